@@ -1,0 +1,2 @@
+//! The `minflt` program.
+fn main() {}

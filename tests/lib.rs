@@ -1,0 +1,1 @@
+//! Tests that span crates: differential, litmus, boot. The tests stand in `tests/`.

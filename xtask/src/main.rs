@@ -1,0 +1,2 @@
+//! The gate of this repository.
+fn main() {}
