@@ -1,1 +1,37 @@
-//! Work in progress.
+//! The machine seam, atomics, locks and grace periods that everything above is written with.
+//!
+//! Nothing here allocates, and nothing is static: state lies in one machine's memory, and the
+//! machine itself is a type parameter. See [`machine`] for the seam.
+#![no_std]
+
+pub mod atomic;
+pub mod counter;
+pub mod cpumask;
+pub mod cx;
+pub mod lockdep;
+pub mod machine;
+pub mod percpu;
+pub mod plain;
+pub mod prim;
+pub mod rwsem;
+pub mod seqcount;
+pub mod slab;
+pub mod spin;
+pub mod srcu;
+pub mod word;
+
+pub use atomic::Atomic;
+pub use counter::Counter;
+pub use cpumask::{CpuMask, MAX_CPUS, SharedCpuMask};
+pub use cx::{Cx, TaskId};
+pub use lockdep::order;
+pub use machine::{Cost, Instance, IpiHandler, Irq, Kind, Machine, Ram};
+pub use percpu::PerCpu;
+pub use plain::Plain;
+pub use prim::Ordering;
+pub use rwsem::{ReadGuard, RwSem, WriteGuard};
+pub use seqcount::{Seq, SeqCount};
+pub use slab::{PageSource, Slab};
+pub use spin::{SpinGuard, SpinLock};
+pub use srcu::{Callback, Srcu, SrcuGuard};
+pub use word::{Rmw, Word};

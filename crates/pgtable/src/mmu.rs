@@ -1,0 +1,54 @@
+//! What page tables and page contents need of a machine, beyond what locks need.
+
+use crate::paging::Paging;
+use crate::tlb::Tlb;
+use minflt_addr::{Pfn, VirtRange};
+use minflt_sync::Machine;
+
+/// An address space, to a translation buffer: unique within a system, never used again.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
+pub struct SpaceId(pub u64);
+
+/// A machine with frames of memory and translation buffers.
+///
+/// Page contents are reached by verbs only, never as a slice: a simulated frame of a terabyte machine
+/// holds a stamp, not bytes.
+///
+/// # Safety
+/// An implementer guarantees:
+/// 1. [`Mmu::frame_ptr`] is valid for a page's bytes as long as the instance lives, the same each
+///    time, zero until first written, aligned to the page size;
+/// 2. [`Mmu::flush_local`] returns only when this CPU will use no translation of the range that it
+///    buffered before;
+/// 3. the contents verbs touch only the frame named.
+pub unsafe trait Mmu: Machine {
+    /// The format of the page tables.
+    type Paging: Paging;
+
+    /// Where the kernel reaches frame `pfn`: for tables and slabs, which always have bytes.
+    fn frame_ptr(at: &Self::Instance, pfn: Pfn) -> *mut u8;
+
+    /// Fills a user frame with zeros. Charges the machine for it.
+    fn clear(at: &Self::Instance, pfn: Pfn);
+
+    /// Copies a user frame. Charges the machine for it.
+    fn copy(at: &Self::Instance, to: Pfn, from: Pfn);
+
+    /// Loads the word at `offset` (a multiple of 8) of a user frame. Never a scheduling point: the
+    /// translation was looked up just before.
+    fn user_load(at: &Self::Instance, pfn: Pfn, offset: u64) -> u64;
+
+    /// Stores the word at `offset` (a multiple of 8) of a user frame. Never a scheduling point.
+    fn user_store(at: &Self::Instance, pfn: Pfn, offset: u64, value: u64);
+
+    /// Before each user access: a place where other contexts may run and interrupts are taken.
+    #[inline(always)]
+    fn user_point(_at: &Self::Instance) {}
+
+    /// Forgets this CPU's buffered translations of `range` in `space`.
+    fn flush_local(at: &Self::Instance, space: SpaceId, range: VirtRange);
+
+    /// The software translation buffer of CPU `cpu`; `None` where the hardware has its own. The
+    /// caller is that CPU, or an oracle while nothing runs.
+    fn tlb(at: &Self::Instance, cpu: u32) -> Option<&Tlb>;
+}

@@ -1,0 +1,140 @@
+//! A software translation buffer, for machines whose MMU is software.
+//!
+//! # Problem
+//! Stale translations are the worst bugs of this field, so machines without an MMU of their own must
+//! buffer translations as a real one does, and an oracle must be able to look into the buffer.
+//!
+//! # Idea
+//! Direct-mapped, one slot per page number modulo [`SLOTS`]. A slot remembers the frame's generation
+//! and when it was filled, for the oracles.
+//!
+//! # Protocol
+//! Only the CPU it belongs to uses it. Others ask that CPU, by an interrupt, to forget.
+//!
+//! # Cost
+//! A hit is one compare on a private line.
+
+use crate::mmu::SpaceId;
+use core::cell::Cell;
+use minflt_addr::{Pfn, VirtRange};
+
+/// Slots of a buffer.
+pub const SLOTS: usize = 512;
+
+/// One buffered translation.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Translation {
+    /// The address space.
+    pub space: SpaceId,
+    /// The virtual page number.
+    pub page: u64,
+    /// The frame.
+    pub pfn: Pfn,
+    /// Whether stores are allowed.
+    pub writable: bool,
+    /// The frame's generation when the slot was filled.
+    pub generation: u32,
+    /// The system's operation stamp when the slot was filled.
+    pub filled: u64,
+}
+
+/// One CPU's buffer.
+#[derive(Debug)]
+pub struct Tlb {
+    slots: [Cell<Option<Translation>>; SLOTS],
+}
+
+impl Tlb {
+    /// An empty buffer.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self { slots: [const { Cell::new(None) }; SLOTS] }
+    }
+
+    /// The translation of `page` in `space`, if buffered.
+    #[inline]
+    #[must_use]
+    pub fn lookup(&self, space: SpaceId, page: u64) -> Option<Translation> {
+        self.slots[page as usize % SLOTS].get().filter(|t| t.page == page && t.space == space)
+    }
+
+    /// Buffers a translation in place of whatever was in its slot.
+    #[inline]
+    pub fn fill(&self, translation: Translation) {
+        self.slots[translation.page as usize % SLOTS].set(Some(translation));
+    }
+
+    /// Forgets the translations of `range` in `space`, for pages of `1 << shift` bytes.
+    pub fn flush(&self, space: SpaceId, range: VirtRange, shift: u32) {
+        let (first, pages) = (range.start().page(shift), range.len().div_ceil(1 << shift));
+        if pages >= SLOTS as u64 {
+            for slot in &self.slots {
+                if slot.get().is_some_and(|t| {
+                    t.space == space && t.page.wrapping_sub(first) < pages
+                }) {
+                    slot.set(None);
+                }
+            }
+        } else {
+            for page in first..first + pages {
+                if self.lookup(space, page).is_some() {
+                    self.slots[page as usize % SLOTS].set(None);
+                }
+            }
+        }
+    }
+
+    /// Forgets everything.
+    pub fn flush_all(&self) {
+        for slot in &self.slots {
+            slot.set(None);
+        }
+    }
+
+    /// The buffered translations, for oracles.
+    pub fn iter(&self) -> impl Iterator<Item = Translation> + '_ {
+        self.slots.iter().filter_map(Cell::get)
+    }
+}
+
+impl Default for Tlb {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{SLOTS, Tlb, Translation};
+    use crate::mmu::SpaceId;
+    use minflt_addr::{Pfn, VirtAddr, VirtRange};
+
+    fn translation(space: u64, page: u64) -> Translation {
+        Translation {
+            space: SpaceId(space),
+            page,
+            pfn: Pfn(page + 1),
+            writable: true,
+            generation: 0,
+            filled: 0,
+        }
+    }
+
+    #[test]
+    fn a_flush_takes_the_range_and_nothing_else() {
+        let tlb = Tlb::new();
+        for page in 0..8 {
+            tlb.fill(translation(1, page));
+        }
+        tlb.fill(translation(2, 9));
+        let range = |from: u64, to: u64| VirtRange::new(VirtAddr(from << 12), VirtAddr(to << 12));
+        tlb.flush(SpaceId(1), range(2, 4), 12);
+        assert!(tlb.lookup(SpaceId(1), 1).is_some());
+        assert!(tlb.lookup(SpaceId(1), 2).is_none());
+        assert!(tlb.lookup(SpaceId(1), 3).is_none());
+        assert!(tlb.lookup(SpaceId(1), 4).is_some());
+        tlb.flush(SpaceId(1), range(0, 2 * SLOTS as u64), 12);
+        assert!(tlb.iter().all(|t| t.space == SpaceId(2)));
+        assert_eq!(tlb.iter().count(), 1);
+    }
+}

@@ -1,0 +1,35 @@
+//! A counter of one CPU.
+
+use crate::prim::{AtomicU64, Ordering};
+
+/// A number that one CPU adds to and anybody reads.
+///
+/// It observes the system and is no part of it, so it does not pass the door: counting costs no
+/// simulated time and adds no scheduling point.
+#[derive(Debug)]
+pub struct Counter(AtomicU64);
+
+impl Counter {
+    /// Zero.
+    #[must_use]
+    pub fn new() -> Self {
+        Self(AtomicU64::new(0))
+    }
+
+    /// Adds `n`; only the CPU the counter belongs to may call this.
+    #[inline(always)]
+    pub fn add(&self, n: u64) {
+        self.0.store(self.0.load(Ordering::Relaxed).wrapping_add(n), Ordering::Relaxed);
+    }
+
+    /// The number now.
+    pub fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+impl Default for Counter {
+    fn default() -> Self {
+        Self::new()
+    }
+}

@@ -1,0 +1,69 @@
+//! The context: what `sync` remembers of whoever is running.
+//!
+//! A context belongs to a task (a thread, a coroutine, a CPU's idle loop), never to the operating
+//! system's thread: simulated tasks share one. It lies in the machine's own memory and outlives the
+//! task, because other tasks look at it: a waiter's node, an owner's identity.
+
+use crate::lockdep::HeldLocks;
+use crate::prim::{AtomicU32, AtomicU64};
+use core::cell::Cell;
+
+/// A task of one machine instance: 1 and up. 0 is nobody.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
+pub struct TaskId(pub u32);
+
+/// What `sync` remembers of one task.
+///
+/// # Invariants
+/// The `Cell`s are touched by the task itself only; what other tasks touch is atomic.
+#[derive(Debug)]
+#[repr(align(128))]
+pub struct Cx {
+    /// The CPU the task runs on.
+    pub cpu: Cell<u32>,
+    /// Who it is.
+    pub task: Cell<TaskId>,
+    /// How often interrupts were turned off and not yet on again.
+    pub irq_off: Cell<u32>,
+    /// How many read sections of grace-period domains are open.
+    pub read_sections: Cell<u32>,
+    /// A word the machine may use as it likes.
+    pub machine: Cell<u64>,
+    /// The locks held, where the machine is checked.
+    pub held: HeldLocks,
+    /// The task's place in a lock's queue.
+    pub node: WaitNode,
+}
+
+/// A place in the queue of a sleeping lock. A task waits for one lock at a time.
+///
+/// Raw words, because a context is no machine's type; they are reached through the door.
+#[derive(Debug)]
+pub struct WaitNode {
+    /// The next waiter's [`TaskId`], 0 at the tail. Guarded by: the lock's queue lock.
+    pub next: AtomicU32,
+    /// What it waits for. Guarded by: the lock's queue lock.
+    pub wants: AtomicU32,
+    /// Set when the lock was handed over.
+    pub granted: AtomicU64,
+}
+
+impl Cx {
+    /// A context of `task` on `cpu`.
+    #[must_use]
+    pub fn new(task: TaskId, cpu: u32) -> Self {
+        Self {
+            cpu: Cell::new(cpu),
+            task: Cell::new(task),
+            irq_off: Cell::new(0),
+            read_sections: Cell::new(0),
+            machine: Cell::new(0),
+            held: HeldLocks::new(),
+            node: WaitNode {
+                next: AtomicU32::new(0),
+                wants: AtomicU32::new(0),
+                granted: AtomicU64::new(0),
+            },
+        }
+    }
+}

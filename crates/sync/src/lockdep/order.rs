@@ -1,0 +1,49 @@
+//! The lock order, written once. `docs/locking.md` repeats it and a check compares the two.
+
+use super::{Class, Waiting};
+
+macro_rules! lock_order {
+    ($($(#[$doc:meta])* $name:ident: $waiting:ident),+ $(,)?) => {
+        /// Every class, outermost first.
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+        #[repr(u8)]
+        pub enum Rank { $($(#[$doc])* $name),+ }
+
+        $(
+            $(#[$doc])*
+            #[derive(Clone, Copy, Debug)]
+            pub struct $name;
+            impl Class for $name {
+                const RANK: Rank = Rank::$name;
+                const WAITING: Waiting = Waiting::$waiting;
+            }
+        )+
+    };
+}
+
+lock_order! {
+    /// The address space: its tree of VMAs.
+    MmapLock: Sleeps,
+    /// One VMA, read or write.
+    VmaLock: Sleeps,
+    /// One folio.
+    FolioLock: Sleeps,
+    /// The reverse map of a file.
+    IMmapLock: Sleeps,
+    /// The reverse map of anonymous memory, at its root.
+    AnonVmaLock: Sleeps,
+    /// The tables of one address space, or of one table.
+    PageTableLock: SpinsWithIrqsOn,
+    /// The lists of pages by age.
+    LruLock: Spins,
+    /// Free objects of one type.
+    SlabLock: Spins,
+    /// Free frames of one node.
+    ZoneLock: Spins,
+    /// The state of one grace-period domain.
+    GraceLock: Spins,
+    /// The queue of a sleeping lock.
+    WaitLock: Spins,
+    /// Requests to one CPU to invalidate translations.
+    ShootdownLock: Spins,
+}

@@ -1,0 +1,247 @@
+//! The seam to the machine underneath: one door for every access to shared memory.
+//!
+//! # Problem
+//! One implementation of locks and memory management has to run on real threads, in a simulator
+//! that charges every cache-line transfer, in a model checker and on bare hardware, in one build.
+//!
+//! # Idea
+//! Code names a zero-sized type `M: Machine`. *Leaf is ambient*: atomics, locks and waits know only
+//! the type, and who is running is found by [`Machine::cx`]. *Instance is explicit*: whatever a C
+//! kernel keeps in statics belongs to one [`Instance`], so any number of machines live in a process.
+//!
+//! # Protocol
+//! Each access to a shared word goes through [`Machine::load`], [`Machine::store`],
+//! [`Machine::rmw`] or [`Machine::cas`]; each access to plain data under a lock is announced by
+//! [`Machine::before`]. The door carries the value, so a machine may buffer a store.
+//!
+//! # Why it is correct
+//! The default methods perform exactly the core operation. A machine that overrides one must act on
+//! the word given, with at least the ordering given.
+//!
+//! # Cost
+//! On real hardware `before` is an empty inline function, and a door compiles to the bare
+//! instruction; a check compares instruction counts with and without it.
+
+use crate::cpumask::CpuMask;
+use crate::cx::{Cx, TaskId};
+use crate::prim::{self, Ordering};
+use crate::word::{Rmw, Word};
+use core::fmt;
+
+/// What an access does to a line.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Kind {
+    /// Atomic load.
+    Load,
+    /// Atomic store.
+    Store,
+    /// Atomic read-modify-write, successful or not.
+    Rmw,
+    /// Plain read of data under a lock.
+    PlainRead,
+    /// Plain write of data under a lock.
+    PlainWrite,
+}
+
+impl Kind {
+    /// Whether the line has to be owned exclusively.
+    #[must_use]
+    pub const fn writes(self) -> bool {
+        matches!(self, Self::Store | Self::Rmw | Self::PlainWrite)
+    }
+}
+
+/// Fixed work that is no access to a shared line.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Cost {
+    /// Exception entry and exit.
+    Trap,
+    /// System call entry and exit.
+    Syscall,
+    /// Clearing `bytes` bytes of a frame on memory node `node`.
+    Clear {
+        /// Bytes cleared.
+        bytes: u64,
+        /// The node whose memory is written.
+        node: u32,
+    },
+    /// Copying `bytes` bytes from one frame to another.
+    Copy {
+        /// Bytes copied.
+        bytes: u64,
+    },
+    /// A cold miss on a descriptor that was not touched for long.
+    Cold,
+    /// A hardware page walk.
+    Walk,
+    /// Invalidating `pages` translations of this CPU; `u64::MAX` for all.
+    Invalidate {
+        /// Pages invalidated.
+        pages: u64,
+    },
+    /// Returning one page to the allocator at teardown.
+    Free,
+}
+
+/// What an interrupted context has to give back: whether interrupts were on before.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[must_use = "interrupts stay off until this is given back to `irq_restore`"]
+pub struct Irq {
+    /// Whether they were on.
+    pub were_on: bool,
+}
+
+/// A zero-sized name for a kind of machine.
+///
+/// # Safety
+/// An implementer guarantees:
+/// 1. [`Machine::cx`] gives a context that stays valid for the machine instance's life, and the
+///    same one to the same task until it ends;
+/// 2. the word operations act on the word given, atomically, with at least the ordering given;
+/// 3. [`Machine::context`] gives the context of a task that exists or existed on the instance of the
+///    caller.
+pub unsafe trait Machine: Copy + Send + Sync + fmt::Debug + 'static {
+    /// RAM, CPUs and clock of one machine.
+    type Instance: Instance;
+
+    /// Whether lock order, contexts and oracles are checked; compiled out where false.
+    const CHECKED: bool;
+
+    /// The context that is running now.
+    fn cx() -> *const Cx;
+
+    /// The context of task `task` of the instance that the caller runs on.
+    fn context(task: TaskId) -> *const Cx;
+
+    /// Called before each access to shared memory. May run other contexts. Never panics.
+    #[inline(always)]
+    fn before(_at: *const u8, _len: usize, _kind: Kind) {}
+
+    /// Loads a shared word.
+    #[inline(always)]
+    fn load<W: Word>(p: &W::Prim, order: Ordering) -> W {
+        Self::before(core::ptr::from_ref(p).cast(), size_of::<W>(), Kind::Load);
+        W::load(p, order)
+    }
+
+    /// Stores a shared word.
+    #[inline(always)]
+    fn store<W: Word>(p: &W::Prim, value: W, order: Ordering) {
+        Self::before(core::ptr::from_ref(p).cast(), size_of::<W>(), Kind::Store);
+        W::store(p, value, order);
+    }
+
+    /// Changes a shared word in one step; returns the old value.
+    #[inline(always)]
+    fn rmw<W: Word>(p: &W::Prim, op: Rmw, value: W, order: Ordering) -> W {
+        Self::before(core::ptr::from_ref(p).cast(), size_of::<W>(), Kind::Rmw);
+        W::rmw(p, op, value, order)
+    }
+
+    /// Compares and exchanges a shared word; never fails spuriously.
+    ///
+    /// # Errors
+    /// The value found, when it was not `old`.
+    #[inline(always)]
+    fn cas<W: Word>(
+        p: &W::Prim,
+        old: W,
+        new: W,
+        ok: Ordering,
+        fail: Ordering,
+    ) -> Result<W, W> {
+        Self::before(core::ptr::from_ref(p).cast(), size_of::<W>(), Kind::Rmw);
+        W::cas(p, old, new, ok, fail)
+    }
+
+    /// A memory fence.
+    #[inline(always)]
+    fn fence(order: Ordering) {
+        prim::fence(order);
+    }
+
+    /// Waits until `word & mask == eq`. May return early, so callers loop. Acknowledges interrupts
+    /// while it waits, unless they are off.
+    fn wait_until<W: Word>(p: &W::Prim, mask: W, eq: W);
+
+    /// Sleeps until [`Machine::unpark`] is called for this task. A token that was left before makes
+    /// it return at once; it may also return early. Acknowledges interrupts.
+    fn park();
+
+    /// Leaves a wake token for `task`.
+    fn unpark(task: TaskId);
+
+    /// Whether `task` has a CPU now. A guess: it may change before the caller looks again.
+    fn is_running(task: TaskId) -> bool;
+
+    /// Turns interrupts off for this context.
+    fn irq_save() -> Irq;
+
+    /// Gives back what [`Machine::irq_save`] returned; takes what is pending if that turns them on.
+    fn irq_restore(irq: Irq);
+
+    /// Interrupts the CPUs in `to`; each runs the instance's [`IpiHandler`] as soon as it may.
+    fn send_ipi(at: &Self::Instance, to: &CpuMask);
+
+    /// Charges fixed work to the running context.
+    #[inline(always)]
+    fn charge(_cost: Cost) {}
+
+    /// The context enters the kernel: by trap, system call or interrupt.
+    #[inline(always)]
+    fn enter_kernel() {}
+
+    /// The context returns to user mode.
+    #[inline(always)]
+    fn leave_kernel() {}
+
+    /// A remark for a drawn timeline. Nothing where no timeline is kept.
+    #[inline(always)]
+    fn note(_text: fmt::Arguments<'_>) {}
+
+    /// An oracle spoke. Ends the run as a value; never unwinds through a simulated context's guards.
+    fn violation(text: fmt::Arguments<'_>) -> !;
+}
+
+/// The handler of inter-processor interrupts, set once when a system is built on the instance.
+#[derive(Clone, Copy, Debug)]
+pub struct IpiHandler {
+    /// Called on the interrupted CPU with `arg`, interrupts off.
+    pub call: unsafe fn(*const ()),
+    /// Handed to `call`; valid as long as the instance.
+    pub arg: *const (),
+}
+
+/// The memory of one machine: `bytes` bytes from `base` on, zeroed at start.
+#[derive(Clone, Copy, Debug)]
+pub struct Ram {
+    /// The first byte, aligned to the largest page the machine knows (at least 64 KiB).
+    pub base: *mut u8,
+    /// Length in bytes.
+    pub bytes: usize,
+}
+
+/// What a system holds of its machine.
+pub trait Instance: Send + Sync + fmt::Debug {
+    /// The memory that the system may use, all of it. Physical address 0 is `base`.
+    fn ram(&self) -> Ram;
+
+    /// Number of CPUs; they are numbered from 0.
+    fn cpus(&self) -> u32;
+
+    /// Number of memory nodes.
+    fn nodes(&self) -> u32 {
+        1
+    }
+
+    /// The memory node next to CPU `cpu`.
+    fn node_of(&self, _cpu: u32) -> u32 {
+        0
+    }
+
+    /// Nanoseconds since some fixed moment; virtual where time is.
+    fn now_ns(&self) -> u64;
+
+    /// Sets the handler of inter-processor interrupts.
+    fn set_ipi_handler(&self, handler: Option<IpiHandler>);
+}

@@ -1,0 +1,80 @@
+//! One `T` for each CPU, far enough apart that no two share a line.
+
+use crate::machine::Machine;
+use core::fmt;
+use core::marker::PhantomData;
+use core::ptr::NonNull;
+
+/// Line size that keeps neighbours apart on every machine modelled (prefetchers pair 64-byte lines).
+pub const APART: usize = 128;
+
+/// One `T` for each CPU.
+pub struct PerCpu<T, M> {
+    base: NonNull<T>,
+    cpus: u32,
+    machine: PhantomData<fn() -> M>,
+}
+
+// SAFETY: hands out shared references only, to a `T` that may be shared.
+unsafe impl<T: Sync, M> Sync for PerCpu<T, M> {}
+// SAFETY: as above; it owns no thread-bound state.
+unsafe impl<T: Sync, M> Send for PerCpu<T, M> {}
+
+impl<T, M: Machine> PerCpu<T, M> {
+    const STRIDE: usize = size_of::<T>().next_multiple_of(APART);
+
+    /// Bytes that `cpus` areas need, to be aligned to [`APART`].
+    #[must_use]
+    pub const fn bytes(cpus: u32) -> usize {
+        Self::STRIDE * cpus as usize
+    }
+
+    /// Builds the areas in place, each from `init(cpu)`.
+    ///
+    /// # Safety
+    /// 1. `at` is valid for [`PerCpu::bytes`] bytes, aligned to [`APART`], used by nobody else, and
+    ///    outlives the value.
+    pub unsafe fn build(at: NonNull<u8>, cpus: u32, mut init: impl FnMut(u32) -> T) -> Self {
+        for cpu in 0..cpus {
+            // SAFETY: 1 of this function: the area lies within the bytes given.
+            let area = unsafe { at.add(Self::STRIDE * cpu as usize) }.cast::<T>();
+            // SAFETY: 1 of this function: nobody else uses the area.
+            unsafe { area.write(init(cpu)) };
+        }
+        Self { base: at.cast(), cpus, machine: PhantomData }
+    }
+
+    /// The area of `cpu`.
+    ///
+    /// # Panics
+    /// If the machine has no such CPU.
+    #[inline(always)]
+    #[must_use]
+    pub fn get(&self, cpu: u32) -> &T {
+        assert!(cpu < self.cpus, "no CPU {cpu}: the machine has {}", self.cpus);
+        // SAFETY: `build` wrote `cpus` areas.
+        let area = unsafe { self.base.byte_add(Self::STRIDE * cpu as usize) };
+        // SAFETY: written by `build`, shared from then on.
+        unsafe { area.as_ref() }
+    }
+
+    /// The area of the CPU the caller runs on.
+    #[inline(always)]
+    #[must_use]
+    pub fn this(&self) -> &T {
+        // SAFETY: duty 1 of `Machine`.
+        let cpu = unsafe { (*M::cx()).cpu.get() };
+        self.get(cpu)
+    }
+
+    /// All areas, by CPU.
+    pub fn iter(&self) -> impl Iterator<Item = &T> {
+        (0..self.cpus).map(|cpu| self.get(cpu))
+    }
+}
+
+impl<T, M> fmt::Debug for PerCpu<T, M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "PerCpu({})", self.cpus)
+    }
+}

@@ -1,0 +1,198 @@
+//! Typed slabs: where every object of the memory manager comes from.
+//!
+//! # Problem
+//! The library owns no heap: allocation must be able to fail as a value, must place objects the same
+//! way in every simulated run, and must keep freed memory of one type that type, because lock-free
+//! readers may still look.
+//!
+//! # Idea
+//! A slab of `T` carves pages into slots and never gives a page to anything else while it lives.
+//! Each CPU keeps a small stack of free slots; a shared stack evens them out.
+//!
+//! # Protocol
+//! A free slot holds the next free slot's address at `T::LINK`. A CPU's own stack is touched by its
+//! CPU only; the shared stack under its lock, a batch at a time.
+//!
+//! # Why it is correct
+//! A slot is in exactly one stack or in use. Type stability: no page leaves the slab.
+//!
+//! # Cost
+//! Usually a pop or push on a line of this CPU; one lock per [`BATCH`] objects beyond that.
+
+use crate::lockdep::order::SlabLock;
+use crate::machine::Machine;
+use crate::percpu::PerCpu;
+use crate::plain::Plain;
+use crate::spin::SpinLock;
+use core::fmt;
+use core::marker::PhantomData;
+use core::ptr::NonNull;
+
+/// Slots moved between a CPU and the shared stack at once.
+pub const BATCH: u32 = 16;
+
+/// A type that can live in a slab.
+///
+/// # Safety
+/// An implementer guarantees that the 8 bytes from `LINK` on may be overwritten while the object is
+/// free, whoever may still be reading it, and that `LINK` is a multiple of 8 within the type.
+pub unsafe trait SlabObject: Sized {
+    /// Offset of the free link, in bytes.
+    const LINK: usize = 0;
+}
+
+/// Where a slab gets its pages.
+pub trait PageSource {
+    /// One page for slab number `slab`, to keep until the system ends; `None` when memory is short.
+    fn slab_page(&self, slab: u8) -> Option<NonNull<[u8]>>;
+}
+
+/// A slab of objects of type `T`.
+pub struct Slab<T, M: Machine> {
+    cpus: PerCpu<Magazine<M>, M>,
+    shared: SpinLock<Stack, SlabLock, M>,
+    number: u8,
+    object: PhantomData<fn() -> T>,
+}
+
+/// The free slots of one CPU.
+#[derive(Debug)]
+pub struct Magazine<M: Machine> {
+    /// Guarded by: being this CPU's.
+    stack: Plain<Stack, M>,
+}
+
+/// A stack of free slots, linked through the slots.
+#[derive(Debug)]
+struct Stack {
+    top: *mut u8,
+    len: u32,
+}
+
+// SAFETY: the slots belong to the stack.
+unsafe impl Send for Stack {}
+
+impl<M: Machine> Magazine<M> {
+    /// Empty.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self { stack: Plain::new(Stack::empty()) }
+    }
+}
+
+impl<M: Machine> Default for Magazine<M> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Stack {
+    const fn empty() -> Self {
+        Self { top: core::ptr::null_mut(), len: 0 }
+    }
+
+    /// # Safety
+    /// 1. `slot` is a free slot of a `T` and in no stack.
+    unsafe fn push<T: SlabObject>(&mut self, slot: *mut u8) {
+        // SAFETY: 1 of this function, and `SlabObject`: the link lies within the slot.
+        let link = unsafe { slot.add(T::LINK) }.cast::<*mut u8>();
+        // SAFETY: as above; slots are 8-aligned.
+        unsafe { link.write(self.top) };
+        self.top = slot;
+        self.len += 1;
+    }
+
+    fn pop<T: SlabObject>(&mut self) -> Option<NonNull<u8>> {
+        let slot = NonNull::new(self.top)?;
+        // SAFETY: slots in the stack are free slots of a `T`.
+        let link = unsafe { slot.as_ptr().add(T::LINK) }.cast::<*mut u8>();
+        // SAFETY: `push` wrote it.
+        self.top = unsafe { link.read() };
+        self.len -= 1;
+        Some(slot)
+    }
+}
+
+impl<T: SlabObject, M: Machine> Slab<T, M> {
+    /// Bytes from one slot to the next.
+    pub const SLOT: usize = {
+        let size = if size_of::<T>() < 8 { 8 } else { size_of::<T>() };
+        let align = if align_of::<T>() < 8 { 8 } else { align_of::<T>() };
+        size.next_multiple_of(align)
+    };
+
+    /// A slab without pages.
+    #[must_use]
+    pub fn new(number: u8, cpus: PerCpu<Magazine<M>, M>) -> Self {
+        Self { cpus, shared: SpinLock::new(Stack::empty()), number, object: PhantomData }
+    }
+
+    /// Places `value` in a slot; gives it back when memory is short.
+    ///
+    /// # Errors
+    /// `value`, when neither a free slot nor a page is left.
+    pub fn alloc(&self, value: T, pages: &impl PageSource) -> Result<NonNull<T>, T> {
+        let Some(slot) = self.slot(pages) else { return Err(value) };
+        let object = slot.cast::<T>();
+        M::before(slot.as_ptr(), size_of::<T>(), crate::machine::Kind::PlainWrite);
+        // SAFETY: the slot is free, of a `T`'s size and alignment, and now the caller's.
+        unsafe { object.write(value) };
+        Ok(object)
+    }
+
+    /// Takes a slot back. The object is not dropped.
+    ///
+    /// # Safety
+    /// 1. `object` came from this slab's [`Slab::alloc`] and is given back once.
+    /// 2. Nobody uses it any more, but for readers whom overwriting [`SlabObject::LINK`] cannot hurt.
+    pub unsafe fn free(&self, object: NonNull<T>) {
+        let slot = object.as_ptr().cast::<u8>();
+        M::before(slot, 8, crate::machine::Kind::PlainWrite);
+        // SAFETY: 1: the CPU's own stack, and a task does not leave its CPU within this function.
+        let stack = unsafe { self.cpus.this().stack.get_mut() };
+        // SAFETY: 1: 1 and 2 of this function.
+        unsafe { stack.push::<T>(slot) };
+        if stack.len > 2 * BATCH {
+            let mut shared = self.shared.lock();
+            for _ in 0..BATCH {
+                if let Some(slot) = stack.pop::<T>() {
+                    // SAFETY: 1: just taken out of the other stack.
+                    unsafe { shared.push::<T>(slot.as_ptr()) };
+                }
+            }
+        }
+    }
+
+    fn slot(&self, pages: &impl PageSource) -> Option<NonNull<u8>> {
+        // SAFETY: 1: the CPU's own stack, and a task does not leave its CPU within this function.
+        let stack = unsafe { self.cpus.this().stack.get_mut() };
+        if let Some(slot) = stack.pop::<T>() {
+            return Some(slot);
+        }
+        {
+            let mut shared = self.shared.lock();
+            for _ in 0..BATCH {
+                let Some(slot) = shared.pop::<T>() else { break };
+                // SAFETY: 1: just taken out of the other stack.
+                unsafe { stack.push::<T>(slot.as_ptr()) };
+            }
+        }
+        if stack.len == 0 {
+            let page = pages.slab_page(self.number)?;
+            let base = page.cast::<u8>();
+            for at in (0..page.len() / Self::SLOT).rev() {
+                // SAFETY: the slot lies within the page.
+                let slot = unsafe { base.add(at * Self::SLOT) };
+                // SAFETY: 1: fresh memory, aligned as pages are.
+                unsafe { stack.push::<T>(slot.as_ptr()) };
+            }
+        }
+        stack.pop::<T>()
+    }
+}
+
+impl<T, M: Machine> fmt::Debug for Slab<T, M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Slab {}", self.number)
+    }
+}
