@@ -1,0 +1,168 @@
+//! The system calls the programs use, by their Linux numbers and registers.
+
+use core::arch::asm;
+use core::fmt;
+
+const WRITE: u64 = 1;
+const MMAP: u64 = 9;
+const MPROTECT: u64 = 10;
+const MUNMAP: u64 = 11;
+const MADVISE: u64 = 28;
+const EXIT_GROUP: u64 = 231;
+const GETCPU: u64 = 309;
+
+const STDOUT: u64 = 1;
+const MAP_PRIVATE_ANONYMOUS: u64 = 0x02 | 0x20;
+/// Values from here up are negated error numbers.
+const FIRST_ERROR: u64 = 4095_u64.wrapping_neg();
+
+/// An error number.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Errno(pub u64);
+
+impl Errno {
+    /// The address is not accessible in the way asked for.
+    pub const EFAULT: Self = Self(14);
+    /// No memory, or an address range that is not mapped.
+    pub const ENOMEM: Self = Self(12);
+    /// An argument makes no sense.
+    pub const EINVAL: Self = Self(22);
+}
+
+impl fmt::Debug for Errno {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "errno {}", self.0)
+    }
+}
+
+/// What a mapping allows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Prot {
+    /// `PROT_NONE`.
+    None,
+    /// `PROT_READ`.
+    Read,
+    /// `PROT_READ | PROT_WRITE`.
+    ReadWrite,
+}
+
+impl Prot {
+    const fn bits(self) -> u64 {
+        match self {
+            Self::None => 0,
+            Self::Read => 1,
+            Self::ReadWrite => 3,
+        }
+    }
+}
+
+/// What `madvise` may say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Advice {
+    /// `MADV_DONTNEED`: the contents may go, and anonymous pages read as zero afterwards.
+    DontNeed,
+}
+
+/// The system calls.
+#[derive(Clone, Copy, Debug)]
+pub struct Sys;
+
+impl Sys {
+    /// `write(1, bytes)`.
+    pub fn write(bytes: &[u8]) -> Result<usize, Errno> {
+        Self::write_at(
+            bytes.as_ptr().expose_provenance() as u64,
+            bytes.len() as u64,
+        )
+    }
+
+    /// `write(1, addr, len)` for an address that may be bad: the kernel reads it, not we.
+    pub fn write_at(addr: u64, len: u64) -> Result<usize, Errno> {
+        // SAFETY: (1) `write` changes no memory.
+        let done = unsafe { call(WRITE, [STDOUT, addr, len, 0, 0, 0]) };
+        done.map(|written| written as usize)
+    }
+
+    /// Maps `len` bytes of private anonymous memory somewhere.
+    pub fn mmap(len: u64, prot: Prot) -> Result<u64, Errno> {
+        let flags = MAP_PRIVATE_ANONYMOUS;
+        // SAFETY: (1) without MAP_FIXED a mapping replaces nothing.
+        unsafe { call(MMAP, [0, len, prot.bits(), flags, u64::MAX, 0]) }
+    }
+
+    /// Changes what a range allows.
+    ///
+    /// # Safety
+    /// 1. No object of the program lives in the range unless it is used as `prot` allows.
+    pub unsafe fn mprotect(addr: u64, len: u64, prot: Prot) -> Result<(), Errno> {
+        // SAFETY: (1) the caller's promise.
+        unsafe { call(MPROTECT, [addr, len, prot.bits(), 0, 0, 0]) }.map(|_| ())
+    }
+
+    /// Unmaps a range.
+    ///
+    /// # Safety
+    /// 1. No object of the program lives in the range.
+    pub unsafe fn munmap(addr: u64, len: u64) -> Result<(), Errno> {
+        // SAFETY: (1) the caller's promise.
+        unsafe { call(MUNMAP, [addr, len, 0, 0, 0, 0]) }.map(|_| ())
+    }
+
+    /// Advises about a range.
+    ///
+    /// # Safety
+    /// 1. No object of the program lives in the range, if the advice discards contents.
+    pub unsafe fn madvise(addr: u64, len: u64, advice: Advice) -> Result<(), Errno> {
+        let advice = match advice {
+            Advice::DontNeed => 4,
+        };
+        // SAFETY: (1) the caller's promise.
+        unsafe { call(MADVISE, [addr, len, advice, 0, 0, 0]) }.map(|_| ())
+    }
+
+    /// `getcpu`: the kernel stores four bytes at `addr`, which may be bad.
+    ///
+    /// # Safety
+    /// 1. No object of the program lives in those four bytes.
+    pub unsafe fn getcpu_at(addr: u64) -> Result<(), Errno> {
+        // SAFETY: (1) the caller's promise.
+        unsafe { call(GETCPU, [addr, 0, 0, 0, 0, 0]) }.map(|_| ())
+    }
+
+    /// Ends the program.
+    pub fn exit(status: i32) -> ! {
+        loop {
+            // SAFETY: (1) the program ends; the result of a call that does not return is unused.
+            let _ = unsafe { call(EXIT_GROUP, [status as u64, 0, 0, 0, 0, 0]) };
+        }
+    }
+}
+
+/// One system call.
+///
+/// # Safety
+/// 1. What the call does to the program's memory breaks no object the program still uses.
+unsafe fn call(number: u64, args: [u64; 6]) -> Result<u64, Errno> {
+    let result: u64;
+    // SAFETY: (1) the caller's promise; (2) the kernel keeps all registers but rax, rcx and r11.
+    unsafe {
+        asm!(
+            "syscall",
+            inlateout("rax") number => result,
+            in("rdi") args[0],
+            in("rsi") args[1],
+            in("rdx") args[2],
+            in("r10") args[3],
+            in("r8") args[4],
+            in("r9") args[5],
+            lateout("rcx") _,
+            lateout("r11") _,
+            options(nostack),
+        );
+    }
+    if result >= FIRST_ERROR {
+        Err(Errno(result.wrapping_neg()))
+    } else {
+        Ok(result)
+    }
+}

@@ -1,0 +1,111 @@
+//! Segments, the task state segment, and the per-CPU area behind GS.
+
+use core::cell::UnsafeCell;
+use core::mem::offset_of;
+
+use x86_64::instructions::tables::load_tss;
+use x86_64::registers::model_specific::{GsBase, KernelGsBase};
+use x86_64::registers::segmentation::{CS, DS, ES, SS, Segment};
+use x86_64::structures::gdt::{Descriptor, GlobalDescriptorTable, SegmentSelector};
+use x86_64::structures::tss::TaskStateSegment;
+use x86_64::{PrivilegeLevel, VirtAddr};
+
+/// The kernel's code segment.
+pub(super) const KERNEL_CODE: SegmentSelector = SegmentSelector::new(1, PrivilegeLevel::Ring0);
+/// The kernel's data segment.
+pub(super) const KERNEL_DATA: SegmentSelector = SegmentSelector::new(2, PrivilegeLevel::Ring0);
+/// A program's data segment. SYSRET wants it just below the code segment.
+pub(super) const USER_DATA: SegmentSelector = SegmentSelector::new(3, PrivilegeLevel::Ring3);
+/// A program's code segment.
+pub(super) const USER_CODE: SegmentSelector = SegmentSelector::new(4, PrivilegeLevel::Ring3);
+const TSS: SegmentSelector = SegmentSelector::new(5, PrivilegeLevel::Ring0);
+
+/// The stack-table slot (one-based in a gate) for double faults.
+pub(super) const DOUBLE_FAULT_STACK: u8 = 1;
+/// The stack-table slot for non-maskable interrupts and machine checks.
+pub(super) const NMI_STACK: u8 = 2;
+
+/// The offset from GS of the kernel's stack pointer while a program runs.
+pub(super) const KERNEL_RSP: usize = offset_of!(CpuArea, kernel_rsp);
+/// The offset from GS of a word the system-call entry parks the program's stack pointer in.
+pub(super) const USER_RSP: usize = offset_of!(CpuArea, user_rsp);
+/// The offset from GS of the stack pointer the CPU loads when a program traps.
+pub(super) const RSP0: usize =
+    offset_of!(CpuArea, tss) + offset_of!(TaskStateSegment, privilege_stack_table);
+
+/// What the assembly finds behind GS.
+#[repr(C, align(16))]
+struct CpuArea {
+    kernel_rsp: u64,
+    user_rsp: u64,
+    tss: TaskStateSegment,
+    gdt: GlobalDescriptorTable,
+}
+
+/// A stack for an exception that must not trust the current one.
+#[repr(C, align(16))]
+struct Stack([u8; 8192]);
+
+/// Memory of the one CPU that hardware and assembly also write.
+#[repr(transparent)]
+struct Shared<T>(UnsafeCell<T>);
+
+// SAFETY: (1) only the boot CPU runs, and Rust reaches the value only in `load`, which runs once
+// before any trap can happen.
+unsafe impl<T> Sync for Shared<T> {}
+
+static AREA: Shared<CpuArea> = Shared(UnsafeCell::new(CpuArea {
+    kernel_rsp: 0,
+    user_rsp: 0,
+    tss: TaskStateSegment::new(),
+    gdt: GlobalDescriptorTable::new(),
+}));
+static DOUBLE_FAULT: Shared<Stack> = Shared(UnsafeCell::new(Stack([0; 8192])));
+static NMI: Shared<Stack> = Shared(UnsafeCell::new(Stack([0; 8192])));
+
+/// Fills and loads GDT and TSS, and points GS at the per-CPU area. Called once, at boot.
+pub(super) fn load() {
+    let area = AREA.0.get();
+    // SAFETY: (1) this runs once, before traps, so nobody else reaches the area.
+    let area: &'static mut CpuArea = unsafe { &mut *area };
+
+    area.tss.interrupt_stack_table[usize::from(DOUBLE_FAULT_STACK) - 1] = top(&DOUBLE_FAULT);
+    area.tss.interrupt_stack_table[usize::from(NMI_STACK) - 1] = top(&NMI);
+
+    // SAFETY: (1) the TSS is a static and stays where it is.
+    let tss = unsafe { Descriptor::tss_segment_unchecked(&raw const area.tss) };
+    let wanted = [
+        (Descriptor::kernel_code_segment(), KERNEL_CODE),
+        (Descriptor::kernel_data_segment(), KERNEL_DATA),
+        (Descriptor::user_data_segment(), USER_DATA),
+        (Descriptor::user_code_segment(), USER_CODE),
+        (tss, TSS),
+    ];
+    for (descriptor, selector) in wanted {
+        assert_eq!(area.gdt.append(descriptor), selector);
+    }
+    let gs = VirtAddr::from_ptr(&raw const *area);
+    area.gdt.load();
+    reload_segments();
+    // In the kernel GS points here; SWAPGS exchanges it for the program's, which starts as zero.
+    GsBase::write(gs);
+    KernelGsBase::write(VirtAddr::zero());
+}
+
+fn reload_segments() {
+    // SAFETY: (1) a 64-bit ring 0 code segment of the table just loaded.
+    unsafe { CS::set_reg(KERNEL_CODE) };
+    // SAFETY: (1) a writable data segment of that table.
+    unsafe { SS::set_reg(KERNEL_DATA) };
+    // SAFETY: (1) a writable data segment of that table.
+    unsafe { DS::set_reg(KERNEL_DATA) };
+    // SAFETY: (1) a writable data segment of that table.
+    unsafe { ES::set_reg(KERNEL_DATA) };
+    // SAFETY: (1) the selector of a valid TSS, loaded once.
+    unsafe { load_tss(TSS) };
+}
+
+/// The end of a stack, where it starts to grow from.
+fn top(stack: &'static Shared<Stack>) -> VirtAddr {
+    VirtAddr::from_ptr(stack.0.get()) + size_of::<Stack>() as u64
+}

@@ -1,0 +1,20 @@
+//! x86-64: the entry, the tables the CPU reads, traps, ports. All the assembly is here.
+
+pub(crate) mod boot;
+pub(crate) mod exit;
+mod gdt;
+mod idt;
+pub(crate) mod kernel_map;
+pub(crate) mod paging;
+pub(crate) mod pvh;
+pub(crate) mod serial;
+mod syscall;
+pub(crate) mod trap;
+pub(crate) mod uaccess;
+
+/// Sets up everything of the running CPU that does not depend on the memory map.
+pub(crate) fn init() {
+    gdt::load();
+    idt::load();
+    syscall::enable();
+}

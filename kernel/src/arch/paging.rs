@@ -1,0 +1,152 @@
+//! Four-level page tables, as far as the kernel's own mappings need them.
+
+use core::ptr;
+
+use x86_64::PhysAddr;
+use x86_64::registers::control::{Cr3, Cr3Flags};
+use x86_64::structures::paging::PhysFrame;
+
+/// Bytes in a page.
+pub(crate) const PAGE: u64 = 4096;
+/// Bytes in a page mapped one level up.
+pub(crate) const LARGE_PAGE: u64 = 2 << 20;
+/// The end of what programs may map: the lower half without its last page, as in Linux.
+pub(crate) const USER_END: u64 = (1 << 47) - PAGE;
+/// Where physical address zero is mapped.
+const DIRECT_MAP: u64 = 0xffff_8000_0000_0000;
+
+/// Entry bit: the entry maps something.
+pub(crate) const PRESENT: u64 = 1 << 0;
+/// Entry bit: stores are allowed.
+pub(crate) const WRITABLE: u64 = 1 << 1;
+/// Entry bit: ring 3 may use it.
+pub(crate) const USER: u64 = 1 << 2;
+/// Entry bit of an upper level: the entry maps a large page.
+pub(crate) const LARGE: u64 = 1 << 7;
+/// Entry bit: instructions are not fetched from it.
+pub(crate) const NO_EXECUTE: u64 = 1 << 63;
+/// The address within an entry.
+pub(crate) const ADDRESS: u64 = 0x000f_ffff_ffff_f000;
+
+/// The first entry of a root that belongs to the kernel.
+const KERNEL_HALF: u64 = 256;
+/// Entries in a table.
+const ENTRIES: u64 = 512;
+
+/// The level of entries that map pages of [`PAGE`] bytes.
+pub(crate) const LEAF: u32 = 1;
+/// The level of entries that may map pages of [`LARGE_PAGE`] bytes.
+pub(crate) const LARGE_LEAF: u32 = 2;
+/// The level of a root's entries.
+const TOP: u32 = 4;
+
+/// The address in the direct map of a physical address. Using it is what needs care.
+pub(crate) fn direct(phys: u64) -> *mut u8 {
+    ptr::with_exposed_provenance_mut((DIRECT_MAP + phys) as usize)
+}
+
+/// A page of page-table entries.
+///
+/// # Invariants
+/// The frame is RAM in the direct map, holds a page table, and was given up by everyone else.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Table(u64);
+
+impl Table {
+    /// The table in a frame.
+    ///
+    /// # Safety
+    /// 1. The frame is RAM in the direct map that holds a page table or zeroes, and from now on
+    ///    it is reached through `Table` only.
+    pub(crate) const unsafe fn new(phys: u64) -> Self {
+        // INVARIANT: the caller's promise (1).
+        Self(phys)
+    }
+
+    /// The frame's physical address.
+    pub(crate) const fn phys(self) -> u64 {
+        self.0
+    }
+
+    /// The entry at `index`.
+    pub(crate) fn entry(self, index: u64) -> u64 {
+        // SAFETY: (1) by the type invariant the slot is in a mapped table; volatile, since the CPU
+        // reads and marks entries too.
+        unsafe { self.slot(index).read_volatile() }
+    }
+
+    /// Stores the entry at `index`.
+    ///
+    /// # Safety
+    /// 1. What the entry maps, with the rights it gives, breaks nothing that is in use, and no
+    ///    translation of an older entry is relied on before it is flushed.
+    pub(crate) unsafe fn set(self, index: u64, entry: u64) {
+        // SAFETY: (1) by the type invariant the slot is in a mapped table.
+        unsafe { self.slot(index).write_volatile(entry) };
+    }
+
+    /// The table the entry at `index` points to, if it does.
+    pub(crate) fn child(self, index: u64) -> Option<Self> {
+        let entry = self.entry(index);
+        let points = entry & PRESENT != 0 && entry & LARGE == 0;
+        // INVARIANT: an upper entry that maps no large page points to a table.
+        points.then_some(Self(entry & ADDRESS))
+    }
+
+    /// Descends from a root to the table whose entries of `level` cover `addr`, adding tables
+    /// from `frames` (zeroed ones) where they are missing.
+    pub(crate) fn descend(
+        self,
+        addr: u64,
+        level: u32,
+        mut frames: impl FnMut() -> Option<Self>,
+    ) -> Option<Self> {
+        let rights = if addr < USER_END {
+            PRESENT | WRITABLE | USER
+        } else {
+            PRESENT | WRITABLE
+        };
+        let mut table = self;
+        for upper in (level + 1..=TOP).rev() {
+            let index = index(addr, upper);
+            table = match table.child(index) {
+                Some(child) => child,
+                None => {
+                    let child = frames()?;
+                    // SAFETY: (1) nothing was mapped here, and an empty table maps nothing.
+                    unsafe { table.set(index, child.0 | rights) };
+                    child
+                }
+            };
+        }
+        Some(table)
+    }
+
+    /// Takes over the kernel's half of another root.
+    pub(crate) fn share_kernel_half(self, other: Self) {
+        for index in KERNEL_HALF..ENTRIES {
+            // SAFETY: (1) the same mappings with the same rights, in a root not yet in use.
+            unsafe { self.set(index, other.entry(index)) };
+        }
+    }
+
+    /// Makes this root the active one and flushes all translations.
+    ///
+    /// # Safety
+    /// 1. The root maps the kernel's half, and the lower half maps only what ring 3 may reach.
+    pub(crate) unsafe fn activate(self) {
+        let frame = PhysFrame::containing_address(PhysAddr::new(self.0));
+        // SAFETY: (1) the caller's promise.
+        unsafe { Cr3::write(frame, Cr3Flags::empty()) };
+    }
+
+    fn slot(self, index: u64) -> *mut u64 {
+        assert!(index < ENTRIES, "entry {index} of a page table");
+        direct(self.0 + index * 8).cast()
+    }
+}
+
+/// The index of the entry for `addr` in a table of `level`.
+pub(crate) const fn index(addr: u64, level: u32) -> u64 {
+    addr >> (12 + 9 * (level - 1)) & (ENTRIES - 1)
+}

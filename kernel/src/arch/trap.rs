@@ -1,0 +1,184 @@
+//! Traps: a program's registers, entering a program, and traps of the kernel itself.
+
+use core::arch::global_asm;
+use core::mem::offset_of;
+
+use x86_64::registers::control::Cr2;
+
+use super::paging::USER_END;
+use super::{gdt, uaccess};
+use crate::fault::{self, Access};
+
+/// The vector number that stands for SYSCALL in a frame; exceptions are below 32.
+const SYSCALL: u64 = 256;
+const PAGE_FAULT: u64 = 14;
+
+/// The only flag set when a program starts: the bit that is always one.
+const START_FLAGS: u64 = 1 << 1;
+
+global_asm!(
+    include_str!("trap.s"),
+    frame_cs = const offset_of!(Frame, cs),
+    frame_size = const size_of::<Frame>(),
+    rsp_after_registers = const offset_of!(Frame, rsp) - offset_of!(Frame, vector),
+    kernel_rsp = const gdt::KERNEL_RSP,
+    user_rsp = const gdt::USER_RSP,
+    rsp0 = const gdt::RSP0,
+    user_ss = const gdt::USER_DATA.0,
+    user_cs = const gdt::USER_CODE.0,
+    syscall_vector = const SYSCALL,
+);
+
+unsafe extern "C" {
+    fn enter_user(frame: *mut Frame, by_sysret: u64);
+}
+
+/// Registers at a trap, in the order `trap.s` and the CPU push them (the last one first).
+#[repr(C, align(16))]
+#[derive(Clone, Debug)]
+pub(crate) struct Frame {
+    r15: u64,
+    r14: u64,
+    r13: u64,
+    r12: u64,
+    rbp: u64,
+    rbx: u64,
+    r11: u64,
+    r10: u64,
+    r9: u64,
+    r8: u64,
+    rax: u64,
+    rcx: u64,
+    rdx: u64,
+    rsi: u64,
+    rdi: u64,
+    vector: u64,
+    error: u64,
+    rip: u64,
+    cs: u64,
+    rflags: u64,
+    rsp: u64,
+    ss: u64,
+}
+
+/// Why a program stopped running.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Trap {
+    /// A system call with its number and arguments; the result goes to [`UserContext::set_result`].
+    Syscall(u64, [u64; 6]),
+    /// A page fault at an address.
+    PageFault(u64, Access),
+    /// Any other exception: vector and error code.
+    Exception(u64, u64),
+}
+
+/// The registers of a program.
+///
+/// # Invariants
+/// `cs` and `ss` are the user segments, and `rflags` holds no interrupt flag and no I/O privilege:
+/// only the constructor and the CPU, leaving ring 3, write them.
+#[derive(Clone, Debug)]
+pub(crate) struct UserContext {
+    frame: Frame,
+}
+
+impl UserContext {
+    /// A program about to start at `entry` with its stack pointer at `stack`.
+    pub(crate) fn new(entry: u64, stack: u64) -> Self {
+        let frame = Frame {
+            r15: 0,
+            r14: 0,
+            r13: 0,
+            r12: 0,
+            rbp: 0,
+            rbx: 0,
+            r11: 0,
+            r10: 0,
+            r9: 0,
+            r8: 0,
+            rax: 0,
+            rcx: 0,
+            rdx: 0,
+            rsi: 0,
+            rdi: 0,
+            vector: 0,
+            error: 0,
+            rip: entry,
+            cs: u64::from(gdt::USER_CODE.0),
+            rflags: START_FLAGS,
+            rsp: stack,
+            ss: u64::from(gdt::USER_DATA.0),
+        };
+        // INVARIANT: the user segments, and flags without interrupts and I/O privilege.
+        Self { frame }
+    }
+
+    /// Runs the program, in the address space that is active, until it stops.
+    pub(crate) fn run(&mut self) -> Trap {
+        let frame = &raw mut self.frame;
+        // SAFETY: (1) by the type invariant the CPU goes to ring 3, where it reaches only memory
+        // marked for programs; (2) the frame outlives the call, which returns by the next trap.
+        unsafe { enter_user(frame, u64::from(self.can_sysret())) };
+
+        let Frame {
+            vector,
+            error,
+            rax,
+            rdi,
+            rsi,
+            rdx,
+            r10,
+            r8,
+            r9,
+            ..
+        } = self.frame;
+        match vector {
+            SYSCALL => Trap::Syscall(rax, [rdi, rsi, rdx, r10, r8, r9]),
+            // No other page fault can have happened since: the kernel touched only its own memory.
+            PAGE_FAULT => Trap::PageFault(Cr2::read_raw(), Access::from_error_code(error)),
+            _ => Trap::Exception(vector, error),
+        }
+    }
+
+    /// Sets what the system call returns.
+    pub(crate) fn set_result(&mut self, value: u64) {
+        self.frame.rax = value;
+    }
+
+    /// The address of the next instruction.
+    pub(crate) fn rip(&self) -> u64 {
+        self.frame.rip
+    }
+
+    /// Whether SYSRET restores every register: it takes rip from rcx and the flags from r11.
+    ///
+    /// A rip outside the user half is left to IRETQ: on Intel, SYSRET with a rip that is not
+    /// canonical faults in ring 0, on the program's stack.
+    fn can_sysret(&self) -> bool {
+        let Frame {
+            vector,
+            rip,
+            rcx,
+            rflags,
+            r11,
+            ..
+        } = self.frame;
+        vector == SYSCALL && rip == rcx && rflags == r11 && rip < USER_END
+    }
+}
+
+/// A trap in the kernel: only a page fault of the copy to or from a program is allowed.
+///
+/// A non-maskable interrupt, a double fault and a machine check come here from anywhere, and end
+/// the kernel. This must work without GS: it may still be the program's.
+#[unsafe(no_mangle)]
+extern "C" fn kernel_trap(frame: &mut Frame) {
+    let addr = Cr2::read_raw();
+    let copying = frame.vector == PAGE_FAULT && frame.rip == uaccess::access_address();
+    if !copying || addr >= USER_END {
+        panic!("trap in the kernel, cr2 {addr:#x}: {frame:#x?}");
+    }
+    if fault::resolve(addr, Access::from_error_code(frame.error)).is_err() {
+        frame.rip = uaccess::give_up_address();
+    }
+}

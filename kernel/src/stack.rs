@@ -1,0 +1,68 @@
+//! The stack a program starts with, as the Linux ABI wants it.
+
+use crate::arch::paging::{PAGE, USER_END};
+use crate::arch::uaccess;
+use crate::bringup;
+use crate::linux::{AT_ENTRY, AT_NULL, AT_PAGESZ, Errno, Prot};
+
+/// Bytes of stack a program gets.
+const SIZE: u64 = 1 << 20;
+/// The most arguments, the program's name included.
+const ARGUMENTS: usize = 16;
+/// Words between the stack pointer and the strings, at most: the count, the arguments and their
+/// zero, the environment's zero, three pairs.
+const WORDS: usize = 1 + ARGUMENTS + 1 + 1 + 6;
+
+/// Maps a stack in the active address space and fills it; returns the stack pointer.
+///
+/// ```text
+///   low   argc | argv[0] .. argv[argc-1] | 0 | 0 (no environment) | pairs .. AT_NULL | strings  end
+///         ^ the stack pointer, a multiple of 16
+/// ```
+pub(crate) fn build(args: &[&str], entry: u64) -> Result<u64, Errno> {
+    if args.len() > ARGUMENTS {
+        return Err(Errno::EINVAL);
+    }
+    // The last page stays free, so that running off the end is a fault.
+    let end = USER_END - PAGE;
+    bringup::map(Some(end - SIZE), SIZE, Prot::READ.and(Prot::WRITE))?;
+
+    let mut words = Words {
+        list: [0; WORDS],
+        len: 0,
+    };
+    words.push(args.len() as u64);
+    let mut string = end;
+    for arg in args {
+        string -= arg.len() as u64 + 1;
+        // The byte after the string is zero already: the stack is fresh.
+        uaccess::copy_to_user(string, arg.as_bytes())?;
+        words.push(string);
+    }
+    for word in [0, 0, AT_PAGESZ, PAGE, AT_ENTRY, entry, AT_NULL, 0] {
+        words.push(word);
+    }
+
+    let stack = (string - size_of_val(words.get()) as u64) & !15;
+    for (index, word) in words.get().iter().enumerate() {
+        uaccess::copy_to_user(stack + 8 * index as u64, &word.to_le_bytes())?;
+    }
+    Ok(stack)
+}
+
+/// A list of words with a bound.
+struct Words {
+    list: [u64; WORDS],
+    len: usize,
+}
+
+impl Words {
+    fn push(&mut self, word: u64) {
+        self.list[self.len] = word;
+        self.len += 1;
+    }
+
+    fn get(&self) -> &[u64] {
+        &self.list[..self.len]
+    }
+}
