@@ -1,2 +1,81 @@
-//! The gate of this repository.
-fn main() {}
+//! The project's chores: `cargo xtask tidy | ci | soak | loom | bare | ...`.
+#![forbid(unsafe_code)]
+
+mod ci;
+mod step;
+mod tidy;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+const USAGE: &str = "\
+usage: cargo xtask COMMAND
+
+  tidy             the rules of the tree that no compiler checks
+  ci [STEP...]     every gate, or the steps named; prints how long each took
+  loom             the model tests of the locks
+  bare             the library crates for x86_64-unknown-none
+  deny             licences, duplicates and sources of the dependencies
+  miri             the tests of sync and pgtable under Miri (needs a nightly with Miri)
+  soak [ARG...]    long explorations of schedules; ARGs go to `minflt check`
+  steps            the names of the steps of `ci`
+";
+
+fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let Some((command, rest)) = args.split_first() else {
+        eprint!("{USAGE}");
+        return ExitCode::from(2);
+    };
+    let root = workspace_root();
+    match (command.as_str(), rest) {
+        ("tidy", []) => tidy::run(&root),
+        ("ci", []) => step::run_all(&ci::gate(&root)),
+        ("ci", names) => named_steps(&ci::gate(&root), names),
+        ("loom" | "bare", []) => named_steps(&ci::gate(&root), core::slice::from_ref(command)),
+        ("deny", []) => named_steps(
+            &ci::gate(&root),
+            &["deny".to_owned(), "kernel-deny".to_owned()],
+        ),
+        ("miri", []) => step::run_all(&[ci::miri(&root)]),
+        ("soak", extra) => step::run_all(&ci::soak(&root, extra)),
+        ("steps", []) => {
+            for step in ci::gate(&root) {
+                println!("{}", step.name);
+            }
+            ExitCode::SUCCESS
+        }
+        ("help" | "--help" | "-h", []) => {
+            print!("{USAGE}");
+            ExitCode::SUCCESS
+        }
+        _ => {
+            eprintln!("xtask: `{}` is not understood", args.join(" "));
+            eprint!("{USAGE}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+/// Runs the steps of `gate` whose names are given, in the order of the gate.
+fn named_steps(gate: &[step::Step], names: &[String]) -> ExitCode {
+    if let Some(unknown) = names
+        .iter()
+        .find(|name| gate.iter().all(|step| step.name != **name))
+    {
+        eprintln!("xtask: no step is called `{unknown}`; `cargo xtask steps` lists them");
+        return ExitCode::from(2);
+    }
+    let chosen: Vec<step::Step> = gate
+        .iter()
+        .filter(|step| names.iter().any(|name| *name == step.name))
+        .cloned()
+        .collect();
+    step::run_all(&chosen)
+}
+
+/// The folder above this crate's.
+fn workspace_root() -> PathBuf {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    here.parent().unwrap_or(here).to_path_buf()
+}

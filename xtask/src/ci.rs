@@ -1,0 +1,192 @@
+//! What the gates consist of.
+
+use crate::step::Step;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// Preemptions of a task that the model checker tries in one run. Most mistakes need no more than
+/// two, and the time grows steeply with each; the soak tries three.
+const LOOM_PREEMPTIONS_CI: u32 = 2;
+const LOOM_PREEMPTIONS_SOAK: u32 = 3;
+
+/// Schedules explored for each race and era in a soak; the tests explore 2,000.
+const SOAK_SCHEDULES: u32 = 100_000;
+
+/// Crates that must build without an operating system.
+const BARE: &str = "-p minflt-addr -p minflt-sync -p minflt-pgtable -p minflt-mm";
+
+/// The gate before a commit: quick complaints first.
+pub(crate) fn gate(root: &Path) -> Vec<Step> {
+    let mut steps = vec![
+        Step::cargo("fmt", root, "fmt --all --check"),
+        Step::cargo("tidy", root, "run --quiet --package xtask -- tidy"),
+        Step::cargo(
+            "clippy",
+            root,
+            "clippy --workspace --all-targets -- -D warnings",
+        ),
+        Step::cargo("doc", root, "doc --workspace --no-deps")
+            .with_env("RUSTDOCFLAGS", "-Dwarnings"),
+        Step::cargo(
+            "bare",
+            root,
+            &format!("build --target x86_64-unknown-none {BARE}"),
+        ),
+        Step::cargo("examples", root, "build --workspace --examples"),
+        loom(root, LOOM_PREEMPTIONS_CI),
+        apart(root, "guest", "guest-fmt", "fmt --check"),
+        apart(
+            root,
+            "guest",
+            "guest-clippy",
+            "clippy --release -- -D warnings",
+        ),
+        apart(root, "kernel", "kernel-fmt", "fmt --check"),
+        apart(
+            root,
+            "kernel",
+            "kernel-clippy",
+            "clippy --release -- -D warnings",
+        ),
+        apart(root, "kernel", "kernel-build", "build --release"),
+    ];
+    steps.push(deny(root, "deny"));
+    steps.push(deny(&root.join("kernel"), "kernel-deny"));
+    steps
+}
+
+/// A step of a package that is built apart from the workspace, for a bare target.
+fn apart(root: &Path, folder: &str, name: &'static str, args: &str) -> Step {
+    let dir = root.join(folder);
+    let here = dir.join("Cargo.toml").is_file();
+    Step::cargo(name, dir, args).only_if(|| here, &format!("there is no {folder}/Cargo.toml"))
+}
+
+/// Long explorations, by hand before an issue is closed. `extra` goes to `minflt check`.
+pub(crate) fn soak(root: &Path, extra: &[String]) -> Vec<Step> {
+    let check = format!("run --release -p minflt -- check --all --schedules {SOAK_SCHEDULES}");
+    vec![
+        Step::cargo("check", root, &check).with_args(extra),
+        loom(root, LOOM_PREEMPTIONS_SOAK),
+    ]
+}
+
+/// The tests of the crates with raw pointers, interpreted.
+pub(crate) fn miri(root: &Path) -> Step {
+    let mut step = Step::cargo(
+        "miri",
+        root,
+        "+nightly miri test -p minflt-sync -p minflt-pgtable",
+    );
+    // Only rustup's proxy takes `+toolchain`; the cargo that runs us is the real one.
+    step.argv[0] = "cargo".to_owned();
+    step.with_env("MIRIFLAGS", "-Zmiri-strict-provenance")
+        .only_if(
+            || works(&["+nightly", "miri", "--version"]),
+            "no nightly with Miri is installed",
+        )
+}
+
+/// The model tests build everything with `--cfg loom`, so they get a target folder of their own.
+fn loom(root: &Path, preemptions: u32) -> Step {
+    let bound = std::env::var("LOOM_MAX_PREEMPTIONS").unwrap_or_else(|_| preemptions.to_string());
+    Step::cargo(
+        "loom",
+        root,
+        "test -p minflt-sync --release --no-fail-fast --test model_*",
+    )
+    .with_env("RUSTFLAGS", "--cfg loom")
+    .with_env("LOOM_MAX_PREEMPTIONS", bound)
+    .with_env(
+        "CARGO_TARGET_DIR",
+        target_dir(root).join("loom").display().to_string(),
+    )
+    .only_if(
+        || has_model_tests(root),
+        "there is no crates/sync/tests/model_*.rs",
+    )
+}
+
+/// The advisory database lives on GitHub and is not asked here: a gate must not fail because of
+/// what was published overnight. `deny.toml` configures it for `cargo deny check advisories`.
+fn deny(package: &Path, name: &'static str) -> Step {
+    Step::cargo(name, package, "deny check licenses bans sources")
+        .only_if(
+            || package.join("Cargo.toml").is_file(),
+            "there is no such package",
+        )
+        .only_if(
+            || works(&["deny", "--version"]),
+            "cargo-deny is not installed (cargo install cargo-deny --locked)",
+        )
+}
+
+fn has_model_tests(root: &Path) -> bool {
+    let Ok(entries) = std::fs::read_dir(root.join("crates/sync/tests")) else {
+        return false;
+    };
+    entries.flatten().any(|entry| {
+        let name = entry.file_name();
+        name.to_str()
+            .is_some_and(|name| name.starts_with("model_") && name.ends_with(".rs"))
+    })
+}
+
+/// Where cargo builds when it is run from `root`.
+fn target_dir(root: &Path) -> PathBuf {
+    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from)
+}
+
+/// Whether `cargo ARGS` exists here and succeeds.
+fn works(args: &[&str]) -> bool {
+    let mut command = Command::new("cargo");
+    command
+        .args(args)
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
+    command.status().is_ok_and(|status| status.success())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{gate, soak};
+    use std::path::Path;
+
+    #[test]
+    fn the_gate_holds_every_check_the_docs_promise() {
+        let names: Vec<&str> = gate(Path::new("/nowhere"))
+            .iter()
+            .map(|step| step.name)
+            .collect();
+        for name in [
+            "fmt", "clippy", "tidy", "doc", "bare", "loom", "examples", "deny",
+        ] {
+            assert!(names.contains(&name), "{name} is missing from {names:?}");
+        }
+    }
+
+    #[test]
+    fn what_does_not_exist_is_skipped_with_a_reason() {
+        let gate = gate(Path::new("/nowhere"));
+        let loom = gate.iter().find(|step| step.name == "loom").unwrap();
+        assert!(loom.skip.as_deref().unwrap().contains("model_*.rs"));
+        let kernel = gate
+            .iter()
+            .find(|step| step.name == "kernel-build")
+            .unwrap();
+        assert!(kernel.skip.is_some());
+    }
+
+    #[test]
+    fn a_soak_passes_its_arguments_on() {
+        let steps = soak(
+            Path::new("/nowhere"),
+            &["--seed".to_owned(), "7".to_owned()],
+        );
+        assert!(
+            steps[0]
+                .argv
+                .ends_with(&["100000".into(), "--seed".into(), "7".into()])
+        );
+    }
+}

@@ -1,0 +1,105 @@
+//! `unsafe` stays where somebody looks for it.
+
+use super::Finding;
+use super::rust_source::has_word;
+use super::tree::Tree;
+
+/// Paths that may hold `unsafe`, by how they begin. Of `mm`, only what owns raw memory.
+const ALLOWED: [&str; 13] = [
+    "crates/sync/",
+    "crates/pgtable/",
+    "crates/host/",
+    "crates/sim/",
+    "crates/workload/src/linux",
+    "crates/mm/src/system",
+    "crates/mm/src/frame",
+    "crates/mm/src/slab",
+    "crates/mm/src/tree",
+    "crates/mm/src/vma",
+    "crates/mm/src/raw",
+    "kernel/",
+    "guest/",
+];
+
+/// No `unsafe` outside [`ALLOWED`].
+pub(super) fn only_where_listed(tree: &Tree) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let others = tree.rust.iter().filter(|source| !allowed(&source.path));
+    for source in others {
+        for (at, line) in source.code().iter().enumerate() {
+            if has_word(line, "unsafe") {
+                let message = "no unsafe here; the list is in xtask/src/tidy/unsafe_code.rs";
+                findings.push(Finding::new(&source.path, at + 1, message));
+            }
+        }
+    }
+    findings
+}
+
+/// A crate without `unsafe` says so to the compiler.
+pub(super) fn others_forbid_it(tree: &Tree) -> Vec<Finding> {
+    let is_root = |path: &str| {
+        let in_src = path
+            .strip_suffix("/src/lib.rs")
+            .or(path.strip_suffix("/src/main.rs"));
+        in_src.is_some_and(|folder| folder == "xtask" || folder.starts_with("crates/"))
+    };
+    let holds_some = |root: &str| {
+        let folder = root.rsplit_once("src/").map_or(root, |(folder, _)| folder);
+        ALLOWED.iter().any(|allowed| allowed.starts_with(folder))
+    };
+    let roots = tree
+        .rust
+        .iter()
+        .filter(|s| is_root(&s.path) && !holds_some(&s.path));
+    let silent = roots.filter(|s| {
+        !s.code()
+            .iter()
+            .any(|l| l.contains("#![forbid(unsafe_code)]"))
+    });
+    silent
+        .map(|source| Finding::new(&source.path, 1, "`#![forbid(unsafe_code)]` is missing"))
+        .collect()
+}
+
+fn allowed(path: &str) -> bool {
+    ALLOWED.iter().any(|start| path.starts_with(start))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{only_where_listed, others_forbid_it};
+    use crate::tidy::tree::Tree;
+
+    #[test]
+    fn unsafe_beside_the_list_is_found() {
+        let text = "// unsafe\nlet x = unsafe { f() };\n#![forbid(unsafe_code)]\n";
+        let tree = Tree::sample(&[
+            ("crates/mm/src/fault.rs", text),
+            ("crates/mm/src/slab_pool.rs", text),
+            ("crates/mm/src/vma/lifetime.rs", text),
+            ("crates/workload/src/linux.rs", text),
+            ("crates/workload/src/pft.rs", text),
+        ]);
+        let found: Vec<String> = only_where_listed(&tree)
+            .iter()
+            .map(|f| format!("{}:{}", f.path, f.line))
+            .collect();
+        assert_eq!(
+            found,
+            ["crates/mm/src/fault.rs:2", "crates/workload/src/pft.rs:2"]
+        );
+    }
+
+    #[test]
+    fn a_crate_that_does_not_forbid_it_is_found() {
+        let tree = Tree::sample(&[
+            ("crates/report/src/lib.rs", "//! Tables.\n"),
+            ("crates/addr/src/lib.rs", "#![forbid(unsafe_code)]\n"),
+            ("crates/mm/src/lib.rs", "//! Holds some.\n"),
+        ]);
+        let found = others_forbid_it(&tree);
+        assert_eq!(found.len(), 1);
+        assert_eq!(found[0].path, "crates/report/src/lib.rs");
+    }
+}
