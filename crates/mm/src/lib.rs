@@ -1,1 +1,39 @@
-//! Work in progress.
+//! Virtual memory whose page faults scale: address spaces, faults, and what they are made of.
+//!
+//! Start with [`System::boot`], make an address space with [`System::new_mm`], become one of its
+//! threads with [`Mm::thread`]. How faults are synchronized is a [`Config`], chosen when the system
+//! starts; [`ERAS`] names the generations of Linux's.
+#![no_std]
+
+mod alloc;
+mod anon_vma;
+mod call;
+pub mod config;
+mod error;
+mod event;
+mod fault;
+mod frame;
+mod mm;
+mod oracle;
+mod rss;
+mod shootdown;
+mod system;
+mod thread;
+mod tree;
+mod vma;
+mod writers;
+mod zap;
+
+pub use call::madvise::Advice;
+pub use call::mmap::Place;
+pub use config::{Broken, Config, ERAS, Era, Illegal, Rung, era};
+pub use error::{Errno, MadviseError, MmapError, MprotectError, MunmapError, NoMemory};
+pub use event::Event;
+pub use fault::{Done, FaultOutcome, Kind as FaultKind, Signal};
+pub use frame::Frame;
+pub use mm::{Mm, MmHandle};
+pub use oracle::{Check, Ledger, Unbalanced};
+pub use rss::BATCH as RSS_BATCH;
+pub use system::{BootError, Running, System};
+pub use thread::Thread;
+pub use vma::{Attrs, Prot, Vma, VmaView};

@@ -25,6 +25,10 @@ pub unsafe trait Mmu: Machine {
     /// The format of the page tables.
     type Paging: Paging;
 
+    /// Whether an oracle may look into all translation buffers at any moment, because nothing else
+    /// runs while it looks. True in simulation.
+    const STOPS_THE_WORLD: bool = false;
+
     /// Where the kernel reaches frame `pfn`: for tables and slabs, which always have bytes.
     fn frame_ptr(at: &Self::Instance, pfn: Pfn) -> *mut u8;
 
@@ -47,6 +51,9 @@ pub unsafe trait Mmu: Machine {
 
     /// Forgets this CPU's buffered translations of `range` in `space`.
     fn flush_local(at: &Self::Instance, space: SpaceId, range: VirtRange);
+
+    /// Forgets all of this CPU's buffered translations.
+    fn flush_everything(at: &Self::Instance);
 
     /// The software translation buffer of CPU `cpu`; `None` where the hardware has its own. The
     /// caller is that CPU, or an oracle while nothing runs.

@@ -19,7 +19,7 @@ use core::cell::Cell;
 use minflt_addr::{Pfn, VirtRange};
 
 /// Slots of a buffer.
-pub const SLOTS: usize = 512;
+pub const SLOTS: usize = 256;
 
 /// One buffered translation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

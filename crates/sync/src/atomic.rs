@@ -81,6 +81,12 @@ impl<W: Word, M: Machine> Atomic<W, M> {
     pub fn peek(&self) -> W {
         W::load(&self.raw, Ordering::Relaxed)
     }
+
+    /// Stores without the door: for what observes the system and is no part of it.
+    #[inline(always)]
+    pub fn poke(&self, value: W) {
+        W::store(&self.raw, value, Ordering::Relaxed);
+    }
 }
 
 impl<W: Word, M: Machine> fmt::Debug for Atomic<W, M> {

@@ -149,6 +149,20 @@ pub fn might_sleep<M: Machine>() {
     }
 }
 
+/// The context is about to wait for other CPUs to acknowledge an interrupt.
+#[inline(always)]
+#[track_caller]
+pub fn waits_for_cpus<M: Machine>() {
+    if M::CHECKED {
+        // SAFETY: duty 1 of `Machine`.
+        let cx = unsafe { &*M::cx() };
+        if cx.irq_off.get() > 0 {
+            let at = Location::caller();
+            M::violation(format_args!("waits for other CPUs at {at} with interrupts off"));
+        }
+    }
+}
+
 #[cold]
 fn acquire_checked<C: Class, M: Machine>(
     lock: *const (),

@@ -1,0 +1,191 @@
+//! Frames: a buddy zone for each memory node, a list for each CPU in front.
+//!
+//! # Problem
+//! Every fault takes a frame. One shared free list would be the first thing to limit all eras alike.
+//!
+//! # Idea
+//! Each CPU keeps a few free frames of its own node and trades them with the node's zone in batches.
+//!
+//! # Why it is correct
+//! A free frame is in exactly one list. Lists of a CPU are touched by that CPU only, between waits.
+//!
+//! # Cost
+//! Usually a pop on a line of this CPU; one zone lock per batch.
+
+mod zone;
+
+use crate::frame::{Frame, FrameTable, Use, Zeroed};
+use minflt_addr::Pfn;
+use minflt_pgtable::Mmu;
+use minflt_sync::{Cx, Instance, Ordering, PerCpu, Plain};
+use zone::Zone;
+
+/// Most memory nodes of a machine.
+pub(crate) const MAX_NODES: usize = 256;
+const CPU_LIST: usize = 64;
+const CPU_BATCH: usize = 31;
+
+/// The free frames of one CPU.
+#[derive(Debug)]
+pub(crate) struct CpuFrames<M: Mmu> {
+    /// Guarded by: being this CPU's.
+    list: Plain<CpuList, M>,
+}
+
+#[derive(Debug)]
+struct CpuList {
+    frames: [u32; CPU_LIST],
+    len: usize,
+}
+
+impl<M: Mmu> CpuFrames<M> {
+    pub(crate) const fn new() -> Self {
+        Self { list: Plain::new(CpuList { frames: [0; CPU_LIST], len: 0 }) }
+    }
+}
+
+/// All frames of a system.
+#[derive(Debug)]
+pub(crate) struct Frames<M: Mmu> {
+    pub(crate) table: FrameTable<M>,
+    zones: PerCpu<Zone<M>, M>,
+    cpus: PerCpu<CpuFrames<M>, M>,
+    nodes: u32,
+}
+
+impl<M: Mmu> Frames<M> {
+    pub(crate) const fn new(
+        table: FrameTable<M>,
+        zones: PerCpu<Zone<M>, M>,
+        cpus: PerCpu<CpuFrames<M>, M>,
+        nodes: u32,
+    ) -> Self {
+        Self { table, zones, cpus, nodes }
+    }
+
+    /// Bytes that the zones of `nodes` nodes need.
+    pub(crate) const fn zone_bytes(nodes: u32) -> usize {
+        PerCpu::<Zone<M>, M>::bytes(nodes)
+    }
+
+    /// Zones over the frames from `first` on, split evenly among `nodes` nodes.
+    pub(crate) fn zone(node: u32, nodes: u32, first: u64, len: u64) -> Zone<M> {
+        let share = len.div_ceil(u64::from(nodes));
+        let start = (share * u64::from(node)).max(first);
+        Zone::new(start, (share * u64::from(node + 1)).min(len).max(start))
+    }
+
+    /// The descriptor of `pfn`.
+    #[inline(always)]
+    pub(crate) fn get(&self, pfn: Pfn) -> &Frame<M> {
+        self.table.get(pfn)
+    }
+
+    /// The node whose memory `pfn` is.
+    pub(crate) fn node_of(&self, pfn: Pfn) -> u32 {
+        let share = self.table.len().div_ceil(u64::from(self.nodes));
+        (pfn.0 / share) as u32
+    }
+
+    /// A frame near the caller, with one reference; `None` when memory is short.
+    #[inline]
+    pub(crate) fn alloc(&self, at: &M::Instance, used_as: Use) -> Option<Pfn> {
+        // SAFETY: 1: the CPU's own list, and a task does not leave its CPU within this function.
+        let list = unsafe { self.cpus.this().list.get_mut() };
+        if list.len == 0 {
+            self.refill(at, list);
+        }
+        list.len = list.len.checked_sub(1)?;
+        let pfn = Pfn(u64::from(list.frames[list.len]));
+        let frame = self.get(pfn);
+        frame.set_use(used_as);
+        frame.refs.store(1, Ordering::Relaxed);
+        Some(pfn)
+    }
+
+    /// Gives a frame back that nobody refers to.
+    #[inline]
+    pub(crate) fn free(&self, pfn: Pfn) {
+        let frame = self.get(pfn);
+        frame.next_generation();
+        frame.set_zeroed(Zeroed::No);
+        frame.set_use(Use::FreeCpu);
+        // SAFETY: 1: the CPU's own list, and a task does not leave its CPU within this function.
+        let list = unsafe { self.cpus.this().list.get_mut() };
+        if list.len == CPU_LIST {
+            list.len -= CPU_BATCH;
+            let rest = list.len;
+            for at in rest..rest + CPU_BATCH {
+                let pfn = Pfn(u64::from(list.frames[at]));
+                self.zones.get(self.node_of(pfn)).free(&self.table, pfn, 0);
+            }
+        }
+        list.frames[list.len] = pfn.0 as u32;
+        list.len += 1;
+    }
+
+    /// Drops a reference; the last one frees the frame.
+    #[inline]
+    pub(crate) fn put(&self, pfn: Pfn) {
+        // ORDERING: AcqRel; pairs with [frame-put].
+        let before = self.get(pfn).refs.sub(1, Ordering::AcqRel);
+        if before == 1 {
+            self.free(pfn);
+        } else if before == 0 {
+            M::violation(format_args!("reference count of frame {pfn} below zero"));
+        }
+    }
+
+    #[cold]
+    fn refill(&self, at: &M::Instance, list: &mut CpuList) {
+        // SAFETY: duty 1 of `Machine`.
+        let cx: &Cx = unsafe { &*M::cx() };
+        let home = at.node_of(cx.cpu.get());
+        for step in 0..self.nodes {
+            let zone = self.zones.get((home + step) % self.nodes);
+            zone.alloc_batch(&self.table, CPU_BATCH, |pfn| {
+                self.get(pfn).set_use(Use::FreeCpu);
+                list.frames[list.len] = pfn.0 as u32;
+                list.len += 1;
+            });
+            if list.len > 0 {
+                return;
+            }
+        }
+    }
+
+    /// Clears every free frame now, so that faults need not. Only while nothing else runs.
+    pub(crate) fn clear_free(&self, at: &M::Instance) {
+        let clear = |pfn: Pfn| {
+            if !self.get(pfn).is_zeroed() {
+                M::clear(at, pfn);
+                self.get(pfn).set_zeroed(Zeroed::Yes);
+            }
+        };
+        for zone in self.zones.iter() {
+            zone.for_each_free(&self.table, clear);
+        }
+        for cpu in self.cpus.iter() {
+            // SAFETY: 1: nothing else runs.
+            let list = unsafe { cpu.list.peek() };
+            list.frames[..list.len].iter().for_each(|pfn| clear(Pfn(u64::from(*pfn))));
+        }
+    }
+
+    /// Free frames, in zones and CPU lists. Only while nothing else runs.
+    pub(crate) fn count_free(&self) -> u64 {
+        let zones: u64 = self.zones.iter().map(Zone::count_free).sum();
+        // SAFETY: 1: nothing else runs.
+        let cpus = self.cpus.iter().map(|cpu| unsafe { cpu.list.peek() }.len as u64);
+        zones + cpus.sum::<u64>()
+    }
+
+    /// Calls `visit` for each frame that was ever used. Only while nothing else runs.
+    pub(crate) fn for_each_used(&self, mut visit: impl FnMut(Pfn, &Frame<M>)) {
+        for zone in self.zones.iter() {
+            for pfn in zone.touched() {
+                visit(Pfn(pfn), self.get(Pfn(pfn)));
+            }
+        }
+    }
+}

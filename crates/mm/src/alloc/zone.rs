@@ -1,0 +1,171 @@
+//! The buddy allocator of one memory node.
+//!
+//! # Idea
+//! Free blocks of 2^order frames, in a list per order; a freed block merges with its buddy (the block
+//! whose number differs in one bit) as long as that is free too. Frames never used stay outside the
+//! lists, behind a mark that only rises, so that a node of a terabyte costs nothing to set up.
+//!
+//! # Why it is correct
+//! All under the zone's lock. A block is merged only if its buddy's descriptor says "heads a free
+//! block of this order", which only the lock's holder writes.
+
+use crate::frame::{FrameTable, Links};
+use core::ops::Range;
+use minflt_addr::Pfn;
+use minflt_pgtable::Mmu;
+use minflt_sync::SpinLock;
+use minflt_sync::order::ZoneLock;
+
+/// Blocks of at most 2^this frames.
+pub(crate) const MAX_ORDER: u32 = 10;
+
+/// The free frames of one node.
+#[derive(Debug)]
+pub(crate) struct Zone<M: Mmu> {
+    start: u64,
+    lists: SpinLock<Lists, ZoneLock, M>,
+}
+
+/// Guarded by: the lock around it.
+#[derive(Debug)]
+struct Lists {
+    /// First frame of the first block of each order.
+    heads: [u32; MAX_ORDER as usize + 1],
+    free: u64,
+    /// Frames from here to `end` were never used.
+    untouched: u64,
+    end: u64,
+}
+
+impl<M: Mmu> Zone<M> {
+    pub(crate) fn new(start: u64, end: u64) -> Self {
+        let heads = [0; MAX_ORDER as usize + 1];
+        Self { start, lists: SpinLock::new(Lists { heads, free: 0, untouched: start, end }) }
+    }
+
+    /// Up to `count` frames, one by one.
+    pub(crate) fn alloc_batch(
+        &self,
+        table: &FrameTable<M>,
+        count: usize,
+        mut give: impl FnMut(Pfn),
+    ) {
+        let mut lists = self.lists.lock();
+        for _ in 0..count {
+            let Some(pfn) = lists.alloc(table, 0) else { break };
+            give(pfn);
+        }
+    }
+
+    /// Takes a block of 2^order frames back.
+    pub(crate) fn free(&self, table: &FrameTable<M>, pfn: Pfn, order: u32) {
+        let start = self.start;
+        self.lists.lock().free(table, pfn, order, start);
+    }
+
+    pub(crate) fn count_free(&self) -> u64 {
+        // SAFETY: 1: called while nothing else runs.
+        let lists = unsafe { self.lists.peek() };
+        lists.free + (lists.end - lists.untouched)
+    }
+
+    /// The frames that were used at least once.
+    pub(crate) fn touched(&self) -> Range<u64> {
+        // SAFETY: 1: called while nothing else runs.
+        self.start..unsafe { self.lists.peek() }.untouched
+    }
+
+    pub(crate) fn for_each_free(&self, table: &FrameTable<M>, mut visit: impl FnMut(Pfn)) {
+        let mut lists = self.lists.lock();
+        while lists.take_untouched(table) {}
+        for order in 0..=MAX_ORDER {
+            let mut at = lists.heads[order as usize];
+            while at != 0 {
+                (0..1 << order).for_each(|i| visit(Pfn(u64::from(at) + i)));
+                // SAFETY: 1: under the zone's lock.
+                at = unsafe { table.get(Pfn(u64::from(at))).links.get() }.next;
+            }
+        }
+    }
+}
+
+impl Lists {
+    fn alloc<M: Mmu>(&mut self, table: &FrameTable<M>, order: u32) -> Option<Pfn> {
+        loop {
+            let found = (order..=MAX_ORDER).find(|o| self.heads[*o as usize] != 0);
+            let Some(mut have) = found else {
+                if self.take_untouched(table) {
+                    continue;
+                }
+                return None;
+            };
+            let pfn = Pfn(u64::from(self.heads[have as usize]));
+            self.unlink(table, pfn, have);
+            while have > order {
+                have -= 1;
+                self.link(table, Pfn(pfn.0 + (1 << have)), have);
+            }
+            self.free -= 1 << order;
+            return Some(pfn);
+        }
+    }
+
+    fn free<M: Mmu>(&mut self, table: &FrameTable<M>, pfn: Pfn, order: u32, start: u64) {
+        self.free += 1 << order;
+        let (mut pfn, mut order) = (pfn.0, order);
+        while order < MAX_ORDER {
+            let buddy = pfn ^ 1 << order;
+            let inside = buddy >= start && buddy + (1 << order) <= self.untouched;
+            if !inside || !table.get(Pfn(buddy)).heads_block(order) {
+                break;
+            }
+            self.unlink(table, Pfn(buddy), order);
+            pfn &= !(1 << order);
+            order += 1;
+        }
+        self.link(table, Pfn(pfn), order);
+    }
+
+    /// Moves the largest aligned block at the mark into the lists.
+    fn take_untouched<M: Mmu>(&mut self, table: &FrameTable<M>) -> bool {
+        let left = self.end - self.untouched;
+        if left == 0 {
+            return false;
+        }
+        let order = self.untouched.trailing_zeros().min(left.ilog2()).min(MAX_ORDER);
+        let pfn = Pfn(self.untouched);
+        self.untouched += 1 << order;
+        self.free += 1 << order;
+        self.link(table, pfn, order);
+        true
+    }
+
+    fn link<M: Mmu>(&mut self, table: &FrameTable<M>, pfn: Pfn, order: u32) {
+        let next = core::mem::replace(&mut self.heads[order as usize], pfn.0 as u32);
+        let frame = table.get(pfn);
+        frame.set_free_block(order);
+        // SAFETY: 1: under the zone's lock.
+        *unsafe { frame.links.get_mut() } = Links { next, prev: 0 };
+        if next != 0 {
+            // SAFETY: 1: under the zone's lock.
+            unsafe { table.get(Pfn(u64::from(next))).links.get_mut() }.prev = pfn.0 as u32;
+        }
+    }
+
+    fn unlink<M: Mmu>(&mut self, table: &FrameTable<M>, pfn: Pfn, order: u32) {
+        let frame = table.get(pfn);
+        // SAFETY: 1: under the zone's lock.
+        let Links { next, prev } = *unsafe { frame.links.get() };
+        if next != 0 {
+            // SAFETY: 1: under the zone's lock.
+            unsafe { table.get(Pfn(u64::from(next))).links.get_mut() }.prev = prev;
+        }
+        if prev == 0 {
+            self.heads[order as usize] = next;
+        } else {
+            // SAFETY: 1: under the zone's lock.
+            unsafe { table.get(Pfn(u64::from(prev))).links.get_mut() }.next = next;
+        }
+        frame.set_use(crate::frame::Use::Free);
+    }
+}

@@ -1,0 +1,37 @@
+//! The calls that change an address space. Each is one file: the call, what it locks, what it undoes.
+//!
+//! | call | `mmap_lock` | sections | tables |
+//! |---|---|---|---|
+//! | mmap | write | the VMAs it replaces | - |
+//! | munmap | write | the VMAs it splits, for ever on those it takes out | zap, free |
+//! | mprotect | write | each VMA it changes | protect |
+//! | madvise(DONTNEED) | read | none: it changes no VMA | zap |
+
+pub(crate) mod madvise;
+pub(crate) mod mmap;
+pub(crate) mod mprotect;
+pub(crate) mod munmap;
+mod split;
+
+use minflt_addr::{VirtAddr, VirtRange};
+use minflt_pgtable::{Mmu, Paging};
+
+/// The range of a call, or `None` where the address is not a page's or the end wraps. A length that
+/// is no multiple of the page size is rounded up.
+fn page_range<M: Mmu>(start: VirtAddr, len: u64) -> Option<VirtRange> {
+    if !start.is_aligned(M::Paging::SHIFT) {
+        return None;
+    }
+    let len = VirtAddr(len).align_up(M::Paging::SHIFT)?;
+    VirtRange::from_len(start, len.0)
+}
+
+/// Runs a call's body as the kernel does: charged, and with deferred work at its end.
+fn as_call<M: Mmu, T>(sys: &crate::system::System<M>, body: impl FnOnce() -> T) -> T {
+    M::enter_kernel();
+    M::charge(minflt_sync::Cost::Syscall);
+    let result = body();
+    sys.run_deferred();
+    M::leave_kernel();
+    result
+}

@@ -1,0 +1,105 @@
+//! munmap.
+//!
+//! Order: split at the edges, take the VMAs out (their sequence counts stay odd for ever), zap, free
+//! the tables nobody else uses, invalidate, give frames back, free the VMAs by the lifetime. A
+//! speculative fault that found a VMA before sees the odd count, or takes the table's lock before the
+//! zap does and is zapped with the rest.
+
+use super::split::split_at;
+use super::{as_call, page_range};
+use crate::error::{MunmapError, NoMemory};
+use crate::event::Event;
+use crate::mm::Mm;
+use crate::oracle;
+use crate::writers::Writers;
+use crate::zap::Zap;
+use core::ptr::NonNull;
+use minflt_addr::{VirtAddr, VirtRange};
+use minflt_pgtable::{Mmu, Paging};
+
+impl<M: Mmu> Mm<M> {
+    /// Unmaps `len` bytes (rounded up to pages) from `start` on; what is not mapped there is skipped.
+    ///
+    /// # Context
+    /// Sleeps for `mmap_lock`, which it takes for writing; waits for CPUs to forget translations.
+    ///
+    /// # Errors
+    /// See [`MunmapError`]; nothing is unmapped then.
+    pub fn munmap(&self, start: VirtAddr, len: u64) -> Result<(), MunmapError> {
+        as_call(self.system(), || {
+            self.system().count(Event::Munmap);
+            let range = page_range::<M>(start, len).ok_or(MunmapError::Invalid)?;
+            if range.is_empty() || range.end().0 > M::Paging::USER_END {
+                return Err(MunmapError::Invalid);
+            }
+            let since = self.system().moment();
+            let writers = Writers::lock(self);
+            unmap(self, &writers, range).map_err(|_| MunmapError::NoMemory)?;
+            drop(writers);
+            oracle::translations_agree(self, range, since);
+            M::note(format_args!("munmap {range} returns"));
+            Ok(())
+        })
+    }
+}
+
+/// Unmaps `range`, under `mmap_lock` for writing.
+pub(super) fn unmap<M: Mmu>(
+    mm: &Mm<M>,
+    writers: &Writers<'_, M>,
+    range: VirtRange,
+) -> Result<(), NoMemory> {
+    split_at(mm, writers, range.start())?;
+    split_at(mm, writers, range.end())?;
+    let sys = mm.system();
+    let mut zap = Zap::begin(mm, range);
+    while let Some(vma) = mm.find(range.start()) {
+        let view = vma.view();
+        if view.range.start() >= range.end() {
+            break;
+        }
+        let section = writers.begin(vma);
+        if mm.tree.remove(sys, view.range.start()).is_err() {
+            drop(section);
+            zap.finish();
+            return Err(NoMemory);
+        }
+        zap.range(view.range);
+        section.for_ever();
+        // SAFETY: 1: taken out of the tree just now.
+        unsafe { sys.retire_vma(NonNull::from(vma)) };
+    }
+    free_tables(mm, range, &mut zap);
+    zap.finish();
+    Ok(())
+}
+
+/// Unlinks the tables that only `range` used.
+fn free_tables<M: Mmu>(mm: &Mm<M>, range: VirtRange, zap: &mut Zap<'_, M>) {
+    let user_end = VirtAddr(M::Paging::USER_END);
+    // SAFETY: 1: under `mmap_lock`.
+    let before = unsafe { mm.tree.at_or_before(range.start()) };
+    let floor = before.map_or(VirtAddr(0), |vma| vma.view().range.end());
+    // SAFETY: 1: under `mmap_lock`.
+    let after = unsafe { mm.tree.at_or_after(range.end()) };
+    let ceiling = after.map_or(user_end, |vma| vma.view().range.start());
+    zap.free_tables(range, VirtRange::new(floor, ceiling));
+}
+
+/// Takes every VMA out and frees every table, for a dying address space that nobody else has.
+pub(crate) fn unmap_all<M: Mmu>(mm: &Mm<M>, all: VirtRange) {
+    let sys = mm.system();
+    let mut zap = Zap::begin(mm, all);
+    mm.tree.visit(&mut |vma| zap.range(vma.peek().range), &mut |_| ());
+    zap.free_tables(all, all);
+    zap.finish();
+    let vma = |vma: &crate::vma::Vma<M>| {
+        // SAFETY: 1: nobody looks into the tree any more.
+        unsafe { sys.retire_vma(NonNull::from(vma)) };
+    };
+    let node = |node| {
+        // SAFETY: 1: nobody looks into the tree any more.
+        unsafe { sys.retire_node(node) };
+    };
+    mm.tree.visit(&mut { vma }, &mut { node });
+}

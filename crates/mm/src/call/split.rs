@@ -1,0 +1,88 @@
+//! Splitting a VMA in two.
+//!
+//! ```text
+//! before   VVVVVVVVVV          V keeps its identity and its lower part
+//! after    VVVVNNNNNN          N is new
+//! ```
+//! All memory is had before the first change. N is put into the tree while V still covers its part, so
+//! a lookup finds one or the other at every moment; V's section tells speculation about it.
+
+use crate::error::NoMemory;
+use crate::mm::Mm;
+use crate::vma::{Attrs, Vma, VmaView};
+use crate::writers::Writers;
+use core::ptr::NonNull;
+use minflt_addr::{VirtAddr, VirtRange};
+use minflt_pgtable::Mmu;
+use minflt_sync::Ordering;
+
+/// A new VMA, in no tree.
+pub(super) fn new_vma<M: Mmu>(
+    mm: &Mm<M>,
+    view: VmaView,
+    anon_vma: u64,
+) -> Result<NonNull<Vma<M>>, NoMemory> {
+    let sys = mm.system();
+    let attrs = new_attrs(mm, view)?;
+    sys.vmas.alloc(Vma::new(sys.new_id(), attrs, anon_vma), sys).map_err(|_| {
+        // SAFETY: 1, 2: allocated above, never published.
+        unsafe { sys.attrs.free(attrs) };
+        NoMemory
+    })
+}
+
+/// A new record, published nowhere.
+pub(super) fn new_attrs<M: Mmu>(mm: &Mm<M>, view: VmaView) -> Result<NonNull<Attrs>, NoMemory> {
+    let sys = mm.system();
+    sys.attrs.alloc(Attrs::new(view), sys).map_err(|_| NoMemory)
+}
+
+/// Frees a VMA that was never published.
+pub(super) fn discard_vma<M: Mmu>(mm: &Mm<M>, vma: NonNull<Vma<M>>) {
+    let sys = mm.system();
+    // SAFETY: nobody else has it.
+    if let Some(attrs) = unsafe { vma.as_ref() }.attrs_ptr() {
+        // SAFETY: 1, 2: nobody else has it.
+        unsafe { sys.attrs.free(attrs) };
+    }
+    // SAFETY: 1, 2: nobody else has it.
+    unsafe { sys.vmas.free(vma) };
+}
+
+/// Replaces a VMA's record, inside the caller's section.
+pub(super) fn publish<M: Mmu>(mm: &Mm<M>, vma: &Vma<M>, attrs: NonNull<Attrs>) {
+    if let Some(old) = vma.publish(attrs) {
+        // SAFETY: 1: unlinked by the line before.
+        unsafe { mm.system().retire_attrs(old) };
+    }
+}
+
+/// Splits the VMA that covers `at`, if one does and does not start there.
+pub(super) fn split_at<M: Mmu>(
+    mm: &Mm<M>,
+    writers: &Writers<'_, M>,
+    at: VirtAddr,
+) -> Result<(), NoMemory> {
+    let Some(vma) = mm.find(at) else { return Ok(()) };
+    let view = vma.view();
+    if view.range.start() >= at {
+        return Ok(());
+    }
+    let lower = VmaView { range: VirtRange::new(view.range.start(), at), ..view };
+    let upper = VmaView { range: VirtRange::new(at, view.range.end()), ..view };
+    let attrs = new_attrs(mm, lower)?;
+    let anon_vma = vma.anon_vma.load(Ordering::Relaxed);
+    let new = new_vma(mm, upper, anon_vma).inspect_err(|_| {
+        // SAFETY: 1, 2: allocated above, never published.
+        unsafe { mm.system().attrs.free(attrs) };
+    })?;
+    let _section = writers.begin(vma);
+    if mm.tree.insert(mm.system(), at, new).is_err() {
+        discard_vma(mm, new);
+        // SAFETY: 1, 2: allocated above, never published.
+        unsafe { mm.system().attrs.free(attrs) };
+        return Err(NoMemory);
+    }
+    publish(mm, vma, attrs);
+    Ok(())
+}

@@ -1,0 +1,65 @@
+//! The eras: names for whole configurations. This table is the only place that knows them.
+
+use super::{Config, ExchangeBy, Ladder, Lifetime, Protocol, Rss};
+
+/// A generation of page-fault synchronization.
+#[derive(Clone, Copy, Debug)]
+pub struct Era {
+    /// The name, as in `--era`.
+    pub name: &'static str,
+    /// Where it comes from.
+    pub source: &'static str,
+    /// The idea, in a line.
+    pub idea: &'static str,
+    /// Its choices.
+    pub config: Config,
+}
+
+const fn config(ladder: Ladder, protocol: Protocol, lifetime: Lifetime, rss: Rss) -> Config {
+    Config { ladder, protocol, exchange: ExchangeBy::Native, lifetime, rss, broken: None }
+}
+
+/// Every era, oldest first.
+pub const ERAS: &[Era] = &[
+    Era {
+        name: "linux-2.6.10",
+        source: "Linux 2.6.10 (2004)",
+        idea: "one page_table_lock per address space, taken twice in an anonymous fault",
+        config: config(Ladder::Mmap, Protocol::MmLock, Lifetime::Immediate, Rss::UnderLock),
+    },
+    Era {
+        name: "atomic-pte-2004",
+        source: "C. Lameter, page fault scalability patches V11 and V12 (2004)",
+        idea: "empty entries are filled by compare-and-exchange, without the lock; sloppy rss",
+        config: config(
+            Ladder::Mmap,
+            Protocol::CompareExchange,
+            Lifetime::Immediate,
+            Rss::Sloppy,
+        ),
+    },
+    Era {
+        name: "linux-4.13",
+        source: "Linux 4.13 (2017); split locks since 2.6.15, H. Dickins (2005)",
+        idea: "one lock per table; every fault reads mmap_lock",
+        config: config(Ladder::Mmap, Protocol::TableLock, Lifetime::Immediate, Rss::PerThread),
+    },
+    Era {
+        name: "spf-2017",
+        source: "L. Dufour and P. Zijlstra, speculative page faults, RFC v6 (2017)",
+        idea: "no mmap_lock: SRCU lookup, sequence count, trylock and check again, else fall back",
+        config: config(
+            Ladder::SpeculativeMmap,
+            Protocol::TableLock,
+            Lifetime::Srcu,
+            Rss::PerThread,
+        ),
+    },
+];
+
+/// The era called `name`; `best` is the best measured so far.
+#[must_use]
+pub fn era(name: &str) -> Option<&'static Era> {
+    let name = if name == "best" { "spf-2017" } else { name };
+    ERAS.iter().find(|era| era.name == name)
+}

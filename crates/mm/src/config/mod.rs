@@ -1,0 +1,268 @@
+//! How faults are synchronized, as data: one choice per decision point, and the mixes that are legal.
+//!
+//! # Problem
+//! The generations of page-fault synchronization are to be compared on one code base, in one run; and
+//! not every mix of their parts is sound.
+//!
+//! # Idea
+//! A [`Config`] holds one choice per decision point. The fault path asks the choice, never the era;
+//! an era is only a name for a `Config`. [`Config::check`] refuses the unsound mixes with a reason.
+//!
+//! # Why it is correct
+//! A system is built only from a checked `Config`. What an unsound mix does is shown by a
+//! [`Broken`], which no command but the race checks can set.
+
+mod broken;
+mod era;
+
+pub use broken::Broken;
+pub use era::{ERAS, Era, era};
+
+use core::fmt;
+
+/// One choice at each decision point.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Config {
+    /// The holds a fault tries, in order; the last one waits.
+    pub ladder: Ladder,
+    /// How entries are changed, by every verb.
+    pub protocol: Protocol,
+    /// How entries are compared and exchanged.
+    pub exchange: ExchangeBy,
+    /// When unlinked VMAs, attributes, tree nodes and tables are freed.
+    pub lifetime: Lifetime,
+    /// How resident pages are counted.
+    pub rss: Rss,
+    /// A fix switched off on purpose; `None` outside race checks.
+    pub broken: Option<Broken>,
+}
+
+macro_rules! choices {
+    ($(#[$doc:meta])* $name:ident $what:literal { $($(#[doc = $cdoc:literal])+ $variant:ident = $text:literal),+ $(,)? }) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+        pub enum $name { $($(#[doc = $cdoc])+ $variant),+ }
+
+        impl $name {
+            /// Every choice, with its name and what it means.
+            pub const ALL: &'static [(Self, &'static str, &'static str)] =
+                &[$((Self::$variant, $text, concat!($($cdoc),+))),+];
+            /// The decision point's name.
+            pub const WHAT: &'static str = $what;
+
+            /// The choice's name.
+            #[must_use]
+            pub fn name(self) -> &'static str {
+                match self { $(Self::$variant => $text),+ }
+            }
+
+            /// The choice called `name`.
+            #[must_use]
+            pub fn parse(name: &str) -> Option<Self> {
+                match name { $($text => Some(Self::$variant),)+ _ => None }
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(self.name())
+            }
+        }
+    };
+}
+
+choices! {
+    /// The holds a fault tries.
+    Ladder "ladder" {
+        /// `mmap_lock` for reading.
+        Mmap = "mmap",
+        /// First without a lock, by SRCU lookup and sequence count; then `mmap_lock` for reading.
+        SpeculativeMmap = "speculative,mmap",
+        /// Without a lock only. Refused: it may fail for ever.
+        Speculative = "speculative",
+    }
+}
+
+choices! {
+    /// How entries are changed.
+    Protocol "protocol" {
+        /// Under one lock per address space (`page_table_lock`).
+        MmLock = "mm-lock",
+        /// Under one lock per table.
+        TableLock = "table-lock",
+        /// Faults by compare-and-exchange, without a lock; zap and protect exchange under the lock.
+        CompareExchange = "compare-exchange",
+    }
+}
+
+choices! {
+    /// How entries are compared and exchanged.
+    ExchangeBy "exchange" {
+        /// By the machine, or emulated where the machine cannot.
+        Native = "native",
+        /// By a lock held for the compare and the store, even where the machine could.
+        Emulated = "emulated",
+    }
+}
+
+choices! {
+    /// When unlinked objects are freed.
+    Lifetime "lifetime" {
+        /// At once: nobody reads without the lock.
+        Immediate = "immediate",
+        /// After an SRCU grace period.
+        Srcu = "srcu",
+    }
+}
+
+choices! {
+    /// How resident pages are counted.
+    Rss "rss" {
+        /// A plain number under the address space's lock.
+        UnderLock = "under-lock",
+        /// One atomic number.
+        Atomic = "atomic",
+        /// A plain number without a lock: updates get lost. Readers see 0 for less than 0.
+        Sloppy = "sloppy",
+        /// Per thread, added to the whole every 64 events.
+        PerThread = "per-thread",
+    }
+}
+
+/// A rung of the ladder.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Rung {
+    /// No lock: lookup in a read section, checked by a sequence count.
+    Speculative,
+    /// `mmap_lock` for reading.
+    Mmap,
+}
+
+impl Ladder {
+    /// The rungs, in the order tried.
+    #[must_use]
+    pub const fn rungs(self) -> &'static [Rung] {
+        match self {
+            Self::Mmap => &[Rung::Mmap],
+            Self::SpeculativeMmap => &[Rung::Speculative, Rung::Mmap],
+            Self::Speculative => &[Rung::Speculative],
+        }
+    }
+
+    /// Whether a fault may run without a lock.
+    #[must_use]
+    pub const fn speculates(self) -> bool {
+        matches!(self, Self::SpeculativeMmap | Self::Speculative)
+    }
+}
+
+/// An unsound or senseless mix of choices, and the reason.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Illegal {
+    /// The choices that do not go together.
+    pub mix: &'static str,
+    /// Why.
+    pub reason: &'static str,
+    /// What would be right.
+    pub remedy: &'static str,
+}
+
+impl fmt::Display for Illegal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}; {}", self.mix, self.reason, self.remedy)
+    }
+}
+
+impl core::error::Error for Illegal {}
+
+/// One row of the table of illegal mixes.
+struct Rule {
+    illegal: Illegal,
+    holds: fn(&Config) -> bool,
+}
+
+/// The mixes that are refused. `docs/eras.md` prints this table.
+const RULES: &[Rule] = &[
+    Rule {
+        illegal: Illegal {
+            mix: "ladder speculative",
+            reason: "a speculative fault may fail for ever",
+            remedy: "end the ladder with a rung that waits: speculative,mmap",
+        },
+        holds: |c| matches!(c.ladder, Ladder::Speculative),
+    },
+    Rule {
+        illegal: Illegal {
+            mix: "ladder speculative with protocol compare-exchange",
+            reason: "the sequence check and the exchange are not one step, so munmap can free the \
+                     table between them",
+            remedy: "use protocol table-lock or mm-lock, whose lock is tried and then checked again",
+        },
+        holds: |c| c.ladder.speculates() && c.protocol == Protocol::CompareExchange,
+    },
+    Rule {
+        illegal: Illegal {
+            mix: "ladder speculative with lifetime immediate",
+            reason: "a speculative lookup reads VMAs and tables that a writer may be freeing",
+            remedy: "use lifetime srcu",
+        },
+        holds: |c| c.ladder.speculates() && c.lifetime == Lifetime::Immediate,
+    },
+    Rule {
+        illegal: Illegal {
+            mix: "rss under-lock without protocol mm-lock",
+            reason: "there is no one lock under which all faults count",
+            remedy: "use rss atomic, sloppy or per-thread",
+        },
+        holds: |c| c.rss == Rss::UnderLock && c.protocol != Protocol::MmLock,
+    },
+    Rule {
+        illegal: Illegal {
+            mix: "exchange emulated without protocol compare-exchange",
+            reason: "only that protocol exchanges entries without holding a lock",
+            remedy: "use exchange native, or protocol compare-exchange",
+        },
+        holds: |c| {
+            c.exchange == ExchangeBy::Emulated && c.protocol != Protocol::CompareExchange
+        },
+    },
+];
+
+impl Config {
+    /// Whether the choices go together.
+    ///
+    /// # Errors
+    /// The first row of the table of illegal mixes that applies. A [`Broken`] that is about such a
+    /// mix lets exactly that mix through.
+    pub fn check(&self) -> Result<(), Illegal> {
+        let excused = |rule: &Rule| {
+            self.broken == Some(Broken::SpeculativeExchange)
+                && rule.illegal.mix == "ladder speculative with protocol compare-exchange"
+        };
+        match RULES.iter().find(|rule| (rule.holds)(self) && !excused(rule)) {
+            Some(rule) => Err(rule.illegal),
+            None => Ok(()),
+        }
+    }
+
+    /// The table of illegal mixes.
+    pub fn illegal_mixes() -> impl Iterator<Item = Illegal> {
+        RULES.iter().map(|rule| rule.illegal)
+    }
+
+    /// The same with one fix switched off.
+    #[must_use]
+    pub const fn broken(self, broken: Option<Broken>) -> Self {
+        Self { broken, ..self }
+    }
+
+    /// Whether this fix is switched off.
+    #[inline(always)]
+    #[must_use]
+    pub fn lacks(&self, fix: Broken) -> bool {
+        self.broken == Some(fix)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,45 @@
+use super::{Broken, Config, ERAS, ExchangeBy, Ladder, Lifetime, Protocol, Rss, era};
+
+#[test]
+fn every_era_is_a_legal_mix_with_a_name_of_its_own() {
+    for (at, era) in ERAS.iter().enumerate() {
+        assert_eq!(era.config.check(), Ok(()), "{}", era.name);
+        assert!(era.config.broken.is_none());
+        assert!(ERAS.iter().skip(at + 1).all(|other| other.name != era.name));
+    }
+}
+
+#[test]
+fn each_row_of_the_table_refuses_something_and_gives_a_reason() {
+    let legal = era("spf-2017").expect("an era").config;
+    let refused = [
+        Config { ladder: Ladder::Speculative, ..legal },
+        Config { protocol: Protocol::CompareExchange, ..legal },
+        Config { lifetime: Lifetime::Immediate, ..legal },
+        Config { rss: Rss::UnderLock, ..legal },
+        Config { exchange: ExchangeBy::Emulated, ..legal },
+    ];
+    assert_eq!(refused.len(), Config::illegal_mixes().count());
+    for (config, row) in refused.iter().zip(Config::illegal_mixes()) {
+        assert_eq!(config.check(), Err(row));
+        assert!(!row.reason.is_empty() && !row.remedy.is_empty());
+    }
+}
+
+#[test]
+fn only_its_own_negative_control_lets_the_unsound_mix_through() {
+    let spf = era("spf-2017").expect("an era").config;
+    let unsound = Config { protocol: Protocol::CompareExchange, ..spf };
+    assert!(unsound.check().is_err());
+    assert_eq!(unsound.broken(Some(Broken::SpeculativeExchange)).check(), Ok(()));
+    assert!(unsound.broken(Some(Broken::BlindPopulate)).check().is_err());
+}
+
+#[test]
+fn names_parse_back() {
+    for (choice, name, meaning) in Protocol::ALL {
+        assert_eq!(Protocol::parse(name), Some(*choice));
+        assert!(!meaning.is_empty());
+    }
+    assert_eq!(Rss::parse("exact"), None);
+}

@@ -1,0 +1,114 @@
+//! How each call can fail, and the one table from those to Linux's error numbers.
+
+use core::fmt;
+
+/// No frame, or no object, could be had.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct NoMemory;
+
+/// Why mmap failed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum MmapError {
+    /// The length is 0, or an address is not a multiple of the page size.
+    Invalid,
+    /// No hole of that length, or no memory for the VMA.
+    NoMemory,
+    /// `MAP_FIXED_NOREPLACE` over something mapped.
+    Exists,
+    /// The place asked for lies outside user space.
+    OutOfRange,
+}
+
+/// Why munmap failed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum MunmapError {
+    /// The length is 0, the address is not a multiple of the page size, or the range is not user's.
+    Invalid,
+    /// No memory to split a VMA.
+    NoMemory,
+}
+
+/// Why mprotect failed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum MprotectError {
+    /// The address is not a multiple of the page size, or the range wraps.
+    Invalid,
+    /// Part of the range is not mapped, or no memory to split a VMA.
+    NoMemory,
+}
+
+/// Why madvise failed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum MadviseError {
+    /// The address is not a multiple of the page size, or the range wraps.
+    Invalid,
+    /// Part of the range is not mapped (the rest was done).
+    NoMemory,
+}
+
+/// A Linux error number.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Errno(pub i32);
+
+impl Errno {
+    /// Out of memory.
+    pub const ENOMEM: Self = Self(12);
+    /// File exists.
+    pub const EEXIST: Self = Self(17);
+    /// Invalid argument.
+    pub const EINVAL: Self = Self(22);
+}
+
+impl From<NoMemory> for Errno {
+    fn from(_: NoMemory) -> Self {
+        Self::ENOMEM
+    }
+}
+
+impl From<MmapError> for Errno {
+    fn from(error: MmapError) -> Self {
+        match error {
+            MmapError::Invalid => Self::EINVAL,
+            MmapError::NoMemory | MmapError::OutOfRange => Self::ENOMEM,
+            MmapError::Exists => Self::EEXIST,
+        }
+    }
+}
+
+impl From<MunmapError> for Errno {
+    fn from(error: MunmapError) -> Self {
+        match error {
+            MunmapError::Invalid => Self::EINVAL,
+            MunmapError::NoMemory => Self::ENOMEM,
+        }
+    }
+}
+
+impl From<MprotectError> for Errno {
+    fn from(error: MprotectError) -> Self {
+        match error {
+            MprotectError::Invalid => Self::EINVAL,
+            MprotectError::NoMemory => Self::ENOMEM,
+        }
+    }
+}
+
+impl From<MadviseError> for Errno {
+    fn from(error: MadviseError) -> Self {
+        match error {
+            MadviseError::Invalid => Self::EINVAL,
+            MadviseError::NoMemory => Self::ENOMEM,
+        }
+    }
+}
+
+impl fmt::Display for Errno {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Self::ENOMEM => f.write_str("ENOMEM"),
+            Self::EEXIST => f.write_str("EEXIST"),
+            Self::EINVAL => f.write_str("EINVAL"),
+            Self(number) => write!(f, "errno {number}"),
+        }
+    }
+}

@@ -1,0 +1,106 @@
+//! What is counted: one number per CPU and event, named as perf names its software events.
+
+use core::fmt;
+
+macro_rules! events {
+    ($($(#[doc = $doc:literal])+ $name:ident = $text:literal),+ $(,)?) => {
+        /// Something worth counting.
+        #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+        #[repr(usize)]
+        pub enum Event { $($(#[doc = $doc])+ $name),+ }
+
+        impl Event {
+            /// Every event.
+            pub const ALL: &'static [Self] = &[$(Self::$name),+];
+            /// How many there are.
+            pub const COUNT: usize = Self::ALL.len();
+
+            /// The name.
+            #[must_use]
+            pub const fn name(self) -> &'static str {
+                match self { $(Self::$name => $text),+ }
+            }
+
+            /// What it counts.
+            #[must_use]
+            pub const fn meaning(self) -> &'static str {
+                match self { $(Self::$name => concat!($($doc),+)),+ }
+            }
+        }
+
+        impl fmt::Display for Event {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(self.name())
+            }
+        }
+    };
+}
+
+events! {
+    /// Faults taken, whatever came of them.
+    PageFaults = "page-faults",
+    /// Faults done without waiting for a device.
+    MinorFaults = "minor-faults",
+    /// Faults done after waiting for a device.
+    MajorFaults = "major-faults",
+    /// Anonymous first touches by a store: a frame of zeros was installed.
+    AnonWrite = "anon-write-faults",
+    /// Anonymous first touches by a load: the shared page of zeros was installed.
+    AnonRead = "anon-read-faults",
+    /// Stores to the shared page of zeros: replaced by a frame of its own.
+    ZeroPageCow = "zero-page-cow-faults",
+    /// Stores to a read-only entry of a page that nobody shares: made writable.
+    Reuse = "reuse-faults",
+    /// Faults that found nothing to change: another fault or the hardware was faster.
+    Spurious = "spurious-faults",
+    /// Accessed or dirty bits set by the low-level handler, without a fault.
+    AccessBits = "access-bits-set",
+    /// Faults that ended in a signal.
+    Signals = "signals",
+    /// Faults that found no memory.
+    OutOfMemory = "out-of-memory",
+    /// Faults done without `mmap_lock`.
+    Speculative = "speculative-faults",
+    /// Attempts without `mmap_lock` that had to fall back.
+    SpeculativeFailed = "speculative-faults-failed",
+    /// Fell back: the VMA was or became another.
+    SpfVmaChanged = "spf-vma-changed",
+    /// Fell back: a table was missing or became another.
+    SpfPmdChanged = "spf-pmd-changed",
+    /// Fell back: the table's lock was taken.
+    SpfPteLock = "spf-pte-lock",
+    /// Fell back: the VMA had no anon_vma yet.
+    SpfNoAnonVma = "spf-no-anon-vma",
+    /// Fell back: a kind of VMA or entry that is not handled speculatively.
+    SpfNotSupported = "spf-not-supported",
+    /// A speculative access that the VMA does not allow (a signal, not a fallback).
+    SpfAccess = "spf-access",
+    /// Exchanges lost while setting flags of a present entry.
+    CasFlags = "cmpxchg-failed-flags",
+    /// Exchanges lost while making a page writable that nobody shares.
+    CasReuse = "cmpxchg-failed-reuse",
+    /// Exchanges lost while installing the page of zeros.
+    CasAnonRead = "cmpxchg-failed-anon-read",
+    /// Exchanges lost while installing a frame.
+    CasAnonWrite = "cmpxchg-failed-anon-write",
+    /// Tables put in.
+    TablesInstalled = "tables-installed",
+    /// Tables thrown away because another fault was faster.
+    TablesLost = "tables-lost",
+    /// Invalidations asked of other CPUs.
+    Shootdowns = "tlb-shootdowns",
+    /// CPUs interrupted for them.
+    ShootdownTargets = "tlb-shootdown-targets",
+    /// Invalidations repeated because another one over the address space was under way.
+    NestedFlush = "tlb-flush-nested",
+    /// Mapping calls.
+    Mmap = "mmap-calls",
+    /// Unmapping calls.
+    Munmap = "munmap-calls",
+    /// Protection calls.
+    Mprotect = "mprotect-calls",
+    /// Advice calls.
+    Madvise = "madvise-calls",
+    /// Objects freed by grace-period callbacks.
+    CallbacksRun = "grace-period-callbacks",
+}

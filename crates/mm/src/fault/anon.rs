@@ -1,0 +1,161 @@
+//! Anonymous memory: what a fault finds in the entry, and what it makes of it.
+//!
+//! ```text
+//! found            load                    store
+//! none             shared page of zeros    frame of zeros, writable and dirty
+//! page of zeros    -                       frame of zeros in its place, all CPUs told
+//! read-only page   -                       writable: nobody shares it (there is no fork yet)
+//! else             accessed bit            accessed and dirty bit
+//! ```
+//! The entry is sampled once and never again to build what it is compared with.
+
+use super::slot::{Lost, Slot};
+use super::stabilise::Stable;
+use super::{Fault, Kind, Stop};
+use crate::config::{Broken, Rss};
+use crate::event::Event;
+use minflt_addr::{Pfn, VirtAddr, VirtRange};
+use minflt_pgtable::{Access, Grant, Leaf, Mmu, Paging, Pte, with_bits};
+use minflt_sync::Ordering;
+
+impl<M: Mmu> Fault<'_, M> {
+    pub(super) fn anon(
+        &self,
+        stable: &Stable<'_, M>,
+        leaf: Leaf<'_, M>,
+    ) -> Result<Kind, Stop> {
+        let found = leaf.entry.load();
+        match self.access {
+            Access::Read if found.is_none() => self.read_nothing(stable, leaf),
+            Access::Write if found.is_none() => self.write_nothing(stable, leaf),
+            Access::Write if found.is_present() && found.is_zero_page() => {
+                self.write_zero_page(stable, leaf, found)
+            }
+            Access::Write if found.is_present() && found.grant() < Grant::Write => {
+                self.reuse(stable, leaf, found)
+            }
+            _ => self.set_flags(stable, leaf, found),
+        }
+    }
+
+    /// Linux: do_anonymous_page, a load.
+    fn read_nothing(&self, stable: &Stable<'_, M>, leaf: Leaf<'_, M>) -> Result<Kind, Stop> {
+        let zero = self.mm.system().zero_page;
+        let pte = Pte::page(zero, Grant::Read).zero_page();
+        Ok(match stable.open(leaf)?.install(pte) {
+            Ok(()) => Kind::AnonRead,
+            Err(Lost) => self.lost(Event::CasAnonRead),
+        })
+    }
+
+    /// Linux: do_anonymous_page, a store.
+    fn write_nothing(&self, stable: &Stable<'_, M>, leaf: Leaf<'_, M>) -> Result<Kind, Stop> {
+        let pfn = self.fresh_frame(stable)?;
+        let slot = self.open_with(stable, leaf, pfn)?;
+        let pte = Pte::page(pfn, Grant::Write).dirty();
+        match slot.install(pte) {
+            Ok(()) => {
+                M::note(format_args!("fault {} installs frame {pfn}", self.addr));
+                self.finish(slot, pfn);
+                Ok(Kind::AnonWrite)
+            }
+            Err(Lost) => {
+                drop(slot);
+                self.undo_frame(pfn);
+                Ok(self.lost(Event::CasAnonWrite))
+            }
+        }
+    }
+
+    /// Linux: do_wp_page on the zero page.
+    fn write_zero_page(
+        &self,
+        stable: &Stable<'_, M>,
+        leaf: Leaf<'_, M>,
+        found: Pte<M::Paging>,
+    ) -> Result<Kind, Stop> {
+        let pfn = self.fresh_frame(stable)?;
+        let slot = self.open_with(stable, leaf, pfn)?;
+        let pte = Pte::page(pfn, Grant::Write).dirty();
+        let start = self.addr.align_down(M::Paging::SHIFT);
+        let page = VirtRange::new(start, VirtAddr(start.0 + M::Paging::PAGE));
+        match slot.replace(found, pte, page) {
+            Ok(()) => {
+                self.finish(slot, pfn);
+                Ok(Kind::ZeroPageCow)
+            }
+            Err(Lost) => {
+                drop(slot);
+                self.undo_frame(pfn);
+                Ok(self.lost(Event::CasAnonWrite))
+            }
+        }
+    }
+
+    /// Linux: wp_page_reuse. The posting's V16 did this by exchange too.
+    fn reuse(
+        &self,
+        stable: &Stable<'_, M>,
+        leaf: Leaf<'_, M>,
+        found: Pte<M::Paging>,
+    ) -> Result<Kind, Stop> {
+        let pte = with_bits(found.with_grant(Grant::Write), Access::Write);
+        Ok(match stable.open(leaf)?.change(found, pte) {
+            Ok(()) => Kind::Reuse,
+            Err(Lost) => self.lost(Event::CasReuse),
+        })
+    }
+
+    /// The entry allows the access, or a protection in flux does not yet: set what is missing; the
+    /// access is tried again either way.
+    fn set_flags(
+        &self,
+        stable: &Stable<'_, M>,
+        leaf: Leaf<'_, M>,
+        found: Pte<M::Paging>,
+    ) -> Result<Kind, Stop> {
+        let grant = if found.is_present() { found.grant() } else { Grant::Read };
+        let pte = with_bits(found.with_grant(grant), self.access);
+        if found.is_mapped() && pte != found {
+            match stable.open(leaf)?.change(found, pte) {
+                Ok(()) => {}
+                Err(Lost) => return Ok(self.lost(Event::CasFlags)),
+            }
+        }
+        Ok(Kind::Spurious)
+    }
+
+    /// Opens the slot, or gives the frame back.
+    fn open_with<'s>(
+        &self,
+        stable: &'s Stable<'_, M>,
+        leaf: Leaf<'s, M>,
+        pfn: Pfn,
+    ) -> Result<Slot<'s, M>, Stop> {
+        stable.open(leaf).inspect_err(|_| self.undo_frame(pfn))
+    }
+
+    /// The frame is mapped: count it, let the slot and our own reference go.
+    fn finish(&self, slot: Slot<'_, M>, pfn: Pfn) {
+        let sys = self.mm.system();
+        let count = || self.mm.rss.add(&sys.config, Some(self.share), 1);
+        if sys.config.rss == Rss::UnderLock {
+            count();
+            drop(slot);
+        } else {
+            drop(slot);
+            count();
+        }
+        if sys.config.lacks(Broken::MapCountAfterExchange) {
+            sys.frames.get(pfn).maps.add(1, Ordering::AcqRel);
+        }
+        sys.frames.put(pfn);
+    }
+
+    /// Somebody was faster; the access is tried again.
+    fn lost(&self, event: Event) -> Kind {
+        self.mm.system().count(event);
+        M::note(format_args!("fault {} lost: {event}", self.addr));
+        Kind::Spurious
+    }
+}

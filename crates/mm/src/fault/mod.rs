@@ -1,0 +1,183 @@
+//! A page fault, in phases.
+//!
+//! ```text
+//! stabilise   a rung of the ladder  -> what was proven, and what it allows
+//! prepare     tables, anon_vma, a frame of zeros; nothing is held open
+//! open        hold x protocol       -> a slot: lock, trylock and check again, or nothing
+//! commit      one verb on the entry; the loser gets its frame back
+//! finish      rss, references, events
+//! ```
+//! Only *stabilise* and *open* know the configuration's enums. A rung that cannot go on says why, the
+//! reason is counted, and the next rung is tried; the last one waits.
+
+mod anon;
+mod prepare;
+mod slot;
+mod stabilise;
+
+use crate::config::Rung;
+use crate::event::Event;
+use crate::mm::Mm;
+use crate::rss::Share;
+use minflt_addr::VirtAddr;
+use minflt_pgtable::{Access, Mmu};
+use stabilise::Stable;
+
+/// What came of a fault.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum FaultOutcome {
+    /// The access can be tried again.
+    Done(Done),
+    /// The access is an error.
+    Signal(Signal),
+    /// There is no memory.
+    Oom,
+}
+
+/// How a fault was done.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Done {
+    /// What had to be done.
+    pub kind: Kind,
+    /// Whether it was done without `mmap_lock`.
+    pub by: Rung,
+}
+
+/// What a fault had to do.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Kind {
+    /// Install a frame of zeros.
+    AnonWrite,
+    /// Install the shared page of zeros.
+    AnonRead,
+    /// Replace the shared page of zeros by a frame.
+    ZeroPageCow,
+    /// Make a page writable that nobody shares.
+    Reuse,
+    /// Nothing: somebody was faster, or only flags were missing.
+    Spurious,
+}
+
+/// The signal that an access raises.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Signal {
+    /// Nothing is mapped there (SIGSEGV, SEGV_MAPERR).
+    MapErr,
+    /// The mapping does not allow the access (SIGSEGV, SEGV_ACCERR).
+    AccErr,
+    /// There was no memory for the page (Linux kills a process for it; an embedder decides).
+    OutOfMemory,
+}
+
+/// Why a rung cannot go on. Never an error: the next rung is tried.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Why {
+    VmaChanged,
+    PmdChanged,
+    PteLock,
+    NoAnonVma,
+    NotSupported,
+}
+
+/// Why an attempt ended without success.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Stop {
+    Retry(Why),
+    Signal(Signal),
+    Oom,
+}
+
+impl From<Why> for Stop {
+    fn from(why: Why) -> Self {
+        Self::Retry(why)
+    }
+}
+
+/// One fault.
+pub(crate) struct Fault<'m, M: Mmu> {
+    mm: &'m Mm<M>,
+    share: &'m Share,
+    addr: VirtAddr,
+    access: Access,
+}
+
+impl<M: Mmu> Mm<M> {
+    /// Handles a fault of the calling thread.
+    ///
+    /// # Context
+    /// From user mode; holds nothing. May sleep for `mmap_lock`, unless a rung before it succeeds.
+    pub(crate) fn handle_fault(
+        &self,
+        share: &Share,
+        addr: VirtAddr,
+        access: Access,
+    ) -> FaultOutcome {
+        let sys = self.system();
+        sys.count(Event::PageFaults);
+        let fault = Fault { mm: self, share, addr, access };
+        for rung in sys.config.ladder.rungs() {
+            match fault.attempt(*rung) {
+                Ok(kind) => {
+                    sys.count(Event::MinorFaults);
+                    sys.count(kind.event());
+                    if *rung == Rung::Speculative {
+                        sys.count(Event::Speculative);
+                    }
+                    return FaultOutcome::Done(Done { kind, by: *rung });
+                }
+                Err(Stop::Retry(why)) => {
+                    sys.count(Event::SpeculativeFailed);
+                    sys.count(why.event());
+                    M::note(format_args!("fault {addr} falls back: {}", why.event()));
+                }
+                Err(Stop::Signal(signal)) => {
+                    sys.count(Event::Signals);
+                    if *rung == Rung::Speculative {
+                        sys.count(Event::SpfAccess);
+                    }
+                    return FaultOutcome::Signal(signal);
+                }
+                Err(Stop::Oom) => {
+                    sys.count(Event::OutOfMemory);
+                    return FaultOutcome::Oom;
+                }
+            }
+        }
+        // The last rung waits, so it never asks for another.
+        FaultOutcome::Oom
+    }
+}
+
+impl<M: Mmu> Fault<'_, M> {
+    fn attempt(&self, rung: Rung) -> Result<Kind, Stop> {
+        let stable = Stable::stabilise(self.mm, rung, self.addr)?;
+        stable.check_access(self.access)?;
+        self.prepare_anon(&stable)?;
+        let leaf = self.leaf(&stable)?;
+        self.anon(&stable, leaf)
+    }
+}
+
+impl Kind {
+    const fn event(self) -> Event {
+        match self {
+            Self::AnonWrite => Event::AnonWrite,
+            Self::AnonRead => Event::AnonRead,
+            Self::ZeroPageCow => Event::ZeroPageCow,
+            Self::Reuse => Event::Reuse,
+            Self::Spurious => Event::Spurious,
+        }
+    }
+}
+
+impl Why {
+    const fn event(self) -> Event {
+        match self {
+            Self::VmaChanged => Event::SpfVmaChanged,
+            Self::PmdChanged => Event::SpfPmdChanged,
+            Self::PteLock => Event::SpfPteLock,
+            Self::NoAnonVma => Event::SpfNoAnonVma,
+            Self::NotSupported => Event::SpfNotSupported,
+        }
+    }
+}

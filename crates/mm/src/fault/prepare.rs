@@ -1,0 +1,120 @@
+//! *Prepare*: what a fault needs before it opens a slot, with no lock of the tables held.
+//!
+//! A table is put in by exchange (compare-and-exchange protocol) or under `page_table_lock` (the
+//! others); either way only "none" becomes a table, and the loser frees its own and uses the winner's.
+//! Speculative faults put no tables in: one put in after munmap freed its own would leak.
+
+use super::stabilise::{Can, Stable};
+use super::{Fault, Stop, Why};
+use crate::config::{Broken, ExchangeBy, Protocol};
+use crate::event::Event;
+use crate::frame::Use;
+use crate::mm::Mm;
+use minflt_addr::Pfn;
+use minflt_pgtable::{
+    EntryRef, Exchange, Leaf, Mmu, Paging, Pte, Walk, exchange_of, walk,
+};
+use minflt_sync::{Cost, Ordering};
+
+impl<M: Mmu> Mm<M> {
+    /// How faults exchange entries where they hold no lock of the tables.
+    pub(super) fn exchange(&self) -> Exchange<'_, M> {
+        match self.system().config.exchange {
+            ExchangeBy::Native => exchange_of(&self.page_table_lock),
+            ExchangeBy::Emulated => Exchange::Emulated(&self.page_table_lock),
+        }
+    }
+
+    /// Puts a table in below `entry`, of level `level`, unless somebody else does.
+    fn populate(&self, entry: EntryRef<'_, M>, level: u32) -> Result<(), Stop> {
+        let sys = self.system();
+        let fresh = Self::new_table(sys, level - 1).ok_or(Stop::Oom)?;
+        let value = Pte::table(fresh);
+        let mine = match sys.config.protocol {
+            _ if sys.config.lacks(Broken::BlindPopulate) => {
+                entry.store(value);
+                true
+            }
+            Protocol::CompareExchange => entry.cas(self.exchange(), Pte::NONE, value).is_ok(),
+            Protocol::MmLock | Protocol::TableLock => {
+                let _held = self.page_table_lock.lock();
+                let empty = entry.load().is_none();
+                if empty {
+                    entry.store(value);
+                }
+                empty
+            }
+        };
+        M::note(format_args!(
+            "level {level} table: frame {fresh} {}",
+            if mine { "put in" } else { "too late, freed" }
+        ));
+        if mine {
+            sys.count(Event::TablesInstalled);
+        } else {
+            sys.count(Event::TablesLost);
+            sys.frames.put(fresh);
+        }
+        Ok(())
+    }
+}
+
+impl<M: Mmu> Fault<'_, M> {
+    /// The VMA has an anon_vma after this.
+    pub(super) fn prepare_anon(&self, stable: &Stable<'_, M>) -> Result<(), Stop> {
+        // ORDERING: Acquire; pairs with [vma-anon-vma].
+        if stable.vma.anon_vma.load(Ordering::Acquire) != 0 {
+            return Ok(());
+        }
+        match stable.can() {
+            Can::Look => Err(Why::NoAnonVma.into()),
+            Can::Grow => self.mm.prepare_anon_vma(stable.vma).map_err(|_| Stop::Oom),
+        }
+    }
+
+    /// The leaf entry, with the tables above it put in where the hold allows.
+    pub(super) fn leaf<'s>(&self, stable: &'s Stable<'_, M>) -> Result<Leaf<'s, M>, Stop> {
+        loop {
+            // SAFETY: 1: the hold keeps tables: by `mmap_lock`, or because freed tables wait for the
+            // read section.
+            match unsafe { walk::<M>(&stable.mm.system().at, self.mm.root, self.addr) } {
+                Walk::Leaf(leaf) => return Ok(leaf),
+                Walk::Missing { .. } if stable.can() == Can::Look => {
+                    return Err(Why::PmdChanged.into());
+                }
+                Walk::Missing { entry, level } => self.mm.populate(entry, level)?,
+            }
+        }
+    }
+
+    /// A frame of zeros with everything set that must be set before it can be reached: a reference
+    /// and a count for the mapping, a reference of our own, and whose it is.
+    ///
+    /// The order is the one safe order for all eras: as posted in 2004 the count was raised after the
+    /// exchange, and a zap in between took it below zero.
+    pub(super) fn fresh_frame(&self, stable: &Stable<'_, M>) -> Result<Pfn, Stop> {
+        let sys = self.mm.system();
+        let pfn = sys.frames.alloc(&sys.at, Use::Anon).ok_or(Stop::Oom)?;
+        M::charge(Cost::Cold);
+        let frame = sys.frames.get(pfn);
+        if !frame.is_zeroed() {
+            M::clear(&sys.at, pfn);
+        }
+        let anon_vma = stable.vma.anon_vma.load(Ordering::Relaxed);
+        frame.mapping.store(anon_vma, Ordering::Relaxed);
+        frame.index.store(self.addr.page(M::Paging::SHIFT), Ordering::Relaxed);
+        frame.refs.store(2, Ordering::Relaxed);
+        let early = !sys.config.lacks(Broken::MapCountAfterExchange);
+        frame.maps.store(u32::from(early), Ordering::Relaxed);
+        Ok(pfn)
+    }
+
+    /// The frame was never reached: back with it.
+    pub(super) fn undo_frame(&self, pfn: Pfn) {
+        let frames = &self.mm.system().frames;
+        let frame = frames.get(pfn);
+        frame.maps.store(0, Ordering::Relaxed);
+        frame.refs.store(1, Ordering::Relaxed);
+        frames.put(pfn);
+    }
+}

@@ -1,0 +1,147 @@
+//! *Open* and *commit*: the right to change one entry, and the verbs that use it.
+//!
+//! # Problem
+//! A speculative fault holds nothing that keeps munmap and mprotect away, and must commit only if
+//! neither has come.
+//!
+//! # Idea
+//! Take the lock that every zap of the table takes, *then* look whether the VMA changed. From there on
+//! a zap has to wait for us and will find our entry.
+//!
+//! # Protocol (speculative)
+//! ```text
+//! interrupts off
+//!   sequence changed?       -> fall back
+//!   table entry changed?    -> fall back
+//!   trylock, taken?         -> fall back: the holder may be waiting for this CPU to acknowledge an
+//!   sequence changed?       -> fall back          invalidation, which it cannot with interrupts off
+//! interrupts on, lock held
+//! ```
+//!
+//! # Why it is correct
+//! munmap makes the count odd before it zaps under the lock. If we see an even, unchanged count with
+//! the lock held, the zap of this table is still to come, and will take out what we put in. A sequence
+//! check followed by a bare exchange has no such moment, which is why that mix is refused.
+//!
+//! # Cost
+//! Two loads of the VMA's line and one of the table entry's, beside the lock.
+//!
+//! Linux: pte_map_lock and pte_spinlock of the speculative series (v6 to v11).
+
+use super::stabilise::{Hold, Stable};
+use super::{Stop, Why};
+use crate::config::{Broken, Protocol};
+use crate::shootdown;
+use minflt_addr::VirtRange;
+use minflt_pgtable::{Exchange, Leaf, Mmu, Pte, PtLock};
+use minflt_sync::order::PageTableLock;
+use minflt_sync::SpinGuard;
+
+/// The right to change one entry.
+pub(super) struct Slot<'s, M: Mmu> {
+    stable: &'s Stable<'s, M>,
+    leaf: Leaf<'s, M>,
+    lock: Option<SpinGuard<'s, (), PageTableLock, M>>,
+}
+
+/// Somebody else changed the entry first; what stands there now.
+pub(super) struct Lost;
+
+impl<'m, M: Mmu> Stable<'m, M> {
+    /// Opens the slot of `leaf`.
+    pub(super) fn open<'s>(&'s self, leaf: Leaf<'s, M>) -> Result<Slot<'s, M>, Stop>
+    where
+        'm: 's,
+    {
+        let lock = match self.mm.system().config.protocol {
+            Protocol::CompareExchange => None,
+            Protocol::MmLock | Protocol::TableLock => Some(self.mm.table_lock(leaf.table)),
+        };
+        let lock = match &self.hold {
+            Hold::Mmap { .. } => lock.map(PtLock::lock),
+            Hold::Speculative { .. } => {
+                let irq = M::irq_save();
+                let lock = self.try_again_and_check(leaf, lock);
+                M::irq_restore(irq);
+                lock?
+            }
+        };
+        Ok(Slot { stable: self, leaf, lock })
+    }
+
+    fn try_again_and_check<'s>(
+        &'s self,
+        leaf: Leaf<'s, M>,
+        lock: Option<&'s PtLock<M>>,
+    ) -> Result<Option<SpinGuard<'s, (), PageTableLock, M>>, Why> {
+        let config = &self.mm.system().config;
+        let trusting = config.lacks(Broken::NoRevalidate);
+        if !trusting {
+            self.still_same()?;
+            if leaf.parent.load() != leaf.parent_value {
+                return Err(Why::PmdChanged);
+            }
+        }
+        let guard = match lock {
+            None => None,
+            Some(lock) if config.lacks(Broken::SpinForTableLock) => loop {
+                if let Some(guard) = lock.try_lock() {
+                    break Some(guard);
+                }
+                lock.wait_free();
+            },
+            Some(lock) => Some(lock.try_lock().ok_or(Why::PteLock)?),
+        };
+        if !trusting {
+            self.still_same()?;
+        }
+        Ok(guard)
+    }
+
+    fn still_same(&self) -> Result<(), Why> {
+        match self.hold {
+            Hold::Speculative { seq, .. } if self.vma.seq.changed(seq) => Err(Why::VmaChanged),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl<M: Mmu> Slot<'_, M> {
+    /// Fills an empty entry.
+    pub(super) fn install(&self, new: Pte<M::Paging>) -> Result<(), Lost> {
+        if self.lock.is_none() {
+            let how = self.stable.mm.exchange();
+            return self.leaf.entry.cas(how, Pte::NONE, new).map_err(|_| Lost);
+        }
+        if !self.leaf.entry.load().is_none() {
+            return Err(Lost);
+        }
+        self.leaf.entry.store(new);
+        Ok(())
+    }
+
+    /// Changes bits of a present entry from the value sampled.
+    pub(super) fn change(&self, old: Pte<M::Paging>, new: Pte<M::Paging>) -> Result<(), Lost> {
+        self.leaf.entry.cas(self.how(), old, new).map_err(|_| Lost)
+    }
+
+    /// Makes a present entry name another frame, and every CPU forget the old one, before the lock
+    /// (where there is one) is let go.
+    pub(super) fn replace(
+        &self,
+        old: Pte<M::Paging>,
+        new: Pte<M::Paging>,
+        page: VirtRange,
+    ) -> Result<(), Lost> {
+        self.change(old, new)?;
+        shootdown::flush(self.stable.mm.system(), self.stable.mm, page);
+        Ok(())
+    }
+
+    fn how(&self) -> Exchange<'_, M> {
+        match self.lock {
+            Some(_) => self.stable.mm.exchange_under_lock(),
+            None => self.stable.mm.exchange(),
+        }
+    }
+}

@@ -1,0 +1,212 @@
+//! The descriptor of a frame, and the table of all of them.
+//!
+//! One descriptor is 64 bytes and a terabyte has 268 million of them, so the field map is fixed:
+//!
+//! ```text
+//!  0 refs        4 maps        8 flags      12 generation
+//! 16 mapping    24 index      32 links      40 table lock   44 spare
+//! 48 callback
+//! ```
+//!
+//! Zeroed memory is a valid table: a descriptor that was never touched describes a frame that was
+//! never used, which lets memory of any size be modelled sparsely.
+
+use core::fmt;
+use core::ptr::NonNull;
+use minflt_addr::Pfn;
+use minflt_pgtable::{Mmu, PtLock};
+use minflt_sync::{Atomic, Callback, Ordering, Plain};
+
+/// What a frame is used for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u32)]
+pub enum Use {
+    /// Never used, or free.
+    Free = 0,
+    /// The first frame of a block in a zone's free list.
+    FreeBlock = 1,
+    /// On a CPU's list of free frames.
+    FreeCpu = 2,
+    /// The system's own: descriptors, per-CPU areas, the page of zeros.
+    Reserved = 3,
+    /// A page table.
+    Table = 4,
+    /// Objects of one slab.
+    Slab = 5,
+    /// Anonymous user memory.
+    Anon = 6,
+}
+
+const USE: u32 = 0xf;
+const ORDER_SHIFT: u32 = 4;
+const ORDER: u32 = 0xf << ORDER_SHIFT;
+const ZEROED: u32 = 1 << 8;
+
+/// The descriptor of one frame.
+///
+/// # Invariants
+/// A frame that is mapped has `maps` raised, and one reference for it, before any entry names it.
+#[repr(C, align(64))]
+pub struct Frame<M: Mmu> {
+    /// References: one for being mapped, one for each holder. 0 when free.
+    pub(crate) refs: Atomic<u32, M>,
+    /// Entries that map the frame.
+    pub(crate) maps: Atomic<u32, M>,
+    /// Use, block order, whether it is known to be zero. Written by whoever owns the frame.
+    flags: Atomic<u32, M>,
+    /// How often it was freed. Kept for the oracles, outside the door.
+    generation: Atomic<u32, M>,
+    /// For anonymous memory the id of its anon_vma. Immutable while mapped.
+    pub(crate) mapping: Atomic<u64, M>,
+    /// For anonymous memory its virtual page number. Immutable while mapped. For slabs the number.
+    pub(crate) index: Atomic<u64, M>,
+    /// Neighbours in a free list. Guarded by: the zone's lock.
+    pub(crate) links: Plain<Links, M>,
+    /// Guards the entries, if this is a table and each has a lock of its own.
+    pub(crate) table_lock: PtLock<M>,
+    /// Level of the table, for printing. Immutable while a table.
+    pub(crate) level: Atomic<u32, M>,
+    /// Waits for a grace period, if this was a table.
+    pub(crate) callback: Callback,
+}
+
+/// Neighbours in a list of frames, by number; 0 is nobody, for frame 0 is never free.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Links {
+    pub(crate) next: u32,
+    pub(crate) prev: u32,
+}
+
+impl<M: Mmu> Frame<M> {
+    /// What the frame is used for.
+    pub(crate) fn used_as(&self) -> Use {
+        match self.flags.peek() & USE {
+            1 => Use::FreeBlock,
+            2 => Use::FreeCpu,
+            3 => Use::Reserved,
+            4 => Use::Table,
+            5 => Use::Slab,
+            6 => Use::Anon,
+            _ => Use::Free,
+        }
+    }
+
+    /// The caller owns the frame and says what it is used for.
+    #[inline]
+    pub(crate) fn set_use(&self, used_as: Use) {
+        let kept = self.flags.peek() & ZEROED;
+        self.flags.store(kept | used_as as u32, Ordering::Relaxed);
+    }
+
+    /// The caller, under the zone's lock, heads a free block of this order.
+    pub(crate) fn set_free_block(&self, order: u32) {
+        let kept = self.flags.peek() & ZEROED;
+        let flags = kept | Use::FreeBlock as u32 | order << ORDER_SHIFT;
+        self.flags.store(flags, Ordering::Relaxed);
+    }
+
+    /// Whether it heads a free block of this order.
+    pub(crate) fn heads_block(&self, order: u32) -> bool {
+        let flags = self.flags.load(Ordering::Relaxed);
+        flags & (USE | ORDER) == Use::FreeBlock as u32 | order << ORDER_SHIFT
+    }
+
+    /// The order of the free block it heads.
+    pub(crate) fn block_order(&self) -> u32 {
+        (self.flags.peek() & ORDER) >> ORDER_SHIFT
+    }
+
+    /// Whether the contents are known to be zero; the caller owns the frame.
+    #[inline]
+    pub(crate) fn is_zeroed(&self) -> bool {
+        self.flags.peek() & ZEROED != 0
+    }
+
+    /// The caller owns the frame and cleared it, or is about to write it.
+    pub(crate) fn set_zeroed(&self, zeroed: Zeroed) {
+        let flags = self.flags.peek() & !ZEROED;
+        self.flags.poke(if zeroed == Zeroed::Yes { flags | ZEROED } else { flags });
+    }
+
+    /// How often the frame was freed so far.
+    #[inline]
+    #[must_use]
+    pub fn generation(&self) -> u32 {
+        self.generation.peek()
+    }
+
+    /// The frame is being freed: whoever still buffers a translation to it is wrong from now on.
+    #[inline]
+    pub(crate) fn next_generation(&self) {
+        self.generation.poke(self.generation.peek().wrapping_add(1));
+    }
+}
+
+/// Whether a frame's contents are known to be zero.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Zeroed {
+    Yes,
+    No,
+}
+
+impl<M: Mmu> fmt::Debug for Frame<M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?} refs {:?} maps {:?}", self.used_as(), self.refs, self.maps)
+    }
+}
+
+/// The table of all frames.
+pub(crate) struct FrameTable<M: Mmu> {
+    base: NonNull<Frame<M>>,
+    len: u64,
+}
+
+// SAFETY: hands out shared references to descriptors, which may be shared.
+unsafe impl<M: Mmu> Send for FrameTable<M> {}
+// SAFETY: as above.
+unsafe impl<M: Mmu> Sync for FrameTable<M> {}
+
+impl<M: Mmu> FrameTable<M> {
+    /// # Safety
+    /// 1. `base` is zeroed memory for `len` descriptors, aligned, used by nobody else, and outlives
+    ///    the table.
+    pub(crate) const unsafe fn new(base: NonNull<Frame<M>>, len: u64) -> Self {
+        Self { base, len }
+    }
+
+    /// Number of frames.
+    pub(crate) const fn len(&self) -> u64 {
+        self.len
+    }
+
+    /// The descriptor of `pfn`.
+    ///
+    /// # Panics
+    /// If there is no such frame: an entry was corrupt.
+    #[inline(always)]
+    pub(crate) fn get(&self, pfn: Pfn) -> &Frame<M> {
+        assert!(pfn.0 < self.len, "no frame {pfn}");
+        // SAFETY: within the table.
+        let at = unsafe { self.base.add(pfn.0 as usize) };
+        // SAFETY: 1 of `new`, and zeroed memory is a valid descriptor.
+        unsafe { at.as_ref() }
+    }
+
+    /// The frame that a descriptor's callback belongs to.
+    pub(crate) fn of_callback(&self, callback: NonNull<Callback>) -> Pfn {
+        let offset = core::mem::offset_of!(Frame<M>, callback);
+        let frame = callback.as_ptr() as usize - offset;
+        Pfn(((frame - self.base.as_ptr() as usize) / size_of::<Frame<M>>()) as u64)
+    }
+
+    /// Where the table lies.
+    pub(crate) const fn base(&self) -> *const Frame<M> {
+        self.base.as_ptr()
+    }
+}
+
+impl<M: Mmu> fmt::Debug for FrameTable<M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "FrameTable({})", self.len)
+    }
+}

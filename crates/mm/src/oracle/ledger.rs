@@ -1,0 +1,208 @@
+//! The ledger: at quiescence every frame is free, or somebody can say what it is for.
+
+use crate::frame::Use;
+use crate::mm::Mm;
+use crate::oracle::Check;
+use crate::system::System;
+use crate::vma::VmaView;
+use core::fmt;
+use minflt_addr::{Pfn, VirtAddr};
+use minflt_pgtable::{Mmu, Paging, Pte, Table, span_shift};
+
+/// Frames by use.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Ledger {
+    /// All frames of the machine.
+    pub total: u64,
+    /// Free.
+    pub free: u64,
+    /// The system's own.
+    pub reserved: u64,
+    /// Objects.
+    pub slab: u64,
+    /// Tables.
+    pub tables: u64,
+    /// Anonymous memory.
+    pub anon: u64,
+}
+
+/// What does not add up.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Unbalanced {
+    /// Frames free and used do not add up to all.
+    Total(Ledger),
+    /// Frames used as tables, and tables that can be reached.
+    Tables {
+        /// Frames used as tables.
+        used: u64,
+        /// Tables reachable from the roots.
+        reachable: u64,
+    },
+    /// Frames used for anonymous memory, and entries that map such frames.
+    Anon {
+        /// Frames used.
+        used: u64,
+        /// Entries that map them.
+        mapped: u64,
+    },
+    /// A frame whose counts differ from the entries that map it.
+    Counts {
+        /// The frame.
+        pfn: Pfn,
+        /// Its references.
+        refs: u32,
+        /// Its map count.
+        maps: u32,
+    },
+    /// An entry outside every mapping.
+    Unmapped(VirtAddr),
+    /// An entry that grants more than its mapping allows.
+    TooMuch(VirtAddr),
+    /// The resident count differs from the entries, where the configuration says it is exact.
+    Resident {
+        /// The number shown.
+        shown: i64,
+        /// Entries that map a frame.
+        mapped: u64,
+    },
+}
+
+impl fmt::Display for Unbalanced {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Total(ledger) => write!(f, "frames leaked or doubled: {ledger:?}"),
+            Self::Tables { used, reachable } => {
+                write!(f, "{used} frames are tables, {reachable} can be reached")
+            }
+            Self::Anon { used, mapped } => {
+                write!(f, "{used} frames are anonymous memory, {mapped} are mapped")
+            }
+            Self::Counts { pfn, refs, maps } => {
+                write!(f, "frame {pfn} is mapped once, but has refs {refs} and map count {maps}")
+            }
+            Self::Unmapped(at) => write!(f, "an entry at {at} lies in no mapping"),
+            Self::TooMuch(at) => write!(f, "the entry at {at} grants more than its mapping allows"),
+            Self::Resident { shown, mapped } => {
+                write!(f, "the resident count is {shown}, but {mapped} frames are mapped")
+            }
+        }
+    }
+}
+
+impl core::error::Error for Unbalanced {}
+
+/// Sums over one address space.
+#[derive(Default)]
+struct Walked {
+    tables: u64,
+    mapped: u64,
+}
+
+impl<M: Mmu> System<M> {
+    /// Checks that all frames and counts add up, given every address space that is alive. Only while
+    /// nothing else runs.
+    ///
+    /// # Errors
+    /// The first thing that does not add up.
+    pub fn check_ledger(&self, alive: &[&Mm<M>]) -> Result<Ledger, Unbalanced> {
+        self.drain_deferred();
+        self.looked(Check::Ledger);
+        let mut ledger = Ledger {
+            total: self.frames.table.len(),
+            free: self.frames.count_free(),
+            reserved: self.reserved_frames(),
+            ..Ledger::default()
+        };
+        self.frames.for_each_used(|_, frame| match frame.used_as() {
+            Use::Table => ledger.tables += 1,
+            Use::Slab => ledger.slab += 1,
+            Use::Anon => ledger.anon += 1,
+            Use::Free | Use::FreeBlock | Use::FreeCpu | Use::Reserved => {}
+        });
+        let used = ledger.reserved + ledger.slab + ledger.tables + ledger.anon;
+        if ledger.free + used != ledger.total {
+            return Err(Unbalanced::Total(ledger));
+        }
+        let mut sum = Walked::default();
+        for mm in alive {
+            let walked = mm.validate()?;
+            sum.tables += walked.tables;
+            sum.mapped += walked.mapped;
+        }
+        if sum.tables != ledger.tables {
+            return Err(Unbalanced::Tables { used: ledger.tables, reachable: sum.tables });
+        }
+        if sum.mapped != ledger.anon {
+            return Err(Unbalanced::Anon { used: ledger.anon, mapped: sum.mapped });
+        }
+        Ok(ledger)
+    }
+}
+
+impl<M: Mmu> Mm<M> {
+    /// Walks every table and checks every entry against its mapping and its frame.
+    fn validate(&self) -> Result<Walked, Unbalanced> {
+        let sys = self.system();
+        sys.looked(Check::Tables);
+        let mut walked = Walked::default();
+        self.walk_table(self.root, M::Paging::LEVELS - 1, 0, &mut walked)?;
+        let config = &sys.config;
+        if config.rss != crate::config::Rss::Sloppy {
+            let shown = self.rss.shown(config);
+            if shown != walked.mapped as i64 {
+                return Err(Unbalanced::Resident { shown, mapped: walked.mapped });
+            }
+        }
+        Ok(walked)
+    }
+
+    fn walk_table(
+        &self,
+        table: Pfn,
+        level: u32,
+        base: u64,
+        walked: &mut Walked,
+    ) -> Result<(), Unbalanced> {
+        walked.tables += 1;
+        // SAFETY: 1: nothing else runs.
+        let table = unsafe { Table::<M>::at(&self.system().at, table) };
+        for index in 0..M::Paging::ENTRIES as usize {
+            let value = table.entry(index).peek();
+            let at = base + ((index as u64) << span_shift::<M::Paging>(level));
+            if value.is_none() {
+                continue;
+            }
+            if level > 0 {
+                self.walk_table(value.pfn(), level - 1, at, walked)?;
+            } else if value.is_mapped() {
+                self.check_entry(VirtAddr(at), value, walked)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn check_entry(
+        &self,
+        at: VirtAddr,
+        value: Pte<M::Paging>,
+        walked: &mut Walked,
+    ) -> Result<(), Unbalanced> {
+        // SAFETY: 1: nothing else runs.
+        let vma = unsafe { self.tree.at_or_before(at) };
+        let covers = |view: &VmaView| view.range.contains(at);
+        let view = vma.map(|vma| vma.peek()).filter(covers).ok_or(Unbalanced::Unmapped(at))?;
+        if value.grant() > view.prot.grant() {
+            return Err(Unbalanced::TooMuch(at));
+        }
+        if value.is_zero_page() {
+            return Ok(());
+        }
+        walked.mapped += 1;
+        let frame = self.system().frames.get(value.pfn());
+        let (refs, maps) = (frame.refs.peek(), frame.maps.peek());
+        if (refs, maps) != (1, 1) {
+            return Err(Unbalanced::Counts { pfn: value.pfn(), refs, maps });
+        }
+        Ok(())
+    }
+}

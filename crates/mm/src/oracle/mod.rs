@@ -1,0 +1,46 @@
+//! Oracles: what must be true, looked at while the system runs and when it is quiet.
+//!
+//! Each look is counted, so that a result can say how often it was checked.
+
+mod ledger;
+mod translation;
+
+pub use ledger::{Ledger, Unbalanced};
+pub(crate) use translation::{translation_live, translations_agree};
+
+macro_rules! checks {
+    ($($(#[doc = $doc:literal])+ $name:ident = $text:literal),+ $(,)?) => {
+        /// An oracle.
+        #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+        #[repr(usize)]
+        pub enum Check { $($(#[doc = $doc])+ $name),+ }
+
+        impl Check {
+            /// Every oracle.
+            pub const ALL: &'static [Self] = &[$(Self::$name),+];
+            /// How many there are.
+            pub const COUNT: usize = Self::ALL.len();
+
+            /// The name.
+            #[must_use]
+            pub const fn name(self) -> &'static str {
+                match self { $(Self::$name => $text),+ }
+            }
+        }
+    };
+}
+
+checks! {
+    /// Every frame is free or accounted for; counts equal a full walk.
+    Ledger = "ledger",
+    /// A buffered translation that was used led to a live frame.
+    Translation = "translation",
+    /// After a call that unmaps or protects, no CPU buffers what the call took away.
+    Invalidation = "invalidation",
+    /// Each entry lies in a mapping and grants no more than it allows.
+    Tables = "tables",
+    /// The resident count was shown.
+    Resident = "resident",
+    /// Threads that ended and handed their counts in.
+    Threads = "threads",
+}

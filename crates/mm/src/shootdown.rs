@@ -1,0 +1,150 @@
+//! Making every CPU forget translations.
+//!
+//! # Problem
+//! A changed entry means nothing to a CPU that buffers the old translation.
+//!
+//! # Idea
+//! Each CPU has a mailbox of ranges to forget. The initiator posts to every CPU that may buffer
+//! translations of the address space, interrupts them, and waits until each has said so.
+//!
+//! # Protocol
+//! ```text
+//! initiator I                         target T
+//! change entries
+//! pending[I] = number of targets
+//! for each T: lock mailbox[T],
+//!   add range and I, unlock
+//! send_ipi(targets)                   interrupt: lock mailbox[T], take all, unlock
+//! wait until pending[I] == 0            forget the ranges
+//!   (acknowledging its own)             for each initiator: pending -= 1
+//! ```
+//! A full list of ranges turns into "forget everything of everybody".
+//!
+//! # Why it is correct
+//! The mailbox's lock orders the post before the take. A target that takes between the post and the
+//! interrupt is early, which hurts nobody. An initiator waits with interrupts on, so two initiators
+//! acknowledge each other. Posting runs with interrupts off, because the handler takes a lock of the
+//! same class.
+//!
+//! # Cost
+//! One interrupt per target and call; a lock and a line transfer each way.
+
+use crate::event::Event;
+use crate::mm::Mm;
+use crate::system::System;
+use minflt_addr::{VirtAddr, VirtRange};
+use minflt_pgtable::{Mmu, SpaceId};
+use minflt_sync::lockdep::waits_for_cpus;
+use minflt_sync::order::ShootdownLock;
+use minflt_sync::{Atomic, Cost, CpuMask, Instance, Ordering, SpinLock};
+use minflt_pgtable::Paging;
+
+const RANGES: usize = 4;
+
+/// One CPU's side of shootdowns.
+#[derive(Debug)]
+pub(crate) struct Mailbox<M: Mmu> {
+    posted: SpinLock<Posted, ShootdownLock, M>,
+    /// Targets that have not yet answered this CPU's own request.
+    pending: Atomic<u64, M>,
+}
+
+/// Guarded by: the lock around it.
+#[derive(Debug, Clone, Copy)]
+struct Posted {
+    ranges: [(SpaceId, VirtRange); RANGES],
+    len: usize,
+    everything: Everything,
+    from: CpuMask,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Everything {
+    No,
+    Yes,
+}
+
+impl Posted {
+    const fn empty() -> Self {
+        Self {
+            ranges: [(SpaceId(0), VirtRange::new(VirtAddr(0), VirtAddr(0))); RANGES],
+            len: 0,
+            everything: Everything::No,
+            from: CpuMask::empty(),
+        }
+    }
+}
+
+impl<M: Mmu> Mailbox<M> {
+    pub(crate) fn new() -> Self {
+        Self { posted: SpinLock::new(Posted::empty()), pending: Atomic::new(0) }
+    }
+}
+
+/// Makes every CPU forget the translations of `range` in `mm`; returns when all have.
+pub(crate) fn flush<M: Mmu>(sys: &System<M>, mm: &Mm<M>, range: VirtRange) {
+    waits_for_cpus::<M>();
+    // SAFETY: duty 1 of `Machine`.
+    let me = unsafe { &*M::cx() }.cpu.get();
+    // ORDERING: fence SeqCst; pairs with [mm-cpumask]: entries were changed before the mask is read.
+    M::fence(Ordering::SeqCst);
+    let mut others = mm.cpus.snapshot(sys.at.cpus());
+    if others.contains(me) {
+        M::charge(Cost::Invalidate { pages: range.pages(M::Paging::SHIFT) });
+        M::flush_local(&sys.at, mm.space, range);
+        others.remove(me);
+    }
+    if others.is_empty() {
+        return;
+    }
+    let pending = &sys.cpus.get(me).mailbox.pending;
+    let targets = others.iter().count() as u64;
+    sys.count(Event::Shootdowns);
+    sys.count_n(Event::ShootdownTargets, targets);
+    pending.store(targets, Ordering::Relaxed);
+    let irq = M::irq_save();
+    for cpu in others.iter() {
+        let mut posted = sys.cpus.get(cpu).mailbox.posted.lock();
+        let posted = &mut *posted;
+        match posted.ranges.get_mut(posted.len) {
+            Some(slot) => {
+                *slot = (mm.space, range);
+                posted.len += 1;
+            }
+            None => posted.everything = Everything::Yes,
+        }
+        posted.from.insert(me);
+    }
+    M::send_ipi(&sys.at, &others);
+    M::irq_restore(irq);
+    // ORDERING: Acquire; pairs with [shootdown-done].
+    while pending.load(Ordering::Acquire) != 0 {
+        pending.wait_until(u64::MAX, 0);
+    }
+}
+
+/// The interrupt handler: forgets what was posted to this CPU.
+///
+/// # Safety
+/// 1. `arg` is the system.
+pub(crate) unsafe fn handle<M: Mmu>(arg: *const ()) {
+    // SAFETY: 1 of this function.
+    let sys = unsafe { &*arg.cast::<System<M>>() };
+    let posted = {
+        let mut mailbox = sys.cpus.this().mailbox.posted.lock();
+        core::mem::replace(&mut *mailbox, Posted::empty())
+    };
+    if posted.everything == Everything::Yes {
+        M::charge(Cost::Invalidate { pages: u64::MAX });
+        M::flush_everything(&sys.at);
+    } else {
+        for (space, range) in &posted.ranges[..posted.len] {
+            M::charge(Cost::Invalidate { pages: range.pages(M::Paging::SHIFT) });
+            M::flush_local(&sys.at, *space, *range);
+        }
+    }
+    for initiator in posted.from.iter() {
+        // ORDERING: Release; pairs with [shootdown-done].
+        sys.cpus.get(initiator).mailbox.pending.sub(1, Ordering::Release);
+    }
+}

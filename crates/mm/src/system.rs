@@ -1,0 +1,471 @@
+//! Everything that a C kernel keeps in statics, for one machine.
+//!
+//! A system lies at the start of its machine's memory, like a kernel's image: its locks and counters
+//! have simulated lines like everything else, and any number of systems live in one process.
+//!
+//! ```text
+//! frame 0                                                                    last frame
+//! | System | areas of each CPU | zones | frame descriptors | page of zeros | free ... |
+//! ```
+
+use crate::alloc::{CpuFrames, Frames, MAX_NODES};
+use crate::anon_vma::AnonVma;
+use crate::config::{Config, Illegal, Lifetime};
+use crate::error::NoMemory;
+use crate::event::Event;
+use crate::frame::{Frame, FrameTable, Use};
+use crate::mm::{Mm, MmHandle};
+use crate::oracle::Check;
+use crate::shootdown::Mailbox;
+use crate::tree::Node;
+use crate::vma::{Attrs, Vma};
+use core::fmt;
+use core::ops::Deref;
+use core::ptr::NonNull;
+use minflt_addr::Pfn;
+use minflt_pgtable::{Mmu, Paging, SpaceId};
+use minflt_sync::slab::Magazine;
+use minflt_sync::srcu::SrcuCpu;
+use minflt_sync::{
+    Atomic, Callback, Counter, Instance, IpiHandler, Machine, Ordering, PageSource, PerCpu, Slab,
+    Srcu,
+};
+
+/// One machine's memory management.
+#[derive(Debug)]
+#[repr(C, align(128))]
+pub struct System<M: Mmu> {
+    pub(crate) at: M::Instance,
+    pub(crate) config: Config,
+    pub(crate) frames: Frames<M>,
+    pub(crate) cpus: PerCpu<CpuArea<M>, M>,
+    pub(crate) srcu: Srcu<M>,
+    pub(crate) nodes: Slab<Node, M>,
+    pub(crate) vmas: Slab<Vma<M>, M>,
+    pub(crate) attrs: Slab<Attrs, M>,
+    pub(crate) mms: Slab<Mm<M>, M>,
+    pub(crate) anon_vmas: Slab<AnonVma<M>, M>,
+    pub(crate) zero_page: Pfn,
+    /// Frames that the system itself lies in.
+    reserved: u64,
+    next_id: Atomic<u64, M>,
+    /// Counts operations, so that oracles know which came first. Outside the door.
+    stamp: Atomic<u64, M>,
+    /// Systems refer to address spaces by handles; this many are alive.
+    pub(crate) spaces: Atomic<u64, M>,
+}
+
+/// What each CPU has of its own.
+#[derive(Debug)]
+pub(crate) struct CpuArea<M: Mmu> {
+    events: [Counter; Event::COUNT],
+    checks: [Counter; Check::COUNT],
+    pub(crate) mailbox: Mailbox<M>,
+}
+
+/// A running system. Dropping it gives its memory back with the machine.
+#[derive(Debug)]
+pub struct Running<M: Mmu> {
+    system: NonNull<System<M>>,
+}
+
+// SAFETY: a `System` is made to be shared by threads.
+unsafe impl<M: Mmu> Send for Running<M> {}
+// SAFETY: as above.
+unsafe impl<M: Mmu> Sync for Running<M> {}
+
+/// Why a system could not be started.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum BootError {
+    /// The configuration is an unsound mix.
+    Illegal(Illegal),
+    /// The machine's memory is too small: bytes it has, bytes it needs at least.
+    TooSmall {
+        /// Bytes there are.
+        has: u64,
+        /// Bytes the system itself takes, with a few pages to use.
+        needs: u64,
+    },
+    /// More memory nodes than supported.
+    TooManyNodes(u32),
+}
+
+impl fmt::Display for BootError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Illegal(illegal) => illegal.fmt(f),
+            Self::TooSmall { has, needs } => {
+                write!(f, "{has} bytes of RAM are too few: give at least {needs}")
+            }
+            Self::TooManyNodes(nodes) => {
+                write!(f, "{nodes} memory nodes are more than the {MAX_NODES} supported")
+            }
+        }
+    }
+}
+
+impl core::error::Error for BootError {}
+
+/// Cuts areas off the start of RAM.
+struct Carve {
+    base: NonNull<u8>,
+    used: usize,
+    bytes: usize,
+}
+
+impl Carve {
+    /// `None` when RAM is too small; `used` then still tells how much would be needed.
+    fn cut(&mut self, bytes: usize) -> Option<NonNull<u8>> {
+        let start = self.used.next_multiple_of(128);
+        self.used = start + bytes;
+        // SAFETY: within RAM.
+        (self.used <= self.bytes).then(|| unsafe { self.base.add(start) })
+    }
+
+    /// # Safety
+    /// 1. RAM is the system's, and nobody else's.
+    unsafe fn per_cpu<T, M: Machine>(
+        &mut self,
+        count: u32,
+        init: impl FnMut(u32) -> T,
+    ) -> Option<PerCpu<T, M>> {
+        let at = self.cut(PerCpu::<T, M>::bytes(count))?;
+        // SAFETY: 1: cut off just now; 1 of this function.
+        Some(unsafe { PerCpu::build(at, count, init) })
+    }
+}
+
+impl<M: Mmu> System<M> {
+    /// Starts a system on a machine whose memory is zeroed.
+    ///
+    /// # Errors
+    /// When the configuration is illegal, or the memory too small.
+    pub fn boot(at: M::Instance, config: Config) -> Result<Running<M>, BootError> {
+        config.check().map_err(BootError::Illegal)?;
+        if at.nodes() as usize > MAX_NODES {
+            return Err(BootError::TooManyNodes(at.nodes()));
+        }
+        let ram = at.ram();
+        let has = ram.bytes as u64;
+        let base = NonNull::new(ram.base).ok_or(BootError::TooSmall { has: 0, needs: 1 })?;
+        let mut carve = Carve { base, used: 0, bytes: ram.bytes };
+        let built = Self::build(&mut carve, at, config);
+        let needs = (carve.used as u64 + 16 * M::Paging::PAGE).next_multiple_of(M::Paging::PAGE);
+        match built {
+            Some(system) if needs <= has => {
+                let running = Running { system };
+                running.start();
+                Ok(running)
+            }
+            Some(system) => {
+                // SAFETY: built just now; nobody else has it.
+                drop(unsafe { system.read() });
+                Err(BootError::TooSmall { has, needs })
+            }
+            None => Err(BootError::TooSmall { has, needs }),
+        }
+    }
+
+    fn build(carve: &mut Carve, at: M::Instance, config: Config) -> Option<NonNull<Self>> {
+        let (cpus, nodes) = (at.cpus(), at.nodes());
+        let len = carve.bytes as u64 >> M::Paging::SHIFT;
+        let place = carve.cut(size_of::<Self>());
+        let magazines = |carve: &mut Carve| {
+            // SAFETY: 1: the machine's memory is the system's from now on.
+            unsafe { carve.per_cpu::<_, M>(cpus, |_| Magazine::new()) }
+        };
+        let magazines = [(); 5].map(|()| magazines(carve));
+        // SAFETY: 1, here and below: as above.
+        let areas = unsafe { carve.per_cpu(cpus, |_| CpuArea::new()) };
+        // SAFETY: 1.
+        let lists = unsafe { carve.per_cpu(cpus, |_| CpuFrames::new()) };
+        // SAFETY: 1.
+        let readers = unsafe { carve.per_cpu(cpus, |_| SrcuCpu::new()) };
+        let zones = carve.cut(Frames::<M>::zone_bytes(nodes));
+        let table = carve.cut(len as usize * size_of::<Frame<M>>());
+        let reserved = (carve.used as u64).div_ceil(M::Paging::PAGE) + 1;
+        let zero_page = Pfn(reserved - 1);
+        // SAFETY: 1: cut off just now, zeroed, and kept with the system.
+        let table = unsafe { FrameTable::new(table?.cast(), len) };
+        let zone = |node| Frames::<M>::zone(node, nodes, reserved, len);
+        // SAFETY: 1: cut off just now.
+        let zones = unsafe { PerCpu::build(zones?, nodes, zone) };
+        let [node, vma, attr, mm, anon] = magazines;
+        let system = Self {
+            at,
+            config,
+            frames: Frames::new(table, zones, lists?, nodes),
+            cpus: areas?,
+            srcu: Srcu::new(readers?),
+            nodes: Slab::new(0, node?),
+            vmas: Slab::new(1, vma?),
+            attrs: Slab::new(2, attr?),
+            mms: Slab::new(3, mm?),
+            anon_vmas: Slab::new(4, anon?),
+            zero_page,
+            reserved,
+            next_id: Atomic::new(1),
+            stamp: Atomic::new(1),
+            spaces: Atomic::new(0),
+        };
+        let place = place?.cast::<Self>();
+        // SAFETY: cut off for this, aligned to 128.
+        unsafe { place.write(system) };
+        Some(place)
+    }
+
+    /// A new, empty address space.
+    ///
+    /// # Errors
+    /// When there is no frame for its root table or no memory for its descriptor.
+    pub fn new_mm(&self) -> Result<MmHandle<'_, M>, NoMemory> {
+        Mm::create(self)
+    }
+
+    /// The configuration.
+    #[must_use]
+    pub const fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// The machine.
+    #[must_use]
+    pub const fn machine(&self) -> &M::Instance {
+        &self.at
+    }
+
+    /// How often `event` was counted, on all CPUs.
+    #[must_use]
+    pub fn count_of(&self, event: Event) -> u64 {
+        self.cpus.iter().map(|cpu| cpu.events[event as usize].get()).sum()
+    }
+
+    /// How often `check` looked, on all CPUs.
+    #[must_use]
+    pub fn looks_of(&self, check: Check) -> u64 {
+        self.cpus.iter().map(|cpu| cpu.checks[check as usize].get()).sum()
+    }
+
+    /// Frames of the machine.
+    #[must_use]
+    pub const fn total_frames(&self) -> u64 {
+        self.frames.table.len()
+    }
+
+    /// Clears every free frame now, so that faults need not. Only while nothing else runs.
+    pub fn clear_free_frames(&self) {
+        self.frames.clear_free(&self.at);
+    }
+
+    /// Runs what is due of deferred work: at kernel exit, on idle CPUs, and while waiting.
+    #[inline]
+    pub fn run_deferred(&self) {
+        if self.srcu.has_work() {
+            // SAFETY: 1: every function queued here expects the system.
+            let ran = unsafe { self.srcu.poll(core::ptr::from_ref(self).cast()) };
+            if ran > 0 {
+                self.count_n(Event::CallbacksRun, ran);
+            }
+        }
+    }
+
+    /// Runs all deferred work that no reader is in the way of.
+    pub fn drain_deferred(&self) {
+        // SAFETY: 1: every function queued here expects the system.
+        unsafe { self.srcu.drain(core::ptr::from_ref(self).cast()) };
+    }
+
+    #[inline(always)]
+    pub(crate) fn count(&self, event: Event) {
+        self.cpus.this().events[event as usize].add(1);
+    }
+
+    #[inline(always)]
+    pub(crate) fn count_n(&self, event: Event, n: u64) {
+        self.cpus.this().events[event as usize].add(n);
+    }
+
+    #[inline(always)]
+    pub(crate) fn looked(&self, check: Check) {
+        self.cpus.this().checks[check as usize].add(1);
+    }
+
+    /// A number that no other object of the system has or had.
+    pub(crate) fn new_id(&self) -> u64 {
+        self.next_id.add(1, Ordering::Relaxed)
+    }
+
+    pub(crate) fn new_space(&self) -> SpaceId {
+        SpaceId(self.new_id())
+    }
+
+    /// The moment now, to order operations by, where the world stops for oracles.
+    #[inline(always)]
+    pub(crate) fn moment(&self) -> u64 {
+        if !M::STOPS_THE_WORLD {
+            return 0;
+        }
+        let now = self.stamp.peek() + 1;
+        self.stamp.poke(now);
+        now
+    }
+
+    pub(crate) fn reserved_frames(&self) -> u64 {
+        self.reserved
+    }
+
+    /// Frees an unlinked tree node by the configured lifetime.
+    ///
+    /// # Safety
+    /// 1. The node is unlinked, and retired once.
+    pub(crate) unsafe fn retire_node(&self, node: NonNull<Node>) {
+        // SAFETY: 1 of this function.
+        let callback = NonNull::from(unsafe { &node.as_ref().callback });
+        // SAFETY: 1, 2: 1 of this function. 3: the function finds the node from its callback.
+        unsafe { self.retire(callback, free_node::<M>) };
+    }
+
+    /// Frees an unlinked record by the configured lifetime.
+    ///
+    /// # Safety
+    /// 1. The record is unlinked, and retired once.
+    pub(crate) unsafe fn retire_attrs(&self, attrs: NonNull<Attrs>) {
+        // SAFETY: 1 of this function.
+        let callback = NonNull::from(unsafe { &attrs.as_ref().callback });
+        // SAFETY: 1, 2: 1 of this function. 3: the function finds the record from its callback.
+        unsafe { self.retire(callback, free_attrs::<M>) };
+    }
+
+    /// Frees an unlinked VMA with its record by the configured lifetime.
+    ///
+    /// # Safety
+    /// 1. The VMA is unlinked, and retired once.
+    pub(crate) unsafe fn retire_vma(&self, vma: NonNull<Vma<M>>) {
+        // SAFETY: 1 of this function.
+        let callback = NonNull::from(unsafe { &vma.as_ref().callback });
+        // SAFETY: 1, 2: 1 of this function. 3: the function finds the VMA from its callback.
+        unsafe { self.retire(callback, free_vma::<M>) };
+    }
+
+    /// Frees an unlinked table, which no CPU can reach by a translation, by the configured lifetime.
+    ///
+    /// # Safety
+    /// 1. The table is unlinked and invalidated, and retired once.
+    pub(crate) unsafe fn retire_table(&self, pfn: Pfn) {
+        let callback = NonNull::from(&self.frames.get(pfn).callback);
+        // SAFETY: 1, 2: 1 of this function. 3: the function finds the frame from its callback.
+        unsafe { self.retire(callback, free_table::<M>) };
+    }
+
+    /// # Safety
+    /// 1. The callback's object is unlinked. 2. It is retired once. 3. `run` fits it.
+    unsafe fn retire(&self, callback: NonNull<Callback>, run: minflt_sync::srcu::Run) {
+        match self.config.lifetime {
+            // SAFETY: 1 to 3 of this function; the argument is the system.
+            Lifetime::Immediate => unsafe { run(core::ptr::from_ref(self).cast(), callback) },
+            // SAFETY: 1 to 3: the same of this function.
+            Lifetime::Srcu => unsafe { self.srcu.call(callback, run) },
+        }
+    }
+}
+
+/// The object that a callback is embedded in, `offset` bytes before it.
+///
+/// # Safety
+/// 1. The callback is embedded in a `T` at that offset.
+unsafe fn owner<T>(callback: NonNull<Callback>, offset: usize) -> NonNull<T> {
+    // SAFETY: 1 of this function.
+    unsafe { callback.byte_sub(offset) }.cast()
+}
+
+/// # Safety
+/// 1. `sys` is the system. 2. The callback is a retired node's.
+unsafe fn free_node<M: Mmu>(sys: *const (), callback: NonNull<Callback>) {
+    // SAFETY: 1 of this function.
+    let sys = unsafe { &*sys.cast::<System<M>>() };
+    // SAFETY: 1: 2 of this function.
+    let node = unsafe { owner::<Node>(callback, core::mem::offset_of!(Node, callback)) };
+    // SAFETY: 1, 2: retired once, and the grace period is over.
+    unsafe { sys.nodes.free(node) };
+}
+
+/// # Safety
+/// 1. `sys` is the system. 2. The callback is a retired record's.
+unsafe fn free_attrs<M: Mmu>(sys: *const (), callback: NonNull<Callback>) {
+    // SAFETY: 1 of this function.
+    let sys = unsafe { &*sys.cast::<System<M>>() };
+    // SAFETY: 1: 2 of this function.
+    let attrs = unsafe { owner::<Attrs>(callback, core::mem::offset_of!(Attrs, callback)) };
+    // SAFETY: 1, 2: retired once, and the grace period is over.
+    unsafe { sys.attrs.free(attrs) };
+}
+
+/// # Safety
+/// 1. `sys` is the system. 2. The callback is a retired VMA's.
+unsafe fn free_vma<M: Mmu>(sys: *const (), callback: NonNull<Callback>) {
+    // SAFETY: 1 of this function.
+    let sys = unsafe { &*sys.cast::<System<M>>() };
+    // SAFETY: 1: 2 of this function.
+    let vma = unsafe { owner::<Vma<M>>(callback, core::mem::offset_of!(Vma<M>, callback)) };
+    // SAFETY: nobody else has it any more.
+    if let Some(attrs) = unsafe { vma.as_ref() }.attrs_ptr() {
+        // SAFETY: 1, 2: the VMA's last record dies with it.
+        unsafe { sys.attrs.free(attrs) };
+    }
+    // SAFETY: 1, 2: retired once, and the grace period is over.
+    unsafe { sys.vmas.free(vma) };
+}
+
+/// # Safety
+/// 1. `sys` is the system. 2. The callback is a retired table's.
+unsafe fn free_table<M: Mmu>(sys: *const (), callback: NonNull<Callback>) {
+    // SAFETY: 1 of this function.
+    let sys = unsafe { &*sys.cast::<System<M>>() };
+    sys.frames.put(sys.frames.table.of_callback(callback));
+}
+
+impl<M: Mmu> CpuArea<M> {
+    fn new() -> Self {
+        Self {
+            events: core::array::from_fn(|_| Counter::new()),
+            checks: core::array::from_fn(|_| Counter::new()),
+            mailbox: Mailbox::new(),
+        }
+    }
+}
+
+impl<M: Mmu> PageSource for System<M> {
+    fn slab_page(&self, slab: u8) -> Option<NonNull<[u8]>> {
+        let pfn = self.frames.alloc(&self.at, Use::Slab)?;
+        self.frames.get(pfn).index.store(u64::from(slab), Ordering::Relaxed);
+        let page = NonNull::new(M::frame_ptr(&self.at, pfn))?;
+        Some(NonNull::slice_from_raw_parts(page, M::Paging::PAGE as usize))
+    }
+}
+
+impl<M: Mmu> Running<M> {
+    fn start(&self) {
+        for pfn in 0..self.reserved {
+            self.frames.get(Pfn(pfn)).set_use(Use::Reserved);
+        }
+        let arg = self.system.as_ptr().cast_const().cast();
+        self.at.set_ipi_handler(Some(IpiHandler { call: crate::shootdown::handle::<M>, arg }));
+    }
+}
+
+impl<M: Mmu> Deref for Running<M> {
+    type Target = System<M>;
+
+    fn deref(&self) -> &System<M> {
+        // SAFETY: built by `boot`, lives as long as the handle.
+        unsafe { self.system.as_ref() }
+    }
+}
+
+impl<M: Mmu> Drop for Running<M> {
+    fn drop(&mut self) {
+        self.at.set_ipi_handler(None);
+        // SAFETY: nobody else has the system; its memory goes with the machine that comes out.
+        drop(unsafe { self.system.read() });
+    }
+}

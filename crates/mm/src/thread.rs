@@ -1,0 +1,164 @@
+//! A thread of an address space: user accesses, and the faults they take.
+//!
+//! On a machine whose MMU is software, [`Thread::load`] and [`Thread::store`] *are* the user's
+//! accesses: buffered translation, hardware walk, trap. A kernel calls [`Thread::fault`] from its trap
+//! handler instead.
+
+use crate::config::Broken;
+use crate::event::Event;
+use crate::fault::{FaultOutcome, Signal};
+use crate::mm::Mm;
+use crate::oracle::{self, Check};
+use crate::rss::Share;
+use core::marker::PhantomData;
+use minflt_addr::{Pfn, VirtAddr};
+use minflt_pgtable::{
+    Access, Exchange, Hardware, Mmu, Paging, Translation, Walk, hardware_walk, walk, with_bits,
+};
+use minflt_sync::Cost;
+
+/// One thread, on the CPU that made it.
+#[derive(Debug)]
+pub struct Thread<'m, M: Mmu> {
+    mm: &'m Mm<M>,
+    share: Share,
+    cpu: u32,
+    not_send: PhantomData<*mut ()>,
+}
+
+impl<M: Mmu> Mm<M> {
+    /// The calling context becomes a thread of this address space.
+    pub fn thread(&self) -> Thread<'_, M> {
+        // SAFETY: duty 1 of `Machine`.
+        let cpu = unsafe { &*M::cx() }.cpu.get();
+        self.cpus.insert(cpu);
+        Thread { mm: self, share: Share::default(), cpu, not_send: PhantomData }
+    }
+}
+
+impl<'m, M: Mmu> Thread<'m, M> {
+    /// The address space.
+    #[must_use]
+    pub const fn mm(&self) -> &'m Mm<M> {
+        self.mm
+    }
+
+    /// Loads the word at `addr`, a multiple of 8.
+    ///
+    /// # Errors
+    /// The signal the access raises.
+    #[inline]
+    pub fn load(&self, addr: VirtAddr) -> Result<u64, Signal> {
+        let at = &self.mm.system().at;
+        self.access(addr, Access::Read, |pfn, offset| M::user_load(at, pfn, offset))
+    }
+
+    /// Stores the word at `addr`, a multiple of 8.
+    ///
+    /// # Errors
+    /// The signal the access raises.
+    #[inline]
+    pub fn store(&self, addr: VirtAddr, value: u64) -> Result<(), Signal> {
+        let at = &self.mm.system().at;
+        self.access(addr, Access::Write, |pfn, offset| M::user_store(at, pfn, offset, value))
+    }
+
+    /// Handles a page fault, from trap to return.
+    ///
+    /// # Context
+    /// From user mode; holds nothing. May sleep.
+    pub fn fault(&self, addr: VirtAddr, access: Access) -> FaultOutcome {
+        M::enter_kernel();
+        M::charge(Cost::Trap);
+        let outcome = self.mm.handle_fault(&self.share, addr, access);
+        self.mm.system().run_deferred();
+        M::leave_kernel();
+        outcome
+    }
+
+    #[inline]
+    fn access<T>(
+        &self,
+        addr: VirtAddr,
+        access: Access,
+        mut verb: impl FnMut(Pfn, u64) -> T,
+    ) -> Result<T, Signal> {
+        let at = &self.mm.system().at;
+        let page = addr.page(M::Paging::SHIFT);
+        let offset = addr.page_offset(M::Paging::SHIFT);
+        loop {
+            M::user_point(at);
+            if let Some(tlb) = M::tlb(at, self.cpu)
+                && let Some(hit) = tlb.lookup(self.mm.space, page)
+                && (hit.writable || access == Access::Read)
+            {
+                oracle::translation_live(self.mm.system(), &hit, addr, access);
+                return Ok(verb(hit.pfn, offset));
+            }
+            // With interrupts off from the walk to the access, as the hardware is: an invalidation
+            // cannot come between reading an entry and buffering it.
+            let irq = M::irq_save();
+            // SAFETY: 1: whoever frees a table waits for this CPU, which is in the mask.
+            let walked = unsafe { hardware_walk::<M>(at, self.mm.root, addr, access) };
+            if let Hardware::Hit { pfn, writable } = walked {
+                self.fill(page, pfn, writable);
+                let value = verb(pfn, offset);
+                M::irq_restore(irq);
+                return Ok(value);
+            }
+            M::irq_restore(irq);
+            match walked {
+                Hardware::WantsBits => self.set_access_bits(addr, access),
+                _ => match self.fault(addr, access) {
+                    FaultOutcome::Done(_) => {}
+                    FaultOutcome::Signal(signal) => return Err(signal),
+                    FaultOutcome::Oom => return Err(Signal::OutOfMemory),
+                },
+            }
+        }
+    }
+
+    #[inline]
+    fn fill(&self, page: u64, pfn: Pfn, writable: bool) {
+        let sys = self.mm.system();
+        if let Some(tlb) = M::tlb(&sys.at, self.cpu) {
+            let generation = if M::CHECKED { sys.frames.get(pfn).generation() } else { 0 };
+            let filled = sys.moment();
+            let space = self.mm.space;
+            tlb.fill(Translation { space, page, pfn, writable, generation, filled });
+        }
+    }
+
+    /// The low-level handler of machines whose hardware sets no accessed and dirty bits. It takes no
+    /// lock: it exchanges the entry, and if that changed the access is simply tried again.
+    fn set_access_bits(&self, addr: VirtAddr, access: Access) {
+        let sys = self.mm.system();
+        M::enter_kernel();
+        M::charge(Cost::Trap);
+        sys.count(Event::AccessBits);
+        let irq = M::irq_save();
+        // SAFETY: 1: whoever frees a table waits for this CPU, which is in the mask.
+        let walked = unsafe { walk::<M>(&sys.at, self.mm.root, addr) };
+        if let Walk::Leaf(leaf) = walked {
+            let found = leaf.entry.load();
+            if found.is_present() && found.grant() >= access.needs() {
+                let used = with_bits(found, access);
+                if sys.config.lacks(Broken::StaleAccessBits) {
+                    leaf.entry.store(used);
+                    M::note(format_args!("handler stores {used:?} at {addr}"));
+                } else if leaf.entry.cas(Exchange::Native, found, used).is_err() {
+                    sys.count(Event::CasFlags);
+                }
+            }
+        }
+        M::irq_restore(irq);
+        M::leave_kernel();
+    }
+}
+
+impl<M: Mmu> Drop for Thread<'_, M> {
+    fn drop(&mut self) {
+        self.mm.rss.sync(&self.share);
+        self.mm.system().looked(Check::Threads);
+    }
+}

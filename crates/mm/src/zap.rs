@@ -1,0 +1,273 @@
+//! Taking entries out, lowering what they grant, and freeing tables: the verbs of unmapping calls.
+//!
+//! # Problem
+//! Faults, the hardware and other zaps change entries at the same time; frames may be used again only
+//! when no CPU can reach them; and a zap that finds nothing may still not say "gone" while somebody
+//! else's invalidation is outstanding.
+//!
+//! # Idea
+//! Exchange each entry and act on what came back; gather frames, invalidate once for many. Count the
+//! zaps whose invalidation is not done: whoever is not alone invalidates the whole range.
+//!
+//! # Protocol
+//! ```text
+//! CPU 0: DONTNEED              CPU 1: DONTNEED, same range      CPU 2: stores, old translation
+//! pending = 1
+//! entry -> none
+//!                              pending = 2
+//!                              finds none
+//!                              pending > 1: invalidates         forgets
+//!                              pending = 1, returns
+//! invalidates, frees
+//! ```
+//! All changes happen under the protocol's lock: the table's, or the address space's. Under
+//! compare-and-exchange faults do not take it, so changes are exchanges there as well.
+//!
+//! # Why it is correct
+//! The one whose exchange returned the page owns its removal. Frames are put back after
+//! [`shootdown::flush`] returned. The counter is raised before the first entry is read, so of two
+//! overlapping zaps the later one to read an entry sees the other's count until that has invalidated.
+//!
+//! Linux: mm/memory.c zap_pte_range, mm/mmu_gather.c; mm_tlb_flush_nested since 4647706ebeee.
+
+use crate::config::{Broken, ExchangeBy, Protocol};
+use crate::event::Event;
+use crate::mm::Mm;
+use crate::shootdown;
+use crate::vma::Prot;
+use core::ops::Range;
+use minflt_addr::{Pfn, VirtAddr, VirtRange};
+use minflt_pgtable::{
+    CasAbility, Exchange, Gather, Grant, Leaf, Mmu, Paging, Pte, PtLock, Table, Walk, span_of, walk,
+};
+use minflt_sync::order::PageTableLock;
+use minflt_sync::{Cost, Ordering, SpinGuard};
+
+/// A zap or protect under way.
+pub(crate) struct Zap<'m, M: Mmu> {
+    mm: &'m Mm<M>,
+    gather: Gather,
+    whole: VirtRange,
+}
+
+impl<M: Mmu> Mm<M> {
+    /// The lock that changes to `table`'s entries take, in every protocol.
+    pub(crate) fn table_lock(&self, table: Pfn) -> &PtLock<M> {
+        match self.system().config.protocol {
+            Protocol::MmLock | Protocol::CompareExchange => &self.page_table_lock,
+            Protocol::TableLock => &self.system().frames.get(table).table_lock,
+        }
+    }
+
+    /// How whoever holds that lock exchanges entries.
+    pub(crate) fn exchange_under_lock(&self) -> Exchange<'_, M> {
+        match (self.system().config.exchange, M::Paging::CAPS.cas) {
+            (ExchangeBy::Native, CasAbility::Native) => Exchange::Native,
+            _ => Exchange::Held,
+        }
+    }
+}
+
+impl<'m, M: Mmu> Zap<'m, M> {
+    /// Starts. The caller holds `mmap_lock`, or is the last to have the address space.
+    pub(crate) fn begin(mm: &'m Mm<M>, whole: VirtRange) -> Self {
+        // ORDERING: SeqCst; pairs with [flush-pending]: raised before the first entry is read.
+        mm.flushes_pending.add(1, Ordering::SeqCst);
+        Self { mm, gather: Gather::new(), whole }
+    }
+
+    /// Takes every page of `range` out.
+    pub(crate) fn range(&mut self, range: VirtRange) {
+        let mut at = range.start();
+        while let Some((leaf, span)) = self.next_table(&mut at, range) {
+            let mut todo = span;
+            while !todo.is_empty() {
+                todo = self.zap_table(leaf, todo);
+                if self.gather.is_full() {
+                    self.flush();
+                }
+            }
+        }
+    }
+
+    /// Lowers what the entries of `range` grant to what `prot` allows.
+    pub(crate) fn protect(&mut self, range: VirtRange, prot: Prot) {
+        let allowed = prot.grant();
+        let how = self.mm.exchange_under_lock();
+        let mut at = range.start();
+        while let Some((leaf, span)) = self.next_table(&mut at, range) {
+            let _held = self.mm.table_lock(leaf.table).lock();
+            for page in pages::<M>(span) {
+                let entry = self.entry(leaf.table, page.start());
+                let lower = |pte: Pte<M::Paging>| {
+                    let grant = match allowed {
+                        Grant::Nothing => Grant::Nothing,
+                        // What was read-only before may be read-only for a reason of its own: the
+                        // next store finds out.
+                        Grant::Read | Grant::Write => pte.grant().min(allowed).max(Grant::Read),
+                    };
+                    (pte.is_mapped() && grant != pte.grant()).then(|| pte.with_grant(grant))
+                };
+                if entry.update(how, lower).is_ok_and(|old| old.grant() > allowed) {
+                    self.gather.touch(page);
+                }
+            }
+        }
+    }
+
+    /// Clears the accessed bits of `range`; returns how many were set. Translations stay buffered, as
+    /// in Linux on x86: a page may look idle for a while longer.
+    pub(crate) fn age(&mut self, range: VirtRange) -> u64 {
+        let how = self.mm.exchange_under_lock();
+        let mut young = 0;
+        let mut at = range.start();
+        while let Some((leaf, span)) = self.next_table(&mut at, range) {
+            let _held = self.mm.table_lock(leaf.table).lock();
+            for page in pages::<M>(span) {
+                let entry = self.entry(leaf.table, page.start());
+                let old = |pte: Pte<M::Paging>| (pte.is_mapped() && pte.is_young()).then(|| pte.old());
+                if entry.update(how, old).is_ok() {
+                    young += 1;
+                    self.gather.touch(page);
+                }
+            }
+        }
+        young
+    }
+
+    /// Unlinks the tables that overlap `range` and cover nothing outside `bounds`. The caller holds
+    /// `mmap_lock` for writing and took the VMAs out.
+    pub(crate) fn free_tables(&mut self, range: VirtRange, bounds: VirtRange) {
+        self.free_below(self.mm.root, M::Paging::LEVELS - 1, range, bounds);
+    }
+
+    /// Invalidates what has to be, gives the frames back, and ends.
+    pub(crate) fn finish(mut self) {
+        let sys = self.mm.system();
+        // ORDERING: SeqCst; pairs with [flush-pending].
+        let alone = self.mm.flushes_pending.load(Ordering::SeqCst) == 1;
+        if !alone && !sys.config.lacks(Broken::NoNestedFlush) {
+            sys.count(Event::NestedFlush);
+            self.gather.touch(self.whole);
+        }
+        self.flush();
+        self.mm.flushes_pending.sub(1, Ordering::SeqCst);
+    }
+
+    fn flush(&mut self) {
+        let sys = self.mm.system();
+        if let Some(range) = self.gather.take_range() {
+            shootdown::flush(sys, self.mm, range);
+        }
+        for pfn in self.gather.take_pages() {
+            M::charge(Cost::Free);
+            sys.frames.put(*pfn);
+        }
+        for pfn in self.gather.take_tables() {
+            // SAFETY: 1: unlinked, and invalidated by the lines above.
+            unsafe { sys.retire_table(*pfn) };
+        }
+    }
+
+    /// The next table of leaf entries at or after `at` within `range`, and the part of `range` that
+    /// it covers; moves `at` behind it.
+    fn next_table(
+        &self,
+        at: &mut VirtAddr,
+        range: VirtRange,
+    ) -> Option<(Leaf<'m, M>, VirtRange)> {
+        while *at < range.end() {
+            let here = *at;
+            // SAFETY: 1: `mmap_lock` keeps tables from being freed but by this very call.
+            match unsafe { walk::<M>(&self.mm.system().at, self.mm.root, here) } {
+                Walk::Leaf(leaf) => {
+                    let span = span_of::<M::Paging>(here, 1);
+                    *at = span.end();
+                    return Some((leaf, span.intersect(VirtRange::new(here, range.end()))));
+                }
+                Walk::Missing { level, .. } => *at = span_of::<M::Paging>(here, level).end(),
+            }
+        }
+        None
+    }
+
+    fn entry(&self, table: Pfn, addr: VirtAddr) -> minflt_pgtable::EntryRef<'m, M> {
+        // SAFETY: 1: a table, kept by `mmap_lock`.
+        unsafe { Table::<M>::at(&self.mm.system().at, table) }.entry_for(addr, 0)
+    }
+
+    /// Takes pages of one table out, until the gather is full; returns what is left to do.
+    fn zap_table(&mut self, leaf: Leaf<'m, M>, span: VirtRange) -> VirtRange {
+        let sys = self.mm.system();
+        let how = self.mm.exchange_under_lock();
+        let held: SpinGuard<'_, (), PageTableLock, M> = self.mm.table_lock(leaf.table).lock();
+        let mut resident = 0;
+        let mut left = VirtRange::new(span.end(), span.end());
+        for page in pages::<M>(span) {
+            let entry = self.entry(leaf.table, page.start());
+            if entry.load().is_none() {
+                continue;
+            }
+            let old = entry.swap(how, Pte::NONE);
+            if !old.is_mapped() {
+                continue;
+            }
+            self.gather.touch(page);
+            if old.is_zero_page() {
+                continue;
+            }
+            M::note(format_args!("zap {} takes frame {} out", page.start(), old.pfn()));
+            if sys.frames.get(old.pfn()).maps.sub(1, Ordering::AcqRel) == 0 {
+                M::violation(format_args!("map count of frame {} below zero", old.pfn()));
+            }
+            resident -= 1;
+            self.gather.page(old.pfn());
+            if self.gather.is_full() {
+                left = VirtRange::new(page.end(), span.end());
+                break;
+            }
+        }
+        if resident != 0 {
+            self.mm.rss.add(&sys.config, None, resident);
+        }
+        drop(held);
+        left
+    }
+
+    fn free_below(&mut self, table: Pfn, level: u32, range: VirtRange, bounds: VirtRange) {
+        if level == 0 {
+            return;
+        }
+        let mut at = range.start();
+        while at < range.end() {
+            let span = span_of::<M::Paging>(at, level);
+            // SAFETY: 1: a table, which only this call may free.
+            let table = unsafe { Table::<M>::at(&self.mm.system().at, table) };
+            let entry = table.entry_for(at, level);
+            let value = entry.load();
+            if !value.is_none() {
+                let inside = bounds.covers(span);
+                let part = if inside { span } else { span.intersect(range) };
+                self.free_below(value.pfn(), level - 1, part, bounds);
+                if inside {
+                    entry.swap(Exchange::Native, Pte::NONE);
+                    self.gather.table(value.pfn(), span);
+                    if self.gather.is_full() {
+                        self.flush();
+                    }
+                }
+            }
+            at = span.end();
+        }
+    }
+}
+
+/// The pages of a range, each as a range.
+fn pages<M: Mmu>(range: VirtRange) -> impl Iterator<Item = VirtRange> {
+    let pages: Range<u64> =
+        range.start().page(M::Paging::SHIFT)..range.end().page(M::Paging::SHIFT);
+    pages.map(|page| {
+        let start = page << M::Paging::SHIFT;
+        VirtRange::new(VirtAddr(start), VirtAddr(start + M::Paging::PAGE))
+    })
+}

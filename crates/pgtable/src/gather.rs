@@ -1,0 +1,134 @@
+//! What a zap took out, held back until no CPU can reach it.
+//!
+//! # Problem
+//! A frame may not be used again while any CPU still buffers a translation to it, and asking all
+//! CPUs to forget is far dearer than changing an entry.
+//!
+//! # Idea
+//! Collect frames and the range they were mapped in; ask once for many.
+//!
+//! # Protocol
+//! Change entries, [`Gather::page`] each; when [`Gather::is_full`] or done: invalidate
+//! [`Gather::take_range`], then give the frames back.
+//!
+//! # Why it is correct
+//! Only the owner of the gather gives frames back, and only after the invalidation returned.
+
+use minflt_addr::{Pfn, VirtAddr, VirtRange};
+
+/// Frames held back at most, before an invalidation has to come.
+pub const BATCH: usize = 64;
+
+/// Frames and table frames taken out of the tables, and the range to invalidate.
+#[derive(Debug)]
+pub struct Gather {
+    pages: [Pfn; BATCH],
+    page_count: usize,
+    tables: [Pfn; BATCH],
+    table_count: usize,
+    start: u64,
+    end: u64,
+}
+
+impl Gather {
+    /// Nothing taken out yet.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self {
+            pages: [Pfn(0); BATCH],
+            page_count: 0,
+            tables: [Pfn(0); BATCH],
+            table_count: 0,
+            start: u64::MAX,
+            end: 0,
+        }
+    }
+
+    /// The translations of `range` may be buffered somewhere.
+    #[inline]
+    pub fn touch(&mut self, range: VirtRange) {
+        self.start = self.start.min(range.start().0);
+        self.end = self.end.max(range.end().0);
+    }
+
+    /// A page was taken out; it holds one reference that is given back later.
+    #[inline]
+    pub fn page(&mut self, pfn: Pfn) {
+        self.pages[self.page_count] = pfn;
+        self.page_count += 1;
+    }
+
+    /// A table that covered `span` was unlinked.
+    pub fn table(&mut self, pfn: Pfn, span: VirtRange) {
+        self.touch(span);
+        self.tables[self.table_count] = pfn;
+        self.table_count += 1;
+    }
+
+    /// Whether one more page or table might not fit.
+    #[must_use]
+    pub const fn is_full(&self) -> bool {
+        self.page_count == BATCH || self.table_count == BATCH
+    }
+
+    /// Whether nothing waits for an invalidation.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.start >= self.end
+    }
+
+    /// The range to invalidate, forgotten here.
+    pub fn take_range(&mut self) -> Option<VirtRange> {
+        let range = VirtRange::new(VirtAddr(self.start), VirtAddr(self.end));
+        let some = self.start < self.end;
+        (self.start, self.end) = (u64::MAX, 0);
+        some.then_some(range)
+    }
+
+    /// The frames to give back, forgotten here; call only after the invalidation returned.
+    pub fn take_pages(&mut self) -> &[Pfn] {
+        let count = core::mem::take(&mut self.page_count);
+        &self.pages[..count]
+    }
+
+    /// The tables to give back, forgotten here; call only after the invalidation returned.
+    pub fn take_tables(&mut self) -> &[Pfn] {
+        let count = core::mem::take(&mut self.table_count);
+        &self.tables[..count]
+    }
+}
+
+impl Default for Gather {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{BATCH, Gather};
+    use minflt_addr::{Pfn, VirtAddr, VirtRange};
+
+    #[test]
+    fn the_range_covers_all_that_was_touched() {
+        let mut gather = Gather::new();
+        assert_eq!(gather.take_range(), None);
+        gather.touch(VirtRange::new(VirtAddr(0x5000), VirtAddr(0x6000)));
+        gather.touch(VirtRange::new(VirtAddr(0x1000), VirtAddr(0x2000)));
+        let all = VirtRange::new(VirtAddr(0x1000), VirtAddr(0x6000));
+        assert_eq!(gather.take_range(), Some(all));
+        assert_eq!(gather.take_range(), None);
+    }
+
+    #[test]
+    fn it_says_when_it_is_full() {
+        let mut gather = Gather::new();
+        for pfn in 0..BATCH as u64 {
+            assert!(!gather.is_full());
+            gather.page(Pfn(pfn));
+        }
+        assert!(gather.is_full());
+        assert_eq!(gather.take_pages().len(), BATCH);
+        assert!(gather.take_pages().is_empty());
+    }
+}

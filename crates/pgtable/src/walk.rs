@@ -1,0 +1,155 @@
+//! Walking the tables: as software does, and as the hardware does.
+
+use crate::entry::{Grant, Pte};
+use crate::mmu::Mmu;
+use crate::paging::{AccessBits, Paging};
+use crate::table::{EntryRef, Exchange, Table};
+use minflt_addr::{Pfn, VirtAddr};
+use minflt_sync::Cost;
+
+/// What an access wants.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Access {
+    /// A load.
+    Read,
+    /// A store.
+    Write,
+}
+
+impl Access {
+    /// The least grant that lets the access through.
+    #[must_use]
+    pub const fn needs(self) -> Grant {
+        match self {
+            Self::Read => Grant::Read,
+            Self::Write => Grant::Write,
+        }
+    }
+}
+
+/// The leaf entry for an address, and the entry that led to its table.
+#[derive(Debug)]
+pub struct Leaf<'t, M: Mmu> {
+    /// The leaf entry.
+    pub entry: EntryRef<'t, M>,
+    /// The table it stands in.
+    pub table: Pfn,
+    /// The entry that points to the table.
+    pub parent: EntryRef<'t, M>,
+    /// Its value when the walk read it.
+    pub parent_value: Pte<M::Paging>,
+}
+
+impl<M: Mmu> Clone for Leaf<'_, M> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+impl<M: Mmu> Copy for Leaf<'_, M> {}
+
+/// Where a walk ended.
+#[derive(Debug)]
+pub enum Walk<'t, M: Mmu> {
+    /// At a leaf.
+    Leaf(Leaf<'t, M>),
+    /// At an empty entry of level `level` (1 and up): a table is missing below it.
+    Missing {
+        /// The empty entry.
+        entry: EntryRef<'t, M>,
+        /// Its level.
+        level: u32,
+    },
+}
+
+/// Traverses the tables under `root` to the leaf entry for `addr`; each entry is read once.
+///
+/// # Safety
+/// 1. The tables under `root` stay tables as long as `'t`.
+#[inline]
+pub unsafe fn walk<M: Mmu>(at: &M::Instance, root: Pfn, addr: VirtAddr) -> Walk<'_, M> {
+    // SAFETY: 1 of this function.
+    let mut table = unsafe { Table::<M>::at(at, root) };
+    let mut level = M::Paging::LEVELS - 1;
+    loop {
+        let entry = table.entry_for(addr, level);
+        let value = entry.load();
+        if value.is_none() {
+            return Walk::Missing { entry, level };
+        }
+        // SAFETY: 1 of this function: a table entry names a table.
+        table = unsafe { Table::<M>::at(at, value.pfn()) };
+        level -= 1;
+        if level == 0 {
+            return Walk::Leaf(Leaf {
+                entry: table.entry_for(addr, 0),
+                table: table.pfn(),
+                parent: entry,
+                parent_value: value,
+            });
+        }
+    }
+}
+
+/// What the hardware's walker says to an access.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Hardware {
+    /// The access may go on to this frame; stores too if `writable`.
+    Hit {
+        /// The frame.
+        pfn: Pfn,
+        /// Whether a buffered translation may serve stores.
+        writable: bool,
+    },
+    /// A page fault.
+    Fault,
+    /// The entry grants the access, but a low-level handler has to set its bits first.
+    WantsBits,
+}
+
+/// Walks as the hardware does, and sets the accessed and dirty bits where the hardware does that.
+///
+/// The caller has interrupts off: whoever frees a table first waits for this CPU to acknowledge an
+/// invalidation, so the tables stay.
+///
+/// # Safety
+/// 1. The tables under `root` stay tables until interrupts are on again.
+#[inline]
+pub unsafe fn hardware_walk<M: Mmu>(
+    at: &M::Instance,
+    root: Pfn,
+    addr: VirtAddr,
+    access: Access,
+) -> Hardware {
+    M::charge(Cost::Walk);
+    // SAFETY: 1 of this function.
+    let Walk::Leaf(leaf) = (unsafe { walk::<M>(at, root, addr) }) else { return Hardware::Fault };
+    let mut pte = leaf.entry.load();
+    loop {
+        if !pte.is_present() || pte.grant() < access.needs() {
+            return Hardware::Fault;
+        }
+        let used = with_bits(pte, access);
+        if used != pte {
+            if M::Paging::CAPS.access_bits == AccessBits::Handler {
+                return Hardware::WantsBits;
+            }
+            if let Err(found) = leaf.entry.cas(Exchange::Native, pte, used) {
+                pte = found;
+                continue;
+            }
+        }
+        // A clean page is entered read-only, so that the first store walks again and marks it.
+        let writable = used.grant() == Grant::Write && used.is_dirty();
+        return Hardware::Hit { pfn: pte.pfn(), writable };
+    }
+}
+
+/// The entry after an access of this kind.
+#[inline(always)]
+#[must_use]
+pub fn with_bits<P: Paging>(pte: Pte<P>, access: Access) -> Pte<P> {
+    match access {
+        Access::Read => pte.young(),
+        Access::Write => pte.young().dirty(),
+    }
+}

@@ -1,0 +1,150 @@
+//! Reading the postings' files; what is malformed is named by file and table.
+
+use core::error::Error;
+use core::fmt;
+use std::collections::BTreeSet;
+
+use super::{BY_ROW, Kind, Posting, PublishedTable};
+
+/// The files in the program, oldest posting first.
+const FILES: [(&str, &str); 5] = [
+    (
+        "data/postings/2004.toml",
+        include_str!("../../../../data/postings/2004.toml"),
+    ),
+    (
+        "data/postings/2012.toml",
+        include_str!("../../../../data/postings/2012.toml"),
+    ),
+    (
+        "data/postings/2014.toml",
+        include_str!("../../../../data/postings/2014.toml"),
+    ),
+    (
+        "data/postings/2017.toml",
+        include_str!("../../../../data/postings/2017.toml"),
+    ),
+    (
+        "data/postings/2022.toml",
+        include_str!("../../../../data/postings/2022.toml"),
+    ),
+];
+
+/// A posting's file that cannot be used, and why.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PublishedError {
+    /// The file.
+    pub file: String,
+    /// The table's id, if the fault lies in one.
+    pub table: Option<String>,
+    /// What is wrong.
+    pub what: String,
+}
+
+impl fmt::Display for PublishedError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: ", self.file)?;
+        if let Some(table) = &self.table {
+            write!(f, "table {table}: ")?;
+        }
+        f.write_str(self.what.trim())
+    }
+}
+
+impl Error for PublishedError {}
+
+/// All postings that are built into the program, oldest first.
+///
+/// # Errors
+/// A file is malformed; a test of this crate keeps that from being built.
+pub fn postings() -> Result<Vec<Posting>, PublishedError> {
+    FILES.iter().map(|(file, text)| parse(file, text)).collect()
+}
+
+/// Reads one posting from the text of its file.
+///
+/// # Errors
+/// The text is no TOML, a key is missing or unknown, or a table breaks a rule of the format:
+/// ids and row labels are unique, rows are as long as the columns, and figures are numbers.
+pub fn parse(file: &str, text: &str) -> Result<Posting, PublishedError> {
+    let fail = |table: Option<&str>, what: String| PublishedError {
+        file: file.to_owned(),
+        table: table.map(str::to_owned),
+        what,
+    };
+    let posting: Posting = toml::from_str(text)
+        .map_err(|error| fail(broken_table(text).as_deref(), error.to_string()))?;
+    let mut ids = BTreeSet::new();
+    for table in posting.tables.iter().chain(&posting.summaries) {
+        if !ids.insert(&table.id) || !table.id.starts_with(&format!("{}/", posting.id)) {
+            let what = format!("the id must be unique and begin with `{}/`", posting.id);
+            return Err(fail(Some(&table.id), what));
+        }
+        check_shape(table).map_err(|what| fail(Some(&table.id), what))?;
+    }
+    Ok(posting)
+}
+
+/// The id of the first table that does not fit the format, for the message.
+fn broken_table(text: &str) -> Option<String> {
+    let document: toml::Table = text.parse().ok()?;
+    let tables = ["table", "summary"]
+        .into_iter()
+        .filter_map(|key| document.get(key)?.as_array());
+    let broken = tables
+        .flatten()
+        .find(|it| (*it).clone().try_into::<PublishedTable>().is_err())?;
+    Some(
+        broken
+            .get("id")
+            .and_then(toml::Value::as_str)
+            .unwrap_or("without an id")
+            .to_owned(),
+    )
+}
+
+fn check_shape(table: &PublishedTable) -> Result<(), String> {
+    let mut names = BTreeSet::new();
+    if let Some(twice) = table
+        .columns
+        .iter()
+        .find(|column| !names.insert(&column.name))
+    {
+        return Err(format!("two columns `{}`", twice.name));
+    }
+    if !table.columns.iter().any(|column| column.kind == Kind::Unit)
+        && table.columns.iter().any(|column| column.unit == BY_ROW)
+    {
+        return Err("units are by row, but no column is of kind `unit`".to_owned());
+    }
+    let mut labels = BTreeSet::new();
+    for (row, label) in table.row_labels().enumerate() {
+        let (wide, cells) = (table.columns.len(), &table.rows[row]);
+        if cells.len() != wide {
+            return Err(format!(
+                "row `{label}` has {} cells for {wide} columns",
+                cells.len()
+            ));
+        }
+        let figures = table
+            .columns
+            .iter()
+            .zip(cells)
+            .filter(|(column, _)| column.kind.is_number());
+        for (column, cell) in figures {
+            if cell.value.is_none() {
+                let (name, printed) = (&column.name, &cell.printed);
+                return Err(format!(
+                    "row `{label}`, column `{name}`: `{printed}` is no number"
+                ));
+            }
+        }
+        if !labels.insert(label.clone()) {
+            return Err(format!("two rows `{label}`"));
+        }
+    }
+    if table.rows.is_empty() {
+        return Err("no rows".to_owned());
+    }
+    Ok(())
+}

@@ -1,0 +1,222 @@
+use super::{Kind, Posting, PublishedTable, Role, overview, parse, postings};
+use crate::status::Status;
+
+fn all() -> Vec<Posting> {
+    postings().unwrap()
+}
+
+fn table<'a>(postings: &'a [Posting], id: &str) -> &'a PublishedTable {
+    postings
+        .iter()
+        .flat_map(|posting| &posting.tables)
+        .find(|it| it.id == id)
+        .unwrap()
+}
+
+const SMALL: &str = r#"
+    id = "1999"
+    title = "t"
+    author = "a"
+    date = "1999-01-01"
+    list = "l"
+    source = "s"
+
+    [[table]]
+    id = "1999/one"
+    title = "one"
+    workload = "w"
+    machine = "m"
+    role = "patched"
+    status = "not-yet"
+    columns = [{ name = "n", kind = "label" }, { name = "x", unit = "s" }]
+    rows = [["1", "1,234.5"], ["2", "3.5s"]]
+"#;
+
+#[test]
+fn thirty_tables_and_one_summary() {
+    let postings = all();
+    let counts: Vec<_> = postings
+        .iter()
+        .map(|it| (it.id.as_str(), it.tables.len()))
+        .collect();
+    assert_eq!(
+        counts,
+        [
+            ("2004", 2),
+            ("2012", 4),
+            ("2014", 6),
+            ("2017", 6),
+            ("2022", 12)
+        ]
+    );
+    assert_eq!(
+        postings.iter().map(|it| it.summaries.len()).sum::<usize>(),
+        1
+    );
+}
+
+#[test]
+fn every_figure_of_every_row_is_a_number() {
+    let postings = all();
+    let tables = || {
+        postings
+            .iter()
+            .flat_map(|it| it.tables.iter().chain(&it.summaries))
+    };
+    for table in tables() {
+        for (row, cells) in table.rows.iter().enumerate() {
+            assert_eq!(cells.len(), table.columns.len(), "{}", table.id);
+            for (column, cell) in table.columns.iter().zip(cells) {
+                let at = format!("{} {} {}", table.id, table.row_label(row), column.name);
+                assert_eq!(cell.printed.trim(), cell.printed, "{at}");
+                if column.kind.is_number() {
+                    assert!(cell.value.is_some(), "{at}");
+                    assert!(
+                        !table.unit(row, &column.name).unwrap().is_empty(),
+                        "{at}: no unit"
+                    );
+                    let role = table.role_of(&column.name).unwrap();
+                    assert_ne!(role, Role::Both, "{at}: nobody says which kernel");
+                }
+            }
+        }
+        assert!(
+            !table.checks.is_empty(),
+            "{}: nothing is verified",
+            table.id
+        );
+    }
+    // Counted by hand from the postings.
+    let figures = |id: &str| -> usize {
+        let tables = tables().filter(|it| it.id.starts_with(id));
+        tables.map(PublishedTable::figures).sum()
+    };
+    assert_eq!(figures("2004/"), 2 * 6 * 7);
+    assert_eq!(figures("2012/"), 2 * 5 + 2 * 9);
+    assert_eq!(figures("2014/"), 3 * 2 * 7 + 3 * 5 * 2 * 7);
+    assert_eq!(figures("2017/"), 2 * 3 * 2 + 4 * 6 * 4);
+    assert_eq!(
+        figures("2022/"),
+        3 * 3 + 3 * 2 * 3 + 3 * 2 * 3 + 3 * 2 * 3 + 2 * 3
+    );
+}
+
+#[test]
+fn statuses_say_what_is_missing() {
+    for table in all().iter().flat_map(|posting| &posting.tables) {
+        match table.status {
+            Status::NotYet | Status::PublishedOnly => assert!(!table.status_note.is_empty()),
+            _ => assert!(table.command.is_some(), "{}: no command", table.id),
+        }
+    }
+}
+
+#[test]
+fn addresses_reach_the_cells() {
+    let postings = all();
+    let pft = table(&postings, "2004/unpatched");
+    let wall = pft.cell("1", "Wall").unwrap();
+    assert_eq!(
+        (wall.printed.as_str(), wall.value),
+        ("370.082s", Some(370.82))
+    );
+    assert_eq!(pft.value("4", "fault/wsec"), Some(197_704.486));
+    assert_eq!(pft.row_param(5, "threads").unwrap().value, Some(32.0));
+    assert_eq!(pft.era_of("Wall"), Some("linux-2.6.10"));
+
+    let sparse = table(&postings, "2014/sparse");
+    assert_eq!(sparse.value("8, time", "1"), sparse.value("32, time", "1"));
+    assert_eq!(sparse.value("1, minor-faults", "Baseline"), Some(8_372.0));
+    assert_eq!(sparse.unit(1, "9"), Some("s"));
+    assert_eq!(sparse.role_of("9"), Some(Role::Patched));
+    assert_eq!(sparse.era_of("Baseline"), Some("linux-3.14"));
+    assert_eq!(sparse.column("9").unwrap().params["fault_around_order"], 9);
+    assert_eq!(sparse.value("9, time", "1"), None);
+    assert_eq!(sparse.value("8, time", "2"), None);
+
+    let numa = table(&postings, "2012/numa02-mainline");
+    assert_eq!(numa.value("spread", "Value"), Some(-28.0));
+}
+
+#[test]
+fn a_file_survives_a_round_trip() {
+    for posting in all() {
+        let text = toml::to_string(&posting).unwrap();
+        assert_eq!(parse("again", &text).unwrap(), posting);
+    }
+}
+
+#[test]
+fn a_new_table_needs_no_code() {
+    let posting = parse("new.toml", SMALL).unwrap();
+    assert_eq!(posting.tables[0].value("1", "x"), Some(1_234.5));
+    assert_eq!(posting.tables[0].value("2", "x"), Some(3.5));
+    assert_eq!(posting.tables[0].columns[1].kind, Kind::Number);
+    assert!(posting.tables[0].to_table().to_text().contains("1,234.5"));
+}
+
+#[test]
+fn malformed_data_is_named_by_file_and_table() {
+    let wrong = |from: &str, to: &str| {
+        assert!(SMALL.contains(from), "{from}");
+        parse("new.toml", &SMALL.replacen(from, to, 1))
+            .unwrap_err()
+            .to_string()
+    };
+    let begins = |message: &str, start: &str| assert!(message.starts_with(start), "{message}");
+    begins(&wrong("title = \"t\"", "title = "), "new.toml: ");
+    begins(&wrong("title = \"t\"", ""), "new.toml: ");
+    begins(
+        &wrong("\"patched\"", "\"partly\""),
+        "new.toml: table 1999/one: ",
+    );
+    begins(&wrong("unit =", "units ="), "new.toml: table 1999/one: ");
+    begins(
+        &wrong("\"not-yet\"", "\"never\""),
+        "new.toml: table 1999/one: ",
+    );
+    begins(
+        &wrong("\"3.5s\"", "\"3.5.1s\""),
+        "new.toml: table 1999/one: row `2`, column `x`: `3.5.1s` is no number",
+    );
+    begins(
+        &wrong(", \"3.5s\"", ""),
+        "new.toml: table 1999/one: row `2` has 1 cells for 2 columns",
+    );
+    begins(
+        &wrong("\"2\"", "\"1\""),
+        "new.toml: table 1999/one: two rows `1`",
+    );
+    begins(
+        &wrong("name = \"x\"", "name = \"n\""),
+        "new.toml: table 1999/one: two columns `n`",
+    );
+    begins(
+        &wrong("1999/one", "1998/one"),
+        "new.toml: table 1998/one: the id must",
+    );
+    begins(
+        &wrong("unit = \"s\"", "unit = \"by row\""),
+        "new.toml: table 1999/one: units are",
+    );
+    begins(
+        &wrong("\"1,234.5\"", "\"inf\""),
+        "new.toml: table 1999/one: row `1`",
+    );
+    begins(
+        &wrong("id = \"1999/one\"", ""),
+        "new.toml: table without an id: ",
+    );
+}
+
+#[test]
+fn the_overview_lists_every_table() {
+    let table = overview(&all());
+    assert_eq!(table.rows.len(), 30);
+    assert!(
+        table.title.starts_with("30 published tables"),
+        "{}",
+        table.title
+    );
+    assert!(table.to_text().contains("minflt reproduce 2004"));
+}
