@@ -1,1 +1,30 @@
-//! Work in progress.
+//! The machine of real threads: a CPU is a thread, RAM is one region of memory, and the MMU is a
+//! software translation buffer for each CPU.
+//!
+//! A [`HostInstance`] is one machine. A thread becomes one of its CPUs by [`HostInstance::enter`]
+//! and stays it until the guard is dropped; code generic over `M: Machine` then runs on it with
+//! `M` = [`Host`]. Any number of instances live in a process at once.
+//!
+//! Set-up code may run before any CPU is entered: it then has a *boot context* that calls itself
+//! CPU 0 and task 0. Nothing may run beside it, so it never has to wait; if it must, it panics.
+
+#![expect(
+    clippy::disallowed_types,
+    reason = "a machine is made of the raw atomics, and runs its own locks"
+)]
+
+mod bare;
+mod context;
+mod instance;
+mod interrupts;
+mod machine;
+mod park;
+mod ram;
+
+#[cfg(test)]
+mod tests;
+
+pub use bare::HostBare;
+pub use instance::{CpuGuard, HostInstance, HostOptions};
+pub use machine::Host;
+pub use ram::{Prefault, RamError};

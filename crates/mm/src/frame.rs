@@ -20,7 +20,7 @@ use minflt_sync::{Atomic, Callback, Ordering, Plain};
 /// What a frame is used for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u32)]
-pub enum Use {
+pub(crate) enum Use {
     /// Never used, or free.
     Free = 0,
     /// The first frame of a block in a zone's free list.
@@ -111,11 +111,6 @@ impl<M: Mmu> Frame<M> {
         flags & (USE | ORDER) == Use::FreeBlock as u32 | order << ORDER_SHIFT
     }
 
-    /// The order of the free block it heads.
-    pub(crate) fn block_order(&self) -> u32 {
-        (self.flags.peek() & ORDER) >> ORDER_SHIFT
-    }
-
     /// Whether the contents are known to be zero; the caller owns the frame.
     #[inline]
     pub(crate) fn is_zeroed(&self) -> bool {
@@ -126,6 +121,22 @@ impl<M: Mmu> Frame<M> {
     pub(crate) fn set_zeroed(&self, zeroed: Zeroed) {
         let flags = self.flags.peek() & !ZEROED;
         self.flags.poke(if zeroed == Zeroed::Yes { flags | ZEROED } else { flags });
+    }
+
+    /// The name of the field at `offset`.
+    pub(crate) fn field_at(offset: usize) -> &'static str {
+        match offset {
+            0..4 => "refs",
+            4..8 => "maps",
+            8..12 => "flags",
+            12..16 => "generation",
+            16..24 => "mapping",
+            24..32 => "index",
+            32..40 => "links",
+            40..44 => "table_lock",
+            44..48 => "level",
+            _ => "callback",
+        }
     }
 
     /// How often the frame was freed so far.

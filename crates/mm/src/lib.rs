@@ -9,6 +9,7 @@ mod alloc;
 mod anon_vma;
 mod call;
 pub mod config;
+pub mod describe;
 mod error;
 mod event;
 mod fault;

@@ -8,6 +8,7 @@ use crate::rss::Resident;
 use crate::system::System;
 use crate::tree::Tree;
 use crate::vma::Vma;
+use crate::zap::Zap;
 use core::fmt;
 use core::ops::Deref;
 use core::ptr::NonNull;
@@ -129,6 +130,18 @@ impl<M: Mmu> Mm<M> {
             visit(view.range, view.prot);
             at = view.range.end();
         }
+    }
+
+    /// Clears the accessed bits of the pages in `range`; returns how many were set.
+    ///
+    /// # Context
+    /// Sleeps for `mmap_lock`, which it takes for reading.
+    pub fn age(&self, range: VirtRange) -> u64 {
+        let _held = self.mmap_lock.read();
+        let mut zap = Zap::begin(self, range);
+        let young = zap.age(range);
+        zap.finish();
+        young
     }
 
     /// A zeroed frame for a table of level `level`.

@@ -78,7 +78,7 @@ pub struct Vma<M: Mmu> {
     pub(crate) id: u64,
     /// Odd while the VMA is being changed, and for ever once it was taken out.
     pub(crate) seq: SeqCount<M>,
-    attrs: Atomic<u64, M>,
+    pub(crate) attrs: Atomic<u64, M>,
     /// The id of its anon_vma, 0 before the first anonymous fault. Set once, under
     /// `page_table_lock`.
     pub(crate) anon_vma: Atomic<u64, M>,

@@ -115,8 +115,8 @@ impl<'m, M: Mmu> Zap<'m, M> {
         }
     }
 
-    /// Clears the accessed bits of `range`; returns how many were set. Translations stay buffered, as
-    /// in Linux on x86: a page may look idle for a while longer.
+    /// Clears the accessed bits of `range`; returns how many were set. The translations are
+    /// invalidated, so that the next use sets the bit again.
     pub(crate) fn age(&mut self, range: VirtRange) -> u64 {
         let how = self.mm.exchange_under_lock();
         let mut young = 0;

@@ -1,1 +1,44 @@
-//! Work in progress.
+//! Simulated machines: any number of CPUs, in virtual time or under a scheduler that looks for
+//! races, always deterministic.
+//!
+//! ```text
+//! machine_file  topology and costs with their sources     model     the same in picoseconds
+//! instance      one machine: memory, buffers, clock       lines     who holds which cache line
+//! sched         CPUs, tasks, whose turn it is             policy    who runs next
+//! world         a run as the contexts in it see it        machine   the seam that `sync` sees
+//! run           running tasks                             report    what a run came to
+//! trace         what happened, step by step               timeline  a column for each CPU
+//! explore       many schedules of one scenario
+//! ```
+//!
+//! A simulated figure is a claim about a cost model, and is to be labelled so wherever it is shown.
+
+mod explore;
+mod instance;
+mod lines;
+mod machine;
+pub mod machine_file;
+mod memory;
+mod model;
+mod policy;
+mod report;
+mod rng;
+mod run;
+mod sched;
+mod timeline;
+mod trace;
+mod world;
+
+#[cfg(test)]
+mod tests;
+
+pub use explore::{Budget, Explored, Failure, explore};
+pub use instance::{SimInstance, Size};
+pub use machine::Sim;
+pub use machine_file::{MachineFile, MachineFileError, Source};
+pub use policy::{Choice, Policy, Schedule, ScheduleError, To};
+pub use report::{Outcome, RunReport, TaskTimes};
+pub use rng::Rng;
+pub use run::{RunOptions, TaskSpec, run};
+pub use timeline::Timeline;
+pub use trace::{Event, Place, Step};

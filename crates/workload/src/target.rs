@@ -179,7 +179,7 @@ pub struct ProcessReport {
 }
 
 /// What one thread did within its window.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct WorkerReport {
     /// When the window opened, on [`Worker::now_ns`]'s clock.
     pub start_ns: u64,
@@ -219,7 +219,10 @@ impl fmt::Display for Stop {
             Self::Errno(errno) => write!(f, "a call failed with errno {errno}"),
             Self::Signal(signal) => write!(f, "an access raised signal {signal}"),
             Self::Contents(at, expected, found) => {
-                write!(f, "memory at {at} holds {found:#x}, last stored was {expected:#x}")
+                write!(
+                    f,
+                    "memory at {at} holds {found:#x}, last stored was {expected:#x}"
+                )
             }
         }
     }

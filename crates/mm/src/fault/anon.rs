@@ -10,8 +10,8 @@
 //! The entry is sampled once and never again to build what it is compared with.
 
 use super::slot::{Lost, Slot};
-use super::stabilise::Stable;
-use super::{Fault, Kind, Stop};
+use super::stabilise::{Can, Stable};
+use super::{Fault, Kind, Stop, Why};
 use crate::config::{Broken, Rss};
 use crate::event::Event;
 use minflt_addr::{Pfn, VirtAddr, VirtRange};
@@ -25,6 +25,10 @@ impl<M: Mmu> Fault<'_, M> {
         leaf: Leaf<'_, M>,
     ) -> Result<Kind, Stop> {
         let found = leaf.entry.load();
+        if found.is_mapped() && !found.is_present() && stable.can() == Can::Look {
+            // A protection in flux, or raised since: only the lock tells which.
+            return Err(Why::NotSupported.into());
+        }
         match self.access {
             Access::Read if found.is_none() => self.read_nothing(stable, leaf),
             Access::Write if found.is_none() => self.write_nothing(stable, leaf),

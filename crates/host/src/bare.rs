@@ -1,0 +1,149 @@
+//! The same machine without the door, to measure the door with.
+
+use crate::instance::HostInstance;
+use crate::machine::Host;
+use core::fmt;
+use core::marker::PhantomData;
+use minflt_addr::{Pfn, VirtRange};
+use minflt_pgtable::{Mmu, Paging, SpaceId, Tlb};
+use minflt_sync::{CpuMask, Cx, Irq, Machine, Ordering, Rmw, TaskId, Word};
+
+/// For benches only: [`Host`] unchecked, whose word operations never call [`Machine::before`].
+#[derive(Clone, Copy, Debug)]
+pub struct HostBare<P> {
+    paging: PhantomData<fn() -> P>,
+}
+
+/// The machine that does everything but word operations.
+type Base<P> = Host<P, false>;
+
+// SAFETY: 1 and 3: those of `Host`. 2: the core operations themselves.
+unsafe impl<P: Paging> Machine for HostBare<P> {
+    type Instance = HostInstance;
+    const CHECKED: bool = false;
+
+    #[inline(always)]
+    fn load<W: Word>(p: &W::Prim, order: Ordering) -> W {
+        W::load(p, order)
+    }
+
+    #[inline(always)]
+    fn store<W: Word>(p: &W::Prim, value: W, order: Ordering) {
+        W::store(p, value, order);
+    }
+
+    #[inline(always)]
+    fn rmw<W: Word>(p: &W::Prim, op: Rmw, value: W, order: Ordering) -> W {
+        W::rmw(p, op, value, order)
+    }
+
+    #[inline(always)]
+    fn cas<W: Word>(p: &W::Prim, old: W, new: W, ok: Ordering, fail: Ordering) -> Result<W, W> {
+        W::cas(p, old, new, ok, fail)
+    }
+
+    #[inline(always)]
+    fn cx() -> *const Cx {
+        Base::<P>::cx()
+    }
+
+    #[inline(always)]
+    fn context(task: TaskId) -> *const Cx {
+        Base::<P>::context(task)
+    }
+
+    #[inline(always)]
+    fn wait_until<W: Word>(p: &W::Prim, mask: W, eq: W) {
+        Base::<P>::wait_until(p, mask, eq);
+    }
+
+    #[inline(always)]
+    fn park() {
+        Base::<P>::park();
+    }
+
+    #[inline(always)]
+    fn unpark(task: TaskId) {
+        Base::<P>::unpark(task);
+    }
+
+    #[inline(always)]
+    fn is_running(task: TaskId) -> bool {
+        Base::<P>::is_running(task)
+    }
+
+    #[inline(always)]
+    fn irq_save() -> Irq {
+        Base::<P>::irq_save()
+    }
+
+    #[inline(always)]
+    fn irq_restore(irq: Irq) {
+        Base::<P>::irq_restore(irq);
+    }
+
+    #[inline(always)]
+    fn send_ipi(at: &HostInstance, to: &CpuMask) {
+        Base::<P>::send_ipi(at, to);
+    }
+
+    #[inline(always)]
+    fn enter_kernel() {
+        Base::<P>::enter_kernel();
+    }
+
+    #[inline(always)]
+    fn violation(text: fmt::Arguments<'_>) -> ! {
+        Base::<P>::violation(text)
+    }
+}
+
+// SAFETY: 1 to 3: those of `Host`.
+unsafe impl<P: Paging> Mmu for HostBare<P> {
+    type Paging = P;
+
+    #[inline(always)]
+    fn frame_ptr(at: &HostInstance, pfn: Pfn) -> *mut u8 {
+        Base::<P>::frame_ptr(at, pfn)
+    }
+
+    #[inline(always)]
+    fn clear(at: &HostInstance, pfn: Pfn) {
+        Base::<P>::clear(at, pfn);
+    }
+
+    #[inline(always)]
+    fn copy(at: &HostInstance, to: Pfn, from: Pfn) {
+        Base::<P>::copy(at, to, from);
+    }
+
+    #[inline(always)]
+    fn user_load(at: &HostInstance, pfn: Pfn, offset: u64) -> u64 {
+        Base::<P>::user_load(at, pfn, offset)
+    }
+
+    #[inline(always)]
+    fn user_store(at: &HostInstance, pfn: Pfn, offset: u64, value: u64) {
+        Base::<P>::user_store(at, pfn, offset, value);
+    }
+
+    #[inline(always)]
+    fn user_point(at: &HostInstance) {
+        Base::<P>::user_point(at);
+    }
+
+    #[inline(always)]
+    fn flush_local(at: &HostInstance, space: SpaceId, range: VirtRange) {
+        Base::<P>::flush_local(at, space, range);
+    }
+
+    #[inline(always)]
+    fn flush_everything(at: &HostInstance) {
+        Base::<P>::flush_everything(at);
+    }
+
+    #[inline(always)]
+    fn tlb(at: &HostInstance, cpu: u32) -> Option<&Tlb> {
+        Base::<P>::tlb(at, cpu)
+    }
+}

@@ -1,0 +1,229 @@
+//! The seam, implemented: words are the processor's own, waits spin and then yield.
+
+use crate::context::with_current;
+use crate::instance::{HostInstance, violation};
+use core::fmt;
+use core::marker::PhantomData;
+use minflt_addr::{Pfn, VirtRange};
+use minflt_pgtable::{Mmu, Paging, SpaceId, Tlb};
+use minflt_sync::prim::AtomicU64;
+use minflt_sync::{CpuMask, Cx, Irq, Machine, Ordering, TaskId, Word};
+
+/// How often a waiter looks before it lets another thread run. With more threads than processors
+/// the thread it waits for may need this one.
+const LOOKS: u32 = 200;
+
+/// The machine of real threads with page tables of format `P`; lock order, contexts and oracles
+/// are checked where `CHECKED`.
+///
+/// A violation is printed, marks the instance failed and panics: threads of a host unwind. Other
+/// threads of the instance panic, too, as soon as they would wait.
+#[derive(Clone, Copy, Debug)]
+pub struct Host<P, const CHECKED: bool> {
+    paging: PhantomData<fn() -> P>,
+}
+
+// SAFETY: 1: contexts lie in the instance and belong to a CPU; a thread keeps its own until it
+// leaves. 2: the default word operations are the core operations. 3: `context` asks the instance of
+// the caller.
+unsafe impl<P: Paging, const CHECKED: bool> Machine for Host<P, CHECKED> {
+    type Instance = HostInstance;
+    const CHECKED: bool = CHECKED;
+
+    #[inline(always)]
+    fn cx() -> *const Cx {
+        with_current(|here| core::ptr::from_ref(&here.cx))
+    }
+
+    fn context(task: TaskId) -> *const Cx {
+        with_current(
+            |here| match here.instance().and_then(|at| at.context(task)) {
+                Some(found) => core::ptr::from_ref(&found.cx),
+                None => panic!("{task:?} is asked for by a thread that is no CPU beside it"),
+            },
+        )
+    }
+
+    fn wait_until<W: Word>(p: &W::Prim, mask: W, eq: W) {
+        with_current(|here| {
+            for _ in 0..LOOKS {
+                if W::load(p, Ordering::Relaxed).wide() & mask.wide() == eq.wide() {
+                    return;
+                }
+                here.poll();
+                spin();
+            }
+            match here.instance() {
+                Some(instance) => instance.stop_if_failed(),
+                None if CHECKED => panic!("set-up code waits, and nobody runs beside it"),
+                None => {}
+            }
+            std::thread::yield_now();
+        });
+    }
+
+    fn park() {
+        with_current(|here| {
+            if CHECKED && here.cx.irq_off.get() > 0 {
+                violation(format_args!("sleeps with interrupts off"));
+            }
+            here.park();
+        });
+    }
+
+    fn unpark(task: TaskId) {
+        with_current(
+            |here| match here.instance().and_then(|at| at.context(task)) {
+                Some(sleeper) => sleeper.unpark(),
+                None => panic!("{task:?} is woken by a thread that is no CPU beside it"),
+            },
+        );
+    }
+
+    fn is_running(task: TaskId) -> bool {
+        with_current(|here| {
+            let context = here.instance().and_then(|at| at.context(task));
+            context.is_some_and(|it| it.is_entered() && !it.is_asleep())
+        })
+    }
+
+    #[inline(always)]
+    fn irq_save() -> Irq {
+        with_current(|here| {
+            let off = here.cx.irq_off.get();
+            here.cx.irq_off.set(off + 1);
+            Irq { were_on: off == 0 }
+        })
+    }
+
+    #[inline(always)]
+    fn irq_restore(irq: Irq) {
+        with_current(|here| {
+            let off = here.cx.irq_off.get().wrapping_sub(1);
+            if CHECKED && irq.were_on != (off == 0) {
+                violation(format_args!(
+                    "interrupts were turned on in another order than off"
+                ));
+            }
+            here.cx.irq_off.set(off);
+            if off == 0 {
+                here.poll();
+            }
+        });
+    }
+
+    fn send_ipi(at: &HostInstance, to: &CpuMask) {
+        for (cpu, context) in (0..).zip(&at.shared().contexts) {
+            if to.contains(cpu) {
+                context.interrupt();
+            }
+        }
+        // The sender itself may have been among them.
+        with_current(|here| here.poll());
+    }
+
+    #[inline(always)]
+    fn enter_kernel() {
+        with_current(|here| here.poll());
+    }
+
+    fn violation(text: fmt::Arguments<'_>) -> ! {
+        violation(text)
+    }
+}
+
+// SAFETY: 1: the region stays as long as the instance, starts as zeros, and its base is aligned to
+// 2 MiB. 2: the buffer of the caller's CPU is searched before the return. 3: `frame` checks the
+// bounds, and each verb stays within one frame.
+unsafe impl<P: Paging, const CHECKED: bool> Mmu for Host<P, CHECKED> {
+    type Paging = P;
+
+    #[inline(always)]
+    fn frame_ptr(at: &HostInstance, pfn: Pfn) -> *mut u8 {
+        frame::<P>(at, pfn)
+    }
+
+    #[inline]
+    fn clear(at: &HostInstance, pfn: Pfn) {
+        let page = frame::<P>(at, pfn);
+        // SAFETY: a page of the region; the caller has the frame to itself.
+        unsafe { page.write_bytes(0, P::PAGE as usize) };
+    }
+
+    #[inline]
+    fn copy(at: &HostInstance, to: Pfn, from: Pfn) {
+        assert_ne!(to, from, "a frame is copied onto itself");
+        let (to, from) = (frame::<P>(at, to), frame::<P>(at, from));
+        // SAFETY: two different pages of the region; the caller has `to` to itself, and nobody
+        // stores to `from`, which it keeps read-only.
+        unsafe { core::ptr::copy_nonoverlapping(from, to, P::PAGE as usize) };
+    }
+
+    #[inline(always)]
+    fn user_load(at: &HostInstance, pfn: Pfn, offset: u64) -> u64 {
+        word::<P>(at, pfn, offset).load(Ordering::Relaxed)
+    }
+
+    #[inline(always)]
+    fn user_store(at: &HostInstance, pfn: Pfn, offset: u64, value: u64) {
+        word::<P>(at, pfn, offset).store(value, Ordering::Relaxed);
+    }
+
+    #[inline(always)]
+    fn user_point(_at: &HostInstance) {
+        with_current(|here| here.poll());
+    }
+
+    fn flush_local(at: &HostInstance, space: SpaceId, range: VirtRange) {
+        let cpu = with_current(|here| here.cx.cpu.get());
+        at.shared().tlbs[cpu as usize]
+            .0
+            .flush(space, range, P::SHIFT);
+    }
+
+    fn flush_everything(at: &HostInstance) {
+        let cpu = with_current(|here| here.cx.cpu.get());
+        at.shared().tlbs[cpu as usize].0.flush_all();
+    }
+
+    #[inline(always)]
+    fn tlb(at: &HostInstance, cpu: u32) -> Option<&Tlb> {
+        at.shared().tlbs.get(cpu as usize).map(|tlb| &tlb.0)
+    }
+}
+
+/// The first byte of frame `pfn`.
+///
+/// # Panics
+/// If the machine has no such frame.
+#[inline(always)]
+fn frame<P: Paging>(at: &HostInstance, pfn: Pfn) -> *mut u8 {
+    let ram = &at.shared().ram;
+    assert!(pfn.0 < (ram.bytes() as u64) >> P::SHIFT, "no such frame");
+    // SAFETY: the whole frame lies within the region.
+    unsafe { ram.base().add((pfn.0 << P::SHIFT) as usize) }
+}
+
+/// The word at `offset` of frame `pfn`, as user code sees it: racing stores are allowed.
+#[inline(always)]
+fn word<P: Paging>(at: &HostInstance, pfn: Pfn, offset: u64) -> &AtomicU64 {
+    assert!(
+        offset < P::PAGE && offset.is_multiple_of(8),
+        "a user word is 8 bytes of one page"
+    );
+    let page = frame::<P>(at, pfn);
+    // SAFETY: within the page.
+    let word = unsafe { page.add(offset as usize) };
+    // SAFETY: 8 bytes within the page, aligned; they live as long as the instance. User words are
+    // touched by atomics while the frame is mapped, and by plain stores while one owner has it.
+    unsafe { AtomicU64::from_ptr(word.cast()) }
+}
+
+#[inline(always)]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "this is the wait that others are to use"
+)]
+fn spin() {
+    core::hint::spin_loop();
+}

@@ -1,0 +1,105 @@
+//! Sleeping and waking.
+//!
+//! # Problem
+//! A sleeper must wake for its token, whenever that was left, and for an interrupt, which is not a
+//! token: the caller of `park` must not take it for one.
+//!
+//! # Idea
+//! One futex word for each context, and the interrupt's flag beside it.
+//!
+//! # Protocol
+//! ```text
+//! sleep   AWAKE, ASLEEP or TOKEN
+//!
+//! park                              unpark                    interrupt
+//! serve if pending                  sleep := TOKEN            pending = 1
+//! AWAKE->ASLEEP; TOKEN? take it     was ASLEEP? wake          ASLEEP->AWAKE? wake
+//! pending? ->AWAKE, again
+//! wait while ASLEEP, again
+//! ```
+//!
+//! # Why it is correct
+//! A token is exchanged in and out, so none is lost. The sleeper says ASLEEP, then reads the flag;
+//! the sender sets the flag, then reads the word; all sequentially consistent, so one sees the
+//! other. The host's futex compares the word and goes to sleep in one step.
+//!
+//! # Cost
+//! A token already there: one exchange. Otherwise one system call on either side.
+
+use crate::context::HostCx;
+use core::ptr;
+use minflt_sync::Ordering;
+use minflt_sync::prim::AtomicU32;
+
+const AWAKE: u32 = 0;
+const ASLEEP: u32 = 1;
+const TOKEN: u32 = 2;
+
+impl HostCx {
+    /// Sleeps until a token is left. The caller owns the context.
+    pub(crate) fn park(&self) {
+        let Some(instance) = self.instance() else {
+            panic!("set-up code would sleep: become a CPU first, `HostInstance::enter`");
+        };
+        loop {
+            self.poll();
+            instance.stop_if_failed();
+            // ORDERING: SeqCst; pairs with [host-sleep]; Acquire of what came before the token.
+            let slept =
+                self.sleep
+                    .compare_exchange(AWAKE, ASLEEP, Ordering::SeqCst, Ordering::SeqCst);
+            if slept.is_err() {
+                // Only a token can be there, and only its owner takes it.
+                self.sleep.swap(AWAKE, Ordering::Acquire);
+                return;
+            }
+            // ORDERING: SeqCst; pairs with [host-sleep].
+            if self.pending.0.load(Ordering::SeqCst) == 0 && !instance.has_failed_fenced() {
+                futex_wait(&self.sleep, ASLEEP);
+            }
+            // ORDERING: Acquire of what came before the token; a token stays for the next turn.
+            let _ =
+                self.sleep
+                    .compare_exchange(ASLEEP, AWAKE, Ordering::Acquire, Ordering::Acquire);
+        }
+    }
+
+    /// Leaves a token. Anybody may call this.
+    pub(crate) fn unpark(&self) {
+        // ORDERING: Release of what came before; pairs with [host-token].
+        if self.sleep.swap(TOKEN, Ordering::SeqCst) == ASLEEP {
+            futex_wake(&self.sleep);
+        }
+    }
+
+    /// Wakes the CPU, if it sleeps, without leaving a token.
+    pub(crate) fn wake_to_serve(&self) {
+        // ORDERING: SeqCst; pairs with [host-sleep].
+        let woken = self
+            .sleep
+            .compare_exchange(ASLEEP, AWAKE, Ordering::SeqCst, Ordering::SeqCst);
+        if woken.is_ok() {
+            futex_wake(&self.sleep);
+        }
+    }
+
+    /// Whether the CPU sleeps. A guess.
+    pub(crate) fn is_asleep(&self) -> bool {
+        self.sleep.load(Ordering::Relaxed) == ASLEEP
+    }
+}
+
+/// Sleeps while `word` is `value`; may return early.
+fn futex_wait(word: &AtomicU32, value: u32) {
+    let op = libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG;
+    let timeout = ptr::null::<libc::timespec>();
+    // SAFETY: the word outlives the call, and the host only reads it; no timeout is given.
+    unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), op, value, timeout) };
+}
+
+/// Wakes the sleeper at `word`, if there is one.
+fn futex_wake(word: &AtomicU32) {
+    let op = libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG;
+    // SAFETY: the word is only an address to this call.
+    unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), op, 1) };
+}

@@ -1,0 +1,113 @@
+//! Slabs: an object belongs to one owner at a time, wherever it is freed.
+
+use super::{M, machine, on_all_cpus, per_cpu};
+use crate::HostInstance;
+use core::ptr::NonNull;
+use minflt_sync::order::LruLock;
+use minflt_sync::slab::{Magazine, PageSource, SlabObject};
+use minflt_sync::{Atomic, Instance, Ordering, Slab, SpinLock};
+
+struct Object {
+    /// Overwritten while free.
+    _link: u64,
+    owner: u64,
+    check: u64,
+}
+
+// SAFETY: `_link` is 8 bytes at offset 0 or wherever the compiler put it; nobody reads a free one.
+unsafe impl SlabObject for Object {}
+
+/// Hands out pages from byte `1 << 20` of the machine's memory on.
+struct Pages<'a> {
+    at: &'a HostInstance,
+    given: Atomic<u64, M>,
+    most: u64,
+}
+
+impl PageSource for Pages<'_> {
+    fn slab_page(&self, slab: u8) -> Option<NonNull<[u8]>> {
+        assert_eq!(slab, 3);
+        let number = self.given.add(1, Ordering::Relaxed);
+        if number >= self.most {
+            return None;
+        }
+        // SAFETY: within the machine's memory.
+        let page = unsafe { self.at.ram().base.add((1 << 20) + number as usize * 4096) };
+        Some(NonNull::slice_from_raw_parts(NonNull::new(page)?, 4096))
+    }
+}
+
+struct Owned(NonNull<Object>);
+
+// SAFETY: an owned object is its owner's alone.
+unsafe impl Send for Owned {}
+
+#[test]
+fn objects_have_one_owner_and_none_is_lost() {
+    let at = machine(4);
+    let slab: Slab<Object, M> = Slab::new(3, per_cpu(&at, 0, |_| Magazine::new()));
+    let pages = Pages {
+        at: &at,
+        given: Atomic::new(0),
+        most: 64,
+    };
+    let passed: SpinLock<Vec<Owned>, LruLock, M> = SpinLock::new(Vec::new());
+    on_all_cpus(&at, |cpu| {
+        for round in 0..20_000u64 {
+            let owner = u64::from(cpu) << 32 | round;
+            let object = Object {
+                _link: 0,
+                owner,
+                check: !owner,
+            };
+            let object = slab
+                .alloc(object, &pages)
+                .ok()
+                .expect("64 pages are enough");
+            // Free what another one allocated, whenever there is something.
+            let mut list = passed.lock();
+            list.push(Owned(object));
+            let taken = (list.len() > 40).then(|| list.swap_remove(round as usize % 40));
+            drop(list);
+            if let Some(Owned(object)) = taken {
+                // SAFETY: owned by us: it is in no list any more.
+                let seen = unsafe { object.as_ref() };
+                assert_eq!(seen.owner, !seen.check, "two owners");
+                // SAFETY: 1: allocated above and taken out of the list once; 2: nobody else has it.
+                unsafe { slab.free(object) };
+            }
+        }
+    });
+    // 40 in the list, and each CPU may keep some: far less than the 80,000 allocated.
+    assert!(pages.given.peek() <= 4, "{} pages", pages.given.peek());
+}
+
+#[test]
+fn memory_that_runs_out_gives_the_value_back() {
+    let at = machine(1);
+    let slab: Slab<Object, M> = Slab::new(3, per_cpu(&at, 0, |_| Magazine::new()));
+    let pages = Pages {
+        at: &at,
+        given: Atomic::new(0),
+        most: 1,
+    };
+    let _cpu = at.enter(0);
+    let mut placed = 0;
+    let back = loop {
+        match slab.alloc(
+            Object {
+                _link: 0,
+                owner: placed,
+                check: 0,
+            },
+            &pages,
+        ) {
+            Ok(_) => placed += 1,
+            Err(back) => break back,
+        }
+    };
+    assert_eq!(
+        (back.owner, placed),
+        (placed, 4096 / Slab::<Object, M>::SLOT as u64)
+    );
+}

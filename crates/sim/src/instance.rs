@@ -1,0 +1,324 @@
+//! One simulated machine: its memory, its translation buffers, and what is kept between runs.
+//!
+//! # Problem
+//! The machines of the postings have 32 GB to 2 TB, and an exploration starts from zeroed memory ten
+//! thousand times a second.
+//!
+//! # Idea
+//! Memory is one sparse mapping of the host. Tables and slabs use its bytes; a *user* frame is never
+//! given bytes: it is stamped with one word, kept beside the memory. **A simulated user frame holds
+//! one word**: clearing makes it 0, copying copies it, a store replaces it whatever its offset, a
+//! load returns it. That is enough for a page's owner and generation.
+//!
+//! # Protocol
+//! ```text
+//! mapping    [ contexts: boot, tasks, idle tasks | up to 2 MiB | memory of the system ]
+//! offsets     0                                                 contexts rounded up
+//! ```
+//! One thread of the host drives an instance at a time: it builds a system, runs tasks by
+//! [`crate::run`], and looks at the result. [`SimInstance::reset`] starts over.
+//!
+//! # Why it is correct
+//! `run` takes the instance's lease and gives it back, so runs exclude each other. Outside runs the
+//! memory is as safe as its user makes it, as on any machine.
+//!
+//! # Cost
+//! The host pays for memory touched. A reset writes the bytes named and the frames reached since the
+//! last one.
+
+use crate::lines::Lines;
+use crate::machine_file::MachineFile;
+use crate::memory::Mapping;
+use crate::model::{Model, Ps};
+use crate::trace::Place;
+use core::cell::{Cell, RefCell};
+use core::fmt;
+use corosensei::stack::DefaultStack;
+use minflt_addr::Pfn;
+use minflt_pgtable::Tlb;
+use minflt_sync::prim::AtomicU32;
+use minflt_sync::{Cx, Instance, IpiHandler, Ordering, Ram};
+use std::io;
+use std::sync::Arc;
+
+const ALIGN: usize = 2 << 20;
+/// The smallest page of any format; stamps are sized for it.
+const SMALLEST_PAGE_SHIFT: u32 = 12;
+/// Bytes of memory up to which a reset writes zeros instead of giving pages back to the host.
+const RESET_BY_WRITING: usize = 8 << 20;
+
+/// One simulated machine.
+pub struct SimInstance {
+    pub(crate) model: Arc<Model>,
+    memory: Mapping,
+    /// One word a frame of the smallest size.
+    stamps: Mapping,
+    contexts: u32,
+    ram_at: usize,
+    tlbs: Box<[Tlb]>,
+    handler: Cell<Option<IpiHandler>>,
+    /// The clock outside runs: where the last one ended.
+    pub(crate) clock: Cell<Ps>,
+    /// 1 while a run is under way.
+    leased: AtomicU32,
+    warm: RefCell<Warm>,
+    dirty: RefCell<Dirty>,
+}
+
+/// What is kept from one run to the next, because making it anew takes longer than a short run.
+#[derive(Default)]
+pub(crate) struct Warm {
+    pub(crate) lines: Lines,
+    pub(crate) stacks: Vec<DefaultStack>,
+}
+
+/// Frames whose bytes or stamps were reached since the last reset.
+#[derive(Debug, Default)]
+struct Dirty {
+    seen: Vec<u64>,
+    frames: Vec<(Pfn, u32)>,
+}
+
+// SAFETY: the cells are used by the one thread that drives the instance; see the module's protocol.
+unsafe impl Send for SimInstance {}
+// SAFETY: as above; a second thread's run is refused by the lease.
+unsafe impl Sync for SimInstance {}
+
+/// How large a simulated machine is to be.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Size {
+    /// CPUs; more than the machine file has repeat its topology.
+    pub cpus: u32,
+    /// Bytes of memory.
+    pub ram_bytes: u64,
+    /// The most tasks a run may have.
+    pub max_tasks: u32,
+}
+
+impl Size {
+    /// The machine of `file` as it stands there, for up to four tasks a CPU.
+    #[must_use]
+    pub fn of(file: &MachineFile) -> Self {
+        let cpus = file.shape.cpus.value as u32;
+        let ram_bytes = (file.shape.ram_mib.value as u64) << 20;
+        Self { cpus, ram_bytes, max_tasks: 4 * cpus }
+    }
+}
+
+impl SimInstance {
+    /// A machine like `file`, of the size given, its memory zeroed.
+    ///
+    /// # Errors
+    /// When the host has not enough address space.
+    ///
+    /// # Panics
+    /// If `size` has no CPU or more than [`minflt_sync::MAX_CPUS`].
+    pub fn new(file: &MachineFile, size: Size) -> io::Result<Self> {
+        assert!((1..=minflt_sync::MAX_CPUS).contains(&size.cpus), "{} CPUs", size.cpus);
+        let contexts = 1 + size.max_tasks + size.cpus;
+        let ram_at = (contexts as usize * size_of::<Cx>()).next_multiple_of(ALIGN);
+        let too_large = |_| io::Error::from(io::ErrorKind::OutOfMemory);
+        let ram_bytes = usize::try_from(size.ram_bytes).map_err(too_large)?;
+        let memory = Mapping::new(ram_at + ram_bytes, ALIGN)?;
+        let frames = ram_bytes.div_ceil(1 << SMALLEST_PAGE_SHIFT);
+        let stamps = Mapping::new(frames.max(1) * size_of::<u64>(), ALIGN)?;
+        let model = Model::new(file, size.cpus);
+        let lines = Lines::new((memory.bytes() >> model.line_shift) + 1, size.cpus);
+        let dirty = Dirty { seen: vec![0; frames.div_ceil(64)], frames: Vec::new() };
+        Ok(Self {
+            memory,
+            stamps,
+            contexts,
+            ram_at,
+            tlbs: core::iter::repeat_with(Tlb::new).take(size.cpus as usize).collect(),
+            handler: Cell::new(None),
+            clock: Cell::new(0),
+            leased: AtomicU32::new(0),
+            warm: RefCell::new(Warm { lines, stacks: Vec::new() }),
+            dirty: RefCell::new(dirty),
+            model: Arc::new(model),
+        })
+    }
+
+    /// The name of its machine file.
+    #[must_use]
+    pub fn machine(&self) -> &str {
+        &self.model.name
+    }
+
+    /// Starts over: the first `prefix` bytes of memory, every frame reached by number, all stamps,
+    /// translation buffers, lines and the clock are as they were at the start. The interrupt handler
+    /// is forgotten.
+    ///
+    /// # Safety
+    /// 1. No reference into the machine's memory is alive.
+    /// 2. Bytes beyond `prefix` were reached only through [`minflt_pgtable::Mmu`]'s verbs.
+    ///
+    /// # Panics
+    /// In a run.
+    pub unsafe fn reset(&self, prefix: usize) {
+        let mut warm = self.lease();
+        let mut dirty = self.dirty.borrow_mut();
+        let Dirty { seen, frames } = &mut *dirty;
+        let many = prefix + frames.len() * 4096 > RESET_BY_WRITING;
+        if many {
+            // SAFETY: 1 of this function.
+            unsafe { self.memory.discard() };
+            // SAFETY: references to stamps are never kept.
+            unsafe { self.stamps.discard() };
+        } else {
+            // SAFETY: 1 of this function.
+            unsafe { self.memory.zero(self.ram_at, prefix) };
+        }
+        for (pfn, shift) in frames.drain(..) {
+            seen[pfn.0 as usize / 64] = 0;
+            if many {
+                continue;
+            }
+            self.stamp(pfn).set(0);
+            let from = (pfn.0 as usize) << shift;
+            if from >= prefix {
+                let len = (1 << shift).min(self.memory.bytes() - self.ram_at - from);
+                // SAFETY: 1 of this function.
+                unsafe { self.memory.zero(self.ram_at + from, len) };
+            }
+        }
+        drop(dirty);
+        for tlb in &self.tlbs {
+            tlb.flush_all();
+        }
+        self.handler.set(None);
+        self.clock.set(0);
+        warm.lines.clear();
+        self.release(warm);
+    }
+
+    /// Takes what runs need, so that there is one run at a time.
+    pub(crate) fn lease(&self) -> Warm {
+        // ORDERING: Acquire; pairs with [sim-lease].
+        let before = self.leased.swap(1, Ordering::Acquire);
+        assert_eq!(before, 0, "a run is under way on this instance");
+        core::mem::take(&mut *self.warm.borrow_mut())
+    }
+
+    /// Gives back what [`SimInstance::lease`] gave.
+    pub(crate) fn release(&self, warm: Warm) {
+        *self.warm.borrow_mut() = warm;
+        // ORDERING: Release; pairs with [sim-lease].
+        self.leased.store(0, Ordering::Release);
+    }
+
+    /// Contexts there are; the boot context is the first.
+    pub(crate) fn contexts(&self) -> u32 {
+        self.contexts
+    }
+
+    /// The context with number `at`, which need not be initialized yet.
+    pub(crate) fn cx(&self, at: u32) -> *mut Cx {
+        assert!(at < self.contexts, "context {at} of {}", self.contexts);
+        self.memory.at(at as usize * size_of::<Cx>()).cast()
+    }
+
+    /// The offset of a host address in the machine's memory, if `len` bytes from it lie there.
+    #[inline]
+    pub(crate) fn offset(&self, at: usize, len: usize) -> Option<usize> {
+        let offset = at.wrapping_sub(self.memory.base() as usize);
+        (offset < self.memory.bytes() && len <= self.memory.bytes() - offset).then_some(offset)
+    }
+
+    /// The place at an offset.
+    pub(crate) fn place(&self, offset: usize) -> Place {
+        match offset.checked_sub(self.ram_at) {
+            Some(offset) => Place::Ram(offset as u64),
+            None => Place::Context {
+                task: (offset / size_of::<Cx>()) as u32,
+                offset: (offset % size_of::<Cx>()) as u32,
+            },
+        }
+    }
+
+    /// The memory node of an offset; `None` for contexts, which are their task's own.
+    #[inline]
+    pub(crate) fn node_at(&self, offset: usize) -> Option<u32> {
+        let ram = self.memory.bytes() - self.ram_at;
+        let per_node = ram.div_ceil(self.model.nodes as usize).max(1);
+        offset.checked_sub(self.ram_at).map(|offset| (offset / per_node) as u32)
+    }
+
+    /// The memory node of a frame of `1 << shift` bytes.
+    pub(crate) fn node_of_frame(&self, pfn: Pfn, shift: u32) -> u32 {
+        self.node_at(self.ram_at + ((pfn.0 as usize) << shift)).unwrap_or(0)
+    }
+
+    /// The bytes of a frame.
+    pub(crate) fn frame(&self, pfn: Pfn, shift: u32) -> *mut u8 {
+        self.mark(pfn, shift);
+        self.memory.at(self.ram_at + ((pfn.0 as usize) << shift))
+    }
+
+    /// The one word of a user frame, about to be changed.
+    pub(crate) fn stamp_mut(&self, pfn: Pfn, shift: u32) -> &Cell<u64> {
+        self.mark(pfn, shift);
+        self.stamp(pfn)
+    }
+
+    /// The one word of a user frame.
+    pub(crate) fn stamp(&self, pfn: Pfn) -> &Cell<u64> {
+        let word = self.stamps.at(pfn.0 as usize * size_of::<u64>());
+        // SAFETY: within the mapping, 8-aligned, zeroed; only the driving thread uses stamps, and
+        // always through cells.
+        unsafe { &*word.cast::<Cell<u64>>() }
+    }
+
+    fn mark(&self, pfn: Pfn, shift: u32) {
+        let mut dirty = self.dirty.borrow_mut();
+        let (word, bit) = (pfn.0 as usize / 64, 1 << (pfn.0 % 64));
+        if dirty.seen[word] & bit == 0 {
+            dirty.seen[word] |= bit;
+            dirty.frames.push((pfn, shift));
+        }
+    }
+
+    /// The translation buffer of CPU `cpu`.
+    pub(crate) fn tlb(&self, cpu: u32) -> Option<&Tlb> {
+        self.tlbs.get(cpu as usize)
+    }
+
+    pub(crate) fn handler(&self) -> Option<IpiHandler> {
+        self.handler.get()
+    }
+}
+
+impl Instance for SimInstance {
+    fn ram(&self) -> Ram {
+        let bytes = self.memory.bytes() - self.ram_at;
+        Ram { base: self.memory.base().wrapping_add(self.ram_at), bytes }
+    }
+
+    fn cpus(&self) -> u32 {
+        self.tlbs.len() as u32
+    }
+
+    fn nodes(&self) -> u32 {
+        self.model.nodes
+    }
+
+    fn node_of(&self, cpu: u32) -> u32 {
+        self.model.places[cpu as usize].node
+    }
+
+    fn now_ns(&self) -> u64 {
+        crate::world::clock(self).unwrap_or(self.clock.get()) / 1000
+    }
+
+    fn set_ipi_handler(&self, handler: Option<IpiHandler>) {
+        self.handler.set(handler);
+    }
+}
+
+impl fmt::Debug for SimInstance {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mib = (self.memory.bytes() - self.ram_at) >> 20;
+        write!(f, "SimInstance({}, {} CPUs, {mib} MiB)", self.model.name, self.tlbs.len())
+    }
+}

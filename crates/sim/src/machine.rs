@@ -1,0 +1,294 @@
+//! The simulated machine, as `sync`, `pgtable` and `mm` see it.
+
+use crate::instance::SimInstance;
+use crate::report::Outcome;
+use crate::trace::Event;
+use crate::world;
+use core::fmt;
+use core::marker::PhantomData;
+use minflt_addr::{Pfn, VirtRange};
+use minflt_pgtable::{Mmu, Paging, SpaceId, Tlb};
+use minflt_sync::{Cost, CpuMask, Cx, Irq, Kind, Machine, Ordering, Rmw, TaskId, Word};
+
+/// The name of simulated machines with page tables of format `P`. Locks and contexts are checked
+/// unless `CHECKED` is false.
+#[derive(Clone, Copy, Debug)]
+pub struct Sim<P, const CHECKED: bool = true>(PhantomData<fn() -> P>);
+
+impl<P: Paging, const CHECKED: bool> Sim<P, CHECKED> {
+    /// The caller computes for `ns` nanoseconds in user mode, touching nothing shared. Other tasks of
+    /// its CPU get their time slices.
+    pub fn compute(ns: u64) {
+        if let Some(world) = world::here() {
+            world.compute(ns * 1000);
+        }
+    }
+
+    /// User and system time of the calling task since its start, nanoseconds; zero outside runs.
+    #[must_use]
+    pub fn times() -> (u64, u64) {
+        world::here().map_or((0, 0), |world| {
+            let (user, system) = world.core.borrow_mut().times(world.current.get());
+            (user / 1000, system / 1000)
+        })
+    }
+}
+
+/// After an access of kind `kind` to the word at `p`.
+#[inline]
+fn done<W: Word>(watched: bool, p: &W::Prim, old: W, new: W) {
+    if watched && let Some(world) = world::here() {
+        world.wrote(core::ptr::from_ref(p).cast(), old.wide(), new.wide());
+    }
+}
+
+/// Before an access of kind `kind` to the word at `p`; whether [`done`] is to be called.
+#[inline]
+fn touch<W: Word>(p: &W::Prim, kind: Kind) -> bool {
+    world::here()
+        .is_some_and(|world| world.access(core::ptr::from_ref(p).cast(), size_of::<W>(), kind))
+}
+
+fn peek<W: Word>(p: &W::Prim) -> W {
+    W::load(p, Ordering::Relaxed)
+}
+
+fn my_cx<'a>() -> &'a Cx {
+    // SAFETY: a context is valid for the instance's life; outside runs, for the thread's.
+    unsafe { &*world::cx() }
+}
+
+// SAFETY:
+// 1. `cx` gives a context in the instance's memory, chosen by the task that runs; outside runs, the
+//    thread's own.
+// 2. Every word operation ends in the core operation on the word given, with the ordering given.
+// 3. `context` gives an initialized context of the run, or of an earlier run, or the caller's own.
+unsafe impl<P: Paging, const CHECKED: bool> Machine for Sim<P, CHECKED> {
+    type Instance = SimInstance;
+
+    const CHECKED: bool = CHECKED;
+
+    #[inline]
+    fn cx() -> *const Cx {
+        world::cx()
+    }
+
+    fn context(task: TaskId) -> *const Cx {
+        match world::here() {
+            Some(world) => world.at.cx(task.0),
+            None => world::cx(),
+        }
+    }
+
+    #[inline]
+    fn before(at: *const u8, len: usize, kind: Kind) {
+        if let Some(world) = world::here() {
+            world.access(at, len, kind);
+        }
+    }
+
+    #[inline]
+    fn load<W: Word>(p: &W::Prim, order: Ordering) -> W {
+        let watched = touch::<W>(p, Kind::Load);
+        let value = W::load(p, order);
+        done::<W>(watched, p, value, value);
+        value
+    }
+
+    #[inline]
+    fn store<W: Word>(p: &W::Prim, value: W, order: Ordering) {
+        let watched = touch::<W>(p, Kind::Store);
+        let old = if watched { peek::<W>(p) } else { value };
+        W::store(p, value, order);
+        done::<W>(watched, p, old, value);
+    }
+
+    #[inline]
+    fn rmw<W: Word>(p: &W::Prim, op: Rmw, value: W, order: Ordering) -> W {
+        let watched = touch::<W>(p, Kind::Rmw);
+        let old = W::rmw(p, op, value, order);
+        if watched {
+            done::<W>(watched, p, old, peek::<W>(p));
+        }
+        old
+    }
+
+    #[inline]
+    fn cas<W: Word>(
+        p: &W::Prim,
+        old: W,
+        new: W,
+        ok: Ordering,
+        fail: Ordering,
+    ) -> Result<W, W> {
+        let watched = touch::<W>(p, Kind::Rmw);
+        let result = W::cas(p, old, new, ok, fail);
+        match result {
+            Ok(found) => done::<W>(watched, p, found, new),
+            // Nothing changed, so nobody who spins on the line has to look.
+            Err(found) => done::<W>(watched, p, found, found),
+        }
+        result
+    }
+
+    fn wait_until<W: Word>(p: &W::Prim, mask: W, eq: W) {
+        let Some(world) = world::here() else {
+            let value = peek::<W>(p).wide();
+            assert_eq!(value & mask.wide(), eq.wide(), "outside a run there is nobody to wait for");
+            return;
+        };
+        while Self::load::<W>(p, Ordering::Relaxed).wide() & mask.wide() != eq.wide() {
+            if world.is_lost() {
+                let forced = peek::<W>(p).wide() & !mask.wide() | eq.wide();
+                W::store(p, W::narrow(forced), Ordering::Relaxed);
+                return;
+            }
+            world.spin(core::ptr::from_ref(p).cast(), mask.wide(), eq.wide());
+        }
+    }
+
+    fn park() {
+        match world::here() {
+            Some(world) if world.is_lost() => {}
+            Some(world) => world.park(),
+            None => Self::violation(format_args!("it sleeps outside a run: nobody can wake it")),
+        }
+    }
+
+    fn unpark(task: TaskId) {
+        if let Some(world) = world::here() {
+            world.unpark(task);
+        }
+    }
+
+    fn is_running(task: TaskId) -> bool {
+        world::here().is_some_and(|world| world.is_running(task))
+    }
+
+    fn irq_save() -> Irq {
+        let off = &my_cx().irq_off;
+        off.set(off.get() + 1);
+        Irq { were_on: off.get() == 1 }
+    }
+
+    fn irq_restore(irq: Irq) {
+        let off = &my_cx().irq_off;
+        off.set(off.get() - 1);
+        debug_assert_eq!(irq.were_on, off.get() == 0, "interrupts are given back in order");
+        if irq.were_on && let Some(world) = world::here() {
+            world.interrupts_are_on_again();
+        }
+    }
+
+    fn send_ipi(at: &SimInstance, to: &CpuMask) {
+        match world::here() {
+            Some(world) => world.send_interrupt(to),
+            None => interrupt_at_boot(at, to),
+        }
+    }
+
+    #[inline]
+    fn charge(cost: Cost) {
+        if let Some(world) = world::here() {
+            world.charge(cost);
+        }
+    }
+
+    #[inline]
+    fn enter_kernel() {
+        if let Some(world) = world::here() {
+            world.core.borrow_mut().enter_kernel(world.current.get());
+        }
+    }
+
+    #[inline]
+    fn leave_kernel() {
+        if let Some(world) = world::here() {
+            world.core.borrow_mut().leave_kernel(world.current.get());
+        }
+    }
+
+    fn note(text: fmt::Arguments<'_>) {
+        if let Some(world) = world::here() {
+            let task = world.current.get();
+            world.core.borrow_mut().record(task, || Event::Note(text.to_string()));
+        }
+    }
+
+    fn violation(text: fmt::Arguments<'_>) -> ! {
+        match world::here() {
+            Some(world) => world.stop(Outcome::Violation(text.to_string())),
+            None => panic!("violation outside a run: {text}"),
+        }
+    }
+}
+
+/// Outside runs one context plays all CPUs in turn.
+fn interrupt_at_boot(at: &SimInstance, to: &CpuMask) {
+    let cx = my_cx();
+    let was = cx.cpu.get();
+    cx.irq_off.set(cx.irq_off.get() + 1);
+    for cpu in to.iter() {
+        cx.cpu.set(cpu);
+        if let Some(handler) = at.handler() {
+            // SAFETY: whoever set the handler promised that it may be called with `arg`, with
+            // interrupts off; the context says that it is on the interrupted CPU.
+            unsafe { (handler.call)(handler.arg) };
+        }
+    }
+    cx.irq_off.set(cx.irq_off.get() - 1);
+    cx.cpu.set(was);
+}
+
+// SAFETY:
+// 1. A frame's bytes lie in the instance's mapping, zeroed, at a place that depends on its number
+//    only; the memory's start is aligned to 2 MiB.
+// 2. `flush_local` removes the translations from the only buffer this CPU has.
+// 3. The contents verbs touch the stamp of the frame named.
+unsafe impl<P: Paging, const CHECKED: bool> Mmu for Sim<P, CHECKED> {
+    type Paging = P;
+
+    #[inline]
+    fn frame_ptr(at: &SimInstance, pfn: Pfn) -> *mut u8 {
+        at.frame(pfn, P::SHIFT)
+    }
+
+    fn clear(at: &SimInstance, pfn: Pfn) {
+        let node = at.node_of_frame(pfn, P::SHIFT);
+        Self::charge(Cost::Clear { bytes: P::PAGE, node });
+        at.stamp_mut(pfn, P::SHIFT).set(0);
+    }
+
+    fn copy(at: &SimInstance, to: Pfn, from: Pfn) {
+        Self::charge(Cost::Copy { bytes: P::PAGE });
+        at.stamp_mut(to, P::SHIFT).set(at.stamp(from).get());
+    }
+
+    #[inline]
+    fn user_load(at: &SimInstance, pfn: Pfn, _offset: u64) -> u64 {
+        at.stamp(pfn).get()
+    }
+
+    #[inline]
+    fn user_store(at: &SimInstance, pfn: Pfn, _offset: u64, value: u64) {
+        at.stamp_mut(pfn, P::SHIFT).set(value);
+    }
+
+    #[inline]
+    fn user_point(_at: &SimInstance) {
+        if let Some(world) = world::here() {
+            world.user_access();
+        }
+    }
+
+    fn flush_local(at: &SimInstance, space: SpaceId, range: VirtRange) {
+        if let Some(tlb) = at.tlb(my_cx().cpu.get()) {
+            tlb.flush(space, range, P::SHIFT);
+        }
+    }
+
+    #[inline]
+    fn tlb(at: &SimInstance, cpu: u32) -> Option<&Tlb> {
+        at.tlb(cpu)
+    }
+}

@@ -1,0 +1,223 @@
+//! The cost model's constants: a machine file in picoseconds, and distances between CPUs.
+//!
+//! # Problem
+//! Costs are looked up at every access, and must be the same on every host: no floating point, no
+//! parsing, no division by unknown numbers on that path.
+//!
+//! # Idea
+//! All times are picoseconds in a `u64` (200 days of virtual time). Each CPU knows its core, die,
+//! group and node; the distance of two CPUs is the innermost of these that they share.
+//!
+//! # Cost
+//! Three compares a distance.
+
+use crate::machine_file::{Arbitration, MachineFile, Sourced};
+use minflt_sync::Cost;
+
+/// Picoseconds.
+pub(crate) type Ps = u64;
+
+/// How far two CPUs are apart.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) enum Distance {
+    Core,
+    Die,
+    Group,
+    Beyond,
+}
+
+/// Where one CPU stands.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Place {
+    core: u32,
+    die: u32,
+    group: u32,
+    pub(crate) node: u32,
+}
+
+/// A machine file, made ready for use, for a number of CPUs.
+#[derive(Clone, Debug)]
+pub(crate) struct Model {
+    pub(crate) name: String,
+    pub(crate) arbitration: Arbitration,
+    pub(crate) places: Vec<Place>,
+    pub(crate) nodes: u32,
+    pub(crate) line_shift: u32,
+    pub(crate) hit: Ps,
+    pub(crate) rmw_hit: Ps,
+    transfer: [Ps; 4],
+    pub(crate) dram_local: Ps,
+    pub(crate) dram_far: Ps,
+    pub(crate) sharer: Ps,
+    pub(crate) contended: Ps,
+    trap: Ps,
+    syscall: Ps,
+    cold: Ps,
+    walk: Ps,
+    invalidate_page: Ps,
+    invalidate_all: Ps,
+    free_page: Ps,
+    pub(crate) ipi_send: Ps,
+    ipi_near: Ps,
+    ipi_far: Ps,
+    pub(crate) ipi_handle: Ps,
+    pub(crate) switch: Ps,
+    pub(crate) wake: Ps,
+    pub(crate) slice: Ps,
+    clear_local: u64,
+    clear_far: u64,
+    copy: u64,
+    node: u64,
+    shared_core_permille: u64,
+    /// How far a CPU may run ahead on lines that are its own.
+    pub(crate) ahead: Ps,
+}
+
+/// Cycles that a CPU may run ahead of the lowest clock on lines no other CPU has touched.
+const AHEAD_CYCLES: u64 = 5000;
+
+impl Model {
+    /// The model of `file` with `cpus` CPUs; more than the file's repeat its topology.
+    pub(crate) fn new(file: &MachineFile, cpus: u32) -> Self {
+        let (shape, ns, rate) = (&file.shape, &file.ns, &file.bytes_per_us);
+        let whole = |number: &Sourced| number.value as u64;
+        let per = |number: &Sourced| whole(number) as u32;
+        let places: Vec<Place> = (0..cpus)
+            .map(|cpu| Place {
+                core: cpu / per(&shape.cpus_per_core),
+                die: cpu / per(&shape.cpus_per_die),
+                group: cpu / per(&shape.cpus_per_group),
+                node: cpu / per(&shape.cpus_per_node),
+            })
+            .collect();
+        Self {
+            name: file.name.clone(),
+            arbitration: file.arbitration,
+            nodes: places.last().map_or(1, |place| place.node + 1),
+            places,
+            line_shift: whole(&shape.line_bytes).trailing_zeros(),
+            hit: ps(&ns.hit),
+            rmw_hit: ps(&ns.rmw_hit),
+            transfer: [ps(&ns.smt), ps(&ns.die), ps(&ns.far1), ps(&ns.far2)],
+            dram_local: ps(&ns.dram_local),
+            dram_far: ps(&ns.dram_far),
+            sharer: ps(&ns.sharer),
+            contended: ps(&ns.contended),
+            trap: ps(&ns.trap),
+            syscall: ps(&ns.syscall),
+            cold: ps(&ns.cold),
+            walk: ps(&ns.walk),
+            invalidate_page: ps(&ns.invalidate_page),
+            invalidate_all: ps(&ns.invalidate_all),
+            free_page: ps(&ns.free_page),
+            ipi_send: ps(&ns.ipi_send),
+            ipi_near: ps(&ns.ipi_near),
+            ipi_far: ps(&ns.ipi_far),
+            ipi_handle: ps(&ns.ipi_handle),
+            switch: ps(&ns.switch),
+            wake: ps(&ns.wake),
+            slice: ps(&ns.slice).max(1),
+            clear_local: whole(&rate.clear_local),
+            clear_far: whole(&rate.clear_far),
+            copy: whole(&rate.copy),
+            node: whole(&rate.node),
+            shared_core_permille: whole(&shape.shared_core_permille),
+            ahead: AHEAD_CYCLES * 1_000_000 / whole(&shape.clock_mhz),
+        }
+    }
+
+    /// How far CPUs `a` and `b` are apart.
+    pub(crate) fn distance(&self, a: u32, b: u32) -> Distance {
+        let (a, b) = (&self.places[a as usize], &self.places[b as usize]);
+        if a.core == b.core {
+            Distance::Core
+        } else if a.die == b.die {
+            Distance::Die
+        } else if a.group == b.group {
+            Distance::Group
+        } else {
+            Distance::Beyond
+        }
+    }
+
+    /// What moving a line that far costs.
+    pub(crate) fn transfer(&self, distance: Distance) -> Ps {
+        self.transfer[distance as usize]
+    }
+
+    /// From sending an interrupt on CPU `from` until CPU `to` takes it.
+    pub(crate) fn ipi_delay(&self, from: u32, to: u32) -> Ps {
+        if self.distance(from, to) <= Distance::Die { self.ipi_near } else { self.ipi_far }
+    }
+
+    /// What fixed work costs a CPU next to node `here`.
+    pub(crate) fn fixed(&self, cost: Cost, here: u32) -> Ps {
+        match cost {
+            Cost::Trap => self.trap,
+            Cost::Syscall => self.syscall,
+            Cost::Cold => self.cold,
+            Cost::Walk => self.walk,
+            Cost::Free => self.free_page,
+            Cost::Invalidate { pages } => {
+                self.invalidate_page.saturating_mul(pages).min(self.invalidate_all)
+            }
+            Cost::Clear { bytes, node } => {
+                at_rate(bytes, if node == here { self.clear_local } else { self.clear_far })
+            }
+            Cost::Copy { bytes } => at_rate(bytes, self.copy),
+        }
+    }
+
+    /// How long a node's memory is busy with writing `bytes`.
+    pub(crate) fn node_busy(&self, bytes: u64) -> Ps {
+        at_rate(bytes, self.node)
+    }
+
+    /// What `time` becomes on a CPU whose core sibling runs too.
+    pub(crate) fn on_shared_core(&self, time: Ps) -> Ps {
+        time * 1000 / self.shared_core_permille
+    }
+
+    /// The other CPUs of `cpu`'s core.
+    pub(crate) fn siblings(&self, cpu: u32) -> impl Iterator<Item = u32> + '_ {
+        let core = self.places[cpu as usize].core;
+        let same = |at: &u32| self.places[*at as usize].core == core;
+        let below = (0..cpu).rev().take_while(same);
+        below.chain((cpu + 1..self.places.len() as u32).take_while(same))
+    }
+}
+
+/// Picoseconds of a number of nanoseconds.
+fn ps(number: &Sourced) -> Ps {
+    (number.value * 1000.0 + 0.5) as Ps
+}
+
+/// Picoseconds that `bytes` take at `rate` bytes per microsecond.
+fn at_rate(bytes: u64, rate: u64) -> Ps {
+    (u128::from(bytes) * 1_000_000 / u128::from(rate)) as Ps
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Distance, Model};
+    use crate::machine_file::MachineFile;
+    use minflt_sync::Cost;
+
+    #[test]
+    fn the_altix_has_two_cpus_a_node_and_clears_at_the_published_rate() {
+        let model = Model::new(&MachineFile::shipped("altix32").unwrap(), 32);
+        assert_eq!(model.nodes, 16);
+        assert_eq!(model.distance(0, 1), Distance::Die);
+        assert_eq!(model.distance(0, 2), Distance::Group);
+        assert_eq!(model.distance(0, 31), Distance::Beyond);
+        let local = model.fixed(Cost::Clear { bytes: 16384, node: 0 }, 0);
+        assert!((12_400_000..12_600_000).contains(&local), "{local}");
+        assert_eq!(model.siblings(5).count(), 0);
+    }
+
+    #[test]
+    fn siblings_share_a_core() {
+        let model = Model::new(&MachineFile::shipped("kvm16").unwrap(), 16);
+        assert_eq!(model.siblings(5).collect::<Vec<_>>(), [4]);
+    }
+}

@@ -1,0 +1,640 @@
+//! CPUs and tasks: who has which CPU, who waits for what, and who runs next.
+//!
+//! # Problem
+//! Hundreds of CPUs run at once in virtual time, on one thread of the host, and the order in which
+//! they touch a line decides what it costs; in an exploration, the order is what is searched.
+//!
+//! # Idea
+//! A task is a context that can be set aside anywhere; a CPU is a clock and a queue of tasks. Before
+//! each access the running CPU asks whether it is its turn. In virtual time that is the CPU with the
+//! lowest clock (ties: the lowest number); otherwise a [`Chooser`] decides.
+//!
+//! # Protocol
+//! ```text
+//! task   Queued -> Running -> Spinning -> Running     keeps its CPU
+//!                  Running -> Parked   -> Queued      gives it up
+//!                  Running -> Done
+//! CPU    ready: its current task can go on, or it has none and one is queued, or an interrupt is
+//!        pending for it while it idles or spins with interrupts on
+//! ```
+//! Tasks never change CPUs, and within the kernel a CPU changes tasks only where one sleeps; so what
+//! belongs to a CPU is safe between waits.
+//!
+//! A CPU may run up to 5,000 cycles ahead of the lowest clock as long as it touches lines that no
+//! other CPU has ever touched: nobody can see the difference. On a line it merely owns that would be
+//! wrong, for the owner of a contended line would never let go of it.
+//!
+//! # Why it is correct
+//! One simulated context runs at a time, and nothing here depends on the host. A spinner is put on
+//! its line's list in the same step in which it saw the wrong value, so it misses no change; wake
+//! tokens are sticky.
+//!
+//! # Cost
+//! In virtual time a heap operation for each change of CPU.
+
+use crate::lines::{LineId, Lines, NOBODY};
+use crate::model::{Model, Ps};
+use crate::policy::Chooser;
+use crate::report::Outcome;
+use crate::trace::{Event, Step};
+use core::cmp::Reverse;
+use minflt_sync::{Cost, CpuMask, Kind};
+use std::collections::{BinaryHeap, VecDeque};
+use std::sync::Arc;
+
+/// What a task is doing.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum State {
+    Queued,
+    Running,
+    Spinning,
+    Parked,
+    Done,
+}
+
+/// What a spinning task waits for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Spin {
+    pub(crate) line: LineId,
+    pub(crate) offset: usize,
+    pub(crate) mask: u64,
+    pub(crate) eq: u64,
+    pub(crate) irqs_on: bool,
+}
+
+#[derive(Debug)]
+pub(crate) struct Task {
+    pub(crate) cpu: u32,
+    pub(crate) state: State,
+    pub(crate) spin: Option<Spin>,
+    /// The next task, plus 1, that spins on the same line.
+    next_spinner: u32,
+    token: bool,
+    /// From when on it can run, once woken.
+    ready_at: Ps,
+    /// Until when its time is accounted.
+    mark: Ps,
+    kernel: u32,
+    pub(crate) user: Ps,
+    pub(crate) system: Ps,
+}
+
+#[derive(Debug)]
+struct Cpu {
+    clock: Ps,
+    /// Its key in the heap, while `queued`.
+    due: Ps,
+    queued: bool,
+    current: Option<u32>,
+    queue: VecDeque<u32>,
+    /// When a pending interrupt arrives.
+    interrupt: Option<Ps>,
+    slice_end: Ps,
+    last: u32,
+}
+
+/// In what order CPUs run.
+#[derive(Debug)]
+pub(crate) enum Order {
+    Virtual(BinaryHeap<Reverse<(Ps, u32)>>),
+    /// The mask of CPUs that can run, and the one chosen to run next.
+    Explored { chooser: Chooser, ready: u64, next: Option<u32> },
+}
+
+/// What the running context does next.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Turn {
+    Go,
+    /// Another CPU runs first.
+    Switch,
+    /// An interrupt is pending and due.
+    Interrupt,
+    /// The run is over.
+    Stop,
+}
+
+/// All state of one run that is not a coroutine.
+#[derive(Debug)]
+pub(crate) struct Core {
+    pub(crate) model: Arc<Model>,
+    pub(crate) lines: Lines,
+    cpus: Vec<Cpu>,
+    pub(crate) tasks: Vec<Task>,
+    /// Tasks with a body; behind them in `tasks` comes the idle task of each CPU.
+    pub(crate) bodies: u32,
+    live: u32,
+    pub(crate) order: Order,
+    /// Tasks that spin.
+    spinners: u32,
+    /// Until when each node's memory is busy.
+    nodes: Vec<Ps>,
+    pub(crate) started: Ps,
+    pub(crate) end: Ps,
+    pub(crate) events: u64,
+    pub(crate) max_events: u64,
+    pub(crate) switches: u64,
+    pub(crate) interrupts: u64,
+    pub(crate) hash: u64,
+    pub(crate) outcome: Option<Outcome>,
+    pub(crate) trace: Option<Vec<Step>>,
+}
+
+impl Core {
+    /// A run of tasks on the CPUs `on`, from time `now` on.
+    pub(crate) fn new(
+        model: Arc<Model>,
+        lines: Lines,
+        chooser: Option<Chooser>,
+        on: &[u32],
+        now: Ps,
+    ) -> Self {
+        let cpus = model.places.len() as u32;
+        let idle = 0..cpus;
+        let task = |cpu, state| Task {
+            cpu,
+            state,
+            spin: None,
+            next_spinner: NOBODY,
+            token: false,
+            ready_at: now,
+            mark: now,
+            kernel: 0,
+            user: 0,
+            system: 0,
+        };
+        let with_body = on.iter().map(|cpu| task(*cpu, State::Queued));
+        let tasks: Vec<Task> =
+            with_body.chain(idle.map(|cpu| task(cpu, State::Parked))).collect();
+        let order = match chooser {
+            None => Order::Virtual(BinaryHeap::new()),
+            Some(chooser) => Order::Explored { chooser, ready: 0, next: None },
+        };
+        let cpu = || Cpu {
+            clock: now,
+            due: 0,
+            queued: false,
+            current: None,
+            queue: VecDeque::new(),
+            interrupt: None,
+            slice_end: now,
+            last: u32::MAX,
+        };
+        let mut core = Self {
+            cpus: core::iter::repeat_with(cpu).take(cpus as usize).collect(),
+            nodes: vec![now; model.nodes as usize],
+            model,
+            lines,
+            tasks,
+            bodies: on.len() as u32,
+            live: on.len() as u32,
+            order,
+            spinners: 0,
+            started: now,
+            end: now,
+            events: 0,
+            max_events: u64::MAX,
+            switches: 0,
+            interrupts: 0,
+            hash: 0xcbf2_9ce4_8422_2325,
+            outcome: None,
+            trace: None,
+        };
+        for (task, cpu) in on.iter().enumerate() {
+            core.cpus[*cpu as usize].queue.push_back(task as u32);
+            core.make_ready(*cpu, now);
+        }
+        core
+    }
+
+    /// The task that runs next; `None` when the run is over or nobody can run.
+    pub(crate) fn pick(&mut self) -> Option<u32> {
+        while self.outcome.is_none() && self.live > 0 {
+            let cpu = self.next_cpu()?;
+            if let Some(task) = self.dispatch(cpu) {
+                return Some(task);
+            }
+        }
+        None
+    }
+
+    /// Whether every body has ended.
+    pub(crate) fn all_done(&self) -> bool {
+        self.live == 0
+    }
+
+    fn next_cpu(&mut self) -> Option<u32> {
+        match &mut self.order {
+            Order::Virtual(heap) => loop {
+                let Reverse((due, at)) = heap.pop()?;
+                let cpu = &mut self.cpus[at as usize];
+                if cpu.queued && cpu.due == due {
+                    cpu.queued = false;
+                    cpu.clock = cpu.clock.max(due);
+                    return Some(at);
+                }
+            },
+            Order::Explored { chooser, ready, next } => {
+                let chosen = next.take().filter(|cpu| *ready >> cpu & 1 == 1);
+                let choose = || {
+                    let (cpus, bodies) = (&self.cpus, self.bodies);
+                    chooser.choose(None, *ready, |cpu| would_run(cpus, bodies, cpu))
+                };
+                if *ready == 0 { None } else { Some(chosen.unwrap_or_else(choose)) }
+            }
+        }
+    }
+
+    /// Gives `cpu` something to run.
+    fn dispatch(&mut self, cpu: u32) -> Option<u32> {
+        let at = cpu as usize;
+        if let Some(task) = self.cpus[at].current {
+            if self.tasks[task as usize].state == State::Spinning {
+                self.stop_spinning(task);
+            }
+            return Some(task);
+        }
+        let task = match self.cpus[at].queue.pop_front() {
+            Some(task) => task,
+            None if self.cpus[at].interrupt.is_some() => self.bodies + cpu,
+            None => {
+                self.not_ready(cpu);
+                return None;
+            }
+        };
+        let (switch, slice) = (self.model.switch, self.model.slice);
+        let (cpu, entry) = (&mut self.cpus[at], &mut self.tasks[task as usize]);
+        cpu.clock = cpu.clock.max(entry.ready_at);
+        entry.mark = cpu.clock;
+        entry.state = State::Running;
+        if cpu.last != task && cpu.last != u32::MAX {
+            cpu.clock += switch;
+        }
+        cpu.last = task;
+        cpu.slice_end = cpu.clock + slice;
+        cpu.current = Some(task);
+        Some(task)
+    }
+
+    fn make_ready(&mut self, cpu: u32, due: Ps) {
+        match &mut self.order {
+            Order::Virtual(heap) => {
+                let entry = &mut self.cpus[cpu as usize];
+                let due = due.max(entry.clock);
+                if !entry.queued || due < entry.due {
+                    entry.queued = true;
+                    entry.due = due;
+                    heap.push(Reverse((due, cpu)));
+                }
+            }
+            Order::Explored { ready, .. } => *ready |= 1 << cpu,
+        }
+    }
+
+    fn not_ready(&mut self, cpu: u32) {
+        if let Order::Explored { ready, .. } = &mut self.order {
+            *ready &= !(1 << cpu);
+        }
+    }
+
+    /// `cpu` has no task any more: what can it do next?
+    fn recheck(&mut self, cpu: u32) {
+        let entry = &mut self.cpus[cpu as usize];
+        entry.current = None;
+        let waiting = entry.queue.front().map(|task| self.tasks[*task as usize].ready_at);
+        match waiting.or(entry.interrupt) {
+            Some(due) => self.make_ready(cpu, due),
+            None => self.not_ready(cpu),
+        }
+    }
+
+    pub(crate) fn clock_of(&self, task: u32) -> Ps {
+        self.cpus[self.tasks[task as usize].cpu as usize].clock
+    }
+
+    /// Before task `task` does something that others could see. `private`: a line that no other CPU
+    /// has ever touched.
+    pub(crate) fn turn(&mut self, task: u32, private: Option<LineId>, irqs_on: bool) -> Turn {
+        if self.events >= self.max_events {
+            return Turn::Stop;
+        }
+        let at = self.tasks[task as usize].cpu;
+        match &mut self.order {
+            Order::Virtual(heap) => {
+                while let Some(Reverse((due, cpu))) = heap.peek() {
+                    let entry = &self.cpus[*cpu as usize];
+                    if entry.queued && entry.due == *due {
+                        break;
+                    }
+                    heap.pop();
+                }
+                let clock = self.cpus[at as usize].clock;
+                if let Some(&Reverse((due, cpu))) = heap.peek()
+                    && (due, cpu) < (clock, at)
+                {
+                    let ahead = private.is_some_and(|line| self.lines.is_private(line, at));
+                    if !ahead || clock - due > self.model.ahead {
+                        self.make_ready(at, clock);
+                        return Turn::Switch;
+                    }
+                }
+            }
+            Order::Explored { chooser, ready, next } => {
+                let (cpus, bodies) = (&self.cpus, self.bodies);
+                let chosen =
+                    chooser.choose(Some(at), *ready, |cpu| would_run(cpus, bodies, cpu));
+                if chosen != at {
+                    *next = Some(chosen);
+                    return Turn::Switch;
+                }
+            }
+        }
+        if irqs_on && self.interrupt_is_due(at) { Turn::Interrupt } else { Turn::Go }
+    }
+
+    fn interrupt_is_due(&self, cpu: u32) -> bool {
+        let cpu = &self.cpus[cpu as usize];
+        cpu.interrupt.is_some_and(|at| at <= cpu.clock || !self.is_virtual())
+    }
+
+    /// Takes the pending interrupt of `task`'s CPU, if it is due.
+    pub(crate) fn take_interrupt(&mut self, task: u32) -> bool {
+        let cpu = self.tasks[task as usize].cpu;
+        let due = self.interrupt_is_due(cpu);
+        if due {
+            self.cpus[cpu as usize].interrupt = None;
+            self.enter_kernel(task);
+            self.pass(task, self.model.ipi_handle);
+            self.interrupts += 1;
+            self.record(task, || Event::Interrupt);
+        }
+        due
+    }
+
+    pub(crate) fn is_virtual(&self) -> bool {
+        matches!(self.order, Order::Virtual(_))
+    }
+
+    /// Accounts an access of `task` to `lines` (from the first to the last); whether the caller has
+    /// to tell what became of the word.
+    pub(crate) fn commit(
+        &mut self,
+        task: u32,
+        lines: core::ops::RangeInclusive<LineId>,
+        node: impl Fn(LineId) -> Option<u32>,
+        kind: Kind,
+    ) -> bool {
+        self.events += 1;
+        let cpu = self.tasks[task as usize].cpu;
+        let mut watched = self.trace.is_some();
+        for line in lines {
+            let word = (line as u64) << 16 ^ u64::from(task) << 4 ^ kind as u64;
+            self.hash = (self.hash ^ word).wrapping_mul(0x0100_0000_01b3).rotate_left(23);
+            if matches!(self.order, Order::Virtual(_)) {
+                let here = self.model.places[cpu as usize].node;
+                let node = node(line).unwrap_or(here);
+                let now = self.cpus[cpu as usize].clock;
+                let access = self.lines.access(&self.model, line, node, cpu, kind, now);
+                self.cpus[cpu as usize].clock = access.end;
+            }
+            if self.spinners > 0 && kind.writes() {
+                if kind == Kind::PlainWrite {
+                    self.changed(task, line);
+                } else {
+                    watched |= self.lines.line(line).spinners != NOBODY;
+                }
+            }
+        }
+        watched
+    }
+
+    /// A word in `line` was changed by `task`: whoever spins on the line looks again.
+    pub(crate) fn changed(&mut self, task: u32, line: LineId) {
+        if self.spinners == 0 {
+            return;
+        }
+        let now = self.clock_of(task);
+        let mut next = core::mem::replace(&mut self.lines.line(line).spinners, NOBODY);
+        while next != NOBODY {
+            let spinner = &mut self.tasks[next as usize - 1];
+            next = spinner.next_spinner;
+            spinner.next_spinner = NOBODY;
+            spinner.spin = None;
+            spinner.state = State::Running;
+            self.spinners -= 1;
+            let cpu = spinner.cpu;
+            self.make_ready(cpu, now);
+        }
+    }
+
+    /// `task` has seen the wrong value and waits for its line to change.
+    pub(crate) fn spin(&mut self, task: u32, spin: Spin) {
+        let cpu = self.tasks[task as usize].cpu;
+        let head = &mut self.lines.line(spin.line).spinners;
+        let entry = &mut self.tasks[task as usize];
+        entry.next_spinner = core::mem::replace(head, task + 1);
+        entry.state = State::Spinning;
+        entry.spin = Some(spin);
+        self.spinners += 1;
+        match self.cpus[cpu as usize].interrupt {
+            Some(at) if spin.irqs_on => self.make_ready(cpu, at),
+            _ => self.not_ready(cpu),
+        }
+    }
+
+    /// An interrupt gets `task` out of its wait.
+    fn stop_spinning(&mut self, task: u32) {
+        let entry = &mut self.tasks[task as usize];
+        let (next, me) = (core::mem::replace(&mut entry.next_spinner, NOBODY), task + 1);
+        entry.state = State::Running;
+        let Some(spin) = entry.spin.take() else { return };
+        self.spinners -= 1;
+        let head = &mut self.lines.line(spin.line).spinners;
+        if *head == me {
+            *head = next;
+            return;
+        }
+        let mut at = *head;
+        while at != NOBODY {
+            let before = &mut self.tasks[at as usize - 1];
+            if before.next_spinner == me {
+                before.next_spinner = next;
+            }
+            at = before.next_spinner;
+        }
+    }
+
+    /// Takes `task`'s wake token; whether there was one.
+    pub(crate) fn take_token(&mut self, task: u32) -> bool {
+        core::mem::replace(&mut self.tasks[task as usize].token, false)
+    }
+
+    /// `task` sleeps.
+    pub(crate) fn park(&mut self, task: u32) {
+        self.account(task);
+        self.record(task, || Event::Sleeps);
+        self.tasks[task as usize].state = State::Parked;
+        if task < self.bodies {
+            self.switches += 1;
+        }
+        self.recheck(self.tasks[task as usize].cpu);
+    }
+
+    /// `task` leaves a wake token for `other`.
+    pub(crate) fn unpark(&mut self, task: u32, other: u32) {
+        let now = self.clock_of(task);
+        self.record(task, || Event::Wakes(other + 1));
+        let entry = &mut self.tasks[other as usize];
+        entry.token = true;
+        if entry.state == State::Parked {
+            entry.state = State::Queued;
+            entry.ready_at = now + self.model.wake;
+            let (at, due) = (entry.cpu, entry.ready_at);
+            let cpu = &mut self.cpus[at as usize];
+            cpu.queue.push_back(other);
+            if cpu.current.is_none() {
+                self.make_ready(at, due);
+            }
+        }
+    }
+
+    /// The body of `task` has ended.
+    pub(crate) fn finish(&mut self, task: u32) {
+        self.account(task);
+        self.record(task, || Event::Ends);
+        self.end = self.end.max(self.clock_of(task));
+        self.tasks[task as usize].state = State::Done;
+        self.live -= 1;
+        self.recheck(self.tasks[task as usize].cpu);
+    }
+
+    /// At the end of a user-mode stretch: whether `task` made way for another one of its CPU.
+    pub(crate) fn slice_ends(&mut self, task: u32) -> bool {
+        let at = self.tasks[task as usize].cpu;
+        let cpu = &self.cpus[at as usize];
+        let Some(waiting) = cpu.queue.front().copied() else { return false };
+        let ends = match &mut self.order {
+            Order::Virtual(_) => {
+                cpu.clock >= cpu.slice_end
+                    && self.tasks[waiting as usize].ready_at <= cpu.clock
+            }
+            Order::Explored { chooser, .. } => chooser.slice_ends(task, waiting),
+        };
+        if ends {
+            self.account(task);
+            self.switches += 1;
+            let clock = self.cpus[at as usize].clock;
+            let entry = &mut self.tasks[task as usize];
+            entry.state = State::Queued;
+            entry.ready_at = clock;
+            self.cpus[at as usize].queue.push_back(task);
+            self.recheck(at);
+        }
+        ends
+    }
+
+    /// How much of its time slice is left to `task`.
+    pub(crate) fn slice_left(&self, task: u32) -> Ps {
+        let cpu = &self.cpus[self.tasks[task as usize].cpu as usize];
+        if cpu.queue.is_empty() { Ps::MAX } else { cpu.slice_end.saturating_sub(cpu.clock) }
+    }
+
+    /// `task` interrupts the CPUs of `to`.
+    pub(crate) fn send_interrupt(&mut self, task: u32, to: &CpuMask) {
+        let from = self.tasks[task as usize].cpu;
+        self.record(task, || Event::SendsInterrupt(to.iter().collect()));
+        for cpu in to.iter().take_while(|cpu| (*cpu as usize) < self.cpus.len()) {
+            self.pass(task, self.model.ipi_send);
+            let at = self.clock_of(task) + self.model.ipi_delay(from, cpu);
+            let entry = &mut self.cpus[cpu as usize];
+            let at = entry.interrupt.map_or(at, |earlier| earlier.min(at));
+            entry.interrupt = Some(at);
+            let takes_now = match entry.current {
+                None => entry.queue.is_empty(),
+                Some(current) => {
+                    self.tasks[current as usize].spin.is_some_and(|spin| spin.irqs_on)
+                }
+            };
+            if takes_now {
+                self.make_ready(cpu, at);
+            }
+        }
+    }
+
+    /// Time passes for `task`, doing work that touches no shared line.
+    pub(crate) fn pass(&mut self, task: u32, time: Ps) {
+        if self.is_virtual() {
+            self.cpus[self.tasks[task as usize].cpu as usize].clock += time;
+        }
+    }
+
+    /// `task` computes for `time`, slower while its core's sibling runs.
+    pub(crate) fn compute(&mut self, task: u32, time: Ps) {
+        let cpu = self.tasks[task as usize].cpu;
+        let shared =
+            self.model.siblings(cpu).any(|other| self.cpus[other as usize].current.is_some());
+        self.pass(task, if shared { self.model.on_shared_core(time) } else { time });
+    }
+
+    /// `task` does fixed work.
+    pub(crate) fn charge(&mut self, task: u32, cost: Cost) {
+        if !self.is_virtual() {
+            return;
+        }
+        let at = self.tasks[task as usize].cpu;
+        let here = self.model.places[at as usize].node;
+        let started = self.cpus[at as usize].clock;
+        self.compute(task, self.model.fixed(cost, here));
+        if let Cost::Clear { bytes, node } = cost
+            && let Some(busy) = self.nodes.get_mut(node as usize)
+        {
+            *busy = started.max(*busy) + self.model.node_busy(bytes);
+            let clock = &mut self.cpus[at as usize].clock;
+            *clock = (*clock).max(*busy);
+        }
+    }
+
+    /// Accounts `task`'s time since it was last accounted.
+    fn account(&mut self, task: u32) {
+        let clock = self.clock_of(task);
+        let entry = &mut self.tasks[task as usize];
+        let time = clock.saturating_sub(entry.mark);
+        entry.mark = clock;
+        if entry.kernel > 0 { entry.system += time } else { entry.user += time }
+    }
+
+    pub(crate) fn enter_kernel(&mut self, task: u32) {
+        self.account(task);
+        self.tasks[task as usize].kernel += 1;
+    }
+
+    pub(crate) fn leave_kernel(&mut self, task: u32) {
+        self.account(task);
+        let kernel = &mut self.tasks[task as usize].kernel;
+        *kernel = kernel.saturating_sub(1);
+    }
+
+    /// User and system time of `task` so far.
+    pub(crate) fn times(&mut self, task: u32) -> (Ps, Ps) {
+        self.account(task);
+        let entry = &self.tasks[task as usize];
+        (entry.user, entry.system)
+    }
+
+    /// Records a step, where a trace is kept.
+    pub(crate) fn record(&mut self, task: u32, event: impl FnOnce() -> Event) {
+        let at_ns = match &self.order {
+            Order::Virtual(_) => (self.clock_of(task) - self.started) / 1000,
+            Order::Explored { chooser, .. } => chooser.steps(),
+        };
+        let cpu = self.tasks[task as usize].cpu;
+        if let Some(steps) = &mut self.trace {
+            steps.push(Step { at_ns, cpu, task: task + 1, event: event() });
+        }
+    }
+}
+
+/// What `cpu` would run if it were chosen.
+fn would_run(cpus: &[Cpu], bodies: u32, cpu: u32) -> u32 {
+    let entry = &cpus[cpu as usize];
+    entry.current.or_else(|| entry.queue.front().copied()).unwrap_or(bodies + cpu)
+}

@@ -1,0 +1,71 @@
+//! What happened in a run, step by step.
+
+use minflt_sync::{Cost, Kind};
+
+/// A place in the machine's memory.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Place {
+    /// Bytes from the start of the context of this task.
+    Context {
+        /// The task, from 1.
+        task: u32,
+        /// Bytes from the context's start.
+        offset: u32,
+    },
+    /// Bytes from the start of the memory that the system uses.
+    Ram(u64),
+}
+
+/// One step of a run.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Step {
+    /// When, on the CPU's clock. In explored schedules: the number of the step.
+    pub at_ns: u64,
+    /// The CPU.
+    pub cpu: u32,
+    /// The task, from 1.
+    pub task: u32,
+    /// What.
+    pub event: Event,
+}
+
+/// What a step was.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Event {
+    /// An access to shared memory.
+    Access {
+        /// What kind.
+        kind: Kind,
+        /// Where.
+        place: Place,
+        /// How many bytes.
+        len: u32,
+        /// The word before, where a word was changed.
+        old: Option<u64>,
+        /// The word that was read, or stands there now.
+        new: Option<u64>,
+    },
+    /// The task spins until `word & mask == eq`.
+    Spins {
+        /// The word.
+        place: Place,
+        /// The mask.
+        mask: u64,
+        /// What it waits for.
+        eq: u64,
+    },
+    /// The task sleeps.
+    Sleeps,
+    /// The task wakes another one.
+    Wakes(u32),
+    /// The task interrupts other CPUs.
+    SendsInterrupt(Vec<u32>),
+    /// The CPU takes an interrupt.
+    Interrupt,
+    /// Fixed work.
+    Charge(Cost),
+    /// A remark by the code that runs.
+    Note(String),
+    /// The task's body has ended.
+    Ends,
+}

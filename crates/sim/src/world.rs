@@ -1,0 +1,375 @@
+//! The world of a run, as the contexts in it see it.
+//!
+//! # Problem
+//! Atomics and locks know only a type, and yet each access must reach the run it belongs to, on a
+//! host with several runs on several threads.
+//!
+//! # Idea
+//! While a task runs, a thread-local pointer leads to its [`World`] and its context. A run happens on
+//! one thread, so the pointer is set before a task is resumed and cleared when the run ends.
+//!
+//! # Protocol
+//! The world's [`Core`] is borrowed for the time of one bookkeeping step, never across a switch and
+//! never while foreign code runs (handlers, bodies). To switch, a task suspends itself; the loop in
+//! [`crate::run`] picks the next one.
+//!
+//! # Why it is correct
+//! A context that must not go on (a violation, an access budget used up) is suspended and never
+//! resumed: nothing of it is dropped, so no guard releases a lock into a world that is over. Only a
+//! panicking body unwinds; its locks are released without scheduling points, and what it would wait
+//! for is given to it, for the run is lost anyway.
+//!
+//! # Cost
+//! One thread-local load and one borrow an access; two stack switches a change of task.
+
+use crate::instance::SimInstance;
+use crate::model::Ps;
+use crate::report::Outcome;
+use crate::sched::{Core, Spin, Turn};
+use crate::trace::Event;
+use core::cell::{Cell, RefCell};
+use corosensei::Yielder;
+use minflt_sync::{Cost, CpuMask, Cx, Kind, TaskId};
+
+/// What every task suspends itself with: nothing.
+pub(crate) type Suspender = Yielder<(), ()>;
+
+/// One run.
+pub(crate) struct World<'a> {
+    pub(crate) at: &'a SimInstance,
+    pub(crate) core: RefCell<Core>,
+    /// The task that runs.
+    pub(crate) current: Cell<u32>,
+    /// By task; set when its body starts.
+    pub(crate) suspenders: Vec<Cell<*const Suspender>>,
+    line_shift: u32,
+    /// How often something waited while a panic unwinds.
+    hopeless: Cell<u32>,
+}
+
+/// Waits in an unwinding body after which it is given up.
+const HOPELESS: u32 = 100_000;
+
+thread_local! {
+    static HERE: Cell<*const World<'static>> = const { Cell::new(core::ptr::null()) };
+    static CX: Cell<*const Cx> = const { Cell::new(core::ptr::null()) };
+    /// Who runs outside runs.
+    static BOOT: Cx = Cx::new(TaskId(0), 0);
+}
+
+/// The run that the caller is in.
+#[inline]
+pub(crate) fn here<'a>() -> Option<&'a World<'a>> {
+    let world = HERE.get();
+    // SAFETY: set by `enter`, whose caller clears it before the world goes.
+    (!world.is_null()).then(|| unsafe { &*world.cast::<World<'a>>() })
+}
+
+/// The context that runs.
+#[inline]
+pub(crate) fn cx() -> *const Cx {
+    let cx = CX.get();
+    if cx.is_null() { BOOT.with(core::ptr::from_ref) } else { cx }
+}
+
+/// The clock of the CPU that the caller runs on, if it is in a run on `at`.
+pub(crate) fn clock(at: &SimInstance) -> Option<Ps> {
+    let world = here().filter(|world| core::ptr::eq(world.at, at))?;
+    Some(world.core.borrow().clock_of(world.current.get()))
+}
+
+/// Marks the thread as being in a run until dropped.
+pub(crate) struct Entered;
+
+/// Marks the thread as being in the run of `world`.
+///
+/// # Safety
+/// 1. The result is dropped before `world` is.
+pub(crate) unsafe fn enter(world: &World<'_>) -> Entered {
+    assert!(HERE.get().is_null(), "a run is started within a run");
+    HERE.set(core::ptr::from_ref(world).cast());
+    Entered
+}
+
+impl Drop for Entered {
+    fn drop(&mut self) {
+        HERE.set(core::ptr::null());
+        CX.set(core::ptr::null());
+    }
+}
+
+impl<'a> World<'a> {
+    pub(crate) fn new(at: &'a SimInstance, core: Core) -> Self {
+        let tasks = core.tasks.len();
+        Self {
+            at,
+            line_shift: at.model.line_shift,
+            core: RefCell::new(core),
+            current: Cell::new(0),
+            suspenders: vec![Cell::new(core::ptr::null()); tasks],
+            hopeless: Cell::new(0),
+        }
+    }
+
+    /// `task` is about to be resumed.
+    pub(crate) fn resuming(&self, task: u32) {
+        self.current.set(task);
+        CX.set(self.at.cx(task + 1));
+    }
+
+    fn suspend(&self) {
+        let suspender = self.suspenders[self.current.get() as usize].get();
+        // SAFETY: the current task has a suspender from its start on; it lives on the task's stack,
+        // which is the one we are on.
+        unsafe { &*suspender }.suspend(());
+    }
+
+    /// Ends the run with `outcome`; the caller's context stops for ever where it stands.
+    pub(crate) fn stop(&self, outcome: Outcome) -> ! {
+        if std::thread::panicking() {
+            // A second failure while a body unwinds: nothing can go on, not even this thread.
+            #[expect(clippy::print_stderr, reason = "last words")]
+            {
+                eprintln!("minflt-sim: while a body panicked: {outcome}");
+            }
+            std::process::abort();
+        }
+        self.core.borrow_mut().outcome.get_or_insert(outcome);
+        loop {
+            self.suspend();
+        }
+    }
+
+    fn irqs_on(&self) -> bool {
+        // SAFETY: the current context is valid for the instance's life, and only this thread uses it.
+        unsafe { &*cx() }.irq_off.get() == 0
+    }
+
+    /// A scheduling point. `private`: the line that is about to be touched, and nothing else.
+    fn point(&self, private: Option<usize>) {
+        if std::thread::panicking() {
+            return;
+        }
+        let task = self.current.get();
+        let turn = self.core.borrow_mut().turn(task, private, self.irqs_on());
+        self.act_on(turn, private);
+    }
+
+    /// Does what `turn` says, until it is the current task's turn.
+    fn act_on(&self, mut turn: Turn, private: Option<usize>) {
+        let task = self.current.get();
+        loop {
+            match turn {
+                Turn::Go => return,
+                Turn::Stop => self.endless(),
+                Turn::Switch => self.suspend(),
+                Turn::Interrupt => {}
+            }
+            let interrupted = self.take_interrupts();
+            let mut core = self.core.borrow_mut();
+            if !core.is_virtual() || (turn == Turn::Switch && !interrupted) {
+                return;
+            }
+            turn = core.turn(task, private, self.irqs_on());
+        }
+    }
+
+    fn endless(&self) -> ! {
+        let max = self.core.borrow().max_events;
+        self.stop(Outcome::Endless(format!("endless: more than {max} accesses")))
+    }
+
+    /// Takes the interrupts that are due, unless they are off; whether there were any.
+    fn take_interrupts(&self) -> bool {
+        let task = self.current.get();
+        let mut any = false;
+        while self.irqs_on()
+            && !std::thread::panicking() && self.core.borrow_mut().take_interrupt(task) {
+            any = true;
+            // SAFETY: as in `irqs_on`.
+            let cx = unsafe { &*cx() };
+            cx.irq_off.set(cx.irq_off.get() + 1);
+            if let Some(handler) = self.at.handler() {
+                // SAFETY: whoever set the handler promised that it may be called with `arg`, with
+                // interrupts off, on the interrupted CPU: so it is.
+                unsafe { (handler.call)(handler.arg) };
+            }
+            cx.irq_off.set(cx.irq_off.get() - 1);
+            self.core.borrow_mut().leave_kernel(task);
+        }
+        any
+    }
+
+    /// Before an access; whether [`World::wrote`] wants to know what became of the word.
+    #[inline]
+    pub(crate) fn access(&self, at: *const u8, len: usize, kind: Kind) -> bool {
+        if len == 0 || std::thread::panicking() {
+            return false;
+        }
+        let Some(offset) = self.at.offset(at as usize, len) else { self.outside(len, kind) };
+        let (first, last) = (offset >> self.line_shift, (offset + len - 1) >> self.line_shift);
+        let task = self.current.get();
+        let private = (first == last).then_some(first);
+        let node = |line: usize| self.at.node_at(line << self.line_shift);
+        let turn = {
+            let mut core = self.core.borrow_mut();
+            let turn = core.turn(task, private, self.irqs_on());
+            if turn == Turn::Go {
+                self.trace_access(&mut core, task, offset, len, kind);
+                return core.commit(task, first..=last, node, kind);
+            }
+            turn
+        };
+        self.act_on(turn, private);
+        let mut core = self.core.borrow_mut();
+        self.trace_access(&mut core, task, offset, len, kind);
+        core.commit(task, first..=last, node, kind)
+    }
+
+    fn trace_access(&self, core: &mut Core, task: u32, offset: usize, len: usize, kind: Kind) {
+        core.record(task, || Event::Access {
+            kind,
+            place: self.at.place(offset),
+            len: len as u32,
+            old: None,
+            new: None,
+        });
+    }
+
+    #[cold]
+    fn outside(&self, len: usize, kind: Kind) -> ! {
+        self.stop(Outcome::Violation(format!(
+            "shared access outside the machine's RAM: {kind:?} of {len} bytes"
+        )))
+    }
+
+    /// After an access to a word: it was `old` and is `new`.
+    pub(crate) fn wrote(&self, at: *const u8, old: u64, new: u64) {
+        let mut core = self.core.borrow_mut();
+        if old != new
+            && let Some(offset) = self.at.offset(at as usize, 1)
+        {
+            core.changed(self.current.get(), offset >> self.line_shift);
+        }
+        let step = core.trace.as_mut().and_then(|steps| steps.last_mut());
+        if let Some(Event::Access { kind, old: was, new: is, .. }) = step.map(|s| &mut s.event) {
+            *was = kind.writes().then_some(old);
+            *is = Some(new);
+        }
+    }
+
+    /// Waits until the line of the word at `at`, which was just seen with the wrong value, changes,
+    /// or an interrupt was taken.
+    pub(crate) fn spin(&self, at: *const u8, mask: u64, eq: u64) {
+        let Some(offset) = self.at.offset(at as usize, 1) else { return };
+        let task = self.current.get();
+        let spin = Spin {
+            line: offset >> self.line_shift,
+            offset,
+            mask,
+            eq,
+            irqs_on: self.irqs_on(),
+        };
+        {
+            let mut core = self.core.borrow_mut();
+            core.record(task, || Event::Spins { place: self.at.place(offset), mask, eq });
+            core.spin(task, spin);
+        }
+        self.suspend();
+        self.take_interrupts();
+    }
+
+    /// Whether a wait cannot be, because a panic unwinds through the caller.
+    pub(crate) fn is_lost(&self) -> bool {
+        let lost = std::thread::panicking();
+        if lost {
+            self.hopeless.set(self.hopeless.get() + 1);
+            if self.hopeless.get() > HOPELESS {
+                self.stop(Outcome::Panic("it waits for what nobody will do".to_owned()));
+            }
+        }
+        lost
+    }
+
+    pub(crate) fn park(&self) {
+        let task = self.current.get();
+        self.point(None);
+        if !self.core.borrow_mut().take_token(task) {
+            self.core.borrow_mut().park(task);
+            self.suspend();
+            let _ = self.core.borrow_mut().take_token(task);
+        }
+        self.take_interrupts();
+    }
+
+    pub(crate) fn unpark(&self, other: u32) {
+        self.point(None);
+        self.core.borrow_mut().unpark(self.current.get(), other);
+    }
+
+    pub(crate) fn interrupts_are_on_again(&self) {
+        self.take_interrupts();
+    }
+
+    pub(crate) fn send_interrupt(&self, to: &CpuMask) {
+        self.point(None);
+        self.core.borrow_mut().send_interrupt(self.current.get(), to);
+        self.take_interrupts();
+    }
+
+    pub(crate) fn charge(&self, cost: Cost) {
+        let task = self.current.get();
+        if matches!(cost, Cost::Clear { .. }) {
+            // Requests to a node's memory are served in the order of time.
+            self.in_order();
+        }
+        let mut core = self.core.borrow_mut();
+        core.record(task, || Event::Charge(cost));
+        core.charge(task, cost);
+    }
+
+    /// Lets CPUs with a lower clock go first; takes no interrupt, and is nothing in explored runs.
+    fn in_order(&self) {
+        if std::thread::panicking() {
+            return;
+        }
+        let task = self.current.get();
+        let mut core = self.core.borrow_mut();
+        if core.is_virtual() && core.turn(task, None, false) == Turn::Switch {
+            drop(core);
+            self.suspend();
+        }
+    }
+
+    /// The end of a stretch in user mode: other tasks and interrupts get their turn.
+    pub(crate) fn user_point(&self) {
+        let task = self.current.get();
+        self.point(None);
+        let ends = self.core.borrow_mut().slice_ends(task);
+        if ends {
+            self.suspend();
+            self.take_interrupts();
+        }
+    }
+
+    /// Computes for `time` in user mode.
+    pub(crate) fn compute(&self, mut time: Ps) {
+        let task = self.current.get();
+        while time > 0 {
+            let stretch = self.core.borrow().slice_left(task).clamp(1, time);
+            self.core.borrow_mut().compute(task, stretch);
+            time -= stretch;
+            self.user_point();
+        }
+    }
+
+    /// The body of an idle task: takes interrupts for ever.
+    pub(crate) fn idle(&self) -> ! {
+        let task = self.current.get();
+        loop {
+            self.take_interrupts();
+            self.core.borrow_mut().park(task);
+            self.suspend();
+        }
+    }
+}

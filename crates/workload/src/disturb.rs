@@ -1,0 +1,203 @@
+//! `disturb`: one thread faults while the others map, touch and unmap.
+//!
+//! Thread 0 touches a region for the first time; every other thread, the *disturbers*, loops
+//! { map 512 KiB, touch every page, unmap } in the same address space until thread 0 is done. With
+//! one thread the same code runs without a disturber, for the rate to compare with.
+//!
+//! ```text
+//! thread 0   map region       |######## touch ########| done, check
+//! thread 1   one round        |## rounds ## ... ## rounds #|  check
+//!                          barrier                 done seen
+//! ```
+//!
+//! Measured: thread 0's window. A disturber's rounds are counted over its own window, and a round
+//! counts only once it is complete.
+
+use crate::contents::{FRESH_PAGES, Region, Touch, check_fresh, checked_round, round};
+use crate::options::{Info, Opt, OptionError};
+use crate::outcome::Outcome;
+use crate::target::{Plan, Prot, Stop, Target, TargetError, Worker};
+use crate::workload::agreed_threads;
+
+/// The mailbox slot that is set once thread 0 is done.
+const DONE: usize = 0;
+
+/// What the registry says about `disturb`.
+pub const INFO: Info = Info {
+    name: "disturb",
+    about: "one thread touches fresh memory while the others map, touch and unmap (1: undisturbed)",
+    threads: &[1, 2],
+    options: &[
+        Opt {
+            name: "--size",
+            value: "SIZE",
+            default: "256M",
+            help: "bytes that thread 0 touches",
+        },
+        Opt {
+            name: "--chunk",
+            value: "SIZE",
+            default: "512K",
+            help: "bytes that a disturber maps, touches and unmaps in a round",
+        },
+    ],
+    refused: &[],
+};
+
+/// The test with its options.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Disturb {
+    /// Bytes that thread 0 touches (`--size`), rounded up to pages.
+    pub bytes: u64,
+    /// Bytes of a disturber's round (`--chunk`), rounded up to pages.
+    pub chunk_bytes: u64,
+}
+
+impl Default for Disturb {
+    fn default() -> Self {
+        Self {
+            bytes: 256 << 20,
+            chunk_bytes: 512 << 10,
+        }
+    }
+}
+
+impl Disturb {
+    /// Reads the options that follow `--`.
+    ///
+    /// # Errors
+    /// When one is unknown, or its value is wrong.
+    pub fn parse(args: &[String]) -> Result<Self, OptionError> {
+        let given = INFO.given(args)?;
+        let default = Self::default();
+        Ok(Self {
+            bytes: given.size("--size")?.unwrap_or(default.bytes),
+            chunk_bytes: given.size("--chunk")?.unwrap_or(default.chunk_bytes),
+        })
+    }
+
+    /// Bytes of RAM its pages fill at once, with `threads` threads and pages of `page_size` bytes;
+    /// page tables and stacks come on top.
+    #[must_use]
+    pub fn bytes_needed(&self, threads: u32, page_size: u64) -> u64 {
+        let chunk = self.chunk_bytes.div_ceil(page_size);
+        let disturbers = u64::from(threads.saturating_sub(1));
+        (self.bytes.div_ceil(page_size) + FRESH_PAGES)
+            .saturating_add(chunk.saturating_mul(disturbers))
+            .saturating_mul(page_size)
+    }
+
+    /// Runs it.
+    ///
+    /// # Errors
+    /// When the plan has no threads, or the target fails.
+    pub fn run<T: Target>(&self, target: &T, plan: &Plan) -> Result<Outcome, TargetError> {
+        let threads = agreed_threads(INFO.name, "", None, plan)?;
+        let pages = self.bytes.div_ceil(target.page_size());
+        let chunk = self.chunk_bytes.div_ceil(target.page_size());
+        let mut outcome = Outcome {
+            workload: INFO.name,
+            ..Outcome::default()
+        };
+        outcome.number("bytes", self.bytes);
+        outcome.number("chunk_bytes", self.chunk_bytes);
+        outcome.number("disturbers", threads - 1);
+        let report = target.process(plan, |w| match w.index() {
+            0 => fault(w, pages),
+            _ => disturb(w, chunk),
+        })?;
+        outcome.add_windows(report, 0..1);
+        outcome.pages = pages;
+        outcome.rate("pages_per_second", pages, outcome.wall_ns);
+        let disturbers = outcome.workers.get(1..).unwrap_or_default();
+        let rounds = disturbers.iter().map(|worker| worker.ops).sum();
+        let ns = disturbers
+            .iter()
+            .map(|worker| worker.end_ns.saturating_sub(worker.start_ns))
+            .max();
+        outcome.rate("rounds_per_second", rounds, ns.unwrap_or(0));
+        Ok(outcome)
+    }
+}
+
+/// Thread 0. Whatever happens to it, it comes to the barrier and posts that it is done.
+fn fault<W: Worker>(w: &mut W, pages: u64) -> Result<(), Stop> {
+    let mapped = w.map(pages * w.page_size(), Prot::ReadWrite);
+    w.barrier();
+    let region = mapped.map(|at| Region {
+        at,
+        pages,
+        touch: Touch::Lines(1),
+        repetition: 0,
+    });
+    w.window_open();
+    let filled = region.and_then(|region| region.fill(w));
+    w.window_close();
+    w.post(DONE, 1);
+    filled?;
+    w.ops(pages);
+    region?.check(w)?;
+    check_fresh(w)
+}
+
+/// A disturber. The round before the barrier sees to it that its code, stack and page tables are
+/// there when thread 0's window opens.
+fn disturb<W: Worker>(w: &mut W, chunk: u64) -> Result<(), Stop> {
+    let mut rounds = 0;
+    let first = round(w, chunk, rounds);
+    w.barrier();
+    first?;
+    w.window_open();
+    while w.read(DONE) == 0 {
+        rounds = rounds.wrapping_add(1);
+        round(w, chunk, rounds)?;
+        w.ops(1);
+    }
+    w.window_close();
+    checked_round(w, chunk, rounds.wrapping_add(1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Disturb;
+    use crate::fake::{Fake, plan};
+    use crate::target::{Stop, TargetError};
+
+    const SMALL: Disturb = Disturb {
+        bytes: 1 << 20,
+        chunk_bytes: 64 << 10,
+    };
+
+    #[test]
+    fn alone_it_counts_the_region_only() {
+        let outcome = SMALL.run(&Fake::default(), &plan(1)).unwrap();
+        assert_eq!((outcome.pages, outcome.faults), (256, 256));
+        assert_eq!(outcome.workers.len(), 1);
+        assert!(outcome.rates.contains_key("pages_per_second"));
+        assert!(!outcome.rates.contains_key("rounds_per_second"));
+    }
+
+    #[test]
+    fn disturbed_it_still_counts_thread_0_only() {
+        let outcome = SMALL.run(&Fake::default(), &plan(2)).unwrap();
+        assert_eq!((outcome.pages, outcome.faults), (256, 256));
+        assert_eq!(outcome.workers[0].ops, 256);
+        assert_eq!(outcome.workers[1].faults, outcome.workers[1].ops * 16);
+    }
+
+    #[test]
+    fn a_thread_0_that_cannot_map_does_not_leave_the_disturber_running() {
+        let huge = Disturb {
+            bytes: 1 << 46,
+            ..SMALL
+        };
+        let error = huge.run(&Fake::default(), &plan(2)).unwrap_err();
+        assert_eq!(
+            error,
+            TargetError::Stopped {
+                worker: 0,
+                why: Stop::Errno(12)
+            }
+        );
+    }
+}

@@ -1,0 +1,201 @@
+//! The target of real system calls: the kernel of the machine we run on, as the peer to measure
+//! against.
+//!
+//! A process is a forked child, so that its address space, its accounting and its teardown are its
+//! own. The parent reads the clock before the fork and after `wait4`, and takes user time, system
+//! time and faults from what `wait4` says of the child. Results of the threads come back in a page
+//! area shared by both (`area`).
+//!
+//! ```text
+//! parent   clock  fork ........................................ wait4  clock, usage of the child
+//! child           no huge pages, threads: pin, body, publish,   exit
+//! ```
+//!
+//! - **Huge pages are off** for the child (`PR_SET_THP_DISABLE`): where they are on, a first touch
+//!   may map 2 MiB, and the run would count something else than page faults.
+//! - **Threads after fork.** POSIX promises little to the child of a process with threads; glibc
+//!   lets it allocate and start threads in practice. The child prints nothing, and takes no lock
+//!   that another thread of the parent may have held. For that, the first process wraps the panic
+//!   hook of the program: it keeps silent in children, whose panics come back as errors.
+//! - **The parent's memory** is copied on write: a parent with much of it pays for its page tables
+//!   in the fork, which is inside [`ProcessReport::wall_ns`].
+//! - **CPU time of a window** is exact in its sum (`CLOCK_THREAD_CPUTIME_ID`). How it falls into
+//!   user and system time is sampled by the timer tick on many kernels: a window of 100 ms or more
+//!   goes by its own samples, a shorter one by those of the whole process.
+//! - **A thread that stops early** ends the process at once, so none waits at a barrier for it.
+//!
+//! Events: `page-faults` (minor and major), `minor-faults`, `major-faults`, `context-switches`, of
+//! the whole child; `threads-pinned` says how many threads could be bound to their CPU. Oracles:
+//! `contents` only.
+
+#[expect(
+    clippy::disallowed_types,
+    reason = "no machine of ours runs here, so there is no door"
+)]
+mod area;
+mod child;
+#[expect(
+    unsafe_code,
+    reason = "the system calls, and user memory by its address"
+)]
+#[expect(
+    clippy::disallowed_types,
+    reason = "no machine of ours runs here, so there is no door"
+)]
+mod sys;
+mod window;
+mod worker;
+
+pub use worker::LinuxWorker;
+
+use crate::target::{Clear, Plan, ProcessReport, Stop, Target, TargetError};
+use area::{Area, Failure};
+use std::collections::BTreeMap;
+use sys::process::{Ended, Exit};
+
+/// The kernel of the machine we run on.
+#[derive(Clone, Debug)]
+pub struct Linux {
+    /// The CPUs we may run on; empty where the kernel does not say.
+    allowed: Vec<usize>,
+    cpus: u32,
+    page_size: u64,
+}
+
+impl Linux {
+    /// The machine we run on. Its CPUs are those that this thread may run on.
+    #[must_use]
+    pub fn new() -> Self {
+        let allowed = sys::process::allowed_cpus();
+        let count = match allowed.len() {
+            0 => std::thread::available_parallelism().map_or(1, usize::from),
+            some => some,
+        };
+        Self {
+            allowed,
+            cpus: u32::try_from(count).unwrap_or(u32::MAX),
+            page_size: sys::memory::page_size(),
+        }
+    }
+
+    fn refuse(&self, plan: &Plan) -> Result<(), TargetError> {
+        let words = if plan.clear == Clear::Beforehand {
+            "linux clears each page inside its fault and cannot do so beforehand; \
+             clear beforehand on host or sim"
+                .to_owned()
+        } else if plan.threads == 0 {
+            "linux: a process needs at least 1 thread".to_owned()
+        } else if plan.cpus == 0 || plan.cpus > self.cpus {
+            format!(
+                "linux: {} CPUs asked for, but this machine lets us run on {}; give --cpus 1 to {}",
+                plan.cpus, self.cpus, self.cpus
+            )
+        } else {
+            return Ok(());
+        };
+        Err(TargetError::Unsupported(words))
+    }
+}
+
+impl Default for Linux {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Target for Linux {
+    type Worker<'w> = LinuxWorker<'w>;
+
+    fn name(&self) -> &'static str {
+        "linux"
+    }
+
+    fn page_size(&self) -> u64 {
+        self.page_size
+    }
+
+    fn cpus(&self) -> u32 {
+        self.cpus
+    }
+
+    fn process<F>(&self, plan: &Plan, body: F) -> Result<ProcessReport, TargetError>
+    where
+        F: for<'w> Fn(&mut Self::Worker<'w>) -> Result<(), Stop> + Sync,
+    {
+        self.refuse(plan)?;
+        let area = Area::new(plan.threads)
+            .map_err(|errno| failed("map the results' area (mmap)", errno))?;
+        let pins = self.allowed.get(..plan.cpus as usize).unwrap_or_default();
+        let job = child::Job {
+            area: &area,
+            threads: plan.threads,
+            page_size: self.page_size,
+            pins,
+        };
+        child::silence_panics();
+        let start_ns = sys::clock::monotonic_ns();
+        let pid = sys::process::fork(|| child::run(&job, &body))
+            .map_err(|errno| failed("start a process (fork)", errno))?;
+        let ended = sys::process::wait(pid)
+            .map_err(|errno| failed("wait for the process (wait4)", errno))?;
+        let wall_ns = sys::clock::monotonic_ns() - start_ns;
+        succeeded(&area, &ended.exit)?;
+        Ok(report(&area, plan.threads, wall_ns, &ended))
+    }
+}
+
+fn failed(what: &str, errno: i32) -> TargetError {
+    TargetError::System(format!("linux: cannot {what}: {}", sys::error_words(errno)))
+}
+
+/// Nothing went wrong in the child.
+fn succeeded(area: &Area, exit: &Exit) -> Result<(), TargetError> {
+    if let Exit::Signal(signal) = exit {
+        let name = sys::process::signal_name(*signal);
+        return Err(TargetError::System(format!(
+            "linux: the process was killed by {name} (signal {signal})"
+        )));
+    }
+    match (area.failure(), exit) {
+        (Some((worker, Failure::Stop(why))), _) => Err(TargetError::Stopped { worker, why }),
+        (Some((worker, Failure::Panic(words))), _) => Err(TargetError::System(format!(
+            "linux: thread {worker} panicked: {words}"
+        ))),
+        (Some((worker, Failure::Thread(errno))), _) => {
+            Err(failed(&format!("start thread {worker}"), errno))
+        }
+        (Some((_, Failure::HugePages(errno))), _) => {
+            Err(failed("switch huge pages off (PR_SET_THP_DISABLE)", errno))
+        }
+        (None, Exit::Code(0)) => Ok(()),
+        (None, other) => Err(TargetError::System(format!(
+            "linux: the process ended oddly: {other:?}"
+        ))),
+    }
+}
+
+fn report(area: &Area, threads: u32, wall_ns: u64, ended: &Ended) -> ProcessReport {
+    let usage = &ended.usage;
+    let faults = usage.minor_faults + usage.major_faults;
+    let events = [
+        ("page-faults", faults),
+        ("minor-faults", usage.minor_faults),
+        ("major-faults", usage.major_faults),
+        ("context-switches", usage.context_switches),
+        ("threads-pinned", area.pinned()),
+    ];
+    ProcessReport {
+        wall_ns,
+        user_ns: usage.user_ns,
+        system_ns: usage.system_ns,
+        faults,
+        workers: (0..threads)
+            .map(|index| area.window(index).split(usage))
+            .collect(),
+        events: events.map(|(name, count)| (name.to_owned(), count)).into(),
+        checks: BTreeMap::from([("contents".to_owned(), area.contents())]),
+    }
+}
+
+#[cfg(test)]
+mod tests;
