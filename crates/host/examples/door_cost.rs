@@ -35,11 +35,16 @@ impl<M: Machine> Words<M> {
     /// Each kind of access once, about as a fault makes them.
     #[inline(always)]
     fn round(&self, value: u64) -> bool {
-        let Some(since) = self.seq.begin() else { return false };
+        let Some(since) = self.seq.begin() else {
+            return false;
+        };
         let old = self.entry.load(Ordering::Relaxed);
         *self.locked.lock() += value;
         self.count.add(1, Ordering::Relaxed);
-        let installed = self.entry.cas(old, value, Ordering::AcqRel, Ordering::Relaxed).is_ok();
+        let installed = self
+            .entry
+            .cas(old, value, Ordering::AcqRel, Ordering::Relaxed)
+            .is_ok();
         self.seq.write_begin();
         self.entry.store(old, Ordering::Relaxed);
         self.seq.write_end();
@@ -58,7 +63,11 @@ fn without_door(words: &Words<HostBare<X86_64>>, rounds: u64) -> u64 {
 }
 
 fn main() -> Result<(), Box<dyn core::error::Error>> {
-    let options = HostOptions { cpus: 1, ram_bytes: 1 << 20, prefault: Prefault::OnTouch };
+    let options = HostOptions {
+        cpus: 1,
+        ram_bytes: 1 << 20,
+        prefault: Prefault::OnTouch,
+    };
     let at = HostInstance::new(&options)?;
     let _cpu = at.enter(0);
     let (door, bare) = (Words::new(), Words::new());

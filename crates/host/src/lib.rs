@@ -20,6 +20,7 @@ mod interrupts;
 mod machine;
 mod park;
 mod ram;
+mod target;
 
 #[cfg(test)]
 mod tests;
@@ -28,3 +29,4 @@ pub use bare::HostBare;
 pub use instance::{CpuGuard, HostInstance, HostOptions};
 pub use machine::Host;
 pub use ram::{Prefault, RamError};
+pub use target::{HostTarget, HostWorker, StartError};

@@ -240,6 +240,12 @@ impl<M: Mmu> System<M> {
         self.cpus.iter().map(|cpu| cpu.events[event as usize].get()).sum()
     }
 
+    /// How often `event` was counted on `cpu`.
+    #[must_use]
+    pub fn count_on(&self, cpu: u32, event: Event) -> u64 {
+        self.cpus.get(cpu).events[event as usize].get()
+    }
+
     /// How often `check` looked, on all CPUs.
     #[must_use]
     pub fn looks_of(&self, check: Check) -> u64 {

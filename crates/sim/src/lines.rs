@@ -29,6 +29,7 @@
 //! Two indexed loads an access. Not modelled: capacity, prefetch, store buffers, misses in
 //! translation buffers.
 
+use crate::machine_file::Arbitration;
 use crate::model::{Distance, Model, Ps};
 use minflt_sync::Kind;
 
@@ -156,7 +157,10 @@ impl Lines {
         } else {
             self.from_sharers(model, line, node, cpu, shares, writes)
         };
-        let (start, extra) = if line.busy > now { (line.busy, model.contended) } else { (now, 0) };
+        let (start, extra) = match model.arbitration {
+            Arbitration::Fifo if line.busy > now => (line.busy, model.contended),
+            Arbitration::Fifo => (now, 0),
+        };
         let end = start + time + extra;
         self.settle(place, line, cpu, writes);
         self.lines[place].busy = end;

@@ -248,6 +248,8 @@ fn interrupt_at_boot(at: &SimInstance, to: &CpuMask) {
 unsafe impl<P: Paging, const CHECKED: bool> Mmu for Sim<P, CHECKED> {
     type Paging = P;
 
+    const STOPS_THE_WORLD: bool = true;
+
     #[inline]
     fn frame_ptr(at: &SimInstance, pfn: Pfn) -> *mut u8 {
         at.frame(pfn, P::SHIFT)
@@ -284,6 +286,12 @@ unsafe impl<P: Paging, const CHECKED: bool> Mmu for Sim<P, CHECKED> {
     fn flush_local(at: &SimInstance, space: SpaceId, range: VirtRange) {
         if let Some(tlb) = at.tlb(my_cx().cpu.get()) {
             tlb.flush(space, range, P::SHIFT);
+        }
+    }
+
+    fn flush_everything(at: &SimInstance) {
+        if let Some(tlb) = at.tlb(my_cx().cpu.get()) {
+            tlb.flush_all();
         }
     }
 

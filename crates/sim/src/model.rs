@@ -181,7 +181,7 @@ impl Model {
     /// The other CPUs of `cpu`'s core.
     pub(crate) fn siblings(&self, cpu: u32) -> impl Iterator<Item = u32> + '_ {
         let core = self.places[cpu as usize].core;
-        let same = |at: &u32| self.places[*at as usize].core == core;
+        let same = move |at: &u32| self.places[*at as usize].core == core;
         let below = (0..cpu).rev().take_while(same);
         below.chain((cpu + 1..self.places.len() as u32).take_while(same))
     }

@@ -113,6 +113,16 @@ pub(crate) enum Turn {
     Stop,
 }
 
+/// Whether a CPU may be ahead of the lowest clock.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Ahead {
+    Never,
+    /// A little, as long as no other CPU has ever touched this line.
+    OnLine(LineId),
+    /// A little: in user mode.
+    Always,
+}
+
 /// All state of one run that is not a coroutine.
 #[derive(Debug)]
 pub(crate) struct Core {
@@ -311,9 +321,8 @@ impl Core {
         self.cpus[self.tasks[task as usize].cpu as usize].clock
     }
 
-    /// Before task `task` does something that others could see. `private`: a line that no other CPU
-    /// has ever touched.
-    pub(crate) fn turn(&mut self, task: u32, private: Option<LineId>, irqs_on: bool) -> Turn {
+    /// Before task `task` does something that others could see: is it its turn?
+    pub(crate) fn turn(&mut self, task: u32, ahead: Ahead, irqs_on: bool) -> Turn {
         if self.events >= self.max_events {
             return Turn::Stop;
         }
@@ -331,7 +340,11 @@ impl Core {
                 if let Some(&Reverse((due, cpu))) = heap.peek()
                     && (due, cpu) < (clock, at)
                 {
-                    let ahead = private.is_some_and(|line| self.lines.is_private(line, at));
+                    let ahead = match ahead {
+                        Ahead::Never => false,
+                        Ahead::OnLine(line) => self.lines.is_private(line, at),
+                        Ahead::Always => true,
+                    };
                     if !ahead || clock - due > self.model.ahead {
                         self.make_ready(at, clock);
                         return Turn::Switch;
@@ -542,7 +555,8 @@ impl Core {
     pub(crate) fn send_interrupt(&mut self, task: u32, to: &CpuMask) {
         let from = self.tasks[task as usize].cpu;
         self.record(task, || Event::SendsInterrupt(to.iter().collect()));
-        for cpu in to.iter().take_while(|cpu| (*cpu as usize) < self.cpus.len()) {
+        let cpus = self.cpus.len() as u32;
+        for cpu in to.iter().take_while(|cpu| *cpu < cpus) {
             self.pass(task, self.model.ipi_send);
             let at = self.clock_of(task) + self.model.ipi_delay(from, cpu);
             let entry = &mut self.cpus[cpu as usize];

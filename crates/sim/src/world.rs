@@ -25,7 +25,7 @@
 use crate::instance::SimInstance;
 use crate::model::Ps;
 use crate::report::Outcome;
-use crate::sched::{Core, Spin, Turn};
+use crate::sched::{Ahead, Core, Spin, State, Turn};
 use crate::trace::Event;
 use core::cell::{Cell, RefCell};
 use corosensei::Yielder;
@@ -145,18 +145,18 @@ impl<'a> World<'a> {
         unsafe { &*cx() }.irq_off.get() == 0
     }
 
-    /// A scheduling point. `private`: the line that is about to be touched, and nothing else.
-    fn point(&self, private: Option<usize>) {
+    /// A scheduling point.
+    fn point(&self, ahead: Ahead) {
         if std::thread::panicking() {
             return;
         }
         let task = self.current.get();
-        let turn = self.core.borrow_mut().turn(task, private, self.irqs_on());
-        self.act_on(turn, private);
+        let turn = self.core.borrow_mut().turn(task, ahead, self.irqs_on());
+        self.act_on(turn, ahead);
     }
 
     /// Does what `turn` says, until it is the current task's turn.
-    fn act_on(&self, mut turn: Turn, private: Option<usize>) {
+    fn act_on(&self, mut turn: Turn, ahead: Ahead) {
         let task = self.current.get();
         loop {
             match turn {
@@ -170,7 +170,7 @@ impl<'a> World<'a> {
             if !core.is_virtual() || (turn == Turn::Switch && !interrupted) {
                 return;
             }
-            turn = core.turn(task, private, self.irqs_on());
+            turn = core.turn(task, ahead, self.irqs_on());
         }
     }
 
@@ -209,18 +209,18 @@ impl<'a> World<'a> {
         let Some(offset) = self.at.offset(at as usize, len) else { self.outside(len, kind) };
         let (first, last) = (offset >> self.line_shift, (offset + len - 1) >> self.line_shift);
         let task = self.current.get();
-        let private = (first == last).then_some(first);
+        let ahead = if first == last { Ahead::OnLine(first) } else { Ahead::Never };
         let node = |line: usize| self.at.node_at(line << self.line_shift);
         let turn = {
             let mut core = self.core.borrow_mut();
-            let turn = core.turn(task, private, self.irqs_on());
+            let turn = core.turn(task, ahead, self.irqs_on());
             if turn == Turn::Go {
                 self.trace_access(&mut core, task, offset, len, kind);
                 return core.commit(task, first..=last, node, kind);
             }
             turn
         };
-        self.act_on(turn, private);
+        self.act_on(turn, ahead);
         let mut core = self.core.borrow_mut();
         self.trace_access(&mut core, task, offset, len, kind);
         core.commit(task, first..=last, node, kind)
@@ -293,7 +293,7 @@ impl<'a> World<'a> {
 
     pub(crate) fn park(&self) {
         let task = self.current.get();
-        self.point(None);
+        self.point(Ahead::Never);
         if !self.core.borrow_mut().take_token(task) {
             self.core.borrow_mut().park(task);
             self.suspend();
@@ -302,9 +302,16 @@ impl<'a> World<'a> {
         self.take_interrupts();
     }
 
-    pub(crate) fn unpark(&self, other: u32) {
-        self.point(None);
-        self.core.borrow_mut().unpark(self.current.get(), other);
+    pub(crate) fn unpark(&self, other: TaskId) {
+        self.point(Ahead::Never);
+        self.core.borrow_mut().unpark(self.current.get(), other.0 - 1);
+    }
+
+    /// Whether `task` has a CPU.
+    pub(crate) fn is_running(&self, task: TaskId) -> bool {
+        let core = self.core.borrow();
+        let entry = task.0.checked_sub(1).and_then(|at| core.tasks.get(at as usize));
+        entry.is_some_and(|entry| matches!(entry.state, State::Running | State::Spinning))
     }
 
     pub(crate) fn interrupts_are_on_again(&self) {
@@ -312,7 +319,7 @@ impl<'a> World<'a> {
     }
 
     pub(crate) fn send_interrupt(&self, to: &CpuMask) {
-        self.point(None);
+        self.point(Ahead::Never);
         self.core.borrow_mut().send_interrupt(self.current.get(), to);
         self.take_interrupts();
     }
@@ -335,16 +342,24 @@ impl<'a> World<'a> {
         }
         let task = self.current.get();
         let mut core = self.core.borrow_mut();
-        if core.is_virtual() && core.turn(task, None, false) == Turn::Switch {
+        if core.is_virtual() && core.turn(task, Ahead::Never, false) == Turn::Switch {
             drop(core);
             self.suspend();
         }
     }
 
-    /// The end of a stretch in user mode: other tasks and interrupts get their turn.
-    pub(crate) fn user_point(&self) {
+    /// Before an access in user mode.
+    pub(crate) fn user_access(&self) {
         let task = self.current.get();
-        self.point(None);
+        let hit = self.at.model.hit;
+        self.core.borrow_mut().pass(task, hit);
+        self.user_point(Ahead::Always);
+    }
+
+    /// The end of a stretch in user mode: other tasks and interrupts get their turn.
+    fn user_point(&self, ahead: Ahead) {
+        let task = self.current.get();
+        self.point(ahead);
         let ends = self.core.borrow_mut().slice_ends(task);
         if ends {
             self.suspend();
@@ -359,7 +374,7 @@ impl<'a> World<'a> {
             let stretch = self.core.borrow().slice_left(task).clamp(1, time);
             self.core.borrow_mut().compute(task, stretch);
             time -= stretch;
-            self.user_point();
+            self.user_point(Ahead::Always);
         }
     }
 

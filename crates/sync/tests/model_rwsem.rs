@@ -67,7 +67,10 @@ impl<const SPIN: bool> Shared<SPIN> {
 /// One task for each list of acts.
 fn run<const SPIN: bool>(preemptions: usize, tasks: &'static [&'static [Act]]) {
     check(tasks.len() as u32, preemptions, move || {
-        let shared = Shared::<SPIN> { lock: RwSem::new(), number: UnsafeCell::new(0) };
+        let shared = Shared::<SPIN> {
+            lock: RwSem::new(),
+            number: UnsafeCell::new(0),
+        };
         let shared = Arc::new(shared);
         let others: Vec<_> = (1..tasks.len())
             .map(|at| {
@@ -79,7 +82,10 @@ fn run<const SPIN: bool>(preemptions: usize, tasks: &'static [&'static [Act]]) {
         for other in others {
             other.join().unwrap();
         }
-        let writes = tasks.iter().flat_map(|acts| *acts).filter(|act| matches!(act, Act::Write));
+        let writes = tasks
+            .iter()
+            .flat_map(|acts| *acts)
+            .filter(|act| matches!(act, Act::Write));
         assert_eq!(shared.look(), writes.count() as u64);
         assert!(!shared.lock.is_held() && !shared.lock.has_waiters());
     });

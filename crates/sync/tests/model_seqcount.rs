@@ -21,7 +21,10 @@ struct Pair {
 
 impl Pair {
     fn new() -> Self {
-        Self { first: Atomic::new(0), second: Atomic::new(0) }
+        Self {
+            first: Atomic::new(0),
+            second: Atomic::new(0),
+        }
     }
 
     fn set(&self, value: u64) {
@@ -30,7 +33,10 @@ impl Pair {
     }
 
     fn get(&self) -> (u64, u64) {
-        (self.first.load(Ordering::Relaxed), self.second.load(Ordering::Relaxed))
+        (
+            self.first.load(Ordering::Relaxed),
+            self.second.load(Ordering::Relaxed),
+        )
     }
 }
 
@@ -48,7 +54,9 @@ fn a_torn_read_is_noticed() {
         });
         let mut last = 0;
         for _ in 0..2 {
-            let Some(since) = shared.0.begin() else { continue };
+            let Some(since) = shared.0.begin() else {
+                continue;
+            };
             let (first, second) = shared.1.get();
             if !shared.0.changed(since) {
                 assert_eq!(first, second, "a torn read");

@@ -39,7 +39,10 @@ impl Watched {
 
 fn sections(tasks: u32, each: u64) {
     check(tasks, 3, move || {
-        let shared = Arc::new((SpinLock::<(), PageTableLock, M>::new(()), Watched::default()));
+        let shared = Arc::new((
+            SpinLock::<(), PageTableLock, M>::new(()),
+            Watched::default(),
+        ));
         let run = move |shared: &(SpinLock<(), PageTableLock, M>, Watched)| {
             for _ in 0..each {
                 let _lock = shared.0.lock();
@@ -73,7 +76,10 @@ fn three_tasks_exclude_each_other() {
 #[test]
 fn a_try_excludes_and_gives_up() {
     check(2, 3, || {
-        let shared = Arc::new((SpinLock::<(), PageTableLock, M>::new(()), Watched::default()));
+        let shared = Arc::new((
+            SpinLock::<(), PageTableLock, M>::new(()),
+            Watched::default(),
+        ));
         let theirs = shared.clone();
         let other = spawn(1, move || {
             if let Some(_lock) = theirs.0.try_lock() {
@@ -96,7 +102,11 @@ fn control_a_relaxed_release_is_found() {
     check(2, 3, || {
         let shared = Arc::new((Atomic::<u32, M>::new(0), Watched::default()));
         let run = |shared: &(Atomic<u32, M>, Watched)| {
-            while shared.0.cas(0, 1, Ordering::Acquire, Ordering::Relaxed).is_err() {
+            while shared
+                .0
+                .cas(0, 1, Ordering::Acquire, Ordering::Relaxed)
+                .is_err()
+            {
                 shared.0.wait_until(u32::MAX, 0);
             }
             shared.1.add_one();

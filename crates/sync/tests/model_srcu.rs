@@ -28,7 +28,10 @@ struct Node {
 
 impl Node {
     fn new() -> Self {
-        Self { callback: Callback::new(), freed: UnsafeCell::new(false) }
+        Self {
+            callback: Callback::new(),
+            freed: UnsafeCell::new(false),
+        }
     }
 
     fn assert_alive(&self) {
@@ -80,7 +83,12 @@ impl Domain {
         // SAFETY: 1: as many bytes as asked for, aligned, ours, and kept as long as the domain.
         let cpus = unsafe { PerCpu::build(at, cpus, |_| SrcuCpu::new()) };
         let nodes = [Node::new(), Node::new(), Node::new()];
-        Self { srcu: Srcu::new(cpus), nodes, published: Atomic::new(0), _areas: areas }
+        Self {
+            srcu: Srcu::new(cpus),
+            nodes,
+            published: Atomic::new(0),
+            _areas: areas,
+        }
     }
 
     fn read(&self) {
@@ -93,7 +101,10 @@ impl Domain {
         let old = self.published.add(1, Ordering::AcqRel);
         // SAFETY: 1: unpublished just now; 2: a node outlives the domain and is unpublished once;
         // 3: the first field of a node.
-        unsafe { self.srcu.call(NonNull::from(&self.nodes[old as usize]).cast(), free) };
+        unsafe {
+            self.srcu
+                .call(NonNull::from(&self.nodes[old as usize]).cast(), free)
+        };
     }
 
     fn poll(&self) -> u64 {
@@ -182,7 +193,11 @@ struct Copy {
 impl Copy {
     fn new() -> Self {
         let zeros = || [Atomic::new(0), Atomic::new(0)];
-        Self { index: Atomic::new(0), entered: zeros(), left: zeros() }
+        Self {
+            index: Atomic::new(0),
+            entered: zeros(),
+            left: zeros(),
+        }
     }
 
     fn read(&self, omitted: Omitted, body: impl FnOnce()) {
@@ -218,10 +233,22 @@ fn copy_of_the_protocol(omitted: Omitted) {
         let domain = Arc::new((Copy::new(), Domain::new(1)));
         let theirs = domain.clone();
         let reader = spawn(1, move || {
-            let (copy, Domain { nodes, published, .. }) = &*theirs;
-            copy.read(omitted, || nodes[published.load(Ordering::Acquire) as usize].assert_alive());
+            let (
+                copy,
+                Domain {
+                    nodes, published, ..
+                },
+            ) = &*theirs;
+            copy.read(omitted, || {
+                nodes[published.load(Ordering::Acquire) as usize].assert_alive()
+            });
         });
-        let (copy, Domain { nodes, published, .. }) = &*domain;
+        let (
+            copy,
+            Domain {
+                nodes, published, ..
+            },
+        ) = &*domain;
         for _ in 0..2 {
             let old = published.add(1, Ordering::AcqRel);
             if !copy.grace_period(omitted) {

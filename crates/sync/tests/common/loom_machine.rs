@@ -1,8 +1,8 @@
 //! A machine for the model checker: a CPU is a loom thread, and loom tries every interleaving and
 //! every value that the memory model allows, up to a bound on preemptions.
 //!
-//! What it is not: `park` and `unpark` synchronise memory here, as a host's do, so an ordering that
-//! only a wake-up gives would not be missed. There are no interrupts.
+//! What it is not: waking a waiter synchronises memory here, as a host's futex does, so an ordering
+//! that only a wake-up gives would not be missed. There are no interrupts.
 
 use core::cell::{Cell, RefCell};
 use core::fmt;
@@ -21,16 +21,23 @@ pub(crate) struct Loom<const SPIN: bool>;
 #[derive(Debug)]
 pub(crate) struct Nowhere;
 
-/// The tasks of one execution. Task `t` is number `t - 1`, and so is its CPU.
+/// One execution. Task `t` is number `t - 1`, and so is its CPU.
 struct World {
-    contexts: Vec<Cx>,
-    tokens: Vec<Cell<bool>>,
-    threads: RefCell<Vec<Option<Thread>>>,
+    tasks: Vec<Task>,
+}
+
+struct Task {
+    cx: Cx,
+    token: Cell<bool>,
+    /// The word whose change it waits for.
+    waits_for: Cell<*const ()>,
+    thread: RefCell<Option<Thread>>,
 }
 
 // Loom runs all threads of an execution as coroutines of one thread of the host.
 std::thread_local! {
     static WORLD: Cell<*const World> = const { Cell::new(ptr::null()) };
+    static EXECUTIONS: Cell<u64> = const { Cell::new(0) };
 }
 
 loom::thread_local! {
@@ -42,17 +49,18 @@ loom::thread_local! {
 pub(crate) fn check(tasks: u32, preemptions: usize, body: impl Fn() + Send + Sync + 'static) {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = builder.preemption_bound.or(Some(preemptions));
-    builder.max_branches = 20_000;
+    builder.max_branches = 2_000;
+    EXECUTIONS.set(0);
     builder.check(move || {
+        EXECUTIONS.set(EXECUTIONS.get() + 1);
         let world = World {
-            contexts: (0..tasks).map(|at| Cx::new(TaskId(at + 1), at)).collect(),
-            tokens: (0..tasks).map(|_| Cell::new(false)).collect(),
-            threads: RefCell::new((0..tasks).map(|_| None).collect()),
+            tasks: (0..tasks).map(Task::new).collect(),
         };
         WORLD.set(&raw const world);
         start_task(0);
         body();
     });
+    println!("{} executions", EXECUTIONS.get());
 }
 
 /// Starts task `at + 1`, which runs `body`.
@@ -65,7 +73,34 @@ pub(crate) fn spawn(at: usize, body: impl FnOnce() + 'static) -> loom::thread::J
 
 fn start_task(at: usize) {
     ME.with(|me| me.set(at));
-    world().threads.borrow_mut()[at] = Some(loom::thread::current());
+    *world().tasks[at].thread.borrow_mut() = Some(loom::thread::current());
+}
+
+impl Task {
+    fn new(at: u32) -> Self {
+        Self {
+            cx: Cx::new(TaskId(at + 1), at),
+            token: Cell::new(false),
+            waits_for: Cell::new(ptr::null()),
+            thread: RefCell::new(None),
+        }
+    }
+
+    fn wake(&self) {
+        if let Some(thread) = &*self.thread.borrow() {
+            thread.unpark();
+        }
+    }
+}
+
+/// Wakes whoever waits for a change of `p`.
+fn changed<T>(p: &T) {
+    for task in &world().tasks {
+        if ptr::addr_eq(task.waits_for.get(), p) {
+            task.waits_for.set(ptr::null());
+            task.wake();
+        }
+    }
 }
 
 fn world<'a>() -> &'a World {
@@ -83,11 +118,16 @@ unsafe impl<const SPIN: bool> Machine for Loom<SPIN> {
     const CHECKED: bool = true;
 
     fn cx() -> *const Cx {
-        &raw const world().contexts[me()]
+        &raw const world().tasks[me()].cx
     }
 
     fn context(task: TaskId) -> *const Cx {
-        &raw const world().contexts[task.0 as usize - 1]
+        &raw const world().tasks[task.0 as usize - 1].cx
+    }
+
+    fn store<W: Word>(p: &W::Prim, value: W, order: Ordering) {
+        W::store(p, value, order);
+        changed(p);
     }
 
     /// Loom takes a sequentially consistent exchange for acquire and release only; machines promise
@@ -97,28 +137,41 @@ unsafe impl<const SPIN: bool> Machine for Loom<SPIN> {
         if order == Ordering::SeqCst {
             fence(Ordering::SeqCst);
         }
+        changed(p);
         old
     }
 
+    fn cas<W: Word>(p: &W::Prim, old: W, new: W, ok: Ordering, fail: Ordering) -> Result<W, W> {
+        let found = W::cas(p, old, new, ok, fail)?;
+        changed(p);
+        Ok(found)
+    }
+
+    /// Blocks until the word changes: yielding instead makes executions without end, in which two
+    /// waiters let each other run.
     fn wait_until<W: Word>(p: &W::Prim, mask: W, eq: W) {
-        if W::load(p, Ordering::Relaxed).wide() & mask.wide() != eq.wide() {
-            loom::thread::yield_now();
+        // Loads may find old values; exchanges do not.
+        let now = W::rmw(p, Rmw::Or, W::ZERO, Ordering::Relaxed);
+        if now.wide() & mask.wide() != eq.wide() {
+            let waits_for = &world().tasks[me()].waits_for;
+            waits_for.set(ptr::from_ref(p).cast());
+            while !waits_for.get().is_null() {
+                loom::thread::park();
+            }
         }
     }
 
     /// Without a token it blocks: if nobody wakes it, loom reports a deadlock.
     fn park() {
-        while !world().tokens[me()].take() {
+        while !world().tasks[me()].token.take() {
             loom::thread::park();
         }
     }
 
     fn unpark(task: TaskId) {
-        let at = task.0 as usize - 1;
-        world().tokens[at].set(true);
-        if let Some(thread) = &world().threads.borrow()[at] {
-            thread.unpark();
-        }
+        let task = &world().tasks[task.0 as usize - 1];
+        task.token.set(true);
+        task.wake();
     }
 
     fn is_running(_task: TaskId) -> bool {
@@ -126,13 +179,15 @@ unsafe impl<const SPIN: bool> Machine for Loom<SPIN> {
     }
 
     fn irq_save() -> Irq {
-        let off = &world().contexts[me()].irq_off;
+        let off = &world().tasks[me()].cx.irq_off;
         off.set(off.get() + 1);
-        Irq { were_on: off.get() == 1 }
+        Irq {
+            were_on: off.get() == 1,
+        }
     }
 
     fn irq_restore(_irq: Irq) {
-        let off = &world().contexts[me()].irq_off;
+        let off = &world().tasks[me()].cx.irq_off;
         off.set(off.get() - 1);
     }
 
@@ -145,7 +200,10 @@ unsafe impl<const SPIN: bool> Machine for Loom<SPIN> {
 
 impl Instance for Nowhere {
     fn ram(&self) -> Ram {
-        Ram { base: ptr::null_mut(), bytes: 0 }
+        Ram {
+            base: ptr::null_mut(),
+            bytes: 0,
+        }
     }
 
     fn cpus(&self) -> u32 {

@@ -1,0 +1,88 @@
+//! Interrupts reach running, spinning, sleeping and idle CPUs, and wait while they are off.
+
+use super::{Bed, M, cpu, judge};
+use crate::{Budget, RunOptions, RunReport, TaskSpec, explore};
+use minflt_sync::{Atomic, CpuMask, Instance, IpiHandler, Machine, Ordering};
+
+/// Who has acknowledged; the handler's argument.
+struct Acks {
+    seen: [Atomic<u32, M>; 4],
+}
+
+unsafe fn acknowledge(arg: *const ()) {
+    // SAFETY: the scenario sets `Acks` as argument.
+    let acks = unsafe { &*arg.cast::<Acks>() };
+    acks.seen[cpu() as usize].store(1, Ordering::Release);
+}
+
+/// CPU 0 interrupts the others and waits for all: CPU 1 holds a word back with interrupts off, CPU 2
+/// spins for that word, CPU 3 idles (or sleeps).
+fn scenario(bed: &Bed, options: &RunOptions<'_>) -> RunReport {
+    // SAFETY: 1: the objects of the last schedule are not used any more.
+    unsafe { bed.reset() };
+    let acks = bed.place(Acks { seen: core::array::from_fn(|_| Atomic::new(0)) });
+    let word = bed.place(Atomic::<u32, M>::new(0));
+    let arg = core::ptr::from_ref(acks).cast();
+    bed.at.set_ipi_handler(Some(IpiHandler { call: acknowledge, arg }));
+    let shoot = || {
+        let mut to = CpuMask::empty();
+        for cpu in 1..4 {
+            to.insert(cpu);
+        }
+        M::send_ipi(&bed.at, &to);
+        for cpu in 1..4 {
+            acks.seen[cpu].wait_until(u32::MAX, 1);
+        }
+        word.store(1, Ordering::Release);
+    };
+    let off = || {
+        let irq = M::irq_save();
+        for _ in 0..4 {
+            if acks.seen[1].load(Ordering::Relaxed) != 0 {
+                M::violation(format_args!("interrupted with interrupts off"));
+            }
+        }
+        M::irq_restore(irq);
+    };
+    let spin = || word.wait_until(u32::MAX, 1);
+    let tasks = vec![TaskSpec::new(0, shoot), TaskSpec::new(1, off), TaskSpec::new(2, spin)];
+    let report = bed.run(options, tasks);
+    let wrong = report.interrupts != 3;
+    judge(report, wrong, "not every CPU took one interrupt")
+}
+
+#[test]
+fn every_cpu_acknowledges_whatever_it_is_doing() {
+    let bed = Bed::explorer(4);
+    let report = scenario(&bed, &RunOptions::virtual_time());
+    assert!(report.outcome.is_ok(), "{}", report.outcome);
+    let budget = Budget { schedules: 4000, seed: 9 };
+    let found = explore(&budget, |options| scenario(&bed, options));
+    if let Some(failure) = found.failure {
+        panic!("{failure}");
+    }
+}
+
+#[test]
+fn waiting_with_interrupts_off_for_an_interrupted_cpu_is_a_deadlock() {
+    let bed = Bed::explorer(2);
+    let acks = bed.place(Acks { seen: core::array::from_fn(|_| Atomic::new(0)) });
+    let word = bed.place(Atomic::<u32, M>::new(0));
+    let arg = core::ptr::from_ref(acks).cast();
+    bed.at.set_ipi_handler(Some(IpiHandler { call: acknowledge, arg }));
+    let shoot = || {
+        let mut to = CpuMask::empty();
+        to.insert(1);
+        M::send_ipi(&bed.at, &to);
+        acks.seen[1].wait_until(u32::MAX, 1);
+        word.store(1, Ordering::Release);
+    };
+    let off = || {
+        let irq = M::irq_save();
+        word.wait_until(u32::MAX, 1);
+        M::irq_restore(irq);
+    };
+    let tasks = vec![TaskSpec::new(0, shoot), TaskSpec::new(1, off)];
+    let report = bed.run(&RunOptions::virtual_time(), tasks);
+    assert!(report.outcome.to_string().starts_with("deadlock: 2 tasks wait"));
+}

@@ -1,0 +1,139 @@
+//! The sleeping read-write lock: exclusion, and nobody is forgotten.
+
+use super::{Bed, M, judge};
+use crate::{Budget, RunOptions, RunReport, Sim, TaskSpec, explore};
+use core::cell::Cell;
+use minflt_pgtable::X86_64;
+use minflt_sync::order::MmapLock;
+use minflt_sync::{Atomic, Machine, Ordering, RwSem};
+
+/// How a task takes the lock.
+#[derive(Clone, Copy)]
+enum Take {
+    Read,
+    Write,
+    TryRead,
+}
+
+/// Who is inside, seen without the door, so that looking adds no scheduling point.
+#[derive(Default)]
+struct Inside {
+    readers: Cell<u32>,
+    writers: Cell<u32>,
+    entered: Cell<u32>,
+}
+
+impl Inside {
+    fn enter(&self, writes: bool) {
+        let (readers, writers) = (self.readers.get(), self.writers.get());
+        if writers > 0 || (writes && readers > 0) {
+            M::violation(format_args!("{readers} readers and {writers} writers are inside"));
+        }
+        let count = if writes { &self.writers } else { &self.readers };
+        count.set(count.get() + 1);
+        self.entered.set(self.entered.get() + 1);
+    }
+
+    fn leave(&self, writes: bool) {
+        let count = if writes { &self.writers } else { &self.readers };
+        count.set(count.get() - 1);
+    }
+}
+
+/// Task `n` runs on CPU `on[n].0` and takes the lock as `on[n].1` says, twice.
+fn scenario(bed: &Bed, options: &RunOptions<'_>, on: &[(u32, Take)]) -> RunReport {
+    // SAFETY: 1: the objects of the last schedule are not used any more.
+    unsafe { bed.reset() };
+    let lock = bed.place(RwSem::<MmapLock, M>::new());
+    let word = bed.place(Atomic::<u64, M>::new(0));
+    let inside = Inside::default();
+    let body = |take: Take| {
+        let inside = &inside;
+        move || {
+            for _ in 0..2 {
+                match take {
+                    Take::Read => {
+                        let _guard = lock.read();
+                        inside.enter(false);
+                        word.load(Ordering::Relaxed);
+                        inside.leave(false);
+                    }
+                    Take::Write => {
+                        let _guard = lock.write();
+                        inside.enter(true);
+                        let value = word.load(Ordering::Relaxed);
+                        word.store(value + 1, Ordering::Relaxed);
+                        inside.leave(true);
+                    }
+                    Take::TryRead => {
+                        if let Some(_guard) = lock.try_read() {
+                            inside.enter(false);
+                            word.load(Ordering::Relaxed);
+                            inside.leave(false);
+                        }
+                    }
+                }
+            }
+        }
+    };
+    let tasks = on.iter().map(|(cpu, take)| TaskSpec::new(*cpu, body(*take))).collect();
+    let report = bed.run(options, tasks);
+    let writers = on.iter().filter(|(_, take)| matches!(take, Take::Write)).count() as u64;
+    let wrong = word.peek() != 2 * writers || lock.is_held() || lock.has_waiters();
+    judge(report, wrong, "the lock is not free at the end, or a write was lost")
+}
+
+#[test]
+fn readers_and_writers_exclude_each_other_and_all_get_in() {
+    use Take::{Read, TryRead, Write};
+    let mixes: [&[(u32, Take)]; 6] = [
+        &[(0, Read), (1, Write), (2, Write)],
+        &[(0, Read), (1, Read), (2, Write)],
+        &[(0, Write), (1, Write), (2, Write)],
+        // More tasks than CPUs: holders sleep, and spinners see owners that do not run.
+        &[(0, Read), (0, Write), (1, Read), (1, Write)],
+        &[(0, Read), (1, Read), (1, Write), (2, Write), (2, TryRead)],
+        &[(0, Read), (1, Read), (2, Read), (3, Write), (3, Write)],
+    ];
+    for (number, mix) in mixes.iter().enumerate() {
+        let bed = Bed::explorer(4);
+        let budget = Budget { schedules: 4000, seed: 100 + number as u64 };
+        let found = explore(&budget, |options| scenario(&bed, options, mix));
+        if let Some(failure) = found.failure {
+            panic!("mix {number}: {failure}");
+        }
+    }
+}
+
+/// A lock of one word that forgets to wake: the explorer has to see it.
+#[test]
+fn a_lock_that_forgets_a_waiter_is_caught() {
+    let bed = Bed::explorer(2);
+    let budget = Budget { schedules: 4000, seed: 5 };
+    let found = explore(&budget, |options| {
+        // SAFETY: 1: the objects of the last schedule are not used any more.
+        unsafe { bed.reset() };
+        let word = bed.place(Atomic::<u64, M>::new(0));
+        let sleeper = bed.place(Atomic::<u32, M>::new(0));
+        let sleep = || {
+            while word.load(Ordering::Acquire) == 0 {
+                // Wrong: says so only after the look.
+                // SAFETY: duty 1 of `Machine`.
+                let me = unsafe { &*M::cx() }.task.get().0;
+                sleeper.store(me, Ordering::Relaxed);
+                M::park();
+            }
+        };
+        let wake = || {
+            word.store(1, Ordering::Release);
+            let who = sleeper.load(Ordering::Relaxed);
+            if who != 0 {
+                Sim::<X86_64>::unpark(minflt_sync::TaskId(who));
+            }
+        };
+        bed.run(options, vec![TaskSpec::new(0, sleep), TaskSpec::new(1, wake)])
+    });
+    let failure = found.failure.unwrap();
+    assert!(failure.report.outcome.to_string().starts_with("deadlock: 1 tasks wait"), "{failure}");
+    assert!(failure.number < 100, "{failure}");
+}
