@@ -10,7 +10,11 @@ use std::error::Error;
 fn main() -> Result<(), Box<dyn Error>> {
     // 1. A machine: one CPU, 16 MiB of RAM. An embedder brings a type of its own that implements
     //    `minflt_sync::Machine` (what locks need) and `minflt_pgtable::Mmu` (what tables need).
-    let options = HostOptions { cpus: 1, ram_bytes: 16 << 20, prefault: Prefault::OnTouch };
+    let options = HostOptions {
+        cpus: 1,
+        ram_bytes: 16 << 20,
+        prefault: Prefault::OnTouch,
+    };
     let machine = HostInstance::new(&options)?;
 
     // 2. A system on it, in one of the generations of Linux's fault synchronization.
@@ -23,7 +27,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     let thread = mm.thread();
 
     // 4. Map a page and store to it: the first store faults, the second does not.
-    let page = mm.mmap(Place::Any, 4096, Prot::ReadWrite).map_err(|e| format!("{e:?}"))?;
+    let page = mm
+        .mmap(Place::Any, 4096, Prot::ReadWrite)
+        .map_err(|e| format!("{e:?}"))?;
     for value in [1, 2] {
         thread.store(page, value).map_err(|e| format!("{e:?}"))?;
         let faults = system.count_of(Event::PageFaults);
@@ -32,7 +38,10 @@ fn main() -> Result<(), Box<dyn Error>> {
     println!("loaded {:?}", thread.load(page));
 
     // 5. What the fault was, by the events that were counted.
-    for event in Event::ALL.iter().filter(|event| system.count_of(**event) > 0) {
+    for event in Event::ALL
+        .iter()
+        .filter(|event| system.count_of(**event) > 0)
+    {
         println!("{:>28} {}", event.name(), system.count_of(*event));
     }
 

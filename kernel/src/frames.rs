@@ -1,5 +1,6 @@
 //! The frames of RAM before there is an allocator: taken in order, never given back.
 
+use core::mem;
 use core::ops::Range;
 
 use crate::arch::boot;
@@ -22,9 +23,17 @@ pub(crate) fn init(ram: &[Range<u64>]) {
     REST.with(|slot| *slot = rest);
 }
 
-/// The number of frames not yet taken.
-pub(crate) fn left() -> u64 {
-    REST.with(|rest| rest.end.saturating_sub(rest.start) / PAGE)
+/// Takes all that is left, from a multiple of `align` on, zeroed: from now on [`take`] finds nothing.
+/// The direct map must cover it.
+pub(crate) fn take_all(align: u64) -> Range<u64> {
+    let rest = REST.with(|rest| {
+        let start = rest.start.next_multiple_of(align).min(rest.end);
+        start..mem::replace(rest, 0..0).end
+    });
+    let len = (rest.end - rest.start) as usize;
+    // SAFETY: (1) the frames are RAM in the direct map and were never given to anyone.
+    unsafe { paging::direct(rest.start).write_bytes(0, len) };
+    rest
 }
 
 /// Takes a zeroed frame, or `None` when there are no more.
@@ -44,7 +53,7 @@ pub(crate) fn take() -> Option<u64> {
 /// Takes a frame for a table of the kernel's own map.
 pub(crate) fn table() -> Table {
     match take() {
-        // SAFETY: (1) fresh, zeroed, and reached through the table only.
+        // SAFETY: (1), (2) fresh, zeroed, and reached through the table only.
         Some(phys) if phys < FIRST_MAPPED => unsafe { Table::new(phys) },
         _ => panic!("no memory for the kernel's own page tables"),
     }

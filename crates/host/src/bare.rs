@@ -92,7 +92,6 @@ unsafe impl<P: Paging> Machine for HostBare<P> {
         Base::<P>::enter_kernel();
     }
 
-    #[inline(always)]
     fn violation(text: fmt::Arguments<'_>) -> ! {
         Base::<P>::violation(text)
     }

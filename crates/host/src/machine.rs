@@ -44,6 +44,8 @@ unsafe impl<P: Paging, const CHECKED: bool> Machine for Host<P, CHECKED> {
         )
     }
 
+    #[cold]
+    #[inline(never)]
     fn wait_until<W: Word>(p: &W::Prim, mask: W, eq: W) {
         with_current(|here| {
             for _ in 0..LOOKS {

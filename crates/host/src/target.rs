@@ -80,7 +80,11 @@ impl<const CHECKED: bool> HostTarget<CHECKED> {
     /// # Errors
     /// When the host has not enough memory, or the configuration is refused.
     pub fn start(config: Config, cpus: u32, ram_bytes: usize) -> Result<Self, StartError> {
-        let options = HostOptions { cpus, ram_bytes, prefault: Prefault::Now };
+        let options = HostOptions {
+            cpus,
+            ram_bytes,
+            prefault: Prefault::Now,
+        };
         let machine = HostInstance::new(&options).map_err(StartError::Ram)?;
         let system = System::boot(machine, config).map_err(StartError::Boot)?;
         Ok(Self { system, cpus })
@@ -180,7 +184,9 @@ impl<const CHECKED: bool> Target for HostTarget<CHECKED> {
         let main_cpu = thread_cpu_ns();
         let mm = {
             let _cpu = self.machine().enter(0);
-            self.system.new_mm().map_err(|_| TargetError::System("no memory".into()))?
+            self.system
+                .new_mm()
+                .map_err(|_| TargetError::System("no memory".into()))?
         };
         let shared = Shared::new(&self.system, plan.threads);
         let ended: Vec<_> = std::thread::scope(|scope| {
@@ -191,7 +197,10 @@ impl<const CHECKED: bool> Target for HostTarget<CHECKED> {
                 })
                 .collect();
             let panicked = |_| Err(self.failure("a thread panicked"));
-            threads.into_iter().map(|thread| thread.join().unwrap_or_else(panicked)).collect()
+            threads
+                .into_iter()
+                .map(|thread| thread.join().unwrap_or_else(panicked))
+                .collect()
         });
         if let Some(text) = self.machine().failed() {
             drop(ended);
@@ -224,17 +233,20 @@ impl<const CHECKED: bool> Target for HostTarget<CHECKED> {
 type Counts = Vec<(&'static str, u64)>;
 
 fn counts<M: Mmu>(system: &System<M>) -> Counts {
-    Event::ALL.iter().map(|event| (event.name(), system.count_of(*event))).collect()
+    Event::ALL
+        .iter()
+        .map(|event| (event.name(), system.count_of(*event)))
+        .collect()
 }
 
 fn looks<M: Mmu>(system: &System<M>) -> Counts {
-    Check::ALL.iter().map(|check| (check.name(), system.looks_of(*check))).collect()
+    Check::ALL
+        .iter()
+        .map(|check| (check.name(), system.looks_of(*check)))
+        .collect()
 }
 
-fn difference(
-    before: &Counts,
-    after: &Counts,
-) -> std::collections::BTreeMap<String, u64> {
+fn difference(before: &Counts, after: &Counts) -> std::collections::BTreeMap<String, u64> {
     let pairs = before.iter().zip(after);
     pairs
         .filter(|((_, before), (_, after))| after > before)
@@ -283,11 +295,7 @@ impl<'s, const CHECKED: bool> Shared<'s, CHECKED> {
 }
 
 impl<'w, const CHECKED: bool> HostWorker<'w, CHECKED> {
-    fn new(
-        shared: &'w Shared<'w, CHECKED>,
-        mm: &'w Mm<Host<X86_64, CHECKED>>,
-        index: u32,
-    ) -> Self {
+    fn new(shared: &'w Shared<'w, CHECKED>, mm: &'w Mm<Host<X86_64, CHECKED>>, index: u32) -> Self {
         Self {
             shared,
             mm,
@@ -411,7 +419,10 @@ impl<const CHECKED: bool> Worker for HostWorker<'_, CHECKED> {
 
 /// Processor time of the calling thread.
 fn thread_cpu_ns() -> u64 {
-    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    let mut time = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
     // SAFETY: writes one `timespec`, which lives here.
     unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time) };
     time.tv_sec.unsigned_abs() * NANOS + time.tv_nsec.unsigned_abs()

@@ -79,14 +79,16 @@ impl<M: Mmu> System<M> {
         let table = self.frames.table.base() as usize - ram;
         let bytes = self.total_frames() as usize * size_of::<Frame<M>>();
         if (table..table + bytes).contains(&at) {
-            let number = ((at - table) / size_of::<Frame<M>>()) as u64;
+            let index = ((at - table) / size_of::<Frame<M>>()) as u64;
+            let number = self.frames.table.first().0 + index;
             let field = Frame::<M>::field_at((at - table) % size_of::<Frame<M>>());
             return Place { object: "frame", number, field: Field::Named(field) };
         }
-        let pfn = Pfn(offset >> M::Paging::SHIFT);
-        if pfn.0 < self.reserved_frames() || pfn.0 >= self.total_frames() {
+        let index = offset >> M::Paging::SHIFT;
+        if index < self.reserved_frames() || index >= self.total_frames() {
             return Place { object: "per-cpu", number: 0, field: Field::Byte(offset) };
         }
+        let pfn = Pfn(self.frames.table.first().0 + index);
         self.in_frame(pfn, at & (M::Paging::PAGE as usize - 1))
     }
 

@@ -70,7 +70,8 @@ pub struct Frame<M: Mmu> {
     pub(crate) callback: Callback,
 }
 
-/// Neighbours in a list of frames, by number; 0 is nobody, for frame 0 is never free.
+/// Neighbours in a list of frames, by number; 0 is nobody, for frame 0 is never free: it is the
+/// system's own, or below the machine's memory.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Links {
     pub(crate) next: u32,
@@ -166,9 +167,10 @@ impl<M: Mmu> fmt::Debug for Frame<M> {
     }
 }
 
-/// The table of all frames.
+/// The table of all frames: those from number `first` on.
 pub(crate) struct FrameTable<M: Mmu> {
     base: NonNull<Frame<M>>,
+    first: u64,
     len: u64,
 }
 
@@ -181,8 +183,13 @@ impl<M: Mmu> FrameTable<M> {
     /// # Safety
     /// 1. `base` is zeroed memory for `len` descriptors, aligned, used by nobody else, and outlives
     ///    the table.
-    pub(crate) const unsafe fn new(base: NonNull<Frame<M>>, len: u64) -> Self {
-        Self { base, len }
+    pub(crate) const unsafe fn new(base: NonNull<Frame<M>>, first: Pfn, len: u64) -> Self {
+        Self { base, first: first.0, len }
+    }
+
+    /// The first frame.
+    pub(crate) const fn first(&self) -> Pfn {
+        Pfn(self.first)
     }
 
     /// Number of frames.
@@ -196,9 +203,10 @@ impl<M: Mmu> FrameTable<M> {
     /// If there is no such frame: an entry was corrupt.
     #[inline(always)]
     pub(crate) fn get(&self, pfn: Pfn) -> &Frame<M> {
-        assert!(pfn.0 < self.len, "no frame {pfn}");
+        let index = pfn.0.wrapping_sub(self.first);
+        assert!(index < self.len, "no frame {pfn}");
         // SAFETY: within the table.
-        let at = unsafe { self.base.add(pfn.0 as usize) };
+        let at = unsafe { self.base.add(index as usize) };
         // SAFETY: 1 of `new`, and zeroed memory is a valid descriptor.
         unsafe { at.as_ref() }
     }
@@ -207,7 +215,8 @@ impl<M: Mmu> FrameTable<M> {
     pub(crate) fn of_callback(&self, callback: NonNull<Callback>) -> Pfn {
         let offset = core::mem::offset_of!(Frame<M>, callback);
         let frame = callback.as_ptr() as usize - offset;
-        Pfn(((frame - self.base.as_ptr() as usize) / size_of::<Frame<M>>()) as u64)
+        let index = (frame - self.base.as_ptr() as usize) / size_of::<Frame<M>>();
+        Pfn(self.first + index as u64)
     }
 
     /// Where the table lies.

@@ -4,7 +4,7 @@
 //! have simulated lines like everything else, and any number of systems live in one process.
 //!
 //! ```text
-//! frame 0                                                                    last frame
+//! first frame                                                                last frame
 //! | System | areas of each CPU | zones | frame descriptors | page of zeros | free ... |
 //! ```
 
@@ -20,9 +20,10 @@ use crate::shootdown::Mailbox;
 use crate::tree::Node;
 use crate::vma::{Attrs, Vma};
 use core::fmt;
+use core::mem::ManuallyDrop;
 use core::ops::Deref;
 use core::ptr::NonNull;
-use minflt_addr::Pfn;
+use minflt_addr::{Pfn, PhysAddr};
 use minflt_pgtable::{Mmu, Paging, SpaceId};
 use minflt_sync::slab::Magazine;
 use minflt_sync::srcu::SrcuCpu;
@@ -168,6 +169,7 @@ impl<M: Mmu> System<M> {
 
     fn build(carve: &mut Carve, at: M::Instance, config: Config) -> Option<NonNull<Self>> {
         let (cpus, nodes) = (at.cpus(), at.nodes());
+        let first = PhysAddr(at.ram_phys()).pfn(M::Paging::SHIFT);
         let len = carve.bytes as u64 >> M::Paging::SHIFT;
         let place = carve.cut(size_of::<Self>());
         let magazines = |carve: &mut Carve| {
@@ -184,10 +186,10 @@ impl<M: Mmu> System<M> {
         let zones = carve.cut(Frames::<M>::zone_bytes(nodes));
         let table = carve.cut(len as usize * size_of::<Frame<M>>());
         let reserved = (carve.used as u64).div_ceil(M::Paging::PAGE) + 1;
-        let zero_page = Pfn(reserved - 1);
+        let zero_page = Pfn(first.0 + reserved - 1);
         // SAFETY: 1: cut off just now, zeroed, and kept with the system.
-        let table = unsafe { FrameTable::new(table?.cast(), len) };
-        let zone = |node| Frames::<M>::zone(node, nodes, reserved, len);
+        let table = unsafe { FrameTable::new(table?.cast(), first, len) };
+        let zone = |node| Frames::zone(&table, node, nodes, reserved);
         // SAFETY: 1: cut off just now.
         let zones = unsafe { PerCpu::build(zones?, nodes, zone) };
         let [node, vma, attr, mm, anon] = magazines;
@@ -450,8 +452,25 @@ impl<M: Mmu> PageSource for System<M> {
 }
 
 impl<M: Mmu> Running<M> {
+    /// Ends the system and gives its machine back. Whatever it held in the machine's memory is gone.
+    pub fn shutdown(self) -> M::Instance {
+        let ended = ManuallyDrop::new(self);
+        ended.at.set_ipi_handler(None);
+        // SAFETY: nobody else has the system, and its own drop does not run.
+        let system = ManuallyDrop::new(unsafe { ended.system.read() });
+        // SAFETY: read once; the rest of the system is plain data in the machine's memory.
+        unsafe { core::ptr::read(&raw const system.at) }
+    }
+
+    /// Bytes at the start of the machine's memory that the system itself lies in.
+    #[must_use]
+    pub fn reserved_bytes(&self) -> u64 {
+        self.reserved * M::Paging::PAGE
+    }
+
     fn start(&self) {
-        for pfn in 0..self.reserved {
+        let first = self.frames.table.first().0;
+        for pfn in first..first + self.reserved {
             self.frames.get(Pfn(pfn)).set_use(Use::Reserved);
         }
         let arg = self.system.as_ptr().cast_const().cast();

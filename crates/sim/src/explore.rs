@@ -55,7 +55,12 @@ pub fn explore(
     mut scenario: impl FnMut(&RunOptions<'_>) -> RunReport,
 ) -> Explored {
     let mut seeds = Rng::new(budget.seed);
-    let mut found = Explored { schedules: 0, steps: 0, events: 0, failure: None };
+    let mut found = Explored {
+        schedules: 0,
+        steps: 0,
+        events: 0,
+        failure: None,
+    };
     let mut longest = 1;
     while found.schedules < budget.schedules {
         found.schedules += 1;
@@ -63,14 +68,22 @@ pub fn explore(
         let policy = if number % 2 == 1 {
             Policy::Random(seed)
         } else {
-            Policy::Pct { seed, depth: 1 + (number / 2 % 5) as u32, steps: longest }
+            Policy::Pct {
+                seed,
+                depth: 1 + (number / 2 % 5) as u32,
+                steps: longest,
+            }
         };
         let report = scenario(&RunOptions::explored(policy.clone()));
         found.steps += report.steps;
         found.events += report.events;
         longest = longest.max(report.steps);
         if !report.outcome.is_ok() {
-            found.failure = Some(Failure { number, policy, report });
+            found.failure = Some(Failure {
+                number,
+                policy,
+                report,
+            });
             break;
         }
     }

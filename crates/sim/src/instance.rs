@@ -26,6 +26,7 @@
 //! The host pays for memory touched. A reset writes the bytes named and the frames reached since the
 //! last one.
 
+use crate::lease::Lease;
 use crate::lines::Lines;
 use crate::machine_file::MachineFile;
 use crate::memory::Mapping;
@@ -36,8 +37,7 @@ use core::fmt;
 use corosensei::stack::DefaultStack;
 use minflt_addr::Pfn;
 use minflt_pgtable::Tlb;
-use minflt_sync::prim::AtomicU32;
-use minflt_sync::{Cx, Instance, IpiHandler, Ordering, Ram};
+use minflt_sync::{Cx, Instance, IpiHandler, Ram};
 use std::io;
 use std::sync::Arc;
 
@@ -59,8 +59,7 @@ pub struct SimInstance {
     handler: Cell<Option<IpiHandler>>,
     /// The clock outside runs: where the last one ended.
     pub(crate) clock: Cell<Ps>,
-    /// 1 while a run is under way.
-    leased: AtomicU32,
+    lease: Lease,
     warm: RefCell<Warm>,
     dirty: RefCell<Dirty>,
 }
@@ -101,7 +100,11 @@ impl Size {
     pub fn of(file: &MachineFile) -> Self {
         let cpus = file.shape.cpus.value as u32;
         let ram_bytes = (file.shape.ram_mib.value as u64) << 20;
-        Self { cpus, ram_bytes, max_tasks: 4 * cpus }
+        Self {
+            cpus,
+            ram_bytes,
+            max_tasks: 4 * cpus,
+        }
     }
 }
 
@@ -114,7 +117,11 @@ impl SimInstance {
     /// # Panics
     /// If `size` has no CPU or more than [`minflt_sync::MAX_CPUS`].
     pub fn new(file: &MachineFile, size: Size) -> io::Result<Self> {
-        assert!((1..=minflt_sync::MAX_CPUS).contains(&size.cpus), "{} CPUs", size.cpus);
+        assert!(
+            (1..=minflt_sync::MAX_CPUS).contains(&size.cpus),
+            "{} CPUs",
+            size.cpus
+        );
         let contexts = 1 + size.max_tasks + size.cpus;
         let ram_at = (contexts as usize * size_of::<Cx>()).next_multiple_of(ALIGN);
         let too_large = |_| io::Error::from(io::ErrorKind::OutOfMemory);
@@ -124,17 +131,25 @@ impl SimInstance {
         let stamps = Mapping::new(frames.max(1) * size_of::<u64>(), ALIGN)?;
         let model = Model::new(file, size.cpus);
         let lines = Lines::new((memory.bytes() >> model.line_shift) + 1, size.cpus);
-        let dirty = Dirty { seen: vec![0; frames.div_ceil(64)], frames: Vec::new() };
+        let dirty = Dirty {
+            seen: vec![0; frames.div_ceil(64)],
+            frames: Vec::new(),
+        };
         Ok(Self {
             memory,
             stamps,
             contexts,
             ram_at,
-            tlbs: core::iter::repeat_with(Tlb::new).take(size.cpus as usize).collect(),
+            tlbs: core::iter::repeat_with(Tlb::new)
+                .take(size.cpus as usize)
+                .collect(),
             handler: Cell::new(None),
             clock: Cell::new(0),
-            leased: AtomicU32::new(0),
-            warm: RefCell::new(Warm { lines, stacks: Vec::new() }),
+            lease: Lease::default(),
+            warm: RefCell::new(Warm {
+                lines,
+                stacks: Vec::new(),
+            }),
             dirty: RefCell::new(dirty),
             model: Arc::new(model),
         })
@@ -195,17 +210,14 @@ impl SimInstance {
 
     /// Takes what runs need, so that there is one run at a time.
     pub(crate) fn lease(&self) -> Warm {
-        // ORDERING: Acquire; pairs with [sim-lease].
-        let before = self.leased.swap(1, Ordering::Acquire);
-        assert_eq!(before, 0, "a run is under way on this instance");
+        self.lease.take();
         core::mem::take(&mut *self.warm.borrow_mut())
     }
 
     /// Gives back what [`SimInstance::lease`] gave.
     pub(crate) fn release(&self, warm: Warm) {
         *self.warm.borrow_mut() = warm;
-        // ORDERING: Release; pairs with [sim-lease].
-        self.leased.store(0, Ordering::Release);
+        self.lease.give_back();
     }
 
     /// Contexts there are; the boot context is the first.
@@ -242,12 +254,15 @@ impl SimInstance {
     pub(crate) fn node_at(&self, offset: usize) -> Option<u32> {
         let ram = self.memory.bytes() - self.ram_at;
         let per_node = ram.div_ceil(self.model.nodes as usize).max(1);
-        offset.checked_sub(self.ram_at).map(|offset| (offset / per_node) as u32)
+        offset
+            .checked_sub(self.ram_at)
+            .map(|offset| (offset / per_node) as u32)
     }
 
     /// The memory node of a frame of `1 << shift` bytes.
     pub(crate) fn node_of_frame(&self, pfn: Pfn, shift: u32) -> u32 {
-        self.node_at(self.ram_at + ((pfn.0 as usize) << shift)).unwrap_or(0)
+        self.node_at(self.ram_at + ((pfn.0 as usize) << shift))
+            .unwrap_or(0)
     }
 
     /// The bytes of a frame.
@@ -292,7 +307,10 @@ impl SimInstance {
 impl Instance for SimInstance {
     fn ram(&self) -> Ram {
         let bytes = self.memory.bytes() - self.ram_at;
-        Ram { base: self.memory.base().wrapping_add(self.ram_at), bytes }
+        Ram {
+            base: self.memory.base().wrapping_add(self.ram_at),
+            bytes,
+        }
     }
 
     fn cpus(&self) -> u32 {
@@ -308,7 +326,7 @@ impl Instance for SimInstance {
     }
 
     fn now_ns(&self) -> u64 {
-        crate::world::clock(self).unwrap_or(self.clock.get()) / 1000
+        crate::here::clock(self).unwrap_or(self.clock.get()) / 1000
     }
 
     fn set_ipi_handler(&self, handler: Option<IpiHandler>) {
@@ -319,6 +337,11 @@ impl Instance for SimInstance {
 impl fmt::Debug for SimInstance {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mib = (self.memory.bytes() - self.ram_at) >> 20;
-        write!(f, "SimInstance({}, {} CPUs, {mib} MiB)", self.model.name, self.tlbs.len())
+        write!(
+            f,
+            "SimInstance({}, {} CPUs, {mib} MiB)",
+            self.model.name,
+            self.tlbs.len()
+        )
     }
 }

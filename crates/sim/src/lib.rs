@@ -14,13 +14,16 @@
 //! A simulated figure is a claim about a cost model, and is to be labelled so wherever it is shown.
 
 mod explore;
+mod here;
 mod instance;
+mod lease;
 mod lines;
 mod machine;
 pub mod machine_file;
 mod memory;
 mod model;
 mod policy;
+pub mod races;
 mod report;
 mod rng;
 mod run;

@@ -20,7 +20,9 @@
 //! ```
 //! A line is busy while it moves; whoever asks meanwhile starts when it is free again, in the order
 //! of asking (`fifo`: the CPU with the lowest clock always runs first, so the order of asking is the
-//! order of execution). A transfer that had to wait costs `contended` more.
+//! order of execution). A transfer that had to wait costs `contended` more. Readers of a shared line
+//! overlap and are `serve` apart; so are spinners who look again after a change. Hence some of them
+//! look before the first one has acted on what it saw, and fail, and the later ones see that it has.
 //!
 //! # Why it is correct
 //! It holds no values: those live in the machine's memory, and one simulated context runs at a time.
@@ -87,8 +89,17 @@ impl Lines {
         let words = cpus.div_ceil(64) as usize;
         let chunks = vec![0; count.div_ceil(CHUNK)];
         // A place of 0 in the pool is none.
-        let pool = if words > 1 { vec![0; words] } else { Vec::new() };
-        Self { chunks, words, pool, ..Self::default() }
+        let pool = if words > 1 {
+            vec![0; words]
+        } else {
+            Vec::new()
+        };
+        Self {
+            chunks,
+            words,
+            pool,
+            ..Self::default()
+        }
     }
 
     /// Forgets everything that was touched.
@@ -97,7 +108,8 @@ impl Lines {
             self.chunks[chunk as usize] = 0;
         }
         self.lines.clear();
-        self.pool.truncate(if self.words > 1 { self.words } else { 0 });
+        self.pool
+            .truncate(if self.words > 1 { self.words } else { 0 });
     }
 
     fn place(&mut self, id: LineId) -> usize {
@@ -142,20 +154,30 @@ impl Lines {
         } else if line.first != me {
             line.ever_shared = true;
         }
-        let hit = if kind == Kind::Rmw { model.rmw_hit } else { model.hit };
+        let hit = if kind == Kind::Rmw {
+            model.rmw_hit
+        } else {
+            model.hit
+        };
         if line.owner == me {
-            return Access { end: now + hit, moved: false };
+            return Access {
+                end: now + hit,
+                moved: false,
+            };
         }
         let line = *line;
         let writes = kind.writes();
         let shares = line.owner == 0 && self.has(line, cpu);
         if shares && !writes {
-            return Access { end: now + hit, moved: false };
+            return Access {
+                end: now + hit,
+                moved: false,
+            };
         }
         let time = if line.owner != 0 {
             model.transfer(model.distance(cpu, u32::from(line.owner) - 1))
         } else {
-            self.from_sharers(model, line, node, cpu, shares, writes)
+            self.fetch(model, line, node, cpu, shares, writes)
         };
         let (start, extra) = match model.arbitration {
             Arbitration::Fifo if line.busy > now => (line.busy, model.contended),
@@ -163,12 +185,17 @@ impl Lines {
         };
         let end = start + time + extra;
         self.settle(place, line, cpu, writes);
-        self.lines[place].busy = end;
-        Access { end: end + hit, moved: true }
+        // Readers of a shared line overlap: it is busy for as long as its directory is.
+        let overlaps = !writes && line.owner == 0;
+        self.lines[place].busy = if overlaps { start + model.serve.min(time) } else { end };
+        Access {
+            end: end + hit,
+            moved: true,
+        }
     }
 
     /// What getting a line costs that nobody owns.
-    fn from_sharers(
+    fn fetch(
         &self,
         model: &Model,
         line: Line,
@@ -189,16 +216,16 @@ impl Lines {
         } else {
             model.dram_far
         };
-        let fetch = match (shares, nearest) {
+        let fetched = match (shares, nearest) {
             (true, _) => 0,
             (false, Some(distance)) => model.transfer(distance),
             (false, None) => memory,
         };
         if !writes {
-            return fetch;
+            return fetched;
         }
         let invalidate = farthest.map_or(0, |distance| model.transfer(distance));
-        fetch.max(invalidate) + model.sharer * others.saturating_sub(1)
+        fetched.max(invalidate) + model.sharer * others.saturating_sub(1)
     }
 
     /// Notes who holds the line after `cpu` got it.
@@ -230,7 +257,11 @@ impl Lines {
         let pooled = self.words > 1;
         let from = if pooled { line.sharers as usize } else { 0 };
         (0..self.words).flat_map(move |at| {
-            let mut rest = if pooled { self.pool[from + at] } else { line.sharers };
+            let mut rest = if pooled {
+                self.pool[from + at]
+            } else {
+                line.sharers
+            };
             core::iter::from_fn(move || {
                 let bit = rest.trailing_zeros();
                 (rest != 0).then(|| {
@@ -297,7 +328,11 @@ mod tests {
             assert_eq!(at(1, Kind::Load, 2_000_000), DIE + HIT);
             assert_eq!(at(0, Kind::Load, 3_000_000), HIT, "still shared");
             assert_eq!(at(31, Kind::Load, 4_000_000), FAR2 + HIT);
-            assert_eq!(at(30, Kind::Load, 5_000_000), DIE + HIT, "from the neighbour");
+            assert_eq!(
+                at(30, Kind::Load, 5_000_000),
+                DIE + HIT,
+                "from the neighbour"
+            );
             // Three others are told, the farthest beyond the group.
             assert_eq!(at(0, Kind::Rmw, 6_000_000), FAR2 + 2 * 10_000 + 13_000);
             assert_eq!(at(0, Kind::Rmw, 7_000_000), 13_000);

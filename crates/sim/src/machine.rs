@@ -1,9 +1,9 @@
 //! The simulated machine, as `sync`, `pgtable` and `mm` see it.
 
+use crate::here;
 use crate::instance::SimInstance;
 use crate::report::Outcome;
 use crate::trace::Event;
-use crate::world;
 use core::fmt;
 use core::marker::PhantomData;
 use minflt_addr::{Pfn, VirtRange};
@@ -19,7 +19,7 @@ impl<P: Paging, const CHECKED: bool> Sim<P, CHECKED> {
     /// The caller computes for `ns` nanoseconds in user mode, touching nothing shared. Other tasks of
     /// its CPU get their time slices.
     pub fn compute(ns: u64) {
-        if let Some(world) = world::here() {
+        if let Some(world) = here::here() {
             world.compute(ns * 1000);
         }
     }
@@ -27,7 +27,7 @@ impl<P: Paging, const CHECKED: bool> Sim<P, CHECKED> {
     /// User and system time of the calling task since its start, nanoseconds; zero outside runs.
     #[must_use]
     pub fn times() -> (u64, u64) {
-        world::here().map_or((0, 0), |world| {
+        here::here().map_or((0, 0), |world| {
             let (user, system) = world.core.borrow_mut().times(world.current.get());
             (user / 1000, system / 1000)
         })
@@ -37,7 +37,7 @@ impl<P: Paging, const CHECKED: bool> Sim<P, CHECKED> {
 /// After an access of kind `kind` to the word at `p`.
 #[inline]
 fn done<W: Word>(watched: bool, p: &W::Prim, old: W, new: W) {
-    if watched && let Some(world) = world::here() {
+    if watched && let Some(world) = here::here() {
         world.wrote(core::ptr::from_ref(p).cast(), old.wide(), new.wide());
     }
 }
@@ -45,7 +45,7 @@ fn done<W: Word>(watched: bool, p: &W::Prim, old: W, new: W) {
 /// Before an access of kind `kind` to the word at `p`; whether [`done`] is to be called.
 #[inline]
 fn touch<W: Word>(p: &W::Prim, kind: Kind) -> bool {
-    world::here()
+    here::here()
         .is_some_and(|world| world.access(core::ptr::from_ref(p).cast(), size_of::<W>(), kind))
 }
 
@@ -55,7 +55,7 @@ fn peek<W: Word>(p: &W::Prim) -> W {
 
 fn my_cx<'a>() -> &'a Cx {
     // SAFETY: a context is valid for the instance's life; outside runs, for the thread's.
-    unsafe { &*world::cx() }
+    unsafe { &*here::cx() }
 }
 
 // SAFETY:
@@ -70,19 +70,19 @@ unsafe impl<P: Paging, const CHECKED: bool> Machine for Sim<P, CHECKED> {
 
     #[inline]
     fn cx() -> *const Cx {
-        world::cx()
+        here::cx()
     }
 
     fn context(task: TaskId) -> *const Cx {
-        match world::here() {
+        match here::here() {
             Some(world) => world.at.cx(task.0),
-            None => world::cx(),
+            None => here::cx(),
         }
     }
 
     #[inline]
     fn before(at: *const u8, len: usize, kind: Kind) {
-        if let Some(world) = world::here() {
+        if let Some(world) = here::here() {
             world.access(at, len, kind);
         }
     }
@@ -114,13 +114,7 @@ unsafe impl<P: Paging, const CHECKED: bool> Machine for Sim<P, CHECKED> {
     }
 
     #[inline]
-    fn cas<W: Word>(
-        p: &W::Prim,
-        old: W,
-        new: W,
-        ok: Ordering,
-        fail: Ordering,
-    ) -> Result<W, W> {
+    fn cas<W: Word>(p: &W::Prim, old: W, new: W, ok: Ordering, fail: Ordering) -> Result<W, W> {
         let watched = touch::<W>(p, Kind::Rmw);
         let result = W::cas(p, old, new, ok, fail);
         match result {
@@ -132,9 +126,13 @@ unsafe impl<P: Paging, const CHECKED: bool> Machine for Sim<P, CHECKED> {
     }
 
     fn wait_until<W: Word>(p: &W::Prim, mask: W, eq: W) {
-        let Some(world) = world::here() else {
+        let Some(world) = here::here() else {
             let value = peek::<W>(p).wide();
-            assert_eq!(value & mask.wide(), eq.wide(), "outside a run there is nobody to wait for");
+            assert_eq!(
+                value & mask.wide(),
+                eq.wide(),
+                "outside a run there is nobody to wait for"
+            );
             return;
         };
         while Self::load::<W>(p, Ordering::Relaxed).wide() & mask.wide() != eq.wide() {
@@ -148,7 +146,7 @@ unsafe impl<P: Paging, const CHECKED: bool> Machine for Sim<P, CHECKED> {
     }
 
     fn park() {
-        match world::here() {
+        match here::here() {
             Some(world) if world.is_lost() => {}
             Some(world) => world.park(),
             None => Self::violation(format_args!("it sleeps outside a run: nobody can wake it")),
@@ -156,32 +154,40 @@ unsafe impl<P: Paging, const CHECKED: bool> Machine for Sim<P, CHECKED> {
     }
 
     fn unpark(task: TaskId) {
-        if let Some(world) = world::here() {
+        if let Some(world) = here::here() {
             world.unpark(task);
         }
     }
 
     fn is_running(task: TaskId) -> bool {
-        world::here().is_some_and(|world| world.is_running(task))
+        here::here().is_some_and(|world| world.is_running(task))
     }
 
     fn irq_save() -> Irq {
         let off = &my_cx().irq_off;
         off.set(off.get() + 1);
-        Irq { were_on: off.get() == 1 }
+        Irq {
+            were_on: off.get() == 1,
+        }
     }
 
     fn irq_restore(irq: Irq) {
         let off = &my_cx().irq_off;
         off.set(off.get() - 1);
-        debug_assert_eq!(irq.were_on, off.get() == 0, "interrupts are given back in order");
-        if irq.were_on && let Some(world) = world::here() {
+        debug_assert_eq!(
+            irq.were_on,
+            off.get() == 0,
+            "interrupts are given back in order"
+        );
+        if irq.were_on
+            && let Some(world) = here::here()
+        {
             world.interrupts_are_on_again();
         }
     }
 
     fn send_ipi(at: &SimInstance, to: &CpuMask) {
-        match world::here() {
+        match here::here() {
             Some(world) => world.send_interrupt(to),
             None => interrupt_at_boot(at, to),
         }
@@ -189,34 +195,37 @@ unsafe impl<P: Paging, const CHECKED: bool> Machine for Sim<P, CHECKED> {
 
     #[inline]
     fn charge(cost: Cost) {
-        if let Some(world) = world::here() {
+        if let Some(world) = here::here() {
             world.charge(cost);
         }
     }
 
     #[inline]
     fn enter_kernel() {
-        if let Some(world) = world::here() {
+        if let Some(world) = here::here() {
             world.core.borrow_mut().enter_kernel(world.current.get());
         }
     }
 
     #[inline]
     fn leave_kernel() {
-        if let Some(world) = world::here() {
+        if let Some(world) = here::here() {
             world.core.borrow_mut().leave_kernel(world.current.get());
         }
     }
 
     fn note(text: fmt::Arguments<'_>) {
-        if let Some(world) = world::here() {
+        if let Some(world) = here::here() {
             let task = world.current.get();
-            world.core.borrow_mut().record(task, || Event::Note(text.to_string()));
+            world
+                .core
+                .borrow_mut()
+                .record(task, || Event::Note(text.to_string()));
         }
     }
 
     fn violation(text: fmt::Arguments<'_>) -> ! {
-        match world::here() {
+        match here::here() {
             Some(world) => world.stop(Outcome::Violation(text.to_string())),
             None => panic!("violation outside a run: {text}"),
         }
@@ -257,7 +266,10 @@ unsafe impl<P: Paging, const CHECKED: bool> Mmu for Sim<P, CHECKED> {
 
     fn clear(at: &SimInstance, pfn: Pfn) {
         let node = at.node_of_frame(pfn, P::SHIFT);
-        Self::charge(Cost::Clear { bytes: P::PAGE, node });
+        Self::charge(Cost::Clear {
+            bytes: P::PAGE,
+            node,
+        });
         at.stamp_mut(pfn, P::SHIFT).set(0);
     }
 
@@ -278,7 +290,7 @@ unsafe impl<P: Paging, const CHECKED: bool> Mmu for Sim<P, CHECKED> {
 
     #[inline]
     fn user_point(_at: &SimInstance) {
-        if let Some(world) = world::here() {
+        if let Some(world) = here::here() {
             world.user_access();
         }
     }

@@ -93,6 +93,8 @@ numbers! {
         dram_far,
         /// What each further sharer adds to an invalidation.
         sharer,
+        /// How long a shared line is busy with serving one more reader.
+        serve,
         /// What a transfer costs beyond its distance when the line was busy.
         contended,
         /// Exception entry and exit.
@@ -185,9 +187,15 @@ impl core::error::Error for MachineFileError {}
 
 /// The machines that come with the program: name and text of each file.
 pub const SHIPPED: &[(&str, &str)] = &[
-    ("altix32", include_str!("../../../data/machines/altix32.toml")),
+    (
+        "altix32",
+        include_str!("../../../data/machines/altix32.toml"),
+    ),
     ("kvm16", include_str!("../../../data/machines/kvm16.toml")),
-    ("explorer", include_str!("../../../data/machines/explorer.toml")),
+    (
+        "explorer",
+        include_str!("../../../data/machines/explorer.toml"),
+    ),
 ];
 
 impl MachineFile {
@@ -196,7 +204,10 @@ impl MachineFile {
     /// # Errors
     /// When it is no TOML, lacks a key, has one too many, or a value is out of range.
     pub fn parse(file: &str, text: &str) -> Result<Self, MachineFileError> {
-        let wrong = |what| MachineFileError { file: file.to_owned(), what };
+        let wrong = |what| MachineFileError {
+            file: file.to_owned(),
+            what,
+        };
         let machine: Self = toml::from_str(text).map_err(|e| wrong(e.to_string()))?;
         machine.check().map_err(wrong)?;
         Ok(machine)
@@ -212,7 +223,10 @@ impl MachineFile {
             None => {
                 let names: Vec<&str> = SHIPPED.iter().map(|(name, _)| *name).collect();
                 let what = format!("no such machine; there are {}", names.join(", "));
-                Err(MachineFileError { file: name.to_owned(), what })
+                Err(MachineFileError {
+                    file: name.to_owned(),
+                    what,
+                })
             }
         }
     }
@@ -221,7 +235,10 @@ impl MachineFile {
     pub fn numbers(&self) -> impl Iterator<Item = (&'static str, &'static str, &Sourced)> {
         let shape = self.shape.numbers().map(|(key, n)| ("shape", key, n));
         let ns = self.ns.numbers().map(|(key, n)| ("ns", key, n));
-        let rates = self.bytes_per_us.numbers().map(|(key, n)| ("bytes_per_us", key, n));
+        let rates = self
+            .bytes_per_us
+            .numbers()
+            .map(|(key, n)| ("bytes_per_us", key, n));
         shape.chain(ns).chain(rates)
     }
 
@@ -230,26 +247,40 @@ impl MachineFile {
             let least = if table == "ns" { 0.0 } else { 1.0 };
             if !(least..=1e12).contains(&number.value) {
                 let value = number.value;
-                return Err(format!("{table}.{key} = {value}: from {least} to 1e12 is possible"));
+                return Err(format!(
+                    "{table}.{key} = {value}: from {least} to 1e12 is possible"
+                ));
             }
             if table == "shape" && number.value.fract() != 0.0 {
-                return Err(format!("{table}.{key} = {}: a whole number is needed", number.value));
+                return Err(format!(
+                    "{table}.{key} = {}: a whole number is needed",
+                    number.value
+                ));
             }
             if number.cite.trim().is_empty() {
                 return Err(format!("{table}.{key}: `cite` is empty"));
             }
         }
         let shape = &self.shape;
-        for (key, number) in [("line_bytes", &shape.line_bytes), ("page_bytes", &shape.page_bytes)] {
+        for (key, number) in [
+            ("line_bytes", &shape.line_bytes),
+            ("page_bytes", &shape.page_bytes),
+        ] {
             if !(number.value as u64).is_power_of_two() {
-                return Err(format!("shape.{key} = {}: a power of two is needed", number.value));
+                return Err(format!(
+                    "shape.{key} = {}: a power of two is needed",
+                    number.value
+                ));
             }
         }
         if shape.line_bytes.value < 32.0 || shape.line_bytes.value > 4096.0 {
             return Err("shape.line_bytes: from 32 to 4096 is possible".to_owned());
         }
         if shape.cpus.value > f64::from(minflt_sync::MAX_CPUS) {
-            return Err(format!("shape.cpus: at most {} are possible", minflt_sync::MAX_CPUS));
+            return Err(format!(
+                "shape.cpus: at most {} are possible",
+                minflt_sync::MAX_CPUS
+            ));
         }
         Ok(())
     }

@@ -29,9 +29,7 @@ impl Mapping {
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
         let access = libc::PROT_READ | libc::PROT_WRITE;
         // SAFETY: a fresh mapping replaces nothing.
-        let at = unsafe {
-            libc::mmap(core::ptr::null_mut(), mapped_bytes, access, flags, -1, 0)
-        };
+        let at = unsafe { libc::mmap(core::ptr::null_mut(), mapped_bytes, access, flags, -1, 0) };
         if at == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
         }
@@ -42,7 +40,12 @@ impl Mapping {
         let skip = first.align_offset(align);
         // SAFETY: `skip` < `align`, and `align` bytes more than asked for are mapped.
         let base = unsafe { first.add(skip) };
-        Ok(Self { base, bytes, mapped, mapped_bytes })
+        Ok(Self {
+            base,
+            bytes,
+            mapped,
+            mapped_bytes,
+        })
     }
 
     /// The first byte.
@@ -60,7 +63,11 @@ impl Mapping {
     /// # Panics
     /// If there is no such byte.
     pub(crate) fn at(&self, offset: usize) -> *mut u8 {
-        assert!(offset < self.bytes, "offset {offset:#x} of {:#x} bytes", self.bytes);
+        assert!(
+            offset < self.bytes,
+            "offset {offset:#x} of {:#x} bytes",
+            self.bytes
+        );
         // SAFETY: the byte lies within the mapping.
         unsafe { self.base.add(offset) }.as_ptr()
     }
@@ -87,7 +94,12 @@ impl Mapping {
         // 1 of this function.
         let done =
             unsafe { libc::madvise(self.mapped.as_ptr(), self.mapped_bytes, libc::MADV_DONTNEED) };
-        assert_eq!(done, 0, "madvise on our own mapping: {}", io::Error::last_os_error());
+        assert_eq!(
+            done,
+            0,
+            "madvise on our own mapping: {}",
+            io::Error::last_os_error()
+        );
     }
 }
 

@@ -49,6 +49,7 @@ pub(crate) struct Model {
     pub(crate) dram_local: Ps,
     pub(crate) dram_far: Ps,
     pub(crate) sharer: Ps,
+    pub(crate) serve: Ps,
     pub(crate) contended: Ps,
     trap: Ps,
     syscall: Ps,
@@ -102,6 +103,7 @@ impl Model {
             dram_local: ps(&ns.dram_local),
             dram_far: ps(&ns.dram_far),
             sharer: ps(&ns.sharer),
+            serve: ps(&ns.serve),
             contended: ps(&ns.contended),
             trap: ps(&ns.trap),
             syscall: ps(&ns.syscall),
@@ -147,7 +149,11 @@ impl Model {
 
     /// From sending an interrupt on CPU `from` until CPU `to` takes it.
     pub(crate) fn ipi_delay(&self, from: u32, to: u32) -> Ps {
-        if self.distance(from, to) <= Distance::Die { self.ipi_near } else { self.ipi_far }
+        if self.distance(from, to) <= Distance::Die {
+            self.ipi_near
+        } else {
+            self.ipi_far
+        }
     }
 
     /// What fixed work costs a CPU next to node `here`.
@@ -158,12 +164,18 @@ impl Model {
             Cost::Cold => self.cold,
             Cost::Walk => self.walk,
             Cost::Free => self.free_page,
-            Cost::Invalidate { pages } => {
-                self.invalidate_page.saturating_mul(pages).min(self.invalidate_all)
-            }
-            Cost::Clear { bytes, node } => {
-                at_rate(bytes, if node == here { self.clear_local } else { self.clear_far })
-            }
+            Cost::Invalidate { pages } => self
+                .invalidate_page
+                .saturating_mul(pages)
+                .min(self.invalidate_all),
+            Cost::Clear { bytes, node } => at_rate(
+                bytes,
+                if node == here {
+                    self.clear_local
+                } else {
+                    self.clear_far
+                },
+            ),
             Cost::Copy { bytes } => at_rate(bytes, self.copy),
         }
     }
@@ -210,7 +222,13 @@ mod tests {
         assert_eq!(model.distance(0, 1), Distance::Die);
         assert_eq!(model.distance(0, 2), Distance::Group);
         assert_eq!(model.distance(0, 31), Distance::Beyond);
-        let local = model.fixed(Cost::Clear { bytes: 16384, node: 0 }, 0);
+        let local = model.fixed(
+            Cost::Clear {
+                bytes: 16384,
+                node: 0,
+            },
+            0,
+        );
         assert!((12_400_000..12_600_000).contains(&local), "{local}");
         assert_eq!(model.siblings(5).count(), 0);
     }

@@ -91,7 +91,11 @@ pub struct ScheduleError(String);
 
 impl fmt::Display for ScheduleError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "\"{}\" is no choice; choices read STEP:CPU or STEP:next, steps rising", self.0)
+        write!(
+            f,
+            "\"{}\" is no choice; choices read STEP:CPU or STEP:next, steps rising",
+            self.0
+        )
     }
 }
 
@@ -165,9 +169,16 @@ impl Chooser {
             Policy::VirtualTime => return None,
             Policy::Random(seed) => Kind::Random(Rng::new(*seed)),
             Policy::Pct { seed, depth, steps } => Kind::Pct(Pct::new(*seed, *depth, *steps)),
-            Policy::Replay(schedule) => Kind::Replay { choices: schedule.0.clone(), at: 0 },
+            Policy::Replay(schedule) => Kind::Replay {
+                choices: schedule.0.clone(),
+                at: 0,
+            },
         };
-        Some(Self { kind, step: 0, made: Vec::new() })
+        Some(Self {
+            kind,
+            step: 0,
+            made: Vec::new(),
+        })
     }
 
     /// Chooses among the CPUs of the mask `ready`, which is not empty. `me` is the CPU that runs, if
@@ -192,7 +203,10 @@ impl Chooser {
             },
         };
         if chosen != usual {
-            self.made.push(Choice { step: self.step, to: To::Cpu(chosen) });
+            self.made.push(Choice {
+                step: self.step,
+                to: To::Cpu(chosen),
+            });
         }
         chosen
     }
@@ -203,12 +217,13 @@ impl Chooser {
         let ends = match &mut self.kind {
             Kind::Random(rng) => rng.below(4) == 0,
             Kind::Pct(pct) => pct.priority(waiting) > pct.priority(running),
-            Kind::Replay { choices, at } => {
-                planned(choices, at, self.step) == Some(To::NextTask)
-            }
+            Kind::Replay { choices, at } => planned(choices, at, self.step) == Some(To::NextTask),
         };
         if ends {
-            self.made.push(Choice { step: self.step, to: To::NextTask });
+            self.made.push(Choice {
+                step: self.step,
+                to: To::NextTask,
+            });
         }
         ends
     }
@@ -227,11 +242,19 @@ impl Chooser {
 impl Pct {
     fn new(seed: u64, depth: u32, steps: u64) -> Self {
         let mut rng = Rng::new(seed);
-        let mut changes: Vec<u64> =
-            (1..depth.max(1)).map(|_| 1 + rng.below(steps.max(1))).collect();
+        let mut changes: Vec<u64> = (1..depth.max(1))
+            .map(|_| 1 + rng.below(steps.max(1)))
+            .collect();
         changes.sort_unstable_by(|a, b| b.cmp(a));
         let floor = u64::MAX / 2;
-        Self { rng, priorities: Vec::new(), changes, floor, in_a_row: 0, last: 0 }
+        Self {
+            rng,
+            priorities: Vec::new(),
+            changes,
+            floor,
+            in_a_row: 0,
+            last: 0,
+        }
     }
 
     fn priority(&mut self, task: u32) -> u64 {
@@ -252,7 +275,11 @@ impl Pct {
     ) -> u32 {
         if let Some(cpu) = me {
             let task = task_of(cpu);
-            self.in_a_row = if task == self.last { self.in_a_row + 1 } else { 0 };
+            self.in_a_row = if task == self.last {
+                self.in_a_row + 1
+            } else {
+                0
+            };
             self.last = task;
             let mut falls = self.in_a_row >= PCT_PATIENCE;
             while self.changes.last().is_some_and(|at| *at <= step) {
@@ -271,7 +298,10 @@ impl Pct {
         while rest != 0 {
             let cpu = rest.trailing_zeros();
             rest &= rest - 1;
-            let candidate = Candidate { cpu, task: task_of(cpu) };
+            let candidate = Candidate {
+                cpu,
+                task: task_of(cpu),
+            };
             let priority = self.priority(candidate.task);
             if best.is_none_or(|(highest, _)| priority > highest) {
                 best = Some((priority, candidate));
@@ -293,7 +323,10 @@ fn planned(choices: &[Choice], at: &mut usize, step: u64) -> Option<To> {
     while choices.get(*at).is_some_and(|choice| choice.step < step) {
         *at += 1;
     }
-    choices.get(*at).filter(|choice| choice.step == step).map(|choice| choice.to)
+    choices
+        .get(*at)
+        .filter(|choice| choice.step == step)
+        .map(|choice| choice.to)
 }
 
 #[cfg(test)]

@@ -1,18 +1,20 @@
 //! Running tasks on a simulated machine.
 
+use crate::here;
 use crate::instance::SimInstance;
 use crate::policy::{Chooser, Policy};
 use crate::report::{Outcome, RunReport, TaskTimes};
 use crate::sched::{Core, Order, State};
 use crate::trace::Place;
-use crate::world::{self, Suspender, World};
+use crate::world::{Suspender, World};
 use core::any::Any;
 use core::fmt;
 use core::fmt::Write as _;
+use core::panic::AssertUnwindSafe;
 use corosensei::stack::DefaultStack;
 use corosensei::{Coroutine, CoroutineResult};
 use minflt_sync::{Cx, TaskId};
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::panic::catch_unwind;
 
 /// One task to run.
 pub struct TaskSpec<'a> {
@@ -25,7 +27,10 @@ pub struct TaskSpec<'a> {
 impl<'a> TaskSpec<'a> {
     /// A task on `cpu`.
     pub fn new(cpu: u32, body: impl FnOnce() + 'a) -> Self {
-        Self { cpu, body: Box::new(body) }
+        Self {
+            cpu,
+            body: Box::new(body),
+        }
     }
 }
 
@@ -69,7 +74,11 @@ impl RunOptions<'_> {
     /// Explored by `policy`, untraced, bounded to a million accesses.
     #[must_use]
     pub fn explored(policy: Policy) -> Self {
-        Self { policy, max_events: 1_000_000, ..Self::default() }
+        Self {
+            policy,
+            max_events: 1_000_000,
+            ..Self::default()
+        }
     }
 }
 
@@ -100,7 +109,10 @@ type Fiber = Coroutine<(), (), (), DefaultStack>;
 pub fn run<'a>(at: &SimInstance, options: &RunOptions<'_>, tasks: Vec<TaskSpec<'a>>) -> RunReport {
     let cpus = at.model.places.len();
     let on: Vec<u32> = tasks.iter().map(|task| task.cpu).collect();
-    assert!(on.iter().all(|cpu| (*cpu as usize) < cpus), "tasks on CPUs {on:?} of {cpus}");
+    assert!(
+        on.iter().all(|cpu| (*cpu as usize) < cpus),
+        "tasks on CPUs {on:?} of {cpus}"
+    );
     assert!(
         1 + on.len() + cpus <= at.contexts() as usize,
         "{} tasks: the instance was made for {}",
@@ -108,7 +120,10 @@ pub fn run<'a>(at: &SimInstance, options: &RunOptions<'_>, tasks: Vec<TaskSpec<'
         at.contexts() as usize - 1 - cpus
     );
     let chooser = Chooser::new(&options.policy);
-    assert!(chooser.is_none() || cpus <= 64, "exploring {cpus} CPUs: at most 64 are possible");
+    assert!(
+        chooser.is_none() || cpus <= 64,
+        "exploring {cpus} CPUs: at most 64 are possible"
+    );
     let mut warm = at.lease();
     let lines = core::mem::take(&mut warm.lines);
     let mut core = Core::new(at.model.clone(), lines, chooser, &on, at.clock.get());
@@ -123,7 +138,12 @@ pub fn run<'a>(at: &SimInstance, options: &RunOptions<'_>, tasks: Vec<TaskSpec<'
     let mut fibers: Vec<Option<Fiber>> = Vec::new();
     fibers.resize_with(on.len() + cpus, || None);
     for (number, task) in tasks.into_iter().enumerate() {
-        fibers[number] = Some(body_fiber(&world, number as u32, task.body, &mut warm.stacks));
+        fibers[number] = Some(body_fiber(
+            &world,
+            number as u32,
+            task.body,
+            &mut warm.stacks,
+        ));
     }
     drive(&world, &mut fibers, &mut warm.stacks);
     for fiber in fibers.into_iter().flatten() {
@@ -138,18 +158,15 @@ pub fn run<'a>(at: &SimInstance, options: &RunOptions<'_>, tasks: Vec<TaskSpec<'
 }
 
 /// Resumes whoever is next, until nobody is.
-fn drive<'w>(
-    world: &'w World<'w>,
-    fibers: &mut [Option<Fiber>],
-    stacks: &mut Vec<DefaultStack>,
-) {
+fn drive<'w>(world: &'w World<'w>, fibers: &mut [Option<Fiber>], stacks: &mut Vec<DefaultStack>) {
     // SAFETY: dropped at the end of this function, which borrows the world.
-    let entered = unsafe { world::enter(world) };
+    let entered = unsafe { here::enter(world) };
     loop {
-        let Some(task) = world.core.borrow_mut().pick() else { break };
+        let Some(task) = world.core.borrow_mut().pick() else {
+            break;
+        };
         world.resuming(task);
-        let fiber =
-            fibers[task as usize].get_or_insert_with(|| idle_fiber(world, task, stacks));
+        let fiber = fibers[task as usize].get_or_insert_with(|| idle_fiber(world, task, stacks));
         match fiber.resume(()) {
             CoroutineResult::Yield(()) | CoroutineResult::Return(()) => {}
         }
@@ -170,7 +187,8 @@ fn body_fiber(
         match result {
             Ok(()) => core.finish(task),
             Err(payload) => {
-                core.outcome.get_or_insert(Outcome::Panic(message_of(payload.as_ref())));
+                core.outcome
+                    .get_or_insert(Outcome::Panic(message_of(payload.as_ref())));
             }
         }
     };
@@ -189,10 +207,12 @@ fn idle_fiber(world: &World<'_>, task: u32, stacks: &mut Vec<DefaultStack>) -> F
 }
 
 fn stack(stacks: &mut Vec<DefaultStack>) -> DefaultStack {
-    stacks.pop().unwrap_or_else(|| match DefaultStack::new(STACK_BYTES) {
-        Ok(stack) => stack,
-        Err(e) => panic!("no memory for a stack: {e}"),
-    })
+    stacks
+        .pop()
+        .unwrap_or_else(|| match DefaultStack::new(STACK_BYTES) {
+            Ok(stack) => stack,
+            Err(e) => panic!("no memory for a stack: {e}"),
+        })
 }
 
 fn stack_of(mut fiber: Fiber) -> DefaultStack {
@@ -209,7 +229,9 @@ fn stack_of(mut fiber: Fiber) -> DefaultStack {
 }
 
 fn message_of(payload: &(dyn Any + Send)) -> String {
-    let text = payload.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    let text = payload
+        .downcast_ref::<&str>()
+        .map(|text| (*text).to_owned());
     text.or_else(|| payload.downcast_ref::<String>().cloned())
         .unwrap_or_else(|| "a body panicked with something else than a text".to_owned())
 }
@@ -226,7 +248,10 @@ fn report(at: &SimInstance, core: &mut Core, options: &RunOptions<'_>) -> RunRep
         system_ns: task.system / 1000,
     });
     let tasks = tasks.collect();
-    let latest = (0..core.bodies).map(|task| core.clock_of(task)).max().unwrap_or(core.end);
+    let latest = (0..core.bodies)
+        .map(|task| core.clock_of(task))
+        .max()
+        .unwrap_or(core.end);
     if outcome != Outcome::Ok {
         core.end = core.end.max(latest);
     }
@@ -260,7 +285,11 @@ fn who_waits(at: &SimInstance, core: &Core, options: &RunOptions<'_>) -> String 
         let done = match task.spin {
             Some(spin) => {
                 let place = describe(at.place(spin.offset), options.describe);
-                write!(text, "; {who} for {place} & {:#x} to be {:#x}", spin.mask, spin.eq)
+                write!(
+                    text,
+                    "; {who} for {place} & {:#x} to be {:#x}",
+                    spin.mask, spin.eq
+                )
             }
             None if task.state == State::Parked => write!(text, "; {who} sleeps"),
             None => write!(text, "; {who} is queued behind another"),

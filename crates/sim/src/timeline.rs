@@ -27,13 +27,20 @@ impl<'a> Timeline<'a> {
     /// A drawing of `steps` with columns of 44 characters.
     #[must_use]
     pub fn new(steps: &'a [Step]) -> Self {
-        Self { steps, describe: None, width: 44 }
+        Self {
+            steps,
+            describe: None,
+            width: 44,
+        }
     }
 
     /// Names places by `names`.
     #[must_use]
     pub fn describe(self, names: &'a dyn Fn(u64) -> String) -> Self {
-        Self { describe: Some(names), ..self }
+        Self {
+            describe: Some(names),
+            ..self
+        }
     }
 
     /// For each word touched: the one task that touches it (0 if several do), and whether it is
@@ -41,7 +48,16 @@ impl<'a> Timeline<'a> {
     fn touched(&self) -> BTreeMap<(u32, u64), (u32, bool)> {
         let mut words = BTreeMap::new();
         for step in self.steps {
-            let Event::Access { kind, place, len, old, new } = &step.event else { continue };
+            let Event::Access {
+                kind,
+                place,
+                len,
+                old,
+                new,
+            } = &step.event
+            else {
+                continue;
+            };
             let changes = kind.writes() && (old.is_none() || old != new);
             for word in words_of(*place, *len) {
                 let entry = words.entry(word).or_insert((step.task, false));
@@ -58,7 +74,11 @@ impl<'a> Timeline<'a> {
         let name = |place| describe(place, self.describe);
         Some(match &step.event {
             Event::Note(text) => format!("# {text}"),
-            Event::Spins { place, mask: u64::MAX | 0xffff_ffff, eq } => {
+            Event::Spins {
+                place,
+                mask: u64::MAX | 0xffff_ffff,
+                eq,
+            } => {
                 format!("spins: {} = {eq:#x}?", name(*place))
             }
             Event::Spins { place, mask, eq } => {
@@ -70,7 +90,13 @@ impl<'a> Timeline<'a> {
             Event::Interrupt => "takes an interrupt".to_owned(),
             Event::Ends => "ends".to_owned(),
             Event::Charge(_) => return None,
-            Event::Access { kind, place, len, old, new } => {
+            Event::Access {
+                kind,
+                place,
+                len,
+                old,
+                new,
+            } => {
                 let shared = |word| touched.get(&word) == Some(&(0, true));
                 if !words_of(*place, *len).any(shared) {
                     return None;
@@ -97,19 +123,25 @@ impl fmt::Display for Timeline<'_> {
         cpus.dedup();
         let touched = self.touched();
         let width = self.width;
-        write!(f, "{:>8}", "")?;
+        let mut head = format!("{:>8}", "step");
         for cpu in &cpus {
-            write!(f, "  {:width$}", format!("CPU {cpu}"))?;
+            head += &format!("  {:width$}", format!("CPU {cpu}"));
         }
-        writeln!(f)?;
+        writeln!(f, "{}", head.trim_end())?;
         let several = |cpu: u32| {
-            let mut tasks = self.steps.iter().filter(|step| step.cpu == cpu).map(|step| step.task);
+            let mut tasks = self
+                .steps
+                .iter()
+                .filter(|step| step.cpu == cpu)
+                .map(|step| step.task);
             let first = tasks.next();
             tasks.any(|task| Some(task) != first)
         };
         let many: Vec<bool> = cpus.iter().map(|cpu| several(*cpu)).collect();
         for step in self.steps {
-            let Some(mut text) = self.text(step, &touched) else { continue };
+            let Some(mut text) = self.text(step, &touched) else {
+                continue;
+            };
             let column = cpus.iter().position(|cpu| *cpu == step.cpu).unwrap_or(0);
             if many[column] {
                 text = format!("[{}] {text}", step.task);
@@ -117,7 +149,12 @@ impl fmt::Display for Timeline<'_> {
             if text.chars().count() > width {
                 text = text.chars().take(width - 1).chain(['~']).collect();
             }
-            let line = format!("{:>8}{:indent$}  {text}", step.at_ns, "", indent = column * (width + 2));
+            let line = format!(
+                "{:>8}{:indent$}  {text}",
+                step.at_ns,
+                "",
+                indent = column * (width + 2)
+            );
             writeln!(f, "{}", line.trim_end())?;
         }
         Ok(())

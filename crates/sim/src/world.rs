@@ -22,6 +22,7 @@
 //! # Cost
 //! One thread-local load and one borrow an access; two stack switches a change of task.
 
+use crate::here::{self, cx};
 use crate::instance::SimInstance;
 use crate::model::Ps;
 use crate::report::Outcome;
@@ -29,7 +30,7 @@ use crate::sched::{Ahead, Core, Spin, State, Turn};
 use crate::trace::Event;
 use core::cell::{Cell, RefCell};
 use corosensei::Yielder;
-use minflt_sync::{Cost, CpuMask, Cx, Kind, TaskId};
+use minflt_sync::{Cost, CpuMask, Kind, TaskId};
 
 /// What every task suspends itself with: nothing.
 pub(crate) type Suspender = Yielder<(), ()>;
@@ -50,54 +51,6 @@ pub(crate) struct World<'a> {
 /// Waits in an unwinding body after which it is given up.
 const HOPELESS: u32 = 100_000;
 
-thread_local! {
-    static HERE: Cell<*const World<'static>> = const { Cell::new(core::ptr::null()) };
-    static CX: Cell<*const Cx> = const { Cell::new(core::ptr::null()) };
-    /// Who runs outside runs.
-    static BOOT: Cx = Cx::new(TaskId(0), 0);
-}
-
-/// The run that the caller is in.
-#[inline]
-pub(crate) fn here<'a>() -> Option<&'a World<'a>> {
-    let world = HERE.get();
-    // SAFETY: set by `enter`, whose caller clears it before the world goes.
-    (!world.is_null()).then(|| unsafe { &*world.cast::<World<'a>>() })
-}
-
-/// The context that runs.
-#[inline]
-pub(crate) fn cx() -> *const Cx {
-    let cx = CX.get();
-    if cx.is_null() { BOOT.with(core::ptr::from_ref) } else { cx }
-}
-
-/// The clock of the CPU that the caller runs on, if it is in a run on `at`.
-pub(crate) fn clock(at: &SimInstance) -> Option<Ps> {
-    let world = here().filter(|world| core::ptr::eq(world.at, at))?;
-    Some(world.core.borrow().clock_of(world.current.get()))
-}
-
-/// Marks the thread as being in a run until dropped.
-pub(crate) struct Entered;
-
-/// Marks the thread as being in the run of `world`.
-///
-/// # Safety
-/// 1. The result is dropped before `world` is.
-pub(crate) unsafe fn enter(world: &World<'_>) -> Entered {
-    assert!(HERE.get().is_null(), "a run is started within a run");
-    HERE.set(core::ptr::from_ref(world).cast());
-    Entered
-}
-
-impl Drop for Entered {
-    fn drop(&mut self) {
-        HERE.set(core::ptr::null());
-        CX.set(core::ptr::null());
-    }
-}
-
 impl<'a> World<'a> {
     pub(crate) fn new(at: &'a SimInstance, core: Core) -> Self {
         let tasks = core.tasks.len();
@@ -114,7 +67,7 @@ impl<'a> World<'a> {
     /// `task` is about to be resumed.
     pub(crate) fn resuming(&self, task: u32) {
         self.current.set(task);
-        CX.set(self.at.cx(task + 1));
+        here::set_cx(self.at.cx(task + 1));
     }
 
     fn suspend(&self) {
@@ -176,7 +129,9 @@ impl<'a> World<'a> {
 
     fn endless(&self) -> ! {
         let max = self.core.borrow().max_events;
-        self.stop(Outcome::Endless(format!("endless: more than {max} accesses")))
+        self.stop(Outcome::Endless(format!(
+            "endless: more than {max} accesses"
+        )))
     }
 
     /// Takes the interrupts that are due, unless they are off; whether there were any.
@@ -184,7 +139,9 @@ impl<'a> World<'a> {
         let task = self.current.get();
         let mut any = false;
         while self.irqs_on()
-            && !std::thread::panicking() && self.core.borrow_mut().take_interrupt(task) {
+            && !std::thread::panicking()
+            && self.core.borrow_mut().take_interrupt(task)
+        {
             any = true;
             // SAFETY: as in `irqs_on`.
             let cx = unsafe { &*cx() };
@@ -206,10 +163,19 @@ impl<'a> World<'a> {
         if len == 0 || std::thread::panicking() {
             return false;
         }
-        let Some(offset) = self.at.offset(at as usize, len) else { self.outside(len, kind) };
-        let (first, last) = (offset >> self.line_shift, (offset + len - 1) >> self.line_shift);
+        let Some(offset) = self.at.offset(at as usize, len) else {
+            self.outside(len, kind)
+        };
+        let (first, last) = (
+            offset >> self.line_shift,
+            (offset + len - 1) >> self.line_shift,
+        );
         let task = self.current.get();
-        let ahead = if first == last { Ahead::OnLine(first) } else { Ahead::Never };
+        let ahead = if first == last {
+            Ahead::OnLine(first)
+        } else {
+            Ahead::Never
+        };
         let node = |line: usize| self.at.node_at(line << self.line_shift);
         let turn = {
             let mut core = self.core.borrow_mut();
@@ -252,7 +218,13 @@ impl<'a> World<'a> {
             core.changed(self.current.get(), offset >> self.line_shift);
         }
         let step = core.trace.as_mut().and_then(|steps| steps.last_mut());
-        if let Some(Event::Access { kind, old: was, new: is, .. }) = step.map(|s| &mut s.event) {
+        if let Some(Event::Access {
+            kind,
+            old: was,
+            new: is,
+            ..
+        }) = step.map(|s| &mut s.event)
+        {
             *was = kind.writes().then_some(old);
             *is = Some(new);
         }
@@ -261,7 +233,9 @@ impl<'a> World<'a> {
     /// Waits until the line of the word at `at`, which was just seen with the wrong value, changes,
     /// or an interrupt was taken.
     pub(crate) fn spin(&self, at: *const u8, mask: u64, eq: u64) {
-        let Some(offset) = self.at.offset(at as usize, 1) else { return };
+        let Some(offset) = self.at.offset(at as usize, 1) else {
+            return;
+        };
         let task = self.current.get();
         let spin = Spin {
             line: offset >> self.line_shift,
@@ -272,7 +246,11 @@ impl<'a> World<'a> {
         };
         {
             let mut core = self.core.borrow_mut();
-            core.record(task, || Event::Spins { place: self.at.place(offset), mask, eq });
+            core.record(task, || Event::Spins {
+                place: self.at.place(offset),
+                mask,
+                eq,
+            });
             core.spin(task, spin);
         }
         self.suspend();
@@ -285,7 +263,9 @@ impl<'a> World<'a> {
         if lost {
             self.hopeless.set(self.hopeless.get() + 1);
             if self.hopeless.get() > HOPELESS {
-                self.stop(Outcome::Panic("it waits for what nobody will do".to_owned()));
+                self.stop(Outcome::Panic(
+                    "it waits for what nobody will do".to_owned(),
+                ));
             }
         }
         lost
@@ -304,13 +284,18 @@ impl<'a> World<'a> {
 
     pub(crate) fn unpark(&self, other: TaskId) {
         self.point(Ahead::Never);
-        self.core.borrow_mut().unpark(self.current.get(), other.0 - 1);
+        self.core
+            .borrow_mut()
+            .unpark(self.current.get(), other.0 - 1);
     }
 
     /// Whether `task` has a CPU.
     pub(crate) fn is_running(&self, task: TaskId) -> bool {
         let core = self.core.borrow();
-        let entry = task.0.checked_sub(1).and_then(|at| core.tasks.get(at as usize));
+        let entry = task
+            .0
+            .checked_sub(1)
+            .and_then(|at| core.tasks.get(at as usize));
         entry.is_some_and(|entry| matches!(entry.state, State::Running | State::Spinning))
     }
 
@@ -320,7 +305,9 @@ impl<'a> World<'a> {
 
     pub(crate) fn send_interrupt(&self, to: &CpuMask) {
         self.point(Ahead::Never);
-        self.core.borrow_mut().send_interrupt(self.current.get(), to);
+        self.core
+            .borrow_mut()
+            .send_interrupt(self.current.get(), to);
         self.take_interrupts();
     }
 

@@ -223,8 +223,15 @@ pub struct Ram {
 
 /// What a system holds of its machine.
 pub trait Instance: Send + Sync + fmt::Debug {
-    /// The memory that the system may use, all of it. Physical address 0 is `base`.
+    /// The memory that the system may use, all of it. Its first byte, `base`, has the physical address
+    /// [`Instance::ram_phys`].
     fn ram(&self) -> Ram;
+
+    /// The physical address of the first byte of [`Instance::ram`], a multiple of the largest page:
+    /// frames are numbered as the hardware's tables want them. 0 where there is no such hardware.
+    fn ram_phys(&self) -> u64 {
+        0
+    }
 
     /// Number of CPUs; they are numbered from 0.
     fn cpus(&self) -> u32;

@@ -1,6 +1,6 @@
 //! Model of the sequence count: a reader that sees half of a change notices.
 //!
-//! Bounds: one writer of two sections, one reader of two attempts; at most 3 preemptions.
+//! Bounds: one writer of two sections, one reader of two attempts; at most 5 preemptions.
 #![cfg(loom)]
 
 #[path = "common/loom_machine.rs"]
@@ -42,7 +42,7 @@ impl Pair {
 
 #[test]
 fn a_torn_read_is_noticed() {
-    check(2, 3, || {
+    check(2, 5, || {
         let shared = Arc::new((SeqCount::<M>::new(), Pair::new()));
         let theirs = shared.clone();
         let writer = spawn(1, move || {
@@ -81,7 +81,7 @@ enum Opening {
 }
 
 fn copy_of_the_protocol(opening: Opening) {
-    check(2, 3, move || {
+    check(2, 5, move || {
         let shared = Arc::new((Atomic::<u64, M>::new(0), Pair::new()));
         let theirs = shared.clone();
         let writer = spawn(1, move || {

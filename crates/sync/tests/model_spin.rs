@@ -1,6 +1,6 @@
 //! Model of the spinning lock: exclusion, and that the section's accesses stay inside.
 //!
-//! Bounds: two tasks of two sections each, three tasks of one; at most 3 preemptions.
+//! Bounds: two tasks of two sections each, three tasks of one; at most 4 preemptions.
 #![cfg(loom)]
 
 #[path = "common/loom_machine.rs"]
@@ -38,7 +38,7 @@ impl Watched {
 }
 
 fn sections(tasks: u32, each: u64) {
-    check(tasks, 3, move || {
+    check(tasks, 4, move || {
         let shared = Arc::new((
             SpinLock::<(), PageTableLock, M>::new(()),
             Watched::default(),
@@ -75,7 +75,7 @@ fn three_tasks_exclude_each_other() {
 
 #[test]
 fn a_try_excludes_and_gives_up() {
-    check(2, 3, || {
+    check(2, 4, || {
         let shared = Arc::new((
             SpinLock::<(), PageTableLock, M>::new(()),
             Watched::default(),
@@ -99,7 +99,7 @@ fn a_try_excludes_and_gives_up() {
 #[test]
 #[should_panic(expected = "Causality violation")]
 fn control_a_relaxed_release_is_found() {
-    check(2, 3, || {
+    check(2, 4, || {
         let shared = Arc::new((Atomic::<u32, M>::new(0), Watched::default()));
         let run = |shared: &(Atomic<u32, M>, Watched)| {
             while shared

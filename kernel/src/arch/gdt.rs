@@ -1,7 +1,9 @@
 //! Segments, the task state segment, and the per-CPU area behind GS.
 
+use core::arch::asm;
 use core::cell::UnsafeCell;
 use core::mem::offset_of;
+use core::ptr;
 
 use x86_64::instructions::tables::load_tss;
 use x86_64::registers::model_specific::{GsBase, KernelGsBase};
@@ -9,6 +11,8 @@ use x86_64::registers::segmentation::{CS, DS, ES, SS, Segment};
 use x86_64::structures::gdt::{Descriptor, GlobalDescriptorTable, SegmentSelector};
 use x86_64::structures::tss::TaskStateSegment;
 use x86_64::{PrivilegeLevel, VirtAddr};
+
+use crate::task::Task;
 
 /// The kernel's code segment.
 pub(super) const KERNEL_CODE: SegmentSelector = SegmentSelector::new(1, PrivilegeLevel::Ring0);
@@ -32,12 +36,16 @@ pub(super) const USER_RSP: usize = offset_of!(CpuArea, user_rsp);
 /// The offset from GS of the stack pointer the CPU loads when a program traps.
 pub(super) const RSP0: usize =
     offset_of!(CpuArea, tss) + offset_of!(TaskStateSegment, privilege_stack_table);
+/// The offset from GS of the pointer to the running task.
+const TASK: usize = offset_of!(CpuArea, task);
 
-/// What the assembly finds behind GS.
+/// What the CPU finds behind GS.
 #[repr(C, align(16))]
 struct CpuArea {
     kernel_rsp: u64,
     user_rsp: u64,
+    /// The task that runs on this CPU; null only until there is one.
+    task: *const Task,
     tss: TaskStateSegment,
     gdt: GlobalDescriptorTable,
 }
@@ -51,12 +59,13 @@ struct Stack([u8; 8192]);
 struct Shared<T>(UnsafeCell<T>);
 
 // SAFETY: (1) only the boot CPU runs, and Rust reaches the value only in `load`, which runs once
-// before any trap can happen.
+// before any trap can happen, and one word of it through GS.
 unsafe impl<T> Sync for Shared<T> {}
 
 static AREA: Shared<CpuArea> = Shared(UnsafeCell::new(CpuArea {
     kernel_rsp: 0,
     user_rsp: 0,
+    task: ptr::null(),
     tss: TaskStateSegment::new(),
     gdt: GlobalDescriptorTable::new(),
 }));
@@ -90,6 +99,28 @@ pub(super) fn load() {
     // In the kernel GS points here; SWAPGS exchanges it for the program's, which starts as zero.
     GsBase::write(gs);
     KernelGsBase::write(VirtAddr::zero());
+}
+
+/// Makes `task` the one that runs on this CPU.
+pub(crate) fn set_task(task: &'static Task) {
+    let task = ptr::from_ref(task);
+    // SAFETY: (1) GS is this CPU's area, and the word is touched by its own CPU only.
+    unsafe {
+        asm!("mov gs:[{at}], {task}", at = const TASK, task = in(reg) task,
+            options(nostack, preserves_flags));
+    }
+}
+
+/// The task that runs on this CPU; null only until there is one.
+#[inline(always)]
+pub(crate) fn task() -> *const Task {
+    let task;
+    // SAFETY: (1) in the kernel GS is this CPU's area; the load has no other effect.
+    unsafe {
+        asm!("mov {task}, gs:[{at}]", at = const TASK, task = out(reg) task,
+            options(nostack, preserves_flags, readonly));
+    }
+    task
 }
 
 fn reload_segments() {

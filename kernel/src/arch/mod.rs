@@ -1,8 +1,9 @@
 //! x86-64: the entry, the tables the CPU reads, traps, ports. All the assembly is here.
 
 pub(crate) mod boot;
+pub(crate) mod clock;
 pub(crate) mod exit;
-mod gdt;
+pub(crate) mod gdt;
 mod idt;
 pub(crate) mod kernel_map;
 pub(crate) mod paging;

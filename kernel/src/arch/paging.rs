@@ -48,7 +48,8 @@ pub(crate) fn direct(phys: u64) -> *mut u8 {
 /// A page of page-table entries.
 ///
 /// # Invariants
-/// The frame is RAM in the direct map, holds a page table, and was given up by everyone else.
+/// The frame is RAM in the direct map and holds a page table; whoever else has it changes other
+/// entries than those that are set through this.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Table(u64);
 
@@ -56,16 +57,11 @@ impl Table {
     /// The table in a frame.
     ///
     /// # Safety
-    /// 1. The frame is RAM in the direct map that holds a page table or zeroes, and from now on
-    ///    it is reached through `Table` only.
+    /// 1. The frame is RAM in the direct map that holds a page table or zeroes, and stays one.
+    /// 2. Nobody else changes the entries that are set through the `Table`.
     pub(crate) const unsafe fn new(phys: u64) -> Self {
-        // INVARIANT: the caller's promise (1).
+        // INVARIANT: the caller's promises.
         Self(phys)
-    }
-
-    /// The frame's physical address.
-    pub(crate) const fn phys(self) -> u64 {
-        self.0
     }
 
     /// The entry at `index`.

@@ -8,11 +8,12 @@ mod order;
 mod slab;
 
 use crate::{Host, HostInstance, HostOptions, Prefault};
+use core::panic::AssertUnwindSafe;
 use core::ptr::NonNull;
 use minflt_pgtable::X86_64;
 use minflt_sync::percpu::APART;
 use minflt_sync::{Cx, Instance, Machine, PerCpu, Ram};
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::panic::catch_unwind;
 use std::sync::Barrier;
 
 /// The machine under test.

@@ -68,11 +68,19 @@ impl<M: Mmu> Frames<M> {
         PerCpu::<Zone<M>, M>::bytes(nodes)
     }
 
-    /// Zones over the frames from `first` on, split evenly among `nodes` nodes.
-    pub(crate) fn zone(node: u32, nodes: u32, first: u64, len: u64) -> Zone<M> {
+    /// The zone of `node`: its part of all frames, split evenly among `nodes` nodes, without the first
+    /// `reserved` of all.
+    pub(crate) fn zone(
+        table: &FrameTable<M>,
+        node: u32,
+        nodes: u32,
+        reserved: u64,
+    ) -> Zone<M> {
+        let (first, len) = (table.first().0, table.len());
         let share = len.div_ceil(u64::from(nodes));
-        let start = (share * u64::from(node)).max(first);
-        Zone::new(start, (share * u64::from(node + 1)).min(len).max(start))
+        let start = (share * u64::from(node)).max(reserved);
+        let end = (share * u64::from(node + 1)).min(len).max(start);
+        Zone::new(first + start, first + end)
     }
 
     /// The descriptor of `pfn`.
@@ -84,7 +92,7 @@ impl<M: Mmu> Frames<M> {
     /// The node whose memory `pfn` is.
     pub(crate) fn node_of(&self, pfn: Pfn) -> u32 {
         let share = self.table.len().div_ceil(u64::from(self.nodes));
-        (pfn.0 / share) as u32
+        ((pfn.0 - self.table.first().0) / share) as u32
     }
 
     /// A frame near the caller, with one reference; `None` when memory is short.

@@ -169,6 +169,10 @@ impl<M: Mmu> Mm<M> {
         for index in 0..M::Paging::ENTRIES as usize {
             let value = table.entry(index).peek();
             let at = base + ((index as u64) << span_shift::<M::Paging>(level));
+            if at >= M::Paging::USER_END {
+                // The kernel's half, where the machine has one.
+                break;
+            }
             if value.is_none() {
                 continue;
             }

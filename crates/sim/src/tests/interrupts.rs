@@ -9,8 +9,10 @@ struct Acks {
     seen: [Atomic<u32, M>; 4],
 }
 
+/// # Safety
+/// 1. `arg` points to `Acks`.
 unsafe fn acknowledge(arg: *const ()) {
-    // SAFETY: the scenario sets `Acks` as argument.
+    // SAFETY: 1 of this function.
     let acks = unsafe { &*arg.cast::<Acks>() };
     acks.seen[cpu() as usize].store(1, Ordering::Release);
 }
@@ -20,10 +22,15 @@ unsafe fn acknowledge(arg: *const ()) {
 fn scenario(bed: &Bed, options: &RunOptions<'_>) -> RunReport {
     // SAFETY: 1: the objects of the last schedule are not used any more.
     unsafe { bed.reset() };
-    let acks = bed.place(Acks { seen: core::array::from_fn(|_| Atomic::new(0)) });
+    let acks = bed.place(Acks {
+        seen: core::array::from_fn(|_| Atomic::new(0)),
+    });
     let word = bed.place(Atomic::<u32, M>::new(0));
     let arg = core::ptr::from_ref(acks).cast();
-    bed.at.set_ipi_handler(Some(IpiHandler { call: acknowledge, arg }));
+    bed.at.set_ipi_handler(Some(IpiHandler {
+        call: acknowledge,
+        arg,
+    }));
     let shoot = || {
         let mut to = CpuMask::empty();
         for cpu in 1..4 {
@@ -45,7 +52,11 @@ fn scenario(bed: &Bed, options: &RunOptions<'_>) -> RunReport {
         M::irq_restore(irq);
     };
     let spin = || word.wait_until(u32::MAX, 1);
-    let tasks = vec![TaskSpec::new(0, shoot), TaskSpec::new(1, off), TaskSpec::new(2, spin)];
+    let tasks = vec![
+        TaskSpec::new(0, shoot),
+        TaskSpec::new(1, off),
+        TaskSpec::new(2, spin),
+    ];
     let report = bed.run(options, tasks);
     let wrong = report.interrupts != 3;
     judge(report, wrong, "not every CPU took one interrupt")
@@ -56,7 +67,10 @@ fn every_cpu_acknowledges_whatever_it_is_doing() {
     let bed = Bed::explorer(4);
     let report = scenario(&bed, &RunOptions::virtual_time());
     assert!(report.outcome.is_ok(), "{}", report.outcome);
-    let budget = Budget { schedules: 4000, seed: 9 };
+    let budget = Budget {
+        schedules: 4000,
+        seed: 9,
+    };
     let found = explore(&budget, |options| scenario(&bed, options));
     if let Some(failure) = found.failure {
         panic!("{failure}");
@@ -66,10 +80,15 @@ fn every_cpu_acknowledges_whatever_it_is_doing() {
 #[test]
 fn waiting_with_interrupts_off_for_an_interrupted_cpu_is_a_deadlock() {
     let bed = Bed::explorer(2);
-    let acks = bed.place(Acks { seen: core::array::from_fn(|_| Atomic::new(0)) });
+    let acks = bed.place(Acks {
+        seen: core::array::from_fn(|_| Atomic::new(0)),
+    });
     let word = bed.place(Atomic::<u32, M>::new(0));
     let arg = core::ptr::from_ref(acks).cast();
-    bed.at.set_ipi_handler(Some(IpiHandler { call: acknowledge, arg }));
+    bed.at.set_ipi_handler(Some(IpiHandler {
+        call: acknowledge,
+        arg,
+    }));
     let shoot = || {
         let mut to = CpuMask::empty();
         to.insert(1);
@@ -84,5 +103,10 @@ fn waiting_with_interrupts_off_for_an_interrupted_cpu_is_a_deadlock() {
     };
     let tasks = vec![TaskSpec::new(0, shoot), TaskSpec::new(1, off)];
     let report = bed.run(&RunOptions::virtual_time(), tasks);
-    assert!(report.outcome.to_string().starts_with("deadlock: 2 tasks wait"));
+    assert!(
+        report
+            .outcome
+            .to_string()
+            .starts_with("deadlock: 2 tasks wait")
+    );
 }

@@ -25,8 +25,15 @@ pub(super) struct Bed {
 impl Bed {
     pub(super) fn on(machine: &str, cpus: u32) -> Self {
         let file = MachineFile::shipped(machine).unwrap();
-        let size = Size { cpus, ram_bytes: 1 << 20, max_tasks: 16 };
-        Self { at: SimInstance::new(&file, size).unwrap(), used: Cell::new(0) }
+        let size = Size {
+            cpus,
+            ram_bytes: 1 << 20,
+            max_tasks: 16,
+        };
+        Self {
+            at: SimInstance::new(&file, size).unwrap(),
+            used: Cell::new(0),
+        }
     }
 
     pub(super) fn explorer(cpus: u32) -> Self {
@@ -46,7 +53,10 @@ impl Bed {
     /// Places `value` on lines of its own.
     pub(super) fn place<T>(&self, value: T) -> &T {
         let from = self.used.get().next_multiple_of(align_of::<T>().max(128));
-        assert!(from + size_of::<T>() <= self.at.ram().bytes, "the bed is full");
+        assert!(
+            from + size_of::<T>() <= self.at.ram().bytes,
+            "the bed is full"
+        );
         self.used.set(from + size_of::<T>());
         // SAFETY: within the memory, as just checked.
         let slot = unsafe { self.at.ram().base.add(from) }.cast::<T>();

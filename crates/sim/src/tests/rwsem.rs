@@ -27,7 +27,9 @@ impl Inside {
     fn enter(&self, writes: bool) {
         let (readers, writers) = (self.readers.get(), self.writers.get());
         if writers > 0 || (writes && readers > 0) {
-            M::violation(format_args!("{readers} readers and {writers} writers are inside"));
+            M::violation(format_args!(
+                "{readers} readers and {writers} writers are inside"
+            ));
         }
         let count = if writes { &self.writers } else { &self.readers };
         count.set(count.get() + 1);
@@ -76,11 +78,21 @@ fn scenario(bed: &Bed, options: &RunOptions<'_>, on: &[(u32, Take)]) -> RunRepor
             }
         }
     };
-    let tasks = on.iter().map(|(cpu, take)| TaskSpec::new(*cpu, body(*take))).collect();
+    let tasks = on
+        .iter()
+        .map(|(cpu, take)| TaskSpec::new(*cpu, body(*take)))
+        .collect();
     let report = bed.run(options, tasks);
-    let writers = on.iter().filter(|(_, take)| matches!(take, Take::Write)).count() as u64;
+    let writers = on
+        .iter()
+        .filter(|(_, take)| matches!(take, Take::Write))
+        .count() as u64;
     let wrong = word.peek() != 2 * writers || lock.is_held() || lock.has_waiters();
-    judge(report, wrong, "the lock is not free at the end, or a write was lost")
+    judge(
+        report,
+        wrong,
+        "the lock is not free at the end, or a write was lost",
+    )
 }
 
 #[test]
@@ -97,7 +109,10 @@ fn readers_and_writers_exclude_each_other_and_all_get_in() {
     ];
     for (number, mix) in mixes.iter().enumerate() {
         let bed = Bed::explorer(4);
-        let budget = Budget { schedules: 4000, seed: 100 + number as u64 };
+        let budget = Budget {
+            schedules: 4000,
+            seed: 100 + number as u64,
+        };
         let found = explore(&budget, |options| scenario(&bed, options, mix));
         if let Some(failure) = found.failure {
             panic!("mix {number}: {failure}");
@@ -109,7 +124,10 @@ fn readers_and_writers_exclude_each_other_and_all_get_in() {
 #[test]
 fn a_lock_that_forgets_a_waiter_is_caught() {
     let bed = Bed::explorer(2);
-    let budget = Budget { schedules: 4000, seed: 5 };
+    let budget = Budget {
+        schedules: 4000,
+        seed: 5,
+    };
     let found = explore(&budget, |options| {
         // SAFETY: 1: the objects of the last schedule are not used any more.
         unsafe { bed.reset() };
@@ -131,9 +149,19 @@ fn a_lock_that_forgets_a_waiter_is_caught() {
                 Sim::<X86_64>::unpark(minflt_sync::TaskId(who));
             }
         };
-        bed.run(options, vec![TaskSpec::new(0, sleep), TaskSpec::new(1, wake)])
+        bed.run(
+            options,
+            vec![TaskSpec::new(0, sleep), TaskSpec::new(1, wake)],
+        )
     });
     let failure = found.failure.unwrap();
-    assert!(failure.report.outcome.to_string().starts_with("deadlock: 1 tasks wait"), "{failure}");
+    assert!(
+        failure
+            .report
+            .outcome
+            .to_string()
+            .starts_with("deadlock: 1 tasks wait"),
+        "{failure}"
+    );
     assert!(failure.number < 100, "{failure}");
 }

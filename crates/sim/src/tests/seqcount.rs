@@ -5,7 +5,12 @@ use crate::{Budget, Outcome, Policy, RunOptions, RunReport, TaskSpec, explore};
 use core::cell::Cell;
 use minflt_sync::{Atomic, Machine, Ordering, SeqCount};
 
-fn scenario(bed: &Bed, options: &RunOptions<'_>, validates: bool, accepted: &Cell<u64>) -> RunReport {
+fn scenario(
+    bed: &Bed,
+    options: &RunOptions<'_>,
+    validates: bool,
+    accepted: &Cell<u64>,
+) -> RunReport {
     // SAFETY: 1: the objects of the last schedule are not used any more.
     unsafe { bed.reset() };
     let count = bed.place(SeqCount::<M>::new());
@@ -31,13 +36,19 @@ fn scenario(bed: &Bed, options: &RunOptions<'_>, validates: bool, accepted: &Cel
             }
         }
     };
-    bed.run(options, vec![TaskSpec::new(0, read), TaskSpec::new(1, write)])
+    bed.run(
+        options,
+        vec![TaskSpec::new(0, read), TaskSpec::new(1, write)],
+    )
 }
 
 #[test]
 fn a_reader_that_validates_accepts_no_torn_pair() {
     let (bed, accepted) = (Bed::explorer(2), Cell::new(0));
-    let budget = Budget { schedules: 10_000, seed: 2 };
+    let budget = Budget {
+        schedules: 10_000,
+        seed: 2,
+    };
     let found = explore(&budget, |options| scenario(&bed, options, true, &accepted));
     if let Some(failure) = found.failure {
         panic!("{failure}");
@@ -48,10 +59,17 @@ fn a_reader_that_validates_accepts_no_torn_pair() {
 #[test]
 fn a_reader_that_does_not_validate_accepts_one_and_the_schedule_replays() {
     let (bed, accepted) = (Bed::explorer(2), Cell::new(0));
-    let budget = Budget { schedules: 1000, seed: 2 };
-    let failure =
-        explore(&budget, |options| scenario(&bed, options, false, &accepted)).failure.unwrap();
-    assert!(failure.report.outcome.to_string().contains("torn"), "{failure}");
+    let budget = Budget {
+        schedules: 1000,
+        seed: 2,
+    };
+    let failure = explore(&budget, |options| scenario(&bed, options, false, &accepted))
+        .failure
+        .unwrap();
+    assert!(
+        failure.report.outcome.to_string().contains("torn"),
+        "{failure}"
+    );
     let replay = RunOptions::explored(Policy::Replay(failure.report.schedule.clone()));
     let again = scenario(&bed, &replay, false, &accepted);
     assert!(matches!(again.outcome, Outcome::Violation(_)));

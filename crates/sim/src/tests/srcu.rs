@@ -14,8 +14,10 @@ struct Object {
     freed: Cell<bool>,
 }
 
+/// # Safety
+/// 1. `callback` is that of an `Object` in the machine's memory.
 unsafe fn free(_: *const (), callback: NonNull<Callback>) {
-    // SAFETY: the callback is the first field of an `Object` in the machine's memory.
+    // SAFETY: 1 of this function, and the callback is the first field.
     let object = unsafe { callback.cast::<Object>().as_ref() };
     object.freed.set(true);
 }
@@ -35,7 +37,10 @@ fn scenario(bed: &Bed, options: &RunOptions<'_>, waits: bool) -> RunReport {
     unsafe { bed.reset() };
     let domain = domain(bed, 3);
     let objects: [&Object; 4] = core::array::from_fn(|_| {
-        bed.place(Object { callback: Callback::new(), freed: Cell::new(false) })
+        bed.place(Object {
+            callback: Callback::new(),
+            freed: Cell::new(false),
+        })
     });
     let link = bed.place(Atomic::<u64, M>::new(0));
     let steps = bed.place(Atomic::<u64, M>::new(0));
@@ -64,26 +69,36 @@ fn scenario(bed: &Bed, options: &RunOptions<'_>, waits: bool) -> RunReport {
                     unsafe { domain.poll(core::ptr::null()) };
                 }
             } else {
-                // SAFETY: as `free` says.
+                // SAFETY: 1: of an `Object`.
                 unsafe { free(core::ptr::null(), callback) };
             }
         }
     };
-    let tasks =
-        vec![TaskSpec::new(0, read), TaskSpec::new(1, read), TaskSpec::new(2, write)];
+    let tasks = vec![
+        TaskSpec::new(0, read),
+        TaskSpec::new(1, read),
+        TaskSpec::new(2, write),
+    ];
     let report = bed.run(options, tasks);
     if report.outcome.is_ok() {
         // SAFETY: 1: `free` needs no argument.
         unsafe { domain.drain(core::ptr::null()) };
     }
     let freed = objects.map(|object| object.freed.get());
-    judge(report, freed != [true, true, true, false], "not every callback ran")
+    judge(
+        report,
+        freed != [true, true, true, false],
+        "not every callback ran",
+    )
 }
 
 #[test]
 fn no_callback_runs_while_a_reader_from_before_is_inside() {
     let bed = Bed::explorer(3);
-    let budget = Budget { schedules: 10_000, seed: 11 };
+    let budget = Budget {
+        schedules: 10_000,
+        seed: 11,
+    };
     let found = explore(&budget, |options| scenario(&bed, options, true));
     if let Some(failure) = found.failure {
         panic!("{failure}");
@@ -93,7 +108,15 @@ fn no_callback_runs_while_a_reader_from_before_is_inside() {
 #[test]
 fn without_a_grace_period_a_reader_sees_a_freed_object() {
     let bed = Bed::explorer(3);
-    let budget = Budget { schedules: 1000, seed: 11 };
-    let failure = explore(&budget, |options| scenario(&bed, options, false)).failure.unwrap();
-    assert!(failure.report.outcome.to_string().contains("freed"), "{failure}");
+    let budget = Budget {
+        schedules: 1000,
+        seed: 11,
+    };
+    let failure = explore(&budget, |options| scenario(&bed, options, false))
+        .failure
+        .unwrap();
+    assert!(
+        failure.report.outcome.to_string().contains("freed"),
+        "{failure}"
+    );
 }

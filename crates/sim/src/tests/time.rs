@@ -6,7 +6,7 @@ use minflt_addr::Pfn;
 use minflt_pgtable::Mmu;
 use minflt_sync::{Atomic, Cost, Instance, Machine, Ordering, TaskId};
 
-const ADDS: u64 = 1000;
+const ADDS: u64 = 10_000;
 
 /// Tasks on CPUs 0, `stride`, 2 x `stride` ... add to one word.
 fn adds(cpus: u32, stride: u32) -> RunReport {
@@ -17,7 +17,9 @@ fn adds(cpus: u32, stride: u32) -> RunReport {
             word.add(1, Ordering::Relaxed);
         }
     };
-    let tasks = (0..cpus).map(|cpu| TaskSpec::new(cpu * stride, body)).collect();
+    let tasks = (0..cpus)
+        .map(|cpu| TaskSpec::new(cpu * stride, body))
+        .collect();
     let report = bed.run(&RunOptions::virtual_time(), tasks);
     assert!(report.outcome.is_ok());
     assert_eq!(word.peek(), ADDS * u64::from(cpus));
@@ -29,9 +31,13 @@ fn a_contended_word_costs_one_transfer_an_addition() {
     let alone = adds(1, 1).end_ns / ADDS;
     assert!((13..15).contains(&alone), "{alone} ns on an owned line");
     let far = adds(8, 2).end_ns / (8 * ADDS);
-    assert!((440..460).contains(&far), "{far} ns between nodes of a group");
+    // The first to come has the line to itself for up to 5,000 cycles, which nobody can see.
+    assert!(
+        (440..460).contains(&far),
+        "{far} ns between nodes of a group"
+    );
     let near = adds(2, 1).end_ns / (2 * ADDS);
-    assert!((195..215).contains(&near), "{near} ns within a node");
+    assert!((190..215).contains(&near), "{near} ns within a node");
 }
 
 #[test]
@@ -40,16 +46,26 @@ fn a_nodes_memory_limits_those_who_clear_it() {
         let bed = Bed::on("altix32", 32);
         let body = || {
             for _ in 0..100 {
-                M::charge(Cost::Clear { bytes: 16384, node: 0 });
+                M::charge(Cost::Clear {
+                    bytes: 16384,
+                    node: 0,
+                });
             }
         };
         let tasks = (0..cpus).map(|cpu| TaskSpec::new(cpu, body)).collect();
         bed.run(&RunOptions::virtual_time(), tasks).end_ns / 100
     };
     assert!((12_400..12_600).contains(&clears(1)), "{}", clears(1));
-    assert!((12_400..12_600).contains(&clears(2)), "the bus carries two: {}", clears(2));
+    assert!(
+        (12_400..12_600).contains(&clears(2)),
+        "the bus carries two: {}",
+        clears(2)
+    );
     let eight = clears(8);
-    assert!((40_000..42_000).contains(&eight), "8 x 16 KiB at 3.2 GB/s: {eight}");
+    assert!(
+        (40_000..42_000).contains(&eight),
+        "8 x 16 KiB at 3.2 GB/s: {eight}"
+    );
 }
 
 #[test]
@@ -69,8 +85,15 @@ fn time_is_accounted_as_user_and_system() {
     };
     let report = bed.run(&RunOptions::virtual_time(), vec![TaskSpec::new(0, body)]);
     assert_eq!(report.outcome, crate::Outcome::Ok);
-    assert_eq!((report.tasks[0].user_ns, report.tasks[0].system_ns), (7000, 800));
-    assert_eq!(bed.at.now_ns(), 7800, "the clock stands where the run ended");
+    assert_eq!(
+        (report.tasks[0].user_ns, report.tasks[0].system_ns),
+        (7000, 800)
+    );
+    assert_eq!(
+        bed.at.now_ns(),
+        7800,
+        "the clock stands where the run ended"
+    );
 }
 
 #[test]
@@ -87,10 +110,19 @@ fn tasks_of_one_cpu_share_it_by_time_slices() {
     };
     let tasks = (0..3).map(|at| TaskSpec::new(0, body(at))).collect();
     let report = bed.run(&RunOptions::virtual_time(), tasks);
-    // Five slices of 10 ms each, in turn.
-    assert_eq!(report.context_switches, 12);
-    assert!(ends[0].get() > 129_000_000 && ends[2].get() < 151_000_000, "{ends:?}");
-    assert!(report.tasks.iter().all(|task| task.user_ns / 1_000_000 == 50), "{report:?}");
+    // Five slices of 10 ms each, in turn; the last one ends with the work.
+    assert_eq!(report.context_switches, 15);
+    assert!(
+        ends[0].get() > 129_000_000 && ends[2].get() < 151_000_000,
+        "{ends:?}"
+    );
+    assert!(
+        report
+            .tasks
+            .iter()
+            .all(|task| task.user_ns / 1_000_000 == 50),
+        "{report:?}"
+    );
 }
 
 #[test]
@@ -139,7 +171,11 @@ fn a_user_frame_holds_one_word_and_a_reset_forgets_it() {
 #[test]
 fn terabytes_cost_the_host_nothing() {
     let file = crate::MachineFile::shipped("altix32").unwrap();
-    let size = crate::Size { cpus: 1024, ram_bytes: 2 << 40, max_tasks: 4096 };
+    let size = crate::Size {
+        cpus: 1024,
+        ram_bytes: 2 << 40,
+        max_tasks: 4096,
+    };
     let at = crate::SimInstance::new(&file, size).unwrap();
     let last = Pfn((2u64 << 40 >> 12) - 1);
     M::user_store(&at, last, 0, 5);

@@ -150,8 +150,10 @@ unsafe impl<const SPIN: bool> Machine for Loom<SPIN> {
     /// Blocks until the word changes: yielding instead makes executions without end, in which two
     /// waiters let each other run.
     fn wait_until<W: Word>(p: &W::Prim, mask: W, eq: W) {
-        // Loads may find old values; exchanges do not.
-        let now = W::rmw(p, Rmw::Or, W::ZERO, Ordering::Relaxed);
+        // Loads may find old values; exchanges do not. This one fails: nobody stores all ones.
+        let ones = W::narrow(u64::MAX);
+        let looked = W::cas(p, ones, ones, Ordering::Relaxed, Ordering::Relaxed);
+        let (Ok(now) | Err(now)) = looked;
         if now.wide() & mask.wide() != eq.wide() {
             let waits_for = &world().tasks[me()].waits_for;
             waits_for.set(ptr::from_ref(p).cast());

@@ -32,73 +32,32 @@
 //! # Cost
 //! In virtual time a heap operation for each change of CPU.
 
+mod task;
+mod time;
+mod waits;
+
 use crate::lines::{LineId, Lines, NOBODY};
 use crate::model::{Model, Ps};
 use crate::policy::Chooser;
 use crate::report::Outcome;
 use crate::trace::{Event, Step};
 use core::cmp::Reverse;
-use minflt_sync::{Cost, CpuMask, Kind};
+use minflt_sync::Kind;
 use std::collections::{BinaryHeap, VecDeque};
 use std::sync::Arc;
-
-/// What a task is doing.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum State {
-    Queued,
-    Running,
-    Spinning,
-    Parked,
-    Done,
-}
-
-/// What a spinning task waits for.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Spin {
-    pub(crate) line: LineId,
-    pub(crate) offset: usize,
-    pub(crate) mask: u64,
-    pub(crate) eq: u64,
-    pub(crate) irqs_on: bool,
-}
-
-#[derive(Debug)]
-pub(crate) struct Task {
-    pub(crate) cpu: u32,
-    pub(crate) state: State,
-    pub(crate) spin: Option<Spin>,
-    /// The next task, plus 1, that spins on the same line.
-    next_spinner: u32,
-    token: bool,
-    /// From when on it can run, once woken.
-    ready_at: Ps,
-    /// Until when its time is accounted.
-    mark: Ps,
-    kernel: u32,
-    pub(crate) user: Ps,
-    pub(crate) system: Ps,
-}
-
-#[derive(Debug)]
-struct Cpu {
-    clock: Ps,
-    /// Its key in the heap, while `queued`.
-    due: Ps,
-    queued: bool,
-    current: Option<u32>,
-    queue: VecDeque<u32>,
-    /// When a pending interrupt arrives.
-    interrupt: Option<Ps>,
-    slice_end: Ps,
-    last: u32,
-}
+use task::Cpu;
+pub(crate) use task::{Spin, State, Task};
 
 /// In what order CPUs run.
 #[derive(Debug)]
 pub(crate) enum Order {
     Virtual(BinaryHeap<Reverse<(Ps, u32)>>),
     /// The mask of CPUs that can run, and the one chosen to run next.
-    Explored { chooser: Chooser, ready: u64, next: Option<u32> },
+    Explored {
+        chooser: Chooser,
+        ready: u64,
+        next: Option<u32>,
+    },
 }
 
 /// What the running context does next.
@@ -173,11 +132,16 @@ impl Core {
             system: 0,
         };
         let with_body = on.iter().map(|cpu| task(*cpu, State::Queued));
-        let tasks: Vec<Task> =
-            with_body.chain(idle.map(|cpu| task(cpu, State::Parked))).collect();
+        let tasks: Vec<Task> = with_body
+            .chain(idle.map(|cpu| task(cpu, State::Parked)))
+            .collect();
         let order = match chooser {
             None => Order::Virtual(BinaryHeap::new()),
-            Some(chooser) => Order::Explored { chooser, ready: 0, next: None },
+            Some(chooser) => Order::Explored {
+                chooser,
+                ready: 0,
+                next: None,
+            },
         };
         let cpu = || Cpu {
             clock: now,
@@ -243,13 +207,21 @@ impl Core {
                     return Some(at);
                 }
             },
-            Order::Explored { chooser, ready, next } => {
+            Order::Explored {
+                chooser,
+                ready,
+                next,
+            } => {
                 let chosen = next.take().filter(|cpu| *ready >> cpu & 1 == 1);
                 let choose = || {
                     let (cpus, bodies) = (&self.cpus, self.bodies);
                     chooser.choose(None, *ready, |cpu| would_run(cpus, bodies, cpu))
                 };
-                if *ready == 0 { None } else { Some(chosen.unwrap_or_else(choose)) }
+                if *ready == 0 {
+                    None
+                } else {
+                    Some(chosen.unwrap_or_else(choose))
+                }
             }
         }
     }
@@ -310,7 +282,10 @@ impl Core {
     fn recheck(&mut self, cpu: u32) {
         let entry = &mut self.cpus[cpu as usize];
         entry.current = None;
-        let waiting = entry.queue.front().map(|task| self.tasks[*task as usize].ready_at);
+        let waiting = entry
+            .queue
+            .front()
+            .map(|task| self.tasks[*task as usize].ready_at);
         match waiting.or(entry.interrupt) {
             Some(due) => self.make_ready(cpu, due),
             None => self.not_ready(cpu),
@@ -351,22 +326,30 @@ impl Core {
                     }
                 }
             }
-            Order::Explored { chooser, ready, next } => {
+            Order::Explored {
+                chooser,
+                ready,
+                next,
+            } => {
                 let (cpus, bodies) = (&self.cpus, self.bodies);
-                let chosen =
-                    chooser.choose(Some(at), *ready, |cpu| would_run(cpus, bodies, cpu));
+                let chosen = chooser.choose(Some(at), *ready, |cpu| would_run(cpus, bodies, cpu));
                 if chosen != at {
                     *next = Some(chosen);
                     return Turn::Switch;
                 }
             }
         }
-        if irqs_on && self.interrupt_is_due(at) { Turn::Interrupt } else { Turn::Go }
+        if irqs_on && self.interrupt_is_due(at) {
+            Turn::Interrupt
+        } else {
+            Turn::Go
+        }
     }
 
     fn interrupt_is_due(&self, cpu: u32) -> bool {
         let cpu = &self.cpus[cpu as usize];
-        cpu.interrupt.is_some_and(|at| at <= cpu.clock || !self.is_virtual())
+        cpu.interrupt
+            .is_some_and(|at| at <= cpu.clock || !self.is_virtual())
     }
 
     /// Takes the pending interrupt of `task`'s CPU, if it is due.
@@ -401,7 +384,9 @@ impl Core {
         let mut watched = self.trace.is_some();
         for line in lines {
             let word = (line as u64) << 16 ^ u64::from(task) << 4 ^ kind as u64;
-            self.hash = (self.hash ^ word).wrapping_mul(0x0100_0000_01b3).rotate_left(23);
+            self.hash = (self.hash ^ word)
+                .wrapping_mul(0x0100_0000_01b3)
+                .rotate_left(23);
             if matches!(self.order, Order::Virtual(_)) {
                 let here = self.model.places[cpu as usize].node;
                 let node = node(line).unwrap_or(here);
@@ -420,220 +405,6 @@ impl Core {
         watched
     }
 
-    /// A word in `line` was changed by `task`: whoever spins on the line looks again.
-    pub(crate) fn changed(&mut self, task: u32, line: LineId) {
-        if self.spinners == 0 {
-            return;
-        }
-        let now = self.clock_of(task);
-        let mut next = core::mem::replace(&mut self.lines.line(line).spinners, NOBODY);
-        while next != NOBODY {
-            let spinner = &mut self.tasks[next as usize - 1];
-            next = spinner.next_spinner;
-            spinner.next_spinner = NOBODY;
-            spinner.spin = None;
-            spinner.state = State::Running;
-            self.spinners -= 1;
-            let cpu = spinner.cpu;
-            self.make_ready(cpu, now);
-        }
-    }
-
-    /// `task` has seen the wrong value and waits for its line to change.
-    pub(crate) fn spin(&mut self, task: u32, spin: Spin) {
-        let cpu = self.tasks[task as usize].cpu;
-        let head = &mut self.lines.line(spin.line).spinners;
-        let entry = &mut self.tasks[task as usize];
-        entry.next_spinner = core::mem::replace(head, task + 1);
-        entry.state = State::Spinning;
-        entry.spin = Some(spin);
-        self.spinners += 1;
-        match self.cpus[cpu as usize].interrupt {
-            Some(at) if spin.irqs_on => self.make_ready(cpu, at),
-            _ => self.not_ready(cpu),
-        }
-    }
-
-    /// An interrupt gets `task` out of its wait.
-    fn stop_spinning(&mut self, task: u32) {
-        let entry = &mut self.tasks[task as usize];
-        let (next, me) = (core::mem::replace(&mut entry.next_spinner, NOBODY), task + 1);
-        entry.state = State::Running;
-        let Some(spin) = entry.spin.take() else { return };
-        self.spinners -= 1;
-        let head = &mut self.lines.line(spin.line).spinners;
-        if *head == me {
-            *head = next;
-            return;
-        }
-        let mut at = *head;
-        while at != NOBODY {
-            let before = &mut self.tasks[at as usize - 1];
-            if before.next_spinner == me {
-                before.next_spinner = next;
-            }
-            at = before.next_spinner;
-        }
-    }
-
-    /// Takes `task`'s wake token; whether there was one.
-    pub(crate) fn take_token(&mut self, task: u32) -> bool {
-        core::mem::replace(&mut self.tasks[task as usize].token, false)
-    }
-
-    /// `task` sleeps.
-    pub(crate) fn park(&mut self, task: u32) {
-        self.account(task);
-        self.record(task, || Event::Sleeps);
-        self.tasks[task as usize].state = State::Parked;
-        if task < self.bodies {
-            self.switches += 1;
-        }
-        self.recheck(self.tasks[task as usize].cpu);
-    }
-
-    /// `task` leaves a wake token for `other`.
-    pub(crate) fn unpark(&mut self, task: u32, other: u32) {
-        let now = self.clock_of(task);
-        self.record(task, || Event::Wakes(other + 1));
-        let entry = &mut self.tasks[other as usize];
-        entry.token = true;
-        if entry.state == State::Parked {
-            entry.state = State::Queued;
-            entry.ready_at = now + self.model.wake;
-            let (at, due) = (entry.cpu, entry.ready_at);
-            let cpu = &mut self.cpus[at as usize];
-            cpu.queue.push_back(other);
-            if cpu.current.is_none() {
-                self.make_ready(at, due);
-            }
-        }
-    }
-
-    /// The body of `task` has ended.
-    pub(crate) fn finish(&mut self, task: u32) {
-        self.account(task);
-        self.record(task, || Event::Ends);
-        self.end = self.end.max(self.clock_of(task));
-        self.tasks[task as usize].state = State::Done;
-        self.live -= 1;
-        self.recheck(self.tasks[task as usize].cpu);
-    }
-
-    /// At the end of a user-mode stretch: whether `task` made way for another one of its CPU.
-    pub(crate) fn slice_ends(&mut self, task: u32) -> bool {
-        let at = self.tasks[task as usize].cpu;
-        let cpu = &self.cpus[at as usize];
-        let Some(waiting) = cpu.queue.front().copied() else { return false };
-        let ends = match &mut self.order {
-            Order::Virtual(_) => {
-                cpu.clock >= cpu.slice_end
-                    && self.tasks[waiting as usize].ready_at <= cpu.clock
-            }
-            Order::Explored { chooser, .. } => chooser.slice_ends(task, waiting),
-        };
-        if ends {
-            self.account(task);
-            self.switches += 1;
-            let clock = self.cpus[at as usize].clock;
-            let entry = &mut self.tasks[task as usize];
-            entry.state = State::Queued;
-            entry.ready_at = clock;
-            self.cpus[at as usize].queue.push_back(task);
-            self.recheck(at);
-        }
-        ends
-    }
-
-    /// How much of its time slice is left to `task`.
-    pub(crate) fn slice_left(&self, task: u32) -> Ps {
-        let cpu = &self.cpus[self.tasks[task as usize].cpu as usize];
-        if cpu.queue.is_empty() { Ps::MAX } else { cpu.slice_end.saturating_sub(cpu.clock) }
-    }
-
-    /// `task` interrupts the CPUs of `to`.
-    pub(crate) fn send_interrupt(&mut self, task: u32, to: &CpuMask) {
-        let from = self.tasks[task as usize].cpu;
-        self.record(task, || Event::SendsInterrupt(to.iter().collect()));
-        let cpus = self.cpus.len() as u32;
-        for cpu in to.iter().take_while(|cpu| *cpu < cpus) {
-            self.pass(task, self.model.ipi_send);
-            let at = self.clock_of(task) + self.model.ipi_delay(from, cpu);
-            let entry = &mut self.cpus[cpu as usize];
-            let at = entry.interrupt.map_or(at, |earlier| earlier.min(at));
-            entry.interrupt = Some(at);
-            let takes_now = match entry.current {
-                None => entry.queue.is_empty(),
-                Some(current) => {
-                    self.tasks[current as usize].spin.is_some_and(|spin| spin.irqs_on)
-                }
-            };
-            if takes_now {
-                self.make_ready(cpu, at);
-            }
-        }
-    }
-
-    /// Time passes for `task`, doing work that touches no shared line.
-    pub(crate) fn pass(&mut self, task: u32, time: Ps) {
-        if self.is_virtual() {
-            self.cpus[self.tasks[task as usize].cpu as usize].clock += time;
-        }
-    }
-
-    /// `task` computes for `time`, slower while its core's sibling runs.
-    pub(crate) fn compute(&mut self, task: u32, time: Ps) {
-        let cpu = self.tasks[task as usize].cpu;
-        let shared =
-            self.model.siblings(cpu).any(|other| self.cpus[other as usize].current.is_some());
-        self.pass(task, if shared { self.model.on_shared_core(time) } else { time });
-    }
-
-    /// `task` does fixed work.
-    pub(crate) fn charge(&mut self, task: u32, cost: Cost) {
-        if !self.is_virtual() {
-            return;
-        }
-        let at = self.tasks[task as usize].cpu;
-        let here = self.model.places[at as usize].node;
-        let started = self.cpus[at as usize].clock;
-        self.compute(task, self.model.fixed(cost, here));
-        if let Cost::Clear { bytes, node } = cost
-            && let Some(busy) = self.nodes.get_mut(node as usize)
-        {
-            *busy = started.max(*busy) + self.model.node_busy(bytes);
-            let clock = &mut self.cpus[at as usize].clock;
-            *clock = (*clock).max(*busy);
-        }
-    }
-
-    /// Accounts `task`'s time since it was last accounted.
-    fn account(&mut self, task: u32) {
-        let clock = self.clock_of(task);
-        let entry = &mut self.tasks[task as usize];
-        let time = clock.saturating_sub(entry.mark);
-        entry.mark = clock;
-        if entry.kernel > 0 { entry.system += time } else { entry.user += time }
-    }
-
-    pub(crate) fn enter_kernel(&mut self, task: u32) {
-        self.account(task);
-        self.tasks[task as usize].kernel += 1;
-    }
-
-    pub(crate) fn leave_kernel(&mut self, task: u32) {
-        self.account(task);
-        let kernel = &mut self.tasks[task as usize].kernel;
-        *kernel = kernel.saturating_sub(1);
-    }
-
-    /// User and system time of `task` so far.
-    pub(crate) fn times(&mut self, task: u32) -> (Ps, Ps) {
-        self.account(task);
-        let entry = &self.tasks[task as usize];
-        (entry.user, entry.system)
-    }
-
     /// Records a step, where a trace is kept.
     pub(crate) fn record(&mut self, task: u32, event: impl FnOnce() -> Event) {
         let at_ns = match &self.order {
@@ -642,7 +413,12 @@ impl Core {
         };
         let cpu = self.tasks[task as usize].cpu;
         if let Some(steps) = &mut self.trace {
-            steps.push(Step { at_ns, cpu, task: task + 1, event: event() });
+            steps.push(Step {
+                at_ns,
+                cpu,
+                task: task + 1,
+                event: event(),
+            });
         }
     }
 }
@@ -650,5 +426,8 @@ impl Core {
 /// What `cpu` would run if it were chosen.
 fn would_run(cpus: &[Cpu], bodies: u32, cpu: u32) -> u32 {
     let entry = &cpus[cpu as usize];
-    entry.current.or_else(|| entry.queue.front().copied()).unwrap_or(bodies + cpu)
+    entry
+        .current
+        .or_else(|| entry.queue.front().copied())
+        .unwrap_or(bodies + cpu)
 }

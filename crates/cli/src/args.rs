@@ -1,0 +1,165 @@
+//! The command line.
+
+use clap::{Parser, Subcommand};
+use std::path::PathBuf;
+
+/// Page faults that scale: the generations of Linux's page-fault synchronization, side by side.
+#[derive(Debug, Parser)]
+#[command(version, about, disable_help_subcommand = true)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// The main job: figures measured here, then the postings' tables, then the page.
+    Reproduce(Reproduce),
+    /// The 30 published tables: status of each, and the command for it.
+    Postings(Postings),
+    /// One workload on one or more targets, eras and thread counts.
+    Bench(Bench),
+    /// Explore schedules for races.
+    Check(Check),
+    /// The known races; one drawn as a timeline, with and without the fix.
+    Races(Races),
+    /// The eras, the choices they are made of, and the mixes that are refused.
+    Eras,
+    /// The workloads and their options.
+    Workloads,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Reproduce {
+    /// Postings by year (2004, 2012, 2014, 2017, 2022); all if none is named.
+    pub(crate) postings: Vec<String>,
+    /// Simulated cells at the postings' full size instead of scaled down.
+    #[arg(long)]
+    pub(crate) full: bool,
+    /// Write the postings' tables into the docs (run from the repository's root).
+    #[arg(long)]
+    pub(crate) docs: bool,
+    /// The folder that the page is written to.
+    #[arg(long, value_name = "FOLDER", default_value = "results")]
+    pub(crate) out: PathBuf,
+    /// Write each run as a line of JSON to this file.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) json: Option<PathBuf>,
+    /// No progress.
+    #[arg(long)]
+    pub(crate) quiet: bool,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Postings {
+    /// Do the postings' own arithmetic again and say where it does not hold.
+    #[arg(long)]
+    pub(crate) verify: bool,
+    /// Print one table in full, by its id (as in the list).
+    #[arg(long, value_name = "ID")]
+    pub(crate) show: Option<String>,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Bench {
+    /// The workload; `minflt workloads` lists them. Not needed with --proof.
+    #[arg(required_unless_present = "proof")]
+    pub(crate) workload: Option<String>,
+    /// Where to run: host, sim, linux; several separated by commas.
+    #[arg(long, value_name = "LIST", default_value = "host")]
+    pub(crate) on: String,
+    /// Threads; several counts separated by commas.
+    #[arg(long, value_name = "LIST")]
+    pub(crate) threads: Option<String>,
+    /// CPUs they run on; as many as threads if not given.
+    #[arg(long, value_name = "LIST")]
+    pub(crate) cpus: Option<String>,
+    /// The workload's memory, such as 64K, 256M, 32G.
+    #[arg(long, value_name = "SIZE")]
+    pub(crate) size: Option<String>,
+    /// RAM of a host or sim system [default: 1G on host, the machine's on sim].
+    #[arg(long, value_name = "SIZE")]
+    pub(crate) ram: Option<String>,
+    /// The machine that sim models.
+    #[arg(long, value_name = "NAME", default_value = "altix32")]
+    pub(crate) machine: String,
+    /// The before/after rows measured on this machine's real threads.
+    #[arg(long)]
+    pub(crate) proof: bool,
+    /// Clear pages before the timed part (host and sim).
+    #[arg(long)]
+    pub(crate) clear_beforehand: bool,
+    #[command(flatten)]
+    pub(crate) choices: Choices,
+    /// Write each run as a line of JSON to this file.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) json: Option<PathBuf>,
+    /// No progress.
+    #[arg(long)]
+    pub(crate) quiet: bool,
+    /// The workload's own options, as the original spells them.
+    #[arg(last = true)]
+    pub(crate) options: Vec<String>,
+}
+
+/// An era, and single choices in place of the era's.
+#[derive(Debug, Default, clap::Args)]
+pub(crate) struct Choices {
+    /// Eras; several separated by commas. `minflt eras` lists them.
+    #[arg(long, value_name = "LIST", default_value = "best")]
+    pub(crate) era: String,
+    /// The holds a fault tries, in place of the era's.
+    #[arg(long, value_name = "CHOICE")]
+    pub(crate) ladder: Option<String>,
+    /// How entries are changed, in place of the era's.
+    #[arg(long, value_name = "CHOICE")]
+    pub(crate) protocol: Option<String>,
+    /// How entries are exchanged, in place of the era's.
+    #[arg(long, value_name = "CHOICE")]
+    pub(crate) exchange: Option<String>,
+    /// When unlinked objects are freed, in place of the era's.
+    #[arg(long, value_name = "CHOICE")]
+    pub(crate) lifetime: Option<String>,
+    /// How resident pages are counted, in place of the era's.
+    #[arg(long, value_name = "CHOICE")]
+    pub(crate) rss: Option<String>,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Check {
+    /// A race's number (P57) or a scenario's name; `--list` shows them.
+    pub(crate) scenario: Option<String>,
+    /// Every scenario.
+    #[arg(long)]
+    pub(crate) all: bool,
+    /// The scenarios there are.
+    #[arg(long)]
+    pub(crate) list: bool,
+    /// Eras; several separated by commas; every era if not given.
+    #[arg(long, value_name = "LIST")]
+    pub(crate) era: Option<String>,
+    /// Schedules to explore in each era.
+    #[arg(long, value_name = "N", default_value_t = 2_000)]
+    pub(crate) schedules: u64,
+    /// The first schedule's seed.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub(crate) seed: u64,
+    /// How schedules are drawn: random, pct, or both in turn.
+    #[arg(long, value_name = "NAME", default_value = "both")]
+    pub(crate) policy: String,
+    /// Switch the fix off: the check has to find the race.
+    #[arg(long)]
+    pub(crate) broken: bool,
+    /// No progress.
+    #[arg(long)]
+    pub(crate) quiet: bool,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Races {
+    /// A race's number, such as P57.
+    pub(crate) race: Option<String>,
+    /// Draw the failing schedule, a column per CPU, and the same with the fix.
+    #[arg(long, requires = "race")]
+    pub(crate) show: bool,
+}

@@ -1,0 +1,135 @@
+//! From words on the command line to eras, sizes and counts; each error names what would be right.
+
+use crate::args::Choices;
+use crate::error::{Error, usage};
+use minflt_mm::config::{ExchangeBy, Ladder, Lifetime, Protocol, Rss};
+use minflt_mm::{Config, ERAS, era};
+use minflt_workload::parse_size;
+
+/// A configuration with the name it is shown by.
+#[derive(Clone, Debug)]
+pub(crate) struct Named {
+    pub(crate) name: String,
+    pub(crate) config: Config,
+}
+
+/// The eras named in a list, with single choices changed.
+pub(crate) fn eras(choices: &Choices) -> Result<Vec<Named>, Error> {
+    era_list(&choices.era)?.into_iter().map(|named| choices.apply(named)).collect()
+}
+
+/// The eras named in a list.
+pub(crate) fn era_list(list: &str) -> Result<Vec<Named>, Error> {
+    let one = |name: &str| {
+        let found = era(name).ok_or_else(|| {
+            let known: Vec<_> = ERAS.iter().map(|era| era.name).collect();
+            usage(format!("unknown era `{name}`; eras are {}, best", known.join(", ")))
+        })?;
+        Ok(Named { name: found.name.to_string(), config: found.config })
+    };
+    list.split(',').map(one).collect()
+}
+
+/// Every era.
+pub(crate) fn all_eras() -> Vec<Named> {
+    ERAS.iter().map(|era| Named { name: era.name.to_string(), config: era.config }).collect()
+}
+
+macro_rules! change {
+    ($choice:expr, $named:expr, $field:ident: $type:ty) => {
+        if let Some(word) = &$choice {
+            let value = <$type>::parse(word).ok_or_else(|| {
+                let known: Vec<_> = <$type>::ALL.iter().map(|(_, name, _)| *name).collect();
+                usage(format!(
+                    "unknown {} `{word}`; choices are {}",
+                    <$type>::WHAT,
+                    known.join(" | ")
+                ))
+            })?;
+            if $named.config.$field != value {
+                $named.config.$field = value;
+                $named.name = format!("{} {}={value}", $named.name, <$type>::WHAT);
+            }
+        }
+    };
+}
+
+impl Choices {
+    fn apply(&self, mut named: Named) -> Result<Named, Error> {
+        change!(self.ladder, named, ladder: Ladder);
+        change!(self.protocol, named, protocol: Protocol);
+        change!(self.exchange, named, exchange: ExchangeBy);
+        change!(self.lifetime, named, lifetime: Lifetime);
+        change!(self.rss, named, rss: Rss);
+        let refuse = |illegal| usage(format!("{}: refused: {illegal}", named.name));
+        named.config.check().map_err(refuse)?;
+        Ok(named)
+    }
+}
+
+/// A list of counts of at least 1.
+pub(crate) fn counts(option: &str, list: &str) -> Result<Vec<u32>, Error> {
+    let one = |word: &str| match word.parse() {
+        Ok(0) | Err(_) => Err(usage(format!(
+            "{option}: `{word}` is no count; give whole numbers from 1 on, such as 1,2,4"
+        ))),
+        Ok(count) => Ok(count),
+    };
+    list.split(',').map(one).collect()
+}
+
+/// A size in bytes.
+pub(crate) fn size(option: &str, word: &str) -> Result<u64, Error> {
+    parse_size(word).map_err(|error| usage(format!("{option}: {error}")))
+}
+
+/// A size as the command line spells it.
+pub(crate) fn spell(bytes: u64) -> String {
+    let units = [(30, "G"), (20, "M"), (10, "K")];
+    let unit = units.iter().find(|(shift, _)| bytes >= 1 << shift && bytes % (1 << shift) == 0);
+    match unit {
+        Some((shift, unit)) => format!("{}{unit}", bytes >> shift),
+        None => bytes.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{counts, era_list, eras, size, spell};
+    use crate::args::Choices;
+    use insta::assert_snapshot;
+
+    fn refused<T: core::fmt::Debug>(result: Result<T, crate::error::Error>) -> String {
+        result.expect_err("refused").to_string()
+    }
+
+    fn choices(era: &str) -> Choices {
+        Choices { era: era.into(), ..Choices::default() }
+    }
+
+    #[test]
+    fn each_wrong_word_gets_one_line_that_says_what_is_right() {
+        assert_snapshot!(refused(era_list("linux-9.9")), @"unknown era `linux-9.9`; eras are linux-2.6.10, atomic-pte-2004, linux-4.13, spf-2017, best");
+        let wrong = Choices { rss: Some("exact".into()), ..choices("best") };
+        assert_snapshot!(refused(eras(&wrong)), @"unknown rss `exact`; choices are under-lock | atomic | sloppy | per-thread");
+        assert_snapshot!(refused(counts("--threads", "1,x")), @"--threads: `x` is no count; give whole numbers from 1 on, such as 1,2,4");
+        assert_snapshot!(refused(counts("--threads", "0")), @"--threads: `0` is no count; give whole numbers from 1 on, such as 1,2,4");
+        assert!(refused(size("--ram", "12Q")).starts_with("--ram: "));
+    }
+
+    #[test]
+    fn an_unsound_mix_is_refused_with_the_tables_reason() {
+        let mix = Choices { protocol: Some("compare-exchange".into()), ..choices("spf-2017") };
+        assert_snapshot!(refused(eras(&mix)), @"spf-2017 protocol=compare-exchange: refused: ladder speculative with protocol compare-exchange: the sequence check and the exchange are not one step, so munmap can free the table between them; use protocol table-lock or mm-lock, whose lock is tried and then checked again");
+        let mix = Choices { rss: Some("under-lock".into()), ..choices("linux-4.13") };
+        assert_snapshot!(refused(eras(&mix)), @"linux-4.13 rss=under-lock: refused: rss under-lock without protocol mm-lock: there is no one lock under which all faults count; use rss atomic, sloppy or per-thread");
+    }
+
+    #[test]
+    fn a_choice_that_is_the_eras_own_changes_no_name() {
+        let same = Choices { rss: Some("sloppy".into()), ..choices("atomic-pte-2004") };
+        assert_eq!(eras(&same).expect("legal")[0].name, "atomic-pte-2004");
+        assert_eq!(spell(3 << 30), "3G");
+        assert_eq!(spell(4097), "4097");
+    }
+}

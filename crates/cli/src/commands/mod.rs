@@ -1,0 +1,8 @@
+//! The commands, one file each.
+
+pub(crate) mod bench;
+pub(crate) mod check;
+pub(crate) mod lists;
+pub(crate) mod postings;
+pub(crate) mod races;
+pub(crate) mod reproduce;

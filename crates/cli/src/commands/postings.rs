@@ -1,0 +1,38 @@
+//! `minflt postings`: what was published, and whether its own arithmetic holds.
+
+use crate::args::Postings;
+use crate::error::{Error, failed, usage};
+use minflt_report::published::overview;
+use minflt_report::verify::{checks_table, worst};
+use minflt_report::{Outcome, postings, verify};
+
+/// Runs the command.
+pub(crate) fn run(args: &Postings) -> Result<(), Error> {
+    let postings = postings().map_err(|error| failed("published data")(&error))?;
+    if let Some(id) = &args.show {
+        let tables = postings.iter().flat_map(|posting| &posting.tables);
+        let table = tables.clone().find(|table| table.id == *id).ok_or_else(|| {
+            let known: Vec<_> = tables.map(|table| table.id.as_str()).collect();
+            usage(format!("--show: no table `{id}`; tables are {}", known.join(", ")))
+        })?;
+        print!("{}", table.to_table().to_text());
+    } else if args.verify {
+        let checks = verify(&postings);
+        let wrong = [Outcome::Suspect, Outcome::Fail];
+        print!("{}", checks_table(&checks, &wrong).to_text());
+        let count = |outcome| checks.iter().filter(|check| check.outcome == outcome).count();
+        println!(
+            "\n{} checks of the postings' own arithmetic: {} hold, {} known slips, {} fail",
+            checks.len(),
+            count(Outcome::Pass),
+            count(Outcome::Suspect),
+            count(Outcome::Fail)
+        );
+        if worst(&checks) == Outcome::Fail {
+            return Err(Error::Failed("published figures do not add up".into()));
+        }
+    } else {
+        print!("{}", overview(&postings).to_text());
+    }
+    Ok(())
+}

@@ -1,0 +1,188 @@
+//! The known races, each a scenario that an explorer can search and a fix that can be switched off.
+//!
+//! A scenario is a stage (a small machine with an address space on it), a few tasks on CPUs of their
+//! own, and what must be true at the end. [`search`] explores its schedules; with the fix switched off
+//! it has to find the race, with the fix in place it must find nothing.
+
+mod scenes;
+mod stage;
+
+pub use stage::{Scratch, Shown};
+
+use crate::explore::{Budget, Explored, explore};
+use crate::policy::Policy;
+use crate::run::RunOptions;
+use minflt_mm::{Broken, Config};
+use minflt_pgtable::{Altix16K, X86_64};
+use scenes::Scene;
+
+/// A known race.
+#[derive(Clone, Copy, Debug)]
+pub struct Race {
+    /// Its number in the list of known races.
+    pub number: &'static str,
+    /// A name to type.
+    pub name: &'static str,
+    /// What must never happen.
+    pub never: &'static str,
+    /// The fix whose absence brings it back.
+    pub fix: Broken,
+    /// The era in which switching the fix off shows.
+    pub shows_in: &'static str,
+    /// A seed of [`search`] that finds it with the fix switched off.
+    pub seed: u64,
+    /// The page-table format it is staged on.
+    format: Format,
+    scene: Scene,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Format {
+    X86,
+    Altix,
+}
+
+/// Every race that can be checked.
+pub const RACES: &[Race] = &[
+    Race {
+        number: "P1",
+        name: "fault-fault",
+        never: "two faults below one missing table: a table or a page is lost",
+        fix: Broken::BlindPopulate,
+        shows_in: "atomic-pte-2004",
+        seed: 1,
+        format: Format::X86,
+        scene: Scene::FaultFault,
+    },
+    Race {
+        number: "P7",
+        name: "accessed-mprotect",
+        never: "after mprotect returned, setting an accessed bit brings the old protection back",
+        fix: Broken::StaleAccessBits,
+        shows_in: "atomic-pte-2004",
+        seed: 1,
+        format: Format::Altix,
+        scene: Scene::AccessedProtect,
+    },
+    Race {
+        number: "P8",
+        name: "rss",
+        never: "a resident count below zero is shown",
+        fix: Broken::RawRss,
+        shows_in: "atomic-pte-2004",
+        seed: 1,
+        format: Format::X86,
+        scene: Scene::Resident,
+    },
+    Race {
+        number: "P27",
+        name: "fault-remap",
+        never: "a fault of the old mapping installs a page after munmap returned",
+        fix: Broken::NoRevalidate,
+        shows_in: "spf-2017",
+        seed: 1,
+        format: Format::X86,
+        scene: Scene::FaultRemap,
+    },
+    Race {
+        number: "P28",
+        name: "fault-mprotect",
+        never: "after mprotect(NONE) returned, an entry grants a store",
+        fix: Broken::ProtectWithoutSection,
+        shows_in: "spf-2017",
+        seed: 1,
+        format: Format::X86,
+        scene: Scene::FaultProtect,
+    },
+    Race {
+        number: "P37",
+        name: "fault-shootdown",
+        never: "a speculative fault waits for a table's lock whose holder waits for its CPU",
+        fix: Broken::SpinForTableLock,
+        shows_in: "spf-2017",
+        seed: 1,
+        format: Format::X86,
+        scene: Scene::FaultShootdown,
+    },
+    Race {
+        number: "P41",
+        name: "zap-zap",
+        never: "a zap that found nothing returns while another CPU still reaches the page",
+        fix: Broken::NoNestedFlush,
+        shows_in: "linux-4.13",
+        seed: 1,
+        format: Format::X86,
+        scene: Scene::ZapZap,
+    },
+    Race {
+        number: "P57",
+        name: "fault-zap",
+        never: "a zap takes a map count below zero that the fault has not raised yet",
+        fix: Broken::MapCountAfterExchange,
+        shows_in: "atomic-pte-2004",
+        seed: 1,
+        format: Format::X86,
+        scene: Scene::FaultZap,
+    },
+    Race {
+        number: "speculative-exchange",
+        name: "fault-munmap",
+        never: "an entry is installed in a table that munmap freed",
+        fix: Broken::SpeculativeExchange,
+        shows_in: "spf-2017",
+        seed: 1,
+        format: Format::X86,
+        scene: Scene::FaultUnmap,
+    },
+];
+
+/// The race called `name`, by number or name.
+#[must_use]
+pub fn race(name: &str) -> Option<&'static Race> {
+    RACES.iter().find(|race| race.number.eq_ignore_ascii_case(name) || race.name == name)
+}
+
+impl Race {
+    /// The configuration that lacks the fix, made from the era in which that shows.
+    #[must_use]
+    pub fn without_fix(&self, era: Config) -> Config {
+        let era = era.broken(Some(self.fix));
+        match self.fix {
+            // What the table of illegal mixes refuses.
+            Broken::SpeculativeExchange => {
+                Config { protocol: minflt_mm::config::Protocol::CompareExchange, ..era }
+            }
+            _ => era,
+        }
+    }
+}
+
+/// Explores schedules of `race` under `config`, until one fails or the budget is used up.
+pub fn search(race: &Race, config: Config, budget: &Budget) -> Explored {
+    let mut scratch = Scratch::new();
+    explore(budget, |options| perform(&mut scratch, race, config, options).0)
+}
+
+/// Runs one schedule of `race`, drawn.
+#[must_use]
+pub fn show(race: &Race, config: Config, policy: Policy) -> Shown {
+    let options = RunOptions { trace: true, ..RunOptions::explored(policy) };
+    let mut scratch = Scratch::new();
+    let (report, drawing) = perform(&mut scratch, race, config, &options);
+    Shown { report, drawing }
+}
+
+fn perform(
+    scratch: &mut Scratch,
+    race: &Race,
+    config: Config,
+    options: &RunOptions<'_>,
+) -> (crate::RunReport, String) {
+    match race.format {
+        Format::X86 => stage::perform::<X86_64>(scratch, race.scene, config, options),
+        Format::Altix => stage::perform::<Altix16K>(scratch, race.scene, config, options),
+    }
+}
+
+#[cfg(test)]
+mod tests;

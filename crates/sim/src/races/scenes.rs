@@ -1,0 +1,304 @@
+//! What happens in each race.
+//!
+//! Tasks are numbered by CPU. What is set up before them runs alone: pages touched and discarded
+//! again leave their tables and their VMA's anon_vma behind, so that a speculative fault gets as far
+//! as it can.
+
+use super::stage::{Checked, Script, Stage};
+use core::cell::Cell;
+use minflt_addr::VirtRange;
+use minflt_mm::{Advice, Place, Prot, Signal, Thread};
+use minflt_pgtable::Paging;
+use minflt_sync::Machine;
+use std::rc::Rc;
+
+/// A race's scenario.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Scene {
+    FaultFault,
+    AccessedProtect,
+    Resident,
+    FaultRemap,
+    FaultProtect,
+    FaultShootdown,
+    ZapZap,
+    FaultZap,
+    FaultUnmap,
+}
+
+/// Writes the scenario out on a stage.
+pub(super) fn script<'s, P: Paging>(scene: Scene, stage: &Stage<'s, P>) -> Script<'s> {
+    let stage = Rc::new(Stage { sys: stage.sys, mm: stage.mm });
+    match scene {
+        Scene::FaultFault => fault_fault(&stage),
+        Scene::AccessedProtect => accessed_protect(&stage),
+        Scene::Resident => resident(&stage),
+        Scene::FaultRemap => fault_remap(&stage),
+        Scene::FaultProtect => fault_protect(&stage),
+        Scene::FaultShootdown => fault_shootdown(&stage),
+        Scene::ZapZap => zap_zap(&stage),
+        Scene::FaultZap => fault_zap(&stage),
+        Scene::FaultUnmap => fault_unmap(&stage),
+    }
+}
+
+type S<'s, P> = Rc<Stage<'s, P>>;
+
+fn tasks<'s>(
+    bodies: Vec<Box<dyn FnOnce() + 's>>,
+    at_end: impl FnOnce() -> Result<(), String> + 's,
+) -> Script<'s> {
+    Script { tasks: bodies, at_end: Box::new(at_end) }
+}
+
+/// The word at page `n` must be `expected`.
+fn expect<P: Paging>(
+    stage: &Stage<'_, P>,
+    thread: &Thread<'_, Checked<P>>,
+    n: u64,
+    expected: Result<u64, Signal>,
+) {
+    let found = thread.load(stage.page(n));
+    if found != expected {
+        Checked::<P>::violation(format_args!(
+            "contents: page {n} holds {found:?}, not {expected:?}"
+        ));
+    }
+}
+
+/// Touches a page and throws it away again: its tables and its anon_vma stay.
+fn warm<P: Paging>(stage: &Stage<'_, P>, n: u64) {
+    let thread = stage.thread();
+    let stored = thread.store(stage.page(n), 99);
+    let discarded = stage.mm.madvise(stage.page(n), P::PAGE, Advice::DontNeed);
+    assert!(stored.is_ok() && discarded.is_ok(), "alone, and mapped");
+}
+
+/// P1: two faults in one empty table, at different pages and then at the same.
+fn fault_fault<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
+    stage.map(0, 3);
+    let body = |n: u64| -> Box<dyn FnOnce() + 's> {
+        let stage = Rc::clone(stage);
+        Box::new(move || {
+            let thread = stage.thread();
+            let stored = thread.store(stage.page(n), n + 1);
+            expect(&stage, &thread, n, stored.map(|()| n + 1));
+            let shared = thread.store(stage.page(2), 7);
+            expect(&stage, &thread, 2, shared.map(|()| 7));
+        })
+    };
+    tasks(vec![body(0), body(1)], || Ok(()))
+}
+
+/// P7: the low-level handler sets an accessed bit while mprotect takes the store permission away.
+fn accessed_protect<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
+    stage.map(0, 1);
+    {
+        let thread = stage.thread();
+        assert!(thread.store(stage.page(0), 5).is_ok(), "alone, and mapped");
+    }
+    stage.mm.age(VirtRange::new(stage.page(0), stage.page(1)));
+    let user = Rc::clone(stage);
+    let caller = Rc::clone(stage);
+    let bodies: Vec<Box<dyn FnOnce() + 's>> = vec![
+        Box::new(move || expect(&user, &user.thread(), 0, Ok(5))),
+        Box::new(move || {
+            let done = caller.mm.mprotect(caller.page(0), P::PAGE, Prot::Read);
+            assert!(done.is_ok(), "mapped");
+            // Nothing may store from here on.
+            let thread = caller.thread();
+            if thread.store(caller.page(0), 6) != Err(Signal::AccErr) {
+                Checked::<P>::violation(format_args!(
+                    "protection: a store succeeded after mprotect(READ) returned"
+                ));
+            }
+        }),
+    ];
+    tasks(bodies, || Ok(()))
+}
+
+/// P8: counts come and go without a lock; afterwards all is unmapped.
+fn resident<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
+    stage.map(0, 4);
+    {
+        let thread = stage.thread();
+        for n in 0..2 {
+            assert!(thread.store(stage.page(n), 1).is_ok(), "alone, and mapped");
+        }
+    }
+    let faulter = Rc::clone(stage);
+    let zapper = Rc::clone(stage);
+    let looker = Rc::clone(stage);
+    let last = Rc::clone(stage);
+    let bodies: Vec<Box<dyn FnOnce() + 's>> = vec![
+        Box::new(move || {
+            let thread = faulter.thread();
+            for n in 2..4 {
+                assert!(thread.store(faulter.page(n), 1).is_ok(), "mapped");
+            }
+        }),
+        Box::new(move || {
+            let done = zapper.mm.madvise(zapper.page(0), 2 * P::PAGE, Advice::DontNeed);
+            assert!(done.is_ok(), "mapped");
+        }),
+        Box::new(move || shown_is_sane::<P>(&looker)),
+    ];
+    tasks(bodies, move || {
+        let unmapped = last.mm.munmap(last.page(0), 4 * P::PAGE);
+        assert!(unmapped.is_ok(), "mapped");
+        let shown = last.mm.resident_pages();
+        if shown < 0 {
+            return Err(format!("resident count: {shown} is shown"));
+        }
+        Ok(())
+    })
+}
+
+fn shown_is_sane<P: Paging>(stage: &Stage<'_, P>) {
+    let shown = stage.mm.resident_pages();
+    if shown < 0 {
+        Checked::<P>::violation(format_args!("resident count: {shown} is shown"));
+    }
+}
+
+/// P27: munmap and a new, read-only mapping of the same address, beside a fault on the old one.
+fn fault_remap<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
+    stage.map(0, 1);
+    stage.map(1, 2);
+    warm(stage, 0);
+    let keeper = stage.thread();
+    assert!(keeper.store(stage.page(1), 3).is_ok(), "alone, and mapped");
+    drop(keeper);
+    let caller = Rc::clone(stage);
+    let user = Rc::clone(stage);
+    let bodies: Vec<Box<dyn FnOnce() + 's>> = vec![
+        Box::new(move || {
+            let thread = caller.thread();
+            let at = caller.page(0);
+            assert!(caller.mm.munmap(at, P::PAGE).is_ok(), "mapped");
+            let mapped = caller.mm.mmap(Place::Fixed(at), P::PAGE, Prot::Read);
+            assert_eq!(mapped, Ok(at));
+            // Nobody can ever have stored to the new mapping.
+            expect(&caller, &thread, 0, Ok(0));
+            expect(&caller, &thread, 0, Ok(0));
+        }),
+        Box::new(move || {
+            let thread = user.thread();
+            // Before the unmapping it succeeds; afterwards it is a signal.
+            let stored = thread.store(user.page(0), 5);
+            assert!(stored != Err(Signal::OutOfMemory), "the stage is large enough");
+        }),
+    ];
+    tasks(bodies, || Ok(()))
+}
+
+/// P28: mprotect(NONE) beside a store fault.
+fn fault_protect<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
+    stage.map(0, 1);
+    warm(stage, 0);
+    let caller = Rc::clone(stage);
+    let user = Rc::clone(stage);
+    let returned = Rc::new(Cell::new(0));
+    let seen = Rc::clone(&returned);
+    let bodies: Vec<Box<dyn FnOnce() + 's>> = vec![
+        Box::new(move || {
+            let done = caller.mm.mprotect(caller.page(0), P::PAGE, Prot::None);
+            assert!(done.is_ok(), "mapped");
+            returned.set(1);
+        }),
+        Box::new(move || {
+            let thread = user.thread();
+            for _ in 0..2 {
+                let before = seen.get();
+                let stored = thread.store(user.page(0), 5);
+                if before == 1 && stored.is_ok() {
+                    Checked::<P>::violation(format_args!(
+                        "protection: a store that began after mprotect(NONE) returned succeeded"
+                    ));
+                }
+            }
+        }),
+    ];
+    tasks(bodies, || Ok(()))
+}
+
+/// P37: a store replaces the page of zeros, holding the table's lock until all CPUs have forgotten
+/// it, beside a fault on the next page of the table.
+fn fault_shootdown<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
+    stage.map(0, 2);
+    warm(stage, 1);
+    {
+        let thread = stage.thread();
+        assert_eq!(thread.load(stage.page(0)), Ok(0));
+    }
+    let body = |n: u64| -> Box<dyn FnOnce() + 's> {
+        let stage = Rc::clone(stage);
+        Box::new(move || {
+            let thread = stage.thread();
+            let stored = thread.store(stage.page(n), n + 1);
+            expect(&stage, &thread, n, stored.map(|()| n + 1));
+        })
+    };
+    tasks(vec![body(0), body(1)], || Ok(()))
+}
+
+/// P41: two discards of one page, and a third CPU that buffers its translation.
+fn zap_zap<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
+    stage.map(0, 1);
+    warm(stage, 0);
+    let user = Rc::clone(stage);
+    let discard = || -> Box<dyn FnOnce() + 's> {
+        let stage = Rc::clone(stage);
+        Box::new(move || {
+            let done = stage.mm.madvise(stage.page(0), P::PAGE, Advice::DontNeed);
+            assert!(done.is_ok(), "mapped");
+        })
+    };
+    let store: Box<dyn FnOnce() + 's> = Box::new(move || {
+        let thread = user.thread();
+        for value in 1..3 {
+            assert!(thread.store(user.page(0), value).is_ok(), "mapped");
+        }
+    });
+    tasks(vec![discard(), discard(), store], || Ok(()))
+}
+
+/// P57: a store fault beside a discard of the same page.
+fn fault_zap<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
+    stage.map(0, 1);
+    warm(stage, 0);
+    let user = Rc::clone(stage);
+    let caller = Rc::clone(stage);
+    let bodies: Vec<Box<dyn FnOnce() + 's>> = vec![
+        Box::new(move || {
+            let thread = user.thread();
+            assert!(thread.store(user.page(0), 5).is_ok(), "mapped");
+        }),
+        Box::new(move || {
+            let done = caller.mm.madvise(caller.page(0), P::PAGE, Advice::DontNeed);
+            assert!(done.is_ok(), "mapped");
+        }),
+    ];
+    tasks(bodies, || Ok(()))
+}
+
+/// The refused mix: a store fault beside an munmap that frees the table.
+fn fault_unmap<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
+    stage.map(0, 1);
+    warm(stage, 0);
+    let user = Rc::clone(stage);
+    let caller = Rc::clone(stage);
+    let bodies: Vec<Box<dyn FnOnce() + 's>> = vec![
+        Box::new(move || {
+            let thread = user.thread();
+            let stored = thread.store(user.page(0), 5);
+            assert!(stored != Err(Signal::OutOfMemory), "the stage is large enough");
+        }),
+        Box::new(move || {
+            assert!(caller.mm.munmap(caller.page(0), P::PAGE).is_ok(), "mapped");
+            let thread = caller.thread();
+            expect(&caller, &thread, 0, Err(Signal::MapErr));
+        }),
+    ];
+    tasks(bodies, || Ok(()))
+}

@@ -1,0 +1,151 @@
+//! The stage: a small machine with one address space, set up, run and looked at.
+
+use super::scenes::{Scene, script};
+use crate::instance::{SimInstance, Size};
+use crate::machine::Sim;
+use crate::machine_file::MachineFile;
+use crate::report::{Outcome, RunReport};
+use crate::run::{RunOptions, TaskSpec, run};
+use crate::timeline::Timeline;
+use core::mem::ManuallyDrop;
+use minflt_addr::VirtAddr;
+use minflt_mm::{Config, Mm, Place, Prot, System, Thread};
+use minflt_pgtable::Paging;
+
+const CPUS: u32 = 3;
+const FRAMES: u64 = 192;
+/// Where scenarios map: the same place on every format, in the middle of a table's reach.
+const BASE: u64 = 0x4000_0000;
+
+/// What is kept from one schedule to the next: the machine, with its memory to be zeroed.
+#[derive(Debug, Default)]
+pub struct Scratch {
+    machine: Option<(SimInstance, usize)>,
+}
+
+/// A schedule, run and drawn.
+#[derive(Clone, Debug)]
+pub struct Shown {
+    /// What it came to.
+    pub report: RunReport,
+    /// A column for each CPU.
+    pub drawing: String,
+}
+
+/// The machine that checks run on.
+pub(super) type Checked<P> = Sim<P, true>;
+
+/// A set-up machine.
+pub(super) struct Stage<'s, P: Paging> {
+    pub(super) sys: &'s System<Checked<P>>,
+    pub(super) mm: &'s Mm<Checked<P>>,
+}
+
+/// What is to happen on a stage, and what must be true afterwards.
+pub(super) struct Script<'s> {
+    pub(super) tasks: Vec<Box<dyn FnOnce() + 's>>,
+    pub(super) at_end: Box<dyn FnOnce() -> Result<(), String> + 's>,
+}
+
+impl<'s, P: Paging> Stage<'s, P> {
+    /// The address of page `n` of the stage.
+    pub(super) fn page(&self, n: u64) -> VirtAddr {
+        VirtAddr(BASE + n * P::PAGE)
+    }
+
+    /// Maps pages `from..to`.
+    pub(super) fn map(&self, from: u64, to: u64) {
+        let len = (to - from) * P::PAGE;
+        let place = Place::FixedNoReplace(self.page(from));
+        let mapped = self.mm.mmap(place, len, Prot::ReadWrite);
+        assert!(mapped.is_ok(), "the stage is free and small: {mapped:?}");
+    }
+
+    /// The calling task, as a thread.
+    pub(super) fn thread(&self) -> Thread<'s, Checked<P>> {
+        self.mm.thread()
+    }
+}
+
+impl Scratch {
+    /// Nothing kept yet.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    fn take(&mut self, ram_bytes: u64) -> SimInstance {
+        let fits = |machine: &SimInstance| {
+            minflt_sync::Instance::ram(machine).bytes as u64 == ram_bytes
+        };
+        match self.machine.take() {
+            Some((machine, prefix)) if fits(&machine) => {
+                // SAFETY: 1: the system on it ended. 2: what lies behind the system's own bytes is
+                // reached by the verbs of `Mmu` only.
+                unsafe { machine.reset(prefix) };
+                machine
+            }
+            _ => {
+                let file = MachineFile::shipped("explorer").unwrap_or_else(|e| panic!("{e}"));
+                let size = Size { cpus: CPUS, ram_bytes, max_tasks: CPUS };
+                SimInstance::new(&file, size).unwrap_or_else(|e| panic!("a few MiB: {e}"))
+            }
+        }
+    }
+}
+
+/// Sets the stage, runs the scene, looks, and clears up.
+pub(super) fn perform<P: Paging>(
+    scratch: &mut Scratch,
+    scene: Scene,
+    config: Config,
+    options: &RunOptions<'_>,
+) -> (RunReport, String) {
+    let machine = scratch.take(FRAMES * P::PAGE);
+    let running = match System::<Checked<P>>::boot(machine, config) {
+        Ok(running) => running,
+        Err(error) => panic!("the stage is large enough and the mix legal: {error}"),
+    };
+    let prefix = running.reserved_bytes() as usize;
+    // After a failure locks may be held for ever, so the address space is not torn down then; its
+    // memory goes with the machine's reset.
+    let mm = running.new_mm().map(ManuallyDrop::new);
+    let mut mm = mm.unwrap_or_else(|e| panic!("the stage is large enough: {e:?}"));
+    let (mut report, drawing) = play(&running, &mm, scene, options);
+    if report.outcome.is_ok() {
+        // SAFETY: dropped here only.
+        unsafe { ManuallyDrop::drop(&mut mm) };
+        if let Err(error) = running.check_ledger(&[]) {
+            report.outcome = Outcome::Violation(format!("ledger after exit: {error}"));
+        }
+    }
+    scratch.machine = Some((running.shutdown(), prefix));
+    (report, drawing)
+}
+
+/// Runs the scene and looks at what it left.
+fn play<P: Paging>(
+    sys: &System<Checked<P>>,
+    mm: &Mm<Checked<P>>,
+    scene: Scene,
+    options: &RunOptions<'_>,
+) -> (RunReport, String) {
+    let script = script(scene, &Stage { sys, mm });
+    let tasks = script.tasks.into_iter().zip(0..);
+    let tasks = tasks.map(|(body, cpu)| TaskSpec { cpu, body }).collect();
+    let names = |offset| sys.describe(offset).to_string();
+    let options = RunOptions { describe: Some(&names), ..options.clone() };
+    let mut report = run(sys.machine(), &options, tasks);
+    if report.outcome.is_ok() {
+        let quiet = (script.at_end)().and_then(|()| {
+            sys.check_ledger(&[mm]).map(drop).map_err(|error| format!("ledger: {error}"))
+        });
+        if let Err(text) = quiet {
+            report.outcome = Outcome::Violation(text);
+        }
+    }
+    let drawing = report.timeline.as_deref().map(|steps| {
+        Timeline::new(steps).describe(&names).to_string()
+    });
+    (report, drawing.unwrap_or_default())
+}

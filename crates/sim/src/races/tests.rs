@@ -1,0 +1,41 @@
+use super::{RACES, Race, race, search, show};
+use crate::explore::Budget;
+use crate::policy::Policy;
+use minflt_mm::{ERAS, era};
+
+fn control(race: &Race) -> minflt_mm::Config {
+    race.without_fix(era(race.shows_in).expect("an era").config)
+}
+
+#[test]
+fn each_race_is_found_with_its_fix_switched_off_and_its_schedule_replays() {
+    for race in RACES {
+        let budget = Budget { schedules: 20_000, seed: race.seed };
+        let found = search(race, control(race), &budget);
+        let failure = found.failure.unwrap_or_else(|| panic!("{} not found", race.number));
+        let again = show(race, control(race), Policy::Replay(failure.report.schedule.clone()));
+        assert_eq!(again.report.outcome, failure.report.outcome, "{}", race.number);
+        eprintln!("{}: schedule {}: {}", race.number, failure.number, failure.report.outcome);
+    }
+}
+
+#[test]
+fn no_race_is_found_in_any_era_with_every_fix_in_place() {
+    for race in RACES {
+        for era in ERAS {
+            let budget = Budget { schedules: 2_000, seed: 7 };
+            let found = search(race, era.config, &budget);
+            assert_eq!(found.schedules, budget.schedules);
+            if let Some(failure) = found.failure {
+                panic!("{} in {}: {failure}", race.number, era.name);
+            }
+        }
+    }
+}
+
+#[test]
+fn races_are_found_by_number_or_name() {
+    assert_eq!(race("p57").map(|race| race.name), Some("fault-zap"));
+    assert_eq!(race("fault-zap").map(|race| race.number), Some("P57"));
+    assert!(race("P99").is_none());
+}

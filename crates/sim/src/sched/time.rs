@@ -1,0 +1,80 @@
+//! Time: what work costs, and whose it was.
+
+use super::Core;
+use crate::model::Ps;
+use minflt_sync::Cost;
+
+impl Core {
+    /// Time passes for `task`, doing work that touches no shared line.
+    pub(crate) fn pass(&mut self, task: u32, time: Ps) {
+        if self.is_virtual() {
+            self.cpus[self.tasks[task as usize].cpu as usize].clock += time;
+        }
+    }
+
+    /// `task` computes for `time`, slower while its core's sibling runs.
+    pub(crate) fn compute(&mut self, task: u32, time: Ps) {
+        let cpu = self.tasks[task as usize].cpu;
+        let shared = self
+            .model
+            .siblings(cpu)
+            .any(|other| self.cpus[other as usize].current.is_some());
+        self.pass(
+            task,
+            if shared {
+                self.model.on_shared_core(time)
+            } else {
+                time
+            },
+        );
+    }
+
+    /// `task` does fixed work.
+    pub(crate) fn charge(&mut self, task: u32, cost: Cost) {
+        if !self.is_virtual() {
+            return;
+        }
+        let at = self.tasks[task as usize].cpu;
+        let here = self.model.places[at as usize].node;
+        let started = self.cpus[at as usize].clock;
+        self.compute(task, self.model.fixed(cost, here));
+        if let Cost::Clear { bytes, node } = cost
+            && let Some(busy) = self.nodes.get_mut(node as usize)
+        {
+            *busy = started.max(*busy) + self.model.node_busy(bytes);
+            let clock = &mut self.cpus[at as usize].clock;
+            *clock = (*clock).max(*busy);
+        }
+    }
+
+    /// Accounts `task`'s time since it was last accounted.
+    pub(super) fn account(&mut self, task: u32) {
+        let clock = self.clock_of(task);
+        let entry = &mut self.tasks[task as usize];
+        let time = clock.saturating_sub(entry.mark);
+        entry.mark = clock;
+        if entry.kernel > 0 {
+            entry.system += time
+        } else {
+            entry.user += time
+        }
+    }
+
+    pub(crate) fn enter_kernel(&mut self, task: u32) {
+        self.account(task);
+        self.tasks[task as usize].kernel += 1;
+    }
+
+    pub(crate) fn leave_kernel(&mut self, task: u32) {
+        self.account(task);
+        let kernel = &mut self.tasks[task as usize].kernel;
+        *kernel = kernel.saturating_sub(1);
+    }
+
+    /// User and system time of `task` so far.
+    pub(crate) fn times(&mut self, task: u32) -> (Ps, Ps) {
+        self.account(task);
+        let entry = &self.tasks[task as usize];
+        (entry.user, entry.system)
+    }
+}

@@ -1,0 +1,261 @@
+//! The machine that `minflt-mm` runs on here: the real one.
+//!
+//! One CPU, and interrupts are always off: whatever waits for another CPU would wait for ever, and is
+//! reported instead. What a second CPU needs is marked by [`CPUS`].
+
+use core::fmt;
+use core::ops::Range;
+
+use minflt_addr::{Pfn, VirtAddr, VirtRange};
+use minflt_pgtable::{Mmu, Paging, SpaceId, Tlb, X86_64};
+use minflt_sync::prim::AtomicU64;
+use minflt_sync::{
+    CpuMask, Cx, Instance, IpiHandler, Irq, Machine, Ordering, Ram, TaskId, Word,
+};
+use x86_64::instructions::{interrupts, tlb};
+
+use crate::arch::clock;
+use crate::arch::exit::{Verdict, exit};
+use crate::arch::paging::{self, PAGE};
+use crate::arch::serial::say;
+use crate::task;
+
+/// CPUs that run.
+pub(crate) const CPUS: u32 = 1;
+
+/// The most pages whose translations are invalidated one by one; beyond, all are dropped.
+/// Linux: arch/x86/mm/tlb.c `tlb_single_page_flush_ceiling`.
+const FLUSH_ONE_BY_ONE: u64 = 33;
+
+/// The real machine, in ring 0.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Kernel;
+
+/// RAM and clock of the machine.
+///
+/// # Invariants
+/// The RAM is whole frames in the direct map that nobody else uses; it was zeroed.
+#[derive(Debug)]
+pub(crate) struct Pc {
+    ram: Range<u64>,
+    counts_per_second: u64,
+}
+
+impl Pc {
+    /// A machine with the RAM from physical address `ram.start` on.
+    ///
+    /// # Safety
+    /// 1. The range is whole frames of zeroed RAM in the direct map that nobody else uses, ever.
+    pub(crate) unsafe fn new(ram: Range<u64>, counts_per_second: u64) -> Self {
+        // INVARIANT: the caller's promise.
+        Self {
+            ram,
+            counts_per_second,
+        }
+    }
+
+    /// The bytes of `pfn`.
+    ///
+    /// # Panics
+    /// If the machine has no such frame.
+    #[inline(always)]
+    fn frame(&self, pfn: Pfn) -> *mut u8 {
+        let phys = pfn.phys(X86_64::SHIFT).0;
+        assert!(self.ram.contains(&phys), "no frame {pfn}");
+        paging::direct(phys)
+    }
+
+    /// The word at `offset` of `pfn`, as a program sees it: racing stores are allowed.
+    fn word(&self, pfn: Pfn, offset: u64) -> &AtomicU64 {
+        assert!(
+            offset < PAGE && offset.is_multiple_of(8),
+            "a user word is 8 bytes of one page"
+        );
+        // SAFETY: (1) within the frame.
+        let word = unsafe { self.frame(pfn).add(offset as usize) };
+        // SAFETY: (1) 8 aligned bytes of the frame, which stays as long as the machine.
+        unsafe { AtomicU64::from_ptr(word.cast()) }
+    }
+}
+
+impl Instance for Pc {
+    fn ram(&self) -> Ram {
+        Ram {
+            base: paging::direct(self.ram.start),
+            bytes: (self.ram.end - self.ram.start) as usize,
+        }
+    }
+
+    fn ram_phys(&self) -> u64 {
+        self.ram.start
+    }
+
+    fn cpus(&self) -> u32 {
+        CPUS
+    }
+
+    fn now_ns(&self) -> u64 {
+        let ns = u128::from(clock::counts()) * 1_000_000_000 / u128::from(self.counts_per_second);
+        ns as u64
+    }
+
+    /// Nobody interrupts yet: see [`CPUS`].
+    fn set_ipi_handler(&self, _handler: Option<IpiHandler>) {}
+}
+
+// SAFETY: (1) tasks are made at boot and stay; GS names the running one until it is exchanged for
+// another. (2) the default word operations are the core operations. (3) `context` looks among all
+// tasks.
+unsafe impl Machine for Kernel {
+    type Instance = Pc;
+    /// The kernel is a test bed before it is fast: lock order is checked.
+    const CHECKED: bool = true;
+
+    #[inline(always)]
+    fn cx() -> *const Cx {
+        &raw const task::current().cx
+    }
+
+    fn context(task: TaskId) -> *const Cx {
+        match task::find(task) {
+            Some(task) => &raw const task.cx,
+            None => Self::violation(format_args!("there is no {task:?}")),
+        }
+    }
+
+    fn wait_until<W: Word>(p: &W::Prim, mask: W, eq: W) {
+        while W::load(p, Ordering::Relaxed).wide() & mask.wide() != eq.wide() {
+            if CPUS == 1 && !interrupts::are_enabled() {
+                Self::violation(format_args!(
+                    "the only CPU waits, with interrupts off, for a word that nobody will change"
+                ));
+            }
+            pause();
+        }
+    }
+
+    /// With a second CPU, or interrupts that wake tasks, this becomes a loop of `sti; hlt; cli`
+    /// around the token. Today nobody could leave one any more.
+    fn park() {
+        if !task::current().take_token() {
+            Self::violation(format_args!("the only task sleeps, and nobody will wake it"));
+        }
+    }
+
+    fn unpark(task: TaskId) {
+        match task::find(task) {
+            Some(task) => task.leave_token(),
+            None => Self::violation(format_args!("{task:?} is woken, and there is none")),
+        }
+    }
+
+    fn is_running(task: TaskId) -> bool {
+        task::current().cx.task.get() == task
+    }
+
+    #[inline(always)]
+    fn irq_save() -> Irq {
+        let were_on = interrupts::are_enabled();
+        interrupts::disable();
+        let off = &task::current().cx.irq_off;
+        off.set(off.get() + 1);
+        Irq { were_on }
+    }
+
+    #[inline(always)]
+    fn irq_restore(irq: Irq) {
+        let off = &task::current().cx.irq_off;
+        match off.get().checked_sub(1) {
+            // Programs and the kernel run with interrupts off, so the outermost may restore "off".
+            Some(left) if left == 0 || !irq.were_on => off.set(left),
+            _ => Self::violation(format_args!(
+                "interrupts were turned on in another order than off"
+            )),
+        }
+        if irq.were_on {
+            interrupts::enable();
+        }
+    }
+
+    fn send_ipi(_at: &Pc, to: &CpuMask) {
+        if !to.is_empty() {
+            Self::violation(format_args!("a CPU is interrupted, and there is one only"));
+        }
+    }
+
+    fn violation(text: fmt::Arguments<'_>) -> ! {
+        say!("minflt: VIOLATION: {text}");
+        exit(Verdict::Failure)
+    }
+}
+
+// SAFETY: (1) by `Pc`'s invariants: RAM in the direct map, which stays, and zeroed. (2) INVLPG and a
+// load of CR3 are serialising; there are no global translations and no process-context identifiers.
+// (3) `frame` checks the bounds, and each verb stays within one frame.
+unsafe impl Mmu for Kernel {
+    type Paging = X86_64;
+
+    #[inline(always)]
+    fn frame_ptr(at: &Pc, pfn: Pfn) -> *mut u8 {
+        at.frame(pfn)
+    }
+
+    #[inline]
+    fn clear(at: &Pc, pfn: Pfn) {
+        // SAFETY: (1) a whole frame, which the caller has to itself.
+        unsafe { at.frame(pfn).write_bytes(0, PAGE as usize) };
+    }
+
+    #[inline]
+    fn copy(at: &Pc, to: Pfn, from: Pfn) {
+        assert_ne!(to, from, "a frame is copied onto itself");
+        let (to, from) = (at.frame(to), at.frame(from).cast_const());
+        // SAFETY: (1) two whole, different frames; the caller has `to` to itself, and nobody stores
+        // to `from`, which it keeps read-only.
+        unsafe { to.copy_from_nonoverlapping(from, PAGE as usize) };
+    }
+
+    fn user_load(at: &Pc, pfn: Pfn, offset: u64) -> u64 {
+        at.word(pfn, offset).load(Ordering::Relaxed)
+    }
+
+    fn user_store(at: &Pc, pfn: Pfn, offset: u64, value: u64) {
+        at.word(pfn, offset).store(value, Ordering::Relaxed);
+    }
+
+    /// An address space that is not active has no translations here: leaving it loaded CR3. Flushing
+    /// the same addresses of the active one is slower, never wrong.
+    fn flush_local(at: &Pc, _space: SpaceId, range: VirtRange) {
+        let pages = range.pages(X86_64::SHIFT);
+        if pages > FLUSH_ONE_BY_ONE {
+            Self::flush_everything(at);
+            return;
+        }
+        let first = range.start().align_down(X86_64::SHIFT);
+        for page in 0..pages {
+            invalidate(VirtAddr(first.0 + page * PAGE));
+        }
+    }
+
+    fn flush_everything(_at: &Pc) {
+        tlb::flush_all();
+    }
+
+    fn tlb(_at: &Pc, _cpu: u32) -> Option<&Tlb> {
+        None
+    }
+}
+
+/// Makes this CPU forget its translation of one page.
+pub(crate) fn invalidate(addr: VirtAddr) {
+    tlb::flush(x86_64::VirtAddr::new(addr.0));
+}
+
+#[inline(always)]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "this is the wait that others are to use"
+)]
+fn pause() {
+    core::hint::spin_loop();
+}
