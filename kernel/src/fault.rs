@@ -1,6 +1,6 @@
-//! Page faults of programs: what the CPU said, what comes of it.
+//! What the CPU says of a page fault.
 
-use crate::bringup;
+use minflt_pgtable::Access as DataAccess;
 
 /// What an access tried to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,20 +32,12 @@ impl Access {
             Self::Read
         }
     }
-}
 
-/// Why an access cannot go on: the program's signal.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Signal {
-    /// `SIGSEGV` with `SEGV_MAPERR`: nothing is mapped there.
-    MapError,
-    /// `SIGSEGV` with `SEGV_ACCERR`: what is mapped there does not allow it.
-    AccessError,
-    /// No memory to resolve it with.
-    OutOfMemory,
-}
-
-/// Resolves a fault of the active program, by itself or by a copy on its behalf.
-pub(crate) fn resolve(addr: u64, access: Access) -> Result<(), Signal> {
-    bringup::fault(addr, access)
+    /// The access as far as `minflt-mm` knows them: to fetch is to load.
+    pub(crate) const fn data(self) -> DataAccess {
+        match self {
+            Self::Read | Self::Execute => DataAccess::Read,
+            Self::Write => DataAccess::Write,
+        }
+    }
 }

@@ -1,5 +1,7 @@
 //! Numbers of the Linux ABI: system calls, errors, flags.
 
+use minflt_mm::{Errno, Prot};
+
 /// `write(fd, buf, count)`.
 pub(crate) const WRITE: u64 = 1;
 /// `mmap(addr, length, prot, flags, fd, offset)`.
@@ -26,6 +28,15 @@ pub(crate) const MAP_PRIVATE: u64 = 0x02;
 pub(crate) const MAP_FIXED: u64 = 0x10;
 /// `MAP_ANONYMOUS`.
 pub(crate) const MAP_ANONYMOUS: u64 = 0x20;
+/// `MAP_FIXED_NOREPLACE`.
+pub(crate) const MAP_FIXED_NOREPLACE: u64 = 0x10_0000;
+
+/// `PROT_READ`.
+pub(crate) const PROT_READ: u64 = 1;
+/// `PROT_WRITE`.
+pub(crate) const PROT_WRITE: u64 = 2;
+/// `PROT_EXEC`.
+pub(crate) const PROT_EXEC: u64 = 4;
 
 /// `AT_NULL`: ends the auxiliary vector.
 pub(crate) const AT_NULL: u64 = 0;
@@ -34,59 +45,29 @@ pub(crate) const AT_PAGESZ: u64 = 6;
 /// `AT_ENTRY`: the program's entry point.
 pub(crate) const AT_ENTRY: u64 = 9;
 
-/// An error number.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Errno(u16);
+/// Bad file descriptor.
+pub(crate) const EBADF: Errno = Errno(9);
+/// Permission denied.
+pub(crate) const EACCES: Errno = Errno(13);
+/// Bad address.
+pub(crate) const EFAULT: Errno = Errno(14);
+/// No such system call.
+pub(crate) const ENOSYS: Errno = Errno(38);
 
-impl Errno {
-    /// Bad file descriptor.
-    pub(crate) const EBADF: Self = Self(9);
-    /// Out of memory, or a range that is not mapped.
-    pub(crate) const ENOMEM: Self = Self(12);
-    /// Bad address.
-    pub(crate) const EFAULT: Self = Self(14);
-    /// Invalid argument.
-    pub(crate) const EINVAL: Self = Self(22);
-    /// No such system call.
-    pub(crate) const ENOSYS: Self = Self(38);
-
-    /// The word a failed system call returns.
-    pub(crate) const fn to_result(self) -> u64 {
-        (self.0 as u64).wrapping_neg()
-    }
+/// The word a failed system call returns.
+pub(crate) const fn failed(errno: Errno) -> u64 {
+    (-(errno.0 as i64)) as u64
 }
 
-/// What a mapping allows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Prot(u8);
-
-impl Prot {
-    /// `PROT_NONE`.
-    pub(crate) const NONE: Self = Self(0);
-    /// `PROT_READ`.
-    pub(crate) const READ: Self = Self(1);
-    /// `PROT_WRITE`.
-    pub(crate) const WRITE: Self = Self(2);
-    /// `PROT_EXEC`.
-    pub(crate) const EXEC: Self = Self(4);
-
-    /// From a system call's argument; `None` where unknown bits are set.
-    pub(crate) fn from_bits(bits: u64) -> Option<Self> {
-        (bits & !7 == 0).then_some(Self(bits as u8))
-    }
-
-    /// Both.
-    pub(crate) const fn and(self, other: Self) -> Self {
-        Self(self.0 | other.0)
-    }
-
-    /// Whether all of `other` is allowed.
-    pub(crate) const fn allows(self, other: Self) -> bool {
-        self.0 & other.0 == other.0
-    }
-
-    /// Whether anything is allowed.
-    pub(crate) const fn is_none(self) -> bool {
-        self.0 == 0
+/// What a mapping allows, from a system call's argument. Stores imply loads, as on the hardware.
+///
+/// A program cannot make memory executable yet; it is told what Linux tells where policy forbids it.
+pub(crate) fn prot(bits: u64) -> Result<Prot, Errno> {
+    match bits {
+        bits if bits & !(PROT_READ | PROT_WRITE | PROT_EXEC) != 0 => Err(Errno::EINVAL),
+        bits if bits & PROT_EXEC != 0 => Err(EACCES),
+        bits if bits & PROT_WRITE != 0 => Ok(Prot::ReadWrite),
+        PROT_READ => Ok(Prot::Read),
+        _ => Ok(Prot::None),
     }
 }

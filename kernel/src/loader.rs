@@ -4,38 +4,39 @@ use elf::ElfBytes;
 use elf::abi::{EM_X86_64, ET_EXEC, PF_R, PF_W, PF_X, PT_LOAD};
 use elf::endian::LittleEndian;
 use elf::segment::ProgramHeader;
+use minflt_addr::VirtAddr;
+use minflt_mm::{Errno, Place, Prot};
 
 use crate::arch::paging::PAGE;
 use crate::arch::uaccess;
-use crate::bringup;
-use crate::linux::{Errno, Prot};
+use crate::space::Space;
 
 /// Why a program cannot be loaded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LoadError {
     /// Not an ELF file, or a damaged one.
     Malformed,
-    /// An ELF file, but not a static x86-64 program.
+    /// An ELF file, but not a static x86-64 program, or one with too many parts.
     Unsupported,
     /// Its memory could not be set up.
     Memory(Errno),
 }
 
-impl From<Errno> for LoadError {
-    fn from(errno: Errno) -> Self {
-        Self::Memory(errno)
+impl<E: Into<Errno>> From<E> for LoadError {
+    fn from(error: E) -> Self {
+        Self::Memory(error.into())
     }
 }
 
 /// Maps and fills every segment of `image`; returns the entry point.
-pub(crate) fn load(image: &[u8]) -> Result<u64, LoadError> {
+pub(crate) fn load(space: &Space<'_>, image: &[u8]) -> Result<u64, LoadError> {
     let file = ElfBytes::<LittleEndian>::minimal_parse(image).map_err(|_| LoadError::Malformed)?;
     if file.ehdr.e_type != ET_EXEC || file.ehdr.e_machine != EM_X86_64 {
         return Err(LoadError::Unsupported);
     }
     for segment in file.segments().ok_or(LoadError::Malformed)?.iter() {
         if segment.p_type == PT_LOAD && segment.p_memsz > 0 {
-            load_segment(&file, &segment)?;
+            load_segment(space, &file, &segment)?;
         }
     }
     Ok(file.ehdr.e_entry)
@@ -44,6 +45,7 @@ pub(crate) fn load(image: &[u8]) -> Result<u64, LoadError> {
 /// Maps one segment writable, copies its bytes by faulting them in, and then takes back the rights
 /// it does not ask for.
 fn load_segment(
+    space: &Space<'_>,
     file: &ElfBytes<'_, LittleEndian>,
     segment: &ProgramHeader,
 ) -> Result<(), LoadError> {
@@ -59,18 +61,25 @@ fn load_segment(
     if bytes.len() as u64 > segment.p_memsz {
         return Err(LoadError::Malformed);
     }
-    bringup::map(Some(start), len, Prot::READ.and(Prot::WRITE))?;
+    // Segments that share a page are not supported: the second one would replace the first.
+    let place = Place::FixedNoReplace(VirtAddr(start));
+    space.mm().mmap(place, len, Prot::ReadWrite)?;
+    if segment.p_flags & PF_X != 0 && !space.allow_execution(start, start + len) {
+        return Err(LoadError::Unsupported);
+    }
     uaccess::copy_to_user(segment.p_vaddr, bytes)?;
-    bringup::protect(start, len, rights(segment.p_flags))?;
+    space
+        .mm()
+        .mprotect(VirtAddr(start), len, rights(segment.p_flags))?;
     Ok(())
 }
 
 fn rights(flags: u32) -> Prot {
-    let mut prot = Prot::NONE;
-    for (flag, right) in [(PF_R, Prot::READ), (PF_W, Prot::WRITE), (PF_X, Prot::EXEC)] {
-        if flags & flag != 0 {
-            prot = prot.and(right);
-        }
+    if flags & PF_W != 0 {
+        Prot::ReadWrite
+    } else if flags & (PF_R | PF_X) != 0 {
+        Prot::Read
+    } else {
+        Prot::None
     }
-    prot
 }

@@ -1,25 +1,38 @@
-//! The minflt kernel: boots by PVH, runs its programs, says how they fared, and ends the machine.
+//! The minflt kernel: boots by PVH, runs its programs on `minflt-mm`, says how they fared, and ends
+//! the machine.
 #![no_std]
 #![no_main]
 
 mod arch;
-mod bringup;
 mod calls;
 mod fault;
 mod frames;
 mod linux;
 mod loader;
+mod machine;
 mod one_cpu;
+mod options;
 mod process;
 mod smoke;
+mod space;
 mod stack;
+mod task;
 
 use core::panic::PanicInfo;
+
+use minflt_mm::{Era, Running, System};
+use minflt_pgtable::{Paging, X86_64};
+use minflt_sync::{Instance, Machine};
 
 use arch::exit::{Verdict, exit};
 use arch::pvh::BootInfo;
 use arch::serial::{Serial, say};
-use arch::{kernel_map, paging};
+use arch::{clock, kernel_map};
+use machine::{CPUS, Kernel, Pc};
+use options::Options;
+
+/// The RAM handed on starts at a multiple of this, as `minflt_sync::Ram` asks.
+const RAM_ALIGN: u64 = 64 << 10;
 
 /// Where `boot.s` goes once the CPU is in long mode; `start_info` is a physical address.
 #[unsafe(no_mangle)]
@@ -29,24 +42,58 @@ extern "C" fn kmain(start_info: u64) -> ! {
     // SAFETY: (1) `boot.s` passes on what the loader gave it, and nothing was written since but
     // the kernel's own image.
     let boot = unsafe { BootInfo::read(start_info) };
+    say!("minflt: command line \"{}\"", boot.command_line());
+    let Some(options) = Options::parse(boot.command_line()) else {
+        exit(Verdict::Failure)
+    };
+
     frames::init(boot.ram());
     kernel_map::init(boot.ram());
+    task::init();
+    let sys = start_system(options.era);
+    print_machine(&sys, options.era);
 
-    let mib = (frames::left() * paging::PAGE) >> 20;
-    say!("minflt: one CPU, {mib} MiB of RAM left");
-    say!("minflt: command line \"{}\"", boot.command_line());
-
-    let good = smoke::run(boot.command_line());
-    bringup::print_counters();
+    let good = smoke::run(&sys, options.canary);
     say!(
-        "minflt: boot smoke {}",
-        if good { "passed" } else { "FAILED" }
+        "minflt: boot smoke {}, {} ms",
+        if good { "passed" } else { "FAILED" },
+        sys.machine().now_ns() / 1_000_000
     );
     exit(if good {
         Verdict::Success
     } else {
         Verdict::Failure
     })
+}
+
+/// Hands the RAM that is left to `minflt-mm`.
+fn start_system(era: &Era) -> Running<Kernel> {
+    let Some(counts_per_second) = clock::counts_per_second() else {
+        panic!("the interval timer does not run");
+    };
+    let ram = frames::take_all(RAM_ALIGN);
+    // SAFETY: (1) taken and zeroed by the line before, and mapped by `kernel_map`.
+    let machine = unsafe { Pc::new(ram, counts_per_second) };
+    match System::boot(machine, era.config) {
+        Ok(sys) => sys,
+        Err(error) => {
+            say!("minflt: {error}");
+            exit(Verdict::Failure)
+        }
+    }
+}
+
+fn print_machine(sys: &System<Kernel>, era: &Era) {
+    let ram = sys.machine().ram();
+    let s = if CPUS == 1 { "" } else { "s" };
+    say!(
+        "minflt: machine: {CPUS} CPU{s}, {} MiB of RAM from {:#x} on, {}{}",
+        ram.bytes >> 20,
+        sys.machine().ram_phys(),
+        X86_64::NAME,
+        if Kernel::CHECKED { ", locks checked" } else { "" }
+    );
+    say!("minflt: era {}: {}", era.name, era.idea);
 }
 
 #[panic_handler]

@@ -2,12 +2,15 @@
 
 use core::fmt;
 
+use minflt_mm::{Errno, Mm, Signal, System, Unbalanced};
+
 use crate::arch::serial::say;
 use crate::arch::trap::{Trap, UserContext};
-use crate::bringup;
 use crate::calls::{self, Reply};
-use crate::fault::{self, Access, Signal};
+use crate::fault::Access;
 use crate::loader::{self, LoadError};
+use crate::machine::Kernel;
+use crate::space::Space;
 use crate::stack;
 
 /// How a program ended.
@@ -27,8 +30,8 @@ impl fmt::Display for Ending {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Exited(status) => write!(f, "exited with {status}"),
-            Self::Faulted(Signal::MapError, _) => write!(f, "SIGSEGV (SEGV_MAPERR)"),
-            Self::Faulted(Signal::AccessError, _) => write!(f, "SIGSEGV (SEGV_ACCERR)"),
+            Self::Faulted(Signal::MapErr, _) => write!(f, "SIGSEGV (SEGV_MAPERR)"),
+            Self::Faulted(Signal::AccErr, _) => write!(f, "SIGSEGV (SEGV_ACCERR)"),
             Self::Faulted(Signal::OutOfMemory, _) => write!(f, "killed: out of memory"),
             Self::Exception(vector) => write!(f, "killed by exception {vector}"),
             Self::NotLoaded(error) => write!(f, "not loaded: {error:?}"),
@@ -36,45 +39,87 @@ impl fmt::Display for Ending {
     }
 }
 
-/// What a run left behind.
+/// Whether the kernel makes pages old while the program runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ageing {
+    /// It does not.
+    Off,
+    /// After each system call it clears every accessed bit, for the CPU to set again.
+    EachCall,
+}
+
+/// What a run came to.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Outcome {
     /// How the program ended.
     pub(crate) ending: Ending,
-    /// Frames still in use after its address space was freed: none, if nothing leaks.
-    pub(crate) frames_left: u64,
+    /// What does not add up, in the address space as the program left it or after it was gone.
+    pub(crate) unbalanced: Option<Unbalanced>,
+    /// Accessed bits that were found set where [`Ageing`] looked.
+    pub(crate) young: u64,
 }
 
 /// Runs the program in `image` with `args` (the name first) to its end.
-pub(crate) fn run(image: &[u8], args: &[&str]) -> Outcome {
-    let ending = match start(image, args) {
-        Ok(mut context) => live(&mut context),
-        Err(error) => Ending::NotLoaded(error),
+pub(crate) fn run(
+    sys: &System<Kernel>,
+    image: &[u8],
+    args: &[&str],
+    ageing: Ageing,
+) -> Outcome {
+    let mut young = 0;
+    let (ending, left) = match sys.new_mm() {
+        Ok(mm) => {
+            let ending = in_space(&mm, |space| match start(space, image, args) {
+                Ok(mut context) => live(space, &mut context, ageing, &mut young),
+                Err(error) => Ending::NotLoaded(error),
+            });
+            (ending, sys.check_ledger(&[&mm]).err())
+        }
+        Err(error) => (
+            Ending::NotLoaded(LoadError::Memory(Errno::from(error))),
+            None,
+        ),
     };
     Outcome {
         ending,
-        frames_left: bringup::leave(),
+        unbalanced: left.or_else(|| sys.check_ledger(&[]).err()),
+        young,
     }
 }
 
-/// Makes the address space and everything in it.
-fn start(image: &[u8], args: &[&str]) -> Result<UserContext, LoadError> {
-    bringup::enter()?;
-    let entry = loader::load(image)?;
-    let stack = stack::build(args, entry)?;
+/// Runs `work` as the thread of `mm`, which is no longer active afterwards.
+fn in_space<R>(mm: &Mm<Kernel>, work: impl FnOnce(&Space<'_>) -> R) -> R {
+    let space = Space::new(mm);
+    space.enter(|| work(&space))
+}
+
+/// Makes what is in the address space.
+fn start(space: &Space<'_>, image: &[u8], args: &[&str]) -> Result<UserContext, LoadError> {
+    let entry = loader::load(space, image)?;
+    let stack = stack::build(space.mm(), args, entry)?;
     Ok(UserContext::new(entry, stack))
 }
 
 /// Runs the program until it ends.
-fn live(context: &mut UserContext) -> Ending {
+fn live(
+    space: &Space<'_>,
+    context: &mut UserContext,
+    ageing: Ageing,
+    young: &mut u64,
+) -> Ending {
     loop {
         match context.run() {
-            Trap::Syscall(number, args) => match calls::call(number, args) {
-                Reply::Return(value) => context.set_result(value),
-                Reply::Exit(status) => return Ending::Exited(status),
-            },
+            Trap::Syscall(number, args) => {
+                match calls::call(space.mm(), number, args) {
+                    Reply::Return(value) => context.set_result(value),
+                    Reply::Exit(status) => return Ending::Exited(status),
+                }
+                if ageing == Ageing::EachCall {
+                    *young += space.mm().age(Mm::<Kernel>::user_range());
+                }
+            }
             Trap::PageFault(addr, access) => {
-                if let Err(signal) = fault::resolve(addr, access) {
+                if let Err(signal) = space.fault(addr, access) {
                     say!("fault at {addr:#x}, ip {:#x}, {access:?}", context.rip());
                     return Ending::Faulted(signal, access);
                 }

@@ -1,50 +1,139 @@
 //! The boot smoke: the programs to run and how each must end.
 
+use minflt_mm::{Check, Event, Signal, System};
+
 use crate::arch::serial::say;
-use crate::fault::{Access, Signal};
-use crate::process::{self, Ending};
+use crate::fault::Access;
+use crate::machine::Kernel;
+use crate::process::{self, Ageing, Ending, Outcome};
 
 /// The guest's `smoke`, built by build.rs.
 static SMOKE: &[u8] = include_bytes!(env!("GUEST_SMOKE"));
 
-/// Arguments and the ending they must lead to.
-type Run = (&'static [&'static str], Ending);
+/// One run and the ending it must lead to.
+#[derive(Clone, Copy)]
+struct Run {
+    name: &'static str,
+    args: &'static [&'static str],
+    ageing: Ageing,
+    ending: Ending,
+}
 
-const RUNS: [Run; 4] = [
-    (&["smoke"], Ending::Exited(0)),
-    (
-        &["smoke", "write-readonly"],
-        Ending::Faulted(Signal::AccessError, Access::Write),
-    ),
-    (
-        &["smoke", "read-unmapped"],
-        Ending::Faulted(Signal::MapError, Access::Read),
-    ),
-    (
-        &["smoke", "run-data"],
-        Ending::Faulted(Signal::AccessError, Access::Execute),
-    ),
+const RUNS: [Run; 5] = [
+    Run {
+        name: "checks",
+        args: &["smoke"],
+        ageing: Ageing::Off,
+        ending: Ending::Exited(0),
+    },
+    Run {
+        name: "checks, aged",
+        args: &["smoke"],
+        ageing: Ageing::EachCall,
+        ending: Ending::Exited(0),
+    },
+    Run {
+        name: "write-readonly",
+        args: &["smoke", "write-readonly"],
+        ageing: Ageing::Off,
+        ending: Ending::Faulted(Signal::AccErr, Access::Write),
+    },
+    Run {
+        name: "read-unmapped",
+        args: &["smoke", "read-unmapped"],
+        ageing: Ageing::Off,
+        ending: Ending::Faulted(Signal::MapErr, Access::Read),
+    },
+    Run {
+        name: "run-data",
+        args: &["smoke", "run-data"],
+        ageing: Ageing::Off,
+        ending: Ending::Faulted(Signal::AccErr, Access::Execute),
+    },
 ];
 
-/// A run with a wrong expectation, to see that a boot can fail: `canary` on the command line.
-const CANARY: Run = (&["smoke", "read-unmapped"], Ending::Exited(0));
+/// A run with a wrong expectation, to see that a boot can fail.
+const CANARY: Run = Run {
+    name: "canary",
+    args: &["smoke", "read-unmapped"],
+    ageing: Ageing::Off,
+    ending: Ending::Exited(0),
+};
 
-/// Runs everything; true if each run ended as it must and left no frame behind.
-pub(crate) fn run(command_line: &str) -> bool {
-    let canary = command_line.split_whitespace().any(|word| word == "canary");
+/// Runs everything; true if each run ended as it must and every frame was accounted for.
+pub(crate) fn run(sys: &System<Kernel>, canary: bool) -> bool {
     let mut good = true;
-    for (args, expected) in RUNS.into_iter().chain(canary.then_some(CANARY)) {
-        let outcome = process::run(SMOKE, args);
-        let part = args.get(1).unwrap_or(&"checks");
-        say!("{part}: {}", outcome.ending);
-        if outcome.ending != expected {
-            say!("{part}: FAILED, must have {expected}");
-            good = false;
-        }
-        if outcome.frames_left != 0 {
-            say!("{part}: FAILED, {} frames leaked", outcome.frames_left);
+    for run in RUNS.into_iter().chain(canary.then_some(CANARY)) {
+        good &= one(sys, run);
+    }
+    print_counts(sys);
+    good & balances(sys)
+}
+
+fn one(sys: &System<Kernel>, run: Run) -> bool {
+    let Run { name, .. } = run;
+    let faults = sys.count_of(Event::PageFaults);
+    let Outcome {
+        ending,
+        unbalanced,
+        young,
+    } = process::run(sys, SMOKE, run.args, run.ageing);
+    say!("{name}: {ending}");
+    let mut good = ending == run.ending;
+    if !good {
+        say!("{name}: FAILED, must have {}", run.ending);
+    }
+    if let Some(unbalanced) = unbalanced {
+        say!("{name}: FAILED, {unbalanced}");
+        good = false;
+    }
+    if run.ageing == Ageing::EachCall {
+        // A fault leaves at most one page young; whatever is above that, the CPU marked.
+        let faults = sys.count_of(Event::PageFaults) - faults;
+        let marked = young.saturating_sub(faults);
+        say!("{name}: the CPU set at least {marked} accessed bits");
+        if marked == 0 {
+            say!("{name}: FAILED, the CPU set no accessed bit");
             good = false;
         }
     }
     good
+}
+
+/// Prints what was counted, by the names of `minflt-mm`.
+fn print_counts(sys: &System<Kernel>) {
+    for event in Event::ALL {
+        let count = sys.count_of(*event);
+        if count > 0 {
+            say!("event {event} {count}");
+        }
+    }
+    for check in Check::ALL {
+        let looks = sys.looks_of(*check);
+        if looks > 0 {
+            say!("check {} {looks}", check.name());
+        }
+    }
+}
+
+/// Whether every frame is accounted for now that every process is gone.
+fn balances(sys: &System<Kernel>) -> bool {
+    match sys.check_ledger(&[]) {
+        Ok(ledger) => {
+            say!(
+                "ledger: {} frames: {} free, {} reserved, {} of slabs, {} tables, {} anonymous",
+                ledger.total,
+                ledger.free,
+                ledger.reserved,
+                ledger.slab,
+                ledger.tables,
+                ledger.anon
+            );
+            true
+        }
+        Err(unbalanced) => {
+            say!("ledger: FAILED, {unbalanced}");
+            false
+        }
+    }
 }

@@ -1,31 +1,38 @@
 //! The stack a program starts with, as the Linux ABI wants it.
 
+use minflt_addr::VirtAddr;
+use minflt_mm::{Errno, Mm, Place, Prot};
+
 use crate::arch::paging::{PAGE, USER_END};
 use crate::arch::uaccess;
-use crate::bringup;
-use crate::linux::{AT_ENTRY, AT_NULL, AT_PAGESZ, Errno, Prot};
+use crate::linux::{AT_ENTRY, AT_NULL, AT_PAGESZ};
+use crate::machine::Kernel;
 
 /// Bytes of stack a program gets.
 const SIZE: u64 = 1 << 20;
+/// Bytes below the stack that stay unusable, so that running off it is a fault. Linux:
+/// `stack_guard_gap`.
+const GUARD: u64 = 256 * PAGE;
 /// The most arguments, the program's name included.
 const ARGUMENTS: usize = 16;
 /// Words between the stack pointer and the strings, at most: the count, the arguments and their
 /// zero, the environment's zero, three pairs.
 const WORDS: usize = 1 + ARGUMENTS + 1 + 1 + 6;
 
-/// Maps a stack in the active address space and fills it; returns the stack pointer.
+/// Maps a stack in `mm`, which is active, and fills it; returns the stack pointer.
 ///
 /// ```text
 ///   low   argc | argv[0] .. argv[argc-1] | 0 | 0 (no environment) | pairs .. AT_NULL | strings  end
 ///         ^ the stack pointer, a multiple of 16
 /// ```
-pub(crate) fn build(args: &[&str], entry: u64) -> Result<u64, Errno> {
+pub(crate) fn build(mm: &Mm<Kernel>, args: &[&str], entry: u64) -> Result<u64, Errno> {
     if args.len() > ARGUMENTS {
         return Err(Errno::EINVAL);
     }
-    // The last page stays free, so that running off the end is a fault.
-    let end = USER_END - PAGE;
-    bringup::map(Some(end - SIZE), SIZE, Prot::READ.and(Prot::WRITE))?;
+    let end = USER_END;
+    let map = |start, len, prot| mm.mmap(Place::FixedNoReplace(VirtAddr(start)), len, prot);
+    map(end - SIZE, SIZE, Prot::ReadWrite)?;
+    map(end - SIZE - GUARD, GUARD, Prot::None)?;
 
     let mut words = Words {
         list: [0; WORDS],

@@ -144,12 +144,12 @@ pub(crate) struct Check {
     /// The first schedule's seed.
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) seed: u64,
-    /// How schedules are drawn: random, pct, or both in turn.
-    #[arg(long, value_name = "NAME", default_value = "both")]
-    pub(crate) policy: String,
     /// Switch the fix off: the check has to find the race.
     #[arg(long)]
     pub(crate) broken: bool,
+    /// Run one schedule, as a failure printed it, and draw it.
+    #[arg(long, value_name = "SCHEDULE")]
+    pub(crate) replay: Option<String>,
     /// No progress.
     #[arg(long)]
     pub(crate) quiet: bool,

@@ -8,6 +8,7 @@ mod choice;
 mod commands;
 mod error;
 mod machine;
+mod progress;
 mod rows;
 
 use args::{Args, Command};

@@ -187,7 +187,11 @@ impl Lines {
         self.settle(place, line, cpu, writes);
         // Readers of a shared line overlap: it is busy for as long as its directory is.
         let overlaps = !writes && line.owner == 0;
-        self.lines[place].busy = if overlaps { start + model.serve.min(time) } else { end };
+        self.lines[place].busy = if overlaps {
+            start + model.serve.min(time)
+        } else {
+            end
+        };
         Access {
             end: end + hit,
             moved: true,

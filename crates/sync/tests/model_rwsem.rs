@@ -5,6 +5,11 @@
 //! tasks, at most 3. Each runs with waiters that find the writer running, and so spin, and with
 //! waiters that find it not running, and so queue.
 #![cfg(loom)]
+#![expect(
+    clippy::tests_outside_test_module,
+    clippy::unwrap_used,
+    reason = "the whole crate is a test"
+)]
 
 #[path = "common/loom_machine.rs"]
 mod loom_machine;

@@ -2,6 +2,11 @@
 //!
 //! Bounds: one writer of two sections, one reader of two attempts; at most 5 preemptions.
 #![cfg(loom)]
+#![expect(
+    clippy::tests_outside_test_module,
+    clippy::unwrap_used,
+    reason = "the whole crate is a test"
+)]
 
 #[path = "common/loom_machine.rs"]
 mod loom_machine;

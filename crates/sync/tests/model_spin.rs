@@ -2,6 +2,11 @@
 //!
 //! Bounds: two tasks of two sections each, three tasks of one; at most 4 preemptions.
 #![cfg(loom)]
+#![expect(
+    clippy::tests_outside_test_module,
+    clippy::unwrap_used,
+    reason = "the whole crate is a test"
+)]
 
 #[path = "common/loom_machine.rs"]
 mod loom_machine;

@@ -4,6 +4,11 @@
 //! Bounds: one reader of one or two sections and a writer that replaces the object once or twice and
 //! polls beside it, at most 5 preemptions; one reader and two writers, at most 3.
 #![cfg(loom)]
+#![expect(
+    clippy::tests_outside_test_module,
+    clippy::unwrap_used,
+    reason = "the whole crate is a test"
+)]
 
 #[path = "common/loom_machine.rs"]
 mod loom_machine;

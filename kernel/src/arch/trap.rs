@@ -7,7 +7,8 @@ use x86_64::registers::control::Cr2;
 
 use super::paging::USER_END;
 use super::{gdt, uaccess};
-use crate::fault::{self, Access};
+use crate::fault::Access;
+use crate::task;
 
 /// The vector number that stands for SYSCALL in a frame; exceptions are below 32.
 const SYSCALL: u64 = 256;
@@ -170,7 +171,7 @@ impl UserContext {
 /// A trap in the kernel: only a page fault of the copy to or from a program is allowed.
 ///
 /// A non-maskable interrupt, a double fault and a machine check come here from anywhere, and end
-/// the kernel. This must work without GS: it may still be the program's.
+/// the kernel. For them this must work without GS: it may still be the program's.
 #[unsafe(no_mangle)]
 extern "C" fn kernel_trap(frame: &mut Frame) {
     let addr = Cr2::read_raw();
@@ -178,7 +179,11 @@ extern "C" fn kernel_trap(frame: &mut Frame) {
     if !copying || addr >= USER_END {
         panic!("trap in the kernel, cr2 {addr:#x}: {frame:#x?}");
     }
-    if fault::resolve(addr, Access::from_error_code(frame.error)).is_err() {
+    let Some(space) = task::current().space() else {
+        panic!("a copy from or to a program, and there is none: {addr:#x}");
+    };
+    let access = Access::from_error_code(frame.error);
+    if space.fault(addr, access).is_err() {
         frame.rip = uaccess::give_up_address();
     }
 }

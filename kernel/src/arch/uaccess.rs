@@ -6,8 +6,10 @@
 
 use core::arch::global_asm;
 
+use minflt_mm::Errno;
+
 use super::paging::USER_END;
-use crate::linux::Errno;
+use crate::linux::EFAULT;
 
 global_asm!(include_str!("uaccess.s"));
 
@@ -36,7 +38,7 @@ pub(crate) fn copy_from_user(to: &mut [u8], from: u64) -> Result<(), Errno> {
     if left == 0 {
         Ok(())
     } else {
-        Err(Errno::EFAULT)
+        Err(EFAULT)
     }
 }
 
@@ -49,7 +51,7 @@ pub(crate) fn copy_to_user(to: u64, from: &[u8]) -> Result<(), Errno> {
     if left == 0 {
         Ok(())
     } else {
-        Err(Errno::EFAULT)
+        Err(EFAULT)
     }
 }
 
@@ -57,6 +59,6 @@ pub(crate) fn copy_to_user(to: u64, from: &[u8]) -> Result<(), Errno> {
 fn user_range(addr: u64, len: usize) -> Result<*const u8, Errno> {
     match addr.checked_add(len as u64) {
         Some(end) if end <= USER_END => Ok(core::ptr::without_provenance(addr as usize)),
-        _ => Err(Errno::EFAULT),
+        _ => Err(EFAULT),
     }
 }

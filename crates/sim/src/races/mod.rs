@@ -139,7 +139,9 @@ pub const RACES: &[Race] = &[
 /// The race called `name`, by number or name.
 #[must_use]
 pub fn race(name: &str) -> Option<&'static Race> {
-    RACES.iter().find(|race| race.number.eq_ignore_ascii_case(name) || race.name == name)
+    RACES
+        .iter()
+        .find(|race| race.number.eq_ignore_ascii_case(name) || race.name == name)
 }
 
 impl Race {
@@ -149,9 +151,10 @@ impl Race {
         let era = era.broken(Some(self.fix));
         match self.fix {
             // What the table of illegal mixes refuses.
-            Broken::SpeculativeExchange => {
-                Config { protocol: minflt_mm::config::Protocol::CompareExchange, ..era }
-            }
+            Broken::SpeculativeExchange => Config {
+                protocol: minflt_mm::config::Protocol::CompareExchange,
+                ..era
+            },
             _ => era,
         }
     }
@@ -160,13 +163,18 @@ impl Race {
 /// Explores schedules of `race` under `config`, until one fails or the budget is used up.
 pub fn search(race: &Race, config: Config, budget: &Budget) -> Explored {
     let mut scratch = Scratch::new();
-    explore(budget, |options| perform(&mut scratch, race, config, options).0)
+    explore(budget, |options| {
+        perform(&mut scratch, race, config, options).0
+    })
 }
 
 /// Runs one schedule of `race`, drawn.
 #[must_use]
 pub fn show(race: &Race, config: Config, policy: Policy) -> Shown {
-    let options = RunOptions { trace: true, ..RunOptions::explored(policy) };
+    let options = RunOptions {
+        trace: true,
+        ..RunOptions::explored(policy)
+    };
     let mut scratch = Scratch::new();
     let (report, drawing) = perform(&mut scratch, race, config, &options);
     Shown { report, drawing }

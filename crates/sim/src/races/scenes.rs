@@ -28,7 +28,10 @@ pub(super) enum Scene {
 
 /// Writes the scenario out on a stage.
 pub(super) fn script<'s, P: Paging>(scene: Scene, stage: &Stage<'s, P>) -> Script<'s> {
-    let stage = Rc::new(Stage { sys: stage.sys, mm: stage.mm });
+    let stage = Rc::new(Stage {
+        sys: stage.sys,
+        mm: stage.mm,
+    });
     match scene {
         Scene::FaultFault => fault_fault(&stage),
         Scene::AccessedProtect => accessed_protect(&stage),
@@ -48,7 +51,10 @@ fn tasks<'s>(
     bodies: Vec<Box<dyn FnOnce() + 's>>,
     at_end: impl FnOnce() -> Result<(), String> + 's,
 ) -> Script<'s> {
-    Script { tasks: bodies, at_end: Box::new(at_end) }
+    Script {
+        tasks: bodies,
+        at_end: Box::new(at_end),
+    }
 }
 
 /// The word at page `n` must be `expected`.
@@ -138,7 +144,9 @@ fn resident<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
             }
         }),
         Box::new(move || {
-            let done = zapper.mm.madvise(zapper.page(0), 2 * P::PAGE, Advice::DontNeed);
+            let done = zapper
+                .mm
+                .madvise(zapper.page(0), 2 * P::PAGE, Advice::DontNeed);
             assert!(done.is_ok(), "mapped");
         }),
         Box::new(move || shown_is_sane::<P>(&looker)),
@@ -186,7 +194,10 @@ fn fault_remap<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
             let thread = user.thread();
             // Before the unmapping it succeeds; afterwards it is a signal.
             let stored = thread.store(user.page(0), 5);
-            assert!(stored != Err(Signal::OutOfMemory), "the stage is large enough");
+            assert!(
+                stored != Err(Signal::OutOfMemory),
+                "the stage is large enough"
+            );
         }),
     ];
     tasks(bodies, || Ok(()))
@@ -292,7 +303,10 @@ fn fault_unmap<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
         Box::new(move || {
             let thread = user.thread();
             let stored = thread.store(user.page(0), 5);
-            assert!(stored != Err(Signal::OutOfMemory), "the stage is large enough");
+            assert!(
+                stored != Err(Signal::OutOfMemory),
+                "the stage is large enough"
+            );
         }),
         Box::new(move || {
             assert!(caller.mm.munmap(caller.page(0), P::PAGE).is_ok(), "mapped");

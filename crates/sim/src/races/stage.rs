@@ -75,9 +75,8 @@ impl Scratch {
     }
 
     fn take(&mut self, ram_bytes: u64) -> SimInstance {
-        let fits = |machine: &SimInstance| {
-            minflt_sync::Instance::ram(machine).bytes as u64 == ram_bytes
-        };
+        let fits =
+            |machine: &SimInstance| minflt_sync::Instance::ram(machine).bytes as u64 == ram_bytes;
         match self.machine.take() {
             Some((machine, prefix)) if fits(&machine) => {
                 // SAFETY: 1: the system on it ended. 2: what lies behind the system's own bytes is
@@ -87,7 +86,11 @@ impl Scratch {
             }
             _ => {
                 let file = MachineFile::shipped("explorer").unwrap_or_else(|e| panic!("{e}"));
-                let size = Size { cpus: CPUS, ram_bytes, max_tasks: CPUS };
+                let size = Size {
+                    cpus: CPUS,
+                    ram_bytes,
+                    max_tasks: CPUS,
+                };
                 SimInstance::new(&file, size).unwrap_or_else(|e| panic!("a few MiB: {e}"))
             }
         }
@@ -134,18 +137,24 @@ fn play<P: Paging>(
     let tasks = script.tasks.into_iter().zip(0..);
     let tasks = tasks.map(|(body, cpu)| TaskSpec { cpu, body }).collect();
     let names = |offset| sys.describe(offset).to_string();
-    let options = RunOptions { describe: Some(&names), ..options.clone() };
+    let options = RunOptions {
+        describe: Some(&names),
+        ..options.clone()
+    };
     let mut report = run(sys.machine(), &options, tasks);
     if report.outcome.is_ok() {
         let quiet = (script.at_end)().and_then(|()| {
-            sys.check_ledger(&[mm]).map(drop).map_err(|error| format!("ledger: {error}"))
+            sys.check_ledger(&[mm])
+                .map(drop)
+                .map_err(|error| format!("ledger: {error}"))
         });
         if let Err(text) = quiet {
             report.outcome = Outcome::Violation(text);
         }
     }
-    let drawing = report.timeline.as_deref().map(|steps| {
-        Timeline::new(steps).describe(&names).to_string()
-    });
+    let drawing = report
+        .timeline
+        .as_deref()
+        .map(|steps| Timeline::new(steps).describe(&names).to_string());
     (report, drawing.unwrap_or_default())
 }

@@ -10,12 +10,28 @@ fn control(race: &Race) -> minflt_mm::Config {
 #[test]
 fn each_race_is_found_with_its_fix_switched_off_and_its_schedule_replays() {
     for race in RACES {
-        let budget = Budget { schedules: 20_000, seed: race.seed };
+        let budget = Budget {
+            schedules: 20_000,
+            seed: race.seed,
+        };
         let found = search(race, control(race), &budget);
-        let failure = found.failure.unwrap_or_else(|| panic!("{} not found", race.number));
-        let again = show(race, control(race), Policy::Replay(failure.report.schedule.clone()));
-        assert_eq!(again.report.outcome, failure.report.outcome, "{}", race.number);
-        eprintln!("{}: schedule {}: {}", race.number, failure.number, failure.report.outcome);
+        let failure = found
+            .failure
+            .unwrap_or_else(|| panic!("{} not found", race.number));
+        let again = show(
+            race,
+            control(race),
+            Policy::Replay(failure.report.schedule.clone()),
+        );
+        assert_eq!(
+            again.report.outcome, failure.report.outcome,
+            "{}",
+            race.number
+        );
+        eprintln!(
+            "{}: schedule {}: {}",
+            race.number, failure.number, failure.report.outcome
+        );
     }
 }
 
@@ -23,7 +39,10 @@ fn each_race_is_found_with_its_fix_switched_off_and_its_schedule_replays() {
 fn no_race_is_found_in_any_era_with_every_fix_in_place() {
     for race in RACES {
         for era in ERAS {
-            let budget = Budget { schedules: 2_000, seed: 7 };
+            let budget = Budget {
+                schedules: 2_000,
+                seed: 7,
+            };
             let found = search(race, era.config, &budget);
             assert_eq!(found.schedules, budget.schedules);
             if let Some(failure) = found.failure {

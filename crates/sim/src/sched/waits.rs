@@ -12,8 +12,10 @@ impl Core {
         if self.spinners == 0 {
             return;
         }
-        let now = self.clock_of(task);
+        let (now, serve) = (self.clock_of(task), self.model.serve);
         let mut next = core::mem::replace(&mut self.lines.line(line).spinners, NOBODY);
+        // The list begins with the last to come, who is served last.
+        let mut before = self.listed(next);
         while next != NOBODY {
             let spinner = &mut self.tasks[next as usize - 1];
             next = spinner.next_spinner;
@@ -22,8 +24,20 @@ impl Core {
             spinner.state = State::Running;
             self.spinners -= 1;
             let cpu = spinner.cpu;
-            self.make_ready(cpu, now);
+            before -= 1;
+            self.make_ready(cpu, now + before * serve);
         }
+    }
+
+    /// How many tasks are in the list of spinners that begins with `first`.
+    fn listed(&self, first: u32) -> u64 {
+        let mut next = first;
+        let mut count = 0;
+        while next != NOBODY {
+            next = self.tasks[next as usize - 1].next_spinner;
+            count += 1;
+        }
+        count
     }
 
     /// `task` has seen the wrong value and waits for its line to change.

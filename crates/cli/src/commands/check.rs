@@ -1,0 +1,171 @@
+//! `minflt check`: explore schedules for races.
+
+use crate::args::Check;
+use crate::choice::{Named, all_eras, era_list};
+use crate::error::{Error, usage};
+use crate::progress::Progress;
+use minflt_mm::era;
+use minflt_report::{Cell, Column, Table};
+use minflt_sim::races::{RACES, Race, race, search, show};
+use minflt_sim::{Budget, Explored, Policy};
+use std::time::Instant;
+
+/// Runs the command.
+pub(crate) fn run(args: &Check) -> Result<(), Error> {
+    if args.list {
+        print!("{}", list().to_text());
+        return Ok(());
+    }
+    let races = chosen(args)?;
+    if let Some(schedule) = &args.replay {
+        return replay(args, &races, schedule);
+    }
+    let progress = Progress::new(args.quiet, races.len() as u64 * eras(args, races[0])?.len() as u64);
+    let started = Instant::now();
+    let mut rows = Vec::new();
+    for race in &races {
+        for era in eras(args, race)? {
+            progress.says(&format!("{} in {}", race.number, era.name));
+            let budget = Budget { schedules: args.schedules, seed: seed(args, race) };
+            let found = search(race, era.config, &budget);
+            progress.step();
+            rows.push((*race, era, found));
+        }
+    }
+    progress.end();
+    print!("{}", table(&rows).to_text());
+    let schedules: u64 = rows.iter().map(|(_, _, found)| found.schedules).sum();
+    let rate = schedules as f64 / started.elapsed().as_secs_f64();
+    println!("\n{schedules} schedules, {rate:.0} a second (measured)");
+    verdict(args, &rows)
+}
+
+/// With the fixes in place nothing may be found; with one switched off it must be.
+fn verdict(args: &Check, rows: &[(&Race, Named, Explored)]) -> Result<(), Error> {
+    for (race, era, found) in rows {
+        match &found.failure {
+            Some(failure) => {
+                let broken = if args.broken { " --broken" } else { "" };
+                println!(
+                    "\n{} in {}: {failure}\nminflt check {} --era {}{broken} --replay '{}'",
+                    race.number,
+                    era.name,
+                    race.number,
+                    era_word(race, era, args),
+                    failure.report.schedule
+                );
+            }
+            None if args.broken => {
+                return Err(Error::Failed(format!(
+                    "{}: not found in {} schedules with its fix ({}) switched off; try more with \
+                     --schedules",
+                    race.number, found.schedules, race.fix
+                )));
+            }
+            None => {}
+        }
+    }
+    let failures = rows.iter().filter(|(_, _, found)| found.failure.is_some()).count();
+    if failures > 0 && !args.broken {
+        return Err(Error::Failed(format!("{failures} of {} searches found a race", rows.len())));
+    }
+    Ok(())
+}
+
+fn era_word<'a>(race: &'a Race, era: &'a Named, args: &Check) -> &'a str {
+    if args.broken { race.shows_in } else { &era.name }
+}
+
+fn replay(args: &Check, races: &[&Race], schedule: &str) -> Result<(), Error> {
+    let schedule = schedule.parse().map_err(|error| usage(format!("--replay: {error}")))?;
+    let ([race], eras) = (races, eras(args, races[0])?) else {
+        return Err(usage("--replay: name one scenario"));
+    };
+    let shown = show(race, eras[0].config, Policy::Replay(schedule));
+    println!("{} in {}: {}\n{}", race.number, eras[0].name, shown.report.outcome, shown.drawing);
+    if shown.report.outcome.is_ok() || args.broken {
+        return Ok(());
+    }
+    Err(Error::Failed(shown.report.outcome.to_string()))
+}
+
+fn chosen(args: &Check) -> Result<Vec<&'static Race>, Error> {
+    match &args.scenario {
+        Some(name) => one(name).map(|race| vec![race]),
+        None if args.all => Ok(RACES.iter().collect()),
+        None => Err(usage("check: name a scenario (minflt check --list), or give --all")),
+    }
+}
+
+/// The race called `name`.
+pub(super) fn one(name: &str) -> Result<&'static Race, Error> {
+    race(name).ok_or_else(|| {
+        let known: Vec<_> = RACES.iter().map(|race| race.number).collect();
+        usage(format!("unknown race `{name}`; races are {}", known.join(", ")))
+    })
+}
+
+/// The eras to search: those named, or all; with the fix off the one in which that shows.
+fn eras(args: &Check, race: &Race) -> Result<Vec<Named>, Error> {
+    let named = match &args.era {
+        Some(list) => era_list(list)?,
+        None if args.broken => era_list(race.shows_in)?,
+        None => all_eras(),
+    };
+    if !args.broken {
+        return Ok(named);
+    }
+    let without = |named: Named| {
+        let config = race.without_fix(named.config);
+        let name = format!("{} without {}", named.name, race.fix);
+        let refuse = |illegal| usage(format!("{name}: refused: {illegal}"));
+        config.check().map_err(refuse)?;
+        Ok(Named { name, config })
+    };
+    named.into_iter().map(without).collect()
+}
+
+const fn seed(args: &Check, race: &Race) -> u64 {
+    if args.broken { race.seed } else { args.seed }
+}
+
+fn table(rows: &[(&Race, Named, Explored)]) -> Table {
+    let columns = [
+        Column::text("race"),
+        Column::text("scenario"),
+        Column::text("era"),
+        Column::number("schedules", ""),
+        Column::number("steps", ""),
+        Column::text("found"),
+    ];
+    let mut table = Table::new("Schedules explored", columns);
+    for (race, era, found) in rows {
+        let result = match &found.failure {
+            Some(failure) => format!("at schedule {}", failure.number),
+            None => "nothing".to_string(),
+        };
+        let cells = [
+            race.number.to_string(),
+            race.name.to_string(),
+            era.name.clone(),
+            found.schedules.to_string(),
+            found.steps.to_string(),
+            result,
+        ];
+        table.rows.push(cells.iter().map(|cell| Cell::from(cell.as_str())).collect());
+    }
+    table
+}
+
+/// The races, what they are, and how their controls are found.
+pub(super) fn list() -> Table {
+    let columns = ["race", "scenario", "must never happen", "fix (switched off by --broken)", "shows in"];
+    let mut table = Table::new("Races", columns.map(Column::text));
+    for race in RACES {
+        let fix = race.fix.to_string();
+        let row = [race.number, race.name, race.never, &fix, race.shows_in];
+        table.rows.push(row.map(Cell::from).into());
+    }
+    debug_assert!(RACES.iter().all(|race| era(race.shows_in).is_some()));
+    table
+}

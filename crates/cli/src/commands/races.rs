@@ -1,0 +1,55 @@
+//! `minflt races`: the known races, and one of them drawn.
+
+use super::check::{list, one};
+use crate::args::Races;
+use crate::choice::era_list;
+use crate::error::Error;
+use minflt_sim::races::{Race, search, show};
+use minflt_sim::{Budget, Policy};
+
+/// Schedules after which a control counts as not found.
+const ENOUGH: u64 = 20_000;
+
+/// Runs the command.
+pub(crate) fn run(args: &Races) -> Result<(), Error> {
+    match &args.race {
+        None => print!("{}", list().to_text()),
+        Some(name) => {
+            let race = one(name)?;
+            about(race);
+            if args.show {
+                draw(race)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn about(race: &Race) {
+    println!("{} ({}): never {}", race.number, race.name, race.never);
+    println!("the fix: {} (switched off in what follows)", fix(race));
+    println!("shows in: {}", race.shows_in);
+    println!("search:   minflt check {} --broken", race.number);
+}
+
+fn fix(race: &Race) -> String {
+    let meaning = minflt_mm::Broken::ALL.iter().find(|(fix, _, _)| *fix == race.fix);
+    meaning.map_or_else(String::new, |(_, name, doc)| format!("{name}:{doc}"))
+}
+
+fn draw(race: &Race) -> Result<(), Error> {
+    let era = era_list(race.shows_in)?.remove(0);
+    let without = race.without_fix(era.config);
+    let found = search(race, without, &Budget { schedules: ENOUGH, seed: race.seed });
+    let Some(failure) = found.failure else {
+        return Err(Error::Failed(format!("{}: not found in {ENOUGH} schedules", race.number)));
+    };
+    let policy = || Policy::Replay(failure.report.schedule.clone());
+    let bad = show(race, without, policy());
+    println!("\nwithout the fix, schedule {} of seed {}:\n", failure.number, race.seed);
+    println!("{}\n=> {}", bad.drawing, bad.report.outcome);
+    let good = show(race, era.config, policy());
+    println!("\nwith the fix, the same choices:\n");
+    println!("{}\n=> {}", good.drawing, good.report.outcome);
+    Ok(())
+}

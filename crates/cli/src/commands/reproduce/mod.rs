@@ -1,0 +1,4 @@
+//! stub
+use crate::args::Reproduce;
+use crate::error::Error;
+pub(crate) fn run(_: &Reproduce) -> Result<(), Error> { Ok(()) }

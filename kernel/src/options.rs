@@ -1,0 +1,43 @@
+//! The kernel's command line.
+
+use minflt_mm::{ERAS, Era, era};
+
+use crate::arch::serial::say;
+
+/// The era where the command line names none.
+const DEFAULT_ERA: &str = "spf-2017";
+
+/// What the command line asks for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Options {
+    /// `era=NAME`: how faults are synchronized.
+    pub(crate) era: &'static Era,
+    /// `canary`: one expectation is wrong, to see that a boot can fail.
+    pub(crate) canary: bool,
+}
+
+impl Options {
+    /// Reads the command line. What is wrong with it is printed, and `None` returned.
+    pub(crate) fn parse(command_line: &str) -> Option<Self> {
+        let mut name = DEFAULT_ERA;
+        let mut canary = false;
+        for word in command_line.split_whitespace() {
+            if word == "canary" {
+                canary = true;
+            } else if let Some(value) = word.strip_prefix("era=") {
+                name = value;
+            } else {
+                say!("minflt: no option \"{word}\"; there are: era=NAME, canary");
+                return None;
+            }
+        }
+        let Some(era) = era(name) else {
+            say!("minflt: no era \"{name}\"; there are:");
+            for era in ERAS {
+                say!("  {:<16} {}", era.name, era.idea);
+            }
+            return None;
+        };
+        Some(Self { era, canary })
+    }
+}
