@@ -3,15 +3,18 @@
 //! One CPU, and interrupts are always off: whatever waits for another CPU would wait for ever, and is
 //! reported instead. What a second CPU needs is marked by [`CPUS`].
 
+#![expect(
+    clippy::disallowed_types,
+    reason = "a machine is what lies behind the door of `minflt_sync`'s atomics"
+)]
+
 use core::fmt;
 use core::ops::Range;
 
 use minflt_addr::{Pfn, VirtAddr, VirtRange};
 use minflt_pgtable::{Mmu, Paging, SpaceId, Tlb, X86_64};
 use minflt_sync::prim::AtomicU64;
-use minflt_sync::{
-    CpuMask, Cx, Instance, IpiHandler, Irq, Machine, Ordering, Ram, TaskId, Word,
-};
+use minflt_sync::{CpuMask, Cx, Instance, IpiHandler, Irq, Machine, Ordering, Ram, TaskId, Word};
 use x86_64::instructions::{interrupts, tlb};
 
 use crate::arch::clock;
@@ -138,7 +141,9 @@ unsafe impl Machine for Kernel {
     /// around the token. Today nobody could leave one any more.
     fn park() {
         if !task::current().take_token() {
-            Self::violation(format_args!("the only task sleeps, and nobody will wake it"));
+            Self::violation(format_args!(
+                "the only task sleeps, and nobody will wake it"
+            ));
         }
     }
 

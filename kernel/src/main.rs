@@ -91,7 +91,11 @@ fn print_machine(sys: &System<Kernel>, era: &Era) {
         ram.bytes >> 20,
         sys.machine().ram_phys(),
         X86_64::NAME,
-        if Kernel::CHECKED { ", locks checked" } else { "" }
+        if Kernel::CHECKED {
+            ", locks checked"
+        } else {
+            ""
+        }
     );
     say!("minflt: era {}: {}", era.name, era.idea);
 }

@@ -60,12 +60,7 @@ pub(crate) struct Outcome {
 }
 
 /// Runs the program in `image` with `args` (the name first) to its end.
-pub(crate) fn run(
-    sys: &System<Kernel>,
-    image: &[u8],
-    args: &[&str],
-    ageing: Ageing,
-) -> Outcome {
+pub(crate) fn run(sys: &System<Kernel>, image: &[u8], args: &[&str], ageing: Ageing) -> Outcome {
     let mut young = 0;
     let (ending, left) = match sys.new_mm() {
         Ok(mm) => {
@@ -101,12 +96,7 @@ fn start(space: &Space<'_>, image: &[u8], args: &[&str]) -> Result<UserContext, 
 }
 
 /// Runs the program until it ends.
-fn live(
-    space: &Space<'_>,
-    context: &mut UserContext,
-    ageing: Ageing,
-    young: &mut u64,
-) -> Ending {
+fn live(space: &Space<'_>, context: &mut UserContext, ageing: Ageing, young: &mut u64) -> Ending {
     loop {
         match context.run() {
             Trap::Syscall(number, args) => {

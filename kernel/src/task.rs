@@ -7,12 +7,12 @@
 use core::cell::Cell;
 use core::{ptr, slice};
 
-use minflt_sync::prim::AtomicU32;
-use minflt_sync::{Cx, Ordering, TaskId};
+use minflt_sync::{Atomic, Cx, Ordering, TaskId};
 
 use crate::arch::gdt;
 use crate::arch::paging::{self, PAGE};
 use crate::frames;
+use crate::machine::Kernel;
 use crate::one_cpu::OneCpu;
 use crate::space::Space;
 
@@ -31,7 +31,7 @@ pub(crate) struct Task {
     /// What `sync` remembers.
     pub(crate) cx: Cx,
     /// 1 while a wake token is left.
-    token: AtomicU32,
+    token: Atomic<u32, Kernel>,
     /// The address space that is active while the task runs; null where it is the kernel's own.
     space: Cell<*const Space<'static>>,
 }
@@ -49,7 +49,7 @@ pub(crate) fn init() {
     for index in 0..TASKS {
         let task = Task {
             cx: Cx::new(TaskId(index + 1), index),
-            token: AtomicU32::new(0),
+            token: Atomic::new(0),
             space: Cell::new(ptr::null()),
         };
         // SAFETY: (1) within the frame, see the assertion.
@@ -78,13 +78,13 @@ pub(crate) fn find(id: TaskId) -> Option<&'static Task> {
 impl Task {
     /// Takes the wake token; whether there was one.
     pub(crate) fn take_token(&self) -> bool {
-        // ORDERING: Acquire of what came before the token was left.
+        // ORDERING: Acquire of what came before the token; pairs with [kernel-token].
         self.token.swap(0, Ordering::Acquire) == 1
     }
 
     /// Leaves a wake token.
     pub(crate) fn leave_token(&self) {
-        // ORDERING: Release of what came before.
+        // ORDERING: Release of what came before; pairs with [kernel-token].
         self.token.store(1, Ordering::Release);
     }
 

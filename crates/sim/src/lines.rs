@@ -61,6 +61,13 @@ pub(crate) struct Line {
     pub(crate) spinners: u32,
 }
 
+impl Line {
+    /// The line serves one more reader, at `now` or when it is free.
+    pub(crate) fn serve(&mut self, now: Ps, time: Ps) {
+        self.busy = self.busy.max(now) + time;
+    }
+}
+
 /// All lines of one machine.
 #[derive(Debug, Default)]
 pub(crate) struct Lines {

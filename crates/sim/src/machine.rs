@@ -3,6 +3,7 @@
 use crate::here;
 use crate::instance::SimInstance;
 use crate::report::Outcome;
+use crate::sched::Peek;
 use crate::trace::Event;
 use core::fmt;
 use core::marker::PhantomData;
@@ -47,6 +48,12 @@ fn done<W: Word>(watched: bool, p: &W::Prim, old: W, new: W) {
 fn touch<W: Word>(p: &W::Prim, kind: Kind) -> bool {
     here::here()
         .is_some_and(|world| world.access(core::ptr::from_ref(p).cast(), size_of::<W>(), kind))
+}
+
+/// How the scheduler looks at the word at `p`.
+fn peek_at<W: Word>(p: &W::Prim) -> Peek {
+    let at = core::ptr::from_ref(p);
+    if size_of::<W>() == 4 { Peek::U32(at.cast()) } else { Peek::U64(at.cast()) }
 }
 
 fn peek<W: Word>(p: &W::Prim) -> W {
@@ -141,7 +148,7 @@ unsafe impl<P: Paging, const CHECKED: bool> Machine for Sim<P, CHECKED> {
                 W::store(p, W::narrow(forced), Ordering::Relaxed);
                 return;
             }
-            world.spin(core::ptr::from_ref(p).cast(), mask.wide(), eq.wide());
+            world.spin(peek_at::<W>(p), mask.wide(), eq.wide());
         }
     }
 

@@ -26,7 +26,7 @@ use crate::here::{self, cx};
 use crate::instance::SimInstance;
 use crate::model::Ps;
 use crate::report::Outcome;
-use crate::sched::{Ahead, Core, Spin, State, Turn};
+use crate::sched::{Ahead, Core, Peek, Spin, State, Turn};
 use crate::trace::Event;
 use core::cell::{Cell, RefCell};
 use corosensei::Yielder;
@@ -215,7 +215,7 @@ impl<'a> World<'a> {
         if old != new
             && let Some(offset) = self.at.offset(at as usize, 1)
         {
-            core.changed(self.current.get(), offset >> self.line_shift);
+            core.changed(self.current.get(), offset >> self.line_shift, true);
         }
         let step = core.trace.as_mut().and_then(|steps| steps.last_mut());
         if let Some(Event::Access {
@@ -232,10 +232,12 @@ impl<'a> World<'a> {
 
     /// Waits until the line of the word at `at`, which was just seen with the wrong value, changes,
     /// or an interrupt was taken.
-    pub(crate) fn spin(&self, at: *const u8, mask: u64, eq: u64) {
-        let Some(offset) = self.at.offset(at as usize, 1) else {
-            return;
+    pub(crate) fn spin(&self, peek: Peek, mask: u64, eq: u64) {
+        let at = match peek {
+            Peek::U32(at) => at as usize,
+            Peek::U64(at) => at as usize,
         };
+        let Some(offset) = self.at.offset(at, 1) else { return };
         let task = self.current.get();
         let spin = Spin {
             line: offset >> self.line_shift,
@@ -243,6 +245,7 @@ impl<'a> World<'a> {
             mask,
             eq,
             irqs_on: self.irqs_on(),
+            peek,
         };
         {
             let mut core = self.core.borrow_mut();
@@ -296,7 +299,7 @@ impl<'a> World<'a> {
             .0
             .checked_sub(1)
             .and_then(|at| core.tasks.get(at as usize));
-        entry.is_some_and(|entry| matches!(entry.state, State::Running | State::Spinning))
+        entry.is_some_and(|entry| matches!(entry.state, State::Running | State::Spinning | State::Looking))
     }
 
     pub(crate) fn interrupts_are_on_again(&self) {

@@ -53,6 +53,7 @@ fn memory_calls(memory: &Mapping) {
     fresh_memory_is_zero_and_keeps_its_stores(memory);
     discarded_pages_read_as_zero(memory);
     readonly_pages_refuse_the_kernel_too(memory);
+    contents_outlive_every_protection(memory);
     a_hole_leaves_its_neighbours_alone(memory);
     assert_eq!(
         memory.unmap(0, memory.pages()),
@@ -119,6 +120,50 @@ fn readonly_pages_refuse_the_kernel_too(memory: &Mapping) {
         memory.store(page * PAGE + 16, stamp(page));
     }
     assert_eq!(memory.kernel_store(250 * PAGE), Ok(()), "writable again");
+}
+
+/// Takes rights away and gives them back while the CPU marks pages as used and as written: of three
+/// pages one is only read in between, one is written, and one is left alone. Some were never written
+/// at all before.
+fn contents_outlive_every_protection(memory: &Mapping) {
+    const FIRST: u64 = 310;
+    const COUNT: u64 = 60;
+    const FRESH: u64 = 20;
+    let end = FIRST + COUNT;
+    assert_eq!(memory.discard(end - FRESH, FRESH), Ok(()));
+    for page in end - FRESH..end {
+        assert_eq!(memory.load(page * PAGE + 16), 0, "page {page} is fresh");
+    }
+    let mut expected = [0; COUNT as usize];
+    for (page, word) in (FIRST..end - FRESH).zip(&mut expected) {
+        *word = stamp(page);
+    }
+    for round in 1..=4 {
+        for prot in [Prot::Read, Prot::None, Prot::Read, Prot::ReadWrite] {
+            assert_eq!(memory.protect(FIRST, COUNT, prot), Ok(()));
+            if prot == Prot::None {
+                continue;
+            }
+            for (page, word) in (FIRST..end)
+                .zip(&expected)
+                .filter(|(page, _)| page % 3 != 2)
+            {
+                let found = memory.load(page * PAGE + 16);
+                assert_eq!(found, *word, "page {page}, round {round}, {prot:?}");
+            }
+        }
+        for (page, word) in (FIRST..end).zip(&mut expected) {
+            if page % 3 == 1 {
+                *word = stamp(page) ^ round;
+                memory.store(page * PAGE + 16, *word);
+            }
+        }
+    }
+    for (page, word) in (FIRST..end).zip(&expected) {
+        assert_eq!(memory.load(page * PAGE + 16), *word, "page {page}");
+        memory.store(page * PAGE + 16, stamp(page));
+    }
+    holds_stamps(memory, 0, memory.pages());
 }
 
 fn a_hole_leaves_its_neighbours_alone(memory: &Mapping) {

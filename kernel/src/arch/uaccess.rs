@@ -35,11 +35,7 @@ pub(crate) fn copy_from_user(to: &mut [u8], from: u64) -> Result<(), Errno> {
     // SAFETY: (1) `to` is valid for writes; (2) `from` lies in the user half, where loads disturb
     // no Rust object and faults are resolved or end the copy.
     let left = unsafe { user_copy(to.as_mut_ptr(), from, to.len()) };
-    if left == 0 {
-        Ok(())
-    } else {
-        Err(EFAULT)
-    }
+    if left == 0 { Ok(()) } else { Err(EFAULT) }
 }
 
 /// Copies to the program's memory at `to`.
@@ -48,11 +44,7 @@ pub(crate) fn copy_to_user(to: u64, from: &[u8]) -> Result<(), Errno> {
     // SAFETY: (1) `from` is valid for reads; (2) `to` lies in the user half, where no Rust object
     // of the kernel lives and faults are resolved or end the copy.
     let left = unsafe { user_copy(to, from.as_ptr(), from.len()) };
-    if left == 0 {
-        Ok(())
-    } else {
-        Err(EFAULT)
-    }
+    if left == 0 { Ok(()) } else { Err(EFAULT) }
 }
 
 /// A pointer to `len` bytes at `addr`, if all of them are in the user half.

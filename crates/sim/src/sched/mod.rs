@@ -11,8 +11,8 @@
 //!
 //! # Protocol
 //! ```text
-//! task   Queued -> Running -> Spinning -> Running     keeps its CPU
-//!                  Running -> Parked   -> Queued      gives it up
+//! task   Queued -> Running -> Spinning -> Looking -> Running (or Spinning again): keeps its CPU
+//!                  Running -> Parked   -> Queued: gives it up
 //!                  Running -> Done
 //! CPU    ready: its current task can go on, or it has none and one is queued, or an interrupt is
 //!        pending for it while it idles or spins with interrupts on
@@ -26,8 +26,8 @@
 //!
 //! # Why it is correct
 //! One simulated context runs at a time, and nothing here depends on the host. A spinner is put on
-//! its line's list in the same step in which it saw the wrong value, so it misses no change; wake
-//! tokens are sticky.
+//! its line's list in the same step in which it saw the wrong value, and whenever it leaves the list
+//! it looks once more before it goes back, so it misses no change; wake tokens are sticky.
 //!
 //! # Cost
 //! In virtual time a heap operation for each change of CPU.
@@ -46,7 +46,7 @@ use minflt_sync::Kind;
 use std::collections::{BinaryHeap, VecDeque};
 use std::sync::Arc;
 use task::Cpu;
-pub(crate) use task::{Spin, State, Task};
+pub(crate) use task::{Peek, Spin, State, Task};
 
 /// In what order CPUs run.
 #[derive(Debug)]
@@ -95,6 +95,8 @@ pub(crate) struct Core {
     pub(crate) order: Order,
     /// Tasks that spin.
     spinners: u32,
+    /// Room for `changed` to sort spinners in; empty between calls.
+    looking: Vec<u32>,
     /// Until when each node's memory is busy.
     nodes: Vec<Ps>,
     pub(crate) started: Ps,
@@ -163,6 +165,7 @@ impl Core {
             live: on.len() as u32,
             order,
             spinners: 0,
+            looking: Vec::new(),
             started: now,
             end: now,
             events: 0,
@@ -230,10 +233,7 @@ impl Core {
     fn dispatch(&mut self, cpu: u32) -> Option<u32> {
         let at = cpu as usize;
         if let Some(task) = self.cpus[at].current {
-            if self.tasks[task as usize].state == State::Spinning {
-                self.stop_spinning(task);
-            }
-            return Some(task);
+            return self.goes_on(task).then_some(task);
         }
         let task = match self.cpus[at].queue.pop_front() {
             Some(task) => task,
@@ -396,7 +396,7 @@ impl Core {
             }
             if self.spinners > 0 && kind.writes() {
                 if kind == Kind::PlainWrite {
-                    self.changed(task, line);
+                    self.changed(task, line, false);
                 } else {
                     watched |= self.lines.line(line).spinners != NOBODY;
                 }

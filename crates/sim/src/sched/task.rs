@@ -10,6 +10,8 @@ pub(crate) enum State {
     Queued,
     Running,
     Spinning,
+    /// It spins, its line has changed, and it is about to look again.
+    Looking,
     Parked,
     Done,
 }
@@ -22,6 +24,29 @@ pub(crate) struct Spin {
     pub(crate) mask: u64,
     pub(crate) eq: u64,
     pub(crate) irqs_on: bool,
+    /// Reads the word, without the door.
+    pub(crate) peek: Peek,
+}
+
+/// How to look at a word of one width without the door.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Peek {
+    U32(*const u32),
+    U64(*const u64),
+}
+
+impl Spin {
+    /// Whether the wait is over.
+    pub(super) fn is_over(&self) -> bool {
+        let word = match self.peek {
+            // SAFETY: the word lies in the memory of the machine that runs, and is aligned; one
+            // simulated context runs at a time, on this thread, so nobody writes it meanwhile.
+            Peek::U32(at) => u64::from(unsafe { at.read_volatile() }),
+            // SAFETY: as above.
+            Peek::U64(at) => unsafe { at.read_volatile() },
+        };
+        word & self.mask == self.eq
+    }
 }
 
 #[derive(Debug)]

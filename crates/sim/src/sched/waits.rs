@@ -2,72 +2,98 @@
 
 use super::{Core, Order, Spin, State};
 use crate::lines::{LineId, NOBODY};
-use crate::model::Ps;
 use crate::trace::Event;
 use minflt_sync::CpuMask;
 
 impl Core {
-    /// A word in `line` was changed by `task`: whoever spins on the line looks again.
-    pub(crate) fn changed(&mut self, task: u32, line: LineId) {
+    /// A word in `line` was changed by `task`: spinners whose wait may be over look again, one after
+    /// the other as the line's directory serves them, the longest waiting first. `sure`: the change
+    /// has been made, so that it is known whose wait is over.
+    pub(crate) fn changed(&mut self, task: u32, line: LineId, sure: bool) {
         if self.spinners == 0 {
             return;
         }
         let (now, serve) = (self.clock_of(task), self.model.serve);
-        let mut next = core::mem::replace(&mut self.lines.line(line).spinners, NOBODY);
-        // The list begins with the last to come, who is served last.
-        let mut before = self.listed(next);
+        let first = core::mem::replace(&mut self.lines.line(line).spinners, NOBODY);
+        // The list begins with the last to come.
+        let (mut order, mut next) = (core::mem::take(&mut self.looking), first);
         while next != NOBODY {
-            let spinner = &mut self.tasks[next as usize - 1];
-            next = spinner.next_spinner;
-            spinner.next_spinner = NOBODY;
-            spinner.spin = None;
-            spinner.state = State::Running;
-            self.spinners -= 1;
-            let cpu = spinner.cpu;
-            before -= 1;
-            self.make_ready(cpu, now + before * serve);
+            order.push(next - 1);
+            next = core::mem::replace(&mut self.tasks[next as usize - 1].next_spinner, NOBODY);
         }
+        let mut at = now;
+        while let Some(spinner) = order.pop() {
+            let entry = &mut self.tasks[spinner as usize];
+            let over = !sure || entry.spin.is_none_or(|spin| spin.is_over());
+            if over {
+                entry.state = State::Looking;
+                self.spinners -= 1;
+                let cpu = entry.cpu;
+                self.make_ready(cpu, at);
+            } else {
+                // Its copy is gone, too: it reads the line and sees that nothing is new for it.
+                self.lines.line(line).serve(at, serve);
+                self.list(spinner, line);
+            }
+            at += serve;
+        }
+        self.looking = order;
     }
 
-    /// How many tasks are in the list of spinners that begins with `first`.
-    fn listed(&self, first: u32) -> u64 {
-        let mut next = first;
-        let mut count = 0;
-        while next != NOBODY {
-            next = self.tasks[next as usize - 1].next_spinner;
-            count += 1;
-        }
-        count
+    fn list(&mut self, task: u32, line: LineId) {
+        let head = &mut self.lines.line(line).spinners;
+        self.tasks[task as usize].next_spinner = core::mem::replace(head, task + 1);
     }
 
     /// `task` has seen the wrong value and waits for its line to change.
     pub(crate) fn spin(&mut self, task: u32, spin: Spin) {
-        let cpu = self.tasks[task as usize].cpu;
-        let head = &mut self.lines.line(spin.line).spinners;
+        self.list(task, spin.line);
         let entry = &mut self.tasks[task as usize];
-        entry.next_spinner = core::mem::replace(head, task + 1);
         entry.state = State::Spinning;
         entry.spin = Some(spin);
         self.spinners += 1;
+        self.spins_on(task, spin);
+    }
+
+    /// `task` has nothing to do but to wait, and perhaps to take an interrupt.
+    fn spins_on(&mut self, task: u32, spin: Spin) {
+        let cpu = self.tasks[task as usize].cpu;
         match self.cpus[cpu as usize].interrupt {
             Some(at) if spin.irqs_on => self.make_ready(cpu, at),
             _ => self.not_ready(cpu),
         }
     }
 
-    /// An interrupt gets `task` out of its wait.
-    pub(super) fn stop_spinning(&mut self, task: u32) {
+    /// `task`'s CPU was chosen: whether `task` goes on, or spins on because what it looks at was
+    /// changed back meanwhile.
+    pub(super) fn goes_on(&mut self, task: u32) -> bool {
         let entry = &mut self.tasks[task as usize];
-        let (next, me) = (
-            core::mem::replace(&mut entry.next_spinner, NOBODY),
-            task + 1,
-        );
+        let Some(spin) = entry.spin else { return true };
+        let cpu = &self.cpus[entry.cpu as usize];
+        let interrupted = spin.irqs_on && cpu.interrupt.is_some();
+        if entry.state == State::Looking && !interrupted && !spin.is_over() {
+            entry.state = State::Spinning;
+            self.spinners += 1;
+            let (clock, serve) = (self.clock_of(task), self.model.serve);
+            self.lines.line(spin.line).serve(clock, serve);
+            self.list(task, spin.line);
+            self.spins_on(task, spin);
+            return false;
+        }
+        let listed = entry.state == State::Spinning;
         entry.state = State::Running;
-        let Some(spin) = entry.spin.take() else {
-            return;
-        };
+        entry.spin = None;
+        if listed {
+            self.unlist(task, spin.line);
+        }
+        true
+    }
+
+    fn unlist(&mut self, task: u32, line: LineId) {
         self.spinners -= 1;
-        let head = &mut self.lines.line(spin.line).spinners;
+        let me = task + 1;
+        let next = core::mem::replace(&mut self.tasks[task as usize].next_spinner, NOBODY);
+        let head = &mut self.lines.line(line).spinners;
         if *head == me {
             *head = next;
             return;
