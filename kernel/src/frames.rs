@@ -23,8 +23,8 @@ pub(crate) fn init(ram: &[Range<u64>]) {
     REST.with(|slot| *slot = rest);
 }
 
-/// Takes all that is left, from a multiple of `align` on, zeroed: from now on [`take`] finds nothing.
-/// The direct map must cover it.
+/// Takes all that is left, from a multiple of `align` on, zeroed: from now on [`take`] finds
+/// nothing. The direct map must cover it.
 pub(crate) fn take_all(align: u64) -> Range<u64> {
     let rest = REST.with(|rest| {
         let start = rest.start.next_multiple_of(align).min(rest.end);

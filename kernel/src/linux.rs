@@ -61,7 +61,7 @@ pub(crate) const fn failed(errno: Errno) -> u64 {
 
 /// What a mapping allows, from a system call's argument. Stores imply loads, as on the hardware.
 ///
-/// A program cannot make memory executable yet; it is told what Linux tells where policy forbids it.
+/// A program cannot make memory executable yet; it is told what Linux tells where policy forbids.
 pub(crate) fn prot(bits: u64) -> Result<Prot, Errno> {
     match bits {
         bits if bits & !(PROT_READ | PROT_WRITE | PROT_EXEC) != 0 => Err(Errno::EINVAL),

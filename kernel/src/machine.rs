@@ -1,7 +1,7 @@
 //! The machine that `minflt-mm` runs on here: the real one.
 //!
-//! One CPU, and interrupts are always off: whatever waits for another CPU would wait for ever, and is
-//! reported instead. What a second CPU needs is marked by [`CPUS`].
+//! One CPU, and interrupts are always off: whatever waits for another CPU would wait for ever, and
+//! is reported instead. What a second CPU needs is marked by [`CPUS`].
 
 #![expect(
     clippy::disallowed_types,
@@ -194,9 +194,9 @@ unsafe impl Machine for Kernel {
     }
 }
 
-// SAFETY: (1) by `Pc`'s invariants: RAM in the direct map, which stays, and zeroed. (2) INVLPG and a
-// load of CR3 are serialising; there are no global translations and no process-context identifiers.
-// (3) `frame` checks the bounds, and each verb stays within one frame.
+// SAFETY: (1) by `Pc`'s invariants: RAM in the direct map, which stays, and zeroed. (2) INVLPG and
+// a load of CR3 are serialising; there are no global translations and no process-context
+// identifiers. (3) `frame` checks the bounds, and each verb stays within one frame.
 unsafe impl Mmu for Kernel {
     type Paging = X86_64;
 
@@ -228,8 +228,8 @@ unsafe impl Mmu for Kernel {
         at.word(pfn, offset).store(value, Ordering::Relaxed);
     }
 
-    /// An address space that is not active has no translations here: leaving it loaded CR3. Flushing
-    /// the same addresses of the active one is slower, never wrong.
+    /// An address space that is not active has no translations here: leaving it loaded CR3.
+    /// Flushing the same addresses of the active one is slower, never wrong.
     fn flush_local(at: &Pc, _space: SpaceId, range: VirtRange) {
         let pages = range.pages(X86_64::SHIFT);
         if pages > FLUSH_ONE_BY_ONE {

@@ -88,8 +88,8 @@ impl<'m> Space<'m> {
         self.code.iter().any(within)
     }
 
-    /// Takes the right to execute from the page at `addr`. The bit stays when `mm` changes the entry,
-    /// and goes with it.
+    /// Takes the right to execute from the page at `addr`. The bit stays when `mm` changes the
+    /// entry, and goes with it.
     fn forbid_execution(&self, addr: VirtAddr) {
         let at = self.mm.system().machine();
         // SAFETY: (1) tables are freed by calls of the program, and its one thread is in a fault.

@@ -10,8 +10,8 @@ use crate::machine::Kernel;
 
 /// Bytes of stack a program gets.
 const SIZE: u64 = 1 << 20;
-/// Bytes below the stack that stay unusable, so that running off it is a fault. Linux:
-/// `stack_guard_gap`.
+/// Bytes below the stack that stay unusable, so that running off it is a fault.
+/// Linux: mm/mmap.c `stack_guard_gap`.
 const GUARD: u64 = 256 * PAGE;
 /// The most arguments, the program's name included.
 const ARGUMENTS: usize = 16;
@@ -22,8 +22,8 @@ const WORDS: usize = 1 + ARGUMENTS + 1 + 1 + 6;
 /// Maps a stack in `mm`, which is active, and fills it; returns the stack pointer.
 ///
 /// ```text
-///   low   argc | argv[0] .. argv[argc-1] | 0 | 0 (no environment) | pairs .. AT_NULL | strings  end
-///         ^ the stack pointer, a multiple of 16
+/// low   argc | argv[0] .. argv[argc-1] | 0 | 0 (no environment) | pairs .. AT_NULL | strings  end
+///       ^ the stack pointer, a multiple of 16
 /// ```
 pub(crate) fn build(mm: &Mm<Kernel>, args: &[&str], entry: u64) -> Result<u64, Errno> {
     if args.len() > ARGUMENTS {

@@ -1,8 +1,8 @@
 //! Tasks: who runs, as the machine's locks and the traps see it.
 //!
 //! Today there is one: the kernel's own, on the boot CPU, which enters programs and serves their
-//! traps. Who runs is found through GS, so that another CPU, or another task on this one, only has to
-//! put its own task there.
+//! traps. Who runs is found through GS, so that another CPU, or another task on this one, only has
+//! to put its own task there.
 
 use core::cell::Cell;
 use core::{ptr, slice};

@@ -10,6 +10,7 @@ mod error;
 mod machine;
 mod progress;
 mod rows;
+mod targets;
 
 use args::{Args, Command};
 use clap::Parser;

@@ -142,6 +142,9 @@ impl Region {
     }
 
     fn populate(&self) -> Result<(), RamError> {
+        // A fork of this process (the target of real system calls makes them) need not copy it.
+        // SAFETY: the region is a live mapping of ours, and the advice does not change contents.
+        unsafe { libc::madvise(self.base.as_ptr().cast(), self.bytes, libc::MADV_DONTFORK) };
         // Large pages keep the host's own misses out of the figures; it may say no.
         // SAFETY: the region is a live mapping of ours, and the advice does not change contents.
         unsafe { libc::madvise(self.base.as_ptr().cast(), self.bytes, libc::MADV_HUGEPAGE) };

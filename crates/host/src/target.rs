@@ -6,10 +6,9 @@
 use crate::{Host, HostInstance, HostOptions, Prefault, RamError};
 use core::fmt;
 use minflt_addr::VirtAddr;
-use minflt_mm::{
-    Advice, BootError, Check, Config, Errno, Event, Mm, Place, Running, Signal, System, Thread,
-};
+use minflt_mm::{BootError, Config, Event, Mm, Running, System};
 use minflt_pgtable::{Mmu, Paging, X86_64};
+use minflt_process::{Calls, Tally};
 use minflt_sync::prim::{AtomicU64, Ordering};
 use minflt_sync::{Instance, Machine};
 use minflt_workload::{
@@ -63,8 +62,7 @@ struct Shared<'s, const CHECKED: bool> {
 #[derive(Debug)]
 pub struct HostWorker<'w, const CHECKED: bool> {
     shared: &'w Shared<'w, CHECKED>,
-    mm: &'w Mm<Host<X86_64, CHECKED>>,
-    thread: Thread<'w, Host<X86_64, CHECKED>>,
+    calls: Calls<'w, Host<X86_64, CHECKED>>,
     index: u32,
     report: WorkerReport,
     contents: u64,
@@ -178,8 +176,7 @@ impl<const CHECKED: bool> Target for HostTarget<CHECKED> {
         if plan.clear == Clear::Beforehand {
             self.system.clear_free_frames();
         }
-        let before = counts(&self.system);
-        let looks = looks(&self.system);
+        let tally = Tally::start(&*self.system);
         let started = self.machine().now_ns();
         let main_cpu = thread_cpu_ns();
         let mm = {
@@ -220,38 +217,9 @@ impl<const CHECKED: bool> Target for HostTarget<CHECKED> {
             report.workers.push(ended.report);
             contents += ended.contents;
         }
-        let unbalanced = |error| TargetError::Violation(format!("ledger: {error}"));
-        self.system.check_ledger(&[]).map_err(unbalanced)?;
-        report.faults = self.system.count_of(Event::PageFaults) - before[0].1;
-        report.events = difference(&before, &counts(&self.system));
-        report.checks = difference(&looks, &self::looks(&self.system));
-        report.checks.insert("contents".into(), contents);
+        tally.finish(&*self.system, contents, &mut report)?;
         Ok(report)
     }
-}
-
-type Counts = Vec<(&'static str, u64)>;
-
-fn counts<M: Mmu>(system: &System<M>) -> Counts {
-    Event::ALL
-        .iter()
-        .map(|event| (event.name(), system.count_of(*event)))
-        .collect()
-}
-
-fn looks<M: Mmu>(system: &System<M>) -> Counts {
-    Check::ALL
-        .iter()
-        .map(|check| (check.name(), system.looks_of(*check)))
-        .collect()
-}
-
-fn difference(before: &Counts, after: &Counts) -> std::collections::BTreeMap<String, u64> {
-    let pairs = before.iter().zip(after);
-    pairs
-        .filter(|((_, before), (_, after))| after > before)
-        .map(|((name, before), (_, after))| ((*name).to_string(), after - before))
-        .collect()
 }
 
 impl<'s, const CHECKED: bool> Shared<'s, CHECKED> {
@@ -298,8 +266,7 @@ impl<'w, const CHECKED: bool> HostWorker<'w, CHECKED> {
     fn new(shared: &'w Shared<'w, CHECKED>, mm: &'w Mm<Host<X86_64, CHECKED>>, index: u32) -> Self {
         Self {
             shared,
-            mm,
-            thread: mm.thread(),
+            calls: Calls::new(mm),
             index,
             report: WorkerReport::default(),
             contents: 0,
@@ -310,25 +277,6 @@ impl<'w, const CHECKED: bool> HostWorker<'w, CHECKED> {
 
     fn faults(&self) -> u64 {
         self.shared.system.count_on(self.index, Event::PageFaults)
-    }
-}
-
-const fn prot(prot: Prot) -> minflt_mm::Prot {
-    match prot {
-        Prot::None => minflt_mm::Prot::None,
-        Prot::Read => minflt_mm::Prot::Read,
-        Prot::ReadWrite => minflt_mm::Prot::ReadWrite,
-    }
-}
-
-fn errno(error: impl Into<Errno>) -> Stop {
-    Stop::Errno(error.into().0)
-}
-
-const fn signal(signal: Signal) -> Stop {
-    match signal {
-        Signal::MapErr | Signal::AccErr => Stop::Signal(11),
-        Signal::OutOfMemory => Stop::Signal(7),
     }
 }
 
@@ -346,29 +294,29 @@ impl<const CHECKED: bool> Worker for HostWorker<'_, CHECKED> {
     }
 
     fn map(&mut self, len: u64, access: Prot) -> Result<VirtAddr, Stop> {
-        self.mm.mmap(Place::Any, len, prot(access)).map_err(errno)
+        self.calls.map(len, access)
     }
 
     fn unmap(&mut self, at: VirtAddr, len: u64) -> Result<(), Stop> {
-        self.mm.munmap(at, len).map_err(errno)
+        self.calls.unmap(at, len)
     }
 
     fn protect(&mut self, at: VirtAddr, len: u64, access: Prot) -> Result<(), Stop> {
-        self.mm.mprotect(at, len, prot(access)).map_err(errno)
+        self.calls.protect(at, len, access)
     }
 
     fn discard(&mut self, at: VirtAddr, len: u64) -> Result<(), Stop> {
-        self.mm.madvise(at, len, Advice::DontNeed).map_err(errno)
+        self.calls.discard(at, len)
     }
 
     #[inline]
     fn store(&mut self, at: VirtAddr, value: u64) -> Result<(), Stop> {
-        self.thread.store(at, value).map_err(signal)
+        self.calls.store(at, value)
     }
 
     #[inline]
     fn load(&mut self, at: VirtAddr) -> Result<u64, Stop> {
-        self.thread.load(at).map_err(signal)
+        self.calls.load(at)
     }
 
     fn compute(&mut self, ns: u64) {

@@ -74,7 +74,11 @@ impl<M: Mmu> System<M> {
         if (own..own + size_of::<Self>()).contains(&at) {
             let fields = fields!(Self: at, config, frames, cpus, srcu, nodes, vmas, attrs, mms,
                 anon_vmas, zero_page);
-            return Place { object: "system", number: 0, field: find(&fields, at - own) };
+            return Place {
+                object: "system",
+                number: 0,
+                field: find(&fields, at - own),
+            };
         }
         let table = self.frames.table.base() as usize - ram;
         let bytes = self.total_frames() as usize * size_of::<Frame<M>>();
@@ -82,11 +86,19 @@ impl<M: Mmu> System<M> {
             let index = ((at - table) / size_of::<Frame<M>>()) as u64;
             let number = self.frames.table.first().0 + index;
             let field = Frame::<M>::field_at((at - table) % size_of::<Frame<M>>());
-            return Place { object: "frame", number, field: Field::Named(field) };
+            return Place {
+                object: "frame",
+                number,
+                field: Field::Named(field),
+            };
         }
         let index = offset >> M::Paging::SHIFT;
         if index < self.reserved_frames() || index >= self.total_frames() {
-            return Place { object: "per-cpu", number: 0, field: Field::Byte(offset) };
+            return Place {
+                object: "per-cpu",
+                number: 0,
+                field: Field::Byte(offset),
+            };
         }
         let pfn = Pfn(self.frames.table.first().0 + index);
         self.in_frame(pfn, at & (M::Paging::PAGE as usize - 1))
@@ -103,10 +115,18 @@ impl<M: Mmu> System<M> {
                     2 => "pud table",
                     _ => "root table",
                 };
-                Place { object, number: pfn.0, field: Field::Entry(entry as u64) }
+                Place {
+                    object,
+                    number: pfn.0,
+                    field: Field::Entry(entry as u64),
+                }
             }
             Use::Slab => self.in_slab(pfn, frame.index.peek(), offset),
-            _ => Place { object: "page", number: pfn.0, field: Field::Byte(offset as u64) },
+            _ => Place {
+                object: "page",
+                number: pfn.0,
+                field: Field::Byte(offset as u64),
+            },
         }
     }
 
@@ -116,7 +136,11 @@ impl<M: Mmu> System<M> {
         const ANON: Fields = &[(0, "anon_vma")];
         let place = |object, slot: usize, fields: &[(usize, &'static str)]| {
             let number = pfn.0 * 1000 + (offset / slot) as u64;
-            Place { object, number, field: find(fields, offset % slot) }
+            Place {
+                object,
+                number,
+                field: find(fields, offset % slot),
+            }
         };
         match slab {
             0 => place("tree node", size_of::<Node>(), NODE),

@@ -121,7 +121,11 @@ impl<M: Mmu> Frame<M> {
     /// The caller owns the frame and cleared it, or is about to write it.
     pub(crate) fn set_zeroed(&self, zeroed: Zeroed) {
         let flags = self.flags.peek() & !ZEROED;
-        self.flags.poke(if zeroed == Zeroed::Yes { flags | ZEROED } else { flags });
+        self.flags.poke(if zeroed == Zeroed::Yes {
+            flags | ZEROED
+        } else {
+            flags
+        });
     }
 
     /// The name of the field at `offset`.
@@ -163,7 +167,13 @@ pub(crate) enum Zeroed {
 
 impl<M: Mmu> fmt::Debug for Frame<M> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:?} refs {:?} maps {:?}", self.used_as(), self.refs, self.maps)
+        write!(
+            f,
+            "{:?} refs {:?} maps {:?}",
+            self.used_as(),
+            self.refs,
+            self.maps
+        )
     }
 }
 
@@ -184,7 +194,11 @@ impl<M: Mmu> FrameTable<M> {
     /// 1. `base` is zeroed memory for `len` descriptors, aligned, used by nobody else, and outlives
     ///    the table.
     pub(crate) const unsafe fn new(base: NonNull<Frame<M>>, first: Pfn, len: u64) -> Self {
-        Self { base, first: first.0, len }
+        Self {
+            base,
+            first: first.0,
+            len,
+        }
     }
 
     /// The first frame.

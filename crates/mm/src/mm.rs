@@ -110,7 +110,10 @@ impl<M: Mmu> Mm<M> {
     /// The addresses that can be mapped: all of user space but its first 64 KiB.
     #[must_use]
     pub fn user_range() -> VirtRange {
-        VirtRange::new(VirtAddr(1 << 16), VirtAddr(M::Paging::USER_END - M::Paging::PAGE))
+        VirtRange::new(
+            VirtAddr(1 << 16),
+            VirtAddr(M::Paging::USER_END - M::Paging::PAGE),
+        )
     }
 
     /// Resident pages, as a reader is shown them.
@@ -152,7 +155,10 @@ impl<M: Mmu> Mm<M> {
         frame.set_zeroed(crate::frame::Zeroed::No);
         let words = M::frame_ptr(&sys.at, pfn);
         let bytes = M::Paging::PAGE as usize;
-        M::charge(minflt_sync::Cost::Clear { bytes: bytes as u64, node: sys.frames.node_of(pfn) });
+        M::charge(minflt_sync::Cost::Clear {
+            bytes: bytes as u64,
+            node: sys.frames.node_of(pfn),
+        });
         // SAFETY: duty 1 of `Mmu`: the frame's bytes, which nobody else uses.
         unsafe { words.write_bytes(0, bytes) };
         Some(pfn)
@@ -172,7 +178,10 @@ impl<M: Mmu> Mm<M> {
     /// The anon_vma's id, making one if there is none yet. The caller holds `mmap_lock`.
     pub(crate) fn prepare_anon_vma(&self, vma: &Vma<M>) -> Result<(), NoMemory> {
         let sys = self.system();
-        let fresh = AnonVma { id: sys.new_id(), users: Atomic::new(0) };
+        let fresh = AnonVma {
+            id: sys.new_id(),
+            users: Atomic::new(0),
+        };
         let spare = match self.anon_vma.load(Ordering::Acquire) {
             0 => Some(sys.anon_vmas.alloc(fresh, sys).map_err(|_| NoMemory)?),
             _ => None,
@@ -182,7 +191,8 @@ impl<M: Mmu> Mm<M> {
             let unused = match spare {
                 Some(fresh) if self.anon_vma.load(Ordering::Relaxed) == 0 => {
                     // ORDERING: Release; pairs with [mm-anon-vma].
-                    self.anon_vma.store(fresh.as_ptr() as u64, Ordering::Release);
+                    self.anon_vma
+                        .store(fresh.as_ptr() as u64, Ordering::Release);
                     None
                 }
                 spare => spare,

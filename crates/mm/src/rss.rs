@@ -32,7 +32,9 @@ pub(crate) struct Share {
 
 impl<M: Mmu> Resident<M> {
     pub(crate) fn new() -> Self {
-        Self { pages: Atomic::new(0) }
+        Self {
+            pages: Atomic::new(0),
+        }
     }
 
     /// Counts `change` pages. Where the choice is *under the lock*, the caller holds it.
@@ -41,7 +43,8 @@ impl<M: Mmu> Resident<M> {
         match (config.rss, share) {
             (Rss::UnderLock | Rss::Sloppy, _) => {
                 let pages = self.pages.load(Ordering::Relaxed);
-                self.pages.store(pages.wrapping_add_signed(change), Ordering::Relaxed);
+                self.pages
+                    .store(pages.wrapping_add_signed(change), Ordering::Relaxed);
             }
             (Rss::PerThread, Some(share)) => {
                 share.pages.set(share.pages.get() + change);

@@ -33,11 +33,11 @@ use crate::event::Event;
 use crate::mm::Mm;
 use crate::system::System;
 use minflt_addr::{VirtAddr, VirtRange};
+use minflt_pgtable::Paging;
 use minflt_pgtable::{Mmu, SpaceId};
 use minflt_sync::lockdep::waits_for_cpus;
 use minflt_sync::order::ShootdownLock;
 use minflt_sync::{Atomic, Cost, CpuMask, Instance, Ordering, SpinLock};
-use minflt_pgtable::Paging;
 
 const RANGES: usize = 4;
 
@@ -77,7 +77,10 @@ impl Posted {
 
 impl<M: Mmu> Mailbox<M> {
     pub(crate) fn new() -> Self {
-        Self { posted: SpinLock::new(Posted::empty()), pending: Atomic::new(0) }
+        Self {
+            posted: SpinLock::new(Posted::empty()),
+            pending: Atomic::new(0),
+        }
     }
 }
 
@@ -90,7 +93,9 @@ pub(crate) fn flush<M: Mmu>(sys: &System<M>, mm: &Mm<M>, range: VirtRange) {
     M::fence(Ordering::SeqCst);
     let mut others = mm.cpus.snapshot(sys.at.cpus());
     if others.contains(me) {
-        M::charge(Cost::Invalidate { pages: range.pages(M::Paging::SHIFT) });
+        M::charge(Cost::Invalidate {
+            pages: range.pages(M::Paging::SHIFT),
+        });
         M::flush_local(&sys.at, mm.space, range);
         others.remove(me);
     }
@@ -139,12 +144,18 @@ pub(crate) unsafe fn handle<M: Mmu>(arg: *const ()) {
         M::flush_everything(&sys.at);
     } else {
         for (space, range) in &posted.ranges[..posted.len] {
-            M::charge(Cost::Invalidate { pages: range.pages(M::Paging::SHIFT) });
+            M::charge(Cost::Invalidate {
+                pages: range.pages(M::Paging::SHIFT),
+            });
             M::flush_local(&sys.at, *space, *range);
         }
     }
     for initiator in posted.from.iter() {
         // ORDERING: Release; pairs with [shootdown-done].
-        sys.cpus.get(initiator).mailbox.pending.sub(1, Ordering::Release);
+        sys.cpus
+            .get(initiator)
+            .mailbox
+            .pending
+            .sub(1, Ordering::Release);
     }
 }

@@ -99,7 +99,10 @@ impl fmt::Display for BootError {
                 write!(f, "{has} bytes of RAM are too few: give at least {needs}")
             }
             Self::TooManyNodes(nodes) => {
-                write!(f, "{nodes} memory nodes are more than the {MAX_NODES} supported")
+                write!(
+                    f,
+                    "{nodes} memory nodes are more than the {MAX_NODES} supported"
+                )
             }
         }
     }
@@ -149,7 +152,11 @@ impl<M: Mmu> System<M> {
         let ram = at.ram();
         let has = ram.bytes as u64;
         let base = NonNull::new(ram.base).ok_or(BootError::TooSmall { has: 0, needs: 1 })?;
-        let mut carve = Carve { base, used: 0, bytes: ram.bytes };
+        let mut carve = Carve {
+            base,
+            used: 0,
+            bytes: ram.bytes,
+        };
         let built = Self::build(&mut carve, at, config);
         let needs = (carve.used as u64 + 16 * M::Paging::PAGE).next_multiple_of(M::Paging::PAGE);
         match built {
@@ -239,7 +246,10 @@ impl<M: Mmu> System<M> {
     /// How often `event` was counted, on all CPUs.
     #[must_use]
     pub fn count_of(&self, event: Event) -> u64 {
-        self.cpus.iter().map(|cpu| cpu.events[event as usize].get()).sum()
+        self.cpus
+            .iter()
+            .map(|cpu| cpu.events[event as usize].get())
+            .sum()
     }
 
     /// How often `event` was counted on `cpu`.
@@ -251,7 +261,10 @@ impl<M: Mmu> System<M> {
     /// How often `check` looked, on all CPUs.
     #[must_use]
     pub fn looks_of(&self, check: Check) -> u64 {
-        self.cpus.iter().map(|cpu| cpu.checks[check as usize].get()).sum()
+        self.cpus
+            .iter()
+            .map(|cpu| cpu.checks[check as usize].get())
+            .sum()
     }
 
     /// Frames of the machine.
@@ -445,9 +458,15 @@ impl<M: Mmu> CpuArea<M> {
 impl<M: Mmu> PageSource for System<M> {
     fn slab_page(&self, slab: u8) -> Option<NonNull<[u8]>> {
         let pfn = self.frames.alloc(&self.at, Use::Slab)?;
-        self.frames.get(pfn).index.store(u64::from(slab), Ordering::Relaxed);
+        self.frames
+            .get(pfn)
+            .index
+            .store(u64::from(slab), Ordering::Relaxed);
         let page = NonNull::new(M::frame_ptr(&self.at, pfn))?;
-        Some(NonNull::slice_from_raw_parts(page, M::Paging::PAGE as usize))
+        Some(NonNull::slice_from_raw_parts(
+            page,
+            M::Paging::PAGE as usize,
+        ))
     }
 }
 
@@ -474,7 +493,10 @@ impl<M: Mmu> Running<M> {
             self.frames.get(Pfn(pfn)).set_use(Use::Reserved);
         }
         let arg = self.system.as_ptr().cast_const().cast();
-        self.at.set_ipi_handler(Some(IpiHandler { call: crate::shootdown::handle::<M>, arg }));
+        self.at.set_ipi_handler(Some(IpiHandler {
+            call: crate::shootdown::handle::<M>,
+            arg,
+        }));
     }
 }
 

@@ -32,7 +32,12 @@ impl<M: Mmu> Mm<M> {
         // SAFETY: duty 1 of `Machine`.
         let cpu = unsafe { &*M::cx() }.cpu.get();
         self.cpus.insert(cpu);
-        Thread { mm: self, share: Share::default(), cpu, not_send: PhantomData }
+        Thread {
+            mm: self,
+            share: Share::default(),
+            cpu,
+            not_send: PhantomData,
+        }
     }
 }
 
@@ -50,7 +55,9 @@ impl<'m, M: Mmu> Thread<'m, M> {
     #[inline]
     pub fn load(&self, addr: VirtAddr) -> Result<u64, Signal> {
         let at = &self.mm.system().at;
-        self.access(addr, Access::Read, |pfn, offset| M::user_load(at, pfn, offset))
+        self.access(addr, Access::Read, |pfn, offset| {
+            M::user_load(at, pfn, offset)
+        })
     }
 
     /// Stores the word at `addr`, a multiple of 8.
@@ -60,7 +67,9 @@ impl<'m, M: Mmu> Thread<'m, M> {
     #[inline]
     pub fn store(&self, addr: VirtAddr, value: u64) -> Result<(), Signal> {
         let at = &self.mm.system().at;
-        self.access(addr, Access::Write, |pfn, offset| M::user_store(at, pfn, offset, value))
+        self.access(addr, Access::Write, |pfn, offset| {
+            M::user_store(at, pfn, offset, value)
+        })
     }
 
     /// Handles a page fault, from trap to return.
@@ -122,10 +131,21 @@ impl<'m, M: Mmu> Thread<'m, M> {
     fn fill(&self, page: u64, pfn: Pfn, writable: bool) {
         let sys = self.mm.system();
         if let Some(tlb) = M::tlb(&sys.at, self.cpu) {
-            let generation = if M::CHECKED { sys.frames.get(pfn).generation() } else { 0 };
+            let generation = if M::CHECKED {
+                sys.frames.get(pfn).generation()
+            } else {
+                0
+            };
             let filled = sys.moment();
             let space = self.mm.space;
-            tlb.fill(Translation { space, page, pfn, writable, generation, filled });
+            tlb.fill(Translation {
+                space,
+                page,
+                pfn,
+                writable,
+                generation,
+                filled,
+            });
         }
     }
 

@@ -80,7 +80,12 @@ type Replacement = [Option<(u64, NonNull<Node>)>; 2];
 
 impl Body {
     const fn empty(level: u32) -> Self {
-        Self { level, len: 0, keys: [0; FANOUT], slots: [0; FANOUT] }
+        Self {
+            level,
+            len: 0,
+            keys: [0; FANOUT],
+            slots: [0; FANOUT],
+        }
     }
 
     fn used(&self) -> usize {
@@ -89,7 +94,10 @@ impl Body {
 
     /// The last slot whose key is at most `addr`; the first if there is none.
     fn slot_for(&self, addr: u64) -> usize {
-        let at_most = self.keys[..self.used()].iter().filter(|key| **key <= addr).count();
+        let at_most = self.keys[..self.used()]
+            .iter()
+            .filter(|key| **key <= addr)
+            .count();
         at_most.saturating_sub(1)
     }
 
@@ -144,7 +152,9 @@ unsafe fn read<'a, M: Machine>(node: u64) -> &'a Body {
 impl<M: Mmu> Tree<M> {
     /// No VMAs.
     pub(crate) fn new() -> Self {
-        Self { root: Atomic::new(0) }
+        Self {
+            root: Atomic::new(0),
+        }
     }
 
     /// The last VMA that starts at or before `addr`.
@@ -183,7 +193,9 @@ impl<M: Mmu> Tree<M> {
             // SAFETY: 1: 1 of this function.
             let body = unsafe { read::<M>(node) };
             if body.level == 0 {
-                let next = body.keys[..body.used()].iter().position(|key| *key >= addr.0);
+                let next = body.keys[..body.used()]
+                    .iter()
+                    .position(|key| *key >= addr.0);
                 if let Some(slot) = next {
                     // SAFETY: 1 of this function.
                     return Some(unsafe { vma(body.slots[slot]) });
@@ -232,7 +244,9 @@ impl<M: Mmu> Tree<M> {
     pub(crate) fn remove(&self, sys: &System<M>, start: VirtAddr) -> Result<(), NoMemory> {
         let mut change = Change::new(sys);
         let root = self.root.load(Ordering::Relaxed);
-        let root = change.remove(root, start.0).and_then(|nodes| change.root(nodes));
+        let root = change
+            .remove(root, start.0)
+            .and_then(|nodes| change.root(nodes));
         change.finish(root, |root| self.set_root(root))
     }
 
@@ -243,13 +257,19 @@ impl<M: Mmu> Tree<M> {
     }
 
     /// Visits every VMA in order, without the door, for oracles and teardown; then every node.
-    pub(crate) fn visit(&self, vmas: &mut dyn FnMut(&Vma<M>), nodes: &mut dyn FnMut(NonNull<Node>)) {
+    pub(crate) fn visit(
+        &self,
+        vmas: &mut dyn FnMut(&Vma<M>),
+        nodes: &mut dyn FnMut(NonNull<Node>),
+    ) {
         fn down<M: Mmu>(
             node: u64,
             vmas: &mut dyn FnMut(&Vma<M>),
             nodes: &mut dyn FnMut(NonNull<Node>),
         ) {
-            let Some(node) = NonNull::new(node as *mut Node) else { return };
+            let Some(node) = NonNull::new(node as *mut Node) else {
+                return;
+            };
             // SAFETY: called while nobody changes the tree.
             let body = unsafe { node.as_ref() }.body;
             for slot in &body.slots[..body.used()] {
@@ -275,11 +295,20 @@ unsafe fn vma<'a, M: Mmu>(slot: u64) -> &'a Vma<M> {
 
 impl<'s, M: Mmu> Change<'s, M> {
     fn new(sys: &'s System<M>) -> Self {
-        Self { sys, made: [None; 2 * DEPTH], made_len: 0, old: [None; 2 * DEPTH], old_len: 0 }
+        Self {
+            sys,
+            made: [None; 2 * DEPTH],
+            made_len: 0,
+            old: [None; 2 * DEPTH],
+            old_len: 0,
+        }
     }
 
     fn make(&mut self, body: Body) -> Result<NonNull<Node>, NoMemory> {
-        let node = Node { body, callback: Callback::new() };
+        let node = Node {
+            body,
+            callback: Callback::new(),
+        };
         let node = self.sys.nodes.alloc(node, self.sys).map_err(|_| NoMemory)?;
         self.made[self.made_len] = Some(node);
         self.made_len += 1;
@@ -340,18 +369,30 @@ impl<'s, M: Mmu> Change<'s, M> {
 
     /// Merges the child in slot `at` with its right or left neighbour if it has few and both fit.
     fn merge_child(&mut self, body: &mut Body, at: usize) -> Result<(), NoMemory> {
-        let neighbour = if at + 1 < body.used() { at + 1 } else { at.wrapping_sub(1) };
+        let neighbour = if at + 1 < body.used() {
+            at + 1
+        } else {
+            at.wrapping_sub(1)
+        };
         if neighbour >= body.used() {
             return Ok(());
         }
         // SAFETY: 1: made by this change, or kept by the writer's lock.
-        let (child, other) =
-            unsafe { (*read::<M>(body.slots[at]), *read::<M>(body.slots[neighbour])) };
+        let (child, other) = unsafe {
+            (
+                *read::<M>(body.slots[at]),
+                *read::<M>(body.slots[neighbour]),
+            )
+        };
         if child.used() >= FEW || child.used() + other.used() > FANOUT {
             return Ok(());
         }
         let left_at = at.min(neighbour);
-        let (mut left, right) = if at < neighbour { (child, other) } else { (other, child) };
+        let (mut left, right) = if at < neighbour {
+            (child, other)
+        } else {
+            (other, child)
+        };
         let (len, more) = (left.used(), right.used());
         left.keys[len..len + more].copy_from_slice(&right.keys[..more]);
         left.slots[len..len + more].copy_from_slice(&right.slots[..more]);
@@ -378,7 +419,9 @@ impl<'s, M: Mmu> Change<'s, M> {
 
     /// One root over what replaces the old root; an inner root with one child gives way to it.
     fn root(&mut self, [left, right]: Replacement) -> Result<Option<NonNull<Node>>, NoMemory> {
-        let Some((key, mut root)) = left else { return Ok(None) };
+        let Some((key, mut root)) = left else {
+            return Ok(None);
+        };
         if let Some((right_key, right)) = right {
             // SAFETY: made by this change.
             let level = unsafe { root.as_ref() }.body.level;
@@ -388,9 +431,17 @@ impl<'s, M: Mmu> Change<'s, M> {
             return self.make(body).map(Some);
         }
         // SAFETY: made by this change, or kept by the writer's lock.
-        while let Body { level: 1.., len: 1, slots, .. } = unsafe { root.as_ref() }.body {
+        while let Body {
+            level: 1..,
+            len: 1,
+            slots,
+            ..
+        } = unsafe { root.as_ref() }.body
+        {
             let made = root.as_ptr() as u64;
-            let Some(child) = NonNull::new(slots[0] as *mut Node) else { break };
+            let Some(child) = NonNull::new(slots[0] as *mut Node) else {
+                break;
+            };
             self.unmake(made);
             root = child;
         }
@@ -404,7 +455,11 @@ impl<'s, M: Mmu> Change<'s, M> {
         publish: impl FnOnce(Option<NonNull<Node>>),
     ) -> Result<(), NoMemory> {
         let result = root.map(publish);
-        let unused = if result.is_ok() { &self.old[..self.old_len] } else { &[] };
+        let unused = if result.is_ok() {
+            &self.old[..self.old_len]
+        } else {
+            &[]
+        };
         for node in unused.iter().flatten() {
             // SAFETY: unlinked by the new root, and in no other change.
             unsafe { self.sys.retire_node(*node) };

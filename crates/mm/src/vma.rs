@@ -93,7 +93,11 @@ unsafe impl SlabObject for Attrs {}
 
 impl Attrs {
     pub(crate) const fn new(view: VmaView) -> Self {
-        Self { range: view.range, prot: view.prot, callback: Callback::new() }
+        Self {
+            range: view.range,
+            prot: view.prot,
+            callback: Callback::new(),
+        }
     }
 }
 
@@ -113,10 +117,17 @@ impl<M: Mmu> Vma<M> {
     pub fn view(&self) -> VmaView {
         // ORDERING: Acquire; pairs with [vma-attrs].
         let attrs = self.attrs.load(Ordering::Acquire) as *const Attrs;
-        M::before(attrs.cast(), size_of::<Attrs>(), minflt_sync::Kind::PlainRead);
+        M::before(
+            attrs.cast(),
+            size_of::<Attrs>(),
+            minflt_sync::Kind::PlainRead,
+        );
         // SAFETY: records are published whole and freed by the lifetime the caller's hold keeps off.
         let attrs = unsafe { &*attrs };
-        VmaView { range: attrs.range, prot: attrs.prot }
+        VmaView {
+            range: attrs.range,
+            prot: attrs.prot,
+        }
     }
 
     /// Puts other attributes in; returns the old record, which the caller frees by the lifetime.
@@ -136,7 +147,10 @@ impl<M: Mmu> Vma<M> {
     pub(crate) fn peek(&self) -> VmaView {
         // SAFETY: oracles look while nobody changes the VMA.
         let attrs = unsafe { &*(self.attrs.peek() as *const Attrs) };
-        VmaView { range: attrs.range, prot: attrs.prot }
+        VmaView {
+            range: attrs.range,
+            prot: attrs.prot,
+        }
     }
 }
 

@@ -36,7 +36,10 @@ pub(crate) struct Section<'v, M: Mmu> {
 impl<'m, M: Mmu> Writers<'m, M> {
     /// Takes `mmap_lock` for writing.
     pub(crate) fn lock(mm: &'m Mm<M>) -> Self {
-        Self { mm, _held: mm.mmap_lock.write() }
+        Self {
+            mm,
+            _held: mm.mmap_lock.write(),
+        }
     }
 
     /// Opens a section on `vma`.
@@ -45,7 +48,9 @@ impl<'m, M: Mmu> Writers<'m, M> {
         if speculates {
             vma.seq.write_begin();
         }
-        Section { vma: speculates.then_some(vma) }
+        Section {
+            vma: speculates.then_some(vma),
+        }
     }
 }
 

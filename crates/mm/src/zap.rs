@@ -38,7 +38,7 @@ use crate::vma::Prot;
 use core::ops::Range;
 use minflt_addr::{Pfn, VirtAddr, VirtRange};
 use minflt_pgtable::{
-    CasAbility, Exchange, Gather, Grant, Leaf, Mmu, Paging, Pte, PtLock, Table, Walk, span_of, walk,
+    CasAbility, Exchange, Gather, Grant, Leaf, Mmu, Paging, PtLock, Pte, Table, Walk, span_of, walk,
 };
 use minflt_sync::order::PageTableLock;
 use minflt_sync::{Cost, Ordering, SpinGuard};
@@ -73,7 +73,11 @@ impl<'m, M: Mmu> Zap<'m, M> {
     pub(crate) fn begin(mm: &'m Mm<M>, whole: VirtRange) -> Self {
         // ORDERING: SeqCst; pairs with [flush-pending]: raised before the first entry is read.
         mm.flushes_pending.add(1, Ordering::SeqCst);
-        Self { mm, gather: Gather::new(), whole }
+        Self {
+            mm,
+            gather: Gather::new(),
+            whole,
+        }
     }
 
     /// Takes every page of `range` out.
@@ -108,7 +112,10 @@ impl<'m, M: Mmu> Zap<'m, M> {
                     };
                     (pte.is_mapped() && grant != pte.grant()).then(|| pte.with_grant(grant))
                 };
-                if entry.update(how, lower).is_ok_and(|old| old.grant() > allowed) {
+                if entry
+                    .update(how, lower)
+                    .is_ok_and(|old| old.grant() > allowed)
+                {
                     self.gather.touch(page);
                 }
             }
@@ -125,7 +132,8 @@ impl<'m, M: Mmu> Zap<'m, M> {
             let _held = self.mm.table_lock(leaf.table).lock();
             for page in pages::<M>(span) {
                 let entry = self.entry(leaf.table, page.start());
-                let old = |pte: Pte<M::Paging>| (pte.is_mapped() && pte.is_young()).then(|| pte.old());
+                let old =
+                    |pte: Pte<M::Paging>| (pte.is_mapped() && pte.is_young()).then(|| pte.old());
                 if entry.update(how, old).is_ok() {
                     young += 1;
                     self.gather.touch(page);
@@ -171,11 +179,7 @@ impl<'m, M: Mmu> Zap<'m, M> {
 
     /// The next table of leaf entries at or after `at` within `range`, and the part of `range` that
     /// it covers; moves `at` behind it.
-    fn next_table(
-        &self,
-        at: &mut VirtAddr,
-        range: VirtRange,
-    ) -> Option<(Leaf<'m, M>, VirtRange)> {
+    fn next_table(&self, at: &mut VirtAddr, range: VirtRange) -> Option<(Leaf<'m, M>, VirtRange)> {
         while *at < range.end() {
             let here = *at;
             // SAFETY: 1: `mmap_lock` keeps tables from being freed but by this very call.
@@ -216,7 +220,11 @@ impl<'m, M: Mmu> Zap<'m, M> {
             if old.is_zero_page() {
                 continue;
             }
-            M::note(format_args!("zap {} takes frame {} out", page.start(), old.pfn()));
+            M::note(format_args!(
+                "zap {} takes frame {} out",
+                page.start(),
+                old.pfn()
+            ));
             if sys.frames.get(old.pfn()).maps.sub(1, Ordering::AcqRel) == 0 {
                 M::violation(format_args!("map count of frame {} below zero", old.pfn()));
             }

@@ -27,13 +27,19 @@ impl<P: Paging> Pte<P> {
     const B: Bits = P::BITS;
 
     /// The empty entry: nothing is mapped.
-    pub const NONE: Self = Self { raw: 0, format: PhantomData };
+    pub const NONE: Self = Self {
+        raw: 0,
+        format: PhantomData,
+    };
 
     /// The value read from a table.
     #[inline(always)]
     #[must_use]
     pub fn from_word(word: P::Word) -> Self {
-        Self { raw: word.wide(), format: PhantomData }
+        Self {
+            raw: word.wide(),
+            format: PhantomData,
+        }
     }
 
     /// The value to write to a table.
@@ -46,14 +52,21 @@ impl<P: Paging> Pte<P> {
     /// An entry that points to the table in frame `pfn`.
     #[must_use]
     pub const fn table(pfn: Pfn) -> Self {
-        Self { raw: Self::B.table | pfn.0 << Self::B.pfn_shift, format: PhantomData }
+        Self {
+            raw: Self::B.table | pfn.0 << Self::B.pfn_shift,
+            format: PhantomData,
+        }
     }
 
     /// A leaf entry for frame `pfn`, used already (young).
     #[must_use]
     pub const fn page(pfn: Pfn, grant: Grant) -> Self {
         let raw = pfn.0 << Self::B.pfn_shift | Self::B.user | Self::B.accessed;
-        Self { raw, format: PhantomData }.with_grant(grant)
+        Self {
+            raw,
+            format: PhantomData,
+        }
+        .with_grant(grant)
     }
 
     /// The same, granting `grant` and no more.
@@ -66,33 +79,48 @@ impl<P: Paging> Pte<P> {
             Grant::Read => Self::B.present,
             Grant::Write => Self::B.present | Self::B.write,
         };
-        Self { raw: bare | bits, format: PhantomData }
+        Self {
+            raw: bare | bits,
+            format: PhantomData,
+        }
     }
 
     /// The same, used.
     #[inline(always)]
     #[must_use]
     pub const fn young(self) -> Self {
-        Self { raw: self.raw | Self::B.accessed, format: PhantomData }
+        Self {
+            raw: self.raw | Self::B.accessed,
+            format: PhantomData,
+        }
     }
 
     /// The same, not used.
     #[must_use]
     pub const fn old(self) -> Self {
-        Self { raw: self.raw & !Self::B.accessed, format: PhantomData }
+        Self {
+            raw: self.raw & !Self::B.accessed,
+            format: PhantomData,
+        }
     }
 
     /// The same, stored to.
     #[inline(always)]
     #[must_use]
     pub const fn dirty(self) -> Self {
-        Self { raw: self.raw | Self::B.dirty, format: PhantomData }
+        Self {
+            raw: self.raw | Self::B.dirty,
+            format: PhantomData,
+        }
     }
 
     /// The same, marked as the shared page of zeros.
     #[must_use]
     pub const fn zero_page(self) -> Self {
-        Self { raw: self.raw | Self::B.zero_page, format: PhantomData }
+        Self {
+            raw: self.raw | Self::B.zero_page,
+            format: PhantomData,
+        }
     }
 
     /// Whether nothing at all stands here.
@@ -218,7 +246,11 @@ mod tests {
         }
         assert!(Pte::<P>::NONE.is_none() && !Pte::<P>::NONE.is_mapped());
         assert_eq!(Pte::<P>::table(Pfn(77)).pfn(), Pfn(77));
-        assert!(Pte::<P>::page(Pfn(1), Grant::Read).zero_page().is_zero_page());
+        assert!(
+            Pte::<P>::page(Pfn(1), Grant::Read)
+                .zero_page()
+                .is_zero_page()
+        );
     }
 
     #[test]
@@ -232,7 +264,13 @@ mod tests {
         fn disjoint<P: Paging>() {
             let b = P::BITS;
             let bits = [
-                b.present, b.write, b.user, b.accessed, b.dirty, b.no_access, b.zero_page,
+                b.present,
+                b.write,
+                b.user,
+                b.accessed,
+                b.dirty,
+                b.no_access,
+                b.zero_page,
                 b.pfn_mask,
             ];
             let sum = bits.iter().fold(0u64, |all, bit| {

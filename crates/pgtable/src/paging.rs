@@ -105,7 +105,10 @@ impl Paging for X86_64 {
         pfn_mask: 0x000f_ffff_ffff_f000,
         pfn_shift: 12,
     };
-    const CAPS: Caps = Caps { cas: CasAbility::Native, access_bits: AccessBits::Hardware };
+    const CAPS: Caps = Caps {
+        cas: CasAbility::Native,
+        access_bits: AccessBits::Hardware,
+    };
 }
 
 /// Like the ia64 Linux of the 2004 posting's Altix: three levels and 16 KiB pages, accessed and
@@ -135,5 +138,8 @@ impl Paging for Altix16K {
         pfn_mask: 0x0003_ffff_ffff_c000,
         pfn_shift: 14,
     };
-    const CAPS: Caps = Caps { cas: CasAbility::Native, access_bits: AccessBits::Handler };
+    const CAPS: Caps = Caps {
+        cas: CasAbility::Native,
+        access_bits: AccessBits::Handler,
+    };
 }

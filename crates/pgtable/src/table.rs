@@ -100,7 +100,9 @@ impl<'t, M: Mmu> Table<'t, M> {
     #[inline(always)]
     #[must_use]
     pub fn entry(self, index: usize) -> EntryRef<'t, M> {
-        EntryRef { word: &self.entries[index] }
+        EntryRef {
+            word: &self.entries[index],
+        }
     }
 
     /// The entry for `addr`, if this is a table of level `level`.
@@ -144,7 +146,10 @@ impl<M: Mmu> EntryRef<'_, M> {
     /// Reads without the door, for oracles.
     #[must_use]
     pub fn peek(self) -> Pte<M::Paging> {
-        Pte::from_word(<M::Paging as Paging>::Word::load(self.word, Ordering::Relaxed))
+        Pte::from_word(<M::Paging as Paging>::Word::load(
+            self.word,
+            Ordering::Relaxed,
+        ))
     }
 
     /// Writes an entry that nobody else may change now: it is none, under the lock.
@@ -167,11 +172,15 @@ impl<M: Mmu> EntryRef<'_, M> {
     ) -> Result<(), Pte<M::Paging>> {
         match how {
             // ORDERING: AcqRel; pairs with [entry-publish].
-            Exchange::Native => {
-                M::cas(self.word, old.word(), new.word(), Ordering::AcqRel, Ordering::Acquire)
-                    .map(drop)
-                    .map_err(Pte::from_word)
-            }
+            Exchange::Native => M::cas(
+                self.word,
+                old.word(),
+                new.word(),
+                Ordering::AcqRel,
+                Ordering::Acquire,
+            )
+            .map(drop)
+            .map_err(Pte::from_word),
             Exchange::Emulated(lock) => {
                 let _held = lock.lock();
                 self.cas(Exchange::Held, old, new)
@@ -217,7 +226,9 @@ impl<M: Mmu> EntryRef<'_, M> {
     ) -> Result<Pte<M::Paging>, Pte<M::Paging>> {
         let mut old = self.load();
         loop {
-            let Some(new) = change(old) else { return Err(old) };
+            let Some(new) = change(old) else {
+                return Err(old);
+            };
             match self.cas(how, old, new) {
                 Ok(()) => return Ok(old),
                 Err(found) => old = found,

@@ -48,14 +48,18 @@ impl Tlb {
     /// An empty buffer.
     #[must_use]
     pub const fn new() -> Self {
-        Self { slots: [const { Cell::new(None) }; SLOTS] }
+        Self {
+            slots: [const { Cell::new(None) }; SLOTS],
+        }
     }
 
     /// The translation of `page` in `space`, if buffered.
     #[inline]
     #[must_use]
     pub fn lookup(&self, space: SpaceId, page: u64) -> Option<Translation> {
-        self.slots[page as usize % SLOTS].get().filter(|t| t.page == page && t.space == space)
+        self.slots[page as usize % SLOTS]
+            .get()
+            .filter(|t| t.page == page && t.space == space)
     }
 
     /// Buffers a translation in place of whatever was in its slot.
@@ -69,9 +73,10 @@ impl Tlb {
         let (first, pages) = (range.start().page(shift), range.len().div_ceil(1 << shift));
         if pages >= SLOTS as u64 {
             for slot in &self.slots {
-                if slot.get().is_some_and(|t| {
-                    t.space == space && t.page.wrapping_sub(first) < pages
-                }) {
+                if slot
+                    .get()
+                    .is_some_and(|t| t.space == space && t.page.wrapping_sub(first) < pages)
+                {
                     slot.set(None);
                 }
             }

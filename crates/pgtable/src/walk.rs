@@ -122,7 +122,9 @@ pub unsafe fn hardware_walk<M: Mmu>(
 ) -> Hardware {
     M::charge(Cost::Walk);
     // SAFETY: 1 of this function.
-    let Walk::Leaf(leaf) = (unsafe { walk::<M>(at, root, addr) }) else { return Hardware::Fault };
+    let Walk::Leaf(leaf) = (unsafe { walk::<M>(at, root, addr) }) else {
+        return Hardware::Fault;
+    };
     let mut pte = leaf.entry.load();
     loop {
         if !pte.is_present() || pte.grant() < access.needs() {
@@ -140,7 +142,10 @@ pub unsafe fn hardware_walk<M: Mmu>(
         }
         // A clean page is entered read-only, so that the first store walks again and marks it.
         let writable = used.grant() == Grant::Write && used.is_dirty();
-        return Hardware::Hit { pfn: pte.pfn(), writable };
+        return Hardware::Hit {
+            pfn: pte.pfn(),
+            writable,
+        };
     }
 }
 

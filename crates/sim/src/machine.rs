@@ -53,7 +53,11 @@ fn touch<W: Word>(p: &W::Prim, kind: Kind) -> bool {
 /// How the scheduler looks at the word at `p`.
 fn peek_at<W: Word>(p: &W::Prim) -> Peek {
     let at = core::ptr::from_ref(p);
-    if size_of::<W>() == 4 { Peek::U32(at.cast()) } else { Peek::U64(at.cast()) }
+    if size_of::<W>() == 4 {
+        Peek::U32(at.cast())
+    } else {
+        Peek::U64(at.cast())
+    }
 }
 
 fn peek<W: Word>(p: &W::Prim) -> W {

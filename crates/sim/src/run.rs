@@ -239,7 +239,7 @@ fn message_of(payload: &(dyn Any + Send)) -> String {
 fn report(at: &SimInstance, core: &mut Core, options: &RunOptions<'_>) -> RunReport {
     let outcome = match core.outcome.take() {
         Some(outcome) => outcome,
-        None if core.all_done() => Outcome::Ok,
+        None if core.unfinished().next().is_none() => Outcome::Ok,
         None => Outcome::Deadlock(who_waits(at, core, options)),
     };
     let bodies = core.bodies as usize;
@@ -275,13 +275,13 @@ fn report(at: &SimInstance, core: &mut Core, options: &RunOptions<'_>) -> RunRep
 }
 
 fn who_waits(at: &SimInstance, core: &Core, options: &RunOptions<'_>) -> String {
-    let waiting = || {
-        let bodies = core.tasks[..core.bodies as usize].iter().enumerate();
-        bodies.filter(|(_, task)| task.state != State::Done)
-    };
-    let mut text = format!("deadlock: {} tasks wait", waiting().count());
-    for (number, task) in waiting() {
-        let who = format!("task {} on CPU {}", number + 1, task.cpu);
+    let mut text = format!("deadlock: {} tasks wait", core.unfinished().count());
+    for (number, task) in core.unfinished() {
+        let who = if number < core.bodies {
+            format!("task {} on CPU {}", number + 1, task.cpu)
+        } else {
+            format!("the interrupt handler on idle CPU {}", task.cpu)
+        };
         let done = match task.spin {
             Some(spin) => {
                 let place = describe(at.place(spin.offset), options.describe);

@@ -237,7 +237,9 @@ impl<'a> World<'a> {
             Peek::U32(at) => at as usize,
             Peek::U64(at) => at as usize,
         };
-        let Some(offset) = self.at.offset(at, 1) else { return };
+        let Some(offset) = self.at.offset(at, 1) else {
+            return;
+        };
         let task = self.current.get();
         let spin = Spin {
             line: offset >> self.line_shift,
@@ -299,7 +301,12 @@ impl<'a> World<'a> {
             .0
             .checked_sub(1)
             .and_then(|at| core.tasks.get(at as usize));
-        entry.is_some_and(|entry| matches!(entry.state, State::Running | State::Spinning | State::Looking))
+        entry.is_some_and(|entry| {
+            matches!(
+                entry.state,
+                State::Running | State::Spinning | State::Looking
+            )
+        })
     }
 
     pub(crate) fn interrupts_are_on_again(&self) {

@@ -16,7 +16,10 @@ impl<W: Word, M: Machine> Atomic<W, M> {
     /// A word that holds `value`.
     #[inline(always)]
     pub fn new(value: W) -> Self {
-        Self { raw: W::prim(value), machine: PhantomData }
+        Self {
+            raw: W::prim(value),
+            machine: PhantomData,
+        }
     }
 
     /// Loads.

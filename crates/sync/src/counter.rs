@@ -19,7 +19,10 @@ impl Counter {
     /// Adds `n`; only the CPU the counter belongs to may call this.
     #[inline(always)]
     pub fn add(&self, n: u64) {
-        self.0.store(self.0.load(Ordering::Relaxed).wrapping_add(n), Ordering::Relaxed);
+        self.0.store(
+            self.0.load(Ordering::Relaxed).wrapping_add(n),
+            Ordering::Relaxed,
+        );
     }
 
     /// The number now.

@@ -68,7 +68,9 @@ impl<M: Machine> SharedCpuMask<M> {
     /// The empty set.
     #[must_use]
     pub fn new() -> Self {
-        Self { words: core::array::from_fn(|_| Atomic::new(0)) }
+        Self {
+            words: core::array::from_fn(|_| Atomic::new(0)),
+        }
     }
 
     /// Adds `cpu`; a set that holds it already is only read.

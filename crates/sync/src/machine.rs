@@ -143,13 +143,7 @@ pub unsafe trait Machine: Copy + Send + Sync + fmt::Debug + 'static {
     /// # Errors
     /// The value found, when it was not `old`.
     #[inline(always)]
-    fn cas<W: Word>(
-        p: &W::Prim,
-        old: W,
-        new: W,
-        ok: Ordering,
-        fail: Ordering,
-    ) -> Result<W, W> {
+    fn cas<W: Word>(p: &W::Prim, old: W, new: W, ok: Ordering, fail: Ordering) -> Result<W, W> {
         Self::before(core::ptr::from_ref(p).cast(), size_of::<W>(), Kind::Rmw);
         W::cas(p, old, new, ok, fail)
     }

@@ -41,7 +41,11 @@ impl<T, M: Machine> PerCpu<T, M> {
             // SAFETY: 1 of this function: nobody else uses the area.
             unsafe { area.write(init(cpu)) };
         }
-        Self { base: at.cast(), cpus, machine: PhantomData }
+        Self {
+            base: at.cast(),
+            cpus,
+            machine: PhantomData,
+        }
     }
 
     /// The area of `cpu`.
@@ -51,7 +55,11 @@ impl<T, M: Machine> PerCpu<T, M> {
     #[inline(always)]
     #[must_use]
     pub fn get(&self, cpu: u32) -> &T {
-        assert!(cpu < self.cpus, "no CPU {cpu}: the machine has {}", self.cpus);
+        assert!(
+            cpu < self.cpus,
+            "no CPU {cpu}: the machine has {}",
+            self.cpus
+        );
         // SAFETY: `build` wrote `cpus` areas.
         let area = unsafe { self.base.byte_add(Self::STRIDE * cpu as usize) };
         // SAFETY: written by `build`, shared from then on.

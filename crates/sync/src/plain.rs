@@ -20,7 +20,10 @@ unsafe impl<T: Send, M> Sync for Plain<T, M> {}
 impl<T, M: Machine> Plain<T, M> {
     /// Data that starts as `value`.
     pub const fn new(value: T) -> Self {
-        Self { value: UnsafeCell::new(value), machine: PhantomData }
+        Self {
+            value: UnsafeCell::new(value),
+            machine: PhantomData,
+        }
     }
 
     /// Reads.
@@ -41,7 +44,10 @@ impl<T, M: Machine> Plain<T, M> {
     /// 1. The caller holds the lock that guards the data for writing as long as the reference
     ///    lives, and no other reference to it is alive.
     #[inline(always)]
-    #[expect(clippy::mut_from_ref, reason = "exclusion comes from the lock the caller holds")]
+    #[expect(
+        clippy::mut_from_ref,
+        reason = "exclusion comes from the lock the caller holds"
+    )]
     pub unsafe fn get_mut(&self) -> &mut T {
         M::before(self.value.get().cast(), size_of::<T>(), Kind::PlainWrite);
         // SAFETY: 1 of this function: nobody else looks while the reference lives.

@@ -110,7 +110,10 @@ impl<C: Class, M: Machine> RwSem<C, M> {
         if old & (WRITER | WAITERS | HANDOFF) != 0 {
             self.read_slow();
         }
-        ReadGuard { lock: self, not_send: PhantomData }
+        ReadGuard {
+            lock: self,
+            not_send: PhantomData,
+        }
     }
 
     /// Takes the lock for reading if that needs no waiting.
@@ -123,13 +126,19 @@ impl<C: Class, M: Machine> RwSem<C, M> {
                 return None;
             }
             // ORDERING: Acquire; pairs with [rwsem-release].
-            match self.count.cas(old, old + READER, Ordering::Acquire, Ordering::Relaxed) {
+            match self
+                .count
+                .cas(old, old + READER, Ordering::Acquire, Ordering::Relaxed)
+            {
                 Ok(_) => break,
                 Err(found) => old = found,
             }
         }
         lockdep::acquire::<C, M>(self.id(), How::Tried, Location::caller());
-        Some(ReadGuard { lock: self, not_send: PhantomData })
+        Some(ReadGuard {
+            lock: self,
+            not_send: PhantomData,
+        })
     }
 
     /// Takes the lock for writing; sleeps while anybody has it.
@@ -138,12 +147,18 @@ impl<C: Class, M: Machine> RwSem<C, M> {
     pub fn write(&self) -> WriteGuard<'_, C, M> {
         lockdep::acquire::<C, M>(self.id(), How::Wait, Location::caller());
         // ORDERING: Acquire; pairs with [rwsem-release].
-        let free = self.count.cas(0, WRITER, Ordering::Acquire, Ordering::Relaxed).is_ok();
+        let free = self
+            .count
+            .cas(0, WRITER, Ordering::Acquire, Ordering::Relaxed)
+            .is_ok();
         if !free && !self.spin_on_owner() {
             self.write_slow();
         }
         self.owner.store(me::<M>().task.get().0, Ordering::Relaxed);
-        WriteGuard { lock: self, not_send: PhantomData }
+        WriteGuard {
+            lock: self,
+            not_send: PhantomData,
+        }
     }
 
     /// Whether anybody waits in the queue, without the door: for oracles.
@@ -166,7 +181,11 @@ impl<C: Class, M: Machine> RwSem<C, M> {
         let mut queue = self.queue.lock();
         let first = self.push(&mut queue, WANTS_READ);
         // Takes the reader added by the fast path back, and shows that somebody waits.
-        let add = if first { WAITERS.wrapping_sub(READER) } else { 0u64.wrapping_sub(READER) };
+        let add = if first {
+            WAITERS.wrapping_sub(READER)
+        } else {
+            0u64.wrapping_sub(READER)
+        };
         let now = self.count.add(add, Ordering::Relaxed).wrapping_add(add);
         if now & WRITER == 0 && (first || now & READERS == 0) {
             self.wake_head(&mut queue);
@@ -188,14 +207,16 @@ impl<C: Class, M: Machine> RwSem<C, M> {
             if count & (WRITER | READERS) == 0 {
                 // ORDERING: Acquire; pairs with [rwsem-release].
                 let taken =
-                    self.count.cas(count, count | WRITER, Ordering::Acquire, Ordering::Relaxed);
+                    self.count
+                        .cas(count, count | WRITER, Ordering::Acquire, Ordering::Relaxed);
                 if taken.is_ok() {
                     return true;
                 }
                 continue;
             }
             let owner = TaskId(self.owner.load(Ordering::Relaxed));
-            if count & WRITER == 0 || owner == TaskId(0) || !M::is_running(owner) {
+            // A writer that has not yet written, or has already cleared, its name is running.
+            if count & WRITER == 0 || (owner != TaskId(0) && !M::is_running(owner)) {
                 return false;
             }
             self.count.wait_until(WRITER, 0);
@@ -235,7 +256,10 @@ impl<C: Class, M: Machine> RwSem<C, M> {
             }
             let new = old & !HANDOFF & if last { !WAITERS } else { !0 } | WRITER;
             // ORDERING: Acquire; pairs with [rwsem-release].
-            match self.count.cas(old, new, Ordering::Acquire, Ordering::Relaxed) {
+            match self
+                .count
+                .cas(old, new, Ordering::Acquire, Ordering::Relaxed)
+            {
                 Ok(_) => break,
                 Err(found) => old = found,
             }
@@ -246,7 +270,9 @@ impl<C: Class, M: Machine> RwSem<C, M> {
 
     /// Wakes the head: grants the lock to the readers there, or tells a writer to try.
     fn wake_head(&self, queue: &mut SpinGuard<'_, Queue, WaitLock, M>) {
-        let Some(head) = node_of::<M>(queue.head) else { return };
+        let Some(head) = node_of::<M>(queue.head) else {
+            return;
+        };
         if M::load::<u32>(&head.node.wants, Ordering::Relaxed) == WANTS_WRITE {
             M::unpark(TaskId(queue.head));
             return;
@@ -275,7 +301,11 @@ impl<C: Class, M: Machine> RwSem<C, M> {
             M::store::<u64>(&cx.node.granted, 1, Ordering::Release);
             M::unpark(task);
         }
-        let keep = if queue.head == 0 { !(WAITERS | HANDOFF) } else { !HANDOFF };
+        let keep = if queue.head == 0 {
+            !(WAITERS | HANDOFF)
+        } else {
+            !HANDOFF
+        };
         self.count.and(keep, Ordering::Relaxed);
     }
 
@@ -357,7 +387,13 @@ impl<C: Class, M: Machine> Drop for WriteGuard<'_, C, M> {
 impl<C: Class, M: Machine> fmt::Debug for RwSem<C, M> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let count = self.count.peek();
-        write!(f, "{:?}(readers {}, flags {:#x})", C::RANK, count >> 8, count & 7)
+        write!(
+            f,
+            "{:?}(readers {}, flags {:#x})",
+            C::RANK,
+            count >> 8,
+            count & 7
+        )
     }
 }
 

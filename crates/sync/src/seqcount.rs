@@ -48,7 +48,9 @@ pub struct Seq(u64);
 impl<M: Machine> SeqCount<M> {
     /// A count with no writer inside.
     pub fn new() -> Self {
-        Self { word: Atomic::new(0) }
+        Self {
+            word: Atomic::new(0),
+        }
     }
 
     /// Starts reading; `None` while a writer is inside.

@@ -76,7 +76,9 @@ impl<M: Machine> Magazine<M> {
     /// Empty.
     #[must_use]
     pub const fn new() -> Self {
-        Self { stack: Plain::new(Stack::empty()) }
+        Self {
+            stack: Plain::new(Stack::empty()),
+        }
     }
 }
 
@@ -88,7 +90,10 @@ impl<M: Machine> Default for Magazine<M> {
 
 impl Stack {
     const fn empty() -> Self {
-        Self { top: core::ptr::null_mut(), len: 0 }
+        Self {
+            top: core::ptr::null_mut(),
+            len: 0,
+        }
     }
 
     /// # Safety
@@ -116,15 +121,28 @@ impl Stack {
 impl<T: SlabObject, M: Machine> Slab<T, M> {
     /// Bytes from one slot to the next.
     pub const SLOT: usize = {
-        let size = if size_of::<T>() < 8 { 8 } else { size_of::<T>() };
-        let align = if align_of::<T>() < 8 { 8 } else { align_of::<T>() };
+        let size = if size_of::<T>() < 8 {
+            8
+        } else {
+            size_of::<T>()
+        };
+        let align = if align_of::<T>() < 8 {
+            8
+        } else {
+            align_of::<T>()
+        };
         size.next_multiple_of(align)
     };
 
     /// A slab without pages.
     #[must_use]
     pub fn new(number: u8, cpus: PerCpu<Magazine<M>, M>) -> Self {
-        Self { cpus, shared: SpinLock::new(Stack::empty()), number, object: PhantomData }
+        Self {
+            cpus,
+            shared: SpinLock::new(Stack::empty()),
+            number,
+            object: PhantomData,
+        }
     }
 
     /// Places `value` in a slot; gives it back when memory is short.
@@ -132,9 +150,15 @@ impl<T: SlabObject, M: Machine> Slab<T, M> {
     /// # Errors
     /// `value`, when neither a free slot nor a page is left.
     pub fn alloc(&self, value: T, pages: &impl PageSource) -> Result<NonNull<T>, T> {
-        let Some(slot) = self.slot(pages) else { return Err(value) };
+        let Some(slot) = self.slot(pages) else {
+            return Err(value);
+        };
         let object = slot.cast::<T>();
-        M::before(slot.as_ptr(), size_of::<T>(), crate::machine::Kind::PlainWrite);
+        M::before(
+            slot.as_ptr(),
+            size_of::<T>(),
+            crate::machine::Kind::PlainWrite,
+        );
         // SAFETY: the slot is free, of a `T`'s size and alignment, and now the caller's.
         unsafe { object.write(value) };
         Ok(object)

@@ -46,7 +46,11 @@ pub struct SpinGuard<'a, T, C: Class, M: Machine> {
 impl<T, C: Class, M: Machine> SpinLock<T, C, M> {
     /// A free lock over `value`.
     pub fn new(value: T) -> Self {
-        Self { word: Atomic::new(0), data: Plain::new(value), class: PhantomData }
+        Self {
+            word: Atomic::new(0),
+            data: Plain::new(value),
+            class: PhantomData,
+        }
     }
 
     /// Takes the lock, spinning as long as it takes.
@@ -55,10 +59,17 @@ impl<T, C: Class, M: Machine> SpinLock<T, C, M> {
     pub fn lock(&self) -> SpinGuard<'_, T, C, M> {
         lockdep::acquire::<C, M>(self.id(), How::Wait, Location::caller());
         // ORDERING: Acquire; pairs with [spin-release].
-        while self.word.cas(0, 1, Ordering::Acquire, Ordering::Relaxed).is_err() {
+        while self
+            .word
+            .cas(0, 1, Ordering::Acquire, Ordering::Relaxed)
+            .is_err()
+        {
             self.word.wait_until(u32::MAX, 0);
         }
-        SpinGuard { lock: self, not_send: PhantomData }
+        SpinGuard {
+            lock: self,
+            not_send: PhantomData,
+        }
     }
 
     /// Takes the lock if it is free.
@@ -66,9 +77,14 @@ impl<T, C: Class, M: Machine> SpinLock<T, C, M> {
     #[track_caller]
     pub fn try_lock(&self) -> Option<SpinGuard<'_, T, C, M>> {
         // ORDERING: Acquire; pairs with [spin-release].
-        self.word.cas(0, 1, Ordering::Acquire, Ordering::Relaxed).ok()?;
+        self.word
+            .cas(0, 1, Ordering::Acquire, Ordering::Relaxed)
+            .ok()?;
         lockdep::acquire::<C, M>(self.id(), How::Tried, Location::caller());
-        Some(SpinGuard { lock: self, not_send: PhantomData })
+        Some(SpinGuard {
+            lock: self,
+            not_send: PhantomData,
+        })
     }
 
     /// Waits until the lock looks free, without taking it.
@@ -125,7 +141,12 @@ impl<T, C: Class, M: Machine> Drop for SpinGuard<'_, T, C, M> {
 
 impl<T, C: Class, M: Machine> fmt::Debug for SpinLock<T, C, M> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:?}({})", C::RANK, if self.is_locked() { "held" } else { "free" })
+        write!(
+            f,
+            "{:?}({})",
+            C::RANK,
+            if self.is_locked() { "held" } else { "free" }
+        )
     }
 }
 

@@ -118,7 +118,10 @@ impl Callback {
     /// A callback that is in no list.
     #[must_use]
     pub const fn new() -> Self {
-        Self { next: Cell::new(None), run: Cell::new(None) }
+        Self {
+            next: Cell::new(None),
+            run: Cell::new(None),
+        }
     }
 }
 
@@ -182,7 +185,11 @@ impl<M: Machine> Srcu<M> {
         let generation = (self.index.load(Ordering::Relaxed) & 1) as usize;
         // ORDERING: SeqCst; pairs with [srcu-scan]: what the section reads is read after this.
         cpu.entered[generation].add(1, Ordering::SeqCst);
-        SrcuGuard { cpu, generation, not_send: PhantomData }
+        SrcuGuard {
+            cpu,
+            generation,
+            not_send: PhantomData,
+        }
     }
 
     /// Queues `callback` to run `run` after a grace period that starts later than now.
@@ -295,7 +302,9 @@ impl<M: Machine> Srcu<M> {
 
     /// Takes the grace period one step on; false when a reader or another CPU stands in the way.
     fn advance(&self) -> bool {
-        let Some(mut step) = self.step.try_lock() else { return false };
+        let Some(mut step) = self.step.try_lock() else {
+            return false;
+        };
         let index = self.index.load(Ordering::Relaxed);
         // Before the flip: the generation of the last flip. After it: the one readers left behind.
         let idle = (index & 1 ^ 1) as usize;
@@ -328,7 +337,9 @@ impl<M: Machine> Srcu<M> {
     }
 
     fn sum(&self, of: impl Fn(&SrcuCpu<M>) -> u64) -> u64 {
-        self.cpus.iter().fold(0, |sum, cpu| sum.wrapping_add(of(cpu)))
+        self.cpus
+            .iter()
+            .fold(0, |sum, cpu| sum.wrapping_add(of(cpu)))
     }
 }
 
@@ -344,5 +355,6 @@ impl<M: Machine> Drop for SrcuGuard<'_, M> {
 fn sections<M: Machine>(add: u32) {
     // SAFETY: duty 1 of `Machine`.
     let cx = unsafe { &*M::cx() };
-    cx.read_sections.set(cx.read_sections.get().wrapping_add(add));
+    cx.read_sections
+        .set(cx.read_sections.get().wrapping_add(add));
 }

@@ -122,9 +122,9 @@ fn readonly_pages_refuse_the_kernel_too(memory: &Mapping) {
     assert_eq!(memory.kernel_store(250 * PAGE), Ok(()), "writable again");
 }
 
-/// Takes rights away and gives them back while the CPU marks pages as used and as written: of three
-/// pages one is only read in between, one is written, and one is left alone. Some were never written
-/// at all before.
+/// Takes rights away and gives them back while the CPU marks pages as used and as written: of
+/// three pages one is only read in between, one is written, and one is left alone. Some were never
+/// written at all before.
 fn contents_outlive_every_protection(memory: &Mapping) {
     const FIRST: u64 = 310;
     const COUNT: u64 = 60;

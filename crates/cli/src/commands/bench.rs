@@ -1,4 +1,213 @@
-//! stub
+//! `minflt bench`: one workload on targets, eras and thread counts.
+
 use crate::args::Bench;
-use crate::error::Error;
-pub(crate) fn run(_: &Bench) -> Result<(), Error> { Ok(()) }
+use crate::choice::{Named, counts, eras, size};
+use crate::commands::reproduce::proof;
+use crate::error::{Error, usage};
+use crate::machine;
+use crate::progress::Progress;
+use crate::rows::{Place, checks, record, write_json};
+use crate::targets::{self, HOST_RAM, On};
+use minflt_report::{Cell, Column, Run, Status, Table};
+use minflt_workload::{Clear, Outcome, Plan, Workload, list, pft};
+
+/// Runs the command.
+pub(crate) fn run(args: &Bench) -> Result<(), Error> {
+    if args.proof {
+        let progress = Progress::new(args.quiet, proof::STEPS);
+        let proof = proof::measure(&progress)?;
+        progress.end();
+        for table in &proof.tables {
+            println!("{}", table.to_text());
+        }
+        return write_json(args.json.as_deref(), &proof.runs);
+    }
+    let job = Job::new(args)?;
+    let cells = job.cells()?;
+    let progress = Progress::new(args.quiet, cells.len() as u64);
+    let mut done = Vec::new();
+    for cell in cells {
+        progress.says(&format!("{} {} x{}", cell.on.name(), cell.era.name, cell.plan.threads));
+        let outcome = job.measure(&cell)?;
+        progress.step();
+        done.push((job.record(&cell, &outcome), outcome));
+    }
+    progress.end();
+    print!("{}", table(&done).to_text());
+    originals(&done);
+    let runs: Vec<_> = done.into_iter().map(|(run, _)| run).collect();
+    write_json(args.json.as_deref(), &runs)
+}
+
+/// What was asked for.
+struct Job<'a> {
+    args: &'a Bench,
+    workload: Workload,
+    machine: minflt_sim::MachineFile,
+    ram: Option<u64>,
+}
+
+/// One run to make.
+struct Cell1 {
+    on: On,
+    era: Named,
+    plan: Plan,
+}
+
+impl<'a> Job<'a> {
+    fn new(args: &'a Bench) -> Result<Self, Error> {
+        let name = args.workload.as_deref().unwrap_or_default();
+        if !list().iter().any(|info| info.name == name) {
+            let known: Vec<_> = list().iter().map(|info| info.name).collect();
+            let known = known.join(", ");
+            return Err(usage(format!("unknown workload `{name}`; workloads are {known}")));
+        }
+        let mut workload =
+            Workload::parse(name, &args.options).map_err(|error| usage(error.to_string()))?;
+        if let Some(word) = &args.size {
+            let refuse = |error| usage(format!("--size: {error}"));
+            workload.set_size(size("--size", word)?).map_err(refuse)?;
+        }
+        let ram = args.ram.as_deref().map(|word| size("--ram", word)).transpose()?;
+        Ok(Self { args, workload, machine: targets::machine(&args.machine)?, ram })
+    }
+
+    fn cells(&self) -> Result<Vec<Cell1>, Error> {
+        let threads = match (&self.args.threads, self.workload.threads()) {
+            (Some(list), _) => counts("--threads", list)?,
+            (None, Some(threads)) => vec![threads],
+            (None, None) => self.workload.info().threads.to_vec(),
+        };
+        let cpus = self.args.cpus.as_deref().map(|list| counts("--cpus", list)).transpose()?;
+        let clear = if self.args.clear_beforehand { Clear::Beforehand } else { Clear::InFault };
+        let eras = eras(&self.args.choices)?;
+        let mut cells = Vec::new();
+        for on in On::list(&self.args.on)? {
+            let eras = match on {
+                On::Linux => vec![Named { name: machine::kernel(), ..eras[0].clone() }],
+                On::Host | On::Sim => eras.clone(),
+            };
+            for era in eras {
+                for threads in &threads {
+                    for cpus in cpus.clone().unwrap_or_else(|| vec![self.cpus(on, *threads)]) {
+                        let plan = Plan { threads: *threads, cpus, clear };
+                        self.check(on, &plan)?;
+                        cells.push(Cell1 { on, era: era.clone(), plan });
+                    }
+                }
+            }
+        }
+        Ok(cells)
+    }
+
+    /// As many CPUs as threads, as far as the machine has them.
+    fn cpus(&self, on: On, threads: u32) -> u32 {
+        match on {
+            On::Host => threads,
+            On::Sim => threads.min(self.machine.shape.cpus.value as u32),
+            On::Linux => {
+                let has = std::thread::available_parallelism().map_or(1, |n| n.get());
+                threads.min(has as u32)
+            }
+        }
+    }
+
+    fn ram(&self, on: On) -> u64 {
+        self.ram.unwrap_or(match on {
+            On::Sim => (self.machine.shape.ram_mib.value as u64) << 20,
+            On::Host | On::Linux => HOST_RAM,
+        })
+    }
+
+    fn check(&self, on: On, plan: &Plan) -> Result<(), Error> {
+        let page = match on {
+            On::Sim => self.machine.shape.page_bytes.value as u64,
+            On::Host | On::Linux => 4096,
+        };
+        match on {
+            On::Linux => Ok(()),
+            On::Host | On::Sim => {
+                targets::fits(&self.workload, plan.threads, page, self.ram(on))
+            }
+        }
+    }
+
+    fn measure(&self, cell: &Cell1) -> Result<Outcome, Error> {
+        let (plan, ram) = (&cell.plan, self.ram(cell.on));
+        match cell.on {
+            On::Host => {
+                let target = targets::host(&cell.era, plan.threads.max(plan.cpus), ram)?;
+                targets::on(&target, &self.workload, plan)
+            }
+            On::Sim => {
+                let target = targets::sim(&cell.era, &self.machine, ram)?;
+                targets::on_sim(&target, &self.workload, plan)
+            }
+            On::Linux => targets::linux(&self.workload, plan),
+        }
+    }
+
+    fn record(&self, cell: &Cell1, outcome: &Outcome) -> Run {
+        let here = machine::line();
+        let machine = if cell.on == On::Sim { &self.machine.name } else { &here };
+        let place = Place {
+            target: cell.on.name(),
+            machine,
+            era: &cell.era.name,
+            threads: cell.plan.threads,
+            cpus: cell.plan.cpus,
+            scale: 1,
+        };
+        record(&place, outcome)
+    }
+}
+
+fn table(done: &[(Run, Outcome)]) -> Table {
+    let columns = [
+        Column::text("on"),
+        Column::text("era"),
+        Column::number("threads", ""),
+        Column::number("wall", "s"),
+        Column::number("cpu", "s"),
+        Column::number("faults", ""),
+        Column::number("faults/s", ""),
+        Column::text("other rates"),
+        Column::text("checks"),
+    ];
+    let title = done.first().map_or(String::new(), |(run, _)| run.workload.clone());
+    let mut table = Table::new(&title, columns);
+    for (run, _) in done {
+        let status = if run.simulated { Status::Uncalibrated } else { Status::Measured };
+        let rates: Vec<_> =
+            run.rates.iter().map(|(name, rate)| format!("{name} {rate:.0}")).collect();
+        let cells = [
+            run.target.clone(),
+            run.era.clone(),
+            run.threads.to_string(),
+            format!("{:.6}", run.seconds),
+            format!("{:.6}", run.cpu_seconds),
+            run.faults.to_string(),
+            run.faults_per_second.map_or("-".into(), |rate| format!("{rate:.0}")),
+            rates.join(", "),
+            checks(run),
+        ];
+        table.rows.push(cells.iter().map(|cell| Cell::with_status(cell, status)).collect());
+    }
+    if done.iter().any(|(run, _)| run.simulated) {
+        table.footnotes.push("sim rows are simulated: a claim about a cost model".into());
+    }
+    table
+}
+
+/// The rows that the original program prints, where it prints any.
+fn originals(done: &[(Run, Outcome)]) {
+    if done.iter().all(|(_, outcome)| outcome.columns.is_none()) {
+        return;
+    }
+    println!("\n{}   (true decimals; the original's Wall is not)", pft::HEADER);
+    for (run, outcome) in done {
+        if let Some(columns) = &outcome.columns {
+            println!("{columns}   {} {}", run.target, run.era);
+        }
+    }
+}

@@ -40,7 +40,12 @@ struct CpuList {
 
 impl<M: Mmu> CpuFrames<M> {
     pub(crate) const fn new() -> Self {
-        Self { list: Plain::new(CpuList { frames: [0; CPU_LIST], len: 0 }) }
+        Self {
+            list: Plain::new(CpuList {
+                frames: [0; CPU_LIST],
+                len: 0,
+            }),
+        }
     }
 }
 
@@ -60,7 +65,12 @@ impl<M: Mmu> Frames<M> {
         cpus: PerCpu<CpuFrames<M>, M>,
         nodes: u32,
     ) -> Self {
-        Self { table, zones, cpus, nodes }
+        Self {
+            table,
+            zones,
+            cpus,
+            nodes,
+        }
     }
 
     /// Bytes that the zones of `nodes` nodes need.
@@ -68,14 +78,9 @@ impl<M: Mmu> Frames<M> {
         PerCpu::<Zone<M>, M>::bytes(nodes)
     }
 
-    /// The zone of `node`: its part of all frames, split evenly among `nodes` nodes, without the first
-    /// `reserved` of all.
-    pub(crate) fn zone(
-        table: &FrameTable<M>,
-        node: u32,
-        nodes: u32,
-        reserved: u64,
-    ) -> Zone<M> {
+    /// The zone of `node`: its part of all frames, split evenly among `nodes` nodes, without the
+    /// first `reserved` of all.
+    pub(crate) fn zone(table: &FrameTable<M>, node: u32, nodes: u32, reserved: u64) -> Zone<M> {
         let (first, len) = (table.first().0, table.len());
         let share = len.div_ceil(u64::from(nodes));
         let start = (share * u64::from(node)).max(reserved);
@@ -176,7 +181,9 @@ impl<M: Mmu> Frames<M> {
         for cpu in self.cpus.iter() {
             // SAFETY: 1: nothing else runs.
             let list = unsafe { cpu.list.peek() };
-            list.frames[..list.len].iter().for_each(|pfn| clear(Pfn(u64::from(*pfn))));
+            list.frames[..list.len]
+                .iter()
+                .for_each(|pfn| clear(Pfn(u64::from(*pfn))));
         }
     }
 
@@ -184,7 +191,10 @@ impl<M: Mmu> Frames<M> {
     pub(crate) fn count_free(&self) -> u64 {
         let zones: u64 = self.zones.iter().map(Zone::count_free).sum();
         // SAFETY: 1: nothing else runs.
-        let cpus = self.cpus.iter().map(|cpu| unsafe { cpu.list.peek() }.len as u64);
+        let cpus = self
+            .cpus
+            .iter()
+            .map(|cpu| unsafe { cpu.list.peek() }.len as u64);
         zones + cpus.sum::<u64>()
     }
 

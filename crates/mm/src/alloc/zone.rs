@@ -40,7 +40,15 @@ struct Lists {
 impl<M: Mmu> Zone<M> {
     pub(crate) fn new(start: u64, end: u64) -> Self {
         let heads = [0; MAX_ORDER as usize + 1];
-        Self { start, lists: SpinLock::new(Lists { heads, free: 0, untouched: start, end }) }
+        Self {
+            start,
+            lists: SpinLock::new(Lists {
+                heads,
+                free: 0,
+                untouched: start,
+                end,
+            }),
+        }
     }
 
     /// Up to `count` frames, one by one.
@@ -52,7 +60,9 @@ impl<M: Mmu> Zone<M> {
     ) {
         let mut lists = self.lists.lock();
         for _ in 0..count {
-            let Some(pfn) = lists.alloc(table, 0) else { break };
+            let Some(pfn) = lists.alloc(table, 0) else {
+                break;
+            };
             give(pfn);
         }
     }
@@ -132,7 +142,11 @@ impl Lists {
         if left == 0 {
             return false;
         }
-        let order = self.untouched.trailing_zeros().min(left.ilog2()).min(MAX_ORDER);
+        let order = self
+            .untouched
+            .trailing_zeros()
+            .min(left.ilog2())
+            .min(MAX_ORDER);
         let pfn = Pfn(self.untouched);
         self.untouched += 1 << order;
         self.free += 1 << order;

@@ -45,7 +45,9 @@ impl<M: Mmu> Mm<M> {
         let mut at = range.start();
         let mut result = Ok(());
         while at < range.end() {
-            let Some(found) = self.find(at).map(|vma| vma.view().range) else { break };
+            let Some(found) = self.find(at).map(|vma| vma.view().range) else {
+                break;
+            };
             if found.start() > at {
                 result = Err(MadviseError::NoMemory);
             }
@@ -53,6 +55,10 @@ impl<M: Mmu> Mm<M> {
             at = found.end().max(at);
         }
         zap.finish();
-        if at < range.end() { Err(MadviseError::NoMemory) } else { result }
+        if at < range.end() {
+            Err(MadviseError::NoMemory)
+        } else {
+            result
+        }
     }
 }

@@ -41,10 +41,12 @@ impl<M: Mmu> Mm<M> {
             let writers = Writers::lock(self);
             let range = self.place(&writers, place, len)?;
             let vma = new_vma(self, VmaView { range, prot }, 0).map_err(|_| MmapError::NoMemory)?;
-            self.tree.insert(self.system(), range.start(), vma).map_err(|_| {
-                discard_vma(self, vma);
-                MmapError::NoMemory
-            })?;
+            self.tree
+                .insert(self.system(), range.start(), vma)
+                .map_err(|_| {
+                    discard_vma(self, vma);
+                    MmapError::NoMemory
+                })?;
             M::note(format_args!("mmap {range} {prot:?}"));
             Ok(range.start())
         })
@@ -63,7 +65,11 @@ impl<M: Mmu> Mm<M> {
             } else {
                 MmapError::Invalid
             })?;
-            if user.covers(range) { Ok(range) } else { Err(MmapError::OutOfRange) }
+            if user.covers(range) {
+                Ok(range)
+            } else {
+                Err(MmapError::OutOfRange)
+            }
         };
         match place {
             Place::Fixed(at) => {
@@ -73,7 +79,11 @@ impl<M: Mmu> Mm<M> {
             }
             Place::FixedNoReplace(at) => {
                 let range = fixed(at)?;
-                if self.is_free(range) { Ok(range) } else { Err(MmapError::Exists) }
+                if self.is_free(range) {
+                    Ok(range)
+                } else {
+                    Err(MmapError::Exists)
+                }
             }
             Place::Hint(at) => match fixed(at.align_down(M::Paging::SHIFT)) {
                 Ok(range) if self.is_free(range) => Ok(range),
@@ -84,13 +94,17 @@ impl<M: Mmu> Mm<M> {
     }
 
     fn is_free(&self, range: VirtRange) -> bool {
-        self.find(range.start()).is_none_or(|vma| !vma.view().range.overlaps(range))
+        self.find(range.start())
+            .is_none_or(|vma| !vma.view().range.overlaps(range))
     }
 
     /// The highest hole of `len` bytes. Linux: `vm_unmapped_area` from the top down.
     fn find_hole(&self, len: u64) -> Result<VirtRange, MmapError> {
         let user = Self::user_range();
-        let len = VirtAddr(len).align_up(M::Paging::SHIFT).ok_or(MmapError::NoMemory)?.0;
+        let len = VirtAddr(len)
+            .align_up(M::Paging::SHIFT)
+            .ok_or(MmapError::NoMemory)?
+            .0;
         let mut end = user.end();
         loop {
             let last = VirtAddr(end.0 - 1);

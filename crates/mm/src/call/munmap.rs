@@ -90,7 +90,8 @@ fn free_tables<M: Mmu>(mm: &Mm<M>, range: VirtRange, zap: &mut Zap<'_, M>) {
 pub(crate) fn unmap_all<M: Mmu>(mm: &Mm<M>, all: VirtRange) {
     let sys = mm.system();
     let mut zap = Zap::begin(mm, all);
-    mm.tree.visit(&mut |vma| zap.range(vma.peek().range), &mut |_| ());
+    mm.tree
+        .visit(&mut |vma| zap.range(vma.peek().range), &mut |_| ());
     zap.free_tables(all, all);
     zap.finish();
     let vma = |vma: &crate::vma::Vma<M>| {

@@ -24,11 +24,13 @@ pub(super) fn new_vma<M: Mmu>(
 ) -> Result<NonNull<Vma<M>>, NoMemory> {
     let sys = mm.system();
     let attrs = new_attrs(mm, view)?;
-    sys.vmas.alloc(Vma::new(sys.new_id(), attrs, anon_vma), sys).map_err(|_| {
-        // SAFETY: 1, 2: allocated above, never published.
-        unsafe { sys.attrs.free(attrs) };
-        NoMemory
-    })
+    sys.vmas
+        .alloc(Vma::new(sys.new_id(), attrs, anon_vma), sys)
+        .map_err(|_| {
+            // SAFETY: 1, 2: allocated above, never published.
+            unsafe { sys.attrs.free(attrs) };
+            NoMemory
+        })
 }
 
 /// A new record, published nowhere.
@@ -63,13 +65,21 @@ pub(super) fn split_at<M: Mmu>(
     writers: &Writers<'_, M>,
     at: VirtAddr,
 ) -> Result<(), NoMemory> {
-    let Some(vma) = mm.find(at) else { return Ok(()) };
+    let Some(vma) = mm.find(at) else {
+        return Ok(());
+    };
     let view = vma.view();
     if view.range.start() >= at {
         return Ok(());
     }
-    let lower = VmaView { range: VirtRange::new(view.range.start(), at), ..view };
-    let upper = VmaView { range: VirtRange::new(at, view.range.end()), ..view };
+    let lower = VmaView {
+        range: VirtRange::new(view.range.start(), at),
+        ..view
+    };
+    let upper = VmaView {
+        range: VirtRange::new(at, view.range.end()),
+        ..view
+    };
     let attrs = new_attrs(mm, lower)?;
     let anon_vma = vma.anon_vma.load(Ordering::Relaxed);
     let new = new_vma(mm, upper, anon_vma).inspect_err(|_| {

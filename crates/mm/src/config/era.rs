@@ -16,7 +16,14 @@ pub struct Era {
 }
 
 const fn config(ladder: Ladder, protocol: Protocol, lifetime: Lifetime, rss: Rss) -> Config {
-    Config { ladder, protocol, exchange: ExchangeBy::Native, lifetime, rss, broken: None }
+    Config {
+        ladder,
+        protocol,
+        exchange: ExchangeBy::Native,
+        lifetime,
+        rss,
+        broken: None,
+    }
 }
 
 /// Every era, oldest first.
@@ -25,7 +32,12 @@ pub const ERAS: &[Era] = &[
         name: "linux-2.6.10",
         source: "Linux 2.6.10 (2004)",
         idea: "one page_table_lock per address space, taken twice in an anonymous fault",
-        config: config(Ladder::Mmap, Protocol::MmLock, Lifetime::Immediate, Rss::UnderLock),
+        config: config(
+            Ladder::Mmap,
+            Protocol::MmLock,
+            Lifetime::Immediate,
+            Rss::UnderLock,
+        ),
     },
     Era {
         name: "atomic-pte-2004",
@@ -42,7 +54,12 @@ pub const ERAS: &[Era] = &[
         name: "linux-4.13",
         source: "Linux 4.13 (2017); split locks since 2.6.15, H. Dickins (2005)",
         idea: "one lock per table; every fault reads mmap_lock",
-        config: config(Ladder::Mmap, Protocol::TableLock, Lifetime::Immediate, Rss::PerThread),
+        config: config(
+            Ladder::Mmap,
+            Protocol::TableLock,
+            Lifetime::Immediate,
+            Rss::PerThread,
+        ),
     },
     Era {
         name: "spf-2017",

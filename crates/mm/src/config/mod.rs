@@ -222,9 +222,7 @@ const RULES: &[Rule] = &[
             reason: "only that protocol exchanges entries without holding a lock",
             remedy: "use exchange native, or protocol compare-exchange",
         },
-        holds: |c| {
-            c.exchange == ExchangeBy::Emulated && c.protocol != Protocol::CompareExchange
-        },
+        holds: |c| c.exchange == ExchangeBy::Emulated && c.protocol != Protocol::CompareExchange,
     },
 ];
 
@@ -239,7 +237,10 @@ impl Config {
             self.broken == Some(Broken::SpeculativeExchange)
                 && rule.illegal.mix == "ladder speculative with protocol compare-exchange"
         };
-        match RULES.iter().find(|rule| (rule.holds)(self) && !excused(rule)) {
+        match RULES
+            .iter()
+            .find(|rule| (rule.holds)(self) && !excused(rule))
+        {
             Some(rule) => Err(rule.illegal),
             None => Ok(()),
         }

@@ -13,11 +13,26 @@ fn every_era_is_a_legal_mix_with_a_name_of_its_own() {
 fn each_row_of_the_table_refuses_something_and_gives_a_reason() {
     let legal = era("spf-2017").expect("an era").config;
     let refused = [
-        Config { ladder: Ladder::Speculative, ..legal },
-        Config { protocol: Protocol::CompareExchange, ..legal },
-        Config { lifetime: Lifetime::Immediate, ..legal },
-        Config { rss: Rss::UnderLock, ..legal },
-        Config { exchange: ExchangeBy::Emulated, ..legal },
+        Config {
+            ladder: Ladder::Speculative,
+            ..legal
+        },
+        Config {
+            protocol: Protocol::CompareExchange,
+            ..legal
+        },
+        Config {
+            lifetime: Lifetime::Immediate,
+            ..legal
+        },
+        Config {
+            rss: Rss::UnderLock,
+            ..legal
+        },
+        Config {
+            exchange: ExchangeBy::Emulated,
+            ..legal
+        },
     ];
     assert_eq!(refused.len(), Config::illegal_mixes().count());
     for (config, row) in refused.iter().zip(Config::illegal_mixes()) {
@@ -29,9 +44,15 @@ fn each_row_of_the_table_refuses_something_and_gives_a_reason() {
 #[test]
 fn only_its_own_negative_control_lets_the_unsound_mix_through() {
     let spf = era("spf-2017").expect("an era").config;
-    let unsound = Config { protocol: Protocol::CompareExchange, ..spf };
+    let unsound = Config {
+        protocol: Protocol::CompareExchange,
+        ..spf
+    };
     assert!(unsound.check().is_err());
-    assert_eq!(unsound.broken(Some(Broken::SpeculativeExchange)).check(), Ok(()));
+    assert_eq!(
+        unsound.broken(Some(Broken::SpeculativeExchange)).check(),
+        Ok(())
+    );
     assert!(unsound.broken(Some(Broken::BlindPopulate)).check().is_err());
 }
 

@@ -19,11 +19,7 @@ use minflt_pgtable::{Access, Grant, Leaf, Mmu, Paging, Pte, with_bits};
 use minflt_sync::Ordering;
 
 impl<M: Mmu> Fault<'_, M> {
-    pub(super) fn anon(
-        &self,
-        stable: &Stable<'_, M>,
-        leaf: Leaf<'_, M>,
-    ) -> Result<Kind, Stop> {
+    pub(super) fn anon(&self, stable: &Stable<'_, M>, leaf: Leaf<'_, M>) -> Result<Kind, Stop> {
         let found = leaf.entry.load();
         if found.is_mapped() && !found.is_present() && stable.can() == Can::Look {
             // A protection in flux, or raised since: only the lock tells which.
@@ -118,7 +114,11 @@ impl<M: Mmu> Fault<'_, M> {
         leaf: Leaf<'_, M>,
         found: Pte<M::Paging>,
     ) -> Result<Kind, Stop> {
-        let grant = if found.is_present() { found.grant() } else { Grant::Read };
+        let grant = if found.is_present() {
+            found.grant()
+        } else {
+            Grant::Read
+        };
         let pte = with_bits(found.with_grant(grant), self.access);
         if found.is_mapped() && pte != found {
             match stable.open(leaf)?.change(found, pte) {

@@ -114,7 +114,12 @@ impl<M: Mmu> Mm<M> {
     ) -> FaultOutcome {
         let sys = self.system();
         sys.count(Event::PageFaults);
-        let fault = Fault { mm: self, share, addr, access };
+        let fault = Fault {
+            mm: self,
+            share,
+            addr,
+            access,
+        };
         for rung in sys.config.ladder.rungs() {
             match fault.attempt(*rung) {
                 Ok(kind) => {

@@ -11,9 +11,7 @@ use crate::event::Event;
 use crate::frame::Use;
 use crate::mm::Mm;
 use minflt_addr::Pfn;
-use minflt_pgtable::{
-    EntryRef, Exchange, Leaf, Mmu, Paging, Pte, Walk, exchange_of, walk,
-};
+use minflt_pgtable::{EntryRef, Exchange, Leaf, Mmu, Paging, Pte, Walk, exchange_of, walk};
 use minflt_sync::{Cost, Ordering};
 
 impl<M: Mmu> Mm<M> {
@@ -102,7 +100,9 @@ impl<M: Mmu> Fault<'_, M> {
         }
         let anon_vma = stable.vma.anon_vma.load(Ordering::Relaxed);
         frame.mapping.store(anon_vma, Ordering::Relaxed);
-        frame.index.store(self.addr.page(M::Paging::SHIFT), Ordering::Relaxed);
+        frame
+            .index
+            .store(self.addr.page(M::Paging::SHIFT), Ordering::Relaxed);
         frame.refs.store(2, Ordering::Relaxed);
         let early = !sys.config.lacks(Broken::MapCountAfterExchange);
         frame.maps.store(u32::from(early), Ordering::Relaxed);

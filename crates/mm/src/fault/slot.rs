@@ -33,9 +33,9 @@ use super::{Stop, Why};
 use crate::config::{Broken, Protocol};
 use crate::shootdown;
 use minflt_addr::VirtRange;
-use minflt_pgtable::{Exchange, Leaf, Mmu, Pte, PtLock};
-use minflt_sync::order::PageTableLock;
+use minflt_pgtable::{Exchange, Leaf, Mmu, PtLock, Pte};
 use minflt_sync::SpinGuard;
+use minflt_sync::order::PageTableLock;
 
 /// The right to change one entry.
 pub(super) struct Slot<'s, M: Mmu> {
@@ -66,7 +66,11 @@ impl<'m, M: Mmu> Stable<'m, M> {
                 lock?
             }
         };
-        Ok(Slot { stable: self, leaf, lock })
+        Ok(Slot {
+            stable: self,
+            leaf,
+            lock,
+        })
     }
 
     fn try_again_and_check<'s>(

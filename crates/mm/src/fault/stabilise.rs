@@ -30,7 +30,10 @@ pub(super) enum Hold<'m, M: Mmu> {
     /// `mmap_lock` for reading.
     Mmap { _guard: ReadGuard<'m, MmapLock, M> },
     /// A read section, and the count that must not have changed.
-    Speculative { seq: Seq, _section: SrcuGuard<'m, M> },
+    Speculative {
+        seq: Seq,
+        _section: SrcuGuard<'m, M>,
+    },
 }
 
 /// What a hold allows to do before the slot is open.
@@ -59,7 +62,12 @@ impl<'m, M: Mmu> Stable<'m, M> {
         if !view.range.contains(addr) {
             return Err(Stop::Signal(Signal::MapErr));
         }
-        Ok(Self { mm, vma, view, hold: Hold::Mmap { _guard: guard } })
+        Ok(Self {
+            mm,
+            vma,
+            view,
+            hold: Hold::Mmap { _guard: guard },
+        })
     }
 
     /// Linux: the entry checks of handle_speculative_fault (v6 to v11 of the series). An address that
@@ -73,7 +81,15 @@ impl<'m, M: Mmu> Stable<'m, M> {
         if !view.range.contains(addr) {
             return Err(Why::VmaChanged.into());
         }
-        Ok(Self { mm, vma, view, hold: Hold::Speculative { seq, _section: section } })
+        Ok(Self {
+            mm,
+            vma,
+            view,
+            hold: Hold::Speculative {
+                seq,
+                _section: section,
+            },
+        })
     }
 
     /// Whether the mapping allows the access. A speculative refusal counts only if nothing changed

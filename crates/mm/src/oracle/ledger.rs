@@ -78,12 +78,18 @@ impl fmt::Display for Unbalanced {
                 write!(f, "{used} frames are anonymous memory, {mapped} are mapped")
             }
             Self::Counts { pfn, refs, maps } => {
-                write!(f, "frame {pfn} is mapped once, but has refs {refs} and map count {maps}")
+                write!(
+                    f,
+                    "frame {pfn} is mapped once, but has refs {refs} and map count {maps}"
+                )
             }
             Self::Unmapped(at) => write!(f, "an entry at {at} lies in no mapping"),
             Self::TooMuch(at) => write!(f, "the entry at {at} grants more than its mapping allows"),
             Self::Resident { shown, mapped } => {
-                write!(f, "the resident count is {shown}, but {mapped} frames are mapped")
+                write!(
+                    f,
+                    "the resident count is {shown}, but {mapped} frames are mapped"
+                )
             }
         }
     }
@@ -130,10 +136,16 @@ impl<M: Mmu> System<M> {
             sum.mapped += walked.mapped;
         }
         if sum.tables != ledger.tables {
-            return Err(Unbalanced::Tables { used: ledger.tables, reachable: sum.tables });
+            return Err(Unbalanced::Tables {
+                used: ledger.tables,
+                reachable: sum.tables,
+            });
         }
         if sum.mapped != ledger.anon {
-            return Err(Unbalanced::Anon { used: ledger.anon, mapped: sum.mapped });
+            return Err(Unbalanced::Anon {
+                used: ledger.anon,
+                mapped: sum.mapped,
+            });
         }
         Ok(ledger)
     }
@@ -150,7 +162,10 @@ impl<M: Mmu> Mm<M> {
         if config.rss != crate::config::Rss::Sloppy {
             let shown = self.rss.shown(config);
             if shown != walked.mapped as i64 {
-                return Err(Unbalanced::Resident { shown, mapped: walked.mapped });
+                return Err(Unbalanced::Resident {
+                    shown,
+                    mapped: walked.mapped,
+                });
             }
         }
         Ok(walked)
@@ -194,7 +209,10 @@ impl<M: Mmu> Mm<M> {
         // SAFETY: 1: nothing else runs.
         let vma = unsafe { self.tree.at_or_before(at) };
         let covers = |view: &VmaView| view.range.contains(at);
-        let view = vma.map(|vma| vma.peek()).filter(covers).ok_or(Unbalanced::Unmapped(at))?;
+        let view = vma
+            .map(|vma| vma.peek())
+            .filter(covers)
+            .ok_or(Unbalanced::Unmapped(at))?;
         if value.grant() > view.prot.grant() {
             return Err(Unbalanced::TooMuch(at));
         }
@@ -205,7 +223,11 @@ impl<M: Mmu> Mm<M> {
         let frame = self.system().frames.get(value.pfn());
         let (refs, maps) = (frame.refs.peek(), frame.maps.peek());
         if (refs, maps) != (1, 1) {
-            return Err(Unbalanced::Counts { pfn: value.pfn(), refs, maps });
+            return Err(Unbalanced::Counts {
+                pfn: value.pfn(),
+                refs,
+                maps,
+            });
         }
         Ok(())
     }

@@ -44,14 +44,20 @@ fn check_all<M: Mmu>(mm: &Mm<M>, range: VirtRange, since: u64) {
     let sys = mm.system();
     sys.looked(Check::Invalidation);
     for cpu in 0..sys.at.cpus() {
-        let Some(tlb) = M::tlb(&sys.at, cpu) else { continue };
+        let Some(tlb) = M::tlb(&sys.at, cpu) else {
+            continue;
+        };
         for old in tlb.iter() {
             let addr = VirtAddr(old.page << M::Paging::SHIFT);
             if old.space != mm.space || !range.contains(addr) || old.filled >= since {
                 continue;
             }
             let now = peek_entry(mm, addr);
-            let needs = if old.writable { Grant::Write } else { Grant::Read };
+            let needs = if old.writable {
+                Grant::Write
+            } else {
+                Grant::Read
+            };
             if !now.is_present() || now.pfn() != old.pfn || now.grant() < needs {
                 M::violation(format_args!(
                     "stale translation: the call over {range} returns while CPU {cpu} still \

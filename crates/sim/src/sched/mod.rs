@@ -91,7 +91,6 @@ pub(crate) struct Core {
     pub(crate) tasks: Vec<Task>,
     /// Tasks with a body; behind them in `tasks` comes the idle task of each CPU.
     pub(crate) bodies: u32,
-    live: u32,
     pub(crate) order: Order,
     /// Tasks that spin.
     spinners: u32,
@@ -162,7 +161,6 @@ impl Core {
             lines,
             tasks,
             bodies: on.len() as u32,
-            live: on.len() as u32,
             order,
             spinners: 0,
             looking: Vec::new(),
@@ -185,7 +183,8 @@ impl Core {
 
     /// The task that runs next; `None` when the run is over or nobody can run.
     pub(crate) fn pick(&mut self) -> Option<u32> {
-        while self.outcome.is_none() && self.live > 0 {
+        // Also after the last body has ended: an idle CPU may be in the middle of an interrupt.
+        while self.outcome.is_none() {
             let cpu = self.next_cpu()?;
             if let Some(task) = self.dispatch(cpu) {
                 return Some(task);
@@ -194,9 +193,17 @@ impl Core {
         None
     }
 
-    /// Whether every body has ended.
-    pub(crate) fn all_done(&self) -> bool {
-        self.live == 0
+    /// The tasks that have not come to their end: bodies, and idle tasks within an interrupt.
+    pub(crate) fn unfinished(&self) -> impl Iterator<Item = (u32, &Task)> {
+        let ends = |at: u32| {
+            if at < self.bodies {
+                State::Done
+            } else {
+                State::Parked
+            }
+        };
+        let tasks = (0..).zip(&self.tasks);
+        tasks.filter(move |(at, task)| task.state != ends(*at))
     }
 
     fn next_cpu(&mut self) -> Option<u32> {

@@ -2,6 +2,7 @@
 
 use super::{Core, Order, Spin, State};
 use crate::lines::{LineId, NOBODY};
+use crate::model::Ps;
 use crate::trace::Event;
 use minflt_sync::CpuMask;
 
@@ -148,7 +149,6 @@ impl Core {
         self.record(task, || Event::Ends);
         self.end = self.end.max(self.clock_of(task));
         self.tasks[task as usize].state = State::Done;
-        self.live -= 1;
         self.recheck(self.tasks[task as usize].cpu);
     }
 

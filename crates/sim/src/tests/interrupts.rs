@@ -110,3 +110,30 @@ fn waiting_with_interrupts_off_for_an_interrupted_cpu_is_a_deadlock() {
             .starts_with("deadlock: 2 tasks wait")
     );
 }
+
+#[test]
+fn interrupts_sent_last_are_taken_before_the_run_ends() {
+    let bed = Bed::explorer(2);
+    let budget = Budget {
+        schedules: 100,
+        seed: 1,
+    };
+    let found = explore(&budget, |options| {
+        // SAFETY: 1: the objects of the last schedule are not used any more.
+        unsafe { bed.reset() };
+        let acks = bed.place(Acks {
+            seen: core::array::from_fn(|_| Atomic::new(0)),
+        });
+        let arg = core::ptr::from_ref(acks).cast();
+        let call = acknowledge;
+        bed.at.set_ipi_handler(Some(IpiHandler { call, arg }));
+        let shoot = || {
+            let mut to = CpuMask::empty();
+            to.insert(1);
+            M::send_ipi(&bed.at, &to);
+        };
+        let report = bed.run(options, vec![TaskSpec::new(0, shoot)]);
+        judge(report, acks.seen[1].peek() != 1, "nobody took it")
+    });
+    assert!(found.failure.is_none());
+}

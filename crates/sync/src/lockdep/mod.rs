@@ -74,7 +74,10 @@ pub struct HeldLocks {
 
 impl HeldLocks {
     pub(crate) const fn new() -> Self {
-        Self { stack: [const { Cell::new(None) }; DEPTH], len: Cell::new(0) }
+        Self {
+            stack: [const { Cell::new(None) }; DEPTH],
+            len: Cell::new(0),
+        }
     }
 
     /// How many locks are held.
@@ -96,8 +99,9 @@ impl HeldLocks {
 
     fn take(&self, lock: *const ()) -> bool {
         let len = self.len.get();
-        let Some(at) =
-            (0..len).rev().find(|i| self.stack[*i].get().is_some_and(|h| h.lock == lock))
+        let Some(at) = (0..len)
+            .rev()
+            .find(|i| self.stack[*i].get().is_some_and(|h| h.lock == lock))
         else {
             return false;
         };
@@ -124,7 +128,10 @@ pub fn release<C: Class, M: Machine>(lock: *const ()) {
         // SAFETY: duty 1 of `Machine`.
         let cx = unsafe { &*M::cx() };
         if !cx.held.take(lock) {
-            M::violation(format_args!("{:?} released by a context that does not hold it", C::RANK));
+            M::violation(format_args!(
+                "{:?} released by a context that does not hold it",
+                C::RANK
+            ));
         }
     }
 }
@@ -158,7 +165,9 @@ pub fn waits_for_cpus<M: Machine>() {
         let cx = unsafe { &*M::cx() };
         if cx.irq_off.get() > 0 {
             let at = Location::caller();
-            M::violation(format_args!("waits for other CPUs at {at} with interrupts off"));
+            M::violation(format_args!(
+                "waits for other CPUs at {at} with interrupts off"
+            ));
         }
     }
 }
@@ -182,7 +191,10 @@ fn acquire_checked<C: Class, M: Machine>(
         }
         let irqs_off = cx.irq_off.get() > 0;
         if irqs_off && C::WAITING != Waiting::Spins {
-            M::violation(format_args!("waits for {:?} at {at} with interrupts off", C::RANK));
+            M::violation(format_args!(
+                "waits for {:?} at {at} with interrupts off",
+                C::RANK
+            ));
         }
         if C::WAITING == Waiting::Sleeps
             && let Some(held) = cx.held.iter().find(|held| held.waiting != Waiting::Sleeps)
@@ -195,7 +207,12 @@ fn acquire_checked<C: Class, M: Machine>(
             ));
         }
     }
-    let held = Held { rank: C::RANK, waiting: C::WAITING, lock, at };
+    let held = Held {
+        rank: C::RANK,
+        waiting: C::WAITING,
+        lock,
+        at,
+    };
     if cx.held.push(held).is_err() {
         M::violation(format_args!("{at}: more than {DEPTH} locks held"));
     }

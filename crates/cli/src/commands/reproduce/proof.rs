@@ -1,0 +1,202 @@
+//! The proof rows: before and after, measured on this machine's real threads, real Linux beside.
+//!
+//! Sides alternate within each round, so that a machine that slows down slows all of them; figures
+//! are medians over the rounds.
+
+use crate::choice::{Named, era_list};
+use crate::error::{Error, usage};
+use crate::machine;
+use crate::progress::Progress;
+use crate::rows::{Place, checks, record};
+use crate::targets;
+use minflt_host::HostTarget;
+use minflt_report::{Cell, Column, Run, Status, Table};
+use minflt_workload::{Clear, Plan, Workload};
+
+const ROUNDS: u64 = 7;
+const RAM: u64 = 256 << 20;
+/// Pages touched by each thread of a run, in bytes.
+const BYTES: &str = "64M";
+
+/// Steps of progress.
+pub(crate) const STEPS: u64 = 2 * ROUNDS;
+
+/// What was measured.
+#[derive(Debug, Default)]
+pub(crate) struct Proof {
+    pub(crate) tables: Vec<Table>,
+    pub(crate) runs: Vec<Run>,
+}
+
+/// One pair of eras and what is done to them.
+struct Pair {
+    title: &'static str,
+    command: &'static str,
+    workload: &'static str,
+    options: &'static [&'static str],
+    eras: &'static str,
+    /// What one thread is, and what two are.
+    columns: [&'static str; 2],
+    /// The rate looked at: the workload's own, or faults.
+    rate: Option<&'static str>,
+    ratio: &'static str,
+}
+
+const PAIRS: [Pair; 2] = [
+    Pair {
+        title: "Two threads faulting in one address space (2004)",
+        command: "minflt bench pft --on host,linux --threads 1,2 --era \
+                  linux-2.6.10,atomic-pte-2004 -- -b 64M --measure workers",
+        workload: "pft",
+        options: &["-b", BYTES, "--measure", "workers"],
+        eras: "linux-2.6.10,atomic-pte-2004",
+        columns: ["1 thread", "2 threads"],
+        rate: None,
+        ratio: "2 threads / 1",
+    },
+    Pair {
+        title: "One thread faulting, one looping {mmap 512 KiB, touch all, munmap} (2017)",
+        command: "minflt bench disturb --on host,linux --threads 1,2 --era linux-4.13,spf-2017 -- \
+                  --size 64M",
+        workload: "disturb",
+        options: &["--size", BYTES],
+        eras: "linux-4.13,spf-2017",
+        columns: ["alone", "disturbed"],
+        rate: Some("pages_per_second"),
+        ratio: "disturbed / alone",
+    },
+];
+
+/// Measures all pairs.
+pub(crate) fn measure(progress: &Progress) -> Result<Proof, Error> {
+    let mut proof = Proof::default();
+    for pair in &PAIRS {
+        pair.measure(progress, &mut proof)?;
+    }
+    Ok(proof)
+}
+
+/// One side: an era on the host's threads, or real Linux.
+enum Side {
+    Host(Named, HostTarget<false>),
+    Linux(Named),
+}
+
+impl Side {
+    const fn named(&self) -> &Named {
+        match self {
+            Self::Host(named, _) | Self::Linux(named) => named,
+        }
+    }
+
+    fn run(&self, workload: &Workload, threads: u32) -> Result<Run, Error> {
+        let plan = Plan { threads, cpus: threads, clear: Clear::InFault };
+        let (target, outcome) = match self {
+            Self::Host(_, target) => ("host", targets::on(target, workload, &plan)?),
+            Self::Linux(_) => ("linux", targets::linux(workload, &plan)?),
+        };
+        let (machine, era) = (&machine::line(), &self.named().name);
+        let place = Place { target, machine, era, threads, cpus: threads, scale: 1 };
+        Ok(record(&place, &outcome))
+    }
+}
+
+impl Pair {
+    fn measure(&self, progress: &Progress, proof: &mut Proof) -> Result<(), Error> {
+        let options: Vec<_> = self.options.iter().map(ToString::to_string).collect();
+        let workload = Workload::parse(self.workload, &options);
+        let workload = workload.map_err(|error| usage(error.to_string()))?;
+        let mut sides = Vec::new();
+        for named in era_list(self.eras)? {
+            let target = targets::host(&named, 2, RAM)?;
+            sides.push(Side::Host(named, target));
+        }
+        let linux = Named { name: format!("Linux {}", machine::kernel()), ..era_list("best")?.remove(0) };
+        sides.push(Side::Linux(linux));
+        let mut runs: Vec<[Vec<Run>; 2]> = sides.iter().map(|_| [vec![], vec![]]).collect();
+        for _ in 0..ROUNDS {
+            progress.says(self.title);
+            for (side, runs) in sides.iter().zip(&mut runs) {
+                for (threads, runs) in (1..).zip(runs) {
+                    runs.push(side.run(&workload, threads)?);
+                }
+            }
+            progress.step();
+        }
+        proof.tables.push(self.table(&sides, &runs));
+        proof.runs.extend(runs.into_iter().flatten().flatten());
+        Ok(())
+    }
+
+    fn rate(&self, run: &Run) -> f64 {
+        let rate = match self.rate {
+            Some(name) => run.rates.get(name).copied(),
+            None => run.faults_per_second,
+        };
+        rate.unwrap_or(0.0)
+    }
+
+    fn table(&self, sides: &[Side], runs: &[[Vec<Run>; 2]]) -> Table {
+        let columns = [
+            Column::text("era"),
+            Column::number(&format!("{}, pages/s", self.columns[0]), ""),
+            Column::number(&format!("{}, pages/s", self.columns[1]), ""),
+            Column::number(self.ratio, ""),
+            Column::text("checks"),
+        ];
+        let mut table = Table::new(self.title, columns);
+        for (side, runs) in sides.iter().zip(runs) {
+            let rates = |at: usize| runs[at].iter().map(|run| self.rate(run)).collect();
+            let pairs = runs[0].iter().zip(&runs[1]);
+            let ratios = pairs.map(|(one, two)| self.rate(two) / self.rate(one)).collect();
+            let last = runs[1].last().map_or(String::new(), checks);
+            let cells = [
+                side.named().name.clone(),
+                format!("{:.0}", median(rates(0))),
+                format!("{:.0}", median(rates(1))),
+                format!("{:.2}", median(ratios)),
+                last,
+            ];
+            let cell = |text: &String| Cell::with_status(text, Status::Measured);
+            table.rows.push(cells.iter().map(cell).collect());
+        }
+        table.footnotes.push(format!("measured on {}", machine::line()));
+        table.footnotes.push(format!(
+            "medians of {ROUNDS} alternated rounds; the ratio is the median of the rounds' ratios"
+        ));
+        table.footnotes.push(
+            "our rows run on a software MMU in user space; Linux's include the processor's trap and \
+             everything else a real kernel does"
+                .into(),
+        );
+        table.footnotes.push(format!("one such run: {}", self.command));
+        table
+    }
+}
+
+/// The middle value; 0 of nothing.
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied().unwrap_or(0.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{PAIRS, median};
+    use crate::args::{Args, Command};
+    use clap::Parser;
+
+    #[test]
+    fn the_middle_is_the_middle() {
+        assert!((median(vec![3.0, 1.0, 2.0]) - 2.0).abs() < f64::EPSILON);
+        assert!(median(vec![]).abs() < f64::EPSILON);
+    }
+
+    #[test]
+    fn the_commands_in_the_footnotes_are_commands() {
+        for pair in PAIRS {
+            let args = Args::try_parse_from(pair.command.split_whitespace());
+            assert!(matches!(args.expect(pair.command).command, Command::Bench(_)));
+        }
+    }
+}

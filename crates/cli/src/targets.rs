@@ -1,0 +1,111 @@
+//! Running a workload on a target, from names to an outcome.
+
+use crate::choice::{Named, spell};
+use crate::error::{Error, usage};
+use minflt_host::HostTarget;
+use minflt_sim::{AnySimTarget, MachineFile, machine_file};
+use minflt_workload::{Outcome, Plan, Target, TargetError, Workload, linux::Linux};
+
+/// RAM of a host system, unless `--ram` says otherwise.
+pub(crate) const HOST_RAM: u64 = 1 << 30;
+
+/// Where a workload can run.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum On {
+    /// Real threads over the software MMU.
+    Host,
+    /// Virtual time.
+    Sim,
+    /// Real system calls.
+    Linux,
+}
+
+impl On {
+    /// The targets named in a list.
+    pub(crate) fn list(list: &str) -> Result<Vec<Self>, Error> {
+        let one = |word: &str| match word {
+            "host" => Ok(Self::Host),
+            "sim" => Ok(Self::Sim),
+            "linux" => Ok(Self::Linux),
+            _ => Err(usage(format!("--on: unknown target `{word}`; targets are host, sim, linux"))),
+        };
+        list.split(',').map(one).collect()
+    }
+
+    /// The name.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Host => "host",
+            Self::Sim => "sim",
+            Self::Linux => "linux",
+        }
+    }
+}
+
+/// The machine that sim models.
+pub(crate) fn machine(name: &str) -> Result<MachineFile, Error> {
+    MachineFile::shipped(name).map_err(|_| {
+        let known: Vec<_> = machine_file::SHIPPED.iter().map(|(name, _)| *name).collect();
+        usage(format!("--machine: unknown machine `{name}`; machines are {}", known.join(", ")))
+    })
+}
+
+/// Refuses a workload whose pages do not fit.
+pub(crate) fn fits(
+    workload: &Workload,
+    threads: u32,
+    page_size: u64,
+    ram: u64,
+) -> Result<(), Error> {
+    let needed = workload.bytes_needed(threads, page_size);
+    // A sixteenth for tables, descriptors and what CPUs keep in hand.
+    if needed + needed / 16 <= ram {
+        return Ok(());
+    }
+    Err(usage(format!(
+        "--size: {} of pages do not fit into --ram {}; give a smaller size, or --ram {} and more",
+        spell(needed),
+        spell(ram),
+        spell((needed + needed / 16).next_multiple_of(1 << 20))
+    )))
+}
+
+/// A host system for `cpus` threads.
+pub(crate) fn host(named: &Named, cpus: u32, ram: u64) -> Result<HostTarget<false>, Error> {
+    let ram = usize::try_from(ram).map_err(|_| usage("--ram: more than this host can address"))?;
+    HostTarget::start(named.config, cpus, ram).map_err(|error| usage(format!("--ram: {error}")))
+}
+
+/// A simulated system.
+pub(crate) fn sim(named: &Named, file: &MachineFile, ram: u64) -> Result<AnySimTarget, Error> {
+    AnySimTarget::start(file, named.config, ram).map_err(|error| usage(format!("--ram: {error}")))
+}
+
+/// Runs on the machine this program runs on.
+pub(crate) fn linux(workload: &Workload, plan: &Plan) -> Result<Outcome, Error> {
+    on(&Linux::new(), workload, plan)
+}
+
+/// Runs a workload on a target that is there.
+pub(crate) fn on<T: Target>(
+    target: &T,
+    workload: &Workload,
+    plan: &Plan,
+) -> Result<Outcome, Error> {
+    workload.run(target, plan).map_err(|error| match error {
+        TargetError::Unsupported(text) => Error::Usage(text),
+        other => Error::Failed(format!("{} on {}: {other}", workload.info().name, target.name())),
+    })
+}
+
+/// Runs a workload on a simulated target.
+pub(crate) fn on_sim(
+    target: &AnySimTarget,
+    workload: &Workload,
+    plan: &Plan,
+) -> Result<Outcome, Error> {
+    match target {
+        AnySimTarget::X86(target) => on(target, workload, plan),
+        AnySimTarget::Altix(target) => on(target, workload, plan),
+    }
+}

@@ -1,0 +1,145 @@
+//! What the targets of our own machines share: a thread's calls in the words of the workloads, and
+//! what a system counted while a process ran.
+#![forbid(unsafe_code)]
+
+use minflt_addr::VirtAddr;
+use minflt_mm::{Advice, Check, Errno, Event, Mm, Place, Signal, System, Thread};
+use minflt_pgtable::Mmu;
+use minflt_workload::{ProcessReport, Prot, Stop, TargetError};
+
+/// A thread of a process, as the workloads speak to it.
+#[derive(Debug)]
+pub struct Calls<'m, M: Mmu> {
+    thread: Thread<'m, M>,
+}
+
+impl<'m, M: Mmu> Calls<'m, M> {
+    /// The calling context becomes a thread of `mm`.
+    pub fn new(mm: &'m Mm<M>) -> Self {
+        Self { thread: mm.thread() }
+    }
+
+    fn mm(&self) -> &'m Mm<M> {
+        self.thread.mm()
+    }
+
+    /// See [`minflt_workload::Worker::map`].
+    ///
+    /// # Errors
+    /// Linux's error number.
+    pub fn map(&self, len: u64, prot: Prot) -> Result<VirtAddr, Stop> {
+        self.mm().mmap(Place::Any, len, own(prot)).map_err(errno)
+    }
+
+    /// See [`minflt_workload::Worker::unmap`].
+    ///
+    /// # Errors
+    /// Linux's error number.
+    pub fn unmap(&self, at: VirtAddr, len: u64) -> Result<(), Stop> {
+        self.mm().munmap(at, len).map_err(errno)
+    }
+
+    /// See [`minflt_workload::Worker::protect`].
+    ///
+    /// # Errors
+    /// Linux's error number.
+    pub fn protect(&self, at: VirtAddr, len: u64, prot: Prot) -> Result<(), Stop> {
+        self.mm().mprotect(at, len, own(prot)).map_err(errno)
+    }
+
+    /// See [`minflt_workload::Worker::discard`].
+    ///
+    /// # Errors
+    /// Linux's error number.
+    pub fn discard(&self, at: VirtAddr, len: u64) -> Result<(), Stop> {
+        self.mm().madvise(at, len, Advice::DontNeed).map_err(errno)
+    }
+
+    /// See [`minflt_workload::Worker::store`].
+    ///
+    /// # Errors
+    /// The signal the access raises.
+    #[inline]
+    pub fn store(&self, at: VirtAddr, value: u64) -> Result<(), Stop> {
+        self.thread.store(at, value).map_err(signal)
+    }
+
+    /// See [`minflt_workload::Worker::load`].
+    ///
+    /// # Errors
+    /// The signal the access raises.
+    #[inline]
+    pub fn load(&self, at: VirtAddr) -> Result<u64, Stop> {
+        self.thread.load(at).map_err(signal)
+    }
+}
+
+const fn own(prot: Prot) -> minflt_mm::Prot {
+    match prot {
+        Prot::None => minflt_mm::Prot::None,
+        Prot::Read => minflt_mm::Prot::Read,
+        Prot::ReadWrite => minflt_mm::Prot::ReadWrite,
+    }
+}
+
+fn errno(error: impl Into<Errno>) -> Stop {
+    Stop::Errno(error.into().0)
+}
+
+/// SIGSEGV; SIGBUS where Linux would have killed somebody for memory.
+const fn signal(signal: Signal) -> Stop {
+    match signal {
+        Signal::MapErr | Signal::AccErr => Stop::Signal(11),
+        Signal::OutOfMemory => Stop::Signal(7),
+    }
+}
+
+/// What a system had counted when a process started.
+#[derive(Debug)]
+pub struct Tally {
+    events: Vec<u64>,
+    checks: Vec<u64>,
+}
+
+impl Tally {
+    /// The counts now.
+    #[must_use]
+    pub fn start<M: Mmu>(system: &System<M>) -> Self {
+        Self {
+            events: Event::ALL.iter().map(|event| system.count_of(*event)).collect(),
+            checks: Check::ALL.iter().map(|check| system.looks_of(*check)).collect(),
+        }
+    }
+
+    /// Checks the ledger of a system without processes, and adds to `report` what was counted since
+    /// the start and `contents` looks of the workload itself.
+    ///
+    /// # Errors
+    /// What does not add up.
+    pub fn finish<M: Mmu>(
+        self,
+        system: &System<M>,
+        contents: u64,
+        report: &mut ProcessReport,
+    ) -> Result<(), TargetError> {
+        let unbalanced = |error| TargetError::Violation(format!("ledger: {error}"));
+        system.check_ledger(&[]).map_err(unbalanced)?;
+        for (event, before) in Event::ALL.iter().zip(self.events) {
+            let count = system.count_of(*event) - before;
+            if count > 0 {
+                report.events.insert(event.name().to_owned(), count);
+            }
+            if *event == Event::PageFaults {
+                report.faults = count;
+            }
+        }
+        for (check, before) in Check::ALL.iter().zip(self.checks) {
+            let looks = system.looks_of(*check) - before;
+            if looks > 0 {
+                report.checks.insert(check.name().to_owned(), looks);
+            }
+        }
+        report.checks.insert("contents".to_owned(), contents);
+        Ok(())
+    }
+}

@@ -1,0 +1,279 @@
+//! The kernel under QEMU: real page tables, real faults, every era; and its guest program on Linux.
+//!
+//! The kernel judges itself by its exit status; what is asserted here is what it says it counted.
+
+use minflt_mm::{ERAS, Era};
+use std::collections::BTreeMap;
+use std::env;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+/// Pages that each complete run of the guest's `smoke` writes. The kernel's smoke has two.
+const PAGES: u64 = 600;
+/// What `run.sh` gives a boot before it ends it.
+const TIMEOUT_SECONDS: &str = "60";
+const BARE: &str = "x86_64-unknown-none";
+
+/// Boots run one after the other, so that a slow host is not slower still.
+#[test]
+fn the_kernel_boots_in_every_era() {
+    let Some(kernel) = Kernel::build() else {
+        return;
+    };
+    for era in ERAS {
+        passes(&kernel, era);
+    }
+    a_wrong_expectation_fails(&kernel);
+    an_unknown_era_fails(&kernel);
+    little_memory_is_no_violation(&kernel);
+}
+
+/// The same program and the same endings, as Linux has them.
+#[test]
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+fn linux_ends_the_smoke_alike() {
+    use std::os::unix::process::ExitStatusExt;
+
+    const SIGSEGV: i32 = 11;
+    build("guest");
+    let smoke = root().join("guest/target").join(BARE).join("release/smoke");
+    let run = |args: &[&str]| {
+        Command::new(&smoke)
+            .args(args)
+            .output()
+            .expect("runs")
+            .status
+    };
+    assert_eq!(run(&[]).code(), Some(0));
+    for part in ["write-readonly", "read-unmapped", "run-data"] {
+        assert_eq!(run(&[part]).signal(), Some(SIGSEGV), "{part}");
+    }
+}
+
+fn passes(kernel: &Kernel, era: &Era) {
+    let name = era.name;
+    let boot = kernel.boot(&format!("era={name}"), "256M");
+    assert_eq!(boot.status, Some(0), "{name}: {}", boot.text);
+    assert!(
+        boot.text.contains(&format!("minflt: era {name}: ")),
+        "{}",
+        boot.text
+    );
+    assert!(!boot.text.contains("FAILED"), "{name}: {}", boot.text);
+    // Linux sends the same signals: see `linux_ends_the_smoke_alike`.
+    for ending in [
+        "checks: exited with 0",
+        "checks, aged: exited with 0",
+        "write-readonly: SIGSEGV (SEGV_ACCERR)",
+        "read-unmapped: SIGSEGV (SEGV_MAPERR)",
+        "run-data: SIGSEGV (SEGV_ACCERR)",
+    ] {
+        assert!(
+            boot.lines().any(|line| line == ending),
+            "{name}: no \"{ending}\""
+        );
+    }
+
+    let event = |event: &str| boot.events.get(event).copied().unwrap_or(0);
+    let faults = event("page-faults");
+    assert!(faults >= 2 * PAGES, "{name}: {faults} faults");
+    assert!(
+        event("anon-write-faults") + event("zero-page-cow-faults") >= 2 * PAGES,
+        "{name}"
+    );
+    assert_eq!(
+        event("minor-faults") + event("signals"),
+        faults,
+        "{name}: all had an outcome"
+    );
+    assert!(event("signals") >= 3, "{name}");
+    assert_eq!(event("out-of-memory"), 0, "{name}");
+    assert_eq!(event("tlb-shootdowns"), 0, "{name}: there is one CPU");
+
+    let speculated = event("speculative-faults");
+    if era.config.ladder.speculates() {
+        let tried = speculated + event("speculative-faults-failed") + event("spf-access");
+        assert_eq!(
+            tried, faults,
+            "{name}: every fault was tried without the lock first"
+        );
+        assert!(speculated > faults / 2, "{name}: {speculated} of {faults}");
+    } else {
+        assert_eq!(speculated, 0, "{name}");
+        let spf = boot.events.keys().find(|event| event.starts_with("spf-"));
+        assert_eq!(spf, None, "{name}");
+    }
+
+    // Each of five processes as it ended and after it was gone; and once at the end.
+    assert!(boot.checks["ledger"] >= 10, "{name}: {:?}", boot.checks);
+    assert!(boot.checks["tables"] >= 5, "{name}: {:?}", boot.checks);
+    assert!(boot.balances(), "{name}: {}", boot.text);
+    // The hardware's own bits were at work while contents, counts and entries held.
+    assert!(boot.accessed_bits() > PAGES, "{name}: {}", boot.text);
+}
+
+fn a_wrong_expectation_fails(kernel: &Kernel) {
+    let boot = kernel.boot("canary", "256M");
+    assert_eq!(boot.status, Some(1), "{}", boot.text);
+    let failed: Vec<&str> = boot
+        .lines()
+        .filter(|line| line.contains("FAILED"))
+        .collect();
+    assert_eq!(failed.len(), 2, "{failed:?}");
+    assert_eq!(failed[0], "canary: FAILED, must have exited with 0");
+    assert!(
+        failed[1].starts_with("minflt: boot smoke FAILED"),
+        "{failed:?}"
+    );
+}
+
+fn an_unknown_era_fails(kernel: &Kernel) {
+    let boot = kernel.boot("era=linux-1.0", "256M");
+    assert_eq!(boot.status, Some(1), "{}", boot.text);
+    assert!(
+        boot.text.contains("no era \"linux-1.0\"; there are:"),
+        "{}",
+        boot.text
+    );
+    for era in ERAS {
+        assert!(boot.text.contains(era.name), "{}", boot.text);
+    }
+}
+
+/// The program dies of it, the machine does not, and every frame comes back.
+fn little_memory_is_no_violation(kernel: &Kernel) {
+    let boot = kernel.boot("", "4M");
+    assert_eq!(boot.status, Some(1), "{}", boot.text);
+    assert!(
+        boot.text.contains("checks: killed: out of memory"),
+        "{}",
+        boot.text
+    );
+    assert!(boot.events["out-of-memory"] >= 1, "{:?}", boot.events);
+    assert!(
+        boot.text.contains("run-data: SIGSEGV (SEGV_ACCERR)"),
+        "{}",
+        boot.text
+    );
+    assert!(boot.balances(), "{}", boot.text);
+}
+
+/// The built image.
+struct Kernel {
+    image: PathBuf,
+}
+
+/// What a boot said.
+struct Boot {
+    status: Option<i32>,
+    text: String,
+    events: BTreeMap<String, u64>,
+    checks: BTreeMap<String, u64>,
+}
+
+impl Kernel {
+    /// Builds the kernel with its guest, unless there is no QEMU to run it.
+    fn build() -> Option<Self> {
+        let qemu = env::var_os("QEMU").unwrap_or_else(|| "qemu-system-x86_64".into());
+        if Command::new(qemu).arg("--version").output().is_err() {
+            // Not by `println!`: the harness would keep it to itself.
+            writeln!(std::io::stdout(), "skipped: apt install qemu-system-x86")
+                .expect("a terminal");
+            return None;
+        }
+        build("kernel");
+        let image = root()
+            .join("kernel/target")
+            .join(BARE)
+            .join("release/minflt-kernel");
+        Some(Self { image })
+    }
+
+    fn boot(&self, command_line: &str, ram: &str) -> Boot {
+        let output = Command::new(root().join("kernel/run.sh"))
+            .arg(&self.image)
+            .args(command_line.split_whitespace())
+            .env("MINFLT_TIMEOUT", TIMEOUT_SECONDS)
+            .env("MINFLT_RAM", ram)
+            .output()
+            .expect("kernel/run.sh runs");
+        Boot::read(&output)
+    }
+}
+
+impl Boot {
+    fn read(output: &Output) -> Self {
+        let text = String::from_utf8_lossy(&output.stdout).into_owned()
+            + &String::from_utf8_lossy(&output.stderr);
+        let counts = |kind: &str| {
+            let count = |line: &str| {
+                let (name, count) = line.strip_prefix(kind)?.split_once(' ')?;
+                Some((name.to_owned(), count.parse().ok()?))
+            };
+            text.lines().filter_map(count).collect()
+        };
+        Self {
+            status: output.status.code(),
+            events: counts("event "),
+            checks: counts("check "),
+            text,
+        }
+    }
+
+    fn lines(&self) -> impl Iterator<Item = &str> {
+        self.text.lines()
+    }
+
+    /// Whether the ledger's line adds up, with nothing left of any process.
+    fn balances(&self) -> bool {
+        let Some(line) = self.lines().find_map(|line| line.strip_prefix("ledger: ")) else {
+            return false;
+        };
+        let words = line.split(|c: char| !c.is_ascii_digit());
+        let numbers: Vec<u64> = words.filter_map(|word| word.parse().ok()).collect();
+        let [total, free, reserved, slab, tables, anon] = numbers[..] else {
+            return false;
+        };
+        total == free + reserved + slab && tables == 0 && anon == 0
+    }
+
+    /// Accessed bits that the CPU set, not the kernel.
+    fn accessed_bits(&self) -> u64 {
+        let prefix = "checks, aged: the CPU set at least ";
+        let line = self.lines().find_map(|line| line.strip_prefix(prefix));
+        let count = line.and_then(|line| line.split(' ').next());
+        count.and_then(|count| count.parse().ok()).unwrap_or(0)
+    }
+}
+
+/// Builds a package outside the workspace, in its own folder and with its own settings.
+fn build(package: &str) {
+    let folder = root().join(package);
+    let mut cargo = Command::new(env!("CARGO"));
+    cargo
+        .current_dir(&folder)
+        .args(["build", "--release", "--target-dir"]);
+    cargo.arg(folder.join("target"));
+    // What this workspace's cargo was told (flags, wrappers, target folder) is not meant for it.
+    for (name, _) in env::vars_os() {
+        let Some(text) = name.to_str() else { continue };
+        let inherited = text.starts_with("CARGO") && text != "CARGO_HOME"
+            || text.starts_with("RUSTC")
+            || text == "RUSTFLAGS";
+        if inherited {
+            cargo.env_remove(&name);
+        }
+    }
+    let output = cargo.output().expect("cargo runs");
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        output.status.success(),
+        "building {package} failed:\n{errors}"
+    );
+}
+
+fn root() -> &'static Path {
+    let tests = Path::new(env!("CARGO_MANIFEST_DIR"));
+    tests.parent().expect("tests/ lies in the repository")
+}
