@@ -63,7 +63,6 @@ pub(crate) struct Postings {
 #[derive(Debug, clap::Args)]
 pub(crate) struct Bench {
     /// The workload; `minflt workloads` lists them. Not needed with --proof.
-    #[arg(required_unless_present = "proof")]
     pub(crate) workload: Option<String>,
     /// Where to run: host, sim, linux; several separated by commas.
     #[arg(long, value_name = "LIST", default_value = "host")]

@@ -62,11 +62,12 @@ pub(crate) fn fits(
     if needed + needed / 16 <= ram {
         return Ok(());
     }
+    let mib = |bytes: u64| bytes.next_multiple_of(1 << 20);
     Err(usage(format!(
         "--size: {} of pages do not fit into --ram {}; give a smaller size, or --ram {} and more",
-        spell(needed),
+        spell(mib(needed)),
         spell(ram),
-        spell((needed + needed / 16).next_multiple_of(1 << 20))
+        spell(mib(needed + needed / 16))
     )))
 }
 

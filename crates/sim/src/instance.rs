@@ -6,9 +6,10 @@
 //!
 //! # Idea
 //! Memory is one sparse mapping of the host. Tables and slabs use its bytes; a *user* frame is never
-//! given bytes: it is stamped with one word, kept beside the memory. **A simulated user frame holds
-//! one word**: clearing makes it 0, copying copies it, a store replaces it whatever its offset, a
-//! load returns it. That is enough for a page's owner and generation.
+//! given bytes: it is stamped, beside the memory, with the last word stored and its place. **A
+//! simulated user frame holds one word**: clearing makes all words 0, copying copies the stamp, a
+//! store replaces it, a load elsewhere in the page returns 0. That is enough for a page's owner and
+//! generation.
 //!
 //! # Protocol
 //! ```text
@@ -51,7 +52,7 @@ const RESET_BY_WRITING: usize = 8 << 20;
 pub struct SimInstance {
     pub(crate) model: Arc<Model>,
     memory: Mapping,
-    /// One word a frame of the smallest size.
+    /// One [`Stamp`] a frame of the smallest size.
     stamps: Mapping,
     contexts: u32,
     ram_at: usize,
@@ -69,6 +70,13 @@ pub struct SimInstance {
 pub(crate) struct Warm {
     pub(crate) lines: Lines,
     pub(crate) stacks: Vec<DefaultStack>,
+}
+
+/// What a user frame holds: the last word stored, and where. All other words of the page read 0.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Stamp {
+    pub(crate) value: u64,
+    pub(crate) offset: u64,
 }
 
 /// Frames whose bytes or stamps were reached since the last reset.
@@ -128,7 +136,7 @@ impl SimInstance {
         let ram_bytes = usize::try_from(size.ram_bytes).map_err(too_large)?;
         let memory = Mapping::new(ram_at + ram_bytes, ALIGN)?;
         let frames = ram_bytes.div_ceil(1 << SMALLEST_PAGE_SHIFT);
-        let stamps = Mapping::new(frames.max(1) * size_of::<u64>(), ALIGN)?;
+        let stamps = Mapping::new(frames.max(1) * size_of::<Stamp>(), ALIGN)?;
         let model = Model::new(file, size.cpus);
         let lines = Lines::new((memory.bytes() >> model.line_shift) + 1, size.cpus);
         let dirty = Dirty {
@@ -190,7 +198,7 @@ impl SimInstance {
             if many {
                 continue;
             }
-            self.stamp(pfn).set(0);
+            self.stamp(pfn).set(Stamp::default());
             let from = (pfn.0 as usize) << shift;
             if from >= prefix {
                 let len = (1 << shift).min(self.memory.bytes() - self.ram_at - from);
@@ -272,17 +280,17 @@ impl SimInstance {
     }
 
     /// The one word of a user frame, about to be changed.
-    pub(crate) fn stamp_mut(&self, pfn: Pfn, shift: u32) -> &Cell<u64> {
+    pub(crate) fn stamp_mut(&self, pfn: Pfn, shift: u32) -> &Cell<Stamp> {
         self.mark(pfn, shift);
         self.stamp(pfn)
     }
 
     /// The one word of a user frame.
-    pub(crate) fn stamp(&self, pfn: Pfn) -> &Cell<u64> {
-        let word = self.stamps.at(pfn.0 as usize * size_of::<u64>());
+    pub(crate) fn stamp(&self, pfn: Pfn) -> &Cell<Stamp> {
+        let word = self.stamps.at(pfn.0 as usize * size_of::<Stamp>());
         // SAFETY: within the mapping, 8-aligned, zeroed; only the driving thread uses stamps, and
         // always through cells.
-        unsafe { &*word.cast::<Cell<u64>>() }
+        unsafe { &*word.cast::<Cell<Stamp>>() }
     }
 
     fn mark(&self, pfn: Pfn, shift: u32) {

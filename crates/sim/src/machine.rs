@@ -1,7 +1,7 @@
 //! The simulated machine, as `sync`, `pgtable` and `mm` see it.
 
 use crate::here;
-use crate::instance::SimInstance;
+use crate::instance::{SimInstance, Stamp};
 use crate::report::Outcome;
 use crate::sched::Peek;
 use crate::trace::Event;
@@ -281,7 +281,7 @@ unsafe impl<P: Paging, const CHECKED: bool> Mmu for Sim<P, CHECKED> {
             bytes: P::PAGE,
             node,
         });
-        at.stamp_mut(pfn, P::SHIFT).set(0);
+        at.stamp_mut(pfn, P::SHIFT).set(Stamp::default());
     }
 
     fn copy(at: &SimInstance, to: Pfn, from: Pfn) {
@@ -290,13 +290,14 @@ unsafe impl<P: Paging, const CHECKED: bool> Mmu for Sim<P, CHECKED> {
     }
 
     #[inline]
-    fn user_load(at: &SimInstance, pfn: Pfn, _offset: u64) -> u64 {
-        at.stamp(pfn).get()
+    fn user_load(at: &SimInstance, pfn: Pfn, offset: u64) -> u64 {
+        let stamp = at.stamp(pfn).get();
+        if stamp.offset == offset { stamp.value } else { 0 }
     }
 
     #[inline]
-    fn user_store(at: &SimInstance, pfn: Pfn, _offset: u64, value: u64) {
-        at.stamp_mut(pfn, P::SHIFT).set(value);
+    fn user_store(at: &SimInstance, pfn: Pfn, offset: u64, value: u64) {
+        at.stamp_mut(pfn, P::SHIFT).set(Stamp { value, offset });
     }
 
     #[inline]

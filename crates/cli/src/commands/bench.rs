@@ -15,7 +15,7 @@ use minflt_workload::{Clear, Outcome, Plan, Workload, list, pft};
 pub(crate) fn run(args: &Bench) -> Result<(), Error> {
     if args.proof {
         let progress = Progress::new(args.quiet, proof::STEPS);
-        let proof = proof::measure(&progress)?;
+        let proof = proof::measure(&progress, proof::ALL)?;
         progress.end();
         for table in &proof.tables {
             println!("{}", table.to_text());
@@ -48,7 +48,7 @@ struct Job<'a> {
 }
 
 /// One run to make.
-struct Cell1 {
+struct Variant {
     on: On,
     era: Named,
     plan: Plan,
@@ -56,7 +56,8 @@ struct Cell1 {
 
 impl<'a> Job<'a> {
     fn new(args: &'a Bench) -> Result<Self, Error> {
-        let name = args.workload.as_deref().unwrap_or_default();
+        let nothing = || usage("bench: name a workload (minflt workloads lists them), or --proof");
+        let name = args.workload.as_deref().ok_or_else(nothing)?;
         if !list().iter().any(|info| info.name == name) {
             let known: Vec<_> = list().iter().map(|info| info.name).collect();
             let known = known.join(", ");
@@ -72,7 +73,7 @@ impl<'a> Job<'a> {
         Ok(Self { args, workload, machine: targets::machine(&args.machine)?, ram })
     }
 
-    fn cells(&self) -> Result<Vec<Cell1>, Error> {
+    fn cells(&self) -> Result<Vec<Variant>, Error> {
         let threads = match (&self.args.threads, self.workload.threads()) {
             (Some(list), _) => counts("--threads", list)?,
             (None, Some(threads)) => vec![threads],
@@ -92,7 +93,7 @@ impl<'a> Job<'a> {
                     for cpus in cpus.clone().unwrap_or_else(|| vec![self.cpus(on, *threads)]) {
                         let plan = Plan { threads: *threads, cpus, clear };
                         self.check(on, &plan)?;
-                        cells.push(Cell1 { on, era: era.clone(), plan });
+                        cells.push(Variant { on, era: era.clone(), plan });
                     }
                 }
             }
@@ -124,6 +125,13 @@ impl<'a> Job<'a> {
             On::Sim => self.machine.shape.page_bytes.value as u64,
             On::Host | On::Linux => 4096,
         };
+        let has = self.machine.shape.cpus.value as u32;
+        if on == On::Sim && plan.cpus > has {
+            return Err(usage(format!(
+                "--cpus {}: {} has {has} CPUs; give at most {has}, or a larger --machine",
+                plan.cpus, self.machine.name
+            )));
+        }
         match on {
             On::Linux => Ok(()),
             On::Host | On::Sim => {
@@ -132,7 +140,7 @@ impl<'a> Job<'a> {
         }
     }
 
-    fn measure(&self, cell: &Cell1) -> Result<Outcome, Error> {
+    fn measure(&self, cell: &Variant) -> Result<Outcome, Error> {
         let (plan, ram) = (&cell.plan, self.ram(cell.on));
         match cell.on {
             On::Host => {
@@ -147,7 +155,7 @@ impl<'a> Job<'a> {
         }
     }
 
-    fn record(&self, cell: &Cell1, outcome: &Outcome) -> Run {
+    fn record(&self, cell: &Variant, outcome: &Outcome) -> Run {
         let here = machine::line();
         let machine = if cell.on == On::Sim { &self.machine.name } else { &here };
         let place = Place {

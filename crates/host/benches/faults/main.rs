@@ -139,6 +139,12 @@ impl Table {
     }
 
     fn print_figures(&self) {
+        if std::env::var_os("RAW").is_some() {
+            for (cell, times) in self.cells.iter().zip(&self.times) {
+                let t: Vec<String> = times.iter().map(|t| format!("{t:.0}")).collect();
+                println!("RAW {cell:44} {}", t.join(" "));
+            }
+        }
         let judged = self.size.flag.is_empty();
         let print = |name: &str, values: &[f64], bound: Bound, noise: Noise| {
             let q = Quartiles::of(values);

@@ -19,6 +19,7 @@ use minflt_pgtable::{Access, Grant, Leaf, Mmu, Paging, Pte, with_bits};
 use minflt_sync::Ordering;
 
 impl<M: Mmu> Fault<'_, M> {
+    #[inline(always)]
     pub(super) fn anon(&self, stable: &Stable<'_, M>, leaf: Leaf<'_, M>) -> Result<Kind, Stop> {
         let found = leaf.entry.load();
         if found.is_mapped() && !found.is_present() && stable.can() == Can::Look {
@@ -49,6 +50,7 @@ impl<M: Mmu> Fault<'_, M> {
     }
 
     /// Linux: do_anonymous_page, a store.
+    #[inline(always)]
     fn write_nothing(&self, stable: &Stable<'_, M>, leaf: Leaf<'_, M>) -> Result<Kind, Stop> {
         let pfn = self.fresh_frame(stable)?;
         let slot = self.open_with(stable, leaf, pfn)?;
@@ -130,6 +132,7 @@ impl<M: Mmu> Fault<'_, M> {
     }
 
     /// Opens the slot, or gives the frame back.
+    #[inline(always)]
     fn open_with<'s>(
         &self,
         stable: &'s Stable<'_, M>,
@@ -139,7 +142,8 @@ impl<M: Mmu> Fault<'_, M> {
         stable.open(leaf).inspect_err(|_| self.undo_frame(pfn))
     }
 
-    /// The frame is mapped: count it, let the slot and our own reference go.
+    /// The frame is mapped: count it and let the slot go. The frame itself is no longer ours.
+    #[inline(always)]
     fn finish(&self, slot: Slot<'_, M>, pfn: Pfn) {
         let sys = self.mm.system();
         let count = || self.mm.rss.add(&sys.config, Some(self.share), 1);
@@ -152,11 +156,12 @@ impl<M: Mmu> Fault<'_, M> {
         }
         if sys.config.lacks(Broken::MapCountAfterExchange) {
             sys.frames.get(pfn).maps.add(1, Ordering::AcqRel);
+            sys.frames.put(pfn);
         }
-        sys.frames.put(pfn);
     }
 
     /// Somebody was faster; the access is tried again.
+    #[cold]
     fn lost(&self, event: Event) -> Kind {
         self.mm.system().count(event);
         M::note(format_args!("fault {} lost: {event}", self.addr));

@@ -154,6 +154,7 @@ impl<M: Mmu> Mm<M> {
 }
 
 impl<M: Mmu> Fault<'_, M> {
+    #[inline(always)]
     fn attempt(&self, rung: Rung) -> Result<Kind, Stop> {
         let stable = Stable::stabilise(self.mm, rung, self.addr)?;
         stable.check_access(self.access)?;

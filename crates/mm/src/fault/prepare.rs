@@ -24,6 +24,7 @@ impl<M: Mmu> Mm<M> {
     }
 
     /// Puts a table in below `entry`, of level `level`, unless somebody else does.
+    #[cold]
     fn populate(&self, entry: EntryRef<'_, M>, level: u32) -> Result<(), Stop> {
         let sys = self.system();
         let fresh = Self::new_table(sys, level - 1).ok_or(Stop::Oom)?;
@@ -59,6 +60,7 @@ impl<M: Mmu> Mm<M> {
 
 impl<M: Mmu> Fault<'_, M> {
     /// The VMA has an anon_vma after this.
+    #[inline(always)]
     pub(super) fn prepare_anon(&self, stable: &Stable<'_, M>) -> Result<(), Stop> {
         // ORDERING: Acquire; pairs with [vma-anon-vma].
         if stable.vma.anon_vma.load(Ordering::Acquire) != 0 {
@@ -71,6 +73,7 @@ impl<M: Mmu> Fault<'_, M> {
     }
 
     /// The leaf entry, with the tables above it put in where the hold allows.
+    #[inline(always)]
     pub(super) fn leaf<'s>(&self, stable: &'s Stable<'_, M>) -> Result<Leaf<'s, M>, Stop> {
         loop {
             // SAFETY: 1: the hold keeps tables: by `mmap_lock`, or because freed tables wait for the
@@ -86,10 +89,15 @@ impl<M: Mmu> Fault<'_, M> {
     }
 
     /// A frame of zeros with everything set that must be set before it can be reached: a reference
-    /// and a count for the mapping, a reference of our own, and whose it is.
+    /// and a count for the mapping, and whose it is.
+    ///
+    /// The one reference is the mapping's: once an entry names the frame, another CPU may take it out
+    /// and free it, and this fault touches it no more. (As posted it does, and then has a reference of
+    /// its own for that.)
     ///
     /// The order is the one safe order for all eras: as posted in 2004 the count was raised after the
     /// exchange, and a zap in between took it below zero.
+    #[inline(always)]
     pub(super) fn fresh_frame(&self, stable: &Stable<'_, M>) -> Result<Pfn, Stop> {
         let sys = self.mm.system();
         let pfn = sys.frames.alloc(&sys.at, Use::Anon).ok_or(Stop::Oom)?;
@@ -103,13 +111,16 @@ impl<M: Mmu> Fault<'_, M> {
         frame
             .index
             .store(self.addr.page(M::Paging::SHIFT), Ordering::Relaxed);
-        frame.refs.store(2, Ordering::Relaxed);
-        let early = !sys.config.lacks(Broken::MapCountAfterExchange);
-        frame.maps.store(u32::from(early), Ordering::Relaxed);
+        let late = sys.config.lacks(Broken::MapCountAfterExchange);
+        frame.maps.store(u32::from(!late), Ordering::Relaxed);
+        if late {
+            frame.refs.store(2, Ordering::Relaxed);
+        }
         Ok(pfn)
     }
 
     /// The frame was never reached: back with it.
+    #[cold]
     pub(super) fn undo_frame(&self, pfn: Pfn) {
         let frames = &self.mm.system().frames;
         let frame = frames.get(pfn);

@@ -49,6 +49,7 @@ pub(super) struct Lost;
 
 impl<'m, M: Mmu> Stable<'m, M> {
     /// Opens the slot of `leaf`.
+    #[inline(always)]
     pub(super) fn open<'s>(&'s self, leaf: Leaf<'s, M>) -> Result<Slot<'s, M>, Stop>
     where
         'm: 's,
@@ -73,6 +74,7 @@ impl<'m, M: Mmu> Stable<'m, M> {
         })
     }
 
+    #[inline(always)]
     fn try_again_and_check<'s>(
         &'s self,
         leaf: Leaf<'s, M>,
@@ -102,6 +104,7 @@ impl<'m, M: Mmu> Stable<'m, M> {
         Ok(guard)
     }
 
+    #[inline(always)]
     fn still_same(&self) -> Result<(), Why> {
         match self.hold {
             Hold::Speculative { seq, .. } if self.vma.seq.changed(seq) => Err(Why::VmaChanged),
@@ -112,6 +115,7 @@ impl<'m, M: Mmu> Stable<'m, M> {
 
 impl<M: Mmu> Slot<'_, M> {
     /// Fills an empty entry.
+    #[inline(always)]
     pub(super) fn install(&self, new: Pte<M::Paging>) -> Result<(), Lost> {
         if self.lock.is_none() {
             let how = self.stable.mm.exchange();

@@ -46,6 +46,7 @@ pub(super) enum Can {
 }
 
 impl<'m, M: Mmu> Stable<'m, M> {
+    #[inline(always)]
     pub(super) fn stabilise(mm: &'m Mm<M>, rung: Rung, addr: VirtAddr) -> Result<Self, Stop> {
         match rung {
             Rung::Mmap => Self::under_mmap_lock(mm, addr),
@@ -53,6 +54,7 @@ impl<'m, M: Mmu> Stable<'m, M> {
         }
     }
 
+    #[inline(always)]
     fn under_mmap_lock(mm: &'m Mm<M>, addr: VirtAddr) -> Result<Self, Stop> {
         let guard = mm.mmap_lock.read();
         // SAFETY: 1: under `mmap_lock`, for as long as the guard.
@@ -72,6 +74,7 @@ impl<'m, M: Mmu> Stable<'m, M> {
 
     /// Linux: the entry checks of handle_speculative_fault (v6 to v11 of the series). An address that
     /// no VMA covers falls back, because only the lock can say so for certain.
+    #[inline(always)]
     fn speculatively(mm: &'m Mm<M>, addr: VirtAddr) -> Result<Self, Stop> {
         let section = mm.system().srcu.read();
         // SAFETY: 1: within the read section.
@@ -94,6 +97,7 @@ impl<'m, M: Mmu> Stable<'m, M> {
 
     /// Whether the mapping allows the access. A speculative refusal counts only if nothing changed
     /// since the attributes were read.
+    #[inline(always)]
     pub(super) fn check_access(&self, access: Access) -> Result<(), Stop> {
         if self.view.prot.allows(access) {
             return Ok(());
@@ -106,6 +110,7 @@ impl<'m, M: Mmu> Stable<'m, M> {
         }
     }
 
+    #[inline(always)]
     pub(super) const fn can(&self) -> Can {
         match self.hold {
             Hold::Mmap { .. } => Can::Grow,

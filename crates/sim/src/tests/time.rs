@@ -157,13 +157,14 @@ fn a_user_frame_holds_one_word_and_a_reset_forgets_it() {
     M::copy(&bed.at, b, a);
     M::clear(&bed.at, a);
     assert_eq!(M::user_load(&bed.at, a, 0), 0);
-    assert_eq!(M::user_load(&bed.at, b, 0), 77);
+    assert_eq!(M::user_load(&bed.at, b, 8), 77);
+    assert_eq!(M::user_load(&bed.at, b, 16), 0);
     let bytes = M::frame_ptr(&bed.at, Pfn(50));
     // SAFETY: the frame's first byte.
     unsafe { bytes.write(9) };
     // SAFETY: 1: nothing refers to the memory.
     unsafe { bed.reset() };
-    assert_eq!(M::user_load(&bed.at, b, 0), 0);
+    assert_eq!(M::user_load(&bed.at, b, 8), 0);
     // SAFETY: the frame's first byte.
     assert_eq!(unsafe { M::frame_ptr(&bed.at, Pfn(50)).read() }, 0);
 }

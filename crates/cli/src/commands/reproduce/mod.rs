@@ -1,5 +1,118 @@
-//! stub
+//! `minflt reproduce`: figures measured here, then the postings' tables, then the page.
+
+mod docs;
+pub(crate) mod hash;
 pub(crate) mod proof;
+mod tables;
+
 use crate::args::Reproduce;
-use crate::error::Error;
-pub(crate) fn run(_: &Reproduce) -> Result<(), Error> { Ok(()) }
+use crate::error::{Error, failed, usage};
+use crate::machine;
+use crate::progress::Progress;
+use crate::rows::write_json;
+use minflt_report::published::overview;
+use minflt_report::{Posting, Report, Run, Section, Table, postings};
+use std::fs;
+use std::path::PathBuf;
+
+/// Everything that was found out.
+#[derive(Debug, Default)]
+struct Findings {
+    sections: Vec<Section>,
+    runs: Vec<Run>,
+}
+
+impl Findings {
+    /// Adds a section and prints it.
+    fn add(&mut self, heading: &str, intro: &str, tables: Vec<Table>) {
+        println!("\n{heading}\n{}\n", "=".repeat(heading.chars().count()));
+        for table in &tables {
+            println!("{}", table.to_text());
+        }
+        self.sections.push(Section {
+            heading: heading.into(),
+            intro: intro.into(),
+            tables,
+            notes: Vec::new(),
+        });
+    }
+}
+
+/// Runs the command.
+pub(crate) fn run(args: &Reproduce) -> Result<(), Error> {
+    let all = postings().map_err(|error| failed("published data")(&error))?;
+    let chosen = choose(&all, &args.postings)?;
+    let has = |id: &str| chosen.iter().any(|posting| posting.id == id);
+    let cells = if has("2004") { tables::CELLS } else { 0 };
+    let progress = Progress::new(args.quiet, proof::STEPS + cells);
+    let mut found = Findings::default();
+    println!("minflt {} on {}", env!("CARGO_PKG_VERSION"), machine::line());
+    let proof = measured(&mut found, &progress, [has("2004"), has("2017")])?;
+    let mut simulated = Vec::new();
+    if has("2004") {
+        simulated = tables::simulate_2004(&all, args.full, &progress, &mut found.runs)?;
+        found.add("The 2004 tables, published beside simulated", tables::INTRO, simulated.clone());
+    }
+    progress.end();
+    found.add("What was published, and where each table stands", REST, vec![overview(&chosen)]);
+    write_json(args.json.as_deref(), &found.runs)?;
+    if args.docs {
+        docs::write(&all, &proof, &simulated)?;
+    }
+    println!("page: {}", page(args, found)?.display());
+    let hash = hash::check()?;
+    println!("simulated rows hash to {hash:016x}, as committed");
+    Ok(())
+}
+
+const REST: &str = "Every table of the five postings. A status of `not yet` names the part of the \
+                    work that brings it.";
+
+const MEASURED: &str = "Two threads on this machine's own processors, each pair of eras in one \
+                        program, alternated. The rows of real Linux make the same calls as system \
+                        calls of the kernel this ran on.";
+
+/// The rows measured on this machine's threads.
+fn measured(
+    found: &mut Findings,
+    progress: &Progress,
+    pairs: [bool; 2],
+) -> Result<proof::Proof, Error> {
+    let proof = proof::measure(progress, pairs)?;
+    if !proof.tables.is_empty() {
+        found.add("Measured here", MEASURED, proof.tables.clone());
+        found.runs.extend(proof.runs.iter().cloned());
+    }
+    Ok(proof)
+}
+
+fn choose(all: &[Posting], names: &[String]) -> Result<Vec<Posting>, Error> {
+    let one = |name: &String| {
+        all.iter().find(|posting| posting.id == *name).cloned().ok_or_else(|| {
+            let known: Vec<_> = all.iter().map(|posting| posting.id.as_str()).collect();
+            usage(format!("unknown posting `{name}`; postings are {}", known.join(", ")))
+        })
+    };
+    if names.is_empty() {
+        return Ok(all.to_vec());
+    }
+    names.iter().map(one).collect()
+}
+
+fn page(args: &Reproduce, found: Findings) -> Result<PathBuf, Error> {
+    let report = Report {
+        title: "Page faults that scale".into(),
+        lead: format!(
+            "What five Linux postings on page-fault scalability published, and what this program \
+             measured and simulated of it.\n\nMade on {}.",
+            machine::line()
+        ),
+        sections: found.sections,
+        footer: format!("minflt {}: `minflt reproduce`", env!("CARGO_PKG_VERSION")),
+    };
+    let cannot = failed(format!("--out: cannot write into {}", args.out.display()));
+    fs::create_dir_all(&args.out).map_err(|error| cannot(&error))?;
+    let path = args.out.join("report.html");
+    fs::write(&path, report.to_html()).map_err(|error| cannot(&error))?;
+    Ok(path)
+}

@@ -67,11 +67,16 @@ const PAIRS: [Pair; 2] = [
     },
 ];
 
-/// Measures all pairs.
-pub(crate) fn measure(progress: &Progress) -> Result<Proof, Error> {
+/// Both pairs.
+pub(crate) const ALL: [bool; 2] = [true; 2];
+
+/// Measures the pairs chosen.
+pub(crate) fn measure(progress: &Progress, chosen: [bool; 2]) -> Result<Proof, Error> {
     let mut proof = Proof::default();
-    for pair in &PAIRS {
-        pair.measure(progress, &mut proof)?;
+    for (pair, chosen) in PAIRS.iter().zip(chosen) {
+        if chosen {
+            pair.measure(progress, &mut proof)?;
+        }
     }
     Ok(proof)
 }

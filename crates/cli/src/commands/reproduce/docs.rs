@@ -1,0 +1,151 @@
+//! `reproduce --docs`: the tables that the docs hold are written here, never by hand.
+
+use super::proof::Proof;
+use crate::commands::lists::{choice_table, era_table, refused_table};
+use crate::error::{Error, failed, usage};
+use minflt_report::{Cell, Column, Posting, Status, Table, replace_generated};
+use std::fs;
+use std::path::Path;
+
+/// Fills every generated block of the docs.
+pub(super) fn write(all: &[Posting], proof: &Proof, simulated: &[Table]) -> Result<(), Error> {
+    if !Path::new("docs/eras.md").exists() {
+        return Err(usage("--docs: run from the repository's root, where docs/ is"));
+    }
+    let [lameter, dufour] = &proof.tables[..] else {
+        return Err(usage("--docs: name no posting: all measured rows are needed"));
+    };
+    for (name, table) in tables_of_the_code() {
+        fill("docs/eras.md", name, &table.to_markdown())?;
+    }
+    fill("docs/postings/2004.md", "measured", &lameter.to_markdown())?;
+    let simulated: Vec<_> = simulated.iter().map(Table::to_markdown).collect();
+    fill("docs/postings/2004.md", "published", &simulated.join("\n"))?;
+    fill("docs/postings/2017.md", "measured", &dufour.to_markdown())?;
+    fill("docs/postings/2017.md", "published", &published_only(all, "2017"))?;
+    fill("README.md", "postings", &overview(all, lameter, dufour).to_markdown())
+}
+
+/// The tables that come from the code alone.
+pub(super) fn tables_of_the_code() -> [(&'static str, Table); 3] {
+    [("eras", era_table()), ("choices", choice_table()), ("refused", refused_table())]
+}
+
+fn fill(file: &str, block: &str, body: &str) -> Result<(), Error> {
+    let cannot = failed(format!("--docs: {file}"));
+    let text = fs::read_to_string(file).map_err(|error| cannot(&error))?;
+    let text = replace_generated(&text, block, body).map_err(|error| cannot(&error))?;
+    fs::write(file, text).map_err(|error| cannot(&error))
+}
+
+/// A posting's tables as printed, each with what is missing here.
+pub(super) fn published_only(all: &[Posting], id: &str) -> String {
+    let tables = all.iter().filter(|posting| posting.id == id).flat_map(|posting| &posting.tables);
+    let markdown: Vec<_> = tables
+        .map(|table| {
+            let note = format!("Ours: {} ({}).", table.status, table.status_note);
+            format!("{}\n{note}\n", table.to_table().to_markdown())
+        })
+        .collect();
+    markdown.join("\n")
+}
+
+/// The README's one table over the postings.
+fn overview(all: &[Posting], lameter: &Table, dufour: &Table) -> Table {
+    let columns = [
+        "posting",
+        "technique",
+        "command",
+        "published",
+        "measured on 2 real CPUs",
+        "simulated",
+        "tests",
+    ];
+    let mut table = Table::new("The five postings", columns.map(Column::text));
+    for posting in all {
+        let row = match posting.id.as_str() {
+            "2004" => [
+                "[2004](docs/postings/2004.md)".to_string(),
+                "[compare-and-exchange of entries](crates/mm/src/fault/slot.rs)".into(),
+                "`minflt reproduce 2004`".into(),
+                "32 threads: 104,012 -> 382,879 faults/s".into(),
+                ratios(lameter, "2 threads / 1 thread"),
+                "altix32, uncalibrated".into(),
+                "P1, P7, P8, P57".into(),
+            ],
+            "2017" => [
+                "[2017](docs/postings/2017.md)".to_string(),
+                "[speculative faults](crates/mm/src/fault/slot.rs)".into(),
+                "`minflt reproduce 2017`".into(),
+                "ebizzy, 16 CPUs: 11,456 -> 45,804 records/s".into(),
+                ratios(dufour, "disturbed / alone"),
+                "not yet (part 4)".into(),
+                "P27, P28, P37, P41".into(),
+            ],
+            other => {
+                let technique = match other {
+                    "2012" => "migration without an exclusive anon_vma lock",
+                    "2014" => "fault-around",
+                    _ => "hugetlb sharing under a lock per VMA",
+                };
+                let missing = posting.tables.iter().find(|t| t.status == Status::NotYet);
+                let note = missing.map_or("", |table| table.status_note.as_str());
+                let not_yet = format!("not yet ({note})");
+                [
+                    other.to_string(),
+                    technique.into(),
+                    "`minflt postings`".into(),
+                    format!("{} tables", posting.tables.len()),
+                    not_yet.clone(),
+                    not_yet.clone(),
+                    not_yet,
+                ]
+            }
+        };
+        table.rows.push(row.iter().map(|text| Cell::from(text.as_str())).collect());
+    }
+    table
+}
+
+/// Each side of a measured pair with its ratio.
+fn ratios(table: &Table, what: &str) -> String {
+    let text = |row: &[Cell], at: usize| row.get(at).map_or(String::new(), |cell| cell.text.clone());
+    let sides: Vec<_> =
+        table.rows.iter().map(|row| format!("{} {}", text(row, 0), text(row, 3))).collect();
+    format!("{what}: {}", sides.join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{published_only, tables_of_the_code};
+    use minflt_report::{postings, replace_generated};
+    use std::fs;
+
+    const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
+
+    fn unchanged(file: &str, block: &str, body: &str) {
+        let text = fs::read_to_string(format!("{ROOT}/{file}")).expect("there");
+        let again = replace_generated(&text, block, body).expect("the block is there");
+        assert!(again == text, "{file}: block {block} is not what the code says; run `cargo run \
+                 --release -- reproduce --docs` and commit");
+    }
+
+    #[test]
+    fn the_docs_tables_are_what_the_code_says() {
+        for (name, table) in tables_of_the_code() {
+            unchanged("docs/eras.md", name, &table.to_markdown());
+        }
+        let all = postings().expect("readable");
+        unchanged("docs/postings/2017.md", "published", &published_only(&all, "2017"));
+    }
+
+    #[test]
+    fn measured_blocks_name_their_machine_and_command() {
+        for file in ["docs/postings/2004.md", "docs/postings/2017.md"] {
+            let text = fs::read_to_string(format!("{ROOT}/{file}")).expect("there");
+            let block = text.split("<!-- generated: measured -->").nth(1).expect("a block");
+            let block = block.split("<!-- end generated: measured -->").next().expect("its end");
+            assert!(block.contains("measured on ") && block.contains("minflt bench "), "{file}");
+        }
+    }
+}

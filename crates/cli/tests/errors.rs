@@ -1,0 +1,46 @@
+//! What the program says to a wrong command line, word for word, and with which exit status.
+
+use insta::assert_snapshot;
+use std::process::Command;
+
+/// Exit status and standard error of `minflt ARGS`.
+fn refused(args: &str) -> String {
+    let output = Command::new(env!("CARGO_BIN_EXE_minflt"))
+        .args(args.split_whitespace())
+        .output()
+        .expect("the program runs");
+    let status = output.status.code().expect("it exits");
+    assert!(output.stdout.is_empty(), "{args}: nothing is printed before the refusal");
+    let text = String::from_utf8(output.stderr).expect("text");
+    format!("{status}: {}", text.trim_end())
+}
+
+#[test]
+fn an_unknown_word_is_named_with_what_would_be_right() {
+    assert_snapshot!(refused("bench pft --era linux-9.9"), @"2: minflt: unknown era `linux-9.9`; eras are linux-2.6.10, atomic-pte-2004, linux-4.13, spf-2017, best");
+    assert_snapshot!(refused("bench frobnicate"), @"2: minflt: unknown workload `frobnicate`; workloads are pft, page-fault1, disturb");
+    assert_snapshot!(refused("bench pft --on moon"), @"2: minflt: --on: unknown target `moon`; targets are host, sim, linux");
+    assert_snapshot!(refused("bench pft --on sim --machine cray1"), @"2: minflt: --machine: unknown machine `cray1`; machines are altix32, kvm16, explorer");
+    assert_snapshot!(refused("bench pft --rss exact"), @"2: minflt: unknown rss `exact`; choices are under-lock | atomic | sloppy | per-thread");
+    assert_snapshot!(refused("bench pft --threads two"), @"2: minflt: --threads: `two` is no count; give whole numbers from 1 on, such as 1,2,4");
+    assert_snapshot!(refused("check P99"), @"2: minflt: unknown race `P99`; races are P1, P7, P8, P27, P28, P37, P41, P57, speculative-exchange");
+    assert_snapshot!(refused("reproduce 1999"), @"2: minflt: unknown posting `1999`; postings are 2004, 2012, 2014, 2017, 2022");
+    assert_snapshot!(refused("check P57 --replay 1:x"), @r#"2: minflt: --replay: "1:x" is no choice; choices read STEP:CPU or STEP:next, steps rising"#);
+}
+
+#[test]
+fn an_illegal_mix_gets_the_tables_reason() {
+    assert_snapshot!(refused("bench pft --era spf-2017 --protocol compare-exchange"), @"2: minflt: spf-2017 protocol=compare-exchange: refused: ladder speculative with protocol compare-exchange: the sequence check and the exchange are not one step, so munmap can free the table between them; use protocol table-lock or mm-lock, whose lock is tried and then checked again");
+    assert_snapshot!(refused("bench pft --era spf-2017 --lifetime immediate"), @"2: minflt: spf-2017 lifetime=immediate: refused: ladder speculative with lifetime immediate: a speculative lookup reads VMAs and tables that a writer may be freeing; use lifetime srcu");
+    assert_snapshot!(refused("bench pft --era linux-4.13 --ladder speculative"), @"2: minflt: linux-4.13 ladder=speculative: refused: ladder speculative: a speculative fault may fail for ever; end the ladder with a rung that waits: speculative,mmap");
+}
+
+#[test]
+fn sizes_are_checked_against_the_memory_there_is() {
+    assert_snapshot!(refused("bench pft --size 2G --ram 1G"), @"2: minflt: --size: 2049M of pages do not fit into --ram 1G; give a smaller size, or --ram 2177M and more");
+    assert_snapshot!(refused("bench pft --on sim --size 100G"), @"2: minflt: --size: 102401M of pages do not fit into --ram 64G; give a smaller size, or --ram 108801M and more");
+    assert_snapshot!(refused("bench pft --size 12Q"), @"2: minflt: --size: `12Q` is no size; the suffix is one of K, M, G, T");
+    assert_snapshot!(refused("bench pft -- -q"), @"2: minflt: pft: no option `-q`; there are -b, -g, -f, -r, -c, -z, --measure");
+    assert_snapshot!(refused("bench pft --on sim --threads 64 --cpus 64"), @"2: minflt: --cpus 64: altix32 has 32 CPUs; give at most 32, or a larger --machine");
+    assert_snapshot!(refused("bench"), @"2: minflt: bench: name a workload (minflt workloads lists them), or --proof");
+}
