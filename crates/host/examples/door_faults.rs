@@ -15,7 +15,6 @@ use minflt_host::{Host, HostBare, HostInstance, HostOptions, Prefault};
 use minflt_mm::{Event, Place, Prot, System, era};
 use minflt_pgtable::{Mmu, Paging, X86_64};
 
-
 /// Pages mapped at once: enough that the faults are nearly all of the program.
 const PAGES: u64 = 8 << 10;
 
@@ -53,12 +52,14 @@ fn faults<M: Mmu<Instance = HostInstance>>(name: &str, faults: u64) -> u64 {
 fn main() {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let machine = args.first().map_or("with", String::as_str);
-    let count = args.get(1).map_or(1_000_000, |it| it.parse().expect("a number of faults"));
+    let count = args
+        .get(1)
+        .map_or(1_000_000, |it| it.parse().expect("a number of faults"));
     let era = args.get(2).map_or("best", String::as_str);
     let taken = match machine {
         "with" => faults::<Host<X86_64, false>>(era, count),
         "without" => faults::<HostBare<X86_64>>(era, count),
-        
+
         _ => panic!("with, without or busy, not {machine}"),
     };
     assert_eq!(taken, count, "each page is a fault");

@@ -6,6 +6,7 @@ use core::fmt;
 use core::marker::PhantomData;
 use minflt_addr::{Pfn, VirtRange};
 use minflt_pgtable::{Mmu, Paging, SpaceId, Tlb};
+use minflt_sync::prim::RMW_IS_FENCE;
 use minflt_sync::{CpuMask, Cx, Irq, Machine, Ordering, Rmw, TaskId, Word};
 
 /// For benches only: [`Host`] unchecked, whose word operations never call [`Machine::before`].
@@ -34,7 +35,19 @@ unsafe impl<P: Paging> Machine for HostBare<P> {
 
     #[inline(always)]
     fn rmw<W: Word>(p: &W::Prim, op: Rmw, value: W, order: Ordering) -> W {
-        W::rmw(p, op, value, order)
+        let old = W::rmw(p, op, value, order);
+        if !RMW_IS_FENCE && order == Ordering::SeqCst {
+            Self::fence(order);
+        }
+        old
+    }
+
+    /// A thread keeps its CPU as long as it is one, and serves interrupts only where it looks for
+    /// them.
+    #[inline(always)]
+    fn add_local<W: Word>(p: &W::Prim, value: W, order: Ordering) {
+        let old = W::load(p, Ordering::Relaxed).wide();
+        W::store(p, W::narrow(old.wrapping_add(value.wide())), order);
     }
 
     #[inline(always)]

@@ -30,6 +30,19 @@ unsafe impl<P: Paging, const CHECKED: bool> Machine for Host<P, CHECKED> {
     type Instance = HostInstance;
     const CHECKED: bool = CHECKED;
 
+    /// A thread keeps its CPU as long as it is one, and serves interrupts only where it looks for
+    /// them.
+    #[inline(always)]
+    fn add_local<W: Word>(p: &W::Prim, value: W, order: Ordering) {
+        Self::before(
+            core::ptr::from_ref(p).cast(),
+            size_of::<W>(),
+            minflt_sync::Kind::Rmw,
+        );
+        let old = W::load(p, Ordering::Relaxed).wide();
+        W::store(p, W::narrow(old.wrapping_add(value.wide())), order);
+    }
+
     #[inline(always)]
     fn cx() -> *const Cx {
         with_current(|here| core::ptr::from_ref(&here.cx))

@@ -150,7 +150,7 @@ impl<M: Mmu> System<M> {
             }
             2 => place("attrs", size_of::<Attrs>(), ATTRS),
             3 => {
-                let fields = fields!(Mm<M>: root, mmap_lock, tree, page_table_lock, anon_vma, rss,
+                let fields = fields!(Mm<M>: system, space, root, mmap_lock, tree, page_table_lock, anon_vma, rss,
                     flushes_pending, cpus);
                 place("mm", size_of::<Mm<M>>(), &fields)
             }

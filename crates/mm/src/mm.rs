@@ -16,30 +16,35 @@ use minflt_addr::{Pfn, VirtAddr, VirtRange};
 use minflt_pgtable::{Mmu, Paging, PtLock, SpaceId};
 use minflt_sync::order::MmapLock;
 use minflt_sync::slab::SlabObject;
-use minflt_sync::{Atomic, Ordering, RwSem, SharedCpuMask, SpinLock};
+use minflt_sync::{Apart, Atomic, Ordering, RwSem, SharedCpuMask, SpinLock};
 
 /// An address space: its VMAs, its tables, and what ties them together.
+///
+/// What every fault reads stands before `written` and changes with mappings only; what faults write,
+/// as their era has it, stands together behind, so that one move of one line serves the lock, the
+/// count and the release. A speculative fault writes none of it.
 ///
 /// Linux: `struct mm_struct`.
 #[repr(C)]
 pub struct Mm<M: Mmu> {
-    system: *const System<M>,
+    pub(crate) system: *const System<M>,
     /// Names it to translation buffers. Immutable.
     pub(crate) space: SpaceId,
     /// The root table. Immutable.
     pub(crate) root: Pfn,
-    /// Guards the tree and the VMAs' attributes.
-    pub(crate) mmap_lock: RwSem<MmapLock, M>,
     pub(crate) tree: Tree<M>,
-    /// Guards tables' being put in; all entries, where there is one lock for all.
-    pub(crate) page_table_lock: PtLock<M>,
     /// The id and address of the one anon_vma. Guarded by: `page_table_lock`, once from none.
     pub(crate) anon_vma: Atomic<u64, M>,
-    pub(crate) rss: Resident<M>,
-    /// Zaps and protects whose invalidation is not yet done.
-    pub(crate) flushes_pending: Atomic<u64, M>,
     /// CPUs that may buffer translations.
     pub(crate) cpus: SharedCpuMask<M>,
+    written: Apart,
+    /// Guards the tree and the VMAs' attributes.
+    pub(crate) mmap_lock: RwSem<MmapLock, M>,
+    pub(crate) rss: Resident<M>,
+    /// Guards tables' being put in; all entries, where there is one lock for all.
+    pub(crate) page_table_lock: PtLock<M>,
+    /// Zaps and protects whose invalidation is not yet done.
+    pub(crate) flushes_pending: Atomic<u64, M>,
 }
 
 // SAFETY: the link overwrites `system`; nobody holds an address space that was freed.
@@ -68,13 +73,14 @@ impl<M: Mmu> Mm<M> {
             system: sys,
             space: sys.new_space(),
             root,
-            mmap_lock: RwSem::new(),
             tree: Tree::new(),
-            page_table_lock: SpinLock::new(()),
             anon_vma: Atomic::new(0),
-            rss: Resident::new(),
-            flushes_pending: Atomic::new(0),
             cpus: SharedCpuMask::new(),
+            written: Apart,
+            mmap_lock: RwSem::new(),
+            rss: Resident::new(),
+            page_table_lock: SpinLock::new(()),
+            flushes_pending: Atomic::new(0),
         };
         match sys.mms.alloc(mm, sys) {
             Ok(mm) => {

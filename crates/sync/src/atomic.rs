@@ -46,6 +46,12 @@ impl<W: Word, M: Machine> Atomic<W, M> {
         M::rmw(&self.raw, Rmw::Add, value, order)
     }
 
+    /// Adds, wrapping, to a word of this CPU's own area; see [`Machine::add_local`].
+    #[inline(always)]
+    pub fn add_local(&self, value: W, order: Ordering) {
+        M::add_local(&self.raw, value, order);
+    }
+
     /// Subtracts, wrapping; returns the old value.
     #[inline(always)]
     pub fn sub(&self, value: W, order: Ordering) -> W {

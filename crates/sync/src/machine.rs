@@ -97,7 +97,8 @@ pub struct Irq {
 /// An implementer guarantees:
 /// 1. [`Machine::cx`] gives a context that stays valid for the machine instance's life, and the
 ///    same one to the same task until it ends;
-/// 2. the word operations act on the word given, atomically, with at least the ordering given;
+/// 2. the word operations act on the word given, atomically, with at least the ordering given; and a
+///    `SeqCst` [`Machine::rmw`] is a full fence for plain loads after it;
 /// 3. [`Machine::context`] gives the context of a task that exists or existed on the instance of the
 ///    caller.
 pub unsafe trait Machine: Copy + Send + Sync + fmt::Debug + 'static {
@@ -135,7 +136,21 @@ pub unsafe trait Machine: Copy + Send + Sync + fmt::Debug + 'static {
     #[inline(always)]
     fn rmw<W: Word>(p: &W::Prim, op: Rmw, value: W, order: Ordering) -> W {
         Self::before(core::ptr::from_ref(p).cast(), size_of::<W>(), Kind::Rmw);
-        W::rmw(p, op, value, order)
+        let old = W::rmw(p, op, value, order);
+        if !prim::RMW_IS_FENCE && order == Ordering::SeqCst {
+            Self::fence(order);
+        }
+        old
+    }
+
+    /// Adds to a word of the area of this CPU: whoever is on another CPU only reads it. Machines
+    /// whose contexts keep their CPU, and run there without being interrupted between two
+    /// instructions, need no exclusive access for it.
+    ///
+    /// `order` is that of a store. Linux: `this_cpu_add`.
+    #[inline(always)]
+    fn add_local<W: Word>(p: &W::Prim, value: W, order: Ordering) {
+        Self::rmw(p, Rmw::Add, value, order);
     }
 
     /// Compares and exchanges a shared word; never fails spuriously.

@@ -8,6 +8,13 @@ use core::ptr::NonNull;
 /// Line size that keeps neighbours apart on every machine modelled (prefetchers pair 64-byte lines).
 pub const APART: usize = 128;
 
+/// In a `repr(C)` struct: what stands behind this shares no line with what stands before.
+#[derive(Clone, Copy, Debug)]
+#[repr(align(128))]
+pub struct Apart;
+
+const _: () = assert!(align_of::<Apart>() == APART && size_of::<Apart>() == 0);
+
 /// One `T` for each CPU.
 pub struct PerCpu<T, M> {
     base: NonNull<T>,

@@ -6,3 +6,12 @@ pub use core::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
 #[cfg(loom)]
 pub use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+
+/// Whether a sequentially consistent read-modify-write is a fence for everything around it, and not
+/// only for other sequentially consistent operations, which is all that the language promises.
+#[cfg(not(loom))]
+pub const RMW_IS_FENCE: bool = cfg!(target_arch = "x86_64");
+
+/// The model checker keeps to the language.
+#[cfg(loom)]
+pub const RMW_IS_FENCE: bool = false;

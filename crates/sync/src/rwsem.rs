@@ -179,6 +179,13 @@ impl<C: Class, M: Machine> RwSem<C, M> {
     fn read_slow(&self) {
         let node = &me::<M>().node;
         let mut queue = self.queue.lock();
+        // Nobody queues and no writer is inside: the addition made by the fast path stands. Queueing
+        // here would show WAITERS to the next reader, and so on: a convoy of readers only.
+        // ORDERING: Acquire; pairs with [rwsem-release].
+        let free = self.count.load(Ordering::Acquire) & (WRITER | HANDOFF) == 0;
+        if queue.head == 0 && free {
+            return;
+        }
         let first = self.push(&mut queue, WANTS_READ);
         // Takes the reader added by the fast path back, and shows that somebody waits.
         let add = if first {

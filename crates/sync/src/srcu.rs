@@ -31,7 +31,7 @@
 //! the old generation for a while, which is why the *next* grace period starts with step 1.
 //!
 //! # Cost
-//! Reader: two read-modify-writes on lines of its own CPU. Writer: nothing at unlink; a scan of all
+//! Reader: a read-modify-write and an addition on lines of its own CPU. Writer: nothing at unlink; a scan of all
 //! CPUs' counts for each step of a grace period, shared by all callbacks that wait for it.
 //!
 //! Linux: kernel/rcu/srcutree.c (v4.13), without its tree.
@@ -347,7 +347,7 @@ impl<M: Machine> Drop for SrcuGuard<'_, M> {
     #[inline]
     fn drop(&mut self) {
         // ORDERING: Release; pairs with [srcu-leave].
-        self.cpu.left[self.generation].add(1, Ordering::Release);
+        self.cpu.left[self.generation].add_local(1, Ordering::Release);
         sections::<M>(1u32.wrapping_neg());
     }
 }

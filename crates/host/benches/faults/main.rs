@@ -112,7 +112,10 @@ impl Table {
     }
 
     fn command(&self) -> String {
-        format!("cargo bench -p minflt-host --bench faults{}", self.size.flag)
+        format!(
+            "cargo bench -p minflt-host --bench faults{}",
+            self.size.flag
+        )
     }
 
     fn print_rows(&self, hash: u64) {
@@ -121,7 +124,13 @@ impl Table {
         println!("{:44} {:>9} {:>9} {:>9}", "ns a page", "median", "q1", "q3");
         for (cell, times) in self.cells.iter().zip(&self.times) {
             let q = Quartiles::of(times);
-            println!("{:44} {:9.1} {:9.1} {:9.1}", cell.to_string(), q.median, q.low, q.high);
+            println!(
+                "{:44} {:9.1} {:9.1} {:9.1}",
+                cell.to_string(),
+                q.median,
+                q.low,
+                q.high
+            );
         }
         for (cell, times) in self.cells.iter().zip(&self.times) {
             let q = Quartiles::of(times);
@@ -148,7 +157,11 @@ impl Table {
         let judged = self.size.flag.is_empty();
         let print = |name: &str, values: &[f64], bound: Bound, noise: Noise| {
             let q = Quartiles::of(values);
-            let verdict = if judged { bound.verdict(q, noise) } else { "not judged" };
+            let verdict = if judged {
+                bound.verdict(q, noise)
+            } else {
+                "not judged"
+            };
             println!(
                 "{name:52} {:8.3} [{:.3} {:.3}]  {bound:14} {verdict}",
                 q.median, q.low, q.high
@@ -167,7 +180,12 @@ impl Table {
             let clears = Noise::of_times(self.times(&Cell::Clear));
             print(&name, &ratios, Bound::AtMost(1.25), clears);
         }
-        print("bare loop, 2 threads / 1", &bare_gain, Bound::None, together);
+        print(
+            "bare loop, 2 threads / 1",
+            &bare_gain,
+            Bound::None,
+            together,
+        );
         for (at, era) in minflt_mm::ERAS.iter().enumerate() {
             let gain = self.gains(&Cell::Fault(at, 1), &Cell::Fault(at, 2));
             let pairs = gain.iter().zip(&bare_gain);
