@@ -15,7 +15,10 @@ pub(crate) struct Named {
 
 /// The eras named in a list, with single choices changed.
 pub(crate) fn eras(choices: &Choices) -> Result<Vec<Named>, Error> {
-    era_list(&choices.era)?.into_iter().map(|named| choices.apply(named)).collect()
+    era_list(&choices.era)?
+        .into_iter()
+        .map(|named| choices.apply(named))
+        .collect()
 }
 
 /// The eras named in a list.
@@ -23,16 +26,27 @@ pub(crate) fn era_list(list: &str) -> Result<Vec<Named>, Error> {
     let one = |name: &str| {
         let found = era(name).ok_or_else(|| {
             let known: Vec<_> = ERAS.iter().map(|era| era.name).collect();
-            usage(format!("unknown era `{name}`; eras are {}, best", known.join(", ")))
+            usage(format!(
+                "unknown era `{name}`; eras are {}, best",
+                known.join(", ")
+            ))
         })?;
-        Ok(Named { name: found.name.to_string(), config: found.config })
+        Ok(Named {
+            name: found.name.to_string(),
+            config: found.config,
+        })
     };
     list.split(',').map(one).collect()
 }
 
 /// Every era.
 pub(crate) fn all_eras() -> Vec<Named> {
-    ERAS.iter().map(|era| Named { name: era.name.to_string(), config: era.config }).collect()
+    ERAS.iter()
+        .map(|era| Named {
+            name: era.name.to_string(),
+            config: era.config,
+        })
+        .collect()
 }
 
 macro_rules! change {
@@ -86,7 +100,9 @@ pub(crate) fn size(option: &str, word: &str) -> Result<u64, Error> {
 /// A size as the command line spells it.
 pub(crate) fn spell(bytes: u64) -> String {
     let units = [(30, "G"), (20, "M"), (10, "K")];
-    let unit = units.iter().find(|(shift, _)| bytes >= 1 << shift && bytes % (1 << shift) == 0);
+    let unit = units
+        .iter()
+        .find(|(shift, _)| bytes >= 1 << shift && bytes % (1 << shift) == 0);
     match unit {
         Some((shift, unit)) => format!("{}{unit}", bytes >> shift),
         None => bytes.to_string(),
@@ -104,13 +120,19 @@ mod tests {
     }
 
     fn choices(era: &str) -> Choices {
-        Choices { era: era.into(), ..Choices::default() }
+        Choices {
+            era: era.into(),
+            ..Choices::default()
+        }
     }
 
     #[test]
     fn each_wrong_word_gets_one_line_that_says_what_is_right() {
         assert_snapshot!(refused(era_list("linux-9.9")), @"unknown era `linux-9.9`; eras are linux-2.6.10, atomic-pte-2004, linux-4.13, spf-2017, best");
-        let wrong = Choices { rss: Some("exact".into()), ..choices("best") };
+        let wrong = Choices {
+            rss: Some("exact".into()),
+            ..choices("best")
+        };
         assert_snapshot!(refused(eras(&wrong)), @"unknown rss `exact`; choices are under-lock | atomic | sloppy | per-thread");
         assert_snapshot!(refused(counts("--threads", "1,x")), @"--threads: `x` is no count; give whole numbers from 1 on, such as 1,2,4");
         assert_snapshot!(refused(counts("--threads", "0")), @"--threads: `0` is no count; give whole numbers from 1 on, such as 1,2,4");
@@ -119,15 +141,24 @@ mod tests {
 
     #[test]
     fn an_unsound_mix_is_refused_with_the_tables_reason() {
-        let mix = Choices { protocol: Some("compare-exchange".into()), ..choices("spf-2017") };
+        let mix = Choices {
+            protocol: Some("compare-exchange".into()),
+            ..choices("spf-2017")
+        };
         assert_snapshot!(refused(eras(&mix)), @"spf-2017 protocol=compare-exchange: refused: ladder speculative with protocol compare-exchange: the sequence check and the exchange are not one step, so munmap can free the table between them; use protocol table-lock or mm-lock, whose lock is tried and then checked again");
-        let mix = Choices { rss: Some("under-lock".into()), ..choices("linux-4.13") };
+        let mix = Choices {
+            rss: Some("under-lock".into()),
+            ..choices("linux-4.13")
+        };
         assert_snapshot!(refused(eras(&mix)), @"linux-4.13 rss=under-lock: refused: rss under-lock without protocol mm-lock: there is no one lock under which all faults count; use rss atomic, sloppy or per-thread");
     }
 
     #[test]
     fn a_choice_that_is_the_eras_own_changes_no_name() {
-        let same = Choices { rss: Some("sloppy".into()), ..choices("atomic-pte-2004") };
+        let same = Choices {
+            rss: Some("sloppy".into()),
+            ..choices("atomic-pte-2004")
+        };
         assert_eq!(eras(&same).expect("legal")[0].name, "atomic-pte-2004");
         assert_eq!(spell(3 << 30), "3G");
         assert_eq!(spell(4097), "4097");

@@ -26,12 +26,20 @@ pub(crate) fn line() -> String {
 pub(crate) fn kernel() -> String {
     let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
     let release = release.trim();
-    if release.is_empty() { "unknown".into() } else { release.into() }
+    if release.is_empty() {
+        "unknown".into()
+    } else {
+        release.into()
+    }
 }
 
 fn cpu_model() -> String {
     let info = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-    let model = info.lines().find_map(|line| line.strip_prefix("model name"));
-    let model = model.and_then(|rest| rest.split_once(':')).map(|(_, name)| name.trim());
+    let model = info
+        .lines()
+        .find_map(|line| line.strip_prefix("model name"));
+    let model = model
+        .and_then(|rest| rest.split_once(':'))
+        .map(|(_, name)| name.trim());
     model.unwrap_or("unknown CPU").into()
 }

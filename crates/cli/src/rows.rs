@@ -40,7 +40,11 @@ pub(crate) fn record(place: &Place<'_>, outcome: &Outcome) -> Run {
         threads: place.threads,
         cpus: place.cpus,
         scale: place.scale,
-        params: outcome.params.iter().map(|(name, value)| (name.clone(), param(value))).collect(),
+        params: outcome
+            .params
+            .iter()
+            .map(|(name, value)| (name.clone(), param(value)))
+            .collect(),
         rates: outcome.rates.clone(),
         events: outcome.events.clone(),
         checks: outcome.checks.clone(),
@@ -59,6 +63,12 @@ pub(crate) fn write_json(file: Option<&Path>, runs: &[Run]) -> Result<(), Error>
 /// How often each oracle looked, in a few words.
 pub(crate) fn checks(run: &Run) -> String {
     let looked = run.checks.iter().filter(|(_, times)| **times > 0);
-    let words: Vec<_> = looked.map(|(name, times)| format!("{name} {times}")).collect();
-    if words.is_empty() { "none".into() } else { words.join(", ") }
+    let words: Vec<_> = looked
+        .map(|(name, times)| format!("{name} {times}"))
+        .collect();
+    if words.is_empty() {
+        "none".into()
+    } else {
+        words.join(", ")
+    }
 }

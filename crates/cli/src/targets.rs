@@ -27,7 +27,9 @@ impl On {
             "host" => Ok(Self::Host),
             "sim" => Ok(Self::Sim),
             "linux" => Ok(Self::Linux),
-            _ => Err(usage(format!("--on: unknown target `{word}`; targets are host, sim, linux"))),
+            _ => Err(usage(format!(
+                "--on: unknown target `{word}`; targets are host, sim, linux"
+            ))),
         };
         list.split(',').map(one).collect()
     }
@@ -45,8 +47,14 @@ impl On {
 /// The machine that sim models.
 pub(crate) fn machine(name: &str) -> Result<MachineFile, Error> {
     MachineFile::shipped(name).map_err(|_| {
-        let known: Vec<_> = machine_file::SHIPPED.iter().map(|(name, _)| *name).collect();
-        usage(format!("--machine: unknown machine `{name}`; machines are {}", known.join(", ")))
+        let known: Vec<_> = machine_file::SHIPPED
+            .iter()
+            .map(|(name, _)| *name)
+            .collect();
+        usage(format!(
+            "--machine: unknown machine `{name}`; machines are {}",
+            known.join(", ")
+        ))
     })
 }
 
@@ -95,7 +103,11 @@ pub(crate) fn on<T: Target>(
 ) -> Result<Outcome, Error> {
     workload.run(target, plan).map_err(|error| match error {
         TargetError::Unsupported(text) => Error::Usage(text),
-        other => Error::Failed(format!("{} on {}: {other}", workload.info().name, target.name())),
+        other => Error::Failed(format!(
+            "{} on {}: {other}",
+            workload.info().name,
+            target.name()
+        )),
     })
 }
 

@@ -14,7 +14,11 @@ fn rows(name: &str, mut command: Command) -> String {
         .args(["--quiet", "--", "-b", "1M"])
         .output()
         .expect("the program runs");
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
     let rows = fs::read_to_string(&file).expect("rows were written");
     fs::remove_file(&file).expect("ours");
     rows
@@ -25,7 +29,11 @@ fn the_same_bytes_come_out_at_other_addresses() {
     let program = env!("CARGO_BIN_EXE_minflt");
     let randomized = rows("randomized", Command::new(program));
     assert_eq!(randomized.lines().count(), 4);
-    assert!(randomized.lines().all(|line| line.contains("\"simulated\":true")));
+    assert!(
+        randomized
+            .lines()
+            .all(|line| line.contains("\"simulated\":true"))
+    );
     if Command::new("setarch").arg("--version").output().is_err() {
         eprintln!("skipped: apt install util-linux (setarch switches randomization off)");
         return;

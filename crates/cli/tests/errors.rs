@@ -10,7 +10,10 @@ fn refused(args: &str) -> String {
         .output()
         .expect("the program runs");
     let status = output.status.code().expect("it exits");
-    assert!(output.stdout.is_empty(), "{args}: nothing is printed before the refusal");
+    assert!(
+        output.stdout.is_empty(),
+        "{args}: nothing is printed before the refusal"
+    );
     let text = String::from_utf8(output.stderr).expect("text");
     format!("{status}: {}", text.trim_end())
 }

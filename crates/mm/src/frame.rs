@@ -25,7 +25,7 @@ pub(crate) enum Use {
     Free = 0,
     /// The first frame of a block in a zone's free list.
     FreeBlock = 1,
-    /// On a CPU's list of free frames.
+    /// Freed, to a CPU's list; one that came to a list from a zone is still `Free`.
     FreeCpu = 2,
     /// The system's own: descriptors, per-CPU areas, the page of zeros.
     Reserved = 3,

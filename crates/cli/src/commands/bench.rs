@@ -27,7 +27,12 @@ pub(crate) fn run(args: &Bench) -> Result<(), Error> {
     let progress = Progress::new(args.quiet, cells.len() as u64);
     let mut done = Vec::new();
     for cell in cells {
-        progress.says(&format!("{} {} x{}", cell.on.name(), cell.era.name, cell.plan.threads));
+        progress.says(&format!(
+            "{} {} x{}",
+            cell.on.name(),
+            cell.era.name,
+            cell.plan.threads
+        ));
         let outcome = job.measure(&cell)?;
         progress.step();
         done.push((job.record(&cell, &outcome), outcome));
@@ -61,7 +66,9 @@ impl<'a> Job<'a> {
         if !list().iter().any(|info| info.name == name) {
             let known: Vec<_> = list().iter().map(|info| info.name).collect();
             let known = known.join(", ");
-            return Err(usage(format!("unknown workload `{name}`; workloads are {known}")));
+            return Err(usage(format!(
+                "unknown workload `{name}`; workloads are {known}"
+            )));
         }
         let mut workload =
             Workload::parse(name, &args.options).map_err(|error| usage(error.to_string()))?;
@@ -69,8 +76,17 @@ impl<'a> Job<'a> {
             let refuse = |error| usage(format!("--size: {error}"));
             workload.set_size(size("--size", word)?).map_err(refuse)?;
         }
-        let ram = args.ram.as_deref().map(|word| size("--ram", word)).transpose()?;
-        Ok(Self { args, workload, machine: targets::machine(&args.machine)?, ram })
+        let ram = args
+            .ram
+            .as_deref()
+            .map(|word| size("--ram", word))
+            .transpose()?;
+        Ok(Self {
+            args,
+            workload,
+            machine: targets::machine(&args.machine)?,
+            ram,
+        })
     }
 
     fn cells(&self) -> Result<Vec<Variant>, Error> {
@@ -79,21 +95,44 @@ impl<'a> Job<'a> {
             (None, Some(threads)) => vec![threads],
             (None, None) => self.workload.info().threads.to_vec(),
         };
-        let cpus = self.args.cpus.as_deref().map(|list| counts("--cpus", list)).transpose()?;
-        let clear = if self.args.clear_beforehand { Clear::Beforehand } else { Clear::InFault };
+        let cpus = self
+            .args
+            .cpus
+            .as_deref()
+            .map(|list| counts("--cpus", list))
+            .transpose()?;
+        let clear = if self.args.clear_beforehand {
+            Clear::Beforehand
+        } else {
+            Clear::InFault
+        };
         let eras = eras(&self.args.choices)?;
         let mut cells = Vec::new();
         for on in On::list(&self.args.on)? {
             let eras = match on {
-                On::Linux => vec![Named { name: machine::kernel(), ..eras[0].clone() }],
+                On::Linux => vec![Named {
+                    name: machine::kernel(),
+                    ..eras[0].clone()
+                }],
                 On::Host | On::Sim => eras.clone(),
             };
             for era in eras {
                 for threads in &threads {
-                    for cpus in cpus.clone().unwrap_or_else(|| vec![self.cpus(on, *threads)]) {
-                        let plan = Plan { threads: *threads, cpus, clear };
+                    for cpus in cpus
+                        .clone()
+                        .unwrap_or_else(|| vec![self.cpus(on, *threads)])
+                    {
+                        let plan = Plan {
+                            threads: *threads,
+                            cpus,
+                            clear,
+                        };
                         self.check(on, &plan)?;
-                        cells.push(Variant { on, era: era.clone(), plan });
+                        cells.push(Variant {
+                            on,
+                            era: era.clone(),
+                            plan,
+                        });
                     }
                 }
             }
@@ -134,9 +173,7 @@ impl<'a> Job<'a> {
         }
         match on {
             On::Linux => Ok(()),
-            On::Host | On::Sim => {
-                targets::fits(&self.workload, plan.threads, page, self.ram(on))
-            }
+            On::Host | On::Sim => targets::fits(&self.workload, plan.threads, page, self.ram(on)),
         }
     }
 
@@ -157,7 +194,11 @@ impl<'a> Job<'a> {
 
     fn record(&self, cell: &Variant, outcome: &Outcome) -> Run {
         let here = machine::line();
-        let machine = if cell.on == On::Sim { &self.machine.name } else { &here };
+        let machine = if cell.on == On::Sim {
+            &self.machine.name
+        } else {
+            &here
+        };
         let place = Place {
             target: cell.on.name(),
             machine,
@@ -182,27 +223,40 @@ fn table(done: &[(Run, Outcome)]) -> Table {
         Column::text("other rates"),
         Column::text("checks"),
     ];
-    let title = done.first().map_or(String::new(), |(run, _)| run.workload.clone());
+    let title = done
+        .first()
+        .map_or(String::new(), |(run, _)| run.workload.clone());
     let mut table = Table::new(&title, columns);
     for (run, _) in done {
-        let status = if run.simulated { Status::Uncalibrated } else { Status::Measured };
-        let rates: Vec<_> =
-            run.rates.iter().map(|(name, rate)| format!("{name} {rate:.0}")).collect();
+        let status = if run.simulated {
+            Status::Uncalibrated
+        } else {
+            Status::Measured
+        };
+        let rates: Vec<_> = run
+            .rates
+            .iter()
+            .map(|(name, rate)| format!("{name} {rate:.0}"))
+            .collect();
         let cells = [
-            run.target.clone(),
             run.era.clone(),
             run.threads.to_string(),
             format!("{:.6}", run.seconds),
             format!("{:.6}", run.cpu_seconds),
             run.faults.to_string(),
-            run.faults_per_second.map_or("-".into(), |rate| format!("{rate:.0}")),
+            run.faults_per_second
+                .map_or("-".into(), |rate| format!("{rate:.0}")),
             rates.join(", "),
             checks(run),
         ];
-        table.rows.push(cells.iter().map(|cell| Cell::with_status(cell, status)).collect());
+        let on = [Cell::with_status(&run.target, status)];
+        let rest = cells.iter().map(|text| Cell::from(text.as_str()));
+        table.rows.push(on.into_iter().chain(rest).collect());
     }
     if done.iter().any(|(run, _)| run.simulated) {
-        table.footnotes.push("sim rows are simulated: a claim about a cost model".into());
+        table
+            .footnotes
+            .push("sim rows are simulated: a claim about a cost model".into());
     }
     table
 }
@@ -212,7 +266,10 @@ fn originals(done: &[(Run, Outcome)]) {
     if done.iter().all(|(_, outcome)| outcome.columns.is_none()) {
         return;
     }
-    println!("\n{}   (true decimals; the original's Wall is not)", pft::HEADER);
+    println!(
+        "\n{}   (true decimals; the original's Wall is not)",
+        pft::HEADER
+    );
     for (run, outcome) in done {
         if let Some(columns) = &outcome.columns {
             println!("{columns}   {} {}", run.target, run.era);

@@ -20,13 +20,19 @@ pub(crate) fn run(args: &Check) -> Result<(), Error> {
     if let Some(schedule) = &args.replay {
         return replay(args, &races, schedule);
     }
-    let progress = Progress::new(args.quiet, races.len() as u64 * eras(args, races[0])?.len() as u64);
+    let progress = Progress::new(
+        args.quiet,
+        races.len() as u64 * eras(args, races[0])?.len() as u64,
+    );
     let started = Instant::now();
     let mut rows = Vec::new();
     for race in &races {
         for era in eras(args, race)? {
             progress.says(&format!("{} in {}", race.number, era.name));
-            let budget = Budget { schedules: args.schedules, seed: seed(args, race) };
+            let budget = Budget {
+                schedules: args.schedules,
+                seed: seed(args, race),
+            };
             let found = search(race, era.config, &budget);
             progress.step();
             rows.push((*race, era, found));
@@ -65,24 +71,39 @@ fn verdict(args: &Check, rows: &[(&Race, Named, Explored)]) -> Result<(), Error>
             None => {}
         }
     }
-    let failures = rows.iter().filter(|(_, _, found)| found.failure.is_some()).count();
+    let failures = rows
+        .iter()
+        .filter(|(_, _, found)| found.failure.is_some())
+        .count();
     if failures > 0 && !args.broken {
-        return Err(Error::Failed(format!("{failures} of {} searches found a race", rows.len())));
+        return Err(Error::Failed(format!(
+            "{failures} of {} searches found a race",
+            rows.len()
+        )));
     }
     Ok(())
 }
 
 fn era_word<'a>(race: &'a Race, era: &'a Named, args: &Check) -> &'a str {
-    if args.broken { race.shows_in } else { &era.name }
+    if args.broken {
+        race.shows_in
+    } else {
+        &era.name
+    }
 }
 
 fn replay(args: &Check, races: &[&Race], schedule: &str) -> Result<(), Error> {
-    let schedule = schedule.parse().map_err(|error| usage(format!("--replay: {error}")))?;
+    let schedule = schedule
+        .parse()
+        .map_err(|error| usage(format!("--replay: {error}")))?;
     let ([race], eras) = (races, eras(args, races[0])?) else {
         return Err(usage("--replay: name one scenario"));
     };
     let shown = show(race, eras[0].config, Policy::Replay(schedule));
-    println!("{} in {}: {}\n{}", race.number, eras[0].name, shown.report.outcome, shown.drawing);
+    println!(
+        "{} in {}: {}\n{}",
+        race.number, eras[0].name, shown.report.outcome, shown.drawing
+    );
     if shown.report.outcome.is_ok() || args.broken {
         return Ok(());
     }
@@ -93,7 +114,9 @@ fn chosen(args: &Check) -> Result<Vec<&'static Race>, Error> {
     match &args.scenario {
         Some(name) => one(name).map(|race| vec![race]),
         None if args.all => Ok(RACES.iter().collect()),
-        None => Err(usage("check: name a scenario (minflt check --list), or give --all")),
+        None => Err(usage(
+            "check: name a scenario (minflt check --list), or give --all",
+        )),
     }
 }
 
@@ -101,7 +124,10 @@ fn chosen(args: &Check) -> Result<Vec<&'static Race>, Error> {
 pub(super) fn one(name: &str) -> Result<&'static Race, Error> {
     race(name).ok_or_else(|| {
         let known: Vec<_> = RACES.iter().map(|race| race.number).collect();
-        usage(format!("unknown race `{name}`; races are {}", known.join(", ")))
+        usage(format!(
+            "unknown race `{name}`; races are {}",
+            known.join(", ")
+        ))
     })
 }
 
@@ -152,14 +178,22 @@ fn table(rows: &[(&Race, Named, Explored)]) -> Table {
             found.steps.to_string(),
             result,
         ];
-        table.rows.push(cells.iter().map(|cell| Cell::from(cell.as_str())).collect());
+        table
+            .rows
+            .push(cells.iter().map(|cell| Cell::from(cell.as_str())).collect());
     }
     table
 }
 
 /// The races, what they are, and how their controls are found.
 pub(super) fn list() -> Table {
-    let columns = ["race", "scenario", "must never happen", "fix (switched off by --broken)", "shows in"];
+    let columns = [
+        "race",
+        "scenario",
+        "must never happen",
+        "fix (switched off by --broken)",
+        "shows in",
+    ];
     let mut table = Table::new("Races", columns.map(Column::text));
     for race in RACES {
         let fix = race.fix.to_string();

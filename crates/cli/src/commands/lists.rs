@@ -43,7 +43,9 @@ pub(crate) fn choice_table() -> Table {
     let mut table = Table::new("Choices", columns);
     let mut add = |what: &str, rows: &[(&str, &str)]| {
         for (name, meaning) in rows {
-            table.rows.push([what, name, meaning.trim()].map(Into::into).into());
+            table
+                .rows
+                .push([what, name, meaning.trim()].map(Into::into).into());
         }
     };
     macro_rules! point {
@@ -61,7 +63,9 @@ pub(crate) fn refused_table() -> Table {
     let columns = ["refused mix", "reason", "instead"].map(Column::text);
     let mut table = Table::new("Refused", columns);
     for row in Config::illegal_mixes() {
-        table.rows.push([row.mix, row.reason, row.remedy].map(Into::into).into());
+        table
+            .rows
+            .push([row.mix, row.reason, row.remedy].map(Into::into).into());
     }
     table
 }

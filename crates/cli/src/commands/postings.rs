@@ -11,16 +11,27 @@ pub(crate) fn run(args: &Postings) -> Result<(), Error> {
     let postings = postings().map_err(|error| failed("published data")(&error))?;
     if let Some(id) = &args.show {
         let tables = postings.iter().flat_map(|posting| &posting.tables);
-        let table = tables.clone().find(|table| table.id == *id).ok_or_else(|| {
-            let known: Vec<_> = tables.map(|table| table.id.as_str()).collect();
-            usage(format!("--show: no table `{id}`; tables are {}", known.join(", ")))
-        })?;
+        let table = tables
+            .clone()
+            .find(|table| table.id == *id)
+            .ok_or_else(|| {
+                let known: Vec<_> = tables.map(|table| table.id.as_str()).collect();
+                usage(format!(
+                    "--show: no table `{id}`; tables are {}",
+                    known.join(", ")
+                ))
+            })?;
         print!("{}", table.to_table().to_text());
     } else if args.verify {
         let checks = verify(&postings);
         let wrong = [Outcome::Suspect, Outcome::Fail];
         print!("{}", checks_table(&checks, &wrong).to_text());
-        let count = |outcome| checks.iter().filter(|check| check.outcome == outcome).count();
+        let count = |outcome| {
+            checks
+                .iter()
+                .filter(|check| check.outcome == outcome)
+                .count()
+        };
         println!(
             "\n{} checks of the postings' own arithmetic: {} hold, {} known slips, {} fail",
             checks.len(),

@@ -33,20 +33,35 @@ fn about(race: &Race) {
 }
 
 fn fix(race: &Race) -> String {
-    let meaning = minflt_mm::Broken::ALL.iter().find(|(fix, _, _)| *fix == race.fix);
+    let meaning = minflt_mm::Broken::ALL
+        .iter()
+        .find(|(fix, _, _)| *fix == race.fix);
     meaning.map_or_else(String::new, |(_, name, doc)| format!("{name}:{doc}"))
 }
 
 fn draw(race: &Race) -> Result<(), Error> {
     let era = era_list(race.shows_in)?.remove(0);
     let without = race.without_fix(era.config);
-    let found = search(race, without, &Budget { schedules: ENOUGH, seed: race.seed });
+    let found = search(
+        race,
+        without,
+        &Budget {
+            schedules: ENOUGH,
+            seed: race.seed,
+        },
+    );
     let Some(failure) = found.failure else {
-        return Err(Error::Failed(format!("{}: not found in {ENOUGH} schedules", race.number)));
+        return Err(Error::Failed(format!(
+            "{}: not found in {ENOUGH} schedules",
+            race.number
+        )));
     };
     let policy = || Policy::Replay(failure.report.schedule.clone());
     let bad = show(race, without, policy());
-    println!("\nwithout the fix, schedule {} of seed {}:\n", failure.number, race.seed);
+    println!(
+        "\nwithout the fix, schedule {} of seed {}:\n",
+        failure.number, race.seed
+    );
     println!("{}\n=> {}", bad.drawing, bad.report.outcome);
     let good = show(race, era.config, policy());
     println!("\nwith the fix, the same choices:\n");

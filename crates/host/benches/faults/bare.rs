@@ -46,9 +46,12 @@ impl Region {
 
     /// The bare loop: per page one store to it, as the access that a fault is taken for makes, and
     /// four exchanges of a word of the thread's own, about as many as a fault's locks make.
-    pub(crate) fn touch(&self, first: u64, pages: u64) -> u64 {
+    pub(crate) fn touch(&self, first: u64, pages: u64, progress: impl Fn(u64)) -> u64 {
         let own = Apart(AtomicU64::new(0));
         for page in first..first + pages {
+            if page.is_multiple_of(64) {
+                progress(page - first);
+            }
             for _ in 0..4 {
                 black_box(&own).0.fetch_add(1, Ordering::AcqRel);
             }

@@ -5,7 +5,7 @@ use crate::figures::mix;
 use core::fmt;
 use minflt_addr::VirtAddr;
 use minflt_host::{Host, HostInstance, HostOptions, Prefault, RamError};
-use minflt_mm::{ERAS, Event, Mm, Place, Prot, Running, System, Thread};
+use minflt_mm::{ERAS, Era, Event, Mm, Place, Prot, Running, System, Thread};
 use minflt_pgtable::X86_64;
 use minflt_sync::prim::{AtomicU64, Ordering};
 use minflt_sync::{Instance, Machine};
@@ -16,43 +16,59 @@ const PAGE: u64 = 4096;
 /// What a page table covers: threads' ranges lie this far apart, so that they share no table.
 const TABLE_SPAN: u64 = 2 << 20;
 
-/// One thing measured. Eras are numbers of [`ERAS`].
+/// One thing measured, beside era number `era` of [`ERAS`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Cell {
-    /// The bare clear.
+pub(crate) struct Cell {
+    pub(crate) era: usize,
+    pub(crate) what: What,
+}
+
+/// What is measured.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum What {
+    /// The bare clear, one thread.
     Clear,
-    /// The bare loop, by so many threads.
+    /// Faults with the clear, one thread.
+    FaultAndClear,
+    /// The bare loop, so many threads.
     Bare(u32),
-    /// Faults without the clear in an era, by so many threads.
-    Fault(usize, u32),
-    /// Faults with the clear in an era, by one thread.
-    FaultAndClear(usize),
+    /// Faults without the clear, so many threads.
+    Fault(u32),
 }
 
 impl Cell {
-    /// The row's own keys, as JSON.
-    pub(crate) fn json(&self) -> String {
-        let (row, era, threads) = match self {
-            Self::Clear => ("bare-clear", "", 1),
-            Self::Bare(threads) => ("bare-loop", "", *threads),
-            Self::Fault(era, threads) => ("fault-without-clear", ERAS[*era].name, *threads),
-            Self::FaultAndClear(era) => ("fault-with-clear", ERAS[*era].name, 1),
+    /// All cells; those of an era that are compared with each other are neighbours.
+    pub(crate) fn all() -> Vec<Self> {
+        let beside = |era| {
+            let what = [
+                What::Clear,
+                What::FaultAndClear,
+                What::Bare(1),
+                What::Fault(1),
+                What::Fault(2),
+                What::Bare(2),
+            ];
+            what.map(|what| Self { era, what })
         };
-        format!("\"row\":\"{row}\",\"era\":\"{era}\",\"threads\":{threads}")
+        (0..ERAS.len()).flat_map(beside).collect()
+    }
+
+    /// The name of what is measured, and the number of threads.
+    pub(crate) const fn row(self) -> (&'static str, u32) {
+        match self.what {
+            What::Clear => ("bare clear", 1),
+            What::FaultAndClear => ("fault with the clear", 1),
+            What::Bare(threads) => ("bare loop", threads),
+            What::Fault(threads) => ("fault without the clear", threads),
+        }
     }
 }
 
 impl fmt::Display for Cell {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Clear => f.pad("bare clear"),
-            Self::Bare(threads) => f.pad(&format!("bare loop, {threads} threads")),
-            Self::Fault(era, threads) => {
-                let era = ERAS[*era].name;
-                f.pad(&format!("{era}, without the clear, {threads} threads"))
-            }
-            Self::FaultAndClear(era) => f.pad(&format!("{}, with the clear", ERAS[*era].name)),
-        }
+        let (row, threads) = self.row();
+        let threads = if threads == 1 { "one thread" } else { "two threads" };
+        f.pad(&format!("{}: {row}, {threads}", ERAS[self.era].name))
     }
 }
 
@@ -65,11 +81,13 @@ pub(crate) struct Machines {
     pages: u64,
 }
 
-/// When a thread's part began and ended.
+/// What a thread saw of its part.
 #[derive(Clone, Copy, Debug)]
-struct Window {
+struct Seen {
     start: u64,
     end: u64,
+    /// Pages that all threads had done at `end`.
+    done: u64,
     result: u64,
 }
 
@@ -81,7 +99,7 @@ impl Machines {
             ram_bytes: (2 * pages * PAGE + pages * PAGE / 16) as usize + (8 << 20),
             prefault: Prefault::Now,
         };
-        let boot = |era: &minflt_mm::Era| {
+        let boot = |era: &Era| {
             let machine = HostInstance::new(&options)?;
             Ok(System::boot(machine, era.config).unwrap_or_else(|error| panic!("{error}")))
         };
@@ -92,105 +110,87 @@ impl Machines {
         })
     }
 
-    pub(crate) fn cells(&self) -> Vec<Cell> {
-        let mut cells = vec![Cell::Clear, Cell::Bare(1), Cell::Bare(2)];
-        for era in 0..self.systems.len() {
-            cells.push(Cell::Fault(era, 1));
-            cells.push(Cell::Fault(era, 2));
-            cells.push(Cell::FaultAndClear(era));
+    /// Nanoseconds a page of all threads together, and a number that depends on what was done.
+    ///
+    /// One thread is measured on each CPU in turn, as two run on both: the processors of a virtual
+    /// machine are not alike.
+    pub(crate) fn measure(&self, cell: Cell) -> (f64, u64) {
+        let on = |cpus: &[u32]| match cell.what {
+            What::Clear | What::Bare(_) => self.bare(cell, cpus),
+            What::FaultAndClear => self.faults(&self.systems[cell.era], cpus),
+            What::Fault(_) => {
+                self.systems[cell.era].clear_free_frames();
+                self.faults(&self.systems[cell.era], cpus)
+            }
+        };
+        if cell.row().1 == 2 {
+            return on(&[0, 1]);
         }
-        cells
+        let ((one, result), (other, again)) = (on(&[0]), on(&[1]));
+        ((one + other) / 2.0, mix(result ^ again))
     }
 
-    /// Nanoseconds a page of all threads together, and a number that depends on what was done.
-    pub(crate) fn measure(&self, cell: &Cell) -> (f64, u64) {
+    fn bare(&self, cell: Cell, cpus: &[u32]) -> (f64, u64) {
         let pages = self.pages;
-        match *cell {
-            Cell::Clear => self.together(&self.systems[0], 1, |_| {
-                let (start, ()) = (self.now(), self.bare.clear(0, pages));
-                Window {
-                    start,
-                    end: self.now(),
-                    result: 0,
-                }
-            }),
-            Cell::Bare(threads) => {
-                let gate = Gate::new(threads);
-                self.together(&self.systems[0], threads, |cpu| {
-                    gate.pass();
-                    let start = self.now();
-                    let result = self.bare.touch(u64::from(cpu) * pages, pages);
-                    Window {
-                        start,
-                        end: self.now(),
-                        result,
-                    }
-                })
+        self.together(&self.systems[cell.era], cpus, |cpu, race| {
+            let first = u64::from(cpu) * pages;
+            if cell.what == What::Clear {
+                return race.run(self, cpu, |_| self.bare.clear(first, pages), |()| 0);
             }
-            Cell::Fault(era, threads) => {
-                self.systems[era].clear_free_frames();
-                self.faults(&self.systems[era], threads)
-            }
-            Cell::FaultAndClear(era) => self.faults(&self.systems[era], 1),
-        }
+            let touch = |progress: &dyn Fn(u64)| self.bare.touch(first, pages, progress);
+            race.run(self, cpu, touch, |result| result)
+        })
     }
 
     /// First touches of a new address space's pages, each thread a range of its own.
-    fn faults(&self, system: &System<M>, threads: u32) -> (f64, u64) {
+    fn faults(&self, system: &System<M>, cpus: &[u32]) -> (f64, u64) {
         let pages = self.pages;
         let before = system.count_of(Event::AnonWrite);
         let boot = system.machine().enter(0);
         let mm = system.new_mm().expect("memory");
         let span = (pages * PAGE).next_multiple_of(TABLE_SPAN);
-        let len = u64::from(threads) * span + TABLE_SPAN;
-        let base = mm.mmap(Place::Any, len, Prot::ReadWrite).expect("a hole");
+        let base = mm.mmap(Place::Any, 3 * span, Prot::ReadWrite).expect("a hole");
         let base = base.0.next_multiple_of(TABLE_SPAN);
         drop(boot);
-        let gate = Gate::new(threads);
         let mm: &Mm<M> = &mm;
-        let measured = self.together(system, threads, |cpu| {
+        let measured = self.together(system, cpus, |cpu, race| {
             let thread = mm.thread();
             let first = base + u64::from(cpu) * span;
-            gate.pass();
-            let start = self.now();
-            touch(&thread, first, pages);
-            let end = self.now();
-            Window {
-                start,
-                end,
-                result: contents(&thread, first, pages),
-            }
+            let touch = |progress: &dyn Fn(u64)| touch(&thread, first, pages, progress);
+            race.run(self, cpu, touch, |()| contents(&thread, first, pages))
         });
         let faults = system.count_of(Event::AnonWrite) - before;
-        assert_eq!(faults, u64::from(threads) * pages, "each page is a fault");
+        assert_eq!(faults, cpus.len() as u64 * pages, "each page is a fault");
         measured
     }
 
-    /// Runs `body` on CPUs 0 to `threads - 1`, each pinned to a processor.
+    /// Runs `body` on each of `cpus`, pinned to a processor. What counts is what was done until the
+    /// first of them was ready: after that the others have the machine to themselves.
     fn together(
         &self,
         system: &System<M>,
-        threads: u32,
-        body: impl Fn(u32) -> Window + Sync,
+        cpus: &[u32],
+        body: impl Fn(u32, &Race) -> Seen + Sync,
     ) -> (f64, u64) {
-        let windows: Vec<Window> = std::thread::scope(|scope| {
-            let body = &body;
-            let start = |cpu| {
+        let race = Race::new(cpus.len() as u64);
+        let seen: Vec<Seen> = std::thread::scope(|scope| {
+            let (race, body) = (&race, &body);
+            let start = |cpu: &u32| {
+                let cpu = *cpu;
                 scope.spawn(move || {
                     pin(cpu);
                     let _cpu = system.machine().enter(cpu);
-                    body(cpu)
+                    body(cpu, race)
                 })
             };
-            let threads: Vec<_> = (0..threads).map(start).collect();
-            let end = |it: std::thread::ScopedJoinHandle<'_, Window>| it.join().expect("no panic");
+            let threads: Vec<_> = cpus.iter().map(start).collect();
+            let end = |it: std::thread::ScopedJoinHandle<'_, Seen>| it.join().expect("no panic");
             threads.into_iter().map(end).collect()
         });
-        let start = windows.iter().map(|it| it.start).min().unwrap_or(0);
-        let end = windows.iter().map(|it| it.end).max().unwrap_or(0);
-        let result = windows.iter().fold(0, |all, it| mix(all ^ it.result));
-        let pages = self.pages * u64::from(threads);
-        ((end - start) as f64 / pages as f64, result)
+        let start = seen.iter().map(|it| it.start).min().unwrap_or(0);
+        let first = seen.iter().min_by_key(|it| it.end).expect("a thread");
+        let result = seen.iter().fold(0, |all, it| mix(all ^ it.result));
+        ((first.end - start) as f64 / first.done as f64, result)
     }
 
     fn now(&self) -> u64 {
@@ -202,16 +202,61 @@ impl Machines {
         for (system, era) in self.systems.iter().zip(ERAS) {
             let _cpu = system.machine().enter(0);
             system.drain_deferred();
-            system
-                .check_ledger(&[])
-                .unwrap_or_else(|error| panic!("{}: {error}", era.name));
+            let ledger = system.check_ledger(&[]);
+            ledger.unwrap_or_else(|error| panic!("{}: {error}", era.name));
         }
     }
 }
 
+/// Threads that start together and tell how far they are.
+struct Race {
+    missing: AtomicU64,
+    done: [Done; 2],
+}
+
+/// Pages that one CPU has done, on a line of its own.
+#[repr(align(128))]
+struct Done(AtomicU64);
+
+impl Race {
+    const fn new(threads: u64) -> Self {
+        Self {
+            missing: AtomicU64::new(threads),
+            done: [const { Done(AtomicU64::new(0)) }; 2],
+        }
+    }
+
+    /// Waits for the others and measures `work`, which says from time to time how many pages it has
+    /// done; then, outside the window, has its result checked.
+    fn run<T>(
+        &self,
+        machines: &Machines,
+        cpu: u32,
+        work: impl FnOnce(&dyn Fn(u64)) -> T,
+        check: impl FnOnce(T) -> u64,
+    ) -> Seen {
+        let own = &self.done[cpu as usize].0;
+        let progress = |pages| own.store(pages, Ordering::Relaxed);
+        self.missing.fetch_sub(1, Ordering::AcqRel);
+        while self.missing.load(Ordering::Acquire) != 0 {
+            M::wait_until::<u64>(&self.missing, u64::MAX, 0);
+        }
+        let start = machines.now();
+        let made = work(&progress);
+        let end = machines.now();
+        progress(machines.pages);
+        let done = self.done.iter().map(|it| it.0.load(Ordering::Relaxed)).sum();
+        let result = check(made);
+        Seen { start, end, done, result }
+    }
+}
+
 #[inline(never)]
-fn touch(thread: &Thread<'_, M>, first: u64, pages: u64) {
+fn touch(thread: &Thread<'_, M>, first: u64, pages: u64, progress: impl Fn(u64)) {
     for page in 0..pages {
+        if page.is_multiple_of(64) {
+            progress(page);
+        }
         let at = VirtAddr(first + page * PAGE);
         thread.store(at, page ^ first).expect("mapped");
     }
@@ -224,26 +269,6 @@ fn contents(thread: &Thread<'_, M>, first: u64, pages: u64) -> u64 {
         assert_eq!(word, page ^ first, "a store was lost");
         mix(all ^ page)
     })
-}
-
-/// Threads that start together.
-struct Gate {
-    missing: AtomicU64,
-}
-
-impl Gate {
-    fn new(threads: u32) -> Self {
-        Self {
-            missing: AtomicU64::new(u64::from(threads)),
-        }
-    }
-
-    fn pass(&self) {
-        self.missing.fetch_sub(1, Ordering::AcqRel);
-        while self.missing.load(Ordering::Acquire) != 0 {
-            M::wait_until::<u64>(&self.missing, u64::MAX, 0);
-        }
-    }
 }
 
 /// Keeps the calling thread on one processor, where the host allows.

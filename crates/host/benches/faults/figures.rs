@@ -101,7 +101,6 @@ impl fmt::Display for Bound {
     }
 }
 
-pub(crate) const HASH_START: u64 = 0;
 
 /// Spreads the bits of a word (the finaliser of SplitMix64).
 pub(crate) const fn mix(word: u64) -> u64 {

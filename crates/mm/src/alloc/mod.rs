@@ -23,7 +23,7 @@ use zone::Zone;
 /// Most memory nodes of a machine.
 pub(crate) const MAX_NODES: usize = 256;
 const CPU_LIST: usize = 64;
-const CPU_BATCH: usize = 31;
+const CPU_BATCH: usize = 32;
 
 /// The free frames of one CPU.
 #[derive(Debug)]
@@ -157,7 +157,6 @@ impl<M: Mmu> Frames<M> {
         for step in 0..self.nodes {
             let zone = self.zones.get((home + step) % self.nodes);
             zone.alloc_batch(&self.table, CPU_BATCH, |pfn| {
-                self.get(pfn).set_use(Use::FreeCpu);
                 list.frames[list.len] = pfn.0 as u32;
                 list.len += 1;
             });

@@ -51,19 +51,24 @@ impl<M: Mmu> Zone<M> {
         }
     }
 
-    /// Up to `count` frames, one by one.
+    /// Up to `count` frames, in blocks as large as come first; of a block the last frame first.
+    ///
+    /// The lock is held for a few list operations, not for `count`: in front of every fault of
+    /// every CPU, it is the one lock that all eras share.
     pub(crate) fn alloc_batch(
         &self,
         table: &FrameTable<M>,
         count: usize,
         mut give: impl FnMut(Pfn),
     ) {
+        let mut left = count as u64;
         let mut lists = self.lists.lock();
-        for _ in 0..count {
-            let Some(pfn) = lists.alloc(table, 0) else {
+        while left > 0 {
+            let Some((pfn, order)) = lists.take(table, left.ilog2()) else {
                 break;
             };
-            give(pfn);
+            left -= 1 << order;
+            (0..1 << order).rev().for_each(|i| give(Pfn(pfn.0 + i)));
         }
     }
 
@@ -100,23 +105,24 @@ impl<M: Mmu> Zone<M> {
 }
 
 impl Lists {
-    fn alloc<M: Mmu>(&mut self, table: &FrameTable<M>, order: u32) -> Option<Pfn> {
+    /// A block of at most 2^`most` frames, of the smallest there is, so that large ones last.
+    fn take<M: Mmu>(&mut self, table: &FrameTable<M>, most: u32) -> Option<(Pfn, u32)> {
         loop {
-            let found = (order..=MAX_ORDER).find(|o| self.heads[*o as usize] != 0);
-            let Some(mut have) = found else {
+            let Some(at) = self.heads.iter().position(|head| *head != 0) else {
                 if self.take_untouched(table) {
                     continue;
                 }
                 return None;
             };
-            let pfn = Pfn(u64::from(self.heads[have as usize]));
-            self.unlink(table, pfn, have);
-            while have > order {
-                have -= 1;
-                self.link(table, Pfn(pfn.0 + (1 << have)), have);
+            let pfn = Pfn(u64::from(self.heads[at]));
+            let mut order = at as u32;
+            self.unlink(table, pfn, order);
+            while order > most {
+                order -= 1;
+                self.link(table, Pfn(pfn.0 + (1 << order)), order);
             }
             self.free -= 1 << order;
-            return Some(pfn);
+            return Some((pfn, order));
         }
     }
 

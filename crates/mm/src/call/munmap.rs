@@ -24,7 +24,8 @@ impl<M: Mmu> Mm<M> {
     /// Sleeps for `mmap_lock`, which it takes for writing; waits for CPUs to forget translations.
     ///
     /// # Errors
-    /// See [`MunmapError`]; nothing is unmapped then.
+    /// See [`MunmapError`]. Nothing is unmapped after `Invalid`; after `NoMemory` the mappings below
+    /// the one that could not be taken out are gone, and it and the ones above it are whole.
     pub fn munmap(&self, start: VirtAddr, len: u64) -> Result<(), MunmapError> {
         as_call(self.system(), || {
             self.system().count(Event::Munmap);

@@ -10,10 +10,14 @@ use std::path::Path;
 /// Fills every generated block of the docs.
 pub(super) fn write(all: &[Posting], proof: &Proof, simulated: &[Table]) -> Result<(), Error> {
     if !Path::new("docs/eras.md").exists() {
-        return Err(usage("--docs: run from the repository's root, where docs/ is"));
+        return Err(usage(
+            "--docs: run from the repository's root, where docs/ is",
+        ));
     }
     let [lameter, dufour] = &proof.tables[..] else {
-        return Err(usage("--docs: name no posting: all measured rows are needed"));
+        return Err(usage(
+            "--docs: name no posting: all measured rows are needed",
+        ));
     };
     for (name, table) in tables_of_the_code() {
         fill("docs/eras.md", name, &table.to_markdown())?;
@@ -22,13 +26,25 @@ pub(super) fn write(all: &[Posting], proof: &Proof, simulated: &[Table]) -> Resu
     let simulated: Vec<_> = simulated.iter().map(Table::to_markdown).collect();
     fill("docs/postings/2004.md", "published", &simulated.join("\n"))?;
     fill("docs/postings/2017.md", "measured", &dufour.to_markdown())?;
-    fill("docs/postings/2017.md", "published", &published_only(all, "2017"))?;
-    fill("README.md", "postings", &overview(all, lameter, dufour).to_markdown())
+    fill(
+        "docs/postings/2017.md",
+        "published",
+        &published_only(all, "2017"),
+    )?;
+    fill(
+        "README.md",
+        "postings",
+        &overview(all, lameter, dufour).to_markdown(),
+    )
 }
 
 /// The tables that come from the code alone.
 pub(super) fn tables_of_the_code() -> [(&'static str, Table); 3] {
-    [("eras", era_table()), ("choices", choice_table()), ("refused", refused_table())]
+    [
+        ("eras", era_table()),
+        ("choices", choice_table()),
+        ("refused", refused_table()),
+    ]
 }
 
 fn fill(file: &str, block: &str, body: &str) -> Result<(), Error> {
@@ -40,7 +56,10 @@ fn fill(file: &str, block: &str, body: &str) -> Result<(), Error> {
 
 /// A posting's tables as printed, each with what is missing here.
 pub(super) fn published_only(all: &[Posting], id: &str) -> String {
-    let tables = all.iter().filter(|posting| posting.id == id).flat_map(|posting| &posting.tables);
+    let tables = all
+        .iter()
+        .filter(|posting| posting.id == id)
+        .flat_map(|posting| &posting.tables);
     let markdown: Vec<_> = tables
         .map(|table| {
             let note = format!("Ours: {} ({}).", table.status, table.status_note);
@@ -102,16 +121,22 @@ fn overview(all: &[Posting], lameter: &Table, dufour: &Table) -> Table {
                 ]
             }
         };
-        table.rows.push(row.iter().map(|text| Cell::from(text.as_str())).collect());
+        table
+            .rows
+            .push(row.iter().map(|text| Cell::from(text.as_str())).collect());
     }
     table
 }
 
 /// Each side of a measured pair with its ratio.
 fn ratios(table: &Table, what: &str) -> String {
-    let text = |row: &[Cell], at: usize| row.get(at).map_or(String::new(), |cell| cell.text.clone());
-    let sides: Vec<_> =
-        table.rows.iter().map(|row| format!("{} {}", text(row, 0), text(row, 3))).collect();
+    let text =
+        |row: &[Cell], at: usize| row.get(at).map_or(String::new(), |cell| cell.text.clone());
+    let sides: Vec<_> = table
+        .rows
+        .iter()
+        .map(|row| format!("{} {}", text(row, 0), text(row, 3)))
+        .collect();
     format!("{what}: {}", sides.join(", "))
 }
 
@@ -126,8 +151,11 @@ mod tests {
     fn unchanged(file: &str, block: &str, body: &str) {
         let text = fs::read_to_string(format!("{ROOT}/{file}")).expect("there");
         let again = replace_generated(&text, block, body).expect("the block is there");
-        assert!(again == text, "{file}: block {block} is not what the code says; run `cargo run \
-                 --release -- reproduce --docs` and commit");
+        assert!(
+            again == text,
+            "{file}: block {block} is not what the code says; run `cargo run \
+                 --release -- reproduce --docs` and commit"
+        );
     }
 
     #[test]
@@ -136,16 +164,29 @@ mod tests {
             unchanged("docs/eras.md", name, &table.to_markdown());
         }
         let all = postings().expect("readable");
-        unchanged("docs/postings/2017.md", "published", &published_only(&all, "2017"));
+        unchanged(
+            "docs/postings/2017.md",
+            "published",
+            &published_only(&all, "2017"),
+        );
     }
 
     #[test]
     fn measured_blocks_name_their_machine_and_command() {
         for file in ["docs/postings/2004.md", "docs/postings/2017.md"] {
             let text = fs::read_to_string(format!("{ROOT}/{file}")).expect("there");
-            let block = text.split("<!-- generated: measured -->").nth(1).expect("a block");
-            let block = block.split("<!-- end generated: measured -->").next().expect("its end");
-            assert!(block.contains("measured on ") && block.contains("minflt bench "), "{file}");
+            let block = text
+                .split("<!-- generated: measured -->")
+                .nth(1)
+                .expect("a block");
+            let block = block
+                .split("<!-- end generated: measured -->")
+                .next()
+                .expect("its end");
+            assert!(
+                block.contains("measured on ") && block.contains("minflt bench "),
+                "{file}"
+            );
         }
     }
 }

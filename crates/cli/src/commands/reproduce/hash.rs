@@ -28,16 +28,28 @@ pub(crate) fn compute() -> Result<u64, Error> {
     for machine in ["altix32", "kvm16"] {
         let file = targets::machine(machine)?;
         for era in all_eras() {
-            for (name, options, threads) in
-                [("pft", ["-b", "1M"], 1), ("pft", ["-b", "2M"], 5), ("disturb", ["--size", "2M"], 3)]
-            {
+            for (name, options, threads) in [
+                ("pft", ["-b", "1M"], 1),
+                ("pft", ["-b", "2M"], 5),
+                ("disturb", ["--size", "2M"], 3),
+            ] {
                 let options = options.map(String::from);
                 let workload = Workload::parse(name, &options).map_err(|e| usage(e.to_string()))?;
                 let target = targets::sim(&era, &file, 64 << 20)?;
-                let plan = Plan { threads, cpus: threads, clear: Clear::InFault };
+                let plan = Plan {
+                    threads,
+                    cpus: threads,
+                    clear: Clear::InFault,
+                };
                 let outcome = targets::on_sim(&target, &workload, &plan)?;
-                let place =
-                    Place { target: "sim", machine, era: &era.name, threads, cpus: threads, scale: 1 };
+                let place = Place {
+                    target: "sim",
+                    machine,
+                    era: &era.name,
+                    threads,
+                    cpus: threads,
+                    scale: 1,
+                };
                 runs.push(record(&place, &outcome));
             }
         }

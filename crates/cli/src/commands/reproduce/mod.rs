@@ -46,15 +46,27 @@ pub(crate) fn run(args: &Reproduce) -> Result<(), Error> {
     let cells = if has("2004") { tables::CELLS } else { 0 };
     let progress = Progress::new(args.quiet, proof::STEPS + cells);
     let mut found = Findings::default();
-    println!("minflt {} on {}", env!("CARGO_PKG_VERSION"), machine::line());
+    println!(
+        "minflt {} on {}",
+        env!("CARGO_PKG_VERSION"),
+        machine::line()
+    );
     let proof = measured(&mut found, &progress, [has("2004"), has("2017")])?;
     let mut simulated = Vec::new();
     if has("2004") {
         simulated = tables::simulate_2004(&all, args.full, &progress, &mut found.runs)?;
-        found.add("The 2004 tables, published beside simulated", tables::INTRO, simulated.clone());
+        found.add(
+            "The 2004 tables, published beside simulated",
+            tables::INTRO,
+            simulated.clone(),
+        );
     }
     progress.end();
-    found.add("What was published, and where each table stands", REST, vec![overview(&chosen)]);
+    found.add(
+        "What was published, and where each table stands",
+        REST,
+        vec![overview(&chosen)],
+    );
     write_json(args.json.as_deref(), &found.runs)?;
     if args.docs {
         docs::write(&all, &proof, &simulated)?;
@@ -88,10 +100,16 @@ fn measured(
 
 fn choose(all: &[Posting], names: &[String]) -> Result<Vec<Posting>, Error> {
     let one = |name: &String| {
-        all.iter().find(|posting| posting.id == *name).cloned().ok_or_else(|| {
-            let known: Vec<_> = all.iter().map(|posting| posting.id.as_str()).collect();
-            usage(format!("unknown posting `{name}`; postings are {}", known.join(", ")))
-        })
+        all.iter()
+            .find(|posting| posting.id == *name)
+            .cloned()
+            .ok_or_else(|| {
+                let known: Vec<_> = all.iter().map(|posting| posting.id.as_str()).collect();
+                usage(format!(
+                    "unknown posting `{name}`; postings are {}",
+                    known.join(", ")
+                ))
+            })
     };
     if names.is_empty() {
         return Ok(all.to_vec());

@@ -13,6 +13,7 @@ use minflt_host::HostTarget;
 use minflt_report::{Cell, Column, Run, Status, Table};
 use minflt_workload::{Clear, Plan, Workload};
 
+const MEASURED: Status = Status::Measured;
 const ROUNDS: u64 = 7;
 const RAM: u64 = 256 << 20;
 /// Pages touched by each thread of a run, in bytes.
@@ -95,13 +96,24 @@ impl Side {
     }
 
     fn run(&self, workload: &Workload, threads: u32) -> Result<Run, Error> {
-        let plan = Plan { threads, cpus: threads, clear: Clear::InFault };
+        let plan = Plan {
+            threads,
+            cpus: threads,
+            clear: Clear::InFault,
+        };
         let (target, outcome) = match self {
             Self::Host(_, target) => ("host", targets::on(target, workload, &plan)?),
             Self::Linux(_) => ("linux", targets::linux(workload, &plan)?),
         };
         let (machine, era) = (&machine::line(), &self.named().name);
-        let place = Place { target, machine, era, threads, cpus: threads, scale: 1 };
+        let place = Place {
+            target,
+            machine,
+            era,
+            threads,
+            cpus: threads,
+            scale: 1,
+        };
         Ok(record(&place, &outcome))
     }
 }
@@ -116,7 +128,10 @@ impl Pair {
             let target = targets::host(&named, 2, RAM)?;
             sides.push(Side::Host(named, target));
         }
-        let linux = Named { name: format!("Linux {}", machine::kernel()), ..era_list("best")?.remove(0) };
+        let linux = Named {
+            name: format!("Linux {}", machine::kernel()),
+            ..era_list("best")?.remove(0)
+        };
         sides.push(Side::Linux(linux));
         let mut runs: Vec<[Vec<Run>; 2]> = sides.iter().map(|_| [vec![], vec![]]).collect();
         for _ in 0..ROUNDS {
@@ -144,16 +159,18 @@ impl Pair {
     fn table(&self, sides: &[Side], runs: &[[Vec<Run>; 2]]) -> Table {
         let columns = [
             Column::text("era"),
-            Column::number(&format!("{}, pages/s", self.columns[0]), ""),
-            Column::number(&format!("{}, pages/s", self.columns[1]), ""),
-            Column::number(self.ratio, ""),
+            Column::number(&format!("{}, pages/s", self.columns[0]), "").with_status(MEASURED),
+            Column::number(&format!("{}, pages/s", self.columns[1]), "").with_status(MEASURED),
+            Column::number(self.ratio, "").with_status(MEASURED),
             Column::text("checks"),
         ];
         let mut table = Table::new(self.title, columns);
         for (side, runs) in sides.iter().zip(runs) {
             let rates = |at: usize| runs[at].iter().map(|run| self.rate(run)).collect();
             let pairs = runs[0].iter().zip(&runs[1]);
-            let ratios = pairs.map(|(one, two)| self.rate(two) / self.rate(one)).collect();
+            let ratios = pairs
+                .map(|(one, two)| self.rate(two) / self.rate(one))
+                .collect();
             let last = runs[1].last().map_or(String::new(), checks);
             let cells = [
                 side.named().name.clone(),
@@ -162,10 +179,11 @@ impl Pair {
                 format!("{:.2}", median(ratios)),
                 last,
             ];
-            let cell = |text: &String| Cell::with_status(text, Status::Measured);
-            table.rows.push(cells.iter().map(cell).collect());
+            table.rows.push(cells.iter().map(|text| Cell::from(text.as_str())).collect());
         }
-        table.footnotes.push(format!("measured on {}", machine::line()));
+        table
+            .footnotes
+            .push(format!("measured on {}", machine::line()));
         table.footnotes.push(format!(
             "medians of {ROUNDS} alternated rounds; the ratio is the median of the rounds' ratios"
         ));
@@ -174,7 +192,9 @@ impl Pair {
              everything else a real kernel does"
                 .into(),
         );
-        table.footnotes.push(format!("one such run: {}", self.command));
+        table
+            .footnotes
+            .push(format!("one such run: {}", self.command));
         table
     }
 }
@@ -201,7 +221,10 @@ mod tests {
     fn the_commands_in_the_footnotes_are_commands() {
         for pair in PAIRS {
             let args = Args::try_parse_from(pair.command.split_whitespace());
-            assert!(matches!(args.expect(pair.command).command, Command::Bench(_)));
+            assert!(matches!(
+                args.expect(pair.command).command,
+                Command::Bench(_)
+            ));
         }
     }
 }

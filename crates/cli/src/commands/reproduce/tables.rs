@@ -18,8 +18,7 @@ const FULL: u64 = 32 << 30;
 const PUBLISHED: u64 = 10 * (32 << 30);
 
 /// What the page says of them.
-pub(super) const INTRO: &str =
-    "The posting's benchmark on a model of its machine, by the 2004 program's definition: thread \
+pub(super) const INTRO: &str = "The posting's benchmark on a model of its machine, by the 2004 program's definition: thread \
      start, mapping and teardown are inside the wall time. Simulated figures are claims about a cost \
      model. Nothing has been fitted yet (`uncalibrated`): costs come from outside sources, from \
      unpatched rows, or are guesses, as the machine file says number by number. The shape is the \
@@ -34,7 +33,9 @@ pub(super) fn simulate_2004(
 ) -> Result<Vec<Table>, Error> {
     let tables = all.iter().filter(|posting| posting.id == "2004");
     let tables = tables.flat_map(|posting| &posting.tables);
-    tables.map(|table| simulate(table, full, progress, runs)).collect()
+    tables
+        .map(|table| simulate(table, full, progress, runs))
+        .collect()
 }
 
 fn simulate(
@@ -44,24 +45,46 @@ fn simulate(
     runs: &mut Vec<Run>,
 ) -> Result<Table, Error> {
     let lacking = failed(format!("published table {}", published.id));
-    let era = published.era.as_deref().ok_or_else(|| lacking(&"names no era"))?;
-    let machine = published.preset.as_deref().ok_or_else(|| lacking(&"names no machine"))?;
+    let era = published
+        .era
+        .as_deref()
+        .ok_or_else(|| lacking(&"names no era"))?;
+    let machine = published
+        .preset
+        .as_deref()
+        .ok_or_else(|| lacking(&"names no machine"))?;
     let file = targets::machine(machine)?;
     let named = era_list(era)?.remove(0);
     let bytes = if full { FULL } else { SCALED };
     let scale = PUBLISHED / bytes;
     let mut table = head(published, &named.name, machine, scale);
     for row in 0..published.rows.len() {
-        let threads = published.row_param(row, "threads").and_then(|cell| cell.value);
+        let threads = published
+            .row_param(row, "threads")
+            .and_then(|cell| cell.value);
         let threads = threads.ok_or_else(|| lacking(&"has a row without threads"))? as u32;
-        progress.says(&format!("{} with {threads} threads on {machine}", named.name));
+        progress.says(&format!(
+            "{} with {threads} threads on {machine}",
+            named.name
+        ));
         let options = ["-b".to_string(), bytes.to_string()];
         let workload = Workload::parse("pft", &options).map_err(|e| usage(e.to_string()))?;
         let ram = (file.shape.ram_mib.value as u64) << 20;
         let target = targets::sim(&named, &file, ram)?;
-        let plan = Plan { threads, cpus: threads, clear: Clear::InFault };
+        let plan = Plan {
+            threads,
+            cpus: threads,
+            clear: Clear::InFault,
+        };
         let outcome = targets::on_sim(&target, &workload, &plan)?;
-        let place = Place { target: "sim", machine, era, threads, cpus: threads, scale };
+        let place = Place {
+            target: "sim",
+            machine,
+            era,
+            threads,
+            cpus: threads,
+            scale,
+        };
         let run = record(&place, &outcome);
         table.rows.push(cells(published, row, &outcome, &run));
         runs.push(run);
@@ -84,7 +107,11 @@ fn head(published: &PublishedTable, era: &str, machine: &str, scale: u64) -> Tab
     let mut table = Table::new(&format!("{}: {}", published.id, published.title), columns);
     table.footnotes.push(format!(
         "simulated: {era} on {machine}, scale 1/{scale}: minflt reproduce 2004{}",
-        if scale == PUBLISHED / FULL { " --full" } else { "" }
+        if scale == PUBLISHED / FULL {
+            " --full"
+        } else {
+            ""
+        }
     ));
     table
 }
