@@ -12,7 +12,11 @@ type X86 = Host<X86_64, true>;
 type Altix = Host<Altix16K, true>;
 
 fn boot<P: Paging>(config: Config, ram: usize, cpus: u32) -> Running<Host<P, true>> {
-    let options = HostOptions { cpus, ram_bytes: ram, prefault: Prefault::OnTouch };
+    let options = HostOptions {
+        cpus,
+        ram_bytes: ram,
+        prefault: Prefault::OnTouch,
+    };
     let machine = HostInstance::new(&options).expect("memory");
     System::boot(machine, config).expect("boots")
 }
@@ -22,14 +26,19 @@ fn instance<P: Paging>(sys: &System<Host<P, true>>) -> &HostInstance {
 }
 
 /// Runs `body` in every era on both formats.
-fn everywhere(x86: impl Fn(&'static str, &System<X86>), altix: impl Fn(&'static str, &System<Altix>)) {
+fn everywhere(
+    x86: impl Fn(&'static str, &System<X86>),
+    altix: impl Fn(&'static str, &System<Altix>),
+) {
     for era in ERAS {
         let sys = boot::<X86_64>(era.config, 16 << 20, 4);
         x86(era.name, &sys);
-        sys.check_ledger(&[]).unwrap_or_else(|e| panic!("{}: {e}", era.name));
+        sys.check_ledger(&[])
+            .unwrap_or_else(|e| panic!("{}: {e}", era.name));
         let sys = boot::<Altix16K>(era.config, 64 << 20, 4);
         altix(era.name, &sys);
-        sys.check_ledger(&[]).unwrap_or_else(|e| panic!("{}: {e}", era.name));
+        sys.check_ledger(&[])
+            .unwrap_or_else(|e| panic!("{}: {e}", era.name));
     }
 }
 
@@ -38,7 +47,9 @@ fn first_touch<M: Mmu<Instance = HostInstance>>(era: &str, sys: &System<M>) {
     let page = M::Paging::PAGE;
     let mm = sys.new_mm().expect("memory");
     let thread = mm.thread();
-    let at = mm.mmap(Place::Any, 8 * page, Prot::ReadWrite).expect("a hole");
+    let at = mm
+        .mmap(Place::Any, 8 * page, Prot::ReadWrite)
+        .expect("a hole");
     for i in 0..8 {
         let here = VirtAddr(at.0 + i * page);
         assert_eq!(thread.load(here), Ok(0), "{era}");
@@ -52,7 +63,8 @@ fn first_touch<M: Mmu<Instance = HostInstance>>(era: &str, sys: &System<M>) {
     let ledger = sys.check_ledger(&[&mm]).expect("adds up");
     assert_eq!(ledger.anon, 8);
     let thread = mm.thread();
-    mm.madvise(VirtAddr(at.0 + page), 2 * page, Advice::DontNeed).expect("mapped");
+    mm.madvise(VirtAddr(at.0 + page), 2 * page, Advice::DontNeed)
+        .expect("mapped");
     assert_eq!(thread.load(at), Ok(100));
     assert_eq!(thread.load(VirtAddr(at.0 + page)), Ok(0));
     mm.munmap(at, page).expect("mapped");
@@ -71,7 +83,9 @@ fn protect<M: Mmu<Instance = HostInstance>>(era: &str, sys: &System<M>) {
     let page = M::Paging::PAGE;
     let mm = sys.new_mm().expect("memory");
     let thread = mm.thread();
-    let at = mm.mmap(Place::Any, 6 * page, Prot::ReadWrite).expect("a hole");
+    let at = mm
+        .mmap(Place::Any, 6 * page, Prot::ReadWrite)
+        .expect("a hole");
     let nth = |i: u64| VirtAddr(at.0 + i * page);
     (0..6).for_each(|i| thread.store(nth(i), i + 1).expect("mapped"));
     // rrrrrr -> rr--rr -> rrrrrr, the contents stay
@@ -86,7 +100,10 @@ fn protect<M: Mmu<Instance = HostInstance>>(era: &str, sys: &System<M>) {
     assert_eq!(thread.store(nth(3), 9), Ok(()));
     assert_eq!(thread.load(nth(3)), Ok(9));
     assert_eq!(thread.load(nth(2)), Ok(3));
-    assert_eq!(mm.mprotect(at, 7 * page, Prot::Read), Err(MprotectError::NoMemory));
+    assert_eq!(
+        mm.mprotect(at, 7 * page, Prot::Read),
+        Err(MprotectError::NoMemory)
+    );
     drop(thread);
     sys.check_ledger(&[&mm]).expect("adds up");
 }
@@ -110,15 +127,33 @@ fn calls_refuse_what_linux_refuses() {
         mm.mmap(Place::FixedNoReplace(inside), 4096, Prot::Read),
         Err(MmapError::Exists)
     );
-    assert_eq!(mm.mmap(Place::Fixed(VirtAddr(at.0 + 1)), 4096, Prot::Read), Err(MmapError::Invalid));
-    assert_eq!(mm.mmap(Place::Fixed(VirtAddr(1 << 62)), 4096, Prot::Read), Err(MmapError::OutOfRange));
-    assert_eq!(mm.mmap(Place::Fixed(inside), 4096, Prot::ReadWrite), Ok(inside));
-    let elsewhere = mm.mmap(Place::Hint(inside), 4096, Prot::Read).expect("a hole");
+    assert_eq!(
+        mm.mmap(Place::Fixed(VirtAddr(at.0 + 1)), 4096, Prot::Read),
+        Err(MmapError::Invalid)
+    );
+    assert_eq!(
+        mm.mmap(Place::Fixed(VirtAddr(1 << 62)), 4096, Prot::Read),
+        Err(MmapError::OutOfRange)
+    );
+    assert_eq!(
+        mm.mmap(Place::Fixed(inside), 4096, Prot::ReadWrite),
+        Ok(inside)
+    );
+    let elsewhere = mm
+        .mmap(Place::Hint(inside), 4096, Prot::Read)
+        .expect("a hole");
     assert_ne!(elsewhere, inside);
-    assert_eq!(mm.munmap(VirtAddr(at.0 + 5), 4096), Err(MunmapError::Invalid));
+    assert_eq!(
+        mm.munmap(VirtAddr(at.0 + 5), 4096),
+        Err(MunmapError::Invalid)
+    );
     assert_eq!(mm.munmap(at, 0), Err(MunmapError::Invalid));
     assert_eq!(mm.munmap(at, 3 << 12), Ok(()));
-    assert_eq!(mm.munmap(at, 3 << 12), Ok(()), "unmapping nothing is no error");
+    assert_eq!(
+        mm.munmap(at, 3 << 12),
+        Ok(()),
+        "unmapping nothing is no error"
+    );
     assert!(mm.madvise(at, 4096, Advice::DontNeed).is_err());
 }
 
@@ -134,7 +169,8 @@ fn thousands_of_mappings_come_and_go() {
         // A permutation of 0..4096, so that insertion is in no order.
         let order = |i: u64| i * 1309 % 4096;
         for i in (0..4096).map(order) {
-            mm.mmap(Place::Fixed(place(i)), 4096, Prot::ReadWrite).expect("room");
+            mm.mmap(Place::Fixed(place(i)), 4096, Prot::ReadWrite)
+                .expect("room");
             thread.store(place(i), i + 1).expect("mapped");
         }
         let mut seen = 0;
@@ -145,7 +181,10 @@ fn thousands_of_mappings_come_and_go() {
         assert_eq!(seen, 4096);
         for i in (0..4096).map(order) {
             assert_eq!(thread.load(place(i)), Ok(i + 1));
-            assert_eq!(thread.load(VirtAddr(place(i).0 + 4096)), Err(Signal::MapErr));
+            assert_eq!(
+                thread.load(VirtAddr(place(i).0 + 4096)),
+                Err(Signal::MapErr)
+            );
             if i % 5 != 0 {
                 mm.munmap(place(i), 4096).expect("mapped");
                 assert_eq!(thread.load(place(i)), Err(Signal::MapErr));
@@ -153,9 +192,15 @@ fn thousands_of_mappings_come_and_go() {
         }
         let mut left = Vec::new();
         mm.for_each_mapping(|range, _| left.push(range.start()));
-        assert!(left.iter().copied().eq((0..4096).filter(|i| i % 5 == 0).map(place)), "{name}");
+        assert!(
+            left.iter()
+                .copied()
+                .eq((0..4096).filter(|i| i % 5 == 0).map(place)),
+            "{name}"
+        );
         drop(thread);
-        sys.check_ledger(&[&mm]).unwrap_or_else(|e| panic!("{name}: {e}"));
+        sys.check_ledger(&[&mm])
+            .unwrap_or_else(|e| panic!("{name}: {e}"));
     }
 }
 
@@ -164,7 +209,9 @@ fn storm<M: Mmu<Instance = HostInstance>>(era: &str, sys: &System<M>) {
     let page = M::Paging::PAGE;
     let boot = sys.machine().enter(3);
     let mm = sys.new_mm().expect("memory");
-    let shared = mm.mmap(Place::Any, 64 * page, Prot::ReadWrite).expect("a hole");
+    let shared = mm
+        .mmap(Place::Any, 64 * page, Prot::ReadWrite)
+        .expect("a hole");
     drop(boot);
     std::thread::scope(|scope| {
         for cpu in 0..3u32 {
@@ -173,7 +220,9 @@ fn storm<M: Mmu<Instance = HostInstance>>(era: &str, sys: &System<M>) {
                 let _cpu = sys.machine().enter(cpu);
                 let thread = mm.thread();
                 for round in 0..40u64 {
-                    let own = mm.mmap(Place::Any, 16 * page, Prot::ReadWrite).expect("a hole");
+                    let own = mm
+                        .mmap(Place::Any, 16 * page, Prot::ReadWrite)
+                        .expect("a hole");
                     for i in 0..16 {
                         let at = VirtAddr(own.0 + i * page);
                         let tag = round << 8 | u64::from(cpu) << 4 | i;
@@ -183,7 +232,8 @@ fn storm<M: Mmu<Instance = HostInstance>>(era: &str, sys: &System<M>) {
                         thread.store(word, tag).expect("mapped");
                     }
                     if cpu == 0 {
-                        mm.madvise(shared, 32 * page, Advice::DontNeed).expect("mapped");
+                        mm.madvise(shared, 32 * page, Advice::DontNeed)
+                            .expect("mapped");
                     }
                     mm.mprotect(own, 4 * page, Prot::Read).expect("mapped");
                     assert_eq!(thread.store(own, 1), Err(Signal::AccErr));
@@ -194,7 +244,8 @@ fn storm<M: Mmu<Instance = HostInstance>>(era: &str, sys: &System<M>) {
     });
     let _cpu = sys.machine().enter(0);
     assert_eq!(sys.machine().failed(), None, "{era}");
-    sys.check_ledger(&[&mm]).unwrap_or_else(|e| panic!("{era}: {e}"));
+    sys.check_ledger(&[&mm])
+        .unwrap_or_else(|e| panic!("{era}: {e}"));
     assert!(sys.count_of(Event::Shootdowns) > 0);
 }
 
@@ -210,32 +261,56 @@ fn memory_runs_out_as_a_value_and_comes_back() {
         let _cpu = instance(&sys).enter(0);
         let mm = sys.new_mm().expect("memory");
         let thread = mm.thread();
-        let at = mm.mmap(Place::Any, 4 << 20, Prot::ReadWrite).expect("a hole");
-        let full = (0..1024).find(|i| {
-            thread.store(VirtAddr(at.0 + i * 4096), 1) == Err(Signal::OutOfMemory)
-        });
+        let at = mm
+            .mmap(Place::Any, 4 << 20, Prot::ReadWrite)
+            .expect("a hole");
+        let full = (0..1024)
+            .find(|i| thread.store(VirtAddr(at.0 + i * 4096), 1) == Err(Signal::OutOfMemory));
         let full = full.expect("2 MiB are not 4 MiB");
         mm.munmap(at, 4 << 20).expect("mapped");
         sys.drain_deferred();
-        let at = mm.mmap(Place::Any, 4 << 20, Prot::ReadWrite).expect("a hole");
-        let again = (0..1024).find(|i| {
-            thread.store(VirtAddr(at.0 + i * 4096), 1) == Err(Signal::OutOfMemory)
-        });
-        assert!(again.is_some_and(|again| again + 2 >= full), "{}: {full} {again:?}", era.name);
+        let at = mm
+            .mmap(Place::Any, 4 << 20, Prot::ReadWrite)
+            .expect("a hole");
+        let again = (0..1024)
+            .find(|i| thread.store(VirtAddr(at.0 + i * 4096), 1) == Err(Signal::OutOfMemory));
+        assert!(
+            again.is_some_and(|again| again + 2 >= full),
+            "{}: {full} {again:?}",
+            era.name
+        );
         drop(thread);
-        sys.check_ledger(&[&mm]).unwrap_or_else(|e| panic!("{}: {e}", era.name));
+        sys.check_ledger(&[&mm])
+            .unwrap_or_else(|e| panic!("{}: {e}", era.name));
     }
 }
 
 #[test]
 fn a_system_refuses_too_little_memory_and_unsound_mixes() {
-    let options = HostOptions { cpus: 2, ram_bytes: 64 << 10, prefault: Prefault::OnTouch };
+    let options = HostOptions {
+        cpus: 2,
+        ram_bytes: 64 << 10,
+        prefault: Prefault::OnTouch,
+    };
     let machine = HostInstance::new(&options).expect("memory");
     let refused = System::<X86>::boot(machine, ERAS[0].config).err();
-    assert!(matches!(refused, Some(BootError::TooSmall { .. })), "{refused:?}");
-    let unsound = Config { protocol: minflt_mm::config::Protocol::CompareExchange, ..ERAS[3].config };
-    let machine = HostInstance::new(&HostOptions { ram_bytes: 16 << 20, ..options }).expect("memory");
-    assert!(matches!(System::<X86>::boot(machine, unsound), Err(BootError::Illegal(_))));
+    assert!(
+        matches!(refused, Some(BootError::TooSmall { .. })),
+        "{refused:?}"
+    );
+    let unsound = Config {
+        protocol: minflt_mm::config::Protocol::CompareExchange,
+        ..ERAS[3].config
+    };
+    let machine = HostInstance::new(&HostOptions {
+        ram_bytes: 16 << 20,
+        ..options
+    })
+    .expect("memory");
+    assert!(matches!(
+        System::<X86>::boot(machine, unsound),
+        Err(BootError::Illegal(_))
+    ));
 }
 
 #[test]

@@ -10,7 +10,11 @@ fn run(machine: &str, era_name: &str, threads: u32) -> Outcome {
     let target = AnySimTarget::start(&file, config, 64 << 20).expect("starts");
     let options = ["-b", "2M"].map(String::from);
     let workload = Workload::parse("pft", &options).expect("options");
-    let plan = Plan { threads, cpus: threads, clear: Clear::InFault };
+    let plan = Plan {
+        threads,
+        cpus: threads,
+        clear: Clear::InFault,
+    };
     let outcome = match &target {
         AnySimTarget::X86(target) => workload.run(target, &plan),
         AnySimTarget::Altix(target) => workload.run(target, &plan),
@@ -36,15 +40,26 @@ fn two_simulated_machines_run_at_once_and_give_what_each_gives_alone() {
 fn every_oracle_that_claims_to_look_looks() {
     let outcome = run("altix32", "spf-2017", 2);
     for check in ["contents", "ledger", "translation", "threads"] {
-        assert!(outcome.checks.get(check).is_some_and(|looks| *looks > 0), "{check}");
+        assert!(
+            outcome.checks.get(check).is_some_and(|looks| *looks > 0),
+            "{check}"
+        );
     }
-    assert!(outcome.events.get("speculative-faults").is_some_and(|count| *count > 0));
+    assert!(
+        outcome
+            .events
+            .get("speculative-faults")
+            .is_some_and(|count| *count > 0)
+    );
     assert!(outcome.faults >= outcome.pages);
 }
 
 #[test]
 fn simulated_time_grows_with_work_and_shrinks_with_threads() {
-    let (one, four) = (run("altix32", "atomic-pte-2004", 1), run("altix32", "atomic-pte-2004", 4));
+    let (one, four) = (
+        run("altix32", "atomic-pte-2004", 1),
+        run("altix32", "atomic-pte-2004", 4),
+    );
     assert!(four.wall_ns < one.wall_ns);
     assert!(four.user_ns + four.system_ns >= one.user_ns + one.system_ns);
 }

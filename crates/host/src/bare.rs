@@ -101,6 +101,11 @@ unsafe impl<P: Paging> Machine for HostBare<P> {
     }
 
     #[inline(always)]
+    fn prefetch(at: *const u8) {
+        Base::<P>::prefetch(at);
+    }
+
+    #[inline(always)]
     fn enter_kernel() {
         Base::<P>::enter_kernel();
     }

@@ -138,6 +138,11 @@ unsafe impl<P: Paging, const CHECKED: bool> Machine for Host<P, CHECKED> {
     }
 
     #[inline(always)]
+    fn prefetch(at: *const u8) {
+        prefetch(at);
+    }
+
+    #[inline(always)]
     fn enter_kernel() {
         with_current(|here| here.poll());
     }
@@ -232,6 +237,18 @@ fn word<P: Paging>(at: &HostInstance, pfn: Pfn, offset: u64) -> &AtomicU64 {
     // SAFETY: 8 bytes within the page, aligned; they live as long as the instance. User words are
     // touched by atomics while the frame is mapped, and by plain stores while one owner has it.
     unsafe { AtomicU64::from_ptr(word.cast()) }
+}
+
+#[inline(always)]
+fn prefetch(at: *const u8) {
+    #[cfg(target_arch = "x86_64")]
+    {
+        use core::arch::x86_64::{_MM_HINT_ET0, _mm_prefetch};
+        // SAFETY: a prefetch of any address at all is allowed, and has no effect that can be seen.
+        unsafe { _mm_prefetch::<_MM_HINT_ET0>(at.cast()) };
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = at;
 }
 
 #[inline(always)]

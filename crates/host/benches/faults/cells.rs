@@ -67,7 +67,11 @@ impl Cell {
 impl fmt::Display for Cell {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (row, threads) = self.row();
-        let threads = if threads == 1 { "one thread" } else { "two threads" };
+        let threads = if threads == 1 {
+            "one thread"
+        } else {
+            "two threads"
+        };
         f.pad(&format!("{}: {row}, {threads}", ERAS[self.era].name))
     }
 }
@@ -149,7 +153,9 @@ impl Machines {
         let boot = system.machine().enter(0);
         let mm = system.new_mm().expect("memory");
         let span = (pages * PAGE).next_multiple_of(TABLE_SPAN);
-        let base = mm.mmap(Place::Any, 3 * span, Prot::ReadWrite).expect("a hole");
+        let base = mm
+            .mmap(Place::Any, 3 * span, Prot::ReadWrite)
+            .expect("a hole");
         let base = base.0.next_multiple_of(TABLE_SPAN);
         drop(boot);
         let mm: &Mm<M> = &mm;
@@ -245,9 +251,18 @@ impl Race {
         let made = work(&progress);
         let end = machines.now();
         progress(machines.pages);
-        let done = self.done.iter().map(|it| it.0.load(Ordering::Relaxed)).sum();
+        let done = self
+            .done
+            .iter()
+            .map(|it| it.0.load(Ordering::Relaxed))
+            .sum();
         let result = check(made);
-        Seen { start, end, done, result }
+        Seen {
+            start,
+            end,
+            done,
+            result,
+        }
     }
 }
 

@@ -101,7 +101,6 @@ impl fmt::Display for Bound {
     }
 }
 
-
 /// Spreads the bits of a word (the finaliser of SplitMix64).
 pub(crate) const fn mix(word: u64) -> u64 {
     let word = (word ^ word >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);

@@ -148,7 +148,11 @@ impl Table {
             let print = |figure: &str, values: &[f64], bound: Bound, noise: Noise| {
                 let q = Quartiles::of(values);
                 let judged = self.size.flag.is_empty();
-                let verdict = if judged { bound.verdict(q, noise) } else { "not judged" };
+                let verdict = if judged {
+                    bound.verdict(q, noise)
+                } else {
+                    "not judged"
+                };
                 let Quartiles { low, median, high } = q;
                 let name = format!("{}: {figure}", era.name);
                 println!("{name:54} {median:7.3} [{low:.3} {high:.3}]  {bound:14} {verdict}");
@@ -163,11 +167,26 @@ impl Table {
             };
             let quick = self.times(at, What::Fault(1));
             let alone = Noise::of_times(self.times(at, What::Bare(1)));
-            print("fault without the clear, ns", quick, Bound::AtMost(150.0), alone);
+            print(
+                "fault without the clear, ns",
+                quick,
+                Bound::AtMost(150.0),
+                alone,
+            );
             let clear = self.ratios(at, What::FaultAndClear, What::Clear);
             let clears = Noise::of_times(self.times(at, What::Clear));
-            print("fault with the clear / bare clear", &clear, Bound::AtMost(1.25), clears);
-            print("bare loop, two threads / one", &bare, Bound::None, Noise::Quiet);
+            print(
+                "fault with the clear / bare clear",
+                &clear,
+                Bound::AtMost(1.25),
+                clears,
+            );
+            print(
+                "bare loop, two threads / one",
+                &bare,
+                Bound::None,
+                Noise::Quiet,
+            );
             print("fault, two threads / one", &gain, Bound::None, Noise::Quiet);
             let noise = Noise::of_gain(&bare);
             print("the last over the one before", &scaling, least, noise);

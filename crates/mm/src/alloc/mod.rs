@@ -157,6 +157,7 @@ impl<M: Mmu> Frames<M> {
         for step in 0..self.nodes {
             let zone = self.zones.get((home + step) % self.nodes);
             zone.alloc_batch(&self.table, CPU_BATCH, |pfn| {
+                M::prefetch(core::ptr::from_ref(self.get(pfn)).cast());
                 list.frames[list.len] = pfn.0 as u32;
                 list.len += 1;
             });
