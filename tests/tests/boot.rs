@@ -1,6 +1,11 @@
 //! The kernel under QEMU: real page tables, real faults, every era; and its guest program on Linux.
 //!
 //! The kernel judges itself by its exit status; what is asserted here is what it says it counted.
+#![expect(
+    clippy::expect_used,
+    clippy::tests_outside_test_module,
+    reason = "all of an integration test is a test"
+)]
 
 use minflt_mm::{ERAS, Era};
 use std::collections::BTreeMap;

@@ -1,4 +1,9 @@
 //! Random sequences of calls and accesses against a model of pages, in every era, with shrinking.
+#![expect(
+    clippy::expect_used,
+    clippy::tests_outside_test_module,
+    reason = "all of an integration test is a test"
+)]
 
 use minflt_addr::VirtAddr;
 use minflt_host::{Host, HostInstance, HostOptions, Prefault};

@@ -1,4 +1,9 @@
 //! `mm` in virtual time: equal runs are equal, whatever else the process does.
+#![expect(
+    clippy::expect_used,
+    clippy::tests_outside_test_module,
+    reason = "all of an integration test is a test"
+)]
 
 use minflt_mm::era;
 use minflt_sim::{AnySimTarget, MachineFile};

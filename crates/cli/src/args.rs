@@ -18,7 +18,7 @@ pub(crate) enum Command {
     /// The 30 published tables: status of each, and the command for it.
     Postings(Postings),
     /// One workload on one or more targets, eras and thread counts.
-    Bench(Bench),
+    Bench(Box<Bench>),
     /// Explore schedules for races.
     Check(Check),
     /// The known races; one drawn as a timeline, with and without the fix.

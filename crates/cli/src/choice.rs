@@ -102,7 +102,7 @@ pub(crate) fn spell(bytes: u64) -> String {
     let units = [(30, "G"), (20, "M"), (10, "K")];
     let unit = units
         .iter()
-        .find(|(shift, _)| bytes >= 1 << shift && bytes % (1 << shift) == 0);
+        .find(|(shift, _)| bytes >= 1 << shift && bytes.is_multiple_of(1 << shift));
     match unit {
         Some((shift, unit)) => format!("{}{unit}", bytes >> shift),
         None => bytes.to_string(),

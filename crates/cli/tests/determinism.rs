@@ -1,4 +1,9 @@
 //! A simulated run gives the same bytes, with and without address randomization.
+#![expect(
+    clippy::expect_used,
+    clippy::tests_outside_test_module,
+    reason = "all of an integration test is a test"
+)]
 
 use std::fs;
 use std::process::Command;

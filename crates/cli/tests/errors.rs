@@ -1,4 +1,9 @@
 //! What the program says to a wrong command line, word for word, and with which exit status.
+#![expect(
+    clippy::expect_used,
+    clippy::tests_outside_test_module,
+    reason = "all of an integration test is a test"
+)]
 
 use insta::assert_snapshot;
 use std::process::Command;

@@ -5,7 +5,7 @@ use crate::machine::Host;
 use core::fmt;
 use core::marker::PhantomData;
 use minflt_addr::{Pfn, VirtRange};
-use minflt_pgtable::{Mmu, Paging, SpaceId, Tlb};
+use minflt_pgtable::{Contents, Mmu, Paging, SpaceId, Tlb};
 use minflt_sync::prim::RMW_IS_FENCE;
 use minflt_sync::{CpuMask, Cx, Irq, Machine, Ordering, Rmw, TaskId, Word};
 
@@ -127,6 +127,11 @@ unsafe impl<P: Paging> Mmu for HostBare<P> {
     #[inline(always)]
     fn clear(at: &HostInstance, pfn: Pfn) {
         Base::<P>::clear(at, pfn);
+    }
+
+    #[inline(always)]
+    fn expect(at: &HostInstance, pfn: Pfn, contents: Contents, offset: u64) {
+        Base::<P>::expect(at, pfn, contents, offset);
     }
 
     #[inline(always)]

@@ -5,13 +5,17 @@ use crate::instance::{HostInstance, violation};
 use core::fmt;
 use core::marker::PhantomData;
 use minflt_addr::{Pfn, VirtRange};
-use minflt_pgtable::{Mmu, Paging, SpaceId, Tlb};
+use minflt_pgtable::{Contents, Mmu, Paging, SpaceId, Tlb};
 use minflt_sync::prim::AtomicU64;
 use minflt_sync::{CpuMask, Cx, Irq, Machine, Ordering, TaskId, Word};
 
 /// How often a waiter looks before it lets another thread run. With more threads than processors
 /// the thread it waits for may need this one.
 const LOOKS: u32 = 200;
+
+/// Lines of the next frame fetched ahead of its clear: as many as arrive while the fault before ends
+/// and the next one finds its entry. More get into the way of the clear itself.
+const CLEAR_AHEAD: usize = 16;
 
 /// The machine of real threads with page tables of format `P`; lock order, contexts and oracles
 /// are checked where `CHECKED`.
@@ -168,6 +172,17 @@ unsafe impl<P: Paging, const CHECKED: bool> Mmu for Host<P, CHECKED> {
         let page = frame::<P>(at, pfn);
         // SAFETY: a page of the region; the caller has the frame to itself.
         unsafe { page.write_bytes(0, P::PAGE as usize) };
+    }
+
+    #[inline(always)]
+    fn expect(at: &HostInstance, pfn: Pfn, contents: Contents, offset: u64) {
+        let page = frame::<P>(at, pfn);
+        match contents {
+            Contents::Zeros => prefetch(page.wrapping_add(offset as usize)),
+            Contents::Anything => (0..CLEAR_AHEAD).for_each(|line| {
+                prefetch(page.wrapping_add(line * 64));
+            }),
+        }
     }
 
     #[inline]

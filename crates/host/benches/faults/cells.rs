@@ -5,7 +5,7 @@ use crate::figures::mix;
 use core::fmt;
 use minflt_addr::VirtAddr;
 use minflt_host::{Host, HostInstance, HostOptions, Prefault, RamError};
-use minflt_mm::{ERAS, Era, Event, Mm, Place, Prot, Running, System, Thread};
+use minflt_mm::{ERAS, Era, Event, MmHandle, Place, Prot, Running, System, Thread};
 use minflt_pgtable::X86_64;
 use minflt_sync::prim::{AtomicU64, Ordering};
 use minflt_sync::{Instance, Machine};
@@ -30,10 +30,12 @@ pub(crate) enum What {
     Clear,
     /// Faults with the clear, one thread.
     FaultAndClear,
-    /// The bare loop, so many threads.
-    Bare(u32),
-    /// Faults without the clear, so many threads.
+    /// A loop without a system, so many threads.
+    Touch(u32),
+    /// Faults without the clear, so many threads in one address space.
     Fault(u32),
+    /// The same by two threads, each in a system of its own.
+    Apart,
 }
 
 impl Cell {
@@ -43,10 +45,11 @@ impl Cell {
             let what = [
                 What::Clear,
                 What::FaultAndClear,
-                What::Bare(1),
                 What::Fault(1),
                 What::Fault(2),
-                What::Bare(2),
+                What::Apart,
+                What::Touch(1),
+                What::Touch(2),
             ];
             what.map(|what| Self { era, what })
         };
@@ -58,8 +61,9 @@ impl Cell {
         match self.what {
             What::Clear => ("bare clear", 1),
             What::FaultAndClear => ("fault with the clear", 1),
-            What::Bare(threads) => ("bare loop", threads),
+            What::Touch(threads) => ("loop without a system", threads),
             What::Fault(threads) => ("fault without the clear", threads),
+            What::Apart => ("fault in systems of their own", 2),
         }
     }
 }
@@ -76,10 +80,10 @@ impl fmt::Display for Cell {
     }
 }
 
-/// A system of each era, and a region for the bare loops.
+/// Two systems of each era, and a region for what needs none.
 #[derive(Debug)]
 pub(crate) struct Machines {
-    systems: Vec<Running<M>>,
+    systems: Vec<[Running<M>; 2]>,
     bare: Region,
     /// Pages that each thread touches.
     pages: u64,
@@ -97,18 +101,19 @@ struct Seen {
 
 impl Machines {
     pub(crate) fn start(pages: u64) -> Result<Self, RamError> {
-        let options = HostOptions {
-            cpus: 2,
-            // Descriptors take a 64th, tables a 512th; a few MiB are left for the rest.
-            ram_bytes: (2 * pages * PAGE + pages * PAGE / 16) as usize + (8 << 20),
-            prefault: Prefault::Now,
-        };
-        let boot = |era: &Era| {
+        let boot = |era: &Era, threads: u64| {
+            let options = HostOptions {
+                cpus: 2,
+                // Descriptors take a 64th, tables a 512th; a few MiB are left for the rest.
+                ram_bytes: (threads * pages * PAGE / 32 * 33) as usize + (8 << 20),
+                prefault: Prefault::Now,
+            };
             let machine = HostInstance::new(&options)?;
             Ok(System::boot(machine, era.config).unwrap_or_else(|error| panic!("{error}")))
         };
+        let both = |era| Ok([boot(era, 2)?, boot(era, 1)?]);
         Ok(Self {
-            systems: ERAS.iter().map(boot).collect::<Result<_, RamError>>()?,
+            systems: ERAS.iter().map(both).collect::<Result<_, RamError>>()?,
             bare: Region::new(2 * pages)?,
             pages,
         })
@@ -119,24 +124,26 @@ impl Machines {
     /// One thread is measured on each CPU in turn, as two run on both: the processors of a virtual
     /// machine are not alike.
     pub(crate) fn measure(&self, cell: Cell) -> (f64, u64) {
+        let systems = &self.systems[cell.era];
+        if matches!(cell.what, What::Fault(_) | What::Apart) {
+            systems.iter().for_each(|system| system.clear_free_frames());
+        }
         let on = |cpus: &[u32]| match cell.what {
-            What::Clear | What::Bare(_) => self.bare(cell, cpus),
-            What::FaultAndClear => self.faults(&self.systems[cell.era], cpus),
-            What::Fault(_) => {
-                self.systems[cell.era].clear_free_frames();
-                self.faults(&self.systems[cell.era], cpus)
-            }
+            What::Clear | What::Touch(_) => self.without_system(cell, cpus),
+            What::FaultAndClear | What::Fault(_) => self.faults([&systems[0], &systems[0]], cpus),
+            What::Apart => self.faults([&systems[0], &systems[1]], cpus),
         };
         if cell.row().1 == 2 {
             return on(&[0, 1]);
         }
         let ((one, result), (other, again)) = (on(&[0]), on(&[1]));
-        ((one + other) / 2.0, mix(result ^ again))
+        (f64::midpoint(one, other), mix(result ^ again))
     }
 
-    fn bare(&self, cell: Cell, cpus: &[u32]) -> (f64, u64) {
+    fn without_system(&self, cell: Cell, cpus: &[u32]) -> (f64, u64) {
         let pages = self.pages;
-        self.together(&self.systems[cell.era], cpus, |cpu, race| {
+        let system = &*self.systems[cell.era][0];
+        self.together([system, system], cpus, |cpu, race| {
             let first = u64::from(cpu) * pages;
             if cell.what == What::Clear {
                 return race.run(self, cpu, |_| self.bare.clear(first, pages), |()| 0);
@@ -146,26 +153,26 @@ impl Machines {
         })
     }
 
-    /// First touches of a new address space's pages, each thread a range of its own.
-    fn faults(&self, system: &System<M>, cpus: &[u32]) -> (f64, u64) {
+    /// First touches of a new address space's pages, each thread a range of its own; CPU `c` in the
+    /// system number `c`.
+    fn faults(&self, systems: [&System<M>; 2], cpus: &[u32]) -> (f64, u64) {
         let pages = self.pages;
-        let before = system.count_of(Event::AnonWrite);
-        let boot = system.machine().enter(0);
-        let mm = system.new_mm().expect("memory");
+        let count = |system: &System<M>| system.count_of(Event::AnonWrite);
+        let before = systems.map(count);
+        let one = core::ptr::eq(systems[0], systems[1]);
         let span = (pages * PAGE).next_multiple_of(TABLE_SPAN);
-        let base = mm
-            .mmap(Place::Any, 3 * span, Prot::ReadWrite)
-            .expect("a hole");
-        let base = base.0.next_multiple_of(TABLE_SPAN);
-        drop(boot);
-        let mm: &Mm<M> = &mm;
-        let measured = self.together(system, cpus, |cpu, race| {
+        let spaces = systems.map(|system| space(system, span));
+        let measured = self.together(systems, cpus, |cpu, race| {
+            let (mm, base) = &spaces[if one { 0 } else { cpu as usize }];
             let thread = mm.thread();
             let first = base + u64::from(cpu) * span;
             let touch = |progress: &dyn Fn(u64)| touch(&thread, first, pages, progress);
             race.run(self, cpu, touch, |()| contents(&thread, first, pages))
         });
-        let faults = system.count_of(Event::AnonWrite) - before;
+        let mut faults = count(systems[0]) - before[0];
+        if !one {
+            faults += count(systems[1]) - before[1];
+        }
         assert_eq!(faults, cpus.len() as u64 * pages, "each page is a fault");
         measured
     }
@@ -174,7 +181,7 @@ impl Machines {
     /// first of them was ready: after that the others have the machine to themselves.
     fn together(
         &self,
-        system: &System<M>,
+        systems: [&System<M>; 2],
         cpus: &[u32],
         body: impl Fn(u32, &Race) -> Seen + Sync,
     ) -> (f64, u64) {
@@ -185,7 +192,7 @@ impl Machines {
                 let cpu = *cpu;
                 scope.spawn(move || {
                     pin(cpu);
-                    let _cpu = system.machine().enter(cpu);
+                    let _cpu = systems[cpu as usize].machine().enter(cpu);
                     body(cpu, race)
                 })
             };
@@ -200,18 +207,28 @@ impl Machines {
     }
 
     fn now(&self) -> u64 {
-        self.systems[0].machine().now_ns()
+        self.systems[0][0].machine().now_ns()
     }
 
     /// Looks whether every frame is accounted for.
     pub(crate) fn check(&self) {
-        for (system, era) in self.systems.iter().zip(ERAS) {
-            let _cpu = system.machine().enter(0);
-            system.drain_deferred();
-            let ledger = system.check_ledger(&[]);
-            ledger.unwrap_or_else(|error| panic!("{}: {error}", era.name));
+        for (systems, era) in self.systems.iter().zip(ERAS) {
+            for system in systems {
+                let _cpu = system.machine().enter(0);
+                let ledger = system.check_ledger(&[]);
+                ledger.unwrap_or_else(|error| panic!("{}: {error}", era.name));
+            }
         }
     }
+}
+
+/// An address space with room for two ranges of `span` bytes, which start with a table of their own.
+fn space(system: &System<M>, span: u64) -> (MmHandle<'_, M>, u64) {
+    let _cpu = system.machine().enter(0);
+    let mm = system.new_mm().expect("memory");
+    let base = mm.mmap(Place::Any, 3 * span, Prot::ReadWrite);
+    let base = base.expect("a hole").0.next_multiple_of(TABLE_SPAN);
+    (mm, base)
 }
 
 /// Threads that start together and tell how far they are.

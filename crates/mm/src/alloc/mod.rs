@@ -16,7 +16,7 @@ mod zone;
 
 use crate::frame::{Frame, FrameTable, Use, Zeroed};
 use minflt_addr::Pfn;
-use minflt_pgtable::Mmu;
+use minflt_pgtable::{Contents, Mmu};
 use minflt_sync::{Cx, Instance, Ordering, PerCpu, Plain};
 use zone::Zone;
 
@@ -114,6 +114,23 @@ impl<M: Mmu> Frames<M> {
         frame.set_use(used_as);
         frame.refs.store(1, Ordering::Relaxed);
         Some(pfn)
+    }
+
+    /// Tells the machine which frame this CPU takes next, if the next fault is like this one, at
+    /// `offset` of its page.
+    #[inline(always)]
+    pub(crate) fn expect_next(&self, at: &M::Instance, offset: u64) {
+        // SAFETY: 1: the CPU's own list, and a task does not leave its CPU within this function.
+        let list = unsafe { self.cpus.this().list.peek() };
+        let Some(next) = list.frames[..list.len].last() else {
+            return;
+        };
+        let next = Pfn(u64::from(*next));
+        let contents = match self.get(next).is_zeroed() {
+            true => Contents::Zeros,
+            false => Contents::Anything,
+        };
+        M::expect(at, next, contents, offset);
     }
 
     /// Gives a frame back that nobody refers to.

@@ -158,6 +158,8 @@ impl<M: Mmu> Fault<'_, M> {
             sys.frames.get(pfn).maps.add(1, Ordering::AcqRel);
             sys.frames.put(pfn);
         }
+        sys.frames
+            .expect_next(&sys.at, self.addr.page_offset(M::Paging::SHIFT));
     }
 
     /// Somebody was faster; the access is tried again.

@@ -179,7 +179,9 @@ impl Pair {
                 format!("{:.2}", median(ratios)),
                 last,
             ];
-            table.rows.push(cells.iter().map(|text| Cell::from(text.as_str())).collect());
+            table
+                .rows
+                .push(cells.iter().map(|text| Cell::from(text.as_str())).collect());
         }
         table
             .footnotes
