@@ -203,7 +203,7 @@ impl<M: Mmu> System<M> {
         let system = Self {
             at,
             config,
-            frames: Frames::new(table, zones, lists?, nodes),
+            frames: Frames::new(table, zones, lists?, nodes, cpus),
             cpus: areas?,
             srcu: Srcu::new(readers?),
             nodes: Slab::new(0, node?),

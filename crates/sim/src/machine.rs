@@ -292,7 +292,11 @@ unsafe impl<P: Paging, const CHECKED: bool> Mmu for Sim<P, CHECKED> {
     #[inline]
     fn user_load(at: &SimInstance, pfn: Pfn, offset: u64) -> u64 {
         let stamp = at.stamp(pfn).get();
-        if stamp.offset == offset { stamp.value } else { 0 }
+        if stamp.offset == offset {
+            stamp.value
+        } else {
+            0
+        }
     }
 
     #[inline]

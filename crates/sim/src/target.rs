@@ -58,7 +58,10 @@ impl fmt::Display for StartError {
             Self::Boot(error) => error.fmt(f),
             Self::Host(error) => write!(f, "this host cannot hold the machine's memory: {error}"),
             Self::PageSize(bytes) => {
-                write!(f, "pages of {bytes} bytes are not modelled; 4096 and 16384 are")
+                write!(
+                    f,
+                    "pages of {bytes} bytes are not modelled; 4096 and 16384 are"
+                )
             }
         }
     }
@@ -72,7 +75,10 @@ impl AnySimTarget {
     /// # Errors
     /// When the host cannot hold it, or the system does not start on it.
     pub fn start(file: &MachineFile, config: Config, ram_bytes: u64) -> Result<Self, StartError> {
-        let size = Size { ram_bytes, ..Size::of(file) };
+        let size = Size {
+            ram_bytes,
+            ..Size::of(file)
+        };
         let bytes = file.shape.page_bytes.value as u64;
         if bytes == X86_64::PAGE {
             SimTarget::start(file, config, size).map(Self::X86)
@@ -88,7 +94,11 @@ impl<P: Paging> SimTarget<P> {
     fn start(file: &MachineFile, config: Config, size: Size) -> Result<Self, StartError> {
         let machine = SimInstance::new(file, size).map_err(StartError::Host)?;
         let system = System::boot(machine, config).map_err(StartError::Boot)?;
-        Ok(Self { system, cpus: size.cpus, hash: Cell::new(0) })
+        Ok(Self {
+            system,
+            cpus: size.cpus,
+            hash: Cell::new(0),
+        })
     }
 
     /// The system.
@@ -153,7 +163,10 @@ impl<P: Paging> Shared<'_, P> {
             self.opened.set(self.opened.get() + 1);
             // SAFETY: duty 1 of `Machine`.
             let me = unsafe { &*Sim::<P>::cx() }.task.get();
-            (1..=self.threads).map(TaskId).filter(|task| *task != me).for_each(Sim::<P>::unpark);
+            (1..=self.threads)
+                .map(TaskId)
+                .filter(|task| *task != me)
+                .for_each(Sim::<P>::unpark);
         }
     }
 
@@ -208,11 +221,14 @@ impl<P: Paging> Target for SimTarget<P> {
         };
         let task = |index: u32| {
             let (shared, mm, body) = (&shared, &mm, &body);
-            TaskSpec::new(index % plan.cpus.max(1), move || work(shared, mm, index, body))
+            TaskSpec::new(index % plan.cpus.max(1), move || {
+                work(shared, mm, index, body)
+            })
         };
         let tasks = (0..plan.threads).map(task).collect();
         let ran = run(self.system.machine(), &RunOptions::virtual_time(), tasks);
-        self.hash.set((self.hash.get() ^ ran.hash).wrapping_mul(0x0000_0100_0000_01b3));
+        self.hash
+            .set((self.hash.get() ^ ran.hash).wrapping_mul(0x0000_0100_0000_01b3));
         if ran.outcome != Outcome::Ok {
             // Locks may be held for ever: the address space is left alone.
             let _left = core::mem::ManuallyDrop::new(mm.take());
@@ -240,7 +256,9 @@ impl<P: Paging> SimTarget<P> {
         };
         let contents = ended.iter().map(|ended| ended.contents).sum();
         tally.finish(&*self.system, contents, &mut report)?;
-        report.events.insert("context-switches".into(), ran.context_switches);
+        report
+            .events
+            .insert("context-switches".into(), ran.context_switches);
         Ok(report)
     }
 }
@@ -271,8 +289,14 @@ fn work<'w, P: Paging, F>(
             at_open: (0, 0, 0),
         };
         let result = body(&mut worker);
-        let ended = Ended { index, report: worker.report, contents: worker.contents };
-        result.map(|()| ended).map_err(|why| TargetError::Stopped { worker: index, why })
+        let ended = Ended {
+            index,
+            report: worker.report,
+            contents: worker.contents,
+        };
+        result
+            .map(|()| ended)
+            .map_err(|why| TargetError::Stopped { worker: index, why })
     };
     shared.ended.borrow_mut().push(ended);
     if shared.leave() {

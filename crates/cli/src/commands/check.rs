@@ -4,11 +4,20 @@ use crate::args::Check;
 use crate::choice::{Named, all_eras, era_list};
 use crate::error::{Error, usage};
 use crate::progress::Progress;
-use minflt_mm::era;
+use minflt_mm::{Check as Oracle, era};
 use minflt_report::{Cell, Column, Table};
-use minflt_sim::races::{RACES, Race, race, search, show};
+use minflt_sim::races::{RACES, Race, Searched, race, search, show};
 use minflt_sim::{Budget, Explored, Policy};
 use std::time::Instant;
+
+/// One search.
+struct Row {
+    race: &'static Race,
+    era: Named,
+    found: Explored,
+    /// How often each oracle looked.
+    looks: [u64; Oracle::COUNT],
+}
 
 /// Runs the command.
 pub(crate) fn run(args: &Check) -> Result<(), Error> {
@@ -37,22 +46,33 @@ pub(crate) fn run(args: &Check) -> Result<(), Error> {
                 schedules: args.schedules,
                 seed: seed(args, race),
             };
-            let found = search(race, era.config, &budget);
+            let Searched {
+                explored: found,
+                looks,
+            } = search(race, era.config, &budget);
             progress.step();
-            rows.push((*race, era, found));
+            rows.push(Row {
+                race,
+                era,
+                found,
+                looks,
+            });
         }
     }
     progress.end();
     print!("{}", table(&rows).to_text());
-    let schedules: u64 = rows.iter().map(|(_, _, found)| found.schedules).sum();
+    let schedules: u64 = rows.iter().map(|Row { found, .. }| found.schedules).sum();
     let rate = schedules as f64 / started.elapsed().as_secs_f64();
     println!("\n{schedules} schedules, {rate:.0} a second (measured)");
     verdict(args, &rows)
 }
 
 /// With the fixes in place nothing may be found; with one switched off it must be.
-fn verdict(args: &Check, rows: &[(&Race, Named, Explored)]) -> Result<(), Error> {
-    for (race, era, found) in rows {
+fn verdict(args: &Check, rows: &[Row]) -> Result<(), Error> {
+    for Row {
+        race, era, found, ..
+    } in rows
+    {
         match &found.failure {
             Some(failure) => {
                 let broken = if args.broken { " --broken" } else { "" };
@@ -77,7 +97,7 @@ fn verdict(args: &Check, rows: &[(&Race, Named, Explored)]) -> Result<(), Error>
     }
     let failures = rows
         .iter()
-        .filter(|(_, _, found)| found.failure.is_some())
+        .filter(|Row { found, .. }| found.failure.is_some())
         .count();
     if failures > 0 && !args.broken {
         return Err(Error::Failed(format!(
@@ -159,7 +179,7 @@ const fn seed(args: &Check, race: &Race) -> u64 {
     if args.broken { race.seed } else { args.seed }
 }
 
-fn table(rows: &[(&Race, Named, Explored)]) -> Table {
+fn table(rows: &[Row]) -> Table {
     let columns = [
         Column::text("race"),
         Column::text("scenario"),
@@ -167,9 +187,16 @@ fn table(rows: &[(&Race, Named, Explored)]) -> Table {
         Column::number("schedules", ""),
         Column::number("steps", ""),
         Column::text("found"),
+        Column::text("checks"),
     ];
     let mut table = Table::new("Schedules explored", columns);
-    for (race, era, found) in rows {
+    for Row {
+        race,
+        era,
+        found,
+        looks,
+    } in rows
+    {
         let result = match &found.failure {
             Some(failure) => format!("at schedule {}", failure.number),
             None => "nothing".to_string(),
@@ -181,12 +208,25 @@ fn table(rows: &[(&Race, Named, Explored)]) -> Table {
             found.schedules.to_string(),
             found.steps.to_string(),
             result,
+            checks(looks),
         ];
         table
             .rows
             .push(cells.iter().map(|cell| Cell::from(cell.as_str())).collect());
     }
     table
+}
+
+/// How often each oracle looked, in a few words.
+fn checks(looks: &[u64; Oracle::COUNT]) -> String {
+    let looked = Oracle::ALL
+        .iter()
+        .zip(looks)
+        .filter(|(_, looks)| **looks > 0);
+    let words: Vec<_> = looked
+        .map(|(oracle, looks)| format!("{} {looks}", oracle.name()))
+        .collect();
+    words.join(", ")
 }
 
 /// The races, what they are, and how their controls are found.

@@ -50,7 +50,7 @@ fn draw(race: &Race) -> Result<(), Error> {
             seed: race.seed,
         },
     );
-    let Some(failure) = found.failure else {
+    let Some(failure) = found.explored.failure else {
         return Err(Error::Failed(format!(
             "{}: not found in {ENOUGH} schedules",
             race.number

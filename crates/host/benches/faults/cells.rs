@@ -125,13 +125,15 @@ impl Machines {
     /// machine are not alike.
     pub(crate) fn measure(&self, cell: Cell) -> (f64, u64) {
         let systems = &self.systems[cell.era];
-        if matches!(cell.what, What::Fault(_) | What::Apart) {
-            systems.iter().for_each(|system| system.clear_free_frames());
-        }
-        let on = |cpus: &[u32]| match cell.what {
-            What::Clear | What::Touch(_) => self.without_system(cell, cpus),
-            What::FaultAndClear | What::Fault(_) => self.faults([&systems[0], &systems[0]], cpus),
-            What::Apart => self.faults([&systems[0], &systems[1]], cpus),
+        let on = |cpus: &[u32]| {
+            if matches!(cell.what, What::Fault(_) | What::Apart) {
+                systems.iter().for_each(|system| system.clear_free_frames());
+            }
+            match cell.what {
+                What::Clear | What::Touch(_) => self.without_system(cell, cpus),
+                What::Apart => self.faults([&systems[0], &systems[1]], cpus),
+                _ => self.faults([&systems[0], &systems[0]], cpus),
+            }
         };
         if cell.row().1 == 2 {
             return on(&[0, 1]);

@@ -4,13 +4,14 @@
 //! Every fault takes a frame. One shared free list would be the first thing to limit all eras alike.
 //!
 //! # Idea
-//! Each CPU keeps a few free frames of its own node and trades them with the node's zone in batches.
+//! Each CPU keeps a few free frames of its own node: those freed here, in a list, and the rest of one
+//! block that it took from the node's zone. It gives frames back in batches.
 //!
 //! # Why it is correct
 //! A free frame is in exactly one list. Lists of a CPU are touched by that CPU only, between waits.
 //!
 //! # Cost
-//! Usually a pop on a line of this CPU; one zone lock per batch.
+//! Usually a pop on a line of this CPU; one zone lock per block taken or batch given back.
 
 mod zone;
 
@@ -24,6 +25,8 @@ use zone::Zone;
 pub(crate) const MAX_NODES: usize = 256;
 const CPU_LIST: usize = 64;
 const CPU_BATCH: usize = 32;
+/// A CPU takes a block of at most 2^this frames from a zone.
+const BLOCK_ORDER: u32 = 8;
 
 /// The free frames of one CPU.
 #[derive(Debug)]
@@ -34,8 +37,42 @@ pub(crate) struct CpuFrames<M: Mmu> {
 
 #[derive(Debug)]
 struct CpuList {
+    /// Frames that were freed here, the last one on top.
     frames: [u32; CPU_LIST],
     len: usize,
+    /// What is left of a block from a zone: from here to `block_end`.
+    block: u64,
+    block_end: u64,
+}
+
+impl CpuList {
+    /// The frame that is taken next.
+    #[inline(always)]
+    fn next(&self) -> Option<Pfn> {
+        match self.frames[..self.len].last() {
+            Some(top) => Some(Pfn(u64::from(*top))),
+            None => (self.block < self.block_end).then_some(Pfn(self.block)),
+        }
+    }
+
+    /// Takes that frame.
+    #[inline(always)]
+    fn take(&mut self) -> Option<Pfn> {
+        let next = self.next()?;
+        if self.len > 0 {
+            self.len -= 1;
+        } else {
+            self.block += 1;
+        }
+        Some(next)
+    }
+
+    /// All frames of the CPU.
+    fn all(&self) -> impl Iterator<Item = Pfn> + '_ {
+        let freed = self.frames[..self.len].iter();
+        let freed = freed.map(|pfn| Pfn(u64::from(*pfn)));
+        freed.chain((self.block..self.block_end).map(Pfn))
+    }
 }
 
 impl<M: Mmu> CpuFrames<M> {
@@ -44,6 +81,8 @@ impl<M: Mmu> CpuFrames<M> {
             list: Plain::new(CpuList {
                 frames: [0; CPU_LIST],
                 len: 0,
+                block: 0,
+                block_end: 0,
             }),
         }
     }
@@ -56,16 +95,23 @@ pub(crate) struct Frames<M: Mmu> {
     zones: PerCpu<Zone<M>, M>,
     cpus: PerCpu<CpuFrames<M>, M>,
     nodes: u32,
+    /// Order of the blocks that CPUs take.
+    block_order: u32,
 }
 
 impl<M: Mmu> Frames<M> {
-    pub(crate) const fn new(
+    /// All of `table`, for `count` CPUs.
+    pub(crate) fn new(
         table: FrameTable<M>,
         zones: PerCpu<Zone<M>, M>,
         cpus: PerCpu<CpuFrames<M>, M>,
         nodes: u32,
+        count: u32,
     ) -> Self {
+        // What a CPU has, others do without: an eighth of all is enough for that.
+        let share = table.len() / (8 * u64::from(count));
         Self {
+            block_order: share.max(1).ilog2().min(BLOCK_ORDER),
             table,
             zones,
             cpus,
@@ -105,11 +151,13 @@ impl<M: Mmu> Frames<M> {
     pub(crate) fn alloc(&self, at: &M::Instance, used_as: Use) -> Option<Pfn> {
         // SAFETY: 1: the CPU's own list, and a task does not leave its CPU within this function.
         let list = unsafe { self.cpus.this().list.get_mut() };
-        if list.len == 0 {
-            self.refill(at, list);
-        }
-        list.len = list.len.checked_sub(1)?;
-        let pfn = Pfn(u64::from(list.frames[list.len]));
+        let pfn = match list.take() {
+            Some(pfn) => pfn,
+            None => {
+                self.refill(at, list);
+                list.take()?
+            }
+        };
         let frame = self.get(pfn);
         frame.set_use(used_as);
         frame.refs.store(1, Ordering::Relaxed);
@@ -122,15 +170,13 @@ impl<M: Mmu> Frames<M> {
     pub(crate) fn expect_next(&self, at: &M::Instance, offset: u64) {
         // SAFETY: 1: the CPU's own list, and a task does not leave its CPU within this function.
         let list = unsafe { self.cpus.this().list.peek() };
-        let Some(next) = list.frames[..list.len].last() else {
-            return;
-        };
-        let next = Pfn(u64::from(*next));
-        let contents = match self.get(next).is_zeroed() {
-            true => Contents::Zeros,
-            false => Contents::Anything,
-        };
-        M::expect(at, next, contents, offset);
+        if let Some(next) = list.next() {
+            let contents = match self.get(next).is_zeroed() {
+                true => Contents::Zeros,
+                false => Contents::Anything,
+            };
+            M::expect(at, next, contents, offset);
+        }
     }
 
     /// Gives a frame back that nobody refers to.
@@ -173,12 +219,8 @@ impl<M: Mmu> Frames<M> {
         let home = at.node_of(cx.cpu.get());
         for step in 0..self.nodes {
             let zone = self.zones.get((home + step) % self.nodes);
-            zone.alloc_batch(&self.table, CPU_BATCH, |pfn| {
-                M::prefetch(core::ptr::from_ref(self.get(pfn)).cast());
-                list.frames[list.len] = pfn.0 as u32;
-                list.len += 1;
-            });
-            if list.len > 0 {
+            if let Some(block) = zone.alloc_block(&self.table, self.block_order) {
+                (list.block, list.block_end) = (block.start, block.end);
                 return;
             }
         }
@@ -198,9 +240,7 @@ impl<M: Mmu> Frames<M> {
         for cpu in self.cpus.iter() {
             // SAFETY: 1: nothing else runs.
             let list = unsafe { cpu.list.peek() };
-            list.frames[..list.len]
-                .iter()
-                .for_each(|pfn| clear(Pfn(u64::from(*pfn))));
+            list.all().for_each(clear);
         }
     }
 
@@ -208,10 +248,8 @@ impl<M: Mmu> Frames<M> {
     pub(crate) fn count_free(&self) -> u64 {
         let zones: u64 = self.zones.iter().map(Zone::count_free).sum();
         // SAFETY: 1: nothing else runs.
-        let cpus = self
-            .cpus
-            .iter()
-            .map(|cpu| unsafe { cpu.list.peek() }.len as u64);
+        let lists = self.cpus.iter().map(|cpu| unsafe { cpu.list.peek() });
+        let cpus = lists.map(|list| list.all().count() as u64);
         zones + cpus.sum::<u64>()
     }
 

@@ -51,25 +51,13 @@ impl<M: Mmu> Zone<M> {
         }
     }
 
-    /// Up to `count` frames, in blocks as large as come first; of a block the last frame first.
+    /// A block of at most 2^`most` frames, of the smallest there is, so that large ones last.
     ///
-    /// The lock is held for a few list operations, not for `count`: in front of every fault of
-    /// every CPU, it is the one lock that all eras share.
-    pub(crate) fn alloc_batch(
-        &self,
-        table: &FrameTable<M>,
-        count: usize,
-        mut give: impl FnMut(Pfn),
-    ) {
-        let mut left = count as u64;
-        let mut lists = self.lists.lock();
-        while left > 0 {
-            let Some((pfn, order)) = lists.take(table, left.ilog2()) else {
-                break;
-            };
-            left -= 1 << order;
-            (0..1 << order).rev().for_each(|i| give(Pfn(pfn.0 + i)));
-        }
+    /// The lock is held for a few list operations, whatever the size: behind every fault of every
+    /// CPU, it is the one lock that all eras share.
+    pub(crate) fn alloc_block(&self, table: &FrameTable<M>, most: u32) -> Option<Range<u64>> {
+        let (pfn, order) = self.lists.lock().take(table, most)?;
+        Some(pfn.0..pfn.0 + (1 << order))
     }
 
     /// Takes a block of 2^order frames back.
@@ -105,7 +93,6 @@ impl<M: Mmu> Zone<M> {
 }
 
 impl Lists {
-    /// A block of at most 2^`most` frames, of the smallest there is, so that large ones last.
     fn take<M: Mmu>(&mut self, table: &FrameTable<M>, most: u32) -> Option<(Pfn, u32)> {
         loop {
             let Some(at) = self.heads.iter().position(|head| *head != 0) else {

@@ -142,18 +142,14 @@ impl<M: Mmu> Fault<'_, M> {
         stable.open(leaf).inspect_err(|_| self.undo_frame(pfn))
     }
 
-    /// The frame is mapped: count it and let the slot go. The frame itself is no longer ours.
+    /// The frame is mapped: let the slot go. The frame itself is no longer ours.
     #[inline(always)]
     fn finish(&self, slot: Slot<'_, M>, pfn: Pfn) {
         let sys = self.mm.system();
-        let count = || self.mm.rss.add(&sys.config, Some(self.share), 1);
         if sys.config.rss == Rss::UnderLock {
-            count();
-            drop(slot);
-        } else {
-            drop(slot);
-            count();
+            self.count_page();
         }
+        drop(slot);
         if sys.config.lacks(Broken::MapCountAfterExchange) {
             sys.frames.get(pfn).maps.add(1, Ordering::AcqRel);
             sys.frames.put(pfn);

@@ -15,7 +15,7 @@ mod prepare;
 mod slot;
 mod stabilise;
 
-use crate::config::Rung;
+use crate::config::{Rss, Rung};
 use crate::event::Event;
 use crate::mm::Mm;
 use crate::rss::Share;
@@ -160,11 +160,30 @@ impl<M: Mmu> Fault<'_, M> {
         stable.check_access(self.access)?;
         self.prepare_anon(&stable)?;
         let leaf = self.leaf(&stable)?;
-        self.anon(&stable, leaf)
+        let kind = self.anon(&stable, leaf)?;
+        // After the hold is let go: where that is a count beside the number, its release has just
+        // brought the line that both stand in.
+        drop(stable);
+        if kind.maps_a_frame() && self.mm.system().config.rss != Rss::UnderLock {
+            self.count_page();
+        }
+        Ok(kind)
+    }
+
+    /// One more page is resident.
+    #[inline(always)]
+    fn count_page(&self) {
+        let config = &self.mm.system().config;
+        self.mm.rss.add(config, Some(self.share), 1);
     }
 }
 
 impl Kind {
+    /// Whether the entry names a frame that it did not name before.
+    const fn maps_a_frame(self) -> bool {
+        matches!(self, Self::AnonWrite | Self::ZeroPageCow)
+    }
+
     const fn event(self) -> Event {
         match self {
             Self::AnonWrite => Event::AnonWrite,

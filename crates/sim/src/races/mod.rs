@@ -7,14 +7,15 @@
 mod scenes;
 mod stage;
 
-pub use stage::{Scratch, Shown};
+pub use stage::Shown;
 
 use crate::explore::{Budget, Explored, explore};
 use crate::policy::Policy;
 use crate::run::RunOptions;
-use minflt_mm::{Broken, Config};
+use minflt_mm::{Broken, Check, Config};
 use minflt_pgtable::{Altix16K, X86_64};
 use scenes::Scene;
+use stage::Scratch;
 
 /// A known race.
 #[derive(Clone, Copy, Debug)]
@@ -160,12 +161,25 @@ impl Race {
     }
 }
 
+/// What a search came to.
+#[derive(Clone, Debug)]
+pub struct Searched {
+    /// The schedules, and the first that failed.
+    pub explored: Explored,
+    /// How often each oracle looked, by [`Check`].
+    pub looks: [u64; Check::COUNT],
+}
+
 /// Explores schedules of `race` under `config`, until one fails or the budget is used up.
-pub fn search(race: &Race, config: Config, budget: &Budget) -> Explored {
+pub fn search(race: &Race, config: Config, budget: &Budget) -> Searched {
     let mut scratch = Scratch::new();
-    explore(budget, |options| {
+    let explored = explore(budget, |options| {
         perform(&mut scratch, race, config, options).0
-    })
+    });
+    Searched {
+        explored,
+        looks: scratch.looks,
+    }
 }
 
 /// Runs one schedule of `race`, drawn.

@@ -9,7 +9,7 @@ use crate::run::{RunOptions, TaskSpec, run};
 use crate::timeline::Timeline;
 use core::mem::ManuallyDrop;
 use minflt_addr::VirtAddr;
-use minflt_mm::{Config, Mm, Place, Prot, System, Thread};
+use minflt_mm::{Check, Config, Mm, Place, Prot, System, Thread};
 use minflt_pgtable::Paging;
 
 const CPUS: u32 = 3;
@@ -19,8 +19,10 @@ const BASE: u64 = 0x4000_0000;
 
 /// What is kept from one schedule to the next: the machine, with its memory to be zeroed.
 #[derive(Debug, Default)]
-pub struct Scratch {
+pub(super) struct Scratch {
     machine: Option<(SimInstance, usize)>,
+    /// How often each oracle looked, in all schedules.
+    pub(super) looks: [u64; Check::COUNT],
 }
 
 /// A schedule, run and drawn.
@@ -70,7 +72,7 @@ impl<'s, P: Paging> Stage<'s, P> {
 impl Scratch {
     /// Nothing kept yet.
     #[must_use]
-    pub fn new() -> Self {
+    pub(super) fn new() -> Self {
         Self::default()
     }
 
@@ -121,6 +123,9 @@ pub(super) fn perform<P: Paging>(
         if let Err(error) = running.check_ledger(&[]) {
             report.outcome = Outcome::Violation(format!("ledger after exit: {error}"));
         }
+    }
+    for check in Check::ALL {
+        scratch.looks[*check as usize] += running.looks_of(*check);
     }
     scratch.machine = Some((running.shutdown(), prefix));
     (report, drawing)

@@ -1,7 +1,7 @@
-use super::{RACES, Race, race, search, show};
+use super::{RACES, Race, Searched, race, search, show};
 use crate::explore::Budget;
 use crate::policy::Policy;
-use minflt_mm::{ERAS, era};
+use minflt_mm::{Check, ERAS, era};
 
 fn control(race: &Race) -> minflt_mm::Config {
     race.without_fix(era(race.shows_in).expect("an era").config)
@@ -14,7 +14,7 @@ fn each_race_is_found_with_its_fix_switched_off_and_its_schedule_replays() {
             schedules: 20_000,
             seed: race.seed,
         };
-        let found = search(race, control(race), &budget);
+        let found = search(race, control(race), &budget).explored;
         let failure = found
             .failure
             .unwrap_or_else(|| panic!("{} not found", race.number));
@@ -43,7 +43,11 @@ fn no_race_is_found_in_any_era_with_every_fix_in_place() {
                 schedules: 2_000,
                 seed: 7,
             };
-            let found = search(race, era.config, &budget);
+            let Searched {
+                explored: found,
+                looks,
+            } = search(race, era.config, &budget);
+            assert!(looks[Check::Ledger as usize] >= budget.schedules);
             assert_eq!(found.schedules, budget.schedules);
             if let Some(failure) = found.failure {
                 panic!("{} in {}: {failure}", race.number, era.name);
