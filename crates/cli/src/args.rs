@@ -140,9 +140,9 @@ pub(crate) struct Check {
     /// Schedules to explore in each era.
     #[arg(long, value_name = "N", default_value_t = 2_000)]
     pub(crate) schedules: u64,
-    /// The first schedule's seed.
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    pub(crate) seed: u64,
+    /// The seed that schedules are drawn from [default: 1; with --broken one that finds the race].
+    #[arg(long, value_name = "N")]
+    pub(crate) seed: Option<u64>,
     /// Switch the fix off: the check has to find the race.
     #[arg(long)]
     pub(crate) broken: bool,

@@ -2,6 +2,7 @@
 //!
 //! Exit status: 0 done, 1 ran and failed (an oracle spoke, arithmetic does not hold), 2 the command
 //! line asks for what is not there, with one line that says what would be right.
+#![forbid(unsafe_code)]
 
 mod args;
 mod choice;

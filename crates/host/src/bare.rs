@@ -1,13 +1,13 @@
-//! The same machine without the door, to measure the door with.
+//! The same machine with another door: none at all, to measure the door with, or one that looks.
 
 use crate::instance::HostInstance;
 use crate::machine::Host;
 use core::fmt;
 use core::marker::PhantomData;
 use minflt_addr::{Pfn, VirtRange};
-use minflt_pgtable::{Contents, Mmu, Paging, SpaceId, Tlb};
+use minflt_pgtable::{Mmu, Paging, SpaceId, Tlb};
 use minflt_sync::prim::RMW_IS_FENCE;
-use minflt_sync::{CpuMask, Cx, Irq, Machine, Ordering, Rmw, TaskId, Word};
+use minflt_sync::{CpuMask, Cx, Irq, Kind, Machine, Ordering, Rmw, TaskId, Word};
 
 /// For benches only: [`Host`] unchecked, whose word operations never call [`Machine::before`].
 #[derive(Clone, Copy, Debug)]
@@ -15,8 +15,139 @@ pub struct HostBare<P> {
     paging: PhantomData<fn() -> P>,
 }
 
+/// For tests only: [`Host`] unchecked, with `D` for a door.
+#[derive(Clone, Copy, Debug)]
+pub struct HostWith<P, D> {
+    paging: PhantomData<fn() -> (P, D)>,
+}
+
+/// What stands in front of every access to shared memory.
+pub trait Door: Copy + fmt::Debug + Send + Sync + 'static {
+    /// As [`Machine::before`].
+    fn before(at: *const u8, len: usize, kind: Kind);
+}
+
 /// The machine that does everything but word operations.
 type Base<P> = Host<P, false>;
+
+/// What a machine does as [`Base`] does it.
+macro_rules! as_the_base {
+    () => {
+        #[inline(always)]
+        fn cx() -> *const Cx {
+            Base::<P>::cx()
+        }
+
+        #[inline(always)]
+        fn context(task: TaskId) -> *const Cx {
+            Base::<P>::context(task)
+        }
+
+        #[inline(always)]
+        fn wait_until<W: Word>(p: &W::Prim, mask: W, eq: W) {
+            Base::<P>::wait_until(p, mask, eq);
+        }
+
+        #[inline(always)]
+        fn park() {
+            Base::<P>::park();
+        }
+
+        #[inline(always)]
+        fn unpark(task: TaskId) {
+            Base::<P>::unpark(task);
+        }
+
+        #[inline(always)]
+        fn is_running(task: TaskId) -> bool {
+            Base::<P>::is_running(task)
+        }
+
+        #[inline(always)]
+        fn irq_save() -> Irq {
+            Base::<P>::irq_save()
+        }
+
+        #[inline(always)]
+        fn irq_restore(irq: Irq) {
+            Base::<P>::irq_restore(irq);
+        }
+
+        #[inline(always)]
+        fn send_ipi(at: &HostInstance, to: &CpuMask) {
+            Base::<P>::send_ipi(at, to);
+        }
+
+        #[inline(always)]
+        fn prefetch(at: *const u8) {
+            Base::<P>::prefetch(at);
+        }
+
+        #[inline(always)]
+        fn enter_kernel() {
+            Base::<P>::enter_kernel();
+        }
+
+        fn violation(text: fmt::Arguments<'_>) -> ! {
+            Base::<P>::violation(text)
+        }
+    };
+}
+
+/// What a machine does to its memory as [`Base`] does it.
+macro_rules! memory_as_the_base {
+    () => {
+        #[inline(always)]
+        fn frame_ptr(at: &HostInstance, pfn: Pfn) -> *mut u8 {
+            Base::<P>::frame_ptr(at, pfn)
+        }
+
+        #[inline(always)]
+        fn clear(at: &HostInstance, pfn: Pfn) {
+            Base::<P>::clear(at, pfn);
+        }
+
+        #[inline(always)]
+        fn expect_clear(at: &HostInstance, pfn: Pfn) {
+            Base::<P>::expect_clear(at, pfn);
+        }
+
+        #[inline(always)]
+        fn copy(at: &HostInstance, to: Pfn, from: Pfn) {
+            Base::<P>::copy(at, to, from);
+        }
+
+        #[inline(always)]
+        fn user_load(at: &HostInstance, pfn: Pfn, offset: u64) -> u64 {
+            Base::<P>::user_load(at, pfn, offset)
+        }
+
+        #[inline(always)]
+        fn user_store(at: &HostInstance, pfn: Pfn, offset: u64, value: u64) {
+            Base::<P>::user_store(at, pfn, offset, value);
+        }
+
+        #[inline(always)]
+        fn user_point(at: &HostInstance) {
+            Base::<P>::user_point(at);
+        }
+
+        #[inline(always)]
+        fn flush_local(at: &HostInstance, space: SpaceId, range: VirtRange) {
+            Base::<P>::flush_local(at, space, range);
+        }
+
+        #[inline(always)]
+        fn flush_everything(at: &HostInstance) {
+            Base::<P>::flush_everything(at);
+        }
+
+        #[inline(always)]
+        fn tlb(at: &HostInstance, cpu: u32) -> Option<&Tlb> {
+            Base::<P>::tlb(at, cpu)
+        }
+    };
+}
 
 // SAFETY: 1 and 3: those of `Host`. 2: the core operations themselves.
 unsafe impl<P: Paging> Machine for HostBare<P> {
@@ -55,117 +186,32 @@ unsafe impl<P: Paging> Machine for HostBare<P> {
         W::cas(p, old, new, ok, fail)
     }
 
-    #[inline(always)]
-    fn cx() -> *const Cx {
-        Base::<P>::cx()
-    }
-
-    #[inline(always)]
-    fn context(task: TaskId) -> *const Cx {
-        Base::<P>::context(task)
-    }
-
-    #[inline(always)]
-    fn wait_until<W: Word>(p: &W::Prim, mask: W, eq: W) {
-        Base::<P>::wait_until(p, mask, eq);
-    }
-
-    #[inline(always)]
-    fn park() {
-        Base::<P>::park();
-    }
-
-    #[inline(always)]
-    fn unpark(task: TaskId) {
-        Base::<P>::unpark(task);
-    }
-
-    #[inline(always)]
-    fn is_running(task: TaskId) -> bool {
-        Base::<P>::is_running(task)
-    }
-
-    #[inline(always)]
-    fn irq_save() -> Irq {
-        Base::<P>::irq_save()
-    }
-
-    #[inline(always)]
-    fn irq_restore(irq: Irq) {
-        Base::<P>::irq_restore(irq);
-    }
-
-    #[inline(always)]
-    fn send_ipi(at: &HostInstance, to: &CpuMask) {
-        Base::<P>::send_ipi(at, to);
-    }
-
-    #[inline(always)]
-    fn prefetch(at: *const u8) {
-        Base::<P>::prefetch(at);
-    }
-
-    #[inline(always)]
-    fn enter_kernel() {
-        Base::<P>::enter_kernel();
-    }
-
-    fn violation(text: fmt::Arguments<'_>) -> ! {
-        Base::<P>::violation(text)
-    }
+    as_the_base!();
 }
 
 // SAFETY: 1 to 3: those of `Host`.
 unsafe impl<P: Paging> Mmu for HostBare<P> {
     type Paging = P;
 
-    #[inline(always)]
-    fn frame_ptr(at: &HostInstance, pfn: Pfn) -> *mut u8 {
-        Base::<P>::frame_ptr(at, pfn)
-    }
+    memory_as_the_base!();
+}
+
+// SAFETY: 1 and 3: those of `Host`. 2: the default word operations are the core operations.
+unsafe impl<P: Paging, D: Door> Machine for HostWith<P, D> {
+    type Instance = HostInstance;
+    const CHECKED: bool = false;
 
     #[inline(always)]
-    fn clear(at: &HostInstance, pfn: Pfn) {
-        Base::<P>::clear(at, pfn);
+    fn before(at: *const u8, len: usize, kind: Kind) {
+        D::before(at, len, kind);
     }
 
-    #[inline(always)]
-    fn expect(at: &HostInstance, pfn: Pfn, contents: Contents, offset: u64) {
-        Base::<P>::expect(at, pfn, contents, offset);
-    }
+    as_the_base!();
+}
 
-    #[inline(always)]
-    fn copy(at: &HostInstance, to: Pfn, from: Pfn) {
-        Base::<P>::copy(at, to, from);
-    }
+// SAFETY: 1 to 3: those of `Host`.
+unsafe impl<P: Paging, D: Door> Mmu for HostWith<P, D> {
+    type Paging = P;
 
-    #[inline(always)]
-    fn user_load(at: &HostInstance, pfn: Pfn, offset: u64) -> u64 {
-        Base::<P>::user_load(at, pfn, offset)
-    }
-
-    #[inline(always)]
-    fn user_store(at: &HostInstance, pfn: Pfn, offset: u64, value: u64) {
-        Base::<P>::user_store(at, pfn, offset, value);
-    }
-
-    #[inline(always)]
-    fn user_point(at: &HostInstance) {
-        Base::<P>::user_point(at);
-    }
-
-    #[inline(always)]
-    fn flush_local(at: &HostInstance, space: SpaceId, range: VirtRange) {
-        Base::<P>::flush_local(at, space, range);
-    }
-
-    #[inline(always)]
-    fn flush_everything(at: &HostInstance) {
-        Base::<P>::flush_everything(at);
-    }
-
-    #[inline(always)]
-    fn tlb(at: &HostInstance, cpu: u32) -> Option<&Tlb> {
-        Base::<P>::tlb(at, cpu)
-    }
+    memory_as_the_base!();
 }

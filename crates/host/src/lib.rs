@@ -25,7 +25,7 @@ mod target;
 #[cfg(test)]
 mod tests;
 
-pub use bare::HostBare;
+pub use bare::{Door, HostBare, HostWith};
 pub use instance::{CpuGuard, HostInstance, HostOptions};
 pub use machine::Host;
 pub use ram::{Prefault, RamError};

@@ -5,7 +5,7 @@ use crate::instance::{HostInstance, violation};
 use core::fmt;
 use core::marker::PhantomData;
 use minflt_addr::{Pfn, VirtRange};
-use minflt_pgtable::{Contents, Mmu, Paging, SpaceId, Tlb};
+use minflt_pgtable::{Mmu, Paging, SpaceId, Tlb};
 use minflt_sync::prim::AtomicU64;
 use minflt_sync::{CpuMask, Cx, Irq, Machine, Ordering, TaskId, Word};
 
@@ -175,13 +175,10 @@ unsafe impl<P: Paging, const CHECKED: bool> Mmu for Host<P, CHECKED> {
     }
 
     #[inline(always)]
-    fn expect(at: &HostInstance, pfn: Pfn, contents: Contents, offset: u64) {
+    fn expect_clear(at: &HostInstance, pfn: Pfn) {
         let page = frame::<P>(at, pfn);
-        match contents {
-            Contents::Zeros => prefetch(page.wrapping_add(offset as usize)),
-            Contents::Anything => (0..CLEAR_AHEAD).for_each(|line| {
-                prefetch(page.wrapping_add(line * 64));
-            }),
+        for line in 0..CLEAR_AHEAD {
+            prefetch(page.wrapping_add(line * 64));
         }
     }
 
@@ -257,10 +254,10 @@ fn word<P: Paging>(at: &HostInstance, pfn: Pfn, offset: u64) -> &AtomicU64 {
 #[inline(always)]
 fn prefetch(at: *const u8) {
     #[cfg(target_arch = "x86_64")]
-    {
-        use core::arch::x86_64::{_MM_HINT_ET0, _mm_prefetch};
-        // SAFETY: a prefetch of any address at all is allowed, and has no effect that can be seen.
-        unsafe { _mm_prefetch::<_MM_HINT_ET0>(at.cast()) };
+    // SAFETY: any address at all may be prefetched, with no effect that can be seen; processors
+    // without the instruction take it for an empty one.
+    unsafe {
+        core::arch::asm!("prefetchw [{}]", in(reg) at, options(nostack, readonly, preserves_flags));
     }
     #[cfg(not(target_arch = "x86_64"))]
     let _ = at;

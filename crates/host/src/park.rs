@@ -57,7 +57,7 @@ impl HostCx {
             if self.pending.0.load(Ordering::SeqCst) == 0 && !instance.has_failed_fenced() {
                 futex_wait(&self.sleep, ASLEEP);
             }
-            // ORDERING: Acquire of what came before the token; a token stays for the next turn.
+            // ORDERING: Acquire; pairs with [host-token]. A token stays for the next turn.
             let _ =
                 self.sleep
                     .compare_exchange(ASLEEP, AWAKE, Ordering::Acquire, Ordering::Acquire);
@@ -66,7 +66,7 @@ impl HostCx {
 
     /// Leaves a token. Anybody may call this.
     pub(crate) fn unpark(&self) {
-        // ORDERING: Release of what came before; pairs with [host-token].
+        // ORDERING: SeqCst; pairs with [host-token]: what came before the token.
         if self.sleep.swap(TOKEN, Ordering::SeqCst) == ASLEEP {
             futex_wake(&self.sleep);
         }

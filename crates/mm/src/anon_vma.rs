@@ -12,7 +12,8 @@ use minflt_sync::slab::SlabObject;
 pub(crate) struct AnonVma<M: Mmu> {
     /// Distinguishes it from every other of the system. Immutable.
     pub(crate) id: u64,
-    /// VMAs that name it. Guarded by: `page_table_lock`.
+    /// VMAs whose first anonymous fault gave it to them: a split inherits it uncounted, and munmap
+    /// takes nothing off. Guarded by: `page_table_lock`.
     pub(crate) users: Atomic<u64, M>,
 }
 

@@ -4,7 +4,7 @@
 //!
 //! ```text
 //!  0 refs        4 maps        8 flags      12 generation
-//! 16 mapping    24 index      32 links      40 table lock   44 spare
+//! 16 mapping    24 index      32 links      40 table lock   44 level
 //! 48 callback
 //! ```
 //!

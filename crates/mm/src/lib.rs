@@ -14,6 +14,7 @@ mod error;
 mod event;
 mod fault;
 mod frame;
+mod lifetime;
 mod mm;
 mod oracle;
 mod rss;

@@ -3,7 +3,6 @@
 use crate::anon_vma::AnonVma;
 use crate::error::NoMemory;
 use crate::frame::Use;
-use crate::oracle::Check;
 use crate::rss::Resident;
 use crate::system::System;
 use crate::tree::Tree;
@@ -33,7 +32,8 @@ pub struct Mm<M: Mmu> {
     /// The root table. Immutable.
     pub(crate) root: Pfn,
     pub(crate) tree: Tree<M>,
-    /// The id and address of the one anon_vma. Guarded by: `page_table_lock`, once from none.
+    /// The address of the one anon_vma, 0 before there is one. Guarded by: `page_table_lock`, once
+    /// from none.
     pub(crate) anon_vma: Atomic<u64, M>,
     /// CPUs that may buffer translations.
     pub(crate) cpus: SharedCpuMask<M>,
@@ -125,7 +125,6 @@ impl<M: Mmu> Mm<M> {
     /// Resident pages, as a reader is shown them.
     #[must_use]
     pub fn resident_pages(&self) -> i64 {
-        self.system().looked(Check::Resident);
         self.rss.shown(&self.system().config)
     }
 

@@ -8,7 +8,7 @@ use crate::config::Broken;
 use crate::event::Event;
 use crate::fault::{FaultOutcome, Signal};
 use crate::mm::Mm;
-use crate::oracle::{self, Check};
+use crate::oracle;
 use crate::rss::Share;
 use core::marker::PhantomData;
 use minflt_addr::{Pfn, VirtAddr};
@@ -179,6 +179,5 @@ impl<'m, M: Mmu> Thread<'m, M> {
 impl<M: Mmu> Drop for Thread<'_, M> {
     fn drop(&mut self) {
         self.mm.rss.sync(&self.share);
-        self.mm.system().looked(Check::Threads);
     }
 }

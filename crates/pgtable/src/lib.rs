@@ -12,7 +12,7 @@ pub mod walk;
 
 pub use entry::{Grant, Pte};
 pub use gather::Gather;
-pub use mmu::{Contents, Mmu, SpaceId};
+pub use mmu::{Mmu, SpaceId};
 pub use paging::{AccessBits, Altix16K, Bits, Caps, CasAbility, Paging, X86_64};
 pub use table::{EntryRef, Exchange, PtLock, Table, exchange_of, index_of, span_of, span_shift};
 pub use tlb::{Tlb, Translation};

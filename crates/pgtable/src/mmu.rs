@@ -9,19 +9,10 @@ use minflt_sync::Machine;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
 pub struct SpaceId(pub u64);
 
-/// What a free frame holds.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Contents {
-    /// Zeros.
-    Zeros,
-    /// Whatever its last owner left.
-    Anything,
-}
-
 /// A machine with frames of memory and translation buffers.
 ///
-/// Page contents are reached by verbs only, never as a slice: a simulated frame of a terabyte machine
-/// holds a stamp, not bytes.
+/// Page contents are reached by verbs only, never as a slice: a simulated frame of a terabyte
+/// machine holds a stamp, not bytes.
 ///
 /// # Safety
 /// An implementer guarantees:
@@ -44,10 +35,9 @@ pub unsafe trait Mmu: Machine {
     /// Fills a user frame with zeros. Charges the machine for it.
     fn clear(at: &Self::Instance, pfn: Pfn);
 
-    /// A hint: this CPU will soon take frame `pfn` for a fault like the last one, clear it unless it
-    /// is zero already, and let the user store at `offset`. Nobody need have the frame.
+    /// A hint: this CPU will soon clear frame `pfn`, which nobody has yet.
     #[inline(always)]
-    fn expect(_at: &Self::Instance, _pfn: Pfn, _contents: Contents, _offset: u64) {}
+    fn expect_clear(_at: &Self::Instance, _pfn: Pfn) {}
 
     /// Copies a user frame. Charges the machine for it.
     fn copy(at: &Self::Instance, to: Pfn, from: Pfn);

@@ -1,18 +1,18 @@
 //! Tables in frames, and the atomic operations on their entries.
 //!
 //! # Problem
-//! The hardware sets accessed and dirty bits at any time, whoever holds whatever lock; some machines
-//! have no compare-and-exchange; and entries must be read at full width in one access.
+//! The hardware sets accessed and dirty bits at any time, whoever holds whatever lock; some
+//! machines have no compare-and-exchange; and entries must be read at full width in one access.
 //!
 //! # Idea
 //! An entry is an atomic word of the format's width. Whoever changes a *present* entry exchanges it
-//! and acts on the value that came back. Where the machine has no exchange, a lock emulates it, held
-//! for just the compare and the store.
+//! and acts on the value that came back. Where the machine has no exchange, a lock emulates it,
+//! held for just the compare and the store.
 //!
 //! # Protocol
-//! [`Exchange`] says how: natively; emulated under the lock given; or emulated by somebody who holds
-//! that lock already (taking it again would be a deadlock with oneself, which review of the 2004
-//! series found in one architecture's swapper path).
+//! [`Exchange`] says how: natively; emulated under the lock given; or emulated by somebody who
+//! holds that lock already (taking it again would be a deadlock with oneself, which review of the
+//! 2004 series found in one architecture's swapper path).
 //!
 //! # Why it is correct
 //! Emulation is sound only if every change of an entry, from whatever path, takes the same lock; a

@@ -1,12 +1,13 @@
 //! A software translation buffer, for machines whose MMU is software.
 //!
 //! # Problem
-//! Stale translations are the worst bugs of this field, so machines without an MMU of their own must
-//! buffer translations as a real one does, and an oracle must be able to look into the buffer.
+//! Stale translations are the worst bugs of this field, so machines without an MMU of their own
+//! must buffer translations as a real one does, and an oracle must be able to look into the
+//! buffer.
 //!
 //! # Idea
-//! Direct-mapped, one slot per page number modulo [`SLOTS`]. A slot remembers the frame's generation
-//! and when it was filled, for the oracles.
+//! Direct-mapped, one slot per page number modulo [`SLOTS`]. A slot remembers the frame's
+//! generation and when it was filled, for the oracles.
 //!
 //! # Protocol
 //! Only the CPU it belongs to uses it. Others ask that CPU, by an interrupt, to forget.

@@ -47,9 +47,9 @@ impl fmt::Display for Failure {
     }
 }
 
-/// Runs `scenario` under many schedules, until one does not end well: half of them random walks, half
-/// by priorities with up to four change points. `scenario` starts from a fresh machine each time,
-/// runs its tasks with the options given, and may turn the outcome into a violation.
+/// Runs `scenario` under many schedules, until one does not end well: half of them random walks,
+/// half by priorities with up to four change points. `scenario` starts from a fresh machine each
+/// time, runs its tasks with the options given, and may turn the outcome into a violation.
 pub fn explore(
     budget: &Budget,
     mut scenario: impl FnMut(&RunOptions<'_>) -> RunReport,

@@ -1,15 +1,15 @@
 //! One simulated machine: its memory, its translation buffers, and what is kept between runs.
 //!
 //! # Problem
-//! The machines of the postings have 32 GB to 2 TB, and an exploration starts from zeroed memory ten
-//! thousand times a second.
+//! The machines of the postings have 32 GB to 2 TB, and an exploration starts from zeroed memory
+//! ten thousand times a second.
 //!
 //! # Idea
-//! Memory is one sparse mapping of the host. Tables and slabs use its bytes; a *user* frame is never
-//! given bytes: it is stamped, beside the memory, with the last word stored and its place. **A
-//! simulated user frame holds one word**: clearing makes all words 0, copying copies the stamp, a
-//! store replaces it, a load elsewhere in the page returns 0. That is enough for a page's owner and
-//! generation.
+//! Memory is one sparse mapping of the host. Tables and slabs use its bytes; a *user* frame is
+//! never given bytes: it is stamped, beside the memory, with the last word stored and its place.
+//! **A simulated user frame holds one word**: clearing makes all words 0, copying copies the
+//! stamp, a store replaces it, a load elsewhere in the page returns 0. That is enough for a page's
+//! owner and generation.
 //!
 //! # Protocol
 //! ```text
@@ -24,8 +24,8 @@
 //! memory is as safe as its user makes it, as on any machine.
 //!
 //! # Cost
-//! The host pays for memory touched. A reset writes the bytes named and the frames reached since the
-//! last one.
+//! The host pays for memory touched. A reset writes the bytes named and the frames reached since
+//! the last one.
 
 use crate::lease::Lease;
 use crate::lines::Lines;
@@ -170,8 +170,8 @@ impl SimInstance {
     }
 
     /// Starts over: the first `prefix` bytes of memory, every frame reached by number, all stamps,
-    /// translation buffers, lines and the clock are as they were at the start. The interrupt handler
-    /// is forgotten.
+    /// translation buffers, lines and the clock are as they were at the start. The interrupt
+    /// handler is forgotten.
     ///
     /// # Safety
     /// 1. No reference into the machine's memory is alive.

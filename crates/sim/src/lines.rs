@@ -19,13 +19,15 @@
 //!           from the nearest; c shares too       + slope x other sharers; c owns
 //! ```
 //! A line is busy while it moves; whoever asks meanwhile starts when it is free again, in the order
-//! of asking (`fifo`: the CPU with the lowest clock always runs first, so the order of asking is the
-//! order of execution). A transfer that had to wait costs `contended` more. Readers of a shared line
-//! overlap and are `serve` apart; so are spinners who look again after a change. Hence some of them
-//! look before the first one has acted on what it saw, and fail, and the later ones see that it has.
+//! of asking (`fifo`: the CPU with the lowest clock always runs first, so the order of asking is
+//! the order of execution). A transfer that had to wait costs `contended` more. Readers of a
+//! shared line overlap and are `serve` apart; so are spinners who look again after a change. Hence
+//! some of them look before the first one has acted on what it saw, and fail, and the later ones
+//! see that it has.
 //!
 //! # Why it is correct
-//! It holds no values: those live in the machine's memory, and one simulated context runs at a time.
+//! It holds no values: those live in the machine's memory, and one simulated context runs at a
+//! time.
 //!
 //! # Cost
 //! Two indexed loads an access. Not modelled: capacity, prefetch, store buffers, misses in

@@ -17,8 +17,8 @@ use minflt_sync::{Cost, CpuMask, Cx, Irq, Kind, Machine, Ordering, Rmw, TaskId, 
 pub struct Sim<P, const CHECKED: bool = true>(PhantomData<fn() -> P>);
 
 impl<P: Paging, const CHECKED: bool> Sim<P, CHECKED> {
-    /// The caller computes for `ns` nanoseconds in user mode, touching nothing shared. Other tasks of
-    /// its CPU get their time slices.
+    /// The caller computes for `ns` nanoseconds in user mode, touching nothing shared. Other tasks
+    /// of its CPU get their time slices.
     pub fn compute(ns: u64) {
         if let Some(world) = here::here() {
             world.compute(ns * 1000);

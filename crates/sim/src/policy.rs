@@ -4,9 +4,9 @@
 //! Virtual-time order is one schedule of very many, and nearly always a harmless one.
 //!
 //! # Idea
-//! The engine owns every scheduling point, so the same run can be driven by a chooser that picks the
-//! next CPU at random (a random walk), by random priorities with a few changes (PCT), or by a list
-//! of earlier choices (replay).
+//! The engine owns every scheduling point, so the same run can be driven by a chooser that picks
+//! the next CPU at random (a random walk), by random priorities with a few changes (PCT), or by a
+//! list of earlier choices (replay).
 //!
 //! # Protocol
 //! Every scheduling point is a *step*, counted from 1. Left alone, a CPU runs until it blocks, and
@@ -181,8 +181,8 @@ impl Chooser {
         })
     }
 
-    /// Chooses among the CPUs of the mask `ready`, which is not empty. `me` is the CPU that runs, if
-    /// it can go on; `task_of` tells what a CPU would run.
+    /// Chooses among the CPUs of the mask `ready`, which is not empty. `me` is the CPU that runs,
+    /// if it can go on; `task_of` tells what a CPU would run.
     pub(crate) fn choose(
         &mut self,
         me: Option<u32>,

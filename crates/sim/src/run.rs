@@ -99,8 +99,8 @@ type Fiber = Coroutine<(), (), (), DefaultStack>;
 
 /// Runs `tasks` on `at` until all have ended or the run cannot go on.
 ///
-/// What the tasks share of the machine lies in its memory. After any outcome but [`Outcome::Ok`] the
-/// memory is as the last step left it, locks held and all.
+/// What the tasks share of the machine lies in its memory. After any outcome but [`Outcome::Ok`]
+/// the memory is as the last step left it, locks held and all.
 ///
 /// # Panics
 /// If a run is under way on this thread or this instance, a task's CPU does not exist, there are
@@ -218,8 +218,9 @@ fn stack(stacks: &mut Vec<DefaultStack>) -> DefaultStack {
 fn stack_of(mut fiber: Fiber) -> DefaultStack {
     if !fiber.done() {
         if fiber.started() {
-            // SAFETY: it stands where it was cut off, in the middle of things; nothing of it is ever
-            // used or dropped again, as `TaskSpec::body` says. The world it borrows outlives it.
+            // SAFETY: it stands where it was cut off, in the middle of things; nothing of it is
+            // ever used or dropped again, as `TaskSpec::body` says. The world it borrows outlives
+            // it.
             unsafe { fiber.force_reset() };
         } else {
             fiber.force_unwind();

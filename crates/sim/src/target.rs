@@ -1,5 +1,5 @@
-//! The workloads' target in virtual time: one system on a simulated machine, a new address space for
-//! each process.
+//! The workloads' target in virtual time: one system on a simulated machine, a new address space
+//! for each process.
 //!
 //! Thread `n` of a process is a task on CPU `n` modulo the CPUs asked for. The last thread to end
 //! tears the address space down, as the last thread of a Linux process does, so teardown is serial

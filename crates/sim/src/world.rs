@@ -5,8 +5,8 @@
 //! host with several runs on several threads.
 //!
 //! # Idea
-//! While a task runs, a thread-local pointer leads to its [`World`] and its context. A run happens on
-//! one thread, so the pointer is set before a task is resumed and cleared when the run ends.
+//! While a task runs, a thread-local pointer leads to its [`World`] and its context. A run happens
+//! on one thread, so the pointer is set before a task is resumed and cleared when the run ends.
 //!
 //! # Protocol
 //! The world's [`Core`] is borrowed for the time of one bookkeeping step, never across a switch and
@@ -94,7 +94,8 @@ impl<'a> World<'a> {
     }
 
     fn irqs_on(&self) -> bool {
-        // SAFETY: the current context is valid for the instance's life, and only this thread uses it.
+        // SAFETY: the current context is valid for the instance's life, and only this thread uses
+        // it.
         unsafe { &*cx() }.irq_off.get() == 0
     }
 

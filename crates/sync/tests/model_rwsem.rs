@@ -1,9 +1,9 @@
 //! Model of the sleeping lock: exclusion, and that everybody gets it in the end. A lost wake-up
 //! would be a deadlock, which loom reports.
 //!
-//! Bounds: two tasks of one section, at most 6 preemptions; two tasks that come back, at most 5; three
-//! tasks, at most 3. Each runs with waiters that find the writer running, and so spin, and with
-//! waiters that find it not running, and so queue.
+//! Bounds: two tasks of one section, at most 6 preemptions; two tasks that come back, at most 5;
+//! three tasks, at most 3. Each runs with waiters that find the writer running, and so spin, and
+//! with waiters that find it not running, and so queue.
 #![cfg(loom)]
 #![expect(
     clippy::tests_outside_test_module,

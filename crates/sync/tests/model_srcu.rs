@@ -1,8 +1,8 @@
 //! Model of sleepable read-copy-update: a callback runs after every reader that could have found
 //! its object has left.
 //!
-//! Bounds: one reader of one or two sections and a writer that replaces the object once or twice and
-//! polls beside it, at most 5 preemptions; one reader and two writers, at most 3.
+//! Bounds: one reader of one or two sections and a writer that replaces the object once or twice
+//! and polls beside it, at most 5 preemptions; one reader and two writers, at most 3.
 #![cfg(loom)]
 #![expect(
     clippy::tests_outside_test_module,

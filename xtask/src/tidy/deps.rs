@@ -5,7 +5,7 @@ use super::tree::{Text, Tree};
 use toml::{Table, Value};
 
 /// Which crates of ours each folder may depend on, outside tests. Arrows point down only.
-const ARROWS: [(&str, &[&str]); 15] = [
+const ARROWS: [(&str, &[&str]); 16] = [
     ("crates/addr", &[]),
     ("crates/sync", &[]),
     ("crates/pgtable", &["addr", "sync"]),
@@ -13,11 +13,9 @@ const ARROWS: [(&str, &[&str]); 15] = [
     ("crates/spec", &["addr"]),
     ("crates/workload", &["addr"]),
     ("crates/trace", &["addr"]),
-    (
-        "crates/host",
-        &["addr", "sync", "pgtable", "mm", "workload"],
-    ),
-    ("crates/sim", &["addr", "sync", "pgtable", "mm", "workload"]),
+    ("crates/process", &["addr", "pgtable", "mm", "workload"]),
+    ("crates/host", &MACHINE),
+    ("crates/sim", &MACHINE),
     ("crates/report", &[]),
     ("crates/cli", &ALL),
     ("tests", &ALL),
@@ -26,8 +24,12 @@ const ARROWS: [(&str, &[&str]); 15] = [
     ("xtask", &[]),
 ];
 
-const ALL: [&str; 10] = [
-    "addr", "sync", "pgtable", "mm", "spec", "workload", "trace", "host", "sim", "report",
+/// What the machines stand on.
+const MACHINE: [&str; 6] = ["addr", "sync", "pgtable", "mm", "workload", "process"];
+
+const ALL: [&str; 11] = [
+    "addr", "sync", "pgtable", "mm", "spec", "workload", "process", "trace", "host", "sim",
+    "report",
 ];
 
 /// Packages outside the workspace, which cannot inherit from it.

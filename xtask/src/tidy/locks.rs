@@ -83,7 +83,8 @@ fn first_names(body: &[char]) -> Vec<String> {
 }
 
 /// The line of the mark and the names after it: every name of a line `A > B > C`, the first name
-/// of any other line. In a table only names in backticks count, since its head has words of its own.
+/// of any other line. In a table only names in backticks count, since its head has words of its
+/// own.
 fn order_on_page(text: &str) -> Option<(usize, Vec<String>)> {
     let lines: Vec<&str> = text.lines().map(str::trim).collect();
     let start = lines.iter().position(|line| *line == START)?;

@@ -87,7 +87,7 @@ pub(super) fn no_cfg_in_the_core(tree: &Tree) -> Vec<Finding> {
                 };
                 let allowed = |name: &str| {
                     matches!(name, "test" | "not" | "all" | "any")
-                        || (name == "loom" && is_prim(source))
+                        || (matches!(name, "loom" | "target_arch") && is_prim(source))
                 };
                 let mut names = predicate
                     .split(|c| !is_ident(c))

@@ -60,7 +60,7 @@ pub(crate) fn run(args: &Check) -> Result<(), Error> {
         }
     }
     progress.end();
-    print!("{}", table(&rows).to_text());
+    print!("{}", table(args, &rows).to_text());
     let schedules: u64 = rows.iter().map(|Row { found, .. }| found.schedules).sum();
     let rate = schedules as f64 / started.elapsed().as_secs_f64();
     println!("\n{schedules} schedules, {rate:.0} a second (measured)");
@@ -81,7 +81,7 @@ fn verdict(args: &Check, rows: &[Row]) -> Result<(), Error> {
                     race.number,
                     era.name,
                     race.number,
-                    era_word(race, era, args),
+                    era.name,
                     failure.report.schedule
                 );
             }
@@ -106,14 +106,6 @@ fn verdict(args: &Check, rows: &[Row]) -> Result<(), Error> {
         )));
     }
     Ok(())
-}
-
-fn era_word<'a>(race: &'a Race, era: &'a Named, args: &Check) -> &'a str {
-    if args.broken {
-        race.shows_in
-    } else {
-        &era.name
-    }
 }
 
 fn replay(args: &Check, races: &[&Race], schedule: &str) -> Result<(), Error> {
@@ -170,16 +162,17 @@ fn eras(args: &Check, race: &Race) -> Result<Vec<Named>, Error> {
         let name = format!("{} without {}", named.name, race.fix);
         let refuse = |illegal| usage(format!("{name}: refused: {illegal}"));
         config.check().map_err(refuse)?;
-        Ok(Named { name, config })
+        Ok(Named { config, ..named })
     };
     named.into_iter().map(without).collect()
 }
 
-const fn seed(args: &Check, race: &Race) -> u64 {
-    if args.broken { race.seed } else { args.seed }
+/// The seed given, else the one that finds the race, else 1.
+fn seed(args: &Check, race: &Race) -> u64 {
+    args.seed.unwrap_or(if args.broken { race.seed } else { 1 })
 }
 
-fn table(rows: &[Row]) -> Table {
+fn table(args: &Check, rows: &[Row]) -> Table {
     let columns = [
         Column::text("race"),
         Column::text("scenario"),
@@ -204,7 +197,7 @@ fn table(rows: &[Row]) -> Table {
         let cells = [
             race.number.to_string(),
             race.name.to_string(),
-            era.name.clone(),
+            label(args, race, era),
             found.schedules.to_string(),
             found.steps.to_string(),
             result,
@@ -215,6 +208,15 @@ fn table(rows: &[Row]) -> Table {
             .push(cells.iter().map(|cell| Cell::from(cell.as_str())).collect());
     }
     table
+}
+
+/// The era, and what it lacks.
+fn label(args: &Check, race: &Race, era: &Named) -> String {
+    if args.broken {
+        format!("{} without {}", era.name, race.fix)
+    } else {
+        era.name.clone()
+    }
 }
 
 /// How often each oracle looked, in a few words.

@@ -5,7 +5,7 @@ use crate::figures::mix;
 use core::fmt;
 use minflt_addr::VirtAddr;
 use minflt_host::{Host, HostInstance, HostOptions, Prefault, RamError};
-use minflt_mm::{ERAS, Era, Event, MmHandle, Place, Prot, Running, System, Thread};
+use minflt_mm::{Era, Event, MmHandle, Place, Prot, Running, System, Thread};
 use minflt_pgtable::X86_64;
 use minflt_sync::prim::{AtomicU64, Ordering};
 use minflt_sync::{Instance, Machine};
@@ -16,10 +16,12 @@ const PAGE: u64 = 4096;
 /// What a page table covers: threads' ranges lie this far apart, so that they share no table.
 const TABLE_SPAN: u64 = 2 << 20;
 
-/// One thing measured, beside era number `era` of [`ERAS`].
+/// One thing measured, beside the era of that name.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Cell {
-    pub(crate) era: usize,
+    pub(crate) era: &'static str,
+    /// The era's number among those measured.
+    at: usize,
     pub(crate) what: What,
 }
 
@@ -40,8 +42,9 @@ pub(crate) enum What {
 
 impl Cell {
     /// All cells; those of an era that are compared with each other are neighbours.
-    pub(crate) fn all() -> Vec<Self> {
-        let beside = |era| {
+    pub(crate) fn all(eras: &[&Era]) -> Vec<Self> {
+        let beside = |(at, era): (usize, &&Era)| {
+            let era = era.name;
             let what = [
                 What::Clear,
                 What::FaultAndClear,
@@ -51,9 +54,9 @@ impl Cell {
                 What::Touch(1),
                 What::Touch(2),
             ];
-            what.map(|what| Self { era, what })
+            what.map(|what| Self { era, at, what })
         };
-        (0..ERAS.len()).flat_map(beside).collect()
+        eras.iter().enumerate().flat_map(beside).collect()
     }
 
     /// The name of what is measured, and the number of threads.
@@ -76,7 +79,7 @@ impl fmt::Display for Cell {
         } else {
             "two threads"
         };
-        f.pad(&format!("{}: {row}, {threads}", ERAS[self.era].name))
+        f.pad(&format!("{}: {row}, {threads}", self.era))
     }
 }
 
@@ -100,7 +103,7 @@ struct Seen {
 }
 
 impl Machines {
-    pub(crate) fn start(pages: u64) -> Result<Self, RamError> {
+    pub(crate) fn start(eras: &[&Era], pages: u64) -> Result<Self, RamError> {
         let boot = |era: &Era, threads: u64| {
             let options = HostOptions {
                 cpus: 2,
@@ -111,9 +114,9 @@ impl Machines {
             let machine = HostInstance::new(&options)?;
             Ok(System::boot(machine, era.config).unwrap_or_else(|error| panic!("{error}")))
         };
-        let both = |era| Ok([boot(era, 2)?, boot(era, 1)?]);
+        let both = |era: &&Era| Ok([boot(era, 2)?, boot(era, 1)?]);
         Ok(Self {
-            systems: ERAS.iter().map(both).collect::<Result<_, RamError>>()?,
+            systems: eras.iter().map(both).collect::<Result<_, RamError>>()?,
             bare: Region::new(2 * pages)?,
             pages,
         })
@@ -124,7 +127,7 @@ impl Machines {
     /// One thread is measured on each CPU in turn, as two run on both: the processors of a virtual
     /// machine are not alike.
     pub(crate) fn measure(&self, cell: Cell) -> (f64, u64) {
-        let systems = &self.systems[cell.era];
+        let systems = &self.systems[cell.at];
         let on = |cpus: &[u32]| {
             if matches!(cell.what, What::Fault(_) | What::Apart) {
                 systems.iter().for_each(|system| system.clear_free_frames());
@@ -144,7 +147,7 @@ impl Machines {
 
     fn without_system(&self, cell: Cell, cpus: &[u32]) -> (f64, u64) {
         let pages = self.pages;
-        let system = &*self.systems[cell.era][0];
+        let system = &*self.systems[cell.at][0];
         self.together([system, system], cpus, |cpu, race| {
             let first = u64::from(cpu) * pages;
             if cell.what == What::Clear {
@@ -214,11 +217,11 @@ impl Machines {
 
     /// Looks whether every frame is accounted for.
     pub(crate) fn check(&self) {
-        for (systems, era) in self.systems.iter().zip(ERAS) {
+        for systems in &self.systems {
             for system in systems {
                 let _cpu = system.machine().enter(0);
                 let ledger = system.check_ledger(&[]);
-                ledger.unwrap_or_else(|error| panic!("{}: {error}", era.name));
+                ledger.unwrap_or_else(|error| panic!("{error}"));
             }
         }
     }

@@ -3,6 +3,7 @@
 //! ```text
 //! cargo bench -p minflt-host --bench faults              20 rounds, verdicts
 //! cargo bench -p minflt-host --bench faults -- --smoke   small, no verdicts; so does `cargo test`
+//! cargo bench -p minflt-host --bench faults -- --era spf-2017
 //! ```
 //!
 //! Every round measures every cell once, beginning each time with another era, and a figure is the
@@ -30,7 +31,7 @@ mod figures;
 use cells::{Cell, Machines, What};
 use figures::{Bound, Noise, Quartiles};
 use minflt_host::RamError;
-use minflt_mm::ERAS;
+use minflt_mm::{ERAS, Era};
 use std::process::ExitCode;
 
 /// How much is measured.
@@ -62,7 +63,10 @@ fn main() -> ExitCode {
     let has = |flag: &str| args.iter().any(|arg| arg == flag);
     // `cargo bench` says so; `cargo test` says nothing.
     let full = has("--bench") && !has("--smoke");
-    match run(if full { FULL } else { SMOKE }) {
+    let era = args.iter().skip_while(|arg| *arg != "--era").nth(1);
+    let wanted = |it: &&Era| era.is_none_or(|era| it.name == era);
+    let eras: Vec<&Era> = ERAS.iter().filter(wanted).collect();
+    match run(&eras, if full { FULL } else { SMOKE }) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("{error}");
@@ -71,10 +75,10 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(size: Size) -> Result<(), RamError> {
-    let machines = Machines::start(size.pages)?;
-    let cells = Cell::all();
-    let in_era = cells.len() / ERAS.len();
+fn run(eras: &[&Era], size: Size) -> Result<(), RamError> {
+    let machines = Machines::start(eras, size.pages)?;
+    let cells = Cell::all(eras);
+    let in_era = cells.len() / eras.len();
     let mut times = vec![Vec::new(); cells.len()];
     let mut hash = 0u64;
     for round in 0..size.rounds {
@@ -88,6 +92,7 @@ fn run(size: Size) -> Result<(), RamError> {
     }
     machines.check();
     let table = Table {
+        eras,
         size,
         cells,
         times,
@@ -99,22 +104,23 @@ fn run(size: Size) -> Result<(), RamError> {
 }
 
 /// What was measured: for each cell, nanoseconds a page in each round.
-struct Table {
+struct Table<'a> {
+    eras: &'a [&'a Era],
     size: Size,
     cells: Vec<Cell>,
     times: Vec<Vec<f64>>,
     hash: u64,
 }
 
-impl Table {
-    fn times(&self, era: usize, what: What) -> &[f64] {
-        let cell = Cell { era, what };
-        let at = self.cells.iter().position(|it| *it == cell);
+impl Table<'_> {
+    fn times(&self, era: &Era, what: What) -> &[f64] {
+        let is_it = |it: &Cell| it.era == era.name && it.what == what;
+        let at = self.cells.iter().position(is_it);
         at.map_or(&[], |at| &self.times[at])
     }
 
     /// Round by round, one over the other.
-    fn ratios(&self, era: usize, over: What, under: What) -> Vec<f64> {
+    fn ratios(&self, era: &Era, over: What, under: What) -> Vec<f64> {
         let pairs = self.times(era, over).iter().zip(self.times(era, under));
         pairs.map(|(over, under)| over / under).collect()
     }
@@ -127,7 +133,10 @@ impl Table {
         } = self.size;
         let hash = self.hash;
         println!("{rounds} rounds, {pages} pages a thread, result hash {hash:016x}");
-        println!("{:54} {:>8} {:>8} {:>8} {:>8}", "ns a page", "median", "q1", "q3", "least");
+        println!(
+            "{:54} {:>8} {:>8} {:>8} {:>8}",
+            "ns a page", "median", "q1", "q3", "least"
+        );
         let rows = || self.cells.iter().zip(&self.times);
         for (cell, times) in rows() {
             let Quartiles { low, median, high } = Quartiles::of(times);
@@ -136,7 +145,7 @@ impl Table {
         }
         for (cell, times) in rows() {
             let Quartiles { low, median, high } = Quartiles::of(times);
-            let (era, (row, threads)) = (ERAS[cell.era].name, cell.row());
+            let (era, (row, threads)) = (cell.era, cell.row());
             println!(
                 "{{\"bench\":\"faults\",\"target\":\"host\",\"era\":\"{era}\",\"row\":\"{row}\",\
                  \"threads\":{threads},\"pages\":{pages},\"rounds\":{rounds},\"ns_per_page\":\
@@ -148,7 +157,7 @@ impl Table {
 
     fn print_figures(&self) {
         println!("\nfigures: median [quartiles], bound, verdict");
-        for (at, era) in ERAS.iter().enumerate() {
+        for at in self.eras {
             let print = |figure: &str, values: &[f64], bound: Bound, noise: Noise| {
                 let q = Quartiles::of(values);
                 let judged = self.size.flag.is_empty();
@@ -158,7 +167,7 @@ impl Table {
                     "not judged"
                 };
                 let Quartiles { low, median, high } = q;
-                let name = format!("{}: {figure}", era.name);
+                let name = format!("{}: {figure}", at.name);
                 println!("{name:54} {median:7.3} [{low:.3} {high:.3}]  {bound:14} {verdict}");
             };
             let gain = self.ratios(at, What::Fault(1), What::Fault(2));
@@ -167,23 +176,48 @@ impl Table {
             let over = |bare: &[f64]| -> Vec<f64> {
                 gain.iter().zip(bare).map(|(it, bare)| it / bare).collect()
             };
-            let least = match era.name {
+            let least = match at.name {
                 "spf-2017" => Bound::AtLeast(0.9),
                 "atomic-pte-2004" => Bound::AtLeast(0.65),
                 _ => Bound::None,
             };
             let quick = self.times(at, What::Fault(1));
             let alone = Noise::of_times(self.times(at, What::Touch(1)));
-            print("fault without the clear, ns", quick, Bound::AtMost(150.0), alone);
+            print(
+                "fault without the clear, ns",
+                quick,
+                Bound::AtMost(150.0),
+                alone,
+            );
             let clear = self.ratios(at, What::FaultAndClear, What::Clear);
             let clears = Noise::of_times(self.times(at, What::Clear));
-            print("fault with the clear / bare clear", &clear, Bound::AtMost(1.25), clears);
+            print(
+                "fault with the clear / bare clear",
+                &clear,
+                Bound::AtMost(1.25),
+                clears,
+            );
             print("two threads / one", &gain, Bound::None, Noise::Quiet);
-            print("bare loop, two threads / one", &bare, Bound::None, Noise::Quiet);
+            print(
+                "bare loop, two threads / one",
+                &bare,
+                Bound::None,
+                Noise::Quiet,
+            );
             let noise = Noise::of_gain(&bare);
             print("scaling over the bare loop's", &over(&bare), least, noise);
-            print("no system, two threads / one", &touch, Bound::None, Noise::Quiet);
-            print("scaling over that", &over(&touch), Bound::None, Noise::Quiet);
+            print(
+                "no system, two threads / one",
+                &touch,
+                Bound::None,
+                Noise::Quiet,
+            );
+            print(
+                "scaling over that",
+                &over(&touch),
+                Bound::None,
+                Noise::Quiet,
+            );
         }
     }
 }

@@ -17,7 +17,7 @@ mod zone;
 
 use crate::frame::{Frame, FrameTable, Use, Zeroed};
 use minflt_addr::Pfn;
-use minflt_pgtable::{Contents, Mmu};
+use minflt_pgtable::Mmu;
 use minflt_sync::{Cx, Instance, Ordering, PerCpu, Plain};
 use zone::Zone;
 
@@ -164,18 +164,15 @@ impl<M: Mmu> Frames<M> {
         Some(pfn)
     }
 
-    /// Tells the machine which frame this CPU takes next, if the next fault is like this one, at
-    /// `offset` of its page.
+    /// Tells the machine which frame this CPU clears next, if the next fault is like the last one.
     #[inline(always)]
-    pub(crate) fn expect_next(&self, at: &M::Instance, offset: u64) {
+    pub(crate) fn expect_next(&self, at: &M::Instance) {
         // SAFETY: 1: the CPU's own list, and a task does not leave its CPU within this function.
         let list = unsafe { self.cpus.this().list.peek() };
-        if let Some(next) = list.next() {
-            let contents = match self.get(next).is_zeroed() {
-                true => Contents::Zeros,
-                false => Contents::Anything,
-            };
-            M::expect(at, next, contents, offset);
+        if let Some(next) = list.next()
+            && !self.get(next).is_zeroed()
+        {
+            M::expect_clear(at, next);
         }
     }
 
@@ -203,9 +200,10 @@ impl<M: Mmu> Frames<M> {
     /// Drops a reference; the last one frees the frame.
     #[inline]
     pub(crate) fn put(&self, pfn: Pfn) {
-        // ORDERING: AcqRel; pairs with [frame-put].
+        // ORDERING: Release; pairs with [frame-put].
         let before = self.get(pfn).refs.sub(1, Ordering::AcqRel);
         if before == 1 {
+            // ORDERING: Acquire, by the same step; pairs with [frame-put].
             self.free(pfn);
         } else if before == 0 {
             M::violation(format_args!("reference count of frame {pfn} below zero"));

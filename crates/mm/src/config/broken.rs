@@ -37,6 +37,8 @@ broken! {
     SpinForTableLock = "spin-for-table-lock",
     /// A zap that finds nothing returns without asking whether somebody else has yet to invalidate.
     NoNestedFlush = "no-nested-flush",
+    /// The page of zeros is replaced first, and the CPUs that buffer it are told afterwards.
+    ReplaceBeforeFlush = "replace-before-flush",
     /// The map count is raised after the exchange that makes the page reachable, as posted.
     MapCountAfterExchange = "map-count-after-exchange",
     /// The refused mix of a speculative ladder and compare-and-exchange, let through.

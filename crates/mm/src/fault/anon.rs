@@ -154,8 +154,7 @@ impl<M: Mmu> Fault<'_, M> {
             sys.frames.get(pfn).maps.add(1, Ordering::AcqRel);
             sys.frames.put(pfn);
         }
-        sys.frames
-            .expect_next(&sys.at, self.addr.page_offset(M::Paging::SHIFT));
+        sys.frames.expect_next(&sys.at);
     }
 
     /// Somebody was faster; the access is tried again.

@@ -75,10 +75,17 @@ impl<M: Mmu> Fault<'_, M> {
     /// The leaf entry, with the tables above it put in where the hold allows.
     #[inline(always)]
     pub(super) fn leaf<'s>(&self, stable: &'s Stable<'_, M>) -> Result<Leaf<'s, M>, Stop> {
+        let sys = stable.mm.system();
         loop {
+            // One lock for everything is taken to look, let go to prepare, and taken again to commit.
+            // Linux: handle_mm_fault and do_anonymous_page (v2.6.10).
+            let one_lock = sys.config.protocol == Protocol::MmLock && stable.can() == Can::Grow;
+            let held = one_lock.then(|| self.mm.page_table_lock.lock());
             // SAFETY: 1: the hold keeps tables: by `mmap_lock`, or because freed tables wait for the
             // read section.
-            match unsafe { walk::<M>(&stable.mm.system().at, self.mm.root, self.addr) } {
+            let walked = unsafe { walk::<M>(&sys.at, self.mm.root, self.addr) };
+            drop(held);
+            match walked {
                 Walk::Leaf(leaf) => return Ok(leaf),
                 Walk::Missing { .. } if stable.can() == Can::Look => {
                     return Err(Why::PmdChanged.into());

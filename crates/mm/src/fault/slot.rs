@@ -33,7 +33,7 @@ use super::{Stop, Why};
 use crate::config::{Broken, Protocol};
 use crate::shootdown;
 use minflt_addr::VirtRange;
-use minflt_pgtable::{Exchange, Leaf, Mmu, PtLock, Pte};
+use minflt_pgtable::{Exchange, Grant, Leaf, Mmu, PtLock, Pte};
 use minflt_sync::SpinGuard;
 use minflt_sync::order::PageTableLock;
 
@@ -133,17 +133,33 @@ impl<M: Mmu> Slot<'_, M> {
         self.leaf.entry.cas(self.how(), old, new).map_err(|_| Lost)
     }
 
-    /// Makes a present entry name another frame, and every CPU forget the old one, before the lock
-    /// (where there is one) is let go.
+    /// Makes a present entry name another frame.
+    ///
+    /// # Races
+    /// Were the new frame reachable before every CPU has forgotten the old one, one CPU could store to
+    /// the new one and another still load from the old one. So the entry first grants nothing, all
+    /// CPUs are told, and only then does it name the new frame. Not "none" in between: under
+    /// compare-and-exchange another fault would fill that. A fault that finds the entry granting
+    /// nothing makes it readable again, and then this one has lost; mprotect(NONE), which leaves the
+    /// same value, is kept away by the hold.
+    ///
+    /// Linux: ptep_clear_flush in do_wp_page, before the copy is installed.
     pub(super) fn replace(
         &self,
         old: Pte<M::Paging>,
         new: Pte<M::Paging>,
         page: VirtRange,
     ) -> Result<(), Lost> {
-        self.change(old, new)?;
-        shootdown::flush(self.stable.mm.system(), self.stable.mm, page);
-        Ok(())
+        let (sys, mm) = (self.stable.mm.system(), self.stable.mm);
+        if sys.config.lacks(Broken::ReplaceBeforeFlush) {
+            self.change(old, new)?;
+            shootdown::flush(sys, mm, page);
+            return Ok(());
+        }
+        let gone = old.with_grant(Grant::Nothing);
+        self.change(old, gone)?;
+        shootdown::flush(sys, mm, page);
+        self.change(gone, new)
     }
 
     fn how(&self) -> Exchange<'_, M> {

@@ -39,8 +39,4 @@ checks! {
     Invalidation = "invalidation",
     /// Each entry lies in a mapping and grants no more than it allows.
     Tables = "tables",
-    /// The resident count was shown.
-    Resident = "resident",
-    /// Threads that ended and handed their counts in.
-    Threads = "threads",
 }

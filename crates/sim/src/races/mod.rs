@@ -1,8 +1,8 @@
 //! The known races, each a scenario that an explorer can search and a fix that can be switched off.
 //!
-//! A scenario is a stage (a small machine with an address space on it), a few tasks on CPUs of their
-//! own, and what must be true at the end. [`search`] explores its schedules; with the fix switched off
-//! it has to find the race, with the fix in place it must find nothing.
+//! A scenario is a stage (a small machine with an address space on it), a few tasks on CPUs of
+//! their own, and what must be true at the end. [`search`] explores its schedules; with the fix
+//! switched off it has to find the race, with the fix in place it must find nothing.
 
 mod scenes;
 mod stage;
@@ -124,6 +124,16 @@ pub const RACES: &[Race] = &[
         seed: 1,
         format: Format::X86,
         scene: Scene::FaultZap,
+    },
+    Race {
+        number: "zero-page",
+        name: "replace-load",
+        never: "one CPU's store has returned and another still loads zero from the shared page",
+        fix: Broken::ReplaceBeforeFlush,
+        shows_in: "atomic-pte-2004",
+        seed: 1,
+        format: Format::X86,
+        scene: Scene::ReplaceLoad,
     },
     Race {
         number: "speculative-exchange",

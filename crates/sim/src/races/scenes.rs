@@ -1,8 +1,8 @@
 //! What happens in each race.
 //!
 //! Tasks are numbered by CPU. What is set up before them runs alone: pages touched and discarded
-//! again leave their tables and their VMA's anon_vma behind, so that a speculative fault gets as far
-//! as it can.
+//! again leave their tables and their VMA's anon_vma behind, so that a speculative fault gets as
+//! far as it can.
 
 use super::stage::{Checked, Script, Stage};
 use core::cell::Cell;
@@ -24,6 +24,7 @@ pub(super) enum Scene {
     ZapZap,
     FaultZap,
     FaultUnmap,
+    ReplaceLoad,
 }
 
 /// Writes the scenario out on a stage.
@@ -42,6 +43,7 @@ pub(super) fn script<'s, P: Paging>(scene: Scene, stage: &Stage<'s, P>) -> Scrip
         Scene::ZapZap => zap_zap(&stage),
         Scene::FaultZap => fault_zap(&stage),
         Scene::FaultUnmap => fault_unmap(&stage),
+        Scene::ReplaceLoad => replace_load(&stage),
     }
 }
 
@@ -312,6 +314,41 @@ fn fault_unmap<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
             assert!(caller.mm.munmap(caller.page(0), P::PAGE).is_ok(), "mapped");
             let thread = caller.thread();
             expect(&caller, &thread, 0, Err(Signal::MapErr));
+        }),
+    ];
+    tasks(bodies, || Ok(()))
+}
+
+/// The page of zeros is replaced by one store, used by another, and loaded by a third CPU that may
+/// still buffer it.
+fn replace_load<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
+    stage.map(0, 1);
+    warm(stage, 0);
+    let first = Rc::clone(stage);
+    let second = Rc::clone(stage);
+    let third = Rc::clone(stage);
+    let returned = Rc::new(Cell::new(0));
+    let seen = Rc::clone(&returned);
+    let bodies: Vec<Box<dyn FnOnce() + 's>> = vec![
+        Box::new(move || {
+            let thread = first.thread();
+            assert!(thread.store(first.page(0), 6).is_ok(), "mapped");
+        }),
+        Box::new(move || {
+            let thread = second.thread();
+            assert!(thread.store(second.page(0), 5).is_ok(), "mapped");
+            returned.set(1);
+        }),
+        Box::new(move || {
+            let thread = third.thread();
+            for _ in 0..4 {
+                let stored = seen.get() == 1;
+                if thread.load(third.page(0)) == Ok(0) && stored {
+                    Checked::<P>::violation(format_args!(
+                        "contents: page 0 holds 0 after a store of 5 returned"
+                    ));
+                }
+            }
         }),
     ];
     tasks(bodies, || Ok(()))

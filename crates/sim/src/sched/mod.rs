@@ -5,9 +5,9 @@
 //! they touch a line decides what it costs; in an exploration, the order is what is searched.
 //!
 //! # Idea
-//! A task is a context that can be set aside anywhere; a CPU is a clock and a queue of tasks. Before
-//! each access the running CPU asks whether it is its turn. In virtual time that is the CPU with the
-//! lowest clock (ties: the lowest number); otherwise a [`Chooser`] decides.
+//! A task is a context that can be set aside anywhere; a CPU is a clock and a queue of tasks.
+//! Before each access the running CPU asks whether it is its turn. In virtual time that is the CPU
+//! with the lowest clock (ties: the lowest number); otherwise a [`Chooser`] decides.
 //!
 //! # Protocol
 //! ```text
@@ -17,17 +17,17 @@
 //! CPU    ready: its current task can go on, or it has none and one is queued, or an interrupt is
 //!        pending for it while it idles or spins with interrupts on
 //! ```
-//! Tasks never change CPUs, and within the kernel a CPU changes tasks only where one sleeps; so what
-//! belongs to a CPU is safe between waits.
+//! Tasks never change CPUs, and within the kernel a CPU changes tasks only where one sleeps; so
+//! what belongs to a CPU is safe between waits.
 //!
 //! A CPU may run up to 5,000 cycles ahead of the lowest clock as long as it touches lines that no
-//! other CPU has ever touched: nobody can see the difference. On a line it merely owns that would be
-//! wrong, for the owner of a contended line would never let go of it.
+//! other CPU has ever touched: nobody can see the difference. On a line it merely owns that would
+//! be wrong, for the owner of a contended line would never let go of it.
 //!
 //! # Why it is correct
 //! One simulated context runs at a time, and nothing here depends on the host. A spinner is put on
-//! its line's list in the same step in which it saw the wrong value, and whenever it leaves the list
-//! it looks once more before it goes back, so it misses no change; wake tokens are sticky.
+//! its line's list in the same step in which it saw the wrong value, and whenever it leaves the
+//! list it looks once more before it goes back, so it misses no change; wake tokens are sticky.
 //!
 //! # Cost
 //! In virtual time a heap operation for each change of CPU.

@@ -7,9 +7,9 @@ use crate::trace::Event;
 use minflt_sync::CpuMask;
 
 impl Core {
-    /// A word in `line` was changed by `task`: spinners whose wait may be over look again, one after
-    /// the other as the line's directory serves them, the longest waiting first. `sure`: the change
-    /// has been made, so that it is known whose wait is over.
+    /// A word in `line` was changed by `task`: spinners whose wait may be over look again, one
+    /// after the other as the line's directory serves them, the longest waiting first. `sure`: the
+    /// change has been made, so that it is known whose wait is over.
     pub(crate) fn changed(&mut self, task: u32, line: LineId, sure: bool) {
         if self.spinners == 0 {
             return;

@@ -17,8 +17,8 @@ unsafe fn acknowledge(arg: *const ()) {
     acks.seen[cpu() as usize].store(1, Ordering::Release);
 }
 
-/// CPU 0 interrupts the others and waits for all: CPU 1 holds a word back with interrupts off, CPU 2
-/// spins for that word, CPU 3 idles (or sleeps).
+/// CPU 0 interrupts the others and waits for all: CPU 1 holds a word back with interrupts off, CPU
+/// 2 spins for that word, CPU 3 idles (or sleeps).
 fn scenario(bed: &Bed, options: &RunOptions<'_>) -> RunReport {
     // SAFETY: 1: the objects of the last schedule are not used any more.
     unsafe { bed.reset() };

@@ -7,7 +7,8 @@ use crate::targets;
 use minflt_report::run::hash_rows;
 use minflt_workload::{Clear, Plan, Workload};
 
-/// The number as committed. A change means that simulated figures changed: say why where it is made.
+/// The number as committed. A change means that simulated figures changed: say why where it is
+/// made.
 const COMMITTED: &str = include_str!("../../../../../data/simulated.hash");
 
 /// Simulates the rows, and compares.

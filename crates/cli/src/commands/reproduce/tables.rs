@@ -18,8 +18,8 @@ const FULL: u64 = 32 << 30;
 const PUBLISHED: u64 = 10 * (32 << 30);
 
 /// What the page says of them.
-pub(super) const INTRO: &str = "The posting's benchmark on a model of its machine, by the 2004 program's definition: thread \
-     start, mapping and teardown are inside the wall time. Simulated figures are claims about a cost \
+pub(super) const INTRO: &str = "The posting's benchmark on a model of its machine, by the 2004 program's definition: mapping \
+     and teardown are inside the wall time (starting threads costs nothing in the model yet). Simulated figures are claims about a cost \
      model. Nothing has been fitted yet (`uncalibrated`): costs come from outside sources, from \
      unpatched rows, or are guesses, as the machine file says number by number. The shape is the \
      point, and where it is wrong the model is wrong.";

@@ -1,0 +1,133 @@
+//! Freeing what was unlinked: at once, or when no reader of before is left.
+//!
+//! # Problem
+//! Whether a lock-free reader can still hold an unlinked VMA, record, tree node or table depends on the
+//! configured ladder.
+//!
+//! # Idea
+//! One door for all of them: *retire*. Under `immediate` it frees on the spot; under `srcu` it queues
+//! the callback embedded in the object.
+//!
+//! # Why it is correct
+//! The table of illegal mixes refuses `immediate` where anybody reads without the lock. Each function
+//! below finds the object that its callback is embedded in.
+
+use crate::config::Lifetime;
+use crate::system::System;
+use crate::tree::Node;
+use crate::vma::{Attrs, Vma};
+use core::ptr::NonNull;
+use minflt_addr::Pfn;
+use minflt_pgtable::Mmu;
+use minflt_sync::Callback;
+
+impl<M: Mmu> System<M> {
+    /// Frees an unlinked tree node by the configured lifetime.
+    ///
+    /// # Safety
+    /// 1. The node is unlinked, and retired once.
+    pub(crate) unsafe fn retire_node(&self, node: NonNull<Node>) {
+        // SAFETY: 1 of this function.
+        let callback = NonNull::from(unsafe { &node.as_ref().callback });
+        // SAFETY: 1, 2: 1 of this function. 3: the function finds the node from its callback.
+        unsafe { self.retire(callback, free_node::<M>) };
+    }
+
+    /// Frees an unlinked record by the configured lifetime.
+    ///
+    /// # Safety
+    /// 1. The record is unlinked, and retired once.
+    pub(crate) unsafe fn retire_attrs(&self, attrs: NonNull<Attrs>) {
+        // SAFETY: 1 of this function.
+        let callback = NonNull::from(unsafe { &attrs.as_ref().callback });
+        // SAFETY: 1, 2: 1 of this function. 3: the function finds the record from its callback.
+        unsafe { self.retire(callback, free_attrs::<M>) };
+    }
+
+    /// Frees an unlinked VMA with its record by the configured lifetime.
+    ///
+    /// # Safety
+    /// 1. The VMA is unlinked, and retired once.
+    pub(crate) unsafe fn retire_vma(&self, vma: NonNull<Vma<M>>) {
+        // SAFETY: 1 of this function.
+        let callback = NonNull::from(unsafe { &vma.as_ref().callback });
+        // SAFETY: 1, 2: 1 of this function. 3: the function finds the VMA from its callback.
+        unsafe { self.retire(callback, free_vma::<M>) };
+    }
+
+    /// Frees an unlinked table, which no CPU can reach by a translation, by the configured lifetime.
+    ///
+    /// # Safety
+    /// 1. The table is unlinked and invalidated, and retired once.
+    pub(crate) unsafe fn retire_table(&self, pfn: Pfn) {
+        let callback = NonNull::from(&self.frames.get(pfn).callback);
+        // SAFETY: 1, 2: 1 of this function. 3: the function finds the frame from its callback.
+        unsafe { self.retire(callback, free_table::<M>) };
+    }
+
+    /// # Safety
+    /// 1. The callback's object is unlinked. 2. It is retired once. 3. `run` fits it.
+    unsafe fn retire(&self, callback: NonNull<Callback>, run: minflt_sync::srcu::Run) {
+        match self.config.lifetime {
+            // SAFETY: 1 to 3 of this function; the argument is the system.
+            Lifetime::Immediate => unsafe { run(core::ptr::from_ref(self).cast(), callback) },
+            // SAFETY: 1 to 3: the same of this function.
+            Lifetime::Srcu => unsafe { self.srcu.call(callback, run) },
+        }
+    }
+}
+
+/// The object that a callback is embedded in, `offset` bytes before it.
+///
+/// # Safety
+/// 1. The callback is embedded in a `T` at that offset.
+unsafe fn owner<T>(callback: NonNull<Callback>, offset: usize) -> NonNull<T> {
+    // SAFETY: 1 of this function.
+    unsafe { callback.byte_sub(offset) }.cast()
+}
+
+/// # Safety
+/// 1. `sys` is the system. 2. The callback is a retired node's.
+unsafe fn free_node<M: Mmu>(sys: *const (), callback: NonNull<Callback>) {
+    // SAFETY: 1 of this function.
+    let sys = unsafe { &*sys.cast::<System<M>>() };
+    // SAFETY: 1: 2 of this function.
+    let node = unsafe { owner::<Node>(callback, core::mem::offset_of!(Node, callback)) };
+    // SAFETY: 1, 2: retired once, and the grace period is over.
+    unsafe { sys.nodes.free(node) };
+}
+
+/// # Safety
+/// 1. `sys` is the system. 2. The callback is a retired record's.
+unsafe fn free_attrs<M: Mmu>(sys: *const (), callback: NonNull<Callback>) {
+    // SAFETY: 1 of this function.
+    let sys = unsafe { &*sys.cast::<System<M>>() };
+    // SAFETY: 1: 2 of this function.
+    let attrs = unsafe { owner::<Attrs>(callback, core::mem::offset_of!(Attrs, callback)) };
+    // SAFETY: 1, 2: retired once, and the grace period is over.
+    unsafe { sys.attrs.free(attrs) };
+}
+
+/// # Safety
+/// 1. `sys` is the system. 2. The callback is a retired VMA's.
+unsafe fn free_vma<M: Mmu>(sys: *const (), callback: NonNull<Callback>) {
+    // SAFETY: 1 of this function.
+    let sys = unsafe { &*sys.cast::<System<M>>() };
+    // SAFETY: 1: 2 of this function.
+    let vma = unsafe { owner::<Vma<M>>(callback, core::mem::offset_of!(Vma<M>, callback)) };
+    // SAFETY: nobody else has it any more.
+    if let Some(attrs) = unsafe { vma.as_ref() }.attrs_ptr() {
+        // SAFETY: 1, 2: the VMA's last record dies with it.
+        unsafe { sys.attrs.free(attrs) };
+    }
+    // SAFETY: 1, 2: retired once, and the grace period is over.
+    unsafe { sys.vmas.free(vma) };
+}
+
+/// # Safety
+/// 1. `sys` is the system. 2. The callback is a retired table's.
+unsafe fn free_table<M: Mmu>(sys: *const (), callback: NonNull<Callback>) {
+    // SAFETY: 1 of this function.
+    let sys = unsafe { &*sys.cast::<System<M>>() };
+    sys.frames.put(sys.frames.table.of_callback(callback));
+}

@@ -1,0 +1,101 @@
+//! Which lines two CPUs share when each faults in a range of its own.
+#![expect(
+    clippy::expect_used,
+    clippy::tests_outside_test_module,
+    reason = "all of an integration test is a test"
+)]
+
+use minflt_addr::VirtAddr;
+use minflt_host::{Door, HostInstance, HostOptions, HostWith, Prefault};
+use minflt_mm::{ERAS, Event, Place, Prot, System};
+use minflt_pgtable::X86_64;
+use minflt_sync::{Instance, Kind};
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
+
+const PAGE: u64 = 4096;
+const LINE: usize = 64;
+/// Pages that one table maps: each CPU's range.
+const PAGES: u64 = 512;
+/// Faults before the ones that are looked at: tables, lists and marks are there after them.
+const WARM: u64 = 64;
+
+/// A door that writes down what passes it.
+#[derive(Clone, Copy, Debug)]
+struct Seen;
+
+type M = HostWith<X86_64, Seen>;
+
+/// How often a line was read and written, by its address.
+type Lines = BTreeMap<usize, (u64, u64)>;
+
+thread_local! {
+    static LINES: RefCell<Lines> = const { RefCell::new(BTreeMap::new()) };
+}
+
+impl Door for Seen {
+    fn before(at: *const u8, len: usize, kind: Kind) {
+        LINES.with_borrow_mut(|lines| {
+            let last = at.addr() + len.max(1) - 1;
+            for line in at.addr() / LINE..=last / LINE {
+                let (reads, writes) = lines.entry(line * LINE).or_default();
+                *if kind.writes() { writes } else { reads } += 1;
+            }
+        });
+    }
+}
+
+/// The lines that a CPU touches in `PAGES - WARM` faults of its own.
+fn lines_of(sys: &System<M>, mm: &minflt_mm::Mm<M>, cpu: u32, first: u64) -> Lines {
+    let _cpu = sys.machine().enter(cpu);
+    let thread = mm.thread();
+    let store = |page| {
+        let at = VirtAddr(first + page * PAGE);
+        thread.store(at, page).expect("mapped");
+    };
+    (0..WARM).for_each(store);
+    LINES.take();
+    (WARM..PAGES).for_each(store);
+    LINES.take()
+}
+
+/// The places that one CPU writes and another touches, with how often they are written.
+fn shared(era: &minflt_mm::Era) -> BTreeMap<String, u64> {
+    let options = HostOptions {
+        cpus: 2,
+        ram_bytes: 64 << 20,
+        prefault: Prefault::OnTouch,
+    };
+    let machine = HostInstance::new(&options).expect("memory");
+    let sys = System::<M>::boot(machine, era.config).expect("boots");
+    let boot = sys.machine().enter(0);
+    let mm = sys.new_mm().expect("memory");
+    let span = PAGES * PAGE;
+    let base = mm.mmap(Place::Any, 3 * span, Prot::ReadWrite).expect("a hole");
+    let base = base.0.next_multiple_of(span);
+    drop(boot);
+    let both = [0, 1].map(|cpu| lines_of(&sys, &mm, cpu, base + u64::from(cpu) * span));
+    assert_eq!(sys.count_of(Event::AnonWrite), 2 * PAGES);
+    let all: BTreeSet<usize> = both.iter().flat_map(|lines| lines.keys().copied()).collect();
+    let ram = sys.machine().ram().base.addr();
+    let mut places = BTreeMap::new();
+    for line in all {
+        let [one, other] = [0, 1].map(|cpu| both[cpu].get(&line).copied().unwrap_or_default());
+        let touched = |(reads, writes)| reads + writes > 0;
+        if (one.1 > 0 && touched(other)) || (other.1 > 0 && touched(one)) {
+            let place = match line.checked_sub(ram) {
+                Some(offset) if offset < sys.machine().ram().bytes => sys.describe(offset as u64).to_string(),
+                _ => "outside RAM".to_owned(),
+            };
+            *places.entry(place).or_default() += one.1 + other.1;
+        }
+    }
+    places
+}
+
+#[test]
+fn a_speculative_fault_in_a_range_of_its_own_writes_no_shared_line() {
+    for era in ERAS {
+        println!("{}: {:?}", era.name, shared(era));
+    }
+}
