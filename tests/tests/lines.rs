@@ -71,12 +71,17 @@ fn shared(era: &minflt_mm::Era) -> BTreeMap<String, u64> {
     let boot = sys.machine().enter(0);
     let mm = sys.new_mm().expect("memory");
     let span = PAGES * PAGE;
-    let base = mm.mmap(Place::Any, 3 * span, Prot::ReadWrite).expect("a hole");
+    let base = mm
+        .mmap(Place::Any, 3 * span, Prot::ReadWrite)
+        .expect("a hole");
     let base = base.0.next_multiple_of(span);
     drop(boot);
     let both = [0, 1].map(|cpu| lines_of(&sys, &mm, cpu, base + u64::from(cpu) * span));
     assert_eq!(sys.count_of(Event::AnonWrite), 2 * PAGES);
-    let all: BTreeSet<usize> = both.iter().flat_map(|lines| lines.keys().copied()).collect();
+    let all: BTreeSet<usize> = both
+        .iter()
+        .flat_map(|lines| lines.keys().copied())
+        .collect();
     let ram = sys.machine().ram().base.addr();
     let mut places = BTreeMap::new();
     for line in all {
@@ -84,7 +89,9 @@ fn shared(era: &minflt_mm::Era) -> BTreeMap<String, u64> {
         let touched = |(reads, writes)| reads + writes > 0;
         if (one.1 > 0 && touched(other)) || (other.1 > 0 && touched(one)) {
             let place = match line.checked_sub(ram) {
-                Some(offset) if offset < sys.machine().ram().bytes => sys.describe(offset as u64).to_string(),
+                Some(offset) if offset < sys.machine().ram().bytes => {
+                    sys.describe(offset as u64).to_string()
+                }
                 _ => "outside RAM".to_owned(),
             };
             *places.entry(place).or_default() += one.1 + other.1;

@@ -18,7 +18,10 @@ impl VirtRange {
     #[must_use]
     pub const fn new(start: VirtAddr, end: VirtAddr) -> Self {
         // INVARIANT: `end` is raised to `start`.
-        Self { start, end: if end.0 < start.0 { start } else { end } }
+        Self {
+            start,
+            end: if end.0 < start.0 { start } else { end },
+        }
     }
 
     /// The `len` bytes from `start` on, or `None` when they pass the end of the address space.

@@ -7,8 +7,8 @@
 //! ```
 //!
 //! `with` is [`Host`], whose `before` is the empty default; `without` is [`HostBare`], whose word
-//! operations never call it; `busy` is [`Busy`], whose `before` stores a byte. `tests/tests/door.rs`
-//! compares the counts.
+//! operations never call it; `busy` is [`Busy`], whose `before` stores a byte.
+//! `tests/tests/door.rs` compares the counts.
 
 use minflt_addr::VirtAddr;
 use minflt_host::{Host, HostBare, HostInstance, HostOptions, Prefault};

@@ -123,8 +123,8 @@ impl HostInstance {
 
     /// What the first oracle that spoke said; `None` while all is well.
     ///
-    /// A machine that failed is good for nothing but being looked at: threads that waited on it were
-    /// stopped where they stood.
+    /// A machine that failed is good for nothing but being looked at: threads that waited on it
+    /// were stopped where they stood.
     #[must_use]
     pub fn failed(&self) -> Option<String> {
         self.shared().failure.get().cloned()

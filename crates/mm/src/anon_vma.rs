@@ -1,7 +1,7 @@
 //! The reverse map of anonymous memory.
 //!
-//! Until there is fork, an address space has one, without chains; it exists so that frames name their
-//! owner and a VMA's first anonymous fault is a real event.
+//! Until there is fork, an address space has one, without chains; it exists so that frames name
+//! their owner and a VMA's first anonymous fault is a real event.
 
 use minflt_pgtable::Mmu;
 use minflt_sync::Atomic;

@@ -1,4 +1,5 @@
-//! What lies where: names for places in a system's memory, for timelines and for "which line limits".
+//! What lies where: names for places in a system's memory, for timelines and for "which line
+//! limits".
 
 use crate::anon_vma::AnonVma;
 use crate::frame::{Frame, Use};
@@ -150,8 +151,8 @@ impl<M: Mmu> System<M> {
             }
             2 => place("attrs", size_of::<Attrs>(), ATTRS),
             3 => {
-                let fields = fields!(Mm<M>: system, space, root, mmap_lock, tree, page_table_lock, anon_vma, rss,
-                    flushes_pending, cpus);
+                let fields = fields!(Mm<M>: system, space, root, mmap_lock, tree,
+                    page_table_lock, anon_vma, rss, flushes_pending, cpus);
                 place("mm", size_of::<Mm<M>>(), &fields)
             }
             _ => place("anon_vma", size_of::<AnonVma<M>>(), ANON),

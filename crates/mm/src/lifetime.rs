@@ -1,16 +1,16 @@
 //! Freeing what was unlinked: at once, or when no reader of before is left.
 //!
 //! # Problem
-//! Whether a lock-free reader can still hold an unlinked VMA, record, tree node or table depends on the
-//! configured ladder.
+//! Whether a lock-free reader can still hold an unlinked VMA, record, tree node or table depends
+//! on the configured ladder.
 //!
 //! # Idea
-//! One door for all of them: *retire*. Under `immediate` it frees on the spot; under `srcu` it queues
-//! the callback embedded in the object.
+//! One door for all of them: *retire*. Under `immediate` it frees on the spot; under `srcu` it
+//! queues the callback embedded in the object.
 //!
 //! # Why it is correct
-//! The table of illegal mixes refuses `immediate` where anybody reads without the lock. Each function
-//! below finds the object that its callback is embedded in.
+//! The table of illegal mixes refuses `immediate` where anybody reads without the lock. Each
+//! function below finds the object that its callback is embedded in.
 
 use crate::config::Lifetime;
 use crate::system::System;
@@ -55,7 +55,8 @@ impl<M: Mmu> System<M> {
         unsafe { self.retire(callback, free_vma::<M>) };
     }
 
-    /// Frees an unlinked table, which no CPU can reach by a translation, by the configured lifetime.
+    /// Frees an unlinked table, which no CPU can reach by a translation, by the configured
+    /// lifetime.
     ///
     /// # Safety
     /// 1. The table is unlinked and invalidated, and retired once.

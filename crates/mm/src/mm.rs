@@ -19,9 +19,9 @@ use minflt_sync::{Apart, Atomic, Ordering, RwSem, SharedCpuMask, SpinLock};
 
 /// An address space: its VMAs, its tables, and what ties them together.
 ///
-/// What every fault reads stands before `written` and changes with mappings only; what faults write,
-/// as their era has it, stands together behind, so that one move of one line serves the lock, the
-/// count and the release. A speculative fault writes none of it.
+/// What every fault reads stands before `written` and changes with mappings only; what faults
+/// write, as their era has it, stands together behind, so that one move of one line serves the
+/// lock, the count and the release. A speculative fault writes none of it.
 ///
 /// Linux: `struct mm_struct`.
 #[repr(C)]

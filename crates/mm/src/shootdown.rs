@@ -23,8 +23,8 @@
 //! # Why it is correct
 //! The mailbox's lock orders the post before the take. A target that takes between the post and the
 //! interrupt is early, which hurts nobody. An initiator waits with interrupts on, so two initiators
-//! acknowledge each other. Posting runs with interrupts off, because the handler takes a lock of the
-//! same class.
+//! acknowledge each other. Posting runs with interrupts off, because the handler takes a lock of
+//! the same class.
 //!
 //! # Cost
 //! One interrupt per target and call; a lock and a line transfer each way.
@@ -89,7 +89,8 @@ pub(crate) fn flush<M: Mmu>(sys: &System<M>, mm: &Mm<M>, range: VirtRange) {
     waits_for_cpus::<M>();
     // SAFETY: duty 1 of `Machine`.
     let me = unsafe { &*M::cx() }.cpu.get();
-    // ORDERING: fence SeqCst; pairs with [mm-cpumask]: entries were changed before the mask is read.
+    // ORDERING: fence SeqCst; pairs with [mm-cpumask]: entries were changed before the mask is
+    // read.
     M::fence(Ordering::SeqCst);
     let mut others = mm.cpus.snapshot(sys.at.cpus());
     if others.contains(me) {

@@ -1,7 +1,8 @@
 //! Everything that a C kernel keeps in statics, for one machine.
 //!
-//! A system lies at the start of its machine's memory, like a kernel's image: its locks and counters
-//! have simulated lines like everything else, and any number of systems live in one process.
+//! A system lies at the start of its machine's memory, like a kernel's image: its locks and
+//! counters have simulated lines like everything else, and any number of systems live in one
+//! process.
 //!
 //! ```text
 //! first frame                                                                last frame
@@ -28,8 +29,7 @@ use minflt_pgtable::{Mmu, Paging, SpaceId};
 use minflt_sync::slab::Magazine;
 use minflt_sync::srcu::SrcuCpu;
 use minflt_sync::{
-    Atomic, Counter, Instance, IpiHandler, Machine, Ordering, PageSource, PerCpu, Slab,
-    Srcu,
+    Atomic, Counter, Instance, IpiHandler, Machine, Ordering, PageSource, PerCpu, Slab, Srcu,
 };
 
 /// One machine's memory management.
@@ -362,7 +362,8 @@ impl<M: Mmu> PageSource for System<M> {
 }
 
 impl<M: Mmu> Running<M> {
-    /// Ends the system and gives its machine back. Whatever it held in the machine's memory is gone.
+    /// Ends the system and gives its machine back. Whatever it held in the machine's memory is
+    /// gone.
     pub fn shutdown(self) -> M::Instance {
         let ended = ManuallyDrop::new(self);
         ended.at.set_ipi_handler(None);

@@ -1,8 +1,8 @@
 //! A thread of an address space: user accesses, and the faults they take.
 //!
 //! On a machine whose MMU is software, [`Thread::load`] and [`Thread::store`] *are* the user's
-//! accesses: buffered translation, hardware walk, trap. A kernel calls [`Thread::fault`] from its trap
-//! handler instead.
+//! accesses: buffered translation, hardware walk, trap. A kernel calls [`Thread::fault`] from its
+//! trap handler instead.
 
 use crate::config::Broken;
 use crate::event::Event;
@@ -149,8 +149,8 @@ impl<'m, M: Mmu> Thread<'m, M> {
         }
     }
 
-    /// The low-level handler of machines whose hardware sets no accessed and dirty bits. It takes no
-    /// lock: it exchanges the entry, and if that changed the access is simply tried again.
+    /// The low-level handler of machines whose hardware sets no accessed and dirty bits. It takes
+    /// no lock: it exchanges the entry, and if that changed the access is simply tried again.
     fn set_access_bits(&self, addr: VirtAddr, access: Access) {
         let sys = self.mm.system();
         M::enter_kernel();

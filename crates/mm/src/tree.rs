@@ -2,17 +2,18 @@
 //!
 //! # Problem
 //! Speculative faults look VMAs up while a writer inserts, splits and removes them. A reader must
-//! never block, never see a torn node, and never miss a VMA that exists before and after the change.
-//! (In-place writes of nodes under a reader's lock were a privilege escalation in Linux.)
+//! never block, never see a torn node, and never miss a VMA that exists before and after the
+//! change. (In-place writes of nodes under a reader's lock were a privilege escalation in Linux.)
 //!
 //! # Idea
 //! A published node is never written again. A change copies the path from the root to the leaf,
-//! publishes the new root by one store, and frees the copied-from nodes by the lifetime. A reader that
-//! loads the root once sees one whole version.
+//! publishes the new root by one store, and frees the copied-from nodes by the lifetime. A reader
+//! that loads the root once sees one whole version.
 //!
 //! # Protocol
-//! Writers: `mmap_lock` for writing. Readers: `mmap_lock`, or a read section of the lifetime's domain.
-//! All nodes of a change are allocated before the root is stored, so a change happens or does not.
+//! Writers: `mmap_lock` for writing. Readers: `mmap_lock`, or a read section of the lifetime's
+//! domain. All nodes of a change are allocated before the root is stored, so a change happens or
+//! does not.
 //!
 //! # Why it is correct
 //! The root is the only word that changes. Release on its store and acquire on its load order the
@@ -160,7 +161,8 @@ impl<M: Mmu> Tree<M> {
     /// The last VMA that starts at or before `addr`.
     ///
     /// # Safety
-    /// 1. The caller holds `mmap_lock`, or a read section of the lifetime's domain, as long as `'a`.
+    /// 1. The caller holds `mmap_lock`, or a read section of the lifetime's domain, as long as
+    ///    `'a`.
     #[inline]
     pub(crate) unsafe fn at_or_before<'a>(&self, addr: VirtAddr) -> Option<&'a Vma<M>> {
         // ORDERING: Acquire; pairs with [tree-root].

@@ -1,18 +1,18 @@
 //! A mapping: a stable identity and an immutable record of attributes.
 //!
 //! # Problem
-//! A speculative fault reads a VMA's range, flags and protection while mprotect, split or munmap may
-//! be changing them, and must get a consistent set or notice.
+//! A speculative fault reads a VMA's range, flags and protection while mprotect, split or munmap
+//! may be changing them, and must get a consistent set or notice.
 //!
 //! # Idea
 //! What changes together is one immutable record; the identity points to it. A writer makes a new
 //! record and publishes it by one store; a reader reads one pointer.
 //!
 //! # Protocol
-//! Readers: under `mmap_lock`, or in a read section of the lifetime's domain with the sequence count
-//! sampled before and checked after. Writers: `mmap_lock` for writing; where the ladder speculates,
-//! inside a section of the sequence count ([`crate::writers`]). A VMA that was taken out keeps an odd
-//! count for ever, so nobody validates against it again.
+//! Readers: under `mmap_lock`, or in a read section of the lifetime's domain with the sequence
+//! count sampled before and checked after. Writers: `mmap_lock` for writing; where the ladder
+//! speculates, inside a section of the sequence count ([`crate::writers`]). A VMA that was taken
+//! out keeps an odd count for ever, so nobody validates against it again.
 //!
 //! # Why it is correct
 //! A record is never written after it is published, and freed by the configured lifetime.
@@ -112,7 +112,8 @@ impl<M: Mmu> Vma<M> {
         }
     }
 
-    /// The attributes now. The caller holds `mmap_lock`, or a read section of the lifetime's domain.
+    /// The attributes now. The caller holds `mmap_lock`, or a read section of the lifetime's
+    /// domain.
     #[inline]
     pub fn view(&self) -> VmaView {
         // ORDERING: Acquire; pairs with [vma-attrs].
@@ -122,7 +123,8 @@ impl<M: Mmu> Vma<M> {
             size_of::<Attrs>(),
             minflt_sync::Kind::PlainRead,
         );
-        // SAFETY: records are published whole and freed by the lifetime the caller's hold keeps off.
+        // SAFETY: records are published whole and freed by the lifetime the caller's hold keeps
+        // off.
         let attrs = unsafe { &*attrs };
         VmaView {
             range: attrs.range,

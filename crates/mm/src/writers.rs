@@ -6,11 +6,12 @@
 //!
 //! # Idea
 //! One door for all of them: a section is opened on the VMA, and opening it does whatever the
-//! configured ladder needs. Today: a sequence section where the ladder speculates, nothing elsewhere.
+//! configured ladder needs. Today: a sequence section where the ladder speculates, nothing
+//! elsewhere.
 //!
 //! # Protocol
-//! The caller holds `mmap_lock` for writing, which the guard proves. Sections of one VMA do not nest.
-//! A section that ends by [`Section::for_ever`] belongs to a VMA that was taken out.
+//! The caller holds `mmap_lock` for writing, which the guard proves. Sections of one VMA do not
+//! nest. A section that ends by [`Section::for_ever`] belongs to a VMA that was taken out.
 //!
 //! # Why it is correct
 //! `mmap_lock` excludes other writers, so the count has one writer at a time.

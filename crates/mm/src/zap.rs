@@ -1,13 +1,13 @@
 //! Taking entries out, lowering what they grant, and freeing tables: the verbs of unmapping calls.
 //!
 //! # Problem
-//! Faults, the hardware and other zaps change entries at the same time; frames may be used again only
-//! when no CPU can reach them; and a zap that finds nothing may still not say "gone" while somebody
-//! else's invalidation is outstanding.
+//! Faults, the hardware and other zaps change entries at the same time; frames may be used again
+//! only when no CPU can reach them; and a zap that finds nothing may still not say "gone" while
+//! somebody else's invalidation is outstanding.
 //!
 //! # Idea
-//! Exchange each entry and act on what came back; gather frames, invalidate once for many. Count the
-//! zaps whose invalidation is not done: whoever is not alone invalidates the whole range.
+//! Exchange each entry and act on what came back; gather frames, invalidate once for many. Count
+//! the zaps whose invalidation is not done: whoever is not alone invalidates the whole range.
 //!
 //! # Protocol
 //! ```text
@@ -26,7 +26,8 @@
 //! # Why it is correct
 //! The one whose exchange returned the page owns its removal. Frames are put back after
 //! [`shootdown::flush`] returned. The counter is raised before the first entry is read, so of two
-//! overlapping zaps the later one to read an entry sees the other's count until that has invalidated.
+//! overlapping zaps the later one to read an entry sees the other's count until that has
+//! invalidated.
 //!
 //! Linux: mm/memory.c zap_pte_range, mm/mmu_gather.c; mm_tlb_flush_nested since 4647706ebeee.
 

@@ -16,7 +16,9 @@ pub struct Calls<'m, M: Mmu> {
 impl<'m, M: Mmu> Calls<'m, M> {
     /// The calling context becomes a thread of `mm`.
     pub fn new(mm: &'m Mm<M>) -> Self {
-        Self { thread: mm.thread() }
+        Self {
+            thread: mm.thread(),
+        }
     }
 
     fn mm(&self) -> &'m Mm<M> {
@@ -106,8 +108,14 @@ impl Tally {
     #[must_use]
     pub fn start<M: Mmu>(system: &System<M>) -> Self {
         Self {
-            events: Event::ALL.iter().map(|event| system.count_of(*event)).collect(),
-            checks: Check::ALL.iter().map(|check| system.looks_of(*check)).collect(),
+            events: Event::ALL
+                .iter()
+                .map(|event| system.count_of(*event))
+                .collect(),
+            checks: Check::ALL
+                .iter()
+                .map(|check| system.looks_of(*check))
+                .collect(),
         }
     }
 

@@ -7,7 +7,8 @@
 //! # Idea
 //! Code names a zero-sized type `M: Machine`. *Leaf is ambient*: atomics, locks and waits know only
 //! the type, and who is running is found by [`Machine::cx`]. *Instance is explicit*: whatever a C
-//! kernel keeps in statics belongs to one [`Instance`], so any number of machines live in a process.
+//! kernel keeps in statics belongs to one [`Instance`], so any number of machines live in a
+//! process.
 //!
 //! # Protocol
 //! Each access to a shared word goes through [`Machine::load`], [`Machine::store`],
@@ -97,10 +98,10 @@ pub struct Irq {
 /// An implementer guarantees:
 /// 1. [`Machine::cx`] gives a context that stays valid for the machine instance's life, and the
 ///    same one to the same task until it ends;
-/// 2. the word operations act on the word given, atomically, with at least the ordering given; and a
-///    `SeqCst` [`Machine::rmw`] is a full fence for plain loads after it;
-/// 3. [`Machine::context`] gives the context of a task that exists or existed on the instance of the
-///    caller.
+/// 2. the word operations act on the word given, atomically, with at least the ordering given; and
+///    a `SeqCst` [`Machine::rmw`] is a full fence for plain loads after it;
+/// 3. [`Machine::context`] gives the context of a task that exists or existed on the instance of
+///    the caller.
 pub unsafe trait Machine: Copy + Send + Sync + fmt::Debug + 'static {
     /// RAM, CPUs and clock of one machine.
     type Instance: Instance;
@@ -196,8 +197,8 @@ pub unsafe trait Machine: Copy + Send + Sync + fmt::Debug + 'static {
     #[inline(always)]
     fn charge(_cost: Cost) {}
 
-    /// A hint: this CPU is about to write the line at `at`. It is no access, and changes nothing but
-    /// time.
+    /// A hint: this CPU is about to write the line at `at`. It is no access, and changes nothing
+    /// but time.
     #[inline(always)]
     fn prefetch(_at: *const u8) {}
 
@@ -213,7 +214,8 @@ pub unsafe trait Machine: Copy + Send + Sync + fmt::Debug + 'static {
     #[inline(always)]
     fn note(_text: fmt::Arguments<'_>) {}
 
-    /// An oracle spoke. Ends the run as a value; never unwinds through a simulated context's guards.
+    /// An oracle spoke. Ends the run as a value; never unwinds through a simulated context's
+    /// guards.
     fn violation(text: fmt::Arguments<'_>) -> !;
 }
 
@@ -237,8 +239,8 @@ pub struct Ram {
 
 /// What a system holds of its machine.
 pub trait Instance: Send + Sync + fmt::Debug {
-    /// The memory that the system may use, all of it. Its first byte, `base`, has the physical address
-    /// [`Instance::ram_phys`].
+    /// The memory that the system may use, all of it. Its first byte, `base`, has the physical
+    /// address [`Instance::ram_phys`].
     fn ram(&self) -> Ram;
 
     /// The physical address of the first byte of [`Instance::ram`], a multiple of the largest page:

@@ -5,7 +5,8 @@ use core::fmt;
 use core::marker::PhantomData;
 use core::ptr::NonNull;
 
-/// Line size that keeps neighbours apart on every machine modelled (prefetchers pair 64-byte lines).
+/// Line size that keeps neighbours apart on every machine modelled (prefetchers pair 64-byte
+/// lines).
 pub const APART: usize = 128;
 
 /// In a `repr(C)` struct: what stands behind this shares no line with what stands before.

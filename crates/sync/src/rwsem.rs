@@ -24,7 +24,8 @@
 //! - Read: add a reader; if WRITER, WAITERS or HANDOFF was set, take it back and queue.
 //! - Write: exchange 0 for WRITER; else spin; else queue and try whenever woken at the head.
 //! - Release: subtract; the last one out, if WAITERS is set, wakes the head. A head that reads is
-//!   granted the lock together with all readers right behind it; a head that writes is woken to try.
+//!   granted the lock together with all readers right behind it; a head that writes is woken to
+//!   try.
 //!
 //! # Why it is correct
 //! Only an exchange from "no writer, no readers" sets WRITER, and a reader that added itself beside
@@ -179,9 +180,9 @@ impl<C: Class, M: Machine> RwSem<C, M> {
     fn read_slow(&self) {
         let node = &me::<M>().node;
         let mut queue = self.queue.lock();
-        // Nobody queues and no writer is inside: the addition made by the fast path stands. Queueing
-        // here would show WAITERS to the next reader, and so on: a convoy of readers only.
-        // ORDERING: Acquire; pairs with [rwsem-release].
+        // Nobody queues and no writer is inside: the addition made by the fast path stands.
+        // Queueing here would show WAITERS to the next reader, and so on: a convoy of readers
+        // only. ORDERING: Acquire; pairs with [rwsem-release].
         let free = self.count.load(Ordering::Acquire) & (WRITER | HANDOFF) == 0;
         if queue.head == 0 && free {
             return;

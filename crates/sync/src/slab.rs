@@ -1,9 +1,9 @@
 //! Typed slabs: where every object of the memory manager comes from.
 //!
 //! # Problem
-//! The library owns no heap: allocation must be able to fail as a value, must place objects the same
-//! way in every simulated run, and must keep freed memory of one type that type, because lock-free
-//! readers may still look.
+//! The library owns no heap: allocation must be able to fail as a value, must place objects the
+//! same way in every simulated run, and must keep freed memory of one type that type, because
+//! lock-free readers may still look.
 //!
 //! # Idea
 //! A slab of `T` carves pages into slots and never gives a page to anything else while it lives.
@@ -168,7 +168,8 @@ impl<T: SlabObject, M: Machine> Slab<T, M> {
     ///
     /// # Safety
     /// 1. `object` came from this slab's [`Slab::alloc`] and is given back once.
-    /// 2. Nobody uses it any more, but for readers whom overwriting [`SlabObject::LINK`] cannot hurt.
+    /// 2. Nobody uses it any more, but for readers whom overwriting [`SlabObject::LINK`] cannot
+    ///    hurt.
     pub unsafe fn free(&self, object: NonNull<T>) {
         let slot = object.as_ptr().cast::<u8>();
         M::before(slot, 8, crate::machine::Kind::PlainWrite);

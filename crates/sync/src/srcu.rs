@@ -2,8 +2,8 @@
 //! no reader from before is left.
 //!
 //! # Problem
-//! A speculative fault looks at VMAs and tree nodes that a writer may unlink at any time. The memory
-//! must stay what it was until the fault is done, and the fault may take long.
+//! A speculative fault looks at VMAs and tree nodes that a writer may unlink at any time. The
+//! memory must stay what it was until the fault is done, and the fault may take long.
 //!
 //! # Idea
 //! Each CPU counts readers that entered and readers that left, in two generations. A grace period
@@ -26,13 +26,15 @@
 //!
 //! # Why it is correct
 //! Summing what left before what entered can only see too many readers, never too few. A reader
-//! that read `index` before the flip but counted itself after step 3's sum began did so, by its full
-//! fence, before it read anything the writer unlinked: it cannot hold it. It may however count in
-//! the old generation for a while, which is why the *next* grace period starts with step 1.
+//! that read `index` before the flip but counted itself after step 3's sum began did so, by its
+//! full fence, before it read anything the writer unlinked: it cannot hold it. It may however
+//! count in the old generation for a while, which is why the *next* grace period starts with step
+//! 1.
 //!
 //! # Cost
-//! Reader: a read-modify-write and an addition on lines of its own CPU. Writer: nothing at unlink; a scan of all
-//! CPUs' counts for each step of a grace period, shared by all callbacks that wait for it.
+//! Reader: a read-modify-write and an addition on lines of its own CPU. Writer: nothing at unlink;
+//! a scan of all CPUs' counts for each step of a grace period, shared by all callbacks that wait
+//! for it.
 //!
 //! Linux: kernel/rcu/srcutree.c (v4.13), without its tree.
 

@@ -78,11 +78,7 @@ fn verdict(args: &Check, rows: &[Row]) -> Result<(), Error> {
                 let broken = if args.broken { " --broken" } else { "" };
                 println!(
                     "\n{} in {}: {failure}\nminflt check {} --era {}{broken} --replay '{}'",
-                    race.number,
-                    era.name,
-                    race.number,
-                    era.name,
-                    failure.report.schedule
+                    race.number, era.name, race.number, era.name, failure.report.schedule
                 );
             }
             None if args.broken => {

@@ -2,7 +2,6 @@
 
 use crate::bare::Region;
 use crate::figures::mix;
-use core::fmt;
 use minflt_addr::VirtAddr;
 use minflt_host::{Host, HostInstance, HostOptions, Prefault, RamError};
 use minflt_mm::{Era, Event, MmHandle, Place, Prot, Running, System, Thread};
@@ -15,6 +14,9 @@ type M = Host<X86_64, false>;
 const PAGE: u64 = 4096;
 /// What a page table covers: threads' ranges lie this far apart, so that they share no table.
 const TABLE_SPAN: u64 = 2 << 20;
+/// Pages that are cleared or faulted in before it is the other's turn: a few 100 us, within which
+/// other users of the memory do not come or go.
+const TURN: u64 = 1 << 10;
 
 /// One thing measured, beside the era of that name.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -28,10 +30,8 @@ pub(crate) struct Cell {
 /// What is measured.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum What {
-    /// The bare clear, one thread.
-    Clear,
-    /// Faults with the clear, one thread.
-    FaultAndClear,
+    /// The bare clear, and faults with the clear, one thread.
+    Clears,
     /// A loop without a system, so many threads.
     Touch(u32),
     /// Faults without the clear, so many threads in one address space.
@@ -46,8 +46,7 @@ impl Cell {
         let beside = |(at, era): (usize, &&Era)| {
             let era = era.name;
             let what = [
-                What::Clear,
-                What::FaultAndClear,
+                What::Clears,
                 What::Fault(1),
                 What::Fault(2),
                 What::Apart,
@@ -59,29 +58,20 @@ impl Cell {
         eras.iter().enumerate().flat_map(beside).collect()
     }
 
-    /// The name of what is measured, and the number of threads.
-    pub(crate) const fn row(self) -> (&'static str, u32) {
+    /// The names of what is measured, and the number of threads.
+    pub(crate) const fn rows(self) -> (&'static [&'static str], u32) {
         match self.what {
-            What::Clear => ("bare clear", 1),
-            What::FaultAndClear => ("fault with the clear", 1),
-            What::Touch(threads) => ("loop without a system", threads),
-            What::Fault(threads) => ("fault without the clear", threads),
-            What::Apart => ("fault in systems of their own", 2),
+            What::Clears => (&["bare clear", "fault with the clear"], 1),
+            What::Touch(threads) => (&["loop without a system"], threads),
+            What::Fault(threads) => (&["fault without the clear"], threads),
+            What::Apart => (&["fault in systems of their own"], 2),
         }
     }
 }
 
-impl fmt::Display for Cell {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (row, threads) = self.row();
-        let threads = if threads == 1 {
-            "one thread"
-        } else {
-            "two threads"
-        };
-        f.pad(&format!("{}: {row}, {threads}", self.era))
-    }
-}
+/// Nanoseconds a page of all threads together, one number a row, and a number that depends on what
+/// was done.
+pub(crate) type Measured = (Vec<f64>, u64);
 
 /// Two systems of each era, and a region for what needs none.
 #[derive(Debug)]
@@ -122,37 +112,59 @@ impl Machines {
         })
     }
 
-    /// Nanoseconds a page of all threads together, and a number that depends on what was done.
-    ///
-    /// One thread is measured on each CPU in turn, as two run on both: the processors of a virtual
-    /// machine are not alike.
-    pub(crate) fn measure(&self, cell: Cell) -> (f64, u64) {
+    /// Measures one cell. One thread is measured on each CPU in turn, as two run on both: the
+    /// processors of a virtual machine are not alike.
+    pub(crate) fn measure(&self, cell: Cell) -> Measured {
         let systems = &self.systems[cell.at];
         let on = |cpus: &[u32]| {
             if matches!(cell.what, What::Fault(_) | What::Apart) {
                 systems.iter().for_each(|system| system.clear_free_frames());
             }
             match cell.what {
-                What::Clear | What::Touch(_) => self.without_system(cell, cpus),
+                What::Clears => self.clears(&systems[0], cpus[0]),
+                What::Touch(_) => self.without_system(&systems[0], cpus),
+                What::Fault(_) => self.faults([&systems[0], &systems[0]], cpus),
                 What::Apart => self.faults([&systems[0], &systems[1]], cpus),
-                _ => self.faults([&systems[0], &systems[0]], cpus),
             }
         };
-        if cell.row().1 == 2 {
+        if cell.rows().1 == 2 {
             return on(&[0, 1]);
         }
         let ((one, result), (other, again)) = (on(&[0]), on(&[1]));
-        (f64::midpoint(one, other), mix(result ^ again))
+        let both = one.iter().zip(&other);
+        let means = both.map(|(one, other)| f64::midpoint(*one, *other));
+        (means.collect(), mix(result ^ again))
     }
 
-    fn without_system(&self, cell: Cell, cpus: &[u32]) -> (f64, u64) {
+    /// The bare clear and first touches with the clear, by turns of [`TURN`] pages.
+    fn clears(&self, system: &System<M>, cpu: u32) -> Measured {
+        let (mm, base) = space(system, self.pages * PAGE);
+        let mut ns = [0, 0];
+        let result = std::thread::scope(|scope| {
+            let run = || {
+                pin(cpu);
+                let _cpu = system.machine().enter(cpu);
+                let thread = mm.thread();
+                for turn in (0..self.pages).step_by(TURN as usize) {
+                    let start = self.now();
+                    self.bare.clear(turn, TURN);
+                    let between = self.now();
+                    touch(&thread, base + turn * PAGE, TURN, |_| ());
+                    let end = self.now();
+                    ns[0] += between - start;
+                    ns[1] += end - between;
+                }
+                contents(&thread, base, self.pages, TURN)
+            };
+            scope.spawn(run).join().expect("no panic")
+        });
+        (ns.map(|ns| ns as f64 / self.pages as f64).to_vec(), result)
+    }
+
+    fn without_system(&self, system: &System<M>, cpus: &[u32]) -> Measured {
         let pages = self.pages;
-        let system = &*self.systems[cell.at][0];
         self.together([system, system], cpus, |cpu, race| {
             let first = u64::from(cpu) * pages;
-            if cell.what == What::Clear {
-                return race.run(self, cpu, |_| self.bare.clear(first, pages), |()| 0);
-            }
             let touch = |progress: &dyn Fn(u64)| self.bare.touch(first, pages, progress);
             race.run(self, cpu, touch, |result| result)
         })
@@ -160,7 +172,7 @@ impl Machines {
 
     /// First touches of a new address space's pages, each thread a range of its own; CPU `c` in the
     /// system number `c`.
-    fn faults(&self, systems: [&System<M>; 2], cpus: &[u32]) -> (f64, u64) {
+    fn faults(&self, systems: [&System<M>; 2], cpus: &[u32]) -> Measured {
         let pages = self.pages;
         let count = |system: &System<M>| system.count_of(Event::AnonWrite);
         let before = systems.map(count);
@@ -172,7 +184,9 @@ impl Machines {
             let thread = mm.thread();
             let first = base + u64::from(cpu) * span;
             let touch = |progress: &dyn Fn(u64)| touch(&thread, first, pages, progress);
-            race.run(self, cpu, touch, |()| contents(&thread, first, pages))
+            race.run(self, cpu, touch, |()| {
+                contents(&thread, first, pages, pages)
+            })
         });
         let mut faults = count(systems[0]) - before[0];
         if !one {
@@ -189,7 +203,7 @@ impl Machines {
         systems: [&System<M>; 2],
         cpus: &[u32],
         body: impl Fn(u32, &Race) -> Seen + Sync,
-    ) -> (f64, u64) {
+    ) -> Measured {
         let race = Race::new(cpus.len() as u64);
         let seen: Vec<Seen> = std::thread::scope(|scope| {
             let (race, body) = (&race, &body);
@@ -208,7 +222,7 @@ impl Machines {
         let start = seen.iter().map(|it| it.start).min().unwrap_or(0);
         let first = seen.iter().min_by_key(|it| it.end).expect("a thread");
         let result = seen.iter().fold(0, |all, it| mix(all ^ it.result));
-        ((first.end - start) as f64 / first.done as f64, result)
+        (vec![(first.end - start) as f64 / first.done as f64], result)
     }
 
     fn now(&self) -> u64 {
@@ -227,7 +241,8 @@ impl Machines {
     }
 }
 
-/// An address space with room for two ranges of `span` bytes, which start with a table of their own.
+/// An address space with room for two ranges of `span` bytes, which start with a table of their
+/// own.
 fn space(system: &System<M>, span: u64) -> (MmHandle<'_, M>, u64) {
     let _cpu = system.machine().enter(0);
     let mm = system.new_mm().expect("memory");
@@ -299,11 +314,12 @@ fn touch(thread: &Thread<'_, M>, first: u64, pages: u64, progress: impl Fn(u64))
     }
 }
 
-/// A number made of every 61st page's word; each is what was stored.
-fn contents(thread: &Thread<'_, M>, first: u64, pages: u64) -> u64 {
+/// A number made of every 61st page's word; each is what [`touch`] stored, `turn` pages a call.
+fn contents(thread: &Thread<'_, M>, first: u64, pages: u64, turn: u64) -> u64 {
     (0..pages).step_by(61).fold(0, |all, page| {
         let word = thread.load(VirtAddr(first + page * PAGE)).expect("mapped");
-        assert_eq!(word, page ^ first, "a store was lost");
+        let from = first + page / turn * turn * PAGE;
+        assert_eq!(word, page % turn ^ from, "a store was lost");
         mix(all ^ page)
     })
 }

@@ -52,6 +52,11 @@ impl Noise {
         Self::if_noisy(Quartiles::of(bare).spread() > 0.15)
     }
 
+    /// From ratios of neighbours in time, which are alike when neither is disturbed alone.
+    pub(crate) fn of_ratios(ratios: &[f64]) -> Self {
+        Self::if_noisy(Quartiles::of(ratios).spread() > 0.1)
+    }
+
     /// From how much more two threads of the bare loop do than one: with two processors to
     /// themselves nearly twice as much.
     pub(crate) fn of_gain(bare: &[f64]) -> Self {

@@ -18,17 +18,16 @@
 //! The *bare clear* is `ptr::write_bytes` over a region larger than the caches, page by page. The
 //! *bare loop* is the same loop of faults with each thread in a system of its own: the same
 //! instructions and the same memory traffic, and no line that both threads know, so its quotient is
-//! what this machine gives two such threads at best. (Two processors of a virtual machine may be one
-//! core's, and share its units, its caches and its way to memory. A simpler loop without a system,
-//! [`bare`], does not notice that; its quotient is printed, too.)
-//! Rows are unchecked (`Host<X86_64, false>`); contents and the ledger are checked outside the timed
-//! part.
+//! what this machine gives two such threads at best. (Two processors of a virtual machine may be
+//! one core's, and share its units, its caches and its way to memory. A simpler loop without a
+//! system, [`bare`], does not notice that; its quotient is printed, too.) Rows are unchecked
+//! (`Host<X86_64, false>`); contents and the ledger are checked outside the timed part.
 
 mod bare;
 mod cells;
 mod figures;
 
-use cells::{Cell, Machines, What};
+use cells::{Cell, Machines};
 use figures::{Bound, Noise, Quartiles};
 use minflt_host::RamError;
 use minflt_mm::{ERAS, Era};
@@ -79,145 +78,158 @@ fn run(eras: &[&Era], size: Size) -> Result<(), RamError> {
     let machines = Machines::start(eras, size.pages)?;
     let cells = Cell::all(eras);
     let in_era = cells.len() / eras.len();
-    let mut times = vec![Vec::new(); cells.len()];
+    let mut times = Times::default();
     let mut hash = 0u64;
     for round in 0..size.rounds {
         for step in 0..cells.len() {
             let at = (round * in_era + step) % cells.len();
             let (ns, result) = machines.measure(cells[at]);
-            times[at].push(ns);
+            let (rows, threads) = cells[at].rows();
+            for (row, ns) in rows.iter().zip(ns) {
+                times.push(cells[at].era, row, threads, ns);
+            }
             // The order of cells differs from round to round, the sum does not.
             hash = hash.wrapping_add(figures::mix(result ^ at as u64));
         }
     }
     machines.check();
-    let table = Table {
-        eras,
-        size,
-        cells,
-        times,
-        hash,
-    };
-    table.print_rows();
-    table.print_figures();
+    println!(
+        "{} rounds, {} pages a thread, result hash {hash:016x}",
+        size.rounds, size.pages
+    );
+    times.print(size, hash);
+    for era in eras {
+        print_figures(&times, era.name, size);
+    }
     Ok(())
 }
 
-/// What was measured: for each cell, nanoseconds a page in each round.
-struct Table<'a> {
-    eras: &'a [&'a Era],
-    size: Size,
-    cells: Vec<Cell>,
-    times: Vec<Vec<f64>>,
-    hash: u64,
+/// What was measured: for each row, nanoseconds a page in each round.
+#[derive(Debug, Default)]
+struct Times {
+    rows: Vec<(Row, Vec<f64>)>,
 }
 
-impl Table<'_> {
-    fn times(&self, era: &Era, what: What) -> &[f64] {
-        let is_it = |it: &Cell| it.era == era.name && it.what == what;
-        let at = self.cells.iter().position(is_it);
-        at.map_or(&[], |at| &self.times[at])
+/// An era, what was measured, and threads.
+type Row = (&'static str, &'static str, u32);
+
+impl Times {
+    fn push(&mut self, era: &'static str, name: &'static str, threads: u32, ns: f64) {
+        let row = (era, name, threads);
+        match self.rows.iter_mut().find(|(it, _)| *it == row) {
+            Some((_, times)) => times.push(ns),
+            None => self.rows.push((row, vec![ns])),
+        }
+    }
+
+    fn of(&self, row: Row) -> &[f64] {
+        let found = self.rows.iter().find(|(it, _)| *it == row);
+        found.map_or(&[], |(_, times)| times)
     }
 
     /// Round by round, one over the other.
-    fn ratios(&self, era: &Era, over: What, under: What) -> Vec<f64> {
-        let pairs = self.times(era, over).iter().zip(self.times(era, under));
-        pairs.map(|(over, under)| over / under).collect()
+    fn ratios(&self, over: Row, under: Row) -> Vec<f64> {
+        quotients(self.of(over), self.of(under))
     }
 
-    fn print_rows(&self) {
+    fn print(&self, size: Size, hash: u64) {
         let Size {
             rounds,
             pages,
             flag,
-        } = self.size;
-        let hash = self.hash;
-        println!("{rounds} rounds, {pages} pages a thread, result hash {hash:016x}");
+        } = size;
+        let head = "ns a page";
         println!(
-            "{:54} {:>8} {:>8} {:>8} {:>8}",
-            "ns a page", "median", "q1", "q3", "least"
+            "{head:56} {:>8} {:>8} {:>8} {:>8}",
+            "median", "q1", "q3", "least"
         );
-        let rows = || self.cells.iter().zip(&self.times);
-        for (cell, times) in rows() {
+        for ((era, name, threads), times) in &self.rows {
             let Quartiles { low, median, high } = Quartiles::of(times);
             let least = times.iter().copied().fold(f64::INFINITY, f64::min);
-            println!("{cell:54} {median:8.1} {low:8.1} {high:8.1} {least:8.1}");
+            let name = format!("{era}: {name}, threads: {threads}");
+            println!("{name:56} {median:8.1} {low:8.1} {high:8.1} {least:8.1}");
         }
-        for (cell, times) in rows() {
+        for ((era, name, threads), times) in &self.rows {
             let Quartiles { low, median, high } = Quartiles::of(times);
-            let (era, (row, threads)) = (cell.era, cell.row());
             println!(
-                "{{\"bench\":\"faults\",\"target\":\"host\",\"era\":\"{era}\",\"row\":\"{row}\",\
+                "{{\"bench\":\"faults\",\"target\":\"host\",\"era\":\"{era}\",\"row\":\"{name}\",\
                  \"threads\":{threads},\"pages\":{pages},\"rounds\":{rounds},\"ns_per_page\":\
                  {{\"median\":{median:.2},\"q1\":{low:.2},\"q3\":{high:.2}}},\"result_hash\":\
                  \"{hash:016x}\",\"command\":\"cargo bench -p minflt-host --bench faults{flag}\"}}"
             );
         }
     }
+}
 
-    fn print_figures(&self) {
-        println!("\nfigures: median [quartiles], bound, verdict");
-        for at in self.eras {
-            let print = |figure: &str, values: &[f64], bound: Bound, noise: Noise| {
-                let q = Quartiles::of(values);
-                let judged = self.size.flag.is_empty();
-                let verdict = if judged {
-                    bound.verdict(q, noise)
-                } else {
-                    "not judged"
-                };
-                let Quartiles { low, median, high } = q;
-                let name = format!("{}: {figure}", at.name);
-                println!("{name:54} {median:7.3} [{low:.3} {high:.3}]  {bound:14} {verdict}");
-            };
-            let gain = self.ratios(at, What::Fault(1), What::Fault(2));
-            let bare = self.ratios(at, What::Fault(1), What::Apart);
-            let touch = self.ratios(at, What::Touch(1), What::Touch(2));
-            let over = |bare: &[f64]| -> Vec<f64> {
-                gain.iter().zip(bare).map(|(it, bare)| it / bare).collect()
-            };
-            let least = match at.name {
-                "spf-2017" => Bound::AtLeast(0.9),
-                "atomic-pte-2004" => Bound::AtLeast(0.65),
-                _ => Bound::None,
-            };
-            let quick = self.times(at, What::Fault(1));
-            let alone = Noise::of_times(self.times(at, What::Touch(1)));
-            print(
-                "fault without the clear, ns",
-                quick,
-                Bound::AtMost(150.0),
-                alone,
-            );
-            let clear = self.ratios(at, What::FaultAndClear, What::Clear);
-            let clears = Noise::of_times(self.times(at, What::Clear));
-            print(
-                "fault with the clear / bare clear",
-                &clear,
-                Bound::AtMost(1.25),
-                clears,
-            );
-            print("two threads / one", &gain, Bound::None, Noise::Quiet);
-            print(
-                "bare loop, two threads / one",
-                &bare,
-                Bound::None,
-                Noise::Quiet,
-            );
-            let noise = Noise::of_gain(&bare);
-            print("scaling over the bare loop's", &over(&bare), least, noise);
-            print(
-                "no system, two threads / one",
-                &touch,
-                Bound::None,
-                Noise::Quiet,
-            );
-            print(
-                "scaling over that",
-                &over(&touch),
-                Bound::None,
-                Noise::Quiet,
-            );
-        }
-    }
+/// One by one.
+fn quotients(over: &[f64], under: &[f64]) -> Vec<f64> {
+    let pairs = over.iter().zip(under);
+    pairs.map(|(over, under)| over / under).collect()
+}
+
+fn print_figures(times: &Times, era: &'static str, size: Size) {
+    println!("\n{era}: figure, median [quartiles], bound, verdict");
+    let print = |figure: &str, values: &[f64], bound: Bound, noise: Noise| {
+        let q = Quartiles::of(values);
+        let judged = size.flag.is_empty();
+        let verdict = if judged {
+            bound.verdict(q, noise)
+        } else {
+            "not judged"
+        };
+        let Quartiles { low, median, high } = q;
+        println!("{figure:40} {median:7.3} [{low:.3} {high:.3}]  {bound:14} {verdict}");
+    };
+    let fault = |threads| (era, "fault without the clear", threads);
+    let touch = |threads| (era, "loop without a system", threads);
+    let apart = (era, "fault in systems of their own", 2);
+    let (clear, with) = ((era, "bare clear", 1), (era, "fault with the clear", 1));
+
+    let alone = Noise::of_times(times.of(touch(1)));
+    let quick = times.of(fault(1));
+    print(
+        "fault without the clear, ns",
+        quick,
+        Bound::AtMost(150.0),
+        alone,
+    );
+    let clears = times.ratios(with, clear);
+    let noise = Noise::of_ratios(&clears);
+    print(
+        "fault with the clear / bare clear",
+        &clears,
+        Bound::AtMost(1.25),
+        noise,
+    );
+
+    let gain = times.ratios(fault(1), fault(2));
+    let bare = times.ratios(fault(1), apart);
+    let simple = times.ratios(touch(1), touch(2));
+    let least = match era {
+        "spf-2017" => Bound::AtLeast(0.9),
+        "atomic-pte-2004" => Bound::AtLeast(0.65),
+        _ => Bound::None,
+    };
+    print("two threads / one", &gain, Bound::None, Noise::Quiet);
+    print(
+        "bare loop, two threads / one",
+        &bare,
+        Bound::None,
+        Noise::Quiet,
+    );
+    let scaling = quotients(&gain, &bare);
+    print(
+        "scaling over the bare loop's",
+        &scaling,
+        least,
+        Noise::of_gain(&bare),
+    );
+    print(
+        "no system, two threads / one",
+        &simple,
+        Bound::None,
+        Noise::Quiet,
+    );
+    let scaling = quotients(&gain, &simple);
+    print("scaling over that", &scaling, Bound::None, Noise::Quiet);
 }

@@ -1,11 +1,12 @@
 //! Frames: a buddy zone for each memory node, a list for each CPU in front.
 //!
 //! # Problem
-//! Every fault takes a frame. One shared free list would be the first thing to limit all eras alike.
+//! Every fault takes a frame. One shared free list would be the first thing to limit all eras
+//! alike.
 //!
 //! # Idea
-//! Each CPU keeps a few free frames of its own node: those freed here, in a list, and the rest of one
-//! block that it took from the node's zone. It gives frames back in batches.
+//! Each CPU keeps a few free frames of its own node: those freed here, in a list, and the rest of
+//! one block that it took from the node's zone. It gives frames back in batches.
 //!
 //! # Why it is correct
 //! A free frame is in exactly one list. Lists of a CPU are touched by that CPU only, between waits.

@@ -1,9 +1,10 @@
 //! The buddy allocator of one memory node.
 //!
 //! # Idea
-//! Free blocks of 2^order frames, in a list per order; a freed block merges with its buddy (the block
-//! whose number differs in one bit) as long as that is free too. Frames never used stay outside the
-//! lists, behind a mark that only rises, so that a node of a terabyte costs nothing to set up.
+//! Free blocks of 2^order frames, in a list per order; a freed block merges with its buddy (the
+//! block whose number differs in one bit) as long as that is free too. Frames never used stay
+//! outside the lists, behind a mark that only rises, so that a node of a terabyte costs nothing to
+//! set up.
 //!
 //! # Why it is correct
 //! All under the zone's lock. A block is merged only if its buddy's descriptor says "heads a free

@@ -20,8 +20,8 @@ impl<M: Mmu> Mm<M> {
     /// Follows advice about `len` bytes (rounded up to pages) from `start` on.
     ///
     /// # Context
-    /// Sleeps for `mmap_lock`, which it takes for reading: faults and other calls like it run beside
-    /// it. Waits for CPUs to forget translations.
+    /// Sleeps for `mmap_lock`, which it takes for reading: faults and other calls like it run
+    /// beside it. Waits for CPUs to forget translations.
     ///
     /// # Errors
     /// See [`MadviseError`]; what is mapped in the range has been done.

@@ -30,8 +30,8 @@ impl<M: Mmu> Mm<M> {
     /// Sleeps for `mmap_lock`, which it takes for writing.
     ///
     /// # Errors
-    /// See [`MmapError`]. Nothing is changed then, but that `MAP_FIXED` may have unmapped what stood
-    /// there, as in Linux.
+    /// See [`MmapError`]. Nothing is changed then, but that `MAP_FIXED` may have unmapped what
+    /// stood there, as in Linux.
     pub fn mmap(&self, place: Place, len: u64, prot: Prot) -> Result<VirtAddr, MmapError> {
         as_call(self.system(), || {
             self.system().count(Event::Mmap);

@@ -1,4 +1,5 @@
-//! The calls that change an address space. Each is one file: the call, what it locks, what it undoes.
+//! The calls that change an address space. Each is one file: the call, what it locks, what it
+//! undoes.
 //!
 //! | call | `mmap_lock` | sections | tables |
 //! |---|---|---|---|

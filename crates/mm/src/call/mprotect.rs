@@ -1,6 +1,7 @@
 //! mprotect.
 //!
-//! Flags and entries change in one section per VMA, so that a speculative fault sees both or neither.
+//! Flags and entries change in one section per VMA, so that a speculative fault sees both or
+//! neither.
 
 use super::split::{new_attrs, publish, split_at};
 use super::{as_call, page_range};

@@ -1,9 +1,9 @@
 //! munmap.
 //!
-//! Order: split at the edges, take the VMAs out (their sequence counts stay odd for ever), zap, free
-//! the tables nobody else uses, invalidate, give frames back, free the VMAs by the lifetime. A
-//! speculative fault that found a VMA before sees the odd count, or takes the table's lock before the
-//! zap does and is zapped with the rest.
+//! Order: split at the edges, take the VMAs out (their sequence counts stay odd for ever), zap,
+//! free the tables nobody else uses, invalidate, give frames back, free the VMAs by the lifetime.
+//! A speculative fault that found a VMA before sees the odd count, or takes the table's lock
+//! before the zap does and is zapped with the rest.
 
 use super::split::split_at;
 use super::{as_call, page_range};
@@ -18,14 +18,15 @@ use minflt_addr::{VirtAddr, VirtRange};
 use minflt_pgtable::{Mmu, Paging};
 
 impl<M: Mmu> Mm<M> {
-    /// Unmaps `len` bytes (rounded up to pages) from `start` on; what is not mapped there is skipped.
+    /// Unmaps `len` bytes (rounded up to pages) from `start` on; what is not mapped there is
+    /// skipped.
     ///
     /// # Context
     /// Sleeps for `mmap_lock`, which it takes for writing; waits for CPUs to forget translations.
     ///
     /// # Errors
-    /// See [`MunmapError`]. Nothing is unmapped after `Invalid`; after `NoMemory` the mappings below
-    /// the one that could not be taken out are gone, and it and the ones above it are whole.
+    /// See [`MunmapError`]. Nothing is unmapped after `Invalid`; after `NoMemory` the mappings
+    /// below the one that could not be taken out are gone, and it and the ones above it are whole.
     pub fn munmap(&self, start: VirtAddr, len: u64) -> Result<(), MunmapError> {
         as_call(self.system(), || {
             self.system().count(Event::Munmap);

@@ -4,8 +4,9 @@
 //! before   VVVVVVVVVV          V keeps its identity and its lower part
 //! after    VVVVNNNNNN          N is new
 //! ```
-//! All memory is had before the first change. N is put into the tree while V still covers its part, so
-//! a lookup finds one or the other at every moment; V's section tells speculation about it.
+//! All memory is had before the first change. N is put into the tree while V still covers its
+//! part, so a lookup finds one or the other at every moment; V's section tells speculation about
+//! it.
 
 use crate::error::NoMemory;
 use crate::mm::Mm;

@@ -1,8 +1,9 @@
-//! How faults are synchronized, as data: one choice per decision point, and the mixes that are legal.
+//! How faults are synchronized, as data: one choice per decision point, and the mixes that are
+//! legal.
 //!
 //! # Problem
-//! The generations of page-fault synchronization are to be compared on one code base, in one run; and
-//! not every mix of their parts is sound.
+//! The generations of page-fault synchronization are to be compared on one code base, in one run;
+//! and not every mix of their parts is sound.
 //!
 //! # Idea
 //! A [`Config`] holds one choice per decision point. The fault path asks the choice, never the era;
@@ -38,7 +39,9 @@ pub struct Config {
 }
 
 macro_rules! choices {
-    ($(#[$doc:meta])* $name:ident $what:literal { $($(#[doc = $cdoc:literal])+ $variant:ident = $text:literal),+ $(,)? }) => {
+    ($(#[$doc:meta])* $name:ident $what:literal {
+        $($(#[doc = $cdoc:literal])+ $variant:ident = $text:literal),+ $(,)?
+    }) => {
         $(#[$doc])*
         #[derive(Clone, Copy, PartialEq, Eq, Debug)]
         pub enum $name { $($(#[doc = $cdoc])+ $variant),+ }

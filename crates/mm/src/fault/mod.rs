@@ -7,8 +7,8 @@
 //! commit      one verb on the entry; the loser gets its frame back
 //! finish      rss, references, events
 //! ```
-//! Only *stabilise* and *open* know the configuration's enums. A rung that cannot go on says why, the
-//! reason is counted, and the next rung is tried; the last one waits.
+//! Only *stabilise* and *open* know the configuration's enums. A rung that cannot go on says why,
+//! the reason is counted, and the next rung is tried; the last one waits.
 
 mod anon;
 mod prepare;

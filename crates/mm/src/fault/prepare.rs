@@ -1,8 +1,9 @@
 //! *Prepare*: what a fault needs before it opens a slot, with no lock of the tables held.
 //!
 //! A table is put in by exchange (compare-and-exchange protocol) or under `page_table_lock` (the
-//! others); either way only "none" becomes a table, and the loser frees its own and uses the winner's.
-//! Speculative faults put no tables in: one put in after munmap freed its own would leak.
+//! others); either way only "none" becomes a table, and the loser frees its own and uses the
+//! winner's. Speculative faults put no tables in: one put in after munmap freed its own would
+//! leak.
 
 use super::stabilise::{Can, Stable};
 use super::{Fault, Stop, Why};
@@ -77,12 +78,12 @@ impl<M: Mmu> Fault<'_, M> {
     pub(super) fn leaf<'s>(&self, stable: &'s Stable<'_, M>) -> Result<Leaf<'s, M>, Stop> {
         let sys = stable.mm.system();
         loop {
-            // One lock for everything is taken to look, let go to prepare, and taken again to commit.
-            // Linux: handle_mm_fault and do_anonymous_page (v2.6.10).
+            // One lock for everything is taken to look, let go to prepare, and taken again to
+            // commit. Linux: handle_mm_fault and do_anonymous_page (v2.6.10).
             let one_lock = sys.config.protocol == Protocol::MmLock && stable.can() == Can::Grow;
             let held = one_lock.then(|| self.mm.page_table_lock.lock());
-            // SAFETY: 1: the hold keeps tables: by `mmap_lock`, or because freed tables wait for the
-            // read section.
+            // SAFETY: 1: the hold keeps tables: by `mmap_lock`, or because freed tables wait for
+            // the read section.
             let walked = unsafe { walk::<M>(&sys.at, self.mm.root, self.addr) };
             drop(held);
             match walked {
@@ -98,12 +99,12 @@ impl<M: Mmu> Fault<'_, M> {
     /// A frame of zeros with everything set that must be set before it can be reached: a reference
     /// and a count for the mapping, and whose it is.
     ///
-    /// The one reference is the mapping's: once an entry names the frame, another CPU may take it out
-    /// and free it, and this fault touches it no more. (As posted it does, and then has a reference of
-    /// its own for that.)
+    /// The one reference is the mapping's: once an entry names the frame, another CPU may take it
+    /// out and free it, and this fault touches it no more. (As posted it does, and then has a
+    /// reference of its own for that.)
     ///
-    /// The order is the one safe order for all eras: as posted in 2004 the count was raised after the
-    /// exchange, and a zap in between took it below zero.
+    /// The order is the one safe order for all eras: as posted in 2004 the count was raised after
+    /// the exchange, and a zap in between took it below zero.
     #[inline(always)]
     pub(super) fn fresh_frame(&self, stable: &Stable<'_, M>) -> Result<Pfn, Stop> {
         let sys = self.mm.system();

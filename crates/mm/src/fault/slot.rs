@@ -5,23 +5,25 @@
 //! neither has come.
 //!
 //! # Idea
-//! Take the lock that every zap of the table takes, *then* look whether the VMA changed. From there on
-//! a zap has to wait for us and will find our entry.
+//! Take the lock that every zap of the table takes, *then* look whether the VMA changed. From
+//! there on a zap has to wait for us and will find our entry.
 //!
 //! # Protocol (speculative)
 //! ```text
 //! interrupts off
 //!   sequence changed?       -> fall back
 //!   table entry changed?    -> fall back
-//!   trylock, taken?         -> fall back: the holder may be waiting for this CPU to acknowledge an
-//!   sequence changed?       -> fall back          invalidation, which it cannot with interrupts off
+//!   trylock, taken?         -> fall back: the holder may be waiting for this CPU to
+//!                              acknowledge, which it cannot with interrupts off
+//!   sequence changed?       -> fall back
 //! interrupts on, lock held
 //! ```
 //!
 //! # Why it is correct
-//! munmap makes the count odd before it zaps under the lock. If we see an even, unchanged count with
-//! the lock held, the zap of this table is still to come, and will take out what we put in. A sequence
-//! check followed by a bare exchange has no such moment, which is why that mix is refused.
+//! munmap makes the count odd before it zaps under the lock. If we see an even, unchanged count
+//! with the lock held, the zap of this table is still to come, and will take out what we put in. A
+//! sequence check followed by a bare exchange has no such moment, which is why that mix is
+//! refused.
 //!
 //! # Cost
 //! Two loads of the VMA's line and one of the table entry's, beside the lock.
@@ -136,12 +138,12 @@ impl<M: Mmu> Slot<'_, M> {
     /// Makes a present entry name another frame.
     ///
     /// # Races
-    /// Were the new frame reachable before every CPU has forgotten the old one, one CPU could store to
-    /// the new one and another still load from the old one. So the entry first grants nothing, all
-    /// CPUs are told, and only then does it name the new frame. Not "none" in between: under
-    /// compare-and-exchange another fault would fill that. A fault that finds the entry granting
-    /// nothing makes it readable again, and then this one has lost; mprotect(NONE), which leaves the
-    /// same value, is kept away by the hold.
+    /// Were the new frame reachable before every CPU has forgotten the old one, one CPU could
+    /// store to the new one and another still load from the old one. So the entry first grants
+    /// nothing, all CPUs are told, and only then does it name the new frame. Not "none" in
+    /// between: under compare-and-exchange another fault would fill that. A fault that finds the
+    /// entry granting nothing makes it readable again, and then this one has lost; mprotect(NONE),
+    /// which leaves the same value, is kept away by the hold.
     ///
     /// Linux: ptep_clear_flush in do_wp_page, before the copy is installed.
     pub(super) fn replace(

@@ -3,7 +3,7 @@
 //! | rung | proves | may |
 //! |---|---|---|
 //! | mmap | VMA and tables stay as they are until dropped | sleep, grow tables, prepare anon |
-//! | speculative | VMA and tables stay *memory*; whether they changed is found out at [`open`] | nothing |
+//! | speculative | VMA and tables stay *memory*; [`open`] finds out whether they changed | nothing |
 //!
 //! [`open`]: super::slot
 
@@ -72,8 +72,8 @@ impl<'m, M: Mmu> Stable<'m, M> {
         })
     }
 
-    /// Linux: the entry checks of handle_speculative_fault (v6 to v11 of the series). An address that
-    /// no VMA covers falls back, because only the lock can say so for certain.
+    /// Linux: the entry checks of handle_speculative_fault (v6 to v11 of the series). An address
+    /// that no VMA covers falls back, because only the lock can say so for certain.
     #[inline(always)]
     fn speculatively(mm: &'m Mm<M>, addr: VirtAddr) -> Result<Self, Stop> {
         let section = mm.system().srcu.read();

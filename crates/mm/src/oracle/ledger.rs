@@ -105,8 +105,8 @@ struct Walked {
 }
 
 impl<M: Mmu> System<M> {
-    /// Checks that all frames and counts add up, given every address space that is alive. Only while
-    /// nothing else runs.
+    /// Checks that all frames and counts add up, given every address space that is alive. Only
+    /// while nothing else runs.
     ///
     /// # Errors
     /// The first thing that does not add up.

@@ -2,9 +2,9 @@
 //!
 //! At each use of a buffered translation: the frame must not have been freed since it was buffered.
 //! At the return of a call that takes access away: no translation buffered *before the call began*
-//! may allow more than the tables do now. Translations buffered later are somebody else's business: a
-//! fault may have put the page back, and another call may be taking it out again. The second look
-//! needs the world stopped, so it is made in simulation only.
+//! may allow more than the tables do now. Translations buffered later are somebody else's
+//! business: a fault may have put the page back, and another call may be taking it out again. The
+//! second look needs the world stopped, so it is made in simulation only.
 
 use crate::mm::Mm;
 use crate::oracle::Check;
