@@ -79,11 +79,6 @@ macro_rules! as_the_base {
         }
 
         #[inline(always)]
-        fn prefetch(at: *const u8) {
-            Base::<P>::prefetch(at);
-        }
-
-        #[inline(always)]
         fn enter_kernel() {
             Base::<P>::enter_kernel();
         }
@@ -105,11 +100,6 @@ macro_rules! memory_as_the_base {
         #[inline(always)]
         fn clear(at: &HostInstance, pfn: Pfn) {
             Base::<P>::clear(at, pfn);
-        }
-
-        #[inline(always)]
-        fn expect_clear(at: &HostInstance, pfn: Pfn) {
-            Base::<P>::expect_clear(at, pfn);
         }
 
         #[inline(always)]

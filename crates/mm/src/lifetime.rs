@@ -18,8 +18,9 @@ use crate::tree::Node;
 use crate::vma::{Attrs, Vma};
 use core::ptr::NonNull;
 use minflt_addr::Pfn;
-use minflt_pgtable::Mmu;
+use minflt_pgtable::{Mmu, Paging};
 use minflt_sync::Callback;
+use minflt_sync::slab::POISON;
 
 impl<M: Mmu> System<M> {
     /// Frees an unlinked tree node by the configured lifetime.
@@ -130,5 +131,12 @@ unsafe fn free_vma<M: Mmu>(sys: *const (), callback: NonNull<Callback>) {
 unsafe fn free_table<M: Mmu>(sys: *const (), callback: NonNull<Callback>) {
     // SAFETY: 1 of this function.
     let sys = unsafe { &*sys.cast::<System<M>>() };
-    sys.frames.put(sys.frames.table.of_callback(callback));
+    let pfn = sys.frames.table.of_callback(callback);
+    if M::CHECKED {
+        // A walker that is still inside follows an entry that leads nowhere.
+        let table = M::frame_ptr(&sys.at, pfn);
+        // SAFETY: duty 1 of `Mmu`: the frame's bytes; 2 of this function: nobody else uses them.
+        unsafe { table.write_bytes(POISON, M::Paging::PAGE as usize) };
+    }
+    sys.frames.put(pfn);
 }

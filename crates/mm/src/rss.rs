@@ -68,6 +68,11 @@ impl<M: Mmu> Resident<M> {
         }
     }
 
+    /// The number as it is, without the door: for oracles.
+    pub(crate) fn raw(&self) -> i64 {
+        self.pages.peek() as i64
+    }
+
     /// What a reader is shown. In the sloppy form a count below 0 is also set to 0, as posted.
     pub(crate) fn shown(&self, config: &Config) -> i64 {
         let pages = self.pages.load(Ordering::Relaxed) as i64;

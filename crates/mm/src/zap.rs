@@ -163,7 +163,8 @@ impl<'m, M: Mmu> Zap<'m, M> {
         self.mm.flushes_pending.sub(1, Ordering::SeqCst);
     }
 
-    fn flush(&mut self) {
+    /// Invalidates what has to be and gives the frames gathered so far back.
+    pub(crate) fn flush(&mut self) {
         let sys = self.mm.system();
         if let Some(range) = self.gather.take_range() {
             shootdown::flush(sys, self.mm, range);

@@ -35,10 +35,6 @@ pub unsafe trait Mmu: Machine {
     /// Fills a user frame with zeros. Charges the machine for it.
     fn clear(at: &Self::Instance, pfn: Pfn);
 
-    /// A hint: this CPU will soon clear frame `pfn`, which nobody has yet.
-    #[inline(always)]
-    fn expect_clear(_at: &Self::Instance, _pfn: Pfn) {}
-
     /// Copies a user frame. Charges the machine for it.
     fn copy(at: &Self::Instance, to: Pfn, from: Pfn);
 

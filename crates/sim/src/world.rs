@@ -121,7 +121,7 @@ impl<'a> World<'a> {
             }
             let interrupted = self.take_interrupts();
             let mut core = self.core.borrow_mut();
-            if !core.is_virtual() || (turn == Turn::Switch && !interrupted) {
+            if !interrupted && (!core.is_virtual() || turn == Turn::Switch) {
                 return;
             }
             turn = core.turn(task, ahead, self.irqs_on());

@@ -197,11 +197,6 @@ pub unsafe trait Machine: Copy + Send + Sync + fmt::Debug + 'static {
     #[inline(always)]
     fn charge(_cost: Cost) {}
 
-    /// A hint: this CPU is about to write the line at `at`. It is no access, and changes nothing
-    /// but time.
-    #[inline(always)]
-    fn prefetch(_at: *const u8) {}
-
     /// The context enters the kernel: by trap, system call or interrupt.
     #[inline(always)]
     fn enter_kernel() {}

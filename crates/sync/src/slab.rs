@@ -31,6 +31,10 @@ use core::ptr::NonNull;
 /// Slots moved between a CPU and the shared stack at once.
 pub const BATCH: u32 = 16;
 
+/// What freed memory is filled with where the machine is checked: even, so that no sequence count
+/// refuses it, and no address and no frame number of any machine.
+pub const POISON: u8 = 0xfe;
+
 /// A type that can live in a slab.
 ///
 /// # Safety
@@ -173,6 +177,11 @@ impl<T: SlabObject, M: Machine> Slab<T, M> {
     pub unsafe fn free(&self, object: NonNull<T>) {
         let slot = object.as_ptr().cast::<u8>();
         M::before(slot, 8, crate::machine::Kind::PlainWrite);
+        if M::CHECKED {
+            // Whoever still reads it follows a pointer that leads nowhere.
+            // SAFETY: 1 and 2 of this function: the slot is nobody's.
+            unsafe { slot.write_bytes(POISON, size_of::<T>()) };
+        }
         // SAFETY: 1: the CPU's own stack, and a task does not leave its CPU within this function.
         let stack = unsafe { self.cpus.this().stack.get_mut() };
         // SAFETY: 1: 1 and 2 of this function.

@@ -165,18 +165,6 @@ impl<M: Mmu> Frames<M> {
         Some(pfn)
     }
 
-    /// Tells the machine which frame this CPU clears next, if the next fault is like the last one.
-    #[inline(always)]
-    pub(crate) fn expect_next(&self, at: &M::Instance) {
-        // SAFETY: 1: the CPU's own list, and a task does not leave its CPU within this function.
-        let list = unsafe { self.cpus.this().list.peek() };
-        if let Some(next) = list.next()
-            && !self.get(next).is_zeroed()
-        {
-            M::expect_clear(at, next);
-        }
-    }
-
     /// Gives a frame back that nobody refers to.
     #[inline]
     pub(crate) fn free(&self, pfn: Pfn) {

@@ -29,11 +29,9 @@ impl<M: Mmu> Mm<M> {
         as_call(self.system(), || {
             self.system().count(Event::Mprotect);
             let range = page_range::<M>(start, len).ok_or(MprotectError::Invalid)?;
-            let since = self.system().moment();
             let writers = Writers::lock(self);
             let result = self.protect_all(&writers, range, prot);
             drop(writers);
-            oracle::translations_agree(self, range, since);
             M::note(format_args!("mprotect {range} {prot:?} returns"));
             result
         })
@@ -82,6 +80,7 @@ impl<M: Mmu> Mm<M> {
         let mut zap = Zap::begin(self, view.range);
         zap.protect(view.range, prot);
         zap.finish();
+        oracle::translations_agree(self, view.range, u64::MAX);
         drop(section);
         Ok(view.range.end())
     }

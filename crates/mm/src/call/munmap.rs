@@ -34,11 +34,9 @@ impl<M: Mmu> Mm<M> {
             if range.is_empty() || range.end().0 > M::Paging::USER_END {
                 return Err(MunmapError::Invalid);
             }
-            let since = self.system().moment();
             let writers = Writers::lock(self);
             unmap(self, &writers, range).map_err(|_| MunmapError::NoMemory)?;
             drop(writers);
-            oracle::translations_agree(self, range, since);
             M::note(format_args!("munmap {range} returns"));
             Ok(())
         })
@@ -61,7 +59,14 @@ pub(super) fn unmap<M: Mmu>(
             break;
         }
         let section = writers.begin(vma);
-        if mm.tree.remove(sys, view.range.start()).is_err() {
+        let start = view.range.start();
+        let taken = mm.tree.remove(sys, start).or_else(|_| {
+            // What was unmapped so far may be just the memory that is missing.
+            zap.flush();
+            sys.run_deferred();
+            mm.tree.remove(sys, start)
+        });
+        if taken.is_err() {
             drop(section);
             zap.finish();
             return Err(NoMemory);
@@ -73,6 +78,7 @@ pub(super) fn unmap<M: Mmu>(
     }
     free_tables(mm, range, &mut zap);
     zap.finish();
+    oracle::translations_agree(mm, range, u64::MAX);
     Ok(())
 }
 

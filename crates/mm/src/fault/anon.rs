@@ -77,7 +77,9 @@ impl<M: Mmu> Fault<'_, M> {
         found: Pte<M::Paging>,
     ) -> Result<Kind, Stop> {
         let pfn = self.fresh_frame(stable)?;
-        let slot = self.open_with(stable, leaf, pfn)?;
+        let slot = stable
+            .open_locked(leaf)
+            .inspect_err(|_| self.undo_frame(pfn))?;
         let pte = Pte::page(pfn, Grant::Write).dirty();
         let start = self.addr.align_down(M::Paging::SHIFT);
         let page = VirtRange::new(start, VirtAddr(start.0 + M::Paging::PAGE));
@@ -123,7 +125,13 @@ impl<M: Mmu> Fault<'_, M> {
         };
         let pte = with_bits(found.with_grant(grant), self.access);
         if found.is_mapped() && pte != found {
-            match stable.open(leaf)?.change(found, pte) {
+            // What grants nothing is being replaced, under the lock: wait for whoever does that.
+            let slot = if found.is_present() {
+                stable.open(leaf)?
+            } else {
+                stable.open_locked(leaf)?
+            };
+            match slot.change(found, pte) {
                 Ok(()) => {}
                 Err(Lost) => return Ok(self.lost(Event::CasFlags)),
             }
@@ -154,7 +162,6 @@ impl<M: Mmu> Fault<'_, M> {
             sys.frames.get(pfn).maps.add(1, Ordering::AcqRel);
             sys.frames.put(pfn);
         }
-        sys.frames.expect_next(&sys.at);
     }
 
     /// Somebody was faster; the access is tried again.

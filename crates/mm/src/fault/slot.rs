@@ -56,10 +56,30 @@ impl<'m, M: Mmu> Stable<'m, M> {
     where
         'm: 's,
     {
-        let lock = match self.mm.system().config.protocol {
-            Protocol::CompareExchange => None,
-            Protocol::MmLock | Protocol::TableLock => Some(self.mm.table_lock(leaf.table)),
-        };
+        match self.mm.system().config.protocol {
+            Protocol::CompareExchange => self.open_by(leaf, None),
+            Protocol::MmLock | Protocol::TableLock => self.open_locked(leaf),
+        }
+    }
+
+    /// Opens the slot of `leaf` under the lock that a zap takes, whatever the protocol.
+    #[inline(always)]
+    pub(super) fn open_locked<'s>(&'s self, leaf: Leaf<'s, M>) -> Result<Slot<'s, M>, Stop>
+    where
+        'm: 's,
+    {
+        self.open_by(leaf, Some(self.mm.table_lock(leaf.table)))
+    }
+
+    #[inline(always)]
+    fn open_by<'s>(
+        &'s self,
+        leaf: Leaf<'s, M>,
+        lock: Option<&'s PtLock<M>>,
+    ) -> Result<Slot<'s, M>, Stop>
+    where
+        'm: 's,
+    {
         let lock = match &self.hold {
             Hold::Mmap { .. } => lock.map(PtLock::lock),
             Hold::Speculative { .. } => {
@@ -135,15 +155,15 @@ impl<M: Mmu> Slot<'_, M> {
         self.leaf.entry.cas(self.how(), old, new).map_err(|_| Lost)
     }
 
-    /// Makes a present entry name another frame.
+    /// Makes a present entry name another frame. The slot was opened by [`Stable::open_locked`].
     ///
     /// # Races
-    /// Were the new frame reachable before every CPU has forgotten the old one, one CPU could
-    /// store to the new one and another still load from the old one. So the entry first grants
-    /// nothing, all CPUs are told, and only then does it name the new frame. Not "none" in
-    /// between: under compare-and-exchange another fault would fill that. A fault that finds the
-    /// entry granting nothing makes it readable again, and then this one has lost; mprotect(NONE),
-    /// which leaves the same value, is kept away by the hold.
+    /// Were the new frame reachable before every CPU has forgotten the old one, one CPU could store
+    /// to the new one and another still load from the old one. So the entry first grants nothing, all
+    /// CPUs are told, and only then does it name the new frame. Under the lock in every protocol (the
+    /// postings of 2004 kept it for every copy): two faults that replace the same page by exchanges
+    /// alone could take each other's "grants nothing" for their own. A fault that finds the entry
+    /// granting nothing waits for the lock.
     ///
     /// Linux: ptep_clear_flush in do_wp_page, before the copy is installed.
     pub(super) fn replace(
@@ -161,7 +181,8 @@ impl<M: Mmu> Slot<'_, M> {
         let gone = old.with_grant(Grant::Nothing);
         self.change(old, gone)?;
         shootdown::flush(sys, mm, page);
-        self.change(gone, new)
+        self.leaf.entry.store(new);
+        Ok(())
     }
 
     fn how(&self) -> Exchange<'_, M> {

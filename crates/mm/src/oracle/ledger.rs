@@ -160,7 +160,7 @@ impl<M: Mmu> Mm<M> {
         self.walk_table(self.root, M::Paging::LEVELS - 1, 0, &mut walked)?;
         let config = &sys.config;
         if config.rss != crate::config::Rss::Sloppy {
-            let shown = self.rss.shown(config);
+            let shown = self.rss.raw();
             if shown != walked.mapped as i64 {
                 return Err(Unbalanced::Resident {
                     shown,
