@@ -45,7 +45,8 @@ unsafe impl Send for HostCx {}
 
 thread_local! {
     static CURRENT: Cell<*const HostCx> = const { Cell::new(ptr::null()) };
-    static BOOT: HostCx = HostCx::new(TaskId(0), 0);
+    /// No CPU: whoever reaches for what belongs to one panics, instead of sharing it.
+    static BOOT: HostCx = HostCx::new(TaskId(0), u32::MAX);
 }
 
 impl HostCx {

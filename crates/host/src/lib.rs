@@ -5,8 +5,9 @@
 //! and stays it until the guard is dropped; code generic over `M: Machine` then runs on it with
 //! `M` = [`Host`]. Any number of instances live in a process at once.
 //!
-//! Set-up code may run before any CPU is entered: it then has a *boot context* that calls itself
-//! CPU 0 and task 0. Nothing may run beside it, so it never has to wait; if it must, it panics.
+//! Before it enters a CPU a thread has a *boot context*: it may build a system and take locks, but
+//! it is no CPU, and reaching for what belongs to a CPU panics. It never has to wait; if it must, it
+//! panics too.
 
 #![expect(
     clippy::disallowed_types,

@@ -1,7 +1,9 @@
 //! The loops without the system: what they cost is what this machine costs.
 
 use core::hint::black_box;
-use minflt_host::{HostInstance, HostOptions, Prefault, RamError};
+use minflt_addr::Pfn;
+use minflt_host::{Host, HostInstance, HostOptions, Prefault, RamError};
+use minflt_pgtable::{Mmu, X86_64};
 use minflt_sync::Instance;
 use minflt_sync::prim::{AtomicU64, Ordering};
 
@@ -44,7 +46,14 @@ impl Region {
         }
     }
 
-    /// The bare loop: per page one store to it, as the access that a fault is taken for makes, and
+    /// The same by the verb that faults use.
+    pub(crate) fn machines_clear(&self, first: u64, pages: u64) {
+        for page in first..first + pages {
+            <Host<X86_64, false> as Mmu>::clear(&self.machine, Pfn(page));
+        }
+    }
+
+    /// The loop without a system: per page one store to it, as the access that a fault is taken for makes, and
     /// four exchanges of a word of the thread's own, about as many as a fault's locks make.
     pub(crate) fn touch(&self, first: u64, pages: u64, progress: impl Fn(u64)) -> u64 {
         let own = Apart(AtomicU64::new(0));

@@ -18,6 +18,9 @@ const TABLE_SPAN: u64 = 2 << 20;
 /// other users of the memory do not come or go.
 const TURN: u64 = 1 << 10;
 
+/// What the fault calls: `Mmu::clear`, on a region like that of the bare clear.
+const MACHINES_CLEAR: &str = "machine's clear, alone";
+
 /// One thing measured, beside the era of that name.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Cell {
@@ -30,7 +33,7 @@ pub(crate) struct Cell {
 /// What is measured.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum What {
-    /// The bare clear, and faults with the clear, one thread.
+    /// The bare clear, faults with the clear and the machine's own clear, one thread.
     Clears,
     /// A loop without a system, so many threads.
     Touch(u32),
@@ -61,7 +64,7 @@ impl Cell {
     /// The names of what is measured, and the number of threads.
     pub(crate) const fn rows(self) -> (&'static [&'static str], u32) {
         match self.what {
-            What::Clears => (&["bare clear", "fault with the clear"], 1),
+            What::Clears => (&["bare clear", "fault with the clear", MACHINES_CLEAR], 1),
             What::Touch(threads) => (&["loop without a system"], threads),
             What::Fault(threads) => (&["fault without the clear"], threads),
             What::Apart => (&["fault in systems of their own"], 2),
@@ -136,14 +139,16 @@ impl Machines {
         (means.collect(), mix(result ^ again))
     }
 
-    /// The bare clear and first touches with the clear, by turns of [`TURN`] pages.
+    /// The bare clear, first touches with the clear and the machine's clear, by turns of [`TURN`]
+    /// pages.
     fn clears(&self, system: &System<M>, cpu: u32) -> Measured {
         let (mm, base) = space(system, self.pages * PAGE);
-        let mut ns = [0, 0];
+        let mut ns = [0; 3];
         let result = std::thread::scope(|scope| {
             let run = || {
                 pin(cpu);
                 let _cpu = system.machine().enter(cpu);
+                let mm = mm;
                 let thread = mm.thread();
                 for turn in (0..self.pages).step_by(TURN as usize) {
                     let start = self.now();
@@ -151,8 +156,10 @@ impl Machines {
                     let between = self.now();
                     touch(&thread, base + turn * PAGE, TURN, |_| ());
                     let end = self.now();
+                    self.bare.machines_clear(self.pages + turn, TURN);
                     ns[0] += between - start;
                     ns[1] += end - between;
+                    ns[2] += self.now() - end;
                 }
                 contents(&thread, base, self.pages, TURN)
             };
@@ -193,6 +200,10 @@ impl Machines {
             faults += count(systems[1]) - before[1];
         }
         assert_eq!(faults, cpus.len() as u64 * pages, "each page is a fault");
+        for ((mm, _), system) in spaces.into_iter().zip(systems) {
+            let _cpu = system.machine().enter(0);
+            drop(mm);
+        }
         measured
     }
 

@@ -202,6 +202,14 @@ fn print_figures(times: &Times, era: &'static str, size: Size) {
         noise,
     );
 
+    let own = times.ratios(with, (era, "machine's clear, alone", 1));
+    print(
+        "fault with the clear / machine's clear",
+        &own,
+        Bound::None,
+        Noise::Quiet,
+    );
+
     let gain = times.ratios(fault(1), fault(2));
     let bare = times.ratios(fault(1), apart);
     let simple = times.ratios(touch(1), touch(2));

@@ -66,7 +66,7 @@ fn a_cpu_is_one_thread_and_a_thread_is_one_cpu() {
     assert!(words_of(|| drop(other.enter(0))).contains("is a CPU already"));
     std::thread::scope(|scope| {
         scope.spawn(|| {
-            assert_eq!((me().cpu.get(), me().task.get().0), (0, 0));
+            assert_eq!((me().cpu.get(), me().task.get().0), (u32::MAX, 0));
             assert!(words_of(|| drop(at.enter(1))).contains("CPU 1 is run by another thread"));
             assert!(words_of(|| drop(at.enter(2))).contains("no CPU 2: the machine has 2"));
             assert!(words_of(M::park).contains("set-up code would sleep"));

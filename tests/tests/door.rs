@@ -1,0 +1,77 @@
+//! The door is free on real threads: as many instructions with it as without.
+
+#![expect(
+    clippy::expect_used,
+    clippy::tests_outside_test_module,
+    reason = "all of an integration test is a test"
+)]
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+const FAULTS: &str = "1000000";
+
+/// Where cargo put this test, and puts the example.
+fn target() -> PathBuf {
+    let me = std::env::current_exe().expect("a path");
+    // target/debug/deps/door-0123
+    me.ancestors().nth(3).expect("a target folder").to_owned()
+}
+
+fn build() -> PathBuf {
+    let args = [
+        "build",
+        "--release",
+        "--quiet",
+        "-p",
+        "minflt-host",
+        "--example",
+        "door_faults",
+    ];
+    let built = Command::new(env!("CARGO"))
+        .args(args)
+        .arg("--target-dir")
+        .arg(target())
+        .current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join(".."))
+        .status();
+    assert!(
+        built.expect("cargo runs").success(),
+        "the example does not build"
+    );
+    target().join("release/examples/door_faults")
+}
+
+/// The instructions that `machine` takes for its faults, all that they call included.
+fn instructions(program: &Path, machine: &str) -> u64 {
+    let out = Command::new("valgrind")
+        .args(["--tool=callgrind", "--callgrind-out-file=/dev/null"])
+        .arg("--toggle-collect=door_faults::faults*")
+        .arg(program)
+        .args([machine, FAULTS])
+        .output()
+        .expect("valgrind runs");
+    let text = String::from_utf8_lossy(&out.stderr);
+    assert!(out.status.success(), "{text}");
+    let line = text.lines().find_map(|line| line.split_once("Collected :"));
+    let count = line.and_then(|(_, count)| count.trim().parse().ok());
+    count.unwrap_or_else(|| panic!("no count in {text}"))
+}
+
+#[test]
+fn a_million_faults_take_as_many_instructions_with_the_door_as_without() {
+    if Command::new("valgrind").arg("--version").output().is_err() {
+        println!("skipped: apt install valgrind");
+        return;
+    }
+    let program = build();
+    let [door, bare, busy] = ["door", "bare", "busy"].map(|it| instructions(&program, it));
+    println!("{FAULTS} faults: {door} instructions with the door, {bare} without, {busy} with one");
+    // A count that misses the faults would be equal, too.
+    assert!(door > 100_000_000, "{door}");
+    assert_eq!(door, bare, "the door costs something");
+    // A fault passes the door some fifty times; the least a door can do is an instruction.
+    assert!(
+        busy > door + 10_000_000,
+        "a door that does something is not seen: {busy}, {door}"
+    );
+}
