@@ -2,10 +2,10 @@
 //!
 //! `cargo run -p minflt-host --example first_fault`
 
+use core::error::Error;
 use minflt_host::{Host, HostInstance, HostOptions, Prefault};
 use minflt_mm::{Event, Place, Prot, System, era};
 use minflt_pgtable::X86_64;
-use std::error::Error;
 
 fn main() -> Result<(), Box<dyn Error>> {
     // 1. A machine: one CPU, 16 MiB of RAM. An embedder brings a type of its own that implements

@@ -267,6 +267,28 @@ fn a_storm_of_calls_and_faults_in_every_era() {
 }
 
 #[test]
+fn a_lock_can_stand_in_for_the_exchange_where_no_hardware_writes_entries() {
+    let emulated = Config {
+        exchange: minflt_mm::config::ExchangeBy::Emulated,
+        ..ERAS[1].config
+    };
+    let sys = boot::<Altix16K>(emulated, 64 << 20, 4);
+    storm::<Altix>("emulated", &sys);
+    ledger("emulated", &sys);
+    let options = HostOptions {
+        cpus: 1,
+        ram_bytes: 16 << 20,
+        prefault: Prefault::OnTouch,
+    };
+    let machine = HostInstance::new(&options).expect("memory");
+    let refused = System::<X86>::boot(machine, emulated).err();
+    assert_eq!(
+        refused,
+        Some(BootError::Illegal(Config::EMULATED_BESIDE_HARDWARE))
+    );
+}
+
+#[test]
 fn memory_runs_out_as_a_value_and_comes_back() {
     for era in ERAS {
         let sys = boot::<X86_64>(era.config, 2 << 20, 1);

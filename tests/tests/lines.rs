@@ -5,12 +5,12 @@
     reason = "all of an integration test is a test"
 )]
 
+use core::cell::RefCell;
 use minflt_addr::VirtAddr;
 use minflt_host::{Door, HostInstance, HostOptions, HostWith, Prefault};
 use minflt_mm::{Event, Place, Prot, System, era};
 use minflt_pgtable::X86_64;
 use minflt_sync::{Instance, Kind};
-use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 
 const PAGE: u64 = 4096;
@@ -100,8 +100,6 @@ fn shared(era: &minflt_mm::Era) -> BTreeMap<String, u64> {
     }
     let _cpu = sys.machine().enter(0);
     drop(mm);
-    let _cpu = sys.machine().enter(0);
-    drop(mm);
     places
 }
 
@@ -110,8 +108,8 @@ fn shared(era: &minflt_mm::Era) -> BTreeMap<String, u64> {
 #[test]
 fn a_speculative_fault_in_a_range_of_its_own_writes_no_shared_line() {
     let faults = 2 * (PAGES - WARM);
-    // mmap_lock taken and released; in 2004 the sloppy count beside it; before that the one lock over
-    // all tables twice, and the count under it.
+    // mmap_lock taken and released; in 2004 the sloppy count beside it; before that the one lock
+    // over all tables twice, and the count under it.
     for (name, each) in [
         ("linux-2.6.10", 7),
         ("atomic-pte-2004", 3),

@@ -9,6 +9,7 @@ mod choice;
 mod commands;
 mod error;
 mod machine;
+mod out;
 mod progress;
 mod rows;
 mod targets;

@@ -3,6 +3,7 @@
 use crate::choice::{Named, spell};
 use crate::error::{Error, usage};
 use minflt_host::HostTarget;
+use minflt_mm::{BootError, Illegal};
 use minflt_sim::{AnySimTarget, MachineFile, machine_file};
 use minflt_workload::{Outcome, Plan, Target, TargetError, Workload, linux::Linux};
 
@@ -82,12 +83,22 @@ pub(crate) fn fits(
 /// A host system for `cpus` threads.
 pub(crate) fn host(named: &Named, cpus: u32, ram: u64) -> Result<HostTarget<false>, Error> {
     let ram = usize::try_from(ram).map_err(|_| usage("--ram: more than this host can address"))?;
-    HostTarget::start(named.config, cpus, ram).map_err(|error| usage(format!("--ram: {error}")))
+    HostTarget::start(named.config, cpus, ram).map_err(|error| match error {
+        minflt_host::StartError::Boot(BootError::Illegal(illegal)) => refused(named, illegal),
+        error => usage(format!("--ram: {error}")),
+    })
 }
 
 /// A simulated system.
 pub(crate) fn sim(named: &Named, file: &MachineFile, ram: u64) -> Result<AnySimTarget, Error> {
-    AnySimTarget::start(file, named.config, ram).map_err(|error| usage(format!("--ram: {error}")))
+    AnySimTarget::start(file, named.config, ram).map_err(|error| match error {
+        minflt_sim::StartError::Boot(BootError::Illegal(illegal)) => refused(named, illegal),
+        error => usage(format!("--ram: {error}")),
+    })
+}
+
+fn refused(named: &Named, illegal: Illegal) -> Error {
+    usage(format!("{}: refused: {illegal}", named.name))
 }
 
 /// Runs on the machine this program runs on.

@@ -8,7 +8,8 @@
 //! ```
 //!
 //! `door` is [`Host`], whose `before` is the empty default; `bare` is [`HostBare`], whose word
-//! operations never call it; `busy` has a `before` that counts. `tests/tests/door.rs` compares them.
+//! operations never call it; `busy` has a `before` that counts. `tests/tests/door.rs` compares
+//! the three.
 
 use core::cell::Cell;
 use minflt_addr::VirtAddr;

@@ -235,10 +235,10 @@ fn word<P: Paging>(at: &HostInstance, pfn: Pfn, offset: u64) -> &AtomicU64 {
 
 /// Fills memory with zeros, 16 bytes a store.
 ///
-/// That is less than `memset` stores at once, which takes `rep stosb` or the widest registers for so
-/// many bytes. But a fault ends in locked operations, which wait for all stores before them, and
-/// memory that is not in a cache is stored to sooner this way: a fault with its clear takes 200 ns
-/// instead of 250 (AMD EPYC of family 26, `benches/faults`). Volatile, or the compiler makes a
+/// That is less than `memset` stores at once, which takes `rep stosb` or the widest registers for
+/// so many bytes. But a fault ends in locked operations, which wait for all stores before them, and
+/// memory that is in no cache is stored to sooner this way: a fault with its clear takes 210 ns
+/// instead of 245 (AMD EPYC of family 26, `benches/faults`). Volatile, or the compiler makes a
 /// `memset` of it.
 ///
 /// # Safety

@@ -5,6 +5,7 @@
 
 use crate::{Host, HostInstance, HostOptions, Prefault, RamError};
 use core::fmt;
+use core::panic::AssertUnwindSafe;
 use minflt_addr::VirtAddr;
 use minflt_mm::{BootError, Config, Event, Mm, Running, System};
 use minflt_pgtable::{Mmu, Paging, X86_64};
@@ -14,7 +15,7 @@ use minflt_sync::{Instance, Machine};
 use minflt_workload::{
     Clear, Oracle, Plan, ProcessReport, Prot, Stop, Target, TargetError, Worker, WorkerReport,
 };
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::panic::catch_unwind;
 
 const SLOTS: usize = 8;
 const NANOS: u64 = 1_000_000_000;

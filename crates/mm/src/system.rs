@@ -11,7 +11,7 @@
 
 use crate::alloc::{CpuFrames, Frames, MAX_NODES};
 use crate::anon_vma::AnonVma;
-use crate::config::{Config, Illegal};
+use crate::config::{Config, ExchangeBy, Illegal};
 use crate::error::NoMemory;
 use crate::event::Event;
 use crate::frame::{Frame, FrameTable, Use};
@@ -25,7 +25,7 @@ use core::mem::ManuallyDrop;
 use core::ops::Deref;
 use core::ptr::NonNull;
 use minflt_addr::{Pfn, PhysAddr};
-use minflt_pgtable::{Mmu, Paging, SpaceId};
+use minflt_pgtable::{AccessBits, Mmu, Paging, SpaceId};
 use minflt_sync::slab::Magazine;
 use minflt_sync::srcu::SrcuCpu;
 use minflt_sync::{
@@ -146,6 +146,11 @@ impl<M: Mmu> System<M> {
     /// When the configuration is illegal, or the memory too small.
     pub fn boot(at: M::Instance, config: Config) -> Result<Running<M>, BootError> {
         config.check().map_err(BootError::Illegal)?;
+        if config.exchange == ExchangeBy::Emulated
+            && M::Paging::CAPS.access_bits == AccessBits::Hardware
+        {
+            return Err(BootError::Illegal(Config::EMULATED_BESIDE_HARDWARE));
+        }
         if at.nodes() as usize > MAX_NODES {
             return Err(BootError::TooManyNodes(at.nodes()));
         }

@@ -13,7 +13,8 @@ use crate::rss::Share;
 use core::marker::PhantomData;
 use minflt_addr::{Pfn, VirtAddr};
 use minflt_pgtable::{
-    Access, Exchange, Hardware, Mmu, Paging, Translation, Walk, hardware_walk, walk, with_bits,
+    Access, Exchange, Hardware, Leaf, Mmu, Paging, Pte, Translation, Walk, hardware_walk, walk,
+    with_bits,
 };
 use minflt_sync::Cost;
 
@@ -149,6 +150,23 @@ impl<'m, M: Mmu> Thread<'m, M> {
         }
     }
 
+    /// Exchanges with interrupts off. Where a lock emulates that, it is only tried: its holder may
+    /// be waiting for this CPU.
+    fn exchange_unlocked(
+        &self,
+        leaf: Leaf<'_, M>,
+        old: Pte<M::Paging>,
+        new: Pte<M::Paging>,
+    ) -> bool {
+        match self.mm.exchange() {
+            Exchange::Emulated(lock) => {
+                let held = lock.try_lock();
+                held.is_some() && leaf.entry.cas(Exchange::Held, old, new).is_ok()
+            }
+            how => leaf.entry.cas(how, old, new).is_ok(),
+        }
+    }
+
     /// The low-level handler of machines whose hardware sets no accessed and dirty bits. It takes
     /// no lock: it exchanges the entry, and if that changed the access is simply tried again.
     fn set_access_bits(&self, addr: VirtAddr, access: Access) {
@@ -166,7 +184,7 @@ impl<'m, M: Mmu> Thread<'m, M> {
                 if sys.config.lacks(Broken::StaleAccessBits) {
                     leaf.entry.store(used);
                     M::note(format_args!("handler stores {used:?} at {addr}"));
-                } else if leaf.entry.cas(Exchange::Native, found, used).is_err() {
+                } else if !self.exchange_unlocked(leaf, found, used) {
                     sys.count(Event::CasFlags);
                 }
             }

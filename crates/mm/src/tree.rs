@@ -380,12 +380,9 @@ impl<'s, M: Mmu> Change<'s, M> {
             return Ok(());
         }
         // SAFETY: 1: made by this change, or kept by the writer's lock.
-        let (child, other) = unsafe {
-            (
-                *read::<M>(body.slots[at]),
-                *read::<M>(body.slots[neighbour]),
-            )
-        };
+        let child = *unsafe { read::<M>(body.slots[at]) };
+        // SAFETY: 1: as above.
+        let other = *unsafe { read::<M>(body.slots[neighbour]) };
         if child.used() >= FEW || child.used() + other.used() > FANOUT {
             return Ok(());
         }
@@ -432,22 +429,18 @@ impl<'s, M: Mmu> Change<'s, M> {
             body.insert(1, right_key, right.as_ptr() as u64);
             return self.make(body).map(Some);
         }
-        // SAFETY: made by this change, or kept by the writer's lock.
-        while let Body {
-            level: 1..,
-            len: 1,
-            slots,
-            ..
-        } = unsafe { root.as_ref() }.body
-        {
-            let made = root.as_ptr() as u64;
-            let Some(child) = NonNull::new(slots[0] as *mut Node) else {
-                break;
+        loop {
+            // SAFETY: made by this change, or kept by the writer's lock.
+            let body = unsafe { root.as_ref() }.body;
+            if body.level == 0 || body.len != 1 {
+                return Ok(Some(root));
+            }
+            let Some(child) = NonNull::new(body.slots[0] as *mut Node) else {
+                return Ok(Some(root));
             };
-            self.unmake(made);
+            self.unmake(root.as_ptr() as u64);
             root = child;
         }
-        Ok(Some(root))
     }
 
     /// Publishes the change, or undoes it.

@@ -5,6 +5,7 @@ use crate::choice::{Named, counts, eras, size};
 use crate::commands::reproduce::proof;
 use crate::error::{Error, usage};
 use crate::machine;
+use crate::out::{out, outln};
 use crate::progress::Progress;
 use crate::rows::{Place, checks, record, write_json};
 use crate::targets::{self, HOST_RAM, On};
@@ -18,7 +19,7 @@ pub(crate) fn run(args: &Bench) -> Result<(), Error> {
         let proof = proof::measure(&progress, proof::ALL)?;
         progress.end();
         for table in &proof.tables {
-            println!("{}", table.to_text());
+            outln!("{}", table.to_text());
         }
         return write_json(args.json.as_deref(), &proof.runs);
     }
@@ -38,7 +39,7 @@ pub(crate) fn run(args: &Bench) -> Result<(), Error> {
         done.push((job.record(&cell, &outcome), outcome));
     }
     progress.end();
-    print!("{}", table(&done).to_text());
+    out!("{}", table(&done).to_text());
     originals(&done);
     let runs: Vec<_> = done.into_iter().map(|(run, _)| run).collect();
     write_json(args.json.as_deref(), &runs)
@@ -266,13 +267,13 @@ fn originals(done: &[(Run, Outcome)]) {
     if done.iter().all(|(_, outcome)| outcome.columns.is_none()) {
         return;
     }
-    println!(
+    outln!(
         "\n{}   (true decimals; the original's Wall is not)",
         pft::HEADER
     );
     for (run, outcome) in done {
         if let Some(columns) = &outcome.columns {
-            println!("{columns}   {} {}", run.target, run.era);
+            outln!("{columns}   {} {}", run.target, run.era);
         }
     }
 }

@@ -3,6 +3,7 @@
 use crate::args::Check;
 use crate::choice::{Named, all_eras, era_list};
 use crate::error::{Error, usage};
+use crate::out::{out, outln};
 use crate::progress::Progress;
 use minflt_mm::{Check as Oracle, era};
 use minflt_report::{Cell, Column, Table};
@@ -22,7 +23,7 @@ struct Row {
 /// Runs the command.
 pub(crate) fn run(args: &Check) -> Result<(), Error> {
     if args.list {
-        print!("{}", list().to_text());
+        out!("{}", list().to_text());
         return Ok(());
     }
     let races = chosen(args)?;
@@ -60,10 +61,10 @@ pub(crate) fn run(args: &Check) -> Result<(), Error> {
         }
     }
     progress.end();
-    print!("{}", table(args, &rows).to_text());
+    out!("{}", table(args, &rows).to_text());
     let schedules: u64 = rows.iter().map(|Row { found, .. }| found.schedules).sum();
     let rate = schedules as f64 / started.elapsed().as_secs_f64();
-    println!("\n{schedules} schedules, {rate:.0} a second (measured)");
+    outln!("\n{schedules} schedules, {rate:.0} a second (measured)");
     verdict(args, &rows)
 }
 
@@ -76,9 +77,13 @@ fn verdict(args: &Check, rows: &[Row]) -> Result<(), Error> {
         match &found.failure {
             Some(failure) => {
                 let broken = if args.broken { " --broken" } else { "" };
-                println!(
+                outln!(
                     "\n{} in {}: {failure}\nminflt check {} --era {}{broken} --replay '{}'",
-                    race.number, era.name, race.number, era.name, failure.report.schedule
+                    race.number,
+                    era.name,
+                    race.number,
+                    era.name,
+                    failure.report.schedule
                 );
             }
             None if args.broken => {
@@ -112,9 +117,12 @@ fn replay(args: &Check, races: &[&Race], schedule: &str) -> Result<(), Error> {
         return Err(usage("--replay: name one scenario"));
     };
     let shown = show(race, eras[0].config, Policy::Replay(schedule));
-    println!(
+    outln!(
         "{} in {}: {}\n{}",
-        race.number, eras[0].name, shown.report.outcome, shown.drawing
+        race.number,
+        eras[0].name,
+        shown.report.outcome,
+        shown.drawing
     );
     if shown.report.outcome.is_ok() || args.broken {
         return Ok(());

@@ -1,17 +1,18 @@
 //! What there is: eras and workloads.
 
 use crate::error::Error;
+use crate::out::{out, outln};
 use minflt_mm::config::{ExchangeBy, Ladder, Lifetime, Protocol, Rss};
 use minflt_mm::{Config, ERAS};
 use minflt_report::{Column, Table};
 
 /// `minflt eras`.
 pub(crate) fn eras() -> Result<(), Error> {
-    print!("{}", era_table().to_text());
-    println!("\nbest is spf-2017 until VMA locks exist.\n");
-    print!("{}", choice_table().to_text());
-    println!();
-    print!("{}", refused_table().to_text());
+    out!("{}", era_table().to_text());
+    outln!("\nbest is spf-2017 until VMA locks exist.\n");
+    out!("{}", choice_table().to_text());
+    outln!();
+    out!("{}", refused_table().to_text());
     Ok(())
 }
 
@@ -73,9 +74,9 @@ pub(crate) fn refused_table() -> Table {
 /// `minflt workloads`.
 pub(crate) fn workloads() -> Result<(), Error> {
     for info in minflt_workload::list() {
-        println!("{}: {}", info.name, info.about);
+        outln!("{}: {}", info.name, info.about);
         for option in info.options {
-            println!(
+            outln!(
                 "    {:<22} {} [default: {}]",
                 format!("{} {}", option.name, option.value),
                 option.help,
@@ -83,7 +84,7 @@ pub(crate) fn workloads() -> Result<(), Error> {
             );
         }
         for refused in info.refused {
-            println!("    {:<22} refused: {}", refused.name, refused.why);
+            outln!("    {:<22} refused: {}", refused.name, refused.why);
         }
     }
     Ok(())

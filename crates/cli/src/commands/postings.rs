@@ -2,6 +2,7 @@
 
 use crate::args::Postings;
 use crate::error::{Error, failed, usage};
+use crate::out::{out, outln};
 use minflt_report::published::overview;
 use minflt_report::verify::{checks_table, worst};
 use minflt_report::{Outcome, postings, verify};
@@ -21,18 +22,18 @@ pub(crate) fn run(args: &Postings) -> Result<(), Error> {
                     known.join(", ")
                 ))
             })?;
-        print!("{}", table.to_table().to_text());
+        out!("{}", table.to_table().to_text());
     } else if args.verify {
         let checks = verify(&postings);
         let wrong = [Outcome::Suspect, Outcome::Fail];
-        print!("{}", checks_table(&checks, &wrong).to_text());
+        out!("{}", checks_table(&checks, &wrong).to_text());
         let count = |outcome| {
             checks
                 .iter()
                 .filter(|check| check.outcome == outcome)
                 .count()
         };
-        println!(
+        outln!(
             "\n{} checks of the postings' own arithmetic: {} hold, {} known slips, {} fail",
             checks.len(),
             count(Outcome::Pass),
@@ -43,7 +44,7 @@ pub(crate) fn run(args: &Postings) -> Result<(), Error> {
             return Err(Error::Failed("published figures do not add up".into()));
         }
     } else {
-        print!("{}", overview(&postings).to_text());
+        out!("{}", overview(&postings).to_text());
     }
     Ok(())
 }

@@ -4,6 +4,7 @@ use super::check::{list, one};
 use crate::args::Races;
 use crate::choice::era_list;
 use crate::error::Error;
+use crate::out::{out, outln};
 use minflt_sim::races::{Race, search, show};
 use minflt_sim::{Budget, Policy};
 
@@ -13,7 +14,7 @@ const ENOUGH: u64 = 20_000;
 /// Runs the command.
 pub(crate) fn run(args: &Races) -> Result<(), Error> {
     match &args.race {
-        None => print!("{}", list().to_text()),
+        None => out!("{}", list().to_text()),
         Some(name) => {
             let race = one(name)?;
             about(race);
@@ -26,10 +27,10 @@ pub(crate) fn run(args: &Races) -> Result<(), Error> {
 }
 
 fn about(race: &Race) {
-    println!("{} ({}): never {}", race.number, race.name, race.never);
-    println!("the fix: {} (switched off in what follows)", fix(race));
-    println!("shows in: {}", race.shows_in);
-    println!("search:   minflt check {} --broken", race.number);
+    outln!("{} ({}): never {}", race.number, race.name, race.never);
+    outln!("the fix: {} (switched off in what follows)", fix(race));
+    outln!("shows in: {}", race.shows_in);
+    outln!("search:   minflt check {} --broken", race.number);
 }
 
 fn fix(race: &Race) -> String {
@@ -58,13 +59,14 @@ fn draw(race: &Race) -> Result<(), Error> {
     };
     let policy = || Policy::Replay(failure.report.schedule.clone());
     let bad = show(race, without, policy());
-    println!(
+    outln!(
         "\nwithout the fix, schedule {} of seed {}:\n",
-        failure.number, race.seed
+        failure.number,
+        race.seed
     );
-    println!("{}\n=> {}", bad.drawing, bad.report.outcome);
+    outln!("{}\n=> {}", bad.drawing, bad.report.outcome);
     let good = show(race, era.config, policy());
-    println!("\nwith the fix, the same choices:\n");
-    println!("{}\n=> {}", good.drawing, good.report.outcome);
+    outln!("\nwith the fix, the same choices:\n");
+    outln!("{}\n=> {}", good.drawing, good.report.outcome);
     Ok(())
 }

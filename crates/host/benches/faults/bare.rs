@@ -53,8 +53,8 @@ impl Region {
         }
     }
 
-    /// The loop without a system: per page one store to it, as the access that a fault is taken for makes, and
-    /// four exchanges of a word of the thread's own, about as many as a fault's locks make.
+    /// The loop without a system: per page one store to it, as the access that a fault is taken for
+    /// makes, and four exchanges of a word of the thread's own, about as many as a fault's locks.
     pub(crate) fn touch(&self, first: u64, pages: u64, progress: impl Fn(u64)) -> u64 {
         let own = Apart(AtomicU64::new(0));
         for page in first..first + pages {

@@ -330,7 +330,7 @@ fn contents(thread: &Thread<'_, M>, first: u64, pages: u64, turn: u64) -> u64 {
     (0..pages).step_by(61).fold(0, |all, page| {
         let word = thread.load(VirtAddr(first + page * PAGE)).expect("mapped");
         let from = first + page / turn * turn * PAGE;
-        assert_eq!(word, page % turn ^ from, "a store was lost");
+        assert_eq!(word, (page % turn) ^ from, "a store was lost");
         mix(all ^ page)
     })
 }

@@ -17,7 +17,7 @@ use minflt_sync::{Cost, Ordering};
 
 impl<M: Mmu> Mm<M> {
     /// How faults exchange entries where they hold no lock of the tables.
-    pub(super) fn exchange(&self) -> Exchange<'_, M> {
+    pub(crate) fn exchange(&self) -> Exchange<'_, M> {
         match self.system().config.exchange {
             ExchangeBy::Native => exchange_of(&self.page_table_lock),
             ExchangeBy::Emulated => Exchange::Emulated(&self.page_table_lock),

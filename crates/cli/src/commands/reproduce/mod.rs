@@ -8,6 +8,7 @@ mod tables;
 use crate::args::Reproduce;
 use crate::error::{Error, failed, usage};
 use crate::machine;
+use crate::out::outln;
 use crate::progress::Progress;
 use crate::rows::write_json;
 use minflt_report::published::overview;
@@ -25,9 +26,9 @@ struct Findings {
 impl Findings {
     /// Adds a section and prints it.
     fn add(&mut self, heading: &str, intro: &str, tables: Vec<Table>) {
-        println!("\n{heading}\n{}\n", "=".repeat(heading.chars().count()));
+        outln!("\n{heading}\n{}\n", "=".repeat(heading.chars().count()));
         for table in &tables {
-            println!("{}", table.to_text());
+            outln!("{}", table.to_text());
         }
         self.sections.push(Section {
             heading: heading.into(),
@@ -46,7 +47,7 @@ pub(crate) fn run(args: &Reproduce) -> Result<(), Error> {
     let cells = if has("2004") { tables::CELLS } else { 0 };
     let progress = Progress::new(args.quiet, proof::STEPS + cells);
     let mut found = Findings::default();
-    println!(
+    outln!(
         "minflt {} on {}",
         env!("CARGO_PKG_VERSION"),
         machine::line()
@@ -71,9 +72,9 @@ pub(crate) fn run(args: &Reproduce) -> Result<(), Error> {
     if args.docs {
         docs::write(&all, &proof, &simulated)?;
     }
-    println!("page: {}", page(args, found)?.display());
+    outln!("page: {}", page(args, found)?.display());
     let hash = hash::check()?;
-    println!("simulated rows hash to {hash:016x}, as committed");
+    outln!("simulated rows hash to {hash:016x}, as committed");
     Ok(())
 }
 
