@@ -6,8 +6,8 @@
 //! `M` = [`Host`]. Any number of instances live in a process at once.
 //!
 //! Before it enters a CPU a thread has a *boot context*: it may build a system and take locks, but
-//! it is no CPU, and reaching for what belongs to a CPU panics. It never has to wait; if it must, it
-//! panics too.
+//! it is no CPU, and reaching for what belongs to a CPU panics. It never has to wait; if it must,
+//! it panics too.
 
 #![expect(
     clippy::disallowed_types,

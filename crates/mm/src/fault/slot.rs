@@ -159,11 +159,11 @@ impl<M: Mmu> Slot<'_, M> {
     ///
     /// # Races
     /// Were the new frame reachable before every CPU has forgotten the old one, one CPU could store
-    /// to the new one and another still load from the old one. So the entry first grants nothing, all
-    /// CPUs are told, and only then does it name the new frame. Under the lock in every protocol (the
-    /// postings of 2004 kept it for every copy): two faults that replace the same page by exchanges
-    /// alone could take each other's "grants nothing" for their own. A fault that finds the entry
-    /// granting nothing waits for the lock.
+    /// to the new one and another still load from the old one. So the entry first grants nothing,
+    /// all CPUs are told, and only then does it name the new frame. Under the lock in every
+    /// protocol (the postings of 2004 kept it for every copy): two faults that replace the same
+    /// page by exchanges alone could take each other's "grants nothing" for their own. A fault
+    /// that finds the entry granting nothing waits for the lock.
     ///
     /// Linux: ptep_clear_flush in do_wp_page, before the copy is installed.
     pub(super) fn replace(

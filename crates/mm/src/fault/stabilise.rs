@@ -3,7 +3,7 @@
 //! | rung | proves | may |
 //! |---|---|---|
 //! | mmap | VMA and tables stay as they are until dropped | sleep, grow tables, prepare anon |
-//! | speculative | VMA and tables stay *memory*; [`open`] finds out whether they changed | nothing |
+//! | speculative | VMA and tables stay *memory*; [`open`] finds out if they changed | nothing |
 //!
 //! [`open`]: super::slot
 

@@ -4,8 +4,8 @@
 //! At the end of a call that takes access away: no buffered translation may allow more than the
 //! tables do now. Calls that hold `mmap_lock` for writing look while they still do, at all
 //! translations. A discard runs beside others, so it looks at those buffered *before it began*: of
-//! later ones a fault may have put the page back, and another discard may be taking it out again. It
-//! needs the world stopped, so it is made in simulation only.
+//! later ones a fault may have put the page back, and another discard may be taking it out again.
+//! It needs the world stopped, so it is made in simulation only.
 
 use crate::mm::Mm;
 use crate::oracle::Check;
