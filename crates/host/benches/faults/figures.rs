@@ -81,7 +81,7 @@ pub(crate) enum Bound {
 }
 
 impl Bound {
-    /// A figure that is kept on a noisy machine is kept; one that is not says nothing.
+    /// On a noisy machine a figure says nothing, whichever way it points.
     pub(crate) fn verdict(self, figure: Quartiles, noise: Noise) -> &'static str {
         let kept = match self {
             Self::None => return "",

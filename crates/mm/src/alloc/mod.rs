@@ -9,7 +9,8 @@
 //! one block that it took from the node's zone. It gives frames back in batches.
 //!
 //! # Why it is correct
-//! A free frame is in exactly one list. Lists of a CPU are touched by that CPU only, between waits.
+//! A free frame is in exactly one list. Lists of a CPU are touched by that CPU only, between waits:
+//! nothing is kept of a list across a wait for a zone.
 //!
 //! # Cost
 //! Usually a pop on a line of this CPU; one zone lock per block taken or batch given back.
@@ -17,6 +18,7 @@
 mod zone;
 
 use crate::frame::{Frame, FrameTable, Use, Zeroed};
+use core::ops::Range;
 use minflt_addr::Pfn;
 use minflt_pgtable::Mmu;
 use minflt_sync::{Cx, Instance, Ordering, PerCpu, Plain};
@@ -41,9 +43,8 @@ struct CpuList {
     /// Frames that were freed here, the last one on top.
     frames: [u32; CPU_LIST],
     len: usize,
-    /// What is left of a block from a zone: from here to `block_end`.
-    block: u64,
-    block_end: u64,
+    /// What is left of a block from a zone.
+    block: Range<u64>,
 }
 
 impl CpuList {
@@ -52,7 +53,7 @@ impl CpuList {
     fn next(&self) -> Option<Pfn> {
         match self.frames[..self.len].last() {
             Some(top) => Some(Pfn(u64::from(*top))),
-            None => (self.block < self.block_end).then_some(Pfn(self.block)),
+            None => (!self.block.is_empty()).then_some(Pfn(self.block.start)),
         }
     }
 
@@ -63,7 +64,7 @@ impl CpuList {
         if self.len > 0 {
             self.len -= 1;
         } else {
-            self.block += 1;
+            self.block.start += 1;
         }
         Some(next)
     }
@@ -72,7 +73,15 @@ impl CpuList {
     fn all(&self) -> impl Iterator<Item = Pfn> + '_ {
         let freed = self.frames[..self.len].iter();
         let freed = freed.map(|pfn| Pfn(u64::from(*pfn)));
-        freed.chain((self.block..self.block_end).map(Pfn))
+        freed.chain(self.block.clone().map(Pfn))
+    }
+
+    /// Takes some of those that were freed.
+    fn take_batch(&mut self) -> [u32; CPU_BATCH] {
+        let mut batch = [0; CPU_BATCH];
+        self.len -= CPU_BATCH;
+        batch.copy_from_slice(&self.frames[self.len..self.len + CPU_BATCH]);
+        batch
     }
 }
 
@@ -82,8 +91,7 @@ impl<M: Mmu> CpuFrames<M> {
             list: Plain::new(CpuList {
                 frames: [0; CPU_LIST],
                 len: 0,
-                block: 0,
-                block_end: 0,
+                block: 0..0,
             }),
         }
     }
@@ -154,10 +162,7 @@ impl<M: Mmu> Frames<M> {
         let list = unsafe { self.cpus.this().list.get_mut() };
         let pfn = match list.take() {
             Some(pfn) => pfn,
-            None => {
-                self.refill(at, list);
-                list.take()?
-            }
+            None => self.alloc_from_zones(at)?,
         };
         let frame = self.get(pfn);
         frame.set_use(used_as);
@@ -174,16 +179,21 @@ impl<M: Mmu> Frames<M> {
         frame.set_use(Use::FreeCpu);
         // SAFETY: 1: the CPU's own list, and a task does not leave its CPU within this function.
         let list = unsafe { self.cpus.this().list.get_mut() };
-        if list.len == CPU_LIST {
-            list.len -= CPU_BATCH;
-            let rest = list.len;
-            for at in rest..rest + CPU_BATCH {
-                let pfn = Pfn(u64::from(list.frames[at]));
-                self.zones.get(self.node_of(pfn)).free(&self.table, pfn, 0);
-            }
-        }
+        let batch = (list.len == CPU_LIST).then(|| list.take_batch());
         list.frames[list.len] = pfn.0 as u32;
         list.len += 1;
+        if let Some(batch) = batch {
+            self.free_batch(&batch);
+        }
+    }
+
+    /// Gives frames of a CPU's list back to their zones. The list is no longer looked at: to wait
+    /// for a zone is to let other tasks of this CPU run.
+    #[cold]
+    fn free_batch(&self, batch: &[u32]) {
+        for pfn in batch.iter().map(|pfn| Pfn(u64::from(*pfn))) {
+            self.zones.get(self.node_of(pfn)).free(&self.table, pfn, 0);
+        }
     }
 
     /// Drops a reference; the last one frees the frame.
@@ -199,18 +209,31 @@ impl<M: Mmu> Frames<M> {
         }
     }
 
+    /// A frame of a block from a zone; the rest of the block is the CPU's.
     #[cold]
-    fn refill(&self, at: &M::Instance, list: &mut CpuList) {
+    fn alloc_from_zones(&self, at: &M::Instance) -> Option<Pfn> {
+        let block = self.take_block(at);
+        // SAFETY: 1: the CPU's own list, and a task does not leave its CPU within this function.
+        let list = unsafe { self.cpus.this().list.get_mut() };
+        // While this task waited for the zone, another of the CPU may have brought a block, too.
+        let other = match block {
+            Some(block) => core::mem::replace(&mut list.block, block),
+            None => 0..0,
+        };
+        let pfn = list.take();
+        for pfn in other.map(Pfn) {
+            self.zones.get(self.node_of(pfn)).free(&self.table, pfn, 0);
+        }
+        pfn
+    }
+
+    fn take_block(&self, at: &M::Instance) -> Option<Range<u64>> {
         // SAFETY: duty 1 of `Machine`.
         let cx: &Cx = unsafe { &*M::cx() };
         let home = at.node_of(cx.cpu.get());
-        for step in 0..self.nodes {
-            let zone = self.zones.get((home + step) % self.nodes);
-            if let Some(block) = zone.alloc_block(&self.table, self.block_order) {
-                (list.block, list.block_end) = (block.start, block.end);
-                return;
-            }
-        }
+        let near_first = (0..self.nodes).map(|step| (home + step) % self.nodes);
+        let mut zones = near_first.map(|node| self.zones.get(node));
+        zones.find_map(|zone| zone.alloc_block(&self.table, self.block_order))
     }
 
     /// Clears every free frame now, so that faults need not. Only while nothing else runs.

@@ -155,7 +155,7 @@ impl<M: Mmu> Fault<'_, M> {
     fn finish(&self, slot: Slot<'_, M>, pfn: Pfn) {
         let sys = self.mm.system();
         if sys.config.rss == Rss::UnderLock {
-            self.count_page();
+            self.count_page(1);
         }
         drop(slot);
         if sys.config.lacks(Broken::MapCountAfterExchange) {

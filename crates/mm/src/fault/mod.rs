@@ -157,24 +157,38 @@ impl<M: Mmu> Fault<'_, M> {
     #[inline(always)]
     fn attempt(&self, rung: Rung) -> Result<Kind, Stop> {
         let stable = Stable::stabilise(self.mm, rung, self.addr)?;
-        stable.check_access(self.access)?;
-        self.prepare_anon(&stable)?;
-        let leaf = self.leaf(&stable)?;
-        let kind = self.anon(&stable, leaf)?;
-        // After the hold is let go: where that is a count beside the number, its release has just
-        // brought the line that both stand in.
-        drop(stable);
-        if kind.maps_a_frame() && self.mm.system().config.rss != Rss::UnderLock {
-            self.count_page();
+        // A sloppy number is counted up at once, while this CPU has the line that it shares with
+        // `mmap_lock`, and down again where no page came of it.
+        let config = &self.mm.system().config;
+        let early = config.rss == Rss::Sloppy && self.access == Access::Write;
+        if early {
+            self.count_page(1);
         }
-        Ok(kind)
+        let kind = self.under(&stable);
+        let maps = kind.is_ok_and(Kind::maps_a_frame);
+        if early && !maps {
+            self.count_page(-1);
+        }
+        drop(stable);
+        if maps && !early && config.rss != Rss::UnderLock {
+            self.count_page(1);
+        }
+        kind
+    }
+
+    #[inline(always)]
+    fn under(&self, stable: &Stable<'_, M>) -> Result<Kind, Stop> {
+        stable.check_access(self.access)?;
+        self.prepare_anon(stable)?;
+        let leaf = self.leaf(stable)?;
+        self.anon(stable, leaf)
     }
 
     /// One more page is resident.
     #[inline(always)]
-    fn count_page(&self) {
+    fn count_page(&self, pages: i64) {
         let config = &self.mm.system().config;
-        self.mm.rss.add(config, Some(self.share), 1);
+        self.mm.rss.add(config, Some(self.share), pages);
     }
 }
 

@@ -15,9 +15,7 @@ use minflt_workload::{Clear, Plan, Workload};
 
 const MEASURED: Status = Status::Measured;
 const ROUNDS: u64 = 7;
-const RAM: u64 = 256 << 20;
-/// Pages touched by each thread of a run, in bytes.
-const BYTES: &str = "64M";
+const RAM: u64 = 512 << 20;
 
 /// Steps of progress.
 pub(crate) const STEPS: u64 = 2 * ROUNDS;
@@ -47,9 +45,9 @@ const PAIRS: [Pair; 2] = [
     Pair {
         title: "Two threads faulting in one address space (2004)",
         command: "minflt bench pft --on host,linux --threads 1,2 --era \
-                  linux-2.6.10,atomic-pte-2004 -- -b 64M --measure workers",
+                  linux-2.6.10,atomic-pte-2004 -- -b 256M --measure workers",
         workload: "pft",
-        options: &["-b", BYTES, "--measure", "workers"],
+        options: &["-b", "256M", "--measure", "workers"],
         eras: "linux-2.6.10,atomic-pte-2004",
         columns: ["1 thread", "2 threads"],
         rate: None,
@@ -60,7 +58,7 @@ const PAIRS: [Pair; 2] = [
         command: "minflt bench disturb --on host,linux --threads 1,2 --era linux-4.13,spf-2017 -- \
                   --size 64M",
         workload: "disturb",
-        options: &["--size", BYTES],
+        options: &["--size", "64M"],
         eras: "linux-4.13,spf-2017",
         columns: ["alone", "disturbed"],
         rate: Some("pages_per_second"),
