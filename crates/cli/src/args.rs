@@ -79,11 +79,14 @@ pub(crate) struct Bench {
     /// RAM of a host or sim system [default: 1G on host, the machine's on sim].
     #[arg(long, value_name = "SIZE")]
     pub(crate) ram: Option<String>,
-    /// The machine that sim models.
-    #[arg(long, value_name = "NAME", default_value = "altix32")]
-    pub(crate) machine: String,
-    /// The before/after rows measured on this machine's real threads.
-    #[arg(long)]
+    /// The machine that sim models [default: altix32].
+    #[arg(long, value_name = "NAME")]
+    pub(crate) machine: Option<String>,
+    /// The before/after rows measured on this machine's real threads. Takes no other choice.
+    #[arg(long, conflicts_with_all = [
+        "workload", "on", "threads", "cpus", "size", "ram", "machine", "clear_beforehand", "era",
+        "ladder", "protocol", "exchange", "lifetime", "rss", "options",
+    ])]
     pub(crate) proof: bool,
     /// Clear pages before the timed part (host and sim).
     #[arg(long)]

@@ -37,6 +37,15 @@ fn an_unknown_word_is_named_with_what_would_be_right() {
 }
 
 #[test]
+fn what_would_be_ignored_is_refused() {
+    assert_snapshot!(refused("bench pft --on host --machine kvm16"), @"2: minflt: --machine: only sim models a machine; add sim to --on");
+    assert_snapshot!(refused("bench pft --on linux --ram 1G"), @"2: minflt: --ram: linux has the RAM it has; add host or sim to --on");
+    assert_snapshot!(refused("bench pft --on host --threads 2 --cpus 1 --size 1M"), @"2: minflt: --cpus 1 with 2 threads: on host a thread is a CPU; give as many, or none");
+    assert_snapshot!(refused("reproduce 2017 --full"), @"2: minflt: --full: only the tables of 2004 are simulated so far; name 2004 too");
+    assert!(refused("bench --proof --era linux-4.13").starts_with("2: error: the argument"));
+}
+
+#[test]
 fn an_illegal_mix_gets_the_tables_reason() {
     assert_snapshot!(refused("bench pft --era atomic-pte-2004 --exchange emulated --size 1M"), @"2: minflt: atomic-pte-2004 exchange=emulated: refused: exchange emulated on a format whose hardware sets accessed and dirty bits: the hardware does not take the lock, so a bit it sets between the compare and the store is lost; use exchange native, or a machine whose handler sets the bits, such as altix32");
     assert_snapshot!(refused("bench pft --era spf-2017 --protocol compare-exchange"), @"2: minflt: spf-2017 protocol=compare-exchange: refused: ladder speculative with protocol compare-exchange: the sequence check and the exchange are not one step, so munmap can free the table between them; use protocol table-lock or mm-lock, whose lock is tried and then checked again");

@@ -174,6 +174,12 @@ impl<const CHECKED: bool> Target for HostTarget<CHECKED> {
                 plan.threads, self.cpus
             )));
         }
+        if plan.cpus != plan.threads {
+            return Err(TargetError::Unsupported(format!(
+                "--cpus {} with {} threads: on host a thread is a CPU; give as many, or none",
+                plan.cpus, plan.threads
+            )));
+        }
         if plan.clear == Clear::Beforehand {
             self.system.clear_free_frames();
         }
@@ -236,6 +242,7 @@ impl<'s, const CHECKED: bool> Shared<'s, CHECKED> {
 
     /// Waits for all threads that have not ended; acknowledges interrupts meanwhile.
     fn wait(&self) {
+        // ORDERING: Acquire here and below; pairs with [host-barrier].
         let round = self.opened.load(Ordering::Acquire);
         let now = self.barrier.fetch_add(ARRIVED, Ordering::AcqRel) + ARRIVED;
         if !self.open_if_complete(now) {
@@ -256,6 +263,8 @@ impl<'s, const CHECKED: bool> Shared<'s, CHECKED> {
     fn open_if_complete(&self, now: u64) -> bool {
         let complete = now >> 32 == now & (ARRIVED - 1);
         if complete {
+            // Everybody alive waits here, so nobody changes the word between the two lines.
+            // ORDERING: Release, AcqRel; pairs with [host-barrier].
             self.barrier.store(now & (ARRIVED - 1), Ordering::Release);
             self.opened.fetch_add(1, Ordering::AcqRel);
         }
@@ -332,10 +341,12 @@ impl<const CHECKED: bool> Worker for HostWorker<'_, CHECKED> {
     }
 
     fn post(&mut self, slot: usize, value: u64) {
+        // ORDERING: Release; pairs with [host-mailbox].
         self.shared.mailbox[slot].store(value, Ordering::Release);
     }
 
     fn read(&mut self, slot: usize) -> u64 {
+        // ORDERING: Acquire; pairs with [host-mailbox].
         self.shared.mailbox[slot].load(Ordering::Acquire)
     }
 

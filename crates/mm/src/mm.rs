@@ -187,6 +187,7 @@ impl<M: Mmu> Mm<M> {
             id: sys.new_id(),
             users: Atomic::new(0),
         };
+        // ORDERING: Acquire; pairs with [mm-anon-vma].
         let spare = match self.anon_vma.load(Ordering::Acquire) {
             0 => Some(sys.anon_vmas.alloc(fresh, sys).map_err(|_| NoMemory)?),
             _ => None,

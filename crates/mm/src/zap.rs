@@ -160,6 +160,7 @@ impl<'m, M: Mmu> Zap<'m, M> {
             self.gather.touch(self.whole);
         }
         self.flush();
+        // ORDERING: SeqCst; pairs with [flush-pending]: lowered after the invalidation returned.
         self.mm.flushes_pending.sub(1, Ordering::SeqCst);
     }
 
@@ -227,6 +228,8 @@ impl<'m, M: Mmu> Zap<'m, M> {
                 page.start(),
                 old.pfn()
             ));
+            // ORDERING: AcqRel; no pair: the count is compared with itself only, and the frame
+            // itself is handed on by [frame-put].
             if sys.frames.get(old.pfn()).maps.sub(1, Ordering::AcqRel) == 0 {
                 M::violation(format_args!("map count of frame {} below zero", old.pfn()));
             }

@@ -181,8 +181,8 @@ impl<C: Class, M: Machine> RwSem<C, M> {
         let node = &me::<M>().node;
         let mut queue = self.queue.lock();
         // Nobody queues and no writer is inside: the addition made by the fast path stands.
-        // Queueing here would show WAITERS to the next reader, and so on: a convoy of readers
-        // only. ORDERING: Acquire; pairs with [rwsem-release].
+        // Queueing here would show WAITERS to the next reader, and so on: a convoy of readers only.
+        // ORDERING: Acquire; pairs with [rwsem-release].
         let free = self.count.load(Ordering::Acquire) & (WRITER | HANDOFF) == 0;
         if queue.head == 0 && free {
             return;

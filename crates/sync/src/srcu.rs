@@ -312,6 +312,8 @@ impl<M: Machine> Srcu<M> {
         let idle = (index & 1 ^ 1) as usize;
         match *step {
             Step::Idle => {
+                // ORDERING: SeqCst; pairs with [srcu-scan]: who samples it before this waits for
+                // the grace period that starts here.
                 self.progress.add(1, Ordering::SeqCst);
                 *step = Step::BeforeFlip;
             }

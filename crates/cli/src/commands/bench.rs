@@ -85,7 +85,7 @@ impl<'a> Job<'a> {
         Ok(Self {
             args,
             workload,
-            machine: targets::machine(&args.machine)?,
+            machine: targets::machine(args.machine.as_deref().unwrap_or("altix32"))?,
             ram,
         })
     }
@@ -109,7 +109,18 @@ impl<'a> Job<'a> {
         };
         let eras = eras(&self.args.choices)?;
         let mut cells = Vec::new();
-        for on in On::list(&self.args.on)? {
+        let on = On::list(&self.args.on)?;
+        if self.args.machine.is_some() && !on.contains(&On::Sim) {
+            return Err(usage(
+                "--machine: only sim models a machine; add sim to --on",
+            ));
+        }
+        if self.ram.is_some() && on.iter().all(|on| *on == On::Linux) {
+            return Err(usage(
+                "--ram: linux has the RAM it has; add host or sim to --on",
+            ));
+        }
+        for on in on {
             let eras = match on {
                 On::Linux => vec![Named {
                     name: machine::kernel(),
