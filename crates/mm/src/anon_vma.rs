@@ -313,10 +313,11 @@ impl<M: Mmu> System<M> {
     fn discard_anon_vma(&self, anon_vma: NonNull<AnonVma<M>>) {
         // SAFETY: alive: the caller's count is still in it.
         let dying = unsafe { anon_vma.as_ref() };
-        // ORDERING: AcqRel; pairs with [anon-vma-put].
+        // ORDERING: Release; pairs with [anon-vma-put].
         if dying.refs.sub(1, Ordering::AcqRel) != 1 {
             return;
         }
+        // ORDERING: Acquire, by the same step; pairs with [anon-vma-put].
         let root = (!dying.is_root()).then_some(dying.root);
         // SAFETY: 1, 2: the last count is gone, so no link, page walk or descendant names it.
         unsafe { self.anon_vmas.free(anon_vma) };
@@ -325,8 +326,8 @@ impl<M: Mmu> System<M> {
         }
     }
 
-    /// Chains `new` to every anon_vma that `old` is chained to. Under `mmap_lock` for writing; `new`
-    /// is in no tree yet.
+    /// Chains `new` to every anon_vma that `old` is chained to. Under `mmap_lock` for writing, and
+    /// `new` is in no tree yet.
     ///
     /// Where `new` has no anon_vma of its own (a fork), one that nobody owns any more becomes it.
     ///
@@ -445,8 +446,8 @@ impl<M: Mmu> System<M> {
             }
         }
         vma.anon_vma.store(0, Ordering::Relaxed);
-        // Nobody finds an anon_vma without links, so what this mapping emptied is its to free, behind
-        // the lock, which may be in it.
+        // Nobody finds an anon_vma without links, so what this mapping emptied is its to free,
+        // behind the lock, which may be in it.
         let mut at = vma.chain.swap(0, Ordering::Relaxed);
         while let Some(chain) = chain_at::<M>(at) {
             at = chain.older.load(Ordering::Relaxed);

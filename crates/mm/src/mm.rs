@@ -229,10 +229,11 @@ impl<'s, M: Mmu> MmHandle<'s, M> {
 
 impl<M: Mmu> Drop for MmHandle<'_, M> {
     fn drop(&mut self) {
-        // ORDERING: AcqRel; pairs with [mm-put]: what the others did comes before the teardown.
+        // ORDERING: Release; pairs with [mm-put].
         if self.users.sub(1, Ordering::AcqRel) != 1 {
             return;
         }
+        // ORDERING: Acquire, by the same step; pairs with [mm-put].
         self.exit();
         self.sys.spaces.sub(1, Ordering::Relaxed);
         // SAFETY: 1, 2: allocated by `create`, and this handle is the only one.

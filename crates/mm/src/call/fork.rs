@@ -20,11 +20,11 @@
 //! The child's tables are written without their locks: nobody else has the child yet.
 //!
 //! # Why it is correct
-//! A store of the parent's other threads goes through a translation they buffer, to a page that the
-//! child shares until they were told, or faults, and then waits for the fork to end. So nothing that
-//! a thread stores after a store that the child lacks is in the child. Sections are all kept open
-//! until the CPUs were told: a fault let in before would copy a page that another CPU still stores
-//! to through its old translation, and lose that store.
+//! A store of the parent's other threads goes through a translation they buffer, to a page that
+//! the child shares until they were told, or faults, and then waits for the fork to end. So nothing
+//! that a thread stores after a store that the child lacks is in the child. Sections are all kept
+//! open until the CPUs were told: a fault let in before would copy a page that another CPU still
+//! stores to through its old translation, and lose that store.
 //!
 //! # Cost
 //! Two counts and an exchange an entry, one invalidation.
