@@ -7,6 +7,7 @@
 
 use minflt_addr::VirtAddr;
 use minflt_host::{Host, HostInstance, HostOptions, Prefault};
+use minflt_mm::config::Lifetime;
 use minflt_mm::{
     Advice, BootError, Broken, Check, Config, ERAS, Event, MmapError, MprotectError, MunmapError,
     Place, Prot, Running, Signal, System, era,
@@ -37,18 +38,29 @@ fn ledger<P: Paging>(era: &str, sys: &System<Host<P, true>>) {
         .unwrap_or_else(|e| panic!("{era}: {e}"));
 }
 
+/// Every era, and what no era has.
+fn configs() -> impl Iterator<Item = (&'static str, Config)> {
+    let speculative_rcu = Config {
+        lifetime: Lifetime::Rcu,
+        ..era("spf-2017").expect("an era").config
+    };
+    ERAS.iter()
+        .map(|era| (era.name, era.config))
+        .chain([("spf-2017 with RCU", speculative_rcu)])
+}
+
 /// Runs `body` in every era on both formats.
 fn everywhere(
     x86: impl Fn(&'static str, &System<X86>),
     altix: impl Fn(&'static str, &System<Altix>),
 ) {
-    for era in ERAS {
-        let sys = boot::<X86_64>(era.config, 16 << 20, 4);
-        x86(era.name, &sys);
-        ledger(era.name, &sys);
-        let sys = boot::<Altix16K>(era.config, 64 << 20, 4);
-        altix(era.name, &sys);
-        ledger(era.name, &sys);
+    for (name, config) in configs() {
+        let sys = boot::<X86_64>(config, 16 << 20, 4);
+        x86(name, &sys);
+        ledger(name, &sys);
+        let sys = boot::<Altix16K>(config, 64 << 20, 4);
+        altix(name, &sys);
+        ledger(name, &sys);
     }
 }
 
@@ -290,8 +302,8 @@ fn a_lock_can_stand_in_for_the_exchange_where_no_hardware_writes_entries() {
 
 #[test]
 fn memory_runs_out_as_a_value_and_comes_back() {
-    for era in ERAS {
-        let sys = boot::<X86_64>(era.config, 2 << 20, 1);
+    for (name, config) in configs() {
+        let sys = boot::<X86_64>(config, 2 << 20, 1);
         let _cpu = instance(&sys).enter(0);
         let mm = sys.new_mm().expect("memory");
         let thread = mm.thread();
@@ -311,11 +323,11 @@ fn memory_runs_out_as_a_value_and_comes_back() {
         assert!(
             again.is_some_and(|again| again + 2 >= full),
             "{}: {full} {again:?}",
-            era.name
+            name
         );
         drop(thread);
         sys.check_ledger(&[&mm])
-            .unwrap_or_else(|e| panic!("{}: {e}", era.name));
+            .unwrap_or_else(|e| panic!("{}: {e}", name));
     }
 }
 

@@ -9,6 +9,7 @@
 )]
 
 pub mod atomic;
+pub mod callback;
 pub mod counter;
 pub mod cpumask;
 pub mod cx;
@@ -17,6 +18,7 @@ pub mod machine;
 pub mod percpu;
 pub mod plain;
 pub mod prim;
+pub mod rcu;
 pub mod rwsem;
 pub mod seqcount;
 pub mod slab;
@@ -25,6 +27,7 @@ pub mod srcu;
 pub mod word;
 
 pub use atomic::Atomic;
+pub use callback::Callback;
 pub use counter::Counter;
 pub use cpumask::{CpuMask, MAX_CPUS, SharedCpuMask};
 pub use cx::{Cx, TaskId};
@@ -33,9 +36,10 @@ pub use machine::{Cost, Instance, IpiHandler, Irq, Kind, Machine, Ram};
 pub use percpu::{Apart, PerCpu};
 pub use plain::Plain;
 pub use prim::Ordering;
+pub use rcu::{Rcu, RcuGuard};
 pub use rwsem::{ReadGuard, RwSem, WriteGuard};
 pub use seqcount::{Seq, SeqCount};
 pub use slab::{PageSource, Slab};
 pub use spin::{SpinGuard, SpinLock};
-pub use srcu::{Callback, Srcu, SrcuGuard};
+pub use srcu::{Srcu, SrcuGuard};
 pub use word::{Rmw, Word};

@@ -79,7 +79,7 @@ choices! {
     Ladder "ladder" {
         /// `mmap_lock` for reading.
         Mmap = "mmap",
-        /// First without a lock, by SRCU lookup and sequence count; then `mmap_lock` for reading.
+        /// First without a lock, by lookup in a read section and sequence count; then `mmap_lock` for reading.
         SpeculativeMmap = "speculative,mmap",
         /// Without a lock only. Refused: it may fail for ever.
         Speculative = "speculative",
@@ -115,6 +115,8 @@ choices! {
         Immediate = "immediate",
         /// After an SRCU grace period.
         Srcu = "srcu",
+        /// After an RCU grace period.
+        Rcu = "rcu",
     }
 }
 
@@ -207,7 +209,7 @@ const RULES: &[Rule] = &[
         illegal: Illegal {
             mix: "ladder speculative with lifetime immediate",
             reason: "a speculative lookup reads VMAs and tables that a writer may be freeing",
-            remedy: "use lifetime srcu",
+            remedy: "use lifetime srcu or rcu",
         },
         holds: |c| c.ladder.speculates() && c.lifetime == Lifetime::Immediate,
     },

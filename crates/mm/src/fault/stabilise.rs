@@ -9,12 +9,13 @@
 
 use super::{Signal, Stop, Why};
 use crate::config::Rung;
+use crate::lifetime::Grace;
 use crate::mm::Mm;
 use crate::vma::{Vma, VmaView};
 use minflt_addr::VirtAddr;
 use minflt_pgtable::{Access, Mmu};
 use minflt_sync::order::MmapLock;
-use minflt_sync::{ReadGuard, Seq, SrcuGuard};
+use minflt_sync::{ReadGuard, Seq};
 
 /// What a rung proved, as long as this lives.
 pub(super) struct Stable<'m, M: Mmu> {
@@ -30,10 +31,7 @@ pub(super) enum Hold<'m, M: Mmu> {
     /// `mmap_lock` for reading.
     Mmap { _guard: ReadGuard<'m, MmapLock, M> },
     /// A read section, and the count that must not have changed.
-    Speculative {
-        seq: Seq,
-        _section: SrcuGuard<'m, M>,
-    },
+    Speculative { seq: Seq, _section: Grace<'m, M> },
 }
 
 /// What a hold allows to do before the slot is open.
@@ -76,7 +74,7 @@ impl<'m, M: Mmu> Stable<'m, M> {
     /// that no VMA covers falls back, because only the lock can say so for certain.
     #[inline(always)]
     fn speculatively(mm: &'m Mm<M>, addr: VirtAddr) -> Result<Self, Stop> {
-        let section = mm.system().srcu.read();
+        let section = mm.system().grace_read();
         // SAFETY: 1: within the read section.
         let vma = unsafe { mm.tree.at_or_before(addr) }.ok_or(Why::VmaChanged)?;
         let seq = vma.seq.begin().ok_or(Why::VmaChanged)?;
