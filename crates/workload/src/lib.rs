@@ -37,6 +37,7 @@ pub use page_fault1::PageFault1;
 pub use pft::Pft;
 pub use size::{SizeError, parse_size};
 pub use target::{
-    Clear, Oracle, Plan, ProcessReport, Prot, Stop, Target, TargetError, Worker, WorkerReport,
+    Clear, Feature, Oracle, Plan, ProcessReport, Prot, Spaces, Stop, Target, TargetError, Worker,
+    WorkerReport,
 };
 pub use workload::{Workload, list};

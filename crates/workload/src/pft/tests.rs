@@ -1,7 +1,7 @@
 use super::{Definition, Pft};
 use crate::contents::Touch;
 use crate::fake::{Fake, plan};
-use crate::target::{Plan, ProcessReport, Stop, Target, TargetError};
+use crate::target::{Feature, Plan, ProcessReport, Stop, Target, TargetError};
 
 /// 1 MiB: 256 pages of the fake.
 fn pft(definition: Definition) -> Pft {
@@ -28,6 +28,10 @@ impl Target for Altix {
 
     fn cpus(&self) -> u32 {
         32
+    }
+
+    fn lacks(&self, _feature: Feature) -> Option<&'static str> {
+        None
     }
 
     fn process<F>(&self, _plan: &Plan, _body: F) -> Result<ProcessReport, TargetError>
