@@ -168,7 +168,8 @@ pub trait Worker {
     /// A signal that the access raised. (On *linux* a signal ends the process instead.)
     fn load(&mut self, at: VirtAddr) -> Result<u64, Stop>;
 
-    /// Does `ns` nanoseconds of user computation that touches no shared memory.
+    /// Does `ns` nanoseconds of user computation that touches no shared memory. Time in which the
+    /// worker has no CPU does not count.
     fn compute(&mut self, ns: u64);
 
     /// Waits until every worker has come here.

@@ -1,5 +1,11 @@
 use super::Linux;
+use crate::brk1::Brk1;
 use crate::disturb::Disturb;
+use crate::ebizzy::{Apart, Ebizzy, Sizes, Until, Work};
+use crate::fork1::Fork1;
+use crate::kernbench::{Kernbench, Warmth};
+use crate::load::Load;
+use crate::mmap::{Backing, Mmap};
 use crate::page_fault1::PageFault1;
 use crate::pft::{Definition, Pft};
 use crate::target::{Clear, Plan, Prot, Spaces, Stop, Target, TargetError, Worker};
@@ -109,6 +115,31 @@ fn the_other_workloads_run() {
     let outcome = test.run(&Linux::new(), &plan(2)).unwrap();
     assert!(outcome.faults >= outcome.pages);
     assert!(outcome.rates["pages_per_second"] > 0.0);
+    for spaces in [Spaces::Shared, Spaces::Own] {
+        let mut mmap = Mmap::new(Backing::File);
+        mmap.tasks.rounds = 3;
+        mmap.tasks.spaces = spaces;
+        let outcome = mmap.run(&Linux::new(), &plan(2)).unwrap();
+        assert_eq!(outcome.checks["contents"], 2 * (9 + 8 + 4));
+        let mut brk = Brk1::default();
+        brk.tasks.rounds = 3;
+        brk.tasks.spaces = spaces;
+        let outcome = brk.run(&Linux::new(), &plan(2)).unwrap();
+        assert!(outcome.workers.iter().all(|worker| worker.ops == 6));
+        let mut fork = Fork1::default();
+        fork.tasks.rounds = 3;
+        fork.tasks.spaces = spaces;
+        let outcome = fork.run(&Linux::new(), &plan(2)).unwrap();
+        assert!(outcome.rates["forks_per_second"] > 0.0);
+    }
+    for threads in [1, 3] {
+        let load = Load {
+            bytes: 4 << 20,
+            ..Load::default()
+        };
+        let outcome = load.run(&Linux::new(), &plan(threads)).unwrap();
+        assert!(outcome.faults >= outcome.pages);
+    }
     for threads in [1, 2] {
         let test = Disturb {
             bytes: 4 << 20,
@@ -121,6 +152,48 @@ fn the_other_workloads_run() {
             threads == 2
         );
     }
+}
+
+#[test]
+fn ebizzy_touches_or_copies_and_searches() {
+    for work in [Work::Touch, Work::Halves, Work::Linear] {
+        let test = Ebizzy {
+            work,
+            apart: Apart::Both,
+            sizes: Sizes::Random,
+            chunk_bytes: 64 << 10,
+            until: Until::Records(20),
+            ..Ebizzy::default()
+        };
+        let outcome = test.run(&Linux::new(), &plan(2)).unwrap();
+        assert!(outcome.workers.iter().all(|worker| worker.ops == 20));
+        assert!(outcome.workers.iter().all(|worker| worker.faults >= 20));
+    }
+    let ns = 20_000_000;
+    let test = Ebizzy {
+        work: Work::Touch,
+        until: Until::Elapsed(ns),
+        ..Ebizzy::default()
+    };
+    let outcome = test.run(&Linux::new(), &plan(1)).unwrap();
+    assert!(outcome.wall_ns >= ns && outcome.rates["records_per_second"] > 0.0);
+}
+
+#[test]
+fn kernbench_compiles_every_unit_in_a_child() {
+    let test = Kernbench {
+        runs: 2,
+        units: 6,
+        unit_bytes: 512 << 10,
+        half: Some(1),
+        warmth: Warmth::Cold,
+        ..Kernbench::default()
+    };
+    let outcome = test.run(&Linux::new(), &plan(2)).unwrap();
+    let units: u64 = outcome.workers.iter().map(|worker| worker.ops).sum();
+    assert_eq!(units, 3 * 2 * 6);
+    assert!(outcome.faults >= outcome.pages);
+    assert!(outcome.sleeps > 0);
 }
 
 #[test]

@@ -9,6 +9,9 @@ use crate::target::{Oracle, Prot, Stop, Worker};
 use minflt_addr::VirtAddr;
 use std::os::fd::OwnedFd;
 
+/// The longest stretch of computing that the kernel is not asked about.
+const STRETCH_NS: u64 = 50_000;
+
 /// One worker on real Linux: a thread, or a process.
 ///
 /// # Contract
@@ -159,10 +162,16 @@ impl<'w> Worker for LinuxWorker<'w> {
         Ok(memory::load(at.0))
     }
 
-    /// Reads the clock until the time is over; time in which the thread was off its CPU counts.
+    /// Reads the clock until the time is over. Time in which the worker was off its CPU does not
+    /// count: after each stretch the kernel is asked how much it was on.
     fn compute(&mut self, ns: u64) {
-        let start = clock::monotonic_ns();
-        while clock::monotonic_ns() - start < ns {}
+        let start = clock::thread_cpu_ns();
+        let mut spent = 0;
+        while spent < ns {
+            let until = clock::monotonic_ns() + (ns - spent).min(STRETCH_NS);
+            while clock::monotonic_ns() < until {}
+            spent = clock::thread_cpu_ns() - start;
+        }
     }
 
     fn barrier(&mut self) {
