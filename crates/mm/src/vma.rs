@@ -79,9 +79,12 @@ pub struct Vma<M: Mmu> {
     /// Odd while the VMA is being changed, and for ever once it was taken out.
     pub(crate) seq: SeqCount<M>,
     pub(crate) attrs: Atomic<u64, M>,
-    /// The id of its anon_vma, 0 before the first anonymous fault. Set once, under
+    /// The address of its own anon_vma, 0 before the first anonymous fault. Set once, under
     /// `page_table_lock`.
     pub(crate) anon_vma: Atomic<u64, M>,
+    /// The newest of its links to anon_vmas, 0 for none. Guarded by: `mmap_lock` for writing, or
+    /// for reading with `page_table_lock`.
+    pub(crate) chain: Atomic<u64, M>,
     /// Waits for a grace period once taken out.
     pub(crate) callback: Callback,
 }
@@ -102,12 +105,13 @@ impl Attrs {
 }
 
 impl<M: Mmu> Vma<M> {
-    pub(crate) fn new(id: u64, attrs: NonNull<Attrs>, anon_vma: u64) -> Self {
+    pub(crate) fn new(id: u64, attrs: NonNull<Attrs>) -> Self {
         Self {
             id,
             seq: SeqCount::new(),
             attrs: Atomic::new(attrs.as_ptr() as u64),
-            anon_vma: Atomic::new(anon_vma),
+            anon_vma: Atomic::new(0),
+            chain: Atomic::new(0),
             callback: Callback::new(),
         }
     }
