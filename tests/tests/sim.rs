@@ -7,7 +7,7 @@
 
 use minflt_mm::era;
 use minflt_sim::{AnySimTarget, MachineFile};
-use minflt_workload::{Clear, Outcome, Plan, Workload};
+use minflt_workload::{Clear, Outcome, Plan, Spaces, Workload};
 
 fn run(machine: &str, era_name: &str, threads: u32) -> Outcome {
     let file = MachineFile::shipped(machine).expect("shipped");
@@ -19,6 +19,7 @@ fn run(machine: &str, era_name: &str, threads: u32) -> Outcome {
         threads,
         cpus: threads,
         clear: Clear::InFault,
+        spaces: Spaces::Shared,
     };
     let outcome = match &target {
         AnySimTarget::X86(target) => workload.run(target, &plan),
