@@ -1,7 +1,7 @@
 //! Mapping, unmapping and protecting one page.
 
 use crate::M;
-use crate::machine::{PAGE, Seconds, system};
+use crate::machine::{PAGE, CpuTime, system};
 use minflt_addr::VirtAddr;
 use minflt_host::RamError;
 use minflt_mm::{MmHandle, Place, Prot, Running};
@@ -76,7 +76,7 @@ impl Calls {
             }
         };
         run(times / 10);
-        let start = Seconds::start();
+        let start = CpuTime::start();
         run(times);
         let ns = start.ns() / times as f64;
         drop(thread);
@@ -95,7 +95,7 @@ impl Calls {
             }
         };
         run(self.times / 20);
-        let start = Seconds::start();
+        let start = CpuTime::start();
         run(self.times / 2);
         let ns = start.ns() / self.times as f64;
         mm.munmap(at, 3 * PAGE).expect("mapped");
@@ -117,13 +117,13 @@ impl Calls {
                 at
             };
             let fresh: Vec<VirtAddr> = (0..FRESH).map(map).collect();
-            let start = Seconds::start();
+            let start = CpuTime::start();
             for at in &fresh {
                 mm.mprotect(VirtAddr(at.0 + PAGE), PAGE, Prot::Read)
                     .expect("mapped");
             }
             split += start.ns();
-            let start = Seconds::start();
+            let start = CpuTime::start();
             for at in &fresh {
                 mm.munmap(*at, 4 * PAGE).expect("mapped");
             }

@@ -1,7 +1,7 @@
 //! The same by real system calls, in a process of their own: this program, started anew.
 
 use crate::calls;
-use crate::machine::{PAGE, Seconds};
+use crate::machine::{PAGE, CpuTime};
 use std::io;
 use std::process::Command;
 
@@ -55,7 +55,7 @@ pub(crate) fn child(times: u64) -> io::Result<()> {
         Ok(())
     };
     pair(times / 10)?;
-    let start = Seconds::start();
+    let start = CpuTime::start();
     pair(times)?;
     println!("{}", start.ns() / times as f64);
     let at = map(3, libc::PROT_NONE)?;
@@ -68,7 +68,7 @@ pub(crate) fn child(times: u64) -> io::Result<()> {
         Ok(())
     };
     middle(times / 20)?;
-    let start = Seconds::start();
+    let start = CpuTime::start();
     middle(times / 2)?;
     println!("{}", start.ns() / times as f64);
     Ok(())

@@ -2,7 +2,7 @@
 
 use crate::M;
 use crate::figures::mix;
-use crate::machine::{PAGE, Seconds, system};
+use crate::machine::{PAGE, CpuTime, system};
 use core::hint::black_box;
 use minflt_addr::VirtAddr;
 use minflt_host::RamError;
@@ -52,13 +52,15 @@ impl Lookups {
             start + random(at, 4) % (end - start)
         };
         let addresses = (0..LOOKUPS).map(address).collect();
-        let other = ranges
-            .iter()
-            .map(|(start, end)| (*start, (*end, Prot::Read)));
+        // One by one, in the same order: made of all at once, a map is packed as no map stays.
+        let mut other = Other::new();
+        for (start, end) in &ranges {
+            other.insert(*start, (*end, Prot::Read));
+        }
         Ok(Self {
             mappings,
             system: system("best", (16 << 20) + mappings * 1024)?,
-            other: other.collect(),
+            other,
             ranges,
             addresses,
         })
@@ -99,7 +101,7 @@ impl Lookups {
     /// Each address depends on what was found before it, as one fault comes after the other.
     fn chained(&self, sum: u64, look: impl Fn(u64) -> u64) -> f64 {
         let (mut ends, mut last) = (0, 0);
-        let start = Seconds::start();
+        let start = CpuTime::start();
         for at in &self.addresses {
             // No address is that large, but the processor does not know.
             last = look(at ^ (last >> 62));
@@ -112,7 +114,7 @@ impl Lookups {
 
     /// The processor may begin the next lookup before it has ended this one.
     fn loose(&self, sum: u64, look: impl Fn(u64) -> u64) -> f64 {
-        let start = Seconds::start();
+        let start = CpuTime::start();
         let ends: u64 = self.addresses.iter().map(|at| look(*at)).sum();
         let ns = start.ns() / LOOKUPS as f64;
         assert_eq!(ends, sum, "something else was found");

@@ -3,7 +3,8 @@
 //! ```text
 //! cargo bench -p minflt-host --bench mappings              20 rounds, verdicts
 //! cargo bench -p minflt-host --bench mappings -- --smoke   small, no verdicts; so does `cargo test`
-//! cargo bench -p minflt-host --bench mappings -- --era spf-2017
+//! cargo bench -p minflt-host --bench mappings -- --only calls --era spf-2017
+//! cargo bench -p minflt-host --bench mappings -- --only lookup
 //! ```
 //!
 //! Every round measures everything once, one after the other, and a figure is the median over the
@@ -80,9 +81,9 @@ fn main() -> ExitCode {
     let result = match after(linux::CHILD) {
         Some(times) => linux::child(times.parse().unwrap_or(1)).map_err(Into::into),
         // `cargo bench` says so; `cargo test` says nothing.
-        None if has("--quick") => run(QUICK, after("--era")),
-        None if has("--bench") && !has("--smoke") => run(FULL, after("--era")),
-        None => run(SMOKE, after("--era")),
+        None if has("--quick") => run(QUICK, after("--era"), after("--only")),
+        None if has("--bench") && !has("--smoke") => run(FULL, after("--era"), after("--only")),
+        None => run(SMOKE, after("--era"), after("--only")),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
@@ -146,11 +147,13 @@ impl Times {
     }
 }
 
-fn run(size: Size, only: Option<&String>) -> Result<(), Box<dyn Error>> {
-    let lookups = size.mappings.map(|mappings| Lookups::new(mappings, 1));
-    let lookups: Vec<Lookups> = lookups.into_iter().collect::<Result<_, _>>()?;
+fn run(size: Size, era: Option<&String>, only: Option<&String>) -> Result<(), Box<dyn Error>> {
+    let wanted = |what: &str| only.is_none_or(|only| only == what);
+    let lookups = size.mappings.iter().filter(|_| wanted("lookup"));
+    let lookups = lookups.map(|mappings| Lookups::new(*mappings, 1));
+    let lookups: Vec<Lookups> = lookups.collect::<Result<_, _>>()?;
     let eras = ERAS.iter().map(|era| era.name);
-    let eras = eras.filter(|era| only.is_none_or(|only| only == era));
+    let eras = eras.filter(|it| wanted("calls") && era.is_none_or(|era| it == era));
     let calls = eras.map(|era| Calls::new(era, size.times));
     let calls: Vec<Calls> = calls.collect::<Result<_, _>>()?;
     let mut times = Times::default();
@@ -162,7 +165,9 @@ fn run(size: Size, only: Option<&String>) -> Result<(), Box<dyn Error>> {
         for calls in &calls {
             times.push(calls.era, &calls::ROWS, calls.measure());
         }
-        times.push("linux", &linux::ROWS, linux::measure(size.times)?);
+        if wanted("calls") {
+            times.push("linux", &linux::ROWS, linux::measure(size.times)?);
+        }
     }
     println!("{} rounds", size.rounds);
     times.print(size);

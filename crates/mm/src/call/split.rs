@@ -24,14 +24,9 @@ pub(super) fn new_vma<M: Mmu>(
     anon_vma: u64,
 ) -> Result<NonNull<Vma<M>>, NoMemory> {
     let sys = mm.system();
-    let attrs = new_attrs(mm, view)?;
     sys.vmas
-        .alloc(Vma::new(sys.new_id(), attrs, anon_vma), sys)
-        .map_err(|_| {
-            // SAFETY: 1, 2: allocated above, never published.
-            unsafe { sys.attrs.free(attrs) };
-            NoMemory
-        })
+        .alloc(Vma::new(sys.new_id(), view, anon_vma), sys)
+        .map_err(|_| NoMemory)
 }
 
 /// A new record, published nowhere.

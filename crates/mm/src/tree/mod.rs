@@ -1,0 +1,259 @@
+//! The VMAs of an address space, by address: a persistent B+ tree.
+//!
+//! # Problem
+//! Speculative faults look VMAs up while a writer inserts, splits and removes them. A reader must
+//! never block, never see a torn node, and never miss a VMA that exists before and after the
+//! change. (In-place writes of nodes under a reader's lock were a privilege escalation in Linux.)
+//!
+//! # Idea
+//! A published node is never written again. A change copies the path from the root to the leaf,
+//! publishes the new root by one store, and frees the copied-from nodes by the lifetime. A reader
+//! that loads the root once sees one whole version.
+//!
+//! # Protocol
+//! Writers: `mmap_lock` for writing. Readers: `mmap_lock`, or a read section of the lifetime's
+//! domain. All nodes of a change are allocated before the root is stored, so a change happens or
+//! does not.
+//!
+//! # Why it is correct
+//! The root is the only word that changes. Release on its store and acquire on its load order the
+//! nodes' contents. Old nodes are freed only when no reader of the old root is left.
+//!
+//! # Cost
+//! Lookup: a node per level, all its lines asked for at once, no branch that depends on a key; then
+//! the VMA, whose first record lies in the same line. Change ([`change`]): a copy of `depth` nodes
+//! of 256 bytes.
+
+mod change;
+
+use crate::error::NoMemory;
+use crate::system::System;
+use crate::vma::Vma;
+use change::Change;
+use core::fmt;
+use core::ptr::NonNull;
+use minflt_addr::VirtAddr;
+use minflt_pgtable::Mmu;
+use minflt_sync::slab::SlabObject;
+use minflt_sync::{Atomic, Callback, Kind, Machine, Ordering};
+
+/// Children of an inner node, VMAs of a leaf.
+const FANOUT: usize = 14;
+
+/// What a key that is not used holds. No key is larger, so that the difference of two has a sign.
+const UNUSED: u64 = i64::MAX as u64;
+
+/// A node: immutable once published.
+///
+/// # Invariants
+/// Keys ascend, and are below [`UNUSED`] where used.
+#[derive(Debug, Clone, Copy)]
+#[repr(C)]
+struct Body {
+    /// 0 for a leaf.
+    level: u32,
+    len: u32,
+    /// Start addresses: of VMAs in a leaf, at most the smallest below the child in an inner node.
+    keys: [u64; FANOUT],
+    /// VMAs in a leaf, nodes in an inner node.
+    slots: [u64; FANOUT],
+}
+
+/// A node with what frees it.
+#[derive(Debug)]
+#[repr(C, align(64))]
+pub(crate) struct Node {
+    body: Body,
+    pub(crate) callback: Callback,
+}
+
+// SAFETY: nobody reads a freed node.
+unsafe impl SlabObject for Node {}
+
+/// The tree.
+pub(crate) struct Tree<M: Mmu> {
+    root: Atomic<u64, M>,
+}
+
+impl Body {
+    const fn empty(level: u32) -> Self {
+        Self {
+            level,
+            len: 0,
+            keys: [UNUSED; FANOUT],
+            slots: [0; FANOUT],
+        }
+    }
+
+    fn used(&self) -> usize {
+        self.len as usize
+    }
+
+    /// Keys that are at most `addr`. All are looked at, which takes less than guessing where to
+    /// stop, and by differences, whose signs every processor can add up two or more at a time.
+    #[inline(always)]
+    fn at_most(&self, addr: u64) -> usize {
+        let addr = addr.min(UNUSED - 1);
+        let above = |key: &u64| addr.wrapping_sub(*key) >> 63;
+        FANOUT - self.keys.iter().map(above).sum::<u64>() as usize
+    }
+
+    /// The last slot whose key is at most `addr`; the first if there is none.
+    #[inline(always)]
+    fn slot_for(&self, addr: u64) -> usize {
+        self.at_most(addr).saturating_sub(1)
+    }
+}
+
+/// Reads a node, announcing it to the machine.
+///
+/// # Safety
+/// 1. `node` is a node that the caller's lock or read section keeps.
+#[inline(always)]
+unsafe fn read<'a, M: Machine>(node: u64) -> &'a Body {
+    let node = node as *const Node;
+    M::before(node.cast(), size_of::<Body>(), Kind::PlainRead);
+    // SAFETY: 1 of this function: published whole, never written since.
+    unsafe { &(*node).body }
+}
+
+impl<M: Mmu> Tree<M> {
+    /// No VMAs.
+    pub(crate) fn new() -> Self {
+        Self {
+            root: Atomic::new(0),
+        }
+    }
+
+    /// The last VMA that starts at or before `addr`.
+    ///
+    /// # Safety
+    /// 1. The caller holds `mmap_lock`, or a read section of the lifetime's domain, as long as
+    ///    `'a`.
+    #[inline]
+    pub(crate) unsafe fn at_or_before<'a>(&self, addr: VirtAddr) -> Option<&'a Vma<M>> {
+        // ORDERING: Acquire; pairs with [tree-root].
+        let mut node = self.root.load(Ordering::Acquire);
+        if node == 0 {
+            return None;
+        }
+        loop {
+            M::prefetch(node as *const u8, size_of::<Body>());
+            // SAFETY: 1: 1 of this function.
+            let body = unsafe { read::<M>(node) };
+            let at_most = body.at_most(addr.0);
+            let slot = body.slots[at_most.saturating_sub(1)];
+            if body.level == 0 {
+                // SAFETY: 1 of this function: VMAs outlive the nodes that name them.
+                return (at_most > 0).then(|| unsafe { vma(slot) });
+            }
+            node = slot;
+        }
+    }
+
+    /// The first VMA that starts at or after `addr`.
+    ///
+    /// # Safety
+    /// 1. As for [`Tree::at_or_before`].
+    pub(crate) unsafe fn at_or_after<'a>(&self, addr: VirtAddr) -> Option<&'a Vma<M>> {
+        // ORDERING: Acquire; pairs with [tree-root].
+        let mut node = self.root.load(Ordering::Acquire);
+        // The subtree right of the path, nearest to the leaf.
+        let mut right = 0;
+        while node != 0 {
+            // SAFETY: 1: 1 of this function.
+            let body = unsafe { read::<M>(node) };
+            if body.level == 0 {
+                let below = addr.0.checked_sub(1).map_or(0, |last| body.at_most(last));
+                if below < body.used() {
+                    // SAFETY: 1 of this function.
+                    return Some(unsafe { vma(body.slots[below]) });
+                }
+                break;
+            }
+            let slot = body.slot_for(addr.0);
+            if slot + 1 < body.used() {
+                right = body.slots[slot + 1];
+            }
+            node = body.slots[slot];
+        }
+        while right != 0 {
+            // SAFETY: 1: 1 of this function.
+            let body = unsafe { read::<M>(right) };
+            if body.level == 0 {
+                // SAFETY: 1 of this function; a node is never empty.
+                return Some(unsafe { vma(body.slots[0]) });
+            }
+            right = body.slots[0];
+        }
+        None
+    }
+
+    /// Adds a VMA that starts at `start`. The caller holds `mmap_lock` for writing.
+    pub(crate) fn insert(
+        &self,
+        sys: &System<M>,
+        start: VirtAddr,
+        vma: NonNull<Vma<M>>,
+    ) -> Result<(), NoMemory> {
+        let mut change = Change::new(sys);
+        let root = self.root.load(Ordering::Relaxed);
+        let root = change.insert(root, start.0, vma.as_ptr() as u64);
+        change.finish(root, |root| self.set_root(root))
+    }
+
+    /// Takes the VMA that starts at `start` out. The caller holds `mmap_lock` for writing.
+    pub(crate) fn remove(&self, sys: &System<M>, start: VirtAddr) -> Result<(), NoMemory> {
+        let mut change = Change::new(sys);
+        let root = self.root.load(Ordering::Relaxed);
+        let root = change.remove(root, start.0);
+        change.finish(root, |root| self.set_root(root))
+    }
+
+    fn set_root(&self, root: u64) {
+        // ORDERING: Release; pairs with [tree-root].
+        self.root.store(root, Ordering::Release);
+    }
+
+    /// Visits every VMA in order, without the door, for oracles and teardown; then every node.
+    pub(crate) fn visit(
+        &self,
+        vmas: &mut dyn FnMut(&Vma<M>),
+        nodes: &mut dyn FnMut(NonNull<Node>),
+    ) {
+        fn down<M: Mmu>(
+            node: u64,
+            vmas: &mut dyn FnMut(&Vma<M>),
+            nodes: &mut dyn FnMut(NonNull<Node>),
+        ) {
+            let Some(node) = NonNull::new(node as *mut Node) else {
+                return;
+            };
+            // SAFETY: called while nobody changes the tree.
+            let body = unsafe { node.as_ref() }.body;
+            for slot in &body.slots[..body.used()] {
+                if body.level == 0 {
+                    // SAFETY: a leaf names VMAs.
+                    vmas(unsafe { vma(*slot) });
+                } else {
+                    down(*slot, vmas, nodes);
+                }
+            }
+            nodes(node);
+        }
+        down(self.root.peek(), vmas, nodes);
+    }
+}
+
+/// # Safety
+/// 1. `slot` is a leaf's slot, and the VMA lives as long as `'a`.
+unsafe fn vma<'a, M: Mmu>(slot: u64) -> &'a Vma<M> {
+    // SAFETY: 1 of this function.
+    unsafe { &*(slot as *const Vma<M>) }
+}
+
+impl<M: Mmu> fmt::Debug for Tree<M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Tree")
+    }
+}
