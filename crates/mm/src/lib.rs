@@ -38,4 +38,5 @@ pub use oracle::{Check, Ledger, Unbalanced};
 pub use rss::BATCH as RSS_BATCH;
 pub use system::{BootError, Running, System};
 pub use thread::Thread;
+pub use tree::Mapping;
 pub use vma::{Attrs, Prot, Vma, VmaView};

@@ -5,7 +5,7 @@ use crate::error::NoMemory;
 use crate::frame::Use;
 use crate::rss::Resident;
 use crate::system::System;
-use crate::tree::Tree;
+use crate::tree::{Mapping, Tree};
 use crate::vma::{Vma, VmaView};
 use crate::zap::Zap;
 use core::fmt;
@@ -74,10 +74,18 @@ pub struct Mappings<'m, M: Mmu> {
 }
 
 impl<M: Mmu> Mappings<'_, M> {
-    /// The mapping that covers `addr`, found as a fault finds it.
+    /// What is mapped at `addr`.
     #[inline]
     #[must_use]
-    pub fn at(&self, addr: VirtAddr) -> Option<VmaView> {
+    pub fn at(&self, addr: VirtAddr) -> Option<Mapping> {
+        // SAFETY: 1: under `mmap_lock`.
+        unsafe { self.mm.tree.mapping(addr) }
+    }
+
+    /// The attributes of the mapping that covers `addr`, found as a fault finds them: by its VMA.
+    #[inline]
+    #[must_use]
+    pub fn vma_at(&self, addr: VirtAddr) -> Option<VmaView> {
         // SAFETY: 1: under `mmap_lock`.
         let view = unsafe { self.mm.tree.at_or_before(addr) }?.view();
         view.range.contains(addr).then_some(view)
@@ -164,7 +172,7 @@ impl<M: Mmu> Mm<M> {
     /// Sleeps for `mmap_lock`, which it takes for reading.
     #[inline]
     #[must_use]
-    pub fn mapping_at(&self, addr: VirtAddr) -> Option<VmaView> {
+    pub fn mapping_at(&self, addr: VirtAddr) -> Option<Mapping> {
         self.mappings().at(addr)
     }
 

@@ -27,9 +27,10 @@ pub(crate) struct Lookups {
 }
 
 /// The rows, in the order of what [`Lookups::measure`] returns.
-pub(crate) const ROWS: [&str; 5] = [
+pub(crate) const ROWS: [&str; 6] = [
     "lookup, the next waits",
     "lookup, the next does not",
+    "lookup with the VMA, as faults do",
     "lookup under a lock of its own",
     "BTreeMap, the next waits",
     "BTreeMap, the next does not",
@@ -85,12 +86,13 @@ impl Lookups {
         self.warm(|at| end_of(&held, at));
         let chained = self.chained(sum, |at| end_of(&held, at));
         let loose = self.loose(sum, |at| end_of(&held, at));
+        let with_vma = self.chained(sum, |at| vma_at(&held, at));
         drop(held);
         let own_lock = self.chained(sum, |at| mapping_at(&mm, at));
         self.warm(|at| self.other(at));
         let other_chained = self.chained(sum, |at| self.other(at));
         let other_loose = self.loose(sum, |at| self.other(at));
-        vec![chained, loose, own_lock, other_chained, other_loose]
+        vec![chained, loose, with_vma, own_lock, other_chained, other_loose]
     }
 
     fn warm(&self, look: impl Fn(u64) -> u64) {
@@ -131,6 +133,11 @@ impl Lookups {
 #[inline(never)]
 fn end_of(held: &Mappings<'_, M>, at: u64) -> u64 {
     held.at(VirtAddr(at)).expect("mapped").range.end().0
+}
+
+#[inline(never)]
+fn vma_at(held: &Mappings<'_, M>, at: u64) -> u64 {
+    held.vma_at(VirtAddr(at)).expect("mapped").range.end().0
 }
 
 #[inline(never)]

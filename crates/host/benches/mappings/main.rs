@@ -194,7 +194,7 @@ fn print(figure: &str, values: &[f64], bound: Bound, noise: Noise, size: Size) {
 
 fn print_lookup(times: &Times, mappings: usize, size: Size) {
     let whose = format!("{mappings} mappings");
-    for (row, other) in [(0, 3), (1, 4)] {
+    for (row, other) in [(0, 4), (1, 5), (2, 4)] {
         let (row, other) = (lookup::ROWS[row], lookup::ROWS[other]);
         let ours = times.of(&whose, row);
         let pairs = ours.iter().zip(times.of(&whose, other));

@@ -49,7 +49,9 @@ pub(super) fn discard_vma<M: Mmu>(mm: &Mm<M>, vma: NonNull<Vma<M>>) {
 
 /// Replaces a VMA's record, inside the caller's section.
 pub(super) fn publish<M: Mmu>(mm: &Mm<M>, vma: &Vma<M>, attrs: NonNull<Attrs>) {
-    if let Some(old) = vma.publish(attrs) {
+    let old = vma.publish(attrs);
+    mm.tree.changed(vma.view());
+    if let Some(old) = old {
         // SAFETY: 1: unlinked by the line before.
         unsafe { mm.system().retire_attrs(old) };
     }

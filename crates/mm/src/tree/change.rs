@@ -50,21 +50,44 @@ impl Nodes {
     }
 }
 
-/// A key and the node it leads to.
-type Child = (u64, NonNull<Node>);
+/// What a node says of one VMA or child.
+#[derive(Clone, Copy)]
+pub(super) struct Entry {
+    key: u64,
+    word: u32,
+    slot: u64,
+}
+
+impl Entry {
+    pub(super) const fn new(key: u64, word: u32, slot: u64) -> Self {
+        Self { key, word, slot }
+    }
+}
 
 impl Body {
-    fn insert(&mut self, at: usize, key: u64, slot: u64) {
+    /// What its parent says of it.
+    fn entry(&self, node: NonNull<Node>) -> Entry {
+        Entry::new(self.keys[0], 0, node.as_ptr() as u64)
+    }
+
+    fn put(&mut self, at: usize, entry: Entry) {
+        (self.keys[at], self.slots[at]) = (entry.key, entry.slot);
+        self.words.get_mut()[at] = entry.word;
+    }
+
+    fn insert(&mut self, at: usize, entry: Entry) {
         let len = self.used();
         self.keys.copy_within(at..len, at + 1);
+        self.words.get_mut().copy_within(at..len, at + 1);
         self.slots.copy_within(at..len, at + 1);
-        (self.keys[at], self.slots[at]) = (key, slot);
+        self.put(at, entry);
         self.len += 1;
     }
 
     fn remove(&mut self, at: usize) {
         let len = self.used();
         self.keys.copy_within(at + 1..len, at);
+        self.words.get_mut().copy_within(at + 1..len, at);
         self.slots.copy_within(at + 1..len, at);
         self.keys[len - 1] = UNUSED;
         self.len -= 1;
@@ -75,6 +98,7 @@ impl Body {
         let mut right = Self::empty(self.level);
         let more = self.used() - at;
         right.keys[..more].copy_from_slice(&self.keys[at..at + more]);
+        right.words.get_mut()[..more].copy_from_slice(&self.words.get_mut()[at..at + more]);
         right.slots[..more].copy_from_slice(&self.slots[at..at + more]);
         right.len = more as u32;
         self.keys[at..].fill(UNUSED);
@@ -83,8 +107,10 @@ impl Body {
     }
 
     /// Adds all of `right`, which fits.
-    fn append(&mut self, right: &Self) {
+    fn append(&mut self, right: &mut Self) {
         let (len, more) = (self.used(), right.used());
+        let words = &right.words.get_mut()[..more];
+        self.words.get_mut()[len..len + more].copy_from_slice(words);
         self.keys[len..len + more].copy_from_slice(&right.keys[..more]);
         self.slots[len..len + more].copy_from_slice(&right.slots[..more]);
         self.len += right.len;
@@ -113,7 +139,7 @@ impl<'s, M: Mmu> Change<'s, M> {
     /// A copy to edit in place of `node`, which this change replaces.
     fn copy<'n>(&mut self, node: u64) -> Result<(NonNull<Node>, &'n mut Body), NoMemory> {
         // SAFETY: 1: the writer's lock keeps the current version.
-        let mut node_copy = self.make(*unsafe { read::<M>(node) })?;
+        let mut node_copy = self.make(unsafe { read::<M>(node) }.copy())?;
         self.old.push(node);
         // SAFETY: made just now: nobody else knows it until the change is finished, and each node
         // is edited at one place below.
@@ -121,24 +147,24 @@ impl<'s, M: Mmu> Change<'s, M> {
     }
 
     /// The tree under `root` with one more; returns its root.
-    pub(super) fn insert(&mut self, root: u64, key: u64, slot: u64) -> Result<u64, NoMemory> {
+    pub(super) fn insert(&mut self, root: u64, entry: Entry) -> Result<u64, NoMemory> {
         if root == 0 {
             let mut leaf = Body::empty(0);
-            leaf.insert(0, key, slot);
+            leaf.insert(0, entry);
             return Ok(self.make(leaf)?.as_ptr() as u64);
         }
-        let (root, right) = self.insert_below(root, key, slot)?;
-        let Some((right_key, right)) = right else {
-            return Ok(root.1.as_ptr() as u64);
+        let (left, right) = self.insert_below(root, entry)?;
+        let Some(right) = right else {
+            return Ok(left.slot);
         };
-        // SAFETY: made by this change.
-        let level = unsafe { root.1.as_ref() }.body.level + 1;
+        // SAFETY: 1: made by this change.
+        let level = unsafe { read::<M>(left.slot) }.level + 1;
         if level as usize >= DEPTH {
             return Err(NoMemory);
         }
         let mut above = Body::empty(level);
-        above.insert(0, root.0, root.1.as_ptr() as u64);
-        above.insert(1, right_key, right.as_ptr() as u64);
+        above.insert(0, left);
+        above.insert(1, right);
         Ok(self.make(above)?.as_ptr() as u64)
     }
 
@@ -146,36 +172,29 @@ impl<'s, M: Mmu> Change<'s, M> {
     fn insert_below(
         &mut self,
         node: u64,
-        key: u64,
-        slot: u64,
-    ) -> Result<(Child, Option<Child>), NoMemory> {
+        entry: Entry,
+    ) -> Result<(Entry, Option<Entry>), NoMemory> {
         let (copy, body) = self.copy(node)?;
         let right = if body.level == 0 {
-            let at = body.at_most(key);
-            self.add(body, at, key, slot)?
+            let at = body.at_most(entry.key);
+            self.add(body, at, entry)?
         } else {
-            let at = body.slot_for(key);
-            let ((low, child), right) = self.insert_below(body.slots[at], key, slot)?;
-            (body.keys[at], body.slots[at]) = (low, child.as_ptr() as u64);
+            let at = body.slot_for(entry.key);
+            let (left, right) = self.insert_below(body.slots[at], entry)?;
+            body.put(at, left);
             match right {
-                Some((key, node)) => self.add(body, at + 1, key, node.as_ptr() as u64)?,
+                Some(right) => self.add(body, at + 1, right)?,
                 None => None,
             }
         };
-        Ok(((body.keys[0], copy), right))
+        Ok((body.entry(copy), right))
     }
 
     /// Adds to a node; one that is full becomes two. What comes in order, from above or from below,
     /// leaves fuller nodes behind.
-    fn add(
-        &mut self,
-        body: &mut Body,
-        at: usize,
-        key: u64,
-        slot: u64,
-    ) -> Result<Option<Child>, NoMemory> {
+    fn add(&mut self, body: &mut Body, at: usize, entry: Entry) -> Result<Option<Entry>, NoMemory> {
         if body.used() < FANOUT {
-            body.insert(at, key, slot);
+            body.insert(at, entry);
             return Ok(None);
         }
         let middle = match at {
@@ -185,21 +204,22 @@ impl<'s, M: Mmu> Change<'s, M> {
         };
         let mut right = body.split_off(middle);
         if at <= middle {
-            body.insert(at, key, slot);
+            body.insert(at, entry);
         } else {
-            right.insert(at - middle, key, slot);
+            right.insert(at - middle, entry);
         }
         let key = right.keys[0];
-        Ok(Some((key, self.make(right)?)))
+        let right = self.make(right)?;
+        Ok(Some(Entry::new(key, 0, right.as_ptr() as u64)))
     }
 
     /// The tree under `root` without `key`, which is in it; returns its root.
     pub(super) fn remove(&mut self, root: u64, key: u64) -> Result<u64, NoMemory> {
-        let Some((_, root)) = self.remove_below(root, key)? else {
+        let Some(entry) = self.remove_below(root, key)? else {
             return Ok(0);
         };
         // An inner root with one child gives way to it.
-        let mut root = root.as_ptr() as u64;
+        let mut root = entry.slot;
         loop {
             // SAFETY: 1: made by this change, or kept by the writer's lock.
             let body = unsafe { read::<M>(root) };
@@ -213,7 +233,7 @@ impl<'s, M: Mmu> Change<'s, M> {
     }
 
     /// What takes the place of `node`, if anything is left of it.
-    fn remove_below(&mut self, node: u64, key: u64) -> Result<Option<Child>, NoMemory> {
+    fn remove_below(&mut self, node: u64, key: u64) -> Result<Option<Entry>, NoMemory> {
         // SAFETY: 1: the writer's lock keeps the current version.
         let body = unsafe { read::<M>(node) };
         if body.level == 0 && body.len == 1 {
@@ -227,10 +247,9 @@ impl<'s, M: Mmu> Change<'s, M> {
         } else {
             match self.remove_below(body.slots[at], key)? {
                 None => body.remove(at),
-                Some((low, mut child)) => {
-                    (body.keys[at], body.slots[at]) = (low, child.as_ptr() as u64);
-                    // SAFETY: made by this change, and edited here only.
-                    self.merge(body, at, unsafe { &mut child.as_mut().body });
+                Some(child) => {
+                    body.put(at, child);
+                    self.merge(body, at);
                 }
             }
         }
@@ -238,29 +257,30 @@ impl<'s, M: Mmu> Change<'s, M> {
             self.old.push(copy.as_ptr() as u64);
             return Ok(None);
         }
-        Ok(Some((body.keys[0], copy)))
+        Ok(Some(body.entry(copy)))
     }
 
     /// Merges the child in slot `at`, a copy, with its right or left neighbour if it has few and
     /// both fit.
-    fn merge(&mut self, body: &mut Body, at: usize, child: &mut Body) {
+    fn merge(&mut self, body: &mut Body, at: usize) {
+        // SAFETY: made by this change, and edited here only.
+        let child = unsafe { &mut (*(body.slots[at] as *mut Node)).body };
         if child.used() >= FEW || body.len == 1 {
             return;
         }
         let neighbour = if at + 1 < body.used() { at + 1 } else { at - 1 };
         let old = body.slots[neighbour];
         // SAFETY: 1: kept by the writer's lock.
-        let other = unsafe { read::<M>(old) };
+        let mut other = unsafe { read::<M>(old) }.copy();
         if child.used() + other.used() > FANOUT {
             return;
         }
         self.old.push(old);
         if neighbour > at {
-            child.append(other);
+            child.append(&mut other);
         } else {
-            let right = *child;
-            *child = *other;
-            child.append(&right);
+            other.append(child);
+            *child = other;
             body.keys[at] = body.keys[neighbour];
         }
         body.remove(neighbour);

@@ -6,7 +6,8 @@
 //! change. (In-place writes of nodes under a reader's lock were a privilege escalation in Linux.)
 //!
 //! # Idea
-//! A published node is never written again. A change copies the path from the root to the leaf,
+//! A published node is never written again (but for words in leaves, which only holders of
+//! `mmap_lock` look at). A change copies the path from the root to the leaf,
 //! publishes the new root by one store, and frees the copied-from nodes by the lifetime. A reader
 //! that loads the root once sees one whole version.
 //!
@@ -20,20 +21,24 @@
 //! nodes' contents. Old nodes are freed only when no reader of the old root is left.
 //!
 //! # Cost
-//! Lookup: a node per level, all its lines asked for at once, no branch that depends on a key; then
-//! the VMA, whose first record lies in the same line. Change ([`change`]): a copy of `depth` nodes
-//! of 256 bytes.
+//! Lookup: a node per level, its lines asked for at once, no branch that depends on a key. Under
+//! `mmap_lock` a leaf's word says the rest, so that the lines in use are 3 per 10 VMAs and not one
+//! for each: what 100,000 of them need stays in a cache of the CPU's own. Otherwise the VMA, whose
+//! first record lies in one line with it. Change ([`change`]): a copy of `depth` nodes of 320
+//! bytes.
 
 mod change;
 
 use crate::error::NoMemory;
 use crate::system::System;
-use crate::vma::Vma;
-use change::Change;
+use crate::vma::{Prot, Vma, VmaView};
+use change::{Change, Entry};
+use core::cell::UnsafeCell;
 use core::fmt;
+use core::mem::offset_of;
 use core::ptr::NonNull;
-use minflt_addr::VirtAddr;
-use minflt_pgtable::Mmu;
+use minflt_addr::{VirtAddr, VirtRange};
+use minflt_pgtable::{Mmu, Paging};
 use minflt_sync::slab::SlabObject;
 use minflt_sync::{Atomic, Callback, Kind, Machine, Ordering};
 
@@ -43,11 +48,11 @@ const FANOUT: usize = 14;
 /// What a key that is not used holds. No key is larger, so that the difference of two has a sign.
 const UNUSED: u64 = i64::MAX as u64;
 
-/// A node: immutable once published.
+/// A node: immutable once published, but for a leaf's words.
 ///
 /// # Invariants
 /// Keys ascend, and are below [`UNUSED`] where used.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug)]
 #[repr(C)]
 struct Body {
     /// 0 for a leaf.
@@ -55,6 +60,8 @@ struct Body {
     len: u32,
     /// Start addresses: of VMAs in a leaf, at most the smallest below the child in an inner node.
     keys: [u64; FANOUT],
+    /// In a leaf, each VMA's [`word_of`] its range and protection. Guarded by: `mmap_lock`.
+    words: UnsafeCell<[u32; FANOUT]>,
     /// VMAs in a leaf, nodes in an inner node.
     slots: [u64; FANOUT],
 }
@@ -81,8 +88,31 @@ impl Body {
             level,
             len: 0,
             keys: [UNUSED; FANOUT],
+            words: UnsafeCell::new([0; FANOUT]),
             slots: [0; FANOUT],
         }
+    }
+
+    /// A copy, made by the writer.
+    fn copy(&self) -> Self {
+        // SAFETY: the writer's lock keeps the words.
+        let words = unsafe { *self.words.get() };
+        Self {
+            words: UnsafeCell::new(words),
+            ..*self
+        }
+    }
+
+    /// The word of `slot`, behind the door.
+    ///
+    /// # Safety
+    /// 1. The caller holds `mmap_lock`.
+    #[inline(always)]
+    unsafe fn word<M: Machine>(&self, slot: usize) -> u32 {
+        M::before(self.words.get().cast(), size_of::<u32>(), Kind::PlainRead);
+        // SAFETY: 1 of this function: nobody writes the words.
+        let words = unsafe { &*self.words.get() };
+        words[slot]
     }
 
     fn used(&self) -> usize {
@@ -103,6 +133,39 @@ impl Body {
     fn slot_for(&self, addr: u64) -> usize {
         self.at_most(addr).saturating_sub(1)
     }
+}
+
+/// What a leaf says of a VMA: its pages and its protection; 0 where that does not fit, and the VMA
+/// has to be asked. Pages of at most 4 TiB (of 4 KiB each) fit.
+fn word_of<P: Paging>(view: VmaView) -> u32 {
+    let prot = match view.prot {
+        Prot::None => 0,
+        Prot::Read => 1,
+        Prot::ReadWrite => 2,
+    };
+    let pages = view.range.pages(P::SHIFT);
+    u32::try_from(pages << 2 | prot).unwrap_or(0)
+}
+
+/// What is mapped at an address, by the leaf alone.
+fn by_word<P: Paging>(start: u64, word: u32) -> Option<Mapping> {
+    let prot = match word & 3 {
+        0 => Prot::None,
+        1 => Prot::Read,
+        _ => Prot::ReadWrite,
+    };
+    let len = u64::from(word >> 2) << P::SHIFT;
+    let range = VirtRange::new(VirtAddr(start), VirtAddr(start + len));
+    (len > 0).then_some(Mapping { range, prot })
+}
+
+/// Where something is mapped, and what may be done there.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Mapping {
+    /// The addresses.
+    pub range: VirtRange,
+    /// What may be done there.
+    pub prot: Prot,
 }
 
 /// Reads a node, announcing it to the machine.
@@ -148,6 +211,65 @@ impl<M: Mmu> Tree<M> {
                 return (at_most > 0).then(|| unsafe { vma(slot) });
             }
             node = slot;
+        }
+    }
+
+    /// What is mapped at `addr`, mostly without a look at the VMA.
+    ///
+    /// # Safety
+    /// 1. The caller holds `mmap_lock`.
+    #[inline]
+    pub(crate) unsafe fn mapping(&self, addr: VirtAddr) -> Option<Mapping> {
+        let mut node = self.root.load(Ordering::Relaxed);
+        if node == 0 {
+            return None;
+        }
+        loop {
+            M::prefetch(node as *const u8, offset_of!(Body, slots));
+            // SAFETY: 1: 1 of this function.
+            let body = unsafe { read::<M>(node) };
+            let at_most = body.at_most(addr.0);
+            let slot = at_most.saturating_sub(1);
+            if body.level > 0 {
+                node = body.slots[slot];
+                continue;
+            }
+            // SAFETY: 1: 1 of this function.
+            let word = unsafe { body.word::<M>(slot) };
+            let found = by_word::<M::Paging>(body.keys[slot], word);
+            if found.is_none() || M::CHECKED {
+                // SAFETY: 1 of this function: VMAs outlive the nodes that name them.
+                let VmaView { range, prot, .. } = unsafe { vma::<M>(body.slots[slot]) }.view();
+                let now = Mapping { range, prot };
+                if found.is_some_and(|found| found != now) {
+                    M::violation(format_args!("the tree says {found:?} of {now:?}"));
+                }
+                return range.contains(addr).then_some(now);
+            }
+            return found.filter(|it| it.range.contains(addr));
+        }
+    }
+
+    /// The record of the VMA that starts where `view` does was replaced by one that says `view`.
+    /// The caller holds `mmap_lock` for writing.
+    pub(crate) fn changed(&self, view: VmaView) {
+        let start = view.range.start().0;
+        let mut node = self.root.load(Ordering::Relaxed);
+        while node != 0 {
+            // SAFETY: 1: the writer's lock keeps the current version.
+            let body = unsafe { read::<M>(node) };
+            let slot = body.slot_for(start);
+            if body.level > 0 {
+                node = body.slots[slot];
+                continue;
+            }
+            if body.keys[slot] == start {
+                M::before(body.words.get().cast(), size_of::<u32>(), Kind::PlainWrite);
+                // SAFETY: the writer's lock: nobody else looks at the words.
+                let words = unsafe { &mut *body.words.get() };
+                words[slot] = word_of::<M::Paging>(view);
+            }
+            return;
         }
     }
 
@@ -198,7 +320,9 @@ impl<M: Mmu> Tree<M> {
     ) -> Result<(), NoMemory> {
         let mut change = Change::new(sys);
         let root = self.root.load(Ordering::Relaxed);
-        let root = change.insert(root, start.0, vma.as_ptr() as u64);
+        // SAFETY: the caller has the VMA, in no tree yet.
+        let word = word_of::<M::Paging>(unsafe { vma.as_ref() }.view());
+        let root = change.insert(root, Entry::new(start.0, word, vma.as_ptr() as u64));
         change.finish(root, |root| self.set_root(root))
     }
 
@@ -230,7 +354,7 @@ impl<M: Mmu> Tree<M> {
                 return;
             };
             // SAFETY: called while nobody changes the tree.
-            let body = unsafe { node.as_ref() }.body;
+            let body = &unsafe { node.as_ref() }.body;
             for slot in &body.slots[..body.used()] {
                 if body.level == 0 {
                     // SAFETY: a leaf names VMAs.
