@@ -1,6 +1,5 @@
 //! An address space.
 
-use crate::anon_vma::AnonVma;
 use crate::error::NoMemory;
 use crate::frame::Use;
 use crate::rss::Resident;
@@ -32,9 +31,8 @@ pub struct Mm<M: Mmu> {
     /// The root table. Immutable.
     pub(crate) root: Pfn,
     pub(crate) tree: Tree<M>,
-    /// The address of the one anon_vma, 0 before there is one. Guarded by: `page_table_lock`, once
-    /// from none.
-    pub(crate) anon_vma: Atomic<u64, M>,
+    /// Handles. The last one to go tears it down.
+    users: Atomic<u64, M>,
     /// CPUs that may buffer translations.
     pub(crate) cpus: SharedCpuMask<M>,
     written: Apart,
@@ -100,7 +98,7 @@ impl<M: Mmu> Mm<M> {
             space: sys.new_space(),
             root,
             tree: Tree::new(),
-            anon_vma: Atomic::new(0),
+            users: Atomic::new(1),
             cpus: SharedCpuMask::new(),
             written: Apart,
             mmap_lock: RwSem::new(),
@@ -179,12 +177,19 @@ impl<M: Mmu> Mm<M> {
     /// Calls `visit` with each mapping, in order, under `mmap_lock`.
     pub fn for_each_mapping(&self, mut visit: impl FnMut(VirtRange, crate::vma::Prot)) {
         let _held = self.mmap_lock.read();
+        self.tree_visit(|vma| {
+            let view = vma.view();
+            visit(view.range, view.prot);
+        });
+    }
+
+    /// Calls `visit` with each VMA, in order. The caller holds `mmap_lock`.
+    pub(crate) fn tree_visit<'a>(&'a self, mut visit: impl FnMut(&'a Vma<M>)) {
         let mut at = VirtAddr(0);
         // SAFETY: 1: under `mmap_lock`.
         while let Some(vma) = unsafe { self.tree.at_or_after(at) } {
-            let view = vma.view();
-            visit(view.range, view.prot);
-            at = view.range.end();
+            visit(vma);
+            at = vma.view().range.end();
         }
     }
 
@@ -228,63 +233,11 @@ impl<M: Mmu> Mm<M> {
         }
     }
 
-    /// The anon_vma's id, making one if there is none yet. The caller holds `mmap_lock`.
-    pub(crate) fn prepare_anon_vma(&self, vma: &Vma<M>) -> Result<(), NoMemory> {
-        let sys = self.system();
-        let fresh = AnonVma {
-            id: sys.new_id(),
-            users: Atomic::new(0),
-        };
-        // ORDERING: Acquire; pairs with [mm-anon-vma].
-        let spare = match self.anon_vma.load(Ordering::Acquire) {
-            0 => Some(sys.anon_vmas.alloc(fresh, sys).map_err(|_| NoMemory)?),
-            _ => None,
-        };
-        let unused = {
-            let _held = self.page_table_lock.lock();
-            let unused = match spare {
-                Some(fresh) if self.anon_vma.load(Ordering::Relaxed) == 0 => {
-                    // ORDERING: Release; pairs with [mm-anon-vma].
-                    self.anon_vma
-                        .store(fresh.as_ptr() as u64, Ordering::Release);
-                    None
-                }
-                spare => spare,
-            };
-            if vma.anon_vma.load(Ordering::Relaxed) == 0
-                && let Some(anon_vma) = self.anon_vma()
-            {
-                anon_vma.users.add(1, Ordering::Relaxed);
-                // ORDERING: Release; pairs with [vma-anon-vma].
-                vma.anon_vma.store(anon_vma.id, Ordering::Release);
-            }
-            unused
-        };
-        if let Some(unused) = unused {
-            // SAFETY: 1, 2: allocated above, never published.
-            unsafe { sys.anon_vmas.free(unused) };
-        }
-        Ok(())
-    }
-
-    /// The one anon_vma, if there is one.
-    fn anon_vma(&self) -> Option<&AnonVma<M>> {
-        // ORDERING: Acquire; pairs with [mm-anon-vma].
-        let anon_vma = self.anon_vma.load(Ordering::Acquire) as *const AnonVma<M>;
-        // SAFETY: published once, freed with the address space.
-        unsafe { anon_vma.as_ref() }
-    }
-
     /// The last holder lets go: unmaps everything and gives all frames back.
     fn exit(&self) {
         let sys = self.system();
         let all = VirtRange::new(VirtAddr(0), VirtAddr(M::Paging::USER_END));
         crate::call::munmap::unmap_all(self, all);
-        let anon_vma = NonNull::new(self.anon_vma.load(Ordering::Relaxed) as *mut AnonVma<M>);
-        if let Some(anon_vma) = anon_vma {
-            // SAFETY: 1, 2: nobody else has the address space.
-            unsafe { sys.anon_vmas.free(anon_vma) };
-        }
         sys.frames.put(self.root);
         sys.run_deferred();
     }
@@ -299,8 +252,36 @@ impl<M: Mmu> Deref for MmHandle<'_, M> {
     }
 }
 
+impl<'s, M: Mmu> MmHandle<'s, M> {
+    /// Another handle of the same address space, as a process that shares it has (`CLONE_VM`, which
+    /// vfork asks for). The last handle to go tears it down.
+    ///
+    /// Linux: mmget.
+    #[must_use]
+    pub fn share(&self) -> Self {
+        self.users.add(1, Ordering::Relaxed);
+        Self {
+            sys: self.sys,
+            mm: self.mm,
+        }
+    }
+
+    /// See [`System::fork`].
+    ///
+    /// # Errors
+    /// No memory; nothing has changed then.
+    pub fn fork(&self) -> Result<MmHandle<'s, M>, NoMemory> {
+        self.sys.fork(self)
+    }
+}
+
 impl<M: Mmu> Drop for MmHandle<'_, M> {
     fn drop(&mut self) {
+        // ORDERING: Release; pairs with [mm-put].
+        if self.users.sub(1, Ordering::AcqRel) != 1 {
+            return;
+        }
+        // ORDERING: Acquire, by the same step; pairs with [mm-put].
         self.exit();
         self.sys.spaces.sub(1, Ordering::Relaxed);
         // SAFETY: 1, 2: allocated by `create`, and this handle is the only one.

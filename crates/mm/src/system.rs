@@ -10,7 +10,7 @@
 //! ```
 
 use crate::alloc::{CpuFrames, Frames, MAX_NODES};
-use crate::anon_vma::AnonVma;
+use crate::anon_vma::{AnonVma, Chain};
 use crate::config::{Config, ExchangeBy, Illegal};
 use crate::error::NoMemory;
 use crate::event::Event;
@@ -46,6 +46,7 @@ pub struct System<M: Mmu> {
     pub(crate) attrs: Slab<Attrs, M>,
     pub(crate) mms: Slab<Mm<M>, M>,
     pub(crate) anon_vmas: Slab<AnonVma<M>, M>,
+    pub(crate) chains: Slab<Chain<M>, M>,
     pub(crate) zero_page: Pfn,
     /// Frames that the system itself lies in.
     reserved: u64,
@@ -188,7 +189,7 @@ impl<M: Mmu> System<M> {
             // SAFETY: 1: the machine's memory is the system's from now on.
             unsafe { carve.per_cpu::<_, M>(cpus, |_| Magazine::new()) }
         };
-        let magazines = [(); 5].map(|()| magazines(carve));
+        let magazines = [(); 6].map(|()| magazines(carve));
         // SAFETY: 1, here and below: as above.
         let areas = unsafe { carve.per_cpu(cpus, |_| CpuArea::new()) };
         // SAFETY: 1.
@@ -204,7 +205,7 @@ impl<M: Mmu> System<M> {
         let zone = |node| Frames::zone(&table, node, nodes, reserved);
         // SAFETY: 1: cut off just now.
         let zones = unsafe { PerCpu::build(zones?, nodes, zone) };
-        let [node, vma, attr, mm, anon] = magazines;
+        let [node, vma, attr, mm, anon, chain] = magazines;
         let system = Self {
             at,
             config,
@@ -216,6 +217,7 @@ impl<M: Mmu> System<M> {
             attrs: Slab::new(2, attr?),
             mms: Slab::new(3, mm?),
             anon_vmas: Slab::new(4, anon?),
+            chains: Slab::new(5, chain?),
             zero_page,
             reserved,
             next_id: Atomic::new(1),

@@ -82,11 +82,14 @@ pub struct Vma<M: Mmu> {
     pub(crate) seq: SeqCount<M>,
     /// The record, 0 for the first one.
     pub(crate) attrs: Atomic<u64, M>,
-    /// The id of its anon_vma, 0 before the first anonymous fault. Set once, under
+    /// The address of its own anon_vma, 0 before the first anonymous fault. Set once, under
     /// `page_table_lock`.
     pub(crate) anon_vma: Atomic<u64, M>,
     /// The first record. Immutable.
     pub(crate) first: VmaView,
+    /// The newest of its links to anon_vmas, 0 for none. Guarded by: `mmap_lock` for writing, or
+    /// for reading with `page_table_lock`.
+    pub(crate) chain: Atomic<u64, M>,
     /// Waits for a grace period once taken out.
     pub(crate) callback: Callback,
 }
@@ -106,13 +109,14 @@ impl Attrs {
 }
 
 impl<M: Mmu> Vma<M> {
-    pub(crate) fn new(id: u64, view: VmaView, anon_vma: u64) -> Self {
+    pub(crate) fn new(id: u64, view: VmaView) -> Self {
         Self {
             id,
             seq: SeqCount::new(),
             attrs: Atomic::new(0),
-            anon_vma: Atomic::new(anon_vma),
+            anon_vma: Atomic::new(0),
             first: view,
+            chain: Atomic::new(0),
             callback: Callback::new(),
         }
     }

@@ -43,6 +43,13 @@ impl<'m, M: Mmu> Writers<'m, M> {
         }
     }
 
+    /// Opens a section on every VMA of the address space, for a fork: none closes before the last
+    /// page is copied and every CPU was told.
+    pub(crate) fn begin_all(&self) -> Sections<'_, 'm, M> {
+        self.mm.tree_visit(|vma| core::mem::forget(self.begin(vma)));
+        Sections { writers: self }
+    }
+
     /// Opens a section on `vma`.
     pub(crate) fn begin<'v>(&self, vma: &'v Vma<M>) -> Section<'v, M> {
         let speculates = self.mm.system().config.ladder.speculates();
@@ -51,6 +58,21 @@ impl<'m, M: Mmu> Writers<'m, M> {
         }
         Section {
             vma: speculates.then_some(vma),
+        }
+    }
+}
+
+/// Open sections on all VMAs.
+#[must_use = "the sections end when dropped"]
+pub(crate) struct Sections<'w, 'm, M: Mmu> {
+    writers: &'w Writers<'m, M>,
+}
+
+impl<M: Mmu> Drop for Sections<'_, '_, M> {
+    fn drop(&mut self) {
+        let mm = self.writers.mm;
+        if mm.system().config.ladder.speculates() {
+            mm.tree_visit(|vma| drop(Section { vma: Some(vma) }));
         }
     }
 }

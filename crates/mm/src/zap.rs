@@ -46,8 +46,8 @@ use minflt_sync::{Cost, Ordering, SpinGuard};
 
 /// A zap or protect under way.
 pub(crate) struct Zap<'m, M: Mmu> {
-    mm: &'m Mm<M>,
-    gather: Gather,
+    pub(crate) mm: &'m Mm<M>,
+    pub(crate) gather: Gather,
     whole: VirtRange,
 }
 
@@ -182,7 +182,11 @@ impl<'m, M: Mmu> Zap<'m, M> {
 
     /// The next table of leaf entries at or after `at` within `range`, and the part of `range` that
     /// it covers; moves `at` behind it.
-    fn next_table(&self, at: &mut VirtAddr, range: VirtRange) -> Option<(Leaf<'m, M>, VirtRange)> {
+    pub(crate) fn next_table(
+        &self,
+        at: &mut VirtAddr,
+        range: VirtRange,
+    ) -> Option<(Leaf<'m, M>, VirtRange)> {
         while *at < range.end() {
             let here = *at;
             // SAFETY: 1: `mmap_lock` keeps tables from being freed but by this very call.
@@ -198,7 +202,7 @@ impl<'m, M: Mmu> Zap<'m, M> {
         None
     }
 
-    fn entry(&self, table: Pfn, addr: VirtAddr) -> minflt_pgtable::EntryRef<'m, M> {
+    pub(crate) fn entry(&self, table: Pfn, addr: VirtAddr) -> minflt_pgtable::EntryRef<'m, M> {
         // SAFETY: 1: a table, kept by `mmap_lock`.
         unsafe { Table::<M>::at(&self.mm.system().at, table) }.entry_for(addr, 0)
     }
@@ -276,7 +280,7 @@ impl<'m, M: Mmu> Zap<'m, M> {
 }
 
 /// The pages of a range, each as a range.
-fn pages<M: Mmu>(range: VirtRange) -> impl Iterator<Item = VirtRange> {
+pub(crate) fn pages<M: Mmu>(range: VirtRange) -> impl Iterator<Item = VirtRange> {
     let pages: Range<u64> =
         range.start().page(M::Paging::SHIFT)..range.end().page(M::Paging::SHIFT);
     pages.map(|page| {

@@ -40,7 +40,7 @@ impl<M: Mmu> Mm<M> {
             }
             let writers = Writers::lock(self);
             let range = self.place(&writers, place, len)?;
-            let vma = new_vma(self, VmaView { range, prot }, 0).map_err(|_| MmapError::NoMemory)?;
+            let vma = new_vma(self, VmaView { range, prot }).map_err(|_| MmapError::NoMemory)?;
             self.tree
                 .insert(self.system(), range.start(), vma)
                 .map_err(|_| {

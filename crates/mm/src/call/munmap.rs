@@ -72,6 +72,7 @@ pub(super) fn unmap<M: Mmu>(
             return Err(NoMemory);
         }
         zap.range(view.range);
+        sys.unlink_anon_vmas(vma);
         section.for_ever();
         // SAFETY: 1: taken out of the tree just now.
         unsafe { sys.retire_vma(NonNull::from(vma)) };
@@ -103,6 +104,7 @@ pub(crate) fn unmap_all<M: Mmu>(mm: &Mm<M>, all: VirtRange) {
     zap.free_tables(all, all);
     zap.finish();
     let vma = |vma: &crate::vma::Vma<M>| {
+        sys.unlink_anon_vmas(vma);
         // SAFETY: 1: nobody looks into the tree any more.
         unsafe { sys.retire_vma(NonNull::from(vma)) };
     };

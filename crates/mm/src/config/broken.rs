@@ -43,4 +43,10 @@ broken! {
     MapCountAfterExchange = "map-count-after-exchange",
     /// The refused mix of a speculative ladder and compare-and-exchange, let through.
     SpeculativeExchange = "speculative-exchange",
+    /// A store to a read-only page decides by the map count whether anybody else has it.
+    ReuseByMapCount = "reuse-by-map-count",
+    /// fork shares pages that the parent goes on to store to.
+    ForkLeavesWritable = "fork-leaves-writable",
+    /// fork copies an address space outside the sections of its mappings.
+    ForkWithoutSections = "fork-without-sections",
 }

@@ -54,6 +54,8 @@ pub enum Kind {
     ZeroPageCow,
     /// Make a page writable that nobody shares.
     Reuse,
+    /// Replace a page that others may share by a copy.
+    Cow,
     /// Nothing: somebody was faster, or only flags were missing.
     Spurious,
 }
@@ -193,7 +195,7 @@ impl<M: Mmu> Fault<'_, M> {
 }
 
 impl Kind {
-    /// Whether the entry names a frame that it did not name before.
+    /// Whether one more frame is mapped.
     const fn maps_a_frame(self) -> bool {
         matches!(self, Self::AnonWrite | Self::ZeroPageCow)
     }
@@ -204,6 +206,7 @@ impl Kind {
             Self::AnonRead => Event::AnonRead,
             Self::ZeroPageCow => Event::ZeroPageCow,
             Self::Reuse => Event::Reuse,
+            Self::Cow => Event::Cow,
             Self::Spurious => Event::Spurious,
         }
     }

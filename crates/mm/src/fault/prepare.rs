@@ -96,8 +96,19 @@ impl<M: Mmu> Fault<'_, M> {
         }
     }
 
-    /// A frame of zeros with everything set that must be set before it can be reached: a reference
-    /// and a count for the mapping, and whose it is.
+    /// A frame of zeros, as [`Self::private_frame`] makes it.
+    #[inline(always)]
+    pub(super) fn fresh_frame(&self, stable: &Stable<'_, M>) -> Result<Pfn, Stop> {
+        let sys = self.mm.system();
+        let pfn = self.private_frame(stable)?;
+        if !sys.frames.get(pfn).is_zeroed() {
+            M::clear(&sys.at, pfn);
+        }
+        Ok(pfn)
+    }
+
+    /// A frame of whatever contents, with everything set that must be set before it can be reached:
+    /// a reference and a count for the mapping, and whose it is.
     ///
     /// The one reference is the mapping's: once an entry names the frame, another CPU may take it
     /// out and free it, and this fault touches it no more. (As posted it does, and then has a
@@ -106,14 +117,11 @@ impl<M: Mmu> Fault<'_, M> {
     /// The order is the one safe order for all eras: as posted in 2004 the count was raised after
     /// the exchange, and a zap in between took it below zero.
     #[inline(always)]
-    pub(super) fn fresh_frame(&self, stable: &Stable<'_, M>) -> Result<Pfn, Stop> {
+    pub(super) fn private_frame(&self, stable: &Stable<'_, M>) -> Result<Pfn, Stop> {
         let sys = self.mm.system();
         let pfn = sys.frames.alloc(&sys.at, Use::Anon).ok_or(Stop::Oom)?;
         M::charge(Cost::Cold);
         let frame = sys.frames.get(pfn);
-        if !frame.is_zeroed() {
-            M::clear(&sys.at, pfn);
-        }
         let anon_vma = stable.vma.anon_vma.load(Ordering::Relaxed);
         frame.mapping.store(anon_vma, Ordering::Relaxed);
         frame

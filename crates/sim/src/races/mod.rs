@@ -4,6 +4,7 @@
 //! their own, and what must be true at the end. [`search`] explores its schedules; with the fix
 //! switched off it has to find the race, with the fix in place it must find nothing.
 
+mod forks;
 mod scenes;
 mod stage;
 
@@ -96,6 +97,16 @@ pub const RACES: &[Race] = &[
         scene: Scene::FaultProtect,
     },
     Race {
+        number: "P32",
+        name: "fork-fault",
+        never: "a forked child lacks a store of its parent and has a later one",
+        fix: Broken::ForkWithoutSections,
+        shows_in: "spf-2017",
+        seed: 1,
+        format: Format::X86,
+        scene: Scene::ForkFault,
+    },
+    Race {
         number: "P37",
         name: "fault-shootdown",
         never: "a speculative fault waits for a table's lock whose holder waits for its CPU",
@@ -114,6 +125,16 @@ pub const RACES: &[Race] = &[
         seed: 1,
         format: Format::X86,
         scene: Scene::ZapZap,
+    },
+    Race {
+        number: "P46",
+        name: "reuse-zap",
+        never: "a store reaches a page that another address space still reaches",
+        fix: Broken::ReuseByMapCount,
+        shows_in: "linux-4.13",
+        seed: 1,
+        format: Format::X86,
+        scene: Scene::ReuseZap,
     },
     Race {
         number: "P57",

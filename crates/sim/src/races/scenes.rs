@@ -4,6 +4,7 @@
 //! again leave their tables and their VMA's anon_vma behind, so that a speculative fault gets as
 //! far as it can.
 
+use super::forks;
 use super::stage::{Checked, Script, Stage};
 use core::cell::Cell;
 use minflt_addr::VirtRange;
@@ -25,6 +26,8 @@ pub(super) enum Scene {
     FaultZap,
     FaultUnmap,
     ReplaceLoad,
+    ForkFault,
+    ReuseZap,
 }
 
 /// Writes the scenario out on a stage.
@@ -44,12 +47,14 @@ pub(super) fn script<'s, P: Paging>(scene: Scene, stage: &Stage<'s, P>) -> Scrip
         Scene::FaultZap => fault_zap(&stage),
         Scene::FaultUnmap => fault_unmap(&stage),
         Scene::ReplaceLoad => replace_load(&stage),
+        Scene::ForkFault => forks::fork_fault(&stage),
+        Scene::ReuseZap => forks::reuse_zap(&stage),
     }
 }
 
-type S<'s, P> = Rc<Stage<'s, P>>;
+pub(super) type S<'s, P> = Rc<Stage<'s, P>>;
 
-fn tasks<'s>(
+pub(super) fn tasks<'s>(
     bodies: Vec<Box<dyn FnOnce() + 's>>,
     at_end: impl FnOnce() -> Result<(), String> + 's,
 ) -> Script<'s> {
