@@ -147,7 +147,7 @@ impl<M: Mmu> System<M> {
         match slab {
             0 => place("tree node", size_of::<Node>(), NODE),
             1 => {
-                let fields = fields!(Vma<M>: id, seq, attrs, anon_vma, chain, callback);
+                let fields = fields!(Vma<M>: id, seq, attrs, anon_vma, first, chain, callback);
                 place("vma", size_of::<Vma<M>>(), &fields)
             }
             2 => place("attrs", size_of::<Attrs>(), ATTRS),

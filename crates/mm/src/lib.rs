@@ -33,9 +33,10 @@ pub use error::{Errno, MadviseError, MmapError, MprotectError, MunmapError, NoMe
 pub use event::Event;
 pub use fault::{Done, FaultOutcome, Kind as FaultKind, Signal};
 pub use frame::Frame;
-pub use mm::{Mm, MmHandle};
+pub use mm::{Mappings, Mm, MmHandle};
 pub use oracle::{Check, Ledger, Unbalanced};
 pub use rss::BATCH as RSS_BATCH;
 pub use system::{BootError, Running, System};
 pub use thread::Thread;
+pub use tree::Mapping;
 pub use vma::{Attrs, Prot, Vma, VmaView};

@@ -4,8 +4,8 @@ use crate::error::NoMemory;
 use crate::frame::Use;
 use crate::rss::Resident;
 use crate::system::System;
-use crate::tree::Tree;
-use crate::vma::Vma;
+use crate::tree::{Mapping, Tree};
+use crate::vma::{Vma, VmaView};
 use crate::zap::Zap;
 use core::fmt;
 use core::ops::Deref;
@@ -14,7 +14,7 @@ use minflt_addr::{Pfn, VirtAddr, VirtRange};
 use minflt_pgtable::{Mmu, Paging, PtLock, SpaceId};
 use minflt_sync::order::MmapLock;
 use minflt_sync::slab::SlabObject;
-use minflt_sync::{Apart, Atomic, Ordering, RwSem, SharedCpuMask, SpinLock};
+use minflt_sync::{Apart, Atomic, Ordering, ReadGuard, RwSem, SharedCpuMask, SpinLock};
 
 /// An address space: its VMAs, its tables, and what ties them together.
 ///
@@ -63,6 +63,32 @@ pub struct MmHandle<'s, M: Mmu> {
 unsafe impl<M: Mmu> Send for MmHandle<'_, M> {}
 // SAFETY: as above.
 unsafe impl<M: Mmu> Sync for MmHandle<'_, M> {}
+
+/// The mappings of an address space, none of which changes while this lives.
+#[derive(Debug)]
+pub struct Mappings<'m, M: Mmu> {
+    mm: &'m Mm<M>,
+    _held: ReadGuard<'m, MmapLock, M>,
+}
+
+impl<M: Mmu> Mappings<'_, M> {
+    /// What is mapped at `addr`.
+    #[inline]
+    #[must_use]
+    pub fn at(&self, addr: VirtAddr) -> Option<Mapping> {
+        // SAFETY: 1: under `mmap_lock`.
+        unsafe { self.mm.tree.mapping(addr) }
+    }
+
+    /// The attributes of the mapping that covers `addr`, found as a fault finds them: by its VMA.
+    #[inline]
+    #[must_use]
+    pub fn vma_at(&self, addr: VirtAddr) -> Option<VmaView> {
+        // SAFETY: 1: under `mmap_lock`.
+        let view = unsafe { self.mm.tree.at_or_before(addr) }?.view();
+        view.range.contains(addr).then_some(view)
+    }
+}
 
 impl<M: Mmu> Mm<M> {
     pub(crate) fn create(sys: &System<M>) -> Result<MmHandle<'_, M>, NoMemory> {
@@ -124,6 +150,28 @@ impl<M: Mmu> Mm<M> {
     #[must_use]
     pub fn resident_pages(&self) -> i64 {
         self.rss.shown(&self.system().config)
+    }
+
+    /// The mappings, held still: `mmap_lock` for reading until dropped.
+    ///
+    /// # Context
+    /// Sleeps for the lock. Whoever holds it calls nothing of this address space that takes it.
+    #[inline]
+    pub fn mappings(&self) -> Mappings<'_, M> {
+        Mappings {
+            mm: self,
+            _held: self.mmap_lock.read(),
+        }
+    }
+
+    /// What is mapped at `addr`.
+    ///
+    /// # Context
+    /// Sleeps for `mmap_lock`, which it takes for reading.
+    #[inline]
+    #[must_use]
+    pub fn mapping_at(&self, addr: VirtAddr) -> Option<Mapping> {
+        self.mappings().at(addr)
     }
 
     /// Calls `visit` with each mapping, in order, under `mmap_lock`.

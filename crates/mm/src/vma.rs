@@ -6,7 +6,9 @@
 //!
 //! # Idea
 //! What changes together is one immutable record; the identity points to it. A writer makes a new
-//! record and publishes it by one store; a reader reads one pointer.
+//! record and publishes it by one store; a reader reads one pointer. A VMA's first record lies in
+//! it and stands for the pointer 0, so that a mapping that never changes costs one allocation, and
+//! a lookup fetches identity and record at the same time.
 //!
 //! # Protocol
 //! Readers: under `mmap_lock`, or in a read section of the lifetime's domain with the sequence
@@ -15,7 +17,8 @@
 //! out keeps an odd count for ever, so nobody validates against it again.
 //!
 //! # Why it is correct
-//! A record is never written after it is published, and freed by the configured lifetime.
+//! A record is never written after it is published, and freed by the configured lifetime; the first
+//! one with its VMA.
 
 use core::fmt;
 use core::ptr::NonNull;
@@ -56,8 +59,7 @@ impl Prot {
 /// What a mapping is: immutable once published.
 #[derive(Debug)]
 pub struct Attrs {
-    range: VirtRange,
-    prot: Prot,
+    view: VmaView,
     /// Waits for a grace period once replaced.
     pub(crate) callback: Callback,
 }
@@ -71,17 +73,20 @@ pub struct VmaView {
     pub prot: Prot,
 }
 
-/// A mapping's identity.
-#[repr(C)]
+/// A mapping's identity, with what a lookup reads in one line.
+#[repr(C, align(64))]
 pub struct Vma<M: Mmu> {
     /// Distinguishes it from every other VMA of the system, dead or alive.
     pub(crate) id: u64,
     /// Odd while the VMA is being changed, and for ever once it was taken out.
     pub(crate) seq: SeqCount<M>,
+    /// The record, 0 for the first one.
     pub(crate) attrs: Atomic<u64, M>,
     /// The address of its own anon_vma, 0 before the first anonymous fault. Set once, under
     /// `page_table_lock`.
     pub(crate) anon_vma: Atomic<u64, M>,
+    /// The first record. Immutable.
+    pub(crate) first: VmaView,
     /// The newest of its links to anon_vmas, 0 for none. Guarded by: `mmap_lock` for writing, or
     /// for reading with `page_table_lock`.
     pub(crate) chain: Atomic<u64, M>,
@@ -91,26 +96,26 @@ pub struct Vma<M: Mmu> {
 
 // SAFETY: the link overwrites the id, which readers use for printing only.
 unsafe impl<M: Mmu> SlabObject for Vma<M> {}
-// SAFETY: the link overwrites the start of the range; nobody reads a freed record.
+// SAFETY: nobody reads a freed record.
 unsafe impl SlabObject for Attrs {}
 
 impl Attrs {
     pub(crate) const fn new(view: VmaView) -> Self {
         Self {
-            range: view.range,
-            prot: view.prot,
+            view,
             callback: Callback::new(),
         }
     }
 }
 
 impl<M: Mmu> Vma<M> {
-    pub(crate) fn new(id: u64, attrs: NonNull<Attrs>) -> Self {
+    pub(crate) fn new(id: u64, view: VmaView) -> Self {
         Self {
             id,
             seq: SeqCount::new(),
-            attrs: Atomic::new(attrs.as_ptr() as u64),
+            attrs: Atomic::new(0),
             anon_vma: Atomic::new(0),
+            first: view,
             chain: Atomic::new(0),
             callback: Callback::new(),
         }
@@ -121,22 +126,17 @@ impl<M: Mmu> Vma<M> {
     #[inline]
     pub fn view(&self) -> VmaView {
         // ORDERING: Acquire; pairs with [vma-attrs].
-        let attrs = self.attrs.load(Ordering::Acquire) as *const Attrs;
+        let view = self.record(self.attrs.load(Ordering::Acquire));
         M::before(
-            attrs.cast(),
-            size_of::<Attrs>(),
+            core::ptr::from_ref(view).cast(),
+            size_of::<VmaView>(),
             minflt_sync::Kind::PlainRead,
         );
-        // SAFETY: records are published whole and freed by the lifetime the caller's hold keeps
-        // off.
-        let attrs = unsafe { &*attrs };
-        VmaView {
-            range: attrs.range,
-            prot: attrs.prot,
-        }
+        *view
     }
 
-    /// Puts other attributes in; returns the old record, which the caller frees by the lifetime.
+    /// Puts other attributes in; returns the old record, which the caller frees by the lifetime,
+    /// unless it lies in the VMA.
     pub(crate) fn publish(&self, attrs: NonNull<Attrs>) -> Option<NonNull<Attrs>> {
         let old = self.attrs.load(Ordering::Relaxed);
         // ORDERING: Release; pairs with [vma-attrs].
@@ -144,19 +144,26 @@ impl<M: Mmu> Vma<M> {
         NonNull::new(old as *mut Attrs)
     }
 
-    /// The record now, for freeing it with the VMA.
+    /// The record that the pointer stands for.
+    #[inline(always)]
+    fn record(&self, attrs: u64) -> &VmaView {
+        if attrs == 0 {
+            return &self.first;
+        }
+        // SAFETY: records are published whole and freed by the lifetime the caller's hold keeps
+        // off.
+        let attrs = unsafe { &*(attrs as *const Attrs) };
+        &attrs.view
+    }
+
+    /// The record now, for freeing it with the VMA; none where it lies in the VMA.
     pub(crate) fn attrs_ptr(&self) -> Option<NonNull<Attrs>> {
         NonNull::new(self.attrs.peek() as *mut Attrs)
     }
 
     /// The attributes without the door, for oracles.
     pub(crate) fn peek(&self) -> VmaView {
-        // SAFETY: oracles look while nobody changes the VMA.
-        let attrs = unsafe { &*(self.attrs.peek() as *const Attrs) };
-        VmaView {
-            range: attrs.range,
-            prot: attrs.prot,
-        }
+        *self.record(self.attrs.peek())
     }
 }
 
