@@ -46,6 +46,15 @@ pub enum MadviseError {
     NoMemory,
 }
 
+/// Why the heap's start cannot be set.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum HeapError {
+    /// The break was moved already.
+    Used,
+    /// The place lies outside user space.
+    OutOfRange,
+}
+
 /// A Linux error number.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Errno(pub i32);
@@ -99,6 +108,12 @@ impl From<MadviseError> for Errno {
             MadviseError::Invalid => Self::EINVAL,
             MadviseError::NoMemory => Self::ENOMEM,
         }
+    }
+}
+
+impl From<HeapError> for Errno {
+    fn from(_: HeapError) -> Self {
+        Self::EINVAL
     }
 }
 

@@ -101,6 +101,8 @@ events! {
     Mprotect = "mprotect-calls",
     /// Advice calls.
     Madvise = "madvise-calls",
+    /// Calls that move or ask for the heap's end.
+    Brk = "brk-calls",
     /// Objects freed by grace-period callbacks.
     CallbacksRun = "grace-period-callbacks",
 }

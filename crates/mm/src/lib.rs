@@ -29,7 +29,7 @@ mod zap;
 pub use call::madvise::Advice;
 pub use call::mmap::Place;
 pub use config::{Broken, Config, ERAS, Era, Illegal, Rung, era};
-pub use error::{Errno, MadviseError, MmapError, MprotectError, MunmapError, NoMemory};
+pub use error::{Errno, HeapError, MadviseError, MmapError, MprotectError, MunmapError, NoMemory};
 pub use event::Event;
 pub use fault::{Done, FaultOutcome, Kind as FaultKind, Signal};
 pub use frame::Frame;

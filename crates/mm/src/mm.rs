@@ -1,6 +1,7 @@
 //! An address space.
 
 use crate::anon_vma::AnonVma;
+use crate::call::brk::Heap;
 use crate::error::NoMemory;
 use crate::frame::Use;
 use crate::rss::Resident;
@@ -37,6 +38,7 @@ pub struct Mm<M: Mmu> {
     pub(crate) anon_vma: Atomic<u64, M>,
     /// CPUs that may buffer translations.
     pub(crate) cpus: SharedCpuMask<M>,
+    pub(crate) heap: Heap<M>,
     written: Apart,
     /// Guards the tree and the VMAs' attributes.
     pub(crate) mmap_lock: RwSem<MmapLock, M>,
@@ -76,6 +78,7 @@ impl<M: Mmu> Mm<M> {
             tree: Tree::new(),
             anon_vma: Atomic::new(0),
             cpus: SharedCpuMask::new(),
+            heap: Heap::new(),
             written: Apart,
             mmap_lock: RwSem::new(),
             rss: Resident::new(),
