@@ -2,6 +2,7 @@
 
 use crate::anon_vma::AnonVma;
 use crate::call::brk::Heap;
+use crate::commit::Sizes;
 use crate::error::NoMemory;
 use crate::frame::Use;
 use crate::rss::Resident;
@@ -39,6 +40,7 @@ pub struct Mm<M: Mmu> {
     /// CPUs that may buffer translations.
     pub(crate) cpus: SharedCpuMask<M>,
     pub(crate) heap: Heap<M>,
+    pub(crate) sizes: Sizes<M>,
     written: Apart,
     /// Guards the tree and the VMAs' attributes.
     pub(crate) mmap_lock: RwSem<MmapLock, M>,
@@ -79,6 +81,7 @@ impl<M: Mmu> Mm<M> {
             anon_vma: Atomic::new(0),
             cpus: SharedCpuMask::new(),
             heap: Heap::new(),
+            sizes: Sizes::new(),
             written: Apart,
             mmap_lock: RwSem::new(),
             rss: Resident::new(),

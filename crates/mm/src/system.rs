@@ -11,6 +11,7 @@
 
 use crate::alloc::{CpuFrames, Frames, MAX_NODES};
 use crate::anon_vma::AnonVma;
+use crate::commit::Commit;
 use crate::config::{Config, ExchangeBy, Illegal};
 use crate::error::NoMemory;
 use crate::event::Event;
@@ -54,6 +55,7 @@ pub struct System<M: Mmu> {
     stamp: Atomic<u64, M>,
     /// Systems refer to address spaces by handles; this many are alive.
     pub(crate) spaces: Atomic<u64, M>,
+    pub(crate) commit: Commit<M>,
 }
 
 /// What each CPU has of its own.
@@ -61,6 +63,8 @@ pub struct System<M: Mmu> {
 pub(crate) struct CpuArea<M: Mmu> {
     events: [Counter; Event::COUNT],
     checks: [Counter; Check::COUNT],
+    /// This CPU's part of what is promised.
+    pub(crate) committed: Atomic<u64, M>,
     pub(crate) mailbox: Mailbox<M>,
 }
 
@@ -221,6 +225,7 @@ impl<M: Mmu> System<M> {
             next_id: Atomic::new(1),
             stamp: Atomic::new(1),
             spaces: Atomic::new(0),
+            commit: Commit::new(len.saturating_sub(reserved), cpus),
         };
         let place = place?.cast::<Self>();
         // SAFETY: cut off for this, aligned to 128.
@@ -339,6 +344,15 @@ impl<M: Mmu> System<M> {
     pub(crate) fn reserved_frames(&self) -> u64 {
         self.reserved
     }
+
+    /// Frames that are not the system's own. Linux: `totalram_pages`.
+    pub(crate) fn usable_frames(&self) -> u64 {
+        self.total_frames().saturating_sub(self.reserved)
+    }
+
+    pub(crate) fn machine_cpus(&self) -> u32 {
+        self.at.cpus()
+    }
 }
 
 impl<M: Mmu> CpuArea<M> {
@@ -346,6 +360,7 @@ impl<M: Mmu> CpuArea<M> {
         Self {
             events: core::array::from_fn(|_| Counter::new()),
             checks: core::array::from_fn(|_| Counter::new()),
+            committed: Atomic::new(0),
             mailbox: Mailbox::new(),
         }
     }

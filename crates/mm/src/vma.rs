@@ -53,11 +53,50 @@ impl Prot {
     }
 }
 
+/// What else a mapping is: a set.
+#[derive(Clone, Copy, PartialEq, Eq, Default)]
+pub struct VmaFlags(u32);
+
+impl VmaFlags {
+    /// The empty set.
+    pub const NONE: Self = Self(0);
+    /// Its pages are promised, and given back when it goes (`VM_ACCOUNT`).
+    pub const ACCOUNT: Self = Self(1 << 0);
+    /// Its pages are never promised (`VM_NORESERVE`).
+    pub const NORESERVE: Self = Self(1 << 1);
+
+    const NAMES: &[(Self, &str)] = &[(Self::ACCOUNT, "account"), (Self::NORESERVE, "noreserve")];
+
+    /// With those of `other`.
+    #[must_use]
+    pub const fn with(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
+    /// Without those of `other`.
+    #[must_use]
+    pub const fn without(self, other: Self) -> Self {
+        Self(self.0 & !other.0)
+    }
+
+    /// Whether any of `other` is set.
+    #[must_use]
+    pub const fn has(self, other: Self) -> bool {
+        self.0 & other.0 != 0
+    }
+}
+
+impl fmt::Debug for VmaFlags {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let set = Self::NAMES.iter().filter(|(flag, _)| self.has(*flag));
+        f.debug_list().entries(set.map(|(_, name)| name)).finish()
+    }
+}
+
 /// What a mapping is: immutable once published.
 #[derive(Debug)]
 pub struct Attrs {
-    range: VirtRange,
-    prot: Prot,
+    view: VmaView,
     /// Waits for a grace period once replaced.
     pub(crate) callback: Callback,
 }
@@ -69,6 +108,8 @@ pub struct VmaView {
     pub range: VirtRange,
     /// What may be done there.
     pub prot: Prot,
+    /// What else it is.
+    pub flags: VmaFlags,
 }
 
 /// A mapping's identity.
@@ -94,8 +135,7 @@ unsafe impl SlabObject for Attrs {}
 impl Attrs {
     pub(crate) const fn new(view: VmaView) -> Self {
         Self {
-            range: view.range,
-            prot: view.prot,
+            view,
             callback: Callback::new(),
         }
     }
@@ -125,11 +165,7 @@ impl<M: Mmu> Vma<M> {
         );
         // SAFETY: records are published whole and freed by the lifetime the caller's hold keeps
         // off.
-        let attrs = unsafe { &*attrs };
-        VmaView {
-            range: attrs.range,
-            prot: attrs.prot,
-        }
+        unsafe { &*attrs }.view
     }
 
     /// Puts other attributes in; returns the old record, which the caller frees by the lifetime.
@@ -148,11 +184,7 @@ impl<M: Mmu> Vma<M> {
     /// The attributes without the door, for oracles.
     pub(crate) fn peek(&self) -> VmaView {
         // SAFETY: oracles look while nobody changes the VMA.
-        let attrs = unsafe { &*(self.attrs.peek() as *const Attrs) };
-        VmaView {
-            range: attrs.range,
-            prot: attrs.prot,
-        }
+        unsafe { &*(self.attrs.peek() as *const Attrs) }.view
     }
 }
 

@@ -24,7 +24,7 @@ use super::{as_call, munmap};
 use crate::error::{HeapError, NoMemory};
 use crate::event::Event;
 use crate::mm::Mm;
-use crate::vma::{Prot, VmaView};
+use crate::vma::{Prot, VmaFlags, VmaView};
 use crate::writers::Writers;
 use minflt_addr::{VirtAddr, VirtRange};
 use minflt_pgtable::{Mmu, Paging};
@@ -51,6 +51,12 @@ impl<M: Mmu> Heap<M> {
             start: Atomic::new(start.0),
             end: Atomic::new(start.0),
         }
+    }
+
+    /// Becomes the heap that `parent` is.
+    pub(crate) fn copy_from(&self, parent: &Self) {
+        self.start.store(parent.start().0, Ordering::Relaxed);
+        self.end.store(parent.end().0, Ordering::Relaxed);
     }
 
     fn start(&self) -> VirtAddr {
@@ -144,7 +150,23 @@ impl<M: Mmu> Mm<M> {
         let fresh = VmaView {
             range: more,
             prot: Prot::ReadWrite,
+            flags: VmaFlags::ACCOUNT,
         };
+        let pages = more.pages(M::Paging::SHIFT);
+        if !self.may_expand(pages) {
+            return Err(NoMemory);
+        }
+        let sys = self.system();
+        sys.charge(pages)?;
+        self.extend(writers, fresh)
+            .inspect_err(|_| sys.uncharge(pages))?;
+        self.count_mapped(pages);
+        Ok(())
+    }
+
+    /// Maps `fresh`: the VMA that ends where it begins is extended if it is of the heap and alike.
+    fn extend(&self, writers: &Writers<'_, M>, fresh: VmaView) -> Result<(), NoMemory> {
+        let more = fresh.range;
         // SAFETY: 1: under `mmap_lock`.
         let below = unsafe { self.tree.at_or_before(more.start()) }.filter(|vma| {
             let view = vma.view();
