@@ -5,7 +5,7 @@ use crate::call::brk::Heap;
 use crate::commit::Sizes;
 use crate::error::NoMemory;
 use crate::frame::Use;
-use crate::rss::Resident;
+use crate::rss::{Resident, Slot};
 use crate::system::System;
 use crate::tree::Tree;
 use crate::vma::Vma;
@@ -39,6 +39,8 @@ pub struct Mm<M: Mmu> {
     pub(crate) anon_vma: Atomic<u64, M>,
     /// CPUs that may buffer translations.
     pub(crate) cpus: SharedCpuMask<M>,
+    /// Where CPUs count its resident pages. Immutable.
+    pub(crate) rss_slot: Slot,
     pub(crate) heap: Heap<M>,
     pub(crate) sizes: Sizes<M>,
     written: Apart,
@@ -73,6 +75,7 @@ unsafe impl<M: Mmu> Sync for MmHandle<'_, M> {}
 impl<M: Mmu> Mm<M> {
     pub(crate) fn create(sys: &System<M>) -> Result<MmHandle<'_, M>, NoMemory> {
         let root = Self::new_table(sys, M::Paging::LEVELS - 1).ok_or(NoMemory)?;
+        let rss_slot = sys.rss_slots.take();
         let mm = Self {
             system: sys,
             space: sys.new_space(),
@@ -80,6 +83,7 @@ impl<M: Mmu> Mm<M> {
             tree: Tree::new(),
             anon_vma: Atomic::new(0),
             cpus: SharedCpuMask::new(),
+            rss_slot,
             heap: Heap::new(),
             sizes: Sizes::new(),
             written: Apart,
@@ -94,6 +98,7 @@ impl<M: Mmu> Mm<M> {
                 Ok(MmHandle { sys, mm })
             }
             Err(_) => {
+                sys.rss_slots.give(rss_slot);
                 sys.frames.put(root);
                 Err(NoMemory)
             }
@@ -126,12 +131,6 @@ impl<M: Mmu> Mm<M> {
             VirtAddr(1 << 16),
             VirtAddr(M::Paging::USER_END - M::Paging::PAGE),
         )
-    }
-
-    /// Resident pages, as a reader is shown them.
-    #[must_use]
-    pub fn resident_pages(&self) -> i64 {
-        self.rss.shown(&self.system().config)
     }
 
     /// Calls `visit` with each mapping, in order, under `mmap_lock`.
@@ -238,6 +237,7 @@ impl<M: Mmu> Mm<M> {
         let sys = self.system();
         let all = VirtRange::new(VirtAddr(0), VirtAddr(M::Paging::USER_END));
         crate::call::munmap::unmap_all(self, all);
+        self.end_resident();
         let anon_vma = NonNull::new(self.anon_vma.load(Ordering::Relaxed) as *mut AnonVma<M>);
         if let Some(anon_vma) = anon_vma {
             // SAFETY: 1, 2: nobody else has the address space.

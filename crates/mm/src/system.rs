@@ -18,6 +18,7 @@ use crate::event::Event;
 use crate::frame::{Frame, FrameTable, Use};
 use crate::mm::{Mm, MmHandle};
 use crate::oracle::Check;
+use crate::rss::{self, Slots};
 use crate::shootdown::Mailbox;
 use crate::tree::Node;
 use crate::vma::{Attrs, Vma};
@@ -56,6 +57,7 @@ pub struct System<M: Mmu> {
     /// Systems refer to address spaces by handles; this many are alive.
     pub(crate) spaces: Atomic<u64, M>,
     pub(crate) commit: Commit<M>,
+    pub(crate) rss_slots: Slots<M>,
 }
 
 /// What each CPU has of its own.
@@ -199,6 +201,10 @@ impl<M: Mmu> System<M> {
         let lists = unsafe { carve.per_cpu(cpus, |_| CpuFrames::new()) };
         // SAFETY: 1.
         let readers = unsafe { carve.per_cpu(cpus, |_| SrcuCpu::new()) };
+        let slots = rss::slots_for(&config, len);
+        let pieces = rss::pieces_for(slots, cpus);
+        // SAFETY: 1.
+        let pieces = unsafe { carve.per_cpu(pieces, |_| rss::piece()) };
         let zones = carve.cut(Frames::<M>::zone_bytes(nodes));
         let table = carve.cut(len as usize * size_of::<Frame<M>>());
         let reserved = (carve.used as u64).div_ceil(M::Paging::PAGE) + 1;
@@ -226,6 +232,7 @@ impl<M: Mmu> System<M> {
             stamp: Atomic::new(1),
             spaces: Atomic::new(0),
             commit: Commit::new(len.saturating_sub(reserved), cpus),
+            rss_slots: Slots::new(pieces?, slots, cpus),
         };
         let place = place?.cast::<Self>();
         // SAFETY: cut off for this, aligned to 128.

@@ -43,4 +43,6 @@ broken! {
     MapCountAfterExchange = "map-count-after-exchange",
     /// The refused mix of a speculative ladder and compare-and-exchange, let through.
     SpeculativeExchange = "speculative-exchange",
+    /// A thread or CPU adds its part of the resident count to the whole at twice its batch.
+    LateRss = "late-rss",
 }

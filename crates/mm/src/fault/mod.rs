@@ -214,8 +214,7 @@ impl<M: Mmu> Fault<'_, M> {
     /// One more page is resident.
     #[inline(always)]
     fn count_page(&self, pages: i64) {
-        let config = &self.mm.system().config;
-        self.mm.rss.add(config, Some(self.share), pages);
+        self.mm.count_resident(Some(self.share), pages);
     }
 }
 

@@ -201,7 +201,7 @@ impl<M: Mmu> Mm<M> {
         }
         let config = &sys.config;
         if config.rss != crate::config::Rss::Sloppy {
-            let shown = self.rss.raw();
+            let shown = self.resident_raw();
             if shown != walked.mapped as i64 {
                 return Err(Unbalanced::Resident {
                     shown,
