@@ -10,7 +10,7 @@ use minflt_host::{Host, HostInstance, HostOptions, Prefault};
 use minflt_mm::config::Lifetime;
 use minflt_mm::{
     Advice, BootError, Broken, Check, Config, ERAS, Event, MmapError, MprotectError, MunmapError,
-    Place, Prot, Running, Signal, System, era,
+    Overcommit, Place, Prot, Running, Signal, System, era,
 };
 use minflt_pgtable::{Altix16K, Mmu, Paging, X86_64};
 
@@ -304,6 +304,7 @@ fn a_lock_can_stand_in_for_the_exchange_where_no_hardware_writes_entries() {
 fn memory_runs_out_as_a_value_and_comes_back() {
     for (name, config) in configs() {
         let sys = boot::<X86_64>(config, 2 << 20, 1);
+        sys.set_overcommit(Overcommit::Always);
         let _cpu = instance(&sys).enter(0);
         let mm = sys.new_mm().expect("memory");
         let thread = mm.thread();

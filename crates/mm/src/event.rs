@@ -109,6 +109,11 @@ events! {
     ForkEntries = "fork-entries",
     /// Advice calls.
     Madvise = "madvise-calls",
+    /// Calls that move or ask for the heap's end.
+    Brk = "brk-calls",
+    /// Pages faulted in by a call that maps and populates. They are minor faults, as in Linux, but
+    /// no `page-faults`.
+    Populated = "populated-pages",
     /// Objects freed by grace-period callbacks.
     CallbacksRun = "grace-period-callbacks",
 }

@@ -1,8 +1,10 @@
 //! An address space.
 
+use crate::call::brk::Heap;
+use crate::commit::Sizes;
 use crate::error::NoMemory;
 use crate::frame::Use;
-use crate::rss::Resident;
+use crate::rss::{Resident, Slot};
 use crate::system::System;
 use crate::tree::{Mapping, Tree};
 use crate::vma::{Vma, VmaView};
@@ -35,6 +37,10 @@ pub struct Mm<M: Mmu> {
     users: Atomic<u64, M>,
     /// CPUs that may buffer translations.
     pub(crate) cpus: SharedCpuMask<M>,
+    /// Where CPUs count its resident pages. Immutable.
+    pub(crate) rss_slot: Slot,
+    pub(crate) heap: Heap<M>,
+    pub(crate) sizes: Sizes<M>,
     written: Apart,
     /// Guards the tree and the VMAs' attributes.
     pub(crate) mmap_lock: RwSem<MmapLock, M>,
@@ -93,6 +99,7 @@ impl<M: Mmu> Mappings<'_, M> {
 impl<M: Mmu> Mm<M> {
     pub(crate) fn create(sys: &System<M>) -> Result<MmHandle<'_, M>, NoMemory> {
         let root = Self::new_table(sys, M::Paging::LEVELS - 1).ok_or(NoMemory)?;
+        let rss_slot = sys.rss_slots.take();
         let mm = Self {
             system: sys,
             space: sys.new_space(),
@@ -100,6 +107,9 @@ impl<M: Mmu> Mm<M> {
             tree: Tree::new(),
             users: Atomic::new(1),
             cpus: SharedCpuMask::new(),
+            rss_slot,
+            heap: Heap::new(),
+            sizes: Sizes::new(),
             written: Apart,
             mmap_lock: RwSem::new(),
             rss: Resident::new(),
@@ -112,6 +122,7 @@ impl<M: Mmu> Mm<M> {
                 Ok(MmHandle { sys, mm })
             }
             Err(_) => {
+                sys.rss_slots.give(rss_slot);
                 sys.frames.put(root);
                 Err(NoMemory)
             }
@@ -144,12 +155,6 @@ impl<M: Mmu> Mm<M> {
             VirtAddr(1 << 16),
             VirtAddr(M::Paging::USER_END - M::Paging::PAGE),
         )
-    }
-
-    /// Resident pages, as a reader is shown them.
-    #[must_use]
-    pub fn resident_pages(&self) -> i64 {
-        self.rss.shown(&self.system().config)
     }
 
     /// The mappings, held still: `mmap_lock` for reading until dropped.
@@ -238,6 +243,7 @@ impl<M: Mmu> Mm<M> {
         let sys = self.system();
         let all = VirtRange::new(VirtAddr(0), VirtAddr(M::Paging::USER_END));
         crate::call::munmap::unmap_all(self, all);
+        self.end_resident();
         sys.frames.put(self.root);
         sys.run_deferred();
     }

@@ -11,12 +11,14 @@
 
 use crate::alloc::{CpuFrames, Frames, MAX_NODES};
 use crate::anon_vma::{AnonVma, Chain};
+use crate::commit::Commit;
 use crate::config::{Config, ExchangeBy, Illegal};
 use crate::error::NoMemory;
 use crate::event::Event;
 use crate::frame::{Frame, FrameTable, Use};
 use crate::mm::{Mm, MmHandle};
 use crate::oracle::Check;
+use crate::rss::{self, Slots};
 use crate::shootdown::Mailbox;
 use crate::tree::Node;
 use crate::vma::{Attrs, Vma};
@@ -57,6 +59,8 @@ pub struct System<M: Mmu> {
     /// Systems refer to address spaces by handles; this many are alive.
     pub(crate) spaces: Atomic<u64, M>,
     pub(crate) rcu: Rcu<M>,
+    pub(crate) commit: Commit<M>,
+    pub(crate) rss_slots: Slots<M>,
 }
 
 /// What each CPU has of its own.
@@ -64,6 +68,8 @@ pub struct System<M: Mmu> {
 pub(crate) struct CpuArea<M: Mmu> {
     events: [Counter; Event::COUNT],
     checks: [Counter; Check::COUNT],
+    /// This CPU's part of what is promised.
+    pub(crate) committed: Atomic<u64, M>,
     pub(crate) mailbox: Mailbox<M>,
 }
 
@@ -200,6 +206,10 @@ impl<M: Mmu> System<M> {
         let readers = unsafe { carve.per_cpu(cpus, |_| SrcuCpu::new()) };
         // SAFETY: 1.
         let reports = unsafe { carve.per_cpu(cpus, |_| RcuCpu::new()) };
+        let slots = rss::slots_for(&config, len);
+        let pieces = rss::pieces_for(slots, cpus);
+        // SAFETY: 1.
+        let pieces = unsafe { carve.per_cpu(pieces, |_| rss::piece()) };
         let zones = carve.cut(Frames::<M>::zone_bytes(nodes));
         let table = carve.cut(len as usize * size_of::<Frame<M>>());
         let reserved = (carve.used as u64).div_ceil(M::Paging::PAGE) + 1;
@@ -228,6 +238,8 @@ impl<M: Mmu> System<M> {
             stamp: Atomic::new(1),
             spaces: Atomic::new(0),
             rcu: Rcu::new(reports?, patience::<M>()),
+            commit: Commit::new(len.saturating_sub(reserved), cpus),
+            rss_slots: Slots::new(pieces?, slots, cpus),
         };
         let place = place?.cast::<Self>();
         // SAFETY: cut off for this, aligned to 128.
@@ -328,6 +340,15 @@ impl<M: Mmu> System<M> {
     pub(crate) fn reserved_frames(&self) -> u64 {
         self.reserved
     }
+
+    /// Frames that are not the system's own. Linux: `totalram_pages`.
+    pub(crate) fn usable_frames(&self) -> u64 {
+        self.total_frames().saturating_sub(self.reserved)
+    }
+
+    pub(crate) fn machine_cpus(&self) -> u32 {
+        self.at.cpus()
+    }
 }
 
 /// How long a grace period waits for CPUs that come by: a few faults, in which each busy CPU does.
@@ -341,6 +362,7 @@ impl<M: Mmu> CpuArea<M> {
         Self {
             events: core::array::from_fn(|_| Counter::new()),
             checks: core::array::from_fn(|_| Counter::new()),
+            committed: Atomic::new(0),
             mailbox: Mailbox::new(),
         }
     }

@@ -56,6 +56,46 @@ impl Prot {
     }
 }
 
+/// What else a mapping is: a set.
+#[derive(Clone, Copy, PartialEq, Eq, Default)]
+pub struct VmaFlags(u32);
+
+impl VmaFlags {
+    /// The empty set.
+    pub const NONE: Self = Self(0);
+    /// Its pages are promised, and given back when it goes (`VM_ACCOUNT`).
+    pub const ACCOUNT: Self = Self(1 << 0);
+    /// Its pages are never promised (`VM_NORESERVE`).
+    pub const NORESERVE: Self = Self(1 << 1);
+
+    const NAMES: &[(Self, &str)] = &[(Self::ACCOUNT, "account"), (Self::NORESERVE, "noreserve")];
+
+    /// With those of `other`.
+    #[must_use]
+    pub const fn with(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
+    /// Without those of `other`.
+    #[must_use]
+    pub const fn without(self, other: Self) -> Self {
+        Self(self.0 & !other.0)
+    }
+
+    /// Whether any of `other` is set.
+    #[must_use]
+    pub const fn has(self, other: Self) -> bool {
+        self.0 & other.0 != 0
+    }
+}
+
+impl fmt::Debug for VmaFlags {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let set = Self::NAMES.iter().filter(|(flag, _)| self.has(*flag));
+        f.debug_list().entries(set.map(|(_, name)| name)).finish()
+    }
+}
+
 /// What a mapping is: immutable once published.
 #[derive(Debug)]
 pub struct Attrs {
@@ -71,6 +111,8 @@ pub struct VmaView {
     pub range: VirtRange,
     /// What may be done there.
     pub prot: Prot,
+    /// What else it is.
+    pub flags: VmaFlags,
 }
 
 /// A mapping's identity, with what a lookup reads in one line.

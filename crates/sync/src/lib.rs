@@ -33,7 +33,7 @@ pub use cpumask::{CpuMask, MAX_CPUS, SharedCpuMask};
 pub use cx::{Cx, TaskId};
 pub use lockdep::order;
 pub use machine::{Cost, Instance, IpiHandler, Irq, Kind, Machine, Ram};
-pub use percpu::{Apart, PerCpu};
+pub use percpu::{Apart, PerCpu, this_cpu};
 pub use plain::Plain;
 pub use prim::Ordering;
 pub use rcu::{Rcu, RcuGuard};

@@ -7,6 +7,7 @@
 
 use super::split::split_at;
 use super::{as_call, page_range};
+use crate::commit::Pages;
 use crate::error::{MunmapError, NoMemory};
 use crate::event::Event;
 use crate::mm::Mm;
@@ -53,6 +54,7 @@ pub(super) fn unmap<M: Mmu>(
     split_at(mm, writers, range.end())?;
     let sys = mm.system();
     let mut zap = Zap::begin(mm, range);
+    let mut gone = Pages::default();
     while let Some(vma) = mm.find(range.start()) {
         let view = vma.view();
         if view.range.start() >= range.end() {
@@ -69,8 +71,10 @@ pub(super) fn unmap<M: Mmu>(
         if taken.is_err() {
             drop(section);
             zap.finish();
+            mm.count_unmapped(gone);
             return Err(NoMemory);
         }
+        gone.add(Pages::of::<M>(&view));
         zap.range(view.range);
         sys.unlink_anon_vmas(vma);
         section.for_ever();
@@ -79,6 +83,7 @@ pub(super) fn unmap<M: Mmu>(
     }
     free_tables(mm, range, &mut zap);
     zap.finish();
+    mm.count_unmapped(gone);
     oracle::translations_agree(mm, range, u64::MAX);
     Ok(())
 }
@@ -99,10 +104,16 @@ fn free_tables<M: Mmu>(mm: &Mm<M>, range: VirtRange, zap: &mut Zap<'_, M>) {
 pub(crate) fn unmap_all<M: Mmu>(mm: &Mm<M>, all: VirtRange) {
     let sys = mm.system();
     let mut zap = Zap::begin(mm, all);
-    mm.tree
-        .visit(&mut |vma| zap.range(vma.peek().range), &mut |_| ());
+    let mut gone = Pages::default();
+    let mut zap_vma = |vma: &crate::vma::Vma<M>| {
+        let view = vma.peek();
+        zap.range(view.range);
+        gone.add(Pages::of::<M>(&view));
+    };
+    mm.tree.visit(&mut zap_vma, &mut |_| ());
     zap.free_tables(all, all);
     zap.finish();
+    mm.count_unmapped(gone);
     let vma = |vma: &crate::vma::Vma<M>| {
         sys.unlink_anon_vmas(vma);
         // SAFETY: 1: nobody looks into the tree any more.

@@ -49,4 +49,6 @@ broken! {
     ForkLeavesWritable = "fork-leaves-writable",
     /// fork copies an address space outside the sections of its mappings.
     ForkWithoutSections = "fork-without-sections",
+    /// A thread or CPU adds its part of the resident count to the whole at twice its batch.
+    LateRss = "late-rss",
 }

@@ -131,6 +131,8 @@ choices! {
         Sloppy = "sloppy",
         /// Per thread, added to the whole every 64 events.
         PerThread = "per-thread",
+        /// Per CPU, added to the whole in batches of at least 32.
+        PerCpu = "per-cpu",
     }
 }
 
@@ -217,7 +219,7 @@ const RULES: &[Rule] = &[
         illegal: Illegal {
             mix: "rss under-lock without protocol mm-lock",
             reason: "there is no one lock under which all faults count",
-            remedy: "use rss atomic, sloppy or per-thread",
+            remedy: "use rss atomic, sloppy, per-thread or per-cpu",
         },
         holds: |c| c.rss == Rss::UnderLock && c.protocol != Protocol::MmLock,
     },

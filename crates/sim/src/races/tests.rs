@@ -1,7 +1,7 @@
 use super::{RACES, Race, Searched, race, search, show};
 use crate::explore::Budget;
 use crate::policy::Policy;
-use minflt_mm::config::Lifetime;
+use minflt_mm::config::{Lifetime, Rss};
 use minflt_mm::{Check, Config, ERAS, era};
 
 fn control(race: &Race) -> Config {
@@ -82,4 +82,25 @@ fn races_are_found_by_number_or_name() {
     assert_eq!(race("p57").map(|race| race.name), Some("fault-zap"));
     assert_eq!(race("fault-zap").map(|race| race.number), Some("P57"));
     assert!(race("P99").is_none());
+}
+
+#[test]
+fn no_resident_count_is_shown_below_zero_or_left_wrong_in_any_form() {
+    let race = race("P8").expect("a race");
+    for era in ERAS {
+        let forms = Rss::ALL.iter().map(|(rss, ..)| Config {
+            rss: *rss,
+            ..era.config
+        });
+        for config in forms.filter(|config| config.check().is_ok()) {
+            let budget = Budget {
+                schedules: 500,
+                seed: 11,
+            };
+            let found = search(race, config, &budget).explored;
+            if let Some(failure) = found.failure {
+                panic!("{config:?}: {failure}");
+            }
+        }
+    }
 }
