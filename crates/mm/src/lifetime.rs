@@ -6,13 +6,14 @@
 //!
 //! # Idea
 //! One door for all of them: *retire*. Under `immediate` it frees on the spot; under `srcu` it
-//! queues the callback embedded in the object.
+//! queues the callback embedded in the object; under `type-stable` it does so for all but VMAs,
+//! which go back to their slab at once.
 //!
 //! # Why it is correct
 //! The table of illegal mixes refuses `immediate` where anybody reads without the lock. Each
 //! function below finds the object that its callback is embedded in.
 
-use crate::config::Lifetime;
+use crate::config::{Broken, Lifetime};
 use crate::system::System;
 use crate::tree::Node;
 use crate::vma::{Attrs, Vma};
@@ -50,10 +51,39 @@ impl<M: Mmu> System<M> {
     /// # Safety
     /// 1. The VMA is unlinked, and retired once.
     pub(crate) unsafe fn retire_vma(&self, vma: NonNull<Vma<M>>) {
+        if self.config.lifetime == Lifetime::TypeStable {
+            // SAFETY: 1 of this function.
+            return unsafe { self.free_type_stable(vma) };
+        }
+        if self.config.lacks(Broken::VmaAtOnce) {
+            // SAFETY: 1 of this function.
+            let callback = NonNull::from(unsafe { &vma.as_ref().callback });
+            // SAFETY: 1, 2: 1 of this function, but for the readers that this is to show.
+            return unsafe { free_vma::<M>(core::ptr::from_ref(self).cast(), callback) };
+        }
         // SAFETY: 1 of this function.
         let callback = NonNull::from(unsafe { &vma.as_ref().callback });
         // SAFETY: 1, 2: 1 of this function. 3: the function finds the VMA from its callback.
         unsafe { self.retire(callback, free_vma::<M>) };
+    }
+
+    /// Frees a VMA at once: whoever still finds it finds it detached, or another VMA, and asks. Its
+    /// record is read under its lock only, and could go too; it waits with all other records.
+    ///
+    /// # Safety
+    /// 1. The VMA is unlinked and detached, and retired once.
+    unsafe fn free_type_stable(&self, vma: NonNull<Vma<M>>) {
+        // SAFETY: 1 of this function.
+        let found = unsafe { vma.as_ref() };
+        if M::CHECKED && found.refcnt.is_attached() {
+            M::violation(format_args!("{found:?} freed while attached"));
+        }
+        if let Some(attrs) = found.attrs_ptr() {
+            // SAFETY: 1: the VMA's last record, unlinked with it.
+            unsafe { self.retire_attrs(attrs) };
+        }
+        // SAFETY: 1, 2: 1 of this function; late readers look at what is kept only.
+        unsafe { self.vmas.free(vma) };
     }
 
     /// Frees an unlinked table, which no CPU can reach by a translation, by the configured
@@ -63,6 +93,10 @@ impl<M: Mmu> System<M> {
     /// 1. The table is unlinked and invalidated, and retired once.
     pub(crate) unsafe fn retire_table(&self, pfn: Pfn) {
         let callback = NonNull::from(&self.frames.get(pfn).callback);
+        if self.config.lacks(Broken::TablesAtOnce) {
+            // SAFETY: 1, 2: 1 of this function, but for the walkers that this is to show.
+            return unsafe { free_table::<M>(core::ptr::from_ref(self).cast(), callback) };
+        }
         // SAFETY: 1, 2: 1 of this function. 3: the function finds the frame from its callback.
         unsafe { self.retire(callback, free_table::<M>) };
     }
@@ -74,7 +108,7 @@ impl<M: Mmu> System<M> {
             // SAFETY: 1 to 3 of this function; the argument is the system.
             Lifetime::Immediate => unsafe { run(core::ptr::from_ref(self).cast(), callback) },
             // SAFETY: 1 to 3: the same of this function.
-            Lifetime::Srcu => unsafe { self.srcu.call(callback, run) },
+            Lifetime::Srcu | Lifetime::TypeStable => unsafe { self.srcu.call(callback, run) },
         }
     }
 }

@@ -15,7 +15,7 @@ use minflt_addr::{Pfn, VirtAddr, VirtRange};
 use minflt_pgtable::{Mmu, Paging, PtLock, SpaceId};
 use minflt_sync::order::MmapLock;
 use minflt_sync::slab::SlabObject;
-use minflt_sync::{Apart, Atomic, Ordering, RwSem, SharedCpuMask, SpinLock};
+use minflt_sync::{Apart, Atomic, LockSeq, Ordering, RwSem, SharedCpuMask, SpinLock};
 
 /// An address space: its VMAs, its tables, and what ties them together.
 ///
@@ -35,6 +35,8 @@ pub struct Mm<M: Mmu> {
     /// The address of the one anon_vma, 0 before there is one. Guarded by: `page_table_lock`, once
     /// from none.
     pub(crate) anon_vma: Atomic<u64, M>,
+    /// What VMAs that are write-locked now have in their own. Guarded by: `mmap_lock`, write.
+    pub(crate) lock_seq: LockSeq<M>,
     /// CPUs that may buffer translations.
     pub(crate) cpus: SharedCpuMask<M>,
     written: Apart,
@@ -75,6 +77,7 @@ impl<M: Mmu> Mm<M> {
             root,
             tree: Tree::new(),
             anon_vma: Atomic::new(0),
+            lock_seq: LockSeq::new(),
             cpus: SharedCpuMask::new(),
             written: Apart,
             mmap_lock: RwSem::new(),

@@ -9,20 +9,24 @@
 //! record and publishes it by one store; a reader reads one pointer.
 //!
 //! # Protocol
-//! Readers: under `mmap_lock`, or in a read section of the lifetime's domain with the sequence
-//! count sampled before and checked after. Writers: `mmap_lock` for writing; where the ladder
-//! speculates, inside a section of the sequence count ([`crate::writers`]). A VMA that was taken
-//! out keeps an odd count for ever, so nobody validates against it again.
+//! Readers: under `mmap_lock` or the VMA's own lock ([`crate::vma_lock`]), or in a read section of
+//! the lifetime's domain with the sequence count sampled before and checked after. Writers:
+//! `mmap_lock` for writing, inside a section ([`crate::writers`]): where the ladder speculates the
+//! count is odd, where it locks VMAs this one is write-locked. A VMA that was taken out keeps an
+//! odd count for ever, or is detached, so nobody holds on to it again.
 //!
 //! # Why it is correct
 //! A record is never written after it is published, and freed by the configured lifetime.
 
 use core::fmt;
+use core::mem::offset_of;
+use core::ops::Range;
 use core::ptr::NonNull;
 use minflt_addr::VirtRange;
 use minflt_pgtable::{Access, Grant, Mmu};
+use minflt_sync::order::VmaLock;
 use minflt_sync::slab::SlabObject;
-use minflt_sync::{Atomic, Callback, Ordering, SeqCount};
+use minflt_sync::{Atomic, Callback, LockedAt, Ordering, RefLock, RwSem, SeqCount};
 
 /// Access rights of a mapping.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -71,8 +75,9 @@ pub struct VmaView {
     pub prot: Prot,
 }
 
-/// A mapping's identity.
-#[repr(C)]
+/// A mapping's identity. What faults only read stands in its first line, the lock that they write
+/// behind it; no two VMAs share a line.
+#[repr(C, align(64))]
 pub struct Vma<M: Mmu> {
     /// Distinguishes it from every other VMA of the system, dead or alive.
     pub(crate) id: u64,
@@ -84,10 +89,25 @@ pub struct Vma<M: Mmu> {
     pub(crate) anon_vma: Atomic<u64, M>,
     /// Waits for a grace period once taken out.
     pub(crate) callback: Callback,
+    /// Write-locked while this is [`crate::Mm`]'s. Guarded by: `mmap_lock`, write.
+    pub(crate) lock_seq: LockedAt<M>,
+    /// The [`SpaceId`](minflt_pgtable::SpaceId) of the address space whose tree it is in, where
+    /// the ladder locks VMAs; 0 before and after. Guarded by: `mmap_lock`, write.
+    pub(crate) mm: Atomic<u64, M>,
+    /// The lock, where it is a count.
+    pub(crate) refcnt: RefLock<VmaLock, M>,
+    /// The lock, where it is a semaphore.
+    pub(crate) lock: RwSem<VmaLock, M>,
 }
 
-// SAFETY: the link overwrites the id, which readers use for printing only.
-unsafe impl<M: Mmu> SlabObject for Vma<M> {}
+/// Nothing is added to a VMA that there is no room for.
+pub(crate) const VMA_BYTES: usize = 128;
+
+// SAFETY: the link overwrites the id, which readers use for printing only. A fresh VMA's number,
+// owner and count are zero, and are changed by atomic stores only.
+unsafe impl<M: Mmu> SlabObject for Vma<M> {
+    const KEPT: Range<usize> = offset_of!(Self, lock_seq)..offset_of!(Self, lock);
+}
 // SAFETY: the link overwrites the start of the range; nobody reads a freed record.
 unsafe impl SlabObject for Attrs {}
 
@@ -103,17 +123,23 @@ impl Attrs {
 
 impl<M: Mmu> Vma<M> {
     pub(crate) fn new(id: u64, attrs: NonNull<Attrs>, anon_vma: u64) -> Self {
+        const { assert!(size_of::<Self>() <= VMA_BYTES) };
         Self {
             id,
             seq: SeqCount::new(),
             attrs: Atomic::new(attrs.as_ptr() as u64),
             anon_vma: Atomic::new(anon_vma),
             callback: Callback::new(),
+            // These three are not copied: see `SlabObject::KEPT`.
+            lock_seq: LockedAt::new(),
+            mm: Atomic::new(0),
+            refcnt: RefLock::new(),
+            lock: RwSem::new(),
         }
     }
 
-    /// The attributes now. The caller holds `mmap_lock`, or a read section of the lifetime's
-    /// domain.
+    /// The attributes now. The caller holds `mmap_lock` or the VMA's lock, or a read section of
+    /// the lifetime's domain.
     #[inline]
     pub fn view(&self) -> VmaView {
         // ORDERING: Acquire; pairs with [vma-attrs].

@@ -176,7 +176,11 @@ fn readers_and_a_writer(form: Form, readers: usize, rounds: usize, bound: usize,
         for other in others {
             other.join().unwrap();
         }
-        assert_eq!(shared.read(Wrong::Nothing), Some(rounds as u64), "all write locks ended");
+        assert_eq!(
+            shared.read(Wrong::Nothing),
+            Some(rounds as u64),
+            "all write locks ended"
+        );
     });
 }
 

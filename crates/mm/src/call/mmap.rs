@@ -41,12 +41,10 @@ impl<M: Mmu> Mm<M> {
             let writers = Writers::lock(self);
             let range = self.place(&writers, place, len)?;
             let vma = new_vma(self, VmaView { range, prot }, 0).map_err(|_| MmapError::NoMemory)?;
-            self.tree
-                .insert(self.system(), range.start(), vma)
-                .map_err(|_| {
-                    discard_vma(self, vma);
-                    MmapError::NoMemory
-                })?;
+            writers.insert(range.start(), vma).map_err(|_| {
+                discard_vma(self, vma);
+                MmapError::NoMemory
+            })?;
             M::note(format_args!("mmap {range} {prot:?}"));
             Ok(range.start())
         })

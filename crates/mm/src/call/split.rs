@@ -88,7 +88,7 @@ pub(super) fn split_at<M: Mmu>(
         unsafe { mm.system().attrs.free(attrs) };
     })?;
     let _section = writers.begin(vma);
-    if mm.tree.insert(mm.system(), at, new).is_err() {
+    if writers.insert(at, new).is_err() {
         discard_vma(mm, new);
         // SAFETY: 1, 2: allocated above, never published.
         unsafe { mm.system().attrs.free(attrs) };

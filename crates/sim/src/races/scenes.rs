@@ -5,6 +5,7 @@
 //! far as it can.
 
 use super::stage::{Checked, Script, Stage};
+use super::vma_scenes;
 use core::cell::Cell;
 use minflt_addr::VirtRange;
 use minflt_mm::{Advice, Place, Prot, Signal, Thread};
@@ -25,6 +26,11 @@ pub(super) enum Scene {
     FaultZap,
     FaultUnmap,
     ReplaceLoad,
+    FaultReuse,
+    MapLoad,
+    FaultWaits,
+    FaultStarves,
+    WriterStarves,
 }
 
 /// Writes the scenario out on a stage.
@@ -44,12 +50,17 @@ pub(super) fn script<'s, P: Paging>(scene: Scene, stage: &Stage<'s, P>) -> Scrip
         Scene::FaultZap => fault_zap(&stage),
         Scene::FaultUnmap => fault_unmap(&stage),
         Scene::ReplaceLoad => replace_load(&stage),
+        Scene::FaultReuse => vma_scenes::fault_reuse(&stage),
+        Scene::MapLoad => vma_scenes::map_load(&stage),
+        Scene::FaultWaits => vma_scenes::fault_waits(&stage),
+        Scene::FaultStarves => vma_scenes::fault_starves(&stage),
+        Scene::WriterStarves => vma_scenes::writer_starves(&stage),
     }
 }
 
-type S<'s, P> = Rc<Stage<'s, P>>;
+pub(super) type S<'s, P> = Rc<Stage<'s, P>>;
 
-fn tasks<'s>(
+pub(super) fn tasks<'s>(
     bodies: Vec<Box<dyn FnOnce() + 's>>,
     at_end: impl FnOnce() -> Result<(), String> + 's,
 ) -> Script<'s> {
@@ -60,7 +71,7 @@ fn tasks<'s>(
 }
 
 /// The word at page `n` must be `expected`.
-fn expect<P: Paging>(
+pub(super) fn expect<P: Paging>(
     stage: &Stage<'_, P>,
     thread: &Thread<'_, Checked<P>>,
     n: u64,
@@ -75,7 +86,7 @@ fn expect<P: Paging>(
 }
 
 /// Touches a page and throws it away again: its tables and its anon_vma stay.
-fn warm<P: Paging>(stage: &Stage<'_, P>, n: u64) {
+pub(super) fn warm<P: Paging>(stage: &Stage<'_, P>, n: u64) {
     let thread = stage.thread();
     let stored = thread.store(stage.page(n), 99);
     let discarded = stage.mm.madvise(stage.page(n), P::PAGE, Advice::DontNeed);
