@@ -11,7 +11,6 @@ use crate::config::{Broken, ExchangeBy, Protocol};
 use crate::event::Event;
 use crate::frame::Use;
 use crate::mm::Mm;
-use crate::oracle;
 use minflt_addr::Pfn;
 use minflt_pgtable::{Access, EntryRef, Exchange, Leaf, Mmu, Paging, Pte, Walk, exchange_of, walk};
 use minflt_sync::{Cost, Ordering};
@@ -95,10 +94,7 @@ impl<M: Mmu> Fault<'_, M> {
             let walked = unsafe { walk::<M>(&sys.at, self.mm.root, self.addr) };
             drop(held);
             match walked {
-                Walk::Leaf(leaf) => {
-                    oracle::is_table(sys, leaf.table);
-                    return Ok(leaf);
-                }
+                Walk::Leaf(leaf) => return Ok(leaf),
                 Walk::Missing { .. } if stable.can() == Can::Look => {
                     return Err(Why::PmdChanged.into());
                 }

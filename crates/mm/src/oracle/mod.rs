@@ -44,11 +44,11 @@ checks! {
     Invalidation = "invalidation",
     /// Each entry lies in a mapping and grants no more than it allows.
     Tables = "tables",
-    /// A fault's walk ended in a table that was not freed.
+    /// The table that a fault has just read an entry of was not freed.
     Walk = "walk",
 }
 
-/// A fault walked to the table `pfn`.
+/// A fault has just read an entry of table `pfn`.
 #[inline(always)]
 pub(crate) fn is_table<M: Mmu>(sys: &System<M>, pfn: Pfn) {
     if M::CHECKED {

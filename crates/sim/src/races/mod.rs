@@ -84,7 +84,7 @@ pub const RACES: &[Race] = &[
         shows_in: "spf-2017",
         seed: 1,
         format: Format::X86,
-        scene: Scene::FaultUnmap,
+        scene: Scene::WalkFree,
     },
     Race {
         number: "P27",
@@ -114,7 +114,7 @@ pub const RACES: &[Race] = &[
         shows_in: "spf-2017",
         seed: 1,
         format: Format::X86,
-        scene: Scene::FaultUnmap,
+        scene: Scene::WalkFree,
     },
     Race {
         number: "P30-reuse",

@@ -4,7 +4,7 @@ use super::scenes::{S, expect, tasks, warm};
 use super::stage::{Checked, Script, Stage};
 use core::cell::RefCell;
 use core::mem::ManuallyDrop;
-use minflt_mm::{Event, Place, Prot, Signal};
+use minflt_mm::{Event, Place, Prot, Signal, Thread};
 use minflt_pgtable::Paging;
 use minflt_sync::Machine;
 use std::rc::Rc;
@@ -13,6 +13,38 @@ use std::rc::Rc;
 const STORM: usize = 4;
 /// Pages that each of those who fault loads.
 const LOADS: u64 = 6;
+
+/// P9, P30: munmap of all there is, beside two who walk through it, page after page.
+pub(super) fn walk_free<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
+    stage.map(0, LOADS);
+    warm(stage, 0);
+    let caller = Rc::clone(stage);
+    let loads = || -> Box<dyn FnOnce() + 's> {
+        let stage = Rc::clone(stage);
+        Box::new(move || {
+            let thread = stage.thread();
+            for n in 0..LOADS {
+                zero_or_nothing(&stage, &thread, n);
+            }
+        })
+    };
+    let unmap: Box<dyn FnOnce() + 's> = Box::new(move || {
+        let done = caller.mm.munmap(caller.page(0), LOADS * P::PAGE);
+        assert!(done.is_ok(), "mapped");
+        expect(&caller, &caller.thread(), 0, Err(Signal::MapErr));
+    });
+    tasks(vec![loads(), loads(), unmap], || Ok(()))
+}
+
+/// A load finds a page that nobody stored to, or no mapping.
+fn zero_or_nothing<P: Paging>(stage: &Stage<'_, P>, thread: &Thread<'_, Checked<P>>, n: u64) {
+    let found = thread.load(stage.page(n));
+    if !matches!(found, Ok(0) | Err(Signal::MapErr)) {
+        Checked::<P>::violation(format_args!(
+            "contents: page {n} holds {found:?}, not zero, and is not unmapped"
+        ));
+    }
+}
 
 /// P30: a VMA is taken out beside a fault that may just have found it, and its memory becomes a VMA
 /// of another address space, at the same address.
@@ -31,10 +63,7 @@ pub(super) fn fault_reuse<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
         Box::new(move || {
             let thread = user.thread();
             for _ in 0..2 {
-                let found = thread.load(user.page(0));
-                if !matches!(found, Ok(0) | Err(Signal::MapErr)) {
-                    Checked::<P>::violation(format_args!("contents: page 0 holds {found:?}"));
-                }
+                zero_or_nothing(&user, &thread, 0);
             }
         }),
         Box::new(move || {
@@ -66,12 +95,7 @@ pub(super) fn map_load<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
         Box::new(move || {
             let thread = user.thread();
             for _ in 0..3 {
-                let found = thread.load(user.page(0));
-                if !matches!(found, Ok(0) | Err(Signal::MapErr)) {
-                    Checked::<P>::violation(format_args!(
-                        "mapping: a load got {found:?}, and neither no mapping says so nor this one"
-                    ));
-                }
+                zero_or_nothing(&user, &thread, 0);
             }
         }),
     ];
