@@ -49,7 +49,7 @@ fn what_would_be_ignored_is_refused() {
 fn an_illegal_mix_gets_the_tables_reason() {
     assert_snapshot!(refused("bench pft --era atomic-pte-2004 --exchange emulated --size 1M"), @"2: minflt: atomic-pte-2004 exchange=emulated: refused: exchange emulated on a format whose hardware sets accessed and dirty bits: the hardware does not take the lock, so a bit it sets between the compare and the store is lost; use exchange native, or a machine whose handler sets the bits, such as altix32");
     assert_snapshot!(refused("bench pft --era spf-2017 --protocol compare-exchange"), @"2: minflt: spf-2017 protocol=compare-exchange: refused: ladder speculative with protocol compare-exchange: the sequence check and the exchange are not one step, so munmap can free the table between them; use protocol table-lock or mm-lock, whose lock is tried and then checked again");
-    assert_snapshot!(refused("bench pft --era spf-2017 --lifetime immediate"), @"2: minflt: spf-2017 lifetime=immediate: refused: ladder speculative with lifetime immediate: a speculative lookup reads VMAs and tables that a writer may be freeing; use lifetime srcu");
+    assert_snapshot!(refused("bench pft --era spf-2017 --lifetime immediate"), @"2: minflt: spf-2017 lifetime=immediate: refused: ladder speculative with lifetime immediate: a speculative lookup reads VMAs and tables that a writer may be freeing; use lifetime srcu or rcu");
     assert_snapshot!(refused("bench pft --era linux-4.13 --ladder speculative"), @"2: minflt: linux-4.13 ladder=speculative: refused: ladder speculative: a speculative fault may fail for ever; end the ladder with a rung that waits: speculative,mmap");
 }
 

@@ -74,7 +74,7 @@ impl<M: Mmu> System<M> {
         let at = offset as usize;
         if (own..own + size_of::<Self>()).contains(&at) {
             let fields = fields!(Self: at, config, frames, cpus, srcu, nodes, vmas, attrs, mms,
-                anon_vmas, zero_page);
+                anon_vmas, zero_page, rcu);
             return Place {
                 object: "system",
                 number: 0,

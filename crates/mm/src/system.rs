@@ -26,10 +26,11 @@ use core::ops::Deref;
 use core::ptr::NonNull;
 use minflt_addr::{Pfn, PhysAddr};
 use minflt_pgtable::{AccessBits, Mmu, Paging, SpaceId};
+use minflt_sync::rcu::{Patience, RcuCpu};
 use minflt_sync::slab::Magazine;
 use minflt_sync::srcu::SrcuCpu;
 use minflt_sync::{
-    Atomic, Counter, Instance, IpiHandler, Machine, Ordering, PageSource, PerCpu, Slab, Srcu,
+    Atomic, Counter, Instance, IpiHandler, Machine, Ordering, PageSource, PerCpu, Rcu, Slab, Srcu,
 };
 
 /// One machine's memory management.
@@ -54,6 +55,7 @@ pub struct System<M: Mmu> {
     stamp: Atomic<u64, M>,
     /// Systems refer to address spaces by handles; this many are alive.
     pub(crate) spaces: Atomic<u64, M>,
+    pub(crate) rcu: Rcu<M>,
 }
 
 /// What each CPU has of its own.
@@ -195,6 +197,8 @@ impl<M: Mmu> System<M> {
         let lists = unsafe { carve.per_cpu(cpus, |_| CpuFrames::new()) };
         // SAFETY: 1.
         let readers = unsafe { carve.per_cpu(cpus, |_| SrcuCpu::new()) };
+        // SAFETY: 1.
+        let reports = unsafe { carve.per_cpu(cpus, |_| RcuCpu::new()) };
         let zones = carve.cut(Frames::<M>::zone_bytes(nodes));
         let table = carve.cut(len as usize * size_of::<Frame<M>>());
         let reserved = (carve.used as u64).div_ceil(M::Paging::PAGE) + 1;
@@ -221,6 +225,7 @@ impl<M: Mmu> System<M> {
             next_id: Atomic::new(1),
             stamp: Atomic::new(1),
             spaces: Atomic::new(0),
+            rcu: Rcu::new(reports?, patience::<M>()),
         };
         let place = place?.cast::<Self>();
         // SAFETY: cut off for this, aligned to 128.
@@ -283,24 +288,6 @@ impl<M: Mmu> System<M> {
         self.frames.clear_free(&self.at);
     }
 
-    /// Runs what is due of deferred work: at kernel exit, on idle CPUs, and while waiting.
-    #[inline]
-    pub fn run_deferred(&self) {
-        if self.srcu.has_work() {
-            // SAFETY: 1: every function queued here expects the system.
-            let ran = unsafe { self.srcu.poll(core::ptr::from_ref(self).cast()) };
-            if ran > 0 {
-                self.count_n(Event::CallbacksRun, ran);
-            }
-        }
-    }
-
-    /// Runs all deferred work that no reader is in the way of.
-    pub fn drain_deferred(&self) {
-        // SAFETY: 1: every function queued here expects the system.
-        unsafe { self.srcu.drain(core::ptr::from_ref(self).cast()) };
-    }
-
     #[inline(always)]
     pub(crate) fn count(&self, event: Event) {
         self.cpus.this().events[event as usize].add(1);
@@ -339,6 +326,12 @@ impl<M: Mmu> System<M> {
     pub(crate) fn reserved_frames(&self) -> u64 {
         self.reserved
     }
+}
+
+/// How long a grace period waits for CPUs that come by: a few faults, in which each busy CPU does.
+/// Where runs are checked they are short, and shall see grace periods end.
+const fn patience<M: Mmu>() -> Patience {
+    Patience(if M::CHECKED { 2 } else { 32 })
 }
 
 impl<M: Mmu> CpuArea<M> {

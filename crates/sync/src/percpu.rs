@@ -56,6 +56,13 @@ impl<T, M: Machine> PerCpu<T, M> {
         }
     }
 
+    /// How many CPUs there are.
+    #[inline(always)]
+    #[must_use]
+    pub const fn count(&self) -> u32 {
+        self.cpus
+    }
+
     /// The area of `cpu`.
     ///
     /// # Panics

@@ -79,7 +79,7 @@ pub const ERAS: &[Era] = &[
         config: config(
             Ladder::VmaRwsemMmap,
             Protocol::TableLock,
-            Lifetime::Srcu,
+            Lifetime::Rcu,
             Rss::PerThread,
         ),
     },

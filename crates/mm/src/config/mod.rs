@@ -79,7 +79,7 @@ choices! {
     Ladder "ladder" {
         /// `mmap_lock` for reading.
         Mmap = "mmap",
-        /// First without a lock, by SRCU lookup and sequence count; then `mmap_lock` for reading.
+        /// First without a lock, by lookup in a read section and sequence count; then `mmap_lock` for reading.
         SpeculativeMmap = "speculative,mmap",
         /// Without a lock only. Refused: it may fail for ever.
         Speculative = "speculative",
@@ -120,7 +120,9 @@ choices! {
         Immediate = "immediate",
         /// After an SRCU grace period.
         Srcu = "srcu",
-        /// VMAs at once, but their memory stays a VMA's; the rest after a grace period.
+        /// After an RCU grace period.
+        Rcu = "rcu",
+        /// VMAs at once, but their memory stays a VMA's; the rest after an RCU grace period.
         TypeStable = "type-stable",
     }
 }
@@ -236,7 +238,7 @@ const RULES: &[Rule] = &[
         illegal: Illegal {
             mix: "ladder speculative with lifetime immediate",
             reason: "a speculative lookup reads VMAs and tables that a writer may be freeing",
-            remedy: "use lifetime srcu",
+            remedy: "use lifetime srcu or rcu",
         },
         holds: |c| c.ladder.speculates() && c.lifetime == Lifetime::Immediate,
     },
@@ -245,7 +247,7 @@ const RULES: &[Rule] = &[
             mix: "ladder vma-rwsem or vma-count with lifetime immediate",
             reason: "a fault finds a VMA before it has its lock, and reads tree nodes without one, \
                      while a writer may be freeing them",
-            remedy: "use lifetime srcu, or type-stable with ladder vma-count",
+            remedy: "use lifetime rcu or srcu, or type-stable with ladder vma-count",
         },
         holds: |c| c.ladder.vma_lock().is_some() && c.lifetime == Lifetime::Immediate,
     },
@@ -254,7 +256,7 @@ const RULES: &[Rule] = &[
             mix: "lifetime type-stable without ladder vma-count",
             reason: "a VMA may be used again under somebody who has just found it, and only a \
                      count that stands at 0 meanwhile keeps him out while it is filled in",
-            remedy: "use ladder vma-count, or lifetime srcu",
+            remedy: "use ladder vma-count,mmap, or lifetime rcu",
         },
         holds: |c| {
             c.lifetime == Lifetime::TypeStable && c.ladder.vma_lock() != Some(VmaLockBy::Count)

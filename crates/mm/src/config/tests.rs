@@ -80,6 +80,7 @@ fn a_vma_lock_goes_with_every_protocol_and_every_lifetime_that_waits() {
             ..era("linux-6.15").expect("an era").config
         };
         assert_eq!(with(Lifetime::Srcu).check(), Ok(()));
+        assert_eq!(with(Lifetime::Rcu).check(), Ok(()));
         assert!(with(Lifetime::Immediate).check().is_err());
         let type_stable = with(Lifetime::TypeStable).check();
         assert_eq!(type_stable.is_ok(), ladder == Ladder::VmaCountMmap);

@@ -11,13 +11,14 @@
 use super::{Signal, Stop, Why};
 use crate::config::{Broken, Rung, VmaLockBy};
 use crate::event::Event;
+use crate::lifetime::Grace;
 use crate::mm::Mm;
 use crate::vma::{Vma, VmaView};
 use crate::vma_lock::VmaGuard;
 use minflt_addr::VirtAddr;
 use minflt_pgtable::{Access, Mmu};
 use minflt_sync::order::MmapLock;
-use minflt_sync::{Ordering, ReadGuard, Refused, Seq, SrcuGuard};
+use minflt_sync::{Ordering, ReadGuard, Refused, Seq};
 
 /// What a rung proved, as long as this lives.
 pub(super) struct Stable<'m, M: Mmu> {
@@ -35,10 +36,7 @@ pub(super) enum Hold<'m, M: Mmu> {
     /// The VMA's lock for reading.
     Vma { _guard: VmaGuard<'m, M> },
     /// A read section, and the count that must not have changed.
-    Speculative {
-        seq: Seq,
-        _section: SrcuGuard<'m, M>,
-    },
+    Speculative { seq: Seq, _section: Grace<'m, M> },
 }
 
 /// What a hold allows to do before the slot is open.
@@ -85,7 +83,7 @@ impl<'m, M: Mmu> Stable<'m, M> {
     /// that no VMA covers falls back, because only the lock can say so for certain.
     #[inline(always)]
     fn speculatively(mm: &'m Mm<M>, addr: VirtAddr) -> Result<Self, Stop> {
-        let section = mm.system().srcu.read();
+        let section = mm.system().grace_read();
         // SAFETY: 1: within the read section.
         let vma = unsafe { mm.tree.at_or_before(addr) }.ok_or(Why::VmaChanged)?;
         let seq = vma.seq.begin().ok_or(Why::VmaChanged)?;
@@ -110,7 +108,7 @@ impl<'m, M: Mmu> Stable<'m, M> {
     fn under_vma_lock(mm: &'m Mm<M>, addr: VirtAddr) -> Result<Self, Stop> {
         let sys = mm.system();
         let by = sys.config.ladder.vma_lock().ok_or(Why::VmaLocked)?;
-        let section = sys.srcu.read();
+        let section = sys.grace_read();
         let (vma, guard) = loop {
             // SAFETY: 1: within the read section, and then under the VMA's lock.
             let vma = unsafe { mm.tree.at_or_before(addr) }.ok_or(Why::VmaLocked)?;

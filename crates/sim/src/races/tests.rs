@@ -1,10 +1,28 @@
 use super::{RACES, Race, Searched, race, search, show};
 use crate::explore::Budget;
 use crate::policy::Policy;
-use minflt_mm::{Check, ERAS, era};
+use minflt_mm::config::{Ladder, Lifetime, Protocol};
+use minflt_mm::{Check, Config, ERAS, era};
 
-fn control(race: &Race) -> minflt_mm::Config {
+fn control(race: &Race) -> Config {
     race.without_fix(era(race.shows_in).expect("an era").config)
+}
+
+/// Searches `race` with every fix in place.
+fn holds_in(race: &Race, config: Config, name: &str) {
+    let budget = Budget {
+        schedules: 2_000,
+        seed: 7,
+    };
+    let Searched {
+        explored: found,
+        looks,
+    } = search(race, config, &budget);
+    assert!(looks[Check::Ledger as usize] >= budget.schedules);
+    assert_eq!(found.schedules, budget.schedules);
+    if let Some(failure) = found.failure {
+        panic!("{} in {name}: {failure}", race.number);
+    }
 }
 
 #[test]
@@ -39,19 +57,52 @@ fn each_race_is_found_with_its_fix_switched_off_and_its_schedule_replays() {
 fn no_race_is_found_in_any_era_with_every_fix_in_place() {
     for race in RACES {
         for era in ERAS {
-            let budget = Budget {
-                schedules: 2_000,
-                seed: 7,
-            };
-            let Searched {
-                explored: found,
-                looks,
-            } = search(race, era.config, &budget);
-            assert!(looks[Check::Ledger as usize] >= budget.schedules);
-            assert_eq!(found.schedules, budget.schedules);
-            if let Some(failure) = found.failure {
-                panic!("{} in {}: {failure}", race.number, era.name);
-            }
+            holds_in(race, era.config, era.name);
+        }
+    }
+}
+
+/// `spf-2017`, with RCU in place of SRCU.
+fn speculative_rcu() -> Config {
+    Config {
+        lifetime: Lifetime::Rcu,
+        ..era("spf-2017").expect("an era").config
+    }
+}
+
+#[test]
+fn no_race_is_found_where_speculation_is_protected_by_rcu() {
+    for race in RACES {
+        holds_in(race, speculative_rcu(), "spf-2017 with RCU");
+    }
+}
+
+#[test]
+fn no_race_is_found_where_vma_locks_meet_other_protocols_and_lifetimes() {
+    let base = era("linux-6.15").expect("an era").config;
+    let mixes = [
+        (
+            Ladder::VmaRwsemMmap,
+            Protocol::CompareExchange,
+            Lifetime::Srcu,
+        ),
+        (
+            Ladder::VmaCountMmap,
+            Protocol::CompareExchange,
+            Lifetime::TypeStable,
+        ),
+        (Ladder::VmaCountMmap, Protocol::MmLock, Lifetime::Rcu),
+    ];
+    for (ladder, protocol, lifetime) in mixes {
+        let config = Config {
+            ladder,
+            protocol,
+            lifetime,
+            ..base
+        };
+        assert_eq!(config.check(), Ok(()));
+        for race in RACES {
+            holds_in(race, config, &format!("{ladder} {protocol} {lifetime}"));
         }
     }
 }
