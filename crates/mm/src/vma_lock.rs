@@ -46,7 +46,9 @@
 //! only when it is whole, so nobody uses half of one (33313a747e81). Under the count, what a fault
 //! found may have become any VMA: its address space is asked for once inside, by a number that is
 //! never given twice, and its range after that; until then only its lock, number and owner are
-//! read, which outlive the object ([`SlabObject::KEPT`](minflt_sync::slab::SlabObject)). Tables
+//! read, which outlive the object ([`SlabObject::KEPT`](minflt_sync::slab::SlabObject)). Nothing of
+//! a VMA is touched once its lock was let go: the count's last exchange says whom to wake, and a
+//! semaphore is let go inside a read section. Tables
 //! below a VMA are freed under its write lock, so a reader may walk them and put some in. Waiting
 //! goes one way, from `mmap_lock` to the VMA's lock.
 //!
@@ -62,6 +64,7 @@ use crate::config::{Broken, VmaLockBy};
 use crate::error::NoMemory;
 use crate::event::Event;
 use crate::mm::Mm;
+use crate::system::System;
 use crate::vma::{Attrs, Prot, Vma, VmaView};
 use core::ptr::NonNull;
 use minflt_addr::VirtAddr;
@@ -72,8 +75,14 @@ use minflt_sync::{Newcomers, Ordering, ReadGuard, RefGuard, Refused};
 /// A VMA's lock, held for reading.
 #[must_use = "the lock is released when the guard is dropped"]
 pub(crate) enum VmaGuard<'v, M: Mmu> {
-    Rwsem { _guard: ReadGuard<'v, VmaLock, M> },
+    Rwsem { _guard: Semaphore<'v, M> },
     Count { _guard: RefGuard<'v, VmaLock, M> },
+}
+
+/// The form of Linux 6.4, held for reading.
+pub(crate) struct Semaphore<'v, M: Mmu> {
+    sys: &'v System<M>,
+    guard: Option<ReadGuard<'v, VmaLock, M>>,
 }
 
 impl<M: Mmu> Vma<M> {
@@ -83,15 +92,18 @@ impl<M: Mmu> Vma<M> {
     /// # Context
     /// In a read section of the lifetime's domain, which may end once this has returned.
     #[inline]
-    pub(crate) fn try_read_lock(
-        &self,
+    pub(crate) fn try_read_lock<'v>(
+        &'v self,
         by: VmaLockBy,
-        mm: &Mm<M>,
-    ) -> Result<VmaGuard<'_, M>, Refused> {
+        mm: &'v Mm<M>,
+    ) -> Result<VmaGuard<'v, M>, Refused> {
         let guard = match by {
             VmaLockBy::Rwsem => {
                 let guard = self.lock.try_read_unless(&self.lock_seq, &mm.lock_seq);
-                let _guard = guard.ok_or(Refused::Locked)?;
+                let _guard = Semaphore {
+                    sys: mm.system(),
+                    guard: Some(guard.ok_or(Refused::Locked)?),
+                };
                 VmaGuard::Rwsem { _guard }
             }
             VmaLockBy::Count => {
@@ -152,6 +164,18 @@ impl<M: Mmu> Vma<M> {
             let slept = self.refcnt.detach();
             mm.system().count_n(Event::VmaLockWaits, slept);
         }
+    }
+}
+
+impl<M: Mmu> Drop for Semaphore<'_, M> {
+    /// A semaphore is looked at once more after it was let go, to wake its waiter, who may have
+    /// gone on by himself and taken the VMA out: a read section keeps it. Linux: vma_end_read
+    /// (v6.4). The count needs none.
+    #[inline]
+    fn drop(&mut self) {
+        let section = self.sys.grace_read();
+        drop(self.guard.take());
+        drop(section);
     }
 }
 
