@@ -79,7 +79,8 @@ choices! {
     Ladder "ladder" {
         /// `mmap_lock` for reading.
         Mmap = "mmap",
-        /// First without a lock, by lookup in a read section and sequence count; then `mmap_lock` for reading.
+        /// First without a lock, by lookup in a read section and sequence count; then `mmap_lock` for
+        /// reading.
         SpeculativeMmap = "speculative,mmap",
         /// Without a lock only. Refused: it may fail for ever.
         Speculative = "speculative",

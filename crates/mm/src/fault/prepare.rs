@@ -89,8 +89,8 @@ impl<M: Mmu> Fault<'_, M> {
             // commit. Linux: handle_mm_fault and do_anonymous_page (v2.6.10).
             let one_lock = sys.config.protocol == Protocol::MmLock && stable.can() != Can::Look;
             let held = one_lock.then(|| self.mm.page_table_lock.lock());
-            // SAFETY: 1: the hold keeps tables: by `mmap_lock` or the VMA's, or because freed tables wait for
-            // the read section.
+            // SAFETY: 1: the hold keeps tables: by `mmap_lock` or the VMA's lock, or because freed
+            // tables wait for the read section.
             let walked = unsafe { walk::<M>(&sys.at, self.mm.root, self.addr) };
             drop(held);
             match walked {

@@ -1,7 +1,7 @@
 //! *Open* and *commit*: the right to change one entry, and the verbs that use it.
 //!
-//! Under `mmap_lock` or the VMA's lock nobody frees tables or changes the VMA: the slot is the lock,
-//! or nothing. The rest is about faults that hold neither.
+//! Under `mmap_lock` or the VMA's lock nobody frees tables or changes the VMA: the slot is the
+//! lock, or nothing. The rest is about faults that hold neither.
 //!
 //! # Problem
 //! A speculative fault holds nothing that keeps munmap and mprotect away, and must commit only if
