@@ -77,6 +77,16 @@ events! {
     SpfNotSupported = "spf-not-supported",
     /// A speculative access that the VMA does not allow (a signal, not a fallback).
     SpfAccess = "spf-access",
+    /// Faults done under their VMA's lock, without `mmap_lock`.
+    VmaLockSuccess = "vma-lock-success",
+    /// Faults that did not get a VMA's lock, and fell back.
+    VmaLockAbort = "vma-lock-abort",
+    /// Faults that had their VMA's lock and could not go on without `mmap_lock`.
+    VmaLockRetry = "vma-lock-retry",
+    /// VMAs that were taken out between being found and being locked: looked up again.
+    VmaLockMiss = "vma-lock-miss",
+    /// Times a writer slept until faults had left a VMA (counted VMA locks only).
+    VmaLockWaits = "vma-lock-writer-waits",
     /// Exchanges lost while setting flags of a present entry.
     CasFlags = "cmpxchg-failed-flags",
     /// Exchanges lost while making a page writable that nobody shares.

@@ -25,6 +25,7 @@ mod system;
 mod thread;
 mod tree;
 mod vma;
+mod vma_lock;
 mod writers;
 mod zap;
 

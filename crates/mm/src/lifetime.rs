@@ -6,8 +6,9 @@
 //!
 //! # Idea
 //! One door for all of them: *retire*. Under `immediate` it frees on the spot; under `srcu` and
-//! `rcu` it queues the callback embedded in the object. Readers open a section of the domain that
-//! is configured, by [`System::grace_read`]. Nobody else asks which one it is.
+//! `rcu` it queues the callback embedded in the object; under `type-stable` it does as under `rcu`
+//! but with VMAs, which go back to their slab at once. Readers open a section of the domain that is
+//! configured, by [`System::grace_read`]. Nobody else asks which one it is.
 //!
 //! # Why it is correct
 //! The table of illegal mixes refuses `immediate` where anybody reads without the lock. Readers and
@@ -18,7 +19,7 @@
 //! At kernel exit: nothing under `immediate`; a look at this CPU's count of callbacks under `srcu`;
 //! that and a load of a shared, rarely written line under `rcu`.
 
-use crate::config::Lifetime;
+use crate::config::{Broken, Lifetime};
 use crate::event::Event;
 use crate::system::System;
 use crate::tree::Node;
@@ -50,7 +51,7 @@ impl<M: Mmu> System<M> {
     #[inline(always)]
     pub(crate) fn grace_read(&self) -> Grace<'_, M> {
         match self.config.lifetime {
-            Lifetime::Rcu => Grace::Rcu {
+            Lifetime::Rcu | Lifetime::TypeStable => Grace::Rcu {
                 _section: self.rcu.read(),
             },
             Lifetime::Srcu | Lifetime::Immediate => Grace::Srcu {
@@ -71,7 +72,7 @@ impl<M: Mmu> System<M> {
             // SAFETY: 1: every function queued here expects the system.
             Lifetime::Srcu => unsafe { self.srcu.poll(arg) },
             // SAFETY: 1: as above.
-            Lifetime::Rcu => unsafe { self.rcu.poll(&self.at, arg) },
+            Lifetime::Rcu | Lifetime::TypeStable => unsafe { self.rcu.poll(&self.at, arg) },
         };
         if ran > 0 {
             self.count_n(Event::CallbacksRun, ran);
@@ -83,7 +84,7 @@ impl<M: Mmu> System<M> {
     /// # Context
     /// The interrupt handler, interrupts off.
     pub(crate) fn answer_grace_period(&self) {
-        if self.config.lifetime == Lifetime::Rcu {
+        if matches!(self.config.lifetime, Lifetime::Rcu | Lifetime::TypeStable) {
             self.rcu.answer();
         }
     }
@@ -127,10 +128,39 @@ impl<M: Mmu> System<M> {
     /// # Safety
     /// 1. The VMA is unlinked, and retired once.
     pub(crate) unsafe fn retire_vma(&self, vma: NonNull<Vma<M>>) {
+        if self.config.lifetime == Lifetime::TypeStable {
+            // SAFETY: 1 of this function.
+            return unsafe { self.free_type_stable(vma) };
+        }
+        if self.config.lacks(Broken::VmaAtOnce) {
+            // SAFETY: 1 of this function.
+            let callback = NonNull::from(unsafe { &vma.as_ref().callback });
+            // SAFETY: 1, 2: 1 of this function, but for the readers that this is to show.
+            return unsafe { free_vma::<M>(core::ptr::from_ref(self).cast(), callback) };
+        }
         // SAFETY: 1 of this function.
         let callback = NonNull::from(unsafe { &vma.as_ref().callback });
         // SAFETY: 1, 2: 1 of this function. 3: the function finds the VMA from its callback.
         unsafe { self.retire(callback, free_vma::<M>) };
+    }
+
+    /// Frees a VMA at once: whoever still finds it finds it detached, or another VMA, and asks. Its
+    /// record is read under its lock only, and could go too; it waits with all other records.
+    ///
+    /// # Safety
+    /// 1. The VMA is unlinked and detached, and retired once.
+    unsafe fn free_type_stable(&self, vma: NonNull<Vma<M>>) {
+        // SAFETY: 1 of this function.
+        let found = unsafe { vma.as_ref() };
+        if M::CHECKED && found.refcnt.is_attached() {
+            M::violation(format_args!("{found:?} freed while attached"));
+        }
+        if let Some(attrs) = found.attrs_ptr() {
+            // SAFETY: 1: the VMA's last record, unlinked with it.
+            unsafe { self.retire_attrs(attrs) };
+        }
+        // SAFETY: 1, 2: 1 of this function; late readers look at what is kept only.
+        unsafe { self.vmas.free(vma) };
     }
 
     /// Frees an unlinked table, which no CPU can reach by a translation, by the configured
@@ -140,6 +170,10 @@ impl<M: Mmu> System<M> {
     /// 1. The table is unlinked and invalidated, and retired once.
     pub(crate) unsafe fn retire_table(&self, pfn: Pfn) {
         let callback = NonNull::from(&self.frames.get(pfn).callback);
+        if self.config.lacks(Broken::TablesAtOnce) {
+            // SAFETY: 1, 2: 1 of this function, but for the walkers that this is to show.
+            return unsafe { free_table::<M>(core::ptr::from_ref(self).cast(), callback) };
+        }
         // SAFETY: 1, 2: 1 of this function. 3: the function finds the frame from its callback.
         unsafe { self.retire(callback, free_table::<M>) };
     }
@@ -153,7 +187,7 @@ impl<M: Mmu> System<M> {
             // SAFETY: 1 to 3: the same of this function.
             Lifetime::Srcu => unsafe { self.srcu.call(callback, run) },
             // SAFETY: 1 to 3: the same of this function.
-            Lifetime::Rcu => unsafe { self.rcu.call(callback, run) },
+            Lifetime::Rcu | Lifetime::TypeStable => unsafe { self.rcu.call(callback, run) },
         }
     }
 }

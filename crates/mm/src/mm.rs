@@ -16,7 +16,7 @@ use minflt_addr::{Pfn, VirtAddr, VirtRange};
 use minflt_pgtable::{Mmu, Paging, PtLock, SpaceId};
 use minflt_sync::order::MmapLock;
 use minflt_sync::slab::SlabObject;
-use minflt_sync::{Apart, Atomic, Ordering, ReadGuard, RwSem, SharedCpuMask, SpinLock};
+use minflt_sync::{Apart, Atomic, LockSeq, Ordering, ReadGuard, RwSem, SharedCpuMask, SpinLock};
 
 /// An address space: its VMAs, its tables, and what ties them together.
 ///
@@ -35,6 +35,8 @@ pub struct Mm<M: Mmu> {
     pub(crate) tree: Tree<M>,
     /// Handles. The last one to go tears it down.
     users: Atomic<u64, M>,
+    /// What VMAs that are write-locked now have in their own. Guarded by: `mmap_lock`, write.
+    pub(crate) lock_seq: LockSeq<M>,
     /// CPUs that may buffer translations.
     pub(crate) cpus: SharedCpuMask<M>,
     /// Where CPUs count its resident pages. Immutable.
@@ -106,6 +108,7 @@ impl<M: Mmu> Mm<M> {
             root,
             tree: Tree::new(),
             users: Atomic::new(1),
+            lock_seq: LockSeq::new(),
             cpus: SharedCpuMask::new(),
             rss_slot,
             heap: Heap::new(),

@@ -277,6 +277,9 @@ unsafe impl<P: Paging, const CHECKED: bool> Mmu for Sim<P, CHECKED> {
 
     #[inline]
     fn frame_ptr(at: &SimInstance, pfn: Pfn) -> *mut u8 {
+        if CHECKED && !at.has_frame(pfn, P::SHIFT) {
+            Self::violation(format_args!("frame {pfn} is beyond the machine's memory"));
+        }
         at.frame(pfn, P::SHIFT)
     }
 

@@ -183,8 +183,8 @@ impl<M: Mmu> Mm<M> {
             return Ok(());
         }
         let vma = new_vma(self, fresh)?;
-        self.tree
-            .insert(self.system(), more.start(), vma)
+        writers
+            .insert(more.start(), vma)
             .inspect_err(|_| discard_vma(self, vma))
     }
 

@@ -42,6 +42,7 @@ use crate::mm::{Mm, MmHandle};
 use crate::oracle;
 use crate::system::System;
 use crate::vma::Vma;
+use crate::vma_lock;
 use crate::writers::Writers;
 use crate::zap::{Zap, pages};
 use minflt_addr::{Pfn, VirtAddr, VirtRange};
@@ -70,6 +71,7 @@ impl<M: Mmu> System<M> {
             let copied = copy_all(self, parent, &child, &mut zap);
             zap.finish();
             oracle::translations_agree(parent, user, u64::MAX);
+            vma_lock::end_all(&child);
             drop(sections);
             drop(writers);
             M::note(format_args!("fork returns"));
@@ -118,7 +120,7 @@ fn copy_vma<M: Mmu>(
     // SAFETY: allocated above; nobody else has it.
     let chained = sys.fork_anon_vma(unsafe { new.as_ref() }, vma);
     chained
-        .and_then(|()| child.tree.insert(sys, view.range.start(), new))
+        .and_then(|()| vma_lock::insert(child, view.range.start(), new))
         .inspect_err(|_| discard_vma(child, new))
         .inspect_err(uncharge)?;
     if vma.anon_vma.load(Ordering::Relaxed) == 0 {

@@ -124,8 +124,8 @@ impl<M: Mmu> Mm<M> {
             munmap::unmap(self, writers, view.range)?;
         }
         let vma = new_vma(self, view)?;
-        self.tree
-            .insert(self.system(), view.range.start(), vma)
+        writers
+            .insert(view.range.start(), vma)
             .inspect_err(|_| discard_vma(self, vma))
     }
 

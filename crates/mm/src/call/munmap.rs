@@ -1,9 +1,10 @@
 //! munmap.
 //!
-//! Order: split at the edges, take the VMAs out (their sequence counts stay odd for ever), zap,
-//! free the tables nobody else uses, invalidate, give frames back, free the VMAs by the lifetime.
-//! A speculative fault that found a VMA before sees the odd count, or takes the table's lock
-//! before the zap does and is zapped with the rest.
+//! Order: split at the edges, take the VMAs out (their sequence counts stay odd for ever, their
+//! locks are detached), zap, free the tables nobody else uses, invalidate, give frames back, free
+//! the VMAs by the lifetime. A speculative fault that found a VMA before sees the odd count, or
+//! takes the table's lock before the zap does and is zapped with the rest. A fault under the VMA's
+//! lock was waited for, or does not get it any more.
 
 use super::split::split_at;
 use super::{as_call, page_range};
@@ -116,6 +117,9 @@ pub(crate) fn unmap_all<M: Mmu>(mm: &Mm<M>, all: VirtRange) {
     mm.count_unmapped(gone);
     let vma = |vma: &crate::vma::Vma<M>| {
         sys.unlink_anon_vmas(vma);
+        if let Some(by) = sys.config.ladder.vma_lock() {
+            vma.detach(by, mm);
+        }
         // SAFETY: 1: nobody looks into the tree any more.
         unsafe { sys.retire_vma(NonNull::from(vma)) };
     };

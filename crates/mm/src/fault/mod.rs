@@ -15,7 +15,7 @@ mod prepare;
 mod slot;
 mod stabilise;
 
-use crate::config::{Rss, Rung};
+use crate::config::{Broken, Config, Rss, Rung};
 use crate::event::Event;
 use crate::mm::Mm;
 use crate::rss::Share;
@@ -79,6 +79,10 @@ pub(crate) enum Why {
     PteLock,
     NoAnonVma,
     NotSupported,
+    /// The VMA was not there, not this one, or write-locked.
+    VmaLocked,
+    /// The VMA's lock is not enough.
+    NeedsMmapLock,
 }
 
 /// Why an attempt ended without success.
@@ -123,30 +127,43 @@ impl<M: Mmu> Mm<M> {
             access,
         };
         for rung in sys.config.ladder.rungs() {
-            match fault.attempt(*rung) {
-                Ok(kind) => {
-                    sys.count(Event::MinorFaults);
-                    sys.count(kind.event());
-                    if *rung == Rung::Speculative {
-                        sys.count(Event::Speculative);
+            let mut again = tries_of(&sys.config);
+            loop {
+                match fault.attempt(*rung) {
+                    Ok(kind) => {
+                        sys.count(Event::MinorFaults);
+                        sys.count(kind.event());
+                        match rung {
+                            Rung::Speculative => sys.count(Event::Speculative),
+                            Rung::VmaLock => sys.count(Event::VmaLockSuccess),
+                            Rung::Mmap => {}
+                        }
+                        return FaultOutcome::Done(Done { kind, by: *rung });
                     }
-                    return FaultOutcome::Done(Done { kind, by: *rung });
-                }
-                Err(Stop::Retry(why)) => {
-                    sys.count(Event::SpeculativeFailed);
-                    sys.count(why.event());
-                    M::note(format_args!("fault {addr} falls back: {}", why.event()));
-                }
-                Err(Stop::Signal(signal)) => {
-                    sys.count(Event::Signals);
-                    if *rung == Rung::Speculative {
-                        sys.count(Event::SpfAccess);
+                    Err(Stop::Retry(why)) => {
+                        if *rung == Rung::Speculative {
+                            sys.count(Event::SpeculativeFailed);
+                        }
+                        sys.count(why.event());
+                        M::note(format_args!("fault {addr} falls back: {}", why.event()));
                     }
-                    return FaultOutcome::Signal(signal);
+                    Err(Stop::Signal(signal)) => {
+                        sys.count(Event::Signals);
+                        match rung {
+                            Rung::Speculative => sys.count(Event::SpfAccess),
+                            Rung::VmaLock => sys.count(Event::VmaLockSuccess),
+                            Rung::Mmap => {}
+                        }
+                        return FaultOutcome::Signal(signal);
+                    }
+                    Err(Stop::Oom) => {
+                        sys.count(Event::OutOfMemory);
+                        return FaultOutcome::Oom;
+                    }
                 }
-                Err(Stop::Oom) => {
-                    sys.count(Event::OutOfMemory);
-                    return FaultOutcome::Oom;
+                again -= 1;
+                if again == 0 {
+                    break;
                 }
             }
         }
@@ -179,6 +196,17 @@ impl<M: Mmu> Mm<M> {
             Err(Stop::Signal(signal)) => FaultOutcome::Signal(signal),
             Err(Stop::Retry(_) | Stop::Oom) => FaultOutcome::Oom,
         }
+    }
+}
+
+/// How often a rung is tried that does not wait: in the control nearly for ever, so that a set-up
+/// that needs `mmap_lock` still gets it.
+#[inline(always)]
+fn tries_of(config: &Config) -> u32 {
+    if config.lacks(Broken::LadderWithoutEnd) {
+        64
+    } else {
+        1
     }
 }
 
@@ -246,6 +274,8 @@ impl Why {
             Self::PteLock => Event::SpfPteLock,
             Self::NoAnonVma => Event::SpfNoAnonVma,
             Self::NotSupported => Event::SpfNotSupported,
+            Self::VmaLocked => Event::VmaLockAbort,
+            Self::NeedsMmapLock => Event::VmaLockRetry,
         }
     }
 }

@@ -1,7 +1,7 @@
 use super::{RACES, Race, Searched, race, search, show};
 use crate::explore::Budget;
 use crate::policy::Policy;
-use minflt_mm::config::{Lifetime, Rss};
+use minflt_mm::config::{Ladder, Lifetime, Protocol, Rss};
 use minflt_mm::{Check, Config, ERAS, era};
 
 fn control(race: &Race) -> Config {
@@ -74,6 +74,36 @@ fn speculative_rcu() -> Config {
 fn no_race_is_found_where_speculation_is_protected_by_rcu() {
     for race in RACES {
         holds_in(race, speculative_rcu(), "spf-2017 with RCU");
+    }
+}
+
+#[test]
+fn no_race_is_found_where_vma_locks_meet_other_protocols_and_lifetimes() {
+    let base = era("linux-6.15").expect("an era").config;
+    let mixes = [
+        (
+            Ladder::VmaRwsemMmap,
+            Protocol::CompareExchange,
+            Lifetime::Srcu,
+        ),
+        (
+            Ladder::VmaCountMmap,
+            Protocol::CompareExchange,
+            Lifetime::TypeStable,
+        ),
+        (Ladder::VmaCountMmap, Protocol::MmLock, Lifetime::Rcu),
+    ];
+    for (ladder, protocol, lifetime) in mixes {
+        let config = Config {
+            ladder,
+            protocol,
+            lifetime,
+            ..base
+        };
+        assert_eq!(config.check(), Ok(()));
+        for race in RACES {
+            holds_in(race, config, &format!("{ladder} {protocol} {lifetime}"));
+        }
     }
 }
 
