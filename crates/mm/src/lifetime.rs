@@ -18,7 +18,7 @@
 //! At kernel exit: nothing under `immediate`; a look at this CPU's count of callbacks under `srcu`;
 //! that and a load of a shared, rarely written line under `rcu`.
 
-use crate::config::Lifetime;
+use crate::config::{Broken, Lifetime};
 use crate::event::Event;
 use crate::system::System;
 use crate::tree::Node;
@@ -147,7 +147,11 @@ impl<M: Mmu> System<M> {
     /// # Safety
     /// 1. The callback's object is unlinked. 2. It is retired once. 3. `run` fits it.
     unsafe fn retire(&self, callback: NonNull<Callback>, run: Run) {
-        match self.config.lifetime {
+        let lifetime = match self.config.lifetime {
+            _ if self.config.lacks(Broken::NoGracePeriod) => Lifetime::Immediate,
+            configured => configured,
+        };
+        match lifetime {
             // SAFETY: 1 to 3 of this function; the argument is the system.
             Lifetime::Immediate => unsafe { run(core::ptr::from_ref(self).cast(), callback) },
             // SAFETY: 1 to 3: the same of this function.

@@ -96,6 +96,16 @@ pub const RACES: &[Race] = &[
         scene: Scene::FaultProtect,
     },
     Race {
+        number: "P30",
+        name: "lookup-free",
+        never: "a lookup without a lock reads a VMA that was freed",
+        fix: Broken::NoGracePeriod,
+        shows_in: "spf-2017",
+        seed: 1,
+        format: Format::X86,
+        scene: Scene::FaultRemap,
+    },
+    Race {
         number: "P37",
         name: "fault-shootdown",
         never: "a speculative fault waits for a table's lock whose holder waits for its CPU",
