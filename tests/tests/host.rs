@@ -438,6 +438,32 @@ fn vma_locks_do_what_they_can_and_say_what_they_leave() {
     }
 }
 
+/// A grace period needs a word of every CPU, and three of the four are nobody.
+#[test]
+fn grace_periods_end_at_kernel_exits_beside_cpus_that_idle() {
+    let deferred = configs().filter(|(_, config)| config.lifetime != Lifetime::Immediate);
+    let mut seen = 0;
+    for (name, config) in deferred {
+        let sys = boot::<X86_64>(config, 16 << 20, 4);
+        let _cpu = instance(&sys).enter(0);
+        let mm = sys.new_mm().expect("memory");
+        let thread = mm.thread();
+        for _ in 0..200 {
+            let at = mm.mmap(Place::Any, 8192, Prot::ReadWrite).expect("a hole");
+            thread.store(at, 1).expect("mapped");
+            mm.munmap(at, 8192).expect("mapped");
+        }
+        let ran = sys.count_of(Event::CallbacksRun);
+        assert!(ran > 200, "{name}: {ran} callbacks ran");
+        drop(thread);
+        sys.check_ledger(&[&mm]).expect("adds up");
+        seen += 1;
+    }
+    let deferred = configs().filter(|(_, config)| config.lifetime != Lifetime::Immediate);
+    assert_eq!(seen, deferred.count());
+    assert!(seen >= 2, "each kind of grace period");
+}
+
 #[test]
 fn a_system_refuses_too_little_memory_and_unsound_mixes() {
     let options = HostOptions {

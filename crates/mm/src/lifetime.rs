@@ -181,7 +181,11 @@ impl<M: Mmu> System<M> {
     /// # Safety
     /// 1. The callback's object is unlinked. 2. It is retired once. 3. `run` fits it.
     unsafe fn retire(&self, callback: NonNull<Callback>, run: Run) {
-        match self.config.lifetime {
+        let lifetime = match self.config.lifetime {
+            _ if self.config.lacks(Broken::NoGracePeriod) => Lifetime::Immediate,
+            configured => configured,
+        };
+        match lifetime {
             // SAFETY: 1 to 3 of this function; the argument is the system.
             Lifetime::Immediate => unsafe { run(core::ptr::from_ref(self).cast(), callback) },
             // SAFETY: 1 to 3: the same of this function.

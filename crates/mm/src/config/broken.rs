@@ -35,6 +35,8 @@ broken! {
     ProtectWithoutSection = "protect-without-section",
     /// A speculative fault spins for the table's lock, with interrupts off.
     SpinForTableLock = "spin-for-table-lock",
+    /// What was unlinked is freed at once, also where readers look at it without a lock.
+    NoGracePeriod = "no-grace-period",
     /// A zap that finds nothing returns without asking whether somebody else has yet to invalidate.
     NoNestedFlush = "no-nested-flush",
     /// The page of zeros is replaced first, and the CPUs that buffer it are told afterwards.

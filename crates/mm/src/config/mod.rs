@@ -79,8 +79,7 @@ choices! {
     Ladder "ladder" {
         /// `mmap_lock` for reading.
         Mmap = "mmap",
-        /// First without a lock, by lookup in a read section and sequence count; then `mmap_lock` for
-        /// reading.
+        /// First without a lock: read section, sequence count; then `mmap_lock` for reading.
         SpeculativeMmap = "speculative,mmap",
         /// Without a lock only. Refused: it may fail for ever.
         Speculative = "speculative",
