@@ -21,12 +21,14 @@
 //! mprotect from writable to read-only gives nothing back: the pages may be private by now. (Linux
 //! 6.3 and later do, where nothing was faulted in yet.)
 //! A charge adds first and looks then, and takes itself back where it was too much: of two charges
-//! at once that fit only one by one, both may be refused.
+//! at once that fit only one by one, both may be refused, and never both admitted.
 //!
 //! # Why it is correct
 //! The charge of a VMA is made under `mmap_lock` for writing, before the VMA's record with the flag
 //! is published, and given back under it after the VMA was taken out. At quiescence the number is
-//! the pages of all accounted VMAs; the ledger checks that.
+//! the pages of all accounted VMAs; the ledger checks that. A fence between adding and looking lets
+//! at least one of two charges see the other. Who gives back beside a charge may be seen before
+//! what it gives back: then the charge is admitted by as much too early.
 //!
 //! # Cost
 //! Below the batch no shared line is written. The limit is looked at by the whole number, and by
@@ -216,9 +218,13 @@ impl<M: Mmu> System<M> {
         }
         // Every page of the largest user space fits a signed word many times.
         self.promise(pages as i64);
-        if mode == Overcommit::Never && !self.fits() {
-            self.uncharge(pages);
-            return Err(NoMemory);
+        if mode == Overcommit::Never {
+            // ORDERING: SeqCst; pairs with [commit-charge]: our promise stands before we look.
+            M::fence(Ordering::SeqCst);
+            if !self.fits() {
+                self.uncharge(pages);
+                return Err(NoMemory);
+            }
         }
         Ok(())
     }
@@ -243,7 +249,9 @@ impl<M: Mmu> System<M> {
         percpu_counter::add(&self.commit.whole, part, change, batch);
     }
 
+    /// Whether what is promised stays below the limit.
     fn fits(&self) -> bool {
+        // ORDERING: Relaxed, behind the fence of `charge`; pairs with [commit-charge].
         let limit = i64::try_from(self.commit_limit()).unwrap_or(i64::MAX);
         let batch = self.commit.batch.load(Ordering::Relaxed);
         let parts = self.committed_parts();

@@ -4,7 +4,7 @@ use crate::policy::Policy;
 use minflt_mm::config::Rss;
 use minflt_mm::{Check, Config, ERAS, era};
 
-fn control(race: &Race) -> minflt_mm::Config {
+fn control(race: &Race) -> Config {
     race.without_fix(era(race.shows_in).expect("an era").config)
 }
 
