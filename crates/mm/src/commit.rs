@@ -7,19 +7,19 @@
 //!
 //! # Idea
 //! Private writable mappings are *accounted*: their pages are charged to one number of the system,
-//! kept in parts of the CPUs ([`crate::percpu_counter`]). What is charged stands in the VMA's flags, so
-//! that whoever takes the VMA out knows what to give back.
+//! kept in parts of the CPUs ([`crate::percpu_counter`]). What is charged stands in the VMA's
+//! flags, so that whoever takes the VMA out knows what to give back.
 //!
 //! # Protocol
 //! | call | charges | gives back |
 //! |---|---|---|
-//! | mmap, brk | the pages of a private writable mapping that is not `MAP_NORESERVE` | - |
+//! | mmap, brk | a private writable mapping that is not `MAP_NORESERVE` | - |
 //! | mprotect to writable | what was not accounted before | - |
 //! | munmap, brk downwards, exit | - | the pages of accounted VMAs |
 //! | fork | the child's accounted VMAs | - |
 //!
-//! mprotect from writable to read-only gives nothing back: the pages may be private by now. (Linux
-//! 6.3 and later do, where nothing was faulted in yet.)
+//! mprotect from writable to read-only gives nothing back: the pages may be private by now. (Newer
+//! kernels do, where nothing was faulted in yet.)
 //! A charge adds first and looks then, and takes itself back where it was too much: of two charges
 //! at once that fit only one by one, both may be refused, and never both admitted.
 //!
@@ -35,7 +35,7 @@
 //! the sum of all CPUs only where that is too close to tell.
 //!
 //! Linux: mm/util.c `__vm_enough_memory` (v6.12), mm/mm_init.c `mm_compute_batch`,
-//! `accountable_mapping`, `may_expand_vm`. Not there: the reserves for administrators and for users.
+//! `accountable_mapping`, `may_expand_vm`. Not there: the reserves for administrators and users.
 
 use crate::error::NoMemory;
 use crate::mm::Mm;

@@ -1,5 +1,5 @@
-//! The same calls in a child of this process, on the kernel we run on, and on our own address space:
-//! the same results and error numbers.
+//! The same calls in a child of this process, on the kernel we run on, and on our own address
+//! space: the same results and error numbers.
 
 use super::{M, machine};
 use core::mem::MaybeUninit;
@@ -135,8 +135,8 @@ fn call(number: i64, args: [i64; 4]) -> i64 {
     // that nothing in the child uses, and `setrlimit` with a struct of its own.
     let returned = unsafe { libc::syscall(number, first, second, third, fourth, -1, 0) };
     if returned == -1 {
-        // SAFETY: 1. The address of this thread's error number, just set.
-        -i64::from(unsafe { *libc::__errno_location() })
+        let errno = std::io::Error::last_os_error().raw_os_error();
+        -i64::from(errno.unwrap_or(0))
     } else {
         returned
     }
