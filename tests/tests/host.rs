@@ -7,6 +7,7 @@
 
 use minflt_addr::VirtAddr;
 use minflt_host::{Host, HostInstance, HostOptions, Prefault};
+use minflt_mm::config::Lifetime;
 use minflt_mm::{
     Advice, BootError, Broken, Check, Config, ERAS, Event, MmapError, MprotectError, MunmapError,
     Place, Prot, Running, Signal, System, era,
@@ -37,18 +38,29 @@ fn ledger<P: Paging>(era: &str, sys: &System<Host<P, true>>) {
         .unwrap_or_else(|e| panic!("{era}: {e}"));
 }
 
+/// Every era, and what no era has.
+fn configs() -> impl Iterator<Item = (&'static str, Config)> {
+    let speculative_rcu = Config {
+        lifetime: Lifetime::Rcu,
+        ..era("spf-2017").expect("an era").config
+    };
+    ERAS.iter()
+        .map(|era| (era.name, era.config))
+        .chain([("spf-2017 with RCU", speculative_rcu)])
+}
+
 /// Runs `body` in every era on both formats.
 fn everywhere(
     x86: impl Fn(&'static str, &System<X86>),
     altix: impl Fn(&'static str, &System<Altix>),
 ) {
-    for era in ERAS {
-        let sys = boot::<X86_64>(era.config, 16 << 20, 4);
-        x86(era.name, &sys);
-        ledger(era.name, &sys);
-        let sys = boot::<Altix16K>(era.config, 64 << 20, 4);
-        altix(era.name, &sys);
-        ledger(era.name, &sys);
+    for (name, config) in configs() {
+        let sys = boot::<X86_64>(config, 16 << 20, 4);
+        x86(name, &sys);
+        ledger(name, &sys);
+        let sys = boot::<Altix16K>(config, 64 << 20, 4);
+        altix(name, &sys);
+        ledger(name, &sys);
     }
 }
 
@@ -340,8 +352,8 @@ fn a_lock_can_stand_in_for_the_exchange_where_no_hardware_writes_entries() {
 
 #[test]
 fn memory_runs_out_as_a_value_and_comes_back() {
-    for era in ERAS {
-        let sys = boot::<X86_64>(era.config, 2 << 20, 1);
+    for (name, config) in configs() {
+        let sys = boot::<X86_64>(config, 2 << 20, 1);
         let _cpu = instance(&sys).enter(0);
         let mm = sys.new_mm().expect("memory");
         let thread = mm.thread();
@@ -361,11 +373,11 @@ fn memory_runs_out_as_a_value_and_comes_back() {
         assert!(
             again.is_some_and(|again| again + 2 >= full),
             "{}: {full} {again:?}",
-            era.name
+            name
         );
         drop(thread);
         sys.check_ledger(&[&mm])
-            .unwrap_or_else(|e| panic!("{}: {e}", era.name));
+            .unwrap_or_else(|e| panic!("{}: {e}", name));
     }
 }
 
@@ -423,6 +435,30 @@ fn vma_locks_do_what_they_can_and_say_what_they_leave() {
         found[4] = delta();
         assert_eq!(found, expected, "{name}");
     }
+}
+
+/// A grace period needs a word of every CPU, and three of the four are nobody.
+#[test]
+fn grace_periods_end_at_kernel_exits_beside_cpus_that_idle() {
+    let deferred = configs().filter(|(_, config)| config.lifetime != Lifetime::Immediate);
+    let mut seen = 0;
+    for (name, config) in deferred {
+        let sys = boot::<X86_64>(config, 16 << 20, 4);
+        let _cpu = instance(&sys).enter(0);
+        let mm = sys.new_mm().expect("memory");
+        let thread = mm.thread();
+        for _ in 0..200 {
+            let at = mm.mmap(Place::Any, 8192, Prot::ReadWrite).expect("a hole");
+            thread.store(at, 1).expect("mapped");
+            mm.munmap(at, 8192).expect("mapped");
+        }
+        let ran = sys.count_of(Event::CallbacksRun);
+        assert!(ran > 200, "{name}: {ran} callbacks ran");
+        drop(thread);
+        sys.check_ledger(&[&mm]).expect("adds up");
+        seen += 1;
+    }
+    assert_eq!(seen, 4, "one for each ladder and kind of grace period");
 }
 
 #[test]

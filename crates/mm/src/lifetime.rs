@@ -132,12 +132,6 @@ impl<M: Mmu> System<M> {
             // SAFETY: 1 of this function.
             return unsafe { self.free_type_stable(vma) };
         }
-        if self.config.lacks(Broken::VmaAtOnce) {
-            // SAFETY: 1 of this function.
-            let callback = NonNull::from(unsafe { &vma.as_ref().callback });
-            // SAFETY: 1, 2: 1 of this function, but for the readers that this is to show.
-            return unsafe { free_vma::<M>(core::ptr::from_ref(self).cast(), callback) };
-        }
         // SAFETY: 1 of this function.
         let callback = NonNull::from(unsafe { &vma.as_ref().callback });
         // SAFETY: 1, 2: 1 of this function. 3: the function finds the VMA from its callback.
@@ -181,7 +175,11 @@ impl<M: Mmu> System<M> {
     /// # Safety
     /// 1. The callback's object is unlinked. 2. It is retired once. 3. `run` fits it.
     unsafe fn retire(&self, callback: NonNull<Callback>, run: Run) {
-        match self.config.lifetime {
+        let lifetime = match self.config.lifetime {
+            _ if self.config.lacks(Broken::NoGracePeriod) => Lifetime::Immediate,
+            configured => configured,
+        };
+        match lifetime {
             // SAFETY: 1 to 3 of this function; the argument is the system.
             Lifetime::Immediate => unsafe { run(core::ptr::from_ref(self).cast(), callback) },
             // SAFETY: 1 to 3: the same of this function.

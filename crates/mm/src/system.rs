@@ -331,7 +331,7 @@ impl<M: Mmu> System<M> {
 /// How long a grace period waits for CPUs that come by: a few faults, in which each busy CPU does.
 /// Where runs are checked they are short, and shall see grace periods end.
 const fn patience<M: Mmu>() -> Patience {
-    Patience(if M::CHECKED { 2 } else { 32 })
+    Patience(if M::CHECKED { 1 } else { 32 })
 }
 
 impl<M: Mmu> CpuArea<M> {

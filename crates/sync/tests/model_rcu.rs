@@ -72,6 +72,7 @@ struct Domain {
     rcu: Rcu<M>,
     nodes: [Node; 3],
     published: Atomic<u32, M>,
+    steps: Atomic<u32, M>,
     /// What `rcu`'s areas lie in; last, so dropped after it.
     _areas: Box<[Apart]>,
 }
@@ -101,8 +102,16 @@ impl Domain {
             rcu: Rcu::new(cpus, Patience(u64::MAX)),
             nodes,
             published: Atomic::new(0),
+            steps: Atomic::new(0),
             _areas: areas,
         }
+    }
+
+    /// A point at which loom tries who comes first. It looks for the last access to a word only, so
+    /// that a CPU which loads its own word before it stores it hides from loom that others have
+    /// looked at it; and its clocks tick at atomics only.
+    fn step(&self) {
+        self.steps.add(1, Ordering::Relaxed);
     }
 
     /// A section, and the kernel exit after it.
@@ -111,6 +120,7 @@ impl Domain {
         let node = &self.nodes[self.published.load(Ordering::Acquire) as usize];
         if interrupted == Interrupted::Inside {
             self.rcu.answer();
+            self.step();
         }
         node.assert_alive();
         drop(section);
@@ -131,6 +141,13 @@ impl Domain {
     fn poll(&self) -> u64 {
         // SAFETY: 1: `free` does not look at the argument.
         unsafe { self.rcu.poll(&Nowhere, ptr::null()) }
+    }
+
+    fn poll_twice_with_work(&self) {
+        self.replace();
+        self.poll();
+        self.step();
+        self.poll();
     }
 
     /// Polls as CPU `at`, while nobody else runs any more and CPUs below `cpus` idle.
@@ -167,6 +184,7 @@ fn reader_beside_writer(
             domain.replace();
             for _ in 0..polls {
                 ran += domain.poll();
+                domain.step();
             }
         }
         reader.join().unwrap();
@@ -203,11 +221,9 @@ fn callbacks_of_two_cpus_share_grace_periods() {
         let (readers, writers) = (domain.clone(), domain.clone());
         let reader = spawn(1, move || readers.read(Interrupted::Never));
         let writer = spawn(2, move || {
-            writers.replace();
-            writers.poll();
+            writers.poll_twice_with_work();
         });
-        domain.replace();
-        domain.poll();
+        domain.poll_twice_with_work();
         reader.join().unwrap();
         writer.join().unwrap();
         domain.finish(0, 3);
@@ -296,6 +312,7 @@ fn copy_of_the_protocol(omitted: Omitted) {
                 let node = &nodes[published.load(Ordering::Acquire) as usize];
                 if omitted == Omitted::Depth {
                     copy.report(omitted);
+                    published.load(Ordering::Relaxed);
                 }
                 node.assert_alive();
                 copy.report(omitted);

@@ -35,14 +35,14 @@ broken! {
     ProtectWithoutSection = "protect-without-section",
     /// A speculative fault spins for the table's lock, with interrupts off.
     SpinForTableLock = "spin-for-table-lock",
+    /// What was unlinked is freed at once, also where readers look at it without a lock.
+    NoGracePeriod = "no-grace-period",
     /// A zap that finds nothing returns without asking whether somebody else has yet to invalidate.
     NoNestedFlush = "no-nested-flush",
     /// The page of zeros is replaced first, and the CPUs that buffer it are told afterwards.
     ReplaceBeforeFlush = "replace-before-flush",
     /// The map count is raised after the exchange that makes the page reachable, as posted.
     MapCountAfterExchange = "map-count-after-exchange",
-    /// A VMA that was taken out is freed at once, whatever the lifetime.
-    VmaAtOnce = "vma-at-once",
     /// A table that was unlinked is freed at once, whatever the lifetime.
     TablesAtOnce = "tables-at-once",
     /// A fault that has a VMA's lock asks neither whose the VMA is nor what it covers.

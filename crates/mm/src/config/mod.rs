@@ -79,13 +79,13 @@ choices! {
     Ladder "ladder" {
         /// `mmap_lock` for reading.
         Mmap = "mmap",
-        /// First without a lock, by lookup in a read section and sequence count; then `mmap_lock` for
-        /// reading.
+        /// First without a lock, by lookup in a read section and sequence count; then `mmap_lock`
+        /// for reading.
         SpeculativeMmap = "speculative,mmap",
         /// Without a lock only. Refused: it may fail for ever.
         Speculative = "speculative",
         /// First the VMA's lock, a tried read-write semaphore (Linux 6.4); then `mmap_lock` for
-        /// reading.
+        /// for reading.
         VmaRwsemMmap = "vma-rwsem,mmap",
         /// First the VMA's lock, a count of its users (Linux 6.15); then `mmap_lock` for reading.
         VmaCountMmap = "vma-count,mmap",

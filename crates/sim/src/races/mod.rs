@@ -108,13 +108,13 @@ pub const RACES: &[Race] = &[
     },
     Race {
         number: "P30",
-        name: "fault-freed-vma",
-        never: "a fault reads a VMA that was freed",
-        fix: Broken::VmaAtOnce,
+        name: "lookup-free",
+        never: "a lookup without a lock reads a VMA that was freed",
+        fix: Broken::NoGracePeriod,
         shows_in: "spf-2017",
         seed: 1,
         format: Format::X86,
-        scene: Scene::WalkFree,
+        scene: Scene::FaultRemap,
     },
     Race {
         number: "P30-reuse",
