@@ -132,12 +132,6 @@ impl<M: Mmu> System<M> {
             // SAFETY: 1 of this function.
             return unsafe { self.free_type_stable(vma) };
         }
-        if self.config.lacks(Broken::VmaAtOnce) {
-            // SAFETY: 1 of this function.
-            let callback = NonNull::from(unsafe { &vma.as_ref().callback });
-            // SAFETY: 1, 2: 1 of this function, but for the readers that this is to show.
-            return unsafe { free_vma::<M>(core::ptr::from_ref(self).cast(), callback) };
-        }
         // SAFETY: 1 of this function.
         let callback = NonNull::from(unsafe { &vma.as_ref().callback });
         // SAFETY: 1, 2: 1 of this function. 3: the function finds the VMA from its callback.

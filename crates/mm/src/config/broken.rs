@@ -43,8 +43,6 @@ broken! {
     ReplaceBeforeFlush = "replace-before-flush",
     /// The map count is raised after the exchange that makes the page reachable, as posted.
     MapCountAfterExchange = "map-count-after-exchange",
-    /// A VMA that was taken out is freed at once, whatever the lifetime.
-    VmaAtOnce = "vma-at-once",
     /// A table that was unlinked is freed at once, whatever the lifetime.
     TablesAtOnce = "tables-at-once",
     /// A fault that has a VMA's lock asks neither whose the VMA is nor what it covers.

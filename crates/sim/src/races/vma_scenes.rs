@@ -14,7 +14,7 @@ const STORM: usize = 4;
 /// Pages that each of those who fault loads.
 const LOADS: u64 = 6;
 
-/// P9, P30: munmap of all there is, beside two who walk through it, page after page.
+/// P9: munmap of all there is, beside two who walk through it, page after page.
 pub(super) fn walk_free<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
     stage.map(0, LOADS);
     warm(stage, 0);
