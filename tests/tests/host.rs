@@ -276,7 +276,7 @@ fn a_lock_can_stand_in_for_the_exchange_where_no_hardware_writes_entries() {
     storm::<Altix>("emulated", &sys);
     ledger("emulated", &sys);
     let options = HostOptions {
-        cpus: 1,
+        cpus: 2,
         ram_bytes: 16 << 20,
         prefault: Prefault::OnTouch,
     };

@@ -18,9 +18,9 @@ use crate::tree::Node;
 use crate::vma::{Attrs, Vma};
 use core::ptr::NonNull;
 use minflt_addr::Pfn;
-use minflt_pgtable::{Mmu, Paging};
-use minflt_sync::Callback;
+use minflt_pgtable::{Mmu, table_bytes, table_order};
 use minflt_sync::slab::POISON;
+use minflt_sync::{Callback, Ordering};
 
 impl<M: Mmu> System<M> {
     /// Frees an unlinked tree node by the configured lifetime.
@@ -65,6 +65,12 @@ impl<M: Mmu> System<M> {
         let callback = NonNull::from(&self.frames.get(pfn).callback);
         // SAFETY: 1, 2: 1 of this function. 3: the function finds the frame from its callback.
         unsafe { self.retire(callback, free_table::<M>) };
+    }
+
+    /// Frees a table that nobody reaches now, by the order it was allocated with.
+    pub(crate) fn put_table(&self, pfn: Pfn) {
+        let level = self.frames.get(pfn).level.load(Ordering::Relaxed);
+        self.frames.put_block(pfn, table_order::<M::Paging>(level));
     }
 
     /// # Safety
@@ -135,8 +141,9 @@ unsafe fn free_table<M: Mmu>(sys: *const (), callback: NonNull<Callback>) {
     if M::CHECKED {
         // A walker that is still inside follows an entry that leads nowhere.
         let table = M::frame_ptr(&sys.at, pfn);
-        // SAFETY: duty 1 of `Mmu`: the frame's bytes; 2 of this function: nobody else uses them.
-        unsafe { table.write_bytes(POISON, M::Paging::PAGE as usize) };
+        let bytes = table_bytes::<M::Paging>(sys.frames.get(pfn).level.peek());
+        // SAFETY: duty 1 of `Mmu`: the frames' bytes; 2 of this function: nobody else uses them.
+        unsafe { table.write_bytes(POISON, bytes as usize) };
     }
-    sys.frames.put(pfn);
+    sys.put_table(pfn);
 }

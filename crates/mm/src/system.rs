@@ -25,7 +25,7 @@ use core::mem::ManuallyDrop;
 use core::ops::Deref;
 use core::ptr::NonNull;
 use minflt_addr::{Pfn, PhysAddr};
-use minflt_pgtable::{AccessBits, Mmu, Paging, SpaceId};
+use minflt_pgtable::{AccessBits, CasAbility, Mmu, Paging, SpaceId};
 use minflt_sync::slab::Magazine;
 use minflt_sync::srcu::SrcuCpu;
 use minflt_sync::{
@@ -146,11 +146,7 @@ impl<M: Mmu> System<M> {
     /// When the configuration is illegal, or the memory too small.
     pub fn boot(at: M::Instance, config: Config) -> Result<Running<M>, BootError> {
         config.check().map_err(BootError::Illegal)?;
-        if config.exchange == ExchangeBy::Emulated
-            && M::Paging::CAPS.access_bits == AccessBits::Hardware
-        {
-            return Err(BootError::Illegal(Config::EMULATED_BESIDE_HARDWARE));
-        }
+        let config = Self::on_this_cpu(&at, config).map_err(BootError::Illegal)?;
         if at.nodes() as usize > MAX_NODES {
             return Err(BootError::TooManyNodes(at.nodes()));
         }
@@ -177,6 +173,24 @@ impl<M: Mmu> System<M> {
             }
             None => Err(BootError::TooSmall { has, needs }),
         }
+    }
+
+    /// The configuration with the exchange that these CPUs have: chosen when the system starts, so
+    /// that a CPU that can is not made to emulate.
+    ///
+    /// Emulation beside a walker that writes entries is sound on one CPU only, as the posting of
+    /// 2004 has it for the 386: that CPU's walker does nothing between the compare and the store.
+    fn on_this_cpu(at: &M::Instance, config: Config) -> Result<Config, Illegal> {
+        let has = |feature| M::cpu_has(at, feature);
+        let exchange = match M::Paging::CAPS.cas.on_cpu(has) {
+            CasAbility::Native => config.exchange,
+            CasAbility::Emulated | CasAbility::ByCpu(_) => ExchangeBy::Emulated,
+        };
+        let written = M::Paging::CAPS.access_bits.on_cpu(has) == AccessBits::Hardware;
+        if exchange == ExchangeBy::Emulated && written && at.cpus() > 1 {
+            return Err(Config::EMULATED_BESIDE_HARDWARE);
+        }
+        Ok(Config { exchange, ..config })
     }
 
     fn build(carve: &mut Carve, at: M::Instance, config: Config) -> Option<NonNull<Self>> {

@@ -43,4 +43,10 @@ broken! {
     MapCountAfterExchange = "map-count-after-exchange",
     /// The refused mix of a speculative ladder and compare-and-exchange, let through.
     SpeculativeExchange = "speculative-exchange",
+    /// Entries are exchanged by halves: one half is compared, and one is written after the other.
+    HalfWidthExchange = "half-width-exchange",
+    /// The exchange is emulated under the lock also where the caller holds that lock already.
+    EmulateUnderLock = "emulate-under-lock",
+    /// Instruction caches are flushed after the entry is there, as they were under the lock.
+    FlushAfterInstall = "flush-after-install",
 }

@@ -158,6 +158,7 @@ impl<M: Mmu> Fault<'_, M> {
             self.count_page(1);
         }
         drop(slot);
+        self.flush_after_install(pfn);
         if sys.config.lacks(Broken::MapCountAfterExchange) {
             sys.frames.get(pfn).maps.add(1, Ordering::AcqRel);
             sys.frames.put(pfn);

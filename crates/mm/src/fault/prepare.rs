@@ -12,14 +12,17 @@ use crate::event::Event;
 use crate::frame::Use;
 use crate::mm::Mm;
 use minflt_addr::Pfn;
-use minflt_pgtable::{EntryRef, Exchange, Leaf, Mmu, Paging, Pte, Walk, exchange_of, walk};
+use minflt_pgtable::{BeforeInstall, EntryRef, Exchange, Leaf, Mmu, Paging, Pte, Walk, walk};
 use minflt_sync::{Cost, Ordering};
 
 impl<M: Mmu> Mm<M> {
-    /// How faults exchange entries where they hold no lock of the tables.
-    pub(crate) fn exchange(&self) -> Exchange<'_, M> {
-        match self.system().config.exchange {
-            ExchangeBy::Native => exchange_of(&self.page_table_lock),
+    /// How whoever holds no lock of the tables exchanges entries.
+    #[inline(always)]
+    pub fn exchange(&self) -> Exchange<'_, M> {
+        let config = &self.system().config;
+        match config.exchange {
+            _ if config.lacks(Broken::HalfWidthExchange) => Exchange::HalfWidth,
+            ExchangeBy::Native => Exchange::Native,
             ExchangeBy::Emulated => Exchange::Emulated(&self.page_table_lock),
         }
     }
@@ -29,16 +32,16 @@ impl<M: Mmu> Mm<M> {
     fn populate(&self, entry: EntryRef<'_, M>, level: u32) -> Result<(), Stop> {
         let sys = self.system();
         let fresh = Self::new_table(sys, level - 1).ok_or(Stop::Oom)?;
-        let value = Pte::table(fresh);
+        let (none, value) = (Pte::none_at(level), Pte::table(fresh, level));
         let mine = match sys.config.protocol {
             _ if sys.config.lacks(Broken::BlindPopulate) => {
                 entry.store(value);
                 true
             }
-            Protocol::CompareExchange => entry.cas(self.exchange(), Pte::NONE, value).is_ok(),
+            Protocol::CompareExchange => entry.cas(self.exchange(), none, value).is_ok(),
             Protocol::MmLock | Protocol::TableLock => {
                 let _held = self.page_table_lock.lock();
-                let empty = entry.load().is_none();
+                let empty = entry.load().is_none_at(level);
                 if empty {
                     entry.store(value);
                 }
@@ -53,7 +56,7 @@ impl<M: Mmu> Mm<M> {
             sys.count(Event::TablesInstalled);
         } else {
             sys.count(Event::TablesLost);
-            sys.frames.put(fresh);
+            sys.put_table(fresh);
         }
         Ok(())
     }
@@ -124,7 +127,35 @@ impl<M: Mmu> Fault<'_, M> {
         if late {
             frame.refs.store(2, Ordering::Relaxed);
         }
+        self.flush_before_install(pfn);
         Ok(pfn)
+    }
+
+    /// Does what the format wants done before an entry names the frame. As posted in 2004 for ia64:
+    /// once the entry is there, another CPU may use the page before this one comes to it.
+    #[inline(always)]
+    fn flush_before_install(&self, pfn: Pfn) {
+        if M::Paging::CAPS.before_install == BeforeInstall::FlushCaches
+            && !self.mm.system().config.lacks(Broken::FlushAfterInstall)
+        {
+            self.flush(pfn);
+        }
+    }
+
+    /// The control to that: too late.
+    #[inline(always)]
+    pub(super) fn flush_after_install(&self, pfn: Pfn) {
+        if M::Paging::CAPS.before_install == BeforeInstall::FlushCaches
+            && self.mm.system().config.lacks(Broken::FlushAfterInstall)
+        {
+            self.flush(pfn);
+        }
+    }
+
+    fn flush(&self, pfn: Pfn) {
+        let sys = self.mm.system();
+        M::flush_frame(&sys.at, pfn);
+        sys.frames.get(pfn).set_flushed();
     }
 
     /// The frame was never reached: back with it.

@@ -4,6 +4,7 @@
 //! again leave their tables and their VMA's anon_vma behind, so that a speculative fault gets as
 //! far as it can.
 
+use super::entries;
 use super::stage::{Checked, Script, Stage};
 use core::cell::Cell;
 use minflt_addr::VirtRange;
@@ -25,6 +26,9 @@ pub(super) enum Scene {
     FaultZap,
     FaultUnmap,
     ReplaceLoad,
+    HalfEqual,
+    Emulated,
+    Tour,
 }
 
 /// Writes the scenario out on a stage.
@@ -44,12 +48,15 @@ pub(super) fn script<'s, P: Paging>(scene: Scene, stage: &Stage<'s, P>) -> Scrip
         Scene::FaultZap => fault_zap(&stage),
         Scene::FaultUnmap => fault_unmap(&stage),
         Scene::ReplaceLoad => replace_load(&stage),
+        Scene::HalfEqual => entries::half_equal(&stage),
+        Scene::Emulated => entries::emulated(&stage),
+        Scene::Tour => entries::tour(&stage),
     }
 }
 
-type S<'s, P> = Rc<Stage<'s, P>>;
+pub(super) type S<'s, P> = Rc<Stage<'s, P>>;
 
-fn tasks<'s>(
+pub(super) fn tasks<'s>(
     bodies: Vec<Box<dyn FnOnce() + 's>>,
     at_end: impl FnOnce() -> Result<(), String> + 's,
 ) -> Script<'s> {
@@ -60,7 +67,7 @@ fn tasks<'s>(
 }
 
 /// The word at page `n` must be `expected`.
-fn expect<P: Paging>(
+pub(super) fn expect<P: Paging>(
     stage: &Stage<'_, P>,
     thread: &Thread<'_, Checked<P>>,
     n: u64,
@@ -75,7 +82,7 @@ fn expect<P: Paging>(
 }
 
 /// Touches a page and throws it away again: its tables and its anon_vma stay.
-fn warm<P: Paging>(stage: &Stage<'_, P>, n: u64) {
+pub(super) fn warm<P: Paging>(stage: &Stage<'_, P>, n: u64) {
     let thread = stage.thread();
     let stored = thread.store(stage.page(n), 99);
     let discarded = stage.mm.madvise(stage.page(n), P::PAGE, Advice::DontNeed);

@@ -1,37 +1,42 @@
-use super::{RACES, Race, Searched, race, search, show};
+use super::{Format, RACES, Race, Searched, race, search, search_on, show, tour};
 use crate::explore::Budget;
 use crate::policy::Policy;
-use minflt_mm::{Check, ERAS, era};
+use minflt_mm::config::{ExchangeBy, Protocol};
+use minflt_mm::{Broken, Check, Config, ERAS, era};
 
-fn control(race: &Race) -> minflt_mm::Config {
+fn control(race: &Race) -> Config {
     race.without_fix(era(race.shows_in).expect("an era").config)
 }
 
 #[test]
 fn each_race_is_found_with_its_fix_switched_off_and_its_schedule_replays() {
     for race in RACES {
-        let budget = Budget {
-            schedules: 20_000,
-            seed: race.seed,
-        };
-        let found = search(race, control(race), &budget).explored;
-        let failure = found
-            .failure
-            .unwrap_or_else(|| panic!("{} not found", race.number));
-        let again = show(
-            race,
-            control(race),
-            Policy::Replay(failure.report.schedule.clone()),
-        );
-        assert_eq!(
-            again.report.outcome, failure.report.outcome,
-            "{}",
-            race.number
-        );
-        eprintln!(
-            "{}: schedule {}: {}",
-            race.number, failure.number, failure.report.outcome
-        );
+        for format in race.formats {
+            let budget = Budget {
+                schedules: 20_000,
+                seed: race.seed,
+            };
+            let found = search_on(race, *format, control(race), &budget).explored;
+            let failure = found
+                .failure
+                .unwrap_or_else(|| panic!("{} not found on {}", race.number, format.id()));
+            let policy = Policy::Replay(failure.report.schedule.clone());
+            let again = show(race, *format, control(race), policy);
+            assert_eq!(
+                again.report.outcome,
+                failure.report.outcome,
+                "{} on {}",
+                race.number,
+                format.id()
+            );
+            eprintln!(
+                "{} on {}: schedule {}: {}",
+                race.number,
+                format.id(),
+                failure.number,
+                failure.report.outcome
+            );
+        }
     }
 }
 
@@ -40,25 +45,100 @@ fn no_race_is_found_in_any_era_with_every_fix_in_place() {
     for race in RACES {
         for era in ERAS {
             let budget = Budget {
-                schedules: 2_000,
+                // Several formats share what one alone would get.
+                schedules: 2_000 / race.formats.len() as u64,
                 seed: 7,
             };
             let Searched {
                 explored: found,
                 looks,
+                format,
             } = search(race, era.config, &budget);
-            assert!(looks[Check::Ledger as usize] >= budget.schedules);
-            assert_eq!(found.schedules, budget.schedules);
             if let Some(failure) = found.failure {
-                panic!("{} in {}: {failure}", race.number, era.name);
+                panic!(
+                    "{} in {} on {}: {failure}",
+                    race.number,
+                    era.name,
+                    format.id()
+                );
+            }
+            let all = budget.schedules * race.formats.len() as u64;
+            assert!(looks[Check::Ledger as usize] >= all);
+            assert_eq!(found.schedules, all);
+        }
+    }
+}
+
+/// What is found on one format only would be a mistake of that format.
+#[test]
+fn every_race_is_clean_on_every_format_native_and_emulated() {
+    let exchanges: Vec<_> = ERAS
+        .iter()
+        .map(|era| era.config)
+        .filter(|config| config.protocol == Protocol::CompareExchange)
+        .collect();
+    assert!(!exchanges.is_empty());
+    for race in RACES {
+        for format in Format::ALL {
+            for config in &exchanges {
+                for exchange in [ExchangeBy::Native, ExchangeBy::Emulated] {
+                    let config = Config {
+                        exchange,
+                        ..*config
+                    };
+                    let budget = Budget {
+                        schedules: 40,
+                        seed: 3,
+                    };
+                    let found = search_on(race, *format, config, &budget).explored;
+                    if let Some(failure) = found.failure {
+                        let (race, format) = (race.number, format.id());
+                        panic!("{race} on {format}, {exchange}: {failure}");
+                    }
+                }
             }
         }
     }
 }
 
 #[test]
-fn races_are_found_by_number_or_name() {
+fn the_tour_passes_on_every_format_in_every_era_native_and_emulated() {
+    for format in Format::ALL {
+        for era in ERAS {
+            let native = tour(*format, era.config);
+            assert!(
+                native.outcome.is_ok(),
+                "{} {}: {}",
+                format.id(),
+                era.name,
+                native.outcome
+            );
+            if era.config.protocol == Protocol::CompareExchange {
+                let emulated = Config {
+                    exchange: ExchangeBy::Emulated,
+                    ..era.config
+                };
+                let report = tour(*format, emulated);
+                assert!(
+                    report.outcome.is_ok(),
+                    "{}: {}",
+                    format.id(),
+                    report.outcome
+                );
+                let broken = emulated.broken(Some(Broken::EmulateUnderLock));
+                assert!(!tour(*format, broken).outcome.is_ok(), "{}", format.id());
+            }
+        }
+    }
+}
+
+#[test]
+fn races_and_formats_are_found_by_name() {
     assert_eq!(race("p57").map(|race| race.name), Some("fault-zap"));
     assert_eq!(race("fault-zap").map(|race| race.number), Some("P57"));
     assert!(race("P99").is_none());
+    for format in Format::ALL {
+        assert_eq!(Format::parse(format.id()), Some(*format));
+    }
+    assert!(Format::parse("vax").is_none());
 }
