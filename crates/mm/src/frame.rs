@@ -145,14 +145,18 @@ impl<M: Mmu> Frame<M> {
         });
     }
 
-    /// The caches of instructions have seen what the owner wrote to the frame; forgotten when it is
-    /// used for something else.
-    #[inline]
-    pub(crate) fn set_flushed(&self) {
-        self.flags.poke(self.flags.peek() | FLUSHED);
+    /// The owner makes the caches of instructions see, by `flush`, what was written to the frame,
+    /// unless they have; forgotten when the frame is used for something else.
+    ///
+    /// Linux: PG_arch_1, as ia64 uses it.
+    pub(crate) fn flush_once(&self, flush: impl FnOnce()) {
+        if self.flags.load(Ordering::Relaxed) & FLUSHED == 0 {
+            flush();
+            self.flags.poke(self.flags.peek() | FLUSHED);
+        }
     }
 
-    /// Whether they have.
+    /// Whether they have. For the oracle.
     #[inline]
     pub(crate) fn is_flushed(&self) -> bool {
         self.flags.peek() & FLUSHED != 0

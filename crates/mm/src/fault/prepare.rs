@@ -154,8 +154,8 @@ impl<M: Mmu> Fault<'_, M> {
 
     fn flush(&self, pfn: Pfn) {
         let sys = self.mm.system();
-        M::flush_frame(&sys.at, pfn);
-        sys.frames.get(pfn).set_flushed();
+        let frame = sys.frames.get(pfn);
+        frame.flush_once(|| M::flush_frame(&sys.at, pfn));
     }
 
     /// The frame was never reached: back with it.

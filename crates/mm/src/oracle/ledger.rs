@@ -72,7 +72,7 @@ impl fmt::Display for Unbalanced {
         match self {
             Self::Total(ledger) => write!(f, "frames leaked or doubled: {ledger:?}"),
             Self::Tables { used, reachable } => {
-                write!(f, "{used} frames are tables', {reachable} can be reached")
+                write!(f, "{used} frames hold tables, {reachable} can be reached")
             }
             Self::Anon { used, mapped } => {
                 write!(f, "{used} frames are anonymous memory, {mapped} are mapped")

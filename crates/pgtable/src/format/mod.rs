@@ -19,11 +19,13 @@ pub use x86::{I386, I386Pae, X86_64, X86_64La57};
 
 use crate::paging::{ByteOrder, Caps, Level, Paging};
 
-/// Calls the macro named with all formats, in the order of the documentation.
+/// Calls the macro named with all formats, in the order of the documentation, behind what else is
+/// given.
 #[macro_export]
 macro_rules! each_format {
-    ($then:ident) => {
+    ($then:ident $(, $($more:tt)+)?) => {
         $then! {
+            $($($more)+,)?
             X86_64, X86_64La57, I386, I386Pae, Altix16K, S390x, PowerRadix,
             Aarch64K4, Aarch64K16, Aarch64K64, RiscvSv39, RiscvSv48
         }

@@ -27,16 +27,16 @@ fn near_half<P: Paging>() -> u64 {
     u64::MAX >> (64 - 4 * size_of::<P::Word>())
 }
 
-/// An entry for another frame than that of `of`, such that the two words differ only in the bits
-/// that `mask` has.
-fn differing<P: Paging>(of: Pte<P>, mask: u64) -> Pte<P> {
+/// An entry for another frame than that of `of`, such that the two words differ only in one bit,
+/// one that `mask` has: the `nth` of those.
+fn differing<P: Paging>(of: Pte<P>, mask: u64, nth: usize) -> Pte<P> {
     let of_bit = |bit: u32| {
         let pfn = Pfn(of.pfn().0 ^ 1 << bit);
         let other = Pte::<P>::page(pfn, of.grant());
         let differ = other.word().wide() ^ of.word().wide();
         (other.pfn() == pfn && differ & !mask == 0).then_some(other)
     };
-    match (0..52).find_map(of_bit) {
+    match (0..52).filter_map(of_bit).nth(nth) {
         Some(other) => other,
         None => Checked::<P>::violation(format_args!("{}: no such frame", P::ID)),
     }
@@ -52,9 +52,9 @@ pub(super) fn half_equal<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
     stage.map(0, 1);
     warm(stage, 0);
     let first = Pte::<P>::page(Pfn(0x15), Grant::Read);
-    let half_equal = differing(first, !near_half::<P>());
-    let unequal = differing(first, near_half::<P>());
-    let last = differing(half_equal, near_half::<P>());
+    let half_equal = differing(first, !near_half::<P>(), 0);
+    let unequal = differing(first, near_half::<P>(), 0);
+    let last = differing(half_equal, near_half::<P>(), 1);
     let known = [first, half_equal, unequal, last];
     let check = move |found: Pte<P>| {
         if !known.contains(&found) {
@@ -96,7 +96,10 @@ pub(super) fn half_equal<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
 /// P6: faults that exchange under the emulating lock, beside a zap and a protect that hold it.
 pub(super) fn emulated<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
     stage.map(0, 2);
-    warm(stage, 0);
+    {
+        let thread = stage.thread();
+        assert!(thread.store(stage.page(0), 1).is_ok(), "alone, and mapped");
+    }
     let store = |n: u64| -> Box<dyn FnOnce() + 's> {
         let stage = Rc::clone(stage);
         Box::new(move || {

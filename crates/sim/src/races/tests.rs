@@ -40,6 +40,32 @@ fn each_race_is_found_with_its_fix_switched_off_and_its_schedule_replays() {
     }
 }
 
+/// What review found in 2004 were two mistakes: each has to be found by itself.
+#[test]
+fn both_mistakes_of_half_width_are_found() {
+    let race = race("P5").expect("a race");
+    for format in race.formats {
+        let mut found = [false; 2];
+        for seed in 1..200 {
+            let budget = Budget {
+                schedules: 200,
+                seed,
+            };
+            let explored = search_on(race, *format, control(race), &budget).explored;
+            let text = explored
+                .failure
+                .map(|failure| failure.report.outcome.to_string());
+            let said = |what| text.as_ref().is_some_and(|text| text.contains(what));
+            found[0] |= said("two exchanges from one value");
+            found[1] |= said("which nobody wrote");
+            if found == [true; 2] {
+                break;
+            }
+        }
+        assert_eq!(found, [true; 2], "{}", format.id());
+    }
+}
+
 #[test]
 fn no_race_is_found_in_any_era_with_every_fix_in_place() {
     for race in RACES {
