@@ -11,7 +11,7 @@ use minflt_mm::{
     Advice, BootError, Broken, Check, Config, ERAS, Event, MmapError, MprotectError, MunmapError,
     Place, Prot, Running, Signal, System, era,
 };
-use minflt_pgtable::{Altix16K, Mmu, Paging, X86_64};
+use minflt_pgtable::{Altix16K, Mmu, Paging, S390x, X86_64};
 
 type X86 = Host<X86_64, true>;
 type Altix = Host<Altix16K, true>;
@@ -288,34 +288,74 @@ fn a_lock_can_stand_in_for_the_exchange_where_no_hardware_writes_entries() {
     );
 }
 
-#[test]
-fn memory_runs_out_as_a_value_and_comes_back() {
+fn runs_out<P: Paging>() {
     for era in ERAS {
-        let sys = boot::<X86_64>(era.config, 2 << 20, 1);
+        let sys = boot::<P>(era.config, 2 << 20, 1);
         let _cpu = instance(&sys).enter(0);
         let mm = sys.new_mm().expect("memory");
         let thread = mm.thread();
-        let at = mm
-            .mmap(Place::Any, 4 << 20, Prot::ReadWrite)
-            .expect("a hole");
-        let full = (0..1024)
-            .find(|i| thread.store(VirtAddr(at.0 + i * 4096), 1) == Err(Signal::OutOfMemory));
-        let full = full.expect("2 MiB are not 4 MiB");
+        let mut fill = || {
+            let at = mm
+                .mmap(Place::Any, 4 << 20, Prot::ReadWrite)
+                .expect("a hole");
+            let full = (0..1024)
+                .find(|i| thread.store(VirtAddr(at.0 + i * 4096), 1) == Err(Signal::OutOfMemory));
+            (at, full.expect("2 MiB are not 4 MiB"))
+        };
+        let (at, full) = fill();
         mm.munmap(at, 4 << 20).expect("mapped");
         sys.drain_deferred();
+        let (_, again) = fill();
+        assert!(again + 2 >= full, "{} {}: {full} {again}", P::ID, era.name);
+        drop(thread);
+        sys.check_ledger(&[&mm])
+            .unwrap_or_else(|e| panic!("{} {}: {e}", P::ID, era.name));
+    }
+}
+
+#[test]
+fn memory_runs_out_as_a_value_and_comes_back() {
+    runs_out::<X86_64>();
+    // With tables larger than a page.
+    runs_out::<S390x>();
+}
+
+/// Tables of four frames are found among what single pages left behind, and merge again.
+#[test]
+fn tables_larger_than_a_page_come_and_go() {
+    for era in ERAS {
+        let sys = boot::<S390x>(era.config, 4 << 20, 4);
+        storm("s390x", &sys);
+        ledger(era.name, &sys);
+        let _cpu = instance(&sys).enter(0);
+        let mm = sys.new_mm().expect("memory");
+        let thread = mm.thread();
+        let before = sys.check_ledger(&[&mm]).expect("adds up");
+        assert_eq!(before.tables, 4, "the root is a block of four frames");
+        // Every page there is, and all of it given back: what the CPU keeps of it stands in the
+        // way of whole blocks.
         let at = mm
             .mmap(Place::Any, 4 << 20, Prot::ReadWrite)
             .expect("a hole");
-        let again = (0..1024)
-            .find(|i| thread.store(VirtAddr(at.0 + i * 4096), 1) == Err(Signal::OutOfMemory));
+        let touched = (0..1024)
+            .take_while(|i| thread.store(VirtAddr(at.0 + i * 4096), 1) == Ok(()))
+            .count();
+        mm.munmap(at, 4 << 20).expect("mapped");
+        sys.drain_deferred();
+        let mut others = Vec::new();
+        while let Ok(other) = sys.new_mm() {
+            others.push(other);
+        }
+        // Each takes four frames; some are left over because no four of them are together.
         assert!(
-            again.is_some_and(|again| again + 2 >= full),
-            "{}: {full} {again:?}",
-            era.name
+            others.len() * 4 + 64 > touched,
+            "{} of {touched}",
+            others.len()
         );
+        drop(others);
         drop(thread);
-        sys.check_ledger(&[&mm])
-            .unwrap_or_else(|e| panic!("{}: {e}", era.name));
+        let after = sys.check_ledger(&[&mm]).expect("adds up");
+        assert_eq!(after.tables, before.tables, "{}", era.name);
     }
 }
 

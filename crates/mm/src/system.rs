@@ -11,7 +11,7 @@
 
 use crate::alloc::{CpuFrames, Frames, MAX_NODES};
 use crate::anon_vma::AnonVma;
-use crate::config::{Config, ExchangeBy, Illegal};
+use crate::config::{Broken, Config, ExchangeBy, Illegal};
 use crate::error::NoMemory;
 use crate::event::Event;
 use crate::frame::{Frame, FrameTable, Use};
@@ -38,6 +38,7 @@ use minflt_sync::{
 pub struct System<M: Mmu> {
     pub(crate) at: M::Instance,
     pub(crate) config: Config,
+    pub(crate) exchanges: Exchanges,
     pub(crate) frames: Frames<M>,
     pub(crate) cpus: PerCpu<CpuArea<M>, M>,
     pub(crate) srcu: Srcu<M>,
@@ -54,6 +55,16 @@ pub struct System<M: Mmu> {
     stamp: Atomic<u64, M>,
     /// Systems refer to address spaces by handles; this many are alive.
     pub(crate) spaces: Atomic<u64, M>,
+}
+
+/// How entries are exchanged where no lock of the tables is held: what the configuration and the
+/// CPUs come to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Exchanges {
+    Native,
+    Emulated,
+    /// The control.
+    HalfWidth,
 }
 
 /// What each CPU has of its own.
@@ -222,6 +233,11 @@ impl<M: Mmu> System<M> {
         let system = Self {
             at,
             config,
+            exchanges: match config.exchange {
+                _ if config.lacks(Broken::HalfWidthExchange) => Exchanges::HalfWidth,
+                ExchangeBy::Native => Exchanges::Native,
+                ExchangeBy::Emulated => Exchanges::Emulated,
+            },
             frames: Frames::new(table, zones, lists?, nodes, cpus),
             cpus: areas?,
             srcu: Srcu::new(readers?),

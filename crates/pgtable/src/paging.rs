@@ -3,7 +3,7 @@
 //! All of it is data, and for the formats whose levels are alike the data folds into constants: a
 //! walk of x86-64 tables shifts and masks by immediates. The formats are in [`crate::format`].
 
-use core::fmt::Debug;
+use core::fmt::{self, Debug};
 use minflt_sync::Word;
 
 /// The most levels that a format has.
@@ -133,6 +133,17 @@ pub enum Feature {
     Hafdbs,
     /// RISC-V: `Svadu`, the walker sets A and D.
     Svadu,
+}
+
+impl fmt::Display for Feature {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Cmpxchg => "CMPXCHG",
+            Self::Cmpxchg8b => "CMPXCHG8B",
+            Self::Hafdbs => "FEAT_HAFDBS",
+            Self::Svadu => "Svadu",
+        })
+    }
 }
 
 /// How entries can be compared and exchanged.

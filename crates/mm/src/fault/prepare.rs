@@ -7,10 +7,11 @@
 
 use super::stabilise::{Can, Stable};
 use super::{Fault, Stop, Why};
-use crate::config::{Broken, ExchangeBy, Protocol};
+use crate::config::{Broken, Protocol};
 use crate::event::Event;
 use crate::frame::Use;
 use crate::mm::Mm;
+use crate::system::Exchanges;
 use minflt_addr::Pfn;
 use minflt_pgtable::{BeforeInstall, EntryRef, Exchange, Leaf, Mmu, Paging, Pte, Walk, walk};
 use minflt_sync::{Cost, Ordering};
@@ -19,11 +20,10 @@ impl<M: Mmu> Mm<M> {
     /// How whoever holds no lock of the tables exchanges entries.
     #[inline(always)]
     pub fn exchange(&self) -> Exchange<'_, M> {
-        let config = &self.system().config;
-        match config.exchange {
-            _ if config.lacks(Broken::HalfWidthExchange) => Exchange::HalfWidth,
-            ExchangeBy::Native => Exchange::Native,
-            ExchangeBy::Emulated => Exchange::Emulated(&self.page_table_lock),
+        match self.system().exchanges {
+            Exchanges::Native => Exchange::Native,
+            Exchanges::Emulated => Exchange::Emulated(&self.page_table_lock),
+            Exchanges::HalfWidth => Exchange::HalfWidth,
         }
     }
 
