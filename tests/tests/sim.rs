@@ -29,6 +29,7 @@ fn run(machine: &str, era_name: &str, threads: u32) -> Outcome {
     let outcome = match &target {
         AnySimTarget::X86(target) => workload.run(target, &plan),
         AnySimTarget::Altix(target) => workload.run(target, &plan),
+        AnySimTarget::Power(target) => workload.run(target, &plan),
     };
     outcome.expect("runs")
 }

@@ -65,4 +65,10 @@ broken! {
     ForkWithoutSections = "fork-without-sections",
     /// A thread or CPU adds its part of the resident count to the whole at twice its batch.
     LateRss = "late-rss",
+    /// Entries are exchanged by halves: one half is compared, and one is written after the other.
+    HalfWidthExchange = "half-width-exchange",
+    /// The exchange is emulated under the lock also where the caller holds that lock already.
+    EmulateUnderLock = "emulate-under-lock",
+    /// Instruction caches are flushed after the entry is there, as they were under the lock.
+    FlushAfterInstall = "flush-after-install",
 }
