@@ -113,7 +113,7 @@ impl<M: Mmu> Vma<M> {
                 VmaGuard::Count { _guard }
             }
         };
-        let trusting = mm.system().config.lacks(Broken::NoVmaRecheck);
+        let trusting = mm.system().config.lacks(Broken::NoOwnerRecheck);
         match self.mm.load(Ordering::Relaxed) {
             _ if trusting => Ok(guard),
             owner if owner == mm.space.0 => Ok(guard),
