@@ -10,9 +10,9 @@ use minflt_host::{Host, HostInstance, HostOptions, Prefault};
 use minflt_mm::config::Lifetime;
 use minflt_mm::{
     Advice, BootError, Broken, Check, Config, ERAS, Event, MmapError, MprotectError, MunmapError,
-    Place, Prot, Running, Signal, System, era,
+    Overcommit, Place, Prot, Running, Signal, System, era,
 };
-use minflt_pgtable::{Altix16K, Mmu, Paging, X86_64};
+use minflt_pgtable::{Altix16K, Mmu, Paging, S390x, X86_64};
 
 type X86 = Host<X86_64, true>;
 type Altix = Host<Altix16K, true>;
@@ -354,6 +354,7 @@ fn a_lock_can_stand_in_for_the_exchange_where_no_hardware_writes_entries() {
 fn memory_runs_out_as_a_value_and_comes_back() {
     for (name, config) in configs() {
         let sys = boot::<X86_64>(config, 2 << 20, 1);
+        sys.set_overcommit(Overcommit::Always);
         let _cpu = instance(&sys).enter(0);
         let mm = sys.new_mm().expect("memory");
         let thread = mm.thread();
@@ -458,7 +459,48 @@ fn grace_periods_end_at_kernel_exits_beside_cpus_that_idle() {
         sys.check_ledger(&[&mm]).expect("adds up");
         seen += 1;
     }
-    assert_eq!(seen, 4, "one for each ladder and kind of grace period");
+    let deferred = configs().filter(|(_, config)| config.lifetime != Lifetime::Immediate);
+    assert_eq!(seen, deferred.count());
+    assert!(seen >= 2, "each kind of grace period");
+}
+
+/// Tables of four frames are found among what single pages left behind, and merge again.
+#[test]
+fn tables_larger_than_a_page_come_and_go() {
+    for era in ERAS {
+        let sys = boot::<S390x>(era.config, 4 << 20, 4);
+        storm("s390x", &sys);
+        ledger(era.name, &sys);
+        let _cpu = instance(&sys).enter(0);
+        let mm = sys.new_mm().expect("memory");
+        let thread = mm.thread();
+        let before = sys.check_ledger(&[&mm]).expect("adds up");
+        assert_eq!(before.tables, 4, "the root is a block of four frames");
+        // Every page there is, and all of it given back: what the CPU keeps of it stands in the
+        // way of whole blocks.
+        let at = mm
+            .mmap(Place::Any, 4 << 20, Prot::ReadWrite)
+            .expect("a hole");
+        let touched = (0..1024)
+            .take_while(|i| thread.store(VirtAddr(at.0 + i * 4096), 1) == Ok(()))
+            .count();
+        mm.munmap(at, 4 << 20).expect("mapped");
+        sys.drain_deferred();
+        let mut others = Vec::new();
+        while let Ok(other) = sys.new_mm() {
+            others.push(other);
+        }
+        // Each takes four frames; some are left over because no four of them are together.
+        assert!(
+            others.len() * 4 + 64 > touched,
+            "{} of {touched}",
+            others.len()
+        );
+        drop(others);
+        drop(thread);
+        let after = sys.check_ledger(&[&mm]).expect("adds up");
+        assert_eq!(after.tables, before.tables, "{}", era.name);
+    }
 }
 
 #[test]

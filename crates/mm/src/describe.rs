@@ -1,7 +1,7 @@
 //! What lies where: names for places in a system's memory, for timelines and for "which line
 //! limits".
 
-use crate::anon_vma::AnonVma;
+use crate::anon_vma::{AnonVma, Chain};
 use crate::frame::{Frame, Use};
 use crate::mm::Mm;
 use crate::system::System;
@@ -73,8 +73,8 @@ impl<M: Mmu> System<M> {
         let own = core::ptr::from_ref(self) as usize - ram;
         let at = offset as usize;
         if (own..own + size_of::<Self>()).contains(&at) {
-            let fields = fields!(Self: at, config, frames, cpus, srcu, nodes, vmas, attrs, mms,
-                anon_vmas, zero_page, rcu);
+            let fields = fields!(Self: at, config, exchanges, frames, cpus, srcu, nodes, vmas, attrs, mms,
+                anon_vmas, chains, zero_page, rcu);
             return Place {
                 object: "system",
                 number: 0,
@@ -135,6 +135,7 @@ impl<M: Mmu> System<M> {
         const NODE: Fields = &[(0, "node")];
         const ATTRS: Fields = &[(0, "attrs")];
         const ANON: Fields = &[(0, "anon_vma")];
+        const CHAIN: Fields = &[(0, "chain")];
         let place = |object, slot: usize, fields: &[(usize, &'static str)]| {
             let number = pfn.0 * 1000 + (offset / slot) as u64;
             Place {
@@ -146,17 +147,18 @@ impl<M: Mmu> System<M> {
         match slab {
             0 => place("tree node", size_of::<Node>(), NODE),
             1 => {
-                let fields = fields!(Vma<M>: id, seq, attrs, anon_vma, callback,
-                    lock_seq, mm, refcnt, lock);
+                let fields = fields!(Vma<M>: id, seq, attrs, anon_vma, first, chain,
+                    callback, lock_seq, mm, refcnt, lock);
                 place("vma", size_of::<Vma<M>>(), &fields)
             }
             2 => place("attrs", size_of::<Attrs>(), ATTRS),
             3 => {
                 let fields = fields!(Mm<M>: system, space, root, mmap_lock, tree,
-                    page_table_lock, anon_vma, lock_seq, rss, flushes_pending, cpus);
+                    page_table_lock, lock_seq, rss, flushes_pending, cpus);
                 place("mm", size_of::<Mm<M>>(), &fields)
             }
-            _ => place("anon_vma", size_of::<AnonVma<M>>(), ANON),
+            4 => place("anon_vma", size_of::<AnonVma<M>>(), ANON),
+            _ => place("anon_vma_chain", size_of::<Chain<M>>(), CHAIN),
         }
     }
 }

@@ -51,6 +51,8 @@ events! {
     ZeroPageCow = "zero-page-cow-faults",
     /// Stores to a read-only entry of a page that nobody shares: made writable.
     Reuse = "reuse-faults",
+    /// Stores to a read-only entry of a page that may be shared: replaced by a copy.
+    Cow = "cow-faults",
     /// Faults that found nothing to change: another fault or the hardware was faster.
     Spurious = "spurious-faults",
     /// Accessed or dirty bits set by the low-level handler, without a fault.
@@ -89,6 +91,8 @@ events! {
     CasFlags = "cmpxchg-failed-flags",
     /// Exchanges lost while making a page writable that nobody shares.
     CasReuse = "cmpxchg-failed-reuse",
+    /// Entries that changed while a fault made the copy of their page.
+    CasCow = "cmpxchg-failed-cow",
     /// Exchanges lost while installing the page of zeros.
     CasAnonRead = "cmpxchg-failed-anon-read",
     /// Exchanges lost while installing a frame.
@@ -109,8 +113,17 @@ events! {
     Munmap = "munmap-calls",
     /// Protection calls.
     Mprotect = "mprotect-calls",
+    /// Address spaces copied.
+    Fork = "fork-calls",
+    /// Entries shared by fork.
+    ForkEntries = "fork-entries",
     /// Advice calls.
     Madvise = "madvise-calls",
+    /// Calls that move or ask for the heap's end.
+    Brk = "brk-calls",
+    /// Pages faulted in by a call that maps and populates. They are minor faults, as in Linux, but
+    /// no `page-faults`.
+    Populated = "populated-pages",
     /// Objects freed by grace-period callbacks.
     CallbacksRun = "grace-period-callbacks",
 }

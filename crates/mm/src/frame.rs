@@ -35,28 +35,35 @@ pub(crate) enum Use {
     Slab = 5,
     /// Anonymous user memory.
     Anon = 6,
+    /// Part of a block in use; its first frame says for what.
+    Tail = 7,
 }
 
 const USE: u32 = 0xf;
 const ORDER_SHIFT: u32 = 4;
 const ORDER: u32 = 0xf << ORDER_SHIFT;
 const ZEROED: u32 = 1 << 8;
+const EXCLUSIVE: u32 = 1 << 9;
+const FLUSHED: u32 = 1 << 10;
 
 /// The descriptor of one frame.
 ///
 /// # Invariants
-/// A frame that is mapped has `maps` raised, and one reference for it, before any entry names it.
+/// A frame that is mapped has `maps` raised, and one reference for each entry, before the entry
+/// names it. An exclusive frame is mapped once.
 #[repr(C, align(64))]
 pub struct Frame<M: Mmu> {
     /// References: one for being mapped, one for each holder. 0 when free.
     pub(crate) refs: Atomic<u32, M>,
     /// Entries that map the frame.
     pub(crate) maps: Atomic<u32, M>,
-    /// Use, block order, whether it is known to be zero. Written by whoever owns the frame.
+    /// Use, block order, whether it is known to be zero: written by whoever owns the frame. Whether
+    /// it is exclusive: set while private, and under the lock of the table that maps it.
     flags: Atomic<u32, M>,
     /// How often it was freed. Kept for the oracles, outside the door.
     generation: Atomic<u32, M>,
-    /// For anonymous memory the id of its anon_vma. Immutable while mapped.
+    /// For anonymous memory the address of its anon_vma. Set while private or exclusive, under the
+    /// lock of the table that maps it.
     pub(crate) mapping: Atomic<u64, M>,
     /// For anonymous memory its virtual page number. Immutable while mapped. For slabs the number.
     pub(crate) index: Atomic<u64, M>,
@@ -64,7 +71,8 @@ pub struct Frame<M: Mmu> {
     pub(crate) links: Plain<Links, M>,
     /// Guards the entries, if this is a table and each has a lock of its own.
     pub(crate) table_lock: PtLock<M>,
-    /// Level of the table, for printing. Immutable while a table.
+    /// Level of the table, for printing. Immutable while a table. For anonymous memory the entries
+    /// that the ledger has seen.
     pub(crate) level: Atomic<u32, M>,
     /// Waits for a grace period, if this was a table.
     pub(crate) callback: Callback,
@@ -88,15 +96,18 @@ impl<M: Mmu> Frame<M> {
             4 => Use::Table,
             5 => Use::Slab,
             6 => Use::Anon,
+            7 => Use::Tail,
             _ => Use::Free,
         }
     }
 
-    /// The caller owns the frame and says what it is used for.
+    /// The caller owns the frame and says what it is used for. Anonymous memory starts exclusive.
     #[inline]
     pub(crate) fn set_use(&self, used_as: Use) {
         let kept = self.flags.peek() & ZEROED;
-        self.flags.store(kept | used_as as u32, Ordering::Relaxed);
+        let exclusive = if used_as == Use::Anon { EXCLUSIVE } else { 0 };
+        let flags = kept | used_as as u32 | exclusive;
+        self.flags.store(flags, Ordering::Relaxed);
     }
 
     /// The caller, under the zone's lock, heads a free block of this order.
@@ -104,6 +115,19 @@ impl<M: Mmu> Frame<M> {
         let kept = self.flags.peek() & ZEROED;
         let flags = kept | Use::FreeBlock as u32 | order << ORDER_SHIFT;
         self.flags.store(flags, Ordering::Relaxed);
+    }
+
+    /// The caller owns a block of this order, of which this is the first frame, and says what it is
+    /// used for.
+    pub(crate) fn set_block_use(&self, used_as: Use, order: u32) {
+        let kept = self.flags.peek() & ZEROED;
+        let flags = kept | used_as as u32 | order << ORDER_SHIFT;
+        self.flags.store(flags, Ordering::Relaxed);
+    }
+
+    /// The order of the block in use that this frame is the first of.
+    pub(crate) fn block_order(&self) -> u32 {
+        (self.flags.peek() & ORDER) >> ORDER_SHIFT
     }
 
     /// Whether it heads a free block of this order.
@@ -126,6 +150,54 @@ impl<M: Mmu> Frame<M> {
         } else {
             flags
         });
+    }
+
+    /// Whether no other address space maps the frame, for certain: so a store needs no copy.
+    ///
+    /// Linux: PageAnonExclusive.
+    #[inline]
+    pub(crate) fn is_exclusive(&self) -> bool {
+        self.flags.load(Ordering::Relaxed) & EXCLUSIVE != 0
+    }
+
+    /// The ledger saw an entry that maps the frame; returns how many it saw.
+    pub(crate) fn count_entries(&self, entries: Entries) -> u32 {
+        match entries {
+            Entries::Clear => self.level.poke(0),
+            Entries::One => self.level.poke(self.level.peek() + 1),
+            Entries::Keep => {}
+        }
+        self.level.peek()
+    }
+
+    /// Says whether the frame is mapped once. The caller owns it, or holds the lock of the table
+    /// that maps it: with `mmap_lock` for writing to say no, and as the only one who refers to the
+    /// frame to say yes.
+    #[inline]
+    pub(crate) fn set_exclusive(&self, exclusive: Exclusive) {
+        let flags = self.flags.load(Ordering::Relaxed);
+        let flags = match exclusive {
+            Exclusive::Yes => flags | EXCLUSIVE,
+            Exclusive::No => flags & !EXCLUSIVE,
+        };
+        self.flags.store(flags, Ordering::Relaxed);
+    }
+
+    /// The owner makes the caches of instructions see, by `flush`, what was written to the frame,
+    /// unless they have; forgotten when the frame is used for something else.
+    ///
+    /// Linux: PG_arch_1, as ia64 uses it.
+    pub(crate) fn flush_once(&self, flush: impl FnOnce()) {
+        if self.flags.load(Ordering::Relaxed) & FLUSHED == 0 {
+            flush();
+            self.flags.poke(self.flags.peek() | FLUSHED);
+        }
+    }
+
+    /// Whether they have. For the oracle.
+    #[inline]
+    pub(crate) fn is_flushed(&self) -> bool {
+        self.flags.peek() & FLUSHED != 0
     }
 
     /// The name of the field at `offset`.
@@ -161,6 +233,21 @@ impl<M: Mmu> Frame<M> {
 /// Whether a frame's contents are known to be zero.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Zeroed {
+    Yes,
+    No,
+}
+
+/// What the ledger does to its count of a frame's entries.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Entries {
+    Clear,
+    One,
+    Keep,
+}
+
+/// Whether a frame is mapped once, for certain.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Exclusive {
     Yes,
     No,
 }

@@ -1,21 +1,24 @@
 //! An address space.
 
-use crate::anon_vma::AnonVma;
+use crate::call::brk::Heap;
+use crate::commit::Sizes;
 use crate::error::NoMemory;
 use crate::frame::Use;
-use crate::rss::Resident;
+use crate::rss::{Resident, Slot};
 use crate::system::System;
-use crate::tree::Tree;
-use crate::vma::Vma;
+use crate::tree::{Mapping, Tree};
+use crate::vma::{Vma, VmaView};
 use crate::zap::Zap;
 use core::fmt;
 use core::ops::Deref;
 use core::ptr::NonNull;
 use minflt_addr::{Pfn, VirtAddr, VirtRange};
-use minflt_pgtable::{Mmu, Paging, PtLock, SpaceId};
+use minflt_pgtable::{
+    Mmu, Paging, PtLock, Pte, SpaceId, Table, entries_of, table_bytes, table_order,
+};
 use minflt_sync::order::MmapLock;
 use minflt_sync::slab::SlabObject;
-use minflt_sync::{Apart, Atomic, LockSeq, Ordering, RwSem, SharedCpuMask, SpinLock};
+use minflt_sync::{Apart, Atomic, LockSeq, Ordering, ReadGuard, RwSem, SharedCpuMask, SpinLock};
 
 /// An address space: its VMAs, its tables, and what ties them together.
 ///
@@ -32,13 +35,16 @@ pub struct Mm<M: Mmu> {
     /// The root table. Immutable.
     pub(crate) root: Pfn,
     pub(crate) tree: Tree<M>,
-    /// The address of the one anon_vma, 0 before there is one. Guarded by: `page_table_lock`, once
-    /// from none.
-    pub(crate) anon_vma: Atomic<u64, M>,
+    /// Handles. The last one to go tears it down.
+    users: Atomic<u64, M>,
     /// What VMAs that are write-locked now have in their own. Guarded by: `mmap_lock`, write.
     pub(crate) lock_seq: LockSeq<M>,
     /// CPUs that may buffer translations.
     pub(crate) cpus: SharedCpuMask<M>,
+    /// Where CPUs count its resident pages. Immutable.
+    pub(crate) rss_slot: Slot,
+    pub(crate) heap: Heap<M>,
+    pub(crate) sizes: Sizes<M>,
     written: Apart,
     /// Guards the tree and the VMAs' attributes.
     pub(crate) mmap_lock: RwSem<MmapLock, M>,
@@ -68,17 +74,47 @@ unsafe impl<M: Mmu> Send for MmHandle<'_, M> {}
 // SAFETY: as above.
 unsafe impl<M: Mmu> Sync for MmHandle<'_, M> {}
 
+/// The mappings of an address space, none of which changes while this lives.
+#[derive(Debug)]
+pub struct Mappings<'m, M: Mmu> {
+    mm: &'m Mm<M>,
+    _held: ReadGuard<'m, MmapLock, M>,
+}
+
+impl<M: Mmu> Mappings<'_, M> {
+    /// What is mapped at `addr`.
+    #[inline]
+    #[must_use]
+    pub fn at(&self, addr: VirtAddr) -> Option<Mapping> {
+        // SAFETY: 1: under `mmap_lock`.
+        unsafe { self.mm.tree.mapping(addr) }
+    }
+
+    /// The attributes of the mapping that covers `addr`, found as a fault finds them: by its VMA.
+    #[inline]
+    #[must_use]
+    pub fn vma_at(&self, addr: VirtAddr) -> Option<VmaView> {
+        // SAFETY: 1: under `mmap_lock`.
+        let view = unsafe { self.mm.tree.at_or_before(addr) }?.view();
+        view.range.contains(addr).then_some(view)
+    }
+}
+
 impl<M: Mmu> Mm<M> {
     pub(crate) fn create(sys: &System<M>) -> Result<MmHandle<'_, M>, NoMemory> {
         let root = Self::new_table(sys, M::Paging::LEVELS - 1).ok_or(NoMemory)?;
+        let rss_slot = sys.rss_slots.take();
         let mm = Self {
             system: sys,
             space: sys.new_space(),
             root,
             tree: Tree::new(),
-            anon_vma: Atomic::new(0),
+            users: Atomic::new(1),
             lock_seq: LockSeq::new(),
             cpus: SharedCpuMask::new(),
+            rss_slot,
+            heap: Heap::new(),
+            sizes: Sizes::new(),
             written: Apart,
             mmap_lock: RwSem::new(),
             rss: Resident::new(),
@@ -91,7 +127,8 @@ impl<M: Mmu> Mm<M> {
                 Ok(MmHandle { sys, mm })
             }
             Err(_) => {
-                sys.frames.put(root);
+                sys.rss_slots.give(rss_slot);
+                sys.put_table(root);
                 Err(NoMemory)
             }
         }
@@ -125,21 +162,44 @@ impl<M: Mmu> Mm<M> {
         )
     }
 
-    /// Resident pages, as a reader is shown them.
+    /// The mappings, held still: `mmap_lock` for reading until dropped.
+    ///
+    /// # Context
+    /// Sleeps for the lock. Whoever holds it calls nothing of this address space that takes it.
+    #[inline]
+    pub fn mappings(&self) -> Mappings<'_, M> {
+        Mappings {
+            mm: self,
+            _held: self.mmap_lock.read(),
+        }
+    }
+
+    /// What is mapped at `addr`.
+    ///
+    /// # Context
+    /// Sleeps for `mmap_lock`, which it takes for reading.
+    #[inline]
     #[must_use]
-    pub fn resident_pages(&self) -> i64 {
-        self.rss.shown(&self.system().config)
+    pub fn mapping_at(&self, addr: VirtAddr) -> Option<Mapping> {
+        self.mappings().at(addr)
     }
 
     /// Calls `visit` with each mapping, in order, under `mmap_lock`.
     pub fn for_each_mapping(&self, mut visit: impl FnMut(VirtRange, crate::vma::Prot)) {
         let _held = self.mmap_lock.read();
+        self.tree_visit(|vma| {
+            let view = vma.view();
+            visit(view.range, view.prot);
+        });
+    }
+
+    /// Calls `visit` with each VMA, in order. The caller holds `mmap_lock`.
+    pub(crate) fn tree_visit<'a>(&'a self, mut visit: impl FnMut(&'a Vma<M>)) {
         let mut at = VirtAddr(0);
         // SAFETY: 1: under `mmap_lock`.
         while let Some(vma) = unsafe { self.tree.at_or_after(at) } {
-            let view = vma.view();
-            visit(view.range, view.prot);
-            at = view.range.end();
+            visit(vma);
+            at = vma.view().range.end();
         }
     }
 
@@ -155,20 +215,32 @@ impl<M: Mmu> Mm<M> {
         young
     }
 
-    /// A zeroed frame for a table of level `level`.
+    /// Frames for a table of level `level`, with nothing in it.
     pub(crate) fn new_table(sys: &System<M>, level: u32) -> Option<Pfn> {
-        let pfn = sys.frames.alloc(&sys.at, Use::Table)?;
+        let order = table_order::<M::Paging>(level);
+        let pfn = sys.frames.alloc_block(&sys.at, order, Use::Table)?;
         let frame = sys.frames.get(pfn);
         frame.level.store(level, Ordering::Relaxed);
         frame.set_zeroed(crate::frame::Zeroed::No);
-        let words = M::frame_ptr(&sys.at, pfn);
-        let bytes = M::Paging::PAGE as usize;
+        let bytes = table_bytes::<M::Paging>(level);
         M::charge(minflt_sync::Cost::Clear {
-            bytes: bytes as u64,
+            bytes,
             node: sys.frames.node_of(pfn),
         });
-        // SAFETY: duty 1 of `Mmu`: the frame's bytes, which nobody else uses.
-        unsafe { words.write_bytes(0, bytes) };
+        let none = Pte::<M::Paging>::none_at(level);
+        for part in 0..1 << order {
+            let words = M::frame_ptr(&sys.at, Pfn(pfn.0 + part));
+            let here = bytes.min(M::Paging::PAGE) as usize;
+            // SAFETY: duty 1 of `Mmu`: the frame's bytes, which nobody else uses.
+            unsafe { words.write_bytes(0, here) };
+        }
+        if none.raw() != 0 {
+            // SAFETY: 1: the frames hold zeros, and nobody else uses them.
+            let table = unsafe { Table::<M>::at(&sys.at, pfn, level) };
+            for index in 0..entries_of::<M::Paging>(level) as usize {
+                table.entry(index).clear(none);
+            }
+        }
         Some(pfn)
     }
 
@@ -183,64 +255,13 @@ impl<M: Mmu> Mm<M> {
         }
     }
 
-    /// The anon_vma's id, making one if there is none yet. The caller holds `mmap_lock`.
-    pub(crate) fn prepare_anon_vma(&self, vma: &Vma<M>) -> Result<(), NoMemory> {
-        let sys = self.system();
-        let fresh = AnonVma {
-            id: sys.new_id(),
-            users: Atomic::new(0),
-        };
-        // ORDERING: Acquire; pairs with [mm-anon-vma].
-        let spare = match self.anon_vma.load(Ordering::Acquire) {
-            0 => Some(sys.anon_vmas.alloc(fresh, sys).map_err(|_| NoMemory)?),
-            _ => None,
-        };
-        let unused = {
-            let _held = self.page_table_lock.lock();
-            let unused = match spare {
-                Some(fresh) if self.anon_vma.load(Ordering::Relaxed) == 0 => {
-                    // ORDERING: Release; pairs with [mm-anon-vma].
-                    self.anon_vma
-                        .store(fresh.as_ptr() as u64, Ordering::Release);
-                    None
-                }
-                spare => spare,
-            };
-            if vma.anon_vma.load(Ordering::Relaxed) == 0
-                && let Some(anon_vma) = self.anon_vma()
-            {
-                anon_vma.users.add(1, Ordering::Relaxed);
-                // ORDERING: Release; pairs with [vma-anon-vma].
-                vma.anon_vma.store(anon_vma.id, Ordering::Release);
-            }
-            unused
-        };
-        if let Some(unused) = unused {
-            // SAFETY: 1, 2: allocated above, never published.
-            unsafe { sys.anon_vmas.free(unused) };
-        }
-        Ok(())
-    }
-
-    /// The one anon_vma, if there is one.
-    fn anon_vma(&self) -> Option<&AnonVma<M>> {
-        // ORDERING: Acquire; pairs with [mm-anon-vma].
-        let anon_vma = self.anon_vma.load(Ordering::Acquire) as *const AnonVma<M>;
-        // SAFETY: published once, freed with the address space.
-        unsafe { anon_vma.as_ref() }
-    }
-
     /// The last holder lets go: unmaps everything and gives all frames back.
     fn exit(&self) {
         let sys = self.system();
         let all = VirtRange::new(VirtAddr(0), VirtAddr(M::Paging::USER_END));
         crate::call::munmap::unmap_all(self, all);
-        let anon_vma = NonNull::new(self.anon_vma.load(Ordering::Relaxed) as *mut AnonVma<M>);
-        if let Some(anon_vma) = anon_vma {
-            // SAFETY: 1, 2: nobody else has the address space.
-            unsafe { sys.anon_vmas.free(anon_vma) };
-        }
-        sys.frames.put(self.root);
+        self.end_resident();
+        sys.put_table(self.root);
         sys.run_deferred();
     }
 }
@@ -254,8 +275,36 @@ impl<M: Mmu> Deref for MmHandle<'_, M> {
     }
 }
 
+impl<'s, M: Mmu> MmHandle<'s, M> {
+    /// Another handle of the same address space, as a process that shares it has (`CLONE_VM`, which
+    /// vfork asks for). The last handle to go tears it down.
+    ///
+    /// Linux: mmget.
+    #[must_use]
+    pub fn share(&self) -> Self {
+        self.users.add(1, Ordering::Relaxed);
+        Self {
+            sys: self.sys,
+            mm: self.mm,
+        }
+    }
+
+    /// See [`System::fork`].
+    ///
+    /// # Errors
+    /// No memory; nothing has changed then.
+    pub fn fork(&self) -> Result<MmHandle<'s, M>, NoMemory> {
+        self.sys.fork(self)
+    }
+}
+
 impl<M: Mmu> Drop for MmHandle<'_, M> {
     fn drop(&mut self) {
+        // ORDERING: Release; pairs with [mm-put].
+        if self.users.sub(1, Ordering::AcqRel) != 1 {
+            return;
+        }
+        // ORDERING: Acquire, by the same step; pairs with [mm-put].
         self.exit();
         self.sys.spaces.sub(1, Ordering::Relaxed);
         // SAFETY: 1, 2: allocated by `create`, and this handle is the only one.

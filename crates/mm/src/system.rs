@@ -10,13 +10,15 @@
 //! ```
 
 use crate::alloc::{CpuFrames, Frames, MAX_NODES};
-use crate::anon_vma::AnonVma;
-use crate::config::{Config, ExchangeBy, Illegal};
+use crate::anon_vma::{AnonVma, Chain};
+use crate::commit::Commit;
+use crate::config::{Broken, Config, ExchangeBy, Illegal};
 use crate::error::NoMemory;
 use crate::event::Event;
 use crate::frame::{Frame, FrameTable, Use};
 use crate::mm::{Mm, MmHandle};
 use crate::oracle::Check;
+use crate::rss::{self, Slots};
 use crate::shootdown::Mailbox;
 use crate::tree::Node;
 use crate::vma::{Attrs, Vma};
@@ -25,7 +27,7 @@ use core::mem::ManuallyDrop;
 use core::ops::Deref;
 use core::ptr::NonNull;
 use minflt_addr::{Pfn, PhysAddr};
-use minflt_pgtable::{AccessBits, Mmu, Paging, SpaceId};
+use minflt_pgtable::{AccessBits, CasAbility, Mmu, Paging, SpaceId};
 use minflt_sync::rcu::{Patience, RcuCpu};
 use minflt_sync::slab::Magazine;
 use minflt_sync::srcu::SrcuCpu;
@@ -39,6 +41,7 @@ use minflt_sync::{
 pub struct System<M: Mmu> {
     pub(crate) at: M::Instance,
     pub(crate) config: Config,
+    pub(crate) exchanges: Exchanges,
     pub(crate) frames: Frames<M>,
     pub(crate) cpus: PerCpu<CpuArea<M>, M>,
     pub(crate) srcu: Srcu<M>,
@@ -47,6 +50,7 @@ pub struct System<M: Mmu> {
     pub(crate) attrs: Slab<Attrs, M>,
     pub(crate) mms: Slab<Mm<M>, M>,
     pub(crate) anon_vmas: Slab<AnonVma<M>, M>,
+    pub(crate) chains: Slab<Chain<M>, M>,
     pub(crate) zero_page: Pfn,
     /// Frames that the system itself lies in.
     reserved: u64,
@@ -56,6 +60,18 @@ pub struct System<M: Mmu> {
     /// Systems refer to address spaces by handles; this many are alive.
     pub(crate) spaces: Atomic<u64, M>,
     pub(crate) rcu: Rcu<M>,
+    pub(crate) commit: Commit<M>,
+    pub(crate) rss_slots: Slots<M>,
+}
+
+/// How entries are exchanged where no lock of the tables is held: what the configuration and the
+/// CPUs come to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Exchanges {
+    Native,
+    Emulated,
+    /// The control.
+    HalfWidth,
 }
 
 /// What each CPU has of its own.
@@ -63,6 +79,8 @@ pub struct System<M: Mmu> {
 pub(crate) struct CpuArea<M: Mmu> {
     events: [Counter; Event::COUNT],
     checks: [Counter; Check::COUNT],
+    /// This CPU's part of what is promised.
+    pub(crate) committed: Atomic<u64, M>,
     pub(crate) mailbox: Mailbox<M>,
 }
 
@@ -148,11 +166,7 @@ impl<M: Mmu> System<M> {
     /// When the configuration is illegal, or the memory too small.
     pub fn boot(at: M::Instance, config: Config) -> Result<Running<M>, BootError> {
         config.check().map_err(BootError::Illegal)?;
-        if config.exchange == ExchangeBy::Emulated
-            && M::Paging::CAPS.access_bits == AccessBits::Hardware
-        {
-            return Err(BootError::Illegal(Config::EMULATED_BESIDE_HARDWARE));
-        }
+        let config = Self::on_this_cpu(&at, config).map_err(BootError::Illegal)?;
         if at.nodes() as usize > MAX_NODES {
             return Err(BootError::TooManyNodes(at.nodes()));
         }
@@ -181,6 +195,24 @@ impl<M: Mmu> System<M> {
         }
     }
 
+    /// The configuration with the exchange that these CPUs have: chosen when the system starts, so
+    /// that a CPU that can is not made to emulate.
+    ///
+    /// Emulation beside a walker that writes entries is sound on one CPU only, as the posting of
+    /// 2004 has it for the 386: that CPU's walker does nothing between the compare and the store.
+    fn on_this_cpu(at: &M::Instance, config: Config) -> Result<Config, Illegal> {
+        let has = |feature| M::cpu_has(at, feature);
+        let exchange = match M::Paging::CAPS.cas.on_cpu(has) {
+            CasAbility::Native => config.exchange,
+            CasAbility::Emulated | CasAbility::ByCpu(_) => ExchangeBy::Emulated,
+        };
+        let written = M::Paging::CAPS.access_bits.on_cpu(has) == AccessBits::Hardware;
+        if exchange == ExchangeBy::Emulated && written && at.cpus() > 1 {
+            return Err(Config::EMULATED_BESIDE_HARDWARE);
+        }
+        Ok(Config { exchange, ..config })
+    }
+
     fn build(carve: &mut Carve, at: M::Instance, config: Config) -> Option<NonNull<Self>> {
         let (cpus, nodes) = (at.cpus(), at.nodes());
         let first = PhysAddr(at.ram_phys()).pfn(M::Paging::SHIFT);
@@ -190,7 +222,7 @@ impl<M: Mmu> System<M> {
             // SAFETY: 1: the machine's memory is the system's from now on.
             unsafe { carve.per_cpu::<_, M>(cpus, |_| Magazine::new()) }
         };
-        let magazines = [(); 5].map(|()| magazines(carve));
+        let magazines = [(); 6].map(|()| magazines(carve));
         // SAFETY: 1, here and below: as above.
         let areas = unsafe { carve.per_cpu(cpus, |_| CpuArea::new()) };
         // SAFETY: 1.
@@ -199,6 +231,10 @@ impl<M: Mmu> System<M> {
         let readers = unsafe { carve.per_cpu(cpus, |_| SrcuCpu::new()) };
         // SAFETY: 1.
         let reports = unsafe { carve.per_cpu(cpus, |_| RcuCpu::new()) };
+        let slots = rss::slots_for(&config, len);
+        let pieces = rss::pieces_for(slots, cpus);
+        // SAFETY: 1.
+        let pieces = unsafe { carve.per_cpu(pieces, |_| rss::piece()) };
         let zones = carve.cut(Frames::<M>::zone_bytes(nodes));
         let table = carve.cut(len as usize * size_of::<Frame<M>>());
         let reserved = (carve.used as u64).div_ceil(M::Paging::PAGE) + 1;
@@ -208,10 +244,15 @@ impl<M: Mmu> System<M> {
         let zone = |node| Frames::zone(&table, node, nodes, reserved);
         // SAFETY: 1: cut off just now.
         let zones = unsafe { PerCpu::build(zones?, nodes, zone) };
-        let [node, vma, attr, mm, anon] = magazines;
+        let [node, vma, attr, mm, anon, chain] = magazines;
         let system = Self {
             at,
             config,
+            exchanges: match config.exchange {
+                _ if config.lacks(Broken::HalfWidthExchange) => Exchanges::HalfWidth,
+                ExchangeBy::Native => Exchanges::Native,
+                ExchangeBy::Emulated => Exchanges::Emulated,
+            },
             frames: Frames::new(table, zones, lists?, nodes, cpus),
             cpus: areas?,
             srcu: Srcu::new(readers?),
@@ -220,12 +261,15 @@ impl<M: Mmu> System<M> {
             attrs: Slab::new(2, attr?),
             mms: Slab::new(3, mm?),
             anon_vmas: Slab::new(4, anon?),
+            chains: Slab::new(5, chain?),
             zero_page,
             reserved,
             next_id: Atomic::new(1),
             stamp: Atomic::new(1),
             spaces: Atomic::new(0),
             rcu: Rcu::new(reports?, patience::<M>()),
+            commit: Commit::new(len.saturating_sub(reserved), cpus),
+            rss_slots: Slots::new(pieces?, slots, cpus),
         };
         let place = place?.cast::<Self>();
         // SAFETY: cut off for this, aligned to 128.
@@ -326,6 +370,15 @@ impl<M: Mmu> System<M> {
     pub(crate) fn reserved_frames(&self) -> u64 {
         self.reserved
     }
+
+    /// Frames that are not the system's own. Linux: `totalram_pages`.
+    pub(crate) fn usable_frames(&self) -> u64 {
+        self.total_frames().saturating_sub(self.reserved)
+    }
+
+    pub(crate) fn machine_cpus(&self) -> u32 {
+        self.at.cpus()
+    }
 }
 
 /// How long a grace period waits for CPUs that come by: a few faults, in which each busy CPU does.
@@ -339,6 +392,7 @@ impl<M: Mmu> CpuArea<M> {
         Self {
             events: core::array::from_fn(|_| Counter::new()),
             checks: core::array::from_fn(|_| Counter::new()),
+            committed: Atomic::new(0),
             mailbox: Mailbox::new(),
         }
     }

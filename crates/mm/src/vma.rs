@@ -6,7 +6,9 @@
 //!
 //! # Idea
 //! What changes together is one immutable record; the identity points to it. A writer makes a new
-//! record and publishes it by one store; a reader reads one pointer.
+//! record and publishes it by one store; a reader reads one pointer. A VMA's first record lies in
+//! it and stands for the pointer 0, so that a mapping that never changes costs one allocation, and
+//! a lookup fetches identity and record at the same time.
 //!
 //! # Protocol
 //! Readers: under `mmap_lock` or the VMA's own lock ([`crate::vma_lock`]), or in a read section of
@@ -16,7 +18,8 @@
 //! odd count for ever, or is detached, so nobody holds on to it again.
 //!
 //! # Why it is correct
-//! A record is never written after it is published, and freed by the configured lifetime.
+//! A record is never written after it is published, and freed by the configured lifetime; the first
+//! one with its VMA.
 
 use core::fmt;
 use core::mem::offset_of;
@@ -57,11 +60,50 @@ impl Prot {
     }
 }
 
+/// What else a mapping is: a set.
+#[derive(Clone, Copy, PartialEq, Eq, Default)]
+pub struct VmaFlags(u32);
+
+impl VmaFlags {
+    /// The empty set.
+    pub const NONE: Self = Self(0);
+    /// Its pages are promised, and given back when it goes (`VM_ACCOUNT`).
+    pub const ACCOUNT: Self = Self(1 << 0);
+    /// Its pages are never promised (`VM_NORESERVE`).
+    pub const NORESERVE: Self = Self(1 << 1);
+
+    const NAMES: &[(Self, &str)] = &[(Self::ACCOUNT, "account"), (Self::NORESERVE, "noreserve")];
+
+    /// With those of `other`.
+    #[must_use]
+    pub const fn with(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
+    /// Without those of `other`.
+    #[must_use]
+    pub const fn without(self, other: Self) -> Self {
+        Self(self.0 & !other.0)
+    }
+
+    /// Whether any of `other` is set.
+    #[must_use]
+    pub const fn has(self, other: Self) -> bool {
+        self.0 & other.0 != 0
+    }
+}
+
+impl fmt::Debug for VmaFlags {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let set = Self::NAMES.iter().filter(|(flag, _)| self.has(*flag));
+        f.debug_list().entries(set.map(|(_, name)| name)).finish()
+    }
+}
+
 /// What a mapping is: immutable once published.
 #[derive(Debug)]
 pub struct Attrs {
-    range: VirtRange,
-    prot: Prot,
+    view: VmaView,
     /// Waits for a grace period once replaced.
     pub(crate) callback: Callback,
 }
@@ -73,6 +115,8 @@ pub struct VmaView {
     pub range: VirtRange,
     /// What may be done there.
     pub prot: Prot,
+    /// What else it is.
+    pub flags: VmaFlags,
 }
 
 /// A mapping's identity. What faults only read stands in its first line, the lock that they write
@@ -83,10 +127,16 @@ pub struct Vma<M: Mmu> {
     pub(crate) id: u64,
     /// Odd while the VMA is being changed, and for ever once it was taken out.
     pub(crate) seq: SeqCount<M>,
+    /// The record, 0 for the first one.
     pub(crate) attrs: Atomic<u64, M>,
-    /// The id of its anon_vma, 0 before the first anonymous fault. Set once, under
+    /// The address of its own anon_vma, 0 before the first anonymous fault. Set once, under
     /// `page_table_lock`.
     pub(crate) anon_vma: Atomic<u64, M>,
+    /// The first record. Immutable.
+    pub(crate) first: VmaView,
+    /// The newest of its links to anon_vmas, 0 for none. Guarded by: `mmap_lock` for writing, or
+    /// for reading with `page_table_lock`.
+    pub(crate) chain: Atomic<u64, M>,
     /// Waits for a grace period once taken out.
     pub(crate) callback: Callback,
     /// Write-locked while this is [`crate::Mm`]'s. Guarded by: `mmap_lock`, write.
@@ -114,21 +164,22 @@ unsafe impl SlabObject for Attrs {}
 impl Attrs {
     pub(crate) const fn new(view: VmaView) -> Self {
         Self {
-            range: view.range,
-            prot: view.prot,
+            view,
             callback: Callback::new(),
         }
     }
 }
 
 impl<M: Mmu> Vma<M> {
-    pub(crate) fn new(id: u64, attrs: NonNull<Attrs>, anon_vma: u64) -> Self {
+    pub(crate) fn new(id: u64, view: VmaView) -> Self {
         const { assert!(size_of::<Self>() <= VMA_BYTES) };
         Self {
             id,
             seq: SeqCount::new(),
-            attrs: Atomic::new(attrs.as_ptr() as u64),
-            anon_vma: Atomic::new(anon_vma),
+            attrs: Atomic::new(0),
+            anon_vma: Atomic::new(0),
+            first: view,
+            chain: Atomic::new(0),
             callback: Callback::new(),
             // These three are not copied: see `SlabObject::KEPT`.
             lock_seq: LockedAt::new(),
@@ -143,22 +194,17 @@ impl<M: Mmu> Vma<M> {
     #[inline]
     pub fn view(&self) -> VmaView {
         // ORDERING: Acquire; pairs with [vma-attrs].
-        let attrs = self.attrs.load(Ordering::Acquire) as *const Attrs;
+        let view = self.record(self.attrs.load(Ordering::Acquire));
         M::before(
-            attrs.cast(),
-            size_of::<Attrs>(),
+            core::ptr::from_ref(view).cast(),
+            size_of::<VmaView>(),
             minflt_sync::Kind::PlainRead,
         );
-        // SAFETY: records are published whole and freed by the lifetime the caller's hold keeps
-        // off.
-        let attrs = unsafe { &*attrs };
-        VmaView {
-            range: attrs.range,
-            prot: attrs.prot,
-        }
+        *view
     }
 
-    /// Puts other attributes in; returns the old record, which the caller frees by the lifetime.
+    /// Puts other attributes in; returns the old record, which the caller frees by the lifetime,
+    /// unless it lies in the VMA.
     pub(crate) fn publish(&self, attrs: NonNull<Attrs>) -> Option<NonNull<Attrs>> {
         let old = self.attrs.load(Ordering::Relaxed);
         // ORDERING: Release; pairs with [vma-attrs].
@@ -166,19 +212,34 @@ impl<M: Mmu> Vma<M> {
         NonNull::new(old as *mut Attrs)
     }
 
-    /// The record now, for freeing it with the VMA.
+    /// Puts the first record back in; returns the one that was in its place.
+    pub(crate) fn publish_first(&self) -> Option<NonNull<Attrs>> {
+        let old = self.attrs.load(Ordering::Relaxed);
+        // ORDERING: Release; pairs with [vma-attrs].
+        self.attrs.store(0, Ordering::Release);
+        NonNull::new(old as *mut Attrs)
+    }
+
+    /// The record that the pointer stands for.
+    #[inline(always)]
+    fn record(&self, attrs: u64) -> &VmaView {
+        if attrs == 0 {
+            return &self.first;
+        }
+        // SAFETY: records are published whole and freed by the lifetime the caller's hold keeps
+        // off.
+        let attrs = unsafe { &*(attrs as *const Attrs) };
+        &attrs.view
+    }
+
+    /// The record now, for freeing it with the VMA; none where it lies in the VMA.
     pub(crate) fn attrs_ptr(&self) -> Option<NonNull<Attrs>> {
         NonNull::new(self.attrs.peek() as *mut Attrs)
     }
 
     /// The attributes without the door, for oracles.
     pub(crate) fn peek(&self) -> VmaView {
-        // SAFETY: oracles look while nobody changes the VMA.
-        let attrs = unsafe { &*(self.attrs.peek() as *const Attrs) };
-        VmaView {
-            range: attrs.range,
-            prot: attrs.prot,
-        }
+        *self.record(self.attrs.peek())
     }
 }
 

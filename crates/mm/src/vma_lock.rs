@@ -197,7 +197,9 @@ pub(crate) fn insert<M: Mmu>(
     // SAFETY: the caller's own until it is in the tree, and kept by `mmap_lock` from then on.
     let vma = unsafe { new.as_ref() };
     let early = sys.config.lacks(Broken::PublishEarly);
-    let whole = if early { half_of(mm, vma)? } else { None };
+    if early {
+        publish_half(mm, vma)?;
+    }
     let by = sys.config.ladder.vma_lock();
     if let Some(by) = by {
         vma.attach(by, mm);
@@ -206,19 +208,27 @@ pub(crate) fn insert<M: Mmu>(
     if let (Err(NoMemory), Some(by)) = (&inserted, by) {
         vma.detach(by, mm);
     }
-    if let Some(half) = whole.and_then(|whole| vma.publish(whole)) {
+    if early && let Some(half) = vma.publish_first() {
         // SAFETY: 1: unlinked by the line before.
         unsafe { sys.retire_attrs(half) };
     }
     inserted
 }
 
-/// Takes what may be done there out of a VMA's record; returns the whole record.
-fn half_of<M: Mmu>(mm: &Mm<M>, vma: &Vma<M>) -> Result<Option<NonNull<Attrs>>, NoMemory> {
+/// Ends the write locks on all VMAs of a child that is about to be handed out.
+pub(crate) fn end_all<M: Mmu>(child: &Mm<M>) {
+    if child.system().config.ladder.vma_lock().is_some() {
+        child.lock_seq.end_all();
+    }
+}
+
+/// Puts a record in place of the first that does not yet say what may be done there.
+fn publish_half<M: Mmu>(mm: &Mm<M>, vma: &Vma<M>) -> Result<(), NoMemory> {
     let view = VmaView {
         prot: Prot::None,
         ..vma.view()
     };
     let half = mm.system().attrs.alloc(Attrs::new(view), mm.system());
-    Ok(vma.publish(half.map_err(|_| NoMemory)?))
+    vma.publish(half.map_err(|_| NoMemory)?);
+    Ok(())
 }

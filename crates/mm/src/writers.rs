@@ -63,6 +63,13 @@ impl<'m, M: Mmu> Writers<'m, M> {
         }
     }
 
+    /// Opens a section on every VMA of the address space, for a fork: none closes before the last
+    /// page is copied and every CPU was told.
+    pub(crate) fn begin_all(&self) -> Sections<'_, 'm, M> {
+        self.mm.tree_visit(|vma| core::mem::forget(self.begin(vma)));
+        Sections { writers: self }
+    }
+
     /// Opens a section on `vma`.
     ///
     /// # Context
@@ -99,6 +106,22 @@ impl<M: Mmu> Drop for Writers<'_, M> {
     fn drop(&mut self) {
         if self.mm.system().config.ladder.vma_lock().is_some() {
             self.mm.lock_seq.end_all();
+        }
+    }
+}
+
+/// Open sections on all VMAs.
+#[must_use = "the sections end when dropped"]
+pub(crate) struct Sections<'w, 'm, M: Mmu> {
+    writers: &'w Writers<'m, M>,
+}
+
+impl<M: Mmu> Drop for Sections<'_, '_, M> {
+    fn drop(&mut self) {
+        let mm = self.writers.mm;
+        if mm.system().config.ladder.speculates() {
+            let owes = Owes::Even;
+            mm.tree_visit(|vma| drop(Section { mm, vma, owes }));
         }
     }
 }

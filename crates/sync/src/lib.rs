@@ -36,7 +36,7 @@ pub use cx::{Cx, TaskId};
 pub use lock_seq::{LockSeq, LockedAt};
 pub use lockdep::order;
 pub use machine::{Cost, Instance, IpiHandler, Irq, Kind, Machine, Ram};
-pub use percpu::{Apart, PerCpu};
+pub use percpu::{Apart, PerCpu, this_cpu};
 pub use plain::Plain;
 pub use prim::Ordering;
 pub use rcu::{Rcu, RcuGuard};

@@ -1,4 +1,4 @@
-//! Model of read-copy-update: a callback runs after every CPU was seen outside of all read sections.
+//! Model of read-copy-update: a callback runs after every CPU was seen outside of all sections.
 //!
 //! Bounds: one reader of one or two sections and a writer that replaces the object once or twice
 //! and polls beside it, at most 4 preemptions; one reader and two writers, at most 3. There are no

@@ -8,6 +8,7 @@
 
 use super::split::split_at;
 use super::{as_call, page_range};
+use crate::commit::Pages;
 use crate::error::{MunmapError, NoMemory};
 use crate::event::Event;
 use crate::mm::Mm;
@@ -54,6 +55,7 @@ pub(super) fn unmap<M: Mmu>(
     split_at(mm, writers, range.end())?;
     let sys = mm.system();
     let mut zap = Zap::begin(mm, range);
+    let mut gone = Pages::default();
     while let Some(vma) = mm.find(range.start()) {
         let view = vma.view();
         if view.range.start() >= range.end() {
@@ -70,15 +72,19 @@ pub(super) fn unmap<M: Mmu>(
         if taken.is_err() {
             drop(section);
             zap.finish();
+            mm.count_unmapped(gone);
             return Err(NoMemory);
         }
+        gone.add(Pages::of::<M>(&view));
         zap.range(view.range);
+        sys.unlink_anon_vmas(vma);
         section.for_ever();
         // SAFETY: 1: taken out of the tree just now.
         unsafe { sys.retire_vma(NonNull::from(vma)) };
     }
     free_tables(mm, range, &mut zap);
     zap.finish();
+    mm.count_unmapped(gone);
     oracle::translations_agree(mm, range, u64::MAX);
     Ok(())
 }
@@ -99,11 +105,18 @@ fn free_tables<M: Mmu>(mm: &Mm<M>, range: VirtRange, zap: &mut Zap<'_, M>) {
 pub(crate) fn unmap_all<M: Mmu>(mm: &Mm<M>, all: VirtRange) {
     let sys = mm.system();
     let mut zap = Zap::begin(mm, all);
-    mm.tree
-        .visit(&mut |vma| zap.range(vma.peek().range), &mut |_| ());
+    let mut gone = Pages::default();
+    let mut zap_vma = |vma: &crate::vma::Vma<M>| {
+        let view = vma.peek();
+        zap.range(view.range);
+        gone.add(Pages::of::<M>(&view));
+    };
+    mm.tree.visit(&mut zap_vma, &mut |_| ());
     zap.free_tables(all, all);
     zap.finish();
+    mm.count_unmapped(gone);
     let vma = |vma: &crate::vma::Vma<M>| {
+        sys.unlink_anon_vmas(vma);
         if let Some(by) = sys.config.ladder.vma_lock() {
             vma.detach(by, mm);
         }

@@ -15,23 +15,13 @@ use crate::writers::Writers;
 use core::ptr::NonNull;
 use minflt_addr::{VirtAddr, VirtRange};
 use minflt_pgtable::Mmu;
-use minflt_sync::Ordering;
 
 /// A new VMA, in no tree.
-pub(super) fn new_vma<M: Mmu>(
-    mm: &Mm<M>,
-    view: VmaView,
-    anon_vma: u64,
-) -> Result<NonNull<Vma<M>>, NoMemory> {
+pub(super) fn new_vma<M: Mmu>(mm: &Mm<M>, view: VmaView) -> Result<NonNull<Vma<M>>, NoMemory> {
     let sys = mm.system();
-    let attrs = new_attrs(mm, view)?;
     sys.vmas
-        .alloc(Vma::new(sys.new_id(), attrs, anon_vma), sys)
-        .map_err(|_| {
-            // SAFETY: 1, 2: allocated above, never published.
-            unsafe { sys.attrs.free(attrs) };
-            NoMemory
-        })
+        .alloc(Vma::new(sys.new_id(), view), sys)
+        .map_err(|_| NoMemory)
 }
 
 /// A new record, published nowhere.
@@ -44,6 +34,8 @@ pub(super) fn new_attrs<M: Mmu>(mm: &Mm<M>, view: VmaView) -> Result<NonNull<Att
 pub(super) fn discard_vma<M: Mmu>(mm: &Mm<M>, vma: NonNull<Vma<M>>) {
     let sys = mm.system();
     // SAFETY: nobody else has it.
+    sys.unlink_anon_vmas(unsafe { vma.as_ref() });
+    // SAFETY: nobody else has it.
     if let Some(attrs) = unsafe { vma.as_ref() }.attrs_ptr() {
         // SAFETY: 1, 2: nobody else has it.
         unsafe { sys.attrs.free(attrs) };
@@ -54,7 +46,9 @@ pub(super) fn discard_vma<M: Mmu>(mm: &Mm<M>, vma: NonNull<Vma<M>>) {
 
 /// Replaces a VMA's record, inside the caller's section.
 pub(super) fn publish<M: Mmu>(mm: &Mm<M>, vma: &Vma<M>, attrs: NonNull<Attrs>) {
-    if let Some(old) = vma.publish(attrs) {
+    let old = vma.publish(attrs);
+    mm.tree.changed(vma.view());
+    if let Some(old) = old {
         // SAFETY: 1: unlinked by the line before.
         unsafe { mm.system().retire_attrs(old) };
     }
@@ -82,13 +76,16 @@ pub(super) fn split_at<M: Mmu>(
         ..view
     };
     let attrs = new_attrs(mm, lower)?;
-    let anon_vma = vma.anon_vma.load(Ordering::Relaxed);
-    let new = new_vma(mm, upper, anon_vma).inspect_err(|_| {
+    let new = new_vma(mm, upper).inspect_err(|_| {
         // SAFETY: 1, 2: allocated above, never published.
         unsafe { mm.system().attrs.free(attrs) };
     })?;
-    let _section = writers.begin(vma);
-    if writers.insert(at, new).is_err() {
+    let section = writers.begin(vma);
+    // SAFETY: allocated above; nobody else has it.
+    let chained = mm.system().split_anon_vma(unsafe { new.as_ref() }, vma);
+    let put_in = chained.and_then(|()| writers.insert(at, new));
+    if put_in.is_err() {
+        drop(section);
         discard_vma(mm, new);
         // SAFETY: 1, 2: allocated above, never published.
         unsafe { mm.system().attrs.free(attrs) };

@@ -59,4 +59,18 @@ broken! {
     WriterLetsReadersIn = "writer-lets-readers-in",
     /// The refused mix of a speculative ladder and compare-and-exchange, let through.
     SpeculativeExchange = "speculative-exchange",
+    /// A store to a read-only page decides by the map count whether anybody else has it.
+    ReuseByMapCount = "reuse-by-map-count",
+    /// fork shares pages that the parent goes on to store to.
+    ForkLeavesWritable = "fork-leaves-writable",
+    /// fork copies an address space outside the sections of its mappings.
+    ForkWithoutSections = "fork-without-sections",
+    /// A thread or CPU adds its part of the resident count to the whole at twice its batch.
+    LateRss = "late-rss",
+    /// Entries are exchanged by halves: one half is compared, and one is written after the other.
+    HalfWidthExchange = "half-width-exchange",
+    /// The exchange is emulated under the lock also where the caller holds that lock already.
+    EmulateUnderLock = "emulate-under-lock",
+    /// Instruction caches are flushed after the entry is there, as they were under the lock.
+    FlushAfterInstall = "flush-after-install",
 }

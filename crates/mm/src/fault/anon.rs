@@ -4,7 +4,8 @@
 //! found            load                    store
 //! none             shared page of zeros    frame of zeros, writable and dirty
 //! page of zeros    -                       frame of zeros in its place, all CPUs told
-//! read-only page   -                       writable: nobody shares it (there is no fork yet)
+//! read-only page   -                       writable if it is exclusive or has no other user,
+//!                                          else a copy in its place, all CPUs told
 //! else             accessed bit            accessed and dirty bit
 //! ```
 //! The entry is sampled once and never again to build what it is compared with.
@@ -14,6 +15,7 @@ use super::stabilise::{Can, Stable};
 use super::{Fault, Kind, Stop, Why};
 use crate::config::{Broken, Rss};
 use crate::event::Event;
+use crate::frame::Exclusive;
 use crate::oracle;
 use minflt_addr::{Pfn, VirtAddr, VirtRange};
 use minflt_pgtable::{Access, Grant, Leaf, Mmu, Paging, Pte, with_bits};
@@ -35,7 +37,7 @@ impl<M: Mmu> Fault<'_, M> {
                 self.write_zero_page(stable, leaf, found)
             }
             Access::Write if found.is_present() && found.grant() < Grant::Write => {
-                self.reuse(stable, leaf, found)
+                self.write_protected(stable, leaf, found)
             }
             _ => self.set_flags(stable, leaf, found),
         }
@@ -83,9 +85,7 @@ impl<M: Mmu> Fault<'_, M> {
             .open_locked(leaf)
             .inspect_err(|_| self.undo_frame(pfn))?;
         let pte = Pte::page(pfn, Grant::Write).dirty();
-        let start = self.addr.align_down(M::Paging::SHIFT);
-        let page = VirtRange::new(start, VirtAddr(start.0 + M::Paging::PAGE));
-        match slot.replace(found, pte, page) {
+        match slot.replace(found, pte, self.page()) {
             Ok(()) => {
                 self.finish(slot, pfn);
                 Ok(Kind::ZeroPageCow)
@@ -96,6 +96,83 @@ impl<M: Mmu> Fault<'_, M> {
                 Ok(self.lost(Event::CasAnonWrite))
             }
         }
+    }
+
+    /// A store to a page that is read-only, though the mapping allows stores: fork made it so, or
+    /// mprotect did and took it back.
+    ///
+    /// # Correctness
+    /// Only a fork makes an exclusive page shared, and it excludes this fault or is noticed by it.
+    /// A page that is not exclusive any more has no other user when its *references* say so: the
+    /// map count falls before the CPUs of the other address space have forgotten the page, the
+    /// reference is put back after (P46). Whoever else refers to the page, for whatever reason,
+    /// keeps what it saw.
+    ///
+    /// Linux: do_wp_page, wp_can_reuse_anon_folio.
+    fn write_protected(
+        &self,
+        stable: &Stable<'_, M>,
+        leaf: Leaf<'_, M>,
+        found: Pte<M::Paging>,
+    ) -> Result<Kind, Stop> {
+        let sys = self.mm.system();
+        let frame = sys.frames.get(found.pfn());
+        if frame.is_exclusive() {
+            return self.reuse(stable, leaf, found);
+        }
+        let slot = stable.open_locked(leaf)?;
+        if !slot.holds(found) {
+            return Ok(self.lost(Event::CasReuse));
+        }
+        // ORDERING: Acquire; pairs with [frame-put].
+        let mut users = frame.refs.load(Ordering::Acquire);
+        if sys.config.lacks(Broken::ReuseByMapCount) {
+            users = frame.maps.load(Ordering::Acquire);
+        }
+        if users == 1 {
+            let own = stable.vma.anon_vma.load(Ordering::Relaxed);
+            frame.mapping.store(own, Ordering::Relaxed);
+            frame.set_exclusive(Exclusive::Yes);
+            drop(slot);
+            return self.reuse(stable, leaf, found);
+        }
+        // Ours while we copy.
+        frame.refs.add(1, Ordering::Relaxed);
+        drop(slot);
+        let kind = self.copy(stable, leaf, found);
+        sys.frames.put(found.pfn());
+        kind
+    }
+
+    /// A copy in place of a page that the caller refers to. Linux: wp_page_copy.
+    fn copy(
+        &self,
+        stable: &Stable<'_, M>,
+        leaf: Leaf<'_, M>,
+        found: Pte<M::Paging>,
+    ) -> Result<Kind, Stop> {
+        let (sys, from) = (self.mm.system(), found.pfn());
+        let pfn = self.private_frame(stable)?;
+        M::copy(&sys.at, pfn, from);
+        self.flush_before_install(pfn);
+        let slot = stable
+            .open_locked(leaf)
+            .inspect_err(|_| self.undo_frame(pfn))?;
+        let pte = Pte::page(pfn, Grant::Write).dirty();
+        if slot.replace(found, pte, self.page()).is_err() {
+            drop(slot);
+            self.undo_frame(pfn);
+            return Ok(self.lost(Event::CasCow));
+        }
+        M::note(format_args!("fault {} copies {from} to {pfn}", self.addr));
+        // ORDERING: AcqRel; no pair: the count is compared with itself only.
+        if sys.frames.get(from).maps.sub(1, Ordering::AcqRel) == 0 {
+            M::violation(format_args!("map count of frame {from} below zero"));
+        }
+        drop(slot);
+        self.count_late(pfn);
+        sys.frames.put(from);
+        Ok(Kind::Cow)
     }
 
     /// Linux: wp_page_reuse. The posting's V16 did this by exchange too.
@@ -160,10 +237,24 @@ impl<M: Mmu> Fault<'_, M> {
             self.count_page(1);
         }
         drop(slot);
+        self.count_late(pfn);
+    }
+
+    /// As posted in 2004: the map count comes after the exchange.
+    #[inline(always)]
+    fn count_late(&self, pfn: Pfn) {
+        self.flush_after_install(pfn);
+        let sys = self.mm.system();
         if sys.config.lacks(Broken::MapCountAfterExchange) {
             sys.frames.get(pfn).maps.add(1, Ordering::AcqRel);
             sys.frames.put(pfn);
         }
+    }
+
+    /// The page of the fault.
+    fn page(&self) -> VirtRange {
+        let start = self.addr.align_down(M::Paging::SHIFT);
+        VirtRange::new(start, VirtAddr(start.0 + M::Paging::PAGE))
     }
 
     /// Somebody was faster; the access is tried again.

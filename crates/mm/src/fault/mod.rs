@@ -54,6 +54,8 @@ pub enum Kind {
     ZeroPageCow,
     /// Make a page writable that nobody shares.
     Reuse,
+    /// Replace a page that others may share by a copy.
+    Cow,
     /// Nothing: somebody was faster, or only flags were missing.
     Spurious,
 }
@@ -168,6 +170,33 @@ impl<M: Mmu> Mm<M> {
         // The last rung waits, so it never asks for another.
         FaultOutcome::Oom
     }
+
+    /// Faults a page in on behalf of a call, under `mmap_lock` for reading. It counts as a minor
+    /// fault of the thread, unless the page is there, and not among `page-faults`: nothing trapped.
+    ///
+    /// Linux: faultin_page; mm_account_fault without registers.
+    pub(crate) fn fault_in(&self, share: &Share, addr: VirtAddr, access: Access) -> FaultOutcome {
+        let sys = self.system();
+        let fault = Fault {
+            mm: self,
+            share,
+            addr,
+            access,
+        };
+        match fault.attempt(Rung::Mmap) {
+            Ok(kind) => {
+                if kind != Kind::Spurious {
+                    sys.count(Event::MinorFaults);
+                    sys.count(Event::Populated);
+                    sys.count(kind.event());
+                }
+                let by = Rung::Mmap;
+                FaultOutcome::Done(Done { kind, by })
+            }
+            Err(Stop::Signal(signal)) => FaultOutcome::Signal(signal),
+            Err(Stop::Retry(_) | Stop::Oom) => FaultOutcome::Oom,
+        }
+    }
 }
 
 /// How often a rung is tried that does not wait: in the control nearly for ever, so that a set-up
@@ -215,13 +244,12 @@ impl<M: Mmu> Fault<'_, M> {
     /// One more page is resident.
     #[inline(always)]
     fn count_page(&self, pages: i64) {
-        let config = &self.mm.system().config;
-        self.mm.rss.add(config, Some(self.share), pages);
+        self.mm.count_resident(Some(self.share), pages);
     }
 }
 
 impl Kind {
-    /// Whether the entry names a frame that it did not name before.
+    /// Whether one more frame is mapped.
     const fn maps_a_frame(self) -> bool {
         matches!(self, Self::AnonWrite | Self::ZeroPageCow)
     }
@@ -232,6 +260,7 @@ impl Kind {
             Self::AnonRead => Event::AnonRead,
             Self::ZeroPageCow => Event::ZeroPageCow,
             Self::Reuse => Event::Reuse,
+            Self::Cow => Event::Cow,
             Self::Spurious => Event::Spurious,
         }
     }

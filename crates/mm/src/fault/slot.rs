@@ -153,6 +153,11 @@ impl<M: Mmu> Slot<'_, M> {
         Ok(())
     }
 
+    /// Whether the entry still is what was sampled.
+    pub(super) fn holds(&self, sampled: Pte<M::Paging>) -> bool {
+        self.leaf.entry.load() == sampled
+    }
+
     /// Changes bits of a present entry from the value sampled.
     pub(super) fn change(&self, old: Pte<M::Paging>, new: Pte<M::Paging>) -> Result<(), Lost> {
         self.leaf.entry.cas(self.how(), old, new).map_err(|_| Lost)

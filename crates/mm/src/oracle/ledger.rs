@@ -1,13 +1,14 @@
 //! The ledger: at quiescence every frame is free, or somebody can say what it is for.
 
-use crate::frame::Use;
+use crate::commit::Pages;
+use crate::frame::{Entries, Frame, Use};
 use crate::mm::Mm;
 use crate::oracle::Check;
 use crate::system::System;
-use crate::vma::VmaView;
+use crate::vma::Vma;
 use core::fmt;
 use minflt_addr::{Pfn, VirtAddr};
-use minflt_pgtable::{Mmu, Paging, Pte, Table, span_shift};
+use minflt_pgtable::{Grant, Mmu, Paging, Pte, Table, entries_of, span_shift, table_order};
 
 /// Frames by use.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -20,7 +21,7 @@ pub struct Ledger {
     pub reserved: u64,
     /// Objects.
     pub slab: u64,
-    /// Tables.
+    /// Tables, in frames: some formats have tables larger than a page.
     pub tables: u64,
     /// Anonymous memory.
     pub anon: u64,
@@ -35,25 +36,31 @@ pub enum Unbalanced {
     Tables {
         /// Frames used as tables.
         used: u64,
-        /// Tables reachable from the roots.
+        /// Frames of tables reachable from the roots.
         reachable: u64,
     },
-    /// Frames used for anonymous memory, and entries that map such frames.
-    Anon {
-        /// Frames used.
-        used: u64,
-        /// Entries that map them.
-        mapped: u64,
-    },
-    /// A frame whose counts differ from the entries that map it.
+    /// A frame of anonymous memory whose counts differ from the entries that map it.
     Counts {
         /// The frame.
         pfn: Pfn,
+        /// Entries that map it.
+        entries: u32,
         /// Its references.
         refs: u32,
         /// Its map count.
         maps: u32,
     },
+    /// A frame that is said to be exclusive, but mapped more than once.
+    Shared {
+        /// The frame.
+        pfn: Pfn,
+        /// Entries that map it.
+        entries: u32,
+    },
+    /// An entry that grants stores to a frame that is not exclusive.
+    WritableShared(VirtAddr),
+    /// A page that cannot be found from its anon_vma: the mapping is not chained to that.
+    NoReverseMap(VirtAddr),
     /// An entry outside every mapping.
     Unmapped(VirtAddr),
     /// An entry that grants more than its mapping allows.
@@ -65,6 +72,20 @@ pub enum Unbalanced {
         /// Entries that map a frame.
         mapped: u64,
     },
+    /// The size of an address space differs from its mappings, in pages.
+    Size {
+        /// The number kept.
+        kept: u64,
+        /// The pages of its mappings.
+        mapped: u64,
+    },
+    /// What is promised differs from the accounted mappings, in pages.
+    Committed {
+        /// The number kept.
+        kept: i64,
+        /// The pages of all accounted mappings.
+        accounted: u64,
+    },
 }
 
 impl fmt::Display for Unbalanced {
@@ -72,16 +93,32 @@ impl fmt::Display for Unbalanced {
         match self {
             Self::Total(ledger) => write!(f, "frames leaked or doubled: {ledger:?}"),
             Self::Tables { used, reachable } => {
-                write!(f, "{used} frames are tables, {reachable} can be reached")
+                write!(f, "{used} frames hold tables, {reachable} can be reached")
             }
-            Self::Anon { used, mapped } => {
-                write!(f, "{used} frames are anonymous memory, {mapped} are mapped")
-            }
-            Self::Counts { pfn, refs, maps } => {
+            Self::Counts {
+                pfn,
+                entries,
+                refs,
+                maps,
+            } => write!(
+                f,
+                "frame {pfn} is mapped by {entries} entries, but has refs {refs} and map count \
+                 {maps}"
+            ),
+            Self::Shared { pfn, entries } => {
                 write!(
                     f,
-                    "frame {pfn} is mapped once, but has refs {refs} and map count {maps}"
+                    "frame {pfn} is exclusive, but mapped by {entries} entries"
                 )
+            }
+            Self::WritableShared(at) => {
+                write!(
+                    f,
+                    "the entry at {at} grants stores to a page that is not exclusive"
+                )
+            }
+            Self::NoReverseMap(at) => {
+                write!(f, "the page at {at} is not found from its anon_vma")
             }
             Self::Unmapped(at) => write!(f, "an entry at {at} lies in no mapping"),
             Self::TooMuch(at) => write!(f, "the entry at {at} grants more than its mapping allows"),
@@ -89,6 +126,18 @@ impl fmt::Display for Unbalanced {
                 write!(
                     f,
                     "the resident count is {shown}, but {mapped} frames are mapped"
+                )
+            }
+            Self::Size { kept, mapped } => {
+                write!(
+                    f,
+                    "the size is kept as {kept}, but {mapped} pages are mapped"
+                )
+            }
+            Self::Committed { kept, accounted } => {
+                write!(
+                    f,
+                    "{kept} pages are promised, but {accounted} are accounted"
                 )
             }
         }
@@ -102,6 +151,7 @@ impl core::error::Error for Unbalanced {}
 struct Walked {
     tables: u64,
     mapped: u64,
+    vmas: Pages,
 }
 
 impl<M: Mmu> System<M> {
@@ -120,35 +170,62 @@ impl<M: Mmu> System<M> {
             ..Ledger::default()
         };
         self.frames.for_each_used(|_, frame| match frame.used_as() {
-            Use::Table => ledger.tables += 1,
+            Use::Table => ledger.tables += 1 << frame.block_order(),
             Use::Slab => ledger.slab += 1,
-            Use::Anon => ledger.anon += 1,
-            Use::Free | Use::FreeBlock | Use::FreeCpu | Use::Reserved => {}
+            Use::Anon => {
+                ledger.anon += 1;
+                frame.count_entries(Entries::Clear);
+            }
+            Use::Free | Use::FreeBlock | Use::FreeCpu | Use::Reserved | Use::Tail => {}
         });
         let used = ledger.reserved + ledger.slab + ledger.tables + ledger.anon;
         if ledger.free + used != ledger.total {
             return Err(Unbalanced::Total(ledger));
         }
-        let mut sum = Walked::default();
+        let mut reachable = 0;
+        let mut vmas = Pages::default();
         for mm in alive {
             let walked = mm.validate()?;
-            sum.tables += walked.tables;
-            sum.mapped += walked.mapped;
+            reachable += walked.tables;
+            vmas.add(walked.vmas);
         }
-        if sum.tables != ledger.tables {
+        if reachable != ledger.tables {
             return Err(Unbalanced::Tables {
                 used: ledger.tables,
-                reachable: sum.tables,
+                reachable,
             });
         }
-        if sum.mapped != ledger.anon {
-            return Err(Unbalanced::Anon {
-                used: ledger.anon,
-                mapped: sum.mapped,
-            });
+        let mut wrong = None;
+        self.frames.for_each_used(|pfn, frame| {
+            if frame.used_as() == Use::Anon {
+                wrong = wrong.or(frame_adds_up(pfn, frame).err());
+            }
+        });
+        wrong.map_or(Ok(()), Err)?;
+        let (kept, accounted) = (self.committed_raw(), vmas.accounted);
+        if kept != accounted as i64 {
+            return Err(Unbalanced::Committed { kept, accounted });
         }
         Ok(ledger)
     }
+}
+
+/// Whether a frame of anonymous memory has the counts that the entries seen ask for.
+fn frame_adds_up<M: Mmu>(pfn: Pfn, frame: &Frame<M>) -> Result<(), Unbalanced> {
+    let entries = frame.count_entries(Entries::Keep);
+    let (refs, maps) = (frame.refs.peek(), frame.maps.peek());
+    if (refs, maps) != (entries, entries) || entries == 0 {
+        return Err(Unbalanced::Counts {
+            pfn,
+            entries,
+            refs,
+            maps,
+        });
+    }
+    if frame.is_exclusive() && entries > 1 {
+        return Err(Unbalanced::Shared { pfn, entries });
+    }
+    Ok(())
 }
 
 impl<M: Mmu> Mm<M> {
@@ -158,9 +235,17 @@ impl<M: Mmu> Mm<M> {
         sys.looked(Check::Tables);
         let mut walked = Walked::default();
         self.walk_table(self.root, M::Paging::LEVELS - 1, 0, &mut walked)?;
+        self.tree.visit(
+            &mut |vma| walked.vmas.add(Pages::of::<M>(&vma.peek())),
+            &mut |_| (),
+        );
+        let (kept, mapped) = (self.sizes.raw(), walked.vmas.mapped);
+        if kept != mapped {
+            return Err(Unbalanced::Size { kept, mapped });
+        }
         let config = &sys.config;
         if config.rss != crate::config::Rss::Sloppy {
-            let shown = self.rss.raw();
+            let shown = self.resident_raw();
             if shown != walked.mapped as i64 {
                 return Err(Unbalanced::Resident {
                     shown,
@@ -178,17 +263,17 @@ impl<M: Mmu> Mm<M> {
         base: u64,
         walked: &mut Walked,
     ) -> Result<(), Unbalanced> {
-        walked.tables += 1;
+        walked.tables += 1 << table_order::<M::Paging>(level);
         // SAFETY: 1: nothing else runs.
-        let table = unsafe { Table::<M>::at(&self.system().at, table) };
-        for index in 0..M::Paging::ENTRIES as usize {
+        let table = unsafe { Table::<M>::at(&self.system().at, table, level) };
+        for index in 0..entries_of::<M::Paging>(level) as usize {
             let value = table.entry(index).peek();
             let at = base + ((index as u64) << span_shift::<M::Paging>(level));
             if at >= M::Paging::USER_END {
                 // The kernel's half, where the machine has one.
                 break;
             }
-            if value.is_none() {
+            if value.is_none_at(level) {
                 continue;
             }
             if level > 0 {
@@ -208,12 +293,9 @@ impl<M: Mmu> Mm<M> {
     ) -> Result<(), Unbalanced> {
         // SAFETY: 1: nothing else runs.
         let vma = unsafe { self.tree.at_or_before(at) };
-        let covers = |view: &VmaView| view.range.contains(at);
-        let view = vma
-            .map(|vma| vma.peek())
-            .filter(covers)
-            .ok_or(Unbalanced::Unmapped(at))?;
-        if value.grant() > view.prot.grant() {
+        let covers = |vma: &&Vma<M>| vma.peek().range.contains(at);
+        let vma = vma.filter(covers).ok_or(Unbalanced::Unmapped(at))?;
+        if value.grant() > vma.peek().prot.grant() {
             return Err(Unbalanced::TooMuch(at));
         }
         if value.is_zero_page() {
@@ -221,13 +303,13 @@ impl<M: Mmu> Mm<M> {
         }
         walked.mapped += 1;
         let frame = self.system().frames.get(value.pfn());
-        let (refs, maps) = (frame.refs.peek(), frame.maps.peek());
-        if (refs, maps) != (1, 1) {
-            return Err(Unbalanced::Counts {
-                pfn: value.pfn(),
-                refs,
-                maps,
-            });
+        frame.count_entries(Entries::One);
+        if value.grant() == Grant::Write && !frame.is_exclusive() {
+            return Err(Unbalanced::WritableShared(at));
+        }
+        let page = at.page(M::Paging::SHIFT);
+        if !vma.is_chained_to(frame.mapping.peek()) || frame.index.peek() != page {
+            return Err(Unbalanced::NoReverseMap(at));
         }
         Ok(())
     }

@@ -4,6 +4,8 @@
 //! again leave their tables and their VMA's anon_vma behind, so that a speculative fault gets as
 //! far as it can.
 
+use super::entries;
+use super::forks;
 use super::stage::{Checked, Script, Stage};
 use super::vma_scenes;
 use core::cell::Cell;
@@ -26,6 +28,8 @@ pub(super) enum Scene {
     FaultZap,
     FaultUnmap,
     ReplaceLoad,
+    ForkFault,
+    ReuseZap,
     WalkFree,
     FaultReuse,
     FaultSplit,
@@ -33,6 +37,9 @@ pub(super) enum Scene {
     FaultWaits,
     FaultStarves,
     WriterStarves,
+    HalfEqual,
+    Emulated,
+    Tour,
 }
 
 /// Writes the scenario out on a stage.
@@ -52,6 +59,8 @@ pub(super) fn script<'s, P: Paging>(scene: Scene, stage: &Stage<'s, P>) -> Scrip
         Scene::FaultZap => fault_zap(&stage),
         Scene::FaultUnmap => fault_unmap(&stage),
         Scene::ReplaceLoad => replace_load(&stage),
+        Scene::ForkFault => forks::fork_fault(&stage),
+        Scene::ReuseZap => forks::reuse_zap(&stage),
         Scene::WalkFree => vma_scenes::walk_free(&stage),
         Scene::FaultReuse => vma_scenes::fault_reuse(&stage),
         Scene::FaultSplit => vma_scenes::fault_split(&stage),
@@ -59,6 +68,9 @@ pub(super) fn script<'s, P: Paging>(scene: Scene, stage: &Stage<'s, P>) -> Scrip
         Scene::FaultWaits => vma_scenes::fault_waits(&stage),
         Scene::FaultStarves => vma_scenes::fault_starves(&stage),
         Scene::WriterStarves => vma_scenes::writer_starves(&stage),
+        Scene::HalfEqual => entries::half_equal(&stage),
+        Scene::Emulated => entries::emulated(&stage),
+        Scene::Tour => entries::tour(&stage),
     }
 }
 

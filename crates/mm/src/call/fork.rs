@@ -1,0 +1,205 @@
+//! fork: an address space like another, which shares its pages until one of them stores.
+//!
+//! # Problem
+//! The child must have what the parent had at one moment, though other threads of the parent store
+//! meanwhile; and copying every page would cost what most children never use.
+//!
+//! # Idea
+//! Copy entries, not pages. An entry that grants stores loses that right in both, its page is no
+//! longer exclusive, and whoever stores first gets a copy ([`crate::fault`]).
+//!
+//! # Protocol
+//! ```text
+//! parent: mmap_lock for writing, a section on every VMA
+//! for each VMA: a VMA of the child, chained to the parent's anon_vmas (before any page is shared)
+//!   for each table, under its lock: entry -> read-only; references and map count + 1;
+//!                                   not exclusive; the child's entry
+//! parent's CPUs: told
+//! sections and lock: let go
+//! ```
+//! The child's tables are written without their locks: nobody else has the child yet.
+//!
+//! # Why it is correct
+//! A store of the parent's other threads goes through a translation they buffer, to a page that
+//! the child shares until they were told, or faults, and then waits for the fork to end. So nothing
+//! that a thread stores after a store that the child lacks is in the child. Sections are all kept
+//! open until the CPUs were told: a fault let in before would copy a page that another CPU still
+//! stores to through its old translation, and lose that store.
+//!
+//! # Cost
+//! Two counts and an exchange an entry, one invalidation.
+//!
+//! Linux: kernel/fork.c dup_mmap, mm/memory.c copy_page_range; all VMAs write-locked since
+//! fb49c455323f.
+
+use super::as_call;
+use super::split::{discard_vma, new_vma};
+use crate::config::Broken;
+use crate::error::NoMemory;
+use crate::event::Event;
+use crate::frame::Exclusive;
+use crate::mm::{Mm, MmHandle};
+use crate::oracle;
+use crate::system::System;
+use crate::vma::Vma;
+use crate::vma_lock;
+use crate::writers::Writers;
+use crate::zap::{Zap, pages};
+use minflt_addr::{Pfn, VirtAddr, VirtRange};
+use minflt_pgtable::{Grant, Mmu, Paging, Pte, Walk, walk};
+use minflt_sync::Ordering;
+
+impl<M: Mmu> System<M> {
+    /// A new address space like `parent`, sharing its pages until one of the two stores to them.
+    ///
+    /// # Context
+    /// Sleeps for the parent's `mmap_lock`, which it takes for writing; waits for CPUs to forget
+    /// translations.
+    ///
+    /// # Errors
+    /// No memory. The parent then is as before, but that its next stores find pages read-only.
+    pub fn fork(&self, parent: &Mm<M>) -> Result<MmHandle<'_, M>, NoMemory> {
+        as_call(self, || {
+            self.count(Event::Fork);
+            let child = self.new_mm()?;
+            let writers = Writers::lock(parent);
+            child.inherit(parent);
+            let outside = self.config.lacks(Broken::ForkWithoutSections);
+            let sections = (!outside).then(|| writers.begin_all());
+            let user = VirtRange::new(VirtAddr(0), VirtAddr(M::Paging::USER_END));
+            let mut zap = Zap::begin(parent, user);
+            let copied = copy_all(self, parent, &child, &mut zap);
+            zap.finish();
+            oracle::translations_agree(parent, user, u64::MAX);
+            vma_lock::end_all(&child);
+            drop(sections);
+            drop(writers);
+            M::note(format_args!("fork returns"));
+            copied.map(|()| child)
+        })
+    }
+}
+
+impl<M: Mmu> Mm<M> {
+    /// See [`System::fork`].
+    ///
+    /// # Errors
+    /// No memory. This address space then is as before, but that its next stores find pages
+    /// read-only.
+    pub fn fork(&self) -> Result<MmHandle<'_, M>, NoMemory> {
+        self.system().fork(self)
+    }
+}
+
+/// Copies every VMA and shares its pages.
+fn copy_all<M: Mmu>(
+    sys: &System<M>,
+    parent: &Mm<M>,
+    child: &Mm<M>,
+    zap: &mut Zap<'_, M>,
+) -> Result<(), NoMemory> {
+    let mut result = Ok(());
+    parent.tree_visit(|vma| {
+        if result.is_ok() {
+            result = copy_vma(sys, child, vma, zap);
+        }
+    });
+    result
+}
+
+fn copy_vma<M: Mmu>(
+    sys: &System<M>,
+    child: &Mm<M>,
+    vma: &Vma<M>,
+    zap: &mut Zap<'_, M>,
+) -> Result<(), NoMemory> {
+    let view = vma.view();
+    child.charge_copy(&view)?;
+    let uncharge = |_: &NoMemory| child.uncharge_copy(&view);
+    let new = new_vma(child, view).inspect_err(uncharge)?;
+    // SAFETY: allocated above; nobody else has it.
+    let chained = sys.fork_anon_vma(unsafe { new.as_ref() }, vma);
+    chained
+        .and_then(|()| vma_lock::insert(child, view.range.start(), new))
+        .inspect_err(|_| discard_vma(child, new))
+        .inspect_err(uncharge)?;
+    if vma.anon_vma.load(Ordering::Relaxed) == 0 {
+        // At most pages of zeros, which the child's faults bring again.
+        return Ok(());
+    }
+    zap.share(view.range, child)
+}
+
+impl<M: Mmu> Zap<'_, M> {
+    /// Shares the pages of `range` with a child that nobody else has yet.
+    fn share(&mut self, range: VirtRange, child: &Mm<M>) -> Result<(), NoMemory> {
+        let sys = self.mm.system();
+        let mut at = range.start();
+        while let Some((leaf, span)) = self.next_table(&mut at, range) {
+            let used = |page: &VirtRange| !self.entry(leaf.table, page.start()).load().is_none();
+            let Some(first) = pages::<M>(span).find(used) else {
+                continue;
+            };
+            let table = child.table_for(first.start())?;
+            let shared =
+                self.share_table(leaf.table, table, VirtRange::new(first.start(), span.end()));
+            sys.count_n(Event::ForkEntries, shared);
+            child.count_resident(None, shared as i64);
+        }
+        Ok(())
+    }
+
+    /// Shares the pages of one table; returns how many there are.
+    fn share_table(&mut self, from: Pfn, to: Pfn, span: VirtRange) -> u64 {
+        let sys = self.mm.system();
+        let how = self.mm.exchange_under_lock();
+        let mut shared = 0;
+        let mutant = sys.config.lacks(Broken::ForkLeavesWritable);
+        let _held = self.mm.table_lock(from).lock();
+        for page in pages::<M>(span) {
+            let entry = self.entry(from, page.start());
+            let lower = |pte: Pte<M::Paging>| {
+                let stores = pte.is_mapped() && pte.grant() == Grant::Write && !mutant;
+                stores.then(|| pte.with_grant(Grant::Read))
+            };
+            let found = match entry.update(how, lower) {
+                Ok(old) => {
+                    self.gather.touch(page);
+                    old.with_grant(Grant::Read)
+                }
+                Err(found) if found.is_mapped() => found,
+                Err(_) => continue,
+            };
+            if !found.is_zero_page() {
+                let frame = sys.frames.get(found.pfn());
+                frame.refs.add(1, Ordering::Relaxed);
+                frame.maps.add(1, Ordering::Relaxed);
+                if frame.is_exclusive() {
+                    frame.set_exclusive(Exclusive::No);
+                }
+                shared += 1;
+            }
+            self.entry(to, page.start()).store(found.old());
+        }
+        shared
+    }
+}
+
+impl<M: Mmu> Mm<M> {
+    /// The table of leaf entries for `addr`, put in where it is missing. Nobody else has this
+    /// address space.
+    fn table_for(&self, addr: VirtAddr) -> Result<Pfn, NoMemory> {
+        let sys = self.system();
+        loop {
+            // SAFETY: 1: nobody else has the address space.
+            match unsafe { walk::<M>(&sys.at, self.root, addr) } {
+                Walk::Leaf(leaf) => return Ok(leaf.table),
+                Walk::Missing { entry, level } => {
+                    let table = Self::new_table(sys, level - 1).ok_or(NoMemory)?;
+                    entry.store(Pte::table(table, level));
+                    sys.count(Event::TablesInstalled);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,112 @@
+//! Scenes with two address spaces.
+
+use super::scenes::{S, tasks};
+use super::stage::{Checked, Script};
+use core::cell::RefCell;
+use core::mem::ManuallyDrop;
+use minflt_mm::{Advice, Mm, MmHandle};
+use minflt_pgtable::Paging;
+use minflt_sync::Machine;
+use std::rc::Rc;
+
+/// A child that is torn down only when the scene ended well: after a failure locks may be held for
+/// ever.
+struct Child<'s, P: Paging>(ManuallyDrop<MmHandle<'s, Checked<P>>>);
+
+impl<'s, P: Paging> Child<'s, P> {
+    fn of(stage: &S<'s, P>) -> Self {
+        match stage.sys.fork(stage.mm) {
+            Ok(child) => Self(ManuallyDrop::new(child)),
+            Err(error) => panic!("the stage is large enough: {error:?}"),
+        }
+    }
+
+    fn mm(&self) -> &Mm<Checked<P>> {
+        &self.0
+    }
+
+    /// The ledger of both, then the end of the child.
+    fn end(self, stage: &S<'s, P>) -> Result<(), String> {
+        let ledger = stage.sys.check_ledger(&[stage.mm, self.mm()]);
+        ledger.map_err(|error| format!("ledger with the child: {error}"))?;
+        drop(ManuallyDrop::into_inner(self.0));
+        Ok(())
+    }
+}
+
+/// P32: fork beside a thread of the parent that stores to one page and then to another, which it
+/// still buffers. What the child has must be what the parent had at one moment.
+pub(super) fn fork_fault<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
+    stage.map(0, 2);
+    {
+        let thread = stage.thread();
+        for n in 0..2 {
+            assert!(thread.store(stage.page(n), 0).is_ok(), "alone, and mapped");
+        }
+    }
+    let born = Rc::new(RefCell::new(None));
+    let child = Rc::clone(&born);
+    let forker = Rc::clone(stage);
+    let user = Rc::clone(stage);
+    let last = Rc::clone(stage);
+    let bodies: Vec<Box<dyn FnOnce() + 's>> = vec![
+        Box::new(move || {
+            let child = Child::of(&forker);
+            *born.borrow_mut() = Some(child);
+        }),
+        Box::new(move || {
+            let thread = user.thread();
+            for (n, value) in [(1, 0), (0, 1), (1, 1)] {
+                assert!(thread.store(user.page(n), value).is_ok(), "mapped");
+            }
+        }),
+    ];
+    tasks(bodies, move || {
+        let Some(child) = child.take() else {
+            return Err("fork did not return".into());
+        };
+        let words = [0, 1].map(|n| child.mm().thread().load(last.page(n)));
+        if words == [Ok(0), Ok(1)] {
+            return Err("fork: the child lacks a store and has a later one".into());
+        }
+        child.end(&last)
+    })
+}
+
+/// P46: the parent stores to a page that it shares, while the child throws it away on one CPU and
+/// still buffers it on another.
+pub(super) fn reuse_zap<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
+    stage.map(0, 1);
+    {
+        let thread = stage.thread();
+        assert!(thread.store(stage.page(0), 1).is_ok(), "alone, and mapped");
+    }
+    let child = Rc::new(Child::of(stage));
+    let (parent, last) = (Rc::clone(stage), Rc::clone(stage));
+    let (looker, discarder) = (Rc::clone(&child), Rc::clone(&child));
+    let at = stage.page(0);
+    let bodies: Vec<Box<dyn FnOnce() + 's>> = vec![
+        Box::new(move || {
+            assert!(parent.thread().store(at, 2).is_ok(), "mapped");
+        }),
+        Box::new(move || {
+            let thread = looker.mm().thread();
+            for _ in 0..4 {
+                let found = thread.load(at);
+                if found != Ok(1) && found != Ok(0) {
+                    Checked::<P>::violation(format_args!(
+                        "contents: the child finds {found:?}, which only the parent stored"
+                    ));
+                }
+            }
+        }),
+        Box::new(move || {
+            let done = discarder.mm().madvise(at, P::PAGE, Advice::DontNeed);
+            assert!(done.is_ok(), "mapped");
+        }),
+    ];
+    tasks(bodies, move || {
+        let child = Rc::into_inner(child).ok_or("a task still has the child")?;
+        child.end(&last)
+    })
+}
