@@ -45,8 +45,10 @@ broken! {
     MapCountAfterExchange = "map-count-after-exchange",
     /// A table that was unlinked is freed at once, whatever the lifetime.
     TablesAtOnce = "tables-at-once",
-    /// A fault that has a VMA's lock asks neither whose the VMA is nor what it covers.
-    NoVmaRecheck = "no-vma-recheck",
+    /// A fault that has a VMA's lock does not ask whose the VMA is.
+    NoOwnerRecheck = "no-owner-recheck",
+    /// A fault asks what a VMA covers before it has its lock, and not after.
+    NoRangeRecheck = "no-range-recheck",
     /// A new VMA can be found before it says what may be done there, and is not locked meanwhile.
     PublishEarly = "publish-early",
     /// A fault that needs `mmap_lock` waits for it with its VMA's lock held.

@@ -84,7 +84,7 @@ choices! {
         /// Without a lock only. Refused: it may fail for ever.
         Speculative = "speculative",
         /// First the VMA's lock, a tried read-write semaphore (Linux 6.4); then `mmap_lock` for
-        /// for reading.
+        /// reading.
         VmaRwsemMmap = "vma-rwsem,mmap",
         /// First the VMA's lock, a count of its users (Linux 6.15); then `mmap_lock` for reading.
         VmaCountMmap = "vma-count,mmap",
