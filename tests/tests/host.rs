@@ -294,7 +294,7 @@ fn runs_out<P: Paging>() {
         let _cpu = instance(&sys).enter(0);
         let mm = sys.new_mm().expect("memory");
         let thread = mm.thread();
-        let mut fill = || {
+        let fill = || {
             let at = mm
                 .mmap(Place::Any, 4 << 20, Prot::ReadWrite)
                 .expect("a hole");
