@@ -26,7 +26,7 @@ fn refused(args: &str) -> String {
 #[test]
 fn an_unknown_word_is_named_with_what_would_be_right() {
     assert_snapshot!(refused("bench pft --era linux-9.9"), @"2: minflt: unknown era `linux-9.9`; eras are linux-2.6.10, atomic-pte-2004, linux-4.13, spf-2017, best");
-    assert_snapshot!(refused("bench frobnicate"), @"2: minflt: unknown workload `frobnicate`; workloads are pft, page-fault1, disturb");
+    assert_snapshot!(refused("bench frobnicate"), @"2: minflt: unknown workload `frobnicate`; workloads are pft, page-fault1, disturb, ebizzy, kernbench, load, mmap1, mmap2, brk1, fork1");
     assert_snapshot!(refused("bench pft --on moon"), @"2: minflt: --on: unknown target `moon`; targets are host, sim, linux");
     assert_snapshot!(refused("bench pft --on sim --machine cray1"), @"2: minflt: --machine: unknown machine `cray1`; machines are altix32, kvm16, explorer");
     assert_snapshot!(refused("bench pft --rss exact"), @"2: minflt: unknown rss `exact`; choices are under-lock | atomic | sloppy | per-thread");

@@ -69,7 +69,7 @@ impl<'m, M: Mmu> Calls<'m, M> {
     /// # Errors
     /// Linux's error number.
     pub fn fork(&self) -> Result<MmHandle<'m, M>, Stop> {
-        Err(Stop::Errno(38))
+        self.mm().fork().map_err(errno)
     }
 
     /// See [`minflt_workload::Worker::store`].

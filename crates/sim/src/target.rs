@@ -30,6 +30,7 @@ mod worker;
 pub struct SimTarget<P: Paging> {
     system: Running<Sim<P>>,
     cpus: u32,
+    most_workers: u32,
     /// Of all accesses of all runs so far.
     hash: Cell<u64>,
 }
@@ -99,6 +100,7 @@ impl<P: Paging> SimTarget<P> {
         Ok(Self {
             system,
             cpus: size.cpus,
+            most_workers: size.max_tasks,
             hash: Cell::new(0),
         })
     }
@@ -146,6 +148,12 @@ impl<P: Paging> Target for SimTarget<P> {
             return Err(TargetError::Unsupported(format!(
                 "{} CPUs are more than the machine's {}",
                 plan.cpus, self.cpus
+            )));
+        }
+        if plan.threads > self.most_workers {
+            return Err(TargetError::Unsupported(format!(
+                "{} threads or processes: a simulated machine of {} CPUs takes at most {}",
+                plan.threads, self.cpus, self.most_workers
             )));
         }
         if plan.clear == Clear::Beforehand {
