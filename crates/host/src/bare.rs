@@ -59,6 +59,11 @@ macro_rules! as_the_base {
         }
 
         #[inline(always)]
+        fn prefetch(at: *const u8, len: usize) {
+            Base::<P>::prefetch(at, len);
+        }
+
+        #[inline(always)]
         fn is_running(task: TaskId) -> bool {
             Base::<P>::is_running(task)
         }

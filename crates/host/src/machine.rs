@@ -1,6 +1,6 @@
 //! The seam, implemented: words are the processor's own, waits spin and then yield.
 
-use crate::context::with_current;
+use crate::context::{HostCx, with_current};
 use crate::instance::{HostInstance, violation};
 use core::fmt;
 use core::marker::PhantomData;
@@ -44,6 +44,11 @@ unsafe impl<P: Paging, const CHECKED: bool> Machine for Host<P, CHECKED> {
     }
 
     #[inline(always)]
+    fn prefetch(at: *const u8, len: usize) {
+        prefetch(at, len);
+    }
+
+    #[inline(always)]
     fn cx() -> *const Cx {
         with_current(|here| core::ptr::from_ref(&here.cx))
     }
@@ -78,12 +83,8 @@ unsafe impl<P: Paging, const CHECKED: bool> Machine for Host<P, CHECKED> {
     }
 
     fn park() {
-        with_current(|here| {
-            if CHECKED && here.cx.irq_off.get() > 0 {
-                violation(format_args!("sleeps with interrupts off"));
-            }
-            here.park();
-        });
+        minflt_sync::lockdep::might_sleep::<Self>();
+        with_current(HostCx::park);
     }
 
     fn unpark(task: TaskId) {
@@ -185,6 +186,7 @@ unsafe impl<P: Paging, const CHECKED: bool> Mmu for Host<P, CHECKED> {
 
     #[inline(always)]
     fn user_point(_at: &HostInstance) {
+        minflt_sync::lockdep::leaves_kernel::<Self>();
         with_current(|here| here.poll());
     }
 
@@ -231,6 +233,19 @@ fn word<P: Paging>(at: &HostInstance, pfn: Pfn, offset: u64) -> &AtomicU64 {
     // SAFETY: 8 bytes within the page, aligned; they live as long as the instance. User words are
     // touched by atomics while the frame is mapped, and by plain stores while one owner has it.
     unsafe { AtomicU64::from_ptr(word.cast()) }
+}
+
+/// Asks for the lines of `len` bytes from `at` on.
+#[inline(always)]
+fn prefetch(at: *const u8, len: usize) {
+    #[cfg(target_arch = "x86_64")]
+    for line in (0..len).step_by(64) {
+        use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        // SAFETY: every x86-64 has SSE, and a prefetch of whatever address has no effect on memory.
+        unsafe { _mm_prefetch(at.wrapping_add(line).cast(), _MM_HINT_T0) };
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = (at, len);
 }
 
 /// Fills memory with zeros, 16 bytes a store.

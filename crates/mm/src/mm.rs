@@ -1,11 +1,13 @@
 //! An address space.
 
+use crate::call::brk::Heap;
+use crate::commit::Sizes;
 use crate::error::NoMemory;
 use crate::frame::Use;
-use crate::rss::Resident;
+use crate::rss::{Resident, Slot};
 use crate::system::System;
-use crate::tree::Tree;
-use crate::vma::Vma;
+use crate::tree::{Mapping, Tree};
+use crate::vma::{Vma, VmaView};
 use crate::zap::Zap;
 use core::fmt;
 use core::ops::Deref;
@@ -14,7 +16,7 @@ use minflt_addr::{Pfn, VirtAddr, VirtRange};
 use minflt_pgtable::{Mmu, Paging, PtLock, SpaceId};
 use minflt_sync::order::MmapLock;
 use minflt_sync::slab::SlabObject;
-use minflt_sync::{Apart, Atomic, Ordering, RwSem, SharedCpuMask, SpinLock};
+use minflt_sync::{Apart, Atomic, LockSeq, Ordering, ReadGuard, RwSem, SharedCpuMask, SpinLock};
 
 /// An address space: its VMAs, its tables, and what ties them together.
 ///
@@ -33,8 +35,14 @@ pub struct Mm<M: Mmu> {
     pub(crate) tree: Tree<M>,
     /// Handles. The last one to go tears it down.
     users: Atomic<u64, M>,
+    /// What VMAs that are write-locked now have in their own. Guarded by: `mmap_lock`, write.
+    pub(crate) lock_seq: LockSeq<M>,
     /// CPUs that may buffer translations.
     pub(crate) cpus: SharedCpuMask<M>,
+    /// Where CPUs count its resident pages. Immutable.
+    pub(crate) rss_slot: Slot,
+    pub(crate) heap: Heap<M>,
+    pub(crate) sizes: Sizes<M>,
     written: Apart,
     /// Guards the tree and the VMAs' attributes.
     pub(crate) mmap_lock: RwSem<MmapLock, M>,
@@ -64,16 +72,47 @@ unsafe impl<M: Mmu> Send for MmHandle<'_, M> {}
 // SAFETY: as above.
 unsafe impl<M: Mmu> Sync for MmHandle<'_, M> {}
 
+/// The mappings of an address space, none of which changes while this lives.
+#[derive(Debug)]
+pub struct Mappings<'m, M: Mmu> {
+    mm: &'m Mm<M>,
+    _held: ReadGuard<'m, MmapLock, M>,
+}
+
+impl<M: Mmu> Mappings<'_, M> {
+    /// What is mapped at `addr`.
+    #[inline]
+    #[must_use]
+    pub fn at(&self, addr: VirtAddr) -> Option<Mapping> {
+        // SAFETY: 1: under `mmap_lock`.
+        unsafe { self.mm.tree.mapping(addr) }
+    }
+
+    /// The attributes of the mapping that covers `addr`, found as a fault finds them: by its VMA.
+    #[inline]
+    #[must_use]
+    pub fn vma_at(&self, addr: VirtAddr) -> Option<VmaView> {
+        // SAFETY: 1: under `mmap_lock`.
+        let view = unsafe { self.mm.tree.at_or_before(addr) }?.view();
+        view.range.contains(addr).then_some(view)
+    }
+}
+
 impl<M: Mmu> Mm<M> {
     pub(crate) fn create(sys: &System<M>) -> Result<MmHandle<'_, M>, NoMemory> {
         let root = Self::new_table(sys, M::Paging::LEVELS - 1).ok_or(NoMemory)?;
+        let rss_slot = sys.rss_slots.take();
         let mm = Self {
             system: sys,
             space: sys.new_space(),
             root,
             tree: Tree::new(),
             users: Atomic::new(1),
+            lock_seq: LockSeq::new(),
             cpus: SharedCpuMask::new(),
+            rss_slot,
+            heap: Heap::new(),
+            sizes: Sizes::new(),
             written: Apart,
             mmap_lock: RwSem::new(),
             rss: Resident::new(),
@@ -86,6 +125,7 @@ impl<M: Mmu> Mm<M> {
                 Ok(MmHandle { sys, mm })
             }
             Err(_) => {
+                sys.rss_slots.give(rss_slot);
                 sys.frames.put(root);
                 Err(NoMemory)
             }
@@ -120,10 +160,26 @@ impl<M: Mmu> Mm<M> {
         )
     }
 
-    /// Resident pages, as a reader is shown them.
+    /// The mappings, held still: `mmap_lock` for reading until dropped.
+    ///
+    /// # Context
+    /// Sleeps for the lock. Whoever holds it calls nothing of this address space that takes it.
+    #[inline]
+    pub fn mappings(&self) -> Mappings<'_, M> {
+        Mappings {
+            mm: self,
+            _held: self.mmap_lock.read(),
+        }
+    }
+
+    /// What is mapped at `addr`.
+    ///
+    /// # Context
+    /// Sleeps for `mmap_lock`, which it takes for reading.
+    #[inline]
     #[must_use]
-    pub fn resident_pages(&self) -> i64 {
-        self.rss.shown(&self.system().config)
+    pub fn mapping_at(&self, addr: VirtAddr) -> Option<Mapping> {
+        self.mappings().at(addr)
     }
 
     /// Calls `visit` with each mapping, in order, under `mmap_lock`.
@@ -190,6 +246,7 @@ impl<M: Mmu> Mm<M> {
         let sys = self.system();
         let all = VirtRange::new(VirtAddr(0), VirtAddr(M::Paging::USER_END));
         crate::call::munmap::unmap_all(self, all);
+        self.end_resident();
         sys.frames.put(self.root);
         sys.run_deferred();
     }

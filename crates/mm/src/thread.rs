@@ -22,7 +22,7 @@ use minflt_sync::Cost;
 #[derive(Debug)]
 pub struct Thread<'m, M: Mmu> {
     mm: &'m Mm<M>,
-    share: Share,
+    pub(crate) share: Share,
     cpu: u32,
     not_send: PhantomData<*mut ()>,
 }

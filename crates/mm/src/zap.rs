@@ -245,7 +245,7 @@ impl<'m, M: Mmu> Zap<'m, M> {
             }
         }
         if resident != 0 {
-            self.mm.rss.add(&sys.config, None, resident);
+            self.mm.count_resident(None, resident);
         }
         drop(held);
         left

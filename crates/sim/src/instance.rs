@@ -273,6 +273,11 @@ impl SimInstance {
             .unwrap_or(0)
     }
 
+    /// Whether there is such a frame.
+    pub(crate) fn has_frame(&self, pfn: Pfn, shift: u32) -> bool {
+        pfn.0 < (Instance::ram(self).bytes as u64) >> shift
+    }
+
     /// The bytes of a frame.
     pub(crate) fn frame(&self, pfn: Pfn, shift: u32) -> *mut u8 {
         self.mark(pfn, shift);

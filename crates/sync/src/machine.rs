@@ -170,6 +170,11 @@ pub unsafe trait Machine: Copy + Send + Sync + fmt::Debug + 'static {
         prim::fence(order);
     }
 
+    /// Asks for the lines of `len` bytes, which will be read soon: a hint, and no access. The bytes
+    /// need not be memory.
+    #[inline(always)]
+    fn prefetch(_at: *const u8, _len: usize) {}
+
     /// Waits until `word & mask == eq`. May return early, so callers loop. Acknowledges interrupts
     /// while it waits, unless they are off.
     fn wait_until<W: Word>(p: &W::Prim, mask: W, eq: W);

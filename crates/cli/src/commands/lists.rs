@@ -9,7 +9,7 @@ use minflt_report::{Column, Table};
 /// `minflt eras`.
 pub(crate) fn eras() -> Result<(), Error> {
     out!("{}", era_table().to_text());
-    outln!("\nbest is spf-2017 until VMA locks exist.\n");
+    outln!("\nbest is spf-2017.\n");
     out!("{}", choice_table().to_text());
     outln!();
     out!("{}", refused_table().to_text());

@@ -33,6 +33,7 @@
 
 mod bare;
 mod cells;
+#[path = "../common/figures.rs"]
 mod figures;
 
 use cells::{Cell, Machines};

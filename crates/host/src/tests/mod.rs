@@ -5,6 +5,7 @@ mod interrupts;
 mod locks;
 mod memory;
 mod order;
+mod rcu;
 mod slab;
 
 use crate::{Host, HostInstance, HostOptions, Prefault};

@@ -19,14 +19,9 @@ use minflt_pgtable::Mmu;
 /// A new VMA, in no tree.
 pub(super) fn new_vma<M: Mmu>(mm: &Mm<M>, view: VmaView) -> Result<NonNull<Vma<M>>, NoMemory> {
     let sys = mm.system();
-    let attrs = new_attrs(mm, view)?;
     sys.vmas
-        .alloc(Vma::new(sys.new_id(), attrs), sys)
-        .map_err(|_| {
-            // SAFETY: 1, 2: allocated above, never published.
-            unsafe { sys.attrs.free(attrs) };
-            NoMemory
-        })
+        .alloc(Vma::new(sys.new_id(), view), sys)
+        .map_err(|_| NoMemory)
 }
 
 /// A new record, published nowhere.
@@ -51,7 +46,9 @@ pub(super) fn discard_vma<M: Mmu>(mm: &Mm<M>, vma: NonNull<Vma<M>>) {
 
 /// Replaces a VMA's record, inside the caller's section.
 pub(super) fn publish<M: Mmu>(mm: &Mm<M>, vma: &Vma<M>, attrs: NonNull<Attrs>) {
-    if let Some(old) = vma.publish(attrs) {
+    let old = vma.publish(attrs);
+    mm.tree.changed(vma.view());
+    if let Some(old) = old {
         // SAFETY: 1: unlinked by the line before.
         unsafe { mm.system().retire_attrs(old) };
     }
@@ -86,7 +83,7 @@ pub(super) fn split_at<M: Mmu>(
     let section = writers.begin(vma);
     // SAFETY: allocated above; nobody else has it.
     let chained = mm.system().split_anon_vma(unsafe { new.as_ref() }, vma);
-    let put_in = chained.and_then(|()| mm.tree.insert(mm.system(), at, new));
+    let put_in = chained.and_then(|()| writers.insert(at, new));
     if put_in.is_err() {
         drop(section);
         discard_vma(mm, new);

@@ -16,6 +16,7 @@ use super::{Fault, Kind, Stop, Why};
 use crate::config::{Broken, Rss};
 use crate::event::Event;
 use crate::frame::Exclusive;
+use crate::oracle;
 use minflt_addr::{Pfn, VirtAddr, VirtRange};
 use minflt_pgtable::{Access, Grant, Leaf, Mmu, Paging, Pte, with_bits};
 use minflt_sync::Ordering;
@@ -24,6 +25,7 @@ impl<M: Mmu> Fault<'_, M> {
     #[inline(always)]
     pub(super) fn anon(&self, stable: &Stable<'_, M>, leaf: Leaf<'_, M>) -> Result<Kind, Stop> {
         let found = leaf.entry.load();
+        oracle::is_table(self.mm.system(), leaf.table);
         if found.is_mapped() && !found.is_present() && stable.can() == Can::Look {
             // A protection in flux, or raised since: only the lock tells which.
             return Err(Why::NotSupported.into());

@@ -12,7 +12,7 @@ use crate::event::Event;
 use crate::frame::Use;
 use crate::mm::Mm;
 use minflt_addr::Pfn;
-use minflt_pgtable::{EntryRef, Exchange, Leaf, Mmu, Paging, Pte, Walk, exchange_of, walk};
+use minflt_pgtable::{Access, EntryRef, Exchange, Leaf, Mmu, Paging, Pte, Walk, exchange_of, walk};
 use minflt_sync::{Cost, Ordering};
 
 impl<M: Mmu> Mm<M> {
@@ -69,6 +69,13 @@ impl<M: Mmu> Fault<'_, M> {
         }
         match stable.can() {
             Can::Look => Err(Why::NoAnonVma.into()),
+            // Only a frame of its own needs one. Linux: vmf_anon_prepare (since v6.10).
+            Can::GrowTables if self.access == Access::Read => Ok(()),
+            Can::GrowTables if self.mm.system().config.lacks(Broken::MmapLockUnderVmaLock) => {
+                let _held = self.mm.mmap_lock.read();
+                self.mm.prepare_anon_vma(stable.vma).map_err(|_| Stop::Oom)
+            }
+            Can::GrowTables => Err(Why::NeedsMmapLock.into()),
             Can::Grow => self.mm.prepare_anon_vma(stable.vma).map_err(|_| Stop::Oom),
         }
     }
@@ -80,10 +87,10 @@ impl<M: Mmu> Fault<'_, M> {
         loop {
             // One lock for everything is taken to look, let go to prepare, and taken again to
             // commit. Linux: handle_mm_fault and do_anonymous_page (v2.6.10).
-            let one_lock = sys.config.protocol == Protocol::MmLock && stable.can() == Can::Grow;
+            let one_lock = sys.config.protocol == Protocol::MmLock && stable.can() != Can::Look;
             let held = one_lock.then(|| self.mm.page_table_lock.lock());
-            // SAFETY: 1: the hold keeps tables: by `mmap_lock`, or because freed tables wait for
-            // the read section.
+            // SAFETY: 1: the hold keeps tables: by `mmap_lock` or the VMA's lock, or because freed
+            // tables wait for the read section.
             let walked = unsafe { walk::<M>(&sys.at, self.mm.root, self.addr) };
             drop(held);
             match walked {

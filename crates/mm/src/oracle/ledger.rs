@@ -1,5 +1,6 @@
 //! The ledger: at quiescence every frame is free, or somebody can say what it is for.
 
+use crate::commit::Pages;
 use crate::frame::{Entries, Frame, Use};
 use crate::mm::Mm;
 use crate::oracle::Check;
@@ -71,6 +72,20 @@ pub enum Unbalanced {
         /// Entries that map a frame.
         mapped: u64,
     },
+    /// The size of an address space differs from its mappings, in pages.
+    Size {
+        /// The number kept.
+        kept: u64,
+        /// The pages of its mappings.
+        mapped: u64,
+    },
+    /// What is promised differs from the accounted mappings, in pages.
+    Committed {
+        /// The number kept.
+        kept: i64,
+        /// The pages of all accounted mappings.
+        accounted: u64,
+    },
 }
 
 impl fmt::Display for Unbalanced {
@@ -113,6 +128,18 @@ impl fmt::Display for Unbalanced {
                     "the resident count is {shown}, but {mapped} frames are mapped"
                 )
             }
+            Self::Size { kept, mapped } => {
+                write!(
+                    f,
+                    "the size is kept as {kept}, but {mapped} pages are mapped"
+                )
+            }
+            Self::Committed { kept, accounted } => {
+                write!(
+                    f,
+                    "{kept} pages are promised, but {accounted} are accounted"
+                )
+            }
         }
     }
 }
@@ -124,6 +151,7 @@ impl core::error::Error for Unbalanced {}
 struct Walked {
     tables: u64,
     mapped: u64,
+    vmas: Pages,
 }
 
 impl<M: Mmu> System<M> {
@@ -155,8 +183,11 @@ impl<M: Mmu> System<M> {
             return Err(Unbalanced::Total(ledger));
         }
         let mut reachable = 0;
+        let mut vmas = Pages::default();
         for mm in alive {
-            reachable += mm.validate()?.tables;
+            let walked = mm.validate()?;
+            reachable += walked.tables;
+            vmas.add(walked.vmas);
         }
         if reachable != ledger.tables {
             return Err(Unbalanced::Tables {
@@ -170,7 +201,12 @@ impl<M: Mmu> System<M> {
                 wrong = wrong.or(frame_adds_up(pfn, frame).err());
             }
         });
-        wrong.map_or(Ok(ledger), Err)
+        wrong.map_or(Ok(()), Err)?;
+        let (kept, accounted) = (self.committed_raw(), vmas.accounted);
+        if kept != accounted as i64 {
+            return Err(Unbalanced::Committed { kept, accounted });
+        }
+        Ok(ledger)
     }
 }
 
@@ -199,9 +235,17 @@ impl<M: Mmu> Mm<M> {
         sys.looked(Check::Tables);
         let mut walked = Walked::default();
         self.walk_table(self.root, M::Paging::LEVELS - 1, 0, &mut walked)?;
+        self.tree.visit(
+            &mut |vma| walked.vmas.add(Pages::of::<M>(&vma.peek())),
+            &mut |_| (),
+        );
+        let (kept, mapped) = (self.sizes.raw(), walked.vmas.mapped);
+        if kept != mapped {
+            return Err(Unbalanced::Size { kept, mapped });
+        }
         let config = &sys.config;
         if config.rss != crate::config::Rss::Sloppy {
-            let shown = self.rss.raw();
+            let shown = self.resident_raw();
             if shown != walked.mapped as i64 {
                 return Err(Unbalanced::Resident {
                     shown,

@@ -7,6 +7,7 @@
 mod forks;
 mod scenes;
 mod stage;
+mod vma_scenes;
 
 pub use stage::Shown;
 
@@ -77,6 +78,16 @@ pub const RACES: &[Race] = &[
         scene: Scene::Resident,
     },
     Race {
+        number: "P9",
+        name: "walk-free",
+        never: "a fault walks into a table that munmap freed",
+        fix: Broken::TablesAtOnce,
+        shows_in: "spf-2017",
+        seed: 1,
+        format: Format::X86,
+        scene: Scene::WalkFree,
+    },
+    Race {
         number: "P27",
         name: "fault-remap",
         never: "a fault of the old mapping installs a page after munmap returned",
@@ -107,6 +118,46 @@ pub const RACES: &[Race] = &[
         scene: Scene::ForkFault,
     },
     Race {
+        number: "P30",
+        name: "fault-freed-vma",
+        never: "a fault reads a VMA that was freed",
+        fix: Broken::VmaAtOnce,
+        shows_in: "spf-2017",
+        seed: 1,
+        format: Format::X86,
+        scene: Scene::WalkFree,
+    },
+    Race {
+        number: "P30-reuse",
+        name: "fault-reused-vma",
+        never: "a fault holds a VMA that has become another address space's, and takes it for its own",
+        fix: Broken::NoVmaRecheck,
+        shows_in: "linux-6.15",
+        seed: 1,
+        format: Format::X86,
+        scene: Scene::FaultReuse,
+    },
+    Race {
+        number: "P33",
+        name: "map-load",
+        never: "a fault finds a VMA that does not yet say what may be done there",
+        fix: Broken::PublishEarly,
+        shows_in: "linux-6.15",
+        seed: 1,
+        format: Format::X86,
+        scene: Scene::MapLoad,
+    },
+    Race {
+        number: "P36",
+        name: "fault-mmap-lock",
+        never: "a fault waits for mmap_lock with its VMA's lock held",
+        fix: Broken::MmapLockUnderVmaLock,
+        shows_in: "linux-6.15",
+        seed: 1,
+        format: Format::X86,
+        scene: Scene::FaultWaits,
+    },
+    Race {
         number: "P37",
         name: "fault-shootdown",
         never: "a speculative fault waits for a table's lock whose holder waits for its CPU",
@@ -115,6 +166,26 @@ pub const RACES: &[Race] = &[
         seed: 1,
         format: Format::X86,
         scene: Scene::FaultShootdown,
+    },
+    Race {
+        number: "P38",
+        name: "fault-writers",
+        never: "a fault fails again and again among writers, and never waits",
+        fix: Broken::LadderWithoutEnd,
+        shows_in: "linux-6.4",
+        seed: 1,
+        format: Format::X86,
+        scene: Scene::FaultStarves,
+    },
+    Race {
+        number: "P38-writer",
+        name: "writer-faults",
+        never: "a writer waits for a VMA while new faults go on coming in",
+        fix: Broken::WriterLetsReadersIn,
+        shows_in: "linux-6.15",
+        seed: 1,
+        format: Format::X86,
+        scene: Scene::WriterStarves,
     },
     Race {
         number: "P41",

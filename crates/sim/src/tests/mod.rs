@@ -3,6 +3,7 @@
 mod engine;
 mod interrupts;
 mod machine_file;
+mod rcu;
 mod rwsem;
 mod seqcount;
 mod srcu;

@@ -1,0 +1,43 @@
+//! Systems to measure, and the clock.
+
+use crate::M;
+use minflt_host::{HostInstance, HostOptions, Prefault, RamError};
+use minflt_mm::{Running, System, era};
+
+pub(crate) const PAGE: u64 = 4096;
+
+/// A system of one CPU in the era `name`.
+pub(crate) fn system(name: &str, ram_bytes: usize) -> Result<Running<M>, RamError> {
+    let options = HostOptions {
+        cpus: 1,
+        ram_bytes,
+        prefault: Prefault::Now,
+    };
+    let machine = HostInstance::new(&options)?;
+    let era = era(name).unwrap_or_else(|| panic!("no era is called {name}"));
+    Ok(System::boot(machine, era.config).unwrap_or_else(|error| panic!("{error}")))
+}
+
+/// Processor time of the calling thread: what it waits for other programs does not count.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct CpuTime(f64);
+
+impl CpuTime {
+    pub(crate) fn start() -> Self {
+        Self(now_ns())
+    }
+
+    pub(crate) fn ns(self) -> f64 {
+        now_ns() - self.0
+    }
+}
+
+fn now_ns() -> f64 {
+    let mut time = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: writes one time, which lives here.
+    unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time) };
+    time.tv_sec as f64 * 1e9 + time.tv_nsec as f64
+}

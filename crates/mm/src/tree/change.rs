@@ -1,0 +1,309 @@
+//! Changing the tree: by copies of the path from the root to a leaf.
+//!
+//! A node is copied once for each change, and the copy is edited in place until the new root is
+//! stored; nobody else knows it before. Nodes fill up, or merge with a neighbour where both fit;
+//! nothing is moved between nodes that stay.
+
+use super::{Body, FANOUT, Node, UNUSED, read};
+use crate::error::NoMemory;
+use crate::system::System;
+use core::ptr::NonNull;
+use minflt_pgtable::Mmu;
+use minflt_sync::Callback;
+
+/// A node with fewer merges with a neighbour where both fit.
+const FEW: usize = 4;
+/// Levels at most: a change that needs more fails.
+const DEPTH: usize = 12;
+/// Nodes of a change at most: of each level the path's, its neighbour, and a root that is left out.
+const NODES: usize = 3 * DEPTH;
+
+/// A change: nodes made and not yet reachable, nodes replaced and still reachable.
+pub(super) struct Change<'s, M: Mmu> {
+    sys: &'s System<M>,
+    made: Nodes,
+    old: Nodes,
+}
+
+struct Nodes {
+    nodes: [u64; NODES],
+    len: usize,
+}
+
+impl Nodes {
+    const fn none() -> Self {
+        Self {
+            nodes: [0; NODES],
+            len: 0,
+        }
+    }
+
+    fn push(&mut self, node: u64) {
+        self.nodes[self.len] = node;
+        self.len += 1;
+    }
+
+    fn iter(&self) -> impl Iterator<Item = NonNull<Node>> {
+        self.nodes[..self.len]
+            .iter()
+            .filter_map(|node| NonNull::new(*node as *mut Node))
+    }
+}
+
+/// What a node says of one VMA or child.
+#[derive(Clone, Copy)]
+pub(super) struct Entry {
+    key: u64,
+    word: u32,
+    slot: u64,
+}
+
+impl Entry {
+    pub(super) const fn new(key: u64, word: u32, slot: u64) -> Self {
+        Self { key, word, slot }
+    }
+}
+
+impl Body {
+    /// What its parent says of it.
+    fn entry(&self, node: NonNull<Node>) -> Entry {
+        Entry::new(self.keys[0], 0, node.as_ptr() as u64)
+    }
+
+    fn put(&mut self, at: usize, entry: Entry) {
+        (self.keys[at], self.slots[at]) = (entry.key, entry.slot);
+        self.words.get_mut()[at] = entry.word;
+    }
+
+    fn insert(&mut self, at: usize, entry: Entry) {
+        let len = self.used();
+        self.keys.copy_within(at..len, at + 1);
+        self.words.get_mut().copy_within(at..len, at + 1);
+        self.slots.copy_within(at..len, at + 1);
+        self.put(at, entry);
+        self.len += 1;
+    }
+
+    fn remove(&mut self, at: usize) {
+        let len = self.used();
+        self.keys.copy_within(at + 1..len, at);
+        self.words.get_mut().copy_within(at + 1..len, at);
+        self.slots.copy_within(at + 1..len, at);
+        self.keys[len - 1] = UNUSED;
+        self.len -= 1;
+    }
+
+    /// Takes what stands from `at` on out, into a node of its own.
+    fn split_off(&mut self, at: usize) -> Self {
+        let mut right = Self::empty(self.level);
+        let more = self.used() - at;
+        right.keys[..more].copy_from_slice(&self.keys[at..at + more]);
+        right.words.get_mut()[..more].copy_from_slice(&self.words.get_mut()[at..at + more]);
+        right.slots[..more].copy_from_slice(&self.slots[at..at + more]);
+        right.len = more as u32;
+        self.keys[at..].fill(UNUSED);
+        self.len = at as u32;
+        right
+    }
+
+    /// Adds all of `right`, which fits.
+    fn append(&mut self, right: &mut Self) {
+        let (len, more) = (self.used(), right.used());
+        let words = &right.words.get_mut()[..more];
+        self.words.get_mut()[len..len + more].copy_from_slice(words);
+        self.keys[len..len + more].copy_from_slice(&right.keys[..more]);
+        self.slots[len..len + more].copy_from_slice(&right.slots[..more]);
+        self.len += right.len;
+    }
+}
+
+impl<'s, M: Mmu> Change<'s, M> {
+    pub(super) const fn new(sys: &'s System<M>) -> Self {
+        Self {
+            sys,
+            made: Nodes::none(),
+            old: Nodes::none(),
+        }
+    }
+
+    fn make(&mut self, body: Body) -> Result<NonNull<Node>, NoMemory> {
+        let node = Node {
+            body,
+            callback: Callback::new(),
+        };
+        let node = self.sys.nodes.alloc(node, self.sys).map_err(|_| NoMemory)?;
+        self.made.push(node.as_ptr() as u64);
+        Ok(node)
+    }
+
+    /// A copy to edit in place of `node`, which this change replaces.
+    fn copy<'n>(&mut self, node: u64) -> Result<(NonNull<Node>, &'n mut Body), NoMemory> {
+        // SAFETY: 1: the writer's lock keeps the current version.
+        let mut node_copy = self.make(unsafe { read::<M>(node) }.copy())?;
+        self.old.push(node);
+        // SAFETY: made just now: nobody else knows it until the change is finished, and each node
+        // is edited at one place below.
+        Ok((node_copy, unsafe { &mut node_copy.as_mut().body }))
+    }
+
+    /// The tree under `root` with one more; returns its root.
+    pub(super) fn insert(&mut self, root: u64, entry: Entry) -> Result<u64, NoMemory> {
+        if root == 0 {
+            let mut leaf = Body::empty(0);
+            leaf.insert(0, entry);
+            return Ok(self.make(leaf)?.as_ptr() as u64);
+        }
+        let (left, right) = self.insert_below(root, entry)?;
+        let Some(right) = right else {
+            return Ok(left.slot);
+        };
+        // SAFETY: 1: made by this change.
+        let level = unsafe { read::<M>(left.slot) }.level + 1;
+        if level as usize >= DEPTH {
+            return Err(NoMemory);
+        }
+        let mut above = Body::empty(level);
+        above.insert(0, left);
+        above.insert(1, right);
+        Ok(self.make(above)?.as_ptr() as u64)
+    }
+
+    /// What takes the place of `node`: one node or two.
+    fn insert_below(
+        &mut self,
+        node: u64,
+        entry: Entry,
+    ) -> Result<(Entry, Option<Entry>), NoMemory> {
+        let (copy, body) = self.copy(node)?;
+        let right = if body.level == 0 {
+            let at = body.at_most(entry.key);
+            self.add(body, at, entry)?
+        } else {
+            let at = body.slot_for(entry.key);
+            let (left, right) = self.insert_below(body.slots[at], entry)?;
+            body.put(at, left);
+            match right {
+                Some(right) => self.add(body, at + 1, right)?,
+                None => None,
+            }
+        };
+        Ok((body.entry(copy), right))
+    }
+
+    /// Adds to a node; one that is full becomes two. What comes in order, from above or from below,
+    /// leaves fuller nodes behind.
+    fn add(&mut self, body: &mut Body, at: usize, entry: Entry) -> Result<Option<Entry>, NoMemory> {
+        if body.used() < FANOUT {
+            body.insert(at, entry);
+            return Ok(None);
+        }
+        let middle = match at {
+            0 => FEW - 1,
+            FANOUT => FANOUT - FEW + 1,
+            _ => FANOUT / 2,
+        };
+        let mut right = body.split_off(middle);
+        if at <= middle {
+            body.insert(at, entry);
+        } else {
+            right.insert(at - middle, entry);
+        }
+        let key = right.keys[0];
+        let right = self.make(right)?;
+        Ok(Some(Entry::new(key, 0, right.as_ptr() as u64)))
+    }
+
+    /// The tree under `root` without `key`, which is in it; returns its root.
+    pub(super) fn remove(&mut self, root: u64, key: u64) -> Result<u64, NoMemory> {
+        let Some(entry) = self.remove_below(root, key)? else {
+            return Ok(0);
+        };
+        // An inner root with one child gives way to it.
+        let mut root = entry.slot;
+        loop {
+            // SAFETY: 1: made by this change, or kept by the writer's lock.
+            let body = unsafe { read::<M>(root) };
+            if body.level == 0 || body.len != 1 {
+                return Ok(root);
+            }
+            // The old one is freed with the others of its version. The new one never gets into any.
+            self.old.push(root);
+            root = body.slots[0];
+        }
+    }
+
+    /// What takes the place of `node`, if anything is left of it.
+    fn remove_below(&mut self, node: u64, key: u64) -> Result<Option<Entry>, NoMemory> {
+        // SAFETY: 1: the writer's lock keeps the current version.
+        let body = unsafe { read::<M>(node) };
+        if body.level == 0 && body.len == 1 {
+            self.old.push(node);
+            return Ok(None);
+        }
+        let (copy, body) = self.copy(node)?;
+        let at = body.slot_for(key);
+        if body.level == 0 {
+            body.remove(at);
+        } else {
+            match self.remove_below(body.slots[at], key)? {
+                None => body.remove(at),
+                Some(child) => {
+                    body.put(at, child);
+                    self.merge(body, at);
+                }
+            }
+        }
+        if body.len == 0 {
+            self.old.push(copy.as_ptr() as u64);
+            return Ok(None);
+        }
+        Ok(Some(body.entry(copy)))
+    }
+
+    /// Merges the child in slot `at`, a copy, with its right or left neighbour if it has few and
+    /// both fit.
+    fn merge(&mut self, body: &mut Body, at: usize) {
+        // SAFETY: made by this change, and edited here only.
+        let child = unsafe { &mut (*(body.slots[at] as *mut Node)).body };
+        if child.used() >= FEW || body.len == 1 {
+            return;
+        }
+        let neighbour = if at + 1 < body.used() { at + 1 } else { at - 1 };
+        let old = body.slots[neighbour];
+        // SAFETY: 1: kept by the writer's lock.
+        let mut other = unsafe { read::<M>(old) }.copy();
+        if child.used() + other.used() > FANOUT {
+            return;
+        }
+        self.old.push(old);
+        if neighbour > at {
+            child.append(&mut other);
+        } else {
+            other.append(child);
+            *child = other;
+            body.keys[at] = body.keys[neighbour];
+        }
+        body.remove(neighbour);
+    }
+
+    /// Publishes the change, or undoes it.
+    pub(super) fn finish(
+        self,
+        root: Result<u64, NoMemory>,
+        publish: impl FnOnce(u64),
+    ) -> Result<(), NoMemory> {
+        let result = root.map(publish);
+        if result.is_ok() {
+            for node in self.old.iter() {
+                // SAFETY: unlinked by the new root, and in no other change.
+                unsafe { self.sys.retire_node(node) };
+            }
+        } else {
+            for node in self.made.iter() {
+                // SAFETY: 1, 2: made by this change, reachable from nowhere.
+                unsafe { self.sys.nodes.free(node) };
+            }
+        }
+        result
+    }
+}
