@@ -132,7 +132,6 @@ fn every_workload_repeats_in_virtual_time_in_every_era() {
             let (outcome, hash) = on_sim("kvm16", era.config, *line);
             let outcome = outcome.unwrap_or_else(|error| panic!("{line:?}: {error}"));
             sound(line.1, era.name, &outcome);
-            assert!(outcome.checks["translation"] > 0 || outcome.faults == 0);
             let (again, same) = on_sim("kvm16", era.config, *line);
             let again = again.expect("as before");
             assert_eq!(format!("{outcome:?}"), format!("{again:?}"), "{line:?}");

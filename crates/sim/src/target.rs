@@ -13,6 +13,7 @@ use crate::machine::Sim;
 use crate::machine_file::MachineFile;
 use crate::report::{Outcome, RunReport};
 use crate::run::{RunOptions, TaskSpec, run};
+use crate::worker::{Ended, Shared, SimWorker};
 use core::cell::{Cell, RefCell};
 use core::fmt;
 use core::mem::ManuallyDrop;
@@ -20,10 +21,6 @@ use minflt_mm::{BootError, Config, Mm, MmHandle, Running, System};
 use minflt_pgtable::{Altix16K, Paging, X86_64};
 use minflt_process::{Tally, exit};
 use minflt_workload::{Clear, Feature, Plan, ProcessReport, Spaces, Stop, Target, TargetError};
-pub use worker::SimWorker;
-use worker::{Ended, Shared};
-
-mod worker;
 
 /// A system on a simulated machine that runs workloads; oracles look at every access.
 #[derive(Debug)]
