@@ -2,7 +2,8 @@
 //!
 //! After the tests of that name of will-it-scale: `mmap1` maps private anonymous memory, `mmap2` a
 //! file of each task's own, privately too. Nothing of the mapping is touched, so what is measured
-//! is the writers of the address space, one operation a round. `mmap2` needs a target that has files.
+//! is the writers of the address space, one operation a round. `mmap2` needs a target that has
+//! files.
 //!
 //! Checked after the window: fresh memory reads 0 and keeps what is stored; a file that nobody
 //! wrote reads 0, also after a private store to an earlier mapping of it.
