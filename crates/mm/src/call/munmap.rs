@@ -49,8 +49,10 @@ pub(super) fn unmap<M: Mmu>(
     writers: &Writers<'_, M>,
     range: VirtRange,
 ) -> Result<(), NoMemory> {
-    split_at(mm, writers, range.start())?;
-    split_at(mm, writers, range.end())?;
+    if mm.find(range.start()).is_none_or(|vma| vma.view().range != range) {
+        split_at(mm, writers, range.start())?;
+        split_at(mm, writers, range.end())?;
+    }
     let sys = mm.system();
     let mut zap = Zap::begin(mm, range);
     while let Some(vma) = mm.find(range.start()) {

@@ -7,6 +7,7 @@
 use super::{Body, FANOUT, Node, UNUSED, read};
 use crate::error::NoMemory;
 use crate::system::System;
+use core::mem::MaybeUninit;
 use core::ptr::NonNull;
 use minflt_pgtable::Mmu;
 use minflt_sync::Callback;
@@ -25,28 +26,35 @@ pub(super) struct Change<'s, M: Mmu> {
     old: Nodes,
 }
 
+/// Nodes of a change.
+///
+/// # Invariants
+/// The first `len` were written.
 struct Nodes {
-    nodes: [u64; NODES],
+    nodes: [MaybeUninit<u64>; NODES],
     len: usize,
 }
 
 impl Nodes {
     const fn none() -> Self {
+        // INVARIANT: none.
         Self {
-            nodes: [0; NODES],
+            nodes: [MaybeUninit::uninit(); NODES],
             len: 0,
         }
     }
 
     fn push(&mut self, node: u64) {
-        self.nodes[self.len] = node;
+        self.nodes[self.len].write(node);
+        // INVARIANT: written by the line before.
         self.len += 1;
     }
 
     fn iter(&self) -> impl Iterator<Item = NonNull<Node>> {
-        self.nodes[..self.len]
-            .iter()
-            .filter_map(|node| NonNull::new(*node as *mut Node))
+        self.nodes[..self.len].iter().filter_map(|node| {
+            // SAFETY: by the invariant.
+            NonNull::new(unsafe { node.assume_init() } as *mut Node)
+        })
     }
 }
 

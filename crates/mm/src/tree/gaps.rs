@@ -104,12 +104,13 @@ impl Body {
             let words = unsafe { self.words::<M>() };
             return words[..self.used()].iter().copied().max().unwrap_or(0);
         }
-        let gap = |slot: usize| {
+        let mut largest = 0;
+        for slot in 1..self.used().min(FANOUT) {
             // SAFETY: 1: 1 of this function.
-            let end = unsafe { self.end_of::<M>(slot) };
-            pages::<M>(self.keys[slot + 1].saturating_sub(end))
-        };
-        (0..self.used() - 1).map(gap).max().unwrap_or(0)
+            let end = unsafe { self.end_of::<M>(slot - 1) };
+            largest = self.keys[slot].saturating_sub(end).max(largest);
+        }
+        pages::<M>(largest)
     }
 
     /// The word of the child in `slot` of an inner node, as that child and its neighbour are.
