@@ -1,7 +1,7 @@
 //! Mapping, unmapping and protecting one page.
 
 use crate::M;
-use crate::machine::{PAGE, CpuTime, system};
+use crate::machine::{CpuTime, PAGE, system};
 use minflt_addr::VirtAddr;
 use minflt_host::RamError;
 use minflt_mm::{MmHandle, Place, Prot, Running};

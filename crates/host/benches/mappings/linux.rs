@@ -1,7 +1,7 @@
 //! The same by real system calls, in a process of their own: this program, started anew.
 
 use crate::calls;
-use crate::machine::{PAGE, CpuTime};
+use crate::machine::{CpuTime, PAGE};
 use std::io;
 use std::process::Command;
 

@@ -2,7 +2,7 @@
 
 use crate::M;
 use crate::figures::mix;
-use crate::machine::{PAGE, CpuTime, system};
+use crate::machine::{CpuTime, PAGE, system};
 use core::hint::black_box;
 use minflt_addr::VirtAddr;
 use minflt_host::RamError;
@@ -92,7 +92,14 @@ impl Lookups {
         self.warm(|at| self.other(at));
         let other_chained = self.chained(sum, |at| self.other(at));
         let other_loose = self.loose(sum, |at| self.other(at));
-        vec![chained, loose, with_vma, own_lock, other_chained, other_loose]
+        vec![
+            chained,
+            loose,
+            with_vma,
+            own_lock,
+            other_chained,
+            other_loose,
+        ]
     }
 
     fn warm(&self, look: impl Fn(u64) -> u64) {

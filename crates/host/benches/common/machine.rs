@@ -27,6 +27,11 @@ impl CpuTime {
         Self(now_ns())
     }
 
+    /// Since an earlier moment.
+    pub(crate) fn since(self, earlier: Self) -> f64 {
+        self.0 - earlier.0
+    }
+
     pub(crate) fn ns(self) -> f64 {
         now_ns() - self.0
     }
