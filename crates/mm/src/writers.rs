@@ -46,7 +46,7 @@ impl<'m, M: Mmu> Writers<'m, M> {
     /// Opens a section on every VMA of the address space, for a fork: none closes before the last
     /// page is copied and every CPU was told.
     pub(crate) fn begin_all(&self) -> Sections<'_, 'm, M> {
-        self.mm.tree_visit(|vma| core::mem::forget(self.begin(vma)));
+        self.mm.tree_visit(|vma| self.begin(vma).for_ever());
         Sections { writers: self }
     }
 

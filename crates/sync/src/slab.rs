@@ -172,7 +172,11 @@ impl<T: SlabObject, M: Machine> Slab<T, M> {
     ///
     /// # Safety
     /// 1. `from` is a `T` that nobody writes meanwhile, and a second one of its bytes is sound.
-    pub unsafe fn alloc_copy(&self, from: NonNull<T>, pages: &impl PageSource) -> Option<NonNull<T>> {
+    pub unsafe fn alloc_copy(
+        &self,
+        from: NonNull<T>,
+        pages: &impl PageSource,
+    ) -> Option<NonNull<T>> {
         let object = self.slot(pages)?.cast::<T>();
         M::before(
             object.as_ptr().cast(),

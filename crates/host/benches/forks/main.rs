@@ -29,12 +29,12 @@ mod ours;
 #[path = "../common/table.rs"]
 mod table;
 
+use core::error::Error;
 use figures::{Bound, Noise};
 use minflt_host::Host;
 use minflt_mm::ERAS;
 use minflt_pgtable::X86_64;
 use ours::{Forks, ROWS};
-use std::error::Error;
 use std::process::ExitCode;
 use table::{Judge, Times};
 

@@ -1,8 +1,9 @@
 //! What finding, making and changing a mapping costs on real threads.
 //!
 //! ```text
-//! cargo bench -p minflt-host --bench mappings              20 rounds, verdicts
-//! cargo bench -p minflt-host --bench mappings -- --smoke   small, no verdicts; so does `cargo test`
+//! cargo bench -p minflt-host --bench mappings             20 rounds, verdicts
+//! cargo bench -p minflt-host --bench mappings -- --smoke  small, no verdicts; so does `cargo test`
+//! cargo bench -p minflt-host --bench mappings -- --quick  3 rounds, no verdicts
 //! cargo bench -p minflt-host --bench mappings -- --only calls --era spf-2017
 //! cargo bench -p minflt-host --bench mappings -- --only lookup
 //! ```
@@ -36,12 +37,12 @@ mod machine;
 mod table;
 
 use calls::Calls;
+use core::error::Error;
 use figures::{Bound, Noise};
 use lookup::Lookups;
 use minflt_host::Host;
 use minflt_mm::ERAS;
 use minflt_pgtable::X86_64;
-use std::error::Error;
 use std::process::ExitCode;
 use table::{Judge, Times};
 

@@ -49,7 +49,10 @@ pub(super) fn unmap<M: Mmu>(
     writers: &Writers<'_, M>,
     range: VirtRange,
 ) -> Result<(), NoMemory> {
-    if mm.find(range.start()).is_none_or(|vma| vma.view().range != range) {
+    if mm
+        .find(range.start())
+        .is_none_or(|vma| vma.view().range != range)
+    {
         split_at(mm, writers, range.start())?;
         split_at(mm, writers, range.end())?;
     }

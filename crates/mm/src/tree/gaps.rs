@@ -120,7 +120,9 @@ impl Body {
     pub(super) unsafe fn gap_word<M: Mmu>(&self, slot: usize) -> u32 {
         let child = self.slots[slot];
         // SAFETY: 1: 1 of this function.
-        let inside = unsafe { read::<M>(child).largest::<M>() };
+        let body = unsafe { read::<M>(child) };
+        // SAFETY: 1: 1 of this function.
+        let inside = unsafe { body.largest::<M>() };
         if slot + 1 == self.used() {
             return inside;
         }

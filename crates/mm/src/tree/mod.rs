@@ -246,7 +246,9 @@ impl<M: Mmu> Tree<M> {
         // SAFETY: 1: the writer's lock keeps the current version.
         let body = unsafe { read::<M>(node) };
         let slot = body.slot_for(start);
-        let next = body.keys[..body.used()].get(slot + 1).map_or(next, |key| *key);
+        let next = body.keys[..body.used()]
+            .get(slot + 1)
+            .map_or(next, |key| *key);
         let gap;
         let word;
         if body.level > 0 {
@@ -261,7 +263,11 @@ impl<M: Mmu> Tree<M> {
             // SAFETY: 1: the writer's lock.
             let before = unsafe { body.end_of::<M>(slot) };
             let end = view.range.end().0;
-            let hole = if end < before && next > end { next - end } else { 0 };
+            let hole = if end < before && next > end {
+                next - end
+            } else {
+                0
+            };
             gap = gaps::pages::<M>(hole);
             word = word_of::<M::Paging>(view);
         } else {
