@@ -7,11 +7,12 @@
 
 use minflt_addr::VirtAddr;
 use minflt_host::{Host, HostInstance, HostOptions, Prefault};
+use minflt_mm::config::Lifetime;
 use minflt_mm::{
     Advice, BootError, Broken, Check, Config, ERAS, Event, MmapError, MprotectError, MunmapError,
-    Place, Prot, Running, Signal, System, era,
+    Overcommit, Place, Prot, Running, Signal, System, era,
 };
-use minflt_pgtable::{Altix16K, Mmu, Paging, X86_64};
+use minflt_pgtable::{Altix16K, Mmu, Paging, S390x, X86_64};
 
 type X86 = Host<X86_64, true>;
 type Altix = Host<Altix16K, true>;
@@ -37,18 +38,29 @@ fn ledger<P: Paging>(era: &str, sys: &System<Host<P, true>>) {
         .unwrap_or_else(|e| panic!("{era}: {e}"));
 }
 
+/// Every era, and what no era has.
+fn configs() -> impl Iterator<Item = (&'static str, Config)> {
+    let speculative_rcu = Config {
+        lifetime: Lifetime::Rcu,
+        ..era("spf-2017").expect("an era").config
+    };
+    ERAS.iter()
+        .map(|era| (era.name, era.config))
+        .chain([("spf-2017 with RCU", speculative_rcu)])
+}
+
 /// Runs `body` in every era on both formats.
 fn everywhere(
     x86: impl Fn(&'static str, &System<X86>),
     altix: impl Fn(&'static str, &System<Altix>),
 ) {
-    for era in ERAS {
-        let sys = boot::<X86_64>(era.config, 16 << 20, 4);
-        x86(era.name, &sys);
-        ledger(era.name, &sys);
-        let sys = boot::<Altix16K>(era.config, 64 << 20, 4);
-        altix(era.name, &sys);
-        ledger(era.name, &sys);
+    for (name, config) in configs() {
+        let sys = boot::<X86_64>(config, 16 << 20, 4);
+        x86(name, &sys);
+        ledger(name, &sys);
+        let sys = boot::<Altix16K>(config, 64 << 20, 4);
+        altix(name, &sys);
+        ledger(name, &sys);
     }
 }
 
@@ -169,7 +181,7 @@ fn calls_refuse_what_linux_refuses() {
 
 #[test]
 fn thousands_of_mappings_come_and_go() {
-    for name in ["linux-4.13", "spf-2017"] {
+    for name in ["linux-4.13", "spf-2017", "linux-6.15"] {
         let sys = boot::<X86_64>(era(name).expect("an era").config, 64 << 20, 1);
         let _cpu = instance(&sys).enter(0);
         let mm = sys.new_mm().expect("memory");
@@ -266,6 +278,56 @@ fn a_storm_of_calls_and_faults_in_every_era() {
     everywhere(storm::<X86>, storm::<Altix>);
 }
 
+/// In two address spaces mappings of one page come and go, beside a thread of each that faults in
+/// them: their VMAs are made of each other's memory.
+fn two_storms<M: Mmu<Instance = HostInstance>>(era: &str, sys: &System<M>) {
+    const PLACES: u64 = 4;
+    let page = M::Paging::PAGE;
+    let boot = sys.machine().enter(3);
+    let both = [0, 1].map(|_| sys.new_mm().expect("memory"));
+    drop(boot);
+    let at = |n: u64| VirtAddr((1 << 32) + n * page);
+    std::thread::scope(|scope| {
+        for (mm, first) in both.iter().zip([0, 2u32]) {
+            let tag = u64::from(first) + 7;
+            scope.spawn(move || {
+                let _cpu = sys.machine().enter(first);
+                let thread = mm.thread();
+                for round in 0..1_000u64 {
+                    let here = at(round % PLACES);
+                    mm.mmap(Place::FixedNoReplace(here), page, Prot::ReadWrite)
+                        .expect("free");
+                    let found = thread.load(here).expect("mapped");
+                    assert!(found == 0 || found == tag, "{era}: {found}");
+                    mm.munmap(here, page).expect("mapped");
+                    assert_eq!(thread.load(here), Err(Signal::MapErr), "{era}");
+                }
+            });
+            scope.spawn(move || {
+                let _cpu = sys.machine().enter(first + 1);
+                let thread = mm.thread();
+                for round in 0..2_000u64 {
+                    let here = at(round % PLACES);
+                    match thread.store(here, tag) {
+                        Ok(()) | Err(Signal::MapErr) => {}
+                        Err(other) => panic!("{era}: {other:?}"),
+                    }
+                }
+            });
+        }
+    });
+    let _cpu = sys.machine().enter(0);
+    assert_eq!(sys.machine().failed(), None, "{era}");
+    sys.check_ledger(&both.each_ref().map(|mm| &**mm))
+        .unwrap_or_else(|e| panic!("{era}: {e}"));
+    drop(both);
+}
+
+#[test]
+fn storms_in_two_address_spaces_that_share_a_slab() {
+    everywhere(two_storms::<X86>, two_storms::<Altix>);
+}
+
 #[test]
 fn a_lock_can_stand_in_for_the_exchange_where_no_hardware_writes_entries() {
     let emulated = Config {
@@ -290,8 +352,9 @@ fn a_lock_can_stand_in_for_the_exchange_where_no_hardware_writes_entries() {
 
 #[test]
 fn memory_runs_out_as_a_value_and_comes_back() {
-    for era in ERAS {
-        let sys = boot::<X86_64>(era.config, 2 << 20, 1);
+    for (name, config) in configs() {
+        let sys = boot::<X86_64>(config, 2 << 20, 1);
+        sys.set_overcommit(Overcommit::Always);
         let _cpu = instance(&sys).enter(0);
         let mm = sys.new_mm().expect("memory");
         let thread = mm.thread();
@@ -311,11 +374,132 @@ fn memory_runs_out_as_a_value_and_comes_back() {
         assert!(
             again.is_some_and(|again| again + 2 >= full),
             "{}: {full} {again:?}",
-            era.name
+            name
         );
         drop(thread);
         sys.check_ledger(&[&mm])
-            .unwrap_or_else(|e| panic!("{}: {e}", era.name));
+            .unwrap_or_else(|e| panic!("{}: {e}", name));
+    }
+}
+
+/// What each form of the VMA lock leaves to `mmap_lock`, counted as Linux counts it.
+#[test]
+fn vma_locks_do_what_they_can_and_say_what_they_leave() {
+    const PAGE: u64 = 4096;
+    // The first store, a second one, a load of a fresh mapping, a store that is not allowed, one to
+    // nowhere.
+    let expected = [
+        (
+            "linux-6.4",
+            [(0, 1, 0), (1, 0, 0), (0, 1, 0), (0, 1, 0), (0, 1, 0)],
+        ),
+        (
+            "linux-6.15",
+            [(0, 0, 1), (1, 0, 0), (1, 0, 0), (1, 0, 0), (0, 1, 0)],
+        ),
+    ];
+    for (name, expected) in expected {
+        let sys = boot::<X86_64>(era(name).expect("an era").config, 16 << 20, 1);
+        let _cpu = instance(&sys).enter(0);
+        let mm = sys.new_mm().expect("memory");
+        let thread = mm.thread();
+        let map = |len, prot| mm.mmap(Place::Any, len, prot).expect("a hole");
+        let at = map(4 * PAGE, Prot::ReadWrite);
+        let page = |n: u64| VirtAddr(at.0 + n * PAGE);
+        let fixed = map(PAGE, Prot::Read);
+        let counts = || {
+            let of = |event| sys.count_of(event);
+            (
+                of(Event::VmaLockSuccess),
+                of(Event::VmaLockAbort),
+                of(Event::VmaLockRetry),
+            )
+        };
+        let mut before = counts();
+        let mut delta = || {
+            let now = counts();
+            let delta = (now.0 - before.0, now.1 - before.1, now.2 - before.2);
+            before = now;
+            delta
+        };
+        let mut found = [(0, 0, 0); 5];
+        assert_eq!(thread.store(page(0), 1), Ok(()));
+        found[0] = delta();
+        assert_eq!(thread.store(page(1), 1), Ok(()));
+        found[1] = delta();
+        let fresh = map(PAGE, Prot::ReadWrite);
+        assert_eq!(thread.load(fresh), Ok(0));
+        found[2] = delta();
+        assert_eq!(thread.store(fixed, 1), Err(Signal::AccErr));
+        found[3] = delta();
+        assert_eq!(thread.store(VirtAddr(1 << 20), 1), Err(Signal::MapErr));
+        found[4] = delta();
+        assert_eq!(found, expected, "{name}");
+    }
+}
+
+/// A grace period needs a word of every CPU, and three of the four are nobody.
+#[test]
+fn grace_periods_end_at_kernel_exits_beside_cpus_that_idle() {
+    let deferred = configs().filter(|(_, config)| config.lifetime != Lifetime::Immediate);
+    let mut seen = 0;
+    for (name, config) in deferred {
+        let sys = boot::<X86_64>(config, 16 << 20, 4);
+        let _cpu = instance(&sys).enter(0);
+        let mm = sys.new_mm().expect("memory");
+        let thread = mm.thread();
+        for _ in 0..200 {
+            let at = mm.mmap(Place::Any, 8192, Prot::ReadWrite).expect("a hole");
+            thread.store(at, 1).expect("mapped");
+            mm.munmap(at, 8192).expect("mapped");
+        }
+        let ran = sys.count_of(Event::CallbacksRun);
+        assert!(ran > 200, "{name}: {ran} callbacks ran");
+        drop(thread);
+        sys.check_ledger(&[&mm]).expect("adds up");
+        seen += 1;
+    }
+    let deferred = configs().filter(|(_, config)| config.lifetime != Lifetime::Immediate);
+    assert_eq!(seen, deferred.count());
+    assert!(seen >= 2, "each kind of grace period");
+}
+
+/// Tables of four frames are found among what single pages left behind, and merge again.
+#[test]
+fn tables_larger_than_a_page_come_and_go() {
+    for era in ERAS {
+        let sys = boot::<S390x>(era.config, 4 << 20, 4);
+        storm("s390x", &sys);
+        ledger(era.name, &sys);
+        let _cpu = instance(&sys).enter(0);
+        let mm = sys.new_mm().expect("memory");
+        let thread = mm.thread();
+        let before = sys.check_ledger(&[&mm]).expect("adds up");
+        assert_eq!(before.tables, 4, "the root is a block of four frames");
+        // Every page there is, and all of it given back: what the CPU keeps of it stands in the
+        // way of whole blocks.
+        let at = mm
+            .mmap(Place::Any, 4 << 20, Prot::ReadWrite)
+            .expect("a hole");
+        let touched = (0..1024)
+            .take_while(|i| thread.store(VirtAddr(at.0 + i * 4096), 1) == Ok(()))
+            .count();
+        mm.munmap(at, 4 << 20).expect("mapped");
+        sys.drain_deferred();
+        let mut others = Vec::new();
+        while let Ok(other) = sys.new_mm() {
+            others.push(other);
+        }
+        // Each takes four frames; some are left over because no four of them are together.
+        assert!(
+            others.len() * 4 + 64 > touched,
+            "{} of {touched}",
+            others.len()
+        );
+        drop(others);
+        drop(thread);
+        let after = sys.check_ledger(&[&mm]).expect("adds up");
+        assert_eq!(after.tables, before.tables, "{}", era.name);
     }
 }
 

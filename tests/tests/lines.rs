@@ -59,8 +59,15 @@ fn lines_of(sys: &System<M>, mm: &minflt_mm::Mm<M>, cpu: u32, first: u64) -> Lin
     LINES.take()
 }
 
+/// How the two ranges are mapped.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Mappings {
+    One,
+    Two,
+}
+
 /// The places that one CPU writes and another touches, with how often they are written.
-fn shared(era: &minflt_mm::Era) -> BTreeMap<String, u64> {
+fn shared(era: &minflt_mm::Era, mappings: Mappings) -> BTreeMap<String, u64> {
     let options = HostOptions {
         cpus: 2,
         ram_bytes: 64 << 20,
@@ -75,6 +82,10 @@ fn shared(era: &minflt_mm::Era) -> BTreeMap<String, u64> {
         .mmap(Place::Any, 3 * span, Prot::ReadWrite)
         .expect("a hole");
     let base = base.0.next_multiple_of(span);
+    if mappings == Mappings::Two {
+        let second = Place::Fixed(VirtAddr(base + span));
+        mm.mmap(second, span, Prot::ReadWrite).expect("a place");
+    }
     drop(boot);
     let both = [0, 1].map(|cpu| lines_of(&sys, &mm, cpu, base + u64::from(cpu) * span));
     assert_eq!(sys.count_of(Event::AnonWrite), 2 * PAGES);
@@ -115,13 +126,28 @@ fn a_speculative_fault_in_a_range_of_its_own_writes_no_shared_line() {
         ("atomic-pte-2004", 3),
         ("linux-4.13", 2),
         ("spf-2017", 0),
+        // The VMA's lock, taken and released.
+        ("linux-6.4", 2),
+        ("linux-6.15", 2),
     ] {
         let era = era(name).expect("an era");
-        let places = shared(era);
+        let places = shared(era, Mappings::One);
         let writes: u64 = places.values().sum();
         assert_eq!(writes / faults, each, "{name}: {places:?}");
         let beyond = writes - each * faults;
         assert!(beyond <= faults / 16, "{name}: {places:?}");
         println!("{name}: {places:?}");
+    }
+}
+
+#[test]
+fn faults_under_the_locks_of_two_vmas_write_no_shared_line() {
+    let faults = 2 * (PAGES - WARM);
+    for (name, each) in [("linux-4.13", 2), ("linux-6.4", 0), ("linux-6.15", 0)] {
+        let places = shared(era(name).expect("an era"), Mappings::Two);
+        let writes: u64 = places.values().sum();
+        assert_eq!(writes / faults, each, "{name}: {places:?}");
+        let beyond = writes - each * faults;
+        assert!(beyond <= faults / 16, "{name}: {places:?}");
     }
 }

@@ -128,12 +128,12 @@ mod tests {
 
     #[test]
     fn each_wrong_word_gets_one_line_that_says_what_is_right() {
-        assert_snapshot!(refused(era_list("linux-9.9")), @"unknown era `linux-9.9`; eras are linux-2.6.10, atomic-pte-2004, linux-4.13, spf-2017, best");
+        assert_snapshot!(refused(era_list("linux-9.9")), @"unknown era `linux-9.9`; eras are linux-2.6.10, atomic-pte-2004, linux-4.13, spf-2017, linux-6.4, linux-6.15, best");
         let wrong = Choices {
             rss: Some("exact".into()),
             ..choices("best")
         };
-        assert_snapshot!(refused(eras(&wrong)), @"unknown rss `exact`; choices are under-lock | atomic | sloppy | per-thread");
+        assert_snapshot!(refused(eras(&wrong)), @"unknown rss `exact`; choices are under-lock | atomic | sloppy | per-thread | per-cpu");
         assert_snapshot!(refused(counts("--threads", "1,x")), @"--threads: `x` is no count; give whole numbers from 1 on, such as 1,2,4");
         assert_snapshot!(refused(counts("--threads", "0")), @"--threads: `0` is no count; give whole numbers from 1 on, such as 1,2,4");
         assert!(refused(size("--ram", "12Q")).starts_with("--ram: "));
@@ -150,7 +150,7 @@ mod tests {
             rss: Some("under-lock".into()),
             ..choices("linux-4.13")
         };
-        assert_snapshot!(refused(eras(&mix)), @"linux-4.13 rss=under-lock: refused: rss under-lock without protocol mm-lock: there is no one lock under which all faults count; use rss atomic, sloppy or per-thread");
+        assert_snapshot!(refused(eras(&mix)), @"linux-4.13 rss=under-lock: refused: rss under-lock without protocol mm-lock: there is no one lock under which all faults count; use rss atomic, sloppy or per-thread | per-cpu");
     }
 
     #[test]

@@ -229,11 +229,13 @@ impl Drop for CpuGuard<'_> {
         let cpu = self.cpu;
         let open = |cpu: &HostCx| {
             let cx = &cpu.cx;
-            (cx.irq_off.get(), cx.read_sections.get(), cx.held.count())
+            let sections = cx.read_sections.get() + cx.rcu_depth.get();
+            (cx.irq_off.get(), sections, cx.held.count())
         };
         let left_open = open(cpu);
         cpu.cx.irq_off.set(0);
         cpu.cx.read_sections.set(0);
+        cpu.cx.rcu_depth.set(0);
         cpu.give_up();
         if left_open != (0, 0, 0) && !std::thread::panicking() {
             let (irqs, sections, locks) = left_open;

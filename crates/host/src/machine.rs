@@ -1,6 +1,6 @@
 //! The seam, implemented: words are the processor's own, waits spin and then yield.
 
-use crate::context::with_current;
+use crate::context::{HostCx, with_current};
 use crate::instance::{HostInstance, violation};
 use core::fmt;
 use core::marker::PhantomData;
@@ -83,12 +83,8 @@ unsafe impl<P: Paging, const CHECKED: bool> Machine for Host<P, CHECKED> {
     }
 
     fn park() {
-        with_current(|here| {
-            if CHECKED && here.cx.irq_off.get() > 0 {
-                violation(format_args!("sleeps with interrupts off"));
-            }
-            here.park();
-        });
+        minflt_sync::lockdep::might_sleep::<Self>();
+        with_current(HostCx::park);
     }
 
     fn unpark(task: TaskId) {
@@ -190,6 +186,7 @@ unsafe impl<P: Paging, const CHECKED: bool> Mmu for Host<P, CHECKED> {
 
     #[inline(always)]
     fn user_point(_at: &HostInstance) {
+        minflt_sync::lockdep::leaves_kernel::<Self>();
         with_current(|here| here.poll());
     }
 

@@ -73,8 +73,8 @@ impl<M: Mmu> System<M> {
         let own = core::ptr::from_ref(self) as usize - ram;
         let at = offset as usize;
         if (own..own + size_of::<Self>()).contains(&at) {
-            let fields = fields!(Self: at, config, frames, cpus, srcu, nodes, vmas, attrs, mms,
-                anon_vmas, chains, zero_page);
+            let fields = fields!(Self: at, config, exchanges, frames, cpus, srcu, nodes, vmas, attrs, mms,
+                anon_vmas, chains, zero_page, rcu);
             return Place {
                 object: "system",
                 number: 0,
@@ -147,13 +147,14 @@ impl<M: Mmu> System<M> {
         match slab {
             0 => place("tree node", size_of::<Node>(), NODE),
             1 => {
-                let fields = fields!(Vma<M>: id, seq, attrs, anon_vma, first, chain, callback);
+                let fields = fields!(Vma<M>: id, seq, attrs, anon_vma, first, chain,
+                    callback, lock_seq, mm, refcnt, lock);
                 place("vma", size_of::<Vma<M>>(), &fields)
             }
             2 => place("attrs", size_of::<Attrs>(), ATTRS),
             3 => {
                 let fields = fields!(Mm<M>: system, space, root, mmap_lock, tree,
-                    page_table_lock, rss, flushes_pending, cpus);
+                    page_table_lock, lock_seq, rss, flushes_pending, cpus);
                 place("mm", size_of::<Mm<M>>(), &fields)
             }
             4 => place("anon_vma", size_of::<AnonVma<M>>(), ANON),

@@ -17,6 +17,10 @@ pub enum MmapError {
     Exists,
     /// The place asked for lies outside user space.
     OutOfRange,
+    /// More would be mapped than the address space may (`RLIMIT_AS`).
+    Limit,
+    /// More would be promised than the system may (`vm.overcommit_memory`).
+    Overcommit,
 }
 
 /// Why munmap failed.
@@ -35,6 +39,8 @@ pub enum MprotectError {
     Invalid,
     /// Part of the range is not mapped, or no memory to split a VMA.
     NoMemory,
+    /// What becomes writable would promise more than the system may.
+    Overcommit,
 }
 
 /// Why madvise failed.
@@ -44,6 +50,15 @@ pub enum MadviseError {
     Invalid,
     /// Part of the range is not mapped (the rest was done).
     NoMemory,
+}
+
+/// Why the heap's start cannot be set.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum HeapError {
+    /// The break was moved already.
+    Used,
+    /// The place lies outside user space.
+    OutOfRange,
 }
 
 /// A Linux error number.
@@ -69,7 +84,10 @@ impl From<MmapError> for Errno {
     fn from(error: MmapError) -> Self {
         match error {
             MmapError::Invalid => Self::EINVAL,
-            MmapError::NoMemory | MmapError::OutOfRange => Self::ENOMEM,
+            MmapError::NoMemory
+            | MmapError::OutOfRange
+            | MmapError::Limit
+            | MmapError::Overcommit => Self::ENOMEM,
             MmapError::Exists => Self::EEXIST,
         }
     }
@@ -88,7 +106,7 @@ impl From<MprotectError> for Errno {
     fn from(error: MprotectError) -> Self {
         match error {
             MprotectError::Invalid => Self::EINVAL,
-            MprotectError::NoMemory => Self::ENOMEM,
+            MprotectError::NoMemory | MprotectError::Overcommit => Self::ENOMEM,
         }
     }
 }
@@ -99,6 +117,12 @@ impl From<MadviseError> for Errno {
             MadviseError::Invalid => Self::EINVAL,
             MadviseError::NoMemory => Self::ENOMEM,
         }
+    }
+}
+
+impl From<HeapError> for Errno {
+    fn from(_: HeapError) -> Self {
+        Self::EINVAL
     }
 }
 

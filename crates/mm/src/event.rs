@@ -77,6 +77,16 @@ events! {
     SpfNotSupported = "spf-not-supported",
     /// A speculative access that the VMA does not allow (a signal, not a fallback).
     SpfAccess = "spf-access",
+    /// Faults done under their VMA's lock, without `mmap_lock`.
+    VmaLockSuccess = "vma-lock-success",
+    /// Faults that did not get a VMA's lock, and fell back.
+    VmaLockAbort = "vma-lock-abort",
+    /// Faults that had their VMA's lock and could not go on without `mmap_lock`.
+    VmaLockRetry = "vma-lock-retry",
+    /// VMAs that were taken out between being found and being locked: looked up again.
+    VmaLockMiss = "vma-lock-miss",
+    /// Times a writer slept until faults had left a VMA (counted VMA locks only).
+    VmaLockWaits = "vma-lock-writer-waits",
     /// Exchanges lost while setting flags of a present entry.
     CasFlags = "cmpxchg-failed-flags",
     /// Exchanges lost while making a page writable that nobody shares.
@@ -109,6 +119,11 @@ events! {
     ForkEntries = "fork-entries",
     /// Advice calls.
     Madvise = "madvise-calls",
+    /// Calls that move or ask for the heap's end.
+    Brk = "brk-calls",
+    /// Pages faulted in by a call that maps and populates. They are minor faults, as in Linux, but
+    /// no `page-faults`.
+    Populated = "populated-pages",
     /// Objects freed by grace-period callbacks.
     CallbacksRun = "grace-period-callbacks",
 }

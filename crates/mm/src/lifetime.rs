@@ -5,24 +5,102 @@
 //! on the configured ladder.
 //!
 //! # Idea
-//! One door for all of them: *retire*. Under `immediate` it frees on the spot; under `srcu` it
-//! queues the callback embedded in the object.
+//! One door for all of them: *retire*. Under `immediate` it frees on the spot; under `srcu` and
+//! `rcu` it queues the callback embedded in the object; under `type-stable` it does as under `rcu`
+//! but with VMAs, which go back to their slab at once. Readers open a section of the domain that is
+//! configured, by [`System::grace_read`]. Nobody else asks which one it is.
 //!
 //! # Why it is correct
-//! The table of illegal mixes refuses `immediate` where anybody reads without the lock. Each
-//! function below finds the object that its callback is embedded in.
+//! The table of illegal mixes refuses `immediate` where anybody reads without the lock. Readers and
+//! *retire* ask the same choice, which stays as long as the system. Each function below finds the
+//! object that its callback is embedded in.
+//!
+//! # Cost
+//! At kernel exit: nothing under `immediate`; a look at this CPU's count of callbacks under `srcu`;
+//! that and a load of a shared, rarely written line under `rcu`.
 
-use crate::config::Lifetime;
+use crate::config::{Broken, Lifetime};
+use crate::event::Event;
 use crate::system::System;
 use crate::tree::Node;
 use crate::vma::{Attrs, Vma};
 use core::ptr::NonNull;
 use minflt_addr::Pfn;
-use minflt_pgtable::{Mmu, Paging};
-use minflt_sync::Callback;
+use minflt_pgtable::{Mmu, table_bytes, table_order};
+use minflt_sync::callback::Run;
 use minflt_sync::slab::POISON;
+use minflt_sync::{Callback, Ordering, RcuGuard, SrcuGuard};
+
+/// A read section of the configured lifetime's domain: VMAs, records, tree nodes and tables found
+/// within stay memory of their kind until it is dropped.
+#[must_use = "the section ends when the guard is dropped"]
+#[derive(Debug)]
+pub(crate) enum Grace<'a, M: Mmu> {
+    /// May sleep; a fence and two additions on lines of this CPU.
+    Srcu { _section: SrcuGuard<'a, M> },
+    /// Must neither sleep nor return to user mode; writes nothing that is shared.
+    Rcu { _section: RcuGuard<'a, M> },
+}
 
 impl<M: Mmu> System<M> {
+    /// Opens a read section of the configured lifetime's domain.
+    ///
+    /// # Context
+    /// Until it is dropped the caller does not sleep: not every domain allows it. With `immediate`
+    /// it protects nothing, and the table of illegal mixes refuses whatever would rely on it.
+    #[inline(always)]
+    pub(crate) fn grace_read(&self) -> Grace<'_, M> {
+        match self.config.lifetime {
+            Lifetime::Rcu | Lifetime::TypeStable => Grace::Rcu {
+                _section: self.rcu.read(),
+            },
+            Lifetime::Srcu | Lifetime::Immediate => Grace::Srcu {
+                _section: self.srcu.read(),
+            },
+        }
+    }
+
+    /// Runs what is due of deferred work: at kernel exit, on idle CPUs, and while waiting.
+    ///
+    /// # Context
+    /// Outside of read sections, interrupts on. Does not wait.
+    #[inline]
+    pub fn run_deferred(&self) {
+        let arg = core::ptr::from_ref(self).cast();
+        let ran = match self.config.lifetime {
+            Lifetime::Immediate => 0,
+            // SAFETY: 1: every function queued here expects the system.
+            Lifetime::Srcu => unsafe { self.srcu.poll(arg) },
+            // SAFETY: 1: as above.
+            Lifetime::Rcu | Lifetime::TypeStable => unsafe { self.rcu.poll(&self.at, arg) },
+        };
+        if ran > 0 {
+            self.count_n(Event::CallbacksRun, ran);
+        }
+    }
+
+    /// Answers an interrupt that may have come to ask whether this CPU has a reader.
+    ///
+    /// # Context
+    /// The interrupt handler, interrupts off.
+    pub(crate) fn answer_grace_period(&self) {
+        if matches!(self.config.lifetime, Lifetime::Rcu | Lifetime::TypeStable) {
+            self.rcu.answer();
+        }
+    }
+
+    /// Runs all deferred work that no reader is in the way of.
+    ///
+    /// # Context
+    /// May wait for other CPUs to answer an interrupt.
+    pub fn drain_deferred(&self) {
+        let arg = core::ptr::from_ref(self).cast();
+        // SAFETY: 1: every function queued here expects the system.
+        unsafe { self.srcu.drain(arg) };
+        // SAFETY: 1: as above.
+        unsafe { self.rcu.drain(&self.at, arg) };
+    }
+
     /// Frees an unlinked tree node by the configured lifetime.
     ///
     /// # Safety
@@ -50,10 +128,33 @@ impl<M: Mmu> System<M> {
     /// # Safety
     /// 1. The VMA is unlinked, and retired once.
     pub(crate) unsafe fn retire_vma(&self, vma: NonNull<Vma<M>>) {
+        if self.config.lifetime == Lifetime::TypeStable {
+            // SAFETY: 1 of this function.
+            return unsafe { self.free_type_stable(vma) };
+        }
         // SAFETY: 1 of this function.
         let callback = NonNull::from(unsafe { &vma.as_ref().callback });
         // SAFETY: 1, 2: 1 of this function. 3: the function finds the VMA from its callback.
         unsafe { self.retire(callback, free_vma::<M>) };
+    }
+
+    /// Frees a VMA at once: whoever still finds it finds it detached, or another VMA, and asks. Its
+    /// record is read under its lock only, and could go too; it waits with all other records.
+    ///
+    /// # Safety
+    /// 1. The VMA is unlinked and detached, and retired once.
+    unsafe fn free_type_stable(&self, vma: NonNull<Vma<M>>) {
+        // SAFETY: 1 of this function.
+        let found = unsafe { vma.as_ref() };
+        if M::CHECKED && found.refcnt.is_attached() {
+            M::violation(format_args!("{found:?} freed while attached"));
+        }
+        if let Some(attrs) = found.attrs_ptr() {
+            // SAFETY: 1: the VMA's last record, unlinked with it.
+            unsafe { self.retire_attrs(attrs) };
+        }
+        // SAFETY: 1, 2: 1 of this function; late readers look at what is kept only.
+        unsafe { self.vmas.free(vma) };
     }
 
     /// Frees an unlinked table, which no CPU can reach by a translation, by the configured
@@ -63,18 +164,34 @@ impl<M: Mmu> System<M> {
     /// 1. The table is unlinked and invalidated, and retired once.
     pub(crate) unsafe fn retire_table(&self, pfn: Pfn) {
         let callback = NonNull::from(&self.frames.get(pfn).callback);
+        if self.config.lacks(Broken::TablesAtOnce) {
+            // SAFETY: 1, 2: 1 of this function, but for the walkers that this is to show.
+            return unsafe { free_table::<M>(core::ptr::from_ref(self).cast(), callback) };
+        }
         // SAFETY: 1, 2: 1 of this function. 3: the function finds the frame from its callback.
         unsafe { self.retire(callback, free_table::<M>) };
     }
 
+    /// Frees a table that nobody reaches now, by the order it was allocated with.
+    pub(crate) fn put_table(&self, pfn: Pfn) {
+        let level = self.frames.get(pfn).level.load(Ordering::Relaxed);
+        self.frames.put_block(pfn, table_order::<M::Paging>(level));
+    }
+
     /// # Safety
     /// 1. The callback's object is unlinked. 2. It is retired once. 3. `run` fits it.
-    unsafe fn retire(&self, callback: NonNull<Callback>, run: minflt_sync::srcu::Run) {
-        match self.config.lifetime {
+    unsafe fn retire(&self, callback: NonNull<Callback>, run: Run) {
+        let lifetime = match self.config.lifetime {
+            _ if self.config.lacks(Broken::NoGracePeriod) => Lifetime::Immediate,
+            configured => configured,
+        };
+        match lifetime {
             // SAFETY: 1 to 3 of this function; the argument is the system.
             Lifetime::Immediate => unsafe { run(core::ptr::from_ref(self).cast(), callback) },
             // SAFETY: 1 to 3: the same of this function.
             Lifetime::Srcu => unsafe { self.srcu.call(callback, run) },
+            // SAFETY: 1 to 3: the same of this function.
+            Lifetime::Rcu | Lifetime::TypeStable => unsafe { self.rcu.call(callback, run) },
         }
     }
 }
@@ -135,8 +252,9 @@ unsafe fn free_table<M: Mmu>(sys: *const (), callback: NonNull<Callback>) {
     if M::CHECKED {
         // A walker that is still inside follows an entry that leads nowhere.
         let table = M::frame_ptr(&sys.at, pfn);
-        // SAFETY: duty 1 of `Mmu`: the frame's bytes; 2 of this function: nobody else uses them.
-        unsafe { table.write_bytes(POISON, M::Paging::PAGE as usize) };
+        let bytes = table_bytes::<M::Paging>(sys.frames.get(pfn).level.peek());
+        // SAFETY: duty 1 of `Mmu`: the frames' bytes; 2 of this function: nobody else uses them.
+        unsafe { table.write_bytes(POISON, bytes as usize) };
     }
-    sys.frames.put(pfn);
+    sys.put_table(pfn);
 }

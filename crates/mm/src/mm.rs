@@ -1,8 +1,10 @@
 //! An address space.
 
+use crate::call::brk::Heap;
+use crate::commit::Sizes;
 use crate::error::NoMemory;
 use crate::frame::Use;
-use crate::rss::Resident;
+use crate::rss::{Resident, Slot};
 use crate::system::System;
 use crate::tree::{Mapping, Tree};
 use crate::vma::{Vma, VmaView};
@@ -11,10 +13,12 @@ use core::fmt;
 use core::ops::Deref;
 use core::ptr::NonNull;
 use minflt_addr::{Pfn, VirtAddr, VirtRange};
-use minflt_pgtable::{Mmu, Paging, PtLock, SpaceId};
+use minflt_pgtable::{
+    Mmu, Paging, PtLock, Pte, SpaceId, Table, entries_of, table_bytes, table_order,
+};
 use minflt_sync::order::MmapLock;
 use minflt_sync::slab::SlabObject;
-use minflt_sync::{Apart, Atomic, Ordering, ReadGuard, RwSem, SharedCpuMask, SpinLock};
+use minflt_sync::{Apart, Atomic, LockSeq, Ordering, ReadGuard, RwSem, SharedCpuMask, SpinLock};
 
 /// An address space: its VMAs, its tables, and what ties them together.
 ///
@@ -33,8 +37,14 @@ pub struct Mm<M: Mmu> {
     pub(crate) tree: Tree<M>,
     /// Handles. The last one to go tears it down.
     users: Atomic<u64, M>,
+    /// What VMAs that are write-locked now have in their own. Guarded by: `mmap_lock`, write.
+    pub(crate) lock_seq: LockSeq<M>,
     /// CPUs that may buffer translations.
     pub(crate) cpus: SharedCpuMask<M>,
+    /// Where CPUs count its resident pages. Immutable.
+    pub(crate) rss_slot: Slot,
+    pub(crate) heap: Heap<M>,
+    pub(crate) sizes: Sizes<M>,
     written: Apart,
     /// Guards the tree and the VMAs' attributes.
     pub(crate) mmap_lock: RwSem<MmapLock, M>,
@@ -93,13 +103,18 @@ impl<M: Mmu> Mappings<'_, M> {
 impl<M: Mmu> Mm<M> {
     pub(crate) fn create(sys: &System<M>) -> Result<MmHandle<'_, M>, NoMemory> {
         let root = Self::new_table(sys, M::Paging::LEVELS - 1).ok_or(NoMemory)?;
+        let rss_slot = sys.rss_slots.take();
         let mm = Self {
             system: sys,
             space: sys.new_space(),
             root,
             tree: Tree::new(),
             users: Atomic::new(1),
+            lock_seq: LockSeq::new(),
             cpus: SharedCpuMask::new(),
+            rss_slot,
+            heap: Heap::new(),
+            sizes: Sizes::new(),
             written: Apart,
             mmap_lock: RwSem::new(),
             rss: Resident::new(),
@@ -112,7 +127,8 @@ impl<M: Mmu> Mm<M> {
                 Ok(MmHandle { sys, mm })
             }
             Err(_) => {
-                sys.frames.put(root);
+                sys.rss_slots.give(rss_slot);
+                sys.put_table(root);
                 Err(NoMemory)
             }
         }
@@ -144,12 +160,6 @@ impl<M: Mmu> Mm<M> {
             VirtAddr(1 << 16),
             VirtAddr(M::Paging::USER_END - M::Paging::PAGE),
         )
-    }
-
-    /// Resident pages, as a reader is shown them.
-    #[must_use]
-    pub fn resident_pages(&self) -> i64 {
-        self.rss.shown(&self.system().config)
     }
 
     /// The mappings, held still: `mmap_lock` for reading until dropped.
@@ -205,20 +215,32 @@ impl<M: Mmu> Mm<M> {
         young
     }
 
-    /// A zeroed frame for a table of level `level`.
+    /// Frames for a table of level `level`, with nothing in it.
     pub(crate) fn new_table(sys: &System<M>, level: u32) -> Option<Pfn> {
-        let pfn = sys.frames.alloc(&sys.at, Use::Table)?;
+        let order = table_order::<M::Paging>(level);
+        let pfn = sys.frames.alloc_block(&sys.at, order, Use::Table)?;
         let frame = sys.frames.get(pfn);
         frame.level.store(level, Ordering::Relaxed);
         frame.set_zeroed(crate::frame::Zeroed::No);
-        let words = M::frame_ptr(&sys.at, pfn);
-        let bytes = M::Paging::PAGE as usize;
+        let bytes = table_bytes::<M::Paging>(level);
         M::charge(minflt_sync::Cost::Clear {
-            bytes: bytes as u64,
+            bytes,
             node: sys.frames.node_of(pfn),
         });
-        // SAFETY: duty 1 of `Mmu`: the frame's bytes, which nobody else uses.
-        unsafe { words.write_bytes(0, bytes) };
+        let none = Pte::<M::Paging>::none_at(level);
+        for part in 0..1 << order {
+            let words = M::frame_ptr(&sys.at, Pfn(pfn.0 + part));
+            let here = bytes.min(M::Paging::PAGE) as usize;
+            // SAFETY: duty 1 of `Mmu`: the frame's bytes, which nobody else uses.
+            unsafe { words.write_bytes(0, here) };
+        }
+        if none.raw() != 0 {
+            // SAFETY: 1: the frames hold zeros, and nobody else uses them.
+            let table = unsafe { Table::<M>::at(&sys.at, pfn, level) };
+            for index in 0..entries_of::<M::Paging>(level) as usize {
+                table.entry(index).clear(none);
+            }
+        }
         Some(pfn)
     }
 
@@ -238,7 +260,8 @@ impl<M: Mmu> Mm<M> {
         let sys = self.system();
         let all = VirtRange::new(VirtAddr(0), VirtAddr(M::Paging::USER_END));
         crate::call::munmap::unmap_all(self, all);
-        sys.frames.put(self.root);
+        self.end_resident();
+        sys.put_table(self.root);
         sys.run_deferred();
     }
 }

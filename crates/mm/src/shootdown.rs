@@ -129,13 +129,15 @@ pub(crate) fn flush<M: Mmu>(sys: &System<M>, mm: &Mm<M>, range: VirtRange) {
     }
 }
 
-/// The interrupt handler: forgets what was posted to this CPU.
+/// The interrupt handler: forgets what was posted to this CPU, and says whether it has a reader.
+/// An interrupt does not tell what it was sent for; whichever it was, the other costs little.
 ///
 /// # Safety
 /// 1. `arg` is the system.
 pub(crate) unsafe fn handle<M: Mmu>(arg: *const ()) {
     // SAFETY: 1 of this function.
     let sys = unsafe { &*arg.cast::<System<M>>() };
+    sys.answer_grace_period();
     let posted = {
         let mut mailbox = sys.cpus.this().mailbox.posted.lock();
         core::mem::replace(&mut *mailbox, Posted::empty())

@@ -11,12 +11,14 @@
 
 use crate::alloc::{CpuFrames, Frames, MAX_NODES};
 use crate::anon_vma::{AnonVma, Chain};
-use crate::config::{Config, ExchangeBy, Illegal};
+use crate::commit::Commit;
+use crate::config::{Broken, Config, ExchangeBy, Illegal};
 use crate::error::NoMemory;
 use crate::event::Event;
 use crate::frame::{Frame, FrameTable, Use};
 use crate::mm::{Mm, MmHandle};
 use crate::oracle::Check;
+use crate::rss::{self, Slots};
 use crate::shootdown::Mailbox;
 use crate::tree::Node;
 use crate::vma::{Attrs, Vma};
@@ -25,11 +27,12 @@ use core::mem::ManuallyDrop;
 use core::ops::Deref;
 use core::ptr::NonNull;
 use minflt_addr::{Pfn, PhysAddr};
-use minflt_pgtable::{AccessBits, Mmu, Paging, SpaceId};
+use minflt_pgtable::{AccessBits, CasAbility, Mmu, Paging, SpaceId};
+use minflt_sync::rcu::{Patience, RcuCpu};
 use minflt_sync::slab::Magazine;
 use minflt_sync::srcu::SrcuCpu;
 use minflt_sync::{
-    Atomic, Counter, Instance, IpiHandler, Machine, Ordering, PageSource, PerCpu, Slab, Srcu,
+    Atomic, Counter, Instance, IpiHandler, Machine, Ordering, PageSource, PerCpu, Rcu, Slab, Srcu,
 };
 
 /// One machine's memory management.
@@ -38,6 +41,7 @@ use minflt_sync::{
 pub struct System<M: Mmu> {
     pub(crate) at: M::Instance,
     pub(crate) config: Config,
+    pub(crate) exchanges: Exchanges,
     pub(crate) frames: Frames<M>,
     pub(crate) cpus: PerCpu<CpuArea<M>, M>,
     pub(crate) srcu: Srcu<M>,
@@ -55,6 +59,19 @@ pub struct System<M: Mmu> {
     stamp: Atomic<u64, M>,
     /// Systems refer to address spaces by handles; this many are alive.
     pub(crate) spaces: Atomic<u64, M>,
+    pub(crate) rcu: Rcu<M>,
+    pub(crate) commit: Commit<M>,
+    pub(crate) rss_slots: Slots<M>,
+}
+
+/// How entries are exchanged where no lock of the tables is held: what the configuration and the
+/// CPUs come to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Exchanges {
+    Native,
+    Emulated,
+    /// The control.
+    HalfWidth,
 }
 
 /// What each CPU has of its own.
@@ -62,6 +79,8 @@ pub struct System<M: Mmu> {
 pub(crate) struct CpuArea<M: Mmu> {
     events: [Counter; Event::COUNT],
     checks: [Counter; Check::COUNT],
+    /// This CPU's part of what is promised.
+    pub(crate) committed: Atomic<u64, M>,
     pub(crate) mailbox: Mailbox<M>,
 }
 
@@ -147,11 +166,7 @@ impl<M: Mmu> System<M> {
     /// When the configuration is illegal, or the memory too small.
     pub fn boot(at: M::Instance, config: Config) -> Result<Running<M>, BootError> {
         config.check().map_err(BootError::Illegal)?;
-        if config.exchange == ExchangeBy::Emulated
-            && M::Paging::CAPS.access_bits == AccessBits::Hardware
-        {
-            return Err(BootError::Illegal(Config::EMULATED_BESIDE_HARDWARE));
-        }
+        let config = Self::on_this_cpu(&at, config).map_err(BootError::Illegal)?;
         if at.nodes() as usize > MAX_NODES {
             return Err(BootError::TooManyNodes(at.nodes()));
         }
@@ -180,6 +195,24 @@ impl<M: Mmu> System<M> {
         }
     }
 
+    /// The configuration with the exchange that these CPUs have: chosen when the system starts, so
+    /// that a CPU that can is not made to emulate.
+    ///
+    /// Emulation beside a walker that writes entries is sound on one CPU only, as the posting of
+    /// 2004 has it for the 386: that CPU's walker does nothing between the compare and the store.
+    fn on_this_cpu(at: &M::Instance, config: Config) -> Result<Config, Illegal> {
+        let has = |feature| M::cpu_has(at, feature);
+        let exchange = match M::Paging::CAPS.cas.on_cpu(has) {
+            CasAbility::Native => config.exchange,
+            CasAbility::Emulated | CasAbility::ByCpu(_) => ExchangeBy::Emulated,
+        };
+        let written = M::Paging::CAPS.access_bits.on_cpu(has) == AccessBits::Hardware;
+        if exchange == ExchangeBy::Emulated && written && at.cpus() > 1 {
+            return Err(Config::EMULATED_BESIDE_HARDWARE);
+        }
+        Ok(Config { exchange, ..config })
+    }
+
     fn build(carve: &mut Carve, at: M::Instance, config: Config) -> Option<NonNull<Self>> {
         let (cpus, nodes) = (at.cpus(), at.nodes());
         let first = PhysAddr(at.ram_phys()).pfn(M::Paging::SHIFT);
@@ -196,6 +229,12 @@ impl<M: Mmu> System<M> {
         let lists = unsafe { carve.per_cpu(cpus, |_| CpuFrames::new()) };
         // SAFETY: 1.
         let readers = unsafe { carve.per_cpu(cpus, |_| SrcuCpu::new()) };
+        // SAFETY: 1.
+        let reports = unsafe { carve.per_cpu(cpus, |_| RcuCpu::new()) };
+        let slots = rss::slots_for(&config, len);
+        let pieces = rss::pieces_for(slots, cpus);
+        // SAFETY: 1.
+        let pieces = unsafe { carve.per_cpu(pieces, |_| rss::piece()) };
         let zones = carve.cut(Frames::<M>::zone_bytes(nodes));
         let table = carve.cut(len as usize * size_of::<Frame<M>>());
         let reserved = (carve.used as u64).div_ceil(M::Paging::PAGE) + 1;
@@ -209,6 +248,11 @@ impl<M: Mmu> System<M> {
         let system = Self {
             at,
             config,
+            exchanges: match config.exchange {
+                _ if config.lacks(Broken::HalfWidthExchange) => Exchanges::HalfWidth,
+                ExchangeBy::Native => Exchanges::Native,
+                ExchangeBy::Emulated => Exchanges::Emulated,
+            },
             frames: Frames::new(table, zones, lists?, nodes, cpus),
             cpus: areas?,
             srcu: Srcu::new(readers?),
@@ -223,6 +267,9 @@ impl<M: Mmu> System<M> {
             next_id: Atomic::new(1),
             stamp: Atomic::new(1),
             spaces: Atomic::new(0),
+            rcu: Rcu::new(reports?, patience::<M>()),
+            commit: Commit::new(len.saturating_sub(reserved), cpus),
+            rss_slots: Slots::new(pieces?, slots, cpus),
         };
         let place = place?.cast::<Self>();
         // SAFETY: cut off for this, aligned to 128.
@@ -285,24 +332,6 @@ impl<M: Mmu> System<M> {
         self.frames.clear_free(&self.at);
     }
 
-    /// Runs what is due of deferred work: at kernel exit, on idle CPUs, and while waiting.
-    #[inline]
-    pub fn run_deferred(&self) {
-        if self.srcu.has_work() {
-            // SAFETY: 1: every function queued here expects the system.
-            let ran = unsafe { self.srcu.poll(core::ptr::from_ref(self).cast()) };
-            if ran > 0 {
-                self.count_n(Event::CallbacksRun, ran);
-            }
-        }
-    }
-
-    /// Runs all deferred work that no reader is in the way of.
-    pub fn drain_deferred(&self) {
-        // SAFETY: 1: every function queued here expects the system.
-        unsafe { self.srcu.drain(core::ptr::from_ref(self).cast()) };
-    }
-
     #[inline(always)]
     pub(crate) fn count(&self, event: Event) {
         self.cpus.this().events[event as usize].add(1);
@@ -341,6 +370,21 @@ impl<M: Mmu> System<M> {
     pub(crate) fn reserved_frames(&self) -> u64 {
         self.reserved
     }
+
+    /// Frames that are not the system's own. Linux: `totalram_pages`.
+    pub(crate) fn usable_frames(&self) -> u64 {
+        self.total_frames().saturating_sub(self.reserved)
+    }
+
+    pub(crate) fn machine_cpus(&self) -> u32 {
+        self.at.cpus()
+    }
+}
+
+/// How long a grace period waits for CPUs that come by: a few faults, in which each busy CPU does.
+/// Where runs are checked they are short, and shall see grace periods end.
+const fn patience<M: Mmu>() -> Patience {
+    Patience(if M::CHECKED { 1 } else { 32 })
 }
 
 impl<M: Mmu> CpuArea<M> {
@@ -348,6 +392,7 @@ impl<M: Mmu> CpuArea<M> {
         Self {
             events: core::array::from_fn(|_| Counter::new()),
             checks: core::array::from_fn(|_| Counter::new()),
+            committed: Atomic::new(0),
             mailbox: Mailbox::new(),
         }
     }

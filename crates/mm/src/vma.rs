@@ -11,21 +11,25 @@
 //! a lookup fetches identity and record at the same time.
 //!
 //! # Protocol
-//! Readers: under `mmap_lock`, or in a read section of the lifetime's domain with the sequence
-//! count sampled before and checked after. Writers: `mmap_lock` for writing; where the ladder
-//! speculates, inside a section of the sequence count ([`crate::writers`]). A VMA that was taken
-//! out keeps an odd count for ever, so nobody validates against it again.
+//! Readers: under `mmap_lock` or the VMA's own lock ([`crate::vma_lock`]), or in a read section of
+//! the lifetime's domain with the sequence count sampled before and checked after. Writers:
+//! `mmap_lock` for writing, inside a section ([`crate::writers`]): where the ladder speculates the
+//! count is odd, where it locks VMAs this one is write-locked. A VMA that was taken out keeps an
+//! odd count for ever, or is detached, so nobody holds on to it again.
 //!
 //! # Why it is correct
 //! A record is never written after it is published, and freed by the configured lifetime; the first
 //! one with its VMA.
 
 use core::fmt;
+use core::mem::offset_of;
+use core::ops::Range;
 use core::ptr::NonNull;
 use minflt_addr::VirtRange;
 use minflt_pgtable::{Access, Grant, Mmu};
+use minflt_sync::order::VmaLock;
 use minflt_sync::slab::SlabObject;
-use minflt_sync::{Atomic, Callback, Ordering, SeqCount};
+use minflt_sync::{Atomic, Callback, LockedAt, Ordering, RefLock, RwSem, SeqCount};
 
 /// Access rights of a mapping.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -56,6 +60,46 @@ impl Prot {
     }
 }
 
+/// What else a mapping is: a set.
+#[derive(Clone, Copy, PartialEq, Eq, Default)]
+pub struct VmaFlags(u32);
+
+impl VmaFlags {
+    /// The empty set.
+    pub const NONE: Self = Self(0);
+    /// Its pages are promised, and given back when it goes (`VM_ACCOUNT`).
+    pub const ACCOUNT: Self = Self(1 << 0);
+    /// Its pages are never promised (`VM_NORESERVE`).
+    pub const NORESERVE: Self = Self(1 << 1);
+
+    const NAMES: &[(Self, &str)] = &[(Self::ACCOUNT, "account"), (Self::NORESERVE, "noreserve")];
+
+    /// With those of `other`.
+    #[must_use]
+    pub const fn with(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
+    /// Without those of `other`.
+    #[must_use]
+    pub const fn without(self, other: Self) -> Self {
+        Self(self.0 & !other.0)
+    }
+
+    /// Whether any of `other` is set.
+    #[must_use]
+    pub const fn has(self, other: Self) -> bool {
+        self.0 & other.0 != 0
+    }
+}
+
+impl fmt::Debug for VmaFlags {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let set = Self::NAMES.iter().filter(|(flag, _)| self.has(*flag));
+        f.debug_list().entries(set.map(|(_, name)| name)).finish()
+    }
+}
+
 /// What a mapping is: immutable once published.
 #[derive(Debug)]
 pub struct Attrs {
@@ -71,9 +115,12 @@ pub struct VmaView {
     pub range: VirtRange,
     /// What may be done there.
     pub prot: Prot,
+    /// What else it is.
+    pub flags: VmaFlags,
 }
 
-/// A mapping's identity, with what a lookup reads in one line.
+/// A mapping's identity. What faults only read stands in its first line, the lock that they write
+/// behind it; no two VMAs share a line.
 #[repr(C, align(64))]
 pub struct Vma<M: Mmu> {
     /// Distinguishes it from every other VMA of the system, dead or alive.
@@ -92,11 +139,26 @@ pub struct Vma<M: Mmu> {
     pub(crate) chain: Atomic<u64, M>,
     /// Waits for a grace period once taken out.
     pub(crate) callback: Callback,
+    /// Write-locked while this is [`crate::Mm`]'s. Guarded by: `mmap_lock`, write.
+    pub(crate) lock_seq: LockedAt<M>,
+    /// The [`SpaceId`](minflt_pgtable::SpaceId) of the address space whose tree it is in, where
+    /// the ladder locks VMAs; 0 before and after. Guarded by: `mmap_lock`, write.
+    pub(crate) mm: Atomic<u64, M>,
+    /// The lock, where it is a count.
+    pub(crate) refcnt: RefLock<VmaLock, M>,
+    /// The lock, where it is a semaphore.
+    pub(crate) lock: RwSem<VmaLock, M>,
 }
 
-// SAFETY: the link overwrites the id, which readers use for printing only.
-unsafe impl<M: Mmu> SlabObject for Vma<M> {}
-// SAFETY: nobody reads a freed record.
+/// Nothing is added to a VMA that there is no room for.
+pub(crate) const VMA_BYTES: usize = 128;
+
+// SAFETY: the link overwrites the id, which readers use for printing only. A fresh VMA's number,
+// owner and count are zero, and are changed by atomic stores only.
+unsafe impl<M: Mmu> SlabObject for Vma<M> {
+    const KEPT: Range<usize> = offset_of!(Self, lock_seq)..offset_of!(Self, lock);
+}
+// SAFETY: the link overwrites the start of the range; nobody reads a freed record.
 unsafe impl SlabObject for Attrs {}
 
 impl Attrs {
@@ -110,6 +172,7 @@ impl Attrs {
 
 impl<M: Mmu> Vma<M> {
     pub(crate) fn new(id: u64, view: VmaView) -> Self {
+        const { assert!(size_of::<Self>() <= VMA_BYTES) };
         Self {
             id,
             seq: SeqCount::new(),
@@ -118,11 +181,16 @@ impl<M: Mmu> Vma<M> {
             first: view,
             chain: Atomic::new(0),
             callback: Callback::new(),
+            // These three are not copied: see `SlabObject::KEPT`.
+            lock_seq: LockedAt::new(),
+            mm: Atomic::new(0),
+            refcnt: RefLock::new(),
+            lock: RwSem::new(),
         }
     }
 
-    /// The attributes now. The caller holds `mmap_lock`, or a read section of the lifetime's
-    /// domain.
+    /// The attributes now. The caller holds `mmap_lock` or the VMA's lock, or a read section of
+    /// the lifetime's domain.
     #[inline]
     pub fn view(&self) -> VmaView {
         // ORDERING: Acquire; pairs with [vma-attrs].
@@ -141,6 +209,14 @@ impl<M: Mmu> Vma<M> {
         let old = self.attrs.load(Ordering::Relaxed);
         // ORDERING: Release; pairs with [vma-attrs].
         self.attrs.store(attrs.as_ptr() as u64, Ordering::Release);
+        NonNull::new(old as *mut Attrs)
+    }
+
+    /// Puts the first record back in; returns the one that was in its place.
+    pub(crate) fn publish_first(&self) -> Option<NonNull<Attrs>> {
+        let old = self.attrs.load(Ordering::Relaxed);
+        // ORDERING: Release; pairs with [vma-attrs].
+        self.attrs.store(0, Ordering::Release);
         NonNull::new(old as *mut Attrs)
     }
 

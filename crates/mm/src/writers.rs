@@ -1,23 +1,31 @@
 //! The writers' half: what a call that changes a VMA owes to the rungs in use.
 //!
 //! # Problem
-//! Speculation is sound only if *every* place that changes a VMA takes part; and an era without
-//! speculation must not pay for it.
+//! Faults without `mmap_lock` are sound only if *every* place that changes a VMA takes part; and
+//! an era without such faults must not pay for them.
 //!
 //! # Idea
 //! One door for all of them: a section is opened on the VMA, and opening it does whatever the
-//! configured ladder needs. Today: a sequence section where the ladder speculates, nothing
-//! elsewhere.
+//! configured ladder needs: a sequence section where the ladder speculates, the VMA's write lock
+//! where it locks VMAs, nothing elsewhere. New VMAs pass the same door.
 //!
 //! # Protocol
-//! The caller holds `mmap_lock` for writing, which the guard proves. Sections of one VMA do not
-//! nest. A section that ends by [`Section::for_ever`] belongs to a VMA that was taken out.
+//! The caller holds `mmap_lock` for writing, which the guard proves. Sequence sections of one VMA
+//! do not nest. A section that ends by [`Section::for_ever`] belongs to a VMA that was taken out.
+//! A VMA's write lock outlasts its section: all of them end when the guard goes, and before
+//! `mmap_lock` is let go.
 //!
 //! # Why it is correct
-//! `mmap_lock` excludes other writers, so the count has one writer at a time.
+//! `mmap_lock` excludes other writers, so the count, the numbers and a VMA's lock have one writer
+//! at a time.
 
+use crate::config::VmaLockBy;
+use crate::error::NoMemory;
 use crate::mm::Mm;
 use crate::vma::Vma;
+use crate::vma_lock;
+use core::ptr::NonNull;
+use minflt_addr::VirtAddr;
 use minflt_pgtable::Mmu;
 use minflt_sync::WriteGuard;
 use minflt_sync::order::MmapLock;
@@ -31,7 +39,19 @@ pub(crate) struct Writers<'m, M: Mmu> {
 /// An open section on one VMA.
 #[must_use = "the section ends when dropped"]
 pub(crate) struct Section<'v, M: Mmu> {
-    vma: Option<&'v Vma<M>>,
+    mm: &'v Mm<M>,
+    vma: &'v Vma<M>,
+    owes: Owes,
+}
+
+/// What the end of a section has to do.
+#[derive(Clone, Copy)]
+enum Owes {
+    Nothing,
+    /// The sequence count is odd.
+    Even,
+    /// The VMA is write-locked, and stays so for now.
+    Detach(VmaLockBy),
 }
 
 impl<'m, M: Mmu> Writers<'m, M> {
@@ -51,13 +71,41 @@ impl<'m, M: Mmu> Writers<'m, M> {
     }
 
     /// Opens a section on `vma`.
-    pub(crate) fn begin<'v>(&self, vma: &'v Vma<M>) -> Section<'v, M> {
-        let speculates = self.mm.system().config.ladder.speculates();
-        if speculates {
+    ///
+    /// # Context
+    /// Sleeps until faults that hold the VMA's lock have left.
+    pub(crate) fn begin<'v>(&'v self, vma: &'v Vma<M>) -> Section<'v, M> {
+        let ladder = self.mm.system().config.ladder;
+        let owes = if ladder.speculates() {
             vma.seq.write_begin();
-        }
+            Owes::Even
+        } else if let Some(by) = ladder.vma_lock() {
+            vma.write_lock(by, self.mm);
+            Owes::Detach(by)
+        } else {
+            Owes::Nothing
+        };
         Section {
-            vma: speculates.then_some(vma),
+            mm: self.mm,
+            vma,
+            owes,
+        }
+    }
+
+    /// Puts a new VMA, which is whole, into the tree. Faults find it from here on; where they lock
+    /// VMAs, they get its lock only when this guard is gone.
+    ///
+    /// # Errors
+    /// When there is no memory: then the VMA is in no tree, and the caller's to free.
+    pub(crate) fn insert(&self, start: VirtAddr, new: NonNull<Vma<M>>) -> Result<(), NoMemory> {
+        vma_lock::insert(self.mm, start, new)
+    }
+}
+
+impl<M: Mmu> Drop for Writers<'_, M> {
+    fn drop(&mut self) {
+        if self.mm.system().config.ladder.vma_lock().is_some() {
+            self.mm.lock_seq.end_all();
         }
     }
 }
@@ -72,22 +120,26 @@ impl<M: Mmu> Drop for Sections<'_, '_, M> {
     fn drop(&mut self) {
         let mm = self.writers.mm;
         if mm.system().config.ladder.speculates() {
-            mm.tree_visit(|vma| drop(Section { vma: Some(vma) }));
+            let owes = Owes::Even;
+            mm.tree_visit(|vma| drop(Section { mm, vma, owes }));
         }
     }
 }
 
 impl<M: Mmu> Section<'_, M> {
-    /// The VMA was taken out: nobody shall validate against it again.
+    /// The VMA was taken out: nobody shall validate against it or lock it again.
     pub(crate) fn for_ever(mut self) {
-        self.vma = None;
+        if let Owes::Detach(by) = self.owes {
+            self.vma.detach(by, self.mm);
+        }
+        self.owes = Owes::Nothing;
     }
 }
 
 impl<M: Mmu> Drop for Section<'_, M> {
     fn drop(&mut self) {
-        if let Some(vma) = self.vma {
-            vma.seq.write_end();
+        if let Owes::Even = self.owes {
+            self.vma.seq.write_end();
         }
     }
 }

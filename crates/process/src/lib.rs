@@ -3,7 +3,7 @@
 #![forbid(unsafe_code)]
 
 use minflt_addr::VirtAddr;
-use minflt_mm::{Advice, Check, Errno, Event, Mm, Place, Signal, System, Thread};
+use minflt_mm::{Advice, Check, Errno, Event, Mm, MmHandle, Place, Signal, System, Thread};
 use minflt_pgtable::Mmu;
 use minflt_workload::{ProcessReport, Prot, Stop, TargetError};
 
@@ -57,6 +57,21 @@ impl<'m, M: Mmu> Calls<'m, M> {
         self.mm().madvise(at, len, Advice::DontNeed).map_err(errno)
     }
 
+    /// See [`minflt_workload::Worker::brk`].
+    #[must_use]
+    pub fn brk(&self, at: Option<VirtAddr>) -> VirtAddr {
+        let _not_yet = at;
+        VirtAddr(0)
+    }
+
+    /// The address space of a forked child.
+    ///
+    /// # Errors
+    /// Linux's error number.
+    pub fn fork(&self) -> Result<MmHandle<'m, M>, Stop> {
+        Err(Stop::Errno(38))
+    }
+
     /// See [`minflt_workload::Worker::store`].
     ///
     /// # Errors
@@ -74,6 +89,13 @@ impl<'m, M: Mmu> Calls<'m, M> {
     pub fn load(&self, at: VirtAddr) -> Result<u64, Stop> {
         self.thread.load(at).map_err(signal)
     }
+}
+
+/// The last thread of a process is gone: its address space is torn down, in the kernel's time.
+pub fn exit<M: Mmu>(mm: MmHandle<'_, M>) {
+    M::enter_kernel();
+    drop(mm);
+    M::leave_kernel();
 }
 
 const fn own(prot: Prot) -> minflt_mm::Prot {

@@ -8,7 +8,8 @@ use crate::trace::Event;
 use core::fmt;
 use core::marker::PhantomData;
 use minflt_addr::{Pfn, VirtRange};
-use minflt_pgtable::{Mmu, Paging, SpaceId, Tlb};
+use minflt_pgtable::{Feature, Mmu, Paging, SpaceId, Tlb};
+use minflt_sync::lockdep::{leaves_kernel, might_sleep};
 use minflt_sync::{Cost, CpuMask, Cx, Irq, Kind, Machine, Ordering, Rmw, TaskId, Word};
 
 /// The name of simulated machines with page tables of format `P`. Locks and contexts are checked
@@ -20,6 +21,7 @@ impl<P: Paging, const CHECKED: bool> Sim<P, CHECKED> {
     /// The caller computes for `ns` nanoseconds in user mode, touching nothing shared. Other tasks
     /// of its CPU get their time slices.
     pub fn compute(ns: u64) {
+        leaves_kernel::<Self>();
         if let Some(world) = here::here() {
             world.compute(ns * 1000);
         }
@@ -159,7 +161,10 @@ unsafe impl<P: Paging, const CHECKED: bool> Machine for Sim<P, CHECKED> {
     fn park() {
         match here::here() {
             Some(world) if world.is_lost() => {}
-            Some(world) => world.park(),
+            Some(world) => {
+                might_sleep::<Self>();
+                world.park();
+            }
             None => Self::violation(format_args!("it sleeps outside a run: nobody can wake it")),
         }
     }
@@ -270,8 +275,15 @@ unsafe impl<P: Paging, const CHECKED: bool> Mmu for Sim<P, CHECKED> {
 
     const STOPS_THE_WORLD: bool = true;
 
+    fn cpu_has(at: &SimInstance, feature: Feature) -> bool {
+        at.has(feature)
+    }
+
     #[inline]
     fn frame_ptr(at: &SimInstance, pfn: Pfn) -> *mut u8 {
+        if CHECKED && !at.has_frame(pfn, P::SHIFT) {
+            Self::violation(format_args!("frame {pfn} is beyond the machine's memory"));
+        }
         at.frame(pfn, P::SHIFT)
     }
 
@@ -306,6 +318,7 @@ unsafe impl<P: Paging, const CHECKED: bool> Mmu for Sim<P, CHECKED> {
 
     #[inline]
     fn user_point(_at: &SimInstance) {
+        leaves_kernel::<Self>();
         if let Some(world) = here::here() {
             world.user_access();
         }

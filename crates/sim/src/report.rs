@@ -58,6 +58,8 @@ pub struct RunReport {
     pub tasks: Vec<TaskTimes>,
     /// How often a task gave up its CPU.
     pub context_switches: u64,
+    /// How often one of these was because it slept; else it had to make way for another.
+    pub sleeps: u64,
     /// Interrupts taken.
     pub interrupts: u64,
     /// Accesses to shared memory.

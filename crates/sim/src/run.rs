@@ -266,6 +266,7 @@ fn report(at: &SimInstance, core: &mut Core, options: &RunOptions<'_>) -> RunRep
         end_ns: (core.end - core.started) / 1000,
         tasks,
         context_switches: core.switches,
+        sleeps: core.sleeps,
         interrupts: core.interrupts,
         events: core.events,
         steps,

@@ -1,9 +1,12 @@
 //! The workloads' target in virtual time: one system on a simulated machine, a new address space
 //! for each process.
 //!
-//! Thread `n` of a process is a task on CPU `n` modulo the CPUs asked for. The last thread to end
-//! tears the address space down, as the last thread of a Linux process does, so teardown is serial
-//! and inside the process's wall time. Starting and ending threads costs nothing yet.
+//! Worker `n` is a task on CPU `n` modulo the CPUs asked for. The last thread to end tears the
+//! address space down, as the last thread of a Linux process does, so teardown is serial and inside
+//! the process's wall time. Where each worker is a process, it makes and tears down its own.
+//! A forked child runs in its parent's task while the parent waits. Starting and ending threads and
+//! processes costs what `mm` does for it and nothing else yet; a fork counts as one sleep, that of
+//! the waiting parent, beside those that the scheduler counts.
 
 use crate::instance::{SimInstance, Size};
 use crate::machine::Sim;
@@ -12,16 +15,15 @@ use crate::report::{Outcome, RunReport};
 use crate::run::{RunOptions, TaskSpec, run};
 use core::cell::{Cell, RefCell};
 use core::fmt;
-use minflt_addr::VirtAddr;
-use minflt_mm::{BootError, Config, Event, Mm, MmHandle, Running, System};
-use minflt_pgtable::{Altix16K, Paging, X86_64};
-use minflt_process::{Calls, Tally};
-use minflt_sync::{Instance, Machine, TaskId};
-use minflt_workload::{
-    Clear, Oracle, Plan, ProcessReport, Prot, Stop, Target, TargetError, Worker, WorkerReport,
-};
+use core::mem::ManuallyDrop;
+use minflt_mm::{BootError, Config, Mm, MmHandle, Running, System};
+use minflt_pgtable::{Altix16K, Paging, PowerRadix, X86_64};
+use minflt_process::{Tally, exit};
+use minflt_workload::{Clear, Feature, Plan, ProcessReport, Spaces, Stop, Target, TargetError};
+pub use worker::SimWorker;
+use worker::{Ended, Shared};
 
-const SLOTS: usize = 8;
+mod worker;
 
 /// A system on a simulated machine that runs workloads; oracles look at every access.
 #[derive(Debug)]
@@ -39,6 +41,8 @@ pub enum AnySimTarget {
     X86(SimTarget<X86_64>),
     /// 16 KiB pages, the Altix's format.
     Altix(SimTarget<Altix16K>),
+    /// 64 KiB pages, the format of POWER.
+    Power(SimTarget<PowerRadix>),
 }
 
 /// Why a simulated target could not be started.
@@ -60,7 +64,7 @@ impl fmt::Display for StartError {
             Self::PageSize(bytes) => {
                 write!(
                     f,
-                    "pages of {bytes} bytes are not modelled; 4096 and 16384 are"
+                    "pages of {bytes} bytes are not modelled; 4096, 16384 and 65536 are"
                 )
             }
         }
@@ -84,6 +88,8 @@ impl AnySimTarget {
             SimTarget::start(file, config, size).map(Self::X86)
         } else if bytes == Altix16K::PAGE {
             SimTarget::start(file, config, size).map(Self::Altix)
+        } else if bytes == PowerRadix::PAGE {
+            SimTarget::start(file, config, size).map(Self::Power)
         } else {
             Err(StartError::PageSize(bytes))
         }
@@ -114,70 +120,6 @@ impl<P: Paging> SimTarget<P> {
     }
 }
 
-/// What the threads of a process share beside its memory. They all run on one thread of the host.
-#[derive(Debug)]
-struct Shared<'s, P: Paging> {
-    system: &'s System<Sim<P>>,
-    threads: u32,
-    /// Threads that have not ended.
-    alive: Cell<u32>,
-    /// Threads at the barrier, and how often it opened.
-    waiting: Cell<u32>,
-    opened: Cell<u64>,
-    mailbox: [Cell<u64>; SLOTS],
-    ended: RefCell<Vec<Result<Ended, TargetError>>>,
-}
-
-/// What a thread hands in at its end.
-#[derive(Clone, Copy, Debug)]
-struct Ended {
-    index: u32,
-    report: WorkerReport,
-    contents: u64,
-}
-
-/// A thread of a process.
-#[derive(Debug)]
-pub struct SimWorker<'w, P: Paging> {
-    shared: &'w Shared<'w, P>,
-    calls: Calls<'w, Sim<P>>,
-    index: u32,
-    report: WorkerReport,
-    contents: u64,
-    at_open: (u64, u64, u64),
-}
-
-impl<P: Paging> Shared<'_, P> {
-    fn wait(&self) {
-        let round = self.opened.get();
-        self.waiting.set(self.waiting.get() + 1);
-        self.open_if_complete();
-        while self.opened.get() == round {
-            Sim::<P>::park();
-        }
-    }
-
-    fn open_if_complete(&self) {
-        if self.waiting.get() == self.alive.get() && self.alive.get() > 0 {
-            self.waiting.set(0);
-            self.opened.set(self.opened.get() + 1);
-            // SAFETY: duty 1 of `Machine`.
-            let me = unsafe { &*Sim::<P>::cx() }.task.get();
-            (1..=self.threads)
-                .map(TaskId)
-                .filter(|task| *task != me)
-                .for_each(Sim::<P>::unpark);
-        }
-    }
-
-    /// The thread ends, and nobody waits for it any more; whether it was the last.
-    fn leave(&self) -> bool {
-        self.alive.set(self.alive.get() - 1);
-        self.open_if_complete();
-        self.alive.get() == 0
-    }
-}
-
 impl<P: Paging> Target for SimTarget<P> {
     type Worker<'w> = SimWorker<'w, P>;
 
@@ -191,6 +133,13 @@ impl<P: Paging> Target for SimTarget<P> {
 
     fn cpus(&self) -> u32 {
         self.cpus
+    }
+
+    fn lacks(&self, feature: Feature) -> Option<&'static str> {
+        match feature {
+            Feature::Files => Some("sim has no files yet (part 5)"),
+            Feature::WholePages => Some("a simulated page holds one word"),
+        }
     }
 
     fn process<F>(&self, plan: &Plan, body: F) -> Result<ProcessReport, TargetError>
@@ -207,23 +156,18 @@ impl<P: Paging> Target for SimTarget<P> {
             self.system.clear_free_frames();
         }
         let tally = Tally::start(&*self.system);
-        let mm = self.system.new_mm();
-        let mm = mm.map_err(|_| TargetError::System("no memory for an address space".into()))?;
-        let mm = RefCell::new(Some(mm));
-        let shared = Shared {
-            system: &self.system,
-            threads: plan.threads,
-            alive: Cell::new(plan.threads),
-            waiting: Cell::new(0),
-            opened: Cell::new(0),
-            mailbox: [const { Cell::new(0) }; SLOTS],
-            ended: RefCell::new(Vec::new()),
-        };
+        let mm = RefCell::new(match plan.spaces {
+            Spaces::Own => None,
+            Spaces::Shared => Some(new_mm(&self.system)?),
+        });
+        let shared = Shared::new(&self.system, plan.threads);
         let task = |index: u32| {
             let (shared, mm, body) = (&shared, &mm, &body);
-            TaskSpec::new(index % plan.cpus.max(1), move || {
-                work(shared, mm, index, body)
-            })
+            let work = move || match plan.spaces {
+                Spaces::Own => work_alone(&self.system, shared, index, body),
+                Spaces::Shared => work_together(shared, mm, index, body),
+            };
+            TaskSpec::new(index % plan.cpus.max(1), work)
         };
         let tasks = (0..plan.threads).map(task).collect();
         let ran = run(self.system.machine(), &RunOptions::virtual_time(), tasks);
@@ -231,7 +175,7 @@ impl<P: Paging> Target for SimTarget<P> {
             .set((self.hash.get() ^ ran.hash).wrapping_mul(0x0000_0100_0000_01b3));
         if ran.outcome != Outcome::Ok {
             // Locks may be held for ever: the address space is left alone.
-            let _left = core::mem::ManuallyDrop::new(mm.take());
+            let _left = ManuallyDrop::new(mm.take());
             return Err(TargetError::Violation(ran.outcome.to_string()));
         }
         self.report(&shared, &ran, tally)
@@ -251,6 +195,8 @@ impl<P: Paging> SimTarget<P> {
             wall_ns: ran.end_ns,
             user_ns: ran.tasks.iter().map(|task| task.user_ns).sum(),
             system_ns: ran.tasks.iter().map(|task| task.system_ns).sum(),
+            sleeps: ran.sleeps + shared.forks.get(),
+            preemptions: ran.context_switches - ran.sleeps,
             workers: ended.iter().map(|ended| ended.report).collect(),
             ..ProcessReport::default()
         };
@@ -263,14 +209,19 @@ impl<P: Paging> SimTarget<P> {
     }
 }
 
-/// Runs one thread's body.
-fn work<'w, P: Paging, F>(
-    shared: &'w Shared<'w, P>,
+fn new_mm<P: Paging>(system: &System<Sim<P>>) -> Result<MmHandle<'_, Sim<P>>, TargetError> {
+    let mm = system.new_mm();
+    mm.map_err(|_| TargetError::System("no memory for an address space".into()))
+}
+
+/// Runs the body of one of the threads of a process.
+fn work_together<P: Paging, F>(
+    shared: &Shared<'_, P>,
     space: &RefCell<Option<MmHandle<'_, Sim<P>>>>,
     index: u32,
     body: &F,
 ) where
-    F: Fn(&mut SimWorker<'w, P>) -> Result<(), Stop>,
+    F: for<'w> Fn(&mut SimWorker<'w, P>) -> Result<(), Stop>,
 {
     let ended = {
         let mm: *const Mm<Sim<P>> = match &*space.borrow() {
@@ -279,118 +230,44 @@ fn work<'w, P: Paging, F>(
         };
         // SAFETY: the address space is dropped by the last thread to leave, which this one has not;
         // no borrow of the cell is held while others run.
-        let mm = unsafe { &*mm };
-        let mut worker = SimWorker {
-            shared,
-            calls: Calls::new(mm),
-            index,
-            report: WorkerReport::default(),
-            contents: 0,
-            at_open: (0, 0, 0),
-        };
-        let result = body(&mut worker);
-        let ended = Ended {
-            index,
-            report: worker.report,
-            contents: worker.contents,
-        };
-        result
-            .map(|()| ended)
-            .map_err(|why| TargetError::Stopped { worker: index, why })
+        run_body(shared, unsafe { &*mm }, index, body)
     };
     shared.ended.borrow_mut().push(ended);
-    if shared.leave() {
-        drop(space.take());
+    if shared.leave()
+        && let Some(mm) = space.take()
+    {
+        exit(mm);
     }
 }
 
-impl<P: Paging> Worker for SimWorker<'_, P> {
-    fn index(&self) -> u32 {
-        self.index
-    }
-
-    fn threads(&self) -> u32 {
-        self.shared.threads
-    }
-
-    fn page_size(&self) -> u64 {
-        P::PAGE
-    }
-
-    fn map(&mut self, len: u64, prot: Prot) -> Result<VirtAddr, Stop> {
-        self.calls.map(len, prot)
-    }
-
-    fn unmap(&mut self, at: VirtAddr, len: u64) -> Result<(), Stop> {
-        self.calls.unmap(at, len)
-    }
-
-    fn protect(&mut self, at: VirtAddr, len: u64, prot: Prot) -> Result<(), Stop> {
-        self.calls.protect(at, len, prot)
-    }
-
-    fn discard(&mut self, at: VirtAddr, len: u64) -> Result<(), Stop> {
-        self.calls.discard(at, len)
-    }
-
-    fn store(&mut self, at: VirtAddr, value: u64) -> Result<(), Stop> {
-        self.calls.store(at, value)
-    }
-
-    fn load(&mut self, at: VirtAddr) -> Result<u64, Stop> {
-        self.calls.load(at)
-    }
-
-    fn compute(&mut self, ns: u64) {
-        Sim::<P>::compute(ns);
-    }
-
-    fn barrier(&mut self) {
-        self.shared.wait();
-    }
-
-    fn post(&mut self, slot: usize, value: u64) {
-        self.shared.mailbox[slot].set(value);
-    }
-
-    fn read(&mut self, slot: usize) -> u64 {
-        self.shared.mailbox[slot].get()
-    }
-
-    fn now_ns(&mut self) -> u64 {
-        self.shared.system.machine().now_ns()
-    }
-
-    fn window_open(&mut self) {
-        let times = Sim::<P>::times();
-        self.at_open = (times.0, times.1, self.faults());
-        self.report.start_ns = self.now_ns();
-    }
-
-    fn window_close(&mut self) {
-        let times = Sim::<P>::times();
-        self.report.end_ns = self.now_ns();
-        self.report.user_ns = times.0 - self.at_open.0;
-        self.report.system_ns = times.1 - self.at_open.1;
-        self.report.faults = self.faults() - self.at_open.2;
-    }
-
-    fn ops(&mut self, n: u64) {
-        self.report.ops += n;
-    }
-
-    fn checked(&mut self, oracle: Oracle, n: u64) {
-        match oracle {
-            Oracle::Contents => self.contents += n,
-        }
-    }
+/// Runs the body of a process of one thread.
+fn work_alone<P: Paging, F>(system: &System<Sim<P>>, shared: &Shared<'_, P>, index: u32, body: &F)
+where
+    F: for<'w> Fn(&mut SimWorker<'w, P>) -> Result<(), Stop>,
+{
+    let ended = new_mm(system).and_then(|mm| {
+        // Left alone if the body panics: locks may be held for ever.
+        let mm = ManuallyDrop::new(mm);
+        let ended = run_body(shared, &mm, index, body);
+        exit(ManuallyDrop::into_inner(mm));
+        ended
+    });
+    shared.ended.borrow_mut().push(ended);
+    shared.leave();
 }
 
-impl<P: Paging> SimWorker<'_, P> {
-    /// Faults of this thread's CPU: of this thread, where it has the CPU to itself.
-    fn faults(&self) -> u64 {
-        // SAFETY: duty 1 of `Machine`.
-        let cpu = unsafe { &*Sim::<P>::cx() }.cpu.get();
-        self.shared.system.count_on(cpu, Event::PageFaults)
-    }
+fn run_body<P: Paging, F>(
+    shared: &Shared<'_, P>,
+    mm: &Mm<Sim<P>>,
+    index: u32,
+    body: &F,
+) -> Result<Ended, TargetError>
+where
+    F: for<'w> Fn(&mut SimWorker<'w, P>) -> Result<(), Stop>,
+{
+    let mut worker = SimWorker::new(shared, mm, index);
+    let result = body(&mut worker);
+    result
+        .map(|()| worker.ended())
+        .map_err(|why| TargetError::Stopped { worker: index, why })
 }

@@ -25,8 +25,10 @@ pub struct Cx {
     pub task: Cell<TaskId>,
     /// How often interrupts were turned off and not yet on again.
     pub irq_off: Cell<u32>,
-    /// How many read sections of grace-period domains are open.
+    /// How many SRCU read sections are open.
     pub read_sections: Cell<u32>,
+    /// How many RCU read sections are open: while any is, the task keeps its CPU.
+    pub rcu_depth: Cell<u32>,
     /// A word the machine may use as it likes.
     pub machine: Cell<u64>,
     /// The locks held, where the machine is checked.
@@ -57,6 +59,7 @@ impl Cx {
             task: Cell::new(task),
             irq_off: Cell::new(0),
             read_sections: Cell::new(0),
+            rcu_depth: Cell::new(0),
             machine: Cell::new(0),
             held: HeldLocks::new(),
             node: WaitNode {

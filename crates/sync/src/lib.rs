@@ -9,14 +9,18 @@
 )]
 
 pub mod atomic;
+pub mod callback;
 pub mod counter;
 pub mod cpumask;
 pub mod cx;
+pub mod lock_seq;
 pub mod lockdep;
 pub mod machine;
 pub mod percpu;
 pub mod plain;
 pub mod prim;
+pub mod rcu;
+pub mod ref_lock;
 pub mod rwsem;
 pub mod seqcount;
 pub mod slab;
@@ -25,17 +29,21 @@ pub mod srcu;
 pub mod word;
 
 pub use atomic::Atomic;
+pub use callback::Callback;
 pub use counter::Counter;
 pub use cpumask::{CpuMask, MAX_CPUS, SharedCpuMask};
 pub use cx::{Cx, TaskId};
+pub use lock_seq::{LockSeq, LockedAt};
 pub use lockdep::order;
 pub use machine::{Cost, Instance, IpiHandler, Irq, Kind, Machine, Ram};
-pub use percpu::{Apart, PerCpu};
+pub use percpu::{Apart, PerCpu, this_cpu};
 pub use plain::Plain;
 pub use prim::Ordering;
+pub use rcu::{Rcu, RcuGuard};
+pub use ref_lock::{Newcomers, RefGuard, RefLock, Refused};
 pub use rwsem::{ReadGuard, RwSem, WriteGuard};
 pub use seqcount::{Seq, SeqCount};
 pub use slab::{PageSource, Slab};
 pub use spin::{SpinGuard, SpinLock};
-pub use srcu::{Callback, Srcu, SrcuGuard};
+pub use srcu::{Srcu, SrcuGuard};
 pub use word::{Rmw, Word};

@@ -56,6 +56,13 @@ impl<T, M: Machine> PerCpu<T, M> {
         }
     }
 
+    /// How many CPUs there are.
+    #[inline(always)]
+    #[must_use]
+    pub const fn count(&self) -> u32 {
+        self.cpus
+    }
+
     /// The area of `cpu`.
     ///
     /// # Panics
@@ -78,15 +85,21 @@ impl<T, M: Machine> PerCpu<T, M> {
     #[inline(always)]
     #[must_use]
     pub fn this(&self) -> &T {
-        // SAFETY: duty 1 of `Machine`.
-        let cpu = unsafe { (*M::cx()).cpu.get() };
-        self.get(cpu)
+        self.get(this_cpu::<M>())
     }
 
     /// All areas, by CPU.
     pub fn iter(&self) -> impl Iterator<Item = &T> {
         (0..self.cpus).map(|cpu| self.get(cpu))
     }
+}
+
+/// The CPU the caller runs on.
+#[inline(always)]
+#[must_use]
+pub fn this_cpu<M: Machine>() -> u32 {
+    // SAFETY: duty 1 of `Machine`.
+    unsafe { (*M::cx()).cpu.get() }
 }
 
 impl<T, M> fmt::Debug for PerCpu<T, M> {

@@ -201,6 +201,7 @@ impl<C: Class, M: Machine> RwSem<C, M> {
         drop(queue);
         // ORDERING: Acquire; pairs with [rwsem-grant].
         while M::load::<u64>(&node.granted, Ordering::Acquire) == 0 {
+            lockdep::might_sleep::<M>();
             M::park();
         }
     }
@@ -248,6 +249,7 @@ impl<C: Class, M: Machine> RwSem<C, M> {
                 }
             }
             drop(queue);
+            lockdep::might_sleep::<M>();
             M::park();
             woken = true;
             queue = self.queue.lock();

@@ -14,7 +14,9 @@
 //! CPU only; the shared stack under its lock, a batch at a time.
 //!
 //! # Why it is correct
-//! A slot is in exactly one stack or in use. Type stability: no page leaves the slab.
+//! A slot is in exactly one stack or in use. Type stability: no page leaves the slab. What readers
+//! of a freed object may still look at, [`SlabObject::KEPT`], is written neither when it is freed
+//! nor when the slot is used again; it is the owner's to set, atomically.
 //!
 //! # Cost
 //! Usually a pop or push on a line of this CPU; one lock per [`BATCH`] objects beyond that.
@@ -26,6 +28,8 @@ use crate::plain::Plain;
 use crate::spin::SpinLock;
 use core::fmt;
 use core::marker::PhantomData;
+use core::mem::ManuallyDrop;
+use core::ops::Range;
 use core::ptr::NonNull;
 
 /// Slots moved between a CPU and the shared stack at once.
@@ -39,10 +43,14 @@ pub const POISON: u8 = 0xfe;
 ///
 /// # Safety
 /// An implementer guarantees that the 8 bytes from `LINK` on may be overwritten while the object is
-/// free, whoever may still be reading it, and that `LINK` is a multiple of 8 within the type.
+/// free, whoever may still be reading it, and that `LINK` is a multiple of 8 within the type; and
+/// that zeros are a value for the bytes `KEPT`, which lie within the type and not at the link.
 pub unsafe trait SlabObject: Sized {
     /// Offset of the free link, in bytes.
     const LINK: usize = 0;
+    /// Bytes that outlive the object: zero in a fresh slot, then whatever they were set to, since
+    /// readers without a lock may look at them at any time. [`Slab::alloc`] leaves them.
+    const KEPT: Range<usize> = 0..0;
 }
 
 /// Where a slab gets its pages.
@@ -138,6 +146,9 @@ impl<T: SlabObject, M: Machine> Slab<T, M> {
         size.next_multiple_of(align)
     };
 
+    /// The bytes that come and go with an object.
+    const OWN: [Range<usize>; 2] = [0..T::KEPT.start, T::KEPT.end..size_of::<T>()];
+
     /// A slab without pages.
     #[must_use]
     pub fn new(number: u8, cpus: PerCpu<Magazine<M>, M>) -> Self {
@@ -149,7 +160,7 @@ impl<T: SlabObject, M: Machine> Slab<T, M> {
         }
     }
 
-    /// Places `value` in a slot; gives it back when memory is short.
+    /// Places `value` in a slot, but for [`SlabObject::KEPT`]; gives it back when memory is short.
     ///
     /// # Errors
     /// `value`, when neither a free slot nor a page is left.
@@ -163,8 +174,21 @@ impl<T: SlabObject, M: Machine> Slab<T, M> {
             size_of::<T>(),
             crate::machine::Kind::PlainWrite,
         );
-        // SAFETY: the slot is free, of a `T`'s size and alignment, and now the caller's.
-        unsafe { object.write(value) };
+        if T::KEPT.is_empty() {
+            // SAFETY: the slot is free, of a `T`'s size and alignment, and now the caller's.
+            unsafe { object.write(value) };
+        } else {
+            let value = ManuallyDrop::new(value);
+            let from = (&raw const value).cast::<u8>();
+            for part in Self::OWN {
+                // SAFETY: within the value.
+                let from = unsafe { from.add(part.start) };
+                // SAFETY: within the slot.
+                let to = unsafe { slot.as_ptr().add(part.start) };
+                // SAFETY: the slot is the caller's but for the bytes kept, which are not in `OWN`.
+                unsafe { to.copy_from_nonoverlapping(from, part.len()) };
+            }
+        }
         Ok(object)
     }
 
@@ -200,8 +224,12 @@ impl<T: SlabObject, M: Machine> Slab<T, M> {
         M::before(slot, 8, crate::machine::Kind::PlainWrite);
         if M::CHECKED {
             // Whoever still reads it follows a pointer that leads nowhere.
-            // SAFETY: 1 and 2 of this function: the slot is nobody's.
-            unsafe { slot.write_bytes(POISON, size_of::<T>()) };
+            for part in Self::OWN {
+                // SAFETY: within the slot.
+                let at = unsafe { slot.add(part.start) };
+                // SAFETY: 1 and 2 of this function: the slot is nobody's, but for the bytes kept.
+                unsafe { at.write_bytes(POISON, part.len()) };
+            }
         }
         // SAFETY: 1: the CPU's own stack, and a task does not leave its CPU within this function.
         let stack = unsafe { self.cpus.this().stack.get_mut() };
@@ -235,6 +263,10 @@ impl<T: SlabObject, M: Machine> Slab<T, M> {
         if stack.len == 0 {
             let page = pages.slab_page(self.number)?;
             let base = page.cast::<u8>();
+            if !T::KEPT.is_empty() {
+                // SAFETY: a fresh page, which nobody else has.
+                unsafe { base.write_bytes(0, page.len()) };
+            }
             for at in (0..page.len() / Self::SLOT).rev() {
                 // SAFETY: the slot lies within the page.
                 let slot = unsafe { base.add(at * Self::SLOT) };

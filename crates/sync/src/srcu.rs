@@ -39,15 +39,16 @@
 //! Linux: kernel/rcu/srcutree.c (v4.13), without its tree.
 
 use crate::atomic::Atomic;
-use crate::counter::Counter;
+use crate::callback::CallbackQueue;
 use crate::lockdep::order::GraceLock;
 use crate::machine::Machine;
 use crate::percpu::PerCpu;
 use crate::prim::Ordering;
 use crate::spin::SpinLock;
-use core::cell::Cell;
 use core::marker::PhantomData;
 use core::ptr::NonNull;
+
+pub use crate::callback::{Callback, Run};
 
 /// A domain of read sections and of callbacks that wait for them.
 #[derive(Debug)]
@@ -65,9 +66,7 @@ pub struct Srcu<M: Machine> {
 pub struct SrcuCpu<M: Machine> {
     entered: [Atomic<u64, M>; 2],
     left: [Atomic<u64, M>; 2],
-    queue: SpinLock<Callbacks, GraceLock, M>,
-    /// Callbacks in `queue`; a hint that the CPU itself keeps.
-    pending: Counter,
+    callbacks: CallbackQueue<M>,
 }
 
 /// Where the grace period stands. Guarded by: the lock around it.
@@ -78,35 +77,6 @@ enum Step {
     AfterFlip,
 }
 
-/// What to do when all readers of before have left: embedded in the object it is about.
-#[derive(Debug)]
-pub struct Callback {
-    next: Cell<Option<NonNull<Callback>>>,
-    run: Cell<Option<Run>>,
-}
-
-/// A callback's function: gets the argument of [`Srcu::poll`] and the callback.
-pub type Run = unsafe fn(*const (), NonNull<Callback>);
-
-/// Guarded by: the lock around it.
-#[derive(Debug, Default)]
-struct Callbacks {
-    queued: List,
-    waiting: List,
-    /// The grace period, counted from 1, after which `waiting` may run.
-    waiting_for: u64,
-}
-
-#[derive(Debug, Default)]
-struct List {
-    head: Option<NonNull<Callback>>,
-    tail: Option<NonNull<Callback>>,
-    len: u64,
-}
-
-// SAFETY: the callbacks in a list belong to the list until run; nobody else touches them.
-unsafe impl Send for List {}
-
 /// An open read section.
 #[must_use = "the section ends when the guard is dropped"]
 #[derive(Debug)]
@@ -116,38 +86,6 @@ pub struct SrcuGuard<'a, M: Machine> {
     not_send: PhantomData<*mut ()>,
 }
 
-impl Callback {
-    /// A callback that is in no list.
-    #[must_use]
-    pub const fn new() -> Self {
-        Self {
-            next: Cell::new(None),
-            run: Cell::new(None),
-        }
-    }
-}
-
-impl Default for Callback {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
-impl List {
-    /// # Safety
-    /// 1. `callback` is valid until run, and in no list.
-    unsafe fn push(&mut self, callback: NonNull<Callback>) {
-        // SAFETY: 1 of this function.
-        unsafe { callback.as_ref() }.next.set(None);
-        match self.tail.replace(callback) {
-            // SAFETY: 1 of this function held for the tail when it was pushed.
-            Some(tail) => unsafe { tail.as_ref() }.next.set(Some(callback)),
-            None => self.head = Some(callback),
-        }
-        self.len += 1;
-    }
-}
-
 impl<M: Machine> SrcuCpu<M> {
     /// The counts of a CPU that has seen no reader.
     #[must_use]
@@ -155,8 +93,7 @@ impl<M: Machine> SrcuCpu<M> {
         Self {
             entered: [Atomic::new(0), Atomic::new(0)],
             left: [Atomic::new(0), Atomic::new(0)],
-            queue: SpinLock::new(Callbacks::default()),
-            pending: Counter::new(),
+            callbacks: CallbackQueue::new(),
         }
     }
 }
@@ -201,26 +138,21 @@ impl<M: Machine> Srcu<M> {
     /// 2. `callback` stays valid until it runs and is in no list.
     /// 3. `run` is sound for it and for the argument given to [`Srcu::poll`].
     pub unsafe fn call(&self, callback: NonNull<Callback>, run: Run) {
-        let cpu = self.cpus.this();
-        // SAFETY: 2 of this function.
-        unsafe { callback.as_ref() }.run.set(Some(run));
-        let mut queue = cpu.queue.lock();
-        // SAFETY: 2 of this function.
-        unsafe { queue.queued.push(callback) };
-        cpu.pending.add(1);
+        // SAFETY: 1, 2: 2 and 3 of this function.
+        unsafe { self.cpus.this().callbacks.push(callback, run) };
     }
 
     /// Whether this CPU has callbacks.
     #[inline]
     #[must_use]
     pub fn has_work(&self) -> bool {
-        self.cpus.this().pending.get() != 0
+        self.cpus.this().callbacks.pending() != 0
     }
 
     /// Callbacks not yet run, on all CPUs: for oracles at quiescence.
     #[must_use]
     pub fn pending(&self) -> u64 {
-        self.cpus.iter().map(|cpu| cpu.pending.get()).sum()
+        self.cpus.iter().map(|cpu| cpu.callbacks.pending()).sum()
     }
 
     /// Takes the grace period as far as it goes and runs this CPU's callbacks that are due.
@@ -243,7 +175,7 @@ impl<M: Machine> Srcu<M> {
     pub unsafe fn drain(&self, arg: *const ()) {
         loop {
             let mut ran = 0;
-            for cpu in self.cpus.iter().filter(|cpu| cpu.pending.get() != 0) {
+            for cpu in self.cpus.iter().filter(|cpu| cpu.callbacks.pending() != 0) {
                 // A batch needs one pass to get its grace period's number and one to run.
                 for _ in 0..2 {
                     // SAFETY: 1 of this function.
@@ -259,42 +191,22 @@ impl<M: Machine> Srcu<M> {
     /// # Safety
     /// 1. `arg` is what every queued function expects.
     unsafe fn poll_on(&self, cpu: &SrcuCpu<M>, arg: *const ()) -> u64 {
-        let mut queue = cpu.queue.lock();
-        if queue.waiting.head.is_none() && queue.queued.head.is_some() {
-            queue.waiting = core::mem::take(&mut queue.queued);
+        let sample = || {
             // ORDERING: fence SeqCst; pairs with [srcu-scan]: unlinking comes before the sample.
             M::fence(Ordering::SeqCst);
             // Idle after k: the (k+1)th starts later. Under way as (k+1)th: the (k+2)th does.
-            queue.waiting_for = (self.progress.load(Ordering::Relaxed) + 3) >> 1;
-        }
-        let wanted = queue.waiting_for;
-        if queue.waiting.head.is_none() {
+            (self.progress.load(Ordering::Relaxed) + 3) >> 1
+        };
+        let Some(wanted) = cpu.callbacks.batch(sample) else {
             return 0;
-        }
-        drop(queue);
+        };
         while !self.completed(wanted) {
             if !self.advance() {
                 return 0;
             }
         }
-        let mut queue = cpu.queue.lock();
-        if queue.waiting_for != wanted {
-            return 0;
-        }
-        let due = core::mem::take(&mut queue.waiting);
-        cpu.pending.add(0u64.wrapping_sub(due.len));
-        drop(queue);
-        let mut next = due.head;
-        while let Some(callback) = next {
-            // SAFETY: 2 of `call`: valid until run.
-            let this = unsafe { callback.as_ref() };
-            next = this.next.get();
-            if let Some(run) = this.run.take() {
-                // SAFETY: 3 of `call`; 1 of this function.
-                unsafe { run(arg, callback) };
-            }
-        }
-        due.len
+        // SAFETY: 1: the grace period is over. 2: 1 of this function.
+        unsafe { cpu.callbacks.run_due(wanted, arg) }
     }
 
     fn completed(&self, wanted: u64) -> bool {

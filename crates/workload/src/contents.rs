@@ -159,7 +159,8 @@ fn tag(worker: u32, page: u64, repetition: u32) -> u64 {
         | page & 0xffff_ffff
 }
 
-fn expect<W: Worker>(w: &mut W, at: VirtAddr, value: u64) -> Result<(), Stop> {
+/// Loads the word at `at`, which must be `value`.
+pub(crate) fn expect<W: Worker>(w: &mut W, at: VirtAddr, value: u64) -> Result<(), Stop> {
     let found = w.load(at)?;
     if found == value {
         Ok(())

@@ -1,8 +1,10 @@
-//! A target for tests: memory is a map, each fault takes a virtual microsecond, and it can be told
-//! to lose a store or to hand out dirty memory.
+//! A target for tests: memory is a map, each fault takes a virtual microsecond, each call of the
+//! system too, and it can be told to lose a store, to hand out dirty memory, to lack features, or
+//! to let a child's stores through to its parent.
 
 use crate::target::{
-    Clear, Oracle, Plan, ProcessReport, Prot, Stop, Target, TargetError, Worker, WorkerReport,
+    Clear, Feature, Oracle, Plan, ProcessReport, Prot, Spaces, Stop, Target, TargetError, Worker,
+    WorkerReport,
 };
 use minflt_addr::VirtAddr;
 use std::collections::{BTreeMap, BTreeSet};
@@ -19,6 +21,10 @@ pub(crate) struct Fake {
     pub(crate) lose_store: Option<u64>,
     /// What fresh memory holds.
     pub(crate) fresh: u64,
+    /// It has no files, and its pages hold one word.
+    pub(crate) bare: bool,
+    /// A child's stores are seen by its parent.
+    pub(crate) leaky_fork: bool,
 }
 
 /// A plan of so many threads.
@@ -27,31 +33,74 @@ pub(crate) fn plan(threads: u32) -> Plan {
         threads,
         cpus: threads,
         clear: Clear::InFault,
+        spaces: Spaces::Shared,
     }
 }
 
+/// What all workers share.
+#[derive(Debug)]
+struct World {
+    barrier: Barrier,
+    all: Mutex<Counts>,
+}
+
 #[derive(Debug, Default)]
-struct Memory {
-    next: u64,
-    mapped: BTreeMap<u64, u64>,
-    present: BTreeSet<u64>,
-    words: BTreeMap<u64, u64>,
+struct Counts {
     stores: u64,
     faults: u64,
     mailbox: [u64; 8],
     now_ns: u64,
     contents: u64,
+    forks: u64,
+}
+
+/// An address space.
+#[derive(Clone, Debug)]
+struct Memory {
+    next: u64,
+    brk: u64,
+    mapped: BTreeMap<u64, (u64, Prot)>,
+    present: BTreeSet<u64>,
+    words: BTreeMap<u64, u64>,
 }
 
 #[derive(Debug)]
 pub(crate) struct FakeWorker<'w> {
     fake: &'w Fake,
+    world: &'w World,
     memory: &'w Mutex<Memory>,
-    barrier: &'w Barrier,
     index: u32,
     threads: u32,
     faults: u64,
     report: WorkerReport,
+}
+
+impl Memory {
+    const HEAP: u64 = 1 << 20;
+
+    fn new() -> Mutex<Self> {
+        Mutex::new(Self {
+            next: 1 << 30,
+            brk: Self::HEAP,
+            mapped: BTreeMap::new(),
+            present: BTreeSet::new(),
+            words: BTreeMap::new(),
+        })
+    }
+
+    /// The protection of the page at `page`, if it is mapped.
+    fn prot(&self, page: u64) -> Option<Prot> {
+        if (Self::HEAP..self.brk).contains(&page) {
+            return Some(Prot::ReadWrite);
+        }
+        let (start, (len, prot)) = self.mapped.range(..=page).next_back()?;
+        (page < start + len).then_some(*prot)
+    }
+
+    fn drop_pages(&mut self, at: u64, len: u64) {
+        self.present.retain(|page| !(at..at + len).contains(page));
+        self.words.retain(|word, _| !(at..at + len).contains(word));
+    }
 }
 
 impl Target for Fake {
@@ -69,20 +118,28 @@ impl Target for Fake {
         64
     }
 
+    fn lacks(&self, _feature: Feature) -> Option<&'static str> {
+        self.bare.then_some("the fake is bare")
+    }
+
     fn process<F>(&self, plan: &Plan, body: F) -> Result<ProcessReport, TargetError>
     where
         F: for<'w> Fn(&mut Self::Worker<'w>) -> Result<(), Stop> + Sync,
     {
-        let memory = Mutex::new(Memory {
-            next: 1 << 30,
-            ..Memory::default()
-        });
-        let barrier = Barrier::new(plan.threads as usize);
-        let run = |index| {
+        let world = World {
+            barrier: Barrier::new(plan.threads as usize),
+            all: Mutex::new(Counts::default()),
+        };
+        let spaces: Vec<_> = (0..plan.threads).map(|_| Memory::new()).collect();
+        let run = |index: u32| {
+            let space = match plan.spaces {
+                Spaces::Shared => 0,
+                Spaces::Own => index as usize,
+            };
             let mut worker = FakeWorker {
                 fake: self,
-                memory: &memory,
-                barrier: &barrier,
+                world: &world,
+                memory: &spaces[space],
                 index,
                 threads: plan.threads,
                 faults: 0,
@@ -92,6 +149,7 @@ impl Target for Fake {
             done.map(|()| worker.report)
                 .map_err(|why| TargetError::Stopped { worker: index, why })
         };
+        let run = &run;
         let workers: Vec<_> = std::thread::scope(|scope| {
             let threads: Vec<_> = (0..plan.threads)
                 .map(|index| scope.spawn(move || run(index)))
@@ -102,15 +160,17 @@ impl Target for Fake {
                 .collect()
         });
         let workers = workers.into_iter().collect::<Result<Vec<_>, _>>()?;
-        let memory = memory.into_inner().unwrap();
+        let all = world.all.into_inner().unwrap();
         Ok(ProcessReport {
-            wall_ns: memory.now_ns,
-            user_ns: memory.faults * 100,
-            system_ns: memory.faults * 900,
-            faults: memory.faults,
+            wall_ns: all.now_ns,
+            user_ns: all.faults * 100,
+            system_ns: all.faults * 900,
+            faults: all.faults,
+            sleeps: all.forks,
+            preemptions: u64::from(plan.threads),
             workers,
-            events: BTreeMap::from([("page-faults".to_owned(), memory.faults)]),
-            checks: BTreeMap::from([("contents".to_owned(), memory.contents)]),
+            events: BTreeMap::from([("page-faults".to_owned(), all.faults)]),
+            checks: BTreeMap::from([("contents".to_owned(), all.contents)]),
         })
     }
 }
@@ -120,25 +180,40 @@ impl FakeWorker<'_> {
         self.memory.lock().unwrap()
     }
 
+    fn all(&self) -> MutexGuard<'_, Counts> {
+        self.world.all.lock().unwrap()
+    }
+
+    /// A call of the system takes its time.
+    fn call(&self) {
+        self.all().now_ns += 1000;
+    }
+
     /// Brings the page of `at` in.
-    fn touch(&mut self, at: VirtAddr) -> Result<(), Stop> {
+    fn touch(&mut self, at: VirtAddr, store: bool) -> Result<(), Stop> {
         let page = at.0 / PAGE * PAGE;
         let mut memory = self.memory();
-        let below = memory.mapped.range(..=page).next_back();
-        if below.is_none_or(|(&start, &len)| page >= start + len) {
-            return Err(Stop::Signal(SIGSEGV));
+        match memory.prot(page) {
+            Some(Prot::ReadWrite) => {}
+            Some(Prot::Read) if !store => {}
+            _ => return Err(Stop::Signal(SIGSEGV)),
         }
-        if memory.present.insert(page) {
-            memory.faults += 1;
-            memory.now_ns += 1000;
-            drop(memory);
+        let fresh = memory.present.insert(page);
+        drop(memory);
+        if fresh {
+            let mut all = self.all();
+            all.faults += 1;
+            all.now_ns += 1000;
+            drop(all);
             self.faults += 1;
         }
         Ok(())
     }
 }
 
-impl Worker for FakeWorker<'_> {
+impl<'w> Worker for FakeWorker<'w> {
+    type Child<'c> = FakeWorker<'c>;
+
     fn index(&self) -> u32 {
         self.index
     }
@@ -151,73 +226,126 @@ impl Worker for FakeWorker<'_> {
         PAGE
     }
 
-    fn map(&mut self, len: u64, _prot: Prot) -> Result<VirtAddr, Stop> {
+    fn map(&mut self, len: u64, prot: Prot) -> Result<VirtAddr, Stop> {
         if len > 1 << 40 {
             return Err(Stop::Errno(ENOMEM));
         }
+        self.call();
         let mut memory = self.memory();
         let at = memory.next;
-        memory.next += len + PAGE;
-        memory.mapped.insert(at, len);
+        memory.next += len.next_multiple_of(PAGE) + PAGE;
+        memory.mapped.insert(at, (len, prot));
         Ok(VirtAddr(at))
     }
 
+    fn map_file(&mut self, len: u64, prot: Prot) -> Result<VirtAddr, Stop> {
+        self.map(len, prot)
+    }
+
     fn unmap(&mut self, at: VirtAddr, len: u64) -> Result<(), Stop> {
+        self.call();
         let mut memory = self.memory();
-        assert_eq!(memory.mapped.remove(&at.0), Some(len));
-        memory
-            .present
-            .retain(|page| !(at.0..at.0 + len).contains(page));
-        memory
-            .words
-            .retain(|word, _| !(at.0..at.0 + len).contains(word));
+        let (has, _) = memory.mapped.remove(&at.0).unwrap();
+        assert_eq!(has, len);
+        memory.drop_pages(at.0, len.next_multiple_of(PAGE));
         Ok(())
     }
 
-    fn protect(&mut self, _at: VirtAddr, _len: u64, _prot: Prot) -> Result<(), Stop> {
-        Err(Stop::Errno(ENOMEM))
+    /// Of a whole mapping only.
+    fn protect(&mut self, at: VirtAddr, len: u64, prot: Prot) -> Result<(), Stop> {
+        self.call();
+        let mut memory = self.memory();
+        assert_eq!(memory.mapped.insert(at.0, (len, prot)).unwrap().0, len);
+        Ok(())
     }
 
-    fn discard(&mut self, _at: VirtAddr, _len: u64) -> Result<(), Stop> {
-        Err(Stop::Errno(ENOMEM))
+    fn discard(&mut self, at: VirtAddr, len: u64) -> Result<(), Stop> {
+        self.call();
+        self.memory().drop_pages(at.0, len);
+        Ok(())
+    }
+
+    fn brk(&mut self, at: Option<VirtAddr>) -> VirtAddr {
+        self.call();
+        let mut memory = self.memory();
+        if let Some(at) = at
+            && (Memory::HEAP..Memory::HEAP << 4).contains(&at.0)
+        {
+            let old = memory.brk;
+            memory.brk = at.0;
+            memory.drop_pages(at.0, old.saturating_sub(at.0));
+        }
+        VirtAddr(memory.brk)
+    }
+
+    fn fork<F>(&mut self, child: F) -> Result<(), Stop>
+    where
+        F: for<'c> FnOnce(&mut Self::Child<'c>) -> Result<(), Stop>,
+    {
+        self.call();
+        self.all().forks += 1;
+        let copy = Mutex::new(self.memory().clone());
+        let mut worker = FakeWorker {
+            fake: self.fake,
+            world: self.world,
+            memory: if self.fake.leaky_fork {
+                self.memory
+            } else {
+                &copy
+            },
+            index: self.index,
+            threads: self.threads,
+            faults: self.faults,
+            report: self.report,
+        };
+        let done = child(&mut worker);
+        (self.faults, self.report) = (worker.faults, worker.report);
+        done
     }
 
     fn store(&mut self, at: VirtAddr, value: u64) -> Result<(), Stop> {
-        self.touch(at)?;
-        let lose = self.fake.lose_store;
-        let mut memory = self.memory();
-        if lose != Some(memory.stores) {
-            memory.words.insert(at.0, value);
+        self.touch(at, true)?;
+        let mut all = self.all();
+        all.stores += 1;
+        all.now_ns += 1;
+        let lost = self.fake.lose_store == Some(all.stores - 1);
+        drop(all);
+        if !lost {
+            self.memory().words.insert(at.0, value);
         }
-        memory.stores += 1;
-        memory.now_ns += 1;
         Ok(())
     }
 
     fn load(&mut self, at: VirtAddr) -> Result<u64, Stop> {
-        self.touch(at)?;
+        self.touch(at, false)?;
         let fresh = self.fake.fresh;
         Ok(self.memory().words.get(&at.0).copied().unwrap_or(fresh))
     }
 
     fn compute(&mut self, ns: u64) {
-        self.memory().now_ns += ns;
+        self.all().now_ns += ns;
     }
 
     fn barrier(&mut self) {
-        self.barrier.wait();
+        self.world.barrier.wait();
     }
 
     fn post(&mut self, slot: usize, value: u64) {
-        self.memory().mailbox[slot] = value;
+        self.all().mailbox[slot] = value;
     }
 
     fn read(&mut self, slot: usize) -> u64 {
-        self.memory().mailbox[slot]
+        self.all().mailbox[slot]
+    }
+
+    fn claim(&mut self, slot: usize) -> u64 {
+        let mut all = self.all();
+        all.mailbox[slot] += 1;
+        all.mailbox[slot] - 1
     }
 
     fn now_ns(&mut self) -> u64 {
-        self.memory().now_ns
+        self.all().now_ns
     }
 
     fn window_open(&mut self) {
@@ -238,6 +366,6 @@ impl Worker for FakeWorker<'_> {
 
     fn checked(&mut self, oracle: Oracle, n: u64) {
         assert_eq!(oracle, Oracle::Contents);
-        self.memory().contents += n;
+        self.all().contents += n;
     }
 }

@@ -3,12 +3,21 @@
 //!
 //! A process is a forked child, so that its address space, its accounting and its teardown are its
 //! own. The parent reads the clock before the fork and after `wait4`, and takes user time, system
-//! time and faults from what `wait4` says of the child. Results of the threads come back in a page
-//! area shared by both (`area`).
+//! time, faults and context switches from what `wait4` says of the child. Results of the workers
+//! come back in a page area shared by all (`area`).
 //!
 //! ```text
 //! parent   clock  fork ........................................ wait4  clock, usage of the child
 //! child           no huge pages, threads: pin, body, publish,   exit
+//! ```
+//!
+//! Where each worker is a process ([`Spaces::Own`]), the child starts no threads but forks the
+//! workers and waits for them; what `wait4` says of it includes them. A worker's own forked
+//! children are accounted in the same way, to the worker's window too.
+//!
+//! ```text
+//! child           no huge pages, fork, fork, ... wait4 of each  exit
+//! worker                    pin, body, publish,  exit
 //! ```
 //!
 //! - **Huge pages are off** for the child (`PR_SET_THP_DISABLE`): where they are on, a first touch
@@ -18,14 +27,17 @@
 //!   that another thread of the parent may have held. For that, the first process wraps the panic
 //!   hook of the program: it keeps silent in children, whose panics come back as errors.
 //! - **The parent's memory** is copied on write: a parent with much of it pays for its page tables
-//!   in the fork, which is inside [`ProcessReport::wall_ns`].
+//!   in the fork, which is inside [`ProcessReport::wall_ns`]. So does a worker that forks: beside
+//!   its workload's memory it has what this program had mapped.
+//! - **brk** is the system call itself, past the C library, whose heap ends at the same place. A
+//!   body allocates nothing, so the two do not meet as long as it puts the break back.
 //! - **CPU time of a window** is exact in its sum (`CLOCK_THREAD_CPUTIME_ID`). How it falls into
 //!   user and system time is sampled by the timer tick on many kernels: a window of 100 ms or more
 //!   goes by its own samples, a shorter one by those of the whole process.
-//! - **A thread that stops early** ends the process at once, so none waits at a barrier for it.
+//! - **A worker that stops early** ends all of them at once, so none waits at a barrier for it.
 //!
 //! Events: `page-faults` (minor and major), `minor-faults`, `major-faults`, `context-switches`, of
-//! the whole child; `threads-pinned` says how many threads could be bound to their CPU. Oracles:
+//! the whole child; `threads-pinned` says how many workers could be bound to their CPU. Oracles:
 //! `contents` only.
 
 #[expect(
@@ -48,7 +60,7 @@ mod worker;
 
 pub use worker::LinuxWorker;
 
-use crate::target::{Clear, Plan, ProcessReport, Stop, Target, TargetError};
+use crate::target::{Clear, Feature, Plan, ProcessReport, Spaces, Stop, Target, TargetError};
 use area::{Area, Failure};
 use std::collections::BTreeMap;
 use sys::process::{Ended, Exit};
@@ -84,7 +96,7 @@ impl Linux {
              clear beforehand on host or sim"
                 .to_owned()
         } else if plan.threads == 0 {
-            "linux: a process needs at least 1 thread".to_owned()
+            "linux: at least 1 thread or process is needed".to_owned()
         } else if plan.cpus == 0 || plan.cpus > self.cpus {
             format!(
                 "linux: {} CPUs asked for, but this machine lets us run on {}; give --cpus 1 to {}",
@@ -118,6 +130,12 @@ impl Target for Linux {
         self.cpus
     }
 
+    fn lacks(&self, feature: Feature) -> Option<&'static str> {
+        match feature {
+            Feature::Files | Feature::WholePages => None,
+        }
+    }
+
     fn process<F>(&self, plan: &Plan, body: F) -> Result<ProcessReport, TargetError>
     where
         F: for<'w> Fn(&mut Self::Worker<'w>) -> Result<(), Stop> + Sync,
@@ -134,8 +152,12 @@ impl Target for Linux {
         };
         child::silence_panics();
         let start_ns = sys::clock::monotonic_ns();
-        let pid = sys::process::fork(|| child::run(&job, &body))
-            .map_err(|errno| failed("start a process (fork)", errno))?;
+        let run = || match plan.spaces {
+            Spaces::Shared => child::threads(&job, &body),
+            Spaces::Own => child::processes(&job, &body),
+        };
+        let pid =
+            sys::process::fork(run).map_err(|errno| failed("start a process (fork)", errno))?;
         let ended = sys::process::wait(pid)
             .map_err(|errno| failed("wait for the process (wait4)", errno))?;
         let wall_ns = sys::clock::monotonic_ns() - start_ns;
@@ -164,6 +186,15 @@ fn succeeded(area: &Area, exit: &Exit) -> Result<(), TargetError> {
         (Some((worker, Failure::Thread(errno))), _) => {
             Err(failed(&format!("start thread {worker}"), errno))
         }
+        (Some((worker, Failure::Process(errno))), _) => {
+            Err(failed(&format!("start process {worker} (fork)"), errno))
+        }
+        (Some((worker, Failure::Killed(signal))), _) => {
+            let name = sys::process::signal_name(signal);
+            Err(TargetError::System(format!(
+                "linux: process {worker} was killed by {name} (signal {signal})"
+            )))
+        }
         (Some((_, Failure::HugePages(errno))), _) => {
             Err(failed("switch huge pages off (PR_SET_THP_DISABLE)", errno))
         }
@@ -181,7 +212,7 @@ fn report(area: &Area, threads: u32, wall_ns: u64, ended: &Ended) -> ProcessRepo
         ("page-faults", faults),
         ("minor-faults", usage.minor_faults),
         ("major-faults", usage.major_faults),
-        ("context-switches", usage.context_switches),
+        ("context-switches", usage.sleeps + usage.preemptions),
         ("threads-pinned", area.pinned()),
     ];
     ProcessReport {
@@ -189,6 +220,8 @@ fn report(area: &Area, threads: u32, wall_ns: u64, ended: &Ended) -> ProcessRepo
         user_ns: usage.user_ns,
         system_ns: usage.system_ns,
         faults,
+        sleeps: usage.sleeps,
+        preemptions: usage.preemptions,
         workers: (0..threads)
             .map(|index| area.window(index).split(usage))
             .collect(),

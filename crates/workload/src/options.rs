@@ -14,7 +14,7 @@ pub struct Info {
     pub name: &'static str,
     /// What it does, in a line.
     pub about: &'static str,
-    /// The thread counts to run it with unless told.
+    /// The thread counts (or counts of processes) to run it with unless told.
     pub threads: &'static [u32],
     /// Its own options, given after `--`.
     pub options: &'static [Opt],
@@ -76,13 +76,21 @@ pub(crate) struct Given<'a> {
 
 impl Info {
     /// Takes `args` apart by the table. An option's value stands in the next argument, after `=`,
-    /// or (where the name is one letter) right behind the name, as `getopt` has it.
+    /// or (where the name is one letter) right behind the name, as `getopt` has it; letters without
+    /// a value may stand together, as in `-mTRp`.
     pub(crate) fn given<'a>(&self, args: &'a [String]) -> Result<Given<'a>, OptionError> {
         let mut values = BTreeMap::new();
         let mut rest = args.iter();
         while let Some(arg) = rest.next() {
-            let (name, attached) = split(arg);
-            let option = self.find(name)?;
+            let (name, mut attached) = split(arg);
+            let mut option = self.find(name)?;
+            while let Some((next, behind)) = self.next_letter(option, attached)? {
+                if values.insert(option.name, "").is_some() {
+                    return Err(self.error(format!("{} is given twice", option.name)));
+                }
+                (option, attached) = (next, behind);
+            }
+            let name = option.name;
             let value = match (option.value, attached) {
                 ("", None) => "",
                 ("", Some(extra)) => {
@@ -101,6 +109,32 @@ impl Info {
             workload: self.name,
             values,
         })
+    }
+
+    /// The option that stands in `attached` behind the letter of `option`, which takes no value, and
+    /// what is attached to it in turn; `None` where that is no option.
+    fn next_letter<'a>(
+        &self,
+        option: &Opt,
+        attached: Option<&'a str>,
+    ) -> Result<Option<(&Opt, Option<&'a str>)>, OptionError> {
+        let letters = attached.filter(|_| option.value.is_empty() && option.name.len() == 2);
+        let Some(letter) = letters.and_then(|letters| letters.chars().next()) else {
+            return Ok(None);
+        };
+        let name = format!("-{letter}");
+        let is = |known: &str| known == name;
+        let known = self.options.iter().any(|option| is(option.name));
+        if !known && !self.refused.iter().any(|refused| is(refused.name)) {
+            return Ok(None);
+        }
+        let next = self.find(&name)?;
+        let behind = letters.map(|letters| &letters[letter.len_utf8()..]);
+        let behind = behind.filter(|behind| !behind.is_empty());
+        Ok(Some((
+            next,
+            behind.map(|text| text.strip_prefix('=').unwrap_or(text)),
+        )))
     }
 
     fn find(&self, name: &str) -> Result<&Opt, OptionError> {
@@ -178,6 +212,42 @@ impl Given<'_> {
         }
     }
 
+    /// The option as a time in seconds, in nanoseconds: more than 0, at most a million seconds.
+    pub(crate) fn nanos(&self, name: &str) -> Result<Option<u64>, OptionError> {
+        let Some(text) = self.text(name) else {
+            return Ok(None);
+        };
+        let seconds = text
+            .parse::<f64>()
+            .ok()
+            .filter(|s| (1e-9..=1e6).contains(s));
+        match seconds {
+            Some(seconds) => Ok(Some((seconds * 1e9) as u64)),
+            None => Err(self.error(&format!(
+                "{name} must be a time in seconds, such as 10 or 0.5, but is `{text}`"
+            ))),
+        }
+    }
+
+    /// The option as one of `words`; the first of them where it is left out.
+    pub(crate) fn one_of<T: Copy>(
+        &self,
+        name: &str,
+        words: &[(&str, T)],
+    ) -> Result<Option<T>, OptionError> {
+        let Some(text) = self.text(name) else {
+            return Ok(words.first().map(|(_, value)| *value));
+        };
+        if let Some((_, value)) = words.iter().find(|(word, _)| *word == text) {
+            return Ok(Some(*value));
+        }
+        let known: Vec<_> = words.iter().map(|(word, _)| *word).collect();
+        Err(self.error(&format!(
+            "{name} must be {}, but is `{text}`",
+            known.join(" or ")
+        )))
+    }
+
     /// Two options that exclude each other are not both given.
     pub(crate) fn not_both(&self, one: &str, other: &str) -> Result<(), OptionError> {
         if self.has(one) && self.has(other) {
@@ -219,6 +289,12 @@ mod tests {
                 default: "off",
                 help: "",
             },
+            Opt {
+                name: "-y",
+                value: "",
+                default: "off",
+                help: "",
+            },
         ],
         refused: &[Refused {
             name: "-s",
@@ -246,16 +322,21 @@ mod tests {
             "(Some(2), Some(65536))"
         );
         assert_eq!(words(&["-g=2"]), "(Some(2), None)");
+        assert_eq!(words(&["-zyg2"]), "(Some(2), None)");
+        assert_eq!(words(&["-yzg", "2"]), "(Some(2), None)");
         assert_eq!(words(&[]), "(None, None)");
     }
 
     #[test]
     fn every_error_is_one_line_that_says_what_is_right() {
         for (args, says) in [
-            (&["-q"][..], "demo: no option `-q`; there are -g, --len, -z"),
+            (
+                &["-q"][..],
+                "demo: no option `-q`; there are -g, --len, -z, -y",
+            ),
             (
                 &["stray"],
-                "demo: no option `stray`; there are -g, --len, -z",
+                "demo: no option `stray`; there are -g, --len, -z, -y",
             ),
             (
                 &["-s", "3"],
@@ -265,6 +346,10 @@ mod tests {
             (&["-g"], "demo: -g lacks its value; write -g N"),
             (&["-g1", "-g2"], "demo: -g is given twice"),
             (&["-z1"], "demo: -z takes no value, but got `1`"),
+            (&["-yz1"], "demo: -z takes no value, but got `1`"),
+            (&["-yzz"], "demo: -z is given twice"),
+            (&["-ys"], "demo: -s is not supported: nothing sleeps here"),
+            (&["-yg"], "demo: -g lacks its value; write -g N"),
             (
                 &["-g0"],
                 "demo: -g must be a whole number from 1 to 4294967295, but is `0`",

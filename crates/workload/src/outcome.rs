@@ -1,7 +1,7 @@
 //! What a run of a workload yields.
 
-use crate::pft::Columns;
 use crate::target::{ProcessReport, WorkerReport};
+use crate::{ebizzy, kernbench, load, pft, will_it_scale};
 use core::fmt;
 use std::collections::BTreeMap;
 
@@ -19,6 +19,10 @@ pub struct Outcome {
     pub user_ns: u64,
     /// System time, nanoseconds.
     pub system_ns: u64,
+    /// How often a worker gave its CPU up to wait, in all processes, whole.
+    pub sleeps: u64,
+    /// How often one had to make way for another, in all processes, whole.
+    pub preemptions: u64,
     /// First touches, calculated from the options as the original programs do; what the rates
     /// count.
     pub pages: u64,
@@ -30,10 +34,50 @@ pub struct Outcome {
     pub events: BTreeMap<String, u64>,
     /// How often each oracle looked, in all processes.
     pub checks: BTreeMap<String, u64>,
-    /// The row the original prints, of workloads whose original prints rows.
+    /// What the original prints of a run, of workloads whose original prints something.
     pub columns: Option<Columns>,
-    /// One report a thread, process after process.
+    /// One report a worker, process after process.
     pub workers: Vec<WorkerReport>,
+}
+
+/// What an original program prints of a run, with true decimals.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Columns {
+    /// A row.
+    Pft(pft::Columns),
+    /// Lines.
+    Ebizzy(ebizzy::Columns),
+    /// A row.
+    WillItScale(will_it_scale::Columns),
+    /// Lines for each load.
+    Kernbench(kernbench::Columns),
+    /// A row; our own.
+    Load(load::Columns),
+}
+
+impl Columns {
+    /// The title of the columns, where it is a row of them.
+    #[must_use]
+    pub const fn header(&self) -> Option<&'static str> {
+        match self {
+            Self::Pft(_) => Some(pft::HEADER),
+            Self::WillItScale(_) => Some(will_it_scale::HEADER),
+            Self::Load(_) => Some(load::HEADER),
+            Self::Ebizzy(_) | Self::Kernbench(_) => None,
+        }
+    }
+}
+
+impl fmt::Display for Columns {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Pft(columns) => columns.fmt(f),
+            Self::Ebizzy(columns) => columns.fmt(f),
+            Self::WillItScale(columns) => columns.fmt(f),
+            Self::Kernbench(columns) => columns.fmt(f),
+            Self::Load(columns) => columns.fmt(f),
+        }
+    }
 }
 
 /// A parameter's value.
@@ -97,6 +141,8 @@ impl Outcome {
         for (name, count) in report.checks {
             *self.checks.entry(name).or_default() += count;
         }
+        self.sleeps += report.sleeps;
+        self.preemptions += report.preemptions;
         self.workers.extend(report.workers);
     }
 

@@ -21,7 +21,7 @@ pub use columns::{Columns, HEADER};
 
 use crate::contents::{LINE, Region, Touch, check_fresh};
 use crate::options::{Info, Opt, OptionError, Refused, SIZE_MAX};
-use crate::outcome::Outcome;
+use crate::outcome::{self, Outcome};
 use crate::target::{Plan, Prot, Stop, Target, TargetError, Worker};
 use crate::workload::{agreed_threads, unsupported};
 use minflt_addr::VirtAddr;
@@ -273,12 +273,8 @@ impl Pft {
             }
         }
         outcome.pages = shares.calculated;
-        outcome.columns = Some(Columns::new(
-            shares.bytes,
-            self.repetitions,
-            threads,
-            &outcome,
-        ));
+        let columns = Columns::new(shares.bytes, self.repetitions, threads, &outcome);
+        outcome.columns = Some(outcome::Columns::Pft(columns));
         Ok(outcome)
     }
 

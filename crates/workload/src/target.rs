@@ -2,6 +2,9 @@
 //!
 //! A workload is written once, generic over [`Target`], and runs on real threads over the software
 //! MMU (*host*), in virtual time (*sim*) and over real system calls (*linux*).
+//!
+//! What runs is a group of *workers*: the threads of one process, or as many processes of one
+//! thread each ([`Spaces`]). Barrier, mailbox and clock reach across all of them either way.
 
 use core::fmt;
 use minflt_addr::VirtAddr;
@@ -9,7 +12,7 @@ use std::collections::BTreeMap;
 
 /// A machine that can run processes made of threads.
 pub trait Target {
-    /// One thread of a process, as its body sees it.
+    /// One worker, as its body sees it.
     type Worker<'w>: Worker;
 
     /// The target's name as the command line spells it: `host`, `sim` or `linux`.
@@ -18,11 +21,14 @@ pub trait Target {
     /// Bytes per page.
     fn page_size(&self) -> u64;
 
-    /// CPUs that threads can run on.
+    /// CPUs that workers can run on.
     fn cpus(&self) -> u32;
 
-    /// Starts one process of `plan.threads` threads, runs `body` in each, waits for all, and tears
-    /// the process down.
+    /// Why it cannot do `feature`; `None` where it can.
+    fn lacks(&self, feature: Feature) -> Option<&'static str>;
+
+    /// Starts `plan.threads` workers, as one process or as a process each, runs `body` in each,
+    /// waits for all, and tears the processes down.
     ///
     /// The body must not carry results out through captured state: on *linux* it runs in a forked
     /// child. Results leave by the [`Worker`]'s methods.
@@ -37,12 +43,32 @@ pub trait Target {
 /// How a process is to be started.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// Threads in the process.
+    /// Workers: threads in the process, or processes.
     pub threads: u32,
     /// CPUs they run on.
     pub cpus: u32,
     /// Who clears the pages, and when.
     pub clear: Clear,
+    /// What has an address space of its own.
+    pub spaces: Spaces,
+}
+
+/// What has an address space of its own.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Spaces {
+    /// All workers together: they are the threads of one process.
+    Shared,
+    /// Each worker: it is a process of one thread.
+    Own,
+}
+
+/// What not every target can do.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Feature {
+    /// Files to map ([`Worker::map_file`]).
+    Files,
+    /// Pages that keep all their words, so that memory can be copied word by word.
+    WholePages,
 }
 
 /// When fresh pages are cleared.
@@ -66,12 +92,15 @@ pub enum Prot {
     ReadWrite,
 }
 
-/// One thread of a process. All addresses are in the process's own address space.
+/// One worker: a thread of the process, or a process. All addresses are in its address space.
 pub trait Worker {
-    /// The thread's number, from 0.
+    /// The worker as a forked child sees itself.
+    type Child<'c>: Worker;
+
+    /// The worker's number, from 0. A forked child has its parent's.
     fn index(&self) -> u32;
 
-    /// Threads in the process.
+    /// Workers there are.
     fn threads(&self) -> u32;
 
     /// Bytes per page.
@@ -82,6 +111,17 @@ pub trait Worker {
     /// # Errors
     /// The system's error number.
     fn map(&mut self, len: u64, prot: Prot) -> Result<VirtAddr, Stop>;
+
+    /// Maps `len` bytes of a file of the worker's own, privately (`MAP_PRIVATE`). The file is that
+    /// long, was never written and has no name; it is made at the first call, and again when `len`
+    /// is another.
+    ///
+    /// # Errors
+    /// The system's error number; ENODEV on a target that lacks [`Feature::Files`].
+    fn map_file(&mut self, len: u64, prot: Prot) -> Result<VirtAddr, Stop> {
+        let _no_files = (len, prot);
+        Err(Stop::Errno(19))
+    }
 
     /// Unmaps `[at, at + len)`.
     ///
@@ -101,6 +141,21 @@ pub trait Worker {
     /// The system's error number.
     fn discard(&mut self, at: VirtAddr, len: u64) -> Result<(), Stop>;
 
+    /// Moves the end of the heap to `at`, as the system call `brk` does, and returns where it is
+    /// now: unchanged where it could not be moved, or where `at` is `None`.
+    fn brk(&mut self, at: Option<VirtAddr>) -> VirtAddr;
+
+    /// Forks the calling process, runs `child` in the child to its end, and waits for the child's
+    /// exit. The child has one thread, the worker's. It does not come to barriers and opens no
+    /// window; what it counts by [`Worker::ops`] and [`Worker::checked`] is the worker's, and so is
+    /// its time.
+    ///
+    /// # Errors
+    /// The error number of fork, or what the child stopped with.
+    fn fork<F>(&mut self, child: F) -> Result<(), Stop>
+    where
+        F: for<'c> FnOnce(&mut Self::Child<'c>) -> Result<(), Stop>;
+
     /// Stores a 64-bit word, faulting the page in where need be. `at` is a multiple of 8.
     ///
     /// # Errors
@@ -113,28 +168,33 @@ pub trait Worker {
     /// A signal that the access raised. (On *linux* a signal ends the process instead.)
     fn load(&mut self, at: VirtAddr) -> Result<u64, Stop>;
 
-    /// Does `ns` nanoseconds of user computation that touches no shared memory.
+    /// Does `ns` nanoseconds of user computation that touches no shared memory. Time in which the
+    /// worker has no CPU does not count.
     fn compute(&mut self, ns: u64);
 
-    /// Waits until every thread of the process has come here.
+    /// Waits until every worker has come here.
     fn barrier(&mut self);
 
-    /// Sets slot `slot` (0..8) of the process's mailbox, which all its threads see.
+    /// Sets slot `slot` (0..8) of the mailbox, which all workers see.
     fn post(&mut self, slot: usize, value: u64);
 
-    /// Reads slot `slot` (0..8) of the process's mailbox; 0 before anybody posted.
+    /// Reads slot `slot` (0..8) of the mailbox; 0 before anybody posted.
     fn read(&mut self, slot: usize) -> u64;
+
+    /// Adds 1 to slot `slot` (0..8) of the mailbox and returns what it held: no two claims of a slot
+    /// return the same number. Orders nothing else.
+    fn claim(&mut self, slot: usize) -> u64;
 
     /// Wall time in nanoseconds since some fixed moment; virtual time on *sim*.
     fn now_ns(&mut self) -> u64;
 
-    /// Opens this thread's measured window: wall, user and system time and faults count from here.
+    /// Opens this worker's measured window: wall, user and system time and faults count from here.
     fn window_open(&mut self);
 
     /// Closes the window.
     fn window_close(&mut self);
 
-    /// Adds `n` operations of the workload's own kind to this thread's report.
+    /// Adds `n` operations of the workload's own kind to this worker's report.
     fn ops(&mut self, n: u64);
 
     /// Adds `n` looks of oracle `oracle` to the report's `checks`.
@@ -159,18 +219,22 @@ pub enum Stop {
     Contents(VirtAddr, u64, u64),
 }
 
-/// What a process did.
+/// What a process, or a group of them, did.
 #[derive(Clone, Debug, Default)]
 pub struct ProcessReport {
-    /// From before its first thread starts until it is torn down, nanoseconds.
+    /// From before its first worker starts until all is torn down, nanoseconds.
     pub wall_ns: u64,
-    /// User time of all threads, start and teardown included, nanoseconds.
+    /// User time of all workers and their children, start and teardown included, nanoseconds.
     pub user_ns: u64,
-    /// System time of all threads, start and teardown included, nanoseconds.
+    /// System time of all workers and their children, start and teardown included, nanoseconds.
     pub system_ns: u64,
     /// Page faults the target counted.
     pub faults: u64,
-    /// One report a thread.
+    /// How often a worker or a child gave its CPU up to wait (voluntary context switches).
+    pub sleeps: u64,
+    /// How often one had to make way for another (involuntary context switches).
+    pub preemptions: u64,
+    /// One report a worker.
     pub workers: Vec<WorkerReport>,
     /// Events by name, as the target counts them.
     pub events: BTreeMap<String, u64>,
@@ -178,7 +242,7 @@ pub struct ProcessReport {
     pub checks: BTreeMap<String, u64>,
 }
 
-/// What one thread did within its window.
+/// What one worker did within its window.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct WorkerReport {
     /// When the window opened, on [`Worker::now_ns`]'s clock.

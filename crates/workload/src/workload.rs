@@ -1,6 +1,12 @@
 //! The registry of workloads.
 
+use crate::brk1::{self, Brk1};
 use crate::disturb::{self, Disturb};
+use crate::ebizzy::{self, Ebizzy};
+use crate::fork1::{self, Fork1};
+use crate::kernbench::{self, Kernbench};
+use crate::load::{self, Load};
+use crate::mmap::{self, Backing, Mmap};
 use crate::options::{Info, OptionError, SIZE_MAX};
 use crate::outcome::Outcome;
 use crate::page_fault1::{self, PageFault1};
@@ -16,12 +22,52 @@ pub enum Workload {
     PageFault1(PageFault1),
     /// One faults while the others map and unmap.
     Disturb(Disturb),
+    /// Map, touch or search, unmap, by records.
+    Ebizzy(Ebizzy),
+    /// Many single-threaded processes.
+    Kernbench(Kernbench),
+    /// Many fault while one maps and protects.
+    Load(Load),
+    /// Map, unmap.
+    Mmap(Mmap),
+    /// Grow and shrink the heap.
+    Brk1(Brk1),
+    /// Fork, wait.
+    Fork1(Fork1),
 }
 
 /// All workloads there are.
 #[must_use]
 pub fn list() -> &'static [Info] {
-    &[pft::INFO, page_fault1::INFO, disturb::INFO]
+    &[
+        pft::INFO,
+        page_fault1::INFO,
+        disturb::INFO,
+        ebizzy::INFO,
+        kernbench::INFO,
+        load::INFO,
+        mmap::INFO1,
+        mmap::INFO2,
+        brk1::INFO,
+        fork1::INFO,
+    ]
+}
+
+/// `$what` of whichever test `$workload` is.
+macro_rules! each {
+    ($workload:expr, $test:ident => $what:expr) => {
+        match $workload {
+            Self::Pft($test) => $what,
+            Self::PageFault1($test) => $what,
+            Self::Disturb($test) => $what,
+            Self::Ebizzy($test) => $what,
+            Self::Kernbench($test) => $what,
+            Self::Load($test) => $what,
+            Self::Mmap($test) => $what,
+            Self::Brk1($test) => $what,
+            Self::Fork1($test) => $what,
+        }
+    };
 }
 
 impl Workload {
@@ -30,19 +76,24 @@ impl Workload {
     /// # Errors
     /// One line that names the option, or the workload, and what would be right.
     pub fn parse(name: &str, args: &[String]) -> Result<Self, OptionError> {
-        if name == pft::INFO.name {
-            Pft::parse(args).map(Self::Pft)
-        } else if name == page_fault1::INFO.name {
-            PageFault1::parse(args).map(Self::PageFault1)
-        } else if name == disturb::INFO.name {
-            Disturb::parse(args).map(Self::Disturb)
-        } else {
-            let names: Vec<_> = list().iter().map(|info| info.name).collect();
-            Err(OptionError::new(format!(
-                "no workload `{name}`; there are {}",
-                names.join(", ")
-            )))
-        }
+        Ok(match name {
+            "pft" => Self::Pft(Pft::parse(args)?),
+            "page-fault1" => Self::PageFault1(PageFault1::parse(args)?),
+            "disturb" => Self::Disturb(Disturb::parse(args)?),
+            "ebizzy" => Self::Ebizzy(Ebizzy::parse(args)?),
+            "kernbench" => Self::Kernbench(Kernbench::parse(args)?),
+            "load" => Self::Load(Load::parse(args)?),
+            "mmap1" => Self::Mmap(Mmap::parse(Backing::Anonymous, args)?),
+            "mmap2" => Self::Mmap(Mmap::parse(Backing::File, args)?),
+            "brk1" => Self::Brk1(Brk1::parse(args)?),
+            "fork1" => Self::Fork1(Fork1::parse(args)?),
+            _ => {
+                let names: Vec<_> = list().iter().map(|info| info.name).collect();
+                let names = names.join(", ");
+                let words = format!("no workload `{name}`; there are {names}");
+                return Err(OptionError::new(words));
+            }
+        })
     }
 
     /// What the registry says about it.
@@ -52,23 +103,42 @@ impl Workload {
             Self::Pft(_) => &pft::INFO,
             Self::PageFault1(_) => &page_fault1::INFO,
             Self::Disturb(_) => &disturb::INFO,
+            Self::Ebizzy(_) => &ebizzy::INFO,
+            Self::Kernbench(_) => &kernbench::INFO,
+            Self::Load(_) => &load::INFO,
+            Self::Mmap(test) => test.info(),
+            Self::Brk1(_) => &brk1::INFO,
+            Self::Fork1(_) => &fork1::INFO,
         }
     }
 
-    /// Sets its main size in bytes, as the command line's `--size` does: what `pft` touches in all,
-    /// `page-fault1` maps in each round, `disturb` touches in thread 0.
+    /// Sets its main size in bytes, as the command line's `--size` does: what `pft` and `load` touch
+    /// in all, `page-fault1`, `mmap1` and `mmap2` map in each round, `disturb` touches in thread 0,
+    /// a chunk of `ebizzy`, the largest unit of `kernbench`, what a task of `fork1` has touched.
     ///
     /// # Errors
-    /// When the size is 0 or more than 128 TiB.
+    /// When the size is 0, less than the workload can do with, or more than 128 TiB, or it has none.
     pub fn set_size(&mut self, bytes: u64) -> Result<(), OptionError> {
-        if !(1..=SIZE_MAX).contains(&bytes) {
-            let words = format!("the size must be from 1 byte to 128T, but is {bytes} bytes");
+        let least = match self {
+            Self::Ebizzy(_) => 8,
+            _ => 1,
+        };
+        if !(least..=SIZE_MAX).contains(&bytes) {
+            let unit = if least == 1 { "byte" } else { "bytes" };
+            let words =
+                format!("the size must be from {least} {unit} to 128T, but is {bytes} bytes");
             return Err(OptionError::new(words));
         }
         match self {
             Self::Pft(pft) => pft.bytes = bytes,
             Self::PageFault1(test) => test.bytes = bytes,
             Self::Disturb(test) => test.bytes = bytes,
+            Self::Ebizzy(test) => test.chunk_bytes = bytes,
+            Self::Kernbench(test) => test.unit_bytes = bytes,
+            Self::Load(test) => test.bytes = bytes,
+            Self::Mmap(test) => test.bytes = bytes,
+            Self::Brk1(_) => return Err(OptionError::new("brk1 moves a page; it has no size")),
+            Self::Fork1(test) => test.bytes = bytes,
         }
         Ok(())
     }
@@ -80,7 +150,21 @@ impl Workload {
         match self {
             Self::Pft(pft) => pft.threads,
             Self::PageFault1(test) => test.threads,
-            Self::Disturb(_) => None,
+            Self::Ebizzy(test) => test.threads,
+            Self::Kernbench(test) => test.optimal,
+            Self::Mmap(test) => test.tasks.count,
+            Self::Brk1(test) => test.tasks.count,
+            Self::Fork1(test) => test.tasks.count,
+            Self::Disturb(_) | Self::Load(_) => None,
+        }
+    }
+
+    /// The most workers it starts at once with a plan of `threads` on `cpus` CPUs.
+    #[must_use]
+    pub fn most_workers(&self, threads: u32, cpus: u32) -> u32 {
+        match self {
+            Self::Kernbench(test) => test.most_jobs(threads, cpus),
+            _ => threads,
         }
     }
 
@@ -88,11 +172,7 @@ impl Workload {
     /// page tables, stacks and the system's own needs come on top.
     #[must_use]
     pub fn bytes_needed(&self, threads: u32, page_size: u64) -> u64 {
-        match self {
-            Self::Pft(pft) => pft.bytes_needed(threads, page_size),
-            Self::PageFault1(test) => test.bytes_needed(threads, page_size),
-            Self::Disturb(test) => test.bytes_needed(threads, page_size),
-        }
+        each!(self, test => test.bytes_needed(threads, page_size))
     }
 
     /// Runs it on `target`.
@@ -100,11 +180,7 @@ impl Workload {
     /// # Errors
     /// When the plan does not fit the options or the target, or the run fails.
     pub fn run<T: Target>(&self, target: &T, plan: &Plan) -> Result<Outcome, TargetError> {
-        match self {
-            Self::Pft(pft) => pft.run(target, plan),
-            Self::PageFault1(test) => test.run(target, plan),
-            Self::Disturb(test) => test.run(target, plan),
-        }
+        each!(self, test => test.run(target, plan))
     }
 }
 
@@ -134,6 +210,7 @@ pub(crate) fn unsupported(words: String) -> TargetError {
 mod tests {
     use super::{Workload, list};
     use crate::contents::Touch;
+    use crate::ebizzy::Until;
     use crate::fake::{Fake, plan};
     use crate::pft::{Definition, Pft};
 
@@ -171,7 +248,8 @@ mod tests {
         for (line, says) in [
             (
                 "pfft",
-                "no workload `pfft`; there are pft, page-fault1, disturb",
+                "no workload `pfft`; there are pft, page-fault1, disturb, ebizzy, kernbench, load, \
+                 mmap1, mmap2, brk1, fork1",
             ),
             ("pft -b 1M -g 1", "pft: -b and -g exclude each other"),
             ("pft -z -c 2", "pft: -c and -z exclude each other"),
@@ -198,12 +276,23 @@ mod tests {
         for info in list() {
             let mut workload = parse(info.name).unwrap();
             assert_eq!(workload.info().name, info.name);
-            workload.set_size(1 << 20).unwrap();
-            assert!(workload.bytes_needed(1, 4096) >= 1 << 20);
+            let sized = workload.set_size(1 << 20).is_ok();
+            assert_eq!(sized, info.name != "brk1");
+            match &mut workload {
+                Workload::Ebizzy(test) => test.until = Until::Records(2),
+                Workload::Kernbench(test) => test.units = 5,
+                Workload::Mmap(test) => test.tasks.rounds = 5,
+                Workload::Brk1(test) => test.tasks.rounds = 5,
+                Workload::Fork1(test) => test.tasks.rounds = 5,
+                _ => assert!(workload.bytes_needed(1, 4096) >= 1 << 20),
+            }
+            assert!(workload.bytes_needed(1, 4096) > 0);
             for &threads in info.threads {
+                assert!(workload.most_workers(threads, threads) >= threads);
                 let outcome = workload.run(&Fake::default(), &plan(threads)).unwrap();
                 assert_eq!(outcome.workload, info.name);
-                assert!(outcome.pages > 0 && outcome.checks["contents"] > 0);
+                assert!(outcome.checks["contents"] > 0);
+                assert!(outcome.pages > 0 || !outcome.rates.is_empty());
                 assert!(!outcome.params.is_empty());
             }
             assert!(workload.set_size(0).is_err());

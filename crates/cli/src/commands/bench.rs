@@ -10,7 +10,7 @@ use crate::progress::Progress;
 use crate::rows::{Place, checks, record, write_json};
 use crate::targets::{self, HOST_RAM, On};
 use minflt_report::{Cell, Column, Run, Status, Table};
-use minflt_workload::{Clear, Outcome, Plan, Workload, list, pft};
+use minflt_workload::{Clear, Outcome, Plan, Spaces, Workload, list, pft};
 
 /// Runs the command.
 pub(crate) fn run(args: &Bench) -> Result<(), Error> {
@@ -138,6 +138,7 @@ impl<'a> Job<'a> {
                             threads: *threads,
                             cpus,
                             clear,
+                            spaces: Spaces::Shared,
                         };
                         self.check(on, &plan)?;
                         cells.push(Variant {

@@ -1,10 +1,9 @@
 //! The same by real system calls, in a process of their own: this program, started anew.
 
-use crate::machine::PAGE;
+use crate::machine::{PAGE, WallTime};
 use crate::ours::{self, PAGES};
 use std::io;
 use std::process::Command;
-use std::time::Instant;
 
 /// The option that makes this program the child.
 pub(crate) const CHILD: &str = "--linux-child";
@@ -59,18 +58,18 @@ pub(crate) fn child(times: u64) -> io::Result<()> {
     touch(1);
     let mut ns = [0.0; 3];
     for time in 0..times {
-        let start = Instant::now();
+        let start = WallTime::start();
         end(fork(Child::Exits)?, Ends::Itself)?;
-        ns[0] += start.elapsed().as_nanos() as f64;
+        ns[0] += start.ns();
         let waiting = fork(Child::Waits)?;
-        let start = Instant::now();
+        let start = WallTime::start();
         touch(time as u8);
-        ns[1] += start.elapsed().as_nanos() as f64;
+        ns[1] += start.ns();
         end(waiting, Ends::Killed)?;
         end(fork(Child::Exits)?, Ends::Itself)?;
-        let start = Instant::now();
+        let start = WallTime::start();
         touch(time as u8);
-        ns[2] += start.elapsed().as_nanos() as f64;
+        ns[2] += start.ns();
     }
     println!("{}", ns[0] / times as f64);
     println!("{}", ns[1] / (times * PAGES) as f64);
@@ -99,8 +98,8 @@ fn fork(what: Child) -> io::Result<libc::pid_t> {
         return Err(io::Error::last_os_error());
     }
     if pid == 0 {
-        while what == Child::Waits {
-            // SAFETY: takes nothing.
+        if what == Child::Waits {
+            // SAFETY: takes nothing. Only the signal that kills ends it.
             unsafe { libc::pause() };
         }
         // SAFETY: ends the child without running what is the parent's.

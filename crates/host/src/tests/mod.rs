@@ -2,9 +2,11 @@
 
 mod grace;
 mod interrupts;
+mod linux;
 mod locks;
 mod memory;
 mod order;
+mod rcu;
 mod slab;
 
 use crate::{Host, HostInstance, HostOptions, Prefault};

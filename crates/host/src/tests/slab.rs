@@ -111,3 +111,58 @@ fn memory_that_runs_out_gives_the_value_back() {
         (placed, 4096 / Slab::<Object, M>::SLOT as u64)
     );
 }
+
+/// An object whose last words are looked at by readers of an earlier life.
+#[repr(C)]
+struct Lasting {
+    _link: u64,
+    own: u64,
+    kept: Atomic<u64, M>,
+    also_own: u64,
+}
+
+// SAFETY: nobody reads a free one's link; zero is a value of `kept`, which is set atomically.
+unsafe impl SlabObject for Lasting {
+    const KEPT: core::ops::Range<usize> = 16..24;
+}
+
+#[test]
+fn what_is_kept_outlives_the_object_and_starts_as_zero() {
+    let at = machine(1);
+    // SAFETY: within the machine's memory.
+    let page = unsafe { at.ram().base.add(1 << 20) };
+    // What was in the page before must not show.
+    // SAFETY: nobody uses it yet.
+    unsafe { page.write_bytes(0x5a, 4096) };
+    let slab: Slab<Lasting, M> = Slab::new(3, per_cpu(&at, 0, |_| Magazine::new()));
+    let pages = Pages {
+        at: &at,
+        given: Atomic::new(0),
+        most: 1,
+    };
+    let _cpu = at.enter(0);
+    let make = |own| {
+        let object = Lasting {
+            _link: 0,
+            own,
+            kept: Atomic::new(77),
+            also_own: !own,
+        };
+        slab.alloc(object, &pages).ok().expect("a page is enough")
+    };
+    let first = make(1);
+    // SAFETY: allocated above; shared from here on, but for the free below.
+    let seen = unsafe { first.as_ref() };
+    assert_eq!((seen.own, seen.also_own, seen.kept.peek()), (1, !1, 0));
+    seen.kept.store(5, Ordering::Relaxed);
+    // SAFETY: 1, 2: allocated above, and nobody uses it but for what is kept.
+    unsafe { slab.free(first) };
+    // SAFETY: a free object's kept words are still words.
+    let kept = unsafe { &(*first.as_ptr()).kept };
+    assert_eq!(kept.peek(), 5);
+    let second = (0..128).map(|_| make(2)).find(|slot| *slot == first);
+    let second = second.expect("there is one page of slots");
+    // SAFETY: allocated above.
+    let seen = unsafe { second.as_ref() };
+    assert_eq!((seen.own, seen.also_own, seen.kept.peek()), (2, !2, 5));
+}

@@ -42,6 +42,7 @@ use crate::mm::{Mm, MmHandle};
 use crate::oracle;
 use crate::system::System;
 use crate::vma::Vma;
+use crate::vma_lock;
 use crate::writers::Writers;
 use crate::zap::{Zap, pages};
 use minflt_addr::{Pfn, VirtAddr, VirtRange};
@@ -62,6 +63,7 @@ impl<M: Mmu> System<M> {
             self.count(Event::Fork);
             let child = self.new_mm()?;
             let writers = Writers::lock(parent);
+            child.inherit(parent);
             let outside = self.config.lacks(Broken::ForkWithoutSections);
             let sections = (!outside).then(|| writers.begin_all());
             let user = VirtRange::new(VirtAddr(0), VirtAddr(M::Paging::USER_END));
@@ -69,6 +71,7 @@ impl<M: Mmu> System<M> {
             let copied = copy_all(self, parent, &child, &mut zap);
             zap.finish();
             oracle::translations_agree(parent, user, u64::MAX);
+            vma_lock::end_all(&child);
             drop(sections);
             drop(writers);
             M::note(format_args!("fork returns"));
@@ -111,12 +114,15 @@ fn copy_vma<M: Mmu>(
     zap: &mut Zap<'_, M>,
 ) -> Result<(), NoMemory> {
     let view = vma.view();
-    let new = new_vma(child, view)?;
+    child.charge_copy(&view)?;
+    let uncharge = |_: &NoMemory| child.uncharge_copy(&view);
+    let new = new_vma(child, view).inspect_err(uncharge)?;
     // SAFETY: allocated above; nobody else has it.
     let chained = sys.fork_anon_vma(unsafe { new.as_ref() }, vma);
     chained
-        .and_then(|()| child.tree.insert(sys, view.range.start(), new))
-        .inspect_err(|_| discard_vma(child, new))?;
+        .and_then(|()| vma_lock::insert(child, view.range.start(), new))
+        .inspect_err(|_| discard_vma(child, new))
+        .inspect_err(uncharge)?;
     if vma.anon_vma.load(Ordering::Relaxed) == 0 {
         // At most pages of zeros, which the child's faults bring again.
         return Ok(());
@@ -138,7 +144,7 @@ impl<M: Mmu> Zap<'_, M> {
             let shared =
                 self.share_table(leaf.table, table, VirtRange::new(first.start(), span.end()));
             sys.count_n(Event::ForkEntries, shared);
-            child.rss.add(&sys.config, None, shared as i64);
+            child.count_resident(None, shared as i64);
         }
         Ok(())
     }
@@ -190,7 +196,7 @@ impl<M: Mmu> Mm<M> {
                 Walk::Leaf(leaf) => return Ok(leaf.table),
                 Walk::Missing { entry, level } => {
                     let table = Self::new_table(sys, level - 1).ok_or(NoMemory)?;
-                    entry.store(Pte::table(table));
+                    entry.store(Pte::table(table, level));
                     sys.count(Event::TablesInstalled);
                 }
             }

@@ -1,14 +1,20 @@
 //! mmap: private anonymous memory.
+//!
+//! Everything that can refuse is asked before anything is changed: the place, `RLIMIT_AS`, the
+//! promise ([`crate::commit`]). Linux: mm/mmap.c do_mmap, mmap_region (v6.12).
 
 use super::split::{discard_vma, new_vma};
 use super::{as_call, munmap, page_range};
-use crate::error::MmapError;
+use crate::commit::{self, Pages, Reserve};
+use crate::error::{MmapError, NoMemory};
 use crate::event::Event;
+use crate::fault::FaultOutcome;
 use crate::mm::Mm;
-use crate::vma::{Prot, VmaView};
+use crate::thread::Thread;
+use crate::vma::{Prot, Vma, VmaView};
 use crate::writers::Writers;
 use minflt_addr::{VirtAddr, VirtRange};
-use minflt_pgtable::{Mmu, Paging};
+use minflt_pgtable::{Access, Mmu, Paging};
 
 /// Where a mapping shall go.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -23,41 +29,127 @@ pub enum Place {
     FixedNoReplace(VirtAddr),
 }
 
+/// Whether the pages of a mapping are faulted in at once (`MAP_POPULATE`).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Populate {
+    /// When they are touched.
+    OnTouch,
+    /// By the call, after it let go of the write lock: each page by a fault under `mmap_lock` for
+    /// reading. What cannot be faulted in is left out, and the call succeeds.
+    Now,
+}
+
+/// What to map.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct MapRequest {
+    /// Where.
+    pub place: Place,
+    /// Bytes, rounded up to pages.
+    pub len: u64,
+    /// What may be done there.
+    pub prot: Prot,
+    /// Whether to fault the pages in.
+    pub populate: Populate,
+    /// Whether the pages are promised.
+    pub reserve: Reserve,
+}
+
+impl MapRequest {
+    /// A mapping that is promised and populated by its first touches.
+    #[must_use]
+    pub const fn new(place: Place, len: u64, prot: Prot) -> Self {
+        Self {
+            place,
+            len,
+            prot,
+            populate: Populate::OnTouch,
+            reserve: Reserve::Charged,
+        }
+    }
+}
+
 impl<M: Mmu> Mm<M> {
-    /// Maps `len` bytes (rounded up to pages) of private anonymous memory; returns where.
+    /// Maps `len` bytes (rounded up to pages) of private anonymous memory; returns where. The short
+    /// form of [`Thread::mmap`].
     ///
     /// # Context
     /// Sleeps for `mmap_lock`, which it takes for writing.
     ///
     /// # Errors
     /// See [`MmapError`]. Nothing is changed then, but that `MAP_FIXED` may have unmapped what
-    /// stood there, as in Linux.
+    /// stood there where there was no memory for the VMA, as in Linux.
     pub fn mmap(&self, place: Place, len: u64, prot: Prot) -> Result<VirtAddr, MmapError> {
         as_call(self.system(), || {
-            self.system().count(Event::Mmap);
-            if len == 0 {
-                return Err(MmapError::Invalid);
-            }
-            let writers = Writers::lock(self);
-            let range = self.place(&writers, place, len)?;
-            let vma = new_vma(self, VmaView { range, prot }).map_err(|_| MmapError::NoMemory)?;
-            self.tree
-                .insert(self.system(), range.start(), vma)
-                .map_err(|_| {
-                    discard_vma(self, vma);
-                    MmapError::NoMemory
-                })?;
-            M::note(format_args!("mmap {range} {prot:?}"));
-            Ok(range.start())
+            let mapped = self.map(&MapRequest::new(place, len, prot))?;
+            Ok(mapped.start())
         })
     }
 
-    fn place(
-        &self,
-        writers: &Writers<'_, M>,
-        place: Place,
-        len: u64,
-    ) -> Result<VirtRange, MmapError> {
+    /// Maps under the write lock.
+    fn map(&self, request: &MapRequest) -> Result<VirtRange, MmapError> {
+        let sys = self.system();
+        sys.count(Event::Mmap);
+        let MapRequest { len, prot, .. } = *request;
+        if len == 0 {
+            return Err(MmapError::Invalid);
+        }
+        let writers = Writers::lock(self);
+        let range = self.place(request.place, len)?;
+        let view = VmaView {
+            range,
+            prot,
+            flags: commit::flags(prot, request.reserve, sys.overcommit()),
+        };
+        let pages = Pages::of::<M>(&view);
+        // What stands there goes first, so only what comes on top of it is asked for.
+        let old = self.pages_in(range);
+        if !self.may_expand(pages.mapped.saturating_sub(old.mapped)) {
+            return Err(MmapError::Limit);
+        }
+        let more = pages.accounted.saturating_sub(old.accounted);
+        sys.charge(more).map_err(|_| MmapError::Overcommit)?;
+        self.put_in(&writers, view, old).map_err(|NoMemory| {
+            sys.uncharge(more);
+            MmapError::NoMemory
+        })?;
+        sys.charge_again(pages.accounted - more);
+        self.count_mapped(pages.mapped);
+        M::note(format_args!("mmap {range} {prot:?}"));
+        Ok(range)
+    }
+
+    /// A new VMA, in place of what is mapped there.
+    fn put_in(&self, writers: &Writers<'_, M>, view: VmaView, old: Pages) -> Result<(), NoMemory> {
+        if old.mapped > 0 {
+            munmap::unmap(self, writers, view.range)?;
+        }
+        let vma = new_vma(self, view)?;
+        writers
+            .insert(view.range.start(), vma)
+            .inspect_err(|_| discard_vma(self, vma))
+    }
+
+    /// What is mapped in `range`.
+    fn pages_in(&self, range: VirtRange) -> Pages {
+        let mut pages = Pages::default();
+        let mut at = range.start();
+        while at < range.end()
+            && let Some(view) = self.find(at).map(Vma::view)
+        {
+            let part = view.range.intersect(range);
+            if part.is_empty() {
+                break;
+            }
+            pages.add(Pages::of::<M>(&VmaView {
+                range: part,
+                ..view
+            }));
+            at = part.end();
+        }
+        pages
+    }
+
+    fn place(&self, place: Place, len: u64) -> Result<VirtRange, MmapError> {
         let user = Self::user_range();
         let fixed = |at: VirtAddr| {
             let range = page_range::<M>(at, len).ok_or(if at.is_aligned(M::Paging::SHIFT) {
@@ -72,11 +164,7 @@ impl<M: Mmu> Mm<M> {
             }
         };
         match place {
-            Place::Fixed(at) => {
-                let range = fixed(at)?;
-                munmap::unmap(self, writers, range).map_err(|_| MmapError::NoMemory)?;
-                Ok(range)
-            }
+            Place::Fixed(at) => fixed(at),
             Place::FixedNoReplace(at) => {
                 let range = fixed(at)?;
                 if self.is_free(range) {
@@ -108,5 +196,43 @@ impl<M: Mmu> Mm<M> {
         // SAFETY: 1: under `mmap_lock`.
         let hole = unsafe { self.tree.highest_hole(len, user) }.ok_or(MmapError::NoMemory)?;
         Ok(VirtRange::new(VirtAddr(hole.end().0 - len), hole.end()))
+    }
+}
+
+impl<M: Mmu> Thread<'_, M> {
+    /// Maps private anonymous memory as the request says; returns where.
+    ///
+    /// # Context
+    /// Sleeps for `mmap_lock`, which it takes for writing, and then, to populate, for reading.
+    ///
+    /// # Errors
+    /// As [`Mm::mmap`].
+    pub fn mmap(&self, request: &MapRequest) -> Result<VirtAddr, MmapError> {
+        let mm = self.mm();
+        as_call(mm.system(), || {
+            let range = mm.map(request)?;
+            if request.populate == Populate::Now {
+                self.populate(range, request.prot);
+            }
+            Ok(range.start())
+        })
+    }
+
+    /// Linux: `__mm_populate`, whose errors mmap ignores. A mapping that may be stored to is
+    /// populated by stores.
+    fn populate(&self, range: VirtRange, prot: Prot) {
+        let access = match prot {
+            Prot::None => return,
+            Prot::Read => Access::Read,
+            Prot::ReadWrite => Access::Write,
+        };
+        let pages = range.pages(M::Paging::SHIFT);
+        let mut at = (0..pages).map(|page| VirtAddr(range.start().0 + page * M::Paging::PAGE));
+        let populated = |at| {
+            let outcome = self.mm().fault_in(&self.share, at, access);
+            matches!(outcome, FaultOutcome::Done(_))
+        };
+        // The first page that cannot be had ends it: the ones behind it are of the same mapping.
+        let _all = at.all(populated);
     }
 }

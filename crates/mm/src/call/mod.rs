@@ -7,8 +7,10 @@
 //! | munmap | write | the VMAs it splits, for ever on those it takes out | zap, free |
 //! | mprotect | write | each VMA it changes | protect |
 //! | fork | write, of the parent | all VMAs of the parent, until all CPUs were told | share |
+//! | brk | write | the VMA it extends; those it unmaps | zap, free |
 //! | madvise(DONTNEED) | read | none: it changes no VMA | zap |
 
+pub(crate) mod brk;
 pub(crate) mod fork;
 pub(crate) mod madvise;
 pub(crate) mod mmap;

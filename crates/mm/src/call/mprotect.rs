@@ -2,19 +2,22 @@
 //!
 //! Flags and entries change in one section per VMA, so that a speculative fault sees both or
 //! neither.
+//!
+//! What becomes writable is charged as committed, where it was not yet ([`crate::commit`]). What
+//! becomes read-only stays charged.
 
 use super::split::{new_attrs, publish, split_at};
 use super::{as_call, page_range};
 use crate::config::Broken;
-use crate::error::MprotectError;
+use crate::error::{MprotectError, NoMemory};
 use crate::event::Event;
 use crate::mm::Mm;
 use crate::oracle;
-use crate::vma::{Prot, VmaView};
+use crate::vma::{Prot, VmaFlags, VmaView};
 use crate::writers::Writers;
 use crate::zap::Zap;
 use minflt_addr::{VirtAddr, VirtRange};
-use minflt_pgtable::Mmu;
+use minflt_pgtable::{Mmu, Paging};
 
 impl<M: Mmu> Mm<M> {
     /// Changes the protection of `len` bytes (rounded up to pages) from `start` on.
@@ -62,18 +65,51 @@ impl<M: Mmu> Mm<M> {
         at: VirtAddr,
         prot: Prot,
     ) -> Result<VirtAddr, MprotectError> {
-        let no_memory = |_| MprotectError::NoMemory;
         let whole = self.find(at).ok_or(MprotectError::NoMemory)?.view();
         if whole.prot == prot {
             return Ok(whole.range.end());
         }
-        split_at(self, writers, at).map_err(no_memory)?;
-        if whole.range.contains(range.end()) {
-            split_at(self, writers, range.end()).map_err(no_memory)?;
+        // Linux: mprotect_fixup. What was charged once, or never shall be, is not charged again.
+        let mut flags = whole.flags;
+        let mut charged = 0;
+        if prot == Prot::ReadWrite && !flags.has(VmaFlags::ACCOUNT.with(VmaFlags::NORESERVE)) {
+            let part = VirtRange::new(at, range.end()).intersect(whole.range);
+            charged = part.pages(M::Paging::SHIFT);
+            let sys = self.system();
+            sys.charge(charged).map_err(|_| MprotectError::Overcommit)?;
+            flags = flags.with(VmaFlags::ACCOUNT);
         }
-        let vma = self.find(at).ok_or(MprotectError::NoMemory)?;
+        self.change_one(writers, range, at, prot, flags)
+            .map_err(|NoMemory| {
+                self.system().uncharge(charged);
+                MprotectError::NoMemory
+            })
+    }
+
+    /// Splits the VMA at `at` at the edges of the range, and changes what lies within.
+    fn change_one(
+        &self,
+        writers: &Writers<'_, M>,
+        range: VirtRange,
+        at: VirtAddr,
+        prot: Prot,
+        flags: VmaFlags,
+    ) -> Result<VirtAddr, NoMemory> {
+        let whole = self.find(at).ok_or(NoMemory)?.view();
+        split_at(self, writers, at)?;
+        if whole.range.contains(range.end()) {
+            split_at(self, writers, range.end())?;
+        }
+        let vma = self.find(at).ok_or(NoMemory)?;
         let view = vma.view();
-        let attrs = new_attrs(self, VmaView { prot, ..view }).map_err(no_memory)?;
+        let attrs = new_attrs(
+            self,
+            VmaView {
+                prot,
+                flags,
+                ..view
+            },
+        )?;
         let outside = self.system().config.lacks(Broken::ProtectWithoutSection);
         let section = (!outside).then(|| writers.begin(vma));
         publish(self, vma, attrs);

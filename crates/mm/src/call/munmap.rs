@@ -1,12 +1,14 @@
 //! munmap.
 //!
-//! Order: split at the edges, take the VMAs out (their sequence counts stay odd for ever), zap,
-//! free the tables nobody else uses, invalidate, give frames back, free the VMAs by the lifetime.
-//! A speculative fault that found a VMA before sees the odd count, or takes the table's lock
-//! before the zap does and is zapped with the rest.
+//! Order: split at the edges, take the VMAs out (their sequence counts stay odd for ever, their
+//! locks are detached), zap, free the tables nobody else uses, invalidate, give frames back, free
+//! the VMAs by the lifetime. A speculative fault that found a VMA before sees the odd count, or
+//! takes the table's lock before the zap does and is zapped with the rest. A fault under the VMA's
+//! lock was waited for, or does not get it any more.
 
 use super::split::split_at;
 use super::{as_call, page_range};
+use crate::commit::Pages;
 use crate::error::{MunmapError, NoMemory};
 use crate::event::Event;
 use crate::mm::Mm;
@@ -58,6 +60,7 @@ pub(super) fn unmap<M: Mmu>(
     }
     let sys = mm.system();
     let mut zap = Zap::begin(mm, range);
+    let mut gone = Pages::default();
     while let Some(vma) = mm.find(range.start()) {
         let view = vma.view();
         if view.range.start() >= range.end() {
@@ -74,8 +77,10 @@ pub(super) fn unmap<M: Mmu>(
         if taken.is_err() {
             drop(section);
             zap.finish();
+            mm.count_unmapped(gone);
             return Err(NoMemory);
         }
+        gone.add(Pages::of::<M>(&view));
         zap.range(view.range);
         sys.unlink_anon_vmas(vma);
         section.for_ever();
@@ -87,6 +92,7 @@ pub(super) fn unmap<M: Mmu>(
     }
     free_tables(mm, range, &mut zap);
     zap.finish();
+    mm.count_unmapped(gone);
     oracle::translations_agree(mm, range, u64::MAX);
     Ok(())
 }
@@ -104,12 +110,21 @@ fn free_tables<M: Mmu>(mm: &Mm<M>, range: VirtRange, zap: &mut Zap<'_, M>) {
 pub(crate) fn unmap_all<M: Mmu>(mm: &Mm<M>, all: VirtRange) {
     let sys = mm.system();
     let mut zap = Zap::begin(mm, all);
-    mm.tree
-        .visit(&mut |vma| zap.range(vma.peek().range), &mut |_| ());
+    let mut gone = Pages::default();
+    let mut zap_vma = |vma: &crate::vma::Vma<M>| {
+        let view = vma.peek();
+        zap.range(view.range);
+        gone.add(Pages::of::<M>(&view));
+    };
+    mm.tree.visit(&mut zap_vma, &mut |_| ());
     zap.free_tables(all, all);
     zap.finish();
+    mm.count_unmapped(gone);
     let vma = |vma: &crate::vma::Vma<M>| {
         sys.unlink_anon_vmas(vma);
+        if let Some(by) = sys.config.ladder.vma_lock() {
+            vma.detach(by, mm);
+        }
         // SAFETY: 1: nobody looks into the tree any more.
         unsafe { sys.retire_vma(NonNull::from(vma)) };
     };

@@ -84,7 +84,7 @@ pub(super) fn split_at<M: Mmu>(
     let section = writers.begin(vma);
     // SAFETY: allocated above; nobody else has it.
     let chained = mm.system().split_anon_vma(unsafe { new.as_ref() }, vma);
-    let put_in = chained.and_then(|()| mm.tree.insert(mm.system(), at, new));
+    let put_in = chained.and_then(|()| writers.insert(at, new));
     if put_in.is_err() {
         drop(section);
         discard_vma(mm, new);

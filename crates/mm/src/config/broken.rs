@@ -35,12 +35,26 @@ broken! {
     ProtectWithoutSection = "protect-without-section",
     /// A speculative fault spins for the table's lock, with interrupts off.
     SpinForTableLock = "spin-for-table-lock",
+    /// What was unlinked is freed at once, also where readers look at it without a lock.
+    NoGracePeriod = "no-grace-period",
     /// A zap that finds nothing returns without asking whether somebody else has yet to invalidate.
     NoNestedFlush = "no-nested-flush",
     /// The page of zeros is replaced first, and the CPUs that buffer it are told afterwards.
     ReplaceBeforeFlush = "replace-before-flush",
     /// The map count is raised after the exchange that makes the page reachable, as posted.
     MapCountAfterExchange = "map-count-after-exchange",
+    /// A table that was unlinked is freed at once, whatever the lifetime.
+    TablesAtOnce = "tables-at-once",
+    /// A fault that has a VMA's lock asks neither whose the VMA is nor what it covers.
+    NoVmaRecheck = "no-vma-recheck",
+    /// A new VMA can be found before it says what may be done there, and is not locked meanwhile.
+    PublishEarly = "publish-early",
+    /// A fault that needs `mmap_lock` waits for it with its VMA's lock held.
+    MmapLockUnderVmaLock = "mmap-lock-under-vma-lock",
+    /// A fault tries the rungs that do not wait again and again, and never the one that does.
+    LadderWithoutEnd = "ladder-without-end",
+    /// A writer that waits for a VMA's readers lets new ones in.
+    WriterLetsReadersIn = "writer-lets-readers-in",
     /// The refused mix of a speculative ladder and compare-and-exchange, let through.
     SpeculativeExchange = "speculative-exchange",
     /// A store to a read-only page decides by the map count whether anybody else has it.
@@ -49,4 +63,12 @@ broken! {
     ForkLeavesWritable = "fork-leaves-writable",
     /// fork copies an address space outside the sections of its mappings.
     ForkWithoutSections = "fork-without-sections",
+    /// A thread or CPU adds its part of the resident count to the whole at twice its batch.
+    LateRss = "late-rss",
+    /// Entries are exchanged by halves: one half is compared, and one is written after the other.
+    HalfWidthExchange = "half-width-exchange",
+    /// The exchange is emulated under the lock also where the caller holds that lock already.
+    EmulateUnderLock = "emulate-under-lock",
+    /// Instruction caches are flushed after the entry is there, as they were under the lock.
+    FlushAfterInstall = "flush-after-install",
 }

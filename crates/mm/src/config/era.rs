@@ -72,6 +72,28 @@ pub const ERAS: &[Era] = &[
             Rss::PerThread,
         ),
     },
+    Era {
+        name: "linux-6.4",
+        source: "Linux 6.4 (2023); per-VMA locks, S. Baghdasaryan",
+        idea: "a lock in each VMA, tried after an RCU lookup; write locks end with mmap_lock's",
+        config: config(
+            Ladder::VmaRwsemMmap,
+            Protocol::TableLock,
+            Lifetime::Rcu,
+            Rss::PerThread,
+        ),
+    },
+    Era {
+        name: "linux-6.15",
+        source: "Linux 6.15 (2025); per-VMA locks by reference count, S. Baghdasaryan",
+        idea: "the VMA's lock is a count of its users; its memory may be used again at once",
+        config: config(
+            Ladder::VmaCountMmap,
+            Protocol::TableLock,
+            Lifetime::TypeStable,
+            Rss::PerThread,
+        ),
+    },
 ];
 
 /// The era called `name`; `best` is the best measured so far.

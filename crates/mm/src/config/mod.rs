@@ -79,10 +79,15 @@ choices! {
     Ladder "ladder" {
         /// `mmap_lock` for reading.
         Mmap = "mmap",
-        /// First without a lock, by SRCU lookup and sequence count; then `mmap_lock` for reading.
+        /// First without a lock: read section, sequence count; then `mmap_lock` for reading.
         SpeculativeMmap = "speculative,mmap",
         /// Without a lock only. Refused: it may fail for ever.
         Speculative = "speculative",
+        /// First the VMA's lock, a tried read-write semaphore (Linux 6.4); then `mmap_lock` for
+        /// for reading.
+        VmaRwsemMmap = "vma-rwsem,mmap",
+        /// First the VMA's lock, a count of its users (Linux 6.15); then `mmap_lock` for reading.
+        VmaCountMmap = "vma-count,mmap",
     }
 }
 
@@ -115,6 +120,10 @@ choices! {
         Immediate = "immediate",
         /// After an SRCU grace period.
         Srcu = "srcu",
+        /// After an RCU grace period.
+        Rcu = "rcu",
+        /// VMAs at once, but their memory stays a VMA's; the rest after an RCU grace period.
+        TypeStable = "type-stable",
     }
 }
 
@@ -129,6 +138,8 @@ choices! {
         Sloppy = "sloppy",
         /// Per thread, added to the whole every 64 events.
         PerThread = "per-thread",
+        /// Per CPU, added to the whole in batches of at least 32.
+        PerCpu = "per-cpu",
     }
 }
 
@@ -137,8 +148,19 @@ choices! {
 pub enum Rung {
     /// No lock: lookup in a read section, checked by a sequence count.
     Speculative,
+    /// The VMA's lock for reading, tried.
+    VmaLock,
     /// `mmap_lock` for reading.
     Mmap,
+}
+
+/// How a VMA is locked.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum VmaLockBy {
+    /// A read-write semaphore. A VMA without an anon_vma is not locked (Linux 6.4).
+    Rwsem,
+    /// A count of its users. A fault looks for the anon_vma when it needs one (since Linux 6.10).
+    Count,
 }
 
 impl Ladder {
@@ -149,6 +171,17 @@ impl Ladder {
             Self::Mmap => &[Rung::Mmap],
             Self::SpeculativeMmap => &[Rung::Speculative, Rung::Mmap],
             Self::Speculative => &[Rung::Speculative],
+            Self::VmaRwsemMmap | Self::VmaCountMmap => &[Rung::VmaLock, Rung::Mmap],
+        }
+    }
+
+    /// How faults lock VMAs, if they do.
+    #[must_use]
+    pub const fn vma_lock(self) -> Option<VmaLockBy> {
+        match self {
+            Self::VmaRwsemMmap => Some(VmaLockBy::Rwsem),
+            Self::VmaCountMmap => Some(VmaLockBy::Count),
+            Self::Mmap | Self::SpeculativeMmap | Self::Speculative => None,
         }
     }
 
@@ -207,15 +240,35 @@ const RULES: &[Rule] = &[
         illegal: Illegal {
             mix: "ladder speculative with lifetime immediate",
             reason: "a speculative lookup reads VMAs and tables that a writer may be freeing",
-            remedy: "use lifetime srcu",
+            remedy: "use lifetime srcu or rcu",
         },
         holds: |c| c.ladder.speculates() && c.lifetime == Lifetime::Immediate,
     },
     Rule {
         illegal: Illegal {
+            mix: "ladder vma-rwsem or vma-count with lifetime immediate",
+            reason: "a fault finds a VMA before it has its lock, and reads tree nodes without one, \
+                     while a writer may be freeing them",
+            remedy: "use lifetime rcu or srcu, or type-stable with ladder vma-count",
+        },
+        holds: |c| c.ladder.vma_lock().is_some() && c.lifetime == Lifetime::Immediate,
+    },
+    Rule {
+        illegal: Illegal {
+            mix: "lifetime type-stable without ladder vma-count",
+            reason: "a VMA may be used again under somebody who has just found it, and only a \
+                     count that stands at 0 meanwhile keeps him out while it is filled in",
+            remedy: "use ladder vma-count,mmap, or lifetime rcu",
+        },
+        holds: |c| {
+            c.lifetime == Lifetime::TypeStable && c.ladder.vma_lock() != Some(VmaLockBy::Count)
+        },
+    },
+    Rule {
+        illegal: Illegal {
             mix: "rss under-lock without protocol mm-lock",
             reason: "there is no one lock under which all faults count",
-            remedy: "use rss atomic, sloppy or per-thread",
+            remedy: "use rss atomic, sloppy, per-thread or per-cpu",
         },
         holds: |c| c.rss == Rss::UnderLock && c.protocol != Protocol::MmLock,
     },
@@ -249,12 +302,13 @@ impl Config {
         }
     }
 
-    /// Refused when a system starts on a format whose hardware writes entries.
+    /// Refused when a system of several CPUs starts on hardware that writes entries.
     pub const EMULATED_BESIDE_HARDWARE: Illegal = Illegal {
-        mix: "exchange emulated on a format whose hardware sets accessed and dirty bits",
+        mix: "exchange emulated on several CPUs whose hardware sets accessed and dirty bits",
         reason: "the hardware does not take the lock, so a bit it sets between the compare and \
                  the store is lost",
-        remedy: "use exchange native, or a machine whose handler sets the bits, such as altix32",
+        remedy: "use exchange native, one CPU, or a machine whose handler sets the bits, such as \
+                 altix32",
     };
 
     /// The table of illegal mixes.

@@ -26,6 +26,15 @@ fn each_row_of_the_table_refuses_something_and_gives_a_reason() {
             ..legal
         },
         Config {
+            ladder: Ladder::VmaCountMmap,
+            lifetime: Lifetime::Immediate,
+            ..legal
+        },
+        Config {
+            lifetime: Lifetime::TypeStable,
+            ..legal
+        },
+        Config {
             rss: Rss::UnderLock,
             ..legal
         },
@@ -42,6 +51,19 @@ fn each_row_of_the_table_refuses_something_and_gives_a_reason() {
 }
 
 #[test]
+fn speculation_is_legal_with_either_grace_period_and_with_no_other_lifetime() {
+    let spf = era("spf-2017").expect("an era").config;
+    for (lifetime, ..) in Lifetime::ALL {
+        let config = Config {
+            lifetime: *lifetime,
+            ..spf
+        };
+        let defers = matches!(lifetime, Lifetime::Srcu | Lifetime::Rcu);
+        assert_eq!(config.check().is_ok(), defers, "{lifetime}");
+    }
+}
+
+#[test]
 fn only_its_own_negative_control_lets_the_unsound_mix_through() {
     let spf = era("spf-2017").expect("an era").config;
     let unsound = Config {
@@ -54,6 +76,28 @@ fn only_its_own_negative_control_lets_the_unsound_mix_through() {
         Ok(())
     );
     assert!(unsound.broken(Some(Broken::BlindPopulate)).check().is_err());
+}
+
+#[test]
+fn a_vma_lock_goes_with_every_protocol_and_every_lifetime_that_waits() {
+    let locks = [Ladder::VmaRwsemMmap, Ladder::VmaCountMmap];
+    for (ladder, (protocol, ..)) in locks.iter().flat_map(|ladder| {
+        Protocol::ALL
+            .iter()
+            .map(move |protocol| (*ladder, protocol))
+    }) {
+        let with = |lifetime| Config {
+            ladder,
+            protocol: *protocol,
+            lifetime,
+            ..era("linux-6.15").expect("an era").config
+        };
+        assert_eq!(with(Lifetime::Srcu).check(), Ok(()));
+        assert_eq!(with(Lifetime::Rcu).check(), Ok(()));
+        assert!(with(Lifetime::Immediate).check().is_err());
+        let type_stable = with(Lifetime::TypeStable).check();
+        assert_eq!(type_stable.is_ok(), ladder == Ladder::VmaCountMmap);
+    }
 }
 
 #[test]

@@ -16,6 +16,7 @@ use super::{Fault, Kind, Stop, Why};
 use crate::config::{Broken, Rss};
 use crate::event::Event;
 use crate::frame::Exclusive;
+use crate::oracle;
 use minflt_addr::{Pfn, VirtAddr, VirtRange};
 use minflt_pgtable::{Access, Grant, Leaf, Mmu, Paging, Pte, with_bits};
 use minflt_sync::Ordering;
@@ -24,6 +25,7 @@ impl<M: Mmu> Fault<'_, M> {
     #[inline(always)]
     pub(super) fn anon(&self, stable: &Stable<'_, M>, leaf: Leaf<'_, M>) -> Result<Kind, Stop> {
         let found = leaf.entry.load();
+        oracle::is_table(self.mm.system(), leaf.table);
         if found.is_mapped() && !found.is_present() && stable.can() == Can::Look {
             // A protection in flux, or raised since: only the lock tells which.
             return Err(Why::NotSupported.into());
@@ -152,6 +154,7 @@ impl<M: Mmu> Fault<'_, M> {
         let (sys, from) = (self.mm.system(), found.pfn());
         let pfn = self.private_frame(stable)?;
         M::copy(&sys.at, pfn, from);
+        self.flush_before_install(pfn);
         let slot = stable
             .open_locked(leaf)
             .inspect_err(|_| self.undo_frame(pfn))?;
@@ -240,6 +243,7 @@ impl<M: Mmu> Fault<'_, M> {
     /// As posted in 2004: the map count comes after the exchange.
     #[inline(always)]
     fn count_late(&self, pfn: Pfn) {
+        self.flush_after_install(pfn);
         let sys = self.mm.system();
         if sys.config.lacks(Broken::MapCountAfterExchange) {
             sys.frames.get(pfn).maps.add(1, Ordering::AcqRel);

@@ -15,7 +15,7 @@ mod prepare;
 mod slot;
 mod stabilise;
 
-use crate::config::{Rss, Rung};
+use crate::config::{Broken, Config, Rss, Rung};
 use crate::event::Event;
 use crate::mm::Mm;
 use crate::rss::Share;
@@ -79,6 +79,10 @@ pub(crate) enum Why {
     PteLock,
     NoAnonVma,
     NotSupported,
+    /// The VMA was not there, not this one, or write-locked.
+    VmaLocked,
+    /// The VMA's lock is not enough.
+    NeedsMmapLock,
 }
 
 /// Why an attempt ended without success.
@@ -123,35 +127,86 @@ impl<M: Mmu> Mm<M> {
             access,
         };
         for rung in sys.config.ladder.rungs() {
-            match fault.attempt(*rung) {
-                Ok(kind) => {
-                    sys.count(Event::MinorFaults);
-                    sys.count(kind.event());
-                    if *rung == Rung::Speculative {
-                        sys.count(Event::Speculative);
+            let mut again = tries_of(&sys.config);
+            loop {
+                match fault.attempt(*rung) {
+                    Ok(kind) => {
+                        sys.count(Event::MinorFaults);
+                        sys.count(kind.event());
+                        match rung {
+                            Rung::Speculative => sys.count(Event::Speculative),
+                            Rung::VmaLock => sys.count(Event::VmaLockSuccess),
+                            Rung::Mmap => {}
+                        }
+                        return FaultOutcome::Done(Done { kind, by: *rung });
                     }
-                    return FaultOutcome::Done(Done { kind, by: *rung });
-                }
-                Err(Stop::Retry(why)) => {
-                    sys.count(Event::SpeculativeFailed);
-                    sys.count(why.event());
-                    M::note(format_args!("fault {addr} falls back: {}", why.event()));
-                }
-                Err(Stop::Signal(signal)) => {
-                    sys.count(Event::Signals);
-                    if *rung == Rung::Speculative {
-                        sys.count(Event::SpfAccess);
+                    Err(Stop::Retry(why)) => {
+                        if *rung == Rung::Speculative {
+                            sys.count(Event::SpeculativeFailed);
+                        }
+                        sys.count(why.event());
+                        M::note(format_args!("fault {addr} falls back: {}", why.event()));
                     }
-                    return FaultOutcome::Signal(signal);
+                    Err(Stop::Signal(signal)) => {
+                        sys.count(Event::Signals);
+                        match rung {
+                            Rung::Speculative => sys.count(Event::SpfAccess),
+                            Rung::VmaLock => sys.count(Event::VmaLockSuccess),
+                            Rung::Mmap => {}
+                        }
+                        return FaultOutcome::Signal(signal);
+                    }
+                    Err(Stop::Oom) => {
+                        sys.count(Event::OutOfMemory);
+                        return FaultOutcome::Oom;
+                    }
                 }
-                Err(Stop::Oom) => {
-                    sys.count(Event::OutOfMemory);
-                    return FaultOutcome::Oom;
+                again -= 1;
+                if again == 0 {
+                    break;
                 }
             }
         }
         // The last rung waits, so it never asks for another.
         FaultOutcome::Oom
+    }
+
+    /// Faults a page in on behalf of a call, under `mmap_lock` for reading. It counts as a minor
+    /// fault of the thread, unless the page is there, and not among `page-faults`: nothing trapped.
+    ///
+    /// Linux: faultin_page; mm_account_fault without registers.
+    pub(crate) fn fault_in(&self, share: &Share, addr: VirtAddr, access: Access) -> FaultOutcome {
+        let sys = self.system();
+        let fault = Fault {
+            mm: self,
+            share,
+            addr,
+            access,
+        };
+        match fault.attempt(Rung::Mmap) {
+            Ok(kind) => {
+                if kind != Kind::Spurious {
+                    sys.count(Event::MinorFaults);
+                    sys.count(Event::Populated);
+                    sys.count(kind.event());
+                }
+                let by = Rung::Mmap;
+                FaultOutcome::Done(Done { kind, by })
+            }
+            Err(Stop::Signal(signal)) => FaultOutcome::Signal(signal),
+            Err(Stop::Retry(_) | Stop::Oom) => FaultOutcome::Oom,
+        }
+    }
+}
+
+/// How often a rung is tried that does not wait: in the control nearly for ever, so that a set-up
+/// that needs `mmap_lock` still gets it.
+#[inline(always)]
+fn tries_of(config: &Config) -> u32 {
+    if config.lacks(Broken::LadderWithoutEnd) {
+        64
+    } else {
+        1
     }
 }
 
@@ -189,8 +244,7 @@ impl<M: Mmu> Fault<'_, M> {
     /// One more page is resident.
     #[inline(always)]
     fn count_page(&self, pages: i64) {
-        let config = &self.mm.system().config;
-        self.mm.rss.add(config, Some(self.share), pages);
+        self.mm.count_resident(Some(self.share), pages);
     }
 }
 
@@ -220,6 +274,8 @@ impl Why {
             Self::PteLock => Event::SpfPteLock,
             Self::NoAnonVma => Event::SpfNoAnonVma,
             Self::NotSupported => Event::SpfNotSupported,
+            Self::VmaLocked => Event::VmaLockAbort,
+            Self::NeedsMmapLock => Event::VmaLockRetry,
         }
     }
 }

@@ -1,5 +1,8 @@
 //! *Open* and *commit*: the right to change one entry, and the verbs that use it.
 //!
+//! Under `mmap_lock` or the VMA's lock nobody frees tables or changes the VMA: the slot is the
+//! lock, or nothing. The rest is about faults that hold neither.
+//!
 //! # Problem
 //! A speculative fault holds nothing that keeps munmap and mprotect away, and must commit only if
 //! neither has come.
@@ -81,7 +84,7 @@ impl<'m, M: Mmu> Stable<'m, M> {
         'm: 's,
     {
         let lock = match &self.hold {
-            Hold::Mmap { .. } => lock.map(PtLock::lock),
+            Hold::Mmap { .. } | Hold::Vma { .. } => lock.map(PtLock::lock),
             Hold::Speculative { .. } => {
                 let irq = M::irq_save();
                 let lock = self.try_again_and_check(leaf, lock);

@@ -3,18 +3,22 @@
 //! | rung | proves | may |
 //! |---|---|---|
 //! | mmap | VMA and tables stay as they are until dropped | sleep, grow tables, prepare anon |
+//! | VMA lock | the same, for this VMA and the tables below it | grow tables |
 //! | speculative | VMA and tables stay *memory*; [`open`] finds out if they changed | nothing |
 //!
 //! [`open`]: super::slot
 
 use super::{Signal, Stop, Why};
-use crate::config::Rung;
+use crate::config::{Broken, Rung, VmaLockBy};
+use crate::event::Event;
+use crate::lifetime::Grace;
 use crate::mm::Mm;
 use crate::vma::{Vma, VmaView};
+use crate::vma_lock::VmaGuard;
 use minflt_addr::VirtAddr;
 use minflt_pgtable::{Access, Mmu};
 use minflt_sync::order::MmapLock;
-use minflt_sync::{ReadGuard, Seq, SrcuGuard};
+use minflt_sync::{Ordering, ReadGuard, Refused, Seq};
 
 /// What a rung proved, as long as this lives.
 pub(super) struct Stable<'m, M: Mmu> {
@@ -29,11 +33,10 @@ pub(super) struct Stable<'m, M: Mmu> {
 pub(super) enum Hold<'m, M: Mmu> {
     /// `mmap_lock` for reading.
     Mmap { _guard: ReadGuard<'m, MmapLock, M> },
+    /// The VMA's lock for reading.
+    Vma { _guard: VmaGuard<'m, M> },
     /// A read section, and the count that must not have changed.
-    Speculative {
-        seq: Seq,
-        _section: SrcuGuard<'m, M>,
-    },
+    Speculative { seq: Seq, _section: Grace<'m, M> },
 }
 
 /// What a hold allows to do before the slot is open.
@@ -41,6 +44,9 @@ pub(super) enum Hold<'m, M: Mmu> {
 pub(super) enum Can {
     /// Put tables in, make an anon_vma.
     Grow,
+    /// Put tables in. An anon_vma is looked for among the neighbours, which this VMA's lock does
+    /// not keep.
+    GrowTables,
     /// Nothing that munmap could miss.
     Look,
 }
@@ -51,6 +57,7 @@ impl<'m, M: Mmu> Stable<'m, M> {
         match rung {
             Rung::Mmap => Self::under_mmap_lock(mm, addr),
             Rung::Speculative => Self::speculatively(mm, addr),
+            Rung::VmaLock => Self::under_vma_lock(mm, addr),
         }
     }
 
@@ -76,7 +83,7 @@ impl<'m, M: Mmu> Stable<'m, M> {
     /// that no VMA covers falls back, because only the lock can say so for certain.
     #[inline(always)]
     fn speculatively(mm: &'m Mm<M>, addr: VirtAddr) -> Result<Self, Stop> {
-        let section = mm.system().srcu.read();
+        let section = mm.system().grace_read();
         // SAFETY: 1: within the read section.
         let vma = unsafe { mm.tree.at_or_before(addr) }.ok_or(Why::VmaChanged)?;
         let seq = vma.seq.begin().ok_or(Why::VmaChanged)?;
@@ -92,6 +99,39 @@ impl<'m, M: Mmu> Stable<'m, M> {
                 seq,
                 _section: section,
             },
+        })
+    }
+
+    /// Linux: lock_vma_under_rcu (v6.4 and v6.15). A VMA that was taken out meanwhile is looked up
+    /// again: the tree no longer has it. Whatever else is in the way is left to `mmap_lock`.
+    #[inline(always)]
+    fn under_vma_lock(mm: &'m Mm<M>, addr: VirtAddr) -> Result<Self, Stop> {
+        let sys = mm.system();
+        let by = sys.config.ladder.vma_lock().ok_or(Why::VmaLocked)?;
+        let section = sys.grace_read();
+        let (vma, guard) = loop {
+            // SAFETY: 1: within the read section, and then under the VMA's lock.
+            let vma = unsafe { mm.tree.at_or_before(addr) }.ok_or(Why::VmaLocked)?;
+            match vma.try_read_lock(by, mm) {
+                Ok(guard) => break (vma, guard),
+                Err(Refused::Detached) => sys.count(Event::VmaLockMiss),
+                Err(Refused::Locked) => return Err(Why::VmaLocked.into()),
+            }
+        };
+        drop(section);
+        // Only now: under the lock, and of a VMA that is this address space's.
+        let view = vma.view();
+        let here = view.range.contains(addr) || sys.config.lacks(Broken::NoVmaRecheck);
+        // ORDERING: Acquire; pairs with [vma-anon-vma].
+        let anon = by == VmaLockBy::Count || vma.anon_vma.load(Ordering::Acquire) != 0;
+        if !(here && anon) {
+            return Err(Why::VmaLocked.into());
+        }
+        Ok(Self {
+            mm,
+            vma,
+            view,
+            hold: Hold::Vma { _guard: guard },
         })
     }
 
@@ -114,6 +154,7 @@ impl<'m, M: Mmu> Stable<'m, M> {
     pub(super) const fn can(&self) -> Can {
         match self.hold {
             Hold::Mmap { .. } => Can::Grow,
+            Hold::Vma { .. } => Can::GrowTables,
             Hold::Speculative { .. } => Can::Look,
         }
     }

@@ -1,5 +1,6 @@
 //! The ledger: at quiescence every frame is free, or somebody can say what it is for.
 
+use crate::commit::Pages;
 use crate::frame::{Entries, Frame, Use};
 use crate::mm::Mm;
 use crate::oracle::Check;
@@ -7,7 +8,7 @@ use crate::system::System;
 use crate::vma::Vma;
 use core::fmt;
 use minflt_addr::{Pfn, VirtAddr};
-use minflt_pgtable::{Grant, Mmu, Paging, Pte, Table, span_shift};
+use minflt_pgtable::{Grant, Mmu, Paging, Pte, Table, entries_of, span_shift, table_order};
 
 /// Frames by use.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -20,7 +21,7 @@ pub struct Ledger {
     pub reserved: u64,
     /// Objects.
     pub slab: u64,
-    /// Tables.
+    /// Tables, in frames: some formats have tables larger than a page.
     pub tables: u64,
     /// Anonymous memory.
     pub anon: u64,
@@ -35,7 +36,7 @@ pub enum Unbalanced {
     Tables {
         /// Frames used as tables.
         used: u64,
-        /// Tables reachable from the roots.
+        /// Frames of tables reachable from the roots.
         reachable: u64,
     },
     /// A frame of anonymous memory whose counts differ from the entries that map it.
@@ -71,6 +72,20 @@ pub enum Unbalanced {
         /// Entries that map a frame.
         mapped: u64,
     },
+    /// The size of an address space differs from its mappings, in pages.
+    Size {
+        /// The number kept.
+        kept: u64,
+        /// The pages of its mappings.
+        mapped: u64,
+    },
+    /// What is promised differs from the accounted mappings, in pages.
+    Committed {
+        /// The number kept.
+        kept: i64,
+        /// The pages of all accounted mappings.
+        accounted: u64,
+    },
 }
 
 impl fmt::Display for Unbalanced {
@@ -78,7 +93,7 @@ impl fmt::Display for Unbalanced {
         match self {
             Self::Total(ledger) => write!(f, "frames leaked or doubled: {ledger:?}"),
             Self::Tables { used, reachable } => {
-                write!(f, "{used} frames are tables, {reachable} can be reached")
+                write!(f, "{used} frames hold tables, {reachable} can be reached")
             }
             Self::Counts {
                 pfn,
@@ -113,6 +128,18 @@ impl fmt::Display for Unbalanced {
                     "the resident count is {shown}, but {mapped} frames are mapped"
                 )
             }
+            Self::Size { kept, mapped } => {
+                write!(
+                    f,
+                    "the size is kept as {kept}, but {mapped} pages are mapped"
+                )
+            }
+            Self::Committed { kept, accounted } => {
+                write!(
+                    f,
+                    "{kept} pages are promised, but {accounted} are accounted"
+                )
+            }
         }
     }
 }
@@ -124,6 +151,7 @@ impl core::error::Error for Unbalanced {}
 struct Walked {
     tables: u64,
     mapped: u64,
+    vmas: Pages,
 }
 
 impl<M: Mmu> System<M> {
@@ -142,21 +170,24 @@ impl<M: Mmu> System<M> {
             ..Ledger::default()
         };
         self.frames.for_each_used(|_, frame| match frame.used_as() {
-            Use::Table => ledger.tables += 1,
+            Use::Table => ledger.tables += 1 << frame.block_order(),
             Use::Slab => ledger.slab += 1,
             Use::Anon => {
                 ledger.anon += 1;
                 frame.count_entries(Entries::Clear);
             }
-            Use::Free | Use::FreeBlock | Use::FreeCpu | Use::Reserved => {}
+            Use::Free | Use::FreeBlock | Use::FreeCpu | Use::Reserved | Use::Tail => {}
         });
         let used = ledger.reserved + ledger.slab + ledger.tables + ledger.anon;
         if ledger.free + used != ledger.total {
             return Err(Unbalanced::Total(ledger));
         }
         let mut reachable = 0;
+        let mut vmas = Pages::default();
         for mm in alive {
-            reachable += mm.validate()?.tables;
+            let walked = mm.validate()?;
+            reachable += walked.tables;
+            vmas.add(walked.vmas);
         }
         if reachable != ledger.tables {
             return Err(Unbalanced::Tables {
@@ -170,7 +201,12 @@ impl<M: Mmu> System<M> {
                 wrong = wrong.or(frame_adds_up(pfn, frame).err());
             }
         });
-        wrong.map_or(Ok(ledger), Err)
+        wrong.map_or(Ok(()), Err)?;
+        let (kept, accounted) = (self.committed_raw(), vmas.accounted);
+        if kept != accounted as i64 {
+            return Err(Unbalanced::Committed { kept, accounted });
+        }
+        Ok(ledger)
     }
 }
 
@@ -199,9 +235,17 @@ impl<M: Mmu> Mm<M> {
         sys.looked(Check::Tables);
         let mut walked = Walked::default();
         self.walk_table(self.root, M::Paging::LEVELS - 1, 0, &mut walked)?;
+        self.tree.visit(
+            &mut |vma| walked.vmas.add(Pages::of::<M>(&vma.peek())),
+            &mut |_| (),
+        );
+        let (kept, mapped) = (self.sizes.raw(), walked.vmas.mapped);
+        if kept != mapped {
+            return Err(Unbalanced::Size { kept, mapped });
+        }
         let config = &sys.config;
         if config.rss != crate::config::Rss::Sloppy {
-            let shown = self.rss.raw();
+            let shown = self.resident_raw();
             if shown != walked.mapped as i64 {
                 return Err(Unbalanced::Resident {
                     shown,
@@ -219,17 +263,17 @@ impl<M: Mmu> Mm<M> {
         base: u64,
         walked: &mut Walked,
     ) -> Result<(), Unbalanced> {
-        walked.tables += 1;
+        walked.tables += 1 << table_order::<M::Paging>(level);
         // SAFETY: 1: nothing else runs.
-        let table = unsafe { Table::<M>::at(&self.system().at, table) };
-        for index in 0..M::Paging::ENTRIES as usize {
+        let table = unsafe { Table::<M>::at(&self.system().at, table, level) };
+        for index in 0..entries_of::<M::Paging>(level) as usize {
             let value = table.entry(index).peek();
             let at = base + ((index as u64) << span_shift::<M::Paging>(level));
             if at >= M::Paging::USER_END {
                 // The kernel's half, where the machine has one.
                 break;
             }
-            if value.is_none() {
+            if value.is_none_at(level) {
                 continue;
             }
             if level > 0 {

@@ -6,7 +6,12 @@ mod ledger;
 mod translation;
 
 pub use ledger::{Ledger, Unbalanced};
-pub(crate) use translation::{translation_live, translations_agree};
+pub(crate) use translation::{contents_flushed, translation_live, translations_agree};
+
+use crate::frame::Use;
+use crate::system::System;
+use minflt_addr::Pfn;
+use minflt_pgtable::Mmu;
 
 macro_rules! checks {
     ($($(#[doc = $doc:literal])+ $name:ident = $text:literal),+ $(,)?) => {
@@ -39,4 +44,20 @@ checks! {
     Invalidation = "invalidation",
     /// Each entry lies in a mapping and grants no more than it allows.
     Tables = "tables",
+    /// The table that a fault has just read an entry of was not freed.
+    Walk = "walk",
+}
+
+/// A fault has just read an entry of table `pfn`.
+#[inline(always)]
+pub(crate) fn is_table<M: Mmu>(sys: &System<M>, pfn: Pfn) {
+    if M::CHECKED {
+        sys.looked(Check::Walk);
+        let used = sys.frames.get(pfn).used_as();
+        if used != Use::Table {
+            M::violation(format_args!(
+                "a walk ends in frame {pfn}: {used:?}, no table"
+            ));
+        }
+    }
 }

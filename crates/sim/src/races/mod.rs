@@ -4,17 +4,22 @@
 //! their own, and what must be true at the end. [`search`] explores its schedules; with the fix
 //! switched off it has to find the race, with the fix in place it must find nothing.
 
+mod entries;
 mod forks;
+mod format;
 mod scenes;
 mod stage;
+mod vma_scenes;
 
+pub use format::Format;
 pub use stage::Shown;
 
 use crate::explore::{Budget, Explored, explore};
 use crate::policy::Policy;
+use crate::report::RunReport;
 use crate::run::RunOptions;
+use minflt_mm::config::{ExchangeBy, Protocol};
 use minflt_mm::{Broken, Check, Config};
-use minflt_pgtable::{Altix16K, X86_64};
 use scenes::Scene;
 use stage::Scratch;
 
@@ -33,16 +38,15 @@ pub struct Race {
     pub shows_in: &'static str,
     /// A seed of [`search`] that finds it with the fix switched off.
     pub seed: u64,
-    /// The page-table format it is staged on.
-    format: Format,
+    /// The page-table formats it is staged on; [`search`] takes one after the other.
+    pub formats: &'static [Format],
+    /// How it exchanges entries, where the configuration leaves that open.
+    exchange: ExchangeBy,
     scene: Scene,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Format {
-    X86,
-    Altix,
-}
+const X86: &[Format] = &[Format::X86_64];
+const ALTIX: &[Format] = &[Format::Altix16K];
 
 /// Every race that can be checked.
 pub const RACES: &[Race] = &[
@@ -53,8 +57,32 @@ pub const RACES: &[Race] = &[
         fix: Broken::BlindPopulate,
         shows_in: "atomic-pte-2004",
         seed: 1,
-        format: Format::X86,
+        formats: X86,
+        exchange: ExchangeBy::Native,
         scene: Scene::FaultFault,
+    },
+    Race {
+        number: "P5",
+        name: "half-equal",
+        never: "an exchange compares half of an entry, or another CPU reads one half exchanged",
+        fix: Broken::HalfWidthExchange,
+        shows_in: "atomic-pte-2004",
+        seed: 1,
+        formats: Format::ALL,
+        exchange: ExchangeBy::Native,
+        scene: Scene::HalfEqual,
+    },
+    // What the swapper does with the lock held waits for swap; the zap holds it as well.
+    Race {
+        number: "P6",
+        name: "emulated",
+        never: "who holds the lock that emulates the exchange waits for itself in an exchange",
+        fix: Broken::EmulateUnderLock,
+        shows_in: "atomic-pte-2004",
+        seed: 1,
+        formats: Format::ALL,
+        exchange: ExchangeBy::Emulated,
+        scene: Scene::Emulated,
     },
     Race {
         number: "P7",
@@ -63,7 +91,8 @@ pub const RACES: &[Race] = &[
         fix: Broken::StaleAccessBits,
         shows_in: "atomic-pte-2004",
         seed: 1,
-        format: Format::Altix,
+        formats: ALTIX,
+        exchange: ExchangeBy::Native,
         scene: Scene::AccessedProtect,
     },
     Race {
@@ -73,8 +102,20 @@ pub const RACES: &[Race] = &[
         fix: Broken::RawRss,
         shows_in: "atomic-pte-2004",
         seed: 1,
-        format: Format::X86,
+        formats: X86,
+        exchange: ExchangeBy::Native,
         scene: Scene::Resident,
+    },
+    Race {
+        number: "P9",
+        name: "walk-free",
+        never: "a fault walks into a table that munmap freed",
+        fix: Broken::TablesAtOnce,
+        shows_in: "spf-2017",
+        seed: 1,
+        formats: X86,
+        exchange: ExchangeBy::Native,
+        scene: Scene::WalkFree,
     },
     Race {
         number: "P27",
@@ -83,7 +124,8 @@ pub const RACES: &[Race] = &[
         fix: Broken::NoRevalidate,
         shows_in: "spf-2017",
         seed: 1,
-        format: Format::X86,
+        formats: X86,
+        exchange: ExchangeBy::Native,
         scene: Scene::FaultRemap,
     },
     Race {
@@ -93,8 +135,31 @@ pub const RACES: &[Race] = &[
         fix: Broken::ProtectWithoutSection,
         shows_in: "spf-2017",
         seed: 1,
-        format: Format::X86,
+        formats: X86,
+        exchange: ExchangeBy::Native,
         scene: Scene::FaultProtect,
+    },
+    Race {
+        number: "P30",
+        name: "lookup-free",
+        never: "a lookup without a lock reads a VMA that was freed",
+        fix: Broken::NoGracePeriod,
+        shows_in: "spf-2017",
+        seed: 1,
+        formats: X86,
+        exchange: ExchangeBy::Native,
+        scene: Scene::FaultRemap,
+    },
+    Race {
+        number: "P30-reuse",
+        name: "fault-reused-vma",
+        never: "a fault holds a VMA that has become another address space's, and takes it for its own",
+        fix: Broken::NoVmaRecheck,
+        shows_in: "linux-6.15",
+        seed: 1,
+        formats: X86,
+        exchange: ExchangeBy::Native,
+        scene: Scene::FaultReuse,
     },
     Race {
         number: "P32",
@@ -103,8 +168,31 @@ pub const RACES: &[Race] = &[
         fix: Broken::ForkWithoutSections,
         shows_in: "spf-2017",
         seed: 1,
-        format: Format::X86,
+        formats: X86,
+        exchange: ExchangeBy::Native,
         scene: Scene::ForkFault,
+    },
+    Race {
+        number: "P33",
+        name: "map-load",
+        never: "a fault finds a VMA that does not yet say what may be done there",
+        fix: Broken::PublishEarly,
+        shows_in: "linux-6.15",
+        seed: 1,
+        formats: X86,
+        exchange: ExchangeBy::Native,
+        scene: Scene::MapLoad,
+    },
+    Race {
+        number: "P36",
+        name: "fault-mmap-lock",
+        never: "a fault waits for mmap_lock with its VMA's lock held",
+        fix: Broken::MmapLockUnderVmaLock,
+        shows_in: "linux-6.15",
+        seed: 1,
+        formats: X86,
+        exchange: ExchangeBy::Native,
+        scene: Scene::FaultWaits,
     },
     Race {
         number: "P37",
@@ -113,8 +201,31 @@ pub const RACES: &[Race] = &[
         fix: Broken::SpinForTableLock,
         shows_in: "spf-2017",
         seed: 1,
-        format: Format::X86,
+        formats: X86,
+        exchange: ExchangeBy::Native,
         scene: Scene::FaultShootdown,
+    },
+    Race {
+        number: "P38",
+        name: "fault-writers",
+        never: "a fault fails again and again among writers, and never waits",
+        fix: Broken::LadderWithoutEnd,
+        shows_in: "linux-6.4",
+        seed: 1,
+        formats: X86,
+        exchange: ExchangeBy::Native,
+        scene: Scene::FaultStarves,
+    },
+    Race {
+        number: "P38-writer",
+        name: "writer-faults",
+        never: "a writer waits for a VMA while new faults go on coming in",
+        fix: Broken::WriterLetsReadersIn,
+        shows_in: "linux-6.15",
+        seed: 1,
+        formats: X86,
+        exchange: ExchangeBy::Native,
+        scene: Scene::WriterStarves,
     },
     Race {
         number: "P41",
@@ -123,7 +234,8 @@ pub const RACES: &[Race] = &[
         fix: Broken::NoNestedFlush,
         shows_in: "linux-4.13",
         seed: 1,
-        format: Format::X86,
+        formats: X86,
+        exchange: ExchangeBy::Native,
         scene: Scene::ZapZap,
     },
     Race {
@@ -133,7 +245,8 @@ pub const RACES: &[Race] = &[
         fix: Broken::ReuseByMapCount,
         shows_in: "linux-4.13",
         seed: 1,
-        format: Format::X86,
+        formats: X86,
+        exchange: ExchangeBy::Native,
         scene: Scene::ReuseZap,
     },
     Race {
@@ -143,8 +256,20 @@ pub const RACES: &[Race] = &[
         fix: Broken::MapCountAfterExchange,
         shows_in: "atomic-pte-2004",
         seed: 1,
-        format: Format::X86,
+        formats: X86,
+        exchange: ExchangeBy::Native,
         scene: Scene::FaultZap,
+    },
+    Race {
+        number: "flush",
+        name: "install-load",
+        never: "a CPU uses a page before the caches that need telling were told what is in it",
+        fix: Broken::FlushAfterInstall,
+        shows_in: "atomic-pte-2004",
+        seed: 1,
+        formats: ALTIX,
+        exchange: ExchangeBy::Native,
+        scene: Scene::FaultFault,
     },
     Race {
         number: "zero-page",
@@ -153,7 +278,8 @@ pub const RACES: &[Race] = &[
         fix: Broken::ReplaceBeforeFlush,
         shows_in: "atomic-pte-2004",
         seed: 1,
-        format: Format::X86,
+        formats: X86,
+        exchange: ExchangeBy::Native,
         scene: Scene::ReplaceLoad,
     },
     Race {
@@ -163,7 +289,8 @@ pub const RACES: &[Race] = &[
         fix: Broken::SpeculativeExchange,
         shows_in: "spf-2017",
         seed: 1,
-        format: Format::X86,
+        formats: X86,
+        exchange: ExchangeBy::Native,
         scene: Scene::FaultUnmap,
     },
 ];
@@ -177,6 +304,19 @@ pub fn race(name: &str) -> Option<&'static Race> {
 }
 
 impl Race {
+    /// The configuration it is played in: with its own way to exchange entries, where that may be
+    /// chosen.
+    #[must_use]
+    pub fn staged(&self, config: Config) -> Config {
+        match config.protocol {
+            Protocol::CompareExchange if self.exchange == ExchangeBy::Emulated => Config {
+                exchange: ExchangeBy::Emulated,
+                ..config
+            },
+            _ => config,
+        }
+    }
+
     /// The configuration that lacks the fix, made from the era in which that shows.
     #[must_use]
     pub fn without_fix(&self, era: Config) -> Config {
@@ -184,7 +324,7 @@ impl Race {
         match self.fix {
             // What the table of illegal mixes refuses.
             Broken::SpeculativeExchange => Config {
-                protocol: minflt_mm::config::Protocol::CompareExchange,
+                protocol: Protocol::CompareExchange,
                 ..era
             },
             _ => era,
@@ -195,46 +335,72 @@ impl Race {
 /// What a search came to.
 #[derive(Clone, Debug)]
 pub struct Searched {
-    /// The schedules, and the first that failed.
+    /// The schedules of all formats, and the first that failed.
     pub explored: Explored,
+    /// The format of the one that failed; else the last one searched.
+    pub format: Format,
     /// How often each oracle looked, by [`Check`].
     pub looks: [u64; Check::COUNT],
 }
 
-/// Explores schedules of `race` under `config`, until one fails or the budget is used up.
+/// Explores schedules of `race` under `config` on each of its formats, with the whole budget each,
+/// until one fails or the budgets are used up.
 pub fn search(race: &Race, config: Config, budget: &Budget) -> Searched {
+    let (first, others) = race.formats.split_first().unwrap_or((&Format::X86_64, &[]));
+    let mut all = search_on(race, *first, config, budget);
+    for format in others {
+        if all.explored.failure.is_some() {
+            break;
+        }
+        let more = search_on(race, *format, config, budget);
+        all.explored.schedules += more.explored.schedules;
+        all.explored.steps += more.explored.steps;
+        all.explored.events += more.explored.events;
+        all.explored.failure = more.explored.failure;
+        all.format = *format;
+        for (sum, looks) in all.looks.iter_mut().zip(more.looks) {
+            *sum += looks;
+        }
+    }
+    all
+}
+
+/// Explores schedules of `race` under `config` on one format, whether it is one of its own or not.
+pub fn search_on(race: &Race, format: Format, config: Config, budget: &Budget) -> Searched {
     let mut scratch = Scratch::new();
+    let config = race.staged(config);
     let explored = explore(budget, |options| {
-        perform(&mut scratch, race, config, options).0
+        format.perform(&mut scratch, race.scene, config, options).0
     });
     Searched {
         explored,
+        format,
         looks: scratch.looks,
     }
 }
 
-/// Runs one schedule of `race`, drawn.
+/// One task that maps, touches, protects, discards and unmaps on a system with tables of `format`;
+/// oracles look, and the ledger has to add up before and after the address space ends.
 #[must_use]
-pub fn show(race: &Race, config: Config, policy: Policy) -> Shown {
+pub fn tour(format: Format, config: Config) -> RunReport {
+    let options = RunOptions::explored(Policy::Random(1));
+    let mut scratch = Scratch::new();
+    format
+        .perform(&mut scratch, Scene::Tour, config, &options)
+        .0
+}
+
+/// Runs one schedule of `race` on `format`, drawn.
+#[must_use]
+pub fn show(race: &Race, format: Format, config: Config, policy: Policy) -> Shown {
     let options = RunOptions {
         trace: true,
         ..RunOptions::explored(policy)
     };
     let mut scratch = Scratch::new();
-    let (report, drawing) = perform(&mut scratch, race, config, &options);
+    let config = race.staged(config);
+    let (report, drawing) = format.perform(&mut scratch, race.scene, config, &options);
     Shown { report, drawing }
-}
-
-fn perform(
-    scratch: &mut Scratch,
-    race: &Race,
-    config: Config,
-    options: &RunOptions<'_>,
-) -> (crate::RunReport, String) {
-    match race.format {
-        Format::X86 => stage::perform::<X86_64>(scratch, race.scene, config, options),
-        Format::Altix => stage::perform::<Altix16K>(scratch, race.scene, config, options),
-    }
 }
 
 #[cfg(test)]

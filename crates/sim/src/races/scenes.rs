@@ -4,8 +4,10 @@
 //! again leave their tables and their VMA's anon_vma behind, so that a speculative fault gets as
 //! far as it can.
 
+use super::entries;
 use super::forks;
 use super::stage::{Checked, Script, Stage};
+use super::vma_scenes;
 use core::cell::Cell;
 use minflt_addr::VirtRange;
 use minflt_mm::{Advice, Place, Prot, Signal, Thread};
@@ -28,6 +30,15 @@ pub(super) enum Scene {
     ReplaceLoad,
     ForkFault,
     ReuseZap,
+    WalkFree,
+    FaultReuse,
+    MapLoad,
+    FaultWaits,
+    FaultStarves,
+    WriterStarves,
+    HalfEqual,
+    Emulated,
+    Tour,
 }
 
 /// Writes the scenario out on a stage.
@@ -49,6 +60,15 @@ pub(super) fn script<'s, P: Paging>(scene: Scene, stage: &Stage<'s, P>) -> Scrip
         Scene::ReplaceLoad => replace_load(&stage),
         Scene::ForkFault => forks::fork_fault(&stage),
         Scene::ReuseZap => forks::reuse_zap(&stage),
+        Scene::WalkFree => vma_scenes::walk_free(&stage),
+        Scene::FaultReuse => vma_scenes::fault_reuse(&stage),
+        Scene::MapLoad => vma_scenes::map_load(&stage),
+        Scene::FaultWaits => vma_scenes::fault_waits(&stage),
+        Scene::FaultStarves => vma_scenes::fault_starves(&stage),
+        Scene::WriterStarves => vma_scenes::writer_starves(&stage),
+        Scene::HalfEqual => entries::half_equal(&stage),
+        Scene::Emulated => entries::emulated(&stage),
+        Scene::Tour => entries::tour(&stage),
     }
 }
 
@@ -65,7 +85,7 @@ pub(super) fn tasks<'s>(
 }
 
 /// The word at page `n` must be `expected`.
-fn expect<P: Paging>(
+pub(super) fn expect<P: Paging>(
     stage: &Stage<'_, P>,
     thread: &Thread<'_, Checked<P>>,
     n: u64,
@@ -80,7 +100,7 @@ fn expect<P: Paging>(
 }
 
 /// Touches a page and throws it away again: its tables and its anon_vma stay.
-fn warm<P: Paging>(stage: &Stage<'_, P>, n: u64) {
+pub(super) fn warm<P: Paging>(stage: &Stage<'_, P>, n: u64) {
     let thread = stage.thread();
     let stored = thread.store(stage.page(n), 99);
     let discarded = stage.mm.madvise(stage.page(n), P::PAGE, Advice::DontNeed);

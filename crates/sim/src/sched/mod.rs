@@ -103,6 +103,8 @@ pub(crate) struct Core {
     pub(crate) events: u64,
     pub(crate) max_events: u64,
     pub(crate) switches: u64,
+    /// Switches because a task went to sleep.
+    pub(crate) sleeps: u64,
     pub(crate) interrupts: u64,
     pub(crate) hash: u64,
     pub(crate) outcome: Option<Outcome>,
@@ -169,6 +171,7 @@ impl Core {
             events: 0,
             max_events: u64::MAX,
             switches: 0,
+            sleeps: 0,
             interrupts: 0,
             hash: 0xcbf2_9ce4_8422_2325,
             outcome: None,

@@ -121,6 +121,7 @@ impl Core {
         self.tasks[task as usize].state = State::Parked;
         if task < self.bodies {
             self.switches += 1;
+            self.sleeps += 1;
         }
         self.recheck(self.tasks[task as usize].cpu);
     }

@@ -147,10 +147,27 @@ pub fn might_sleep<M: Machine>() {
         if cx.irq_off.get() > 0 {
             M::violation(format_args!("sleeps at {at} with interrupts off"));
         }
+        if cx.rcu_depth.get() > 0 {
+            M::violation(format_args!("sleeps at {at} inside an RCU read section"));
+        }
         if let Some(held) = cx.held.iter().find(|h| h.waiting != Waiting::Sleeps) {
             M::violation(format_args!(
                 "sleeps at {at} while it holds {:?}, taken at {}",
                 held.rank, held.at
+            ));
+        }
+    }
+}
+
+/// The context is about to return to user mode, or to let another one of its CPU run.
+#[inline(always)]
+pub fn leaves_kernel<M: Machine>() {
+    if M::CHECKED {
+        // SAFETY: duty 1 of `Machine`.
+        let cx = unsafe { &*M::cx() };
+        if cx.rcu_depth.get() > 0 {
+            M::violation(format_args!(
+                "returns to user mode inside an RCU read section"
             ));
         }
     }
@@ -193,6 +210,12 @@ fn acquire_checked<C: Class, M: Machine>(
         if irqs_off && C::WAITING != Waiting::Spins {
             M::violation(format_args!(
                 "waits for {:?} at {at} with interrupts off",
+                C::RANK
+            ));
+        }
+        if C::WAITING == Waiting::Sleeps && cx.rcu_depth.get() > 0 {
+            M::violation(format_args!(
+                "may sleep for {:?} at {at} inside an RCU read section",
                 C::RANK
             ));
         }

@@ -71,6 +71,16 @@ pub(crate) fn spawn(at: usize, body: impl FnOnce() + 'static) -> loom::thread::J
     })
 }
 
+/// Runs `body` as task `at + 1`, whose thread has ended or does not exist: an interrupt that it
+/// takes while it idles.
+#[allow(dead_code, reason = "not every model has interrupts")]
+pub(crate) fn play<R>(at: usize, body: impl FnOnce() -> R) -> R {
+    let me = ME.with(|here| here.replace(at));
+    let result = body();
+    ME.with(|here| here.set(me));
+    result
+}
+
 fn start_task(at: usize) {
     ME.with(|me| me.set(at));
     *world().tasks[at].thread.borrow_mut() = Some(loom::thread::current());

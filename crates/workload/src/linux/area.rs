@@ -1,4 +1,5 @@
-//! The area of shared memory through which the child tells the parent what it did.
+//! The area of shared memory through which workers tell the parent what they did, and through which
+//! they meet.
 //!
 //! It is an array of 64-bit words, zero at first:
 //!
@@ -6,14 +7,19 @@
 //! word   0  claim    1 once a thread holds the right to report the process's failure
 //!        1  kind     of failure, 0 for none     2 thread     3..6 details
 //!        6  length of the message in bytes      8..40  the message
-//!       40  looks of the oracle for contents    41  threads that are pinned
+//!       40  looks of the oracle for contents    41  workers that are pinned
+//!       42  workers at the barrier              43  rounds of the barrier
 //!       48  mailbox: 8 slots, a cacheline each
-//!      112  reports: a cacheline per thread
+//!      112  reports: a cacheline per worker
 //! ```
 //!
-//! The parent reads after `wait4`, when no thread of the child is left: the kernel orders that, so
-//! results are `Relaxed`. Only the mailbox passes values between threads that run.
+//! The parent reads after `wait4`, when no worker is left: the kernel orders that, so results are
+//! `Relaxed`. Only mailbox and barrier pass values between workers that run.
+//!
+//! The barrier's rounds are counted in both halves of their word alike: a futex looks at one of
+//! them, whichever comes first on this machine.
 
+use super::sys::futex;
 use super::sys::memory::SharedWords;
 use super::window::Window;
 use crate::target::{Stop, WorkerReport};
@@ -29,6 +35,10 @@ const MESSAGE: usize = 8;
 const MESSAGE_WORDS: usize = 32;
 const CONTENTS: usize = 40;
 const PINNED: usize = 41;
+const ARRIVED: usize = 42;
+const ROUND: usize = 43;
+/// One round, in both halves of the word.
+const ONE_ROUND: u64 = 1 << 32 | 1;
 const MAILBOX: usize = 48;
 const SLOTS: usize = 8;
 const REPORTS: usize = 112;
@@ -41,6 +51,11 @@ const DIFFERS: u64 = 3;
 const PANIC: u64 = 4;
 const NO_THREAD: u64 = 5;
 const HUGE_PAGES: u64 = 6;
+const NO_PROCESS: u64 = 7;
+const KILLED: u64 = 8;
+
+/// Words of a report that the worker itself fills; the last counts its children's operations.
+const FIELDS: usize = LINE - 1;
 
 /// The shared area of one process.
 #[derive(Debug)]
@@ -59,6 +74,10 @@ pub(super) enum Failure {
     Thread(i32),
     /// Huge pages could not be switched off.
     HugePages(i32),
+    /// A worker's process could not be started.
+    Process(i32),
+    /// A worker's process was killed by this signal.
+    Killed(i32),
 }
 
 impl Area {
@@ -106,6 +125,8 @@ impl Area {
             }
             Failure::Thread(errno) => (NO_THREAD, [number(*errno), 0, 0]),
             Failure::HugePages(errno) => (HUGE_PAGES, [number(*errno), 0, 0]),
+            Failure::Process(errno) => (NO_PROCESS, [number(*errno), 0, 0]),
+            Failure::Killed(signal) => (KILLED, [number(*signal), 0, 0]),
         };
         self.set(THREAD, u64::from(thread));
         for (i, detail) in details.into_iter().enumerate() {
@@ -126,6 +147,8 @@ impl Area {
             PANIC => Failure::Panic(self.message()),
             NO_THREAD => Failure::Thread(number),
             HUGE_PAGES => Failure::HugePages(number),
+            NO_PROCESS => Failure::Process(number),
+            KILLED => Failure::Killed(number),
             _ => return None,
         };
         Some((self.get(THREAD) as u32, failure))
@@ -170,28 +193,57 @@ impl Area {
         self.get(PINNED)
     }
 
-    /// Sets a slot of the mailbox.
-    pub(super) fn post(&self, slot: usize, value: u64) {
+    /// Waits until `workers` workers have come.
+    pub(super) fn meet(&self, workers: u32) {
+        let (arrived, round) = (self.word(ARRIVED), self.word(ROUND));
+        // ORDERING: Acquire here and below; pairs with [linux-barrier].
+        let now = round.load(Ordering::Acquire);
+        // ORDERING: AcqRel; pairs with [linux-barrier].
+        if arrived.fetch_add(1, Ordering::AcqRel) + 1 == u64::from(workers) {
+            // Whoever comes to the next round has seen this one end.
+            arrived.store(0, Ordering::Relaxed);
+            // ORDERING: Release; pairs with [linux-barrier].
+            round.fetch_add(ONE_ROUND, Ordering::Release);
+            futex::wake_all(round);
+            return;
+        }
+        while round.load(Ordering::Acquire) == now {
+            futex::wait(round, now as u32);
+        }
+    }
+
+    fn slot(&self, slot: usize) -> &AtomicU64 {
         assert!(
             slot < SLOTS,
             "the mailbox has {SLOTS} slots, no slot {slot}"
         );
-        // ORDERING: Release; pairs with [mailbox-slot]
         self.word(MAILBOX + LINE * slot)
-            .store(value, Ordering::Release);
+    }
+
+    /// Sets a slot of the mailbox.
+    pub(super) fn post(&self, slot: usize, value: u64) {
+        // ORDERING: Release; pairs with [mailbox-slot]
+        self.slot(slot).store(value, Ordering::Release);
     }
 
     /// Reads a slot of the mailbox.
     pub(super) fn read(&self, slot: usize) -> u64 {
-        assert!(
-            slot < SLOTS,
-            "the mailbox has {SLOTS} slots, no slot {slot}"
-        );
         // ORDERING: Acquire; pairs with [mailbox-slot]
-        self.word(MAILBOX + LINE * slot).load(Ordering::Acquire)
+        self.slot(slot).load(Ordering::Acquire)
     }
 
-    /// Leaves what a thread did for the parent.
+    /// Adds 1 to a slot of the mailbox and returns what it held.
+    pub(super) fn claim(&self, slot: usize) -> u64 {
+        self.slot(slot).fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Adds operations that a worker's child did to the worker's.
+    pub(super) fn add_child_ops(&self, worker: u32, ops: u64) {
+        self.word(REPORTS + LINE * worker as usize + FIELDS)
+            .fetch_add(ops, Ordering::Relaxed);
+    }
+
+    /// Leaves what a worker did for the parent.
     pub(super) fn publish(&self, thread: u32, window: &Window) {
         let WorkerReport {
             start_ns,
@@ -210,13 +262,20 @@ impl Area {
             ops,
             window.cpu_ns,
         ];
+        const {
+            assert!(
+                FIELDS == 7,
+                "the fields above and the children's operations fill a line"
+            )
+        };
         for (i, field) in fields.into_iter().enumerate() {
             self.set(REPORTS + LINE * thread as usize + i, field);
         }
     }
 
-    /// What a thread left.
+    /// What a worker left.
     pub(super) fn window(&self, thread: u32) -> Window {
+        let by_children = self.get(REPORTS + LINE * thread as usize + FIELDS);
         let [start_ns, end_ns, user_ns, system_ns, faults, ops, cpu_ns] =
             [0, 1, 2, 3, 4, 5, 6].map(|i| self.get(REPORTS + LINE * thread as usize + i));
         let report = WorkerReport {
@@ -225,7 +284,7 @@ impl Area {
             user_ns,
             system_ns,
             faults,
-            ops,
+            ops: ops + by_children,
         };
         Window { report, cpu_ns }
     }
@@ -247,6 +306,8 @@ mod tests {
             Failure::Panic(String::new()),
             Failure::Thread(11),
             Failure::HugePages(22),
+            Failure::Process(11),
+            Failure::Killed(9),
         ] {
             let area = Area::new(1).unwrap();
             assert_eq!(area.failure(), None);
@@ -282,7 +343,11 @@ mod tests {
         area.publish(1, &window(20));
         assert_eq!(area.window(0), window(10));
         assert_eq!(area.window(1), window(20));
+        area.add_child_ops(1, 5);
+        assert_eq!(area.window(1).report.ops, 30);
+        assert_eq!(area.window(0).report.ops, 15);
         assert!((0..8).all(|slot| area.read(slot) == slot as u64 + 1));
+        assert_eq!((area.claim(7), area.claim(7), area.read(7)), (8, 9, 10));
         assert_eq!(
             (area.contents(), area.pinned(), area.failure()),
             (0, 0, None)

@@ -1,19 +1,20 @@
-//! What the forked child does: start the threads, run the bodies, publish, leave.
+//! What the forked child does: start the workers, run the bodies, publish, leave.
 
 use super::area::{Area, Failure};
 use super::sys;
+use super::sys::process::Exit;
 use super::worker::LinuxWorker;
 use crate::target::Stop;
 use core::any::Any;
 use core::panic::AssertUnwindSafe;
 use std::panic::{catch_unwind, set_hook, take_hook};
-use std::sync::{Barrier, Once};
+use std::sync::Once;
 use std::thread::Builder;
 
 /// Bytes of a thread's stack; little, so that a plan may have thousands of threads.
 const STACK: usize = 256 << 10;
 /// The child's exit code once it noted a failure.
-const FAILED: i32 = 1;
+pub(super) const FAILED: i32 = 1;
 
 /// What the child is to run.
 #[derive(Debug)]
@@ -21,7 +22,7 @@ pub(super) struct Job<'a> {
     pub(super) area: &'a Area,
     pub(super) threads: u32,
     pub(super) page_size: u64,
-    /// The CPUs that the threads are bound to in turn; none, to leave them alone.
+    /// The CPUs that the workers are bound to in turn; none, to leave them alone.
     pub(super) pins: &'a [usize],
 }
 
@@ -41,24 +42,30 @@ pub(super) fn silence_panics() {
     });
 }
 
-/// Runs the job in the child and returns its exit code; a failure leaves the process at once.
-pub(super) fn run<F>(job: &Job<'_>, body: &F) -> i32
-where
-    F: for<'w> Fn(&mut LinuxWorker<'w>) -> Result<(), Stop> + Sync,
-{
+fn prepare(job: &Job<'_>) {
     sys::process::die_with_parent();
     if let Err(errno) = sys::process::no_huge_pages() {
         leave(job.area, 0, &Failure::HugePages(errno));
     }
-    // Made here: a barrier that the parent made would be a copy, too, but with the parent's state.
-    let barrier = Barrier::new(job.threads as usize);
-    let barrier = &barrier;
+}
+
+/// Runs the job in threads of the child and returns its exit code; a failure leaves the process at
+/// once.
+pub(super) fn threads<F>(job: &Job<'_>, body: &F) -> i32
+where
+    F: for<'w> Fn(&mut LinuxWorker<'w>) -> Result<(), Stop> + Sync,
+{
+    prepare(job);
     std::thread::scope(|scope| {
         let mut threads = Vec::with_capacity(job.threads as usize);
         for index in 0..job.threads {
             let thread = Builder::new()
                 .stack_size(STACK)
-                .spawn_scoped(scope, move || thread(job, index, barrier, body));
+                .spawn_scoped(scope, move || {
+                    if let Err(failure) = work(job, index, body) {
+                        leave(job.area, index, &failure);
+                    }
+                });
             match thread {
                 Ok(thread) => threads.push(thread),
                 Err(error) => {
@@ -72,7 +79,68 @@ where
     })
 }
 
-fn thread<F>(job: &Job<'_>, index: u32, barrier: &Barrier, body: &F)
+/// Runs the job in children of the child and returns its exit code; a failure of one ends the
+/// others.
+pub(super) fn processes<F>(job: &Job<'_>, body: &F) -> i32
+where
+    F: for<'w> Fn(&mut LinuxWorker<'w>) -> Result<(), Stop> + Sync,
+{
+    prepare(job);
+    let mut running = Vec::with_capacity(job.threads as usize);
+    for index in 0..job.threads {
+        match sys::process::fork(|| process(job, index, body)) {
+            Ok(pid) => running.push((pid, index)),
+            Err(errno) => {
+                let _first = job.area.fail(index, &Failure::Process(errno));
+                return end(&running);
+            }
+        }
+    }
+    while let Ok((pid, ended)) = sys::process::wait_any() {
+        let Some(at) = running.iter().position(|(running, _)| *running == pid) else {
+            continue;
+        };
+        let (_, index) = running.swap_remove(at);
+        match ended.exit {
+            Exit::Code(0) => {}
+            // The worker has said why.
+            Exit::Code(_) => return end(&running),
+            Exit::Signal(signal) => {
+                let _first = job.area.fail(index, &Failure::Killed(signal));
+                return end(&running);
+            }
+        }
+    }
+    if running.is_empty() { 0 } else { FAILED }
+}
+
+/// Ends the workers that still run.
+fn end(running: &[(libc::pid_t, u32)]) -> i32 {
+    for (pid, _) in running {
+        sys::process::kill(*pid);
+    }
+    for (pid, _) in running {
+        let _ended = sys::process::wait(*pid);
+    }
+    FAILED
+}
+
+/// A worker that is a process; returns its exit code.
+fn process<F>(job: &Job<'_>, index: u32, body: &F) -> i32
+where
+    F: for<'w> Fn(&mut LinuxWorker<'w>) -> Result<(), Stop> + Sync,
+{
+    sys::process::die_with_parent();
+    match work(job, index, body) {
+        Ok(()) => 0,
+        Err(failure) => {
+            let _first = job.area.fail(index, &failure);
+            FAILED
+        }
+    }
+}
+
+fn work<F>(job: &Job<'_>, index: u32, body: &F) -> Result<(), Failure>
 where
     F: for<'w> Fn(&mut LinuxWorker<'w>) -> Result<(), Stop> + Sync,
 {
@@ -82,13 +150,18 @@ where
     {
         job.area.add_pinned();
     }
-    let mut worker = LinuxWorker::new(job, index, barrier);
-    let failure = match catch_unwind(AssertUnwindSafe(|| body(&mut worker))) {
-        Ok(Ok(())) => return worker.publish(),
-        Ok(Err(stop)) => Failure::Stop(stop),
-        Err(payload) => Failure::Panic(panic_words(payload.as_ref()).to_owned()),
-    };
-    leave(job.area, index, &failure);
+    let mut worker = LinuxWorker::new(job, index);
+    outcome(|| body(&mut worker))?;
+    worker.publish();
+    Ok(())
+}
+
+/// What a body came to.
+pub(super) fn outcome(body: impl FnOnce() -> Result<(), Stop>) -> Result<(), Failure> {
+    match catch_unwind(AssertUnwindSafe(body)) {
+        Ok(done) => done.map_err(Failure::Stop),
+        Err(payload) => Err(Failure::Panic(panic_words(payload.as_ref()).to_owned())),
+    }
 }
 
 fn panic_words(payload: &(dyn Any + Send)) -> &str {

@@ -1,6 +1,7 @@
 //! The system calls, each behind a safe function; the only `unsafe` of this crate.
 
 pub(super) mod clock;
+pub(super) mod futex;
 pub(super) mod memory;
 pub(super) mod process;
 

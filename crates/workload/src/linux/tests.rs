@@ -1,8 +1,14 @@
 use super::Linux;
+use crate::brk1::Brk1;
 use crate::disturb::Disturb;
+use crate::ebizzy::{Apart, Ebizzy, Sizes, Until, Work};
+use crate::fork1::Fork1;
+use crate::kernbench::{Kernbench, Warmth};
+use crate::load::Load;
+use crate::mmap::{Backing, Mmap};
 use crate::page_fault1::PageFault1;
 use crate::pft::{Definition, Pft};
-use crate::target::{Clear, Plan, Prot, Stop, Target, TargetError, Worker};
+use crate::target::{Clear, Plan, Prot, Spaces, Stop, Target, TargetError, Worker};
 use minflt_addr::VirtAddr;
 
 fn plan(threads: u32) -> Plan {
@@ -10,6 +16,15 @@ fn plan(threads: u32) -> Plan {
         threads,
         cpus: 1,
         clear: Clear::InFault,
+        spaces: Spaces::Shared,
+    }
+}
+
+/// A plan of so many processes.
+fn own(processes: u32) -> Plan {
+    Plan {
+        spaces: Spaces::Own,
+        ..plan(processes)
     }
 }
 
@@ -100,6 +115,31 @@ fn the_other_workloads_run() {
     let outcome = test.run(&Linux::new(), &plan(2)).unwrap();
     assert!(outcome.faults >= outcome.pages);
     assert!(outcome.rates["pages_per_second"] > 0.0);
+    for spaces in [Spaces::Shared, Spaces::Own] {
+        let mut mmap = Mmap::new(Backing::File);
+        mmap.tasks.rounds = 3;
+        mmap.tasks.spaces = spaces;
+        let outcome = mmap.run(&Linux::new(), &plan(2)).unwrap();
+        assert_eq!(outcome.checks["contents"], 2 * (9 + 8 + 4));
+        let mut brk = Brk1::default();
+        brk.tasks.rounds = 3;
+        brk.tasks.spaces = spaces;
+        let outcome = brk.run(&Linux::new(), &plan(2)).unwrap();
+        assert!(outcome.workers.iter().all(|worker| worker.ops == 6));
+        let mut fork = Fork1::default();
+        fork.tasks.rounds = 3;
+        fork.tasks.spaces = spaces;
+        let outcome = fork.run(&Linux::new(), &plan(2)).unwrap();
+        assert!(outcome.rates["forks_per_second"] > 0.0);
+    }
+    for threads in [1, 3] {
+        let load = Load {
+            bytes: 4 << 20,
+            ..Load::default()
+        };
+        let outcome = load.run(&Linux::new(), &plan(threads)).unwrap();
+        assert!(outcome.faults >= outcome.pages);
+    }
     for threads in [1, 2] {
         let test = Disturb {
             bytes: 4 << 20,
@@ -112,6 +152,48 @@ fn the_other_workloads_run() {
             threads == 2
         );
     }
+}
+
+#[test]
+fn ebizzy_touches_or_copies_and_searches() {
+    for work in [Work::Touch, Work::Halves, Work::Linear] {
+        let test = Ebizzy {
+            work,
+            apart: Apart::Both,
+            sizes: Sizes::Random,
+            chunk_bytes: 64 << 10,
+            until: Until::Records(20),
+            ..Ebizzy::default()
+        };
+        let outcome = test.run(&Linux::new(), &plan(2)).unwrap();
+        assert!(outcome.workers.iter().all(|worker| worker.ops == 20));
+        assert!(outcome.workers.iter().all(|worker| worker.faults >= 20));
+    }
+    let ns = 20_000_000;
+    let test = Ebizzy {
+        work: Work::Touch,
+        until: Until::Elapsed(ns),
+        ..Ebizzy::default()
+    };
+    let outcome = test.run(&Linux::new(), &plan(1)).unwrap();
+    assert!(outcome.wall_ns >= ns && outcome.rates["records_per_second"] > 0.0);
+}
+
+#[test]
+fn kernbench_compiles_every_unit_in_a_child() {
+    let test = Kernbench {
+        runs: 2,
+        units: 6,
+        unit_bytes: 512 << 10,
+        half: Some(1),
+        warmth: Warmth::Cold,
+        ..Kernbench::default()
+    };
+    let outcome = test.run(&Linux::new(), &plan(2)).unwrap();
+    let units: u64 = outcome.workers.iter().map(|worker| worker.ops).sum();
+    assert_eq!(units, 3 * 2 * 6);
+    assert!(outcome.faults >= outcome.pages);
+    assert!(outcome.sleeps > 0);
 }
 
 #[test]
@@ -220,4 +302,122 @@ fn plans_it_cannot_run_are_refused_with_what_is_right() {
     assert!(words.contains("host or sim"), "{words}");
     assert!(refused(&plan(0)).contains("at least 1 thread"));
     assert!(refused(&Plan { cpus: 0, ..plan(1) }).contains("--cpus"));
+}
+
+#[test]
+fn workers_with_spaces_of_their_own_meet_and_share_the_mailbox_only() {
+    let report = Linux::new()
+        .process(&own(3), |w| {
+            let at = w.map(w.page_size(), Prot::ReadWrite)?;
+            w.store(at, u64::from(w.index()) + 1)?;
+            let claimed = w.claim(5);
+            w.post(w.index() as usize, at.0);
+            w.barrier();
+            // All were forked from one process, so the kernel gives all the same address.
+            if claimed > 2 || w.read(5) != 3 || w.read(0) != w.read(2) {
+                return Err(Stop::Errno(1));
+            }
+            let there = VirtAddr(w.read(0));
+            let found = w.load(there)?;
+            w.window_open();
+            w.window_close();
+            w.ops(found);
+            w.checked(crate::target::Oracle::Contents, 1);
+            Ok(())
+        })
+        .unwrap();
+    let ops: Vec<_> = report.workers.iter().map(|worker| worker.ops).collect();
+    assert_eq!(ops, [1, 2, 3]);
+    assert_eq!(report.checks["contents"], 3);
+    assert!(report.workers.iter().all(|worker| worker.end_ns > 0));
+    assert!(report.sleeps > 0 && report.faults > 0);
+}
+
+#[test]
+fn a_process_that_stops_or_dies_ends_the_others() {
+    let stopped = |plan: &Plan, how: fn(&mut super::LinuxWorker<'_>) -> Result<(), Stop>| {
+        let body = |w: &mut super::LinuxWorker<'_>| {
+            if w.index() == 1 {
+                how(w)?;
+            }
+            w.barrier();
+            Ok(())
+        };
+        Linux::new().process(plan, body).unwrap_err()
+    };
+    let why = Stop::Errno(5);
+    let expected = TargetError::Stopped { worker: 1, why };
+    assert_eq!(stopped(&own(3), |_| Err(Stop::Errno(5))), expected);
+    let words = stopped(&own(3), |_| panic!("no luck")).to_string();
+    assert_eq!(words, "linux: thread 1 panicked: no luck");
+    let words = stopped(&own(3), |w| w.store(VirtAddr(8), 1)).to_string();
+    assert_eq!(words, "linux: process 1 was killed by SIGSEGV (signal 11)");
+    // The same in a child of the worker.
+    for plan in [own(2), plan(2)] {
+        assert_eq!(
+            stopped(&plan, |w| w.fork(|_| Err(Stop::Errno(5)))),
+            expected
+        );
+        let words = stopped(&plan, |w| w.fork(|_| panic!("no luck"))).to_string();
+        assert_eq!(words, "linux: thread 1 panicked: no luck");
+        let why = Stop::Signal(libc::SIGSEGV);
+        let killed = stopped(&plan, |w| w.fork(|child| child.store(VirtAddr(8), 1)));
+        assert_eq!(killed, TargetError::Stopped { worker: 1, why });
+    }
+}
+
+#[test]
+fn a_forked_child_has_its_own_memory_and_counts_for_its_parent() {
+    for plan in [plan(2), own(2)] {
+        let report = Linux::new()
+            .process(&plan, |w| {
+                let page = w.page_size();
+                let at = w.map(128 * page, Prot::ReadWrite)?;
+                (0..128).try_for_each(|i| w.store(VirtAddr(at.0 + i * page), 7))?;
+                w.barrier();
+                w.window_open();
+                w.fork(|child| {
+                    for i in 0..128 {
+                        let at = VirtAddr(at.0 + i * page);
+                        assert_eq!(child.load(at)?, 7);
+                        child.store(at, 8)?;
+                    }
+                    child.ops(40);
+                    child.checked(crate::target::Oracle::Contents, 128);
+                    Ok(())
+                })?;
+                w.window_close();
+                w.ops(2);
+                assert_eq!(w.load(at)?, 7);
+                Ok(())
+            })
+            .unwrap();
+        for worker in &report.workers {
+            assert_eq!(worker.ops, 42);
+            assert!(worker.faults >= 128, "{worker:?}");
+        }
+        assert_eq!(report.checks["contents"], 256);
+    }
+}
+
+#[test]
+fn the_break_and_a_file_can_be_used() {
+    let report = Linux::new().process(&own(2), |w| {
+        let page = w.page_size();
+        let end = w.brk(None);
+        let up = VirtAddr(end.0.next_multiple_of(page) + page);
+        assert_eq!(w.brk(Some(up)), up);
+        w.store(VirtAddr(up.0 - page), 7)?;
+        assert_eq!(w.brk(Some(end)), end);
+        assert_eq!(w.brk(Some(VirtAddr(1 << 60))), end);
+        for _ in 0..2 {
+            let at = w.map_file(4 * page, Prot::ReadWrite)?;
+            assert_eq!(w.load(at)?, 0);
+            w.store(at, 7)?;
+            w.unmap(at, 4 * page)?;
+        }
+        let at = w.map_file(page, Prot::Read)?;
+        w.unmap(at, page)
+    });
+    assert!(report.is_ok(), "{report:?}");
 }

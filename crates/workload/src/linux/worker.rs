@@ -1,35 +1,44 @@
-//! A thread of the child, as a body sees it.
+//! A worker, as a body sees it.
 
 use super::area::Area;
-use super::child::Job;
+use super::child::{self, FAILED, Job};
+use super::sys::process::{self, Exit};
 use super::sys::{clock, memory};
 use super::window::Window;
 use crate::target::{Oracle, Prot, Stop, Worker};
 use minflt_addr::VirtAddr;
-use std::sync::Barrier;
+use std::os::fd::OwnedFd;
 
-/// One thread of a process on real Linux.
+/// The longest stretch of computing that the kernel is not asked about.
+const STRETCH_NS: u64 = 50_000;
+
+/// One worker on real Linux: a thread, or a process.
 ///
 /// # Contract
 /// The addresses are real, and no method can check them. A body
 /// 1. passes only addresses inside mappings that [`Worker::map`] returned in this process and that
 ///    nobody unmapped, or addresses at which nothing is mapped at all (the access raises a signal);
 /// 2. passes multiples of 8 to [`Worker::store`] and [`Worker::load`];
-/// 3. never passes the address of anything that Rust code refers to.
+/// 3. never passes the address of anything that Rust code refers to;
+/// 4. moves the break up from where it found it and back, nowhere else, and counts the memory
+///    between as a mapping; it allocates nothing meanwhile.
 ///
 /// A body that breaks this damages the forked child, never the process that started it.
 #[derive(Debug)]
 pub struct LinuxWorker<'w> {
     area: &'w Area,
-    barrier: &'w Barrier,
     index: u32,
     threads: u32,
     page_size: u64,
+    /// Its file and the length of it.
+    file: Option<(u64, OwnedFd)>,
+    /// What its forked children took so far.
+    children: clock::Usage,
     opened: Option<Opened>,
     window: Window,
 }
 
-/// What the kernel said of this thread when its window opened.
+/// What the kernel said of this worker and its children when its window opened.
 #[derive(Clone, Copy, Debug)]
 struct Opened {
     usage: clock::Usage,
@@ -37,13 +46,14 @@ struct Opened {
 }
 
 impl<'w> LinuxWorker<'w> {
-    pub(super) fn new(job: &Job<'w>, index: u32, barrier: &'w Barrier) -> Self {
+    pub(super) fn new(job: &Job<'w>, index: u32) -> Self {
         Self {
             area: job.area,
-            barrier,
             index,
             threads: job.threads,
             page_size: job.page_size,
+            file: None,
+            children: clock::Usage::default(),
             opened: None,
             window: Window::default(),
         }
@@ -53,9 +63,36 @@ impl<'w> LinuxWorker<'w> {
     pub(super) fn publish(&self) {
         self.area.publish(self.index, &self.window);
     }
+
+    /// What a forked child does, and its exit code.
+    fn run_child(&mut self, body: impl FnOnce(&mut Self) -> Result<(), Stop>) -> i32 {
+        process::die_with_parent();
+        let before = self.window.report.ops;
+        match child::outcome(|| body(self)) {
+            Ok(()) => {
+                let ops = self.window.report.ops - before;
+                self.area.add_child_ops(self.index, ops);
+                0
+            }
+            Err(failure) => {
+                let _first = self.area.fail(self.index, &failure);
+                FAILED
+            }
+        }
+    }
+
+    fn usage(&self) -> clock::Usage {
+        clock::thread_usage().and(&self.children)
+    }
+
+    fn cpu_ns(&self) -> u64 {
+        clock::thread_cpu_ns() + self.children.user_ns + self.children.system_ns
+    }
 }
 
-impl Worker for LinuxWorker<'_> {
+impl<'w> Worker for LinuxWorker<'w> {
+    type Child<'c> = LinuxWorker<'c>;
+
     fn index(&self) -> u32 {
         self.index
     }
@@ -72,6 +109,16 @@ impl Worker for LinuxWorker<'_> {
         memory::map(len, prot).map(VirtAddr).map_err(Stop::Errno)
     }
 
+    fn map_file(&mut self, len: u64, prot: Prot) -> Result<VirtAddr, Stop> {
+        let file = match self.file.take() {
+            Some((has, file)) if has == len => file,
+            _ => memory::file(len).map_err(Stop::Errno)?,
+        };
+        let mapped = memory::map_file(&file, len, prot);
+        self.file = Some((len, file));
+        mapped.map(VirtAddr).map_err(Stop::Errno)
+    }
+
     fn unmap(&mut self, at: VirtAddr, len: u64) -> Result<(), Stop> {
         memory::unmap(at.0, len).map_err(Stop::Errno)
     }
@@ -82,6 +129,26 @@ impl Worker for LinuxWorker<'_> {
 
     fn discard(&mut self, at: VirtAddr, len: u64) -> Result<(), Stop> {
         memory::discard(at.0, len).map_err(Stop::Errno)
+    }
+
+    fn brk(&mut self, at: Option<VirtAddr>) -> VirtAddr {
+        VirtAddr(memory::brk(at.map_or(0, |at| at.0)))
+    }
+
+    fn fork<F>(&mut self, child: F) -> Result<(), Stop>
+    where
+        F: for<'c> FnOnce(&mut Self::Child<'c>) -> Result<(), Stop>,
+    {
+        let run = || self.run_child(|worker| child(worker));
+        let pid = process::fork(run).map_err(Stop::Errno)?;
+        let ended = process::wait(pid).map_err(Stop::Errno)?;
+        self.children = self.children.and(&ended.usage);
+        match ended.exit {
+            Exit::Code(0) => Ok(()),
+            // The child has said why in the area.
+            Exit::Code(_) => process::exit(FAILED),
+            Exit::Signal(signal) => Err(Stop::Signal(signal)),
+        }
     }
 
     #[inline]
@@ -95,14 +162,20 @@ impl Worker for LinuxWorker<'_> {
         Ok(memory::load(at.0))
     }
 
-    /// Reads the clock until the time is over; time in which the thread was off its CPU counts.
+    /// Reads the clock until the time is over. Time in which the worker was off its CPU does not
+    /// count: after each stretch the kernel is asked how much it was on.
     fn compute(&mut self, ns: u64) {
-        let start = clock::monotonic_ns();
-        while clock::monotonic_ns() - start < ns {}
+        let start = clock::thread_cpu_ns();
+        let mut spent = 0;
+        while spent < ns {
+            let until = clock::monotonic_ns() + (ns - spent).min(STRETCH_NS);
+            while clock::monotonic_ns() < until {}
+            spent = clock::thread_cpu_ns() - start;
+        }
     }
 
     fn barrier(&mut self) {
-        self.barrier.wait();
+        self.area.meet(self.threads);
     }
 
     fn post(&mut self, slot: usize, value: u64) {
@@ -113,21 +186,25 @@ impl Worker for LinuxWorker<'_> {
         self.area.read(slot)
     }
 
+    fn claim(&mut self, slot: usize) -> u64 {
+        self.area.claim(slot)
+    }
+
     fn now_ns(&mut self) -> u64 {
         clock::monotonic_ns()
     }
 
     fn window_open(&mut self) {
-        let usage = clock::thread_usage();
-        let cpu_ns = clock::thread_cpu_ns();
+        let usage = self.usage();
+        let cpu_ns = self.cpu_ns();
         self.opened = Some(Opened { usage, cpu_ns });
         self.window.report.start_ns = clock::monotonic_ns();
     }
 
     fn window_close(&mut self) {
         let end_ns = clock::monotonic_ns();
-        let cpu_ns = clock::thread_cpu_ns();
-        let usage = clock::thread_usage();
+        let cpu_ns = self.cpu_ns();
+        let usage = self.usage();
         let Some(opened) = self.opened.take() else {
             return;
         };

@@ -1,7 +1,8 @@
 use super::{Definition, Pft};
 use crate::contents::Touch;
 use crate::fake::{Fake, plan};
-use crate::target::{Plan, ProcessReport, Stop, Target, TargetError};
+use crate::outcome::Columns;
+use crate::target::{Feature, Plan, ProcessReport, Stop, Target, TargetError};
 
 /// 1 MiB: 256 pages of the fake.
 fn pft(definition: Definition) -> Pft {
@@ -28,6 +29,10 @@ impl Target for Altix {
 
     fn cpus(&self) -> u32 {
         32
+    }
+
+    fn lacks(&self, _feature: Feature) -> Option<&'static str> {
+        None
     }
 
     fn process<F>(&self, _plan: &Plan, _body: F) -> Result<ProcessReport, TargetError>
@@ -65,7 +70,9 @@ fn process_counts_every_repetition() {
     assert_eq!(outcome.events["page-faults"], 3 * 256);
     // Pages 0, 61, 122 and 127 of each thread, three words each.
     assert_eq!(outcome.checks["contents"], 3 * 2 * 4 * 3);
-    let columns = outcome.columns.unwrap();
+    let Some(Columns::Pft(columns)) = outcome.columns else {
+        panic!()
+    };
     assert_eq!((columns.rep, columns.threads), (3, 2));
 }
 

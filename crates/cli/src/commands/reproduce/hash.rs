@@ -5,7 +5,7 @@ use crate::error::{Error, failed, usage};
 use crate::rows::{Place, record};
 use crate::targets;
 use minflt_report::run::hash_rows;
-use minflt_workload::{Clear, Plan, Workload};
+use minflt_workload::{Clear, Plan, Spaces, Workload};
 
 /// The number as committed. A change means that simulated figures changed: say why where it is
 /// made.
@@ -41,6 +41,7 @@ pub(crate) fn compute() -> Result<u64, Error> {
                     threads,
                     cpus: threads,
                     clear: Clear::InFault,
+                    spaces: Spaces::Shared,
                 };
                 let outcome = targets::on_sim(&target, &workload, &plan)?;
                 let place = Place {

@@ -11,7 +11,7 @@ use crate::rows::{Place, checks, record};
 use crate::targets;
 use minflt_host::HostTarget;
 use minflt_report::{Cell, Column, Run, Status, Table};
-use minflt_workload::{Clear, Plan, Workload};
+use minflt_workload::{Clear, Plan, Spaces, Workload};
 
 const MEASURED: Status = Status::Measured;
 const ROUNDS: u64 = 7;
@@ -98,6 +98,7 @@ impl Side {
             threads,
             cpus: threads,
             clear: Clear::InFault,
+            spaces: Spaces::Shared,
         };
         let (target, outcome) = match self {
             Self::Host(_, target) => ("host", targets::on(target, workload, &plan)?),

@@ -6,7 +6,7 @@ use crate::progress::Progress;
 use crate::rows::{Place, record};
 use crate::targets;
 use minflt_report::{Cell, Column, Posting, PublishedTable, Run, Status, Table};
-use minflt_workload::{Clear, Outcome, Plan, Workload};
+use minflt_workload::{Clear, Outcome, Plan, Spaces, Workload};
 
 /// Cells simulated: six thread counts with and without the patches.
 pub(crate) const CELLS: u64 = 12;
@@ -75,6 +75,7 @@ fn simulate(
             threads,
             cpus: threads,
             clear: Clear::InFault,
+            spaces: Spaces::Shared,
         };
         let outcome = targets::on_sim(&target, &workload, &plan)?;
         let place = Place {

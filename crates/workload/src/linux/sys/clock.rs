@@ -9,7 +9,10 @@ pub(in crate::linux) struct Usage {
     pub(in crate::linux) system_ns: u64,
     pub(in crate::linux) minor_faults: u64,
     pub(in crate::linux) major_faults: u64,
-    pub(in crate::linux) context_switches: u64,
+    /// Voluntary context switches.
+    pub(in crate::linux) sleeps: u64,
+    /// Involuntary context switches.
+    pub(in crate::linux) preemptions: u64,
 }
 
 impl Usage {
@@ -20,9 +23,20 @@ impl Usage {
             system_ns: self.system_ns.saturating_sub(earlier.system_ns),
             minor_faults: self.minor_faults.saturating_sub(earlier.minor_faults),
             major_faults: self.major_faults.saturating_sub(earlier.major_faults),
-            context_switches: self
-                .context_switches
-                .saturating_sub(earlier.context_switches),
+            sleeps: self.sleeps.saturating_sub(earlier.sleeps),
+            preemptions: self.preemptions.saturating_sub(earlier.preemptions),
+        }
+    }
+
+    /// This and `other` together.
+    pub(in crate::linux) fn and(&self, other: &Self) -> Self {
+        Self {
+            user_ns: self.user_ns + other.user_ns,
+            system_ns: self.system_ns + other.system_ns,
+            minor_faults: self.minor_faults + other.minor_faults,
+            major_faults: self.major_faults + other.major_faults,
+            sleeps: self.sleeps + other.sleeps,
+            preemptions: self.preemptions + other.preemptions,
         }
     }
 }
@@ -40,7 +54,8 @@ impl From<&libc::rusage> for Usage {
             system_ns: ns(raw.ru_stime),
             minor_faults: count(raw.ru_minflt),
             major_faults: count(raw.ru_majflt),
-            context_switches: count(raw.ru_nvcsw) + count(raw.ru_nivcsw),
+            sleeps: count(raw.ru_nvcsw),
+            preemptions: count(raw.ru_nivcsw),
         }
     }
 }
@@ -108,6 +123,7 @@ mod tests {
             (spent.user_ns, spent.minor_faults, spent.major_faults),
             (4, 0, 1)
         );
+        assert_eq!(spent.and(&spent).user_ns, 8);
         let now = thread_usage();
         assert_eq!(now.since(&now).minor_faults, 0);
     }

@@ -7,6 +7,7 @@ use super::{last_errno, zero_or_errno};
 use crate::target::Prot;
 use core::ptr::{self, NonNull};
 use core::sync::atomic::AtomicU64;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
 /// Words shared with the children forked while it lives, zero at first.
 ///
@@ -64,9 +65,42 @@ pub(in crate::linux) fn map(len: u64, prot: Prot) -> Result<u64, i32> {
     anonymous(size(len)?, prot, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS).map(|at| at as u64)
 }
 
+/// A file of so many bytes that has no name, in memory.
+pub(in crate::linux) fn file(len: u64) -> Result<OwnedFd, i32> {
+    let len = libc::off_t::try_from(len).map_err(|_| libc::EFBIG)?;
+    // SAFETY: 1. The name is a C string that outlives the call.
+    let fd = unsafe { libc::memfd_create(c"minflt".as_ptr(), libc::MFD_CLOEXEC) };
+    if fd < 0 {
+        return Err(last_errno());
+    }
+    // SAFETY: 1. The call above opened it for us alone.
+    let file = unsafe { OwnedFd::from_raw_fd(fd) };
+    // SAFETY: 1. The call takes no pointer.
+    let returned = unsafe { libc::ftruncate(fd, len) };
+    zero_or_errno(returned).map(|()| file)
+}
+
+/// Maps `len` bytes of `file` privately where the kernel likes.
+pub(in crate::linux) fn map_file(file: &OwnedFd, len: u64, prot: Prot) -> Result<u64, i32> {
+    let at = mmap(size(len)?, prot, libc::MAP_PRIVATE, file.as_raw_fd())?;
+    Ok(at as u64)
+}
+
+/// Moves the break to `at`, where it can be, and returns where it is; 0 asks.
+pub(in crate::linux) fn brk(at: u64) -> u64 {
+    // SAFETY: 1. By the contract's 4 nothing that Rust code refers to lies between the break that
+    // the worker found and any that it asks for.
+    let at: libc::c_long = unsafe { libc::syscall(libc::SYS_brk, at) };
+    at as u64
+}
+
 fn anonymous(len: usize, prot: Prot, flags: libc::c_int) -> Result<usize, i32> {
+    mmap(len, prot, flags, -1)
+}
+
+fn mmap(len: usize, prot: Prot, flags: libc::c_int, fd: libc::c_int) -> Result<usize, i32> {
     // SAFETY: 1. Without an address and MAP_FIXED the kernel takes addresses that nobody has.
-    let at = unsafe { libc::mmap(ptr::null_mut(), len, bits(prot), flags, -1, 0) };
+    let at = unsafe { libc::mmap(ptr::null_mut(), len, bits(prot), flags, fd, 0) };
     if at == libc::MAP_FAILED {
         Err(last_errno())
     } else {
@@ -113,7 +147,8 @@ pub(in crate::linux) fn load(at: u64) -> u64 {
     unsafe { address(at).read_volatile() }
 }
 
-/// A pointer to an address that came from [`map`], where its provenance was exposed.
+/// A pointer to an address that came from [`map`], where its provenance was exposed, or from the
+/// kernel by way of [`brk`].
 #[inline]
 fn address(at: u64) -> *mut u64 {
     ptr::with_exposed_provenance_mut(at as usize)

@@ -47,24 +47,36 @@ pub(in crate::linux) fn exit(code: i32) -> ! {
     unsafe { libc::_exit(code) }
 }
 
-/// Waits until the child has ended.
+/// Waits until the child has ended. What it waited for itself is in its usage.
 ///
 /// # Errors
 /// The error number of `wait4`.
 pub(in crate::linux) fn wait(pid: libc::pid_t) -> Result<Ended, i32> {
+    wait4(pid).map(|(_, ended)| ended)
+}
+
+/// Waits until some child has ended, and returns its number.
+///
+/// # Errors
+/// The error number of `wait4`: ECHILD where there are no children.
+pub(in crate::linux) fn wait_any() -> Result<(libc::pid_t, Ended), i32> {
+    wait4(-1)
+}
+
+fn wait4(which: libc::pid_t) -> Result<(libc::pid_t, Ended), i32> {
     let mut status = 0;
     let mut raw = MaybeUninit::<libc::rusage>::zeroed();
-    loop {
+    let pid = loop {
         // SAFETY: 1. `status` and `raw` are ours, and the call may write them.
-        let returned = unsafe { libc::wait4(pid, &raw mut status, 0, raw.as_mut_ptr()) };
-        if returned == pid {
-            break;
+        let returned = unsafe { libc::wait4(which, &raw mut status, 0, raw.as_mut_ptr()) };
+        if returned > 0 {
+            break returned;
         }
         let errno = last_errno();
         if errno != libc::EINTR {
             return Err(errno);
         }
-    }
+    };
     // SAFETY: 1. An rusage is integers only, for which zeroes are values.
     let raw = unsafe { raw.assume_init() };
     let exit = if libc::WIFSIGNALED(status) {
@@ -72,10 +84,14 @@ pub(in crate::linux) fn wait(pid: libc::pid_t) -> Result<Ended, i32> {
     } else {
         Exit::Code(libc::WEXITSTATUS(status))
     };
-    Ok(Ended {
-        exit,
-        usage: Usage::from(&raw),
-    })
+    let usage = Usage::from(&raw);
+    Ok((pid, Ended { exit, usage }))
+}
+
+/// Kills a child of ours that nobody has waited for.
+pub(in crate::linux) fn kill(pid: libc::pid_t) {
+    // SAFETY: 1. The call takes numbers only; a child that was not waited for keeps its number.
+    let _gone = unsafe { libc::kill(pid, libc::SIGKILL) };
 }
 
 /// Lets the kernel kill this process when the thread that forked it dies, so that a killed run

@@ -1,0 +1,49 @@
+//! What the host's kernel knows of the calling thread.
+
+const NANOS: u64 = 1_000_000_000;
+
+/// What the kernel accounted to the calling thread so far.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Usage {
+    pub(super) cpu_ns: u64,
+    /// Voluntary context switches.
+    pub(super) sleeps: u64,
+    /// Involuntary context switches.
+    pub(super) preemptions: u64,
+}
+
+/// See [`Usage`].
+pub(super) fn usage() -> Usage {
+    // SAFETY: an rusage is integers only, for which zeroes are values.
+    let mut raw: libc::rusage = unsafe { core::mem::zeroed() };
+    // SAFETY: writes one `rusage`, which lives here.
+    unsafe { libc::getrusage(libc::RUSAGE_THREAD, &raw mut raw) };
+    let count = |value: libc::c_long| u64::try_from(value).unwrap_or(0);
+    Usage {
+        cpu_ns: thread_cpu_ns(),
+        sleeps: count(raw.ru_nvcsw),
+        preemptions: count(raw.ru_nivcsw),
+    }
+}
+
+/// Processor time of the calling thread.
+pub(super) fn thread_cpu_ns() -> u64 {
+    let mut time = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: writes one `timespec`, which lives here.
+    unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time) };
+    time.tv_sec.unsigned_abs() * NANOS + time.tv_nsec.unsigned_abs()
+}
+
+/// Keeps the calling thread on one processor, where the system allows; a wish, not a need.
+pub(super) fn pin(index: u32) {
+    let count = std::thread::available_parallelism().map_or(1, |n| n.get());
+    // SAFETY: a set of processors is plain bits, and zero is the empty set.
+    let mut set: libc::cpu_set_t = unsafe { core::mem::zeroed() };
+    // SAFETY: the number is below the set's size.
+    unsafe { libc::CPU_SET(index as usize % count.min(1024), &mut set) };
+    // SAFETY: reads one set, which lives here; 0 is the calling thread.
+    unsafe { libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &raw const set) };
+}

@@ -1,0 +1,198 @@
+//! brk: the heap that a program grows and shrinks by its end.
+//!
+//! # Problem
+//! The *break* is a byte; mappings are pages. A program moves it by a few bytes at a time, and
+//! nothing it asks for may run into another mapping.
+//!
+//! # Idea
+//! The break is kept as asked for. What is mapped is what lies between the heap's start and the
+//! break, both rounded up to pages: growing extends the VMA that ends there (or makes it),
+//! shrinking unmaps.
+//!
+//! # Protocol
+//! `mmap_lock` for writing; a section on the VMA that is extended. A call that fails changes
+//! nothing and returns the break in force, as in Linux, where the caller compares.
+//!
+//! # Why it is correct
+//! Extending publishes one new record: a fault sees the old end or the new one. One page between
+//! the heap and the next mapping stays free, so that an overrun of the heap is a signal.
+//!
+//! Linux: mm/mmap.c brk, do_brk_flags (v6.12).
+
+use super::split::{discard_vma, new_attrs, new_vma, publish};
+use super::{as_call, munmap};
+use crate::error::{HeapError, NoMemory};
+use crate::event::Event;
+use crate::mm::Mm;
+use crate::vma::{Prot, VmaFlags, VmaView};
+use crate::writers::Writers;
+use minflt_addr::{VirtAddr, VirtRange};
+use minflt_pgtable::{Mmu, Paging};
+use minflt_sync::{Atomic, Ordering};
+
+/// Where the heap is.
+#[derive(Debug)]
+pub(crate) struct Heap<M: Mmu> {
+    /// Its first byte. Guarded by: `mmap_lock`.
+    start: Atomic<u64, M>,
+    /// The break: the first byte behind it. Guarded by: `mmap_lock`.
+    end: Atomic<u64, M>,
+}
+
+impl<M: Mmu> Heap<M> {
+    /// An empty heap two thirds up in user space, where Linux loads a program that may lie
+    /// anywhere (`ELF_ET_DYN_BASE`), and the heap behind it.
+    pub(crate) fn new() -> Self {
+        Self::empty_at(VirtAddr(M::Paging::USER_END / 3 * 2).align_down(M::Paging::SHIFT))
+    }
+
+    fn empty_at(start: VirtAddr) -> Self {
+        Self {
+            start: Atomic::new(start.0),
+            end: Atomic::new(start.0),
+        }
+    }
+
+    /// Becomes the heap that `parent` is.
+    pub(crate) fn copy_from(&self, parent: &Self) {
+        self.start.store(parent.start().0, Ordering::Relaxed);
+        self.end.store(parent.end().0, Ordering::Relaxed);
+    }
+
+    fn start(&self) -> VirtAddr {
+        VirtAddr(self.start.load(Ordering::Relaxed))
+    }
+
+    fn end(&self) -> VirtAddr {
+        VirtAddr(self.end.load(Ordering::Relaxed))
+    }
+}
+
+impl<M: Mmu> Mm<M> {
+    /// Moves the break to `at`, or only asks for it; returns the break in force afterwards. It is
+    /// the old one where the call fails: below the heap's start, into another mapping or the page
+    /// before one, beyond user space or a limit, or without memory.
+    ///
+    /// # Context
+    /// Sleeps for `mmap_lock`, which it takes for writing; waits for CPUs to forget translations.
+    pub fn brk(&self, at: Option<VirtAddr>) -> VirtAddr {
+        as_call(self.system(), || {
+            self.system().count(Event::Brk);
+            let writers = Writers::lock(self);
+            let end = self.heap.end();
+            let Some(at) = at.filter(|at| *at >= self.heap.start()) else {
+                return end;
+            };
+            match self.move_break(&writers, end, at) {
+                Ok(()) => {
+                    self.heap.end.store(at.0, Ordering::Relaxed);
+                    M::note(format_args!("brk {at}"));
+                    at
+                }
+                Err(NoMemory) => end,
+            }
+        })
+    }
+
+    /// Says where the heap starts, before its first use: behind a program's data, as exec does.
+    ///
+    /// # Context
+    /// Sleeps for `mmap_lock`, which it takes for writing.
+    ///
+    /// # Errors
+    /// See [`HeapError`].
+    pub fn set_start_brk(&self, at: VirtAddr) -> Result<(), HeapError> {
+        let _writers = Writers::lock(self);
+        if self.heap.start() != self.heap.end() {
+            return Err(HeapError::Used);
+        }
+        let user = Self::user_range();
+        if at < user.start() || at > user.end() {
+            return Err(HeapError::OutOfRange);
+        }
+        self.heap.start.store(at.0, Ordering::Relaxed);
+        self.heap.end.store(at.0, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Maps and unmaps what the way from `from` to `to` takes.
+    fn move_break(
+        &self,
+        writers: &Writers<'_, M>,
+        from: VirtAddr,
+        to: VirtAddr,
+    ) -> Result<(), NoMemory> {
+        let page_up = |at: VirtAddr| at.align_up(M::Paging::SHIFT).ok_or(NoMemory);
+        let (old, new) = (page_up(from)?, page_up(to)?);
+        if new < old {
+            let gone = VirtRange::new(new, old);
+            let mapped = self.find(new).is_some_and(|vma| {
+                let range = vma.view().range;
+                range.overlaps(gone)
+            });
+            return if mapped {
+                munmap::unmap(self, writers, gone)
+            } else {
+                Err(NoMemory)
+            };
+        }
+        if new == old {
+            return Ok(());
+        }
+        self.grow(writers, VirtRange::new(old, new))
+    }
+
+    /// Maps `more`, which begins where the heap's pages end.
+    fn grow(&self, writers: &Writers<'_, M>, more: VirtRange) -> Result<(), NoMemory> {
+        if !Self::user_range().covers(more) || !self.gap_after(more) {
+            return Err(NoMemory);
+        }
+        let fresh = VmaView {
+            range: more,
+            prot: Prot::ReadWrite,
+            flags: VmaFlags::ACCOUNT,
+        };
+        let pages = more.pages(M::Paging::SHIFT);
+        if !self.may_expand(pages) {
+            return Err(NoMemory);
+        }
+        let sys = self.system();
+        sys.charge(pages)?;
+        self.extend(writers, fresh)
+            .inspect_err(|_| sys.uncharge(pages))?;
+        self.count_mapped(pages);
+        Ok(())
+    }
+
+    /// Maps `fresh`: the VMA that ends where it begins is extended if it is of the heap and alike.
+    fn extend(&self, writers: &Writers<'_, M>, fresh: VmaView) -> Result<(), NoMemory> {
+        let more = fresh.range;
+        // SAFETY: 1: under `mmap_lock`.
+        let below = unsafe { self.tree.at_or_before(more.start()) }.filter(|vma| {
+            let view = vma.view();
+            let range = view.range;
+            range.end() == more.start()
+                && range.end() > self.heap.start()
+                && view == VmaView { range, ..fresh }
+        });
+        if let Some(vma) = below {
+            let range = VirtRange::new(vma.view().range.start(), more.end());
+            let attrs = new_attrs(self, VmaView { range, ..fresh })?;
+            let _section = writers.begin(vma);
+            publish(self, vma, attrs);
+            return Ok(());
+        }
+        let vma = new_vma(self, fresh)?;
+        writers
+            .insert(more.start(), vma)
+            .inspect_err(|_| discard_vma(self, vma))
+    }
+
+    /// Whether nothing is mapped in `more` and in the page behind it.
+    fn gap_after(&self, more: VirtRange) -> bool {
+        self.find(more.start()).is_none_or(|next| {
+            let next = next.view().range.start();
+            next.0.saturating_sub(M::Paging::PAGE) >= more.end().0
+        })
+    }
+}

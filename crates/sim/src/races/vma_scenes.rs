@@ -1,0 +1,194 @@
+//! What happens in the races about finding, locking and freeing VMAs.
+
+use super::scenes::{S, expect, tasks, warm};
+use super::stage::{Checked, Script, Stage};
+use core::cell::RefCell;
+use core::mem::ManuallyDrop;
+use minflt_mm::{Event, Place, Prot, Signal, Thread};
+use minflt_pgtable::Paging;
+use minflt_sync::Machine;
+use std::rc::Rc;
+
+/// Protection calls of a storm.
+const STORM: usize = 4;
+/// Pages that each of those who fault loads.
+const LOADS: u64 = 6;
+
+/// P9: munmap of all there is, beside two who walk through it, page after page.
+pub(super) fn walk_free<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
+    stage.map(0, LOADS);
+    warm(stage, 0);
+    let caller = Rc::clone(stage);
+    let loads = || -> Box<dyn FnOnce() + 's> {
+        let stage = Rc::clone(stage);
+        Box::new(move || {
+            let thread = stage.thread();
+            for n in 0..LOADS {
+                zero_or_nothing(&stage, &thread, n);
+            }
+        })
+    };
+    let unmap: Box<dyn FnOnce() + 's> = Box::new(move || {
+        let done = caller.mm.munmap(caller.page(0), LOADS * P::PAGE);
+        assert!(done.is_ok(), "mapped");
+        expect(&caller, &caller.thread(), 0, Err(Signal::MapErr));
+    });
+    tasks(vec![loads(), loads(), unmap], || Ok(()))
+}
+
+/// A load finds a page that nobody stored to, or no mapping.
+fn zero_or_nothing<P: Paging>(stage: &Stage<'_, P>, thread: &Thread<'_, Checked<P>>, n: u64) {
+    let found = thread.load(stage.page(n));
+    if !matches!(found, Ok(0) | Err(Signal::MapErr)) {
+        Checked::<P>::violation(format_args!(
+            "contents: page {n} holds {found:?}, not zero, and is not unmapped"
+        ));
+    }
+}
+
+/// P30: a VMA is taken out beside a fault that may just have found it, and its memory becomes a VMA
+/// of another address space, at the same address.
+pub(super) fn fault_reuse<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
+    stage.map(0, 1);
+    stage.map(1, 2);
+    warm(stage, 0);
+    // Dropped at the end only: after a failure its locks may be held for ever.
+    let other = stage.sys.new_mm();
+    let other = other.unwrap_or_else(|e| panic!("the stage is large enough: {e:?}"));
+    let other = Rc::new(RefCell::new(ManuallyDrop::new(other)));
+    let last = Rc::clone(&other);
+    let user = Rc::clone(stage);
+    let caller = Rc::clone(stage);
+    let bodies: Vec<Box<dyn FnOnce() + 's>> = vec![
+        Box::new(move || {
+            let thread = user.thread();
+            for _ in 0..2 {
+                zero_or_nothing(&user, &thread, 0);
+            }
+        }),
+        Box::new(move || {
+            let at = caller.page(0);
+            assert!(caller.mm.munmap(at, P::PAGE).is_ok(), "mapped");
+            let mapped = other.borrow().mmap(Place::Fixed(at), P::PAGE, Prot::Read);
+            assert_eq!(mapped, Ok(at));
+            expect(&caller, &caller.thread(), 0, Err(Signal::MapErr));
+        }),
+    ];
+    tasks(bodies, move || {
+        // SAFETY: dropped here only, and nobody uses it any more.
+        unsafe { ManuallyDrop::drop(&mut last.borrow_mut()) };
+        Ok(())
+    })
+}
+
+/// P33: a load beside the mmap that makes the page.
+pub(super) fn map_load<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
+    stage.map(1, 2);
+    let user = Rc::clone(stage);
+    let caller = Rc::clone(stage);
+    let bodies: Vec<Box<dyn FnOnce() + 's>> = vec![
+        Box::new(move || {
+            let place = Place::FixedNoReplace(caller.page(0));
+            let mapped = caller.mm.mmap(place, P::PAGE, Prot::Read);
+            assert_eq!(mapped, Ok(caller.page(0)));
+        }),
+        Box::new(move || {
+            let thread = user.thread();
+            for _ in 0..3 {
+                zero_or_nothing(&user, &thread, 0);
+            }
+        }),
+    ];
+    tasks(bodies, || Ok(()))
+}
+
+/// P36: a store that needs an anon_vma, beside a writer who wants the same VMA.
+pub(super) fn fault_waits<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
+    stage.map(0, 1);
+    let user = Rc::clone(stage);
+    let caller = Rc::clone(stage);
+    let bodies: Vec<Box<dyn FnOnce() + 's>> = vec![
+        Box::new(move || {
+            let stored = user.thread().store(user.page(0), 5);
+            assert!(matches!(stored, Ok(()) | Err(Signal::AccErr)), "{stored:?}");
+        }),
+        Box::new(move || {
+            let done = caller.mm.mprotect(caller.page(0), P::PAGE, Prot::Read);
+            assert!(done.is_ok(), "mapped");
+        }),
+    ];
+    tasks(bodies, || Ok(()))
+}
+
+/// P38: loads beside a storm of calls that change their VMA. A fault fails at most once before it
+/// waits.
+pub(super) fn fault_starves<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
+    stage.map(0, 3);
+    warm(stage, 0);
+    let (user, caller, last) = (Rc::clone(stage), Rc::clone(stage), Rc::clone(stage));
+    let before = attempts(stage);
+    let bodies: Vec<Box<dyn FnOnce() + 's>> = vec![
+        Box::new(move || {
+            for round in 0..STORM {
+                let prot = [Prot::Read, Prot::ReadWrite][round % 2];
+                let done = caller.mm.mprotect(caller.page(0), 3 * P::PAGE, prot);
+                assert!(done.is_ok(), "mapped");
+            }
+        }),
+        Box::new(move || {
+            let thread = user.thread();
+            for n in 0..3 {
+                expect(&user, &thread, n, Ok(0));
+            }
+        }),
+    ];
+    tasks(bodies, move || {
+        let after = attempts(&last);
+        let (faults, failed) = (after.0 - before.0, after.1 - before.1);
+        if failed > faults {
+            return Err(format!("starvation: {faults} faults failed {failed} times"));
+        }
+        Ok(())
+    })
+}
+
+/// Faults, and attempts in vain.
+fn attempts<P: Paging>(stage: &Stage<'_, P>) -> (u64, u64) {
+    let count = |event| stage.sys.count_of(event);
+    let failed = [
+        Event::SpeculativeFailed,
+        Event::VmaLockAbort,
+        Event::VmaLockRetry,
+    ];
+    (count(Event::PageFaults), failed.map(count).iter().sum())
+}
+
+/// P38: a writer among those who fault in its VMA. Once it waits, nobody new comes in, so it sleeps
+/// until those inside have left; a wake meant for something else may come between.
+pub(super) fn writer_starves<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
+    stage.map(0, 2 * LOADS);
+    warm(stage, 0);
+    let (caller, last) = (Rc::clone(stage), Rc::clone(stage));
+    let before = stage.sys.count_of(Event::VmaLockWaits);
+    let loads = |from: u64| -> Box<dyn FnOnce() + 's> {
+        let stage = Rc::clone(stage);
+        Box::new(move || {
+            let thread = stage.thread();
+            for n in from..from + LOADS {
+                expect(&stage, &thread, n, Ok(0));
+            }
+        })
+    };
+    let write: Box<dyn FnOnce() + 's> = Box::new(move || {
+        let all = 2 * LOADS * P::PAGE;
+        let done = caller.mm.mprotect(caller.page(0), all, Prot::Read);
+        assert!(done.is_ok(), "mapped");
+    });
+    tasks(vec![loads(0), loads(LOADS), write], move || {
+        let slept = last.sys.count_of(Event::VmaLockWaits) - before;
+        if slept > 3 {
+            return Err(format!("starvation: one write lock slept {slept} times"));
+        }
+        Ok(())
+    })
+}
