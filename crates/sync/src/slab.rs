@@ -192,6 +192,27 @@ impl<T: SlabObject, M: Machine> Slab<T, M> {
         Ok(object)
     }
 
+    /// Places a copy of `*from` in a slot, byte for byte; `None` when memory is short.
+    ///
+    /// # Safety
+    /// 1. `from` is a `T` that nobody writes meanwhile, and a second one of its bytes is sound.
+    pub unsafe fn alloc_copy(
+        &self,
+        from: NonNull<T>,
+        pages: &impl PageSource,
+    ) -> Option<NonNull<T>> {
+        let object = self.slot(pages)?.cast::<T>();
+        M::before(
+            object.as_ptr().cast(),
+            size_of::<T>(),
+            crate::machine::Kind::PlainWrite,
+        );
+        // SAFETY: the slot is free, of a `T`'s size and alignment, and now the caller's; 1 of this
+        // function.
+        unsafe { object.copy_from_nonoverlapping(from, 1) };
+        Some(object)
+    }
+
     /// Takes a slot back. The object is not dropped.
     ///
     /// # Safety
