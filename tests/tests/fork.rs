@@ -255,9 +255,9 @@ fn one_of_many_threads_ends() {
             }
         });
         let _cpu = sys.machine().enter(0);
-        assert_eq!(mm.resident_pages(), 1 + 31 + 61, "{}", era.name);
+        assert_eq!(mm.resident_pages_sum(), 1 + 31 + 61, "{}", era.name);
         mm.munmap(at, 192 * PAGE).expect("mapped");
-        assert_eq!(mm.resident_pages(), 0, "{}", era.name);
+        assert_eq!(mm.resident_pages_sum(), 0, "{}", era.name);
         drop(mm);
         sys.check_ledger(&[])
             .unwrap_or_else(|error| panic!("{}: {error}", era.name));

@@ -269,12 +269,18 @@ impl<M: Mmu> Frames<M> {
     /// Drops a reference; the last one frees the frame.
     #[inline]
     pub(crate) fn put(&self, pfn: Pfn) {
+        self.put_many(pfn, 1);
+    }
+
+    /// Drops `count` references; the last one frees the frame.
+    #[inline(always)]
+    pub(crate) fn put_many(&self, pfn: Pfn, count: u32) {
         // ORDERING: Release; pairs with [frame-put].
-        let before = self.get(pfn).refs.sub(1, Ordering::AcqRel);
-        if before == 1 {
+        let before = self.get(pfn).refs.sub(count, Ordering::AcqRel);
+        if before == count {
             // ORDERING: Acquire, by the same step; pairs with [frame-put].
             self.free(pfn);
-        } else if before == 0 {
+        } else if before < count {
             M::violation(format_args!("reference count of frame {pfn} below zero"));
         }
     }

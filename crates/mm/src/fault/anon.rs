@@ -140,11 +140,14 @@ impl<M: Mmu> Fault<'_, M> {
         frame.refs.add(1, Ordering::Relaxed);
         drop(slot);
         let kind = self.copy(stable, leaf, found);
-        sys.frames.put(found.pfn());
+        // And the mapping's, if it has another page now.
+        let done_with = if kind == Ok(Kind::Cow) { 2 } else { 1 };
+        sys.frames.put_many(found.pfn(), done_with);
         kind
     }
 
-    /// A copy in place of a page that the caller refers to. Linux: wp_page_copy.
+    /// A copy in place of a page that the caller refers to; the mapping's reference is the caller's
+    /// to put back, too. Linux: wp_page_copy.
     fn copy(
         &self,
         stable: &Stable<'_, M>,
@@ -171,7 +174,6 @@ impl<M: Mmu> Fault<'_, M> {
         }
         drop(slot);
         self.count_late(pfn);
-        sys.frames.put(from);
         Ok(Kind::Cow)
     }
 
