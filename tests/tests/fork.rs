@@ -8,8 +8,8 @@
 use minflt_addr::VirtAddr;
 use minflt_host::{Host, HostInstance, HostOptions, Prefault};
 use minflt_mm::{
-    Advice, Broken, Config, Done, ERAS, Event, FaultKind, FaultOutcome, Mm, MmHandle, Place, Prot,
-    Running, Signal, System, Unbalanced, era,
+    Advice, Broken, Config, Done, ERAS, Event, FaultKind, FaultOutcome, Mm, MmHandle, Overcommit,
+    Place, Prot, Running, Signal, System, Unbalanced, era,
 };
 use minflt_pgtable::{Access, X86_64};
 use proptest::prelude::{Strategy, prop_oneof, proptest};
@@ -271,6 +271,7 @@ fn fork_without_memory_leaves_nothing_behind() {
         let mut failed = 0;
         for filled in (100..256).step_by(3) {
             let sys = boot(era.config, 1 << 20, 1);
+            sys.set_overcommit(Overcommit::Always);
             let _cpu = sys.machine().enter(0);
             let mm = sys.new_mm().expect("memory");
             let thread = mm.thread();

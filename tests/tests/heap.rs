@@ -1,4 +1,4 @@
-//! brk on real threads: Linux's meaning, in every era and on both formats.
+//! brk and `MAP_POPULATE` on real threads: Linux's meaning, in every era and on both formats.
 #![expect(
     clippy::expect_used,
     clippy::tests_outside_test_module,
@@ -7,7 +7,10 @@
 
 use minflt_addr::{VirtAddr, VirtRange};
 use minflt_host::{Host, HostInstance, HostOptions, Prefault};
-use minflt_mm::{Advice, ERAS, Event, HeapError, Mm, Place, Prot, Running, Signal, System};
+use minflt_mm::{
+    Advice, ERAS, Event, HeapError, MapRequest, Mm, Overcommit, Place, Populate, Prot, Running,
+    Signal, System,
+};
 use minflt_pgtable::{Altix16K, Mmu, Paging, X86_64};
 
 fn boot<P: Paging>(config: minflt_mm::Config) -> Running<Host<P, true>> {
@@ -193,4 +196,44 @@ fn the_heap_grows_and_shrinks_beside_faults_in_every_era() {
         storm(era.name, &*boot::<X86_64>(era.config));
         storm(era.name, &*boot::<Altix16K>(era.config));
     }
+}
+
+fn populated<M: Mmu<Instance = HostInstance>>(era: &str, mm: &Mm<M>) {
+    let (sys, page_bytes) = (mm.system(), M::Paging::PAGE);
+    let thread = mm.thread();
+    let populate = |pages: u64, prot| MapRequest {
+        populate: Populate::Now,
+        ..MapRequest::new(Place::Any, pages * page_bytes, prot)
+    };
+    let at = thread.mmap(&populate(6, Prot::ReadWrite)).expect("a hole");
+    assert_eq!(sys.count_of(Event::AnonWrite), 6, "{era}: as by stores");
+    assert_eq!(sys.count_of(Event::MinorFaults), 6);
+    for page in 0..6 {
+        thread
+            .store(VirtAddr(at.0 + page * page_bytes), 1)
+            .expect("mapped");
+    }
+    assert_eq!(sys.count_of(Event::PageFaults), 0, "{era}: none is left");
+    let read = thread.mmap(&populate(3, Prot::Read)).expect("a hole");
+    assert_eq!(sys.count_of(Event::AnonRead), 3, "{era}: as by loads");
+    assert_eq!(thread.load(read), Ok(0));
+    thread.mmap(&populate(3, Prot::None)).expect("a hole");
+    assert_eq!(sys.count_of(Event::Populated), 9);
+    assert_eq!(sys.count_of(Event::PageFaults), 0, "{era}");
+    // What does not fit into memory is left out, and the call succeeds.
+    sys.set_overcommit(Overcommit::Always);
+    let frames = sys.total_frames();
+    let huge = thread.mmap(&populate(frames, Prot::ReadWrite));
+    let huge = huge.expect("populating may fail, mapping does not");
+    assert!(sys.count_of(Event::Populated) > frames / 2, "{era}");
+    assert_eq!(sys.count_of(Event::Signals), 0);
+    assert_eq!(thread.store(huge, 5), Ok(()));
+    let last = VirtAddr(huge.0 + (frames - 1) * page_bytes);
+    assert_eq!(thread.store(last, 5), Err(Signal::OutOfMemory), "{era}");
+    mm.munmap(huge, frames * page_bytes).expect("mapped");
+}
+
+#[test]
+fn populating_faults_every_page_in_and_counts_minor_faults_only() {
+    everywhere(populated, populated);
 }

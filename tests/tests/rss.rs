@@ -7,6 +7,7 @@
 )]
 
 use core::cell::Cell;
+use core::mem::ManuallyDrop;
 use minflt_addr::VirtAddr;
 use minflt_host::{Host, HostInstance, HostOptions, Prefault};
 use minflt_mm::config::Rss;
@@ -18,8 +19,8 @@ use minflt_sim::{
     Budget, Explored, MachineFile, Outcome, RunOptions, RunReport, Sim, SimInstance, Size,
     TaskSpec, explore, run,
 };
+use minflt_sync::{Atomic, Ordering};
 use std::sync::Barrier;
-use std::sync::atomic::{AtomicI64, Ordering};
 
 type Real = Host<X86_64, true>;
 type Virtual = Sim<X86_64, true>;
@@ -142,31 +143,36 @@ fn a_batch_twice_as_large_is_seen_to_break_the_bound() {
 }
 
 /// What threads have begun and ended: pages up, pages down.
-#[derive(Default)]
 struct Progress {
-    begun: [AtomicI64; 2],
-    ended: [AtomicI64; 2],
+    begun: [Atomic<u64, Real>; 2],
+    ended: [Atomic<u64, Real>; 2],
 }
 
 const UP: usize = 0;
 const DOWN: usize = 1;
 
 impl Progress {
-    fn step(&self, way: usize, pages: i64, body: impl FnOnce()) {
-        self.begun[way].fetch_add(pages, Ordering::SeqCst);
+    fn new() -> Self {
+        let zeros = || [(); 2].map(|()| Atomic::new(0));
+        Self {
+            begun: zeros(),
+            ended: zeros(),
+        }
+    }
+
+    fn step(&self, way: usize, pages: u64, body: impl FnOnce()) {
+        self.begun[way].add(pages, Ordering::SeqCst);
         body();
-        self.ended[way].fetch_add(pages, Ordering::SeqCst);
+        self.ended[way].add(pages, Ordering::SeqCst);
     }
 
     /// How far `shown` lies outside of what the count can have been when it was read.
     fn outside(&self, shown: impl FnOnce() -> i64) -> i64 {
-        let (up, down) = (
-            self.ended[UP].load(Ordering::SeqCst),
-            self.ended[DOWN].load(Ordering::SeqCst),
-        );
+        let read =
+            |counts: &[Atomic<u64, Real>; 2], way: usize| counts[way].load(Ordering::SeqCst) as i64;
+        let (up, down) = (read(&self.ended, UP), read(&self.ended, DOWN));
         let shown = shown();
-        let least = up - self.begun[DOWN].load(Ordering::SeqCst);
-        let most = self.begun[UP].load(Ordering::SeqCst) - down;
+        let (least, most) = (up - read(&self.begun, DOWN), read(&self.begun, UP) - down);
         (least - shown).max(shown - most).max(0)
     }
 }
@@ -177,8 +183,8 @@ fn a_moving_count_is_off_by_less_than_its_bound_whenever_one_looks() {
         let sys = boot(config);
         let looker = sys.machine().enter(FAULTING);
         let mm = sys.new_mm().expect("memory");
-        let progress = Progress::default();
-        let running = AtomicI64::new(i64::from(FAULTING));
+        let progress = Progress::new();
+        let running = Atomic::<u64, Real>::new(u64::from(FAULTING));
         std::thread::scope(|scope| {
             for cpu in 0..FAULTING {
                 let (mm, sys, progress, running) = (&mm, &sys, &progress, &running);
@@ -195,7 +201,7 @@ fn a_moving_count_is_off_by_less_than_its_bound_whenever_one_looks() {
                             done.expect("mapped");
                         });
                     }
-                    running.fetch_sub(1, Ordering::SeqCst);
+                    running.sub(1, Ordering::SeqCst);
                 });
             }
             let bound = too_much(config.rss, FAULTING + 1, FAULTING + 1);
@@ -294,7 +300,7 @@ fn explored(
             }
         } else {
             // Locks may be held for ever: the memory goes with the machine.
-            core::mem::forget(mm);
+            let _never_dropped = ManuallyDrop::new(mm);
         }
         report
     })

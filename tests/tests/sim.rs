@@ -5,8 +5,13 @@
     reason = "all of an integration test is a test"
 )]
 
-use minflt_mm::era;
-use minflt_sim::{AnySimTarget, MachineFile};
+use core::cell::Cell;
+use minflt_mm::{ERAS, Overcommit, Place, Prot, System, era};
+use minflt_pgtable::X86_64;
+use minflt_sim::{
+    AnySimTarget, Budget, MachineFile, RunOptions, RunReport, Sim, SimInstance, Size, TaskSpec,
+    explore, run as run_tasks,
+};
 use minflt_workload::{Clear, Outcome, Plan, Spaces, Workload};
 
 fn run(machine: &str, era_name: &str, threads: u32) -> Outcome {
@@ -24,6 +29,7 @@ fn run(machine: &str, era_name: &str, threads: u32) -> Outcome {
     let outcome = match &target {
         AnySimTarget::X86(target) => workload.run(target, &plan),
         AnySimTarget::Altix(target) => workload.run(target, &plan),
+        AnySimTarget::Power(target) => workload.run(target, &plan),
     };
     outcome.expect("runs")
 }
@@ -68,4 +74,57 @@ fn simulated_time_grows_with_work_and_shrinks_with_threads() {
     );
     assert!(four.wall_ns < one.wall_ns);
     assert!(four.user_ns + four.system_ns >= one.user_ns + one.system_ns);
+}
+
+const PAGE: u64 = 4096;
+
+/// Two calls that fit only one by one, in address spaces of their own: never both are admitted; in
+/// some schedule one is, and in some none.
+#[test]
+fn of_two_promises_that_do_not_fit_together_never_both_are_made() {
+    let file = MachineFile::shipped("explorer").expect("shipped");
+    let seen = [const { Cell::new(0) }; 3];
+    for era in ERAS {
+        let budget = Budget {
+            schedules: 500,
+            seed: 5,
+        };
+        let found = explore(&budget, |options: &RunOptions<'_>| -> RunReport {
+            let size = Size {
+                cpus: 2,
+                ram_bytes: 192 * PAGE,
+                max_tasks: 2,
+            };
+            let machine = SimInstance::new(&file, size).expect("memory");
+            let sys = System::<Sim<X86_64, true>>::boot(machine, era.config).expect("boots");
+            sys.set_overcommit(Overcommit::Never);
+            sys.set_overcommit_ratio(0);
+            sys.set_swap_pages(16);
+            let spaces = [(); 2].map(|()| sys.new_mm().expect("memory"));
+            let admitted = Cell::new(0);
+            let tasks = (0..).zip(&spaces).map(|(cpu, mm)| {
+                let admitted = &admitted;
+                let body = move || {
+                    let mapped = mm.mmap(Place::Any, 9 * PAGE, Prot::ReadWrite);
+                    admitted.set(admitted.get() + usize::from(mapped.is_ok()));
+                };
+                TaskSpec {
+                    cpu,
+                    body: Box::new(body) as Box<dyn FnOnce()>,
+                }
+            });
+            let mut report = run_tasks(sys.machine(), options, tasks.collect());
+            assert!(report.outcome.is_ok(), "{}", report.outcome);
+            let ledger = sys.check_ledger(&[&spaces[0], &spaces[1]]);
+            seen[admitted.get()].set(seen[admitted.get()].get() + 1);
+            if admitted.get() == 2 || ledger.is_err() {
+                let text = format!("{} admitted, {ledger:?}", admitted.get());
+                report.outcome = minflt_sim::Outcome::Violation(text);
+            }
+            report
+        });
+        assert_eq!(found.failure, None, "{}", era.name);
+    }
+    let [none, one, both] = seen.map(Cell::into_inner);
+    assert!(none > 0 && one > 0 && both == 0, "{none} {one} {both}");
 }

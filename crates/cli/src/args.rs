@@ -25,6 +25,8 @@ pub(crate) enum Command {
     Races(Races),
     /// The eras, the choices they are made of, and the mixes that are refused.
     Eras,
+    /// The page-table formats.
+    Formats,
     /// The workloads and their options.
     Workloads,
 }
@@ -140,7 +142,10 @@ pub(crate) struct Check {
     /// Eras; several separated by commas; every era if not given.
     #[arg(long, value_name = "LIST")]
     pub(crate) era: Option<String>,
-    /// Schedules to explore in each era.
+    /// The page-table format to stage it on; all that the race is about if not given.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) format: Option<String>,
+    /// Schedules to explore in each era, on each format.
     #[arg(long, value_name = "N", default_value_t = 2_000)]
     pub(crate) schedules: u64,
     /// The seed that schedules are drawn from [default: 1; with --broken one that finds the race].

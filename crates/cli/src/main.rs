@@ -28,6 +28,7 @@ fn main() -> ExitCode {
         Command::Check(args) => commands::check::run(args),
         Command::Races(args) => commands::races::run(args),
         Command::Eras => commands::lists::eras(),
+        Command::Formats => commands::lists::formats(),
         Command::Workloads => commands::lists::workloads(),
     };
     match result {

@@ -131,5 +131,6 @@ pub(crate) fn on_sim(
     match target {
         AnySimTarget::X86(target) => on(target, workload, plan),
         AnySimTarget::Altix(target) => on(target, workload, plan),
+        AnySimTarget::Power(target) => on(target, workload, plan),
     }
 }

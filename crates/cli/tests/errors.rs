@@ -31,7 +31,7 @@ fn an_unknown_word_is_named_with_what_would_be_right() {
     assert_snapshot!(refused("bench pft --on sim --machine cray1"), @"2: minflt: --machine: unknown machine `cray1`; machines are altix32, kvm16, explorer");
     assert_snapshot!(refused("bench pft --rss exact"), @"2: minflt: unknown rss `exact`; choices are under-lock | atomic | sloppy | per-thread | per-cpu");
     assert_snapshot!(refused("bench pft --threads two"), @"2: minflt: --threads: `two` is no count; give whole numbers from 1 on, such as 1,2,4");
-    assert_snapshot!(refused("check P99"), @"2: minflt: unknown race `P99`; races are P1, P7, P8, P27, P28, P37, P41, P57, zero-page, speculative-exchange");
+    assert_snapshot!(refused("check P99"), @"2: minflt: unknown race `P99`; races are P1, P5, P6, P7, P8, P9, P27, P28, P30, P30-reuse, P30-range, P32, P33, P36, P37, P38, P38-writer, P41, P46, P57, flush, zero-page, speculative-exchange");
     assert_snapshot!(refused("reproduce 1999"), @"2: minflt: unknown posting `1999`; postings are 2004, 2012, 2014, 2017, 2022");
     assert_snapshot!(refused("check P57 --replay 1:x"), @r#"2: minflt: --replay: "1:x" is no choice; choices read STEP:CPU or STEP:next, steps rising"#);
 }
@@ -51,7 +51,7 @@ fn what_would_be_ignored_is_refused() {
 
 #[test]
 fn an_illegal_mix_gets_the_tables_reason() {
-    assert_snapshot!(refused("bench pft --era atomic-pte-2004 --exchange emulated --size 1M"), @"2: minflt: atomic-pte-2004 exchange=emulated: refused: exchange emulated on a format whose hardware sets accessed and dirty bits: the hardware does not take the lock, so a bit it sets between the compare and the store is lost; use exchange native, or a machine whose handler sets the bits, such as altix32");
+    assert_snapshot!(refused("bench pft --era atomic-pte-2004 --exchange emulated --threads 2 --size 1M"), @"2: minflt: atomic-pte-2004 exchange=emulated: refused: exchange emulated on several CPUs whose hardware sets accessed and dirty bits: the hardware does not take the lock, so a bit it sets between the compare and the store is lost; use exchange native, one CPU, or a machine whose handler sets the bits, such as altix32");
     assert_snapshot!(refused("bench pft --era spf-2017 --protocol compare-exchange"), @"2: minflt: spf-2017 protocol=compare-exchange: refused: ladder speculative with protocol compare-exchange: the sequence check and the exchange are not one step, so munmap can free the table between them; use protocol table-lock or mm-lock, whose lock is tried and then checked again");
     assert_snapshot!(refused("bench pft --era spf-2017 --lifetime immediate"), @"2: minflt: spf-2017 lifetime=immediate: refused: ladder speculative with lifetime immediate: a speculative lookup reads VMAs and tables that a writer may be freeing; use lifetime srcu or rcu");
     assert_snapshot!(refused("bench pft --era linux-4.13 --ladder speculative"), @"2: minflt: linux-4.13 ladder=speculative: refused: ladder speculative: a speculative fault may fail for ever; end the ladder with a rung that waits: speculative,mmap");

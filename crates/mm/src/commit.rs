@@ -7,33 +7,35 @@
 //!
 //! # Idea
 //! Private writable mappings are *accounted*: their pages are charged to one number of the system,
-//! kept in parts of the CPUs ([`crate::percpu_counter`]). What is charged stands in the VMA's flags,
-//! so that whoever takes the VMA out knows what to give back.
+//! kept in parts of the CPUs ([`crate::percpu_counter`]). What is charged stands in the VMA's
+//! flags, so that whoever takes the VMA out knows what to give back.
 //!
 //! # Protocol
 //! | call | charges | gives back |
 //! |---|---|---|
-//! | mmap, brk | the pages of a private writable mapping that is not `MAP_NORESERVE` | - |
+//! | mmap, brk | a private writable mapping that is not `MAP_NORESERVE` | - |
 //! | mprotect to writable | what was not accounted before | - |
 //! | munmap, brk downwards, exit | - | the pages of accounted VMAs |
 //! | fork | the child's accounted VMAs | - |
 //!
-//! mprotect from writable to read-only gives nothing back: the pages may be private by now. (Linux
-//! 6.3 and later do, where nothing was faulted in yet.)
+//! mprotect from writable to read-only gives nothing back: the pages may be private by now. (Newer
+//! kernels do, where nothing was faulted in yet.)
 //! A charge adds first and looks then, and takes itself back where it was too much: of two charges
-//! at once that fit only one by one, both may be refused.
+//! at once that fit only one by one, both may be refused, and never both admitted.
 //!
 //! # Why it is correct
 //! The charge of a VMA is made under `mmap_lock` for writing, before the VMA's record with the flag
 //! is published, and given back under it after the VMA was taken out. At quiescence the number is
-//! the pages of all accounted VMAs; the ledger checks that.
+//! the pages of all accounted VMAs; the ledger checks that. A fence between adding and looking lets
+//! at least one of two charges see the other. Who gives back beside a charge may be seen before
+//! what it gives back: then the charge is admitted by as much too early.
 //!
 //! # Cost
 //! Below the batch no shared line is written. The limit is looked at by the whole number, and by
 //! the sum of all CPUs only where that is too close to tell.
 //!
 //! Linux: mm/util.c `__vm_enough_memory` (v6.12), mm/mm_init.c `mm_compute_batch`,
-//! `accountable_mapping`, `may_expand_vm`. Not there: the reserves for administrators and for users.
+//! `accountable_mapping`, `may_expand_vm`. Not there: the reserves for administrators and users.
 
 use crate::error::NoMemory;
 use crate::mm::Mm;
@@ -216,9 +218,13 @@ impl<M: Mmu> System<M> {
         }
         // Every page of the largest user space fits a signed word many times.
         self.promise(pages as i64);
-        if mode == Overcommit::Never && !self.fits() {
-            self.uncharge(pages);
-            return Err(NoMemory);
+        if mode == Overcommit::Never {
+            // ORDERING: SeqCst; pairs with [commit-charge]: our promise stands before we look.
+            M::fence(Ordering::SeqCst);
+            if !self.fits() {
+                self.uncharge(pages);
+                return Err(NoMemory);
+            }
         }
         Ok(())
     }
@@ -243,7 +249,9 @@ impl<M: Mmu> System<M> {
         percpu_counter::add(&self.commit.whole, part, change, batch);
     }
 
+    /// Whether what is promised stays below the limit.
     fn fits(&self) -> bool {
+        // ORDERING: Relaxed, behind the fence of `charge`; pairs with [commit-charge].
         let limit = i64::try_from(self.commit_limit()).unwrap_or(i64::MAX);
         let batch = self.commit.batch.load(Ordering::Relaxed);
         let parts = self.committed_parts();

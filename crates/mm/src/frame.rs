@@ -35,6 +35,8 @@ pub(crate) enum Use {
     Slab = 5,
     /// Anonymous user memory.
     Anon = 6,
+    /// Part of a block in use; its first frame says for what.
+    Tail = 7,
 }
 
 const USE: u32 = 0xf;
@@ -42,6 +44,7 @@ const ORDER_SHIFT: u32 = 4;
 const ORDER: u32 = 0xf << ORDER_SHIFT;
 const ZEROED: u32 = 1 << 8;
 const EXCLUSIVE: u32 = 1 << 9;
+const FLUSHED: u32 = 1 << 10;
 
 /// The descriptor of one frame.
 ///
@@ -93,6 +96,7 @@ impl<M: Mmu> Frame<M> {
             4 => Use::Table,
             5 => Use::Slab,
             6 => Use::Anon,
+            7 => Use::Tail,
             _ => Use::Free,
         }
     }
@@ -111,6 +115,19 @@ impl<M: Mmu> Frame<M> {
         let kept = self.flags.peek() & ZEROED;
         let flags = kept | Use::FreeBlock as u32 | order << ORDER_SHIFT;
         self.flags.store(flags, Ordering::Relaxed);
+    }
+
+    /// The caller owns a block of this order, of which this is the first frame, and says what it is
+    /// used for.
+    pub(crate) fn set_block_use(&self, used_as: Use, order: u32) {
+        let kept = self.flags.peek() & ZEROED;
+        let flags = kept | used_as as u32 | order << ORDER_SHIFT;
+        self.flags.store(flags, Ordering::Relaxed);
+    }
+
+    /// The order of the block in use that this frame is the first of.
+    pub(crate) fn block_order(&self) -> u32 {
+        (self.flags.peek() & ORDER) >> ORDER_SHIFT
     }
 
     /// Whether it heads a free block of this order.
@@ -164,6 +181,23 @@ impl<M: Mmu> Frame<M> {
             Exclusive::No => flags & !EXCLUSIVE,
         };
         self.flags.store(flags, Ordering::Relaxed);
+    }
+
+    /// The owner makes the caches of instructions see, by `flush`, what was written to the frame,
+    /// unless they have; forgotten when the frame is used for something else.
+    ///
+    /// Linux: PG_arch_1, as ia64 uses it.
+    pub(crate) fn flush_once(&self, flush: impl FnOnce()) {
+        if self.flags.load(Ordering::Relaxed) & FLUSHED == 0 {
+            flush();
+            self.flags.poke(self.flags.peek() | FLUSHED);
+        }
+    }
+
+    /// Whether they have. For the oracle.
+    #[inline]
+    pub(crate) fn is_flushed(&self) -> bool {
+        self.flags.peek() & FLUSHED != 0
     }
 
     /// The name of the field at `offset`.

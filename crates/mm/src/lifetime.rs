@@ -26,10 +26,10 @@ use crate::tree::Node;
 use crate::vma::{Attrs, Vma};
 use core::ptr::NonNull;
 use minflt_addr::Pfn;
-use minflt_pgtable::{Mmu, Paging};
+use minflt_pgtable::{Mmu, table_bytes, table_order};
 use minflt_sync::callback::Run;
 use minflt_sync::slab::POISON;
-use minflt_sync::{Callback, RcuGuard, SrcuGuard};
+use minflt_sync::{Callback, Ordering, RcuGuard, SrcuGuard};
 
 /// A read section of the configured lifetime's domain: VMAs, records, tree nodes and tables found
 /// within stay memory of their kind until it is dropped.
@@ -132,12 +132,6 @@ impl<M: Mmu> System<M> {
             // SAFETY: 1 of this function.
             return unsafe { self.free_type_stable(vma) };
         }
-        if self.config.lacks(Broken::VmaAtOnce) {
-            // SAFETY: 1 of this function.
-            let callback = NonNull::from(unsafe { &vma.as_ref().callback });
-            // SAFETY: 1, 2: 1 of this function, but for the readers that this is to show.
-            return unsafe { free_vma::<M>(core::ptr::from_ref(self).cast(), callback) };
-        }
         // SAFETY: 1 of this function.
         let callback = NonNull::from(unsafe { &vma.as_ref().callback });
         // SAFETY: 1, 2: 1 of this function. 3: the function finds the VMA from its callback.
@@ -178,10 +172,20 @@ impl<M: Mmu> System<M> {
         unsafe { self.retire(callback, free_table::<M>) };
     }
 
+    /// Frees a table that nobody reaches now, by the order it was allocated with.
+    pub(crate) fn put_table(&self, pfn: Pfn) {
+        let level = self.frames.get(pfn).level.load(Ordering::Relaxed);
+        self.frames.put_block(pfn, table_order::<M::Paging>(level));
+    }
+
     /// # Safety
     /// 1. The callback's object is unlinked. 2. It is retired once. 3. `run` fits it.
     unsafe fn retire(&self, callback: NonNull<Callback>, run: Run) {
-        match self.config.lifetime {
+        let lifetime = match self.config.lifetime {
+            _ if self.config.lacks(Broken::NoGracePeriod) => Lifetime::Immediate,
+            configured => configured,
+        };
+        match lifetime {
             // SAFETY: 1 to 3 of this function; the argument is the system.
             Lifetime::Immediate => unsafe { run(core::ptr::from_ref(self).cast(), callback) },
             // SAFETY: 1 to 3: the same of this function.
@@ -248,8 +252,9 @@ unsafe fn free_table<M: Mmu>(sys: *const (), callback: NonNull<Callback>) {
     if M::CHECKED {
         // A walker that is still inside follows an entry that leads nowhere.
         let table = M::frame_ptr(&sys.at, pfn);
-        // SAFETY: duty 1 of `Mmu`: the frame's bytes; 2 of this function: nobody else uses them.
-        unsafe { table.write_bytes(POISON, M::Paging::PAGE as usize) };
+        let bytes = table_bytes::<M::Paging>(sys.frames.get(pfn).level.peek());
+        // SAFETY: duty 1 of `Mmu`: the frames' bytes; 2 of this function: nobody else uses them.
+        unsafe { table.write_bytes(POISON, bytes as usize) };
     }
-    sys.frames.put(pfn);
+    sys.put_table(pfn);
 }

@@ -13,7 +13,9 @@ use core::fmt;
 use core::ops::Deref;
 use core::ptr::NonNull;
 use minflt_addr::{Pfn, VirtAddr, VirtRange};
-use minflt_pgtable::{Mmu, Paging, PtLock, SpaceId};
+use minflt_pgtable::{
+    Mmu, Paging, PtLock, Pte, SpaceId, Table, entries_of, table_bytes, table_order,
+};
 use minflt_sync::order::MmapLock;
 use minflt_sync::slab::SlabObject;
 use minflt_sync::{Apart, Atomic, LockSeq, Ordering, ReadGuard, RwSem, SharedCpuMask, SpinLock};
@@ -126,7 +128,7 @@ impl<M: Mmu> Mm<M> {
             }
             Err(_) => {
                 sys.rss_slots.give(rss_slot);
-                sys.frames.put(root);
+                sys.put_table(root);
                 Err(NoMemory)
             }
         }
@@ -213,20 +215,32 @@ impl<M: Mmu> Mm<M> {
         young
     }
 
-    /// A zeroed frame for a table of level `level`.
+    /// Frames for a table of level `level`, with nothing in it.
     pub(crate) fn new_table(sys: &System<M>, level: u32) -> Option<Pfn> {
-        let pfn = sys.frames.alloc(&sys.at, Use::Table)?;
+        let order = table_order::<M::Paging>(level);
+        let pfn = sys.frames.alloc_block(&sys.at, order, Use::Table)?;
         let frame = sys.frames.get(pfn);
         frame.level.store(level, Ordering::Relaxed);
         frame.set_zeroed(crate::frame::Zeroed::No);
-        let words = M::frame_ptr(&sys.at, pfn);
-        let bytes = M::Paging::PAGE as usize;
+        let bytes = table_bytes::<M::Paging>(level);
         M::charge(minflt_sync::Cost::Clear {
-            bytes: bytes as u64,
+            bytes,
             node: sys.frames.node_of(pfn),
         });
-        // SAFETY: duty 1 of `Mmu`: the frame's bytes, which nobody else uses.
-        unsafe { words.write_bytes(0, bytes) };
+        let none = Pte::<M::Paging>::none_at(level);
+        for part in 0..1 << order {
+            let words = M::frame_ptr(&sys.at, Pfn(pfn.0 + part));
+            let here = bytes.min(M::Paging::PAGE) as usize;
+            // SAFETY: duty 1 of `Mmu`: the frame's bytes, which nobody else uses.
+            unsafe { words.write_bytes(0, here) };
+        }
+        if none.raw() != 0 {
+            // SAFETY: 1: the frames hold zeros, and nobody else uses them.
+            let table = unsafe { Table::<M>::at(&sys.at, pfn, level) };
+            for index in 0..entries_of::<M::Paging>(level) as usize {
+                table.entry(index).clear(none);
+            }
+        }
         Some(pfn)
     }
 
@@ -247,7 +261,7 @@ impl<M: Mmu> Mm<M> {
         let all = VirtRange::new(VirtAddr(0), VirtAddr(M::Paging::USER_END));
         crate::call::munmap::unmap_all(self, all);
         self.end_resident();
-        sys.frames.put(self.root);
+        sys.put_table(self.root);
         sys.run_deferred();
     }
 }

@@ -9,8 +9,8 @@
 //! |---|---|---|
 //! | under-lock | a word under the lock it holds | none |
 //! | atomic | a shared word, exclusively | none |
-//! | sloppy | a shared word, without a lock | unbounded: each lost update is permanent; shown as 0 when below 0 |
-//! | per-thread | its own word | less than [`BATCH`] for each thread that faults; none once they have ended |
+//! | sloppy | a shared word, without a lock | unbounded: what is lost stays lost; 0 when below 0 |
+//! | per-thread | its own word | less than [`BATCH`] for each thread; none once they have ended |
 //! | per-cpu | its CPU's word | less than `max(32, 2 * CPUs)` for each CPU, whenever it looks |
 //!
 //! "None" and the bounds are for the moments between two changes: one that is being made may be
@@ -20,8 +20,8 @@
 //! *per-thread*: Linux 2.6.34 to 6.1 (`SPLIT_RSS_COUNTING`); who changes the count for nobody in
 //! particular, as a zap does, adds to the whole. *per-cpu*: Linux since 6.2, a
 //! [`percpu_counter`](crate::percpu_counter). Its parts are words of memory cut off at boot, one
-//! for each CPU and *slot*; an address space takes a slot when it is made and gives it back, zeroed,
-//! when it ends. One that finds none left counts as *atomic* does.
+//! for each CPU and *slot*; an address space takes a slot when it is made and gives it back,
+//! zeroed, when it ends. One that finds none left counts as *atomic* does.
 //!
 //! # Why it is correct
 //! No decision may depend on the number; the sloppy form was posted in 2004 on that condition. In

@@ -12,7 +12,7 @@
 use crate::alloc::{CpuFrames, Frames, MAX_NODES};
 use crate::anon_vma::{AnonVma, Chain};
 use crate::commit::Commit;
-use crate::config::{Config, ExchangeBy, Illegal};
+use crate::config::{Broken, Config, ExchangeBy, Illegal};
 use crate::error::NoMemory;
 use crate::event::Event;
 use crate::frame::{Frame, FrameTable, Use};
@@ -27,7 +27,7 @@ use core::mem::ManuallyDrop;
 use core::ops::Deref;
 use core::ptr::NonNull;
 use minflt_addr::{Pfn, PhysAddr};
-use minflt_pgtable::{AccessBits, Mmu, Paging, SpaceId};
+use minflt_pgtable::{AccessBits, CasAbility, Mmu, Paging, SpaceId};
 use minflt_sync::rcu::{Patience, RcuCpu};
 use minflt_sync::slab::Magazine;
 use minflt_sync::srcu::SrcuCpu;
@@ -41,6 +41,7 @@ use minflt_sync::{
 pub struct System<M: Mmu> {
     pub(crate) at: M::Instance,
     pub(crate) config: Config,
+    pub(crate) exchanges: Exchanges,
     pub(crate) frames: Frames<M>,
     pub(crate) cpus: PerCpu<CpuArea<M>, M>,
     pub(crate) srcu: Srcu<M>,
@@ -61,6 +62,16 @@ pub struct System<M: Mmu> {
     pub(crate) rcu: Rcu<M>,
     pub(crate) commit: Commit<M>,
     pub(crate) rss_slots: Slots<M>,
+}
+
+/// How entries are exchanged where no lock of the tables is held: what the configuration and the
+/// CPUs come to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Exchanges {
+    Native,
+    Emulated,
+    /// The control.
+    HalfWidth,
 }
 
 /// What each CPU has of its own.
@@ -155,11 +166,7 @@ impl<M: Mmu> System<M> {
     /// When the configuration is illegal, or the memory too small.
     pub fn boot(at: M::Instance, config: Config) -> Result<Running<M>, BootError> {
         config.check().map_err(BootError::Illegal)?;
-        if config.exchange == ExchangeBy::Emulated
-            && M::Paging::CAPS.access_bits == AccessBits::Hardware
-        {
-            return Err(BootError::Illegal(Config::EMULATED_BESIDE_HARDWARE));
-        }
+        let config = Self::on_this_cpu(&at, config).map_err(BootError::Illegal)?;
         if at.nodes() as usize > MAX_NODES {
             return Err(BootError::TooManyNodes(at.nodes()));
         }
@@ -186,6 +193,24 @@ impl<M: Mmu> System<M> {
             }
             None => Err(BootError::TooSmall { has, needs }),
         }
+    }
+
+    /// The configuration with the exchange that these CPUs have: chosen when the system starts, so
+    /// that a CPU that can is not made to emulate.
+    ///
+    /// Emulation beside a walker that writes entries is sound on one CPU only, as the posting of
+    /// 2004 has it for the 386: that CPU's walker does nothing between the compare and the store.
+    fn on_this_cpu(at: &M::Instance, config: Config) -> Result<Config, Illegal> {
+        let has = |feature| M::cpu_has(at, feature);
+        let exchange = match M::Paging::CAPS.cas.on_cpu(has) {
+            CasAbility::Native => config.exchange,
+            CasAbility::Emulated | CasAbility::ByCpu(_) => ExchangeBy::Emulated,
+        };
+        let written = M::Paging::CAPS.access_bits.on_cpu(has) == AccessBits::Hardware;
+        if exchange == ExchangeBy::Emulated && written && at.cpus() > 1 {
+            return Err(Config::EMULATED_BESIDE_HARDWARE);
+        }
+        Ok(Config { exchange, ..config })
     }
 
     fn build(carve: &mut Carve, at: M::Instance, config: Config) -> Option<NonNull<Self>> {
@@ -223,6 +248,11 @@ impl<M: Mmu> System<M> {
         let system = Self {
             at,
             config,
+            exchanges: match config.exchange {
+                _ if config.lacks(Broken::HalfWidthExchange) => Exchanges::HalfWidth,
+                ExchangeBy::Native => Exchanges::Native,
+                ExchangeBy::Emulated => Exchanges::Emulated,
+            },
             frames: Frames::new(table, zones, lists?, nodes, cpus),
             cpus: areas?,
             srcu: Srcu::new(readers?),
@@ -354,7 +384,7 @@ impl<M: Mmu> System<M> {
 /// How long a grace period waits for CPUs that come by: a few faults, in which each busy CPU does.
 /// Where runs are checked they are short, and shall see grace periods end.
 const fn patience<M: Mmu>() -> Patience {
-    Patience(if M::CHECKED { 2 } else { 32 })
+    Patience(if M::CHECKED { 1 } else { 32 })
 }
 
 impl<M: Mmu> CpuArea<M> {

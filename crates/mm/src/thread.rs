@@ -131,6 +131,9 @@ impl<'m, M: Mmu> Thread<'m, M> {
     #[inline]
     fn fill(&self, page: u64, pfn: Pfn, writable: bool) {
         let sys = self.mm.system();
+        if M::CHECKED {
+            oracle::contents_flushed(sys, pfn);
+        }
         if let Some(tlb) = M::tlb(&sys.at, self.cpu) {
             let generation = if M::CHECKED {
                 sys.frames.get(pfn).generation()
@@ -159,8 +162,8 @@ impl<'m, M: Mmu> Thread<'m, M> {
         new: Pte<M::Paging>,
     ) -> bool {
         match self.mm.exchange() {
-            Exchange::Emulated(lock) => {
-                let held = lock.try_lock();
+            Exchange::Emulated(_) => {
+                let held = self.mm.table_lock(leaf.table).try_lock();
                 held.is_some() && leaf.entry.cas(Exchange::Held, old, new).is_ok()
             }
             how => leaf.entry.cas(how, old, new).is_ok(),

@@ -53,9 +53,11 @@
 //! goes one way, from `mmap_lock` to the VMA's lock.
 //!
 //! # Cost
-//! A fault: two exchanges on the VMA's line, shared with faults on the same VMA only. A writer:
-//! one look for each VMA and call, and the wait for faults in flight. Ladders without VMA locks
-//! pay for the room in the VMA and for a branch in each writer.
+//! A fault: two exchanges on the VMA's line, shared with faults on the same VMA only. Many CPUs in
+//! one VMA lose exchanges to each other and repeat them, where `mmap_lock` is taken by an addition
+//! that cannot fail: there this lock is the slower one. A writer: one look for each VMA and call,
+//! and the wait for faults in flight. Ladders without VMA locks pay for the room in the VMA and
+//! for a branch in each writer.
 //!
 //! Linux: mm/mmap_lock.c and include/linux/mmap_lock.h: lock_vma_under_rcu, vma_start_read,
 //! vma_start_write, vma_mark_attached, vma_mark_detached (v6.4, v6.15).
@@ -111,7 +113,7 @@ impl<M: Mmu> Vma<M> {
                 VmaGuard::Count { _guard }
             }
         };
-        let trusting = mm.system().config.lacks(Broken::NoVmaRecheck);
+        let trusting = mm.system().config.lacks(Broken::NoOwnerRecheck);
         match self.mm.load(Ordering::Relaxed) {
             _ if trusting => Ok(guard),
             owner if owner == mm.space.0 => Ok(guard),

@@ -39,7 +39,7 @@ use crate::vma::Prot;
 use core::ops::Range;
 use minflt_addr::{Pfn, VirtAddr, VirtRange};
 use minflt_pgtable::{
-    CasAbility, Exchange, Gather, Grant, Leaf, Mmu, Paging, PtLock, Pte, Table, Walk, span_of, walk,
+    Exchange, Gather, Grant, Leaf, Mmu, Paging, PtLock, Pte, Table, Walk, span_of, walk,
 };
 use minflt_sync::order::PageTableLock;
 use minflt_sync::{Cost, Ordering, SpinGuard};
@@ -60,11 +60,24 @@ impl<M: Mmu> Mm<M> {
         }
     }
 
+    /// How whoever may free tables exchanges the entries that point to them: nobody else changes
+    /// those now.
+    fn exchange_of_tables(&self) -> Exchange<'_, M> {
+        match self.system().config.exchange {
+            ExchangeBy::Native => Exchange::Native,
+            ExchangeBy::Emulated => Exchange::Held,
+        }
+    }
+
     /// How whoever holds that lock exchanges entries.
     pub(crate) fn exchange_under_lock(&self) -> Exchange<'_, M> {
-        match (self.system().config.exchange, M::Paging::CAPS.cas) {
-            (ExchangeBy::Native, CasAbility::Native) => Exchange::Native,
-            _ => Exchange::Held,
+        let config = &self.system().config;
+        match config.exchange {
+            ExchangeBy::Native => Exchange::Native,
+            ExchangeBy::Emulated if config.lacks(Broken::EmulateUnderLock) => {
+                Exchange::Emulated(&self.page_table_lock)
+            }
+            ExchangeBy::Emulated => Exchange::Held,
         }
     }
 }
@@ -204,7 +217,7 @@ impl<'m, M: Mmu> Zap<'m, M> {
 
     pub(crate) fn entry(&self, table: Pfn, addr: VirtAddr) -> minflt_pgtable::EntryRef<'m, M> {
         // SAFETY: 1: a table, kept by `mmap_lock`.
-        unsafe { Table::<M>::at(&self.mm.system().at, table) }.entry_for(addr, 0)
+        unsafe { Table::<M>::at(&self.mm.system().at, table, 0) }.entry_for(addr, 0)
     }
 
     /// Takes pages of one table out, until the gather is full; returns what is left to do.
@@ -259,15 +272,15 @@ impl<'m, M: Mmu> Zap<'m, M> {
         while at < range.end() {
             let span = span_of::<M::Paging>(at, level);
             // SAFETY: 1: a table, which only this call may free.
-            let table = unsafe { Table::<M>::at(&self.mm.system().at, table) };
+            let table = unsafe { Table::<M>::at(&self.mm.system().at, table, level) };
             let entry = table.entry_for(at, level);
             let value = entry.load();
-            if !value.is_none() {
+            if !value.is_none_at(level) {
                 let inside = bounds.covers(span);
                 let part = if inside { span } else { span.intersect(range) };
                 self.free_below(value.pfn(), level - 1, part, bounds);
                 if inside {
-                    entry.swap(Exchange::Native, Pte::NONE);
+                    entry.swap(self.mm.exchange_of_tables(), Pte::none_at(level));
                     self.gather.table(value.pfn(), span);
                     if self.gather.is_full() {
                         self.flush();

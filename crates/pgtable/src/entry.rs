@@ -1,13 +1,19 @@
 //! The value of one entry.
 
-use crate::paging::{Bits, Paging};
+use crate::paging::{Bits, ByteOrder, Paging};
+use crate::walk::Access;
 use core::fmt;
 use core::marker::PhantomData;
 use minflt_addr::Pfn;
 use minflt_sync::Word;
 
 /// The value of an entry of format `P`, read in one access.
+///
+/// # Invariants
+/// In a leaf entry that maps a page, [`Bits::invalid`] and [`Bits::read_only`] are what follows
+/// from the other bits, or what the hardware made of that.
 pub struct Pte<P: Paging> {
+    /// As the manual numbers the bits, whatever the order of bytes in memory.
     raw: u64,
     format: PhantomData<fn() -> P>,
 }
@@ -26,111 +32,130 @@ pub enum Grant {
 impl<P: Paging> Pte<P> {
     const B: Bits = P::BITS;
 
-    /// The empty entry: nothing is mapped.
-    pub const NONE: Self = Self {
-        raw: 0,
-        format: PhantomData,
-    };
+    /// The empty leaf entry: nothing is mapped.
+    pub const NONE: Self = Self::of(P::TREE[0].none);
+
+    #[inline(always)]
+    const fn of(raw: u64) -> Self {
+        Self {
+            raw,
+            format: PhantomData,
+        }
+    }
+
+    /// The empty entry of level `level`: nothing is mapped there, and no table stands below.
+    #[inline(always)]
+    #[must_use]
+    pub const fn none_at(level: u32) -> Self {
+        if const { P::SHAPE.zero_is_none } {
+            Self::of(0)
+        } else {
+            Self::of(P::TREE[level as usize].none)
+        }
+    }
 
     /// The value read from a table.
     #[inline(always)]
     #[must_use]
     pub fn from_word(word: P::Word) -> Self {
-        Self {
-            raw: word.wide(),
-            format: PhantomData,
-        }
+        Self::of(in_memory::<P>(word.wide()))
     }
 
     /// The value to write to a table.
     #[inline(always)]
     #[must_use]
     pub fn word(self) -> P::Word {
-        P::Word::narrow(self.raw)
+        P::Word::narrow(in_memory::<P>(self.raw))
     }
 
-    /// An entry that points to the table in frame `pfn`.
+    /// The value as the manual numbers its bits.
+    #[inline(always)]
     #[must_use]
-    pub const fn table(pfn: Pfn) -> Self {
-        Self {
-            raw: Self::B.table | pfn.0 << Self::B.pfn_shift,
-            format: PhantomData,
-        }
+    pub const fn raw(self) -> u64 {
+        self.raw
+    }
+
+    /// An entry of level `level` (1 and up) that points to the table that begins in frame `pfn`.
+    #[must_use]
+    pub const fn table(pfn: Pfn, level: u32) -> Self {
+        Self::of(P::TREE[level as usize].fixed | pfn.0 << Self::B.pfn_shift)
     }
 
     /// A leaf entry for frame `pfn`, used already (young).
     #[must_use]
     pub const fn page(pfn: Pfn, grant: Grant) -> Self {
-        let raw = pfn.0 << Self::B.pfn_shift | Self::B.user | Self::B.accessed;
-        Self {
-            raw,
-            format: PhantomData,
-        }
-        .with_grant(grant)
+        let raw = pfn.0 << Self::B.pfn_shift | P::TREE[0].fixed | Self::B.accessed;
+        // Not stored to, until said otherwise.
+        Self::of(raw | Self::B.read_only).with_grant(grant)
     }
 
     /// The same, granting `grant` and no more.
     #[inline(always)]
     #[must_use]
     pub const fn with_grant(self, grant: Grant) -> Self {
-        let bare = self.raw & !(Self::B.present | Self::B.write | Self::B.no_access);
+        let kept = self.settled() & !(Self::B.present | Self::B.write | Self::B.no_access);
         let bits = match grant {
             Grant::Nothing => Self::B.no_access,
             Grant::Read => Self::B.present,
             Grant::Write => Self::B.present | Self::B.write,
         };
-        Self {
-            raw: bare | bits,
-            format: PhantomData,
-        }
+        Self::sealed(kept | bits)
     }
 
     /// The same, used.
     #[inline(always)]
     #[must_use]
     pub const fn young(self) -> Self {
-        Self {
-            raw: self.raw | Self::B.accessed,
-            format: PhantomData,
-        }
+        Self::sealed(self.settled() | Self::B.accessed)
     }
 
     /// The same, not used.
     #[must_use]
     pub const fn old(self) -> Self {
-        Self {
-            raw: self.raw & !Self::B.accessed,
-            format: PhantomData,
-        }
+        Self::sealed(self.settled() & !Self::B.accessed)
     }
 
     /// The same, stored to.
     #[inline(always)]
     #[must_use]
     pub const fn dirty(self) -> Self {
-        Self {
-            raw: self.raw | Self::B.dirty,
-            format: PhantomData,
-        }
+        Self::sealed(self.settled() | Self::B.dirty)
     }
 
     /// The same, marked as the shared page of zeros.
     #[must_use]
     pub const fn zero_page(self) -> Self {
-        Self {
-            raw: self.raw | Self::B.zero_page,
-            format: PhantomData,
+        Self::of(self.raw | Self::B.zero_page)
+    }
+
+    /// What hardware that writes entries makes of it when it lets an access through. Such hardware
+    /// knows its own bits only: "stored to" it may say by clearing [`Bits::read_only`].
+    #[inline(always)]
+    #[must_use]
+    pub const fn used_by_hardware(self, access: Access) -> Self {
+        let used = self.raw | Self::B.accessed;
+        match access {
+            Access::Read => Self::of(used),
+            Access::Write if Self::B.read_only != 0 => Self::of(used & !Self::B.read_only),
+            Access::Write => Self::of(used | Self::B.dirty),
         }
     }
 
-    /// Whether nothing at all stands here.
+    /// Whether nothing at all stands in this leaf entry.
     #[inline(always)]
     #[must_use]
     pub const fn is_none(self) -> bool {
-        self.raw == 0
+        self.raw == P::TREE[0].none
     }
 
-    /// Whether the hardware may use the entry.
+    /// Whether nothing stands in this entry of level `level`.
+    #[inline(always)]
+    #[must_use]
+    pub const fn is_none_at(self, level: u32) -> bool {
+        self.raw == Self::none_at(level).raw
+    }
+
+    /// Whether it grants anything.
     #[inline(always)]
     #[must_use]
     pub const fn is_present(self) -> bool {
@@ -164,11 +189,11 @@ impl<P: Paging> Pte<P> {
         self.raw & Self::B.accessed != 0
     }
 
-    /// Whether the page was stored to.
+    /// Whether the page was stored to, as software or hardware says it.
     #[inline(always)]
     #[must_use]
     pub const fn is_dirty(self) -> bool {
-        self.raw & Self::B.dirty != 0
+        self.settled() & Self::B.dirty != 0
     }
 
     /// Whether the entry maps the shared page of zeros.
@@ -183,6 +208,51 @@ impl<P: Paging> Pte<P> {
     #[must_use]
     pub const fn pfn(self) -> Pfn {
         Pfn((self.raw & Self::B.pfn_mask) >> Self::B.pfn_shift)
+    }
+
+    /// The bits, with what hardware said by clearing [`Bits::read_only`] said by the dirty bit too:
+    /// it has to outlive the right to store.
+    #[inline(always)]
+    const fn settled(self) -> u64 {
+        let stored = Self::B.read_only != 0
+            && self.raw & Self::B.write != 0
+            && self.raw & Self::B.read_only == 0;
+        if stored {
+            self.raw | Self::B.dirty
+        } else {
+            self.raw
+        }
+    }
+
+    /// An entry of these bits, with [`Bits::invalid`] and [`Bits::read_only`] as they follow.
+    #[inline(always)]
+    const fn sealed(mut raw: u64) -> Self {
+        if Self::B.invalid != 0 {
+            raw |= Self::B.invalid;
+            if raw & Self::B.present != 0 && raw & Self::B.accessed != 0 {
+                raw &= !Self::B.invalid;
+            }
+        }
+        if Self::B.read_only != 0 {
+            raw |= Self::B.read_only;
+            if raw & Self::B.write != 0 && raw & Self::B.dirty != 0 {
+                raw &= !Self::B.read_only;
+            }
+        }
+        // INVARIANT: both follow now.
+        Self::of(raw)
+    }
+}
+
+/// Between an entry's bits and the word that lies in memory, either way.
+#[inline(always)]
+const fn in_memory<P: Paging>(wide: u64) -> u64 {
+    let narrow = size_of::<P::Word>() == 4;
+    match P::BYTES {
+        ByteOrder::Little if narrow => (wide as u32).to_le() as u64,
+        ByteOrder::Little => wide.to_le(),
+        ByteOrder::Big if narrow => (wide as u32).to_be() as u64,
+        ByteOrder::Big => wide.to_be(),
     }
 }
 
@@ -224,62 +294,5 @@ impl<P: Paging> fmt::Debug for Pte<P> {
         } else {
             write!(f, "frame {} {grant}{young}{dirty}", self.pfn())
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::{Grant, Pte};
-    use crate::paging::{Altix16K, Paging, X86_64};
-    use minflt_addr::Pfn;
-
-    fn round_trip<P: Paging>() {
-        for grant in [Grant::Nothing, Grant::Read, Grant::Write] {
-            let pte = Pte::<P>::page(Pfn(0x1234_5678), grant).dirty();
-            let back = Pte::<P>::from_word(pte.word());
-            assert_eq!(back.pfn(), Pfn(0x1234_5678));
-            assert_eq!(back.grant(), grant);
-            assert!(back.is_mapped() && back.is_dirty() && back.is_young());
-            assert_eq!(back.is_present(), grant != Grant::Nothing);
-            assert!(!back.old().is_young());
-            assert_eq!(back.with_grant(Grant::Write).with_grant(grant), back);
-        }
-        assert!(Pte::<P>::NONE.is_none() && !Pte::<P>::NONE.is_mapped());
-        assert_eq!(Pte::<P>::table(Pfn(77)).pfn(), Pfn(77));
-        assert!(
-            Pte::<P>::page(Pfn(1), Grant::Read)
-                .zero_page()
-                .is_zero_page()
-        );
-    }
-
-    #[test]
-    fn every_format_keeps_what_it_is_given() {
-        round_trip::<X86_64>();
-        round_trip::<Altix16K>();
-    }
-
-    #[test]
-    fn the_bits_of_a_format_do_not_overlap() {
-        fn disjoint<P: Paging>() {
-            let b = P::BITS;
-            let bits = [
-                b.present,
-                b.write,
-                b.user,
-                b.accessed,
-                b.dirty,
-                b.no_access,
-                b.zero_page,
-                b.pfn_mask,
-            ];
-            let sum = bits.iter().fold(0u64, |all, bit| {
-                assert_eq!(all & bit, 0, "{}", P::NAME);
-                all | bit
-            });
-            assert_ne!(sum, 0);
-        }
-        disjoint::<X86_64>();
-        disjoint::<Altix16K>();
     }
 }

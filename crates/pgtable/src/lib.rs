@@ -3,6 +3,7 @@
 #![no_std]
 
 pub mod entry;
+pub mod format;
 pub mod gather;
 pub mod mmu;
 pub mod paging;
@@ -11,9 +12,18 @@ pub mod tlb;
 pub mod walk;
 
 pub use entry::{Grant, Pte};
+pub use format::{
+    Aarch64K4, Aarch64K16, Aarch64K64, About, Altix16K, FORMATS, I386, I386Pae, PowerRadix,
+    RiscvSv39, RiscvSv48, S390x, X86_64, X86_64La57,
+};
 pub use gather::Gather;
 pub use mmu::{Mmu, SpaceId};
-pub use paging::{AccessBits, Altix16K, Bits, Caps, CasAbility, Paging, X86_64};
-pub use table::{EntryRef, Exchange, PtLock, Table, exchange_of, index_of, span_of, span_shift};
+pub use paging::{
+    AccessBits, BeforeInstall, Bits, ByteOrder, Caps, CasAbility, Feature, Level, Paging, Shape,
+};
+pub use table::{
+    EntryRef, Exchange, PtLock, Table, entries_of, index_of, span_of, span_shift, table_bytes,
+    table_order,
+};
 pub use tlb::{Tlb, Translation};
 pub use walk::{Access, Hardware, Leaf, Walk, hardware_walk, walk, with_bits};

@@ -1,6 +1,6 @@
 //! What page tables and page contents need of a machine, beyond what locks need.
 
-use crate::paging::Paging;
+use crate::paging::{Feature, Paging};
 use crate::tlb::Tlb;
 use minflt_addr::{Pfn, VirtRange};
 use minflt_sync::Machine;
@@ -17,7 +17,8 @@ pub struct SpaceId(pub u64);
 /// # Safety
 /// An implementer guarantees:
 /// 1. [`Mmu::frame_ptr`] is valid for a page's bytes as long as the instance lives, the same each
-///    time, zero until first written, aligned to the page size;
+///    time, zero until first written, aligned to the page size; frames of neighbouring numbers lie
+///    one behind the other, and a pointer to the first of several may be used for all;
 /// 2. [`Mmu::flush_local`] returns only when this CPU will use no translation of the range that it
 ///    buffered before;
 /// 3. the contents verbs touch only the frame named.
@@ -28,6 +29,17 @@ pub unsafe trait Mmu: Machine {
     /// Whether an oracle may look into all translation buffers at any moment, because nothing else
     /// runs while it looks. True in simulation.
     const STOPS_THE_WORLD: bool = false;
+
+    /// Whether the machine's CPUs have `feature`; new ones have all.
+    #[inline(always)]
+    fn cpu_has(_at: &Self::Instance, _feature: Feature) -> bool {
+        true
+    }
+
+    /// Makes what was written to frame `pfn` visible to the CPUs' fetching of instructions; called
+    /// before an entry names it, on formats that want it so.
+    #[inline(always)]
+    fn flush_frame(_at: &Self::Instance, _pfn: Pfn) {}
 
     /// Where the kernel reaches frame `pfn`: for tables and slabs, which always have bytes.
     fn frame_ptr(at: &Self::Instance, pfn: Pfn) -> *mut u8;

@@ -1,42 +1,98 @@
 //! What a page-table format is: page size, levels, entry width, bits and abilities.
+//!
+//! All of it is data, and for the formats whose levels are alike the data folds into constants: a
+//! walk of x86-64 tables shifts and masks by immediates. The formats are in [`crate::format`].
 
-use core::fmt::Debug;
+use core::fmt::{self, Debug};
 use minflt_sync::Word;
+
+/// The most levels that a format has.
+pub const MAX_LEVELS: usize = 5;
 
 /// A page-table format. All of it is data; no code anywhere names a page size.
 pub trait Paging: Copy + Debug + Send + Sync + 'static {
     /// The width of an entry.
     type Word: Word;
+    /// A name to type.
+    const ID: &'static str;
     /// The format's name.
     const NAME: &'static str;
+    /// The manual that defines it.
+    const MANUAL: &'static str;
     /// Bytes per page, as a power of two.
     const SHIFT: u32;
-    /// Levels of tables; the root is level `LEVELS - 1`, leaf entries stand at level 0.
-    const LEVELS: u32;
-    /// Entries per table, as a power of two.
-    const INDEX_BITS: u32;
-    /// Where the bits of an entry stand.
+    /// The tables of each level. Leaf entries stand in those of level 0, the root is the last.
+    const TREE: &'static [Level];
+    /// First address that user space cannot have.
+    const USER_END: u64;
+    /// Where the bits of a leaf entry stand.
     const BITS: Bits;
+    /// How the bytes of an entry stand in memory.
+    const BYTES: ByteOrder;
     /// What the hardware can do.
     const CAPS: Caps;
 
     /// Bytes per page.
     const PAGE: u64 = 1 << Self::SHIFT;
-    /// Entries per table.
-    const ENTRIES: u64 = 1 << Self::INDEX_BITS;
-    /// First address that user space cannot have: half of what the tables cover.
-    const USER_END: u64 = 1 << (Self::SHIFT + Self::LEVELS * Self::INDEX_BITS - 1);
+    /// Levels of tables; the root is level `LEVELS - 1`, leaf entries stand at level 0.
+    const LEVELS: u32 = Self::TREE.len() as u32;
+    /// What follows from the tree.
+    const SHAPE: Shape = Shape::of(Self::SHIFT, Self::TREE);
 }
 
-/// The bits of an entry, as masks over 64 bits.
+/// The tables of one level.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Level {
+    /// Entries per table, as a power of two.
+    pub bits: u32,
+    /// The entry at which nothing is mapped.
+    pub none: u64,
+    /// Set in every entry that points to a table; at level 0, in every one that maps a page.
+    pub fixed: u64,
+}
+
+/// What follows from the levels of a format.
+#[derive(Clone, Copy, Debug)]
+pub struct Shape {
+    /// Log2 of the bytes that an entry of each level covers; behind the root's, that all cover.
+    pub(crate) shifts: [u32; MAX_LEVELS + 1],
+    /// Whether the tables of all levels have the same number of entries.
+    pub(crate) uniform: bool,
+    /// Whether the empty entry is 0 at every level.
+    pub(crate) zero_is_none: bool,
+}
+
+impl Shape {
+    const fn of(page_shift: u32, tree: &[Level]) -> Self {
+        let mut shape = Self {
+            shifts: [page_shift; MAX_LEVELS + 1],
+            uniform: true,
+            zero_is_none: true,
+        };
+        let mut level = 0;
+        while level < tree.len() {
+            shape.shifts[level + 1] = shape.shifts[level] + tree[level].bits;
+            shape.uniform &= tree[level].bits == tree[0].bits;
+            shape.zero_is_none &= tree[level].none == 0;
+            level += 1;
+        }
+        shape
+    }
+}
+
+/// The bits of a leaf entry, as masks over 64 bits.
+///
+/// Most formats say with a bit what is granted. Some say what is *not*: an "invalid" bit, a
+/// "read only" bit, and those answer for the accessed and dirty bits as well, which such hardware
+/// does not have: a page that was not used is invalid, one that was not stored to is read only.
+/// There the granting bits are the software's own, and [`Bits::invalid`] and [`Bits::read_only`]
+/// are kept as what follows from them.
 #[derive(Clone, Copy, Debug)]
 pub struct Bits {
-    /// The hardware may use the entry.
+    /// Set where a load is granted. May be several bits, always set together.
     pub present: u64,
-    /// Stores are allowed.
+    /// Set where a store is granted.
     pub write: u64,
-    /// User mode may use the entry.
-    pub user: u64,
     /// The page was used.
     pub accessed: u64,
     /// The page was stored to.
@@ -45,12 +101,49 @@ pub struct Bits {
     pub no_access: u64,
     /// Ours: the entry maps the shared page of zeros.
     pub zero_page: u64,
-    /// Set in every entry that points to a table.
-    pub table: u64,
+    /// The hardware's bit that is set unless a load is granted and the page was used; 0 where the
+    /// hardware looks at `present` and `accessed`.
+    pub invalid: u64,
+    /// The hardware's bit that is set unless a store is granted and the page was stored to; 0 where
+    /// the hardware looks at `write` and `dirty`.
+    pub read_only: u64,
     /// The frame number's field.
     pub pfn_mask: u64,
     /// Where the frame number's field starts.
     pub pfn_shift: u32,
+}
+
+/// How the bytes of an entry stand in memory, whatever the kernel's own order is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ByteOrder {
+    /// The least significant first.
+    Little,
+    /// The most significant first.
+    Big,
+}
+
+/// What some CPUs of an architecture have and others lack.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Feature {
+    /// x86: `CMPXCHG`, from the 486 on.
+    Cmpxchg,
+    /// x86: `CMPXCHG8B`, from the Pentium on.
+    Cmpxchg8b,
+    /// AArch64: `FEAT_HAFDBS`, the walker sets the access flag and the dirty state.
+    Hafdbs,
+    /// RISC-V: `Svadu`, the walker sets A and D.
+    Svadu,
+}
+
+impl fmt::Display for Feature {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Cmpxchg => "CMPXCHG",
+            Self::Cmpxchg8b => "CMPXCHG8B",
+            Self::Hafdbs => "FEAT_HAFDBS",
+            Self::Svadu => "Svadu",
+        })
+    }
 }
 
 /// How entries can be compared and exchanged.
@@ -60,6 +153,8 @@ pub enum CasAbility {
     Native,
     /// Not at all: a lock emulates it.
     Emulated,
+    /// By one instruction on CPUs that have it, else emulated; known when a system starts.
+    ByCpu(Feature),
 }
 
 /// Who sets the accessed and dirty bits.
@@ -67,8 +162,22 @@ pub enum CasAbility {
 pub enum AccessBits {
     /// The hardware's walker, atomically, whoever holds whatever lock.
     Hardware,
-    /// A low-level handler, after a trap.
+    /// A low-level handler, after a trap of its own.
     Handler,
+    /// Nobody: an entry without them is an ordinary page fault.
+    Fault,
+    /// The walker on CPUs that do it, else an ordinary page fault.
+    ByCpu(Feature),
+}
+
+/// What has to be done before an entry names a frame.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum BeforeInstall {
+    /// Nothing: caches agree by themselves, or are asked at another time.
+    Nothing,
+    /// The caches of instructions have to see what was written to the frame, and nothing asks them
+    /// later: once the entry is there, another CPU may use the page.
+    FlushCaches,
 }
 
 /// What the hardware can do.
@@ -78,68 +187,33 @@ pub struct Caps {
     pub cas: CasAbility,
     /// Who sets the accessed and dirty bits.
     pub access_bits: AccessBits,
+    /// What has to be done before an entry names a frame.
+    pub before_install: BeforeInstall,
 }
 
-/// x86-64 with four levels and 4 KiB pages.
-///
-/// Intel SDM volume 3, "4-level paging": bits 0 present, 1 write, 2 user, 5 accessed, 6 dirty,
-/// 12..51 frame; 9 to 11 and 52 to 58 are left to software.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct X86_64;
-
-impl Paging for X86_64 {
-    type Word = u64;
-    const NAME: &'static str = "x86-64, 4 levels, 4 KiB";
-    const SHIFT: u32 = 12;
-    const LEVELS: u32 = 4;
-    const INDEX_BITS: u32 = 9;
-    const BITS: Bits = Bits {
-        present: 1,
-        write: 1 << 1,
-        user: 1 << 2,
-        accessed: 1 << 5,
-        dirty: 1 << 6,
-        no_access: 1 << 8,
-        zero_page: 1 << 9,
-        table: 1 | 1 << 1 | 1 << 2 | 1 << 5,
-        pfn_mask: 0x000f_ffff_ffff_f000,
-        pfn_shift: 12,
-    };
-    const CAPS: Caps = Caps {
-        cas: CasAbility::Native,
-        access_bits: AccessBits::Hardware,
-    };
+impl CasAbility {
+    /// The same for a CPU whose features are known: [`CasAbility::Native`] or
+    /// [`CasAbility::Emulated`].
+    #[inline(always)]
+    #[must_use]
+    pub fn on_cpu(self, has: impl FnOnce(Feature) -> bool) -> Self {
+        match self {
+            Self::ByCpu(feature) if has(feature) => Self::Native,
+            Self::ByCpu(_) => Self::Emulated,
+            known => known,
+        }
+    }
 }
 
-/// Like the ia64 Linux of the 2004 posting's Altix: three levels and 16 KiB pages, accessed and
-/// dirty bits set by a low-level handler.
-///
-/// Bit places follow the translation format of Itanium (Intel Itanium Architecture Software
-/// Developer's Manual, volume 2): bit 0 present, 5 accessed, 6 dirty, 7..8 privilege, 9..11 rights,
-/// frame address from bit 12 on; software has 53 and up.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Altix16K;
-
-impl Paging for Altix16K {
-    type Word = u64;
-    const NAME: &'static str = "ia64-like, 3 levels, 16 KiB";
-    const SHIFT: u32 = 14;
-    const LEVELS: u32 = 3;
-    const INDEX_BITS: u32 = 11;
-    const BITS: Bits = Bits {
-        present: 1,
-        write: 1 << 10,
-        user: 1 << 7,
-        accessed: 1 << 5,
-        dirty: 1 << 6,
-        no_access: 1 << 53,
-        zero_page: 1 << 54,
-        table: 1,
-        pfn_mask: 0x0003_ffff_ffff_c000,
-        pfn_shift: 14,
-    };
-    const CAPS: Caps = Caps {
-        cas: CasAbility::Native,
-        access_bits: AccessBits::Handler,
-    };
+impl AccessBits {
+    /// The same for a CPU whose features are known: never [`AccessBits::ByCpu`].
+    #[inline(always)]
+    #[must_use]
+    pub fn on_cpu(self, has: impl FnOnce(Feature) -> bool) -> Self {
+        match self {
+            Self::ByCpu(feature) if has(feature) => Self::Hardware,
+            Self::ByCpu(_) => Self::Fault,
+            known => known,
+        }
+    }
 }

@@ -16,14 +16,15 @@
 //!
 //! # Why it is correct
 //! Emulation is sound only if every change of an entry, from whatever path, takes the same lock; a
-//! machine that emulates therefore has no hardware walker that writes entries.
+//! machine that emulates therefore has no hardware walker that writes entries, or only one CPU:
+//! what walks for that CPU does not while it is in the kernel between a compare and a store.
 //!
 //! # Cost
 //! Native: one read-modify-write. Emulated: a lock, a load and a store.
 
 use crate::entry::Pte;
 use crate::mmu::Mmu;
-use crate::paging::{CasAbility, Paging};
+use crate::paging::Paging;
 use minflt_addr::{Pfn, VirtAddr, VirtRange};
 use minflt_sync::order::PageTableLock;
 use minflt_sync::{Ordering, Rmw, SpinLock, Word};
@@ -53,6 +54,9 @@ pub enum Exchange<'l, M: Mmu> {
     Emulated(&'l PtLock<M>),
     /// Under the emulating lock, which the caller holds.
     Held,
+    /// A control: by halves, as review found it in the patches of 2004. Compares only the half of
+    /// the word that stands at the entry's address, and exchanges one half after the other.
+    HalfWidth,
 }
 
 impl<M: Mmu> Clone for Table<'_, M> {
@@ -76,16 +80,18 @@ impl<M: Mmu> Clone for Exchange<'_, M> {
 impl<M: Mmu> Copy for Exchange<'_, M> {}
 
 impl<'t, M: Mmu> Table<'t, M> {
-    /// The table in frame `pfn`.
+    /// The table of level `level` that begins in frame `pfn`.
     ///
     /// # Safety
-    /// 1. The frame holds a table (or zeros) and stays one as long as `'t`.
+    /// 1. As many frames from `pfn` on as [`table_order`] says hold a table of that level (or the
+    ///    empty entries of one) and stay one as long as `'t`.
     #[inline(always)]
-    pub unsafe fn at(at: &'t M::Instance, pfn: Pfn) -> Self {
+    pub unsafe fn at(at: &'t M::Instance, pfn: Pfn, level: u32) -> Self {
         let base = M::frame_ptr(at, pfn).cast();
-        // SAFETY: duty 1 of `Mmu`: a page's bytes, valid and aligned; 1 of this function. Atomic
-        // words have the layout of integers.
-        let entries = unsafe { core::slice::from_raw_parts(base, M::Paging::ENTRIES as usize) };
+        let len = entries_of::<M::Paging>(level) as usize;
+        // SAFETY: duty 1 of `Mmu`: the frames' bytes, one after the other, valid and aligned; 1 of
+        // this function. Atomic words have the layout of integers.
+        let entries = unsafe { core::slice::from_raw_parts(base, len) };
         Self { pfn, entries }
     }
 
@@ -96,7 +102,7 @@ impl<'t, M: Mmu> Table<'t, M> {
         self.pfn
     }
 
-    /// Entry `index`, below [`Paging::ENTRIES`].
+    /// Entry `index`, below [`entries_of`] the table's level.
     #[inline(always)]
     #[must_use]
     pub fn entry(self, index: usize) -> EntryRef<'t, M> {
@@ -113,18 +119,48 @@ impl<'t, M: Mmu> Table<'t, M> {
     }
 }
 
+/// Entries of a table of level `level`.
+#[inline(always)]
+#[must_use]
+pub const fn entries_of<P: Paging>(level: u32) -> u64 {
+    if const { P::SHAPE.uniform } {
+        1 << P::TREE[0].bits
+    } else {
+        1 << P::TREE[level as usize].bits
+    }
+}
+
+/// Bytes of a table of level `level`: more than a page, or only part of one.
+#[must_use]
+pub const fn table_bytes<P: Paging>(level: u32) -> u64 {
+    entries_of::<P>(level) * size_of::<P::Word>() as u64
+}
+
+/// A table of level `level` takes 2^this frames.
+#[inline(always)]
+#[must_use]
+pub const fn table_order<P: Paging>(level: u32) -> u32 {
+    let pages = table_bytes::<P>(level).div_ceil(P::PAGE);
+    pages.next_power_of_two().trailing_zeros()
+}
+
 /// The place of `addr` in a table of level `level`.
 #[inline(always)]
 #[must_use]
 pub const fn index_of<P: Paging>(addr: VirtAddr, level: u32) -> usize {
-    (addr.0 >> (P::SHIFT + level * P::INDEX_BITS) & (P::ENTRIES - 1)) as usize
+    (addr.0 >> span_shift::<P>(level) & (entries_of::<P>(level) - 1)) as usize
 }
 
-/// Log2 of the bytes that one entry of level `level` covers.
+/// Log2 of the bytes that one entry of level `level` covers; of what all tables cover together, if
+/// that is the number of levels.
 #[inline(always)]
 #[must_use]
 pub const fn span_shift<P: Paging>(level: u32) -> u32 {
-    P::SHIFT + level * P::INDEX_BITS
+    if const { P::SHAPE.uniform } {
+        P::SHIFT + level * P::TREE[0].bits
+    } else {
+        P::SHAPE.shifts[level as usize]
+    }
 }
 
 /// The addresses that the entry of level `level` over `addr` covers.
@@ -150,6 +186,13 @@ impl<M: Mmu> EntryRef<'_, M> {
             self.word,
             Ordering::Relaxed,
         ))
+    }
+
+    /// Writes an entry of a table that nobody else reaches yet, without the door: the table is
+    /// published by the exchange that puts it in.
+    #[inline]
+    pub fn clear(self, none: Pte<M::Paging>) {
+        <M::Paging as Paging>::Word::store(self.word, none.word(), Ordering::Relaxed);
     }
 
     /// Writes an entry that nobody else may change now: it is none, under the lock.
@@ -193,6 +236,7 @@ impl<M: Mmu> EntryRef<'_, M> {
                 self.store(new);
                 Ok(())
             }
+            Exchange::HalfWidth => self.cas_half(old, new),
         }
     }
 
@@ -213,6 +257,7 @@ impl<M: Mmu> EntryRef<'_, M> {
                 self.store(new);
                 old
             }
+            Exchange::HalfWidth => self.swap_halves(new),
         }
     }
 
@@ -235,13 +280,44 @@ impl<M: Mmu> EntryRef<'_, M> {
             }
         }
     }
+
+    /// As the exchanges did that took the entry for an `int`.
+    #[cold]
+    fn cas_half(self, old: Pte<M::Paging>, new: Pte<M::Paging>) -> Result<(), Pte<M::Paging>> {
+        loop {
+            let found = self.load();
+            if half::<M>(found) != half::<M>(old) {
+                return Err(found);
+            }
+            if self.cas(Exchange::Native, found, new).is_ok() {
+                return Ok(());
+            }
+        }
+    }
+
+    /// As the exchange of 64-bit entries was made of two 32-bit ones.
+    #[cold]
+    fn swap_halves(self, new: Pte<M::Paging>) -> Pte<M::Paging> {
+        loop {
+            let old = self.load();
+            let other = old.word().wide() & !half_mask::<M>();
+            let between = Word::narrow(half::<M>(new) | other);
+            if self
+                .cas(Exchange::Native, old, Pte::from_word(between))
+                .is_ok()
+            {
+                self.store(new);
+                return old;
+            }
+        }
+    }
 }
 
-/// How a format's entries are exchanged where no lock is held: natively, or under `lock`.
-#[must_use]
-pub fn exchange_of<M: Mmu>(lock: &PtLock<M>) -> Exchange<'_, M> {
-    match M::Paging::CAPS.cas {
-        CasAbility::Native => Exchange::Native,
-        CasAbility::Emulated => Exchange::Emulated(lock),
-    }
+/// The half of an entry that stands at its address, on a little-endian host.
+const fn half_mask<M: Mmu>() -> u64 {
+    u64::MAX >> (64 - 4 * size_of::<<M::Paging as Paging>::Word>())
+}
+
+fn half<M: Mmu>(pte: Pte<M::Paging>) -> u64 {
+    pte.word().wide() & half_mask::<M>()
 }

@@ -67,18 +67,18 @@ pub enum Walk<'t, M: Mmu> {
 /// 1. The tables under `root` stay tables as long as `'t`.
 #[inline]
 pub unsafe fn walk<M: Mmu>(at: &M::Instance, root: Pfn, addr: VirtAddr) -> Walk<'_, M> {
-    // SAFETY: 1 of this function.
-    let mut table = unsafe { Table::<M>::at(at, root) };
     let mut level = M::Paging::LEVELS - 1;
+    // SAFETY: 1 of this function.
+    let mut table = unsafe { Table::<M>::at(at, root, level) };
     loop {
         let entry = table.entry_for(addr, level);
         let value = entry.load();
-        if value.is_none() {
+        if value.is_none_at(level) {
             return Walk::Missing { entry, level };
         }
-        // SAFETY: 1 of this function: a table entry names a table.
-        table = unsafe { Table::<M>::at(at, value.pfn()) };
         level -= 1;
+        // SAFETY: 1 of this function: a table entry names a table of the next level.
+        table = unsafe { Table::<M>::at(at, value.pfn(), level) };
         if level == 0 {
             return Walk::Leaf(Leaf {
                 entry: table.entry_for(addr, 0),
@@ -130,15 +130,17 @@ pub unsafe fn hardware_walk<M: Mmu>(
         if !pte.is_present() || pte.grant() < access.needs() {
             return Hardware::Fault;
         }
-        let used = with_bits(pte, access);
-        if used != pte {
-            if M::Paging::CAPS.access_bits == AccessBits::Handler {
-                return Hardware::WantsBits;
-            }
-            if let Err(found) = leaf.entry.cas(Exchange::Native, pte, used) {
-                pte = found;
-                continue;
-            }
+        let used = match access_bits::<M>(at) {
+            AccessBits::Hardware => pte.used_by_hardware(access),
+            _ if with_bits(pte, access) == pte => pte,
+            AccessBits::Handler => return Hardware::WantsBits,
+            AccessBits::Fault | AccessBits::ByCpu(_) => return Hardware::Fault,
+        };
+        if used != pte
+            && let Err(found) = leaf.entry.cas(Exchange::Native, pte, used)
+        {
+            pte = found;
+            continue;
         }
         // A clean page is entered read-only, so that the first store walks again and marks it.
         let writable = used.grant() == Grant::Write && used.is_dirty();
@@ -147,6 +149,14 @@ pub unsafe fn hardware_walk<M: Mmu>(
             writable,
         };
     }
+}
+
+/// Who sets the accessed and dirty bits on the CPUs of this machine.
+#[inline(always)]
+fn access_bits<M: Mmu>(at: &M::Instance) -> AccessBits {
+    M::Paging::CAPS
+        .access_bits
+        .on_cpu(|feature| M::cpu_has(at, feature))
 }
 
 /// The entry after an access of this kind.

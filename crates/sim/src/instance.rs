@@ -37,7 +37,7 @@ use core::cell::{Cell, RefCell};
 use core::fmt;
 use corosensei::stack::DefaultStack;
 use minflt_addr::Pfn;
-use minflt_pgtable::Tlb;
+use minflt_pgtable::{Feature, Tlb};
 use minflt_sync::{Cx, Instance, IpiHandler, Ram};
 use std::io;
 use std::sync::Arc;
@@ -58,6 +58,8 @@ pub struct SimInstance {
     ram_at: usize,
     tlbs: Box<[Tlb]>,
     handler: Cell<Option<IpiHandler>>,
+    /// What its CPUs have not.
+    lacking: Cell<&'static [Feature]>,
     /// The clock outside runs: where the last one ended.
     pub(crate) clock: Cell<Ps>,
     lease: Lease,
@@ -152,6 +154,7 @@ impl SimInstance {
                 .take(size.cpus as usize)
                 .collect(),
             handler: Cell::new(None),
+            lacking: Cell::new(&[]),
             clock: Cell::new(0),
             lease: Lease::default(),
             warm: RefCell::new(Warm {
@@ -167,6 +170,17 @@ impl SimInstance {
     #[must_use]
     pub fn machine(&self) -> &str {
         &self.model.name
+    }
+
+    /// The machine's CPUs lack these features, as older ones do. To be said before a system starts
+    /// on it; a reset leaves it as it is.
+    pub fn set_lacking(&self, features: &'static [Feature]) {
+        self.lacking.set(features);
+    }
+
+    /// Whether its CPUs have `feature`.
+    pub(crate) fn has(&self, feature: Feature) -> bool {
+        !self.lacking.get().contains(&feature)
     }
 
     /// Starts over: the first `prefix` bytes of memory, every frame reached by number, all stamps,

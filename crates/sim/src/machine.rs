@@ -8,7 +8,7 @@ use crate::trace::Event;
 use core::fmt;
 use core::marker::PhantomData;
 use minflt_addr::{Pfn, VirtRange};
-use minflt_pgtable::{Mmu, Paging, SpaceId, Tlb};
+use minflt_pgtable::{Feature, Mmu, Paging, SpaceId, Tlb};
 use minflt_sync::lockdep::{leaves_kernel, might_sleep};
 use minflt_sync::{Cost, CpuMask, Cx, Irq, Kind, Machine, Ordering, Rmw, TaskId, Word};
 
@@ -274,6 +274,10 @@ unsafe impl<P: Paging, const CHECKED: bool> Mmu for Sim<P, CHECKED> {
     type Paging = P;
 
     const STOPS_THE_WORLD: bool = true;
+
+    fn cpu_has(at: &SimInstance, feature: Feature) -> bool {
+        at.has(feature)
+    }
 
     #[inline]
     fn frame_ptr(at: &SimInstance, pfn: Pfn) -> *mut u8 {

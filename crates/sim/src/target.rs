@@ -18,7 +18,7 @@ use core::cell::{Cell, RefCell};
 use core::fmt;
 use core::mem::ManuallyDrop;
 use minflt_mm::{BootError, Config, Mm, MmHandle, Running, System};
-use minflt_pgtable::{Altix16K, Paging, X86_64};
+use minflt_pgtable::{Altix16K, Paging, PowerRadix, X86_64};
 use minflt_process::{Tally, exit};
 use minflt_workload::{Clear, Feature, Plan, ProcessReport, Spaces, Stop, Target, TargetError};
 
@@ -39,6 +39,8 @@ pub enum AnySimTarget {
     X86(SimTarget<X86_64>),
     /// 16 KiB pages, the Altix's format.
     Altix(SimTarget<Altix16K>),
+    /// 64 KiB pages, the format of POWER.
+    Power(SimTarget<PowerRadix>),
 }
 
 /// Why a simulated target could not be started.
@@ -60,7 +62,7 @@ impl fmt::Display for StartError {
             Self::PageSize(bytes) => {
                 write!(
                     f,
-                    "pages of {bytes} bytes are not modelled; 4096 and 16384 are"
+                    "pages of {bytes} bytes are not modelled; 4096, 16384 and 65536 are"
                 )
             }
         }
@@ -84,6 +86,8 @@ impl AnySimTarget {
             SimTarget::start(file, config, size).map(Self::X86)
         } else if bytes == Altix16K::PAGE {
             SimTarget::start(file, config, size).map(Self::Altix)
+        } else if bytes == PowerRadix::PAGE {
+            SimTarget::start(file, config, size).map(Self::Power)
         } else {
             Err(StartError::PageSize(bytes))
         }

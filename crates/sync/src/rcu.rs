@@ -13,12 +13,12 @@
 //!
 //! # Protocol
 //! ```text
-//! reader                        CPU c, at kernel exit              grace period
-//! depth += 1                    p = period; even? nothing to do    1  period += 1   (now odd)
-//!   ... reads ...               depth == 0?                        2  wait: said[c] == period, all c
-//! depth -= 1                      fence                            3  period += 1   (now even)
-//!                                 said[c] = p
-//! interrupted, because asked:   the same; if depth > 0 said[c] = p ^ 1: "inside"
+//! reader                   CPU c, at kernel exit             grace period
+//! depth += 1               p = period; even? nothing to do   1  period += 1  (now odd)
+//!   ... reads ...          depth == 0?                       2  wait: said[c] == period, all c
+//! depth -= 1                 fence                           3  period += 1  (now even)
+//!                            said[c] = p
+//! interrupted when late:   the same; but if depth > 0, said[c] = p & !1: "inside"
 //! ```
 //! Nobody blocks in a grace period: [`Rcu::poll`] takes it as far as it will go. Its caller reports
 //! for its own CPU; busy CPUs report by themselves at their next kernel exit. A CPU that idles or
@@ -39,8 +39,8 @@
 //!   one finds it outside. A report is looked up and stored with interrupts off, so an older one
 //!   never hides a newer one.
 //!
-//! The alternative, a word for each CPU that says "in user mode or idle", would spare the interrupts
-//! and cost two fenced stores at each kernel entry and exit, which is each fault.
+//! The alternative, a word for each CPU that says "in user mode or idle", would spare the
+//! interrupts and cost two fenced stores at each kernel entry and exit, which is each fault.
 //!
 //! # Cost
 //! Reader: two additions to a word of its own context. Kernel exit: a load of a line that changes

@@ -7,7 +7,7 @@ use crate::out::{out, outln};
 use crate::progress::Progress;
 use minflt_mm::{Check as Oracle, era};
 use minflt_report::{Cell, Column, Table};
-use minflt_sim::races::{RACES, Race, Searched, race, search, show};
+use minflt_sim::races::{Format, RACES, Race, Searched, race, search, search_on, show};
 use minflt_sim::{Budget, Explored, Policy};
 use std::time::Instant;
 
@@ -15,6 +15,8 @@ use std::time::Instant;
 struct Row {
     race: &'static Race,
     era: Named,
+    /// The format of what was found.
+    format: Format,
     found: Explored,
     /// How often each oracle looked.
     looks: [u64; Oracle::COUNT],
@@ -27,6 +29,7 @@ pub(crate) fn run(args: &Check) -> Result<(), Error> {
         return Ok(());
     }
     let races = chosen(args)?;
+    let format = format(args)?;
     if let Some(schedule) = &args.replay {
         return replay(args, &races, schedule);
     }
@@ -47,14 +50,20 @@ pub(crate) fn run(args: &Check) -> Result<(), Error> {
                 schedules: args.schedules,
                 seed: seed(args, race),
             };
+            let searched = match format {
+                Some(format) => search_on(race, format, era.config, &budget),
+                None => search(race, era.config, &budget),
+            };
             let Searched {
                 explored: found,
+                format,
                 looks,
-            } = search(race, era.config, &budget);
+            } = searched;
             progress.step();
             rows.push(Row {
                 race,
                 era,
+                format,
                 found,
                 looks,
             });
@@ -71,14 +80,22 @@ pub(crate) fn run(args: &Check) -> Result<(), Error> {
 /// With the fixes in place nothing may be found; with one switched off it must be.
 fn verdict(args: &Check, rows: &[Row]) -> Result<(), Error> {
     for Row {
-        race, era, found, ..
+        race,
+        era,
+        format,
+        found,
+        ..
     } in rows
     {
         match &found.failure {
             Some(failure) => {
                 let broken = if args.broken { " --broken" } else { "" };
+                let at = match format.id() {
+                    id if race.formats.len() > 1 => format!(" --format {id}"),
+                    _ => String::new(),
+                };
                 outln!(
-                    "\n{} in {}: {failure}\nminflt check {} --era {}{broken} --replay '{}'",
+                    "\n{} in {}: {failure}\nminflt check {} --era {}{at}{broken} --replay '{}'",
                     race.number,
                     era.name,
                     race.number,
@@ -116,7 +133,8 @@ fn replay(args: &Check, races: &[&Race], schedule: &str) -> Result<(), Error> {
     let ([race], eras) = (races, eras(args, races[0])?) else {
         return Err(usage("--replay: name one scenario"));
     };
-    let shown = show(race, eras[0].config, Policy::Replay(schedule));
+    let format = format(args)?.unwrap_or(race.formats[0]);
+    let shown = show(race, format, eras[0].config, Policy::Replay(schedule));
     outln!(
         "{} in {}: {}\n{}",
         race.number,
@@ -138,6 +156,20 @@ fn chosen(args: &Check) -> Result<Vec<&'static Race>, Error> {
             "check: name a scenario (minflt check --list), or give --all",
         )),
     }
+}
+
+/// The format named, if one is.
+fn format(args: &Check) -> Result<Option<Format>, Error> {
+    let Some(id) = &args.format else {
+        return Ok(None);
+    };
+    Format::parse(id).map(Some).ok_or_else(|| {
+        let known: Vec<_> = Format::ALL.iter().map(|format| format.id()).collect();
+        usage(format!(
+            "unknown format `{id}`; formats are {}",
+            known.join(", ")
+        ))
+    })
 }
 
 /// The race called `name`.
@@ -190,11 +222,15 @@ fn table(args: &Check, rows: &[Row]) -> Table {
     for Row {
         race,
         era,
+        format,
         found,
         looks,
     } in rows
     {
         let result = match &found.failure {
+            Some(failure) if race.formats.len() > 1 => {
+                format!("at schedule {} on {}", failure.number, format.id())
+            }
             Some(failure) => format!("at schedule {}", failure.number),
             None => "nothing".to_string(),
         };

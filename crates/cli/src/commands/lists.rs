@@ -1,9 +1,10 @@
-//! What there is: eras and workloads.
+//! What there is: eras, formats and workloads.
 
 use crate::error::Error;
 use crate::out::{out, outln};
 use minflt_mm::config::{ExchangeBy, Ladder, Lifetime, Protocol, Rss};
 use minflt_mm::{Config, ERAS};
+use minflt_pgtable::{AccessBits, BeforeInstall, ByteOrder, CasAbility, FORMATS};
 use minflt_report::{Column, Table};
 
 /// `minflt eras`.
@@ -69,6 +70,86 @@ pub(crate) fn refused_table() -> Table {
             .push([row.mix, row.reason, row.remedy].map(Into::into).into());
     }
     table
+}
+
+/// `minflt formats`.
+pub(crate) fn formats() -> Result<(), Error> {
+    out!("{}", format_table().to_text());
+    Ok(())
+}
+
+/// Every page-table format.
+pub(crate) fn format_table() -> Table {
+    let columns = [
+        "format",
+        "levels",
+        "index bits",
+        "page",
+        "word",
+        "user space",
+        "accessed, dirty",
+        "exchange",
+        "before install",
+        "manual",
+    ];
+    let mut table = Table::new("Formats", columns.map(Column::text));
+    for about in FORMATS {
+        let bits: Vec<_> = about
+            .tree
+            .iter()
+            .rev()
+            .map(|level| level.bits.to_string())
+            .collect();
+        let order = match about.bytes {
+            ByteOrder::Little => "",
+            ByteOrder::Big => ", big-endian",
+        };
+        let row = [
+            about.id.to_string(),
+            about.tree.len().to_string(),
+            bits.join("/"),
+            format!("{} KiB", (1u64 << about.page_shift) >> 10),
+            format!("{} bits{order}", about.word_bits),
+            below(about.user_end),
+            who_sets_bits(about.caps.access_bits),
+            who_exchanges(about.caps.cas),
+            match about.caps.before_install {
+                BeforeInstall::Nothing => "-".to_string(),
+                BeforeInstall::FlushCaches => "flush caches".to_string(),
+            },
+            about.manual.to_string(),
+        ];
+        table
+            .rows
+            .push(row.iter().map(|text| text.as_str().into()).collect());
+    }
+    table
+}
+
+/// The end of user space, as a power of two or in GiB.
+fn below(end: u64) -> String {
+    if end.is_power_of_two() {
+        format!("2^{}", end.trailing_zeros())
+    } else {
+        format!("{} GiB", end >> 30)
+    }
+}
+
+fn who_sets_bits(bits: AccessBits) -> String {
+    match bits {
+        AccessBits::Hardware => "hardware".to_string(),
+        AccessBits::Handler => "a handler, after a trap of its own".to_string(),
+        AccessBits::Fault => "the fault".to_string(),
+        AccessBits::ByCpu(feature) => format!("hardware with {feature}, else the fault"),
+    }
+}
+
+fn who_exchanges(cas: CasAbility) -> String {
+    match cas {
+        CasAbility::Native => "native".to_string(),
+        CasAbility::Emulated => "emulated".to_string(),
+        CasAbility::ByCpu(feature) => format!("native with {feature}, else emulated"),
+    }
 }
 
 /// `minflt workloads`.

@@ -30,6 +30,8 @@ fn about(race: &Race) {
     outln!("{} ({}): never {}", race.number, race.name, race.never);
     outln!("the fix: {} (switched off in what follows)", fix(race));
     outln!("shows in: {}", race.shows_in);
+    let formats: Vec<_> = race.formats.iter().map(|format| format.id()).collect();
+    outln!("formats:  {}", formats.join(", "));
     outln!("search:   minflt check {} --broken", race.number);
 }
 
@@ -58,14 +60,14 @@ fn draw(race: &Race) -> Result<(), Error> {
         )));
     };
     let policy = || Policy::Replay(failure.report.schedule.clone());
-    let bad = show(race, without, policy());
+    let bad = show(race, found.format, without, policy());
     outln!(
         "\nwithout the fix, schedule {} of seed {}:\n",
         failure.number,
         race.seed
     );
     outln!("{}\n=> {}", bad.drawing, bad.report.outcome);
-    let good = show(race, era.config, policy());
+    let good = show(race, found.format, era.config, policy());
     outln!("\nwith the fix, the same choices:\n");
     outln!("{}\n=> {}", good.drawing, good.report.outcome);
     Ok(())

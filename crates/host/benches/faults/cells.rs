@@ -4,7 +4,7 @@ use crate::bare::Region;
 use crate::figures::mix;
 use minflt_addr::VirtAddr;
 use minflt_host::{Host, HostInstance, HostOptions, Prefault, RamError};
-use minflt_mm::{Era, Event, MmHandle, Place, Prot, Running, System, Thread};
+use minflt_mm::{Era, Event, MmHandle, Overcommit, Place, Prot, Running, System, Thread};
 use minflt_pgtable::X86_64;
 use minflt_sync::prim::{AtomicU64, Ordering};
 use minflt_sync::{Instance, Machine};
@@ -256,6 +256,8 @@ impl Machines {
 /// own.
 fn space(system: &System<M>, span: u64) -> (MmHandle<'_, M>, u64) {
     let _cpu = system.machine().enter(0);
+    // A third of the addresses is touched.
+    system.set_overcommit(Overcommit::Always);
     let mm = system.new_mm().expect("memory");
     let base = mm.mmap(Place::Any, 3 * span, Prot::ReadWrite);
     let base = base.expect("a hole").0.next_multiple_of(TABLE_SPAN);

@@ -2,6 +2,7 @@
 
 mod grace;
 mod interrupts;
+mod linux;
 mod locks;
 mod memory;
 mod order;

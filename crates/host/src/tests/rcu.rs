@@ -99,7 +99,7 @@ fn replace_and_read(at: &HostInstance, rcu: &Rcu<M>) {
     };
     on_all_cpus(at, |cpu| {
         if cpu < 2 {
-            for round in 0..2_000 {
+            for round in 0..5_000 {
                 replace(cpu as usize, round % NODES, (round + 1) % NODES);
             }
             writing.sub(1, Ordering::Release);
@@ -113,7 +113,7 @@ fn replace_and_read(at: &HostInstance, rcu: &Rcu<M>) {
                 node.assert_alive();
                 // Takes an interrupt inside the section, if one waits.
                 M::irq_restore(M::irq_save());
-                if seen % 64 == 7 {
+                if seen % 4 == 1 {
                     std::thread::yield_now();
                 }
                 node.assert_alive();

@@ -129,9 +129,11 @@ unsafe impl SlabObject for Lasting {
 #[test]
 fn what_is_kept_outlives_the_object_and_starts_as_zero() {
     let at = machine(1);
+    // SAFETY: within the machine's memory.
+    let page = unsafe { at.ram().base.add(1 << 20) };
     // What was in the page before must not show.
-    // SAFETY: within the machine's memory, which nobody uses yet.
-    unsafe { at.ram().base.add(1 << 20).write_bytes(0x5a, 4096) };
+    // SAFETY: nobody uses it yet.
+    unsafe { page.write_bytes(0x5a, 4096) };
     let slab: Slab<Lasting, M> = Slab::new(3, per_cpu(&at, 0, |_| Magazine::new()));
     let pages = Pages {
         at: &at,

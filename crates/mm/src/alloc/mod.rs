@@ -8,6 +8,9 @@
 //! Each CPU keeps a few free frames of its own node: those freed here, in a list, and the rest of
 //! one block that it took from the node's zone. It gives frames back in batches.
 //!
+//! Blocks of several frames, for tables larger than a page, come from the zones and go back there.
+//! Where none is left whole, the CPU gives back what it keeps, which may complete one.
+//!
 //! # Why it is correct
 //! A free frame is in exactly one list. Lists of a CPU are touched by that CPU only, between waits:
 //! nothing is kept of a list across a wait for a zone.
@@ -170,6 +173,73 @@ impl<M: Mmu> Frames<M> {
         Some(pfn)
     }
 
+    /// A block of 2^`order` frames near the caller, aligned to its size, with one reference on its
+    /// first frame; `None` when no such block is left.
+    pub(crate) fn alloc_block(&self, at: &M::Instance, order: u32, used_as: Use) -> Option<Pfn> {
+        if order == 0 {
+            return self.alloc(at, used_as);
+        }
+        let pfn = self.take_exactly(at, order).or_else(|| {
+            self.drain_this_cpu();
+            self.take_exactly(at, order)
+        })?;
+        let frame = self.get(pfn);
+        frame.set_block_use(used_as, order);
+        frame.refs.store(1, Ordering::Relaxed);
+        for tail in pfn.0 + 1..pfn.0 + (1 << order) {
+            self.get(Pfn(tail)).set_use(Use::Tail);
+        }
+        Some(pfn)
+    }
+
+    /// Drops a reference to the block that begins at `pfn`, as [`Frames::alloc_block`] gave it; the
+    /// last one frees it.
+    pub(crate) fn put_block(&self, pfn: Pfn, order: u32) {
+        if order == 0 {
+            return self.put(pfn);
+        }
+        // ORDERING: AcqRel; pairs with [frame-put].
+        let before = self.get(pfn).refs.sub(1, Ordering::AcqRel);
+        if before == 1 {
+            self.free_block(pfn, order);
+        } else if before == 0 {
+            M::violation(format_args!("reference count of frame {pfn} below zero"));
+        }
+    }
+
+    #[cold]
+    fn free_block(&self, pfn: Pfn, order: u32) {
+        for part in pfn.0..pfn.0 + (1 << order) {
+            let frame = self.get(Pfn(part));
+            frame.next_generation();
+            frame.set_zeroed(Zeroed::No);
+            frame.set_use(Use::Free);
+        }
+        let zone = self.zones.get(self.node_of(pfn));
+        zone.free(&self.table, pfn, order);
+    }
+
+    #[cold]
+    fn take_exactly(&self, at: &M::Instance, order: u32) -> Option<Pfn> {
+        self.zones_from(at)
+            .find_map(|zone| zone.alloc_exactly(&self.table, order))
+    }
+
+    /// Gives what this CPU keeps back to the zones.
+    #[cold]
+    fn drain_this_cpu(&self) {
+        loop {
+            // SAFETY: 1: the CPU's own list, and a task does not leave its CPU within this
+            // function. Nothing is kept of it while the zone is waited for.
+            let Some(pfn) = unsafe { self.cpus.this().list.get_mut() }.take() else {
+                return;
+            };
+            let frame = self.get(pfn);
+            frame.set_use(Use::Free);
+            self.zones.get(self.node_of(pfn)).free(&self.table, pfn, 0);
+        }
+    }
+
     /// Gives a frame back that nobody refers to.
     #[inline]
     pub(crate) fn free(&self, pfn: Pfn) {
@@ -228,12 +298,17 @@ impl<M: Mmu> Frames<M> {
     }
 
     fn take_block(&self, at: &M::Instance) -> Option<Range<u64>> {
+        self.zones_from(at)
+            .find_map(|zone| zone.alloc_block(&self.table, self.block_order))
+    }
+
+    /// The zones, the caller's own first.
+    fn zones_from(&self, at: &M::Instance) -> impl Iterator<Item = &Zone<M>> {
         // SAFETY: duty 1 of `Machine`.
         let cx: &Cx = unsafe { &*M::cx() };
         let home = at.node_of(cx.cpu.get());
-        let near_first = (0..self.nodes).map(|step| (home + step) % self.nodes);
-        let mut zones = near_first.map(|node| self.zones.get(node));
-        zones.find_map(|zone| zone.alloc_block(&self.table, self.block_order))
+        let near_first = (0..self.nodes).map(move |step| (home + step) % self.nodes);
+        near_first.map(|node| self.zones.get(node))
     }
 
     /// Clears every free frame now, so that faults need not. Only while nothing else runs.

@@ -61,6 +61,11 @@ impl<M: Mmu> Zone<M> {
         Some(pfn.0..pfn.0 + (1 << order))
     }
 
+    /// A block of exactly 2^`order` frames.
+    pub(crate) fn alloc_exactly(&self, table: &FrameTable<M>, order: u32) -> Option<Pfn> {
+        self.lists.lock().take_exactly(table, order)
+    }
+
     /// Takes a block of 2^order frames back.
     pub(crate) fn free(&self, table: &FrameTable<M>, pfn: Pfn, order: u32) {
         let start = self.start;
@@ -102,16 +107,35 @@ impl Lists {
                 }
                 return None;
             };
-            let pfn = Pfn(u64::from(self.heads[at]));
-            let mut order = at as u32;
-            self.unlink(table, pfn, order);
-            while order > most {
-                order -= 1;
-                self.link(table, Pfn(pfn.0 + (1 << order)), order);
-            }
-            self.free -= 1 << order;
-            return Some((pfn, order));
+            return Some(self.split(table, at as u32, most));
         }
+    }
+
+    /// A block of exactly this order, of the smallest that is large enough.
+    fn take_exactly<M: Mmu>(&mut self, table: &FrameTable<M>, order: u32) -> Option<Pfn> {
+        loop {
+            let large_enough = self.heads.iter().skip(order as usize);
+            let Some(at) = large_enough.clone().position(|head| *head != 0) else {
+                if self.take_untouched(table) {
+                    continue;
+                }
+                return None;
+            };
+            return Some(self.split(table, order + at as u32, order).0);
+        }
+    }
+
+    /// Takes the first block in the list of order `at`, split until it has at most 2^`most` frames.
+    fn split<M: Mmu>(&mut self, table: &FrameTable<M>, at: u32, most: u32) -> (Pfn, u32) {
+        let pfn = Pfn(u64::from(self.heads[at as usize]));
+        let mut order = at;
+        self.unlink(table, pfn, order);
+        while order > most {
+            order -= 1;
+            self.link(table, Pfn(pfn.0 + (1 << order)), order);
+        }
+        self.free -= 1 << order;
+        (pfn, order)
     }
 
     fn free<M: Mmu>(&mut self, table: &FrameTable<M>, pfn: Pfn, order: u32, start: u64) {

@@ -196,7 +196,7 @@ impl<M: Mmu> Mm<M> {
                 Walk::Leaf(leaf) => return Ok(leaf.table),
                 Walk::Missing { entry, level } => {
                     let table = Self::new_table(sys, level - 1).ok_or(NoMemory)?;
-                    entry.store(Pte::table(table));
+                    entry.store(Pte::table(table, level));
                     sys.count(Event::TablesInstalled);
                 }
             }

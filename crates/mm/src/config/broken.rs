@@ -35,18 +35,20 @@ broken! {
     ProtectWithoutSection = "protect-without-section",
     /// A speculative fault spins for the table's lock, with interrupts off.
     SpinForTableLock = "spin-for-table-lock",
+    /// What was unlinked is freed at once, also where readers look at it without a lock.
+    NoGracePeriod = "no-grace-period",
     /// A zap that finds nothing returns without asking whether somebody else has yet to invalidate.
     NoNestedFlush = "no-nested-flush",
     /// The page of zeros is replaced first, and the CPUs that buffer it are told afterwards.
     ReplaceBeforeFlush = "replace-before-flush",
     /// The map count is raised after the exchange that makes the page reachable, as posted.
     MapCountAfterExchange = "map-count-after-exchange",
-    /// A VMA that was taken out is freed at once, whatever the lifetime.
-    VmaAtOnce = "vma-at-once",
     /// A table that was unlinked is freed at once, whatever the lifetime.
     TablesAtOnce = "tables-at-once",
-    /// A fault that has a VMA's lock asks neither whose the VMA is nor what it covers.
-    NoVmaRecheck = "no-vma-recheck",
+    /// A fault that has a VMA's lock does not ask whose the VMA is.
+    NoOwnerRecheck = "no-owner-recheck",
+    /// A fault asks what a VMA covers before it has its lock, and not after.
+    NoRangeRecheck = "no-range-recheck",
     /// A new VMA can be found before it says what may be done there, and is not locked meanwhile.
     PublishEarly = "publish-early",
     /// A fault that needs `mmap_lock` waits for it with its VMA's lock held.
@@ -65,4 +67,10 @@ broken! {
     ForkWithoutSections = "fork-without-sections",
     /// A thread or CPU adds its part of the resident count to the whole at twice its batch.
     LateRss = "late-rss",
+    /// Entries are exchanged by halves: one half is compared, and one is written after the other.
+    HalfWidthExchange = "half-width-exchange",
+    /// The exchange is emulated under the lock also where the caller holds that lock already.
+    EmulateUnderLock = "emulate-under-lock",
+    /// Instruction caches are flushed after the entry is there, as they were under the lock.
+    FlushAfterInstall = "flush-after-install",
 }

@@ -79,8 +79,7 @@ choices! {
     Ladder "ladder" {
         /// `mmap_lock` for reading.
         Mmap = "mmap",
-        /// First without a lock, by lookup in a read section and sequence count; then `mmap_lock` for
-        /// reading.
+        /// First without a lock: read section, sequence count; then `mmap_lock` for reading.
         SpeculativeMmap = "speculative,mmap",
         /// Without a lock only. Refused: it may fail for ever.
         Speculative = "speculative",
@@ -303,12 +302,13 @@ impl Config {
         }
     }
 
-    /// Refused when a system starts on a format whose hardware writes entries.
+    /// Refused when a system of several CPUs starts on hardware that writes entries.
     pub const EMULATED_BESIDE_HARDWARE: Illegal = Illegal {
-        mix: "exchange emulated on a format whose hardware sets accessed and dirty bits",
+        mix: "exchange emulated on several CPUs whose hardware sets accessed and dirty bits",
         reason: "the hardware does not take the lock, so a bit it sets between the compare and \
                  the store is lost",
-        remedy: "use exchange native, or a machine whose handler sets the bits, such as altix32",
+        remedy: "use exchange native, one CPU, or a machine whose handler sets the bits, such as \
+                 altix32",
     };
 
     /// The table of illegal mixes.

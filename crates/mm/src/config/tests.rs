@@ -51,6 +51,19 @@ fn each_row_of_the_table_refuses_something_and_gives_a_reason() {
 }
 
 #[test]
+fn speculation_is_legal_with_either_grace_period_and_with_no_other_lifetime() {
+    let spf = era("spf-2017").expect("an era").config;
+    for (lifetime, ..) in Lifetime::ALL {
+        let config = Config {
+            lifetime: *lifetime,
+            ..spf
+        };
+        let defers = matches!(lifetime, Lifetime::Srcu | Lifetime::Rcu);
+        assert_eq!(config.check().is_ok(), defers, "{lifetime}");
+    }
+}
+
+#[test]
 fn only_its_own_negative_control_lets_the_unsound_mix_through() {
     let spf = era("spf-2017").expect("an era").config;
     let unsound = Config {

@@ -154,6 +154,7 @@ impl<M: Mmu> Fault<'_, M> {
         let (sys, from) = (self.mm.system(), found.pfn());
         let pfn = self.private_frame(stable)?;
         M::copy(&sys.at, pfn, from);
+        self.flush_before_install(pfn);
         let slot = stable
             .open_locked(leaf)
             .inspect_err(|_| self.undo_frame(pfn))?;
@@ -242,6 +243,7 @@ impl<M: Mmu> Fault<'_, M> {
     /// As posted in 2004: the map count comes after the exchange.
     #[inline(always)]
     fn count_late(&self, pfn: Pfn) {
+        self.flush_after_install(pfn);
         let sys = self.mm.system();
         if sys.config.lacks(Broken::MapCountAfterExchange) {
             sys.frames.get(pfn).maps.add(1, Ordering::AcqRel);

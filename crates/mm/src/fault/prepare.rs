@@ -7,20 +7,25 @@
 
 use super::stabilise::{Can, Stable};
 use super::{Fault, Stop, Why};
-use crate::config::{Broken, ExchangeBy, Protocol};
+use crate::config::{Broken, Protocol};
 use crate::event::Event;
 use crate::frame::Use;
 use crate::mm::Mm;
+use crate::system::Exchanges;
 use minflt_addr::Pfn;
-use minflt_pgtable::{Access, EntryRef, Exchange, Leaf, Mmu, Paging, Pte, Walk, exchange_of, walk};
+use minflt_pgtable::{
+    Access, BeforeInstall, EntryRef, Exchange, Leaf, Mmu, Paging, Pte, Walk, walk,
+};
 use minflt_sync::{Cost, Ordering};
 
 impl<M: Mmu> Mm<M> {
-    /// How faults exchange entries where they hold no lock of the tables.
-    pub(crate) fn exchange(&self) -> Exchange<'_, M> {
-        match self.system().config.exchange {
-            ExchangeBy::Native => exchange_of(&self.page_table_lock),
-            ExchangeBy::Emulated => Exchange::Emulated(&self.page_table_lock),
+    /// How whoever holds no lock of the tables exchanges entries.
+    #[inline(always)]
+    pub fn exchange(&self) -> Exchange<'_, M> {
+        match self.system().exchanges {
+            Exchanges::Native => Exchange::Native,
+            Exchanges::Emulated => Exchange::Emulated(&self.page_table_lock),
+            Exchanges::HalfWidth => Exchange::HalfWidth,
         }
     }
 
@@ -29,16 +34,16 @@ impl<M: Mmu> Mm<M> {
     fn populate(&self, entry: EntryRef<'_, M>, level: u32) -> Result<(), Stop> {
         let sys = self.system();
         let fresh = Self::new_table(sys, level - 1).ok_or(Stop::Oom)?;
-        let value = Pte::table(fresh);
+        let (none, value) = (Pte::none_at(level), Pte::table(fresh, level));
         let mine = match sys.config.protocol {
             _ if sys.config.lacks(Broken::BlindPopulate) => {
                 entry.store(value);
                 true
             }
-            Protocol::CompareExchange => entry.cas(self.exchange(), Pte::NONE, value).is_ok(),
+            Protocol::CompareExchange => entry.cas(self.exchange(), none, value).is_ok(),
             Protocol::MmLock | Protocol::TableLock => {
                 let _held = self.page_table_lock.lock();
-                let empty = entry.load().is_none();
+                let empty = entry.load().is_none_at(level);
                 if empty {
                     entry.store(value);
                 }
@@ -53,7 +58,7 @@ impl<M: Mmu> Mm<M> {
             sys.count(Event::TablesInstalled);
         } else {
             sys.count(Event::TablesLost);
-            sys.frames.put(fresh);
+            sys.put_table(fresh);
         }
         Ok(())
     }
@@ -111,6 +116,7 @@ impl<M: Mmu> Fault<'_, M> {
         if !sys.frames.get(pfn).is_zeroed() {
             M::clear(&sys.at, pfn);
         }
+        self.flush_before_install(pfn);
         Ok(pfn)
     }
 
@@ -140,6 +146,33 @@ impl<M: Mmu> Fault<'_, M> {
             frame.refs.store(2, Ordering::Relaxed);
         }
         Ok(pfn)
+    }
+
+    /// Does what the format wants done before an entry names the frame. As posted in 2004 for ia64:
+    /// once the entry is there, another CPU may use the page before this one comes to it.
+    #[inline(always)]
+    pub(super) fn flush_before_install(&self, pfn: Pfn) {
+        if M::Paging::CAPS.before_install == BeforeInstall::FlushCaches
+            && !self.mm.system().config.lacks(Broken::FlushAfterInstall)
+        {
+            self.flush(pfn);
+        }
+    }
+
+    /// The control to that: too late.
+    #[inline(always)]
+    pub(super) fn flush_after_install(&self, pfn: Pfn) {
+        if M::Paging::CAPS.before_install == BeforeInstall::FlushCaches
+            && self.mm.system().config.lacks(Broken::FlushAfterInstall)
+        {
+            self.flush(pfn);
+        }
+    }
+
+    fn flush(&self, pfn: Pfn) {
+        let sys = self.mm.system();
+        let frame = sys.frames.get(pfn);
+        frame.flush_once(|| M::flush_frame(&sys.at, pfn));
     }
 
     /// The frame was never reached: back with it.

@@ -109,11 +109,13 @@ impl<'m, M: Mmu> Stable<'m, M> {
         let sys = mm.system();
         let by = sys.config.ladder.vma_lock().ok_or(Why::VmaLocked)?;
         let section = sys.grace_read();
-        let (vma, guard) = loop {
+        let (vma, guard, early) = loop {
             // SAFETY: 1: within the read section, and then under the VMA's lock.
             let vma = unsafe { mm.tree.at_or_before(addr) }.ok_or(Why::VmaLocked)?;
+            let early = sys.config.lacks(Broken::NoRangeRecheck);
+            let early = early.then(|| vma.view().range.contains(addr));
             match vma.try_read_lock(by, mm) {
-                Ok(guard) => break (vma, guard),
+                Ok(guard) => break (vma, guard, early),
                 Err(Refused::Detached) => sys.count(Event::VmaLockMiss),
                 Err(Refused::Locked) => return Err(Why::VmaLocked.into()),
             }
@@ -121,7 +123,7 @@ impl<'m, M: Mmu> Stable<'m, M> {
         drop(section);
         // Only now: under the lock, and of a VMA that is this address space's.
         let view = vma.view();
-        let here = view.range.contains(addr) || sys.config.lacks(Broken::NoVmaRecheck);
+        let here = early.unwrap_or_else(|| view.range.contains(addr));
         // ORDERING: Acquire; pairs with [vma-anon-vma].
         let anon = by == VmaLockBy::Count || vma.anon_vma.load(Ordering::Acquire) != 0;
         if !(here && anon) {

@@ -8,7 +8,7 @@ use crate::system::System;
 use crate::vma::Vma;
 use core::fmt;
 use minflt_addr::{Pfn, VirtAddr};
-use minflt_pgtable::{Grant, Mmu, Paging, Pte, Table, span_shift};
+use minflt_pgtable::{Grant, Mmu, Paging, Pte, Table, entries_of, span_shift, table_order};
 
 /// Frames by use.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -21,7 +21,7 @@ pub struct Ledger {
     pub reserved: u64,
     /// Objects.
     pub slab: u64,
-    /// Tables.
+    /// Tables, in frames: some formats have tables larger than a page.
     pub tables: u64,
     /// Anonymous memory.
     pub anon: u64,
@@ -36,7 +36,7 @@ pub enum Unbalanced {
     Tables {
         /// Frames used as tables.
         used: u64,
-        /// Tables reachable from the roots.
+        /// Frames of tables reachable from the roots.
         reachable: u64,
     },
     /// A frame of anonymous memory whose counts differ from the entries that map it.
@@ -93,7 +93,7 @@ impl fmt::Display for Unbalanced {
         match self {
             Self::Total(ledger) => write!(f, "frames leaked or doubled: {ledger:?}"),
             Self::Tables { used, reachable } => {
-                write!(f, "{used} frames are tables, {reachable} can be reached")
+                write!(f, "{used} frames hold tables, {reachable} can be reached")
             }
             Self::Counts {
                 pfn,
@@ -170,13 +170,13 @@ impl<M: Mmu> System<M> {
             ..Ledger::default()
         };
         self.frames.for_each_used(|_, frame| match frame.used_as() {
-            Use::Table => ledger.tables += 1,
+            Use::Table => ledger.tables += 1 << frame.block_order(),
             Use::Slab => ledger.slab += 1,
             Use::Anon => {
                 ledger.anon += 1;
                 frame.count_entries(Entries::Clear);
             }
-            Use::Free | Use::FreeBlock | Use::FreeCpu | Use::Reserved => {}
+            Use::Free | Use::FreeBlock | Use::FreeCpu | Use::Reserved | Use::Tail => {}
         });
         let used = ledger.reserved + ledger.slab + ledger.tables + ledger.anon;
         if ledger.free + used != ledger.total {
@@ -263,17 +263,17 @@ impl<M: Mmu> Mm<M> {
         base: u64,
         walked: &mut Walked,
     ) -> Result<(), Unbalanced> {
-        walked.tables += 1;
+        walked.tables += 1 << table_order::<M::Paging>(level);
         // SAFETY: 1: nothing else runs.
-        let table = unsafe { Table::<M>::at(&self.system().at, table) };
-        for index in 0..M::Paging::ENTRIES as usize {
+        let table = unsafe { Table::<M>::at(&self.system().at, table, level) };
+        for index in 0..entries_of::<M::Paging>(level) as usize {
             let value = table.entry(index).peek();
             let at = base + ((index as u64) << span_shift::<M::Paging>(level));
             if at >= M::Paging::USER_END {
                 // The kernel's half, where the machine has one.
                 break;
             }
-            if value.is_none() {
+            if value.is_none_at(level) {
                 continue;
             }
             if level > 0 {

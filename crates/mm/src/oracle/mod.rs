@@ -6,7 +6,7 @@ mod ledger;
 mod translation;
 
 pub use ledger::{Ledger, Unbalanced};
-pub(crate) use translation::{translation_live, translations_agree};
+pub(crate) use translation::{contents_flushed, translation_live, translations_agree};
 
 use crate::frame::Use;
 use crate::system::System;

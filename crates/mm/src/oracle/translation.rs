@@ -7,11 +7,14 @@
 //! later ones a fault may have put the page back, and another discard may be taking it out again.
 //! It needs the world stopped, so it is made in simulation only.
 
+use crate::frame::Use;
 use crate::mm::Mm;
 use crate::oracle::Check;
 use crate::system::System;
-use minflt_addr::{VirtAddr, VirtRange};
-use minflt_pgtable::{Access, Grant, Mmu, Paging, Pte, Table, Translation, index_of};
+use minflt_addr::{Pfn, VirtAddr, VirtRange};
+use minflt_pgtable::{
+    Access, BeforeInstall, Grant, Mmu, Paging, Pte, Table, Translation, index_of,
+};
 use minflt_sync::Instance;
 
 /// A buffered translation is being used.
@@ -28,6 +31,20 @@ pub(crate) fn translation_live<M: Mmu>(
             M::violation(format_args!(
                 "stale translation: {access:?} at {addr} reaches frame {}, freed since",
                 hit.pfn
+            ));
+        }
+    }
+}
+
+/// The hardware is about to use a translation to `pfn`: where the format says so, the caches must
+/// have seen what was written to the frame before an entry named it.
+#[inline(always)]
+pub(crate) fn contents_flushed<M: Mmu>(sys: &System<M>, pfn: Pfn) {
+    if M::Paging::CAPS.before_install == BeforeInstall::FlushCaches {
+        let frame = sys.frames.get(pfn);
+        if frame.used_as() == Use::Anon && !frame.is_flushed() {
+            M::violation(format_args!(
+                "caches: frame {pfn} is used before what was written to it was flushed"
             ));
         }
     }
@@ -76,10 +93,13 @@ pub(crate) fn peek_entry<M: Mmu>(mm: &Mm<M>, addr: VirtAddr) -> Pte<M::Paging> {
     let mut table = mm.root;
     for level in (0..M::Paging::LEVELS).rev() {
         // SAFETY: 1: nothing runs while an oracle looks.
-        let entry = unsafe { Table::<M>::at(at, table) };
+        let entry = unsafe { Table::<M>::at(at, table, level) };
         let value = entry.entry(index_of::<M::Paging>(addr, level)).peek();
-        if level == 0 || value.is_none() {
+        if level == 0 {
             return value;
+        }
+        if value.is_none_at(level) {
+            break;
         }
         table = value.pfn();
     }

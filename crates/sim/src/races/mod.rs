@@ -4,18 +4,22 @@
 //! their own, and what must be true at the end. [`search`] explores its schedules; with the fix
 //! switched off it has to find the race, with the fix in place it must find nothing.
 
+mod entries;
 mod forks;
+mod format;
 mod scenes;
 mod stage;
 mod vma_scenes;
 
+pub use format::Format;
 pub use stage::Shown;
 
 use crate::explore::{Budget, Explored, explore};
 use crate::policy::Policy;
+use crate::report::RunReport;
 use crate::run::RunOptions;
+use minflt_mm::config::{ExchangeBy, Protocol};
 use minflt_mm::{Broken, Check, Config};
-use minflt_pgtable::{Altix16K, X86_64};
 use scenes::Scene;
 use stage::Scratch;
 
@@ -34,16 +38,15 @@ pub struct Race {
     pub shows_in: &'static str,
     /// A seed of [`search`] that finds it with the fix switched off.
     pub seed: u64,
-    /// The page-table format it is staged on.
-    format: Format,
+    /// The page-table formats it is staged on; [`search`] takes one after the other.
+    pub formats: &'static [Format],
+    /// How it exchanges entries, where the configuration leaves that open.
+    exchange: ExchangeBy,
     scene: Scene,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Format {
-    X86,
-    Altix,
-}
+const X86: &[Format] = &[Format::X86_64];
+const ALTIX: &[Format] = &[Format::Altix16K];
 
 /// Every race that can be checked.
 pub const RACES: &[Race] = &[
@@ -54,8 +57,32 @@ pub const RACES: &[Race] = &[
         fix: Broken::BlindPopulate,
         shows_in: "atomic-pte-2004",
         seed: 1,
-        format: Format::X86,
+        formats: X86,
+        exchange: ExchangeBy::Native,
         scene: Scene::FaultFault,
+    },
+    Race {
+        number: "P5",
+        name: "half-equal",
+        never: "an exchange compares half of an entry, or another CPU reads one half exchanged",
+        fix: Broken::HalfWidthExchange,
+        shows_in: "atomic-pte-2004",
+        seed: 1,
+        formats: Format::ALL,
+        exchange: ExchangeBy::Native,
+        scene: Scene::HalfEqual,
+    },
+    // What the swapper does with the lock held waits for swap; the zap holds it as well.
+    Race {
+        number: "P6",
+        name: "emulated",
+        never: "who holds the lock that emulates the exchange waits for itself in an exchange",
+        fix: Broken::EmulateUnderLock,
+        shows_in: "atomic-pte-2004",
+        seed: 1,
+        formats: Format::ALL,
+        exchange: ExchangeBy::Emulated,
+        scene: Scene::Emulated,
     },
     Race {
         number: "P7",
@@ -64,7 +91,8 @@ pub const RACES: &[Race] = &[
         fix: Broken::StaleAccessBits,
         shows_in: "atomic-pte-2004",
         seed: 1,
-        format: Format::Altix,
+        formats: ALTIX,
+        exchange: ExchangeBy::Native,
         scene: Scene::AccessedProtect,
     },
     Race {
@@ -74,7 +102,8 @@ pub const RACES: &[Race] = &[
         fix: Broken::RawRss,
         shows_in: "atomic-pte-2004",
         seed: 1,
-        format: Format::X86,
+        formats: X86,
+        exchange: ExchangeBy::Native,
         scene: Scene::Resident,
     },
     Race {
@@ -84,7 +113,8 @@ pub const RACES: &[Race] = &[
         fix: Broken::TablesAtOnce,
         shows_in: "spf-2017",
         seed: 1,
-        format: Format::X86,
+        formats: X86,
+        exchange: ExchangeBy::Native,
         scene: Scene::WalkFree,
     },
     Race {
@@ -94,7 +124,8 @@ pub const RACES: &[Race] = &[
         fix: Broken::NoRevalidate,
         shows_in: "spf-2017",
         seed: 1,
-        format: Format::X86,
+        formats: X86,
+        exchange: ExchangeBy::Native,
         scene: Scene::FaultRemap,
     },
     Race {
@@ -104,8 +135,42 @@ pub const RACES: &[Race] = &[
         fix: Broken::ProtectWithoutSection,
         shows_in: "spf-2017",
         seed: 1,
-        format: Format::X86,
+        formats: X86,
+        exchange: ExchangeBy::Native,
         scene: Scene::FaultProtect,
+    },
+    Race {
+        number: "P30",
+        name: "lookup-free",
+        never: "a lookup without a lock reads a VMA that was freed",
+        fix: Broken::NoGracePeriod,
+        shows_in: "spf-2017",
+        seed: 1,
+        formats: X86,
+        exchange: ExchangeBy::Native,
+        scene: Scene::FaultRemap,
+    },
+    Race {
+        number: "P30-reuse",
+        name: "fault-reused-vma",
+        never: "a fault holds a VMA that has become another address space's, and takes it for its own",
+        fix: Broken::NoOwnerRecheck,
+        shows_in: "linux-6.15",
+        seed: 1,
+        formats: X86,
+        exchange: ExchangeBy::Native,
+        scene: Scene::FaultReuse,
+    },
+    Race {
+        number: "P30-range",
+        name: "fault-split",
+        never: "a fault holds a VMA that no longer covers its address, and goes on",
+        fix: Broken::NoRangeRecheck,
+        shows_in: "linux-6.4",
+        seed: 1,
+        formats: X86,
+        exchange: ExchangeBy::Native,
+        scene: Scene::FaultSplit,
     },
     Race {
         number: "P32",
@@ -114,28 +179,9 @@ pub const RACES: &[Race] = &[
         fix: Broken::ForkWithoutSections,
         shows_in: "spf-2017",
         seed: 1,
-        format: Format::X86,
+        formats: X86,
+        exchange: ExchangeBy::Native,
         scene: Scene::ForkFault,
-    },
-    Race {
-        number: "P30",
-        name: "fault-freed-vma",
-        never: "a fault reads a VMA that was freed",
-        fix: Broken::VmaAtOnce,
-        shows_in: "spf-2017",
-        seed: 1,
-        format: Format::X86,
-        scene: Scene::WalkFree,
-    },
-    Race {
-        number: "P30-reuse",
-        name: "fault-reused-vma",
-        never: "a fault holds a VMA that has become another address space's, and takes it for its own",
-        fix: Broken::NoVmaRecheck,
-        shows_in: "linux-6.15",
-        seed: 1,
-        format: Format::X86,
-        scene: Scene::FaultReuse,
     },
     Race {
         number: "P33",
@@ -144,7 +190,8 @@ pub const RACES: &[Race] = &[
         fix: Broken::PublishEarly,
         shows_in: "linux-6.15",
         seed: 1,
-        format: Format::X86,
+        formats: X86,
+        exchange: ExchangeBy::Native,
         scene: Scene::MapLoad,
     },
     Race {
@@ -154,7 +201,8 @@ pub const RACES: &[Race] = &[
         fix: Broken::MmapLockUnderVmaLock,
         shows_in: "linux-6.15",
         seed: 1,
-        format: Format::X86,
+        formats: X86,
+        exchange: ExchangeBy::Native,
         scene: Scene::FaultWaits,
     },
     Race {
@@ -164,7 +212,8 @@ pub const RACES: &[Race] = &[
         fix: Broken::SpinForTableLock,
         shows_in: "spf-2017",
         seed: 1,
-        format: Format::X86,
+        formats: X86,
+        exchange: ExchangeBy::Native,
         scene: Scene::FaultShootdown,
     },
     Race {
@@ -174,7 +223,8 @@ pub const RACES: &[Race] = &[
         fix: Broken::LadderWithoutEnd,
         shows_in: "linux-6.4",
         seed: 1,
-        format: Format::X86,
+        formats: X86,
+        exchange: ExchangeBy::Native,
         scene: Scene::FaultStarves,
     },
     Race {
@@ -184,7 +234,8 @@ pub const RACES: &[Race] = &[
         fix: Broken::WriterLetsReadersIn,
         shows_in: "linux-6.15",
         seed: 1,
-        format: Format::X86,
+        formats: X86,
+        exchange: ExchangeBy::Native,
         scene: Scene::WriterStarves,
     },
     Race {
@@ -194,7 +245,8 @@ pub const RACES: &[Race] = &[
         fix: Broken::NoNestedFlush,
         shows_in: "linux-4.13",
         seed: 1,
-        format: Format::X86,
+        formats: X86,
+        exchange: ExchangeBy::Native,
         scene: Scene::ZapZap,
     },
     Race {
@@ -204,7 +256,8 @@ pub const RACES: &[Race] = &[
         fix: Broken::ReuseByMapCount,
         shows_in: "linux-4.13",
         seed: 1,
-        format: Format::X86,
+        formats: X86,
+        exchange: ExchangeBy::Native,
         scene: Scene::ReuseZap,
     },
     Race {
@@ -214,8 +267,20 @@ pub const RACES: &[Race] = &[
         fix: Broken::MapCountAfterExchange,
         shows_in: "atomic-pte-2004",
         seed: 1,
-        format: Format::X86,
+        formats: X86,
+        exchange: ExchangeBy::Native,
         scene: Scene::FaultZap,
+    },
+    Race {
+        number: "flush",
+        name: "install-load",
+        never: "a CPU uses a page before the caches that need telling were told what is in it",
+        fix: Broken::FlushAfterInstall,
+        shows_in: "atomic-pte-2004",
+        seed: 1,
+        formats: ALTIX,
+        exchange: ExchangeBy::Native,
+        scene: Scene::FaultFault,
     },
     Race {
         number: "zero-page",
@@ -224,7 +289,8 @@ pub const RACES: &[Race] = &[
         fix: Broken::ReplaceBeforeFlush,
         shows_in: "atomic-pte-2004",
         seed: 1,
-        format: Format::X86,
+        formats: X86,
+        exchange: ExchangeBy::Native,
         scene: Scene::ReplaceLoad,
     },
     Race {
@@ -234,7 +300,8 @@ pub const RACES: &[Race] = &[
         fix: Broken::SpeculativeExchange,
         shows_in: "spf-2017",
         seed: 1,
-        format: Format::X86,
+        formats: X86,
+        exchange: ExchangeBy::Native,
         scene: Scene::FaultUnmap,
     },
 ];
@@ -248,6 +315,19 @@ pub fn race(name: &str) -> Option<&'static Race> {
 }
 
 impl Race {
+    /// The configuration it is played in: with its own way to exchange entries, where that may be
+    /// chosen.
+    #[must_use]
+    pub fn staged(&self, config: Config) -> Config {
+        match config.protocol {
+            Protocol::CompareExchange if self.exchange == ExchangeBy::Emulated => Config {
+                exchange: ExchangeBy::Emulated,
+                ..config
+            },
+            _ => config,
+        }
+    }
+
     /// The configuration that lacks the fix, made from the era in which that shows.
     #[must_use]
     pub fn without_fix(&self, era: Config) -> Config {
@@ -255,7 +335,7 @@ impl Race {
         match self.fix {
             // What the table of illegal mixes refuses.
             Broken::SpeculativeExchange => Config {
-                protocol: minflt_mm::config::Protocol::CompareExchange,
+                protocol: Protocol::CompareExchange,
                 ..era
             },
             _ => era,
@@ -266,46 +346,72 @@ impl Race {
 /// What a search came to.
 #[derive(Clone, Debug)]
 pub struct Searched {
-    /// The schedules, and the first that failed.
+    /// The schedules of all formats, and the first that failed.
     pub explored: Explored,
+    /// The format of the one that failed; else the last one searched.
+    pub format: Format,
     /// How often each oracle looked, by [`Check`].
     pub looks: [u64; Check::COUNT],
 }
 
-/// Explores schedules of `race` under `config`, until one fails or the budget is used up.
+/// Explores schedules of `race` under `config` on each of its formats, with the whole budget each,
+/// until one fails or the budgets are used up.
 pub fn search(race: &Race, config: Config, budget: &Budget) -> Searched {
+    let (first, others) = race.formats.split_first().unwrap_or((&Format::X86_64, &[]));
+    let mut all = search_on(race, *first, config, budget);
+    for format in others {
+        if all.explored.failure.is_some() {
+            break;
+        }
+        let more = search_on(race, *format, config, budget);
+        all.explored.schedules += more.explored.schedules;
+        all.explored.steps += more.explored.steps;
+        all.explored.events += more.explored.events;
+        all.explored.failure = more.explored.failure;
+        all.format = *format;
+        for (sum, looks) in all.looks.iter_mut().zip(more.looks) {
+            *sum += looks;
+        }
+    }
+    all
+}
+
+/// Explores schedules of `race` under `config` on one format, whether it is one of its own or not.
+pub fn search_on(race: &Race, format: Format, config: Config, budget: &Budget) -> Searched {
     let mut scratch = Scratch::new();
+    let config = race.staged(config);
     let explored = explore(budget, |options| {
-        perform(&mut scratch, race, config, options).0
+        format.perform(&mut scratch, race.scene, config, options).0
     });
     Searched {
         explored,
+        format,
         looks: scratch.looks,
     }
 }
 
-/// Runs one schedule of `race`, drawn.
+/// One task that maps, touches, protects, discards and unmaps on a system with tables of `format`;
+/// oracles look, and the ledger has to add up before and after the address space ends.
 #[must_use]
-pub fn show(race: &Race, config: Config, policy: Policy) -> Shown {
+pub fn tour(format: Format, config: Config) -> RunReport {
+    let options = RunOptions::explored(Policy::Random(1));
+    let mut scratch = Scratch::new();
+    format
+        .perform(&mut scratch, Scene::Tour, config, &options)
+        .0
+}
+
+/// Runs one schedule of `race` on `format`, drawn.
+#[must_use]
+pub fn show(race: &Race, format: Format, config: Config, policy: Policy) -> Shown {
     let options = RunOptions {
         trace: true,
         ..RunOptions::explored(policy)
     };
     let mut scratch = Scratch::new();
-    let (report, drawing) = perform(&mut scratch, race, config, &options);
+    let config = race.staged(config);
+    let (report, drawing) = format.perform(&mut scratch, race.scene, config, &options);
     Shown { report, drawing }
-}
-
-fn perform(
-    scratch: &mut Scratch,
-    race: &Race,
-    config: Config,
-    options: &RunOptions<'_>,
-) -> (crate::RunReport, String) {
-    match race.format {
-        Format::X86 => stage::perform::<X86_64>(scratch, race.scene, config, options),
-        Format::Altix => stage::perform::<Altix16K>(scratch, race.scene, config, options),
-    }
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@
 //! again leave their tables and their VMA's anon_vma behind, so that a speculative fault gets as
 //! far as it can.
 
+use super::entries;
 use super::forks;
 use super::stage::{Checked, Script, Stage};
 use super::vma_scenes;
@@ -31,10 +32,14 @@ pub(super) enum Scene {
     ReuseZap,
     WalkFree,
     FaultReuse,
+    FaultSplit,
     MapLoad,
     FaultWaits,
     FaultStarves,
     WriterStarves,
+    HalfEqual,
+    Emulated,
+    Tour,
 }
 
 /// Writes the scenario out on a stage.
@@ -58,10 +63,14 @@ pub(super) fn script<'s, P: Paging>(scene: Scene, stage: &Stage<'s, P>) -> Scrip
         Scene::ReuseZap => forks::reuse_zap(&stage),
         Scene::WalkFree => vma_scenes::walk_free(&stage),
         Scene::FaultReuse => vma_scenes::fault_reuse(&stage),
+        Scene::FaultSplit => vma_scenes::fault_split(&stage),
         Scene::MapLoad => vma_scenes::map_load(&stage),
         Scene::FaultWaits => vma_scenes::fault_waits(&stage),
         Scene::FaultStarves => vma_scenes::fault_starves(&stage),
         Scene::WriterStarves => vma_scenes::writer_starves(&stage),
+        Scene::HalfEqual => entries::half_equal(&stage),
+        Scene::Emulated => entries::emulated(&stage),
+        Scene::Tour => entries::tour(&stage),
     }
 }
 

@@ -8,11 +8,20 @@ use crate::report::{Outcome, RunReport};
 use crate::run::{RunOptions, TaskSpec, run};
 use crate::timeline::Timeline;
 use core::mem::ManuallyDrop;
-use minflt_addr::VirtAddr;
+use minflt_addr::{VirtAddr, VirtRange};
+use minflt_mm::config::ExchangeBy;
 use minflt_mm::{Check, Config, Mm, Place, Prot, System, Thread};
-use minflt_pgtable::Paging;
+use minflt_pgtable::{AccessBits, Feature, Paging};
+use minflt_sync::Instance;
 
 const CPUS: u32 = 3;
+/// What old CPUs lack: those on which exchanges are emulated.
+const OLD: &[Feature] = &[
+    Feature::Cmpxchg,
+    Feature::Cmpxchg8b,
+    Feature::Hafdbs,
+    Feature::Svadu,
+];
 const FRAMES: u64 = 192;
 /// Where scenarios map: the same place on every format, in the middle of a table's reach.
 const BASE: u64 = 0x4000_0000;
@@ -55,6 +64,11 @@ impl<'s, P: Paging> Stage<'s, P> {
         VirtAddr(BASE + n * P::PAGE)
     }
 
+    /// Pages `from..to`.
+    pub(super) fn range(&self, from: u64, to: u64) -> VirtRange {
+        VirtRange::new(self.page(from), self.page(to))
+    }
+
     /// Maps pages `from..to`.
     pub(super) fn map(&self, from: u64, to: u64) {
         let len = (to - from) * P::PAGE;
@@ -76,9 +90,10 @@ impl Scratch {
         Self::default()
     }
 
-    fn take(&mut self, ram_bytes: u64) -> SimInstance {
-        let fits =
-            |machine: &SimInstance| minflt_sync::Instance::ram(machine).bytes as u64 == ram_bytes;
+    fn take(&mut self, cpus: u32, ram_bytes: u64) -> SimInstance {
+        let fits = |machine: &SimInstance| {
+            machine.ram().bytes as u64 == ram_bytes && machine.cpus() == cpus
+        };
         match self.machine.take() {
             Some((machine, prefix)) if fits(&machine) => {
                 // SAFETY: 1: the system on it ended. 2: what lies behind the system's own bytes is
@@ -89,7 +104,7 @@ impl Scratch {
             _ => {
                 let file = MachineFile::shipped("explorer").unwrap_or_else(|e| panic!("{e}"));
                 let size = Size {
-                    cpus: CPUS,
+                    cpus,
                     ram_bytes,
                     max_tasks: CPUS,
                 };
@@ -106,7 +121,15 @@ pub(super) fn perform<P: Paging>(
     config: Config,
     options: &RunOptions<'_>,
 ) -> (RunReport, String) {
-    let machine = scratch.take(FRAMES * P::PAGE);
+    let emulated = config.exchange == ExchangeBy::Emulated;
+    // Beside a walker that writes entries an exchange can be emulated on one CPU only.
+    let cpus = if emulated && P::CAPS.access_bits == AccessBits::Hardware {
+        1
+    } else {
+        CPUS
+    };
+    let machine = scratch.take(cpus, FRAMES * P::PAGE);
+    machine.set_lacking(if emulated { OLD } else { &[] });
     let running = match System::<Checked<P>>::boot(machine, config) {
         Ok(running) => running,
         Err(error) => panic!("the stage is large enough and the mix legal: {error}"),
@@ -139,7 +162,8 @@ fn play<P: Paging>(
     options: &RunOptions<'_>,
 ) -> (RunReport, String) {
     let script = script(scene, &Stage { sys, mm });
-    let tasks = script.tasks.into_iter().zip(0..);
+    let cpus = (0..sys.machine().cpus()).cycle();
+    let tasks = script.tasks.into_iter().zip(cpus);
     let tasks = tasks.map(|(body, cpu)| TaskSpec { cpu, body }).collect();
     let names = |offset| sys.describe(offset).to_string();
     let options = RunOptions {

@@ -1,8 +1,8 @@
-use super::{RACES, Race, Searched, race, search, show};
+use super::{Format, RACES, Race, Searched, race, search, search_on, show, tour};
 use crate::explore::Budget;
 use crate::policy::Policy;
-use minflt_mm::config::{Ladder, Lifetime, Protocol, Rss};
-use minflt_mm::{Check, Config, ERAS, era};
+use minflt_mm::config::{ExchangeBy, Ladder, Lifetime, Protocol, Rss};
+use minflt_mm::{Broken, Check, Config, ERAS, era};
 
 fn control(race: &Race) -> Config {
     race.without_fix(era(race.shows_in).expect("an era").config)
@@ -11,45 +11,78 @@ fn control(race: &Race) -> Config {
 /// Searches `race` with every fix in place.
 fn holds_in(race: &Race, config: Config, name: &str) {
     let budget = Budget {
-        schedules: 2_000,
+        // Several formats share what one alone would get.
+        schedules: 2_000 / race.formats.len() as u64,
         seed: 7,
     };
     let Searched {
         explored: found,
         looks,
+        format,
     } = search(race, config, &budget);
-    assert!(looks[Check::Ledger as usize] >= budget.schedules);
-    assert_eq!(found.schedules, budget.schedules);
     if let Some(failure) = found.failure {
-        panic!("{} in {name}: {failure}", race.number);
+        panic!("{} in {name} on {}: {failure}", race.number, format.id());
     }
+    let all = budget.schedules * race.formats.len() as u64;
+    assert_eq!(found.schedules, all);
+    assert!(looks[Check::Ledger as usize] >= all);
 }
 
 #[test]
 fn each_race_is_found_with_its_fix_switched_off_and_its_schedule_replays() {
     for race in RACES {
-        let budget = Budget {
-            schedules: 20_000,
-            seed: race.seed,
-        };
-        let found = search(race, control(race), &budget).explored;
-        let failure = found
-            .failure
-            .unwrap_or_else(|| panic!("{} not found", race.number));
-        let again = show(
-            race,
-            control(race),
-            Policy::Replay(failure.report.schedule.clone()),
-        );
-        assert_eq!(
-            again.report.outcome, failure.report.outcome,
-            "{}",
-            race.number
-        );
-        eprintln!(
-            "{}: schedule {}: {}",
-            race.number, failure.number, failure.report.outcome
-        );
+        for format in race.formats {
+            let budget = Budget {
+                schedules: 20_000,
+                seed: race.seed,
+            };
+            let found = search_on(race, *format, control(race), &budget).explored;
+            let failure = found
+                .failure
+                .unwrap_or_else(|| panic!("{} not found on {}", race.number, format.id()));
+            let policy = Policy::Replay(failure.report.schedule.clone());
+            let again = show(race, *format, control(race), policy);
+            assert_eq!(
+                again.report.outcome,
+                failure.report.outcome,
+                "{} on {}",
+                race.number,
+                format.id()
+            );
+            eprintln!(
+                "{} on {}: schedule {}: {}",
+                race.number,
+                format.id(),
+                failure.number,
+                failure.report.outcome
+            );
+        }
+    }
+}
+
+/// What review found in 2004 were two mistakes: each has to be found by itself.
+#[test]
+fn both_mistakes_of_half_width_are_found() {
+    let race = race("P5").expect("a race");
+    for format in race.formats {
+        let mut found = [false; 2];
+        for seed in 1..200 {
+            let budget = Budget {
+                schedules: 200,
+                seed,
+            };
+            let explored = search_on(race, *format, control(race), &budget).explored;
+            let text = explored
+                .failure
+                .map(|failure| failure.report.outcome.to_string());
+            let said = |what| text.as_ref().is_some_and(|text| text.contains(what));
+            found[0] |= said("two exchanges from one value");
+            found[1] |= said("which nobody wrote");
+            if found == [true; 2] {
+                break;
+            }
+        }
+        assert_eq!(found, [true; 2], "{}", format.id());
     }
 }
 
@@ -58,6 +91,38 @@ fn no_race_is_found_in_any_era_with_every_fix_in_place() {
     for race in RACES {
         for era in ERAS {
             holds_in(race, era.config, era.name);
+        }
+    }
+}
+
+/// What is found on one format only would be a mistake of that format.
+#[test]
+fn every_race_is_clean_on_every_format_native_and_emulated() {
+    let exchanges: Vec<_> = ERAS
+        .iter()
+        .map(|era| era.config)
+        .filter(|config| config.protocol == Protocol::CompareExchange)
+        .collect();
+    assert!(!exchanges.is_empty());
+    for race in RACES {
+        for format in Format::ALL {
+            for config in &exchanges {
+                for exchange in [ExchangeBy::Native, ExchangeBy::Emulated] {
+                    let config = Config {
+                        exchange,
+                        ..*config
+                    };
+                    let budget = Budget {
+                        schedules: 40,
+                        seed: 3,
+                    };
+                    let found = search_on(race, *format, config, &budget).explored;
+                    if let Some(failure) = found.failure {
+                        let (race, format) = (race.number, format.id());
+                        panic!("{race} on {format}, {exchange}: {failure}");
+                    }
+                }
+            }
         }
     }
 }
@@ -108,10 +173,57 @@ fn no_race_is_found_where_vma_locks_meet_other_protocols_and_lifetimes() {
 }
 
 #[test]
-fn races_are_found_by_number_or_name() {
+fn with_rcu_the_races_of_speculation_are_found_with_their_fixes_switched_off() {
+    for race in RACES.iter().filter(|race| race.shows_in == "spf-2017") {
+        let budget = Budget {
+            schedules: 20_000,
+            seed: race.seed,
+        };
+        let found = search(race, race.without_fix(speculative_rcu()), &budget).explored;
+        assert!(found.failure.is_some(), "{} not found", race.number);
+    }
+}
+
+#[test]
+fn the_tour_passes_on_every_format_in_every_era_native_and_emulated() {
+    for format in Format::ALL {
+        for era in ERAS {
+            let native = tour(*format, era.config);
+            assert!(
+                native.outcome.is_ok(),
+                "{} {}: {}",
+                format.id(),
+                era.name,
+                native.outcome
+            );
+            if era.config.protocol == Protocol::CompareExchange {
+                let emulated = Config {
+                    exchange: ExchangeBy::Emulated,
+                    ..era.config
+                };
+                let report = tour(*format, emulated);
+                assert!(
+                    report.outcome.is_ok(),
+                    "{}: {}",
+                    format.id(),
+                    report.outcome
+                );
+                let broken = emulated.broken(Some(Broken::EmulateUnderLock));
+                assert!(!tour(*format, broken).outcome.is_ok(), "{}", format.id());
+            }
+        }
+    }
+}
+
+#[test]
+fn races_and_formats_are_found_by_name() {
     assert_eq!(race("p57").map(|race| race.name), Some("fault-zap"));
     assert_eq!(race("fault-zap").map(|race| race.number), Some("P57"));
     assert!(race("P99").is_none());
+    for format in Format::ALL {
+        assert_eq!(Format::parse(format.id()), Some(*format));
+    }
+    assert!(Format::parse("vax").is_none());
 }
 
 #[test]

@@ -14,7 +14,7 @@ const STORM: usize = 4;
 /// Pages that each of those who fault loads.
 const LOADS: u64 = 6;
 
-/// P9, P30: munmap of all there is, beside two who walk through it, page after page.
+/// P9: munmap of all there is, beside two who walk through it, page after page.
 pub(super) fn walk_free<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
     stage.map(0, LOADS);
     warm(stage, 0);
@@ -79,6 +79,28 @@ pub(super) fn fault_reuse<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
         unsafe { ManuallyDrop::drop(&mut last.borrow_mut()) };
         Ok(())
     })
+}
+
+/// P30: a VMA loses its second page beside a fault there that may just have found it.
+pub(super) fn fault_split<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
+    stage.map(0, 2);
+    warm(stage, 0);
+    let user = Rc::clone(stage);
+    let caller = Rc::clone(stage);
+    let bodies: Vec<Box<dyn FnOnce() + 's>> = vec![
+        Box::new(move || {
+            let thread = user.thread();
+            for _ in 0..2 {
+                zero_or_nothing(&user, &thread, 1);
+            }
+        }),
+        Box::new(move || {
+            let done = caller.mm.munmap(caller.page(1), P::PAGE);
+            assert!(done.is_ok(), "mapped");
+            expect(&caller, &caller.thread(), 1, Err(Signal::MapErr));
+        }),
+    ];
+    tasks(bodies, || Ok(()))
 }
 
 /// P33: a load beside the mmap that makes the page.

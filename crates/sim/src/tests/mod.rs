@@ -3,6 +3,7 @@
 mod engine;
 mod interrupts;
 mod machine_file;
+mod old_cpus;
 mod rcu;
 mod rwsem;
 mod seqcount;

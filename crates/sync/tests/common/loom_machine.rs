@@ -71,8 +71,8 @@ pub(crate) fn spawn(at: usize, body: impl FnOnce() + 'static) -> loom::thread::J
     })
 }
 
-/// Runs `body` as task `at + 1`, whose thread has ended or does not exist: an interrupt that it takes
-/// while it idles.
+/// Runs `body` as task `at + 1`, whose thread has ended or does not exist: an interrupt that it
+/// takes while it idles.
 #[allow(dead_code, reason = "not every model has interrupts")]
 pub(crate) fn play<R>(at: usize, body: impl FnOnce() -> R) -> R {
     let me = ME.with(|here| here.replace(at));

@@ -1,7 +1,7 @@
 //! `reproduce --docs`: the tables that the docs hold are written here, never by hand.
 
 use super::proof::Proof;
-use crate::commands::lists::{choice_table, era_table, refused_table};
+use crate::commands::lists::{choice_table, era_table, format_table, refused_table};
 use crate::error::{Error, failed, usage};
 use minflt_report::{Cell, Column, Posting, Status, Table, replace_generated};
 use std::fs;
@@ -19,8 +19,8 @@ pub(super) fn write(all: &[Posting], proof: &Proof, simulated: &[Table]) -> Resu
             "--docs: name no posting: all measured rows are needed",
         ));
     };
-    for (name, table) in tables_of_the_code() {
-        fill("docs/eras.md", name, &table.to_markdown())?;
+    for (file, name, table) in tables_of_the_code() {
+        fill(file, name, &table.to_markdown())?;
     }
     fill("docs/postings/2004.md", "measured", &lameter.to_markdown())?;
     let simulated: Vec<_> = simulated.iter().map(Table::to_markdown).collect();
@@ -39,11 +39,12 @@ pub(super) fn write(all: &[Posting], proof: &Proof, simulated: &[Table]) -> Resu
 }
 
 /// The tables that come from the code alone.
-pub(super) fn tables_of_the_code() -> [(&'static str, Table); 3] {
+pub(super) fn tables_of_the_code() -> [(&'static str, &'static str, Table); 4] {
     [
-        ("eras", era_table()),
-        ("choices", choice_table()),
-        ("refused", refused_table()),
+        ("docs/eras.md", "eras", era_table()),
+        ("docs/eras.md", "choices", choice_table()),
+        ("docs/eras.md", "refused", refused_table()),
+        ("docs/formats.md", "formats", format_table()),
     ]
 }
 
@@ -160,8 +161,8 @@ mod tests {
 
     #[test]
     fn the_docs_tables_are_what_the_code_says() {
-        for (name, table) in tables_of_the_code() {
-            unchanged("docs/eras.md", name, &table.to_markdown());
+        for (file, name, table) in tables_of_the_code() {
+            unchanged(file, name, &table.to_markdown());
         }
         let all = postings().expect("readable");
         unchanged(

@@ -1,0 +1,357 @@
+//! Every page-table format: its entries against the manual, its tables against the addresses they
+//! are to cover, and its exchanges on real atomics. A new format is a row of `each_format` and a
+//! page of `manual.rs`.
+#![expect(
+    clippy::expect_used,
+    clippy::tests_outside_test_module,
+    reason = "all of an integration test is a test"
+)]
+
+mod manual;
+
+use manual::Manual;
+use minflt_addr::{Pfn, VirtAddr};
+use minflt_host::{Host, HostInstance, HostOptions, Prefault};
+use minflt_pgtable::{
+    Access, AccessBits, EntryRef, Exchange, Grant, PtLock, Pte, Table, each_format, entries_of,
+    format, index_of, span_of, span_shift, table_bytes, table_order,
+};
+use minflt_sync::{SpinLock, Word};
+use proptest::prelude::{Just, Strategy, any, prop_oneof, proptest};
+use proptest::test_runner::Config;
+
+use format::{
+    Aarch64K4, Aarch64K16, Aarch64K64, Altix16K, I386, I386Pae, PowerRadix, RiscvSv39, RiscvSv48,
+    S390x, X86_64, X86_64La57,
+};
+
+/// Calls a generic function for every format.
+macro_rules! on_each {
+    ($check:ident $arguments:tt) => {
+        each_format!(on_each, $check $arguments)
+    };
+    ($check:ident $arguments:tt, $($format:ident),+) => {
+        $($check::<$format> $arguments;)+
+    };
+}
+
+/// Something done to an entry.
+#[derive(Clone, Copy, Debug)]
+enum Op {
+    Grant(Grant),
+    Young,
+    Old,
+    Dirty,
+    /// By the hardware's walker, where that writes entries.
+    Used(Access),
+}
+
+fn grant() -> impl Strategy<Value = Grant> {
+    prop_oneof![Just(Grant::Nothing), Just(Grant::Read), Just(Grant::Write)]
+}
+
+fn op() -> impl Strategy<Value = Op> {
+    prop_oneof![
+        grant().prop_map(Op::Grant),
+        Just(Op::Young),
+        Just(Op::Old),
+        Just(Op::Dirty),
+        Just(Op::Used(Access::Read)),
+        Just(Op::Used(Access::Write)),
+    ]
+}
+
+/// What an entry is to say.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Meaning {
+    pfn: Pfn,
+    grant: Grant,
+    young: bool,
+    dirty: bool,
+    zero_page: bool,
+}
+
+/// The last frame number that fits.
+fn last_pfn<P: Manual>() -> u64 {
+    P::BITS.pfn_mask >> P::BITS.pfn_shift
+}
+
+fn in_memory<P: Manual>(pte: Pte<P>) -> Vec<u8> {
+    let word = pte.word().wide();
+    word.to_ne_bytes()[..size_of::<P::Word>()].to_vec()
+}
+
+fn says<P: Manual>(pte: Pte<P>, meaning: Meaning) {
+    let id = P::ID;
+    assert_eq!(pte.pfn(), meaning.pfn, "{id}");
+    assert_eq!(pte.grant(), meaning.grant, "{id} {pte:?}");
+    assert_eq!(pte.is_young(), meaning.young, "{id} {pte:?}");
+    assert_eq!(pte.is_dirty(), meaning.dirty, "{id} {pte:?}");
+    assert_eq!(pte.is_zero_page(), meaning.zero_page, "{id}");
+    assert_eq!(pte.is_present(), meaning.grant != Grant::Nothing, "{id}");
+    assert!(pte.is_mapped() && !pte.is_none(), "{id}");
+    assert_eq!(Pte::from_word(pte.word()), pte, "{id}: through memory");
+    let width = 8 * size_of::<P::Word>() as u32;
+    assert_eq!(
+        pte.raw().checked_shr(width).unwrap_or(0),
+        0,
+        "{id}: outside the word"
+    );
+    let seen = P::leaf(P::entry(&in_memory(pte)));
+    let load = meaning.grant >= Grant::Read && meaning.young;
+    assert_eq!(seen.load, load, "{id} {pte:?} {seen:?}");
+    let store = load && meaning.grant == Grant::Write && meaning.dirty;
+    assert_eq!(seen.store, store, "{id} {pte:?} {seen:?}");
+    assert_eq!(seen.frame, meaning.pfn.0 << P::SHIFT, "{id}");
+}
+
+fn means_what_it_was_told<P: Manual>(pfn: u64, grant: Grant, zero_page: bool, ops: &[Op]) {
+    let mut meaning = Meaning {
+        pfn: Pfn(pfn & last_pfn::<P>()),
+        grant,
+        young: true,
+        dirty: false,
+        zero_page,
+    };
+    let mut pte = Pte::<P>::page(meaning.pfn, grant);
+    if zero_page {
+        pte = pte.zero_page();
+    }
+    says(pte, meaning);
+    let hardware = P::CAPS.access_bits.on_cpu(|_| true) == AccessBits::Hardware;
+    for op in ops {
+        match op {
+            Op::Grant(grant) => {
+                (pte, meaning.grant) = (pte.with_grant(*grant), *grant);
+                assert_eq!(pte.with_grant(*grant), pte, "{}", P::ID);
+            }
+            Op::Young => (pte, meaning.young) = (pte.young(), true),
+            Op::Old => (pte, meaning.young) = (pte.old(), false),
+            Op::Dirty => (pte, meaning.dirty) = (pte.dirty(), true),
+            Op::Used(access) if hardware && meaning.grant >= access.needs() => {
+                pte = pte.used_by_hardware(*access);
+                assert_eq!(pte.used_by_hardware(*access), pte, "{}", P::ID);
+                meaning.young = true;
+                meaning.dirty |= *access == Access::Write;
+            }
+            Op::Used(_) => {}
+        }
+        says(pte, meaning);
+    }
+}
+
+fn tables_are_found<P: Manual>(pfn: u64) {
+    let pfn = Pfn(pfn & last_pfn::<P>());
+    for level in 1..P::LEVELS {
+        let pte = Pte::<P>::table(pfn, level);
+        assert_eq!(pte.pfn(), pfn, "{}", P::ID);
+        assert_eq!(Pte::from_word(pte.word()), pte, "{}", P::ID);
+        let found = P::table(P::entry(&in_memory(pte)), level);
+        // Only software walks ia64's upper tables, and frame 0 is never a table.
+        assert_eq!(found, Some(pfn.0 << P::SHIFT), "{} level {level}", P::ID);
+        assert!(!pte.is_none_at(level), "{}", P::ID);
+    }
+}
+
+fn addresses_are_covered<P: Manual>(addr: u64) {
+    let all = span_shift::<P>(P::LEVELS);
+    assert_eq!(all, P::ADDRESS_BITS, "{}", P::ID);
+    let addr = VirtAddr(addr & u64::MAX >> (64 - all));
+    let mut sum = addr.0 & (P::PAGE - 1);
+    for level in 0..P::LEVELS {
+        let index = index_of::<P>(addr, level);
+        assert!((index as u64) < entries_of::<P>(level), "{}", P::ID);
+        sum += (index as u64) << span_shift::<P>(level);
+        let span = span_of::<P>(addr, level);
+        assert!(span.contains(addr), "{}", P::ID);
+        assert_eq!(span.len(), 1 << span_shift::<P>(level), "{}", P::ID);
+        assert_eq!(index_of::<P>(span.start(), level), index, "{}", P::ID);
+    }
+    assert_eq!(
+        sum,
+        addr.0,
+        "{}: each bit of the address is looked up once",
+        P::ID
+    );
+}
+
+proptest! {
+    #![proptest_config(Config { cases: 256, failure_persistence: None, ..Config::default() })]
+
+    #[test]
+    fn a_leaf_means_to_the_hardware_what_it_was_told(
+        pfn in any::<u64>(),
+        grant in grant(),
+        zero_page in any::<bool>(),
+        ops in proptest::collection::vec(op(), 0..12),
+    ) {
+        on_each!(means_what_it_was_told(pfn, grant, zero_page, &ops));
+    }
+
+    #[test]
+    fn an_entry_above_the_leaves_leads_the_hardware_to_its_table(pfn in 1..u64::MAX) {
+        on_each!(tables_are_found(pfn));
+    }
+
+    #[test]
+    fn the_levels_cover_the_addresses_once(addr in any::<u64>()) {
+        on_each!(addresses_are_covered(addr));
+    }
+
+    #[test]
+    fn half_equal_entries_are_never_exchanged(
+        old in any::<u64>(),
+        new in any::<u64>(),
+        flip in any::<u64>(),
+    ) {
+        on_each!(half_equal(old, new, flip));
+    }
+}
+
+/// Calls `body` with an entry of a machine of its own.
+fn with_entry<P: Manual>(body: impl FnOnce(EntryRef<'_, Host<P, true>>)) {
+    let options = HostOptions {
+        cpus: 1,
+        ram_bytes: 1 << 20,
+        prefault: Prefault::OnTouch,
+    };
+    let machine = HostInstance::new(&options).expect("memory");
+    let _cpu = machine.enter(0);
+    // SAFETY: 1: the frame is nobody else's, and zeros are entries.
+    let table = unsafe { Table::<Host<P, true>>::at(&machine, Pfn(4), 0) };
+    body(table.entry(3));
+}
+
+fn half_equal<P: Manual>(old: u64, new: u64, flip: u64) {
+    let width = 8 * size_of::<P::Word>() as u32;
+    let half = u64::MAX >> (64 - width / 2);
+    let pte = |wide: u64| Pte::<P>::from_word(Word::narrow(wide));
+    with_entry::<P>(|entry| {
+        let lock: PtLock<Host<P, true>> = SpinLock::new(());
+        let lock = &lock;
+        let ways = [Exchange::Native, Exchange::Emulated(lock), Exchange::Held];
+        for mask in [half, half << (width / 2)] {
+            if flip & mask == 0 {
+                continue;
+            }
+            let (old, found) = (pte(old), pte(old ^ flip & mask));
+            let new = pte(new);
+            for how in ways {
+                entry.store(found);
+                assert_eq!(entry.cas(how, old, new), Err(found), "{} {how:?}", P::ID);
+                assert_eq!(entry.load(), found, "{}", P::ID);
+                assert_eq!(entry.cas(how, found, new), Ok(()), "{}", P::ID);
+                assert_eq!(entry.swap(how, old), new, "{}", P::ID);
+                assert_eq!(entry.update(how, |_| Some(found)), Ok(old), "{}", P::ID);
+                assert_eq!(entry.update(how, |_| None), Err(found), "{}", P::ID);
+            }
+            // The control takes one for the other, if they differ in the half it does not see.
+            entry.store(found);
+            let fooled = entry.cas(Exchange::HalfWidth, old, new).is_ok();
+            assert_eq!(fooled, mask != half, "{}", P::ID);
+            assert_eq!(entry.load(), if fooled { new } else { found }, "{}", P::ID);
+            assert_eq!(
+                entry.swap(Exchange::HalfWidth, old),
+                entry_was(fooled, new, found)
+            );
+            assert_eq!(entry.load(), old, "{}", P::ID);
+        }
+    });
+}
+
+fn entry_was<P: Manual>(fooled: bool, new: Pte<P>, found: Pte<P>) -> Pte<P> {
+    if fooled { new } else { found }
+}
+
+fn none_is_none<P: Manual>() {
+    for level in 0..P::LEVELS {
+        let none = Pte::<P>::none_at(level);
+        assert!(none.is_none_at(level), "{}", P::ID);
+        assert_eq!(Pte::from_word(none.word()), none, "{}", P::ID);
+        let entry = P::entry(&in_memory(none));
+        if level == 0 {
+            assert_eq!(none, Pte::NONE, "{}", P::ID);
+            assert!(none.is_none() && !none.is_mapped() && !none.is_present());
+            let seen = P::leaf(entry);
+            assert!(!seen.load && !seen.store, "{}: {seen:?}", P::ID);
+        } else {
+            assert_eq!(P::table(entry, level), None, "{} level {level}", P::ID);
+        }
+    }
+}
+
+#[test]
+fn an_empty_entry_lets_nothing_through_at_any_level() {
+    on_each!(none_is_none());
+}
+
+fn bits_are_apart<P: Manual>() {
+    let b = P::BITS;
+    let all = [
+        b.present,
+        b.write,
+        b.accessed,
+        b.dirty,
+        b.no_access,
+        b.zero_page,
+        b.invalid,
+        b.read_only,
+        b.pfn_mask,
+        P::TREE[0].fixed,
+    ];
+    let together = all.iter().fold(0u64, |sum, bits| {
+        assert_eq!(sum & bits, 0, "{}", P::ID);
+        sum | bits
+    });
+    let width = 8 * size_of::<P::Word>() as u32;
+    assert_eq!(together.checked_shr(width).unwrap_or(0), 0, "{}", P::ID);
+    for bit in [b.no_access, b.zero_page, b.accessed, b.dirty, b.write] {
+        assert_eq!(bit.count_ones(), 1, "{}", P::ID);
+    }
+    assert_eq!(b.pfn_mask.trailing_zeros(), b.pfn_shift, "{}", P::ID);
+    for level in &P::TREE[1..] {
+        assert_eq!(level.fixed & b.pfn_mask, 0, "{}", P::ID);
+    }
+}
+
+#[test]
+fn the_bits_of_a_format_stand_apart_and_within_its_word() {
+    on_each!(bits_are_apart());
+}
+
+fn tables_have_the_manuals_size<P: Manual>() {
+    assert_eq!(P::TABLES.len(), P::LEVELS as usize, "{}", P::ID);
+    for (level, bytes) in (0..).zip(P::TABLES) {
+        assert_eq!(table_bytes::<P>(level), *bytes, "{} level {level}", P::ID);
+        let frames = 1u64 << table_order::<P>(level);
+        assert!(frames * P::PAGE >= *bytes, "{}", P::ID);
+        assert!(frames == 1 || frames * P::PAGE < 2 * bytes, "{}", P::ID);
+    }
+    assert!(P::USER_END <= 1 << P::ADDRESS_BITS, "{}", P::ID);
+    assert_eq!(P::USER_END % P::PAGE, 0, "{}", P::ID);
+}
+
+#[test]
+fn tables_have_the_size_that_the_manual_says() {
+    on_each!(tables_have_the_manuals_size());
+    assert_eq!(table_order::<S390x>(2), 2);
+    assert_eq!(table_order::<S390x>(0), 0);
+}
+
+#[test]
+fn the_list_of_formats_has_each_once() {
+    let mut ids: Vec<_> = format::FORMATS.iter().map(|about| about.id).collect();
+    let all = ids.len();
+    ids.sort_unstable();
+    ids.dedup();
+    assert_eq!(ids.len(), all);
+    let mut counted = 0;
+    macro_rules! count {
+        ($($format:ident),+) => { $(
+            assert_eq!(format::FORMATS[counted].id, <$format as minflt_pgtable::Paging>::ID);
+            counted += 1;
+        )+ };
+    }
+    each_format!(count);
+    assert_eq!(counted, all);
+}
