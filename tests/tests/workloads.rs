@@ -65,6 +65,7 @@ fn on_sim(
     match &target {
         AnySimTarget::X86(target) => (workload.run(target, &plan), target.hash()),
         AnySimTarget::Altix(target) => (workload.run(target, &plan), target.hash()),
+        AnySimTarget::Power(target) => (workload.run(target, &plan), target.hash()),
     }
 }
 
@@ -227,7 +228,7 @@ fn workers_with_spaces_of_their_own_share_the_mailbox_only() {
     let file = MachineFile::shipped("kvm16").expect("shipped");
     let sim = match AnySimTarget::start(&file, config, 64 << 20).expect("starts") {
         AnySimTarget::X86(target) => target.process(&own, |w| apart(w)).expect("runs"),
-        AnySimTarget::Altix(_) => panic!("kvm16 has pages of 4 KiB"),
+        _ => panic!("kvm16 has pages of 4 KiB"),
     };
     assert!(sim.sleeps >= 6, "a sleep for each of the forks");
     for report in [host, sim] {
