@@ -5,11 +5,11 @@
     reason = "all of an integration test is a test"
 )]
 
-use minflt_addr::{VirtAddr, VirtRange};
+use minflt_addr::VirtAddr;
 use minflt_host::{Host, HostInstance, HostOptions, Prefault};
 use minflt_mm::{
     Advice, Config, ERAS, Errno, Event, MapRequest, Mm, MmapError, MprotectError, Overcommit,
-    Place, Prot, Reserve, Running, Signal, System, VmaFlags, VmaView,
+    Place, Prot, Reserve, Running, Signal, System,
 };
 use minflt_pgtable::{Mmu, X86_64};
 use std::sync::Barrier;
@@ -166,15 +166,8 @@ fn what_never_overcommits_keeps_its_limit_in_every_call() {
         // brk and fork.
         let heap = mm.brk(None);
         assert_eq!(mm.brk(Some(VirtAddr(heap.0 + 1))), heap, "{era}");
-        let child = sys.new_mm().expect("memory");
-        let view = VmaView {
-            range: VirtRange::new(at, VirtAddr(at.0 + 10 * PAGE)),
-            prot: Prot::ReadWrite,
-            flags: VmaFlags::ACCOUNT,
-        };
-        assert!(child.charge_copy(&view).is_err(), "{era}");
-        assert_eq!(child.mapped_bytes(), 0);
-        drop(child);
+        assert!(mm.fork().is_err(), "{era}");
+        assert_eq!(sizes(mm), (19, 22), "{era}: nothing stays promised");
         // Mapped over, only what comes on top is asked for; refused, what was there stays.
         let larger = mm.mmap(Place::Fixed(at), 11 * PAGE, Prot::ReadWrite);
         assert_eq!(larger, Err(MmapError::Overcommit), "{era}");
@@ -234,27 +227,19 @@ fn an_address_space_keeps_its_size_within_its_limit() {
 
 #[test]
 fn fork_owes_a_charge_for_each_accounted_vma_and_hands_on_heap_and_limit() {
-    everywhere(|era, sys, mm| {
+    everywhere(|era, _, mm| {
         let heap = mm.brk(None);
         let end = VirtAddr(heap.0 + 3 * PAGE + 9);
         assert_eq!(mm.brk(Some(end)), end);
         mm.set_limit_as(1 << 30);
-        let view = |pages: u64, flags| VmaView {
-            range: VirtRange::new(heap, VirtAddr(heap.0 + pages * PAGE)),
-            prot: Prot::ReadWrite,
-            flags,
-        };
-        let child = sys.new_mm().expect("memory");
-        child.inherit(mm);
+        let thread = mm.thread();
+        thread.mmap(&no_reserve(Place::Any, 2)).expect("a hole");
+        assert_eq!(sizes(mm), (4, 6), "{era}");
+        let child = mm.fork().expect("it fits");
         assert_eq!((child.brk(None), child.limit_as()), (end, 1 << 30), "{era}");
-        let (charged, loose) = (view(4, VmaFlags::ACCOUNT), view(2, VmaFlags::NORESERVE));
-        child.charge_copy(&charged).expect("it fits");
-        child.charge_copy(&loose).expect("it fits");
         assert_eq!(sizes(&child), (4 + 4, 6), "{era}");
-        // What was charged and not put in has to be given back by hand.
-        child.uncharge_copy(&charged);
-        child.uncharge_copy(&loose);
-        assert_eq!(sizes(&child), (4, 0), "{era}");
+        drop(child);
+        assert_eq!(sizes(mm), (4, 6), "{era}");
     });
 }
 

@@ -302,6 +302,24 @@ fn fork_without_memory_leaves_nothing_behind() {
 }
 
 #[test]
+fn the_ledger_sees_objects_that_nobody_reaches() {
+    let config = era("linux-4.13").expect("an era").config;
+    let sys = boot(config.broken(Some(Broken::ChainsStay)), 4 << 20, 1);
+    let _cpu = sys.machine().enter(0);
+    let mm = sys.new_mm().expect("memory");
+    let at = mm.mmap(Place::Any, PAGE, Prot::ReadWrite).expect("a hole");
+    assert_eq!(mm.thread().store(at, 1), Ok(()));
+    assert!(sys.check_ledger(&[&mm]).is_ok());
+    mm.munmap(at, PAGE).expect("mapped");
+    let leaked = Unbalanced::Objects {
+        what: "anon_vma_chain",
+        live: 1,
+        reachable: 0,
+    };
+    assert_eq!(sys.check_ledger(&[&mm]), Err(leaked));
+}
+
+#[test]
 fn the_ledger_sees_a_page_that_is_shared_and_writable() {
     let config = era("linux-4.13").expect("an era").config;
     let sys = boot(config.broken(Some(Broken::ForkLeavesWritable)), 4 << 20, 1);

@@ -350,118 +350,37 @@ fn a_lock_can_stand_in_for_the_exchange_where_no_hardware_writes_entries() {
     );
 }
 
-#[test]
-fn memory_runs_out_as_a_value_and_comes_back() {
+fn runs_out<P: Paging>() {
     for (name, config) in configs() {
-        let sys = boot::<X86_64>(config, 2 << 20, 1);
+        let sys = boot::<P>(config, 2 << 20, 1);
         sys.set_overcommit(Overcommit::Always);
         let _cpu = instance(&sys).enter(0);
         let mm = sys.new_mm().expect("memory");
         let thread = mm.thread();
-        let at = mm
-            .mmap(Place::Any, 4 << 20, Prot::ReadWrite)
-            .expect("a hole");
-        let full = (0..1024)
-            .find(|i| thread.store(VirtAddr(at.0 + i * 4096), 1) == Err(Signal::OutOfMemory));
-        let full = full.expect("2 MiB are not 4 MiB");
+        let fill = || {
+            let at = mm
+                .mmap(Place::Any, 4 << 20, Prot::ReadWrite)
+                .expect("a hole");
+            let full = (0..1024)
+                .find(|i| thread.store(VirtAddr(at.0 + i * 4096), 1) == Err(Signal::OutOfMemory));
+            (at, full.expect("2 MiB are not 4 MiB"))
+        };
+        let (at, full) = fill();
         mm.munmap(at, 4 << 20).expect("mapped");
         sys.drain_deferred();
-        let at = mm
-            .mmap(Place::Any, 4 << 20, Prot::ReadWrite)
-            .expect("a hole");
-        let again = (0..1024)
-            .find(|i| thread.store(VirtAddr(at.0 + i * 4096), 1) == Err(Signal::OutOfMemory));
-        assert!(
-            again.is_some_and(|again| again + 2 >= full),
-            "{}: {full} {again:?}",
-            name
-        );
+        let (_, again) = fill();
+        assert!(again + 2 >= full, "{} {name}: {full} {again}", P::ID);
         drop(thread);
         sys.check_ledger(&[&mm])
-            .unwrap_or_else(|e| panic!("{}: {e}", name));
+            .unwrap_or_else(|e| panic!("{} {name}: {e}", P::ID));
     }
 }
 
-/// What each form of the VMA lock leaves to `mmap_lock`, counted as Linux counts it.
 #[test]
-fn vma_locks_do_what_they_can_and_say_what_they_leave() {
-    const PAGE: u64 = 4096;
-    // The first store, a second one, a load of a fresh mapping, a store that is not allowed, one to
-    // nowhere.
-    let expected = [
-        (
-            "linux-6.4",
-            [(0, 1, 0), (1, 0, 0), (0, 1, 0), (0, 1, 0), (0, 1, 0)],
-        ),
-        (
-            "linux-6.15",
-            [(0, 0, 1), (1, 0, 0), (1, 0, 0), (1, 0, 0), (0, 1, 0)],
-        ),
-    ];
-    for (name, expected) in expected {
-        let sys = boot::<X86_64>(era(name).expect("an era").config, 16 << 20, 1);
-        let _cpu = instance(&sys).enter(0);
-        let mm = sys.new_mm().expect("memory");
-        let thread = mm.thread();
-        let map = |len, prot| mm.mmap(Place::Any, len, prot).expect("a hole");
-        let at = map(4 * PAGE, Prot::ReadWrite);
-        let page = |n: u64| VirtAddr(at.0 + n * PAGE);
-        let fixed = map(PAGE, Prot::Read);
-        let counts = || {
-            let of = |event| sys.count_of(event);
-            (
-                of(Event::VmaLockSuccess),
-                of(Event::VmaLockAbort),
-                of(Event::VmaLockRetry),
-            )
-        };
-        let mut before = counts();
-        let mut delta = || {
-            let now = counts();
-            let delta = (now.0 - before.0, now.1 - before.1, now.2 - before.2);
-            before = now;
-            delta
-        };
-        let mut found = [(0, 0, 0); 5];
-        assert_eq!(thread.store(page(0), 1), Ok(()));
-        found[0] = delta();
-        assert_eq!(thread.store(page(1), 1), Ok(()));
-        found[1] = delta();
-        let fresh = map(PAGE, Prot::ReadWrite);
-        assert_eq!(thread.load(fresh), Ok(0));
-        found[2] = delta();
-        assert_eq!(thread.store(fixed, 1), Err(Signal::AccErr));
-        found[3] = delta();
-        assert_eq!(thread.store(VirtAddr(1 << 20), 1), Err(Signal::MapErr));
-        found[4] = delta();
-        assert_eq!(found, expected, "{name}");
-    }
-}
-
-/// A grace period needs a word of every CPU, and three of the four are nobody.
-#[test]
-fn grace_periods_end_at_kernel_exits_beside_cpus_that_idle() {
-    let deferred = configs().filter(|(_, config)| config.lifetime != Lifetime::Immediate);
-    let mut seen = 0;
-    for (name, config) in deferred {
-        let sys = boot::<X86_64>(config, 16 << 20, 4);
-        let _cpu = instance(&sys).enter(0);
-        let mm = sys.new_mm().expect("memory");
-        let thread = mm.thread();
-        for _ in 0..200 {
-            let at = mm.mmap(Place::Any, 8192, Prot::ReadWrite).expect("a hole");
-            thread.store(at, 1).expect("mapped");
-            mm.munmap(at, 8192).expect("mapped");
-        }
-        let ran = sys.count_of(Event::CallbacksRun);
-        assert!(ran > 200, "{name}: {ran} callbacks ran");
-        drop(thread);
-        sys.check_ledger(&[&mm]).expect("adds up");
-        seen += 1;
-    }
-    let deferred = configs().filter(|(_, config)| config.lifetime != Lifetime::Immediate);
-    assert_eq!(seen, deferred.count());
-    assert!(seen >= 2, "each kind of grace period");
+fn memory_runs_out_as_a_value_and_comes_back() {
+    runs_out::<X86_64>();
+    // With tables larger than a page.
+    runs_out::<S390x>();
 }
 
 /// Tables of four frames are found among what single pages left behind, and merge again.
@@ -469,6 +388,7 @@ fn grace_periods_end_at_kernel_exits_beside_cpus_that_idle() {
 fn tables_larger_than_a_page_come_and_go() {
     for era in ERAS {
         let sys = boot::<S390x>(era.config, 4 << 20, 4);
+        sys.set_overcommit(Overcommit::Always);
         storm("s390x", &sys);
         ledger(era.name, &sys);
         let _cpu = instance(&sys).enter(0);

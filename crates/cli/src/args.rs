@@ -69,7 +69,7 @@ pub(crate) struct Bench {
     /// Where to run: host, sim, linux; several separated by commas.
     #[arg(long, value_name = "LIST", default_value = "host")]
     pub(crate) on: String,
-    /// Threads; several counts separated by commas.
+    /// Threads, or processes of workloads made of them; several counts separated by commas.
     #[arg(long, value_name = "LIST")]
     pub(crate) threads: Option<String>,
     /// CPUs they run on; as many as threads if not given.

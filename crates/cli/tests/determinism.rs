@@ -8,15 +8,36 @@
 use std::fs;
 use std::process::Command;
 
-const JOB: &str = "bench pft --on sim --machine altix32 --era linux-2.6.10,spf-2017 --threads 1,3";
+/// Commands, and the workload's own options.
+const JOBS: &[(&str, &str)] = &[
+    (
+        "bench pft --on sim --machine altix32 --era linux-2.6.10,spf-2017 --threads 1,3",
+        "-b 1M",
+    ),
+    (
+        "bench ebizzy --on sim --machine kvm16 --era linux-4.13,spf-2017 --threads 2,20",
+        "-mTRp --records 3 -s 64K",
+    ),
+    (
+        "bench kernbench --on sim --machine kvm16 --era linux-2.6.10,spf-2017 --threads 2,4",
+        "-f -n 2 --units 6 --unit 256K",
+    ),
+];
 
-fn rows(name: &str, mut command: Command) -> String {
+fn rows(name: &str, command: impl Fn() -> Command) -> String {
+    JOBS.iter()
+        .map(|(job, options)| rows_of(name, command(), job, options))
+        .collect()
+}
+
+fn rows_of(name: &str, mut command: Command, job: &str, options: &str) -> String {
     let file = std::env::temp_dir().join(format!("minflt-{}-{name}.jsonl", std::process::id()));
     let output = command
-        .args(JOB.split_whitespace())
+        .args(job.split_whitespace())
         .arg("--json")
         .arg(&file)
-        .args(["--quiet", "--", "-b", "1M"])
+        .args(["--quiet", "--"])
+        .args(options.split_whitespace())
         .output()
         .expect("the program runs");
     assert!(
@@ -32,8 +53,8 @@ fn rows(name: &str, mut command: Command) -> String {
 #[test]
 fn the_same_bytes_come_out_at_other_addresses() {
     let program = env!("CARGO_BIN_EXE_minflt");
-    let randomized = rows("randomized", Command::new(program));
-    assert_eq!(randomized.lines().count(), 4);
+    let randomized = rows("randomized", || Command::new(program));
+    assert_eq!(randomized.lines().count(), 4 * JOBS.len());
     assert!(
         randomized
             .lines()
@@ -43,7 +64,10 @@ fn the_same_bytes_come_out_at_other_addresses() {
         eprintln!("skipped: apt install util-linux (setarch switches randomization off)");
         return;
     }
-    let mut fixed = Command::new("setarch");
-    fixed.arg("-R").arg(program);
+    let fixed = || {
+        let mut fixed = Command::new("setarch");
+        fixed.arg("-R").arg(program);
+        fixed
+    };
     assert_eq!(randomized, rows("fixed", fixed));
 }

@@ -26,7 +26,7 @@ fn refused(args: &str) -> String {
 #[test]
 fn an_unknown_word_is_named_with_what_would_be_right() {
     assert_snapshot!(refused("bench pft --era linux-9.9"), @"2: minflt: unknown era `linux-9.9`; eras are linux-2.6.10, atomic-pte-2004, linux-4.13, spf-2017, linux-6.4, linux-6.15, best");
-    assert_snapshot!(refused("bench frobnicate"), @"2: minflt: unknown workload `frobnicate`; workloads are pft, page-fault1, disturb");
+    assert_snapshot!(refused("bench frobnicate"), @"2: minflt: unknown workload `frobnicate`; workloads are pft, page-fault1, disturb, ebizzy, kernbench, load, mmap1, mmap2, brk1, fork1");
     assert_snapshot!(refused("bench pft --on moon"), @"2: minflt: --on: unknown target `moon`; targets are host, sim, linux");
     assert_snapshot!(refused("bench pft --on sim --machine cray1"), @"2: minflt: --machine: unknown machine `cray1`; machines are altix32, kvm16, explorer");
     assert_snapshot!(refused("bench pft --rss exact"), @"2: minflt: unknown rss `exact`; choices are under-lock | atomic | sloppy | per-thread | per-cpu");
@@ -41,6 +41,10 @@ fn what_would_be_ignored_is_refused() {
     assert_snapshot!(refused("bench pft --on host --machine kvm16"), @"2: minflt: --machine: only sim models a machine; add sim to --on");
     assert_snapshot!(refused("bench pft --on linux --ram 1G"), @"2: minflt: --ram: linux has the RAM it has; add host or sim to --on");
     assert_snapshot!(refused("bench pft --on host --threads 2 --cpus 1 --size 1M"), @"2: minflt: --cpus 1 with 2 threads: on host a thread is a CPU; give as many, or none");
+    assert_snapshot!(refused("bench mmap2 --on host"), @"2: minflt: mmap2: host has no files yet (part 5); mmap1 maps anonymous memory, and linux has files");
+    assert_snapshot!(refused("bench brk1 --size 1M"), @"2: minflt: --size: brk1 moves a page; it has no size");
+    assert_snapshot!(refused("bench pft --on sim --size 1M -- -z"), @"2: minflt: pft: a simulated page holds one word, so one word is touched in each; leave -c and -z out");
+    assert_snapshot!(refused("bench ebizzy --threads 4 -- -mTRpt 8"), @"2: minflt: ebizzy: -t 8 and --threads 4 differ; give one of them");
     assert_snapshot!(refused("reproduce 2017 --full"), @"2: minflt: --full: only the tables of 2004 are simulated so far; name 2004 too");
     assert!(refused("bench --proof --era linux-4.13").starts_with("2: error: the argument"));
 }

@@ -22,6 +22,7 @@ mod machine;
 mod park;
 mod ram;
 mod target;
+mod worker;
 
 #[cfg(test)]
 mod tests;
@@ -30,4 +31,5 @@ pub use bare::{Door, HostBare, HostWith};
 pub use instance::{CpuGuard, HostInstance, HostOptions};
 pub use machine::Host;
 pub use ram::{Prefault, RamError};
-pub use target::{HostTarget, HostWorker, StartError};
+pub use target::{HostTarget, StartError};
+pub use worker::HostWorker;

@@ -169,9 +169,9 @@ unsafe impl<P: Paging, const CHECKED: bool> Mmu for Host<P, CHECKED> {
     fn copy(at: &HostInstance, to: Pfn, from: Pfn) {
         assert_ne!(to, from, "a frame is copied onto itself");
         let (to, from) = (frame::<P>(at, to), frame::<P>(at, from));
-        // SAFETY: two different pages of the region; the caller has `to` to itself, and nobody
-        // stores to `from`, which it keeps read-only.
-        unsafe { core::ptr::copy_nonoverlapping(from, to, P::PAGE as usize) };
+        // SAFETY: 1, 2: two different pages of the region; the caller has `to` to itself, and
+        // nobody stores to `from`, which it keeps read-only.
+        unsafe { copy(to, from, P::PAGE as usize) };
     }
 
     #[inline(always)]
@@ -283,6 +283,59 @@ unsafe fn clear(page: *mut u8, bytes: usize) {
 unsafe fn clear(page: *mut u8, bytes: usize) {
     // SAFETY: 1 of this function.
     unsafe { page.write_bytes(0, bytes) };
+}
+
+/// Copies a page, 16 bytes a load and a store, asking for lines before they are stored to.
+///
+/// As for [`clear`]: the locked operation that comes next waits for all stores before it, so they
+/// should not still be waiting for their lines then. A copying fault takes 100 ns less than with
+/// `memcpy` (Intel Xeon of family 6, model 207, `benches/forks`).
+///
+/// # Safety
+/// 1. `to` and `from` are valid for `bytes` bytes, a multiple of 64, do not overlap, and are
+///    aligned to 64. 2. Nobody else uses `to`, and nobody writes `from`.
+#[cfg(target_arch = "x86_64")]
+#[inline]
+unsafe fn copy(to: *mut u8, from: *const u8, bytes: usize) {
+    use core::arch::x86_64::__m128i;
+    const AHEAD: usize = 16 * 64;
+    let ask = |line: usize| {
+        let at = to.wrapping_add(line);
+        // SAFETY: a hint: it changes no memory and no register, and where the processor does not
+        // know it, it does nothing.
+        unsafe {
+            core::arch::asm!("prefetchw [{at}]", at = in(reg) at,
+                options(nostack, preserves_flags));
+        }
+    };
+    (0..AHEAD.min(bytes)).step_by(64).for_each(ask);
+    for line in (0..bytes).step_by(64) {
+        if line + AHEAD < bytes {
+            ask(line + AHEAD);
+        }
+        for part in (line..line + 64).step_by(16) {
+            // SAFETY: 1 of this function: within the page.
+            let at = unsafe { from.add(part) }.cast::<__m128i>();
+            // SAFETY: 1 of this function: aligned, within the page.
+            let value = unsafe { at.read_volatile() };
+            // SAFETY: 1 of this function: within the page.
+            let at = unsafe { to.add(part) }.cast::<__m128i>();
+            // SAFETY: 1 of this function: aligned, within the page.
+            unsafe { at.write_volatile(value) };
+        }
+    }
+}
+
+/// Copies a page.
+///
+/// # Safety
+/// 1. `to` and `from` are valid for `bytes` bytes and do not overlap. 2. Nobody else uses `to`, and
+///    nobody writes `from`.
+#[cfg(not(target_arch = "x86_64"))]
+#[inline]
+unsafe fn copy(to: *mut u8, from: *const u8, bytes: usize) {
+    // SAFETY: 1, 2 of this function.
+    unsafe { core::ptr::copy_nonoverlapping(from, to, bytes) };
 }
 
 #[inline(always)]

@@ -7,6 +7,9 @@
 //! All processor time is reported as system time: user accesses go through the software MMU, and
 //! telling the two apart would take two clock reads a fault.
 
+use crate::worker::HostWorker;
+use crate::worker::shared::Shared;
+use crate::worker::thread::{Usage, pin, thread_cpu_ns, usage};
 use crate::{Host, HostInstance, HostOptions, Prefault, RamError};
 use core::fmt;
 use core::mem::ManuallyDrop;
@@ -18,14 +21,7 @@ use minflt_sync::Instance;
 use minflt_workload::{
     Clear, Feature, Plan, ProcessReport, Spaces, Stop, Target, TargetError, WorkerReport,
 };
-use shared::Shared;
 use std::panic::catch_unwind;
-use thread::{Usage, pin, thread_cpu_ns, usage};
-pub use worker::HostWorker;
-
-mod shared;
-mod thread;
-mod worker;
 
 /// A system on real threads that runs workloads; oracles look at every access where `CHECKED`.
 #[derive(Debug)]

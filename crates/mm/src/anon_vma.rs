@@ -41,6 +41,7 @@
 //! of one anon_vma stand in a list here; there they stand in an interval tree, which pays once
 //! somebody walks them.
 
+use crate::config::Broken;
 use crate::error::NoMemory;
 use crate::mm::Mm;
 use crate::system::System;
@@ -174,6 +175,12 @@ impl<M: Mmu> Vma<M> {
         let first = chain_at::<M>(self.chain.peek());
         let mut all = core::iter::successors(first, |chain| chain_at(chain.older.peek()));
         all.any(|chain| address(chain.anon_vma) == anon_vma)
+    }
+
+    /// How many anon_vmas it is chained to. For oracles, while nothing runs.
+    pub(crate) fn chain_links(&self) -> u64 {
+        let first = chain_at::<M>(self.chain.peek());
+        core::iter::successors(first, |chain| chain_at(chain.older.peek())).count() as u64
     }
 
     /// Its own anon_vma, if it has one. The caller holds `mmap_lock`.
@@ -428,6 +435,9 @@ impl<M: Mmu> System<M> {
         let Some(first) = chain_at::<M>(vma.chain.load(Ordering::Relaxed)) else {
             return;
         };
+        if self.config.lacks(Broken::ChainsStay) {
+            return;
+        }
         {
             let _tree = first.anon_vma().root().lock.write();
             for chain in chains_of(vma) {

@@ -73,8 +73,8 @@ impl<M: Mmu> System<M> {
         let own = core::ptr::from_ref(self) as usize - ram;
         let at = offset as usize;
         if (own..own + size_of::<Self>()).contains(&at) {
-            let fields = fields!(Self: at, config, exchanges, frames, cpus, srcu, nodes, vmas, attrs, mms,
-                anon_vmas, chains, zero_page, rcu);
+            let fields = fields!(Self: at, config, exchanges, frames, cpus, srcu, nodes, vmas,
+                attrs, mms, anon_vmas, chains, zero_page, rcu);
             return Place {
                 object: "system",
                 number: 0,

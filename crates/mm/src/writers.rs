@@ -66,7 +66,7 @@ impl<'m, M: Mmu> Writers<'m, M> {
     /// Opens a section on every VMA of the address space, for a fork: none closes before the last
     /// page is copied and every CPU was told.
     pub(crate) fn begin_all(&self) -> Sections<'_, 'm, M> {
-        self.mm.tree_visit(|vma| core::mem::forget(self.begin(vma)));
+        self.mm.tree_visit(|vma| self.begin(vma).leave_open());
         Sections { writers: self }
     }
 
@@ -132,6 +132,13 @@ impl<M: Mmu> Section<'_, M> {
         if let Owes::Detach(by) = self.owes {
             self.vma.detach(by, self.mm);
         }
+        self.owes = Owes::Nothing;
+    }
+}
+
+impl<M: Mmu> Section<'_, M> {
+    /// [`Sections`] closes it.
+    fn leave_open(mut self) {
         self.owes = Owes::Nothing;
     }
 }

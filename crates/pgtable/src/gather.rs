@@ -14,20 +14,53 @@
 //! # Why it is correct
 //! Only the owner of the gather gives frames back, and only after the invalidation returned.
 
+use core::mem::MaybeUninit;
 use minflt_addr::{Pfn, VirtAddr, VirtRange};
 
 /// Frames held back at most, before an invalidation has to come.
 pub const BATCH: usize = 64;
 
-/// Frames and table frames taken out of the tables, and the range to invalidate.
+/// Frames and table frames taken out of the tables, and the range to invalidate. One is made for
+/// each call, and mostly little of it is used, so nothing is written before.
 #[derive(Debug)]
 pub struct Gather {
-    pages: [Pfn; BATCH],
-    page_count: usize,
-    tables: [Pfn; BATCH],
-    table_count: usize,
+    pages: Batch,
+    tables: Batch,
     start: u64,
     end: u64,
+}
+
+/// Some frames.
+///
+/// # Invariants
+/// The first `len` were written.
+#[derive(Debug)]
+struct Batch {
+    frames: [MaybeUninit<Pfn>; BATCH],
+    len: usize,
+}
+
+impl Batch {
+    const fn new() -> Self {
+        // INVARIANT: none.
+        Self {
+            frames: [MaybeUninit::uninit(); BATCH],
+            len: 0,
+        }
+    }
+
+    fn push(&mut self, pfn: Pfn) {
+        self.frames[self.len].write(pfn);
+        // INVARIANT: written by the line before.
+        self.len += 1;
+    }
+
+    fn take(&mut self) -> &[Pfn] {
+        let len = core::mem::take(&mut self.len);
+        let frames = &self.frames[..len];
+        // SAFETY: by the invariant so many were written; the layout is that of `Pfn`.
+        unsafe { core::slice::from_raw_parts(frames.as_ptr().cast(), len) }
+    }
 }
 
 impl Gather {
@@ -35,10 +68,8 @@ impl Gather {
     #[must_use]
     pub const fn new() -> Self {
         Self {
-            pages: [Pfn(0); BATCH],
-            page_count: 0,
-            tables: [Pfn(0); BATCH],
-            table_count: 0,
+            pages: Batch::new(),
+            tables: Batch::new(),
             start: u64::MAX,
             end: 0,
         }
@@ -54,21 +85,19 @@ impl Gather {
     /// A page was taken out; it holds one reference that is given back later.
     #[inline]
     pub fn page(&mut self, pfn: Pfn) {
-        self.pages[self.page_count] = pfn;
-        self.page_count += 1;
+        self.pages.push(pfn);
     }
 
     /// A table that covered `span` was unlinked.
     pub fn table(&mut self, pfn: Pfn, span: VirtRange) {
         self.touch(span);
-        self.tables[self.table_count] = pfn;
-        self.table_count += 1;
+        self.tables.push(pfn);
     }
 
     /// Whether one more page or table might not fit.
     #[must_use]
     pub const fn is_full(&self) -> bool {
-        self.page_count == BATCH || self.table_count == BATCH
+        self.pages.len == BATCH || self.tables.len == BATCH
     }
 
     /// Whether nothing waits for an invalidation.
@@ -87,14 +116,12 @@ impl Gather {
 
     /// The frames to give back, forgotten here; call only after the invalidation returned.
     pub fn take_pages(&mut self) -> &[Pfn] {
-        let count = core::mem::take(&mut self.page_count);
-        &self.pages[..count]
+        self.pages.take()
     }
 
     /// The tables to give back, forgotten here; call only after the invalidation returned.
     pub fn take_tables(&mut self) -> &[Pfn] {
-        let count = core::mem::take(&mut self.table_count);
-        &self.tables[..count]
+        self.tables.take()
     }
 }
 

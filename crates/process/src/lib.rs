@@ -60,8 +60,7 @@ impl<'m, M: Mmu> Calls<'m, M> {
     /// See [`minflt_workload::Worker::brk`].
     #[must_use]
     pub fn brk(&self, at: Option<VirtAddr>) -> VirtAddr {
-        let _not_yet = at;
-        VirtAddr(0)
+        self.mm().brk(at)
     }
 
     /// The address space of a forked child.
@@ -69,7 +68,7 @@ impl<'m, M: Mmu> Calls<'m, M> {
     /// # Errors
     /// Linux's error number.
     pub fn fork(&self) -> Result<MmHandle<'m, M>, Stop> {
-        Err(Stop::Errno(38))
+        self.mm().fork().map_err(errno)
     }
 
     /// See [`minflt_workload::Worker::store`].

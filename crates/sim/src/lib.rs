@@ -31,6 +31,7 @@ mod sched;
 mod target;
 mod timeline;
 mod trace;
+mod worker;
 mod world;
 
 #[cfg(test)]
@@ -44,6 +45,7 @@ pub use policy::{Choice, Policy, Schedule, ScheduleError, To};
 pub use report::{Outcome, RunReport, TaskTimes};
 pub use rng::Rng;
 pub use run::{RunOptions, TaskSpec, run};
-pub use target::{AnySimTarget, SimTarget, SimWorker, StartError};
+pub use target::{AnySimTarget, SimTarget, StartError};
 pub use timeline::Timeline;
 pub use trace::{Event, Place, Step};
+pub use worker::SimWorker;

@@ -13,6 +13,7 @@ use crate::machine::Sim;
 use crate::machine_file::MachineFile;
 use crate::report::{Outcome, RunReport};
 use crate::run::{RunOptions, TaskSpec, run};
+use crate::worker::{Ended, Shared, SimWorker};
 use core::cell::{Cell, RefCell};
 use core::fmt;
 use core::mem::ManuallyDrop;
@@ -20,16 +21,13 @@ use minflt_mm::{BootError, Config, Mm, MmHandle, Running, System};
 use minflt_pgtable::{Altix16K, Paging, PowerRadix, X86_64};
 use minflt_process::{Tally, exit};
 use minflt_workload::{Clear, Feature, Plan, ProcessReport, Spaces, Stop, Target, TargetError};
-pub use worker::SimWorker;
-use worker::{Ended, Shared};
-
-mod worker;
 
 /// A system on a simulated machine that runs workloads; oracles look at every access.
 #[derive(Debug)]
 pub struct SimTarget<P: Paging> {
     system: Running<Sim<P>>,
     cpus: u32,
+    most_workers: u32,
     /// Of all accesses of all runs so far.
     hash: Cell<u64>,
 }
@@ -103,6 +101,7 @@ impl<P: Paging> SimTarget<P> {
         Ok(Self {
             system,
             cpus: size.cpus,
+            most_workers: size.max_tasks,
             hash: Cell::new(0),
         })
     }
@@ -150,6 +149,12 @@ impl<P: Paging> Target for SimTarget<P> {
             return Err(TargetError::Unsupported(format!(
                 "{} CPUs are more than the machine's {}",
                 plan.cpus, self.cpus
+            )));
+        }
+        if plan.threads > self.most_workers {
+            return Err(TargetError::Unsupported(format!(
+                "{} threads or processes: a simulated machine of {} CPUs takes at most {}",
+                plan.threads, self.cpus, self.most_workers
             )));
         }
         if plan.clear == Clear::Beforehand {

@@ -21,6 +21,7 @@
 //! # Cost
 //! Usually a pop or push on a line of this CPU; one lock per [`BATCH`] objects beyond that.
 
+use crate::counter::Counter;
 use crate::lockdep::order::SlabLock;
 use crate::machine::Machine;
 use crate::percpu::PerCpu;
@@ -72,6 +73,8 @@ pub struct Slab<T, M: Machine> {
 pub struct Magazine<M: Machine> {
     /// Guarded by: being this CPU's.
     stack: Plain<Stack, M>,
+    /// Objects made here, less those given back here: with those of the other CPUs, the living.
+    live: Counter,
 }
 
 /// A stack of free slots, linked through the slots.
@@ -87,9 +90,10 @@ unsafe impl Send for Stack {}
 impl<M: Machine> Magazine<M> {
     /// Empty.
     #[must_use]
-    pub const fn new() -> Self {
+    pub fn new() -> Self {
         Self {
             stack: Plain::new(Stack::empty()),
+            live: Counter::new(),
         }
     }
 }
@@ -192,6 +196,33 @@ impl<T: SlabObject, M: Machine> Slab<T, M> {
         Ok(object)
     }
 
+    /// Places a copy of `*from` in a slot, byte for byte; `None` when memory is short.
+    ///
+    /// # Safety
+    /// 1. `from` is a `T` that nobody writes meanwhile, and a second one of its bytes is sound.
+    pub unsafe fn alloc_copy(
+        &self,
+        from: NonNull<T>,
+        pages: &impl PageSource,
+    ) -> Option<NonNull<T>> {
+        let object = self.slot(pages)?.cast::<T>();
+        M::before(
+            object.as_ptr().cast(),
+            size_of::<T>(),
+            crate::machine::Kind::PlainWrite,
+        );
+        // SAFETY: the slot is free, of a `T`'s size and alignment, and now the caller's; 1 of this
+        // function.
+        unsafe { object.copy_from_nonoverlapping(from, 1) };
+        Some(object)
+    }
+
+    /// Objects that are in use, for oracles. Only while nothing else runs.
+    pub fn live(&self) -> u64 {
+        let counts = self.cpus.iter().map(|cpu| cpu.live.get());
+        counts.fold(0, u64::wrapping_add)
+    }
+
     /// Takes a slot back. The object is not dropped.
     ///
     /// # Safety
@@ -201,6 +232,7 @@ impl<T: SlabObject, M: Machine> Slab<T, M> {
     pub unsafe fn free(&self, object: NonNull<T>) {
         let slot = object.as_ptr().cast::<u8>();
         M::before(slot, 8, crate::machine::Kind::PlainWrite);
+        self.cpus.this().live.add(u64::MAX);
         if M::CHECKED {
             // Whoever still reads it follows a pointer that leads nowhere.
             for part in Self::OWN {
@@ -226,6 +258,13 @@ impl<T: SlabObject, M: Machine> Slab<T, M> {
     }
 
     fn slot(&self, pages: &impl PageSource) -> Option<NonNull<u8>> {
+        let slot = self.free_slot(pages)?;
+        self.cpus.this().live.add(1);
+        Some(slot)
+    }
+
+    #[inline]
+    fn free_slot(&self, pages: &impl PageSource) -> Option<NonNull<u8>> {
         // SAFETY: 1: the CPU's own stack, and a task does not leave its CPU within this function.
         let stack = unsafe { self.cpus.this().stack.get_mut() };
         if let Some(slot) = stack.pop::<T>() {

@@ -1,8 +1,9 @@
 //! `brk1`: move the end of the heap up by a page and back, again and again.
 //!
-//! After test `brk1` of will-it-scale: two operations a round, and the page is not touched; `--touch`
-//! stores a word in it each time. The original's threads share one heap, so that they move its end
-//! under each other's feet; its processes have a heap each, and they are the default here.
+//! After test `brk1` of will-it-scale: two operations a round, and the page is not touched;
+//! `--touch` stores a word in it each time. The original's threads share one heap, so that they
+//! move its end under each other's feet; its processes have a heap each, and they are the default
+//! here.
 //!
 //! Checked after the window, where each task has its own heap: a page that is there again reads 0.
 
@@ -86,8 +87,8 @@ impl Brk1 {
         Ok(Self { tasks, page })
     }
 
-    /// Bytes of RAM its pages fill at once, with `threads` tasks and pages of `page_size` bytes; page
-    /// tables and stacks come on top.
+    /// Bytes of RAM its pages fill at once, with `threads` tasks and pages of `page_size` bytes;
+    /// page tables and stacks come on top.
     #[must_use]
     pub fn bytes_needed(&self, threads: u32, page_size: u64) -> u64 {
         u64::from(threads).saturating_mul(page_size)

@@ -1,8 +1,8 @@
 //! `fork1`: fork a child that exits at once, and wait for it, again and again.
 //!
-//! In the manner of will-it-scale, which has no test of this name: each task touches some memory and
-//! then forks, one operation a child. What a fork costs is the copying of page tables and, for the
-//! parent, breaking the sharing; the child touches nothing.
+//! In the manner of will-it-scale, which has no test of this name: each task touches some memory
+//! and then forks, one operation a child. What a fork costs is the copying of page tables and, for
+//! the parent, breaking the sharing; the child touches nothing.
 //!
 //! On *linux* the task has what this program had mapped besides, and that is copied, too; so its
 //! figure is to be compared with its own only.
@@ -71,8 +71,8 @@ impl Fork1 {
         })
     }
 
-    /// Bytes of RAM its pages fill at once, with `threads` tasks and pages of `page_size` bytes; page
-    /// tables and stacks come on top.
+    /// Bytes of RAM its pages fill at once, with `threads` tasks and pages of `page_size` bytes;
+    /// page tables and stacks come on top.
     #[must_use]
     pub fn bytes_needed(&self, threads: u32, page_size: u64) -> u64 {
         // The check's child has a copy of its own.

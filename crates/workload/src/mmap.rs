@@ -1,8 +1,9 @@
 //! `mmap1` and `mmap2`: map 128 MiB and unmap it, untouched, again and again.
 //!
 //! After the tests of that name of will-it-scale: `mmap1` maps private anonymous memory, `mmap2` a
-//! file of each task's own, privately too. Nothing of the mapping is touched, so what is measured is
-//! the writers of the address space, one operation a round. `mmap2` needs a target that has files.
+//! file of each task's own, privately too. Nothing of the mapping is touched, so what is measured
+//! is the writers of the address space, one operation a round. `mmap2` needs a target that has
+//! files.
 //!
 //! Checked after the window: fresh memory reads 0 and keeps what is stored; a file that nobody
 //! wrote reads 0, also after a private store to an earlier mapping of it.
@@ -105,8 +106,8 @@ impl Mmap {
         }
     }
 
-    /// Bytes of RAM its pages fill at once, with `threads` tasks and pages of `page_size` bytes; page
-    /// tables and stacks come on top.
+    /// Bytes of RAM its pages fill at once, with `threads` tasks and pages of `page_size` bytes;
+    /// page tables and stacks come on top.
     #[must_use]
     pub fn bytes_needed(&self, threads: u32, page_size: u64) -> u64 {
         u64::from(threads)

@@ -111,8 +111,8 @@ impl Info {
         })
     }
 
-    /// The option that stands in `attached` behind the letter of `option`, which takes no value, and
-    /// what is attached to it in turn; `None` where that is no option.
+    /// The option that stands in `attached` behind the letter of `option`, which takes no value,
+    /// and what is attached to it in turn; `None` where that is no option.
     fn next_letter<'a>(
         &self,
         option: &Opt,

@@ -10,8 +10,9 @@
 
 use crate::contents::{FRESH_PAGES, check_fresh, checked_round, round};
 use crate::options::{Info, Opt, OptionError, Refused};
-use crate::outcome::Outcome;
+use crate::outcome::{self, Outcome};
 use crate::target::{Plan, Stop, Target, TargetError, Worker};
+use crate::will_it_scale;
 use crate::workload::agreed_threads;
 
 /// What the registry says about `page-fault1`.
@@ -112,6 +113,8 @@ impl PageFault1 {
             .saturating_mul(u64::from(threads));
         let ops = outcome.workers.iter().map(|worker| worker.ops).sum();
         outcome.rate("pages_per_second", ops, outcome.wall_ns);
+        let columns = will_it_scale::Columns::new(&outcome);
+        outcome.columns = Some(outcome::Columns::WillItScale(columns));
         Ok(outcome)
     }
 }

@@ -22,7 +22,7 @@ pub use columns::{Columns, HEADER};
 use crate::contents::{LINE, Region, Touch, check_fresh};
 use crate::options::{Info, Opt, OptionError, Refused, SIZE_MAX};
 use crate::outcome::{self, Outcome};
-use crate::target::{Plan, Prot, Stop, Target, TargetError, Worker};
+use crate::target::{Feature, Plan, Prot, Stop, Target, TargetError, Worker};
 use crate::workload::{agreed_threads, unsupported};
 use minflt_addr::VirtAddr;
 
@@ -248,6 +248,12 @@ impl Pft {
         let threads = agreed_threads(INFO.name, "-f", self.threads, plan)?;
         let page_size = target.page_size();
         self.touch.fits(page_size)?;
+        if let Some(why) = target.lacks(Feature::WholePages)
+            && self.touch != Touch::Lines(1)
+        {
+            let words = format!("pft: {why}, so one word is touched in each; leave -c and -z out");
+            return Err(unsupported(words));
+        }
         let shares = self.shares(threads, page_size);
         if self.bytes / u64::from(threads) < page_size {
             return Err(unsupported(format!(

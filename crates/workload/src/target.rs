@@ -181,8 +181,8 @@ pub trait Worker {
     /// Reads slot `slot` (0..8) of the mailbox; 0 before anybody posted.
     fn read(&mut self, slot: usize) -> u64;
 
-    /// Adds 1 to slot `slot` (0..8) of the mailbox and returns what it held: no two claims of a slot
-    /// return the same number. Orders nothing else.
+    /// Adds 1 to slot `slot` (0..8) of the mailbox and returns what it held: no two claims of a
+    /// slot return the same number. Orders nothing else.
     fn claim(&mut self, slot: usize) -> u64;
 
     /// Wall time in nanoseconds since some fixed moment; virtual time on *sim*.

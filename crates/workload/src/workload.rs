@@ -112,12 +112,14 @@ impl Workload {
         }
     }
 
-    /// Sets its main size in bytes, as the command line's `--size` does: what `pft` and `load` touch
-    /// in all, `page-fault1`, `mmap1` and `mmap2` map in each round, `disturb` touches in thread 0,
-    /// a chunk of `ebizzy`, the largest unit of `kernbench`, what a task of `fork1` has touched.
+    /// Sets its main size in bytes, as the command line's `--size` does: what `pft` and `load`
+    /// touch in all, `page-fault1`, `mmap1` and `mmap2` map in each round, `disturb` touches in
+    /// thread 0, a chunk of `ebizzy`, the largest unit of `kernbench`, what a task of `fork1` has
+    /// touched.
     ///
     /// # Errors
-    /// When the size is 0, less than the workload can do with, or more than 128 TiB, or it has none.
+    /// When the size is 0, less than the workload can do with, or more than 128 TiB, or it has
+    /// none.
     pub fn set_size(&mut self, bytes: u64) -> Result<(), OptionError> {
         let least = match self {
             Self::Ebizzy(_) => 8,

@@ -190,7 +190,8 @@ impl Manual for PowerRadix {
         big(bytes)
     }
     fn leaf(entry: u64) -> Seen {
-        // From the left: 0 valid, 1 leaf, 55 reference, 56 change, 60 privileged, 61 read, 62 write.
+        // From the left: 0 valid, 1 leaf, 55 reference, 56 change, 60 privileged, 61 read,
+        // 62 write.
         let leaf = bit(entry, 63) && bit(entry, 62);
         let load = leaf && bit(entry, 8) && !bit(entry, 3) && bit(entry, 2);
         Seen {

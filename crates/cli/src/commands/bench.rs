@@ -10,7 +10,7 @@ use crate::progress::Progress;
 use crate::rows::{Place, checks, record, write_json};
 use crate::targets::{self, HOST_RAM, On};
 use minflt_report::{Cell, Column, Run, Status, Table};
-use minflt_workload::{Clear, Outcome, Plan, Spaces, Workload, list, pft};
+use minflt_workload::{Clear, Columns, Outcome, Plan, Spaces, Workload, list, pft};
 
 /// Runs the command.
 pub(crate) fn run(args: &Bench) -> Result<(), Error> {
@@ -194,7 +194,8 @@ impl<'a> Job<'a> {
         let (plan, ram) = (&cell.plan, self.ram(cell.on));
         match cell.on {
             On::Host => {
-                let target = targets::host(&cell.era, plan.threads.max(plan.cpus), ram)?;
+                let workers = self.workload.most_workers(plan.threads, plan.cpus);
+                let target = targets::host(&cell.era, workers.max(plan.cpus), ram)?;
                 targets::on(&target, &self.workload, plan)
             }
             On::Sim => {
@@ -274,18 +275,32 @@ fn table(done: &[(Run, Outcome)]) -> Table {
     table
 }
 
-/// The rows that the original program prints, where it prints any.
+/// What the original program prints, where it prints anything: rows under their title, or lines
+/// under the run's name.
 fn originals(done: &[(Run, Outcome)]) {
-    if done.iter().all(|(_, outcome)| outcome.columns.is_none()) {
-        return;
+    let columns = |outcome: &'_ Outcome| outcome.columns.as_ref().and_then(Columns::header);
+    if let Some(header) = done.iter().find_map(|(_, outcome)| columns(outcome)) {
+        outln!("\n{header}   (true decimals{})", caution(header));
     }
-    outln!(
-        "\n{}   (true decimals; the original's Wall is not)",
-        pft::HEADER
-    );
     for (run, outcome) in done {
-        if let Some(columns) = &outcome.columns {
-            outln!("{columns}   {} {}", run.target, run.era);
+        match &outcome.columns {
+            Some(row) if row.header().is_some() => outln!("{row}   {} {}", run.target, run.era),
+            Some(lines) => outln!(
+                "\n{} {}, {} threads or jobs:\n{lines}",
+                run.target,
+                run.era,
+                run.threads
+            ),
+            None => {}
         }
+    }
+}
+
+/// What the original prints that is not as it says.
+fn caution(header: &str) -> &'static str {
+    if header == pft::HEADER {
+        "; the original's Wall is not"
+    } else {
+        ""
     }
 }

@@ -1,8 +1,9 @@
 //! What finding, making and changing a mapping costs on real threads.
 //!
 //! ```text
-//! cargo bench -p minflt-host --bench mappings              20 rounds, verdicts
-//! cargo bench -p minflt-host --bench mappings -- --smoke   small, no verdicts; so does `cargo test`
+//! cargo bench -p minflt-host --bench mappings             20 rounds, verdicts
+//! cargo bench -p minflt-host --bench mappings -- --smoke  small, no verdicts; so does `cargo test`
+//! cargo bench -p minflt-host --bench mappings -- --quick  3 rounds, no verdicts
 //! cargo bench -p minflt-host --bench mappings -- --only calls --era spf-2017
 //! cargo bench -p minflt-host --bench mappings -- --only lookup
 //! ```
@@ -25,19 +26,25 @@
 
 mod calls;
 #[path = "../common/figures.rs"]
+#[expect(dead_code, reason = "benches share it")]
 mod figures;
 mod linux;
 mod lookup;
+#[path = "../common/machine.rs"]
+#[expect(dead_code, reason = "benches share it")]
 mod machine;
+#[path = "../common/table.rs"]
+mod table;
 
 use calls::Calls;
-use figures::{Bound, Noise, Quartiles};
+use core::error::Error;
+use figures::{Bound, Noise};
 use lookup::Lookups;
 use minflt_host::Host;
 use minflt_mm::ERAS;
 use minflt_pgtable::X86_64;
-use std::error::Error;
 use std::process::ExitCode;
+use table::{Judge, Times};
 
 /// The machine measured.
 pub(crate) type M = Host<X86_64, false>;
@@ -94,59 +101,6 @@ fn main() -> ExitCode {
     }
 }
 
-/// Whose row it is, and the row.
-type Row = (String, &'static str);
-
-/// Nanoseconds in each round.
-#[derive(Debug, Default)]
-struct Times {
-    rows: Vec<(Row, Vec<f64>)>,
-}
-
-impl Times {
-    fn push(&mut self, whose: &str, names: &[&'static str], values: Vec<f64>) {
-        for (name, ns) in names.iter().zip(values) {
-            let row = (whose.to_owned(), *name);
-            match self.rows.iter_mut().find(|(it, _)| *it == row) {
-                Some((_, times)) => times.push(ns),
-                None => self.rows.push((row, vec![ns])),
-            }
-        }
-    }
-
-    fn of(&self, whose: &str, name: &str) -> &[f64] {
-        let found = self
-            .rows
-            .iter()
-            .find(|((it, row), _)| it == whose && *row == name);
-        found.map_or(&[], |(_, times)| times)
-    }
-
-    fn print(&self, size: Size) {
-        let head = "ns";
-        println!(
-            "{head:64} {:>8} {:>8} {:>8} {:>8}",
-            "median", "q1", "q3", "least"
-        );
-        for ((whose, name), times) in &self.rows {
-            let Quartiles { low, median, high } = Quartiles::of(times);
-            let least = times.iter().copied().fold(f64::INFINITY, f64::min);
-            let name = format!("{whose}: {name}");
-            println!("{name:64} {median:8.1} {low:8.1} {high:8.1} {least:8.1}");
-        }
-        let Size { rounds, flag, .. } = size;
-        for ((whose, name), times) in &self.rows {
-            let Quartiles { low, median, high } = Quartiles::of(times);
-            println!(
-                "{{\"bench\":\"mappings\",\"target\":\"host\",\"of\":\"{whose}\",\"row\":\
-                 \"{name}\",\"rounds\":{rounds},\"ns\":{{\"median\":{median:.2},\"q1\":{low:.2},\
-                 \"q3\":{high:.2}}},\"command\":\
-                 \"cargo bench -p minflt-host --bench mappings{flag}\"}}"
-            );
-        }
-    }
-}
-
 fn run(size: Size, era: Option<&String>, only: Option<&String>) -> Result<(), Box<dyn Error>> {
     let wanted = |what: &str| only.is_none_or(|only| only == what);
     let lookups = size.mappings.iter().filter(|_| wanted("lookup"));
@@ -169,8 +123,7 @@ fn run(size: Size, era: Option<&String>, only: Option<&String>) -> Result<(), Bo
             times.push("linux", &linux::ROWS, linux::measure(size.times)?);
         }
     }
-    println!("{} rounds", size.rounds);
-    times.print(size);
+    times.print("mappings", size.rounds, size.flag);
     println!("\n{}", linux::IN_ADDITION);
     println!("\nfigure, median [quartiles], bound, verdict");
     for lookups in &lookups {
@@ -182,23 +135,13 @@ fn run(size: Size, era: Option<&String>, only: Option<&String>) -> Result<(), Bo
     Ok(())
 }
 
-fn print(figure: &str, values: &[f64], bound: Bound, noise: Noise, size: Size) {
-    let Quartiles { low, median, high } = Quartiles::of(values);
-    let verdict = if size.flag.is_empty() {
-        bound.verdict(Quartiles::of(values), noise)
-    } else {
-        "not judged"
-    };
-    println!("{figure:64} {median:7.3} [{low:.3} {high:.3}]  {bound:14} {verdict}");
-}
-
 fn print_lookup(times: &Times, mappings: usize, size: Size) {
+    let judge = Judge::of(size.flag);
     let whose = format!("{mappings} mappings");
     for (row, other) in [(0, 4), (1, 5), (2, 4)] {
         let (row, other) = (lookup::ROWS[row], lookup::ROWS[other]);
         let ours = times.of(&whose, row);
-        let pairs = ours.iter().zip(times.of(&whose, other));
-        let ratios: Vec<f64> = pairs.map(|(ours, other)| ours / other).collect();
+        let ratios = times.pairs((&whose, row), (&whose, other), |ours, other| ours / other);
         let many = mappings > 100;
         let (ns, ratio) = if many {
             (Bound::None, Bound::AtMost(0.6))
@@ -207,32 +150,22 @@ fn print_lookup(times: &Times, mappings: usize, size: Size) {
         };
         let noise = Noise::of_ratios(&ratios);
         let figure = format!("{whose}: {row}, ns");
-        print(&figure, ours, ns, Noise::of_times(ours), size);
+        judge.print(&figure, ours, ns, Noise::of_times(ours));
         let figure = format!("{whose}: {row} / BTreeMap");
-        print(&figure, &ratios, ratio, noise, size);
+        judge.print(&figure, &ratios, ratio, noise);
     }
 }
 
 fn print_calls(times: &Times, era: &str, size: Size) {
+    let judge = Judge::of(size.flag);
     for (row, most) in [(0, 400.0), (2, 500.0)] {
         let row = calls::ROWS[row];
         let ours = times.of(era, row);
         let noise = Noise::of_times(ours);
-        print(
-            &format!("{era}: {row}, ns"),
-            ours,
-            Bound::AtMost(most),
-            noise,
-            size,
-        );
-        let pairs = ours.iter().zip(times.of("linux", row));
-        let ratios: Vec<f64> = pairs.map(|(ours, linux)| ours / linux).collect();
-        print(
-            &format!("{era}: {row} / linux"),
-            &ratios,
-            Bound::None,
-            noise,
-            size,
-        );
+        let figure = format!("{era}: {row}, ns");
+        judge.print(&figure, ours, Bound::AtMost(most), noise);
+        let ratios = times.pairs((era, row), ("linux", row), |ours, linux| ours / linux);
+        let figure = format!("{era}: {row} / linux");
+        judge.print(&figure, &ratios, Bound::None, noise);
     }
 }

@@ -193,20 +193,9 @@ impl<M: Mmu> Mm<M> {
             .align_up(M::Paging::SHIFT)
             .ok_or(MmapError::NoMemory)?
             .0;
-        let mut end = user.end();
-        loop {
-            let last = VirtAddr(end.0 - 1);
-            // SAFETY: 1: under `mmap_lock`.
-            let below = unsafe { self.tree.at_or_before(last) }.map(|vma| vma.view().range);
-            let floor = below.map_or(user.start(), |below| below.end());
-            if end.0.saturating_sub(floor.0) >= len {
-                return Ok(VirtRange::new(VirtAddr(end.0 - len), end));
-            }
-            match below {
-                Some(below) if below.start() > user.start() => end = below.start(),
-                _ => return Err(MmapError::NoMemory),
-            }
-        }
+        // SAFETY: 1: under `mmap_lock`.
+        let hole = unsafe { self.tree.highest_hole(len, user) }.ok_or(MmapError::NoMemory)?;
+        Ok(VirtRange::new(VirtAddr(hole.end().0 - len), hole.end()))
     }
 }
 

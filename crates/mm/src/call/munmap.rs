@@ -51,8 +51,13 @@ pub(super) fn unmap<M: Mmu>(
     writers: &Writers<'_, M>,
     range: VirtRange,
 ) -> Result<(), NoMemory> {
-    split_at(mm, writers, range.start())?;
-    split_at(mm, writers, range.end())?;
+    if mm
+        .find(range.start())
+        .is_none_or(|vma| vma.view().range != range)
+    {
+        split_at(mm, writers, range.start())?;
+        split_at(mm, writers, range.end())?;
+    }
     let sys = mm.system();
     let mut zap = Zap::begin(mm, range);
     let mut gone = Pages::default();
@@ -81,6 +86,9 @@ pub(super) fn unmap<M: Mmu>(
         section.for_ever();
         // SAFETY: 1: taken out of the tree just now.
         unsafe { sys.retire_vma(NonNull::from(vma)) };
+        if view.range.end() >= range.end() {
+            break;
+        }
     }
     free_tables(mm, range, &mut zap);
     zap.finish();
@@ -93,11 +101,8 @@ pub(super) fn unmap<M: Mmu>(
 fn free_tables<M: Mmu>(mm: &Mm<M>, range: VirtRange, zap: &mut Zap<'_, M>) {
     let user_end = VirtAddr(M::Paging::USER_END);
     // SAFETY: 1: under `mmap_lock`.
-    let before = unsafe { mm.tree.at_or_before(range.start()) };
-    let floor = before.map_or(VirtAddr(0), |vma| vma.view().range.end());
-    // SAFETY: 1: under `mmap_lock`.
-    let after = unsafe { mm.tree.at_or_after(range.end()) };
-    let ceiling = after.map_or(user_end, |vma| vma.view().range.start());
+    let (floor, ceiling) = unsafe { mm.tree.around(range.start()) };
+    let (floor, ceiling) = (floor.unwrap_or(VirtAddr(0)), ceiling.unwrap_or(user_end));
     zap.free_tables(range, VirtRange::new(floor, ceiling));
 }
 

@@ -60,11 +60,12 @@ pub(super) fn split_at<M: Mmu>(
     writers: &Writers<'_, M>,
     at: VirtAddr,
 ) -> Result<(), NoMemory> {
-    let Some(vma) = mm.find(at) else {
+    // SAFETY: 1: under `mmap_lock`.
+    let Some(vma) = (unsafe { mm.tree.at_or_before(at) }) else {
         return Ok(());
     };
     let view = vma.view();
-    if view.range.start() >= at {
+    if view.range.start() == at || view.range.end() <= at {
         return Ok(());
     }
     let lower = VmaView {

@@ -63,6 +63,8 @@ broken! {
     ReuseByMapCount = "reuse-by-map-count",
     /// fork shares pages that the parent goes on to store to.
     ForkLeavesWritable = "fork-leaves-writable",
+    /// munmap leaves the links of its mappings to their anon_vmas behind.
+    ChainsStay = "chains-stay",
     /// fork copies an address space outside the sections of its mappings.
     ForkWithoutSections = "fork-without-sections",
     /// A thread or CPU adds its part of the resident count to the whole at twice its batch.

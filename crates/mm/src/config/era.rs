@@ -80,7 +80,7 @@ pub const ERAS: &[Era] = &[
             Ladder::VmaRwsemMmap,
             Protocol::TableLock,
             Lifetime::Rcu,
-            Rss::PerThread,
+            Rss::PerCpu,
         ),
     },
     Era {
@@ -91,7 +91,7 @@ pub const ERAS: &[Era] = &[
             Ladder::VmaCountMmap,
             Protocol::TableLock,
             Lifetime::TypeStable,
-            Rss::PerThread,
+            Rss::PerCpu,
         ),
     },
 ];

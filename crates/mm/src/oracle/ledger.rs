@@ -61,6 +61,15 @@ pub enum Unbalanced {
     WritableShared(VirtAddr),
     /// A page that cannot be found from its anon_vma: the mapping is not chained to that.
     NoReverseMap(VirtAddr),
+    /// Objects that are in use, and those that can be reached from the address spaces.
+    Objects {
+        /// What they are.
+        what: &'static str,
+        /// How many are in use.
+        live: u64,
+        /// How many can be reached.
+        reachable: u64,
+    },
     /// An entry outside every mapping.
     Unmapped(VirtAddr),
     /// An entry that grants more than its mapping allows.
@@ -120,6 +129,14 @@ impl fmt::Display for Unbalanced {
             Self::NoReverseMap(at) => {
                 write!(f, "the page at {at} is not found from its anon_vma")
             }
+            Self::Objects {
+                what,
+                live,
+                reachable,
+            } => write!(
+                f,
+                "{live} objects of kind {what} are in use, {reachable} can be reached"
+            ),
             Self::Unmapped(at) => write!(f, "an entry at {at} lies in no mapping"),
             Self::TooMuch(at) => write!(f, "the entry at {at} grants more than its mapping allows"),
             Self::Resident { shown, mapped } => {
@@ -146,12 +163,32 @@ impl fmt::Display for Unbalanced {
 
 impl core::error::Error for Unbalanced {}
 
+/// Objects by kind.
+#[derive(Default)]
+struct Objects {
+    mms: u64,
+    vmas: u64,
+    attrs: u64,
+    nodes: u64,
+    chains: u64,
+}
+
+impl Objects {
+    fn add(&mut self, other: &Self) {
+        self.vmas += other.vmas;
+        self.attrs += other.attrs;
+        self.nodes += other.nodes;
+        self.chains += other.chains;
+    }
+}
+
 /// Sums over one address space.
 #[derive(Default)]
 struct Walked {
     tables: u64,
     mapped: u64,
     vmas: Pages,
+    objects: Objects,
 }
 
 impl<M: Mmu> System<M> {
@@ -184,10 +221,15 @@ impl<M: Mmu> System<M> {
         }
         let mut reachable = 0;
         let mut vmas = Pages::default();
+        let mut objects = Objects {
+            mms: alive.len() as u64,
+            ..Objects::default()
+        };
         for mm in alive {
             let walked = mm.validate()?;
             reachable += walked.tables;
             vmas.add(walked.vmas);
+            objects.add(&walked.objects);
         }
         if reachable != ledger.tables {
             return Err(Unbalanced::Tables {
@@ -206,7 +248,38 @@ impl<M: Mmu> System<M> {
         if kept != accounted as i64 {
             return Err(Unbalanced::Committed { kept, accounted });
         }
+        self.objects_add_up(&objects)?;
         Ok(ledger)
+    }
+
+    /// Whether nothing is in use that nobody reaches.
+    fn objects_add_up(&self, reached: &Objects) -> Result<(), Unbalanced> {
+        let kinds = [
+            ("mm", self.mms.live(), reached.mms),
+            ("vma", self.vmas.live(), reached.vmas),
+            ("attrs", self.attrs.live(), reached.attrs),
+            ("tree node", self.nodes.live(), reached.nodes),
+            ("anon_vma_chain", self.chains.live(), reached.chains),
+        ];
+        let wrong = kinds.into_iter().find(|(_, live, reach)| live != reach);
+        if let Some((what, live, reachable)) = wrong {
+            return Err(Unbalanced::Objects {
+                what,
+                live,
+                reachable,
+            });
+        }
+        // Each that is in use has a link.
+        let (live, reachable) = (self.anon_vmas.live(), reached.chains);
+        if live > reachable {
+            let what = "anon_vma";
+            return Err(Unbalanced::Objects {
+                what,
+                live,
+                reachable,
+            });
+        }
+        Ok(())
     }
 }
 
@@ -235,10 +308,17 @@ impl<M: Mmu> Mm<M> {
         sys.looked(Check::Tables);
         let mut walked = Walked::default();
         self.walk_table(self.root, M::Paging::LEVELS - 1, 0, &mut walked)?;
+        let mut nodes = 0;
         self.tree.visit(
-            &mut |vma| walked.vmas.add(Pages::of::<M>(&vma.peek())),
-            &mut |_| (),
+            &mut |vma| {
+                walked.vmas.add(Pages::of::<M>(&vma.peek()));
+                walked.objects.vmas += 1;
+                walked.objects.attrs += u64::from(vma.attrs_ptr().is_some());
+                walked.objects.chains += vma.chain_links();
+            },
+            &mut |_| nodes += 1,
         );
+        walked.objects.nodes = nodes;
         let (kept, mapped) = (self.sizes.raw(), walked.vmas.mapped);
         if kept != mapped {
             return Err(Unbalanced::Size { kept, mapped });

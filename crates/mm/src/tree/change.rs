@@ -7,6 +7,7 @@
 use super::{Body, FANOUT, Node, UNUSED, read};
 use crate::error::NoMemory;
 use crate::system::System;
+use core::mem::MaybeUninit;
 use core::ptr::NonNull;
 use minflt_pgtable::Mmu;
 use minflt_sync::Callback;
@@ -25,28 +26,35 @@ pub(super) struct Change<'s, M: Mmu> {
     old: Nodes,
 }
 
+/// Nodes of a change.
+///
+/// # Invariants
+/// The first `len` were written.
 struct Nodes {
-    nodes: [u64; NODES],
+    nodes: [MaybeUninit<u64>; NODES],
     len: usize,
 }
 
 impl Nodes {
     const fn none() -> Self {
+        // INVARIANT: none.
         Self {
-            nodes: [0; NODES],
+            nodes: [MaybeUninit::uninit(); NODES],
             len: 0,
         }
     }
 
     fn push(&mut self, node: u64) {
-        self.nodes[self.len] = node;
+        self.nodes[self.len].write(node);
+        // INVARIANT: written by the line before.
         self.len += 1;
     }
 
     fn iter(&self) -> impl Iterator<Item = NonNull<Node>> {
-        self.nodes[..self.len]
-            .iter()
-            .filter_map(|node| NonNull::new(*node as *mut Node))
+        self.nodes[..self.len].iter().filter_map(|node| {
+            // SAFETY: by the invariant.
+            NonNull::new(unsafe { node.assume_init() } as *mut Node)
+        })
     }
 }
 
@@ -107,9 +115,10 @@ impl Body {
     }
 
     /// Adds all of `right`, which fits.
-    fn append(&mut self, right: &mut Self) {
+    fn append<M: Mmu>(&mut self, right: &Self) {
         let (len, more) = (self.used(), right.used());
-        let words = &right.words.get_mut()[..more];
+        // SAFETY: 1: the writer's lock.
+        let words = unsafe { &right.words::<M>()[..more] };
         self.words.get_mut()[len..len + more].copy_from_slice(words);
         self.keys[len..len + more].copy_from_slice(&right.keys[..more]);
         self.slots[len..len + more].copy_from_slice(&right.slots[..more]);
@@ -138,12 +147,37 @@ impl<'s, M: Mmu> Change<'s, M> {
 
     /// A copy to edit in place of `node`, which this change replaces.
     fn copy<'n>(&mut self, node: u64) -> Result<(NonNull<Node>, &'n mut Body), NoMemory> {
+        let Some(old) = NonNull::new(node as *mut Node) else {
+            return Err(NoMemory);
+        };
         // SAFETY: 1: the writer's lock keeps the current version.
-        let mut node_copy = self.make(unsafe { read::<M>(node) }.copy())?;
+        let _announced = unsafe { read::<M>(node) };
+        // SAFETY: 1: as above; a node that is not retired has a callback that is in no list.
+        let copy = unsafe { self.sys.nodes.alloc_copy(old, self.sys) };
+        let mut copy = copy.ok_or(NoMemory)?;
+        self.made.push(copy.as_ptr() as u64);
         self.old.push(node);
         // SAFETY: made just now: nobody else knows it until the change is finished, and each node
         // is edited at one place below.
-        Ok((node_copy, unsafe { &mut node_copy.as_mut().body }))
+        Ok((copy, unsafe { &mut copy.as_mut().body }))
+    }
+
+    /// Sets the word of `slot` of an inner node as the child is now.
+    fn measure(&self, body: &mut Body, slot: usize) {
+        // SAFETY: 1: the writer's lock.
+        let word = unsafe { body.gap_word::<M>(slot) };
+        body.words.get_mut()[slot] = word;
+    }
+
+    /// Sets the words around `slot`, where what starts at `before` was replaced.
+    fn measure_around(&self, body: &mut Body, slot: usize, before: u64) {
+        if slot < body.used() {
+            self.measure(body, slot);
+        }
+        let moved = slot >= body.used() || body.keys[slot] != before;
+        if moved && slot > 0 {
+            self.measure(body, slot - 1);
+        }
     }
 
     /// The tree under `root` with one more; returns its root.
@@ -165,6 +199,8 @@ impl<'s, M: Mmu> Change<'s, M> {
         let mut above = Body::empty(level);
         above.insert(0, left);
         above.insert(1, right);
+        self.measure(&mut above, 0);
+        self.measure(&mut above, 1);
         Ok(self.make(above)?.as_ptr() as u64)
     }
 
@@ -180,12 +216,20 @@ impl<'s, M: Mmu> Change<'s, M> {
             self.add(body, at, entry)?
         } else {
             let at = body.slot_for(entry.key);
+            let before = body.keys[at];
             let (left, right) = self.insert_below(body.slots[at], entry)?;
             body.put(at, left);
-            match right {
+            let more = match right {
                 Some(right) => self.add(body, at + 1, right)?,
                 None => None,
+            };
+            if more.is_none() {
+                self.measure_around(body, at, before);
+                if right.is_some() {
+                    self.measure(body, at + 1);
+                }
             }
+            more
         };
         Ok((body.entry(copy), right))
     }
@@ -207,6 +251,11 @@ impl<'s, M: Mmu> Change<'s, M> {
             body.insert(at, entry);
         } else {
             right.insert(at - middle, entry);
+        }
+        if body.level > 0 {
+            // Rare enough to do the whole of both.
+            (0..body.used()).for_each(|slot| self.measure(body, slot));
+            (0..right.used()).for_each(|slot| self.measure(&mut right, slot));
         }
         let key = right.keys[0];
         let right = self.make(right)?;
@@ -245,11 +294,16 @@ impl<'s, M: Mmu> Change<'s, M> {
         if body.level == 0 {
             body.remove(at);
         } else {
+            let before = body.keys[at];
             match self.remove_below(body.slots[at], key)? {
-                None => body.remove(at),
+                None => {
+                    body.remove(at);
+                    self.measure_around(body, at, before);
+                }
                 Some(child) => {
                     body.put(at, child);
-                    self.merge(body, at);
+                    let at = self.merge(body, at);
+                    self.measure_around(body, at, before);
                 }
             }
         }
@@ -261,29 +315,41 @@ impl<'s, M: Mmu> Change<'s, M> {
     }
 
     /// Merges the child in slot `at`, a copy, with its right or left neighbour if it has few and
-    /// both fit.
-    fn merge(&mut self, body: &mut Body, at: usize) {
+    /// both fit; returns the slot it is in then.
+    fn merge(&mut self, body: &mut Body, at: usize) -> usize {
         // SAFETY: made by this change, and edited here only.
         let child = unsafe { &mut (*(body.slots[at] as *mut Node)).body };
         if child.used() >= FEW || body.len == 1 {
-            return;
+            return at;
         }
         let neighbour = if at + 1 < body.used() { at + 1 } else { at - 1 };
         let old = body.slots[neighbour];
         // SAFETY: 1: kept by the writer's lock.
-        let mut other = unsafe { read::<M>(old) }.copy();
+        let other = unsafe { read::<M>(old) };
         if child.used() + other.used() > FANOUT {
-            return;
+            return at;
         }
         self.old.push(old);
         if neighbour > at {
-            child.append(&mut other);
+            child.append::<M>(other);
         } else {
-            other.append(child);
-            *child = other;
+            let mut both = Self::copied(other);
+            both.append::<M>(child);
+            *child = both;
             body.keys[at] = body.keys[neighbour];
         }
+        if child.level > 0 {
+            (0..child.used()).for_each(|slot| self.measure(child, slot));
+        }
         body.remove(neighbour);
+        at.min(neighbour)
+    }
+
+    /// A node like `body`.
+    fn copied(body: &Body) -> Body {
+        let mut copy = Body::empty(body.level);
+        copy.append::<M>(body);
+        copy
     }
 
     /// Publishes the change, or undoes it.

@@ -6,8 +6,8 @@
 //! change. (In-place writes of nodes under a reader's lock were a privilege escalation in Linux.)
 //!
 //! # Idea
-//! A published node is never written again (but for words in leaves, which only holders of
-//! `mmap_lock` look at). A change copies the path from the root to the leaf,
+//! A published node is never written again (but for words that only holders of `mmap_lock`
+//! look at). A change copies the path from the root to the leaf,
 //! publishes the new root by one store, and frees the copied-from nodes by the lifetime. A reader
 //! that loads the root once sees one whole version.
 //!
@@ -28,6 +28,7 @@
 //! bytes.
 
 mod change;
+mod gaps;
 
 use crate::error::NoMemory;
 use crate::system::System;
@@ -48,7 +49,7 @@ const FANOUT: usize = 14;
 /// What a key that is not used holds. No key is larger, so that the difference of two has a sign.
 const UNUSED: u64 = i64::MAX as u64;
 
-/// A node: immutable once published, but for a leaf's words.
+/// A node: immutable once published, but for the words.
 ///
 /// # Invariants
 /// Keys ascend, and are below [`UNUSED`] where used.
@@ -60,7 +61,8 @@ struct Body {
     len: u32,
     /// Start addresses: of VMAs in a leaf, at most the smallest below the child in an inner node.
     keys: [u64; FANOUT],
-    /// In a leaf, each VMA's [`word_of`] its range and protection. Guarded by: `mmap_lock`.
+    /// In a leaf, each VMA's [`word_of`] its range and protection; in an inner node each child's
+    /// [`Body::gap_word`]. Guarded by: `mmap_lock`.
     words: UnsafeCell<[u32; FANOUT]>,
     /// VMAs in a leaf, nodes in an inner node.
     slots: [u64; FANOUT],
@@ -91,28 +93,6 @@ impl Body {
             words: UnsafeCell::new([0; FANOUT]),
             slots: [0; FANOUT],
         }
-    }
-
-    /// A copy, made by the writer.
-    fn copy(&self) -> Self {
-        // SAFETY: the writer's lock keeps the words.
-        let words = unsafe { *self.words.get() };
-        Self {
-            words: UnsafeCell::new(words),
-            ..*self
-        }
-    }
-
-    /// The word of `slot`, behind the door.
-    ///
-    /// # Safety
-    /// 1. The caller holds `mmap_lock`.
-    #[inline(always)]
-    unsafe fn word<M: Machine>(&self, slot: usize) -> u32 {
-        M::before(self.words.get().cast(), size_of::<u32>(), Kind::PlainRead);
-        // SAFETY: 1 of this function: nobody writes the words.
-        let words = unsafe { &*self.words.get() };
-        words[slot]
     }
 
     fn used(&self) -> usize {
@@ -235,7 +215,7 @@ impl<M: Mmu> Tree<M> {
                 continue;
             }
             // SAFETY: 1: 1 of this function.
-            let word = unsafe { body.word::<M>(slot) };
+            let word = unsafe { body.words::<M>() }[slot];
             let found = by_word::<M::Paging>(body.keys[slot], word);
             if found.is_none() || M::CHECKED {
                 // SAFETY: 1 of this function: VMAs outlive the nodes that name them.
@@ -253,24 +233,51 @@ impl<M: Mmu> Tree<M> {
     /// The record of the VMA that starts where `view` does was replaced by one that says `view`.
     /// The caller holds `mmap_lock` for writing.
     pub(crate) fn changed(&self, view: VmaView) {
-        let start = view.range.start().0;
-        let mut node = self.root.load(Ordering::Relaxed);
-        while node != 0 {
-            // SAFETY: 1: the writer's lock keeps the current version.
-            let body = unsafe { read::<M>(node) };
-            let slot = body.slot_for(start);
-            if body.level > 0 {
-                node = body.slots[slot];
-                continue;
-            }
-            if body.keys[slot] == start {
-                M::before(body.words.get().cast(), size_of::<u32>(), Kind::PlainWrite);
-                // SAFETY: the writer's lock: nobody else looks at the words.
-                let words = unsafe { &mut *body.words.get() };
-                words[slot] = word_of::<M::Paging>(view);
-            }
-            return;
+        let root = self.root.load(Ordering::Relaxed);
+        if root != 0 {
+            self.changed_below(root, view, u64::MAX);
         }
+    }
+
+    /// Changes the words below `node`, behind which the next VMA starts at `next`; returns how many
+    /// pages of a hole came to be, for the words above.
+    fn changed_below(&self, node: u64, view: VmaView, next: u64) -> u32 {
+        let start = view.range.start().0;
+        // SAFETY: 1: the writer's lock keeps the current version.
+        let body = unsafe { read::<M>(node) };
+        let slot = body.slot_for(start);
+        let next = body.keys[..body.used()]
+            .get(slot + 1)
+            .map_or(next, |key| *key);
+        let gap;
+        let word;
+        if body.level > 0 {
+            gap = self.changed_below(body.slots[slot], view, next);
+            // SAFETY: 1: the writer's lock.
+            let old = unsafe { body.words::<M>() }[slot];
+            if gap <= old {
+                return gap;
+            }
+            word = gap;
+        } else if body.keys[slot] == start {
+            // SAFETY: 1: the writer's lock.
+            let before = unsafe { body.end_of::<M>(slot) };
+            let end = view.range.end().0;
+            let hole = if end < before && next > end {
+                next - end
+            } else {
+                0
+            };
+            gap = gaps::pages::<M>(hole);
+            word = word_of::<M::Paging>(view);
+        } else {
+            return 0;
+        }
+        M::before(body.words.get().cast(), size_of::<u32>(), Kind::PlainWrite);
+        // SAFETY: the writer's lock: nobody else looks at the words.
+        let words = unsafe { &mut *body.words.get() };
+        words[slot] = word;
+        gap
     }
 
     /// The first VMA that starts at or after `addr`.

@@ -20,8 +20,8 @@ const fn upper() -> Level {
 /// 12..49 frame address; software has 53 and up, and all but bit 0 where that is clear. Hardware
 /// checks the accessed and dirty bits and traps to vectors of their own where one is missing.
 ///
-/// Not modelled: the eight regions. Linux spent the top three bits of the root's index on them; here
-/// the root covers one stretch of addresses, and user space has its lower half.
+/// Not modelled: the eight regions. Linux spent the top three bits of the root's index on them;
+/// here the root covers one stretch of addresses, and user space has its lower half.
 ///
 /// The instruction caches of ia64 do not see what was stored. Linux flushed them in
 /// `update_mmu_cache`, after the entry was set, which the lock hid; without the lock the posting

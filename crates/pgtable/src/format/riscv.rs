@@ -2,9 +2,9 @@
 //!
 //! The RISC-V Instruction Set Manual, volume II, "Sv39" and "Sv48": bit 0 valid, 1 to 3 read, write
 //! and execute, 4 user, 5 global, 6 accessed, 7 dirty, 8 and 9 software's, the frame number from
-//! bit 10 to 53. An entry that is valid and has none of bits 1 to 3 points to a table, and its user,
-//! accessed and dirty bits must be clear. Where bit 0 is clear all else is software's; "global"
-//! marks `PROT_NONE` there, as in Linux.
+//! bit 10 to 53. An entry that is valid and has none of bits 1 to 3 points to a table, and its
+//! user, accessed and dirty bits must be clear. Where bit 0 is clear all else is software's;
+//! "global" marks `PROT_NONE` there, as in Linux.
 //!
 //! A CPU either sets accessed and dirty itself (`Svadu`) or faults where they are missing
 //! (`Svade`). User space is the lower half: the upper one has the sign bit set.

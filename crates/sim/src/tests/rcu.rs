@@ -54,7 +54,7 @@ unsafe fn answer_without_looking(arg: *const ()) {
     depth.set(was);
 }
 
-fn domain<'b>(bed: &'b Bed, cpus: u32, handler: unsafe fn(*const ())) -> &'b Rcu<M> {
+fn domain(bed: &Bed, cpus: u32, handler: unsafe fn(*const ())) -> &Rcu<M> {
     let bytes = bed.place([const { [0u64; 16] }; 64]);
     assert!(PerCpu::<RcuCpu<M>, M>::bytes(cpus) <= size_of_val(bytes));
     let at = NonNull::from(bytes).cast();

@@ -24,7 +24,7 @@ impl Unit {
         // Of 16 bits, so that its cube fits.
         let u = u128::from(mix(SEED.wrapping_add(number)) >> 48);
         let spread = u128::from(largest) * 15 / 16;
-        let above = spread * (u * u * u) >> 48;
+        let above = (spread * u * u * u) >> 48;
         let bytes = largest / 16 + u64::try_from(above).unwrap_or(largest);
         Self {
             number,

@@ -116,6 +116,26 @@ fn every_word_of_a_page_still_faults_once() {
 }
 
 #[test]
+fn pages_of_one_word_have_one_touched() {
+    let bare = Fake {
+        bare: true,
+        ..Fake::default()
+    };
+    let run = |touch| {
+        let test = Pft {
+            touch,
+            ..pft(Definition::Process)
+        };
+        test.run(&bare, &plan(1))
+    };
+    assert!(run(Touch::Lines(1)).is_ok());
+    for touch in [Touch::Lines(2), Touch::Whole] {
+        let words = run(touch).unwrap_err().to_string();
+        assert!(words.ends_with("leave -c and -z out"), "{words}");
+    }
+}
+
+#[test]
 fn a_lost_store_is_seen() {
     for definition in [Definition::Process, Definition::Workers] {
         let fake = Fake {

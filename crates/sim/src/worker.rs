@@ -14,7 +14,7 @@ const SLOTS: usize = 8;
 
 /// What the workers share beside memory. They all run on one thread of the host.
 #[derive(Debug)]
-pub(super) struct Shared<'s, P: Paging> {
+pub(crate) struct Shared<'s, P: Paging> {
     system: &'s System<Sim<P>>,
     workers: u32,
     /// Workers that have not ended.
@@ -24,16 +24,16 @@ pub(super) struct Shared<'s, P: Paging> {
     opened: Cell<u64>,
     mailbox: [Cell<u64>; SLOTS],
     /// Children forked.
-    pub(super) forks: Cell<u64>,
-    pub(super) ended: RefCell<Vec<Result<Ended, TargetError>>>,
+    pub(crate) forks: Cell<u64>,
+    pub(crate) ended: RefCell<Vec<Result<Ended, TargetError>>>,
 }
 
 /// What a worker hands in at its end.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Ended {
-    pub(super) index: u32,
-    pub(super) report: WorkerReport,
-    pub(super) contents: u64,
+pub(crate) struct Ended {
+    pub(crate) index: u32,
+    pub(crate) report: WorkerReport,
+    pub(crate) contents: u64,
 }
 
 /// A worker: a task of the process, or a task that is a process of its own.
@@ -48,7 +48,7 @@ pub struct SimWorker<'w, P: Paging> {
 }
 
 impl<'s, P: Paging> Shared<'s, P> {
-    pub(super) fn new(system: &'s System<Sim<P>>, workers: u32) -> Self {
+    pub(crate) fn new(system: &'s System<Sim<P>>, workers: u32) -> Self {
         Self {
             system,
             workers,
@@ -84,7 +84,7 @@ impl<'s, P: Paging> Shared<'s, P> {
     }
 
     /// The worker ends, and nobody waits for it any more; whether it was the last.
-    pub(super) fn leave(&self) -> bool {
+    pub(crate) fn leave(&self) -> bool {
         self.alive.set(self.alive.get() - 1);
         self.open_if_complete();
         self.alive.get() == 0
@@ -92,7 +92,7 @@ impl<'s, P: Paging> Shared<'s, P> {
 }
 
 impl<'w, P: Paging> SimWorker<'w, P> {
-    pub(super) fn new(shared: &'w Shared<'w, P>, mm: &'w Mm<Sim<P>>, index: u32) -> Self {
+    pub(crate) fn new(shared: &'w Shared<'w, P>, mm: &'w Mm<Sim<P>>, index: u32) -> Self {
         Self {
             shared,
             calls: Calls::new(mm),
@@ -104,7 +104,7 @@ impl<'w, P: Paging> SimWorker<'w, P> {
     }
 
     /// What it hands in.
-    pub(super) const fn ended(&self) -> Ended {
+    pub(crate) const fn ended(&self) -> Ended {
         Ended {
             index: self.index,
             report: self.report,

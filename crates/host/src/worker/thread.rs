@@ -4,16 +4,16 @@ const NANOS: u64 = 1_000_000_000;
 
 /// What the kernel accounted to the calling thread so far.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Usage {
-    pub(super) cpu_ns: u64,
+pub(crate) struct Usage {
+    pub(crate) cpu_ns: u64,
     /// Voluntary context switches.
-    pub(super) sleeps: u64,
+    pub(crate) sleeps: u64,
     /// Involuntary context switches.
-    pub(super) preemptions: u64,
+    pub(crate) preemptions: u64,
 }
 
 /// See [`Usage`].
-pub(super) fn usage() -> Usage {
+pub(crate) fn usage() -> Usage {
     // SAFETY: an rusage is integers only, for which zeroes are values.
     let mut raw: libc::rusage = unsafe { core::mem::zeroed() };
     // SAFETY: writes one `rusage`, which lives here.
@@ -27,7 +27,7 @@ pub(super) fn usage() -> Usage {
 }
 
 /// Processor time of the calling thread.
-pub(super) fn thread_cpu_ns() -> u64 {
+pub(crate) fn thread_cpu_ns() -> u64 {
     let mut time = libc::timespec {
         tv_sec: 0,
         tv_nsec: 0,
@@ -38,7 +38,7 @@ pub(super) fn thread_cpu_ns() -> u64 {
 }
 
 /// Keeps the calling thread on one processor, where the system allows; a wish, not a need.
-pub(super) fn pin(index: u32) {
+pub(crate) fn pin(index: u32) {
     let count = std::thread::available_parallelism().map_or(1, |n| n.get());
     // SAFETY: a set of processors is plain bits, and zero is the empty set.
     let mut set: libc::cpu_set_t = unsafe { core::mem::zeroed() };

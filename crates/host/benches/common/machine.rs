@@ -24,20 +24,39 @@ pub(crate) struct CpuTime(f64);
 
 impl CpuTime {
     pub(crate) fn start() -> Self {
-        Self(now_ns())
+        Self(now_ns(libc::CLOCK_THREAD_CPUTIME_ID))
+    }
+
+    /// Since an earlier moment.
+    pub(crate) fn since(self, earlier: Self) -> f64 {
+        self.0 - earlier.0
     }
 
     pub(crate) fn ns(self) -> f64 {
-        now_ns() - self.0
+        now_ns(libc::CLOCK_THREAD_CPUTIME_ID) - self.0
     }
 }
 
-fn now_ns() -> f64 {
+/// The time of everybody.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct WallTime(f64);
+
+impl WallTime {
+    pub(crate) fn start() -> Self {
+        Self(now_ns(libc::CLOCK_MONOTONIC))
+    }
+
+    pub(crate) fn ns(self) -> f64 {
+        now_ns(libc::CLOCK_MONOTONIC) - self.0
+    }
+}
+
+fn now_ns(clock: libc::clockid_t) -> f64 {
     let mut time = libc::timespec {
         tv_sec: 0,
         tv_nsec: 0,
     };
     // SAFETY: writes one time, which lives here.
-    unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time) };
+    unsafe { libc::clock_gettime(clock, &raw mut time) };
     time.tv_sec as f64 * 1e9 + time.tv_nsec as f64
 }

@@ -11,9 +11,9 @@ const ARRIVED: u64 = 1 << 32;
 
 /// What the workers share beside memory.
 #[derive(Debug)]
-pub(super) struct Shared<'s, const CHECKED: bool> {
-    pub(super) system: &'s System<Host<X86_64, CHECKED>>,
-    pub(super) workers: u32,
+pub(crate) struct Shared<'s, const CHECKED: bool> {
+    pub(crate) system: &'s System<Host<X86_64, CHECKED>>,
+    pub(crate) workers: u32,
     mailbox: [AtomicU64; SLOTS],
     /// Workers that may still come to the barrier, in the low half; those that have, in the high.
     barrier: AtomicU64,
@@ -22,7 +22,7 @@ pub(super) struct Shared<'s, const CHECKED: bool> {
 }
 
 impl<'s, const CHECKED: bool> Shared<'s, CHECKED> {
-    pub(super) fn new(system: &'s System<Host<X86_64, CHECKED>>, workers: u32) -> Self {
+    pub(crate) fn new(system: &'s System<Host<X86_64, CHECKED>>, workers: u32) -> Self {
         Self {
             system,
             workers,
@@ -33,7 +33,7 @@ impl<'s, const CHECKED: bool> Shared<'s, CHECKED> {
     }
 
     /// Waits for all workers that have not ended; acknowledges interrupts meanwhile.
-    pub(super) fn wait(&self) {
+    pub(crate) fn wait(&self) {
         // ORDERING: Acquire here and below; pairs with [host-barrier].
         let round = self.opened.load(Ordering::Acquire);
         let now = self.barrier.fetch_add(ARRIVED, Ordering::AcqRel) + ARRIVED;
@@ -45,24 +45,24 @@ impl<'s, const CHECKED: bool> Shared<'s, CHECKED> {
     }
 
     /// See [`minflt_workload::Worker::post`].
-    pub(super) fn post(&self, slot: usize, value: u64) {
+    pub(crate) fn post(&self, slot: usize, value: u64) {
         // ORDERING: Release; pairs with [host-mailbox].
         self.mailbox[slot].store(value, Ordering::Release);
     }
 
     /// See [`minflt_workload::Worker::read`].
-    pub(super) fn read(&self, slot: usize) -> u64 {
+    pub(crate) fn read(&self, slot: usize) -> u64 {
         // ORDERING: Acquire; pairs with [host-mailbox].
         self.mailbox[slot].load(Ordering::Acquire)
     }
 
     /// See [`minflt_workload::Worker::claim`].
-    pub(super) fn claim(&self, slot: usize) -> u64 {
+    pub(crate) fn claim(&self, slot: usize) -> u64 {
         self.mailbox[slot].fetch_add(1, Ordering::Relaxed)
     }
 
     /// The worker ends, and nobody has to wait for it any more.
-    pub(super) fn leave(&self) {
+    pub(crate) fn leave(&self) {
         let now = self.barrier.fetch_sub(1, Ordering::AcqRel) - 1;
         if now != 0 {
             self.open_if_complete(now);

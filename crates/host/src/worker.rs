@@ -1,7 +1,5 @@
 //! A worker, as a body sees it.
 
-use super::shared::Shared;
-use super::thread::thread_cpu_ns;
 use crate::Host;
 use core::mem::ManuallyDrop;
 use minflt_addr::VirtAddr;
@@ -10,6 +8,11 @@ use minflt_pgtable::{Mmu, Paging, X86_64};
 use minflt_process::{Calls, exit};
 use minflt_sync::Instance;
 use minflt_workload::{Oracle, Prot, Stop, Worker, WorkerReport};
+use shared::Shared;
+use thread::thread_cpu_ns;
+
+pub(crate) mod shared;
+pub(crate) mod thread;
 
 /// The longest stretch of computing that the kernel is not asked about.
 const STRETCH_NS: u64 = 50_000;
@@ -20,15 +23,15 @@ pub struct HostWorker<'w, const CHECKED: bool> {
     shared: &'w Shared<'w, CHECKED>,
     calls: Calls<'w, Host<X86_64, CHECKED>>,
     index: u32,
-    pub(super) report: WorkerReport,
+    pub(crate) report: WorkerReport,
     /// Looks of the oracle for contents.
-    pub(super) contents: u64,
+    pub(crate) contents: u64,
     cpu_at_open: u64,
     faults_at_open: u64,
 }
 
 impl<'w, const CHECKED: bool> HostWorker<'w, CHECKED> {
-    pub(super) fn new(
+    pub(crate) fn new(
         shared: &'w Shared<'w, CHECKED>,
         mm: &'w Mm<Host<X86_64, CHECKED>>,
         index: u32,

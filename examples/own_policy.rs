@@ -1,0 +1,101 @@
+//! Bring an era of your own: one row, and everything that the shipped ones get comes with it: the
+//! table of refused mixes, the search for known races, and a curve on a simulated machine beside
+//! the others.
+//!
+//! `cargo run --release -p minflt-sim --example own_policy`
+//!
+//! To ship an era, put the row into `ERAS` (`crates/mm/src/config/era.rs`). A *choice* that there
+//! is not yet takes a variant of its decision point in `crates/mm/src/config/mod.rs`, and one file:
+//! the code that asks it. `docs/architecture.md`, "How to add", names that file for each point.
+
+use core::error::Error;
+use minflt_mm::config::{ExchangeBy, Ladder, Lifetime, Protocol, Rss};
+use minflt_mm::{Config, Era, era};
+use minflt_sim::races::{RACES, search};
+use minflt_sim::{AnySimTarget, Budget, MachineFile};
+use minflt_workload::{Clear, Plan, Spaces, Workload};
+
+/// Speculation as posted in 2017, but with RCU instead of SRCU and counts of the CPUs.
+const MINE: Era = Era {
+    name: "mine",
+    source: "this file",
+    idea: "speculative faults whose readers write nothing at all",
+    config: Config {
+        ladder: Ladder::SpeculativeMmap,
+        protocol: Protocol::TableLock,
+        exchange: ExchangeBy::Native,
+        lifetime: Lifetime::Rcu,
+        rss: Rss::PerCpu,
+        broken: None,
+    },
+};
+
+const SCHEDULES: u64 = 200;
+
+fn main() -> Result<(), Box<dyn Error>> {
+    // 1. A mix that cannot be sound is refused with the reason.
+    let unsound = Config {
+        lifetime: Lifetime::Immediate,
+        ..MINE.config
+    };
+    match unsound.check() {
+        Err(illegal) => println!("refused: {illegal}"),
+        Ok(()) => return Err("an unsound mix was let through".into()),
+    }
+    MINE.config.check()?;
+
+    // 2. The known races, each with its fix in place: none may be found.
+    for race in RACES {
+        let budget = Budget {
+            schedules: SCHEDULES,
+            seed: 1,
+        };
+        let found = search(race, MINE.config, &budget).explored;
+        if let Some(failure) = found.failure {
+            return Err(format!("{} is found in {}: {failure}", race.number, MINE.name).into());
+        }
+    }
+    println!(
+        "{} races, {SCHEDULES} schedules each: none found",
+        RACES.len()
+    );
+
+    // 3. A curve beside two shipped eras. Simulated, and no cost of the machine is fitted yet.
+    let machine = MachineFile::shipped("altix32")?;
+    println!("faults per second, simulated on altix32, uncalibrated");
+    println!("{:>12} {:>10} {:>10} {:>10} {:>10}", "era", 1, 4, 16, 32);
+    let shipped = ["linux-4.13", "spf-2017"].map(|name| era(name).copied());
+    for era in shipped.into_iter().flatten().chain([MINE]) {
+        print!("{:>12}", era.name);
+        for threads in [1, 4, 16, 32] {
+            print!(
+                " {:>10.0}",
+                faults_per_second(&machine, era.config, threads)?
+            );
+        }
+        println!();
+    }
+    Ok(())
+}
+
+/// First touches a second, by `threads` threads of one address space.
+fn faults_per_second(
+    machine: &MachineFile,
+    config: Config,
+    threads: u32,
+) -> Result<f64, Box<dyn Error>> {
+    let options = ["-b", "16M", "--measure", "workers"].map(str::to_owned);
+    let workload = Workload::parse("pft", &options)?;
+    let plan = Plan {
+        threads,
+        cpus: threads,
+        clear: Clear::InFault,
+        spaces: Spaces::Shared,
+    };
+    let outcome = match AnySimTarget::start(machine, config, 256 << 20)? {
+        AnySimTarget::X86(target) => workload.run(&target, &plan)?,
+        AnySimTarget::Altix(target) => workload.run(&target, &plan)?,
+        AnySimTarget::Power(target) => workload.run(&target, &plan)?,
+    };
+    Ok(outcome.pages as f64 / (outcome.wall_ns as f64 / 1e9))
+}

@@ -1,0 +1,287 @@
+//! The workloads on real threads and in virtual time, small: every era runs them to the end, with
+//! contents and the ledger checked, and simulated runs repeat.
+#![expect(
+    clippy::expect_used,
+    clippy::tests_outside_test_module,
+    reason = "all of an integration test is a test"
+)]
+
+use minflt_host::HostTarget;
+use minflt_mm::{Config, ERAS, era};
+use minflt_sim::{AnySimTarget, MachineFile};
+use minflt_workload::{
+    Clear, Columns, Outcome, Plan, Prot, Spaces, Stop, Target, TargetError, Worker, Workload,
+};
+
+/// Workers of the plan, and the command line; all small.
+const LINES: &[(u32, &str)] = &[
+    (2, "ebizzy -mTRp --records 20 -s 64K"),
+    (2, "ebizzy -TRP -n 3 --records 20 --generator ltp"),
+    (2, "kernbench -f -n 1 --half 1 --units 5 --unit 256K"),
+    (3, "load --size 1M --chunk 64K"),
+    (1, "load --size 256K"),
+    (2, "mmap1 -s 20 --len 1M"),
+    (2, "mmap1 -s 20 --len 1M --mode processes"),
+    (2, "brk1 -s 20"),
+    (2, "brk1 -s 20 --touch"),
+    (2, "brk1 -s 20 --mode threads"),
+    (2, "fork1 -s 5 --resident 128K"),
+    (2, "fork1 -s 5 --resident 128K --mode threads"),
+];
+
+fn plan(threads: u32) -> Plan {
+    Plan {
+        threads,
+        cpus: threads,
+        clear: Clear::InFault,
+        spaces: Spaces::Shared,
+    }
+}
+
+fn workload(line: &str) -> Workload {
+    let (name, options) = line.split_once(' ').expect("a name and options");
+    let options: Vec<_> = options.split(' ').map(str::to_owned).collect();
+    Workload::parse(name, &options).expect("options")
+}
+
+fn on_host<const CHECKED: bool>(
+    config: Config,
+    (threads, line): (u32, &str),
+) -> Result<Outcome, TargetError> {
+    let workload = workload(line);
+    let cpus = workload.most_workers(threads, threads);
+    let target = HostTarget::<CHECKED>::start(config, cpus, 64 << 20).expect("starts");
+    workload.run(&target, &plan(threads))
+}
+
+fn on_sim(
+    machine: &str,
+    config: Config,
+    (threads, line): (u32, &str),
+) -> (Result<Outcome, TargetError>, u64) {
+    let file = MachineFile::shipped(machine).expect("shipped");
+    let target = AnySimTarget::start(&file, config, 256 << 20).expect("starts");
+    let (workload, plan) = (workload(line), plan(threads));
+    match &target {
+        AnySimTarget::X86(target) => (workload.run(target, &plan), target.hash()),
+        AnySimTarget::Altix(target) => (workload.run(target, &plan), target.hash()),
+        AnySimTarget::Power(target) => (workload.run(target, &plan), target.hash()),
+    }
+}
+
+/// What every outcome has.
+fn sound(line: &str, era: &str, outcome: &Outcome) {
+    let what = format!("{line} in {era}: {outcome:?}");
+    assert!(outcome.checks["ledger"] > 0, "{what}");
+    let unchecked = line.contains("--mode threads") && line.starts_with("brk1");
+    assert_eq!(outcome.checks["contents"] == 0, unchecked, "{what}");
+    assert!(
+        outcome.columns.is_some() && !outcome.rates.is_empty(),
+        "{what}"
+    );
+    assert!(outcome.faults >= outcome.pages, "{what}");
+    assert!(outcome.wall_ns > 0, "{what}");
+    let forks = outcome.events.get("fork-calls").copied().unwrap_or(0);
+    let children = match line.split(' ').next() {
+        // The warm run's units are not counted; each task forks once more for its check.
+        Some("kernbench") => 3 * 5,
+        Some("fork1") => 2 * 6,
+        _ => 0,
+    };
+    assert_eq!(forks, children, "{what}");
+}
+
+#[test]
+fn every_workload_ends_well_on_real_threads_in_every_era() {
+    for era in ERAS {
+        for line in LINES {
+            let outcome = on_host::<true>(era.config, *line);
+            let outcome = outcome.unwrap_or_else(|error| panic!("{line:?}: {error}"));
+            sound(line.1, era.name, &outcome);
+        }
+    }
+}
+
+#[test]
+fn records_are_copied_and_searched_on_real_threads() {
+    for line in [
+        "ebizzy -R --records 10 -s 64K",
+        "ebizzy -zp -n 2 --records 3 -s 64K",
+    ] {
+        let config = era("spf-2017").expect("an era").config;
+        let outcome = on_host::<false>(config, (2, line)).expect("runs");
+        assert!(outcome.checks["contents"] > 0);
+    }
+}
+
+#[test]
+fn a_time_ends_ebizzy_on_real_threads_and_in_virtual_time() {
+    let config = era("linux-4.13").expect("an era").config;
+    let line = (2, "ebizzy -mTRp -S 0.01 -s 64K");
+    let host = on_host::<false>(config, line).expect("runs");
+    let (sim, _) = on_sim("kvm16", config, line);
+    for outcome in [host, sim.expect("runs")] {
+        assert!(outcome.wall_ns >= 10_000_000);
+        assert!(outcome.workers.iter().all(|worker| worker.ops > 0));
+    }
+}
+
+#[test]
+fn every_workload_repeats_in_virtual_time_in_every_era() {
+    for era in ERAS {
+        for line in LINES {
+            let (outcome, hash) = on_sim("kvm16", era.config, *line);
+            let outcome = outcome.unwrap_or_else(|error| panic!("{line:?}: {error}"));
+            sound(line.1, era.name, &outcome);
+            let (again, same) = on_sim("kvm16", era.config, *line);
+            let again = again.expect("as before");
+            assert_eq!(format!("{outcome:?}"), format!("{again:?}"), "{line:?}");
+            assert_eq!(hash, same, "{line:?}");
+        }
+    }
+}
+
+#[test]
+fn pages_of_16_kib_do_as_well() {
+    let config = era("atomic-pte-2004").expect("an era").config;
+    for line in LINES {
+        let (outcome, _) = on_sim("altix32", config, *line);
+        let outcome = outcome.unwrap_or_else(|error| panic!("{line:?}: {error}"));
+        sound(line.1, "atomic-pte-2004", &outcome);
+    }
+}
+
+#[test]
+fn what_a_target_cannot_do_is_refused_with_the_reason() {
+    let config = era("spf-2017").expect("an era").config;
+    let words = |result: Result<Outcome, TargetError>| match result {
+        Err(TargetError::Unsupported(words)) => words,
+        other => panic!("{other:?}"),
+    };
+    let files = "mmap1 maps anonymous memory, and linux has files";
+    assert_eq!(
+        words(on_host::<false>(config, (1, "mmap2 -s 1"))),
+        format!("mmap2: host has no files yet (part 5); {files}")
+    );
+    assert_eq!(
+        words(on_sim("kvm16", config, (1, "mmap2 -s 1")).0),
+        format!("mmap2: sim has no files yet (part 5); {files}")
+    );
+    assert_eq!(
+        words(on_sim("kvm16", config, (1, "ebizzy -R")).0),
+        "ebizzy: records cannot be copied and searched: a simulated page holds one word; give -T"
+    );
+    let file = MachineFile::shipped("kvm16").expect("shipped");
+    let target = AnySimTarget::start(&file, config, 64 << 20).expect("starts");
+    let AnySimTarget::X86(target) = &target else {
+        panic!("kvm16 has pages of 4 KiB")
+    };
+    let crowd = Plan {
+        cpus: 16,
+        ..plan(65)
+    };
+    assert_eq!(
+        words(workload("mmap1 -s 1").run(target, &crowd)),
+        "65 threads or processes: a simulated machine of 16 CPUs takes at most 64"
+    );
+}
+
+/// Workers with spaces of their own: the same address, other words; mailbox and barrier reach all.
+fn apart<W: Worker>(w: &mut W) -> Result<(), Stop> {
+    let at = w.map(w.page_size(), Prot::ReadWrite)?;
+    let mine = u64::from(w.index()) + 1;
+    w.store(at, mine)?;
+    w.post(w.index() as usize, at.0);
+    let turn = w.claim(5);
+    w.barrier();
+    let same = (1..w.threads() as usize).all(|slot| w.read(slot) == w.read(0));
+    if !same || turn >= 3 || w.read(5) != 3 || w.load(at)? != mine {
+        return Err(Stop::Errno(1));
+    }
+    w.fork(|child| {
+        child.ops(10);
+        if child.load(at)? != mine {
+            return Err(Stop::Errno(2));
+        }
+        child.store(at, 99)
+    })?;
+    if w.load(at)? != mine {
+        return Err(Stop::Errno(3));
+    }
+    // A child that stops is the worker's error, and the worker goes on.
+    if w.fork(|_| Err(Stop::Errno(77))) != Err(Stop::Errno(77)) {
+        return Err(Stop::Errno(4));
+    }
+    w.ops(1);
+    Ok(())
+}
+
+#[test]
+fn workers_with_spaces_of_their_own_share_the_mailbox_only() {
+    let config = era("spf-2017").expect("an era").config;
+    let own = Plan {
+        spaces: Spaces::Own,
+        ..plan(3)
+    };
+    let host = HostTarget::<true>::start(config, 3, 64 << 20).expect("starts");
+    let host = host.process(&own, |w| apart(w)).expect("runs");
+    let file = MachineFile::shipped("kvm16").expect("shipped");
+    let sim = match AnySimTarget::start(&file, config, 64 << 20).expect("starts") {
+        AnySimTarget::X86(target) => target.process(&own, |w| apart(w)).expect("runs"),
+        AnySimTarget::Altix(_) | AnySimTarget::Power(_) => panic!("kvm16 has pages of 4 KiB"),
+    };
+    assert!(sim.sleeps >= 6, "a sleep for each of the forks");
+    for report in [host, sim] {
+        assert!(report.workers.iter().all(|worker| worker.ops == 11));
+        assert_eq!(report.events["fork-calls"], 6);
+        assert!(report.system_ns > 0);
+    }
+}
+
+#[test]
+fn a_process_that_stops_is_named() {
+    let config = era("linux-4.13").expect("an era").config;
+    let target = HostTarget::<true>::start(config, 2, 64 << 20).expect("starts");
+    for spaces in [Spaces::Shared, Spaces::Own] {
+        let plan = Plan { spaces, ..plan(2) };
+        let stopped = target.process(&plan, |w| match w.index() {
+            1 => Err(Stop::Errno(5)),
+            _ => {
+                w.barrier();
+                Ok(())
+            }
+        });
+        let why = Stop::Errno(5);
+        let expected = TargetError::Stopped { worker: 1, why };
+        assert_eq!(stopped.err(), Some(expected));
+    }
+}
+
+#[test]
+fn kernbench_shares_the_work_in_virtual_time() {
+    let config = era("linux-4.13").expect("an era").config;
+    let line = (4, "kernbench -sf -n 1 -HM --units 12 --unit 4M");
+    let (outcome, _) = on_sim("kvm16", config, line);
+    let outcome = outcome.expect("runs");
+    let Some(Columns::Kernbench(columns)) = &outcome.columns else {
+        panic!("{outcome:?}")
+    };
+    let [single, four] = &columns.loads[..] else {
+        panic!("{columns}")
+    };
+    // Two cores of two CPUs each, at 0.6 of their speed.
+    assert!(
+        four.elapsed_s.mean < single.elapsed_s.mean * 0.6,
+        "{columns}"
+    );
+    assert!(four.percent_cpu.mean > 200.0 && single.percent_cpu.mean <= 101.0);
+    // More jobs than CPUs make way for each other.
+    let crowded = Plan { cpus: 1, ..plan(4) };
+    let file = MachineFile::shipped("kvm16").expect("shipped");
+    let target = AnySimTarget::start(&file, config, 256 << 20).expect("starts");
+    let AnySimTarget::X86(target) = &target else {
+        panic!("kvm16 has pages of 4 KiB")
+    };
+    let outcome = workload("kernbench -f -n 1 -HM --units 12 --unit 8M").run(target, &crowded);
+    assert!(outcome.expect("runs").preemptions > 0);
+}
