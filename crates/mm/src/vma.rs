@@ -134,11 +134,6 @@ pub struct Vma<M: Mmu> {
     pub(crate) anon_vma: Atomic<u64, M>,
     /// The first record. Immutable.
     pub(crate) first: VmaView,
-    /// The newest of its links to anon_vmas, 0 for none. Guarded by: `mmap_lock` for writing, or
-    /// for reading with `page_table_lock`.
-    pub(crate) chain: Atomic<u64, M>,
-    /// Waits for a grace period once taken out.
-    pub(crate) callback: Callback,
     /// Write-locked while this is [`crate::Mm`]'s. Guarded by: `mmap_lock`, write.
     pub(crate) lock_seq: LockedAt<M>,
     /// The [`SpaceId`](minflt_pgtable::SpaceId) of the address space whose tree it is in, where
@@ -148,6 +143,11 @@ pub struct Vma<M: Mmu> {
     pub(crate) refcnt: RefLock<VmaLock, M>,
     /// The lock, where it is a semaphore.
     pub(crate) lock: RwSem<VmaLock, M>,
+    /// The newest of its links to anon_vmas, 0 for none. Guarded by: `mmap_lock` for writing, or
+    /// for reading with `page_table_lock`.
+    pub(crate) chain: Atomic<u64, M>,
+    /// Waits for a grace period once taken out.
+    pub(crate) callback: Callback,
 }
 
 /// Nothing is added to a VMA that there is no room for.
@@ -173,6 +173,8 @@ impl Attrs {
 impl<M: Mmu> Vma<M> {
     pub(crate) fn new(id: u64, view: VmaView) -> Self {
         const { assert!(size_of::<Self>() <= VMA_BYTES) };
+        // A fault sees that a VMA is write-locked without the line that readers write.
+        const { assert!(offset_of!(Self, lock_seq) < 64 && offset_of!(Self, mm) >= 64) };
         Self {
             id,
             seq: SeqCount::new(),
