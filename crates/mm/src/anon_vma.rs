@@ -23,7 +23,8 @@
 //!   was faster. A neighbour's is taken where it can be, so that the two could be merged.
 //! - Split and fork clone the chains; fork then adds an anon_vma of the child's own.
 //! - A mapping that goes is unchained under the root's lock after its pages were zapped. What has
-//!   no chain left is freed behind the lock, for the root may be among it.
+//!   no chain left is freed behind the lock, for the root may be among it; who unchains counts in
+//!   the root meanwhile, which must outlive its lock's being let go.
 //!
 //! # Why it is correct
 //! Pages that a mapping holds were made under an anon_vma that it is chained to: its own, or one
@@ -438,6 +439,10 @@ impl<M: Mmu> System<M> {
         if self.config.lacks(Broken::ChainsStay) {
             return;
         }
+        // The root outlives its lock's being let go, though somebody else may by then have taken the
+        // last link of all.
+        let root = first.anon_vma().root;
+        first.anon_vma().root().refs.add(1, Ordering::Relaxed);
         {
             let _tree = first.anon_vma().root().lock.write();
             for chain in chains_of(vma) {
@@ -468,5 +473,6 @@ impl<M: Mmu> System<M> {
                 self.discard_anon_vma(anon_vma);
             }
         }
+        self.discard_anon_vma(root);
     }
 }

@@ -79,6 +79,8 @@ pub(crate) struct Commit<M: Mmu> {
     swap_pages: Atomic<u64, M>,
     /// Of the parts. Follows the mode.
     batch: Atomic<u64, M>,
+    /// The largest batch there ever was: what a part may still hold.
+    widest: Atomic<u64, M>,
     apart: Apart,
     whole: Atomic<u64, M>,
 }
@@ -143,6 +145,7 @@ impl<M: Mmu> Commit<M> {
             ratio: Atomic::new(DEFAULT_RATIO),
             swap_pages: Atomic::new(0),
             batch: Atomic::new(batch(Overcommit::Heuristic, pages, cpus)),
+            widest: Atomic::new(batch(Overcommit::Heuristic, pages, cpus)),
             apart: Apart,
             whole: Atomic::new(0),
         }
@@ -160,9 +163,12 @@ fn batch(mode: Overcommit, pages: u64, cpus: u32) -> u64 {
 }
 
 impl<M: Mmu> System<M> {
-    /// How much may be promised from now on. What was promised before stays so.
+    /// How much may be promised from now on. What was promised before stays so. One caller at a
+    /// time.
     pub fn set_overcommit(&self, mode: Overcommit) {
         let batch = batch(mode, self.usable_frames(), self.machine_cpus());
+        let widest = self.commit.widest.load(Ordering::Relaxed).max(batch);
+        self.commit.widest.store(widest, Ordering::Relaxed);
         self.commit.batch.store(batch, Ordering::Relaxed);
         self.commit.mode.store(mode.number(), Ordering::Relaxed);
     }
@@ -236,7 +242,7 @@ impl<M: Mmu> System<M> {
         }
     }
 
-    /// Promises without asking: what was just given back, in the same call.
+    /// Promises without asking: what the same call is about to give back.
     pub(crate) fn charge_again(&self, pages: u64) {
         if pages != 0 {
             self.promise(pages as i64);
@@ -253,9 +259,10 @@ impl<M: Mmu> System<M> {
     fn fits(&self) -> bool {
         // ORDERING: Relaxed, behind the fence of `charge`; pairs with [commit-charge].
         let limit = i64::try_from(self.commit_limit()).unwrap_or(i64::MAX);
-        let batch = self.commit.batch.load(Ordering::Relaxed);
+        // Parts that were filled under a wider batch stay so until their CPU comes by.
+        let widest = self.commit.widest.load(Ordering::Relaxed);
         let parts = self.committed_parts();
-        percpu_counter::compare(&self.commit.whole, parts, limit, batch) == Compared::Less
+        percpu_counter::compare(&self.commit.whole, parts, limit, widest) == Compared::Less
     }
 
     fn committed_parts(&self) -> impl ExactSizeIterator<Item = &Atomic<u64, M>> {

@@ -11,7 +11,8 @@
 //!
 //! # Protocol
 //! `mmap_lock` for writing; a section on the VMA that is extended. A call that fails changes
-//! nothing and returns the break in force, as in Linux, where the caller compares.
+//! nothing and returns the break in force, as in Linux, where the caller compares; but shrinking a
+//! heap of several VMAs may run out of memory between two of them, as munmap does.
 //!
 //! # Why it is correct
 //! Extending publishes one new record: a fault sees the old end or the new one. One page between

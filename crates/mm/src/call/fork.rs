@@ -24,7 +24,9 @@
 //! the child shares until they were told, or faults, and then waits for the fork to end. So nothing
 //! that a thread stores after a store that the child lacks is in the child. Sections are all kept
 //! open until the CPUs were told: a fault let in before would copy a page that another CPU still
-//! stores to through its old translation, and lose that store.
+//! stores to through its old translation, and lose that store. A speculative fault that was in its
+//! slot before the sections opened is waited for by each table's lock, before the table is looked
+//! at.
 //!
 //! # Cost
 //! Two counts and an exchange an entry, one invalidation.
@@ -136,6 +138,11 @@ impl<M: Mmu> Zap<'_, M> {
         let sys = self.mm.system();
         let mut at = range.start();
         while let Some((leaf, span)) = self.next_table(&mut at, range) {
+            // A fault without `mmap_lock` may have opened its slot before the sections: it is done
+            // once the lock is free, and whoever comes later sees the sections.
+            if !self.mm.system().config.lacks(Broken::ForkLooksUnlocked) {
+                drop(self.mm.table_lock(leaf.table).lock());
+            }
             let used = |page: &VirtRange| !self.entry(leaf.table, page.start()).load().is_none();
             let Some(first) = pages::<M>(span).find(used) else {
                 continue;

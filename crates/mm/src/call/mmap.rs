@@ -108,11 +108,12 @@ impl<M: Mmu> Mm<M> {
         }
         let more = pages.accounted.saturating_sub(old.accounted);
         sys.charge(more).map_err(|_| MmapError::Overcommit)?;
+        // What is unmapped first gives its promise back, which nobody else may have meanwhile.
+        sys.charge_again(pages.accounted - more);
         self.put_in(&writers, view, old).map_err(|NoMemory| {
-            sys.uncharge(more);
+            sys.uncharge(pages.accounted);
             MmapError::NoMemory
         })?;
-        sys.charge_again(pages.accounted - more);
         self.count_mapped(pages.mapped);
         M::note(format_args!("mmap {range} {prot:?}"));
         Ok(range)

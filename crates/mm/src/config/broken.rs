@@ -63,6 +63,8 @@ broken! {
     ReuseByMapCount = "reuse-by-map-count",
     /// fork shares pages that the parent goes on to store to.
     ForkLeavesWritable = "fork-leaves-writable",
+    /// fork looks which tables are in use without having held their locks.
+    ForkLooksUnlocked = "fork-looks-unlocked",
     /// munmap leaves the links of its mappings to their anon_vmas behind.
     ChainsStay = "chains-stay",
     /// fork copies an address space outside the sections of its mappings.

@@ -59,6 +59,8 @@ pub enum Unbalanced {
     },
     /// An entry that grants stores to a frame that is not exclusive.
     WritableShared(VirtAddr),
+    /// An entry that names a frame which is no user memory, or not any more.
+    NotAnon(VirtAddr),
     /// A page that cannot be found from its anon_vma: the mapping is not chained to that.
     NoReverseMap(VirtAddr),
     /// Objects that are in use, and those that can be reached from the address spaces.
@@ -125,6 +127,9 @@ impl fmt::Display for Unbalanced {
                     f,
                     "the entry at {at} grants stores to a page that is not exclusive"
                 )
+            }
+            Self::NotAnon(at) => {
+                write!(f, "the entry at {at} names a frame that is no user memory")
             }
             Self::NoReverseMap(at) => {
                 write!(f, "the page at {at} is not found from its anon_vma")
@@ -378,11 +383,14 @@ impl<M: Mmu> Mm<M> {
         if value.grant() > vma.peek().prot.grant() {
             return Err(Unbalanced::TooMuch(at));
         }
-        if value.is_zero_page() {
+        if value.is_zero_page() && value.pfn() == self.system().zero_page {
             return Ok(());
         }
         walked.mapped += 1;
         let frame = self.system().frames.get(value.pfn());
+        if frame.used_as() != Use::Anon {
+            return Err(Unbalanced::NotAnon(at));
+        }
         frame.count_entries(Entries::One);
         if value.grant() == Grant::Write && !frame.is_exclusive() {
             return Err(Unbalanced::WritableShared(at));

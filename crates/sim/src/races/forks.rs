@@ -34,13 +34,22 @@ impl<'s, P: Paging> Child<'s, P> {
     }
 }
 
+/// Whether the parent has touched the page that it stores to first.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum First {
+    Touched,
+    Fresh,
+}
+
 /// P32: fork beside a thread of the parent that stores to one page and then to another, which it
-/// still buffers. What the child has must be what the parent had at one moment.
-pub(super) fn fork_fault<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
+/// still buffers. What the child has must be what the parent had at one moment. The first page is
+/// there before, or is not.
+pub(super) fn fork_fault<'s, P: Paging>(stage: &S<'s, P>, first: First) -> Script<'s> {
     stage.map(0, 2);
     {
         let thread = stage.thread();
-        for n in 0..2 {
+        let there = if first == First::Touched { 0 } else { 1 };
+        for n in there..2 {
             assert!(thread.store(stage.page(n), 0).is_ok(), "alone, and mapped");
         }
     }

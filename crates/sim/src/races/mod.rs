@@ -184,6 +184,17 @@ pub const RACES: &[Race] = &[
         scene: Scene::ForkFault,
     },
     Race {
+        number: "P32-fresh",
+        name: "fork-fresh",
+        never: "a forked child lacks a page that a fault was putting in, and has a later store",
+        fix: Broken::ForkLooksUnlocked,
+        shows_in: "spf-2017",
+        seed: 1,
+        formats: X86,
+        exchange: ExchangeBy::Native,
+        scene: Scene::ForkFresh,
+    },
+    Race {
         number: "P33",
         name: "map-load",
         never: "a fault finds a VMA that does not yet say what may be done there",

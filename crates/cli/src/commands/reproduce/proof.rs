@@ -18,7 +18,7 @@ const ROUNDS: u64 = 7;
 const RAM: u64 = 512 << 20;
 
 /// Steps of progress.
-pub(crate) const STEPS: u64 = 2 * ROUNDS;
+pub(crate) const STEPS: u64 = PAIRS.len() as u64 * ROUNDS;
 
 /// What was measured.
 #[derive(Debug, Default)]
@@ -27,8 +27,10 @@ pub(crate) struct Proof {
     pub(crate) runs: Vec<Run>,
 }
 
-/// One pair of eras and what is done to them.
+/// Eras, and what is done to them.
 struct Pair {
+    /// The posting it belongs to, as a place in what [`measure`] is asked for.
+    posting: usize,
     title: &'static str,
     command: &'static str,
     workload: &'static str,
@@ -36,13 +38,15 @@ struct Pair {
     eras: &'static str,
     /// What one thread is, and what two are.
     columns: [&'static str; 2],
-    /// The rate looked at: the workload's own, or faults.
+    /// The rate looked at: the workload's own, or faults; and its unit.
     rate: Option<&'static str>,
+    unit: &'static str,
     ratio: &'static str,
 }
 
-const PAIRS: [Pair; 2] = [
+const PAIRS: [Pair; 3] = [
     Pair {
+        posting: 0,
         title: "Two threads faulting in one address space (2004)",
         command: "minflt bench pft --on host,linux --threads 1,2 --era \
                   linux-2.6.10,atomic-pte-2004 -- -b 256M --measure workers",
@@ -51,31 +55,45 @@ const PAIRS: [Pair; 2] = [
         eras: "linux-2.6.10,atomic-pte-2004",
         columns: ["1 thread", "2 threads"],
         rate: None,
+        unit: "pages/s",
         ratio: "2 threads / 1",
     },
     Pair {
+        posting: 1,
         title: "One thread faulting, one looping {mmap 512 KiB, touch all, munmap} (2017)",
-        command: "minflt bench disturb --on host,linux --threads 1,2 --era linux-4.13,spf-2017 -- \
-                  --size 64M",
+        command: "minflt bench disturb --on host,linux --threads 1,2 --era \
+                  linux-4.13,spf-2017,linux-6.4,linux-6.15 -- --size 64M",
         workload: "disturb",
         options: &["--size", "64M"],
-        eras: "linux-4.13,spf-2017",
+        eras: "linux-4.13,spf-2017,linux-6.4,linux-6.15",
         columns: ["alone", "disturbed"],
         rate: Some("pages_per_second"),
+        unit: "pages/s",
         ratio: "disturbed / alone",
+    },
+    Pair {
+        posting: 1,
+        title: "ebizzy -mTRp: every thread maps, touches and unmaps records of random size (2017)",
+        command: "minflt bench ebizzy --on host,linux --threads 1,2 --era \
+                  linux-4.13,spf-2017,linux-6.4,linux-6.15 -- -mTRp -S 0.05",
+        workload: "ebizzy",
+        options: &["-m", "-T", "-R", "-p", "-S", "0.05"],
+        eras: "linux-4.13,spf-2017,linux-6.4,linux-6.15",
+        columns: ["1 thread", "2 threads"],
+        rate: Some("records_per_second"),
+        unit: "records/s",
+        ratio: "2 threads / 1",
     },
 ];
 
-/// Both pairs.
+/// The pairs of both postings.
 pub(crate) const ALL: [bool; 2] = [true; 2];
 
-/// Measures the pairs chosen.
+/// Measures the pairs of the postings chosen.
 pub(crate) fn measure(progress: &Progress, chosen: [bool; 2]) -> Result<Proof, Error> {
     let mut proof = Proof::default();
-    for (pair, chosen) in PAIRS.iter().zip(chosen) {
-        if chosen {
-            pair.measure(progress, &mut proof)?;
-        }
+    for pair in PAIRS.iter().filter(|pair| chosen[pair.posting]) {
+        pair.measure(progress, &mut proof)?;
     }
     Ok(proof)
 }
@@ -155,11 +173,15 @@ impl Pair {
         rate.unwrap_or(0.0)
     }
 
+    fn heading(&self, at: usize) -> String {
+        format!("{}, {}", self.columns[at], self.unit)
+    }
+
     fn table(&self, sides: &[Side], runs: &[[Vec<Run>; 2]]) -> Table {
         let columns = [
             Column::text("era"),
-            Column::number(&format!("{}, pages/s", self.columns[0]), "").with_status(MEASURED),
-            Column::number(&format!("{}, pages/s", self.columns[1]), "").with_status(MEASURED),
+            Column::number(&self.heading(0), "").with_status(MEASURED),
+            Column::number(&self.heading(1), "").with_status(MEASURED),
             Column::number(self.ratio, "").with_status(MEASURED),
             Column::text("checks"),
         ];
