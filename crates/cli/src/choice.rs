@@ -150,7 +150,7 @@ mod tests {
             rss: Some("under-lock".into()),
             ..choices("linux-4.13")
         };
-        assert_snapshot!(refused(eras(&mix)), @"linux-4.13 rss=under-lock: refused: rss under-lock without protocol mm-lock: there is no one lock under which all faults count; use rss atomic, sloppy or per-thread | per-cpu");
+        assert_snapshot!(refused(eras(&mix)), @"linux-4.13 rss=under-lock: refused: rss under-lock without protocol mm-lock: there is no one lock under which all faults count; use rss atomic, sloppy, per-thread or per-cpu");
     }
 
     #[test]
