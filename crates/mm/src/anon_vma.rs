@@ -206,6 +206,8 @@ impl<M: Mmu> Mm<M> {
     /// Gives the mapping an anon_vma of its own, if it has none yet. The caller holds `mmap_lock`.
     ///
     /// Linux: __anon_vma_prepare.
+    #[cold]
+    #[inline(never)]
     pub(crate) fn prepare_anon_vma(&self, vma: &Vma<M>) -> Result<(), NoMemory> {
         let sys = self.system();
         let shared = self.mergeable_anon_vma(vma);

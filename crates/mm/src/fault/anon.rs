@@ -44,6 +44,7 @@ impl<M: Mmu> Fault<'_, M> {
     }
 
     /// Linux: do_anonymous_page, a load.
+    #[inline(never)]
     fn read_nothing(&self, stable: &Stable<'_, M>, leaf: Leaf<'_, M>) -> Result<Kind, Stop> {
         let zero = self.mm.system().zero_page;
         let pte = Pte::page(zero, Grant::Read).zero_page();
@@ -74,6 +75,7 @@ impl<M: Mmu> Fault<'_, M> {
     }
 
     /// Linux: do_wp_page on the zero page.
+    #[inline(never)]
     fn write_zero_page(
         &self,
         stable: &Stable<'_, M>,
@@ -109,6 +111,7 @@ impl<M: Mmu> Fault<'_, M> {
     /// keeps what it saw.
     ///
     /// Linux: do_wp_page, wp_can_reuse_anon_folio.
+    #[inline(never)]
     fn write_protected(
         &self,
         stable: &Stable<'_, M>,
@@ -148,6 +151,7 @@ impl<M: Mmu> Fault<'_, M> {
 
     /// A copy in place of a page that the caller refers to; the mapping's reference is the caller's
     /// to put back, too. Linux: wp_page_copy.
+    #[inline(never)]
     fn copy(
         &self,
         stable: &Stable<'_, M>,
@@ -178,6 +182,7 @@ impl<M: Mmu> Fault<'_, M> {
     }
 
     /// Linux: wp_page_reuse. The posting's V16 did this by exchange too.
+    #[inline(never)]
     fn reuse(
         &self,
         stable: &Stable<'_, M>,
@@ -193,6 +198,7 @@ impl<M: Mmu> Fault<'_, M> {
 
     /// The entry allows the access, or a protection in flux does not yet: set what is missing; the
     /// access is tried again either way.
+    #[inline(never)]
     fn set_flags(
         &self,
         stable: &Stable<'_, M>,

@@ -211,8 +211,33 @@ fn tries_of(config: &Config) -> u32 {
 }
 
 impl<M: Mmu> Fault<'_, M> {
+    /// Tries one rung. Each is a function of its own, in which nothing asks what it is.
     #[inline(always)]
     fn attempt(&self, rung: Rung) -> Result<Kind, Stop> {
+        match rung {
+            Rung::Mmap => self.attempt_mmap(),
+            Rung::VmaLock => self.attempt_vma_lock(),
+            Rung::Speculative => self.attempt_speculative(),
+        }
+    }
+
+    #[inline(never)]
+    fn attempt_mmap(&self) -> Result<Kind, Stop> {
+        self.attempt_by(Rung::Mmap)
+    }
+
+    #[inline(never)]
+    fn attempt_vma_lock(&self) -> Result<Kind, Stop> {
+        self.attempt_by(Rung::VmaLock)
+    }
+
+    #[inline(never)]
+    fn attempt_speculative(&self) -> Result<Kind, Stop> {
+        self.attempt_by(Rung::Speculative)
+    }
+
+    #[inline(always)]
+    fn attempt_by(&self, rung: Rung) -> Result<Kind, Stop> {
         let stable = Stable::stabilise(self.mm, rung, self.addr)?;
         // A sloppy number is counted up at once, while this CPU has the line that it shares with
         // `mmap_lock`, and down again where no page came of it.
