@@ -66,11 +66,23 @@ impl<M: Mmu> System<M> {
     /// Outside of read sections, interrupts on. Does not wait.
     #[inline]
     pub fn run_deferred(&self) {
+        self.run_deferred_from(enough::<M>());
+    }
+
+    /// The same where this CPU has so many callbacks; a few are not worth a grace period, which
+    /// takes as long for one as for many.
+    #[inline]
+    pub(crate) fn run_deferred_from(&self, callbacks: u64) {
         let arg = core::ptr::from_ref(self).cast();
         let ran = match self.config.lifetime {
-            Lifetime::Immediate => 0,
+            Lifetime::Immediate => return,
+            Lifetime::Srcu if self.srcu.pending_here() < callbacks => return,
             // SAFETY: 1: every function queued here expects the system.
             Lifetime::Srcu => unsafe { self.srcu.poll(arg) },
+            Lifetime::Rcu | Lifetime::TypeStable if self.rcu.pending_here() < callbacks => {
+                self.rcu.quiescent();
+                return;
+            }
             // SAFETY: 1: as above.
             Lifetime::Rcu | Lifetime::TypeStable => unsafe { self.rcu.poll(&self.at, arg) },
         };
@@ -194,6 +206,12 @@ impl<M: Mmu> System<M> {
             Lifetime::Rcu | Lifetime::TypeStable => unsafe { self.rcu.call(callback, run) },
         }
     }
+}
+
+/// Callbacks of a CPU that are worth a grace period: each call that changes mappings leaves a few.
+/// Where runs are checked they are short, and shall see grace periods end.
+const fn enough<M: Mmu>() -> u64 {
+    if M::CHECKED { 1 } else { 16 }
 }
 
 /// The object that a callback is embedded in, `offset` bytes before it.

@@ -84,6 +84,7 @@ impl<M: Mmu> Mm<M> {
 
 impl<'m, M: Mmu> Zap<'m, M> {
     /// Starts. The caller holds `mmap_lock`, or is the last to have the address space.
+    #[inline(always)]
     pub(crate) fn begin(mm: &'m Mm<M>, whole: VirtRange) -> Self {
         // ORDERING: SeqCst; pairs with [flush-pending]: raised before the first entry is read.
         mm.flushes_pending.add(1, Ordering::SeqCst);
@@ -164,7 +165,12 @@ impl<'m, M: Mmu> Zap<'m, M> {
     }
 
     /// Invalidates what has to be, gives the frames back, and ends.
-    pub(crate) fn finish(mut self) {
+    #[inline(always)]
+    pub(crate) fn finish(&mut self) {
+        self.end();
+    }
+
+    fn end(&mut self) {
         let sys = self.mm.system();
         // ORDERING: SeqCst; pairs with [flush-pending].
         let alone = self.mm.flushes_pending.load(Ordering::SeqCst) == 1;

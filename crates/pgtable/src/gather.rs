@@ -41,10 +41,11 @@ struct Batch {
 }
 
 impl Batch {
+    #[inline(always)]
     const fn new() -> Self {
         // INVARIANT: none.
         Self {
-            frames: [MaybeUninit::uninit(); BATCH],
+            frames: [const { MaybeUninit::uninit() }; BATCH],
             len: 0,
         }
     }
@@ -65,6 +66,7 @@ impl Batch {
 
 impl Gather {
     /// Nothing taken out yet.
+    #[inline(always)]
     #[must_use]
     pub const fn new() -> Self {
         Self {

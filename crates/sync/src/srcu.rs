@@ -146,7 +146,13 @@ impl<M: Machine> Srcu<M> {
     #[inline]
     #[must_use]
     pub fn has_work(&self) -> bool {
-        self.cpus.this().callbacks.pending() != 0
+        self.pending_here() != 0
+    }
+
+    /// Callbacks of this CPU that have not run.
+    #[inline(always)]
+    pub fn pending_here(&self) -> u64 {
+        self.cpus.this().callbacks.pending()
     }
 
     /// Callbacks not yet run, on all CPUs: for oracles at quiescence.

@@ -102,7 +102,11 @@ impl<M: Mmu> Mm<M> {
         };
         let pages = Pages::of::<M>(&view);
         // What stands there goes first, so only what comes on top of it is asked for.
-        let old = self.pages_in(range);
+        let old = match request.place {
+            Place::Fixed(_) => self.pages_in(range),
+            // The place was looked for, and is free.
+            _ => Pages::default(),
+        };
         if !self.may_expand(pages.mapped.saturating_sub(old.mapped)) {
             return Err(MmapError::Limit);
         }

@@ -51,17 +51,16 @@ pub(super) fn unmap<M: Mmu>(
     writers: &Writers<'_, M>,
     range: VirtRange,
 ) -> Result<(), NoMemory> {
-    if mm
-        .find(range.start())
-        .is_none_or(|vma| vma.view().range != range)
-    {
+    let mut next = mm.find(range.start());
+    if next.is_some_and(|vma| vma.view().range != range) {
         split_at(mm, writers, range.start())?;
         split_at(mm, writers, range.end())?;
+        next = mm.find(range.start());
     }
     let sys = mm.system();
     let mut zap = Zap::begin(mm, range);
     let mut gone = Pages::default();
-    while let Some(vma) = mm.find(range.start()) {
+    while let Some(vma) = next {
         let view = vma.view();
         if view.range.start() >= range.end() {
             break;
@@ -71,7 +70,7 @@ pub(super) fn unmap<M: Mmu>(
         let taken = mm.tree.remove(sys, start).or_else(|_| {
             // What was unmapped so far may be just the memory that is missing.
             zap.flush();
-            sys.run_deferred();
+            sys.run_deferred_from(1);
             mm.tree.remove(sys, start)
         });
         if taken.is_err() {
@@ -89,6 +88,7 @@ pub(super) fn unmap<M: Mmu>(
         if view.range.end() >= range.end() {
             break;
         }
+        next = mm.find(range.start());
     }
     free_tables(mm, range, &mut zap);
     zap.finish();

@@ -36,10 +36,11 @@ struct Nodes {
 }
 
 impl Nodes {
+    #[inline(always)]
     const fn none() -> Self {
         // INVARIANT: none.
         Self {
-            nodes: [MaybeUninit::uninit(); NODES],
+            nodes: [const { MaybeUninit::uninit() }; NODES],
             len: 0,
         }
     }
@@ -354,7 +355,7 @@ impl<'s, M: Mmu> Change<'s, M> {
 
     /// Publishes the change, or undoes it.
     pub(super) fn finish(
-        self,
+        &self,
         root: Result<u64, NoMemory>,
         publish: impl FnOnce(u64),
     ) -> Result<(), NoMemory> {
