@@ -441,8 +441,8 @@ impl<M: Mmu> System<M> {
         if self.config.lacks(Broken::ChainsStay) {
             return;
         }
-        // The root outlives its lock's being let go, though somebody else may by then have taken the
-        // last link of all.
+        // The root outlives its lock's being let go, though somebody else may by then have taken
+        // the last link of all.
         let root = first.anon_vma().root;
         first.anon_vma().root().refs.add(1, Ordering::Relaxed);
         {
