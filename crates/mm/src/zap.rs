@@ -44,10 +44,20 @@ use minflt_pgtable::{
 use minflt_sync::order::PageTableLock;
 use minflt_sync::{Cost, Ordering, SpinGuard};
 
+/// Who else may change the entries meanwhile.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Others {
+    /// Faults, other zaps, and the hardware of CPUs that run a thread.
+    Some,
+    /// Nobody: the last to have the address space tears it down.
+    Nobody,
+}
+
 /// A zap or protect under way.
 pub(crate) struct Zap<'m, M: Mmu> {
     pub(crate) mm: &'m Mm<M>,
     pub(crate) gather: Gather,
+    others: Others,
     whole: VirtRange,
 }
 
@@ -91,7 +101,17 @@ impl<'m, M: Mmu> Zap<'m, M> {
         Self {
             mm,
             gather: Gather::new(),
+            others: Others::Some,
             whole,
+        }
+    }
+
+    /// The same, where nobody else has the address space any more: entries are taken out without
+    /// exchanging them. Linux: ptep_get_and_clear_full.
+    pub(crate) fn begin_last(mm: &'m Mm<M>, whole: VirtRange) -> Self {
+        Self {
+            others: Others::Nobody,
+            ..Self::begin(mm, whole)
         }
     }
 
@@ -161,6 +181,13 @@ impl<'m, M: Mmu> Zap<'m, M> {
     /// Unlinks the tables that overlap `range` and cover nothing outside `bounds`. The caller holds
     /// `mmap_lock` for writing and took the VMAs out.
     pub(crate) fn free_tables(&mut self, range: VirtRange, bounds: VirtRange) {
+        // The lowest tables at both ends are shared with others, and there is none between them.
+        let first = span_of::<M::Paging>(range.start(), 1);
+        let last = span_of::<M::Paging>(VirtAddr(range.end().0.saturating_sub(1)), 1);
+        let kept = !bounds.covers(first) && !bounds.covers(last);
+        if kept && last.start() <= first.end() {
+            return;
+        }
         self.free_below(self.mm.root, M::Paging::LEVELS - 1, range, bounds);
     }
 
@@ -229,7 +256,10 @@ impl<'m, M: Mmu> Zap<'m, M> {
     /// Takes pages of one table out, until the gather is full; returns what is left to do.
     fn zap_table(&mut self, leaf: Leaf<'m, M>, span: VirtRange) -> VirtRange {
         let sys = self.mm.system();
-        let how = self.mm.exchange_under_lock();
+        let how = match self.others {
+            Others::Some => self.mm.exchange_under_lock(),
+            Others::Nobody => Exchange::Held,
+        };
         let held: SpinGuard<'_, (), PageTableLock, M> = self.mm.table_lock(leaf.table).lock();
         let mut resident = 0;
         let mut left = VirtRange::new(span.end(), span.end());

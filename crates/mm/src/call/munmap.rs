@@ -109,7 +109,7 @@ fn free_tables<M: Mmu>(mm: &Mm<M>, range: VirtRange, zap: &mut Zap<'_, M>) {
 /// Takes every VMA out and frees every table, for a dying address space that nobody else has.
 pub(crate) fn unmap_all<M: Mmu>(mm: &Mm<M>, all: VirtRange) {
     let sys = mm.system();
-    let mut zap = Zap::begin(mm, all);
+    let mut zap = Zap::begin_last(mm, all);
     let mut gone = Pages::default();
     let mut zap_vma = |vma: &crate::vma::Vma<M>| {
         let view = vma.peek();

@@ -299,7 +299,7 @@ pub const RACES: &[Race] = &[
         never: "one CPU's store has returned and another still loads zero from the shared page",
         fix: Broken::ReplaceBeforeFlush,
         shows_in: "atomic-pte-2004",
-        seed: 1,
+        seed: 12,
         formats: X86,
         exchange: ExchangeBy::Native,
         scene: Scene::ReplaceLoad,
