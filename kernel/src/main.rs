@@ -51,6 +51,7 @@ extern "C" fn kmain(start_info: u64) -> ! {
     kernel_map::init(boot.ram());
     task::init();
     let sys = start_system(options.era);
+    sys.set_overcommit(options.overcommit);
     print_machine(&sys, options.era);
 
     let good = smoke::run(&sys, options.canary);

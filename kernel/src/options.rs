@@ -1,6 +1,6 @@
 //! The kernel's command line.
 
-use minflt_mm::{ERAS, Era, era};
+use minflt_mm::{ERAS, Era, Overcommit, era};
 
 use crate::arch::serial::say;
 
@@ -12,6 +12,8 @@ const DEFAULT_ERA: &str = "spf-2017";
 pub(crate) struct Options {
     /// `era=NAME`: how faults are synchronized.
     pub(crate) era: &'static Era,
+    /// `overcommit=N`: how much may be promised, by Linux's number (`vm.overcommit_memory`).
+    pub(crate) overcommit: Overcommit,
     /// `canary`: one expectation is wrong, to see that a boot can fail.
     pub(crate) canary: bool,
 }
@@ -21,13 +23,21 @@ impl Options {
     pub(crate) fn parse(command_line: &str) -> Option<Self> {
         let mut name = DEFAULT_ERA;
         let mut canary = false;
+        let mut overcommit = Overcommit::Heuristic;
         for word in command_line.split_whitespace() {
             if word == "canary" {
                 canary = true;
             } else if let Some(value) = word.strip_prefix("era=") {
                 name = value;
+            } else if let Some(value) = word.strip_prefix("overcommit=") {
+                let number = value.parse().ok();
+                let Some(mode) = number.and_then(Overcommit::from_number) else {
+                    say!("minflt: overcommit must be 0, 1 or 2, but is \"{value}\"");
+                    return None;
+                };
+                overcommit = mode;
             } else {
-                say!("minflt: no option \"{word}\"; there are: era=NAME, canary");
+                say!("minflt: no option \"{word}\"; there are: era=NAME, overcommit=N, canary");
                 return None;
             }
         }
@@ -38,6 +48,10 @@ impl Options {
             }
             return None;
         };
-        Some(Self { era, canary })
+        Some(Self {
+            era,
+            overcommit,
+            canary,
+        })
     }
 }
