@@ -29,7 +29,7 @@
 //! # Why it is correct
 //! Pages that a mapping holds were made under an anon_vma that it is chained to: its own, or one
 //! that it was chained to when it was forked; the ledger checks each page for that. An anon_vma
-//! without children and without a mapping of its own can serve a forked mapping as its own, which
+//! with at most one child and no mapping of its own can serve a forked mapping as its own, which
 //! keeps a process that forks, and whose parent exits, for ever, from making ever longer chains.
 //! Children and mappings are counted apart: one number for both let one anon_vma be taken twice
 //! (CVE-2022-42703).

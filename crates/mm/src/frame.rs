@@ -53,7 +53,7 @@ const FLUSHED: u32 = 1 << 10;
 /// names it. An exclusive frame is mapped once.
 #[repr(C, align(64))]
 pub struct Frame<M: Mmu> {
-    /// References: one for being mapped, one for each holder. 0 when free.
+    /// References: one for each entry that maps it, one for each holder. 0 when free.
     pub(crate) refs: Atomic<u32, M>,
     /// Entries that map the frame.
     pub(crate) maps: Atomic<u32, M>,
@@ -71,8 +71,8 @@ pub struct Frame<M: Mmu> {
     pub(crate) links: Plain<Links, M>,
     /// Guards the entries, if this is a table and each has a lock of its own.
     pub(crate) table_lock: PtLock<M>,
-    /// Level of the table, for printing. Immutable while a table. For anonymous memory the entries
-    /// that the ledger has seen.
+    /// Level of the table, which says how many frames it has. Immutable while a table. For
+    /// anonymous memory the entries that the ledger has seen.
     pub(crate) level: Atomic<u32, M>,
     /// Waits for a grace period, if this was a table.
     pub(crate) callback: Callback,

@@ -13,9 +13,10 @@
 //!
 //! # Why it is correct
 //! Nothing is ever dropped: what leaves a part was added to the whole before. So while nobody adds,
-//! whole and parts sum up to the number, and each part is smaller than the batch either way: the
-//! whole alone is off by less than `batch * CPUs`. While others add, a sum is off by no more than
-//! what they add meanwhile, and by the parts that are just on their way, which it may see twice.
+//! whole and parts sum up to the number, and each part is smaller than the batch either way (the
+//! largest there was, where batches change): the whole alone is off by less than `batch * CPUs`.
+//! While others add, a sum is off by no more than what they add meanwhile, and by the parts that
+//! are just on their way, which it may see twice.
 //!
 //! # Cost
 //! A load and a store of a line that the CPU has; one exclusive access to a shared line in `batch`

@@ -129,8 +129,9 @@ pub struct Vma<M: Mmu> {
     pub(crate) seq: SeqCount<M>,
     /// The record, 0 for the first one.
     pub(crate) attrs: Atomic<u64, M>,
-    /// The address of its own anon_vma, 0 before the first anonymous fault. Set once, under
-    /// `page_table_lock`.
+    /// The address of its own anon_vma, 0 before the first anonymous fault. Set once: before the
+    /// VMA is published (split, fork), or by a fault under `mmap_lock` for reading, the root's lock
+    /// and `page_table_lock`. 0 again when the VMA is taken out.
     pub(crate) anon_vma: Atomic<u64, M>,
     /// The first record. Immutable.
     pub(crate) first: VmaView,

@@ -21,7 +21,8 @@
 //! invalidates, frees
 //! ```
 //! All changes happen under the protocol's lock: the table's, or the address space's. Under
-//! compare-and-exchange faults do not take it, so changes are exchanges there as well.
+//! compare-and-exchange faults take it only to replace a page, so changes are exchanges there as
+//! well; but not where the last user tears the address space down, which nobody else changes.
 //!
 //! # Why it is correct
 //! The one whose exchange returned the page owns its removal. Frames are put back after

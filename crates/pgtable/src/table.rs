@@ -195,7 +195,8 @@ impl<M: Mmu> EntryRef<'_, M> {
         <M::Paging as Paging>::Word::store(self.word, none.word(), Ordering::Relaxed);
     }
 
-    /// Writes an entry that nobody else may change now: it is none, under the lock.
+    /// Writes an entry that nobody else may change now: under the lock one that is none or grants
+    /// nothing, or any of an address space that nobody else has.
     #[inline(always)]
     pub fn store(self, new: Pte<M::Paging>) {
         // ORDERING: Release; pairs with [entry-publish].

@@ -190,15 +190,9 @@ impl<M: Machine> Rcu<M> {
         unsafe { self.cpus.this().callbacks.push(callback, run) };
     }
 
-    /// Whether this CPU has callbacks.
-    #[inline]
-    #[must_use]
-    pub fn has_work(&self) -> bool {
-        self.pending_here() != 0
-    }
-
     /// Callbacks of this CPU that have not run.
     #[inline(always)]
+    #[must_use]
     pub fn pending_here(&self) -> u64 {
         self.cpus.this().callbacks.pending()
     }
@@ -241,7 +235,7 @@ impl<M: Machine> Rcu<M> {
     #[inline]
     pub unsafe fn poll(&self, at: &M::Instance, arg: *const ()) -> u64 {
         self.quiescent();
-        if !self.has_work() {
+        if self.pending_here() == 0 {
             return 0;
         }
         let cpu = self.cpus.this();

@@ -142,15 +142,9 @@ impl<M: Machine> Srcu<M> {
         unsafe { self.cpus.this().callbacks.push(callback, run) };
     }
 
-    /// Whether this CPU has callbacks.
-    #[inline]
-    #[must_use]
-    pub fn has_work(&self) -> bool {
-        self.pending_here() != 0
-    }
-
     /// Callbacks of this CPU that have not run.
     #[inline(always)]
+    #[must_use]
     pub fn pending_here(&self) -> u64 {
         self.cpus.this().callbacks.pending()
     }
@@ -167,7 +161,7 @@ impl<M: Machine> Srcu<M> {
     /// # Safety
     /// 1. `arg` is what every queued function expects.
     pub unsafe fn poll(&self, arg: *const ()) -> u64 {
-        if !self.has_work() {
+        if self.pending_here() == 0 {
             return 0;
         }
         // SAFETY: 1 of this function.
