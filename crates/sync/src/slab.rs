@@ -31,6 +31,7 @@ use core::fmt;
 use core::marker::PhantomData;
 use core::mem::ManuallyDrop;
 use core::ops::Range;
+use core::panic::Location;
 use core::ptr::NonNull;
 
 /// Slots moved between a CPU and the shared stack at once.
@@ -58,6 +59,13 @@ pub unsafe trait SlabObject: Sized {
 pub trait PageSource {
     /// One page for slab number `slab`, to keep until the system ends; `None` when memory is short.
     fn slab_page(&self, slab: u8) -> Option<NonNull<[u8]>>;
+
+    /// Whether an object asked for at `site` shall be refused, though there may be memory. Asked
+    /// only where runs are checked, for tests.
+    fn refuses(&self, site: &'static Location<'static>) -> bool {
+        let _ = site;
+        false
+    }
 }
 
 /// A slab of objects of type `T`.
@@ -168,7 +176,11 @@ impl<T: SlabObject, M: Machine> Slab<T, M> {
     ///
     /// # Errors
     /// `value`, when neither a free slot nor a page is left.
+    #[track_caller]
     pub fn alloc(&self, value: T, pages: &impl PageSource) -> Result<NonNull<T>, T> {
+        if M::CHECKED && pages.refuses(Location::caller()) {
+            return Err(value);
+        }
         let Some(slot) = self.slot(pages) else {
             return Err(value);
         };
@@ -200,11 +212,15 @@ impl<T: SlabObject, M: Machine> Slab<T, M> {
     ///
     /// # Safety
     /// 1. `from` is a `T` that nobody writes meanwhile, and a second one of its bytes is sound.
+    #[track_caller]
     pub unsafe fn alloc_copy(
         &self,
         from: NonNull<T>,
         pages: &impl PageSource,
     ) -> Option<NonNull<T>> {
+        if M::CHECKED && pages.refuses(Location::caller()) {
+            return None;
+        }
         let object = self.slot(pages)?.cast::<T>();
         M::before(
             object.as_ptr().cast(),
