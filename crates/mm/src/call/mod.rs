@@ -11,6 +11,7 @@
 //! | madvise(DONTNEED) | read | none: it changes no VMA | zap |
 
 pub(crate) mod brk;
+mod cut;
 pub(crate) mod fork;
 pub(crate) mod madvise;
 mod merge;
