@@ -51,6 +51,9 @@ impl Space {
         }
         let replaced = self.mapped_in(addr, end);
         if !self.may_expand(len / PAGE - replaced) {
+            // What would have been replaced was cut off already.
+            self.split(addr);
+            self.split(end);
             return Err(Errno::ENOMEM);
         }
         if flags.and(Flags::WRITE.with(Flags::NORESERVE)) == Flags::WRITE {
