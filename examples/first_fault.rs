@@ -28,7 +28,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 
     // 4. Map a page and store to it: the first store faults, the second does not.
     let page = mm
-        .mmap(Place::Any, 4096, Prot::ReadWrite)
+        .mmap(Place::Any, 4096, Prot::READ_WRITE)
         .map_err(|e| format!("{e:?}"))?;
     for value in [1, 2] {
         thread.store(page, value).map_err(|e| format!("{e:?}"))?;

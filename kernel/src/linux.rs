@@ -66,8 +66,8 @@ pub(crate) fn prot(bits: u64) -> Result<Prot, Errno> {
     match bits {
         bits if bits & !(PROT_READ | PROT_WRITE | PROT_EXEC) != 0 => Err(Errno::EINVAL),
         bits if bits & PROT_EXEC != 0 => Err(EACCES),
-        bits if bits & PROT_WRITE != 0 => Ok(Prot::ReadWrite),
-        PROT_READ => Ok(Prot::Read),
-        _ => Ok(Prot::None),
+        bits if bits & PROT_WRITE != 0 => Ok(Prot::READ_WRITE),
+        PROT_READ => Ok(Prot::READ),
+        _ => Ok(Prot::NONE),
     }
 }

@@ -63,7 +63,7 @@ fn load_segment(
     }
     // Segments that share a page are not supported: the second one would replace the first.
     let place = Place::FixedNoReplace(VirtAddr(start));
-    space.mm().mmap(place, len, Prot::ReadWrite)?;
+    space.mm().mmap(place, len, Prot::READ_WRITE)?;
     if segment.p_flags & PF_X != 0 && !space.allow_execution(start, start + len) {
         return Err(LoadError::Unsupported);
     }
@@ -76,10 +76,10 @@ fn load_segment(
 
 fn rights(flags: u32) -> Prot {
     if flags & PF_W != 0 {
-        Prot::ReadWrite
+        Prot::READ_WRITE
     } else if flags & (PF_R | PF_X) != 0 {
-        Prot::Read
+        Prot::READ
     } else {
-        Prot::None
+        Prot::NONE
     }
 }

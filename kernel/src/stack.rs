@@ -31,8 +31,8 @@ pub(crate) fn build(mm: &Mm<Kernel>, args: &[&str], entry: u64) -> Result<u64, E
     }
     let end = USER_END;
     let map = |start, len, prot| mm.mmap(Place::FixedNoReplace(VirtAddr(start)), len, prot);
-    map(end - SIZE, SIZE, Prot::ReadWrite)?;
-    map(end - SIZE - GUARD, GUARD, Prot::None)?;
+    map(end - SIZE, SIZE, Prot::READ_WRITE)?;
+    map(end - SIZE - GUARD, GUARD, Prot::NONE)?;
 
     let mut words = Words {
         list: [0; WORDS],

@@ -46,9 +46,9 @@ const HEAP: u64 = PAGES / 2;
 fn op() -> impl Strategy<Value = Op> {
     let prot = || {
         prop_oneof![
-            proptest::strategy::Just(Prot::None),
-            proptest::strategy::Just(Prot::Read),
-            proptest::strategy::Just(Prot::ReadWrite),
+            proptest::strategy::Just(Prot::NONE),
+            proptest::strategy::Just(Prot::READ),
+            proptest::strategy::Just(Prot::READ_WRITE),
         ]
     };
     let from = || 0..PAGES;
@@ -150,7 +150,7 @@ impl Model {
     /// The pages of a mapped start of the range that a protection would newly promise.
     fn protect_promises(&self, pages: Range<u64>) -> u64 {
         let mapped = pages.map_while(|page| self.pages.get(&page));
-        let newly = |page: &&Page| page.promised == Promised::No && page.prot != Prot::ReadWrite;
+        let newly = |page: &&Page| page.promised == Promised::No && page.prot != Prot::READ_WRITE;
         mapped.filter(newly).count() as u64
     }
 
@@ -158,7 +158,7 @@ impl Model {
         let len = pages.end - pages.start;
         let promised = match (reserve, self.promise, prot) {
             (Reserve::NoReserve, None, _) => Promised::Never,
-            (_, _, Prot::ReadWrite) => Promised::Yes,
+            (_, _, Prot::READ_WRITE) => Promised::Yes,
             _ => Promised::No,
         };
         let there = self.pages.range(pages.clone()).count() as u64;
@@ -187,7 +187,7 @@ impl Model {
             // One page more stays free before the next mapping.
             let free = new == old || self.pages.range(old..new + 1).next().is_none();
             free && (new == old
-                || self.map(old..new, Prot::ReadWrite, Reserve::Charged) == Came::Done)
+                || self.map(old..new, Prot::READ_WRITE, Reserve::Charged) == Came::Done)
         };
         if done {
             self.heap = to;
@@ -216,7 +216,7 @@ fn on_model(model: &mut Model, op: Op) -> Came {
                 let Some(page) = model.pages.get_mut(&at) else {
                     break;
                 };
-                let newly = prot == Prot::ReadWrite && page.prot != prot;
+                let newly = prot == Prot::READ_WRITE && page.prot != prot;
                 if newly && page.promised == Promised::No {
                     page.promised = Promised::Yes;
                 }
@@ -232,12 +232,12 @@ fn on_model(model: &mut Model, op: Op) -> Came {
         }
         Op::Load(a) => match model.pages.get(&a) {
             None => Came::Signal(Signal::MapErr),
-            Some(page) if page.prot == Prot::None => Came::Signal(Signal::AccErr),
+            Some(page) if page.prot == Prot::NONE => Came::Signal(Signal::AccErr),
             Some(page) => Came::Word(page.word),
         },
         Op::Store(a, value) => match model.pages.get_mut(&a) {
             None => Came::Signal(Signal::MapErr),
-            Some(page) if page.prot == Prot::ReadWrite => {
+            Some(page) if page.prot == Prot::READ_WRITE => {
                 page.word = value;
                 Came::Done
             }
@@ -318,7 +318,7 @@ fn agree(ops: &[Op]) {
         for (step, op) in ops.iter().enumerate() {
             // What part of a range is protected before its promise is refused depends on where one
             // mapping ends and the next begins, which the model does not know.
-            if let Op::Protect(a, n, Prot::ReadWrite) = *op
+            if let Op::Protect(a, n, Prot::READ_WRITE) = *op
                 && !model.can_promise(model.protect_promises(a..a + n))
             {
                 continue;
@@ -364,7 +364,7 @@ proptest! {
 fn the_model_is_no_echo() {
     // A store to a read-only page must be seen to fail.
     let mut model = Model::new();
-    on_model(&mut model, Op::MapIfFree(0, 1, Prot::Read));
+    on_model(&mut model, Op::MapIfFree(0, 1, Prot::READ));
     assert_eq!(
         on_model(&mut model, Op::Store(0, 1)),
         Came::Signal(Signal::AccErr)

@@ -47,7 +47,7 @@ fn map<M: Mmu>(mm: &Mm<M>, pages: u64, prot: Prot) -> VirtAddr {
 fn no_reserve(place: Place, pages: u64) -> MapRequest {
     MapRequest {
         reserve: Reserve::NoReserve,
-        ..MapRequest::new(place, pages * PAGE, Prot::ReadWrite)
+        ..MapRequest::new(place, pages * PAGE, Prot::READ_WRITE)
     }
 }
 
@@ -60,33 +60,33 @@ fn sizes(mm: &Mm<Real>) -> (u64, u64) {
 fn private_writable_mappings_are_charged_until_they_go() {
     everywhere(|era, _, mm| {
         let thread = mm.thread();
-        let at = map(mm, 10, Prot::ReadWrite);
+        let at = map(mm, 10, Prot::READ_WRITE);
         assert_eq!(sizes(mm), (10, 10), "{era}");
-        let read = map(mm, 7, Prot::Read);
-        let none = map(mm, 3, Prot::None);
+        let read = map(mm, 7, Prot::READ);
+        let none = map(mm, 3, Prot::NONE);
         assert_eq!(sizes(mm), (10, 20), "not writable");
         let loose = thread.mmap(&no_reserve(Place::Any, 5)).expect("a hole");
         assert_eq!(sizes(mm), (10, 25), "MAP_NORESERVE");
         // To writable charges what was not charged; back gives nothing back; again is free.
-        mm.mprotect(read, 2 * PAGE, Prot::ReadWrite)
+        mm.mprotect(read, 2 * PAGE, Prot::READ_WRITE)
             .expect("mapped");
         assert_eq!(sizes(mm), (12, 25), "{era}: two pages of the VMA");
-        mm.mprotect(read, 2 * PAGE, Prot::Read).expect("mapped");
-        mm.mprotect(read, 7 * PAGE, Prot::ReadWrite)
+        mm.mprotect(read, 2 * PAGE, Prot::READ).expect("mapped");
+        mm.mprotect(read, 7 * PAGE, Prot::READ_WRITE)
             .expect("mapped");
         assert_eq!(sizes(mm), (17, 25), "{era}: each page once");
-        mm.mprotect(loose, 5 * PAGE, Prot::Read).expect("mapped");
-        mm.mprotect(loose, 5 * PAGE, Prot::ReadWrite)
+        mm.mprotect(loose, 5 * PAGE, Prot::READ).expect("mapped");
+        mm.mprotect(loose, 5 * PAGE, Prot::READ_WRITE)
             .expect("mapped");
         assert_eq!(sizes(mm), (17, 25), "{era}: never charged");
         // A part goes, in the middle of a VMA; then some over others.
         mm.munmap(VirtAddr(at.0 + 4 * PAGE), 3 * PAGE)
             .expect("mapped");
         assert_eq!(sizes(mm), (14, 22));
-        mm.mmap(Place::Fixed(at), 10 * PAGE, Prot::Read)
+        mm.mmap(Place::Fixed(at), 10 * PAGE, Prot::READ)
             .expect("mapped over");
         assert_eq!(sizes(mm), (7, 25), "{era}");
-        mm.mmap(Place::Fixed(none), 3 * PAGE, Prot::ReadWrite)
+        mm.mmap(Place::Fixed(none), 3 * PAGE, Prot::READ_WRITE)
             .expect("mapped over");
         assert_eq!(sizes(mm), (10, 25));
         let heap = mm.brk(None);
@@ -107,7 +107,7 @@ fn the_heuristic_refuses_more_than_there_is_at_once() {
     let _cpu = sys.machine().enter(0);
     let mm = sys.new_mm().expect("memory");
     let most = sys.total_frames() - sys.reserved_bytes() / PAGE;
-    let all = |pages: u64| mm.mmap(Place::Any, pages * PAGE, Prot::ReadWrite);
+    let all = |pages: u64| mm.mmap(Place::Any, pages * PAGE, Prot::READ_WRITE);
     assert_eq!(sys.overcommit(), Overcommit::Heuristic, "Linux's default");
     let refused = all(most + 1).expect_err("more than there is");
     assert_eq!(refused, MmapError::Overcommit);
@@ -116,7 +116,7 @@ fn the_heuristic_refuses_more_than_there_is_at_once() {
     // Each by itself, and again; not writable; not reserved; with swap.
     all(most).expect("obvious overcommits only");
     all(most).expect("obvious overcommits only");
-    mm.mmap(Place::Any, 2 * most * PAGE, Prot::Read)
+    mm.mmap(Place::Any, 2 * most * PAGE, Prot::READ)
         .expect("not writable");
     let thread = mm.thread();
     thread
@@ -141,10 +141,10 @@ fn what_never_overcommits_keeps_its_limit_in_every_call() {
         sys.set_swap_pages(20);
         assert_eq!(sys.commit_limit(), 20, "{era}");
         // The sum has to stay below the limit.
-        let refused = mm.mmap(Place::Any, 20 * PAGE, Prot::ReadWrite);
+        let refused = mm.mmap(Place::Any, 20 * PAGE, Prot::READ_WRITE);
         assert_eq!(refused, Err(MmapError::Overcommit), "{era}");
         let at = VirtAddr(1 << 32);
-        mm.mmap(Place::Fixed(at), 10 * PAGE, Prot::ReadWrite)
+        mm.mmap(Place::Fixed(at), 10 * PAGE, Prot::READ_WRITE)
             .expect("it fits");
         thread.store(at, 7).expect("mapped");
         assert_eq!(
@@ -155,12 +155,12 @@ fn what_never_overcommits_keeps_its_limit_in_every_call() {
         thread.mmap(&no_reserve(Place::Any, 2)).expect("it fits");
         assert_eq!(sizes(mm), (12, 12), "{era}: and is charged");
         // mprotect: what would be too much stays as it was.
-        let read = map(mm, 10, Prot::Read);
-        let refused = mm.mprotect(read, 8 * PAGE, Prot::ReadWrite);
+        let read = map(mm, 10, Prot::READ);
+        let refused = mm.mprotect(read, 8 * PAGE, Prot::READ_WRITE);
         assert_eq!(refused, Err(MprotectError::Overcommit));
         assert_eq!(refused.map_err(Errno::from), Err(Errno::ENOMEM));
         assert_eq!(thread.store(read, 1), Err(Signal::AccErr), "{era}");
-        mm.mprotect(read, 7 * PAGE, Prot::ReadWrite)
+        mm.mprotect(read, 7 * PAGE, Prot::READ_WRITE)
             .expect("it fits");
         assert_eq!(sizes(mm), (19, 22), "{era}");
         // brk and fork.
@@ -169,20 +169,20 @@ fn what_never_overcommits_keeps_its_limit_in_every_call() {
         assert!(mm.fork().is_err(), "{era}");
         assert_eq!(sizes(mm), (19, 22), "{era}: nothing stays promised");
         // Mapped over, only what comes on top is asked for; refused, what was there stays.
-        let larger = mm.mmap(Place::Fixed(at), 11 * PAGE, Prot::ReadWrite);
+        let larger = mm.mmap(Place::Fixed(at), 11 * PAGE, Prot::READ_WRITE);
         assert_eq!(larger, Err(MmapError::Overcommit), "{era}");
         assert_eq!(thread.load(at), Ok(7), "{era}");
-        mm.mmap(Place::Fixed(at), 10 * PAGE, Prot::ReadWrite)
+        mm.mmap(Place::Fixed(at), 10 * PAGE, Prot::READ_WRITE)
             .expect("the same again");
         assert_eq!(thread.load(at), Ok(0), "{era}");
         // What is given back can be promised again, and more with a part of memory.
         mm.munmap(at, 10 * PAGE).expect("mapped");
-        let again = map(mm, 10, Prot::ReadWrite);
+        let again = map(mm, 10, Prot::READ_WRITE);
         mm.munmap(again, 10 * PAGE).expect("mapped");
         sys.set_overcommit_ratio(50);
         assert_eq!(sys.commit_limit(), half + 20);
-        map(mm, half, Prot::ReadWrite);
-        assert!(mm.mmap(Place::Any, 12 * PAGE, Prot::ReadWrite).is_err());
+        map(mm, half, Prot::READ_WRITE);
+        assert!(mm.mmap(Place::Any, 12 * PAGE, Prot::READ_WRITE).is_err());
         sys.set_overcommit(Overcommit::Heuristic);
     });
 }
@@ -195,9 +195,9 @@ fn an_address_space_keeps_its_size_within_its_limit() {
         // Half a page more than ten pages are ten pages.
         mm.set_limit_as(10 * PAGE + PAGE / 2);
         let at = VirtAddr(1 << 32);
-        mm.mmap(Place::Fixed(at), 6 * PAGE, Prot::None)
+        mm.mmap(Place::Fixed(at), 6 * PAGE, Prot::NONE)
             .expect("free");
-        let refused = mm.mmap(Place::Any, 5 * PAGE, Prot::Read);
+        let refused = mm.mmap(Place::Any, 5 * PAGE, Prot::READ);
         assert_eq!(refused, Err(MmapError::Limit), "{era}");
         assert_eq!(refused.map_err(Errno::from), Err(Errno::ENOMEM));
         assert_eq!(
@@ -209,14 +209,14 @@ fn an_address_space_keeps_its_size_within_its_limit() {
         assert_eq!(mm.brk(Some(to(5))), heap, "{era}: brk");
         assert_eq!(mm.brk(Some(to(3))), to(3));
         // In place of what is there nothing is added; one page more just fits, two do not.
-        let fixed = |pages: u64| mm.mmap(Place::Fixed(at), pages * PAGE, Prot::Read);
+        let fixed = |pages: u64| mm.mmap(Place::Fixed(at), pages * PAGE, Prot::READ);
         assert_eq!(fixed(8), Err(MmapError::Limit), "{era}");
         assert_eq!(fixed(7), Ok(at));
         assert_eq!(mm.brk(Some(to(4))), to(3), "{era}: full");
         // A lower limit takes nothing away; neither protecting nor unmapping asks for it.
         mm.set_limit_as(0);
         assert_eq!(mm.mapped_bytes(), 10 * PAGE);
-        mm.mprotect(at, PAGE, Prot::ReadWrite).expect("mapped");
+        mm.mprotect(at, PAGE, Prot::READ_WRITE).expect("mapped");
         assert_eq!(thread.store(at, 1), Ok(()));
         mm.munmap(at, 7 * PAGE).expect("mapped");
         assert_eq!(mm.brk(Some(heap)), heap);
@@ -265,7 +265,7 @@ fn threads_together_do_not_promise_more_than_the_limit() {
                     for round in 0..20 {
                         let size = 1 + (round * 7 + u64::from(cpu)) % 13;
                         let entered = sys.machine().enter(cpu);
-                        let more = || mm.mmap(Place::Any, size * PAGE, Prot::ReadWrite);
+                        let more = || mm.mmap(Place::Any, size * PAGE, Prot::READ_WRITE);
                         while more().is_ok() {}
                         drop(entered);
                         barrier.wait();

@@ -52,10 +52,10 @@ enum Op {
 fn op() -> impl Strategy<Value = (usize, Op)> {
     let (from, len) = (|| 0..PAGES, || 1..6u64);
     let prot = prop_oneof![
-        proptest::strategy::Just(Prot::None),
-        proptest::strategy::Just(Prot::Read),
-        proptest::strategy::Just(Prot::ReadWrite),
-        proptest::strategy::Just(Prot::ReadWrite),
+        proptest::strategy::Just(Prot::NONE),
+        proptest::strategy::Just(Prot::READ),
+        proptest::strategy::Just(Prot::READ_WRITE),
+        proptest::strategy::Just(Prot::READ_WRITE),
     ];
     let op = prop_oneof![
         2 => (from(), len()).prop_map(|(a, n)| Op::Map(a, n)),
@@ -76,9 +76,9 @@ type Model = BTreeMap<u64, (Prot, u64)>;
 fn calls(mm: &Mm<Machine>, model: &mut Model, op: Op) {
     match op {
         Op::Map(a, n) => {
-            let mapped = mm.mmap(Place::Fixed(page(a)), n * PAGE, Prot::ReadWrite);
+            let mapped = mm.mmap(Place::Fixed(page(a)), n * PAGE, Prot::READ_WRITE);
             assert_eq!(mapped, Ok(page(a)));
-            model.extend((a..a + n).map(|page| (page, (Prot::ReadWrite, 0))));
+            model.extend((a..a + n).map(|page| (page, (Prot::READ_WRITE, 0))));
         }
         Op::Unmap(a, n) => {
             assert_eq!(mm.munmap(page(a), n * PAGE), Ok(()));
@@ -98,7 +98,7 @@ fn calls(mm: &Mm<Machine>, model: &mut Model, op: Op) {
         Op::Load(a) => {
             let expected = match model.get(&a) {
                 None => Err(Signal::MapErr),
-                Some((Prot::None, _)) => Err(Signal::AccErr),
+                Some((Prot::NONE, _)) => Err(Signal::AccErr),
                 Some((_, word)) => Ok(*word),
             };
             assert_eq!(mm.thread().load(page(a)), expected, "page {a}");
@@ -106,7 +106,7 @@ fn calls(mm: &Mm<Machine>, model: &mut Model, op: Op) {
         Op::Store(a, value) => {
             let expected = match model.get_mut(&a) {
                 None => Err(Signal::MapErr),
-                Some((Prot::ReadWrite, word)) => {
+                Some((Prot::READ_WRITE, word)) => {
                     *word = value;
                     Ok(())
                 }
@@ -174,7 +174,7 @@ fn a_store_copies_what_is_shared_and_takes_what_is_not() {
         let sys = boot(era.config, 8 << 20, 1);
         let _cpu = sys.machine().enter(0);
         let mm = sys.new_mm().expect("memory");
-        let at = mm.mmap(Place::Any, 4 * PAGE, Prot::ReadWrite);
+        let at = mm.mmap(Place::Any, 4 * PAGE, Prot::READ_WRITE);
         let at = at.expect("a hole");
         let thread = mm.thread();
         for n in 0..4 {
@@ -213,7 +213,7 @@ fn a_shared_address_space_is_one() {
     let sys = boot(era("linux-4.13").expect("an era").config, 4 << 20, 1);
     let _cpu = sys.machine().enter(0);
     let parent = sys.new_mm().expect("memory");
-    let at = parent.mmap(Place::Any, PAGE, Prot::ReadWrite);
+    let at = parent.mmap(Place::Any, PAGE, Prot::READ_WRITE);
     let at = at.expect("a hole");
     let child = parent.share();
     assert_eq!(child.space(), parent.space());
@@ -237,7 +237,7 @@ fn one_of_many_threads_ends() {
         };
         let at = {
             let _cpu = sys.machine().enter(0);
-            mm.mmap(Place::Any, 192 * PAGE, Prot::ReadWrite)
+            mm.mmap(Place::Any, 192 * PAGE, Prot::READ_WRITE)
                 .expect("a hole")
         };
         std::thread::scope(|scope| {
@@ -275,12 +275,12 @@ fn fork_without_memory_leaves_nothing_behind() {
             let _cpu = sys.machine().enter(0);
             let mm = sys.new_mm().expect("memory");
             let thread = mm.thread();
-            mm.mmap(Place::Fixed(page(0)), PAGES * PAGE, Prot::ReadWrite)
+            mm.mmap(Place::Fixed(page(0)), PAGES * PAGE, Prot::READ_WRITE)
                 .expect("the window");
             for n in 0..PAGES {
                 assert_eq!(thread.store(page(n), n + 1), Ok(()));
             }
-            let rest = mm.mmap(Place::Any, 256 * PAGE, Prot::ReadWrite);
+            let rest = mm.mmap(Place::Any, 256 * PAGE, Prot::READ_WRITE);
             let rest = rest.expect("a hole");
             for n in 0..filled {
                 if thread.store(VirtAddr(rest.0 + n * PAGE), 1).is_err() {
@@ -307,7 +307,7 @@ fn the_ledger_sees_objects_that_nobody_reaches() {
     let sys = boot(config.broken(Some(Broken::ChainsStay)), 4 << 20, 1);
     let _cpu = sys.machine().enter(0);
     let mm = sys.new_mm().expect("memory");
-    let at = mm.mmap(Place::Any, PAGE, Prot::ReadWrite).expect("a hole");
+    let at = mm.mmap(Place::Any, PAGE, Prot::READ_WRITE).expect("a hole");
     assert_eq!(mm.thread().store(at, 1), Ok(()));
     assert!(sys.check_ledger(&[&mm]).is_ok());
     mm.munmap(at, PAGE).expect("mapped");
@@ -325,7 +325,7 @@ fn the_ledger_sees_a_page_that_is_shared_and_writable() {
     let sys = boot(config.broken(Some(Broken::ForkLeavesWritable)), 4 << 20, 1);
     let _cpu = sys.machine().enter(0);
     let mm = sys.new_mm().expect("memory");
-    let at = mm.mmap(Place::Any, PAGE, Prot::ReadWrite).expect("a hole");
+    let at = mm.mmap(Place::Any, PAGE, Prot::READ_WRITE).expect("a hole");
     assert_eq!(mm.thread().store(at, 1), Ok(()));
     let child = mm.fork().expect("memory");
     let unbalanced = sys.check_ledger(&[&mm, &child]);

@@ -98,7 +98,7 @@ fn refusals<M: Mmu<Instance = HostInstance>>(era: &str, mm: &Mm<M>) {
     assert_eq!(mm.brk(Some(VirtAddr(M::Paging::USER_END))), start, "{era}");
     assert_eq!(mm.brk(Some(VirtAddr(u64::MAX))), start, "{era}: wraps");
     // One page before another mapping stays free.
-    mm.mmap(Place::FixedNoReplace(at(4)), page, Prot::Read)
+    mm.mmap(Place::FixedNoReplace(at(4)), page, Prot::READ)
         .expect("free");
     assert_eq!(mm.brk(Some(at(5))), start, "{era}: over a mapping");
     assert_eq!(mm.brk(Some(at(4))), start, "{era}: up to a mapping");
@@ -128,7 +128,7 @@ fn a_changed_heap<M: Mmu<Instance = HostInstance>>(era: &str, mm: &Mm<M>) {
         Err(HeapError::OutOfRange)
     );
     // A program's data ends within a page, and the heap begins there.
-    mm.mmap(Place::FixedNoReplace(at(0)), page, Prot::ReadWrite)
+    mm.mmap(Place::FixedNoReplace(at(0)), page, Prot::READ_WRITE)
         .expect("free");
     let data_end = VirtAddr(start.0 + page - 8);
     mm.set_start_brk(data_end).expect("unused");
@@ -136,7 +136,7 @@ fn a_changed_heap<M: Mmu<Instance = HostInstance>>(era: &str, mm: &Mm<M>) {
     assert_eq!(mm.brk(Some(at(2))), at(2), "{era}");
     assert_eq!(mm.set_start_brk(start), Err(HeapError::Used));
     // A heap whose protection was changed is not extended: another mapping begins.
-    mm.mprotect(at(1), page, Prot::Read).expect("mapped");
+    mm.mprotect(at(1), page, Prot::READ).expect("mapped");
     assert_eq!(mm.brk(Some(at(3))), at(3));
     let thread = mm.thread();
     assert_eq!(thread.store(at(1), 1), Err(Signal::AccErr));
@@ -205,7 +205,7 @@ fn populated<M: Mmu<Instance = HostInstance>>(era: &str, mm: &Mm<M>) {
         populate: Populate::Now,
         ..MapRequest::new(Place::Any, pages * page_bytes, prot)
     };
-    let at = thread.mmap(&populate(6, Prot::ReadWrite)).expect("a hole");
+    let at = thread.mmap(&populate(6, Prot::READ_WRITE)).expect("a hole");
     assert_eq!(sys.count_of(Event::AnonWrite), 6, "{era}: as by stores");
     assert_eq!(sys.count_of(Event::MinorFaults), 6);
     for page in 0..6 {
@@ -214,16 +214,16 @@ fn populated<M: Mmu<Instance = HostInstance>>(era: &str, mm: &Mm<M>) {
             .expect("mapped");
     }
     assert_eq!(sys.count_of(Event::PageFaults), 0, "{era}: none is left");
-    let read = thread.mmap(&populate(3, Prot::Read)).expect("a hole");
+    let read = thread.mmap(&populate(3, Prot::READ)).expect("a hole");
     assert_eq!(sys.count_of(Event::AnonRead), 3, "{era}: as by loads");
     assert_eq!(thread.load(read), Ok(0));
-    thread.mmap(&populate(3, Prot::None)).expect("a hole");
+    thread.mmap(&populate(3, Prot::NONE)).expect("a hole");
     assert_eq!(sys.count_of(Event::Populated), 9);
     assert_eq!(sys.count_of(Event::PageFaults), 0, "{era}");
     // What does not fit into memory is left out, and the call succeeds.
     sys.set_overcommit(Overcommit::Always);
     let frames = sys.total_frames();
-    let huge = thread.mmap(&populate(frames, Prot::ReadWrite));
+    let huge = thread.mmap(&populate(frames, Prot::READ_WRITE));
     let huge = huge.expect("populating may fail, mapping does not");
     assert!(sys.count_of(Event::Populated) > frames / 2, "{era}");
     assert_eq!(sys.count_of(Event::Signals), 0);

@@ -70,7 +70,7 @@ fn first_touch<M: Mmu<Instance = HostInstance>>(era: &str, sys: &System<M>) {
     let mm = sys.new_mm().expect("memory");
     let thread = mm.thread();
     let at = mm
-        .mmap(Place::Any, 8 * page, Prot::ReadWrite)
+        .mmap(Place::Any, 8 * page, Prot::READ_WRITE)
         .expect("a hole");
     for i in 0..8 {
         let here = VirtAddr(at.0 + i * page);
@@ -106,24 +106,24 @@ fn protect<M: Mmu<Instance = HostInstance>>(era: &str, sys: &System<M>) {
     let mm = sys.new_mm().expect("memory");
     let thread = mm.thread();
     let at = mm
-        .mmap(Place::Any, 6 * page, Prot::ReadWrite)
+        .mmap(Place::Any, 6 * page, Prot::READ_WRITE)
         .expect("a hole");
     let nth = |i: u64| VirtAddr(at.0 + i * page);
     (0..6).for_each(|i| thread.store(nth(i), i + 1).expect("mapped"));
     // rrrrrr -> rr--rr -> rrrrrr, the contents stay
-    mm.mprotect(nth(2), 2 * page, Prot::None).expect("mapped");
+    mm.mprotect(nth(2), 2 * page, Prot::NONE).expect("mapped");
     assert_eq!(thread.load(nth(2)), Err(Signal::AccErr), "{era}");
     assert_eq!(thread.load(nth(1)), Ok(2));
     assert_eq!(thread.store(nth(4), 50), Ok(()));
-    mm.mprotect(nth(2), 2 * page, Prot::Read).expect("mapped");
+    mm.mprotect(nth(2), 2 * page, Prot::READ).expect("mapped");
     assert_eq!(thread.load(nth(3)), Ok(4));
     assert_eq!(thread.store(nth(3), 9), Err(Signal::AccErr));
-    mm.mprotect(at, 6 * page, Prot::ReadWrite).expect("mapped");
+    mm.mprotect(at, 6 * page, Prot::READ_WRITE).expect("mapped");
     assert_eq!(thread.store(nth(3), 9), Ok(()));
     assert_eq!(thread.load(nth(3)), Ok(9));
     assert_eq!(thread.load(nth(2)), Ok(3));
     assert_eq!(
-        mm.mprotect(at, 7 * page, Prot::Read),
+        mm.mprotect(at, 7 * page, Prot::READ),
         Err(MprotectError::NoMemory)
     );
     drop(thread);
@@ -140,29 +140,29 @@ fn calls_refuse_what_linux_refuses() {
     let sys = boot::<X86_64>(ERAS[0].config, 16 << 20, 1);
     let _cpu = instance(&sys).enter(0);
     let mm = sys.new_mm().expect("memory");
-    let any = |len| mm.mmap(Place::Any, len, Prot::Read);
+    let any = |len| mm.mmap(Place::Any, len, Prot::READ);
     assert_eq!(any(0), Err(MmapError::Invalid));
     assert_eq!(any(1 << 60), Err(MmapError::NoMemory));
     let at = any(3 << 12).expect("a hole");
     let inside = VirtAddr(at.0 + 4096);
     assert_eq!(
-        mm.mmap(Place::FixedNoReplace(inside), 4096, Prot::Read),
+        mm.mmap(Place::FixedNoReplace(inside), 4096, Prot::READ),
         Err(MmapError::Exists)
     );
     assert_eq!(
-        mm.mmap(Place::Fixed(VirtAddr(at.0 + 1)), 4096, Prot::Read),
+        mm.mmap(Place::Fixed(VirtAddr(at.0 + 1)), 4096, Prot::READ),
         Err(MmapError::Invalid)
     );
     assert_eq!(
-        mm.mmap(Place::Fixed(VirtAddr(1 << 62)), 4096, Prot::Read),
+        mm.mmap(Place::Fixed(VirtAddr(1 << 62)), 4096, Prot::READ),
         Err(MmapError::OutOfRange)
     );
     assert_eq!(
-        mm.mmap(Place::Fixed(inside), 4096, Prot::ReadWrite),
+        mm.mmap(Place::Fixed(inside), 4096, Prot::READ_WRITE),
         Ok(inside)
     );
     let elsewhere = mm
-        .mmap(Place::Hint(inside), 4096, Prot::Read)
+        .mmap(Place::Hint(inside), 4096, Prot::READ)
         .expect("a hole");
     assert_ne!(elsewhere, inside);
     assert_eq!(
@@ -191,7 +191,7 @@ fn thousands_of_mappings_come_and_go() {
         // A permutation of 0..4096, so that insertion is in no order.
         let order = |i: u64| i * 1309 % 4096;
         for i in (0..4096).map(order) {
-            mm.mmap(Place::Fixed(place(i)), 4096, Prot::ReadWrite)
+            mm.mmap(Place::Fixed(place(i)), 4096, Prot::READ_WRITE)
                 .expect("room");
             thread.store(place(i), i + 1).expect("mapped");
         }
@@ -232,7 +232,7 @@ fn storm<M: Mmu<Instance = HostInstance>>(era: &str, sys: &System<M>) {
     let boot = sys.machine().enter(3);
     let mm = sys.new_mm().expect("memory");
     let shared = mm
-        .mmap(Place::Any, 64 * page, Prot::ReadWrite)
+        .mmap(Place::Any, 64 * page, Prot::READ_WRITE)
         .expect("a hole");
     drop(boot);
     std::thread::scope(|scope| {
@@ -243,7 +243,7 @@ fn storm<M: Mmu<Instance = HostInstance>>(era: &str, sys: &System<M>) {
                 let thread = mm.thread();
                 for round in 0..40u64 {
                     let own = mm
-                        .mmap(Place::Any, 16 * page, Prot::ReadWrite)
+                        .mmap(Place::Any, 16 * page, Prot::READ_WRITE)
                         .expect("a hole");
                     for i in 0..16 {
                         let at = VirtAddr(own.0 + i * page);
@@ -257,7 +257,7 @@ fn storm<M: Mmu<Instance = HostInstance>>(era: &str, sys: &System<M>) {
                         mm.madvise(shared, 32 * page, Advice::DontNeed)
                             .expect("mapped");
                     }
-                    mm.mprotect(own, 4 * page, Prot::Read).expect("mapped");
+                    mm.mprotect(own, 4 * page, Prot::READ).expect("mapped");
                     assert_eq!(thread.store(own, 1), Err(Signal::AccErr));
                     mm.munmap(own, 16 * page).expect("mapped");
                 }
@@ -295,7 +295,7 @@ fn two_storms<M: Mmu<Instance = HostInstance>>(era: &str, sys: &System<M>) {
                 let thread = mm.thread();
                 for round in 0..1_000u64 {
                     let here = at(round % PLACES);
-                    mm.mmap(Place::FixedNoReplace(here), page, Prot::ReadWrite)
+                    mm.mmap(Place::FixedNoReplace(here), page, Prot::READ_WRITE)
                         .expect("free");
                     let found = thread.load(here).expect("mapped");
                     assert!(found == 0 || found == tag, "{era}: {found}");
@@ -359,7 +359,7 @@ fn runs_out<P: Paging>() {
         let thread = mm.thread();
         let fill = || {
             let at = mm
-                .mmap(Place::Any, 4 << 20, Prot::ReadWrite)
+                .mmap(Place::Any, 4 << 20, Prot::READ_WRITE)
                 .expect("a hole");
             let full = (0..1024)
                 .find(|i| thread.store(VirtAddr(at.0 + i * 4096), 1) == Err(Signal::OutOfMemory));
@@ -399,7 +399,7 @@ fn tables_larger_than_a_page_come_and_go() {
         // Every page there is, and all of it given back: what the CPU keeps of it stands in the
         // way of whole blocks.
         let at = mm
-            .mmap(Place::Any, 4 << 20, Prot::ReadWrite)
+            .mmap(Place::Any, 4 << 20, Prot::READ_WRITE)
             .expect("a hole");
         let touched = (0..1024)
             .take_while(|i| thread.store(VirtAddr(at.0 + i * 4096), 1) == Ok(()))
@@ -460,7 +460,7 @@ fn the_ledger_sees_a_map_count_raised_too_late() {
     let _cpu = instance(&sys).enter(0);
     let mm = sys.new_mm().expect("memory");
     let thread = mm.thread();
-    let at = mm.mmap(Place::Any, 4096, Prot::ReadWrite).expect("a hole");
+    let at = mm.mmap(Place::Any, 4096, Prot::READ_WRITE).expect("a hole");
     thread.store(at, 7).expect("mapped");
     drop(thread);
     assert_eq!(sys.check_ledger(&[&mm]).map(|ledger| ledger.anon), Ok(1));

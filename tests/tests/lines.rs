@@ -79,12 +79,12 @@ fn shared(era: &minflt_mm::Era, mappings: Mappings) -> BTreeMap<String, u64> {
     let mm = sys.new_mm().expect("memory");
     let span = PAGES * PAGE;
     let base = mm
-        .mmap(Place::Any, 3 * span, Prot::ReadWrite)
+        .mmap(Place::Any, 3 * span, Prot::READ_WRITE)
         .expect("a hole");
     let base = base.0.next_multiple_of(span);
     if mappings == Mappings::Two {
         let second = Place::Fixed(VirtAddr(base + span));
-        mm.mmap(second, span, Prot::ReadWrite).expect("a place");
+        mm.mmap(second, span, Prot::READ_WRITE).expect("a place");
     }
     drop(boot);
     let both = [0, 1].map(|cpu| lines_of(&sys, &mm, cpu, base + u64::from(cpu) * span));

@@ -71,7 +71,7 @@ fn boot(config: Config) -> Running<Real> {
 }
 
 fn map<M: Mmu>(mm: &Mm<M>, pages: u64) -> VirtAddr {
-    mm.mmap(Place::Any, pages * PAGE, Prot::ReadWrite)
+    mm.mmap(Place::Any, pages * PAGE, Prot::READ_WRITE)
         .expect("a hole")
 }
 

@@ -105,7 +105,7 @@ fn of_two_promises_that_do_not_fit_together_never_both_are_made() {
             let tasks = (0..).zip(&spaces).map(|(cpu, mm)| {
                 let admitted = &admitted;
                 let body = move || {
-                    let mapped = mm.mmap(Place::Any, 9 * PAGE, Prot::ReadWrite);
+                    let mapped = mm.mmap(Place::Any, 9 * PAGE, Prot::READ_WRITE);
                     admitted.set(admitted.get() + usize::from(mapped.is_ok()));
                 };
                 TaskSpec {

@@ -40,9 +40,9 @@ enum Op {
 fn op() -> impl Strategy<Value = Op> {
     let prot = || {
         prop_oneof![
-            proptest::strategy::Just(Prot::None),
-            proptest::strategy::Just(Prot::Read),
-            proptest::strategy::Just(Prot::ReadWrite),
+            proptest::strategy::Just(Prot::NONE),
+            proptest::strategy::Just(Prot::READ),
+            proptest::strategy::Just(Prot::READ_WRITE),
         ]
     };
     let from = || 0..PAGES - 64;
@@ -92,20 +92,20 @@ fn both(mm: &Mm<Machine>, model: &mut Model, op: Op) {
             model.extend(whole.into_iter().map(|page| (page, prot)));
         }
         Op::Anywhere(n) => {
-            let at = mm.mmap(Place::Any, n * PAGE, Prot::Read).expect("a hole");
+            let at = mm.mmap(Place::Any, n * PAGE, Prot::READ).expect("a hole");
             let hole = highest_hole(model, n).expect("a hole");
             assert_eq!(at.0 / PAGE, hole, "{n} pages fit higher up, or do not fit");
-            model.extend((hole..hole + n).map(|page| (page, Prot::Read)));
+            model.extend((hole..hole + n).map(|page| (page, Prot::READ)));
         }
         Op::Scatter(a, n) => {
             for step in 0..n {
                 // 509 is prime: every place below it once.
                 let page = (a + step * 211 % 509 * 2) % PAGES;
                 let place = Place::FixedNoReplace(page_at(page));
-                let mapped = mm.mmap(place, PAGE, Prot::ReadWrite);
+                let mapped = mm.mmap(place, PAGE, Prot::READ_WRITE);
                 let free = !model.contains_key(&(FIRST + page));
                 assert_eq!(mapped.is_ok(), free, "page {page}");
-                model.entry(FIRST + page).or_insert(Prot::ReadWrite);
+                model.entry(FIRST + page).or_insert(Prot::READ_WRITE);
             }
         }
         Op::Thin(n) => {
@@ -190,9 +190,9 @@ fn a_tree_that_finds_no_memory_is_as_before() {
             } else {
                 (1 << 20) - half
             };
-            match mm.mmap(Place::FixedNoReplace(page_at(page)), PAGE, Prot::Read) {
+            match mm.mmap(Place::FixedNoReplace(page_at(page)), PAGE, Prot::READ) {
                 Ok(_) => {
-                    model.insert(FIRST + page, Prot::Read);
+                    model.insert(FIRST + page, Prot::READ);
                 }
                 Err(error) => {
                     assert_eq!(error, MmapError::NoMemory, "{}", era.name);
@@ -221,13 +221,13 @@ fn the_comparison_is_no_echo() {
     both(&mm, &mut model, Op::Scatter(0, 100));
     assert_eq!(agree(&mm, &model), Ok(()));
     let page = *model.keys().nth(50).expect("100 pages");
-    for other in [Some(Prot::None), None] {
+    for other in [Some(Prot::NONE), None] {
         let mut wrong = model.clone();
         wrong.remove(&page);
         wrong.extend(other.map(|prot| (page, prot)));
         assert_ne!(agree(&mm, &wrong), Ok(()), "{other:?}");
     }
-    model.insert(page + 1, Prot::Read);
+    model.insert(page + 1, Prot::READ);
     assert_ne!(agree(&mm, &model), Ok(()));
     assert_eq!(highest_hole(&Model::new(), 1), Some((1 << 35) - 2));
 }

@@ -60,7 +60,7 @@ fn faults<M: Mmu<Instance = HostInstance>>(name: &str, faults: u64) -> u64 {
     while left > 0 {
         let pages = left.min(PAGES);
         let len = pages * M::Paging::PAGE;
-        let base = mm.mmap(Place::Any, len, Prot::ReadWrite);
+        let base = mm.mmap(Place::Any, len, Prot::READ_WRITE);
         let base = base.unwrap_or_else(|error| panic!("{error:?}"));
         for page in 0..pages {
             let at = VirtAddr(base.0 + page * M::Paging::PAGE);

@@ -367,9 +367,9 @@ impl<M: Mmu> Mm<M> {
 
 /// The flags of a new private mapping. Linux: `accountable_mapping`.
 pub(crate) const fn flags(prot: Prot, reserve: Reserve, mode: Overcommit) -> VmaFlags {
-    match (prot, reserve, mode) {
-        (_, Reserve::NoReserve, Overcommit::Heuristic | Overcommit::Always) => VmaFlags::NORESERVE,
-        (Prot::ReadWrite, ..) => VmaFlags::ACCOUNT,
-        (Prot::None | Prot::Read, ..) => VmaFlags::NONE,
+    match (reserve, mode) {
+        (Reserve::NoReserve, Overcommit::Heuristic | Overcommit::Always) => VmaFlags::NORESERVE,
+        _ if prot.has(Prot::WRITE) => VmaFlags::ACCOUNT,
+        _ => VmaFlags::NONE,
     }
 }

@@ -65,7 +65,8 @@ pub struct Frame<M: Mmu> {
     /// For anonymous memory the address of its anon_vma. Set while private or exclusive, under the
     /// lock of the table that maps it.
     pub(crate) mapping: Atomic<u64, M>,
-    /// For anonymous memory its virtual page number. Immutable while mapped. For slabs the number.
+    /// For anonymous memory its page number in the mapping ([`crate::VmaView::page_index`]).
+    /// Immutable while mapped. For slabs the number.
     pub(crate) index: Atomic<u64, M>,
     /// Neighbours in a free list. Guarded by: the zone's lock.
     pub(crate) links: Plain<Links, M>,

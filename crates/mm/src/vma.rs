@@ -21,35 +21,60 @@
 //! A record is never written after it is published, and freed by the configured lifetime; the first
 //! one with its VMA.
 
+use crate::policy::Policy;
 use core::fmt;
 use core::mem::offset_of;
 use core::ops::Range;
 use core::ptr::NonNull;
-use minflt_addr::VirtRange;
-use minflt_pgtable::{Access, Grant, Mmu};
+use minflt_addr::{VirtAddr, VirtRange};
+use minflt_pgtable::{Access, Grant, Mmu, Paging};
 use minflt_sync::order::VmaLock;
 use minflt_sync::slab::SlabObject;
 use minflt_sync::{Atomic, Callback, LockedAt, Ordering, RefLock, RwSem, SeqCount};
 
-/// Access rights of a mapping.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Prot {
-    /// No access.
-    None,
-    /// Loads.
-    Read,
-    /// Loads and stores.
-    ReadWrite,
-}
+/// Access rights of a mapping: a set of loads, stores and instruction fetches.
+///
+/// Nothing here fetches instructions, so [`Prot::EXEC`] is remembered and shown, and grants loads,
+/// as on the hardware that most programs run on.
+#[derive(Clone, Copy, PartialEq, Eq, Default)]
+pub struct Prot(u8);
 
 impl Prot {
+    /// No access.
+    pub const NONE: Self = Self(0);
+    /// Loads.
+    pub const READ: Self = Self(1 << 0);
+    /// Stores. They imply loads, as on the hardware.
+    pub const WRITE: Self = Self(1 << 1);
+    /// Instruction fetches.
+    pub const EXEC: Self = Self(1 << 2);
+    /// Loads and stores.
+    pub const READ_WRITE: Self = Self::READ.with(Self::WRITE);
+    /// Bits that a set takes.
+    pub(crate) const BITS: u32 = 3;
+
+    /// With those of `other`.
+    #[must_use]
+    pub const fn with(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
+    /// Whether any of `other` is set.
+    #[must_use]
+    pub const fn has(self, other: Self) -> bool {
+        self.0 & other.0 != 0
+    }
+
     /// The most an entry of the mapping may grant.
     #[must_use]
+    #[inline(always)]
     pub const fn grant(self) -> Grant {
-        match self {
-            Self::None => Grant::Nothing,
-            Self::Read => Grant::Read,
-            Self::ReadWrite => Grant::Write,
+        if self.has(Self::WRITE) {
+            Grant::Write
+        } else if self.0 != 0 {
+            Grant::Read
+        } else {
+            Grant::Nothing
         }
     }
 
@@ -57,6 +82,34 @@ impl Prot {
     #[must_use]
     pub fn allows(self, access: Access) -> bool {
         self.grant() >= access.needs()
+    }
+
+    /// The set as a number of [`Prot::BITS`] bits: 1 loads, 2 stores, 4 fetches.
+    #[must_use]
+    pub const fn bits(self) -> u32 {
+        self.0 as u32
+    }
+
+    /// The set that a number stands for; other bits are left out.
+    #[must_use]
+    pub const fn from_bits(bits: u32) -> Self {
+        Self((bits & ((1 << Self::BITS) - 1)) as u8)
+    }
+}
+
+/// As `maps` prints it: `rwx`, with a dash for what is not allowed.
+impl fmt::Display for Prot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let letter = |right, letter| if self.has(right) { letter } else { "-" };
+        f.write_str(letter(Self::READ, "r"))?;
+        f.write_str(letter(Self::WRITE, "w"))?;
+        f.write_str(letter(Self::EXEC, "x"))
+    }
+}
+
+impl fmt::Debug for Prot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
     }
 }
 
@@ -71,8 +124,47 @@ impl VmaFlags {
     pub const ACCOUNT: Self = Self(1 << 0);
     /// Its pages are never promised (`VM_NORESERVE`).
     pub const NORESERVE: Self = Self(1 << 1);
+    /// Its pages stay resident (`VM_LOCKED`).
+    pub const LOCKED: Self = Self(1 << 2);
+    /// They are locked when they are first touched (`VM_LOCKONFAULT`).
+    pub const LOCKED_ON_FAULT: Self = Self(1 << 3);
+    /// It grows down to accesses below it, as a stack does (`VM_GROWSDOWN`).
+    pub const GROWS_DOWN: Self = Self(1 << 4);
+    /// A child does not get it (`VM_DONTCOPY`).
+    pub const DONT_FORK: Self = Self(1 << 5);
+    /// A child gets it empty (`VM_WIPEONFORK`).
+    pub const WIPE_ON_FORK: Self = Self(1 << 6);
+    /// Left out of a core dump (`VM_DONTDUMP`).
+    pub const DONT_DUMP: Self = Self(1 << 7);
+    /// Accesses come in order (`VM_SEQ_READ`).
+    pub const SEQUENTIAL: Self = Self(1 << 8);
+    /// Accesses come in no order (`VM_RAND_READ`).
+    pub const RANDOM: Self = Self(1 << 9);
+    /// Huge pages are wanted (`VM_HUGEPAGE`).
+    pub const HUGE_PAGE: Self = Self(1 << 10);
+    /// Huge pages are not wanted (`VM_NOHUGEPAGE`).
+    pub const NO_HUGE_PAGE: Self = Self(1 << 11);
+    /// A touched hole is somebody else's to fill (`VM_UFFD_MISSING`).
+    pub const UFFD_MISSING: Self = Self(1 << 12);
+    /// A store to a page marked so is somebody else's to allow (`VM_UFFD_WP`).
+    pub const UFFD_WP: Self = Self(1 << 13);
 
-    const NAMES: &[(Self, &str)] = &[(Self::ACCOUNT, "account"), (Self::NORESERVE, "noreserve")];
+    const NAMES: &[(Self, &str)] = &[
+        (Self::ACCOUNT, "account"),
+        (Self::NORESERVE, "noreserve"),
+        (Self::LOCKED, "locked"),
+        (Self::LOCKED_ON_FAULT, "locked-on-fault"),
+        (Self::GROWS_DOWN, "grows-down"),
+        (Self::DONT_FORK, "dont-fork"),
+        (Self::WIPE_ON_FORK, "wipe-on-fork"),
+        (Self::DONT_DUMP, "dont-dump"),
+        (Self::SEQUENTIAL, "sequential"),
+        (Self::RANDOM, "random"),
+        (Self::HUGE_PAGE, "huge-page"),
+        (Self::NO_HUGE_PAGE, "no-huge-page"),
+        (Self::UFFD_MISSING, "uffd-missing"),
+        (Self::UFFD_WP, "uffd-wp"),
+    ];
 
     /// With those of `other`.
     #[must_use]
@@ -113,10 +205,69 @@ pub struct Attrs {
 pub struct VmaView {
     /// The addresses mapped.
     pub range: VirtRange,
+    /// The number of its first page in what it maps. Of anonymous memory that is the number of the
+    /// address it was first mapped at: it stays when pages that exist are moved, so that the
+    /// reverse map finds them. Two mappings are one only if their numbers go on.
+    ///
+    /// Linux: `vm_pgoff`.
+    pub pgoff: u64,
     /// What may be done there.
     pub prot: Prot,
     /// What else it is.
     pub flags: VmaFlags,
+    /// Where its pages come from.
+    pub policy: Policy,
+    /// Who is told of its faults: the number of a userfaultfd, 0 for nobody.
+    pub uffd: u32,
+}
+
+impl VmaView {
+    /// A new mapping of anonymous memory.
+    #[must_use]
+    pub const fn anonymous<P: Paging>(range: VirtRange, prot: Prot, flags: VmaFlags) -> Self {
+        Self {
+            range,
+            pgoff: range.start().page(P::SHIFT),
+            prot,
+            flags,
+            policy: Policy::DEFAULT,
+            uffd: 0,
+        }
+    }
+
+    /// The same mapping, of the addresses `range`, which overlap its own or touch it.
+    #[must_use]
+    pub const fn of_range<P: Paging>(self, range: VirtRange) -> Self {
+        let (old, new) = (self.range.start().0, range.start().0);
+        let moved = new.wrapping_sub(old).cast_signed() >> P::SHIFT;
+        Self {
+            range,
+            pgoff: self.pgoff.wrapping_add_signed(moved),
+            ..self
+        }
+    }
+
+    /// The number of the page at `addr` in what is mapped.
+    ///
+    /// Linux: linear_page_index.
+    #[must_use]
+    #[inline(always)]
+    pub const fn page_index<P: Paging>(&self, addr: VirtAddr) -> u64 {
+        self.pgoff + (addr.page(P::SHIFT) - self.range.start().page(P::SHIFT))
+    }
+
+    /// Whether a VMA's own first record can say it.
+    pub(crate) fn is_plain<P: Paging>(&self) -> bool {
+        *self == Self::anonymous::<P>(self.range, self.prot, self.flags)
+    }
+}
+
+/// The first record of a VMA, which lies in it: what is not said is as of new anonymous memory.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct First {
+    range: VirtRange,
+    prot: Prot,
+    flags: VmaFlags,
 }
 
 /// A mapping's identity. What faults only read stands in its first line, the lock that they write
@@ -134,7 +285,7 @@ pub struct Vma<M: Mmu> {
     /// and `page_table_lock`. 0 again when the VMA is taken out.
     pub(crate) anon_vma: Atomic<u64, M>,
     /// The first record. Immutable.
-    pub(crate) first: VmaView,
+    pub(crate) first: First,
     /// Write-locked while this is [`crate::Mm`]'s. Guarded by: `mmap_lock`, write.
     pub(crate) lock_seq: LockedAt<M>,
     /// The [`SpaceId`](minflt_pgtable::SpaceId) of the address space whose tree it is in, where
@@ -172,6 +323,8 @@ impl Attrs {
 }
 
 impl<M: Mmu> Vma<M> {
+    /// A VMA whose first record says the range, protection and flags of `view`; what else `view`
+    /// says, a record in its place has to ([`VmaView::is_plain`]).
     pub(crate) fn new(id: u64, view: VmaView) -> Self {
         const { assert!(size_of::<Self>() <= VMA_BYTES) };
         // A fault sees that a VMA is write-locked without the line that readers write.
@@ -181,7 +334,11 @@ impl<M: Mmu> Vma<M> {
             seq: SeqCount::new(),
             attrs: Atomic::new(0),
             anon_vma: Atomic::new(0),
-            first: view,
+            first: First {
+                range: view.range,
+                prot: view.prot,
+                flags: view.flags,
+            },
             chain: Atomic::new(0),
             callback: Callback::new(),
             // These three are not copied: see `SlabObject::KEPT`.
@@ -197,13 +354,13 @@ impl<M: Mmu> Vma<M> {
     #[inline]
     pub fn view(&self) -> VmaView {
         // ORDERING: Acquire; pairs with [vma-attrs].
-        let view = self.record(self.attrs.load(Ordering::Acquire));
-        M::before(
-            core::ptr::from_ref(view).cast(),
-            size_of::<VmaView>(),
-            minflt_sync::Kind::PlainRead,
-        );
-        *view
+        let attrs = self.attrs.load(Ordering::Acquire);
+        let (at, len) = match attrs {
+            0 => ((&raw const self.first).cast(), size_of::<First>()),
+            attrs => (attrs as *const u8, size_of::<VmaView>()),
+        };
+        M::before(at, len, minflt_sync::Kind::PlainRead);
+        self.record(attrs)
     }
 
     /// Puts other attributes in; returns the old record, which the caller frees by the lifetime,
@@ -223,16 +380,17 @@ impl<M: Mmu> Vma<M> {
         NonNull::new(old as *mut Attrs)
     }
 
-    /// The record that the pointer stands for.
+    /// What the record that the pointer stands for says.
     #[inline(always)]
-    fn record(&self, attrs: u64) -> &VmaView {
+    fn record(&self, attrs: u64) -> VmaView {
         if attrs == 0 {
-            return &self.first;
+            let First { range, prot, flags } = self.first;
+            return VmaView::anonymous::<M::Paging>(range, prot, flags);
         }
         // SAFETY: records are published whole and freed by the lifetime the caller's hold keeps
         // off.
         let attrs = unsafe { &*(attrs as *const Attrs) };
-        &attrs.view
+        attrs.view
     }
 
     /// The record now, for freeing it with the VMA; none where it lies in the VMA.
@@ -242,7 +400,7 @@ impl<M: Mmu> Vma<M> {
 
     /// The attributes without the door, for oracles.
     pub(crate) fn peek(&self) -> VmaView {
-        *self.record(self.attrs.peek())
+        self.record(self.attrs.peek())
     }
 }
 

@@ -225,7 +225,7 @@ pub(crate) fn end_all<M: Mmu>(child: &Mm<M>) {
 /// Puts a record in place of the first that does not yet say what may be done there.
 fn publish_half<M: Mmu>(mm: &Mm<M>, vma: &Vma<M>) -> Result<(), NoMemory> {
     let view = VmaView {
-        prot: Prot::None,
+        prot: Prot::NONE,
         ..vma.view()
     };
     let half = mm.system().attrs.alloc(Attrs::new(view), mm.system());

@@ -99,9 +99,9 @@ pub fn exit<M: Mmu>(mm: MmHandle<'_, M>) {
 
 const fn own(prot: Prot) -> minflt_mm::Prot {
     match prot {
-        Prot::None => minflt_mm::Prot::None,
-        Prot::Read => minflt_mm::Prot::Read,
-        Prot::ReadWrite => minflt_mm::Prot::ReadWrite,
+        Prot::None => minflt_mm::Prot::NONE,
+        Prot::Read => minflt_mm::Prot::READ,
+        Prot::ReadWrite => minflt_mm::Prot::READ_WRITE,
     }
 }
 

@@ -259,7 +259,7 @@ fn space(system: &System<M>, span: u64) -> (MmHandle<'_, M>, u64) {
     // A third of the addresses is touched.
     system.set_overcommit(Overcommit::Always);
     let mm = system.new_mm().expect("memory");
-    let base = mm.mmap(Place::Any, 3 * span, Prot::ReadWrite);
+    let base = mm.mmap(Place::Any, 3 * span, Prot::READ_WRITE);
     let base = base.expect("a hole").0.next_multiple_of(TABLE_SPAN);
     (mm, base)
 }

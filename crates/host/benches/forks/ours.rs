@@ -48,7 +48,7 @@ impl Forks {
     pub(crate) fn measure(&self) -> Vec<f64> {
         let _cpu = self.system.machine().enter(0);
         let mm = self.system.new_mm().expect("memory");
-        let base = mm.mmap(Place::Any, PAGES * PAGE, Prot::ReadWrite);
+        let base = mm.mmap(Place::Any, PAGES * PAGE, Prot::READ_WRITE);
         let base = base.expect("a hole").0;
         let thread = mm.thread();
         touch(&thread, base, 1);

@@ -58,10 +58,10 @@ impl Calls {
     fn space(&self, others: u64) -> MmHandle<'_, M> {
         let mm = self.system.new_mm().expect("memory");
         // Where a thread of it has been, others have to forget what is unmapped.
-        let top = mm.mmap(Place::Any, PAGE, Prot::Read).expect("a hole").0;
+        let top = mm.mmap(Place::Any, PAGE, Prot::READ).expect("a hole").0;
         for other in 0..others {
             let at = VirtAddr(top - 4 * PAGE * (other + 1));
-            mm.mmap(Place::FixedNoReplace(at), 2 * PAGE, Prot::ReadWrite)
+            mm.mmap(Place::FixedNoReplace(at), 2 * PAGE, Prot::READ_WRITE)
                 .expect("free");
         }
         mm
@@ -71,7 +71,7 @@ impl Calls {
         let thread = mm.thread();
         let run = |times| {
             for _ in 0..times {
-                let at = mm.mmap(Place::Any, len, Prot::ReadWrite).expect("a hole");
+                let at = mm.mmap(Place::Any, len, Prot::READ_WRITE).expect("a hole");
                 mm.munmap(at, len).expect("mapped");
             }
         };
@@ -85,13 +85,13 @@ impl Calls {
 
     fn middle(&self, mm: &MmHandle<'_, M>) -> f64 {
         let thread = mm.thread();
-        let at = mm.mmap(Place::Any, 3 * PAGE, Prot::ReadWrite);
+        let at = mm.mmap(Place::Any, 3 * PAGE, Prot::READ_WRITE);
         let at = at.expect("a hole");
         let middle = VirtAddr(at.0 + PAGE);
         let run = |times| {
             for _ in 0..times {
-                mm.mprotect(middle, PAGE, Prot::Read).expect("mapped");
-                mm.mprotect(middle, PAGE, Prot::ReadWrite).expect("mapped");
+                mm.mprotect(middle, PAGE, Prot::READ).expect("mapped");
+                mm.mprotect(middle, PAGE, Prot::READ_WRITE).expect("mapped");
             }
         };
         run(self.times / 20);
@@ -110,7 +110,7 @@ impl Calls {
         let rounds = (self.times / FRESH).max(1);
         for _ in 0..rounds {
             let map = |_| {
-                let at = mm.mmap(Place::Any, 6 * PAGE, Prot::ReadWrite);
+                let at = mm.mmap(Place::Any, 6 * PAGE, Prot::READ_WRITE);
                 let at = at.expect("a hole");
                 mm.munmap(VirtAddr(at.0 + 4 * PAGE), 2 * PAGE)
                     .expect("mapped");
@@ -119,7 +119,7 @@ impl Calls {
             let fresh: Vec<VirtAddr> = (0..FRESH).map(map).collect();
             let start = CpuTime::start();
             for at in &fresh {
-                mm.mprotect(VirtAddr(at.0 + PAGE), PAGE, Prot::Read)
+                mm.mprotect(VirtAddr(at.0 + PAGE), PAGE, Prot::READ)
                     .expect("mapped");
             }
             split += start.ns();

@@ -56,7 +56,7 @@ impl Lookups {
         // One by one, in the same order: made of all at once, a map is packed as no map stays.
         let mut other = Other::new();
         for (start, end) in &ranges {
-            other.insert(*start, (*end, Prot::Read));
+            other.insert(*start, (*end, Prot::READ));
         }
         Ok(Self {
             mappings,
@@ -72,7 +72,7 @@ impl Lookups {
         let mm = self.system.new_mm().expect("memory");
         for (start, end) in &self.ranges {
             let place = Place::FixedNoReplace(VirtAddr(*start));
-            mm.mmap(place, end - start, Prot::Read).expect("free");
+            mm.mmap(place, end - start, Prot::READ).expect("free");
         }
         mm
     }

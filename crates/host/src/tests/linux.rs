@@ -44,51 +44,51 @@ const OPS: &[Op] = &[
     BrkTo(u64::MAX),
     BrkTo(1 << 60),
     // The page before another mapping stays free.
-    Map(8 * PAGE, 1, Prot::Read),
+    Map(8 * PAGE, 1, Prot::READ),
     Brk(9 * PAGE),
     Brk(8 * PAGE),
     Brk(7 * PAGE + 1),
     Brk(7 * PAGE),
-    Map(6 * PAGE, 1, Prot::Read),
+    Map(6 * PAGE, 1, Prot::READ),
     // Down over a hole: all of it, part of it.
     Unmap(5 * PAGE, 2),
     Brk(6 * PAGE),
     Brk(4 * PAGE),
-    Protect(PAGE, 1, Prot::Read),
+    Protect(PAGE, 1, Prot::READ),
     Brk(6 * PAGE),
     Brk(PAGE),
     Brk(0),
     Unmap(8 * PAGE, 1),
     // The size.
-    Map(20 * PAGE, 4, Prot::Read),
+    Map(20 * PAGE, 4, Prot::READ),
     Allow(4),
     Brk(5 * PAGE),
     Brk(4 * PAGE),
     Brk(4 * PAGE + 1),
-    Map(30 * PAGE, 1, Prot::None),
-    Anywhere(1, Prot::ReadWrite, Reserve::NoReserve),
-    MapOver(20 * PAGE, 5, Prot::ReadWrite),
-    MapOver(20 * PAGE, 4, Prot::ReadWrite),
-    Protect(20 * PAGE, 4, Prot::Read),
+    Map(30 * PAGE, 1, Prot::NONE),
+    Anywhere(1, Prot::READ_WRITE, Reserve::NoReserve),
+    MapOver(20 * PAGE, 5, Prot::READ_WRITE),
+    MapOver(20 * PAGE, 4, Prot::READ_WRITE),
+    Protect(20 * PAGE, 4, Prot::READ),
     Brk(2 * PAGE),
-    Map(30 * PAGE, 3, Prot::Read),
-    Map(30 * PAGE, 2, Prot::Read),
+    Map(30 * PAGE, 3, Prot::READ),
+    Map(30 * PAGE, 2, Prot::READ),
     Allow(-1),
-    Map(40 * PAGE, 1, Prot::Read),
-    MapOver(30 * PAGE, 2, Prot::Read),
+    Map(40 * PAGE, 1, Prot::READ),
+    MapOver(30 * PAGE, 2, Prot::READ),
     Unmap(30 * PAGE, 2),
-    Map(40 * PAGE, 1, Prot::Read),
-    Anywhere(HUGE, Prot::Read, Reserve::Charged),
+    Map(40 * PAGE, 1, Prot::READ),
+    Anywhere(HUGE, Prot::READ, Reserve::Charged),
     Brk(0),
     Ask,
 ];
 
 /// What more memory than there is comes to where the kernel's heuristic guards it.
 const PROMISES: &[Op] = &[
-    Anywhere(HUGE, Prot::ReadWrite, Reserve::Charged),
-    Anywhere(HUGE, Prot::ReadWrite, Reserve::NoReserve),
-    Anywhere(HUGE, Prot::Read, Reserve::Charged),
-    Anywhere(16, Prot::ReadWrite, Reserve::Charged),
+    Anywhere(HUGE, Prot::READ_WRITE, Reserve::Charged),
+    Anywhere(HUGE, Prot::READ_WRITE, Reserve::NoReserve),
+    Anywhere(HUGE, Prot::READ, Reserve::Charged),
+    Anywhere(16, Prot::READ_WRITE, Reserve::Charged),
 ];
 
 /// On our own address space; a heap's start, and an error as a negative number.
@@ -143,11 +143,7 @@ fn call(number: i64, args: [i64; 4]) -> i64 {
 }
 
 fn bits(prot: Prot) -> i64 {
-    i64::from(match prot {
-        Prot::None => libc::PROT_NONE,
-        Prot::Read => libc::PROT_READ,
-        Prot::ReadWrite => libc::PROT_READ | libc::PROT_WRITE,
-    })
+    i64::from(prot.bits())
 }
 
 /// Bytes that this process has mapped, by the kernel's account.

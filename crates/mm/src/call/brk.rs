@@ -148,11 +148,7 @@ impl<M: Mmu> Mm<M> {
         if !Self::user_range().covers(more) || !self.gap_after(more) {
             return Err(NoMemory);
         }
-        let fresh = VmaView {
-            range: more,
-            prot: Prot::ReadWrite,
-            flags: VmaFlags::ACCOUNT,
-        };
+        let fresh = VmaView::anonymous::<M::Paging>(more, Prot::READ_WRITE, VmaFlags::ACCOUNT);
         let pages = more.pages(M::Paging::SHIFT);
         if !self.may_expand(pages) {
             return Err(NoMemory);
@@ -174,11 +170,11 @@ impl<M: Mmu> Mm<M> {
             let range = view.range;
             range.end() == more.start()
                 && range.end() > self.heap.start()
-                && view == VmaView { range, ..fresh }
+                && view == fresh.of_range::<M::Paging>(range)
         });
         if let Some(vma) = below {
             let range = VirtRange::new(vma.view().range.start(), more.end());
-            let attrs = new_attrs(self, VmaView { range, ..fresh })?;
+            let attrs = new_attrs(self, fresh.of_range::<M::Paging>(range))?;
             let _section = writers.begin(vma);
             publish(self, vma, attrs);
             return Ok(());

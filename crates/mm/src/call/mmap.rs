@@ -14,7 +14,7 @@ use crate::thread::Thread;
 use crate::vma::{Prot, Vma, VmaView};
 use crate::writers::Writers;
 use minflt_addr::{VirtAddr, VirtRange};
-use minflt_pgtable::{Access, Mmu, Paging};
+use minflt_pgtable::{Access, Grant, Mmu, Paging};
 
 /// Where a mapping shall go.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -95,11 +95,8 @@ impl<M: Mmu> Mm<M> {
         }
         let writers = Writers::lock(self);
         let range = self.place(request.place, len)?;
-        let view = VmaView {
-            range,
-            prot,
-            flags: commit::flags(prot, request.reserve, sys.overcommit()),
-        };
+        let flags = commit::flags(prot, request.reserve, sys.overcommit());
+        let view = VmaView::anonymous::<M::Paging>(range, prot, flags);
         let pages = Pages::of::<M>(&view);
         // What stands there goes first, so only what comes on top of it is asked for.
         let old = match request.place {
@@ -145,10 +142,7 @@ impl<M: Mmu> Mm<M> {
             if part.is_empty() {
                 break;
             }
-            pages.add(Pages::of::<M>(&VmaView {
-                range: part,
-                ..view
-            }));
+            pages.add(Pages::of::<M>(&view.of_range::<M::Paging>(part)));
             at = part.end();
         }
         pages
@@ -226,10 +220,10 @@ impl<M: Mmu> Thread<'_, M> {
     /// Linux: `__mm_populate`, whose errors mmap ignores. A mapping that may be stored to is
     /// populated by stores.
     fn populate(&self, range: VirtRange, prot: Prot) {
-        let access = match prot {
-            Prot::None => return,
-            Prot::Read => Access::Read,
-            Prot::ReadWrite => Access::Write,
+        let access = match prot.grant() {
+            Grant::Nothing => return,
+            Grant::Read => Access::Read,
+            Grant::Write => Access::Write,
         };
         let pages = range.pages(M::Paging::SHIFT);
         let mut at = (0..pages).map(|page| VirtAddr(range.start().0 + page * M::Paging::PAGE));

@@ -72,7 +72,7 @@ impl<M: Mmu> Mm<M> {
         // Linux: mprotect_fixup. What was charged once, or never shall be, is not charged again.
         let mut flags = whole.flags;
         let mut charged = 0;
-        if prot == Prot::ReadWrite && !flags.has(VmaFlags::ACCOUNT.with(VmaFlags::NORESERVE)) {
+        if prot.has(Prot::WRITE) && !flags.has(VmaFlags::ACCOUNT.with(VmaFlags::NORESERVE)) {
             let part = VirtRange::new(at, range.end()).intersect(whole.range);
             charged = part.pages(M::Paging::SHIFT);
             let sys = self.system();

@@ -19,9 +19,24 @@ use minflt_pgtable::Mmu;
 /// A new VMA, in no tree.
 pub(super) fn new_vma<M: Mmu>(mm: &Mm<M>, view: VmaView) -> Result<NonNull<Vma<M>>, NoMemory> {
     let sys = mm.system();
-    sys.vmas
-        .alloc(Vma::new(sys.new_id(), view), sys)
-        .map_err(|_| NoMemory)
+    let plain = view.is_plain::<M::Paging>();
+    let attrs = (!plain).then(|| new_attrs(mm, view)).transpose()?;
+    let vma = sys.vmas.alloc(Vma::new(sys.new_id(), view), sys);
+    match (vma, attrs) {
+        (Ok(vma), None) => Ok(vma),
+        (Ok(vma), Some(attrs)) => {
+            // SAFETY: allocated above; nobody else has it.
+            unsafe { vma.as_ref() }.publish(attrs);
+            Ok(vma)
+        }
+        (Err(_), attrs) => {
+            // SAFETY: 1, 2: allocated above, never published.
+            attrs
+                .into_iter()
+                .for_each(|it| unsafe { sys.attrs.free(it) });
+            Err(NoMemory)
+        }
+    }
 }
 
 /// A new record, published nowhere.
@@ -68,14 +83,8 @@ pub(super) fn split_at<M: Mmu>(
     if view.range.start() == at || view.range.end() <= at {
         return Ok(());
     }
-    let lower = VmaView {
-        range: VirtRange::new(view.range.start(), at),
-        ..view
-    };
-    let upper = VmaView {
-        range: VirtRange::new(at, view.range.end()),
-        ..view
-    };
+    let lower = view.of_range::<M::Paging>(VirtRange::new(view.range.start(), at));
+    let upper = view.of_range::<M::Paging>(VirtRange::new(at, view.range.end()));
     let attrs = new_attrs(mm, lower)?;
     let new = new_vma(mm, upper).inspect_err(|_| {
         // SAFETY: 1, 2: allocated above, never published.

@@ -137,9 +137,10 @@ impl<M: Mmu> Fault<'_, M> {
         let frame = sys.frames.get(pfn);
         let anon_vma = stable.vma.anon_vma.load(Ordering::Relaxed);
         frame.mapping.store(anon_vma, Ordering::Relaxed);
-        frame
-            .index
-            .store(self.addr.page(M::Paging::SHIFT), Ordering::Relaxed);
+        frame.index.store(
+            stable.view.page_index::<M::Paging>(self.addr),
+            Ordering::Relaxed,
+        );
         let late = sys.config.lacks(Broken::MapCountAfterExchange);
         frame.maps.store(u32::from(!late), Ordering::Relaxed);
         if late {

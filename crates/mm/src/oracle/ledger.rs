@@ -395,7 +395,7 @@ impl<M: Mmu> Mm<M> {
         if value.grant() == Grant::Write && !frame.is_exclusive() {
             return Err(Unbalanced::WritableShared(at));
         }
-        let page = at.page(M::Paging::SHIFT);
+        let page = vma.peek().page_index::<M::Paging>(at);
         if !vma.is_chained_to(frame.mapping.peek()) || frame.index.peek() != page {
             return Err(Unbalanced::NoReverseMap(at));
         }

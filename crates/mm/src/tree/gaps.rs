@@ -8,6 +8,7 @@
 //! Linux: the gaps of lib/maple_tree.c, mas_empty_area_rev.
 
 use super::{Body, FANOUT, Tree, read, vma};
+use crate::vma::Prot;
 use minflt_addr::{VirtAddr, VirtRange};
 use minflt_pgtable::{Mmu, Paging};
 use minflt_sync::{Kind, Ordering};
@@ -71,7 +72,7 @@ impl Body {
     #[inline(always)]
     pub(super) unsafe fn end_of<M: Mmu>(&self, slot: usize) -> u64 {
         // SAFETY: 1: 1 of this function.
-        let pages = unsafe { self.words::<M>() }[slot] >> 2;
+        let pages = unsafe { self.words::<M>() }[slot] >> Prot::BITS;
         if pages == 0 {
             // SAFETY: 1 of this function.
             return unsafe { vma::<M>(self.slots[slot]) }.view().range.end().0;

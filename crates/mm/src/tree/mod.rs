@@ -116,25 +116,17 @@ impl Body {
 }
 
 /// What a leaf says of a VMA: its pages and its protection; 0 where that does not fit, and the VMA
-/// has to be asked. Pages of at most 4 TiB (of 4 KiB each) fit.
+/// has to be asked. Pages of at most 2 TiB (of 4 KiB each) fit.
 fn word_of<P: Paging>(view: VmaView) -> u32 {
-    let prot = match view.prot {
-        Prot::None => 0,
-        Prot::Read => 1,
-        Prot::ReadWrite => 2,
-    };
     let pages = view.range.pages(P::SHIFT);
-    u32::try_from(pages << 2 | prot).unwrap_or(0)
+    let prot = u64::from(view.prot.bits());
+    u32::try_from(pages << Prot::BITS | prot).unwrap_or(0)
 }
 
 /// What is mapped at an address, by the leaf alone.
 fn by_word<P: Paging>(start: u64, word: u32) -> Option<Mapping> {
-    let prot = match word & 3 {
-        0 => Prot::None,
-        1 => Prot::Read,
-        _ => Prot::ReadWrite,
-    };
-    let len = u64::from(word >> 2) << P::SHIFT;
+    let prot = Prot::from_bits(word);
+    let len = u64::from(word >> Prot::BITS) << P::SHIFT;
     let range = VirtRange::new(VirtAddr(start), VirtAddr(start + len));
     (len > 0).then_some(Mapping { range, prot })
 }

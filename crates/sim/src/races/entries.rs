@@ -115,7 +115,7 @@ pub(super) fn emulated<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
     let call = Box::new(move || {
         let thread = caller.thread();
         let zapped = caller.mm.madvise(caller.page(0), P::PAGE, Advice::DontNeed);
-        let done = caller.mm.mprotect(caller.page(1), P::PAGE, Prot::Read);
+        let done = caller.mm.mprotect(caller.page(1), P::PAGE, Prot::READ);
         assert!(zapped.is_ok() && done.is_ok(), "mapped");
         if thread.store(caller.page(1), 6) != Err(Signal::AccErr) {
             Checked::<P>::violation(format_args!(
@@ -143,12 +143,12 @@ pub(super) fn tour<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
         expect(stage, &thread, 0, Ok(10));
         assert_eq!(thread.store(stage.page(1), 21), Ok(()));
         let protect = |n, prot| stage.mm.mprotect(stage.page(n), P::PAGE, prot);
-        assert_eq!(protect(2, Prot::None), Ok(()));
+        assert_eq!(protect(2, Prot::NONE), Ok(()));
         expect(stage, &thread, 2, Err(Signal::AccErr));
-        assert_eq!(protect(2, Prot::Read), Ok(()));
+        assert_eq!(protect(2, Prot::READ), Ok(()));
         expect(stage, &thread, 2, Ok(12));
         assert_eq!(thread.store(stage.page(2), 3), Err(Signal::AccErr));
-        assert_eq!(protect(2, Prot::ReadWrite), Ok(()));
+        assert_eq!(protect(2, Prot::READ_WRITE), Ok(()));
         assert_eq!(thread.store(stage.page(2), 22), Ok(()));
         let discarded = stage.mm.madvise(stage.page(0), P::PAGE, Advice::DontNeed);
         assert_eq!(discarded, Ok(()));
@@ -160,7 +160,7 @@ pub(super) fn tour<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
         // The last page that user space can have, below tables of its own.
         let last = VirtAddr(P::USER_END - 2 * P::PAGE);
         let place = minflt_mm::Place::Fixed(last);
-        assert_eq!(stage.mm.mmap(place, P::PAGE, Prot::ReadWrite), Ok(last));
+        assert_eq!(stage.mm.mmap(place, P::PAGE, Prot::READ_WRITE), Ok(last));
         assert_eq!(thread.store(last, 7), Ok(()));
         assert_eq!(thread.load(last), Ok(7));
         assert_eq!(stage.mm.munmap(last, P::PAGE), Ok(()));

@@ -140,7 +140,7 @@ fn accessed_protect<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
     let bodies: Vec<Box<dyn FnOnce() + 's>> = vec![
         Box::new(move || expect(&user, &user.thread(), 0, Ok(5))),
         Box::new(move || {
-            let done = caller.mm.mprotect(caller.page(0), P::PAGE, Prot::Read);
+            let done = caller.mm.mprotect(caller.page(0), P::PAGE, Prot::READ);
             assert!(done.is_ok(), "mapped");
             // Nothing may store from here on.
             let thread = caller.thread();
@@ -215,7 +215,7 @@ fn fault_remap<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
             let thread = caller.thread();
             let at = caller.page(0);
             assert!(caller.mm.munmap(at, P::PAGE).is_ok(), "mapped");
-            let mapped = caller.mm.mmap(Place::Fixed(at), P::PAGE, Prot::Read);
+            let mapped = caller.mm.mmap(Place::Fixed(at), P::PAGE, Prot::READ);
             assert_eq!(mapped, Ok(at));
             // Nobody can ever have stored to the new mapping.
             expect(&caller, &thread, 0, Ok(0));
@@ -244,7 +244,7 @@ fn fault_protect<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
     let seen = Rc::clone(&returned);
     let bodies: Vec<Box<dyn FnOnce() + 's>> = vec![
         Box::new(move || {
-            let done = caller.mm.mprotect(caller.page(0), P::PAGE, Prot::None);
+            let done = caller.mm.mprotect(caller.page(0), P::PAGE, Prot::NONE);
             assert!(done.is_ok(), "mapped");
             returned.set(1);
         }),

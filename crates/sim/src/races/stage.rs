@@ -73,7 +73,7 @@ impl<'s, P: Paging> Stage<'s, P> {
     pub(super) fn map(&self, from: u64, to: u64) {
         let len = (to - from) * P::PAGE;
         let place = Place::FixedNoReplace(self.page(from));
-        let mapped = self.mm.mmap(place, len, Prot::ReadWrite);
+        let mapped = self.mm.mmap(place, len, Prot::READ_WRITE);
         assert!(mapped.is_ok(), "the stage is free and small: {mapped:?}");
     }
 

@@ -69,7 +69,7 @@ pub(super) fn fault_reuse<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
         Box::new(move || {
             let at = caller.page(0);
             assert!(caller.mm.munmap(at, P::PAGE).is_ok(), "mapped");
-            let mapped = other.borrow().mmap(Place::Fixed(at), P::PAGE, Prot::Read);
+            let mapped = other.borrow().mmap(Place::Fixed(at), P::PAGE, Prot::READ);
             assert_eq!(mapped, Ok(at));
             expect(&caller, &caller.thread(), 0, Err(Signal::MapErr));
         }),
@@ -111,7 +111,7 @@ pub(super) fn map_load<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
     let bodies: Vec<Box<dyn FnOnce() + 's>> = vec![
         Box::new(move || {
             let place = Place::FixedNoReplace(caller.page(0));
-            let mapped = caller.mm.mmap(place, P::PAGE, Prot::Read);
+            let mapped = caller.mm.mmap(place, P::PAGE, Prot::READ);
             assert_eq!(mapped, Ok(caller.page(0)));
         }),
         Box::new(move || {
@@ -135,7 +135,7 @@ pub(super) fn fault_waits<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
             assert!(matches!(stored, Ok(()) | Err(Signal::AccErr)), "{stored:?}");
         }),
         Box::new(move || {
-            let done = caller.mm.mprotect(caller.page(0), P::PAGE, Prot::Read);
+            let done = caller.mm.mprotect(caller.page(0), P::PAGE, Prot::READ);
             assert!(done.is_ok(), "mapped");
         }),
     ];
@@ -152,7 +152,7 @@ pub(super) fn fault_starves<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
     let bodies: Vec<Box<dyn FnOnce() + 's>> = vec![
         Box::new(move || {
             for round in 0..STORM {
-                let prot = [Prot::Read, Prot::ReadWrite][round % 2];
+                let prot = [Prot::READ, Prot::READ_WRITE][round % 2];
                 let done = caller.mm.mprotect(caller.page(0), 3 * P::PAGE, prot);
                 assert!(done.is_ok(), "mapped");
             }
@@ -203,7 +203,7 @@ pub(super) fn writer_starves<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
     };
     let write: Box<dyn FnOnce() + 's> = Box::new(move || {
         let all = 2 * LOADS * P::PAGE;
-        let done = caller.mm.mprotect(caller.page(0), all, Prot::Read);
+        let done = caller.mm.mprotect(caller.page(0), all, Prot::READ);
         assert!(done.is_ok(), "mapped");
     });
     tasks(vec![loads(0), loads(LOADS), write], move || {

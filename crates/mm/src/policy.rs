@@ -1,0 +1,86 @@
+//! Memory policies: which node's memory a page is taken from.
+//!
+//! A policy is a value. It lies in a mapping's record or in a thread, so nobody can use one that
+//! was freed, and one that is replaced goes with its record.
+//!
+//! Linux: mm/mempolicy.c.
+
+use core::fmt;
+
+/// A set of memory nodes, of which the first [`NodeMask::MOST`] can be named.
+#[derive(Clone, Copy, PartialEq, Eq, Default)]
+pub struct NodeMask(pub u64);
+
+/// How a policy chooses.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[repr(u8)]
+pub enum PolicyMode {
+    /// As the next wider policy says: the thread's for a mapping, the system's for a thread. The
+    /// system's is the node of the CPU that faults, then the others.
+    #[default]
+    Default,
+    /// The first node of the set, then the others (`MPOL_PREFERRED`).
+    Preferred,
+    /// Only nodes of the set (`MPOL_BIND`).
+    Bind,
+    /// The nodes of the set in turn, by page number (`MPOL_INTERLEAVE`).
+    Interleave,
+    /// The node of the CPU that faults, whatever the wider policies say (`MPOL_LOCAL`).
+    Local,
+    /// Any node of the set, then the others (`MPOL_PREFERRED_MANY`).
+    PreferredMany,
+}
+
+impl NodeMask {
+    /// Nodes that a set can name.
+    pub const MOST: u32 = 56;
+}
+
+/// Where pages come from. One word, so that a mapping's record stays one line.
+#[derive(Clone, Copy, PartialEq, Eq, Default)]
+pub struct Policy(u64);
+
+impl Policy {
+    /// The default one.
+    pub const DEFAULT: Self = Self(0);
+
+    /// Chooses as `mode` says among `nodes`; those that cannot be named are left out.
+    #[must_use]
+    pub const fn new(mode: PolicyMode, nodes: NodeMask) -> Self {
+        let nodes = nodes.0 & ((1 << NodeMask::MOST) - 1);
+        Self(nodes | (mode as u64) << NodeMask::MOST)
+    }
+
+    /// How it chooses.
+    #[must_use]
+    pub const fn mode(self) -> PolicyMode {
+        const ALL: [PolicyMode; 6] = [
+            PolicyMode::Default,
+            PolicyMode::Preferred,
+            PolicyMode::Bind,
+            PolicyMode::Interleave,
+            PolicyMode::Local,
+            PolicyMode::PreferredMany,
+        ];
+        ALL[(self.0 >> NodeMask::MOST) as usize]
+    }
+
+    /// Among which nodes.
+    #[must_use]
+    pub const fn nodes(self) -> NodeMask {
+        NodeMask(self.0 & ((1 << NodeMask::MOST) - 1))
+    }
+}
+
+impl fmt::Debug for Policy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?} {:?}", self.mode(), self.nodes())
+    }
+}
+
+impl fmt::Debug for NodeMask {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let nodes = (0..u64::BITS).filter(|node| self.0 >> node & 1 != 0);
+        f.debug_set().entries(nodes).finish()
+    }
+}
