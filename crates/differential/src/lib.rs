@@ -10,6 +10,7 @@ pub mod generate;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 mod linux;
 pub mod model;
+pub mod ours;
 pub mod random;
 pub mod record;
 pub mod step;

@@ -33,7 +33,7 @@ impl Space {
         if pages > limit {
             pages -= self.locked_in(start, start.saturating_add(len));
         }
-        if pages > limit {
+        if pages > limit && self.memlock != u64::MAX {
             return Err(Errno::ENOMEM);
         }
         self.apply_lock(start, len, flags)?;

@@ -6,9 +6,9 @@ use crate::abi::{
     MPOL_MF_MOVE_ALL, MPOL_MF_STRICT, MPOL_PREFERRED, MPOL_PREFERRED_MANY,
 };
 use crate::access::Access;
-use crate::space::Space;
+use crate::space::{Page, Space};
 use crate::vma::Flags;
-use crate::{Errno, Result, is_aligned, page_align};
+use crate::{Errno, PAGE, Result, is_aligned, page_align};
 
 /// Where pages come from.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -95,10 +95,9 @@ impl Space {
         if first.is_none_or(|first| first.start >= end) {
             return Err(Errno::EFAULT);
         }
-        let mut at = start;
-        while at < end && policy != Policy::Default {
-            let index = self.lookup(at).ok_or(Errno::EFAULT)?;
-            at = self.vmas[index].end;
+        if policy != Policy::Default {
+            let strict = how == MPOL_MF_STRICT && mask & NODES == 0;
+            self.check_places(start, end, strict)?;
         }
         let mut at = start;
         while let Some(vma) = self.vmas.get(self.find(at)).filter(|vma| vma.start < end) {
@@ -112,6 +111,33 @@ impl Space {
             }
         }
         Ok(())
+    }
+
+    /// No hole in `[start, end)`; and if `strict`, no page there, since it would be on a node that
+    /// was not named. Linux: mm/mempolicy.c queue_pages_range.
+    fn check_places(&self, start: u64, end: u64, strict: bool) -> Result<()> {
+        let mut at = start;
+        while at < end {
+            let index = self.lookup(at).ok_or(Errno::EFAULT)?;
+            let to = self.vmas[index].end.min(end);
+            if to < end && self.lookup(to).is_none() {
+                return Err(Errno::EFAULT);
+            }
+            let mut pages = self.pages.range(at / PAGE..to / PAGE);
+            if strict && pages.any(|(_, page)| *page != Page::Zero) {
+                return Err(Errno::EIO);
+            }
+            at = to;
+        }
+        Ok(())
+    }
+
+    /// Whether the page at `addr` can be asked for its node: by reading, or because it is there,
+    /// no page of zeros, and accessible at all.
+    fn may_look(&self, index: usize, addr: u64) -> bool {
+        let flags = self.vmas[index].flags;
+        let own = matches!(self.pages.get(&(addr / PAGE)), Some(Page::Own(_)));
+        flags.has(Flags::READ) || (own && flags.has(Flags::ACCESS))
     }
 
     /// set_mempolicy with one word of nodes.
@@ -155,7 +181,7 @@ impl Space {
             return Ok((mode | flags, nodes));
         }
         match found {
-            Some(index) if self.vmas[index].flags.has(Flags::READ) => {
+            Some(index) if self.may_look(index, addr) => {
                 self.fault(index, addr, Access::Read);
                 Ok((0, nodes))
             }

@@ -88,7 +88,7 @@ impl Space {
         start >= self.window.start().0 && end.is_some_and(|end| end <= self.window.end().0)
     }
 
-    /// Sets `RLIMIT_MEMLOCK`, in bytes.
+    /// Sets `RLIMIT_MEMLOCK`, in bytes; all ones for a process that needs to respect none.
     pub fn limit_memlock(&mut self, bytes: u64) {
         self.memlock = bytes;
     }
