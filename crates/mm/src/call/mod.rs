@@ -13,7 +13,9 @@
 pub(crate) mod brk;
 pub(crate) mod fork;
 pub(crate) mod madvise;
+mod merge;
 pub(crate) mod mmap;
+mod modify;
 pub(crate) mod mprotect;
 pub(crate) mod munmap;
 mod split;
