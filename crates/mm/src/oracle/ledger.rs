@@ -90,6 +90,13 @@ pub enum Unbalanced {
         /// The pages of its mappings.
         mapped: u64,
     },
+    /// The count of locked pages differs from the locked mappings.
+    Locked {
+        /// The number kept.
+        kept: u64,
+        /// The pages of the locked mappings.
+        locked: u64,
+    },
     /// What is promised differs from the accounted mappings, in pages.
     Committed {
         /// The number kept.
@@ -155,6 +162,9 @@ impl fmt::Display for Unbalanced {
                     f,
                     "the size is kept as {kept}, but {mapped} pages are mapped"
                 )
+            }
+            Self::Locked { kept, locked } => {
+                write!(f, "{kept} pages are counted as locked, but {locked} are")
             }
             Self::Committed { kept, accounted } => {
                 write!(
@@ -327,6 +337,10 @@ impl<M: Mmu> Mm<M> {
         let (kept, mapped) = (self.sizes.raw(), walked.vmas.mapped);
         if kept != mapped {
             return Err(Unbalanced::Size { kept, mapped });
+        }
+        let (kept, locked) = (self.locks.raw(), walked.vmas.locked);
+        if kept != locked {
+            return Err(Unbalanced::Locked { kept, locked });
         }
         let config = &sys.config;
         if config.rss != crate::config::Rss::Sloppy {
