@@ -31,10 +31,14 @@ mod writers;
 mod zap;
 
 pub use call::madvise::Advice;
-pub use call::mmap::{MapRequest, Place, Populate};
+pub use call::mlock::{LockAll, LockWhen};
+pub use call::mmap::{Lock, MapRequest, Place, Populate};
 pub use commit::{Overcommit, Reserve};
 pub use config::{Broken, Config, ERAS, Era, Illegal, Rung, era};
-pub use error::{Errno, HeapError, MadviseError, MmapError, MprotectError, MunmapError, NoMemory};
+pub use error::{
+    Errno, HeapError, MadviseError, MincoreError, MlockError, MmapError, MprotectError,
+    MunmapError, NoMemory,
+};
 pub use event::Event;
 pub use fault::{Done, FaultOutcome, Kind as FaultKind, Signal};
 pub use frame::Frame;

@@ -1,6 +1,7 @@
 //! An address space.
 
 use crate::call::brk::Heap;
+use crate::call::mlock::Locks;
 use crate::commit::Sizes;
 use crate::error::NoMemory;
 use crate::frame::Use;
@@ -45,6 +46,7 @@ pub struct Mm<M: Mmu> {
     pub(crate) rss_slot: Slot,
     pub(crate) heap: Heap<M>,
     pub(crate) sizes: Sizes<M>,
+    pub(crate) locks: Locks<M>,
     written: Apart,
     /// Guards the tree and the VMAs' attributes.
     pub(crate) mmap_lock: RwSem<MmapLock, M>,
@@ -115,6 +117,7 @@ impl<M: Mmu> Mm<M> {
             rss_slot,
             heap: Heap::new(),
             sizes: Sizes::new(),
+            locks: Locks::new(),
             written: Apart,
             mmap_lock: RwSem::new(),
             rss: Resident::new(),

@@ -8,16 +8,22 @@
 //! | mprotect | write | each VMA it changes | protect |
 //! | fork | write, of the parent | all VMAs of the parent, until all CPUs were told | share |
 //! | brk | write | the VMA it extends; those it unmaps | zap, free |
-//! | madvise(DONTNEED) | read | none: it changes no VMA | zap |
+//! | madvise of pages | read | none: it changes no VMA | zap, age |
+//! | madvise of mappings | write | each VMA it changes | - |
+//! | mlock, munlock, mlockall | write; then read | each VMA it changes | faults |
+//! | mincore | read | none | traverse |
 
 pub(crate) mod brk;
 pub(crate) mod fork;
 pub(crate) mod madvise;
 mod merge;
+pub(crate) mod mincore;
+pub(crate) mod mlock;
 pub(crate) mod mmap;
 mod modify;
 pub(crate) mod mprotect;
 pub(crate) mod munmap;
+mod populate;
 mod split;
 
 use minflt_addr::{VirtAddr, VirtRange};
