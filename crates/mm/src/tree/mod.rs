@@ -333,6 +333,33 @@ impl<M: Mmu> Tree<M> {
         change.finish(root, |root| self.set_root(root))
     }
 
+    /// Gives `vma`, which is in the tree at `old`, another start, before or after its record says
+    /// so: it grew or shrank at its front, where no other is in the way. One change: whatever is
+    /// mapped before and after is found at every moment.
+    ///
+    /// # Context
+    /// The caller holds `mmap_lock` for writing, and has a section open on the VMA.
+    ///
+    /// # Errors
+    /// When there is no memory: then nothing has changed.
+    #[expect(dead_code, reason = "for calls to come")]
+    pub(crate) fn rekey(
+        &self,
+        sys: &System<M>,
+        old: VirtAddr,
+        new: VirtAddr,
+        vma: &Vma<M>,
+    ) -> Result<(), NoMemory> {
+        let view = vma.view();
+        let range = VirtRange::new(new, view.range.end());
+        let word = word_of::<M::Paging>(VmaView { range, ..view });
+        let entry = Entry::new(new.0, word, core::ptr::from_ref(vma) as u64);
+        let mut change = Change::new(sys);
+        let root = self.root.load(Ordering::Relaxed);
+        let root = change.rekey(root, old.0, entry);
+        change.finish(root.map(|root| root.slot()), |root| self.set_root(root))
+    }
+
     fn set_root(&self, root: u64) {
         // ORDERING: Release; pairs with [tree-root].
         self.root.store(root, Ordering::Release);
