@@ -357,11 +357,12 @@ impl<M: Mmu> Mm<M> {
         self.count_unmapped(Pages::of::<M>(view));
     }
 
-    /// Becomes as `parent` is in what no VMA holds: the heap and the limit. For fork, before
+    /// Becomes as `parent` is in what no VMA holds: the heap and the limits. For fork, before
     /// anybody else has this address space.
     pub(crate) fn inherit(&self, parent: &Self) {
         self.heap.copy_from(&parent.heap);
         self.set_limit_as(parent.limit_as());
+        self.set_limit_stack(parent.limit_stack());
     }
 }
 

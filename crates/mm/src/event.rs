@@ -124,6 +124,8 @@ events! {
     /// Pages faulted in by a call that maps and populates. They are minor faults, as in Linux, but
     /// no `page-faults`.
     Populated = "populated-pages",
+    /// Stacks that grew down to an access below them.
+    StackGrown = "stack-growths",
     /// Objects freed by grace-period callbacks.
     CallbacksRun = "grace-period-callbacks",
 }

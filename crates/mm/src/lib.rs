@@ -31,7 +31,7 @@ mod writers;
 mod zap;
 
 pub use call::madvise::Advice;
-pub use call::mmap::{MapRequest, Place, Populate};
+pub use call::mmap::{Growth, MapRequest, Place, Populate};
 pub use commit::{Overcommit, Reserve};
 pub use config::{Broken, Config, ERAS, Era, Illegal, Rung, era};
 pub use error::{Errno, HeapError, MadviseError, MmapError, MprotectError, MunmapError, NoMemory};

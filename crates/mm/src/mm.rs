@@ -1,6 +1,7 @@
 //! An address space.
 
 use crate::call::brk::Heap;
+use crate::call::stack::DEFAULT_LIMIT;
 use crate::commit::Sizes;
 use crate::error::NoMemory;
 use crate::frame::Use;
@@ -44,6 +45,8 @@ pub struct Mm<M: Mmu> {
     /// Where CPUs count its resident pages. Immutable.
     pub(crate) rss_slot: Slot,
     pub(crate) heap: Heap<M>,
+    /// Bytes that a stack may grow to (`RLIMIT_STACK`).
+    pub(crate) limit_stack: Atomic<u64, M>,
     pub(crate) sizes: Sizes<M>,
     written: Apart,
     /// Guards the tree and the VMAs' attributes.
@@ -114,6 +117,7 @@ impl<M: Mmu> Mm<M> {
             cpus: SharedCpuMask::new(),
             rss_slot,
             heap: Heap::new(),
+            limit_stack: Atomic::new(DEFAULT_LIMIT),
             sizes: Sizes::new(),
             written: Apart,
             mmap_lock: RwSem::new(),

@@ -11,7 +11,7 @@ use crate::event::Event;
 use crate::fault::FaultOutcome;
 use crate::mm::Mm;
 use crate::thread::Thread;
-use crate::vma::{Prot, Vma, VmaView};
+use crate::vma::{Prot, Vma, VmaFlags, VmaView};
 use crate::writers::Writers;
 use minflt_addr::{VirtAddr, VirtRange};
 use minflt_pgtable::{Access, Grant, Mmu, Paging};
@@ -39,6 +39,15 @@ pub enum Populate {
     Now,
 }
 
+/// Whether a mapping grows down to accesses below it (`MAP_GROWSDOWN`).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Growth {
+    /// It stays as it is.
+    Fixed,
+    /// As a stack does.
+    Down,
+}
+
 /// What to map.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct MapRequest {
@@ -52,6 +61,8 @@ pub struct MapRequest {
     pub populate: Populate,
     /// Whether the pages are promised.
     pub reserve: Reserve,
+    /// Whether it grows.
+    pub growth: Growth,
 }
 
 impl MapRequest {
@@ -64,6 +75,7 @@ impl MapRequest {
             prot,
             populate: Populate::OnTouch,
             reserve: Reserve::Charged,
+            growth: Growth::Fixed,
         }
     }
 }
@@ -95,7 +107,10 @@ impl<M: Mmu> Mm<M> {
         }
         let writers = Writers::lock(self);
         let range = self.place(request.place, len)?;
-        let flags = commit::flags(prot, request.reserve, sys.overcommit());
+        let mut flags = commit::flags(prot, request.reserve, sys.overcommit());
+        if request.growth == Growth::Down {
+            flags = flags.with(VmaFlags::GROWS_DOWN);
+        }
         let view = VmaView::anonymous::<M::Paging>(range, prot, flags);
         let pages = Pages::of::<M>(&view);
         // What stands there goes first, so only what comes on top of it is asked for.

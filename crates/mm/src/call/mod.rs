@@ -8,6 +8,7 @@
 //! | mprotect | write | each VMA it changes | protect |
 //! | fork | write, of the parent | all VMAs of the parent, until all CPUs were told | share |
 //! | brk | write | the VMA it extends; those it unmaps | zap, free |
+//! | (a fault below a stack) | write | the stack | - |
 //! | madvise(DONTNEED) | read | none: it changes no VMA | zap |
 
 pub(crate) mod brk;
@@ -17,6 +18,7 @@ pub(crate) mod mmap;
 pub(crate) mod mprotect;
 pub(crate) mod munmap;
 mod split;
+pub(crate) mod stack;
 
 use minflt_addr::{VirtAddr, VirtRange};
 use minflt_pgtable::{Mmu, Paging};

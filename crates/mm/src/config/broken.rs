@@ -75,6 +75,8 @@ broken! {
     HalfWidthExchange = "half-width-exchange",
     /// The exchange is emulated under the lock also where the caller holds that lock already.
     EmulateUnderLock = "emulate-under-lock",
+    /// A stack grows under `mmap_lock` for reading, outside a section.
+    ExpandUnderReadLock = "expand-under-read-lock",
     /// Instruction caches are flushed after the entry is there, as they were under the lock.
     FlushAfterInstall = "flush-after-install",
 }

@@ -342,7 +342,6 @@ impl<M: Mmu> Tree<M> {
     ///
     /// # Errors
     /// When there is no memory: then nothing has changed.
-    #[expect(dead_code, reason = "for calls to come")]
     pub(crate) fn rekey(
         &self,
         sys: &System<M>,
