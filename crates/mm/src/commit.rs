@@ -90,6 +90,8 @@ pub(crate) struct Commit<M: Mmu> {
 pub(crate) struct Sizes<M: Mmu> {
     /// Pages mapped (`total_vm`). Guarded by: `mmap_lock`.
     mapped: Atomic<u64, M>,
+    /// The most there ever were. Guarded by: `mmap_lock`.
+    peak: Atomic<u64, M>,
     /// Bytes that may be mapped (`RLIMIT_AS`).
     limit_as: Atomic<u64, M>,
 }
@@ -282,6 +284,7 @@ impl<M: Mmu> Sizes<M> {
     pub(crate) fn new() -> Self {
         Self {
             mapped: Atomic::new(0),
+            peak: Atomic::new(0),
             limit_as: Atomic::new(u64::MAX),
         }
     }
@@ -308,7 +311,18 @@ impl<M: Mmu> Mm<M> {
     /// How many bytes are mapped (`VmSize`).
     #[must_use]
     pub fn mapped_bytes(&self) -> u64 {
-        self.sizes.mapped.load(Ordering::Relaxed) << M::Paging::SHIFT
+        self.mapped_pages() << M::Paging::SHIFT
+    }
+
+    /// The same in pages.
+    pub(crate) fn mapped_pages(&self) -> u64 {
+        self.sizes.mapped.load(Ordering::Relaxed)
+    }
+
+    /// The most pages that were ever mapped at a time (`VmPeak`).
+    pub(crate) fn peak_mapped_pages(&self) -> u64 {
+        let peak = self.sizes.peak.load(Ordering::Relaxed);
+        peak.max(self.mapped_pages())
     }
 
     /// Whether `pages` more may be mapped. Linux: `may_expand_vm`.
@@ -328,6 +342,10 @@ impl<M: Mmu> Mm<M> {
     pub(crate) fn count_unmapped(&self, pages: Pages) {
         let mapped = self.sizes.mapped.load(Ordering::Relaxed);
         debug_assert!(mapped >= pages.mapped, "it was counted when mapped");
+        // Linux: update_hiwater_vm.
+        if mapped > self.sizes.peak.load(Ordering::Relaxed) {
+            self.sizes.peak.store(mapped, Ordering::Relaxed);
+        }
         self.sizes
             .mapped
             .store(mapped.saturating_sub(pages.mapped), Ordering::Relaxed);

@@ -52,6 +52,18 @@ pub enum MadviseError {
     NoMemory,
 }
 
+/// Why a page of another address space cannot be used.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum RemoteError {
+    /// Nothing is mapped there, the mapping does not allow the access, or a pin for loads is stored
+    /// through.
+    Fault,
+    /// No memory for the page.
+    NoMemory,
+    /// No word of the pinned page.
+    Invalid,
+}
+
 /// Why the heap's start cannot be set.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum HeapError {
@@ -68,6 +80,8 @@ pub struct Errno(pub i32);
 impl Errno {
     /// Out of memory.
     pub const ENOMEM: Self = Self(12);
+    /// Bad address.
+    pub const EFAULT: Self = Self(14);
     /// File exists.
     pub const EEXIST: Self = Self(17);
     /// Invalid argument.
@@ -120,6 +134,16 @@ impl From<MadviseError> for Errno {
     }
 }
 
+impl From<RemoteError> for Errno {
+    fn from(error: RemoteError) -> Self {
+        match error {
+            RemoteError::Fault => Self::EFAULT,
+            RemoteError::NoMemory => Self::ENOMEM,
+            RemoteError::Invalid => Self::EINVAL,
+        }
+    }
+}
+
 impl From<HeapError> for Errno {
     fn from(_: HeapError) -> Self {
         Self::EINVAL
@@ -130,6 +154,7 @@ impl fmt::Display for Errno {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
             Self::ENOMEM => f.write_str("ENOMEM"),
+            Self::EFAULT => f.write_str("EFAULT"),
             Self::EEXIST => f.write_str("EEXIST"),
             Self::EINVAL => f.write_str("EINVAL"),
             Self(number) => write!(f, "errno {number}"),

@@ -9,6 +9,7 @@
 //! | fork | write, of the parent | all VMAs of the parent, until all CPUs were told | share |
 //! | brk | write | the VMA it extends; those it unmaps | zap, free |
 //! | (a fault below a stack) | write | the stack | - |
+//! | remote access, pins | read | none: they change no VMA | - |
 //! | madvise(DONTNEED) | read | none: it changes no VMA | zap |
 
 pub(crate) mod brk;
@@ -17,6 +18,8 @@ pub(crate) mod madvise;
 pub(crate) mod mmap;
 pub(crate) mod mprotect;
 pub(crate) mod munmap;
+pub(crate) mod pin;
+pub(crate) mod remote;
 mod split;
 pub(crate) mod stack;
 

@@ -177,7 +177,8 @@ impl<M: Mmu> Mm<M> {
         keeps_off && at.0.saturating_sub(range.end().0) < gap
     }
 
-    fn prepare_anon_vma_once(&self, vma: &Vma<M>) -> Result<(), NoMemory> {
+    /// As [`Mm::prepare_anon_vma`], where it may have one.
+    pub(crate) fn prepare_anon_vma_once(&self, vma: &Vma<M>) -> Result<(), NoMemory> {
         // ORDERING: Acquire; pairs with [vma-anon-vma].
         if vma.anon_vma.load(Ordering::Acquire) != 0 {
             return Ok(());

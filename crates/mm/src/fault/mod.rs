@@ -12,6 +12,7 @@
 
 mod anon;
 mod prepare;
+pub(crate) mod remote;
 mod slot;
 mod stabilise;
 
