@@ -7,6 +7,7 @@
 mod entries;
 mod forks;
 mod format;
+mod remaps;
 mod scenes;
 mod stacks;
 mod stage;
@@ -141,6 +142,17 @@ pub const RACES: &[Race] = &[
         scene: Scene::FaultProtect,
     },
     Race {
+        number: "P29",
+        name: "remap-fault",
+        never: "a fault puts a page in where mremap is about to move one",
+        fix: Broken::RemapPublishesEarly,
+        shows_in: "spf-2017",
+        seed: 1,
+        formats: X86,
+        exchange: ExchangeBy::Native,
+        scene: Scene::RemapFault,
+    },
+    Race {
         number: "P30",
         name: "lookup-free",
         never: "a lookup without a lock reads a VMA that was freed",
@@ -218,6 +230,17 @@ pub const RACES: &[Race] = &[
         scene: Scene::MapLoad,
     },
     Race {
+        number: "P34",
+        name: "fault-anon-vma",
+        never: "a fault makes a page of a mapping that has lost its anon_vma",
+        fix: Broken::AnonVmaBeforeLock,
+        shows_in: "linux-6.15",
+        seed: 1,
+        formats: X86,
+        exchange: ExchangeBy::Native,
+        scene: Scene::RemapAnon,
+    },
+    Race {
         number: "P36",
         name: "fault-mmap-lock",
         never: "a fault waits for mmap_lock with its VMA's lock held",
@@ -260,6 +283,17 @@ pub const RACES: &[Race] = &[
         formats: X86,
         exchange: ExchangeBy::Native,
         scene: Scene::WriterStarves,
+    },
+    Race {
+        number: "P40",
+        name: "remap-zap",
+        never: "a page is freed at its new place and still reached by the old one",
+        fix: Broken::RemapFlushesLate,
+        shows_in: "linux-6.4",
+        seed: 1,
+        formats: X86,
+        exchange: ExchangeBy::Native,
+        scene: Scene::RemapZap,
     },
     Race {
         number: "P41",

@@ -6,6 +6,7 @@
 
 use super::entries;
 use super::forks;
+use super::remaps;
 use super::stacks;
 use super::stage::{Checked, Script, Stage};
 use super::vma_scenes;
@@ -40,6 +41,9 @@ pub(super) enum Scene {
     FaultStarves,
     WriterStarves,
     StackStack,
+    RemapFault,
+    RemapAnon,
+    RemapZap,
     HalfEqual,
     Emulated,
     Tour,
@@ -73,6 +77,9 @@ pub(super) fn script<'s, P: Paging>(scene: Scene, stage: &Stage<'s, P>) -> Scrip
         Scene::FaultStarves => vma_scenes::fault_starves(&stage),
         Scene::WriterStarves => vma_scenes::writer_starves(&stage),
         Scene::StackStack => stacks::stack_stack(&stage),
+        Scene::RemapFault => remaps::remap_fault(&stage),
+        Scene::RemapAnon => remaps::remap_anon(&stage),
+        Scene::RemapZap => remaps::remap_zap(&stage),
         Scene::HalfEqual => entries::half_equal(&stage),
         Scene::Emulated => entries::emulated(&stage),
         Scene::Tour => entries::tour(&stage),
