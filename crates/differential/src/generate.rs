@@ -56,7 +56,8 @@ pub fn case(random: &mut Random, count: usize, choice: Choice) -> (Vec<Step>, Ve
     let mut records = Vec::with_capacity(count);
     while steps.len() < count {
         let step = draw.step(&running);
-        if !choice(&step) || !stays_inside(&step) || (step.call == Call::Fork && running.in_child()) {
+        if !choice(&step) || !stays_inside(&step) || (step.call == Call::Fork && running.in_child())
+        {
             continue;
         }
         records.push(running.step(&step));
@@ -107,7 +108,9 @@ impl Draw<'_> {
 
     fn addr(&mut self, running: &Running) -> u64 {
         match self.random.below(120) {
-            0 => self.random.pick(&[0, 1 << 63, TASK_SIZE, TASK_SIZE - PAGE, u64::MAX - 4095]),
+            0 => self
+                .random
+                .pick(&[0, 1 << 63, TASK_SIZE, TASK_SIZE - PAGE, u64::MAX - 4095]),
             1..4 => START + self.page(running) * PAGE + self.random.pick(&[1, 8, 2048, 4095]),
             _ => START + self.page(running) * PAGE,
         }
@@ -120,7 +123,9 @@ impl Draw<'_> {
             _ => 1,
         };
         match self.random.below(90) {
-            0 => self.random.pick(&[u64::MAX, u64::MAX - PAGE, TASK_SIZE, 1 << 47, 1 << 46]),
+            0 => self
+                .random
+                .pick(&[u64::MAX, u64::MAX - PAGE, TASK_SIZE, 1 << 47, 1 << 46]),
             1..3 => 0,
             3..8 => pages * PAGE - self.random.pick(&[1, 8, 4095]),
             _ => pages * PAGE,
@@ -160,7 +165,7 @@ impl Draw<'_> {
             4..6 => abi::MAP_FIXED_NOREPLACE,
             _ => 0,
         };
-        for (name, bit) in MAP {
+        for (name, bit) in MAP.names {
             let one_in = match *name {
                 "POPULATE" | "NORESERVE" => 8,
                 "LOCKED" | "GROWSDOWN" => 14,
@@ -193,7 +198,7 @@ impl Draw<'_> {
             0 => self.random.pick(&[5, 7, 26, 99, 1 << 33]),
             1..9 => abi::MADV_DONTNEED,
             _ => {
-                let (_, advice) = self.random.pick(ADVICE);
+                let (_, advice) = self.random.pick(ADVICE.names);
                 match advice {
                     abi::MADV_PAGEOUT if self.frees => abi::MADV_FREE,
                     abi::MADV_FREE if !self.frees => abi::MADV_PAGEOUT,
@@ -206,7 +211,7 @@ impl Draw<'_> {
     fn mode(&mut self) -> u64 {
         match self.random.below(20) {
             0 => self.random.pick(&[7, 99, 3 << 14 | 2, 1 << 13 | 1]),
-            _ => self.random.pick(MODE).1,
+            _ => self.random.pick(MODE.names).1,
         }
     }
 
@@ -244,10 +249,14 @@ impl Draw<'_> {
                 let how = self.random.pick(&[0, 1, 1, 1, 2]);
                 [addr, len, how, 0, 0]
             }
-            Call::Mlockall => [self.set(LOCKALL), 0, 0, 0, 0],
+            Call::Mlockall => [self.set(LOCKALL.names), 0, 0, 0, 0],
             Call::Brk => [self.brk(addr), 0, 0, 0, 0],
             Call::Mbind => {
-                let mut how = if self.random.once_in(4) { self.set(BIND) } else { 0 };
+                let mut how = if self.random.once_in(4) {
+                    self.set(BIND.names)
+                } else {
+                    0
+                };
                 // Whether all pages could be moved hangs on more than this process.
                 if how & abi::MPOL_MF_MOVE != 0 {
                     how &= !abi::MPOL_MF_STRICT;
@@ -256,14 +265,20 @@ impl Draw<'_> {
             }
             Call::SetMempolicy => [self.mode(), self.nodes(), 0, 0, 0],
             Call::GetMempolicy => {
-                let how = self.set(GET);
+                let how = self.set(GET.names);
                 let at = if how & abi::MPOL_F_ADDR != 0 { page } else { 0 };
                 let odd = self.random.once_in(10);
                 [if odd { page } else { at }, how, 0, 0, 0]
             }
             Call::LimitMemlock => {
                 let some = self.random.below(64) * PAGE + self.random.pick(&[0, 0, 100]);
-                [self.random.pick(&[some, some, 0, u64::MAX, u64::MAX]), 0, 0, 0, 0]
+                [
+                    self.random.pick(&[some, some, 0, u64::MAX, u64::MAX]),
+                    0,
+                    0,
+                    0,
+                    0,
+                ]
             }
             Call::LimitAs => {
                 let some = self.random.below(PAGES);
@@ -320,7 +335,7 @@ impl Draw<'_> {
             4..7 => abi::MREMAP_MAYMOVE | abi::MREMAP_FIXED,
             7 => abi::MREMAP_MAYMOVE | abi::MREMAP_DONTUNMAP,
             8 => abi::MREMAP_MAYMOVE | abi::MREMAP_FIXED | abi::MREMAP_DONTUNMAP,
-            _ => self.set(REMAP),
+            _ => self.set(REMAP.names),
         };
         if self.random.once_in(60) {
             flags |= 8;
@@ -341,9 +356,8 @@ pub fn stays_inside(step: &Step) -> bool {
     let [addr, len, third, fourth, fifth] = step.args;
     let aligned = addr.is_multiple_of(PAGE);
     let rounded = len.checked_add(PAGE - 1).map_or(0, |len| len & !(PAGE - 1));
-    let inside = |addr: u64, len: u64| {
-        addr >= START && addr.checked_add(len).is_some_and(|end| end <= END)
-    };
+    let inside =
+        |addr: u64, len: u64| addr >= START && addr.checked_add(len).is_some_and(|end| end <= END);
     let wraps = addr.checked_add(rounded).is_none();
     match step.call {
         Call::Mmap => {
@@ -401,9 +415,8 @@ pub fn stays_inside(step: &Step) -> bool {
 fn remap_stays_inside([addr, old, new, flags, to]: [u64; 5]) -> bool {
     let round = |len: u64| len.checked_add(PAGE - 1).map_or(0, |len| len & !(PAGE - 1));
     let (old, new) = (round(old), round(new));
-    let inside = |addr: u64, len: u64| {
-        addr >= START && addr.checked_add(len).is_some_and(|end| end <= END)
-    };
+    let inside =
+        |addr: u64, len: u64| addr >= START && addr.checked_add(len).is_some_and(|end| end <= END);
     if flags & !7 != 0 || !addr.is_multiple_of(PAGE) || new == 0 || new > TASK_SIZE {
         return true;
     }

@@ -7,13 +7,16 @@
 
 pub mod compare;
 pub mod generate;
+pub mod histogram;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 mod linux;
 pub mod model;
 pub mod ours;
 pub mod random;
 pub mod record;
+pub mod run;
 pub mod step;
+pub mod table;
 pub mod window;
 
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
