@@ -5,6 +5,7 @@
 //! a [`Subject`] runs them, [`compare`] says where one differs from the model and looks for the
 //! shortest case that still does.
 
+pub mod bytes;
 pub mod compare;
 pub mod generate;
 pub mod histogram;
