@@ -253,11 +253,7 @@ impl Draw<'_> {
             Call::Brk => [self.brk(addr), 0, 0, 0, 0],
             Call::Mbind => {
                 let mut how = if self.random.once_in(4) {
-<<<<<<< HEAD
                     self.set(BIND.names)
-=======
-                    self.set(BIND)
->>>>>>> c5afb27d60fbca14966e6062c65ffdf07dcbb085
                 } else {
                     0
                 };
