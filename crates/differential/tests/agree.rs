@@ -121,7 +121,7 @@ impl Subject for Lazy {
         "lazy".to_owned()
     }
 
-    fn run(&mut self, steps: &[Step], _: &[Record]) -> Result<Vec<Record>, (String, usize)> {
+    fn run(&mut self, steps: &[Step]) -> Result<Vec<Record>, (String, usize)> {
         let lazy = |step: &Step| {
             let mut step = *step;
             if step.call == Call::Munmap && (3 * 4096..=24 * 4096).contains(&step.args[1]) {
@@ -130,7 +130,7 @@ impl Subject for Lazy {
             step
         };
         let steps: Vec<Step> = steps.iter().map(lazy).collect();
-        Spec.run(&steps, &[])
+        Spec.run(&steps)
     }
 }
 
@@ -159,8 +159,8 @@ impl Subject for Blind {
         "blind".to_owned()
     }
 
-    fn run(&mut self, steps: &[Step], _: &[Record]) -> Result<Vec<Record>, (String, usize)> {
-        let mut records = Spec.run(steps, &[])?;
+    fn run(&mut self, steps: &[Step]) -> Result<Vec<Record>, (String, usize)> {
+        let mut records = Spec.run(steps)?;
         for record in &mut records {
             if matches!(record.outcome, Outcome::Signal(_)) {
                 record.outcome = Outcome::done(0);
