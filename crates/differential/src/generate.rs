@@ -56,7 +56,8 @@ pub fn case(random: &mut Random, count: usize, choice: Choice) -> (Vec<Step>, Ve
     let mut records = Vec::with_capacity(count);
     while steps.len() < count {
         let step = draw.step(&running);
-        if !choice(&step) || !stays_inside(&step) || (step.call == Call::Fork && running.in_child()) {
+        if !choice(&step) || !stays_inside(&step) || (step.call == Call::Fork && running.in_child())
+        {
             continue;
         }
         records.push(running.step(&step));
@@ -107,7 +108,9 @@ impl Draw<'_> {
 
     fn addr(&mut self, running: &Running) -> u64 {
         match self.random.below(120) {
-            0 => self.random.pick(&[0, 1 << 63, TASK_SIZE, TASK_SIZE - PAGE, u64::MAX - 4095]),
+            0 => self
+                .random
+                .pick(&[0, 1 << 63, TASK_SIZE, TASK_SIZE - PAGE, u64::MAX - 4095]),
             1..4 => START + self.page(running) * PAGE + self.random.pick(&[1, 8, 2048, 4095]),
             _ => START + self.page(running) * PAGE,
         }
@@ -120,7 +123,9 @@ impl Draw<'_> {
             _ => 1,
         };
         match self.random.below(90) {
-            0 => self.random.pick(&[u64::MAX, u64::MAX - PAGE, TASK_SIZE, 1 << 47, 1 << 46]),
+            0 => self
+                .random
+                .pick(&[u64::MAX, u64::MAX - PAGE, TASK_SIZE, 1 << 47, 1 << 46]),
             1..3 => 0,
             3..8 => pages * PAGE - self.random.pick(&[1, 8, 4095]),
             _ => pages * PAGE,
@@ -247,7 +252,11 @@ impl Draw<'_> {
             Call::Mlockall => [self.set(LOCKALL), 0, 0, 0, 0],
             Call::Brk => [self.brk(addr), 0, 0, 0, 0],
             Call::Mbind => {
-                let mut how = if self.random.once_in(4) { self.set(BIND) } else { 0 };
+                let mut how = if self.random.once_in(4) {
+                    self.set(BIND)
+                } else {
+                    0
+                };
                 // Whether all pages could be moved hangs on more than this process.
                 if how & abi::MPOL_MF_MOVE != 0 {
                     how &= !abi::MPOL_MF_STRICT;
@@ -263,7 +272,13 @@ impl Draw<'_> {
             }
             Call::LimitMemlock => {
                 let some = self.random.below(64) * PAGE + self.random.pick(&[0, 0, 100]);
-                [self.random.pick(&[some, some, 0, u64::MAX, u64::MAX]), 0, 0, 0, 0]
+                [
+                    self.random.pick(&[some, some, 0, u64::MAX, u64::MAX]),
+                    0,
+                    0,
+                    0,
+                    0,
+                ]
             }
             Call::LimitAs => {
                 let some = self.random.below(PAGES);
@@ -341,9 +356,8 @@ pub fn stays_inside(step: &Step) -> bool {
     let [addr, len, third, fourth, fifth] = step.args;
     let aligned = addr.is_multiple_of(PAGE);
     let rounded = len.checked_add(PAGE - 1).map_or(0, |len| len & !(PAGE - 1));
-    let inside = |addr: u64, len: u64| {
-        addr >= START && addr.checked_add(len).is_some_and(|end| end <= END)
-    };
+    let inside =
+        |addr: u64, len: u64| addr >= START && addr.checked_add(len).is_some_and(|end| end <= END);
     let wraps = addr.checked_add(rounded).is_none();
     match step.call {
         Call::Mmap => {
@@ -401,9 +415,8 @@ pub fn stays_inside(step: &Step) -> bool {
 fn remap_stays_inside([addr, old, new, flags, to]: [u64; 5]) -> bool {
     let round = |len: u64| len.checked_add(PAGE - 1).map_or(0, |len| len & !(PAGE - 1));
     let (old, new) = (round(old), round(new));
-    let inside = |addr: u64, len: u64| {
-        addr >= START && addr.checked_add(len).is_some_and(|end| end <= END)
-    };
+    let inside =
+        |addr: u64, len: u64| addr >= START && addr.checked_add(len).is_some_and(|end| end <= END);
     if flags & !7 != 0 || !addr.is_multiple_of(PAGE) || new == 0 || new > TASK_SIZE {
         return true;
     }

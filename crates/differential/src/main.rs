@@ -15,24 +15,26 @@ fn main() -> ExitCode {
     let which = args.get(3).cloned().unwrap_or_default();
     let mut subjects: Vec<Box<dyn Subject>> = vec![];
     if which != "mm" {
-    match Linux::start() {
-        Ok(l) => subjects.push(Box::new(l)),
-        Err(e) => {
-            println!("skipped: {e}");
-        }
-    };
+        match Linux::start() {
+            Ok(l) => subjects.push(Box::new(l)),
+            Err(e) => {
+                println!("skipped: {e}");
+            }
+        };
     }
     if which != "linux" {
-        for e in minflt_mm::ERAS { subjects.push(Box::new(Ours::start(e).unwrap())); }
+        for e in minflt_mm::ERAS {
+            subjects.push(Box::new(Ours::start(e).unwrap()));
+        }
     }
     if let Some(file) = args.get(4) {
         let text = std::fs::read_to_string(file).unwrap();
         let steps = read_steps(&text).unwrap();
         for s in &mut subjects {
-        match disagreement(s.as_mut(), &steps) {
-            Some(d) => println!("{d}"),
-            None => println!("agree"),
-        }
+            match disagreement(s.as_mut(), &steps) {
+                Some(d) => println!("{d}"),
+                None => println!("agree"),
+            }
         }
         return ExitCode::SUCCESS;
     }
@@ -41,16 +43,22 @@ fn main() -> ExitCode {
     let start = std::time::Instant::now();
     let mut found = 0;
     'l: while done < steps {
-        let (case, expected) = generate::case(&mut random, 80, if which == "linux" { |_| true } else { has });
+        let (case, expected) = generate::case(
+            &mut random,
+            80,
+            if which == "linux" { |_| true } else { has },
+        );
         done += case.len();
         for s in &mut subjects {
-        if let Some(d) = compare(s.as_mut(), &case, &expected) {
-            let d = shrink(s.as_mut(), d);
-            println!("{d}");
-            found += 1;
-            if found > 5 { break 'l; }
-            break;
-        }
+            if let Some(d) = compare(s.as_mut(), &case, &expected) {
+                let d = shrink(s.as_mut(), d);
+                println!("{d}");
+                found += 1;
+                if found > 5 {
+                    break 'l;
+                }
+                break;
+            }
         }
     }
     println!("{done} steps {:?}", start.elapsed());

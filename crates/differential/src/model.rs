@@ -156,12 +156,16 @@ fn snapshot(space: &Space) -> Snapshot {
         }
     };
     let letters = |vma: &minflt_spec::Vma| {
-        let set = Flags::LETTERS.iter().filter(|(flag, _)| vma.flags.has(*flag));
+        let set = Flags::LETTERS
+            .iter()
+            .filter(|(flag, _)| vma.flags.has(*flag));
         let letters: Vec<&str> = set.map(|(_, letters)| *letters).collect();
         letters.join(" ")
     };
     let page = |number: u64| page_of(number * PAGE);
-    let words = space.pages().map(|(number, found)| (page(number), found.word()));
+    let words = space
+        .pages()
+        .map(|(number, found)| (page(number), found.word()));
     Snapshot {
         maps: space.vmas().iter().map(line).collect(),
         present: Some(bits(space.pages().map(|(number, _)| page(number)))),

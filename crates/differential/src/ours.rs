@@ -58,7 +58,9 @@ impl Subject for Ours {
     fn run(&mut self, steps: &[Step], expected: &[Record]) -> Result<Vec<Record>, (String, usize)> {
         let mut found = Vec::with_capacity(steps.len());
         let system: &Running<Machine> = &self.system;
-        let ran = catch_unwind(AssertUnwindSafe(|| case(system, steps, expected, &mut found)));
+        let ran = catch_unwind(AssertUnwindSafe(|| {
+            case(system, steps, expected, &mut found)
+        }));
         let why = match ran {
             Ok(Ok(())) => return Ok(found),
             Ok(Err(why)) => why,
@@ -92,7 +94,9 @@ fn case(
         .map_err(|error| format!("ledger: {error}"))?;
     drop(ManuallyDrop::into_inner(mm));
     let ledger = system.check_ledger(&[]);
-    ledger.map(drop).map_err(|error| format!("ledger afterwards: {error}"))
+    ledger
+        .map(drop)
+        .map_err(|error| format!("ledger afterwards: {error}"))
 }
 
 /// Maps everything outside the window without access.
@@ -167,12 +171,7 @@ pub fn has(step: &Step) -> bool {
         }
         Call::Mprotect => third & !7 == 0,
         Call::Madvise => third == abi::MADV_DONTNEED,
-        Call::Munmap
-        | Call::Brk
-        | Call::Load
-        | Call::Store
-        | Call::Fork
-        | Call::LimitAs => true,
+        Call::Munmap | Call::Brk | Call::Load | Call::Store | Call::Fork | Call::LimitAs => true,
         _ => false,
     }
 }
@@ -264,7 +263,9 @@ fn snapshot(thread: &Thread<'_, Machine>, expected: &Snapshot) -> Snapshot {
     });
     let readable = |page: u64| {
         let addr = addr_of(page);
-        let mapping = maps.iter().find(|line| (line.start..line.end).contains(&addr));
+        let mapping = maps
+            .iter()
+            .find(|line| (line.start..line.end).contains(&addr));
         mapping.is_some_and(|line| line.rights != 0)
     };
     let words = expected.words.iter().map(|(page, word)| {

@@ -136,7 +136,9 @@ pub fn difference(expected: &Record, found: &Record) -> Option<String> {
     {
         let which = |word: usize| {
             let differ = expected[word] ^ found[word];
-            (0..64).filter(move |bit| differ >> bit & 1 != 0).map(move |bit| (word, bit))
+            (0..64)
+                .filter(move |bit| differ >> bit & 1 != 0)
+                .map(move |bit| (word, bit))
         };
         let pages: Vec<String> = (0..2)
             .flat_map(which)
@@ -149,7 +151,10 @@ pub fn difference(expected: &Record, found: &Record) -> Option<String> {
         return Some(format!("pages: {}", pages.join(", ")));
     }
     if before.words != after.words {
-        return Some(format!("contents {:x?} instead of {:x?}", after.words, before.words));
+        return Some(format!(
+            "contents {:x?} instead of {:x?}",
+            after.words, before.words
+        ));
     }
     match (&before.flags, &after.flags) {
         (Some(expected), Some(found)) if expected != found => {

@@ -153,7 +153,10 @@ pub const MODE: &[(&str, u64)] = &[
     ("INTERLEAVE", abi::MPOL_INTERLEAVE),
     ("LOCAL", abi::MPOL_LOCAL),
     ("PREFERRED_MANY", abi::MPOL_PREFERRED_MANY),
-    ("PREFERRED|STATIC", abi::MPOL_PREFERRED | abi::MPOL_F_STATIC_NODES),
+    (
+        "PREFERRED|STATIC",
+        abi::MPOL_PREFERRED | abi::MPOL_F_STATIC_NODES,
+    ),
     ("BIND|STATIC", abi::MPOL_BIND | abi::MPOL_F_STATIC_NODES),
     ("BIND|RELATIVE", abi::MPOL_BIND | abi::MPOL_F_RELATIVE_NODES),
 ];
@@ -188,7 +191,11 @@ pub const CALLS: &[(Call, &str, &[Kind])] = &[
     (Call::Munlockall, "munlockall", &[]),
     (Call::Mincore, "mincore", &[Addr, Len]),
     (Call::Brk, "brk", &[Addr]),
-    (Call::Mbind, "mbind", &[Addr, Len, One(MODE), Number, Set(BIND)]),
+    (
+        Call::Mbind,
+        "mbind",
+        &[Addr, Len, One(MODE), Number, Set(BIND)],
+    ),
     (Call::SetMempolicy, "set_mempolicy", &[One(MODE), Number]),
     (Call::GetMempolicy, "get_mempolicy", &[Addr, Set(GET)]),
     (Call::LimitMemlock, "limit_memlock", &[Len]),

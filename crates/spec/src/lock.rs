@@ -146,7 +146,8 @@ impl Space {
         while at < end {
             let Some(index) = self.lookup(at) else { break };
             let to = self.vmas[index].end.min(end);
-            self.populate_one(index, at, to).map_err(|_| Errno::ENOMEM)?;
+            self.populate_one(index, at, to)
+                .map_err(|_| Errno::ENOMEM)?;
             at = to;
         }
         Ok(())

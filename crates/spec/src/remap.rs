@@ -218,7 +218,11 @@ impl Space {
 
     fn move_pages(&mut self, from: u64, to: u64, len: u64) {
         let range = from / PAGE..(from + len) / PAGE;
-        let inside: Vec<_> = self.pages.range(range).map(|(at, page)| (*at, *page)).collect();
+        let inside: Vec<_> = self
+            .pages
+            .range(range)
+            .map(|(at, page)| (*at, *page))
+            .collect();
         for (at, page) in inside {
             self.pages.remove(&at);
             self.pages.insert(at - from / PAGE + to / PAGE, page);

@@ -100,7 +100,10 @@ impl Subject for Linux {
         let words = self.area.words();
         words[COUNT] = steps.len() as u64;
         words[DONE] = 0;
-        for (step, place) in steps.iter().zip(words[STEPS..].chunks_exact_mut(STEP_WORDS)) {
+        for (step, place) in steps
+            .iter()
+            .zip(words[STEPS..].chunks_exact_mut(STEP_WORDS))
+        {
             place[0] = step.call as u64;
             place[1..=step.args.len()].copy_from_slice(&step.args);
         }
@@ -146,7 +149,9 @@ fn read_records(words: &[u64], count: usize) -> Vec<Record> {
         let counted = next();
         let words = (0..counted).map(|_| (next(), next())).collect();
         let bytes = next() as usize;
-        let text: Vec<u8> = (0..bytes.div_ceil(8)).flat_map(|_| next().to_le_bytes()).collect();
+        let text: Vec<u8> = (0..bytes.div_ceil(8))
+            .flat_map(|_| next().to_le_bytes())
+            .collect();
         let flags = (bytes > 0).then(|| flags_of(&String::from_utf8_lossy(&text[..bytes])));
         let after = Snapshot {
             maps,

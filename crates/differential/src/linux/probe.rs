@@ -93,6 +93,10 @@ extern "C" fn handler(signal: i32, info: *mut libc::siginfo_t, context: *mut lib
     *at = minflt_differential_caught as *const () as i64;
     // SAFETY: 1. As for the context.
     let code = unsafe { (*info).si_code };
-    let other = if signal == libc::SIGSEGV { 0 } else { signal << 8 };
+    let other = if signal == libc::SIGSEGV {
+        0
+    } else {
+        signal << 8
+    };
     CAUGHT.store(other | code, Ordering::Relaxed);
 }

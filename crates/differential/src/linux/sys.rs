@@ -92,7 +92,11 @@ pub(super) enum Locking {
 pub(super) fn privileges(locking: Locking) -> Result<(), i32> {
     // CAP_IPC_LOCK, effective and permitted.
     let bit = 1 << 14;
-    let effective = if locking == Locking::Unlimited { bit } else { 0 };
+    let effective = if locking == Locking::Unlimited {
+        bit
+    } else {
+        0
+    };
     let mut header = [0x2008_0522_u32, 0];
     let mut sets = [effective, bit, 0, 0, 0, 0];
     let args = [address(&mut header), address(&mut sets), 0, 0, 0, 0];
@@ -139,7 +143,11 @@ pub(super) fn pipe() -> Result<[i32; 2], i32> {
     let mut ends = [0; 2];
     // SAFETY: 1. The array is ours, of the length the call writes.
     let returned = unsafe { libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC) };
-    if returned == 0 { Ok(ends) } else { Err(errno()) }
+    if returned == 0 {
+        Ok(ends)
+    } else {
+        Err(errno())
+    }
 }
 
 /// Sends one byte.
@@ -180,13 +188,22 @@ pub(super) fn move_heap(at: u64) -> Result<(), i32> {
     // struct prctl_mm_map: 11 addresses, a pointer, a size and a file.
     let somewhere = 0x1_0000;
     let mut map = [somewhere; 13];
-    for (index, value) in [(1, somewhere + 1), (4, at), (5, at), (11, 0), (12, 0xffff_ffff_0000_0000)]
-    {
+    for (index, value) in [
+        (1, somewhere + 1),
+        (4, at),
+        (5, at),
+        (11, 0),
+        (12, 0xffff_ffff_0000_0000),
+    ] {
         map[index] = value;
     }
     let (option, part) = (libc::PR_SET_MM as u64, libc::PR_SET_MM_MAP as u64);
     let size = size_of_val(&map) as u64;
-    call(libc::SYS_prctl, [option, part, address(&mut map), size, 0, 0]).map(drop)
+    call(
+        libc::SYS_prctl,
+        [option, part, address(&mut map), size, 0, 0],
+    )
+    .map(drop)
 }
 
 /// A mapping as the kernel answers for it.

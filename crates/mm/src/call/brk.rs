@@ -21,7 +21,7 @@
 //! Linux: mm/mmap.c brk, do_brk_flags (v6.12).
 
 use super::populate::{Failure, to_lock};
-use super::split::{discard_vma, new_attrs, new_vma, publish};
+use super::split::{NewRecord, discard_vma, new_vma};
 use super::{as_call, munmap};
 use crate::commit::Pages;
 use crate::error::{HeapError, NoMemory};
@@ -173,8 +173,8 @@ impl<M: Mmu> Mm<M> {
         let flags = VmaFlags::ACCOUNT.with(self.flags_of_new());
         let fresh = VmaView::anonymous::<M::Paging>(more, Prot::READ_WRITE, flags);
         let pages = more.pages(M::Paging::SHIFT);
-        self.may_lock(Pages::of::<M>(&fresh).locked)?;
-        if !self.may_expand(pages) {
+        let locks = flags.has(VmaFlags::LOCKED);
+        if !self.may_expand(pages) || locks && self.may_lock(pages).is_err() {
             return Err(NoMemory);
         }
         let sys = self.system();
@@ -198,9 +198,9 @@ impl<M: Mmu> Mm<M> {
         });
         if let Some(vma) = below {
             let range = VirtRange::new(vma.view().range.start(), more.end());
-            let attrs = new_attrs(self, fresh.of_range::<M::Paging>(range))?;
+            let record = NewRecord::new(self, fresh.of_range::<M::Paging>(range))?;
             let _section = writers.begin(vma);
-            publish(self, vma, attrs);
+            drop(record.publish(vma));
             return Ok(());
         }
         let vma = new_vma(self, fresh)?;

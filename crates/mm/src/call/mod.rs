@@ -16,6 +16,7 @@
 pub(crate) mod brk;
 pub(crate) mod fork;
 pub(crate) mod madvise;
+mod merge;
 pub(crate) mod mincore;
 pub(crate) mod mlock;
 pub(crate) mod mmap;

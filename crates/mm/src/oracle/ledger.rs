@@ -97,6 +97,13 @@ pub enum Unbalanced {
         /// The pages of the locked mappings.
         locked: u64,
     },
+    /// The number of VMAs of an address space differs from its tree.
+    Vmas {
+        /// The number kept.
+        kept: u64,
+        /// Those in the tree.
+        found: u64,
+    },
     /// What is promised differs from the accounted mappings, in pages.
     Committed {
         /// The number kept.
@@ -165,6 +172,9 @@ impl fmt::Display for Unbalanced {
             }
             Self::Locked { kept, locked } => {
                 write!(f, "{kept} pages are counted as locked, but {locked} are")
+            }
+            Self::Vmas { kept, found } => {
+                write!(f, "{kept} mappings are counted, but {found} are there")
             }
             Self::Committed { kept, accounted } => {
                 write!(
@@ -341,6 +351,10 @@ impl<M: Mmu> Mm<M> {
         let (kept, locked) = (self.locks.raw(), walked.vmas.locked);
         if kept != locked {
             return Err(Unbalanced::Locked { kept, locked });
+        }
+        let (kept, found) = (self.sizes.vmas_raw(), walked.objects.vmas);
+        if kept != found {
+            return Err(Unbalanced::Vmas { kept, found });
         }
         let config = &sys.config;
         if config.rss != crate::config::Rss::Sloppy {
