@@ -97,6 +97,8 @@ pub(crate) struct Sizes<M: Mmu> {
     mapped: Atomic<u64, M>,
     /// VMAs (`map_count`). Guarded by: `mmap_lock`.
     vmas: Atomic<u64, M>,
+    /// The most there ever were. Guarded by: `mmap_lock`.
+    peak: Atomic<u64, M>,
     /// Bytes that may be mapped (`RLIMIT_AS`).
     limit_as: Atomic<u64, M>,
 }
@@ -302,6 +304,7 @@ impl<M: Mmu> Sizes<M> {
         Self {
             mapped: Atomic::new(0),
             vmas: Atomic::new(0),
+            peak: Atomic::new(0),
             limit_as: Atomic::new(u64::MAX),
         }
     }
@@ -333,7 +336,18 @@ impl<M: Mmu> Mm<M> {
     /// How many bytes are mapped (`VmSize`).
     #[must_use]
     pub fn mapped_bytes(&self) -> u64 {
-        self.sizes.mapped.load(Ordering::Relaxed) << M::Paging::SHIFT
+        self.mapped_pages() << M::Paging::SHIFT
+    }
+
+    /// The same in pages.
+    pub(crate) fn mapped_pages(&self) -> u64 {
+        self.sizes.mapped.load(Ordering::Relaxed)
+    }
+
+    /// The most pages that were ever mapped at a time (`VmPeak`).
+    pub(crate) fn peak_mapped_pages(&self) -> u64 {
+        let peak = self.sizes.peak.load(Ordering::Relaxed);
+        peak.max(self.mapped_pages())
     }
 
     /// How many VMAs there are (`map_count`). The caller holds `mmap_lock`.
@@ -375,6 +389,10 @@ impl<M: Mmu> Mm<M> {
     pub(crate) fn count_unmapped(&self, pages: Pages) {
         let mapped = self.sizes.mapped.load(Ordering::Relaxed);
         debug_assert!(mapped >= pages.mapped, "it was counted when mapped");
+        // Linux: update_hiwater_vm.
+        if mapped > self.sizes.peak.load(Ordering::Relaxed) {
+            self.sizes.peak.store(mapped, Ordering::Relaxed);
+        }
         self.sizes
             .mapped
             .store(mapped.saturating_sub(pages.mapped), Ordering::Relaxed);
@@ -411,6 +429,7 @@ impl<M: Mmu> Mm<M> {
         self.heap.copy_from(&parent.heap);
         self.set_limit_as(parent.limit_as());
         self.set_limit_memlock(parent.limit_memlock());
+        self.set_limit_stack(parent.limit_stack());
     }
 }
 

@@ -85,6 +85,18 @@ pub enum MincoreError {
     Fault,
 }
 
+/// Why a page of another address space cannot be used.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum RemoteError {
+    /// Nothing is mapped there, the mapping does not allow the access, or a pin for loads is stored
+    /// through.
+    Fault,
+    /// No memory for the page.
+    NoMemory,
+    /// No word of the pinned page.
+    Invalid,
+}
+
 /// Why the heap's start cannot be set.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum HeapError {
@@ -181,6 +193,16 @@ impl From<MincoreError> for Errno {
             MincoreError::Invalid => Self::EINVAL,
             MincoreError::NoMemory => Self::ENOMEM,
             MincoreError::Fault => Self::EFAULT,
+        }
+    }
+}
+
+impl From<RemoteError> for Errno {
+    fn from(error: RemoteError) -> Self {
+        match error {
+            RemoteError::Fault => Self::EFAULT,
+            RemoteError::NoMemory => Self::ENOMEM,
+            RemoteError::Invalid => Self::EINVAL,
         }
     }
 }

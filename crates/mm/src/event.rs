@@ -128,6 +128,12 @@ events! {
     /// Pages faulted in by a call that maps and populates. They are minor faults, as in Linux, but
     /// no `page-faults`.
     Populated = "populated-pages",
+    /// Pages copied by fork, because somebody had them pinned.
+    ForkCopies = "fork-copies",
+    /// Pages pinned without a lock.
+    PinnedFast = "pages-pinned-fast",
+    /// Stacks that grew down to an access below them.
+    StackGrown = "stack-growths",
     /// Objects freed by grace-period callbacks.
     CallbacksRun = "grace-period-callbacks",
 }

@@ -20,6 +20,7 @@ mod mm;
 mod oracle;
 mod percpu_counter;
 mod policy;
+mod proc;
 mod rss;
 mod shootdown;
 mod system;
@@ -32,12 +33,14 @@ mod zap;
 
 pub use call::madvise::Advice;
 pub use call::mlock::{LockAll, LockWhen};
-pub use call::mmap::{Lock, MapRequest, Place, Populate};
+pub use call::mmap::{Growth, Lock, MapRequest, Place, Populate};
+pub use call::pin::Pin;
+pub use call::remote::Force;
 pub use commit::{Overcommit, Reserve};
 pub use config::{Broken, Config, ERAS, Era, Illegal, Rung, era};
 pub use error::{
     Errno, HeapError, MadviseError, MincoreError, MlockError, MmapError, MprotectError,
-    MunmapError, NoMemory,
+    MunmapError, NoMemory, RemoteError,
 };
 pub use event::Event;
 pub use fault::{Done, FaultOutcome, Kind as FaultKind, Signal};

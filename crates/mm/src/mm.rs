@@ -2,6 +2,8 @@
 
 use crate::call::brk::Heap;
 use crate::call::mlock::Locks;
+use crate::call::pin::Pins;
+use crate::call::stack::DEFAULT_LIMIT;
 use crate::commit::Sizes;
 use crate::error::NoMemory;
 use crate::frame::Use;
@@ -45,6 +47,9 @@ pub struct Mm<M: Mmu> {
     /// Where CPUs count its resident pages. Immutable.
     pub(crate) rss_slot: Slot,
     pub(crate) heap: Heap<M>,
+    pub(crate) pins: Pins<M>,
+    /// Bytes that a stack may grow to (`RLIMIT_STACK`).
+    pub(crate) limit_stack: Atomic<u64, M>,
     pub(crate) sizes: Sizes<M>,
     pub(crate) locks: Locks<M>,
     written: Apart,
@@ -116,6 +121,8 @@ impl<M: Mmu> Mm<M> {
             cpus: SharedCpuMask::new(),
             rss_slot,
             heap: Heap::new(),
+            pins: Pins::new(),
+            limit_stack: Atomic::new(DEFAULT_LIMIT),
             sizes: Sizes::new(),
             locks: Locks::new(),
             written: Apart,

@@ -63,6 +63,11 @@ impl<M: Mmu> Heap<M> {
         self.end.store(parent.end().0, Ordering::Relaxed);
     }
 
+    /// From its start to the break. The caller holds `mmap_lock`.
+    pub(crate) fn range(&self) -> VirtRange {
+        VirtRange::new(self.start(), self.end())
+    }
+
     fn start(&self) -> VirtAddr {
         VirtAddr(self.start.load(Ordering::Relaxed))
     }

@@ -50,6 +50,15 @@ pub enum Lock {
     Yes,
 }
 
+/// Whether a mapping grows down to accesses below it (`MAP_GROWSDOWN`).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Growth {
+    /// It stays as it is.
+    Fixed,
+    /// As a stack does.
+    Down,
+}
+
 /// What to map.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct MapRequest {
@@ -65,6 +74,8 @@ pub struct MapRequest {
     pub reserve: Reserve,
     /// Whether the pages are locked.
     pub lock: Lock,
+    /// Whether it grows.
+    pub growth: Growth,
 }
 
 impl MapRequest {
@@ -78,6 +89,7 @@ impl MapRequest {
             populate: Populate::OnTouch,
             reserve: Reserve::Charged,
             lock: Lock::AsSaid,
+            growth: Growth::Fixed,
         }
     }
 }
@@ -121,8 +133,11 @@ impl<M: Mmu> Mm<M> {
         }
         let writers = Writers::lock(self);
         let range = self.place(request.place, len)?;
-        let flags = commit::flags(prot, request.reserve, sys.overcommit());
-        let flags = flags.with(self.locking(request.lock)?);
+        let mut flags = commit::flags(prot, request.reserve, sys.overcommit());
+        flags = flags.with(self.locking(request.lock)?);
+        if request.growth == Growth::Down {
+            flags = flags.with(VmaFlags::GROWS_DOWN);
+        }
         let view = VmaView::anonymous::<M::Paging>(range, prot, flags);
         let pages = Pages::of::<M>(&view);
         if pages.locked > 0 && self.may_lock(pages.locked).is_err() {

@@ -12,6 +12,8 @@
 //! | madvise of mappings | write | each VMA it changes | - |
 //! | mlock, munlock, mlockall | write; then read | each VMA it changes | faults |
 //! | mincore | read | none | traverse |
+//! | (a fault below a stack) | write | the stack | - |
+//! | remote access, pins | read | none: they change no VMA | - |
 
 pub(crate) mod brk;
 pub(crate) mod fork;
@@ -23,8 +25,11 @@ pub(crate) mod mmap;
 mod modify;
 pub(crate) mod mprotect;
 pub(crate) mod munmap;
+pub(crate) mod pin;
 mod populate;
+pub(crate) mod remote;
 mod split;
+pub(crate) mod stack;
 
 use minflt_addr::{VirtAddr, VirtRange};
 use minflt_pgtable::{Mmu, Paging};
