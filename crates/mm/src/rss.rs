@@ -34,6 +34,7 @@
 use crate::config::{Broken, Config, Rss};
 use crate::mm::Mm;
 use crate::percpu_counter;
+use crate::policy::Policy;
 use crate::system::System;
 use core::array;
 use core::cell::Cell;
@@ -57,11 +58,13 @@ pub(crate) struct Resident<M: Mmu> {
     pages: Atomic<u64, M>,
 }
 
-/// A thread's share that is not yet in the whole.
+/// What a thread brings to its faults: its share that is not yet in the whole, and its memory
+/// policy.
 #[derive(Debug, Default)]
 pub(crate) struct Share {
     pages: Cell<i64>,
     events: Cell<u32>,
+    policy: Cell<Policy>,
 }
 
 /// An address space's place in every CPU's memory, if it has one.
@@ -194,6 +197,17 @@ impl<M: Mmu> Resident<M> {
 }
 
 impl Share {
+    /// The thread's memory policy.
+    #[inline(always)]
+    pub(crate) fn policy(&self) -> Policy {
+        self.policy.get()
+    }
+
+    /// The thread has another one from now on.
+    pub(crate) fn set_policy(&self, policy: Policy) {
+        self.policy.set(policy);
+    }
+
     /// Keeps a change; whether it is time to [`Resident::sync`].
     #[inline]
     fn keep(&self, change: i64, config: &Config) -> bool {

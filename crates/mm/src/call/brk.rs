@@ -178,8 +178,8 @@ impl<M: Mmu> Mm<M> {
         let flags = VmaFlags::ACCOUNT.with(self.flags_of_new());
         let fresh = VmaView::anonymous::<M::Paging>(more, Prot::READ_WRITE, flags);
         let pages = more.pages(M::Paging::SHIFT);
-        self.may_lock(Pages::of::<M>(&fresh).locked)?;
-        if !self.may_expand(pages) {
+        let locks = flags.has(VmaFlags::LOCKED);
+        if !self.may_expand(pages) || locks && self.may_lock(pages).is_err() {
             return Err(NoMemory);
         }
         let sys = self.system();

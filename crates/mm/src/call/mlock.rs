@@ -28,6 +28,7 @@ use super::as_call;
 use super::modify::modify;
 use super::populate::{Failure, NotPopulated, to_lock};
 use crate::commit::Pages;
+use crate::config::Broken;
 use crate::error::{MlockError, NoMemory};
 use crate::event::Event;
 use crate::mm::Mm;
@@ -151,6 +152,12 @@ impl<M: Mmu> Locks<M> {
         }
     }
 
+    /// Adds a change, as [`Locks::add`] and [`Locks::sub`] do.
+    fn change(&self, pages: i64) {
+        self.add(pages.max(0).unsigned_abs());
+        self.sub(pages.min(0).unsigned_abs());
+    }
+
     /// Counts pages as no longer locked. The caller holds `mmap_lock` for writing, or is alone.
     pub(crate) fn sub(&self, pages: u64) {
         if pages != 0 {
@@ -227,14 +234,34 @@ impl<M: Mmu> Mm<M> {
         pages
     }
 
-    /// Locks or unlocks what is mapped in `range`, up to the first hole.
+    /// Locks or unlocks what is mapped in `range`, up to the first hole, and counts it.
+    fn set_locked(
+        &self,
+        writers: Writers<'_, M>,
+        range: VirtRange,
+        kind: Kind,
+    ) -> Result<(), NoMemory> {
+        let mut change = 0;
+        let result = self.set_locked_flags(&writers, range, kind, &mut change);
+        if self.system().config.lacks(Broken::LockedCountLate) {
+            drop(writers);
+            self.locks.change(change);
+        } else {
+            self.locks.change(change);
+            drop(writers);
+        }
+        result
+    }
+
+    /// The flags only; adds up by how much the count is to change.
     ///
     /// Linux: apply_vma_lock_flags.
-    fn set_locked(
+    fn set_locked_flags(
         &self,
         writers: &Writers<'_, M>,
         range: VirtRange,
         kind: Kind,
+        change: &mut i64,
     ) -> Result<(), NoMemory> {
         let mut at = range.start();
         while at < range.end() {
@@ -243,33 +270,31 @@ impl<M: Mmu> Mm<M> {
                 return Err(NoMemory);
             }
             let part = VirtRange::new(at, view.range.end().min(range.end()));
-            self.set_locked_in(writers, &view, part, kind)?;
+            *change += self.set_locked_in(writers, &view, part, kind)?;
             at = part.end();
         }
         Ok(())
     }
 
-    /// The same of one mapping. Linux: mlock_fixup.
+    /// The same of one mapping; returns the change. Linux: mlock_fixup.
     fn set_locked_in(
         &self,
         writers: &Writers<'_, M>,
         view: &VmaView,
         part: VirtRange,
         kind: Kind,
-    ) -> Result<(), NoMemory> {
+    ) -> Result<i64, NoMemory> {
         let flags = view.flags.without(Kind::BOTH).with(kind.flags());
         if flags == view.flags {
-            return Ok(());
+            return Ok(0);
         }
-        let modified = modify(self, writers, part, |view| VmaView { flags, ..view })?;
-        let pages = part.pages(M::Paging::SHIFT);
-        match (view.flags.has(VmaFlags::LOCKED), kind) {
-            (false, Kind::Locked(_)) => self.locks.add(pages),
-            (true, Kind::Not) => self.locks.sub(pages),
-            _ => {}
-        }
-        drop(modified);
-        Ok(())
+        modify(self, writers, part, |view| VmaView { flags, ..view }).map(drop)?;
+        let pages = part.pages(M::Paging::SHIFT) as i64;
+        Ok(match (view.flags.has(VmaFlags::LOCKED), kind) {
+            (false, Kind::Locked(_)) => pages,
+            (true, Kind::Not) => -pages,
+            _ => 0,
+        })
     }
 }
 
@@ -323,8 +348,7 @@ impl<M: Mmu> Thread<'_, M> {
                 return Err(MlockError::NoMemory);
             }
             let range = range?;
-            let locked = mm.set_locked(&writers, range, Kind::Locked(when));
-            drop(writers);
+            let locked = mm.set_locked(writers, range, Kind::Locked(when));
             locked.map_err(|NoMemory| MlockError::NoMemory)?;
             M::note(format_args!("mlock {range} populates"));
             let populated = mm.populate_mapped(&self.share, range, Failure::Ends, to_lock);
@@ -348,7 +372,7 @@ impl<M: Mmu> Thread<'_, M> {
             mm.system().count(Event::Mlock);
             let range = touched::<M>(start, len)?;
             let writers = Writers::lock(mm);
-            mm.set_locked(&writers, range, Kind::Not)
+            mm.set_locked(writers, range, Kind::Not)
                 .map_err(|NoMemory| MlockError::NoMemory)
         })
     }
@@ -424,7 +448,8 @@ impl<M: Mmu> Mm<M> {
     fn lock_each(&self, writers: &Writers<'_, M>, kind: Kind) {
         let mut at = VirtAddr(0);
         while let Some(view) = self.find(at).map(Vma::view) {
-            let _done = self.set_locked_in(writers, &view, view.range, kind);
+            let change = self.set_locked_in(writers, &view, view.range, kind);
+            self.locks.change(change.unwrap_or(0));
             at = view.range.end();
         }
     }

@@ -143,8 +143,9 @@ impl<M: Mmu> Mm<M> {
         }
         let view = VmaView::anonymous::<M::Paging>(range, prot, flags);
         let pages = Pages::of::<M>(&view);
-        self.may_lock(pages.locked)
-            .map_err(|_| MmapError::LockLimit)?;
+        if pages.locked > 0 && self.may_lock(pages.locked).is_err() {
+            return Err(MmapError::LockLimit);
+        }
         // What stands there goes, so only what comes on top of it is asked for.
         let cut = match request.place {
             Place::Fixed(_) => Cut::plan(self, &writers, range).map_err(|_| MmapError::NoMemory)?,

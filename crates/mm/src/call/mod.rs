@@ -12,6 +12,7 @@
 //! | madvise of mappings | write | each VMA it changes | - |
 //! | mlock, munlock, mlockall | write; then read | each VMA it changes | faults |
 //! | mincore | read | none | traverse |
+//! | mbind | write | each VMA it looks over, and each that it changes | traverse |
 //! | (a fault below a stack) | write | the stack | - |
 //! | remote access, pins | read | none: they change no VMA | - |
 
@@ -19,6 +20,7 @@ pub(crate) mod brk;
 mod cut;
 pub(crate) mod fork;
 pub(crate) mod madvise;
+pub(crate) mod mempolicy;
 mod merge;
 pub(crate) mod mincore;
 pub(crate) mod mlock;

@@ -85,4 +85,6 @@ broken! {
     ExpandUnderReadLock = "expand-under-read-lock",
     /// Instruction caches are flushed after the entry is there, as they were under the lock.
     FlushAfterInstall = "flush-after-install",
+    /// mlock counts what it locked after it let `mmap_lock` go.
+    LockedCountLate = "locked-count-late",
 }

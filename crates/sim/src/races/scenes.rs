@@ -4,6 +4,7 @@
 //! again leave their tables and their VMA's anon_vma behind, so that a speculative fault gets as
 //! far as it can.
 
+use super::advice;
 use super::entries;
 use super::forks;
 use super::stacks;
@@ -40,6 +41,8 @@ pub(super) enum Scene {
     FaultStarves,
     WriterStarves,
     StackStack,
+    PolicyFault,
+    LockLock,
     HalfEqual,
     Emulated,
     Tour,
@@ -73,6 +76,8 @@ pub(super) fn script<'s, P: Paging>(scene: Scene, stage: &Stage<'s, P>) -> Scrip
         Scene::FaultStarves => vma_scenes::fault_starves(&stage),
         Scene::WriterStarves => vma_scenes::writer_starves(&stage),
         Scene::StackStack => stacks::stack_stack(&stage),
+        Scene::PolicyFault => advice::policy_fault(&stage),
+        Scene::LockLock => advice::lock_lock(&stage),
         Scene::HalfEqual => entries::half_equal(&stage),
         Scene::Emulated => entries::emulated(&stage),
         Scene::Tour => entries::tour(&stage),
