@@ -47,6 +47,33 @@ pub enum MprotectError {
     Overcommit,
 }
 
+/// Why mremap failed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum MremapError {
+    /// An address is not a multiple of the page size, a length is 0 that may not be, the new place
+    /// lies outside user space or overlaps the old one, or a mapping that stays shall change its
+    /// length.
+    Invalid,
+    /// Part of what is to move or grow is not mapped, or is more than one mapping.
+    Fault,
+    /// No room to grow, no hole to move to, or no memory, or too many mappings.
+    NoMemory,
+    /// More would be mapped than the address space may (`RLIMIT_AS`).
+    Limit,
+    /// More would be promised than the system may (`vm.overcommit_memory`).
+    Overcommit,
+    /// More would be locked than may be (`RLIMIT_MEMLOCK`).
+    LockLimit,
+    /// The new place lies below what may be mapped.
+    NotPermitted,
+}
+
+impl From<NoMemory> for MremapError {
+    fn from(_: NoMemory) -> Self {
+        Self::NoMemory
+    }
+}
+
 /// Why madvise failed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum MadviseError {
@@ -177,6 +204,18 @@ impl From<MprotectError> for Errno {
         match error {
             MprotectError::Invalid => Self::EINVAL,
             MprotectError::NoMemory | MprotectError::Overcommit => Self::ENOMEM,
+        }
+    }
+}
+
+impl From<MremapError> for Errno {
+    fn from(error: MremapError) -> Self {
+        match error {
+            MremapError::Invalid => Self::EINVAL,
+            MremapError::Fault => Self::EFAULT,
+            MremapError::NoMemory | MremapError::Limit | MremapError::Overcommit => Self::ENOMEM,
+            MremapError::LockLimit => Self::EAGAIN,
+            MremapError::NotPermitted => Self::EPERM,
         }
     }
 }

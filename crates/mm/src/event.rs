@@ -111,6 +111,12 @@ events! {
     Mmap = "mmap-calls",
     /// Unmapping calls.
     Munmap = "munmap-calls",
+    /// Calls of mremap.
+    Mremap = "mremap-calls",
+    /// Entries that mremap moved, one by one.
+    EntriesMoved = "entries-moved",
+    /// Tables that mremap moved whole.
+    TablesMoved = "tables-moved",
     /// Protection calls.
     Mprotect = "mprotect-calls",
     /// Address spaces copied.

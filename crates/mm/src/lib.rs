@@ -35,13 +35,14 @@ pub use call::madvise::Advice;
 pub use call::mempolicy::Misplaced;
 pub use call::mlock::{LockAll, LockWhen};
 pub use call::mmap::{Growth, Lock, MapRequest, Place, Populate};
+pub use call::mremap::{Remap, RemapRequest};
 pub use call::pin::Pin;
 pub use call::remote::Force;
 pub use commit::{Overcommit, Reserve};
 pub use config::{Broken, Config, ERAS, Era, Illegal, Rung, era};
 pub use error::{
     Errno, HeapError, MadviseError, MempolicyError, MincoreError, MlockError, MmapError,
-    MprotectError, MunmapError, NoMemory, RemoteError,
+    MprotectError, MremapError, MunmapError, NoMemory, RemoteError,
 };
 pub use event::Event;
 pub use fault::{Done, FaultOutcome, Kind as FaultKind, Signal};

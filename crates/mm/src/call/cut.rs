@@ -436,7 +436,7 @@ pub(super) fn unmap_one<M: Mmu>(
 }
 
 /// Unlinks the tables that only `range` used.
-fn free_tables<M: Mmu>(mm: &Mm<M>, range: VirtRange, zap: &mut Zap<'_, M>) {
+pub(super) fn free_tables<M: Mmu>(mm: &Mm<M>, range: VirtRange, zap: &mut Zap<'_, M>) {
     let user_end = VirtAddr(M::Paging::USER_END);
     // SAFETY: 1: under `mmap_lock`.
     let (floor, ceiling) = unsafe { mm.tree.around(range.start()) };

@@ -194,7 +194,7 @@ impl<M: Mmu> Mm<M> {
         Ok(())
     }
 
-    fn place(&self, place: Place, len: u64) -> Result<VirtRange, MmapError> {
+    pub(super) fn place(&self, place: Place, len: u64) -> Result<VirtRange, MmapError> {
         let user = Self::user_range();
         let fixed = |at: VirtAddr| {
             let range = page_range::<M>(at, len).ok_or(if at.is_aligned(M::Paging::SHIFT) {
@@ -226,7 +226,7 @@ impl<M: Mmu> Mm<M> {
         }
     }
 
-    fn is_free(&self, range: VirtRange) -> bool {
+    pub(super) fn is_free(&self, range: VirtRange) -> bool {
         self.find(range.start())
             .is_none_or(|vma| !vma.view().range.overlaps(range))
     }

@@ -7,6 +7,7 @@
 //! | munmap | write | the VMAs it splits, for ever on those it takes out | zap, free |
 //! | mprotect | write | each VMA it changes | protect |
 //! | fork | write, of the parent | all VMAs of the parent, until all CPUs were told | share |
+//! | mremap | write | what it grows, moves and makes; those it unmaps | move, zap, free |
 //! | brk | write | the VMA it extends; those it unmaps | zap, free |
 //! | madvise of pages | read | none: it changes no VMA | zap, age |
 //! | madvise of mappings | write | each VMA it changes | - |
@@ -27,6 +28,7 @@ pub(crate) mod mlock;
 pub(crate) mod mmap;
 mod modify;
 pub(crate) mod mprotect;
+pub(crate) mod mremap;
 pub(crate) mod munmap;
 pub(crate) mod pin;
 mod populate;
