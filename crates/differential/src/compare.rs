@@ -32,7 +32,7 @@ pub fn compare(
     steps: &[Step],
     expected: &[Record],
 ) -> Option<Disagreement> {
-    let (at, how) = match subject.run(steps, expected) {
+    let (at, how) = match subject.run(steps) {
         Ok(found) => expected
             .iter()
             .zip(&found)
@@ -78,6 +78,6 @@ pub fn disagreement(subject: &mut dyn Subject, steps: &[Step]) -> Option<Disagre
     if steps.is_empty() || !steps.iter().all(generate::stays_inside) {
         return None;
     }
-    let expected = Spec.run(steps, &[]).unwrap_or_default();
+    let expected = Spec.run(steps).unwrap_or_default();
     compare(subject, steps, &expected)
 }

@@ -165,7 +165,7 @@ impl Draw<'_> {
             4..6 => abi::MAP_FIXED_NOREPLACE,
             _ => 0,
         };
-        for (name, bit) in MAP {
+        for (name, bit) in MAP.names {
             let one_in = match *name {
                 "POPULATE" | "NORESERVE" => 8,
                 "LOCKED" | "GROWSDOWN" => 14,
@@ -198,7 +198,7 @@ impl Draw<'_> {
             0 => self.random.pick(&[5, 7, 26, 99, 1 << 33]),
             1..9 => abi::MADV_DONTNEED,
             _ => {
-                let (_, advice) = self.random.pick(ADVICE);
+                let (_, advice) = self.random.pick(ADVICE.names);
                 match advice {
                     abi::MADV_PAGEOUT if self.frees => abi::MADV_FREE,
                     abi::MADV_FREE if !self.frees => abi::MADV_PAGEOUT,
@@ -211,7 +211,7 @@ impl Draw<'_> {
     fn mode(&mut self) -> u64 {
         match self.random.below(20) {
             0 => self.random.pick(&[7, 99, 3 << 14 | 2, 1 << 13 | 1]),
-            _ => self.random.pick(MODE).1,
+            _ => self.random.pick(MODE.names).1,
         }
     }
 
@@ -249,11 +249,11 @@ impl Draw<'_> {
                 let how = self.random.pick(&[0, 1, 1, 1, 2]);
                 [addr, len, how, 0, 0]
             }
-            Call::Mlockall => [self.set(LOCKALL), 0, 0, 0, 0],
+            Call::Mlockall => [self.set(LOCKALL.names), 0, 0, 0, 0],
             Call::Brk => [self.brk(addr), 0, 0, 0, 0],
             Call::Mbind => {
                 let mut how = if self.random.once_in(4) {
-                    self.set(BIND)
+                    self.set(BIND.names)
                 } else {
                     0
                 };
@@ -265,7 +265,7 @@ impl Draw<'_> {
             }
             Call::SetMempolicy => [self.mode(), self.nodes(), 0, 0, 0],
             Call::GetMempolicy => {
-                let how = self.set(GET);
+                let how = self.set(GET.names);
                 let at = if how & abi::MPOL_F_ADDR != 0 { page } else { 0 };
                 let odd = self.random.once_in(10);
                 [if odd { page } else { at }, how, 0, 0, 0]
@@ -335,7 +335,7 @@ impl Draw<'_> {
             4..7 => abi::MREMAP_MAYMOVE | abi::MREMAP_FIXED,
             7 => abi::MREMAP_MAYMOVE | abi::MREMAP_DONTUNMAP,
             8 => abi::MREMAP_MAYMOVE | abi::MREMAP_FIXED | abi::MREMAP_DONTUNMAP,
-            _ => self.set(REMAP),
+            _ => self.set(REMAP.names),
         };
         if self.random.once_in(60) {
             flags |= 8;

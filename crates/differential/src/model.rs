@@ -67,7 +67,7 @@ impl Subject for Spec {
         "spec".to_owned()
     }
 
-    fn run(&mut self, steps: &[Step], _: &[Record]) -> Result<Vec<Record>, (String, usize)> {
+    fn run(&mut self, steps: &[Step]) -> Result<Vec<Record>, (String, usize)> {
         let mut running = Running::new();
         Ok(steps.iter().map(|step| running.step(step)).collect())
     }

@@ -17,6 +17,7 @@
 //! | remote access, pins | read | none: they change no VMA | - |
 
 pub(crate) mod brk;
+mod cut;
 pub(crate) mod fork;
 pub(crate) mod madvise;
 pub(crate) mod mempolicy;
