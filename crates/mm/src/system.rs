@@ -11,6 +11,7 @@
 
 use crate::alloc::{CpuFrames, Frames, MAX_NODES};
 use crate::anon_vma::{AnonVma, Chain};
+use crate::call::stack::DEFAULT_GUARD_GAP;
 use crate::commit::Commit;
 use crate::config::{Broken, Config, ExchangeBy, Illegal};
 use crate::error::NoMemory;
@@ -62,6 +63,8 @@ pub struct System<M: Mmu> {
     pub(crate) rcu: Rcu<M>,
     pub(crate) commit: Commit<M>,
     pub(crate) rss_slots: Slots<M>,
+    /// Pages that stay free below a stack.
+    pub(crate) stack_guard_gap: Atomic<u64, M>,
 }
 
 /// How entries are exchanged where no lock of the tables is held: what the configuration and the
@@ -270,6 +273,7 @@ impl<M: Mmu> System<M> {
             rcu: Rcu::new(reports?, patience::<M>()),
             commit: Commit::new(len.saturating_sub(reserved), cpus),
             rss_slots: Slots::new(pieces?, slots, cpus),
+            stack_guard_gap: Atomic::new(DEFAULT_GUARD_GAP),
         };
         let place = place?.cast::<Self>();
         // SAFETY: cut off for this, aligned to 128.

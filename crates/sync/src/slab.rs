@@ -270,6 +270,13 @@ impl<T: SlabObject, M: Machine> Slab<T, M> {
         if let Some(slot) = stack.pop::<T>() {
             return Some(slot);
         }
+        self.fill(stack, pages);
+        stack.pop::<T>()
+    }
+
+    /// Puts some slots, if there are any, on this CPU's stack.
+    fn fill(&self, stack: &mut Stack, pages: &impl PageSource) {
+        let had = stack.len;
         {
             let mut shared = self.shared.lock();
             for _ in 0..BATCH {
@@ -278,21 +285,39 @@ impl<T: SlabObject, M: Machine> Slab<T, M> {
                 unsafe { stack.push::<T>(slot.as_ptr()) };
             }
         }
-        if stack.len == 0 {
-            let page = pages.slab_page(self.number)?;
-            let base = page.cast::<u8>();
-            if !T::KEPT.is_empty() {
-                // SAFETY: a fresh page, which nobody else has.
-                unsafe { base.write_bytes(0, page.len()) };
-            }
-            for at in (0..page.len() / Self::SLOT).rev() {
-                // SAFETY: the slot lies within the page.
-                let slot = unsafe { base.add(at * Self::SLOT) };
-                // SAFETY: 1: fresh memory, aligned as pages are.
-                unsafe { stack.push::<T>(slot.as_ptr()) };
+        if stack.len > had {
+            return;
+        }
+        let Some(page) = pages.slab_page(self.number) else {
+            return;
+        };
+        let base = page.cast::<u8>();
+        if !T::KEPT.is_empty() {
+            // SAFETY: a fresh page, which nobody else has.
+            unsafe { base.write_bytes(0, page.len()) };
+        }
+        for at in (0..page.len() / Self::SLOT).rev() {
+            // SAFETY: the slot lies within the page.
+            let slot = unsafe { base.add(at * Self::SLOT) };
+            // SAFETY: 1: fresh memory, aligned as pages are.
+            unsafe { stack.push::<T>(slot.as_ptr()) };
+        }
+    }
+
+    /// Whether `n` objects, at most [`BATCH`] more than a few, can be had one after the other now:
+    /// fetches what this CPU lacks. True until the caller sleeps, or is asked for more than it
+    /// gave back meanwhile.
+    pub fn ensure(&self, n: u32, pages: &impl PageSource) -> bool {
+        // SAFETY: 1: the CPU's own stack, and a task does not leave its CPU within this function.
+        let stack = unsafe { self.cpus.this().stack.get_mut() };
+        while stack.len < n {
+            let had = stack.len;
+            self.fill(stack, pages);
+            if stack.len == had {
+                return false;
             }
         }
-        stack.pop::<T>()
+        true
     }
 }
 
