@@ -48,7 +48,7 @@ enum Up {
 enum Keys {
     /// None.
     Stay,
-    /// Those on the path that are above the VMA's new start.
+    /// Those beside the path that the VMA's new start is on the wrong side of.
     Follow,
 }
 
@@ -400,6 +400,12 @@ impl<'t, M: Mmu> Change<'t, M> {
                 let (copy, body) = self.copy(node)?;
                 body.slots[at] = Atomic::new(child);
                 body.keys[at] = body.keys[at].min(entry.key);
+                // A border that it reached over, and now starts behind, with nothing in between.
+                if at + 1 < body.used() && body.keys[at + 1] <= entry.key {
+                    // SAFETY: 1: the writer's lock.
+                    let next = unsafe { body.behind(at) };
+                    body.keys[at + 1] = next.unwrap_or(entry.key + 1);
+                }
                 Ok(Up::One(copy))
             }
             (up, _) => Ok(up),
