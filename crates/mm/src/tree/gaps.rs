@@ -9,7 +9,7 @@
 //! Linux: the gaps of lib/maple_tree.c, mas_empty_area_rev.
 
 use super::look::{first, last};
-use super::{Body, HOLE, Tree, read, vma};
+use super::{Body, FANOUT, HOLE, Tree, read, vma};
 use crate::vma::Vma;
 use minflt_addr::{VirtAddr, VirtRange};
 use minflt_pgtable::{Mmu, Paging};
@@ -58,7 +58,27 @@ impl<M: Mmu> Tree<M> {
     /// # Safety
     /// 1. The caller holds `mmap_lock`.
     pub(crate) unsafe fn around(&self, addr: VirtAddr) -> (Option<VirtAddr>, Option<VirtAddr>) {
-        // SAFETY: 1: 1 of this function.
+        let mut node = self.root.load(Ordering::Relaxed);
+        while node != 0 {
+            // SAFETY: 1: 1 of this function, here and below.
+            let body = unsafe { read::<M>(node) };
+            if body.level > 0 {
+                node = body.held(body.slot_for(addr.0));
+                continue;
+            }
+            // SAFETY: 1.
+            let words = unsafe { body.words() };
+            let lives = |slot: &usize| words[*slot] != HOLE;
+            let here = body.at_most(addr.0);
+            let before = (0..here).rev().find(lives);
+            let Some((before, after)) = before.zip((here..FANOUT).find(lives)) else {
+                break;
+            };
+            // SAFETY: 1.
+            let end = unsafe { body.end_of(before) };
+            return (Some(VirtAddr(end)), Some(VirtAddr(body.keys[after])));
+        }
+        // SAFETY: 1.
         let (before, after) = unsafe { self.neighbours(addr) };
         (before.map(|it| it.end()), after.map(|it| it.start()))
     }
@@ -87,6 +107,7 @@ impl<M: Mmu> Tree<M> {
     ///
     /// # Safety
     /// 1. The caller holds `mmap_lock`.
+    #[inline(never)]
     unsafe fn neighbours(&self, addr: VirtAddr) -> (Option<VirtRange>, Option<VirtRange>) {
         // SAFETY: 1: 1 of this function.
         let before = unsafe { self.at_or_before(addr) };

@@ -27,18 +27,23 @@ impl<M: Mmu> Tree<M> {
             let at_most = body.at_most(addr.0);
             let slot = body.found(at_most.saturating_sub(1));
             if body.level == 0 {
-                if at_most == 0 || slot == 0 {
-                    // SAFETY: 1: 1 of this function.
-                    return unsafe { self.before_hole(addr) };
+                if at_most > 0 && slot != 0 {
+                    // SAFETY: 1 of this function: VMAs outlive the nodes that name them.
+                    return Some(unsafe { vma(slot) });
                 }
-                // SAFETY: 1 of this function: VMAs outlive the nodes that name them.
-                return Some(unsafe { vma(slot) });
+                let mut before = (0..at_most).rev().map(|slot| body.found(slot));
+                return match before.find(|slot| *slot != 0) {
+                    // SAFETY: 1 of this function: as above.
+                    Some(slot) => Some(unsafe { vma(slot) }),
+                    // SAFETY: 1: 1 of this function.
+                    None => unsafe { self.before_hole(addr) },
+                };
             }
             node = slot;
         }
     }
 
-    /// The same where the key that is nearest leads nowhere.
+    /// The same where no key of the leaf that is at most `addr` leads anywhere.
     ///
     /// # Safety
     /// 1. As for [`Tree::at_or_before`].
