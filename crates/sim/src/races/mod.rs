@@ -186,6 +186,17 @@ pub const RACES: &[Race] = &[
         scene: Scene::StackStack,
     },
     Race {
+        number: "P31-insert",
+        name: "lookup-insert",
+        never: "a lookup without a lock misses a mapping that is there before and after",
+        fix: Broken::LeafInPlace,
+        shows_in: "spf-2017",
+        seed: 1,
+        formats: X86,
+        exchange: ExchangeBy::Native,
+        scene: Scene::LookupBeside,
+    },
+    Race {
         number: "P32",
         name: "fork-fault",
         never: "a forked child lacks a store of its parent and has a later one",
