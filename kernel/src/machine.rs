@@ -228,6 +228,18 @@ unsafe impl Mmu for Kernel {
         at.word(pfn, offset).store(value, Ordering::Relaxed);
     }
 
+    fn user_merge(at: &Pc, pfn: Pfn, offset: u64, value: u64, mask: u64) {
+        let merge = |old| Some(old & !mask | value & mask);
+        // It never gives up.
+        let _old = at.word(pfn, offset).fetch_update(Ordering::Relaxed, Ordering::Relaxed, merge);
+    }
+
+    fn copy_in_use(at: &Pc, to: Pfn, from: Pfn) {
+        for offset in (0..PAGE).step_by(8) {
+            Self::user_store(at, to, offset, Self::user_load(at, from, offset));
+        }
+    }
+
     /// An address space that is not active has no translations here: leaving it loaded CR3.
     /// Flushing the same addresses of the active one is slower, never wrong.
     fn flush_local(at: &Pc, _space: SpaceId, range: VirtRange) {

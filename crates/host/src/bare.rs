@@ -122,6 +122,14 @@ macro_rules! memory_as_the_base {
             Base::<P>::user_store(at, pfn, offset, value);
         }
 
+        fn user_merge(at: &HostInstance, pfn: Pfn, offset: u64, value: u64, mask: u64) {
+            Base::<P>::user_merge(at, pfn, offset, value, mask);
+        }
+
+        fn copy_in_use(at: &HostInstance, to: Pfn, from: Pfn) {
+            Base::<P>::copy_in_use(at, to, from);
+        }
+
         #[inline(always)]
         fn user_point(at: &HostInstance) {
             Base::<P>::user_point(at);

@@ -184,6 +184,19 @@ unsafe impl<P: Paging, const CHECKED: bool> Mmu for Host<P, CHECKED> {
         word::<P>(at, pfn, offset).store(value, Ordering::Relaxed);
     }
 
+    fn user_merge(at: &HostInstance, pfn: Pfn, offset: u64, value: u64, mask: u64) {
+        let merge = |old| Some(old & !mask | value & mask);
+        // It never gives up.
+        let _old =
+            word::<P>(at, pfn, offset).fetch_update(Ordering::Relaxed, Ordering::Relaxed, merge);
+    }
+
+    fn copy_in_use(at: &HostInstance, to: Pfn, from: Pfn) {
+        for offset in (0..P::PAGE).step_by(8) {
+            Self::user_store(at, to, offset, Self::user_load(at, from, offset));
+        }
+    }
+
     #[inline(always)]
     fn user_point(_at: &HostInstance) {
         minflt_sync::lockdep::leaves_kernel::<Self>();

@@ -70,6 +70,9 @@ pub enum Reserve {
 /// The part of memory that may be promised where nothing is overcommitted, in percent.
 const DEFAULT_RATIO: u32 = 50;
 
+/// VMAs that an address space may have. Linux: `DEFAULT_MAX_MAP_COUNT`.
+const DEFAULT_MAX_MAP_COUNT: u64 = 65_530;
+
 /// What a system has promised, and how much it may.
 #[derive(Debug)]
 #[repr(C)]
@@ -81,6 +84,8 @@ pub(crate) struct Commit<M: Mmu> {
     batch: Atomic<u64, M>,
     /// The largest batch there ever was: what a part may still hold.
     widest: Atomic<u64, M>,
+    /// VMAs that an address space may have.
+    max_map_count: Atomic<u64, M>,
     apart: Apart,
     whole: Atomic<u64, M>,
 }
@@ -90,15 +95,20 @@ pub(crate) struct Commit<M: Mmu> {
 pub(crate) struct Sizes<M: Mmu> {
     /// Pages mapped (`total_vm`). Guarded by: `mmap_lock`.
     mapped: Atomic<u64, M>,
+    /// VMAs (`map_count`). Guarded by: `mmap_lock`.
+    vmas: Atomic<u64, M>,
+    /// The most there ever were. Guarded by: `mmap_lock`.
+    peak: Atomic<u64, M>,
     /// Bytes that may be mapped (`RLIMIT_AS`).
     limit_as: Atomic<u64, M>,
 }
 
-/// Pages mapped, and those of them that are accounted.
+/// Pages mapped, and those of them that are accounted, and locked.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub(crate) struct Pages {
     pub(crate) mapped: u64,
     pub(crate) accounted: u64,
+    pub(crate) locked: u64,
 }
 
 impl Overcommit {
@@ -121,19 +131,18 @@ impl Pages {
     /// Those of a VMA, or of a part of it.
     pub(crate) fn of<M: Mmu>(view: &VmaView) -> Self {
         let mapped = view.range.pages(M::Paging::SHIFT);
+        let if_flag = |flag| if view.flags.has(flag) { mapped } else { 0 };
         Self {
             mapped,
-            accounted: if view.flags.has(VmaFlags::ACCOUNT) {
-                mapped
-            } else {
-                0
-            },
+            accounted: if_flag(VmaFlags::ACCOUNT),
+            locked: if_flag(VmaFlags::LOCKED),
         }
     }
 
     pub(crate) fn add(&mut self, other: Self) {
         self.mapped += other.mapped;
         self.accounted += other.accounted;
+        self.locked += other.locked;
     }
 }
 
@@ -146,6 +155,7 @@ impl<M: Mmu> Commit<M> {
             swap_pages: Atomic::new(0),
             batch: Atomic::new(batch(Overcommit::Heuristic, pages, cpus)),
             widest: Atomic::new(batch(Overcommit::Heuristic, pages, cpus)),
+            max_map_count: Atomic::new(DEFAULT_MAX_MAP_COUNT),
             apart: Apart,
             whole: Atomic::new(0),
         }
@@ -189,6 +199,17 @@ impl<M: Mmu> System<M> {
     /// How many pages of swap there are, all of which may be promised. 0 at first.
     pub fn set_swap_pages(&self, pages: u64) {
         self.commit.swap_pages.store(pages, Ordering::Relaxed);
+    }
+
+    /// How many VMAs an address space may have from now on (`vm.max_map_count`); 65530 at first.
+    pub fn set_max_map_count(&self, vmas: u64) {
+        self.commit.max_map_count.store(vmas, Ordering::Relaxed);
+    }
+
+    /// How many VMAs an address space may have.
+    #[must_use]
+    pub fn max_map_count(&self) -> u64 {
+        self.commit.max_map_count.load(Ordering::Relaxed)
     }
 
     /// Pages that must stay more than are promised under [`Overcommit::Never`]
@@ -282,6 +303,8 @@ impl<M: Mmu> Sizes<M> {
     pub(crate) fn new() -> Self {
         Self {
             mapped: Atomic::new(0),
+            vmas: Atomic::new(0),
+            peak: Atomic::new(0),
             limit_as: Atomic::new(u64::MAX),
         }
     }
@@ -289,6 +312,11 @@ impl<M: Mmu> Sizes<M> {
     /// Pages mapped, without the door, for oracles.
     pub(crate) fn raw(&self) -> u64 {
         self.mapped.peek()
+    }
+
+    /// VMAs, without the door, for oracles.
+    pub(crate) fn vmas_raw(&self) -> u64 {
+        self.vmas.peek()
     }
 }
 
@@ -308,7 +336,36 @@ impl<M: Mmu> Mm<M> {
     /// How many bytes are mapped (`VmSize`).
     #[must_use]
     pub fn mapped_bytes(&self) -> u64 {
-        self.sizes.mapped.load(Ordering::Relaxed) << M::Paging::SHIFT
+        self.mapped_pages() << M::Paging::SHIFT
+    }
+
+    /// The same in pages.
+    pub(crate) fn mapped_pages(&self) -> u64 {
+        self.sizes.mapped.load(Ordering::Relaxed)
+    }
+
+    /// The most pages that were ever mapped at a time (`VmPeak`).
+    pub(crate) fn peak_mapped_pages(&self) -> u64 {
+        let peak = self.sizes.peak.load(Ordering::Relaxed);
+        peak.max(self.mapped_pages())
+    }
+
+    /// How many VMAs there are (`map_count`). The caller holds `mmap_lock`.
+    pub(crate) fn map_count(&self) -> u64 {
+        self.sizes.vmas.load(Ordering::Relaxed)
+    }
+
+    /// Whether there may be `more` VMAs more. Linux: the looks at `sysctl_max_map_count`.
+    pub(crate) fn may_split(&self, more: u64) -> bool {
+        more == 0 || self.map_count() + more <= self.system().max_map_count()
+    }
+
+    /// Counts VMAs that came or went. The caller holds `mmap_lock` for writing, or nobody else has
+    /// the address space.
+    pub(crate) fn count_vmas(&self, change: i64) {
+        let vmas = self.sizes.vmas.load(Ordering::Relaxed);
+        let vmas = vmas.wrapping_add_signed(change);
+        self.sizes.vmas.store(vmas, Ordering::Relaxed);
     }
 
     /// Whether `pages` more may be mapped. Linux: `may_expand_vm`.
@@ -317,20 +374,29 @@ impl<M: Mmu> Mm<M> {
         mapped.saturating_add(pages) <= self.limit_as() >> M::Paging::SHIFT
     }
 
-    /// Counts `pages` as mapped. The caller holds `mmap_lock` for writing.
-    pub(crate) fn count_mapped(&self, pages: u64) {
+    /// Counts pages as mapped, and as locked where they are. Their promise was made before. The
+    /// caller holds `mmap_lock` for writing.
+    pub(crate) fn count_mapped(&self, pages: Pages) {
         let mapped = self.sizes.mapped.load(Ordering::Relaxed);
-        self.sizes.mapped.store(mapped + pages, Ordering::Relaxed);
+        self.sizes
+            .mapped
+            .store(mapped + pages.mapped, Ordering::Relaxed);
+        self.locks.add(pages.locked);
     }
 
-    /// Counts pages as unmapped and takes their promise back. The caller holds `mmap_lock` for
+    /// Counts pages as unmapped, no longer locked, and takes their promise back. The caller holds `mmap_lock` for
     /// writing, or is the last to have the address space.
     pub(crate) fn count_unmapped(&self, pages: Pages) {
         let mapped = self.sizes.mapped.load(Ordering::Relaxed);
         debug_assert!(mapped >= pages.mapped, "it was counted when mapped");
+        // Linux: update_hiwater_vm.
+        if mapped > self.sizes.peak.load(Ordering::Relaxed) {
+            self.sizes.peak.store(mapped, Ordering::Relaxed);
+        }
         self.sizes
             .mapped
             .store(mapped.saturating_sub(pages.mapped), Ordering::Relaxed);
+        self.locks.sub(pages.locked);
         self.system().uncharge(pages.accounted);
     }
 
@@ -348,7 +414,7 @@ impl<M: Mmu> Mm<M> {
     pub(crate) fn charge_copy(&self, view: &VmaView) -> Result<(), NoMemory> {
         let pages = Pages::of::<M>(view);
         self.system().charge(pages.accounted)?;
-        self.count_mapped(pages.mapped);
+        self.count_mapped(pages);
         Ok(())
     }
 
@@ -357,11 +423,13 @@ impl<M: Mmu> Mm<M> {
         self.count_unmapped(Pages::of::<M>(view));
     }
 
-    /// Becomes as `parent` is in what no VMA holds: the heap and the limit. For fork, before
+    /// Becomes as `parent` is in what no VMA holds: the heap and the limits. For fork, before
     /// anybody else has this address space.
     pub(crate) fn inherit(&self, parent: &Self) {
         self.heap.copy_from(&parent.heap);
         self.set_limit_as(parent.limit_as());
+        self.set_limit_memlock(parent.limit_memlock());
+        self.set_limit_stack(parent.limit_stack());
     }
 }
 

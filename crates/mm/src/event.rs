@@ -119,11 +119,21 @@ events! {
     ForkEntries = "fork-entries",
     /// Advice calls.
     Madvise = "madvise-calls",
+    /// Calls that lock or unlock memory.
+    Mlock = "mlock-calls",
+    /// Calls that ask which pages are there.
+    Mincore = "mincore-calls",
     /// Calls that move or ask for the heap's end.
     Brk = "brk-calls",
     /// Pages faulted in by a call that maps and populates. They are minor faults, as in Linux, but
     /// no `page-faults`.
     Populated = "populated-pages",
+    /// Pages copied by fork, because somebody had them pinned.
+    ForkCopies = "fork-copies",
+    /// Pages pinned without a lock.
+    PinnedFast = "pages-pinned-fast",
+    /// Stacks that grew down to an access below them.
+    StackGrown = "stack-growths",
     /// Objects freed by grace-period callbacks.
     CallbacksRun = "grace-period-callbacks",
 }

@@ -46,6 +46,13 @@ const ZEROED: u32 = 1 << 8;
 const EXCLUSIVE: u32 = 1 << 9;
 const FLUSHED: u32 = 1 << 10;
 
+/// What a pin adds to a frame's references: more than entries and holders ever are, so that it shows
+/// in the same word. A family of more than this many processes that share a page makes it look
+/// pinned, which costs its children a copy.
+///
+/// Linux: GUP_PIN_COUNTING_BIAS.
+pub(crate) const PIN: u32 = 1 << 12;
+
 /// The descriptor of one frame.
 ///
 /// # Invariants
@@ -53,7 +60,8 @@ const FLUSHED: u32 = 1 << 10;
 /// names it. An exclusive frame is mapped once.
 #[repr(C, align(64))]
 pub struct Frame<M: Mmu> {
-    /// References: one for each entry that maps it, one for each holder. 0 when free.
+    /// References: one for each entry that maps it, one for each holder, [`PIN`] for each pin. 0
+    /// when free.
     pub(crate) refs: Atomic<u32, M>,
     /// Entries that map the frame.
     pub(crate) maps: Atomic<u32, M>,
@@ -159,6 +167,14 @@ impl<M: Mmu> Frame<M> {
     #[inline]
     pub(crate) fn is_exclusive(&self) -> bool {
         self.flags.load(Ordering::Relaxed) & EXCLUSIVE != 0
+    }
+
+    /// Whether somebody may have the frame pinned.
+    ///
+    /// Linux: folio_maybe_dma_pinned.
+    #[inline]
+    pub(crate) fn may_be_pinned(&self) -> bool {
+        self.refs.load(Ordering::Relaxed) >= PIN
     }
 
     /// The ledger saw an entry that maps the frame; returns how many it saw.

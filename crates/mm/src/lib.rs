@@ -20,6 +20,7 @@ mod mm;
 mod oracle;
 mod percpu_counter;
 mod policy;
+mod proc;
 mod rss;
 mod shootdown;
 mod system;
@@ -31,15 +32,21 @@ mod writers;
 mod zap;
 
 pub use call::madvise::Advice;
-pub use call::mmap::{MapRequest, Place, Populate};
+pub use call::mlock::{LockAll, LockWhen};
+pub use call::mmap::{Growth, Lock, MapRequest, Place, Populate};
+pub use call::pin::Pin;
+pub use call::remote::Force;
 pub use commit::{Overcommit, Reserve};
 pub use config::{Broken, Config, ERAS, Era, Illegal, Rung, era};
-pub use error::{Errno, HeapError, MadviseError, MmapError, MprotectError, MunmapError, NoMemory};
+pub use error::{
+    Errno, HeapError, MadviseError, MincoreError, MlockError, MmapError, MprotectError,
+    MunmapError, NoMemory, RemoteError,
+};
 pub use event::Event;
 pub use fault::{Done, FaultOutcome, Kind as FaultKind, Signal};
 pub use frame::Frame;
 pub use mm::{Mappings, Mm, MmHandle};
-pub use oracle::{Check, Ledger, Unbalanced};
+pub use oracle::{Check, Ledger, Refuse, Unbalanced};
 pub use policy::{NodeMask, Policy, PolicyMode};
 pub use rss::BATCH as RSS_BATCH;
 pub use system::{BootError, Running, System};

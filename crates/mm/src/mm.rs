@@ -1,6 +1,9 @@
 //! An address space.
 
 use crate::call::brk::Heap;
+use crate::call::mlock::Locks;
+use crate::call::pin::Pins;
+use crate::call::stack::DEFAULT_LIMIT;
 use crate::commit::Sizes;
 use crate::error::NoMemory;
 use crate::frame::Use;
@@ -44,7 +47,11 @@ pub struct Mm<M: Mmu> {
     /// Where CPUs count its resident pages. Immutable.
     pub(crate) rss_slot: Slot,
     pub(crate) heap: Heap<M>,
+    pub(crate) pins: Pins<M>,
+    /// Bytes that a stack may grow to (`RLIMIT_STACK`).
+    pub(crate) limit_stack: Atomic<u64, M>,
     pub(crate) sizes: Sizes<M>,
+    pub(crate) locks: Locks<M>,
     written: Apart,
     /// Guards the tree and the VMAs' attributes.
     pub(crate) mmap_lock: RwSem<MmapLock, M>,
@@ -114,7 +121,10 @@ impl<M: Mmu> Mm<M> {
             cpus: SharedCpuMask::new(),
             rss_slot,
             heap: Heap::new(),
+            pins: Pins::new(),
+            limit_stack: Atomic::new(DEFAULT_LIMIT),
             sizes: Sizes::new(),
+            locks: Locks::new(),
             written: Apart,
             mmap_lock: RwSem::new(),
             rss: Resident::new(),

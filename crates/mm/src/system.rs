@@ -11,6 +11,7 @@
 
 use crate::alloc::{CpuFrames, Frames, MAX_NODES};
 use crate::anon_vma::{AnonVma, Chain};
+use crate::call::stack::DEFAULT_GUARD_GAP;
 use crate::commit::Commit;
 use crate::config::{Broken, Config, ExchangeBy, Illegal};
 use crate::error::NoMemory;
@@ -25,6 +26,7 @@ use crate::vma::{Attrs, Vma};
 use core::fmt;
 use core::mem::ManuallyDrop;
 use core::ops::Deref;
+use core::panic::Location;
 use core::ptr::NonNull;
 use minflt_addr::{Pfn, PhysAddr};
 use minflt_pgtable::{AccessBits, CasAbility, Mmu, Paging, SpaceId};
@@ -62,6 +64,8 @@ pub struct System<M: Mmu> {
     pub(crate) rcu: Rcu<M>,
     pub(crate) commit: Commit<M>,
     pub(crate) rss_slots: Slots<M>,
+    /// Pages that stay free below a stack.
+    pub(crate) stack_guard_gap: Atomic<u64, M>,
 }
 
 /// How entries are exchanged where no lock of the tables is held: what the configuration and the
@@ -270,6 +274,7 @@ impl<M: Mmu> System<M> {
             rcu: Rcu::new(reports?, patience::<M>()),
             commit: Commit::new(len.saturating_sub(reserved), cpus),
             rss_slots: Slots::new(pieces?, slots, cpus),
+            stack_guard_gap: Atomic::new(DEFAULT_GUARD_GAP),
         };
         let place = place?.cast::<Self>();
         // SAFETY: cut off for this, aligned to 128.
@@ -399,6 +404,10 @@ impl<M: Mmu> CpuArea<M> {
 }
 
 impl<M: Mmu> PageSource for System<M> {
+    fn refuses(&self, site: &'static Location<'static>) -> bool {
+        self.frames.refusals.refuses(site)
+    }
+
     fn slab_page(&self, slab: u8) -> Option<NonNull<[u8]>> {
         let pfn = self.frames.alloc(&self.at, Use::Slab)?;
         self.frames

@@ -57,6 +57,24 @@ pub unsafe trait Mmu: Machine {
     /// Stores the word at `offset` (a multiple of 8) of a user frame. Never a scheduling point.
     fn user_store(at: &Self::Instance, pfn: Pfn, offset: u64, value: u64);
 
+    /// Stores the bytes of `value` that `mask` has set, whole ones, into the word at `offset` (a
+    /// multiple of 8) of a user frame; the others stay, also where somebody stores to them at the
+    /// same time. Never a scheduling point.
+    ///
+    /// As it stands here it is for machines on which nothing else runs meanwhile.
+    #[inline]
+    fn user_merge(at: &Self::Instance, pfn: Pfn, offset: u64, value: u64, mask: u64) {
+        let kept = Self::user_load(at, pfn, offset) & !mask;
+        Self::user_store(at, pfn, offset, kept | (value & mask));
+    }
+
+    /// Copies a user frame to which others may store meanwhile: of what they do, any part is seen.
+    /// Charges the machine for it.
+    #[inline]
+    fn copy_in_use(at: &Self::Instance, to: Pfn, from: Pfn) {
+        Self::copy(at, to, from);
+    }
+
     /// Before each user access: a place where other contexts may run and interrupts are taken.
     #[inline(always)]
     fn user_point(_at: &Self::Instance) {}

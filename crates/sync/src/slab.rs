@@ -31,6 +31,7 @@ use core::fmt;
 use core::marker::PhantomData;
 use core::mem::ManuallyDrop;
 use core::ops::Range;
+use core::panic::Location;
 use core::ptr::NonNull;
 
 /// Slots moved between a CPU and the shared stack at once.
@@ -58,6 +59,13 @@ pub unsafe trait SlabObject: Sized {
 pub trait PageSource {
     /// One page for slab number `slab`, to keep until the system ends; `None` when memory is short.
     fn slab_page(&self, slab: u8) -> Option<NonNull<[u8]>>;
+
+    /// Whether an object asked for at `site` shall be refused, though there may be memory. Asked
+    /// only where runs are checked, for tests.
+    fn refuses(&self, site: &'static Location<'static>) -> bool {
+        let _ = site;
+        false
+    }
 }
 
 /// A slab of objects of type `T`.
@@ -73,6 +81,8 @@ pub struct Slab<T, M: Machine> {
 pub struct Magazine<M: Machine> {
     /// Guarded by: being this CPU's.
     stack: Plain<Stack, M>,
+    /// Whether what is asked for was ensured. Guarded by: being this CPU's.
+    ensured: Plain<bool, M>,
     /// Objects made here, less those given back here: with those of the other CPUs, the living.
     live: Counter,
 }
@@ -93,6 +103,7 @@ impl<M: Machine> Magazine<M> {
     pub fn new() -> Self {
         Self {
             stack: Plain::new(Stack::empty()),
+            ensured: Plain::new(false),
             live: Counter::new(),
         }
     }
@@ -168,7 +179,11 @@ impl<T: SlabObject, M: Machine> Slab<T, M> {
     ///
     /// # Errors
     /// `value`, when neither a free slot nor a page is left.
+    #[track_caller]
     pub fn alloc(&self, value: T, pages: &impl PageSource) -> Result<NonNull<T>, T> {
+        if self.may_refuse() && pages.refuses(Location::caller()) {
+            return Err(value);
+        }
         let Some(slot) = self.slot(pages) else {
             return Err(value);
         };
@@ -200,11 +215,15 @@ impl<T: SlabObject, M: Machine> Slab<T, M> {
     ///
     /// # Safety
     /// 1. `from` is a `T` that nobody writes meanwhile, and a second one of its bytes is sound.
+    #[track_caller]
     pub unsafe fn alloc_copy(
         &self,
         from: NonNull<T>,
         pages: &impl PageSource,
     ) -> Option<NonNull<T>> {
+        if self.may_refuse() && pages.refuses(Location::caller()) {
+            return None;
+        }
         let object = self.slot(pages)?.cast::<T>();
         M::before(
             object.as_ptr().cast(),
@@ -270,6 +289,13 @@ impl<T: SlabObject, M: Machine> Slab<T, M> {
         if let Some(slot) = stack.pop::<T>() {
             return Some(slot);
         }
+        self.fill(stack, pages);
+        stack.pop::<T>()
+    }
+
+    /// Puts some slots, if there are any, on this CPU's stack.
+    fn fill(&self, stack: &mut Stack, pages: &impl PageSource) {
+        let had = stack.len;
         {
             let mut shared = self.shared.lock();
             for _ in 0..BATCH {
@@ -278,21 +304,65 @@ impl<T: SlabObject, M: Machine> Slab<T, M> {
                 unsafe { stack.push::<T>(slot.as_ptr()) };
             }
         }
-        if stack.len == 0 {
-            let page = pages.slab_page(self.number)?;
-            let base = page.cast::<u8>();
-            if !T::KEPT.is_empty() {
-                // SAFETY: a fresh page, which nobody else has.
-                unsafe { base.write_bytes(0, page.len()) };
-            }
-            for at in (0..page.len() / Self::SLOT).rev() {
-                // SAFETY: the slot lies within the page.
-                let slot = unsafe { base.add(at * Self::SLOT) };
-                // SAFETY: 1: fresh memory, aligned as pages are.
-                unsafe { stack.push::<T>(slot.as_ptr()) };
+        if stack.len > had {
+            return;
+        }
+        let Some(page) = pages.slab_page(self.number) else {
+            return;
+        };
+        let base = page.cast::<u8>();
+        if !T::KEPT.is_empty() {
+            // SAFETY: a fresh page, which nobody else has.
+            unsafe { base.write_bytes(0, page.len()) };
+        }
+        for at in (0..page.len() / Self::SLOT).rev() {
+            // SAFETY: the slot lies within the page.
+            let slot = unsafe { base.add(at * Self::SLOT) };
+            // SAFETY: 1: fresh memory, aligned as pages are.
+            unsafe { stack.push::<T>(slot.as_ptr()) };
+        }
+    }
+
+    /// Makes sure that `n` objects can be had one after the other: fetches what this CPU lacks.
+    /// Good until the guard is dropped, which is before the caller sleeps.
+    #[track_caller]
+    pub fn ensure(&self, n: u32, pages: &impl PageSource) -> Option<Ensured<'_, M>> {
+        if M::CHECKED && pages.refuses(Location::caller()) {
+            return None;
+        }
+        let mine = self.cpus.this();
+        // SAFETY: 1: the CPU's own stack, and a task does not leave its CPU within this function.
+        let stack = unsafe { mine.stack.get_mut() };
+        while stack.len < n {
+            let had = stack.len;
+            self.fill(stack, pages);
+            if stack.len == had {
+                return None;
             }
         }
-        stack.pop::<T>()
+        // SAFETY: 1: as above.
+        unsafe { *mine.ensured.get_mut() = true };
+        Some(Ensured { of: mine })
+    }
+
+    /// Whether a test may refuse what is asked for.
+    fn may_refuse(&self) -> bool {
+        // SAFETY: 1: the CPU's own, and a task does not leave its CPU within this function.
+        M::CHECKED && !unsafe { *self.cpus.this().ensured.get_mut() }
+    }
+}
+
+/// Objects of a slab that were ensured.
+#[must_use = "good until dropped"]
+#[derive(Debug)]
+pub struct Ensured<'s, M: Machine> {
+    of: &'s Magazine<M>,
+}
+
+impl<M: Machine> Drop for Ensured<'_, M> {
+    fn drop(&mut self) {
+        // SAFETY: 1: the caller has not left its CPU.
+        unsafe { *self.of.ensured.get_mut() = false };
     }
 }
 

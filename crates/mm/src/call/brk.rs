@@ -11,8 +11,7 @@
 //!
 //! # Protocol
 //! `mmap_lock` for writing; a section on the VMA that is extended. A call that fails changes
-//! nothing and returns the break in force, as in Linux, where the caller compares; but shrinking a
-//! heap of several VMAs may run out of memory between two of them, as munmap does.
+//! nothing and returns the break in force, as in Linux, where the caller compares.
 //!
 //! # Why it is correct
 //! Extending publishes one new record: a fault sees the old end or the new one. One page between
@@ -20,11 +19,15 @@
 //!
 //! Linux: mm/mmap.c brk, do_brk_flags (v6.12).
 
-use super::split::{discard_vma, new_attrs, new_vma, publish};
+use super::merge::{Reach, add};
+use super::populate::{Failure, to_lock};
+use super::split::NewVma;
 use super::{as_call, munmap};
+use crate::commit::Pages;
 use crate::error::{HeapError, NoMemory};
 use crate::event::Event;
 use crate::mm::Mm;
+use crate::rss::Share;
 use crate::vma::{Prot, VmaFlags, VmaView};
 use crate::writers::Writers;
 use minflt_addr::{VirtAddr, VirtRange};
@@ -60,6 +63,11 @@ impl<M: Mmu> Heap<M> {
         self.end.store(parent.end().0, Ordering::Relaxed);
     }
 
+    /// From its start to the break. The caller holds `mmap_lock`.
+    pub(crate) fn range(&self) -> VirtRange {
+        VirtRange::new(self.start(), self.end())
+    }
+
     fn start(&self) -> VirtAddr {
         VirtAddr(self.start.load(Ordering::Relaxed))
     }
@@ -84,15 +92,34 @@ impl<M: Mmu> Mm<M> {
             let Some(at) = at.filter(|at| *at >= self.heap.start()) else {
                 return end;
             };
-            match self.move_break(&writers, end, at) {
-                Ok(()) => {
-                    self.heap.end.store(at.0, Ordering::Relaxed);
-                    M::note(format_args!("brk {at}"));
-                    at
-                }
-                Err(NoMemory) => end,
+            let moved = self.move_break(&writers, end, at);
+            if moved.is_err() {
+                return end;
             }
+            self.heap.end.store(at.0, Ordering::Relaxed);
+            let locks = self.flags_of_new().has(VmaFlags::LOCKED);
+            drop(writers);
+            M::note(format_args!("brk {at}"));
+            if locks {
+                self.populate_heap(end, at);
+            }
+            at
         })
+    }
+
+    /// Faults new pages of the heap in, as many as can be had: those between two breaks.
+    #[cold]
+    fn populate_heap(&self, from: VirtAddr, to: VirtAddr) {
+        let page_up = |at: VirtAddr| at.align_up(M::Paging::SHIFT);
+        let (Some(start), Some(end)) = (page_up(from), page_up(to)) else {
+            return;
+        };
+        if start < end {
+            let share = Share::default();
+            let more = VirtRange::new(start, end);
+            let _some = self.populate_mapped(&share, more, Failure::Ends, to_lock);
+            self.rss.sync(&share);
+        }
     }
 
     /// Says where the heap starts, before its first use: behind a program's data, as exec does.
@@ -148,41 +175,36 @@ impl<M: Mmu> Mm<M> {
         if !Self::user_range().covers(more) || !self.gap_after(more) {
             return Err(NoMemory);
         }
-        let fresh = VmaView::anonymous::<M::Paging>(more, Prot::READ_WRITE, VmaFlags::ACCOUNT);
+        let flags = VmaFlags::ACCOUNT.with(self.flags_of_new());
+        let fresh = VmaView::anonymous::<M::Paging>(more, Prot::READ_WRITE, flags);
         let pages = more.pages(M::Paging::SHIFT);
+        self.may_lock(Pages::of::<M>(&fresh).locked)?;
         if !self.may_expand(pages) {
             return Err(NoMemory);
         }
         let sys = self.system();
+        if self.map_count() > sys.max_map_count() {
+            return Err(NoMemory);
+        }
         sys.charge(pages)?;
         self.extend(writers, fresh)
             .inspect_err(|_| sys.uncharge(pages))?;
-        self.count_mapped(pages);
+        self.count_mapped(Pages::of::<M>(&fresh));
         Ok(())
     }
 
     /// Maps `fresh`: the VMA that ends where it begins is extended if it is of the heap and alike.
     fn extend(&self, writers: &Writers<'_, M>, fresh: VmaView) -> Result<(), NoMemory> {
-        let more = fresh.range;
-        // SAFETY: 1: under `mmap_lock`.
-        let below = unsafe { self.tree.at_or_before(more.start()) }.filter(|vma| {
-            let view = vma.view();
-            let range = view.range;
-            range.end() == more.start()
-                && range.end() > self.heap.start()
-                && view == fresh.of_range::<M::Paging>(range)
-        });
-        if let Some(vma) = below {
-            let range = VirtRange::new(vma.view().range.start(), more.end());
-            let attrs = new_attrs(self, fresh.of_range::<M::Paging>(range))?;
-            let _section = writers.begin(vma);
-            publish(self, vma, attrs);
+        let start = fresh.range.start();
+        // What ends where the heap begins is none of it.
+        if start > self.heap.start() {
+            let open = |vma| writers.begin(vma);
+            drop(add(self, writers, open, &fresh, None, Reach::Below)?);
             return Ok(());
         }
-        let vma = new_vma(self, fresh)?;
-        writers
-            .insert(more.start(), vma)
-            .inspect_err(|_| discard_vma(self, vma))
+        let section = NewVma::new(self, fresh)?.insert(writers)?;
+        drop(section);
+        Ok(())
     }
 
     /// Whether nothing is mapped in `more` and in the page behind it.

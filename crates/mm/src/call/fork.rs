@@ -28,6 +28,12 @@
 //! slot before the sections opened is waited for by each table's lock, before the table is looked
 //! at.
 //!
+//! What `MADV_DONTFORK` says the child does not get; what `MADV_WIPEONFORK` says it gets empty,
+//! with no chain to the parent's anon_vmas, since no page is shared. No mapping of the child is
+//! locked, or watched by a userfaultfd.
+//!
+//! A page that somebody has pinned stays the parent's own ([`super::pin`]).
+//!
 //! # Cost
 //! Two counts and an exchange an entry, one invalidation.
 //!
@@ -39,16 +45,16 @@ use super::split::{discard_vma, new_vma};
 use crate::config::Broken;
 use crate::error::NoMemory;
 use crate::event::Event;
-use crate::frame::Exclusive;
+use crate::frame::{Exclusive, Use};
 use crate::mm::{Mm, MmHandle};
 use crate::oracle;
 use crate::system::System;
-use crate::vma::Vma;
+use crate::vma::{Vma, VmaFlags, VmaView};
 use crate::vma_lock;
 use crate::writers::Writers;
 use crate::zap::{Zap, pages};
 use minflt_addr::{Pfn, VirtAddr, VirtRange};
-use minflt_pgtable::{Grant, Mmu, Paging, Pte, Walk, walk};
+use minflt_pgtable::{BeforeInstall, Grant, Mmu, Paging, Pte, Walk, walk};
 use minflt_sync::Ordering;
 
 impl<M: Mmu> System<M> {
@@ -70,7 +76,9 @@ impl<M: Mmu> System<M> {
             let sections = (!outside).then(|| writers.begin_all());
             let user = VirtRange::new(VirtAddr(0), VirtAddr(M::Paging::USER_END));
             let mut zap = Zap::begin(parent, user);
+            parent.pins.begin_fork();
             let copied = copy_all(self, parent, &child, &mut zap);
+            parent.pins.end_fork();
             zap.finish();
             oracle::translations_agree(parent, user, u64::MAX);
             vma_lock::end_all(&child);
@@ -115,21 +123,41 @@ fn copy_vma<M: Mmu>(
     vma: &Vma<M>,
     zap: &mut Zap<'_, M>,
 ) -> Result<(), NoMemory> {
-    let view = vma.view();
+    let view = in_child(vma.view());
+    if view.flags.has(VmaFlags::DONT_FORK) {
+        return Ok(());
+    }
+    let wiped = view.flags.has(VmaFlags::WIPE_ON_FORK);
     child.charge_copy(&view)?;
     let uncharge = |_: &NoMemory| child.uncharge_copy(&view);
     let new = new_vma(child, view).inspect_err(uncharge)?;
     // SAFETY: allocated above; nobody else has it.
-    let chained = sys.fork_anon_vma(unsafe { new.as_ref() }, vma);
+    let unchained = unsafe { new.as_ref() };
+    let chained = if wiped {
+        Ok(())
+    } else {
+        sys.fork_anon_vma(unchained, vma)
+    };
     chained
         .and_then(|()| vma_lock::insert(child, view.range.start(), new))
         .inspect_err(|_| discard_vma(child, new))
         .inspect_err(uncharge)?;
-    if vma.anon_vma.load(Ordering::Relaxed) == 0 {
-        // At most pages of zeros, which the child's faults bring again.
+    if wiped || vma.anon_vma.load(Ordering::Relaxed) == 0 {
+        // Nothing, or at most pages of zeros, which the child's faults bring again.
         return Ok(());
     }
     zap.share(view.range, child)
+}
+
+/// What a mapping is in the child: locked and watched it is in the parent only.
+fn in_child(view: VmaView) -> VmaView {
+    let locked = VmaFlags::LOCKED.with(VmaFlags::LOCKED_ON_FAULT);
+    let watched = VmaFlags::UFFD_MISSING.with(VmaFlags::UFFD_WP);
+    VmaView {
+        flags: view.flags.without(locked.with(watched)),
+        uffd: 0,
+        ..view
+    }
 }
 
 impl<M: Mmu> Zap<'_, M> {
@@ -148,31 +176,49 @@ impl<M: Mmu> Zap<'_, M> {
                 continue;
             };
             let table = child.table_for(first.start())?;
-            let shared =
-                self.share_table(leaf.table, table, VirtRange::new(first.start(), span.end()));
+            let span = VirtRange::new(first.start(), span.end());
+            let (shared, done) = self.share_table(leaf.table, table, span, child);
             sys.count_n(Event::ForkEntries, shared);
             child.count_resident(None, shared as i64);
+            done?;
         }
         Ok(())
     }
 
-    /// Shares the pages of one table; returns how many there are.
-    fn share_table(&mut self, from: Pfn, to: Pfn, span: VirtRange) -> u64 {
+    /// Shares the pages of one table, but for those that somebody has pinned; returns how many there
+    /// are, and whether there was memory for all.
+    fn share_table(
+        &mut self,
+        from: Pfn,
+        to: Pfn,
+        span: VirtRange,
+        child: &Mm<M>,
+    ) -> (u64, Result<(), NoMemory>) {
         let sys = self.mm.system();
         let how = self.mm.exchange_under_lock();
         let mut shared = 0;
         let mutant = sys.config.lacks(Broken::ForkLeavesWritable);
+        let pins = self.mm.pins.any() && !sys.config.lacks(Broken::ForkSharesPinned);
+        let pinned = |pte: Pte<M::Paging>| pins && pinned(sys, pte);
         let _held = self.mm.table_lock(from).lock();
         for page in pages::<M>(span) {
             let entry = self.entry(from, page.start());
             let lower = |pte: Pte<M::Paging>| {
                 let stores = pte.is_mapped() && pte.grant() == Grant::Write && !mutant;
-                stores.then(|| pte.with_grant(Grant::Read))
+                (stores && !pinned(pte)).then(|| pte.with_grant(Grant::Read))
             };
             let found = match entry.update(how, lower) {
                 Ok(old) => {
                     self.gather.touch(page);
                     old.with_grant(Grant::Read)
+                }
+                Err(found) if pinned(found) => {
+                    let Ok(copy) = copy_pinned(sys, child, found, page.start()) else {
+                        return (shared, Err(NoMemory));
+                    };
+                    self.entry(to, page.start()).store(copy);
+                    shared += 1;
+                    continue;
                 }
                 Err(found) if found.is_mapped() => found,
                 Err(_) => continue,
@@ -188,8 +234,48 @@ impl<M: Mmu> Zap<'_, M> {
             }
             self.entry(to, page.start()).store(found.old());
         }
-        shared
+        (shared, Ok(()))
     }
+}
+
+/// Whether the entry maps a page that somebody may have pinned, and that so must stay the parent's
+/// own.
+fn pinned<M: Mmu>(sys: &System<M>, pte: Pte<M::Paging>) -> bool {
+    if !pte.is_mapped() || pte.is_zero_page() {
+        return false;
+    }
+    let frame = sys.frames.get(pte.pfn());
+    frame.may_be_pinned() && frame.is_exclusive()
+}
+
+/// A child's own copy of a page that stays the parent's own; what the entry for it says. Whoever has
+/// it pinned may store to it meanwhile, and so may the parent: as Linux has it, the copy is of no one
+/// moment.
+///
+/// Linux: copy_present_page.
+#[cold]
+fn copy_pinned<M: Mmu>(
+    sys: &System<M>,
+    child: &Mm<M>,
+    found: Pte<M::Paging>,
+    addr: VirtAddr,
+) -> Result<Pte<M::Paging>, NoMemory> {
+    let pfn = sys.frames.alloc(&sys.at, Use::Anon).ok_or(NoMemory)?;
+    M::copy_in_use(&sys.at, pfn, found.pfn());
+    if M::Paging::CAPS.before_install == BeforeInstall::FlushCaches {
+        let frame = sys.frames.get(pfn);
+        frame.flush_once(|| M::flush_frame(&sys.at, pfn));
+    }
+    let (from, to) = (sys.frames.get(found.pfn()), sys.frames.get(pfn));
+    // SAFETY: 1: nobody else has the child.
+    let vma = unsafe { child.tree.at_or_before(addr) };
+    let own = vma.map_or(0, |vma| vma.anon_vma.load(Ordering::Relaxed));
+    to.mapping.store(own, Ordering::Relaxed);
+    to.index
+        .store(from.index.load(Ordering::Relaxed), Ordering::Relaxed);
+    to.maps.store(1, Ordering::Relaxed);
+    sys.count(Event::ForkCopies);
+    Ok(Pte::page(pfn, found.grant()).dirty())
 }
 
 impl<M: Mmu> Mm<M> {

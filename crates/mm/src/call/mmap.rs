@@ -3,18 +3,20 @@
 //! Everything that can refuse is asked before anything is changed: the place, `RLIMIT_AS`, the
 //! promise ([`crate::commit`]). Linux: mm/mmap.c do_mmap, mmap_region (v6.12).
 
-use super::split::{discard_vma, new_vma};
-use super::{as_call, munmap, page_range};
+use super::cut::Cut;
+use super::merge::{Reach, add};
+use super::populate::{Failure, to_lock};
+use super::{as_call, page_range};
 use crate::commit::{self, Pages, Reserve};
 use crate::error::{MmapError, NoMemory};
 use crate::event::Event;
-use crate::fault::FaultOutcome;
 use crate::mm::Mm;
+use crate::rss::Share;
 use crate::thread::Thread;
-use crate::vma::{Prot, Vma, VmaView};
+use crate::vma::{Prot, VmaFlags, VmaView};
 use crate::writers::Writers;
 use minflt_addr::{VirtAddr, VirtRange};
-use minflt_pgtable::{Access, Grant, Mmu, Paging};
+use minflt_pgtable::{Mmu, Paging};
 
 /// Where a mapping shall go.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -39,6 +41,25 @@ pub enum Populate {
     Now,
 }
 
+/// Whether a mapping is locked from the start (`MAP_LOCKED`).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Lock {
+    /// As mlockall said of what will be mapped (`MCL_FUTURE`), else not.
+    AsSaid,
+    /// In any case. What is locked is populated, too, unless mlockall said that it waits for
+    /// touches.
+    Yes,
+}
+
+/// Whether a mapping grows down to accesses below it (`MAP_GROWSDOWN`).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Growth {
+    /// It stays as it is.
+    Fixed,
+    /// As a stack does.
+    Down,
+}
+
 /// What to map.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct MapRequest {
@@ -52,6 +73,10 @@ pub struct MapRequest {
     pub populate: Populate,
     /// Whether the pages are promised.
     pub reserve: Reserve,
+    /// Whether the pages are locked.
+    pub lock: Lock,
+    /// Whether it grows.
+    pub growth: Growth,
 }
 
 impl MapRequest {
@@ -64,6 +89,8 @@ impl MapRequest {
             prot,
             populate: Populate::OnTouch,
             reserve: Reserve::Charged,
+            lock: Lock::AsSaid,
+            growth: Growth::Fixed,
         }
     }
 }
@@ -76,17 +103,28 @@ impl<M: Mmu> Mm<M> {
     /// Sleeps for `mmap_lock`, which it takes for writing.
     ///
     /// # Errors
-    /// See [`MmapError`]. Nothing is changed then, but that `MAP_FIXED` may have unmapped what
-    /// stood there where there was no memory for the VMA, as in Linux.
+    /// See [`MmapError`]. Nothing is changed then.
     pub fn mmap(&self, place: Place, len: u64, prot: Prot) -> Result<VirtAddr, MmapError> {
+        let share = Share::default();
+        let mapped = self.map_and_populate(&share, &MapRequest::new(place, len, prot));
+        self.rss.sync(&share);
+        mapped
+    }
+
+    fn map_and_populate(&self, share: &Share, request: &MapRequest) -> Result<VirtAddr, MmapError> {
         as_call(self.system(), || {
-            let mapped = self.map(&MapRequest::new(place, len, prot))?;
-            Ok(mapped.start())
+            let view = self.map(request)?;
+            let locked = view.flags.has(VmaFlags::LOCKED);
+            if request.populate == Populate::Now || locked {
+                // Linux ignores what cannot be had: mm_populate.
+                let _some = self.populate_mapped(share, view.range, Failure::Skips, to_lock);
+            }
+            Ok(view.range.start())
         })
     }
 
-    /// Maps under the write lock.
-    fn map(&self, request: &MapRequest) -> Result<VirtRange, MmapError> {
+    /// Maps under the write lock; returns what.
+    fn map(&self, request: &MapRequest) -> Result<VmaView, MmapError> {
         let sys = self.system();
         sys.count(Event::Mmap);
         let MapRequest { len, prot, .. } = *request;
@@ -94,16 +132,26 @@ impl<M: Mmu> Mm<M> {
             return Err(MmapError::Invalid);
         }
         let writers = Writers::lock(self);
+        if self.map_count() > sys.max_map_count() {
+            return Err(MmapError::NoMemory);
+        }
         let range = self.place(request.place, len)?;
-        let flags = commit::flags(prot, request.reserve, sys.overcommit());
+        let mut flags = commit::flags(prot, request.reserve, sys.overcommit());
+        flags = flags.with(self.locking(request.lock)?);
+        if request.growth == Growth::Down {
+            flags = flags.with(VmaFlags::GROWS_DOWN);
+        }
         let view = VmaView::anonymous::<M::Paging>(range, prot, flags);
         let pages = Pages::of::<M>(&view);
-        // What stands there goes first, so only what comes on top of it is asked for.
-        let old = match request.place {
-            Place::Fixed(_) => self.pages_in(range),
+        self.may_lock(pages.locked)
+            .map_err(|_| MmapError::LockLimit)?;
+        // What stands there goes, so only what comes on top of it is asked for.
+        let cut = match request.place {
+            Place::Fixed(_) => Cut::plan(self, &writers, range).map_err(|_| MmapError::NoMemory)?,
             // The place was looked for, and is free.
-            _ => Pages::default(),
+            _ => None,
         };
+        let old = cut.as_ref().map_or(Pages::default(), |cut| cut.pages);
         if !self.may_expand(pages.mapped.saturating_sub(old.mapped)) {
             return Err(MmapError::Limit);
         }
@@ -111,41 +159,38 @@ impl<M: Mmu> Mm<M> {
         sys.charge(more).map_err(|_| MmapError::Overcommit)?;
         // What is unmapped first gives its promise back, which nobody else may have meanwhile.
         sys.charge_again(pages.accounted - more);
-        self.put_in(&writers, view, old).map_err(|NoMemory| {
+        self.put_in(&writers, view, cut).map_err(|NoMemory| {
             sys.uncharge(pages.accounted);
             MmapError::NoMemory
         })?;
-        self.count_mapped(pages.mapped);
+        self.count_mapped(pages);
         M::note(format_args!("mmap {range} {prot:?}"));
-        Ok(range)
+        Ok(view)
     }
 
-    /// A new VMA, in place of what is mapped there.
-    fn put_in(&self, writers: &Writers<'_, M>, view: VmaView, old: Pages) -> Result<(), NoMemory> {
-        if old.mapped > 0 {
-            munmap::unmap(self, writers, view.range)?;
+    /// The flags of a new mapping that say how it is locked.
+    fn locking(&self, lock: Lock) -> Result<VmaFlags, MmapError> {
+        let said = self.flags_of_new();
+        match lock {
+            Lock::AsSaid => Ok(said),
+            Lock::Yes if self.can_lock() => Ok(said.with(VmaFlags::LOCKED)),
+            Lock::Yes => Err(MmapError::NotPermitted),
         }
-        let vma = new_vma(self, view)?;
-        writers
-            .insert(view.range.start(), vma)
-            .inspect_err(|_| discard_vma(self, vma))
     }
 
-    /// What is mapped in `range`.
-    fn pages_in(&self, range: VirtRange) -> Pages {
-        let mut pages = Pages::default();
-        let mut at = range.start();
-        while at < range.end()
-            && let Some(view) = self.find(at).map(Vma::view)
-        {
-            let part = view.range.intersect(range);
-            if part.is_empty() {
-                break;
-            }
-            pages.add(Pages::of::<M>(&view.of_range::<M::Paging>(part)));
-            at = part.end();
+    /// A new mapping, in place of what is mapped there.
+    fn put_in(
+        &self,
+        writers: &Writers<'_, M>,
+        view: VmaView,
+        cut: Option<Cut<'_, '_, M>>,
+    ) -> Result<(), NoMemory> {
+        if let Some(cut) = cut {
+            return cut.replace_by(view)?.commit();
         }
-        pages
+        let open = |vma| writers.begin(vma);
+        drop(add(self, writers, open, &view, None, Reach::Both)?);
+        Ok(())
     }
 
     fn place(&self, place: Place, len: u64) -> Result<VirtRange, MmapError> {
@@ -207,31 +252,6 @@ impl<M: Mmu> Thread<'_, M> {
     /// # Errors
     /// As [`Mm::mmap`].
     pub fn mmap(&self, request: &MapRequest) -> Result<VirtAddr, MmapError> {
-        let mm = self.mm();
-        as_call(mm.system(), || {
-            let range = mm.map(request)?;
-            if request.populate == Populate::Now {
-                self.populate(range, request.prot);
-            }
-            Ok(range.start())
-        })
-    }
-
-    /// Linux: `__mm_populate`, whose errors mmap ignores. A mapping that may be stored to is
-    /// populated by stores.
-    fn populate(&self, range: VirtRange, prot: Prot) {
-        let access = match prot.grant() {
-            Grant::Nothing => return,
-            Grant::Read => Access::Read,
-            Grant::Write => Access::Write,
-        };
-        let pages = range.pages(M::Paging::SHIFT);
-        let mut at = (0..pages).map(|page| VirtAddr(range.start().0 + page * M::Paging::PAGE));
-        let populated = |at| {
-            let outcome = self.mm().fault_in(&self.share, at, access);
-            matches!(outcome, FaultOutcome::Done(_))
-        };
-        // The first page that cannot be had ends it: the ones behind it are of the same mapping.
-        let _all = at.all(populated);
+        self.mm().map_and_populate(&self.share, request)
     }
 }

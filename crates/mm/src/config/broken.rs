@@ -75,6 +75,14 @@ broken! {
     HalfWidthExchange = "half-width-exchange",
     /// The exchange is emulated under the lock also where the caller holds that lock already.
     EmulateUnderLock = "emulate-under-lock",
+    /// fork shares a page with the child though somebody has it pinned.
+    ForkSharesPinned = "fork-shares-pinned",
+    /// A pin without `mmap_lock` does not ask whether a fork came in between.
+    PinWithoutSequence = "pin-without-sequence",
+    /// A page is pinned for loads though a fork shares it.
+    PinsShared = "pins-shared",
+    /// A stack grows under `mmap_lock` for reading, outside a section.
+    ExpandUnderReadLock = "expand-under-read-lock",
     /// Instruction caches are flushed after the entry is there, as they were under the lock.
     FlushAfterInstall = "flush-after-install",
 }

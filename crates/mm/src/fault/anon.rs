@@ -34,7 +34,7 @@ impl<M: Mmu> Fault<'_, M> {
             Access::Read if found.is_none() => self.read_nothing(stable, leaf),
             Access::Write if found.is_none() => self.write_nothing(stable, leaf),
             Access::Write if found.is_present() && found.is_zero_page() => {
-                self.write_zero_page(stable, leaf, found)
+                self.write_zero_page(stable, leaf, found, Grant::Write)
             }
             Access::Write if found.is_present() && found.grant() < Grant::Write => {
                 self.write_protected(stable, leaf, found)
@@ -76,17 +76,18 @@ impl<M: Mmu> Fault<'_, M> {
 
     /// Linux: do_wp_page on the zero page.
     #[inline(never)]
-    fn write_zero_page(
+    pub(super) fn write_zero_page(
         &self,
         stable: &Stable<'_, M>,
         leaf: Leaf<'_, M>,
         found: Pte<M::Paging>,
+        grant: Grant,
     ) -> Result<Kind, Stop> {
         let pfn = self.fresh_frame(stable)?;
         let slot = stable
             .open_locked(leaf)
             .inspect_err(|_| self.undo_frame(pfn))?;
-        let pte = Pte::page(pfn, Grant::Write).dirty();
+        let pte = Pte::page(pfn, grant).dirty();
         match slot.replace(found, pte, self.page()) {
             Ok(()) => {
                 self.finish(slot, pfn);
@@ -118,14 +119,30 @@ impl<M: Mmu> Fault<'_, M> {
         leaf: Leaf<'_, M>,
         found: Pte<M::Paging>,
     ) -> Result<Kind, Stop> {
+        match self.own(stable, leaf, found, Grant::Write)? {
+            None => self.reuse(stable, leaf, found),
+            Some(kind) => Ok(kind),
+        }
+    }
+
+    /// The page is exclusive after this, or the entry was changed, as is said; a copy grants
+    /// `grant`.
+    #[inline(always)]
+    pub(super) fn own(
+        &self,
+        stable: &Stable<'_, M>,
+        leaf: Leaf<'_, M>,
+        found: Pte<M::Paging>,
+        grant: Grant,
+    ) -> Result<Option<Kind>, Stop> {
         let sys = self.mm.system();
         let frame = sys.frames.get(found.pfn());
         if frame.is_exclusive() {
-            return self.reuse(stable, leaf, found);
+            return Ok(None);
         }
         let slot = stable.open_locked(leaf)?;
         if !slot.holds(found) {
-            return Ok(self.lost(Event::CasReuse));
+            return Ok(Some(self.lost(Event::CasReuse)));
         }
         // ORDERING: Acquire; pairs with [frame-put].
         let mut users = frame.refs.load(Ordering::Acquire);
@@ -136,17 +153,16 @@ impl<M: Mmu> Fault<'_, M> {
             let own = stable.vma.anon_vma.load(Ordering::Relaxed);
             frame.mapping.store(own, Ordering::Relaxed);
             frame.set_exclusive(Exclusive::Yes);
-            drop(slot);
-            return self.reuse(stable, leaf, found);
+            return Ok(None);
         }
         // Ours while we copy.
         frame.refs.add(1, Ordering::Relaxed);
         drop(slot);
-        let kind = self.copy(stable, leaf, found);
+        let kind = self.copy(stable, leaf, found, grant);
         // And the mapping's, if it has another page now.
         let done_with = if kind == Ok(Kind::Cow) { 2 } else { 1 };
         sys.frames.put_many(found.pfn(), done_with);
-        kind
+        kind.map(Some)
     }
 
     /// A copy in place of a page that the caller refers to; the mapping's reference is the caller's
@@ -157,6 +173,7 @@ impl<M: Mmu> Fault<'_, M> {
         stable: &Stable<'_, M>,
         leaf: Leaf<'_, M>,
         found: Pte<M::Paging>,
+        grant: Grant,
     ) -> Result<Kind, Stop> {
         let (sys, from) = (self.mm.system(), found.pfn());
         let pfn = self.private_frame(stable)?;
@@ -165,7 +182,7 @@ impl<M: Mmu> Fault<'_, M> {
         let slot = stable
             .open_locked(leaf)
             .inspect_err(|_| self.undo_frame(pfn))?;
-        let pte = Pte::page(pfn, Grant::Write).dirty();
+        let pte = Pte::page(pfn, grant).dirty();
         if slot.replace(found, pte, self.page()).is_err() {
             drop(slot);
             self.undo_frame(pfn);
@@ -228,7 +245,7 @@ impl<M: Mmu> Fault<'_, M> {
 
     /// Opens the slot, or gives the frame back.
     #[inline(always)]
-    fn open_with<'s>(
+    pub(super) fn open_with<'s>(
         &self,
         stable: &'s Stable<'_, M>,
         leaf: Leaf<'s, M>,
@@ -239,7 +256,7 @@ impl<M: Mmu> Fault<'_, M> {
 
     /// The frame is mapped: let the slot go. The frame itself is no longer ours.
     #[inline(always)]
-    fn finish(&self, slot: Slot<'_, M>, pfn: Pfn) {
+    pub(super) fn finish(&self, slot: Slot<'_, M>, pfn: Pfn) {
         let sys = self.mm.system();
         if sys.config.rss == Rss::UnderLock {
             self.count_page(1);
@@ -267,7 +284,7 @@ impl<M: Mmu> Fault<'_, M> {
 
     /// Somebody was faster; the access is tried again.
     #[cold]
-    fn lost(&self, event: Event) -> Kind {
+    pub(super) fn lost(&self, event: Event) -> Kind {
         self.mm.system().count(event);
         M::note(format_args!("fault {} lost: {event}", self.addr));
         Kind::Spurious

@@ -12,6 +12,7 @@
 
 mod anon;
 mod prepare;
+pub(crate) mod remote;
 mod slot;
 mod stabilise;
 
@@ -146,6 +147,11 @@ impl<M: Mmu> Mm<M> {
                         }
                         sys.count(why.event());
                         M::note(format_args!("fault {addr} falls back: {}", why.event()));
+                    }
+                    Err(Stop::Signal(Signal::MapErr))
+                        if *rung == Rung::Mmap && self.expand_stack(addr).is_ok() =>
+                    {
+                        continue;
                     }
                     Err(Stop::Signal(signal)) => {
                         sys.count(Event::Signals);

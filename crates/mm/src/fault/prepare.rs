@@ -74,8 +74,9 @@ impl<M: Mmu> Fault<'_, M> {
         }
         match stable.can() {
             Can::Look => Err(Why::NoAnonVma.into()),
-            // Only a frame of its own needs one. Linux: vmf_anon_prepare (since v6.10).
-            Can::GrowTables if self.access == Access::Read => Ok(()),
+            // Only a frame of its own needs one. Linux: do_anonymous_page; under a VMA's lock
+            // since v6.10.
+            Can::GrowTables | Can::Grow if self.access == Access::Read => Ok(()),
             Can::GrowTables if self.mm.system().config.lacks(Broken::MmapLockUnderVmaLock) => {
                 let _held = self.mm.mmap_lock.read();
                 self.mm.prepare_anon_vma(stable.vma).map_err(|_| Stop::Oom)

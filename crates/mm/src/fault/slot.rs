@@ -153,6 +153,11 @@ impl<M: Mmu> Slot<'_, M> {
         Ok(())
     }
 
+    /// What stands in the entry.
+    pub(super) fn value(&self) -> Pte<M::Paging> {
+        self.leaf.entry.load()
+    }
+
     /// Whether the entry still is what was sampled.
     pub(super) fn holds(&self, sampled: Pte<M::Paging>) -> bool {
         self.leaf.entry.load() == sampled

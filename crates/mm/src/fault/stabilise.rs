@@ -13,7 +13,7 @@ use crate::config::{Broken, Rung, VmaLockBy};
 use crate::event::Event;
 use crate::lifetime::Grace;
 use crate::mm::Mm;
-use crate::vma::{Vma, VmaView};
+use crate::vma::{Vma, VmaFlags, VmaView};
 use crate::vma_lock::VmaGuard;
 use minflt_addr::VirtAddr;
 use minflt_pgtable::{Access, Mmu};
@@ -50,6 +50,9 @@ pub(super) enum Can {
     /// Nothing that munmap could miss.
     Look,
 }
+
+/// Mappings whose faults are left to the locks. Linux: handle_speculative_fault (v8 to v11).
+const NOT_SPECULATED: VmaFlags = VmaFlags::GROWS_DOWN;
 
 impl<'m, M: Mmu> Stable<'m, M> {
     #[inline(always)]
@@ -90,6 +93,9 @@ impl<'m, M: Mmu> Stable<'m, M> {
         let view = vma.view();
         if !view.range.contains(addr) {
             return Err(Why::VmaChanged.into());
+        }
+        if view.flags.has(NOT_SPECULATED) {
+            return Err(Why::NotSupported.into());
         }
         Ok(Self {
             mm,

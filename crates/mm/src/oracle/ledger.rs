@@ -1,7 +1,7 @@
 //! The ledger: at quiescence every frame is free, or somebody can say what it is for.
 
 use crate::commit::Pages;
-use crate::frame::{Entries, Frame, Use};
+use crate::frame::{Entries, Frame, PIN, Use};
 use crate::mm::Mm;
 use crate::oracle::Check;
 use crate::system::System;
@@ -50,6 +50,13 @@ pub enum Unbalanced {
         /// Its map count.
         maps: u32,
     },
+    /// More pins on frames than anybody has.
+    Pins {
+        /// On frames.
+        pinned: u64,
+        /// In somebody's hands.
+        pins: u64,
+    },
     /// A frame that is said to be exclusive, but mapped more than once.
     Shared {
         /// The frame.
@@ -90,6 +97,20 @@ pub enum Unbalanced {
         /// The pages of its mappings.
         mapped: u64,
     },
+    /// The number of VMAs of an address space differs from its tree.
+    Vmas {
+        /// The number kept.
+        kept: u64,
+        /// Those in the tree.
+        found: u64,
+    },
+    /// The count of locked pages differs from the locked mappings.
+    Locked {
+        /// The number kept.
+        kept: u64,
+        /// The pages of the locked mappings.
+        locked: u64,
+    },
     /// What is promised differs from the accounted mappings, in pages.
     Committed {
         /// The number kept.
@@ -116,6 +137,12 @@ impl fmt::Display for Unbalanced {
                 "frame {pfn} is mapped by {entries} entries, but has refs {refs} and map count \
                  {maps}"
             ),
+            Self::Pins { pinned, pins } => {
+                write!(
+                    f,
+                    "frames are pinned {pinned} times, but there are {pins} pins"
+                )
+            }
             Self::Shared { pfn, entries } => {
                 write!(
                     f,
@@ -155,6 +182,12 @@ impl fmt::Display for Unbalanced {
                     f,
                     "the size is kept as {kept}, but {mapped} pages are mapped"
                 )
+            }
+            Self::Vmas { kept, found } => {
+                write!(f, "{kept} mappings are counted, but {found} are there")
+            }
+            Self::Locked { kept, locked } => {
+                write!(f, "{kept} pages are counted as locked, but {locked} are")
             }
             Self::Committed { kept, accounted } => {
                 write!(
@@ -242,13 +275,18 @@ impl<M: Mmu> System<M> {
                 reachable,
             });
         }
-        let mut wrong = None;
+        let (mut wrong, mut pinned) = (None, 0);
         self.frames.for_each_used(|pfn, frame| {
             if frame.used_as() == Use::Anon {
-                wrong = wrong.or(frame_adds_up(pfn, frame).err());
+                wrong = wrong.or(frame_adds_up(pfn, frame, &mut pinned).err());
             }
         });
         wrong.map_or(Ok(()), Err)?;
+        let pins: u64 = alive.iter().map(|mm| mm.pins.raw()).sum();
+        // A pin of the page of zeros holds nothing.
+        if pinned > pins {
+            return Err(Unbalanced::Pins { pinned, pins });
+        }
         let (kept, accounted) = (self.committed_raw(), vmas.accounted);
         if kept != accounted as i64 {
             return Err(Unbalanced::Committed { kept, accounted });
@@ -289,10 +327,12 @@ impl<M: Mmu> System<M> {
 }
 
 /// Whether a frame of anonymous memory has the counts that the entries seen ask for.
-fn frame_adds_up<M: Mmu>(pfn: Pfn, frame: &Frame<M>) -> Result<(), Unbalanced> {
+fn frame_adds_up<M: Mmu>(pfn: Pfn, frame: &Frame<M>, pinned: &mut u64) -> Result<(), Unbalanced> {
     let entries = frame.count_entries(Entries::Keep);
     let (refs, maps) = (frame.refs.peek(), frame.maps.peek());
-    if (refs, maps) != (entries, entries) || entries == 0 {
+    let pins = refs / PIN;
+    *pinned += u64::from(pins);
+    if (refs % PIN, maps) != (entries, entries) || entries + pins == 0 {
         return Err(Unbalanced::Counts {
             pfn,
             entries,
@@ -327,6 +367,14 @@ impl<M: Mmu> Mm<M> {
         let (kept, mapped) = (self.sizes.raw(), walked.vmas.mapped);
         if kept != mapped {
             return Err(Unbalanced::Size { kept, mapped });
+        }
+        let (kept, found) = (self.sizes.vmas_raw(), walked.objects.vmas);
+        if kept != found {
+            return Err(Unbalanced::Vmas { kept, found });
+        }
+        let (kept, locked) = (self.locks.raw(), walked.vmas.locked);
+        if kept != locked {
+            return Err(Unbalanced::Locked { kept, locked });
         }
         let config = &sys.config;
         if config.rss != crate::config::Rss::Sloppy {

@@ -71,6 +71,10 @@ impl Entry {
     pub(super) const fn new(key: u64, word: u32, slot: u64) -> Self {
         Self { key, word, slot }
     }
+
+    pub(super) const fn slot(&self) -> u64 {
+        self.slot
+    }
 }
 
 impl Body {
@@ -261,6 +265,22 @@ impl<'s, M: Mmu> Change<'s, M> {
         let key = right.keys[0];
         let right = self.make(right)?;
         Ok(Some(Entry::new(key, 0, right.as_ptr() as u64)))
+    }
+
+    /// The tree under `node` with `entry` in place of the VMA at `key`, which is in it, with no
+    /// other between the two keys; returns what takes the place of `node`.
+    pub(super) fn rekey(&mut self, node: u64, key: u64, entry: Entry) -> Result<Entry, NoMemory> {
+        let (copy, body) = self.copy(node)?;
+        let at = body.slot_for(key);
+        if body.level == 0 {
+            body.put(at, entry);
+        } else {
+            let before = body.keys[at];
+            let child = self.rekey(body.slots[at], key, entry)?;
+            body.put(at, child);
+            self.measure_around(body, at, before);
+        }
+        Ok(body.entry(copy))
     }
 
     /// The tree under `root` without `key`, which is in it; returns its root.

@@ -40,7 +40,7 @@ use core::mem::offset_of;
 use core::ptr::NonNull;
 use minflt_addr::{VirtAddr, VirtRange};
 use minflt_pgtable::{Mmu, Paging};
-use minflt_sync::slab::SlabObject;
+use minflt_sync::slab::{Ensured, SlabObject};
 use minflt_sync::{Atomic, Callback, Kind, Machine, Ordering};
 
 /// Children of an inner node, VMAs of a leaf.
@@ -331,6 +331,51 @@ impl<M: Mmu> Tree<M> {
         let root = self.root.load(Ordering::Relaxed);
         let root = change.remove(root, start.0);
         change.finish(root, |root| self.set_root(root))
+    }
+
+    /// Gives `vma`, which is in the tree at `old`, another start, before or after its record says
+    /// so: it grew or shrank at its front, where no other is in the way. One change: whatever is
+    /// mapped before and after is found at every moment.
+    ///
+    /// # Context
+    /// The caller holds `mmap_lock` for writing, and has a section open on the VMA.
+    ///
+    /// # Errors
+    /// When there is no memory: then nothing has changed.
+    pub(crate) fn rekey(
+        &self,
+        sys: &System<M>,
+        old: VirtAddr,
+        new: VirtAddr,
+        vma: &Vma<M>,
+    ) -> Result<(), NoMemory> {
+        let view = vma.view();
+        let range = VirtRange::new(new, view.range.end());
+        let word = word_of::<M::Paging>(VmaView { range, ..view });
+        let entry = Entry::new(new.0, word, core::ptr::from_ref(vma) as u64);
+        let mut change = Change::new(sys);
+        let root = self.root.load(Ordering::Relaxed);
+        let root = change.rekey(root, old.0, entry);
+        change.finish(root.map(|root| root.slot()), |root| self.set_root(root))
+    }
+
+    /// Makes sure that so many changes, one after the other, do not fail: each is an insertion, a
+    /// removal or a rekey. Good until the guard is dropped, which is before the caller sleeps.
+    ///
+    /// # Errors
+    /// When there is no memory.
+    pub(crate) fn ensure<'s>(
+        &self,
+        sys: &'s System<M>,
+        changes: u64,
+    ) -> Result<Ensured<'s, M>, NoMemory> {
+        let root = self.root.load(Ordering::Relaxed);
+        // SAFETY: 1: the writer's lock keeps the current version.
+        let level = NonNull::new(root as *mut Node).map_or(0, |_| unsafe { read::<M>(root) }.level);
+        // Each level's node and one beside it, and a root above them.
+        let nodes = changes * u64::from(2 * (level + 2) + 1);
+        let nodes = u32::try_from(nodes).map_err(|_| NoMemory)?;
+        sys.nodes.ensure(nodes, sys).ok_or(NoMemory)
     }
 
     fn set_root(&self, root: u64) {

@@ -8,6 +8,7 @@ mod entries;
 mod forks;
 mod format;
 mod scenes;
+mod stacks;
 mod stage;
 mod vma_scenes;
 
@@ -171,6 +172,17 @@ pub const RACES: &[Race] = &[
         formats: X86,
         exchange: ExchangeBy::Native,
         scene: Scene::FaultSplit,
+    },
+    Race {
+        number: "P31",
+        name: "stack-stack",
+        never: "two stacks grow at once, and one that is mapped is not found, or does not grow",
+        fix: Broken::ExpandUnderReadLock,
+        shows_in: "linux-6.4",
+        seed: 1,
+        formats: X86,
+        exchange: ExchangeBy::Native,
+        scene: Scene::StackStack,
     },
     Race {
         number: "P32",

@@ -6,6 +6,7 @@
 
 use super::entries;
 use super::forks;
+use super::stacks;
 use super::stage::{Checked, Script, Stage};
 use super::vma_scenes;
 use core::cell::Cell;
@@ -38,6 +39,7 @@ pub(super) enum Scene {
     FaultWaits,
     FaultStarves,
     WriterStarves,
+    StackStack,
     HalfEqual,
     Emulated,
     Tour,
@@ -70,6 +72,7 @@ pub(super) fn script<'s, P: Paging>(scene: Scene, stage: &Stage<'s, P>) -> Scrip
         Scene::FaultWaits => vma_scenes::fault_waits(&stage),
         Scene::FaultStarves => vma_scenes::fault_starves(&stage),
         Scene::WriterStarves => vma_scenes::writer_starves(&stage),
+        Scene::StackStack => stacks::stack_stack(&stage),
         Scene::HalfEqual => entries::half_equal(&stage),
         Scene::Emulated => entries::emulated(&stage),
         Scene::Tour => entries::tour(&stage),

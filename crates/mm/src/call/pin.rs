@@ -1,0 +1,239 @@
+//! Pins: pages of an address space that somebody else uses for a long time, as a driver does.
+//!
+//! # Problem
+//! A driver reads and writes a page long after it looked it up. The page must stay what the address
+//! space has at that address: were a fork to share it, the owner's next store would go to a copy,
+//! and the driver would go on with a page that only the child has.
+//!
+//! # Idea
+//! A pinned page is *exclusive*, and a fork leaves it so: the child gets a copy at once. A pin is a
+//! large number of references ([`PIN`]), so that fork sees it in the word that it raises anyway. A pin
+//! for loads makes a shared page its own first, like a store would, but grants nothing.
+//!
+//! # Protocol
+//! [`Mm::pin`] takes the reference under `mmap_lock` for reading and the table's lock; a fork holds
+//! both for writing. [`Thread::pin_fast`] takes no lock:
+//! ```text
+//! CPU 0: pin_fast                      CPU 1: fork
+//! count even?
+//! interrupts off
+//! entry: exclusive, writable
+//!                                      count odd; fence
+//!                                      pinned? no
+//! references + PIN
+//! entry unchanged?  yes
+//! interrupts on; fence
+//!                                      entry read-only, page shared
+//! count changed?  yes: references - PIN, give up
+//! ```
+//!
+//! # Why it is correct
+//! Either the pin sees that the count moved, or its references stand before fork looks: both have a
+//! full fence between their store and their look. The frame cannot be freed before the reference is
+//! taken: whoever takes it out of the tables waits for this CPU to forget it first, which it does with
+//! interrupts on. A page whose pin is being given up may cost a child a copy, no more.
+//!
+//! # Cost
+//! Fast: a walk, an addition, two looks at a line that only forks write. A fork of an address space
+//! that never had a pin looks at one word more for each table.
+//!
+//! Linux: mm/gup.c gup_fast, mm/memory.c copy_present_page; `write_protect_seq` since 57efa1fe5957,
+//! unsharing since a7f226604170.
+
+use super::as_call;
+use super::remote::Force;
+use crate::config::Broken;
+use crate::error::RemoteError;
+use crate::event::Event;
+use crate::fault::remote::Held;
+use crate::frame::PIN;
+use crate::mm::Mm;
+use crate::thread::Thread;
+use minflt_addr::{Pfn, VirtAddr};
+use minflt_pgtable::{Access, Mmu, Paging, Walk, walk, with_bits};
+use minflt_sync::{Atomic, Ordering, SeqCount};
+
+/// What an address space knows of its pins.
+#[derive(Debug)]
+pub(crate) struct Pins<M: Mmu> {
+    /// 1 once there was a pin. Linux: MMF_HAS_PINNED.
+    ever: Atomic<u64, M>,
+    /// How many there are (`VmPin`).
+    now: Atomic<u64, M>,
+    /// Odd while a fork shares pages. Guarded by: `mmap_lock`, write.
+    forks: SeqCount<M>,
+}
+
+impl<M: Mmu> Pins<M> {
+    pub(crate) fn new() -> Self {
+        Self {
+            ever: Atomic::new(0),
+            now: Atomic::new(0),
+            forks: SeqCount::new(),
+        }
+    }
+
+    /// There is a pin, or is about to be.
+    pub(crate) fn first(&self) {
+        if self.ever.load(Ordering::Relaxed) == 0 {
+            self.ever.store(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether there can be a pinned page. The caller is in [`Pins::begin_fork`]'s section.
+    pub(crate) fn any(&self) -> bool {
+        self.ever.load(Ordering::Relaxed) != 0
+    }
+
+    /// A fork begins to share pages. Under `mmap_lock` for writing.
+    pub(crate) fn begin_fork(&self) {
+        self.forks.write_begin();
+        // ORDERING: fence SeqCst; pairs with [pin-fork]: odd before a page's references are looked at.
+        M::fence(Ordering::SeqCst);
+    }
+
+    /// It has shared them.
+    pub(crate) fn end_fork(&self) {
+        self.forks.write_end();
+    }
+
+    /// How many pins there are, without the door: for oracles.
+    pub(crate) fn raw(&self) -> u64 {
+        self.now.peek()
+    }
+
+    /// How many pins there are.
+    pub(crate) fn count(&self) -> u64 {
+        self.now.load(Ordering::Relaxed)
+    }
+}
+
+/// A page of an address space, held by somebody else until this is dropped. It stays the address
+/// space's own page, until that unmaps it; then it is the pin's alone.
+#[derive(Debug)]
+#[must_use = "the page is let go when the pin is dropped"]
+pub struct Pin<'m, M: Mmu> {
+    mm: &'m Mm<M>,
+    pfn: Pfn,
+    access: Access,
+}
+
+impl<'m, M: Mmu> Pin<'m, M> {
+    /// The page is held by a pin's references.
+    fn of(mm: &'m Mm<M>, pfn: Pfn, access: Access) -> Self {
+        mm.pins.now.add(1, Ordering::Relaxed);
+        Self { mm, pfn, access }
+    }
+
+    /// Loads the word at `offset` of the page, a multiple of 8.
+    ///
+    /// # Errors
+    /// There is no such word.
+    pub fn load(&self, offset: u64) -> Result<u64, RemoteError> {
+        let offset = word::<M>(offset)?;
+        Ok(M::user_load(&self.mm.system().at, self.pfn, offset))
+    }
+
+    /// Stores the word at `offset` of the page, a multiple of 8.
+    ///
+    /// # Errors
+    /// There is no such word, or the pin is for loads.
+    pub fn store(&self, offset: u64, value: u64) -> Result<(), RemoteError> {
+        let offset = word::<M>(offset)?;
+        if self.access == Access::Read {
+            return Err(RemoteError::Fault);
+        }
+        M::user_store(&self.mm.system().at, self.pfn, offset, value);
+        Ok(())
+    }
+}
+
+/// The offset, if it is a word's of a page.
+fn word<M: Mmu>(offset: u64) -> Result<u64, RemoteError> {
+    if offset < M::Paging::PAGE && offset.is_multiple_of(8) {
+        Ok(offset)
+    } else {
+        Err(RemoteError::Invalid)
+    }
+}
+
+impl<M: Mmu> Drop for Pin<'_, M> {
+    fn drop(&mut self) {
+        self.mm.put_page(self.pfn, PIN);
+        self.mm.pins.now.sub(1, Ordering::Relaxed);
+    }
+}
+
+impl<M: Mmu> Mm<M> {
+    /// Pins the page at `addr` for loads, or for loads and stores; it is faulted in where it is not
+    /// there. The caller may be anybody. Where nothing was ever stored, a pin for loads holds the
+    /// shared page of zeros, and does not see the first store.
+    ///
+    /// # Context
+    /// Holds nothing. Sleeps for `mmap_lock`, which it takes for reading.
+    ///
+    /// # Errors
+    /// See [`RemoteError`].
+    pub fn pin(&self, addr: VirtAddr, access: Access) -> Result<Pin<'_, M>, RemoteError> {
+        as_call(self.system(), || {
+            let pfn = self.hold_page(addr, access, Force::No, Held::Pin)?;
+            Ok(Pin::of(self, pfn, access))
+        })
+    }
+}
+
+impl<'m, M: Mmu> Thread<'m, M> {
+    /// Pins a page of the thread's own address space without a lock, if it is there and may be used
+    /// as it is. Otherwise [`Mm::pin`] has to.
+    ///
+    /// # Context
+    /// Holds nothing. Turns interrupts off for the walk; does not sleep.
+    #[must_use]
+    pub fn pin_fast(&self, addr: VirtAddr, access: Access) -> Option<Pin<'m, M>> {
+        let mm = self.mm();
+        let sys = mm.system();
+        mm.pins.first();
+        let before = mm.pins.forks.begin()?;
+        let irq = M::irq_save();
+        let taken = take(mm, addr, access);
+        M::irq_restore(irq);
+        let pfn = taken?;
+        // ORDERING: fence SeqCst; pairs with [pin-fork]: the references stand before the count is
+        // looked at.
+        M::fence(Ordering::SeqCst);
+        if mm.pins.forks.changed(before) && !sys.config.lacks(Broken::PinWithoutSequence) {
+            sys.frames.put_many(pfn, PIN);
+            return None;
+        }
+        sys.count(Event::PinnedFast);
+        Some(Pin::of(mm, pfn, access))
+    }
+}
+
+/// Takes a pin's references to the page at `addr`, if its entry says that it may be used as it is, and
+/// still says so afterwards. The caller runs on a CPU of the mm's CPU mask, with interrupts off.
+fn take<M: Mmu>(mm: &Mm<M>, addr: VirtAddr, access: Access) -> Option<Pfn> {
+    let sys = mm.system();
+    // SAFETY: 1: whoever frees a table waits for this CPU, which is in the mask.
+    let Walk::Leaf(leaf) = (unsafe { walk::<M>(&sys.at, mm.root, addr) }) else {
+        return None;
+    };
+    let found = leaf.entry.load();
+    let usable = found.is_present()
+        && found.grant() >= access.needs()
+        && !found.is_zero_page()
+        && with_bits(found, access) == found;
+    if !usable {
+        return None;
+    }
+    let frame = sys.frames.get(found.pfn());
+    if !frame.is_exclusive() {
+        return None;
+    }
+    frame.refs.add(PIN, Ordering::Relaxed);
+    if leaf.entry.load() != found {
+        sys.frames.put_many(found.pfn(), PIN);
+        return None;
+    }
+    Some(found.pfn())
+}

@@ -1,0 +1,152 @@
+//! Reading and writing the memory of another address space, as a debugger does.
+//!
+//! The bytes of a page are copied with nothing held but the page: a write holds it by a pin, so that a
+//! fork in between does not make it another's, too ([`super::pin`]).
+//!
+//! Linux: mm/process_vm_access.c; forced, mm/memory.c access_remote_vm (v6.12).
+
+use super::as_call;
+use crate::error::RemoteError;
+use crate::fault::remote::Held;
+use crate::frame::PIN;
+use crate::mm::Mm;
+use minflt_addr::{Pfn, VirtAddr};
+use minflt_pgtable::{Access, Mmu, Paging};
+
+/// Whether an access is forced on a mapping that does not allow it (`FOLL_FORCE`): a debugger's.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Force {
+    /// What the mapping does not allow is an error.
+    No,
+    /// It is done. A write then reaches a page that only this address space has.
+    Yes,
+}
+
+const WORD: usize = size_of::<u64>();
+
+impl<M: Mmu> Mm<M> {
+    /// Loads `to.len()` bytes from `addr` on; returns how many there were before one that cannot be
+    /// loaded. The caller may be anybody; bytes of one word are loaded at once.
+    ///
+    /// # Context
+    /// Holds nothing. Sleeps for `mmap_lock`, which it takes for reading, page by page.
+    ///
+    /// # Errors
+    /// Not even the first byte can be loaded: see [`RemoteError`].
+    pub fn remote_read(
+        &self,
+        addr: VirtAddr,
+        to: &mut [u8],
+        force: Force,
+    ) -> Result<usize, RemoteError> {
+        let sys = self.system();
+        let mut left = to;
+        self.each_page(addr, left.len(), |at, len| {
+            let pfn = self.hold_page(at, Access::Read, force, Held::Reference)?;
+            let (part, rest) = core::mem::take(&mut left).split_at_mut(len);
+            left = rest;
+            for_words(
+                at.page_offset(M::Paging::SHIFT),
+                len,
+                |offset, word, bytes| {
+                    let value = M::user_load(&sys.at, pfn, offset).to_le_bytes();
+                    part[bytes].copy_from_slice(&value[word]);
+                },
+            );
+            self.put_page(pfn, 1);
+            Ok(())
+        })
+    }
+
+    /// Stores the bytes of `from` from `addr` on; returns how many could be stored before one that
+    /// could not. Bytes of one word are stored at once, and the word's others stay.
+    ///
+    /// # Context
+    /// As [`Mm::remote_read`].
+    ///
+    /// # Errors
+    /// Not even the first byte can be stored: see [`RemoteError`].
+    pub fn remote_write(
+        &self,
+        addr: VirtAddr,
+        from: &[u8],
+        force: Force,
+    ) -> Result<usize, RemoteError> {
+        let sys = self.system();
+        let mut left = from;
+        self.each_page(addr, left.len(), |at, len| {
+            let pfn = self.hold_page(at, Access::Write, force, Held::Pin)?;
+            let (part, rest) = left.split_at(len);
+            left = rest;
+            for_words(
+                at.page_offset(M::Paging::SHIFT),
+                len,
+                |offset, word, bytes| {
+                    let (mut value, mut mask) = ([0; WORD], [0; WORD]);
+                    value[word.clone()].copy_from_slice(&part[bytes]);
+                    mask[word].fill(u8::MAX);
+                    let (value, mask) = (u64::from_le_bytes(value), u64::from_le_bytes(mask));
+                    M::user_merge(&sys.at, pfn, offset, value, mask);
+                },
+            );
+            self.put_page(pfn, PIN);
+            Ok(())
+        })
+    }
+
+    /// Calls `one` with each page's part of `len` bytes from `addr` on, until one fails.
+    fn each_page(
+        &self,
+        addr: VirtAddr,
+        len: usize,
+        mut one: impl FnMut(VirtAddr, usize) -> Result<(), RemoteError>,
+    ) -> Result<usize, RemoteError> {
+        as_call(self.system(), || {
+            let mut done = 0;
+            while done < len {
+                // Nothing is mapped where addresses end.
+                let at = addr.0.checked_add(done as u64).map(VirtAddr);
+                let part = at.map(|at| {
+                    let in_page = M::Paging::PAGE - at.page_offset(M::Paging::SHIFT);
+                    (at, (len - done).min(in_page as usize))
+                });
+                let result = match part {
+                    Some((at, part)) => one(at, part).map(|()| part),
+                    None => Err(RemoteError::Fault),
+                };
+                match result {
+                    Ok(part) => done += part,
+                    // Linux says that there is no memory as it says that there is no mapping.
+                    Err(_) if done == 0 => return Err(RemoteError::Fault),
+                    Err(_) => break,
+                }
+            }
+            Ok(done)
+        })
+    }
+
+    /// Lets a held page go. The shared page of zeros is nobody's.
+    pub(super) fn put_page(&self, pfn: Pfn, references: u32) {
+        let sys = self.system();
+        if pfn != sys.zero_page {
+            sys.frames.put_many(pfn, references);
+        }
+    }
+}
+
+/// Calls `one` for each word of `len` bytes from `offset` on: with the word's offset, which bytes of
+/// it, and which of the `len`.
+fn for_words(
+    offset: u64,
+    len: usize,
+    mut one: impl FnMut(u64, core::ops::Range<usize>, core::ops::Range<usize>),
+) {
+    let mut done = 0;
+    while done < len {
+        let at = offset + done as u64;
+        let first = (at % WORD as u64) as usize;
+        let bytes = (len - done).min(WORD - first);
+        one(at - first as u64, first..first + bytes, done..done + bytes);
+        done += bytes;
+    }
+}

@@ -1,0 +1,215 @@
+//! Pages for somebody who does not fault: a debugger, a driver. What a fault does, without the access.
+//!
+//! The page is looked for under `mmap_lock` and the table's lock. If it is there and will do, a
+//! reference is taken before the locks go; if not, it is faulted in, and looked for again.
+//!
+//! *Forced* access reads what the mapping lets nobody read, and writes what it lets nobody write, to a
+//! page that is made the address space's own first. So a forced write never reaches a page that
+//! somebody else has: only a page that is *exclusive* proves that (CVE-2016-5195, CVE-2022-2590).
+//!
+//! Linux: mm/gup.c check_vma_flags, follow_page_pte, can_follow_write_pte, gup_must_unshare,
+//! faultin_page (v6.12).
+
+use super::slot::Lost;
+use super::stabilise::Stable;
+use super::{Fault, Kind, Signal, Stop};
+use crate::call::remote::Force;
+use crate::config::{Broken, Rss, Rung};
+use crate::error::RemoteError;
+use crate::event::Event;
+use crate::frame::PIN;
+use crate::mm::Mm;
+use crate::rss::Share;
+use crate::vma::Prot;
+use minflt_addr::{Pfn, VirtAddr};
+use minflt_pgtable::{Access, Grant, Leaf, Mmu, Pte, Walk, walk, with_bits};
+use minflt_sync::Ordering;
+
+/// How a page is held.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Held {
+    /// By a reference, for a moment: the page may become another's.
+    Reference,
+    /// Pinned: the page stays this address space's own.
+    Pin,
+}
+
+impl<M: Mmu> Mm<M> {
+    /// The page at `addr`, faulted in if need be, and held. The shared page of zeros needs no holding.
+    ///
+    /// # Context
+    /// Holds nothing. Sleeps for `mmap_lock`.
+    #[cold]
+    pub(crate) fn hold_page(
+        &self,
+        addr: VirtAddr,
+        access: Access,
+        force: Force,
+        held: Held,
+    ) -> Result<Pfn, RemoteError> {
+        // The caller is no thread of this address space, so it has no share in its counts.
+        let share = Share::default();
+        let fault = Fault {
+            mm: self,
+            share: &share,
+            addr,
+            access,
+        };
+        let page = loop {
+            match fault.hold(force, held) {
+                Ok(Some(pfn)) => break Ok(pfn),
+                Ok(None) => {}
+                Err(Stop::Signal(_)) => break Err(RemoteError::Fault),
+                Err(Stop::Oom | Stop::Retry(_)) => break Err(RemoteError::NoMemory),
+            }
+        };
+        self.rss.sync(&share);
+        page
+    }
+}
+
+impl<M: Mmu> Fault<'_, M> {
+    /// One look; none when something had to be done, and another look is due.
+    fn hold(&self, force: Force, held: Held) -> Result<Option<Pfn>, Stop> {
+        let stable = Stable::stabilise(self.mm, Rung::Mmap, self.addr)?;
+        let allowed = stable.view.prot.has(match self.access {
+            Access::Read => Prot::READ,
+            Access::Write => Prot::WRITE,
+        });
+        if !allowed && force == Force::No {
+            return Err(Stop::Signal(Signal::AccErr));
+        }
+        if let Some(pfn) = self.hold_now(&stable, held)? {
+            return Ok(Some(pfn));
+        }
+        let kind = if allowed && !self.wants_own(held) {
+            self.under(&stable)?
+        } else {
+            self.bring(&stable, held)?
+        };
+        drop(stable);
+        let sys = self.mm.system();
+        if kind.maps_a_frame() && sys.config.rss != Rss::UnderLock {
+            self.count_page(1);
+        }
+        if kind != Kind::Spurious {
+            sys.count(Event::MinorFaults);
+            sys.count(kind.event());
+        }
+        Ok(None)
+    }
+
+    /// Whether a page that is only read has to be the address space's own: it would go on reading
+    /// what the owner's next store left behind.
+    fn wants_own(&self, held: Held) -> bool {
+        held == Held::Pin
+            && self.access == Access::Read
+            && !self.mm.system().config.lacks(Broken::PinsShared)
+    }
+
+    /// Holds the page, if it is there and will do.
+    fn hold_now(&self, stable: &Stable<'_, M>, held: Held) -> Result<Option<Pfn>, Stop> {
+        let sys = self.mm.system();
+        // SAFETY: 1: `mmap_lock` keeps tables.
+        let Walk::Leaf(leaf) = (unsafe { walk::<M>(&sys.at, self.mm.root, self.addr) }) else {
+            return Ok(None);
+        };
+        let slot = stable.open_locked(leaf)?;
+        let found = slot.value();
+        if !found.is_mapped() || !self.will_do(stable, found, held) {
+            return Ok(None);
+        }
+        if found.is_zero_page() {
+            return Ok(Some(found.pfn()));
+        }
+        // What is written through the page shall be found in it.
+        if slot.change(found, with_bits(found, self.access)).is_err() {
+            return Ok(None);
+        }
+        let references = match held {
+            Held::Reference => 1,
+            Held::Pin => {
+                self.mm.pins.first();
+                PIN
+            }
+        };
+        sys.frames
+            .get(found.pfn())
+            .refs
+            .add(references, Ordering::Relaxed);
+        Ok(Some(found.pfn()))
+    }
+
+    fn will_do(&self, stable: &Stable<'_, M>, found: Pte<M::Paging>, held: Held) -> bool {
+        let exclusive = || {
+            let frame = self.mm.system().frames.get(found.pfn());
+            !found.is_zero_page() && frame.is_exclusive()
+        };
+        match self.access {
+            Access::Read => !self.wants_own(held) || found.is_zero_page() || exclusive(),
+            Access::Write if found.grant() == Grant::Write => true,
+            // Where stores are allowed the entry has to say so.
+            Access::Write => !stable.view.prot.has(Prot::WRITE) && exclusive(),
+        }
+    }
+
+    /// Brings the page and makes it the address space's own, granting no more than the mapping does,
+    /// and no store.
+    #[cold]
+    fn bring(&self, stable: &Stable<'_, M>, held: Held) -> Result<Kind, Stop> {
+        self.mm
+            .prepare_anon_vma_once(stable.vma)
+            .map_err(|_| Stop::Oom)?;
+        let leaf = self.leaf(stable)?;
+        let grant = stable.view.prot.grant().min(Grant::Read);
+        let found = leaf.entry.load();
+        match self.access {
+            Access::Read if found.is_none() => self.bring_zeros(stable, leaf, grant),
+            Access::Write if found.is_none() => self.bring_frame(stable, leaf, grant),
+            Access::Write if found.is_zero_page() => {
+                self.write_zero_page(stable, leaf, found, grant)
+            }
+            Access::Read if found.is_zero_page() || !self.wants_own(held) => Ok(Kind::Spurious),
+            _ if !found.is_mapped() => Ok(Kind::Spurious),
+            _ => {
+                let done = self.own(stable, leaf, found, grant)?;
+                Ok(done.unwrap_or(Kind::Spurious))
+            }
+        }
+    }
+
+    fn bring_zeros(
+        &self,
+        stable: &Stable<'_, M>,
+        leaf: Leaf<'_, M>,
+        grant: Grant,
+    ) -> Result<Kind, Stop> {
+        let zero = self.mm.system().zero_page;
+        let pte = Pte::page(zero, grant).zero_page();
+        Ok(match stable.open(leaf)?.install(pte) {
+            Ok(()) => Kind::AnonRead,
+            Err(Lost) => self.lost(Event::CasAnonRead),
+        })
+    }
+
+    fn bring_frame(
+        &self,
+        stable: &Stable<'_, M>,
+        leaf: Leaf<'_, M>,
+        grant: Grant,
+    ) -> Result<Kind, Stop> {
+        let pfn = self.fresh_frame(stable)?;
+        let slot = self.open_with(stable, leaf, pfn)?;
+        match slot.install(Pte::page(pfn, grant).dirty()) {
+            Ok(()) => {
+                self.finish(slot, pfn);
+                Ok(Kind::AnonWrite)
+            }
+            Err(Lost) => {
+                drop(slot);
+                self.undo_frame(pfn);
+                Ok(self.lost(Event::CasAnonWrite))
+            }
+        }
+    }
+}

@@ -1,0 +1,55 @@
+//! What happens in the races about stacks.
+
+use super::scenes::{S, expect, tasks};
+use super::stage::{Checked, Script};
+use minflt_mm::{Growth, MapRequest, Place, Prot};
+use minflt_pgtable::Paging;
+use std::rc::Rc;
+
+/// Maps pages `from..to` as a stack.
+fn map_stack<P: Paging>(stage: &S<'_, P>, from: u64, to: u64) {
+    let place = Place::FixedNoReplace(stage.page(from));
+    let request = MapRequest {
+        growth: Growth::Down,
+        ..MapRequest::new(place, (to - from) * P::PAGE, Prot::READ_WRITE)
+    };
+    let mapped = stage.thread().mmap(&request);
+    assert!(mapped.is_ok(), "the stage is free and small: {mapped:?}");
+}
+
+/// P31: two stacks, neighbours in the tree, grow at the same time, beside somebody who looks up what
+/// is there all the time.
+pub(super) fn stack_stack<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
+    stage.sys.set_stack_guard_gap(0);
+    stage.map(0, 1);
+    map_stack(stage, 4, 5);
+    map_stack(stage, 8, 9);
+    let thread = stage.thread();
+    for n in [0, 4, 8] {
+        assert!(thread.store(stage.page(n), n).is_ok(), "alone, and mapped");
+    }
+    drop(thread);
+    let grow = |n: u64| -> Box<dyn FnOnce() + 's> {
+        let stage = Rc::clone(stage);
+        Box::new(move || {
+            let thread = stage.thread();
+            let stored = thread.store(stage.page(n), n);
+            assert!(stored.is_ok(), "a stack's: {stored:?}");
+            expect::<P>(&stage, &thread, n, Ok(n));
+        })
+    };
+    let looker = Rc::clone(stage);
+    let look: Box<dyn FnOnce() + 's> = Box::new(move || {
+        let thread = looker.thread();
+        for n in [8, 4, 0] {
+            let found = looker.mm.mapping_at(looker.page(n));
+            if found.is_none() {
+                <Checked<P> as minflt_sync::Machine>::violation(format_args!(
+                    "lookup: page {n} is mapped, and not found"
+                ));
+            }
+            expect::<P>(&looker, &thread, n, Ok(n));
+        }
+    });
+    tasks(vec![grow(3), grow(7), look], || Ok(()))
+}
