@@ -101,6 +101,21 @@ pub enum MlockError {
     NotPermitted,
 }
 
+/// Why a call about memory policies failed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum MempolicyError {
+    /// The address is not a multiple of the page size, the range wraps, the way to choose does not
+    /// go with the set of nodes, or none of these is there.
+    Invalid,
+    /// No memory to split a mapping.
+    NoMemory,
+    /// Part of the range is not mapped (of all of it, for the default policy), or the page cannot
+    /// be had.
+    Fault,
+    /// A page is on another node, and may not be.
+    Misplaced,
+}
+
 /// Why mincore failed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum MincoreError {
@@ -222,6 +237,17 @@ impl From<MlockError> for Errno {
             MlockError::NoMemory => Self::ENOMEM,
             MlockError::Again => Self::EAGAIN,
             MlockError::NotPermitted => Self::EPERM,
+        }
+    }
+}
+
+impl From<MempolicyError> for Errno {
+    fn from(error: MempolicyError) -> Self {
+        match error {
+            MempolicyError::Invalid => Self::EINVAL,
+            MempolicyError::NoMemory => Self::ENOMEM,
+            MempolicyError::Fault => Self::EFAULT,
+            MempolicyError::Misplaced => Self::EIO,
         }
     }
 }

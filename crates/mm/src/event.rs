@@ -129,6 +129,8 @@ events! {
     Mlock = "mlock-calls",
     /// Calls that ask which pages are there.
     Mincore = "mincore-calls",
+    /// Calls about memory policies.
+    Mempolicy = "mempolicy-calls",
     /// Calls that move or ask for the heap's end.
     Brk = "brk-calls",
     /// Pages faulted in by a call that maps and populates. They are minor faults, as in Linux, but

@@ -178,8 +178,8 @@ impl<M: Mmu> Mm<M> {
         let flags = VmaFlags::ACCOUNT.with(self.flags_of_new());
         let fresh = VmaView::anonymous::<M::Paging>(more, Prot::READ_WRITE, flags);
         let pages = more.pages(M::Paging::SHIFT);
-        self.may_lock(Pages::of::<M>(&fresh).locked)?;
-        if !self.may_expand(pages) {
+        let locks = flags.has(VmaFlags::LOCKED);
+        if !self.may_expand(pages) || locks && self.may_lock(pages).is_err() {
             return Err(NoMemory);
         }
         let sys = self.system();
@@ -210,7 +210,7 @@ impl<M: Mmu> Mm<M> {
     /// Whether nothing is mapped in `more` and in the page behind it.
     fn gap_after(&self, more: VirtRange) -> bool {
         self.find(more.start()).is_none_or(|next| {
-            let next = next.view().range.start();
+            let next = self.start_with_gap(&next.view());
             next.0.saturating_sub(M::Paging::PAGE) >= more.end().0
         })
     }

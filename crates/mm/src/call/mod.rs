@@ -13,6 +13,7 @@
 //! | madvise of mappings | write | each VMA it changes | - |
 //! | mlock, munlock, mlockall | write; then read | each VMA it changes | faults |
 //! | mincore | read | none | traverse |
+//! | mbind | write | each VMA it looks over, and each that it changes | traverse |
 //! | (a fault below a stack) | write | the stack | - |
 //! | remote access, pins | read | none: they change no VMA | - |
 
@@ -20,6 +21,7 @@ pub(crate) mod brk;
 mod cut;
 pub(crate) mod fork;
 pub(crate) mod madvise;
+pub(crate) mod mempolicy;
 mod merge;
 pub(crate) mod mincore;
 pub(crate) mod mlock;
@@ -29,6 +31,7 @@ pub(crate) mod mprotect;
 pub(crate) mod mremap;
 pub(crate) mod munmap;
 pub(crate) mod pin;
+pub(crate) mod place;
 mod populate;
 pub(crate) mod remote;
 mod split;

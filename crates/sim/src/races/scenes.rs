@@ -4,6 +4,7 @@
 //! again leave their tables and their VMA's anon_vma behind, so that a speculative fault gets as
 //! far as it can.
 
+use super::advice;
 use super::entries;
 use super::forks;
 use super::remaps;
@@ -36,6 +37,7 @@ pub(super) enum Scene {
     WalkFree,
     FaultReuse,
     FaultSplit,
+    LookupBeside,
     MapLoad,
     FaultWaits,
     FaultStarves,
@@ -44,6 +46,8 @@ pub(super) enum Scene {
     RemapFault,
     RemapAnon,
     RemapZap,
+    PolicyFault,
+    LockLock,
     HalfEqual,
     Emulated,
     Tour,
@@ -72,6 +76,7 @@ pub(super) fn script<'s, P: Paging>(scene: Scene, stage: &Stage<'s, P>) -> Scrip
         Scene::WalkFree => vma_scenes::walk_free(&stage),
         Scene::FaultReuse => vma_scenes::fault_reuse(&stage),
         Scene::FaultSplit => vma_scenes::fault_split(&stage),
+        Scene::LookupBeside => vma_scenes::lookup_beside(&stage),
         Scene::MapLoad => vma_scenes::map_load(&stage),
         Scene::FaultWaits => vma_scenes::fault_waits(&stage),
         Scene::FaultStarves => vma_scenes::fault_starves(&stage),
@@ -80,6 +85,8 @@ pub(super) fn script<'s, P: Paging>(scene: Scene, stage: &Stage<'s, P>) -> Scrip
         Scene::RemapFault => remaps::remap_fault(&stage),
         Scene::RemapAnon => remaps::remap_anon(&stage),
         Scene::RemapZap => remaps::remap_zap(&stage),
+        Scene::PolicyFault => advice::policy_fault(&stage),
+        Scene::LockLock => advice::lock_lock(&stage),
         Scene::HalfEqual => entries::half_equal(&stage),
         Scene::Emulated => entries::emulated(&stage),
         Scene::Tour => entries::tour(&stage),
