@@ -7,12 +7,15 @@ use std::path::{Path, PathBuf};
 
 /// What an allocation looks like. The allocator's own folder is left out: what it calls of itself
 /// is no allocation but part of one.
-const CALLS: [&str; 5] = [
+const CALLS: [&str; 8] = [
     ".alloc(",
     ".alloc_block(",
     ".alloc_copy(",
     ".alloc_on(",
     "nodes.ensure(",
+    "vmas.ensure(",
+    "attrs.ensure(",
+    "chains.ensure(",
 ];
 const ALLOCATOR: &str = "alloc/";
 
