@@ -10,10 +10,12 @@
 
 use super::as_call;
 use super::modify::modify;
+use super::populate::{Failure, to_lock};
 use crate::error::{MprotectError, NoMemory};
 use crate::event::Event;
 use crate::mm::Mm;
 use crate::oracle;
+use crate::rss::Share;
 use crate::vma::{Prot, Vma, VmaFlags, VmaView};
 use crate::writers::Writers;
 use crate::zap::Zap;
@@ -42,11 +44,51 @@ impl<M: Mmu> Mm<M> {
             let range = super::page_range::<M>(start, len).filter(|range| !range.is_empty());
             let range = range.ok_or(MprotectError::NoMemory)?;
             let writers = Writers::lock(self);
+            let locked = self.locked_for_loads(range, prot);
             let result = self.protect_all(&writers, range, prot);
             drop(writers);
+            if let Some(locked) = locked {
+                self.populate_stores(locked);
+            }
             M::note(format_args!("mprotect {range} {prot:?} returns"));
             result
         })
+    }
+
+    /// Locked pages of `range` that could not be stored to, and now can: between the first and the
+    /// last of them. A store to them shall not have to wait for a page.
+    ///
+    /// Linux: mprotect_fixup, the call of populate_vma_page_range.
+    fn locked_for_loads(&self, range: VirtRange, prot: Prot) -> Option<VirtRange> {
+        if !prot.has(Prot::WRITE) || self.locked_bytes() == 0 {
+            return None;
+        }
+        let mut found: Option<VirtRange> = None;
+        let mut at = range.start();
+        while at < range.end()
+            && let Some(view) = self.find(at).map(Vma::view)
+            && view.range.contains(at)
+        {
+            let part = view.range.intersect(VirtRange::new(at, range.end()));
+            if view.flags.has(VmaFlags::LOCKED) && !view.prot.has(Prot::WRITE) {
+                let start = found.map_or(part.start(), |found| found.start());
+                found = Some(VirtRange::new(start, part.end()));
+            }
+            at = part.end();
+        }
+        found
+    }
+
+    /// Faults locked pages in as by stores, as many as can be had.
+    #[cold]
+    fn populate_stores(&self, range: VirtRange) {
+        let share = Share::default();
+        let writable = |view: &VmaView| {
+            let stays = view.flags.has(VmaFlags::LOCKED) && view.prot.has(Prot::WRITE);
+            if stays { to_lock(view) } else { Ok(None) }
+        };
+        let _some = self.populate_mapped(&share, range, Failure::Skips, writable);
+        self.rss.sync(&share);
     }
 
     fn protect_all(
