@@ -46,7 +46,7 @@ use crate::config::Broken;
 use crate::error::NoMemory;
 use crate::mm::Mm;
 use crate::system::System;
-use crate::vma::Vma;
+use crate::vma::{Vma, VmaView};
 use core::ptr::NonNull;
 use minflt_addr::VirtAddr;
 use minflt_pgtable::Mmu;
@@ -194,6 +194,31 @@ impl<M: Mmu> Vma<M> {
 }
 
 impl<M: Mmu> Vma<M> {
+    /// Whether it could take over pages of `other` by its anon_vma: a new mapping's where that is
+    /// `None`. The caller holds `mmap_lock` for writing.
+    ///
+    /// A mapping that may still have pages of a parent's does not spread: each page that is found
+    /// from the parent's anon_vma is one more under its lock.
+    ///
+    /// Linux: is_mergeable_anon_vma, vma_is_fork_child (v6.18).
+    pub(crate) fn may_take(&self, other: Option<&Self>) -> bool {
+        let own = self.anon_vma.load(Ordering::Relaxed);
+        let others = other.map_or(0, |other| other.anon_vma.load(Ordering::Relaxed));
+        match (own, others) {
+            (0, 0) => true,
+            (0, _) => other.is_some_and(|other| other.only_anon_vma().is_some()),
+            (_, 0) => self.only_anon_vma().is_some(),
+            (own, others) => own == others,
+        }
+    }
+
+    /// Whether both may be in one mapping. Linux: can_vma_merge_right.
+    pub(crate) fn may_share(&self, other: &Self) -> bool {
+        let own = self.anon_vma.load(Ordering::Relaxed);
+        let others = other.anon_vma.load(Ordering::Relaxed);
+        own == 0 || others == 0 || own == others
+    }
+
     /// Its own anon_vma, if it is chained to no other.
     fn only_anon_vma(&self) -> Option<&AnonVma<M>> {
         let own = self.own_anon_vma()?;
@@ -255,17 +280,31 @@ impl<M: Mmu> Mm<M> {
     ///
     /// Linux: find_mergeable_anon_vma.
     fn mergeable_anon_vma(&self, vma: &Vma<M>) -> Option<&AnonVma<M>> {
-        let range = vma.view().range;
+        let view = vma.view();
+        let range = view.range;
+        // Linux: anon_vma_compatible, which looks neither at what may be done there nor at
+        // userfaultfds.
+        let alike = |other: VmaView| {
+            let (prot, uffd) = (other.prot, other.uffd);
+            let like = VmaView { prot, uffd, ..view };
+            other == like.of_range::<M::Paging>(other.range)
+        };
         // SAFETY: 1: under `mmap_lock`.
         let above = unsafe { self.tree.at_or_after(range.end()) };
-        let above = above.filter(|vma| vma.view().range.start() == range.end());
+        let above = above.filter(|vma| {
+            let view = vma.view();
+            view.range.start() == range.end() && alike(view)
+        });
         if let Some(found) = above.and_then(Vma::only_anon_vma) {
             return Some(found);
         }
         let last = VirtAddr(range.start().0.checked_sub(1)?);
         // SAFETY: 1: as above.
         let below = unsafe { self.tree.at_or_before(last) };
-        let below = below.filter(|vma| vma.view().range.end() == range.start());
+        let below = below.filter(|vma| {
+            let view = vma.view();
+            view.range.end() == range.start() && alike(view)
+        });
         below.and_then(Vma::only_anon_vma)
     }
 }
@@ -383,7 +422,11 @@ impl<M: Mmu> System<M> {
         Ok(())
     }
 
-    /// Chains the new part of a split mapping as the old part is. Under `mmap_lock` for writing.
+    /// Chains `new`, which is chained to nothing, as `old` is: the new part of a split mapping, a
+    /// copy, or a mapping that takes pages of a neighbour over. Under `mmap_lock` for writing, with
+    /// a section open on `new` if it is in the tree.
+    ///
+    /// Linux: anon_vma_clone, dup_anon_vma.
     ///
     /// # Errors
     /// No memory; `new` then is chained to nothing.

@@ -70,6 +70,9 @@ pub enum Reserve {
 /// The part of memory that may be promised where nothing is overcommitted, in percent.
 const DEFAULT_RATIO: u32 = 50;
 
+/// VMAs that an address space may have. Linux: `DEFAULT_MAX_MAP_COUNT`.
+const DEFAULT_MAX_MAP_COUNT: u64 = 65_530;
+
 /// What a system has promised, and how much it may.
 #[derive(Debug)]
 #[repr(C)]
@@ -81,6 +84,8 @@ pub(crate) struct Commit<M: Mmu> {
     batch: Atomic<u64, M>,
     /// The largest batch there ever was: what a part may still hold.
     widest: Atomic<u64, M>,
+    /// VMAs that an address space may have.
+    max_map_count: Atomic<u64, M>,
     apart: Apart,
     whole: Atomic<u64, M>,
 }
@@ -92,6 +97,8 @@ pub(crate) struct Sizes<M: Mmu> {
     mapped: Atomic<u64, M>,
     /// The most there ever were. Guarded by: `mmap_lock`.
     peak: Atomic<u64, M>,
+    /// VMAs (`map_count`). Guarded by: `mmap_lock`.
+    vmas: Atomic<u64, M>,
     /// Bytes that may be mapped (`RLIMIT_AS`).
     limit_as: Atomic<u64, M>,
 }
@@ -148,6 +155,7 @@ impl<M: Mmu> Commit<M> {
             swap_pages: Atomic::new(0),
             batch: Atomic::new(batch(Overcommit::Heuristic, pages, cpus)),
             widest: Atomic::new(batch(Overcommit::Heuristic, pages, cpus)),
+            max_map_count: Atomic::new(DEFAULT_MAX_MAP_COUNT),
             apart: Apart,
             whole: Atomic::new(0),
         }
@@ -191,6 +199,17 @@ impl<M: Mmu> System<M> {
     /// How many pages of swap there are, all of which may be promised. 0 at first.
     pub fn set_swap_pages(&self, pages: u64) {
         self.commit.swap_pages.store(pages, Ordering::Relaxed);
+    }
+
+    /// How many VMAs an address space may have from now on (`vm.max_map_count`); 65530 at first.
+    pub fn set_max_map_count(&self, vmas: u64) {
+        self.commit.max_map_count.store(vmas, Ordering::Relaxed);
+    }
+
+    /// How many VMAs an address space may have.
+    #[must_use]
+    pub fn max_map_count(&self) -> u64 {
+        self.commit.max_map_count.load(Ordering::Relaxed)
     }
 
     /// Pages that must stay more than are promised under [`Overcommit::Never`]
@@ -285,6 +304,7 @@ impl<M: Mmu> Sizes<M> {
         Self {
             mapped: Atomic::new(0),
             peak: Atomic::new(0),
+            vmas: Atomic::new(0),
             limit_as: Atomic::new(u64::MAX),
         }
     }
@@ -292,6 +312,11 @@ impl<M: Mmu> Sizes<M> {
     /// Pages mapped, without the door, for oracles.
     pub(crate) fn raw(&self) -> u64 {
         self.mapped.peek()
+    }
+
+    /// VMAs, without the door, for oracles.
+    pub(crate) fn vmas_raw(&self) -> u64 {
+        self.vmas.peek()
     }
 }
 
@@ -323,6 +348,24 @@ impl<M: Mmu> Mm<M> {
     pub(crate) fn peak_mapped_pages(&self) -> u64 {
         let peak = self.sizes.peak.load(Ordering::Relaxed);
         peak.max(self.mapped_pages())
+    }
+
+    /// How many VMAs there are (`map_count`). The caller holds `mmap_lock`.
+    pub(crate) fn map_count(&self) -> u64 {
+        self.sizes.vmas.load(Ordering::Relaxed)
+    }
+
+    /// Whether there may be `more` VMAs more. Linux: the looks at `sysctl_max_map_count`.
+    pub(crate) fn may_split(&self, more: u64) -> bool {
+        more == 0 || self.map_count() + more <= self.system().max_map_count()
+    }
+
+    /// Counts VMAs that came or went. The caller holds `mmap_lock` for writing, or nobody else has
+    /// the address space.
+    pub(crate) fn count_vmas(&self, change: i64) {
+        let vmas = self.sizes.vmas.load(Ordering::Relaxed);
+        let vmas = vmas.wrapping_add_signed(change);
+        self.sizes.vmas.store(vmas, Ordering::Relaxed);
     }
 
     /// Whether `pages` more may be mapped. Linux: `may_expand_vm`.

@@ -44,7 +44,7 @@ pub use event::Event;
 pub use fault::{Done, FaultOutcome, Kind as FaultKind, Signal};
 pub use frame::Frame;
 pub use mm::{Mappings, Mm, MmHandle};
-pub use oracle::{Check, Ledger, Unbalanced};
+pub use oracle::{Check, Ledger, Refuse, Unbalanced};
 pub use policy::{NodeMask, Policy, PolicyMode};
 pub use rss::BATCH as RSS_BATCH;
 pub use system::{BootError, Running, System};

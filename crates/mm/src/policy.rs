@@ -7,7 +7,7 @@
 
 use core::fmt;
 
-/// A set of memory nodes, of which the first 64 can be named.
+/// A set of memory nodes, of which the first [`NodeMask::MOST`] can be named.
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
 pub struct NodeMask(pub u64);
 
@@ -31,21 +31,51 @@ pub enum PolicyMode {
     PreferredMany,
 }
 
-/// Where pages come from.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Policy {
-    /// How it chooses.
-    pub mode: PolicyMode,
-    /// Among which nodes.
-    pub nodes: NodeMask,
+impl NodeMask {
+    /// Nodes that a set can name.
+    pub const MOST: u32 = 56;
 }
+
+/// Where pages come from. One word, so that a mapping's record stays one line.
+#[derive(Clone, Copy, PartialEq, Eq, Default)]
+pub struct Policy(u64);
 
 impl Policy {
     /// The default one.
-    pub const DEFAULT: Self = Self {
-        mode: PolicyMode::Default,
-        nodes: NodeMask(0),
-    };
+    pub const DEFAULT: Self = Self(0);
+
+    /// Chooses as `mode` says among `nodes`; those that cannot be named are left out.
+    #[must_use]
+    pub const fn new(mode: PolicyMode, nodes: NodeMask) -> Self {
+        let nodes = nodes.0 & ((1 << NodeMask::MOST) - 1);
+        Self(nodes | (mode as u64) << NodeMask::MOST)
+    }
+
+    /// How it chooses.
+    #[must_use]
+    pub const fn mode(self) -> PolicyMode {
+        const ALL: [PolicyMode; 6] = [
+            PolicyMode::Default,
+            PolicyMode::Preferred,
+            PolicyMode::Bind,
+            PolicyMode::Interleave,
+            PolicyMode::Local,
+            PolicyMode::PreferredMany,
+        ];
+        ALL[(self.0 >> NodeMask::MOST) as usize]
+    }
+
+    /// Among which nodes.
+    #[must_use]
+    pub const fn nodes(self) -> NodeMask {
+        NodeMask(self.0 & ((1 << NodeMask::MOST) - 1))
+    }
+}
+
+impl fmt::Debug for Policy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?} {:?}", self.mode(), self.nodes())
+    }
 }
 
 impl fmt::Debug for NodeMask {

@@ -26,6 +26,7 @@ use crate::vma::{Attrs, Vma};
 use core::fmt;
 use core::mem::ManuallyDrop;
 use core::ops::Deref;
+use core::panic::Location;
 use core::ptr::NonNull;
 use minflt_addr::{Pfn, PhysAddr};
 use minflt_pgtable::{AccessBits, CasAbility, Mmu, Paging, SpaceId};
@@ -403,6 +404,10 @@ impl<M: Mmu> CpuArea<M> {
 }
 
 impl<M: Mmu> PageSource for System<M> {
+    fn refuses(&self, site: &'static Location<'static>) -> bool {
+        self.frames.refusals.refuses(site)
+    }
+
     fn slab_page(&self, slab: u8) -> Option<NonNull<[u8]>> {
         let pfn = self.frames.alloc(&self.at, Use::Slab)?;
         self.frames

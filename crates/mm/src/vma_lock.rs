@@ -205,8 +205,10 @@ pub(crate) fn insert<M: Mmu>(
         vma.attach(by, mm);
     }
     let inserted = mm.tree.insert(sys, start, new);
-    if let (Err(NoMemory), Some(by)) = (&inserted, by) {
-        vma.detach(by, mm);
+    match (&inserted, by) {
+        (Ok(()), _) => mm.count_vmas(1),
+        (Err(NoMemory), Some(by)) => vma.detach(by, mm),
+        (Err(NoMemory), None) => {}
     }
     if early && let Some(half) = vma.publish_first() {
         // SAFETY: 1: unlinked by the line before.

@@ -92,6 +92,44 @@ impl<'m, M: Mmu> Writers<'m, M> {
         }
     }
 
+    /// Opens no section: for controls.
+    pub(crate) fn begin_none<'v>(&'v self, vma: &'v Vma<M>) -> Section<'v, M> {
+        Section {
+            mm: self.mm,
+            vma,
+            owes: Owes::Nothing,
+        }
+    }
+
+    /// Puts a new VMA, which is whole, into the tree with its section open: whoever finds it finds
+    /// it being changed.
+    ///
+    /// # Errors
+    /// When there is no memory: then the VMA is in no tree, and the caller's to free.
+    pub(crate) fn insert_open<'v>(
+        &'v self,
+        start: VirtAddr,
+        new: NonNull<Vma<M>>,
+    ) -> Result<Section<'v, M>, NoMemory> {
+        // SAFETY: the caller's own until it is in the tree, and kept by `mmap_lock` from then on.
+        let vma: &'v Vma<M> = unsafe { new.as_ref() };
+        let ladder = self.mm.system().config.ladder;
+        let owes = if ladder.speculates() {
+            vma.seq.write_begin();
+            Owes::Even
+        } else {
+            // Nobody gets the lock of a new one before this guard goes.
+            ladder.vma_lock().map_or(Owes::Nothing, Owes::Detach)
+        };
+        let section = Section {
+            mm: self.mm,
+            vma,
+            owes,
+        };
+        vma_lock::insert(self.mm, start, new)?;
+        Ok(section)
+    }
+
     /// Puts a new VMA, which is whole, into the tree. Faults find it from here on; where they lock
     /// VMAs, they get its lock only when this guard is gone.
     ///
@@ -123,6 +161,13 @@ impl<M: Mmu> Drop for Sections<'_, '_, M> {
             let owes = Owes::Even;
             mm.tree_visit(|vma| drop(Section { mm, vma, owes }));
         }
+    }
+}
+
+impl<'v, M: Mmu> Section<'v, M> {
+    /// The VMA.
+    pub(crate) const fn vma(&self) -> &'v Vma<M> {
+        self.vma
     }
 }
 

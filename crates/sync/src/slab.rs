@@ -31,6 +31,7 @@ use core::fmt;
 use core::marker::PhantomData;
 use core::mem::ManuallyDrop;
 use core::ops::Range;
+use core::panic::Location;
 use core::ptr::NonNull;
 
 /// Slots moved between a CPU and the shared stack at once.
@@ -58,6 +59,13 @@ pub unsafe trait SlabObject: Sized {
 pub trait PageSource {
     /// One page for slab number `slab`, to keep until the system ends; `None` when memory is short.
     fn slab_page(&self, slab: u8) -> Option<NonNull<[u8]>>;
+
+    /// Whether an object asked for at `site` shall be refused, though there may be memory. Asked
+    /// only where runs are checked, for tests.
+    fn refuses(&self, site: &'static Location<'static>) -> bool {
+        let _ = site;
+        false
+    }
 }
 
 /// A slab of objects of type `T`.
@@ -168,7 +176,11 @@ impl<T: SlabObject, M: Machine> Slab<T, M> {
     ///
     /// # Errors
     /// `value`, when neither a free slot nor a page is left.
+    #[track_caller]
     pub fn alloc(&self, value: T, pages: &impl PageSource) -> Result<NonNull<T>, T> {
+        if M::CHECKED && pages.refuses(Location::caller()) {
+            return Err(value);
+        }
         let Some(slot) = self.slot(pages) else {
             return Err(value);
         };
@@ -200,11 +212,15 @@ impl<T: SlabObject, M: Machine> Slab<T, M> {
     ///
     /// # Safety
     /// 1. `from` is a `T` that nobody writes meanwhile, and a second one of its bytes is sound.
+    #[track_caller]
     pub unsafe fn alloc_copy(
         &self,
         from: NonNull<T>,
         pages: &impl PageSource,
     ) -> Option<NonNull<T>> {
+        if M::CHECKED && pages.refuses(Location::caller()) {
+            return None;
+        }
         let object = self.slot(pages)?.cast::<T>();
         M::before(
             object.as_ptr().cast(),
@@ -270,6 +286,13 @@ impl<T: SlabObject, M: Machine> Slab<T, M> {
         if let Some(slot) = stack.pop::<T>() {
             return Some(slot);
         }
+        self.fill(stack, pages);
+        stack.pop::<T>()
+    }
+
+    /// Puts some slots, if there are any, on this CPU's stack.
+    fn fill(&self, stack: &mut Stack, pages: &impl PageSource) {
+        let had = stack.len;
         {
             let mut shared = self.shared.lock();
             for _ in 0..BATCH {
@@ -278,21 +301,39 @@ impl<T: SlabObject, M: Machine> Slab<T, M> {
                 unsafe { stack.push::<T>(slot.as_ptr()) };
             }
         }
-        if stack.len == 0 {
-            let page = pages.slab_page(self.number)?;
-            let base = page.cast::<u8>();
-            if !T::KEPT.is_empty() {
-                // SAFETY: a fresh page, which nobody else has.
-                unsafe { base.write_bytes(0, page.len()) };
-            }
-            for at in (0..page.len() / Self::SLOT).rev() {
-                // SAFETY: the slot lies within the page.
-                let slot = unsafe { base.add(at * Self::SLOT) };
-                // SAFETY: 1: fresh memory, aligned as pages are.
-                unsafe { stack.push::<T>(slot.as_ptr()) };
+        if stack.len > had {
+            return;
+        }
+        let Some(page) = pages.slab_page(self.number) else {
+            return;
+        };
+        let base = page.cast::<u8>();
+        if !T::KEPT.is_empty() {
+            // SAFETY: a fresh page, which nobody else has.
+            unsafe { base.write_bytes(0, page.len()) };
+        }
+        for at in (0..page.len() / Self::SLOT).rev() {
+            // SAFETY: the slot lies within the page.
+            let slot = unsafe { base.add(at * Self::SLOT) };
+            // SAFETY: 1: fresh memory, aligned as pages are.
+            unsafe { stack.push::<T>(slot.as_ptr()) };
+        }
+    }
+
+    /// Whether `n` objects, at most [`BATCH`] more than a few, can be had one after the other now:
+    /// fetches what this CPU lacks. True until the caller sleeps, or is asked for more than it
+    /// gave back meanwhile.
+    pub fn ensure(&self, n: u32, pages: &impl PageSource) -> bool {
+        // SAFETY: 1: the CPU's own stack, and a task does not leave its CPU within this function.
+        let stack = unsafe { self.cpus.this().stack.get_mut() };
+        while stack.len < n {
+            let had = stack.len;
+            self.fill(stack, pages);
+            if stack.len == had {
+                return false;
             }
         }
-        stack.pop::<T>()
+        true
     }
 }
 

@@ -11,6 +11,7 @@ mod locks;
 mod orderings;
 mod purity;
 mod rust_source;
+mod sections;
 mod size;
 mod tree;
 mod unsafe_code;
@@ -47,7 +48,7 @@ impl fmt::Display for Finding {
 
 type Rule = fn(&Tree) -> Vec<Finding>;
 
-const RULES: [Rule; 15] = [
+const RULES: [Rule; 16] = [
     deps::arrows_point_down,
     deps::members_inherit_lints,
     orderings::pairs_have_two_ends,
@@ -60,6 +61,7 @@ const RULES: [Rule; 15] = [
     size::short_files,
     size::short_lines,
     locks::page_matches_code,
+    sections::page_lists_sections,
     links::targets_exist,
     unsafe_code::only_where_listed,
     unsafe_code::others_forbid_it,

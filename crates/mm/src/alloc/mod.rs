@@ -21,7 +21,9 @@
 mod zone;
 
 use crate::frame::{Frame, FrameTable, Use, Zeroed};
+use crate::oracle::Refusals;
 use core::ops::Range;
+use core::panic::Location;
 use minflt_addr::Pfn;
 use minflt_pgtable::Mmu;
 use minflt_sync::{Cx, Instance, Ordering, PerCpu, Plain};
@@ -109,6 +111,7 @@ pub(crate) struct Frames<M: Mmu> {
     nodes: u32,
     /// Order of the blocks that CPUs take.
     block_order: u32,
+    pub(crate) refusals: Refusals<M>,
 }
 
 impl<M: Mmu> Frames<M> {
@@ -128,6 +131,7 @@ impl<M: Mmu> Frames<M> {
             zones,
             cpus,
             nodes,
+            refusals: Refusals::new(),
         }
     }
 
@@ -160,7 +164,11 @@ impl<M: Mmu> Frames<M> {
 
     /// A frame near the caller, with one reference; `None` when memory is short.
     #[inline]
+    #[track_caller]
     pub(crate) fn alloc(&self, at: &M::Instance, used_as: Use) -> Option<Pfn> {
+        if M::CHECKED && self.refusals.refuses(Location::caller()) {
+            return None;
+        }
         // SAFETY: 1: the CPU's own list, and a task does not leave its CPU within this function.
         let list = unsafe { self.cpus.this().list.get_mut() };
         let pfn = match list.take() {
@@ -175,9 +183,13 @@ impl<M: Mmu> Frames<M> {
 
     /// A block of 2^`order` frames near the caller, aligned to its size, with one reference on its
     /// first frame; `None` when no such block is left.
+    #[track_caller]
     pub(crate) fn alloc_block(&self, at: &M::Instance, order: u32, used_as: Use) -> Option<Pfn> {
         if order == 0 {
             return self.alloc(at, used_as);
+        }
+        if M::CHECKED && self.refusals.refuses(Location::caller()) {
+            return None;
         }
         let pfn = self.take_exactly(at, order).or_else(|| {
             self.drain_this_cpu();

@@ -20,7 +20,7 @@
 //!
 //! Linux: mm/mmap.c brk, do_brk_flags (v6.12).
 
-use super::split::{discard_vma, new_attrs, new_vma, publish};
+use super::split::{NewRecord, discard_vma, new_vma};
 use super::{as_call, munmap};
 use crate::error::{HeapError, NoMemory};
 use crate::event::Event;
@@ -179,9 +179,9 @@ impl<M: Mmu> Mm<M> {
         });
         if let Some(vma) = below {
             let range = VirtRange::new(vma.view().range.start(), more.end());
-            let attrs = new_attrs(self, fresh.of_range::<M::Paging>(range))?;
+            let record = NewRecord::new(self, fresh.of_range::<M::Paging>(range))?;
             let _section = writers.begin(vma);
-            publish(self, vma, attrs);
+            drop(record.publish(vma));
             return Ok(());
         }
         let vma = new_vma(self, fresh)?;

@@ -15,7 +15,9 @@
 pub(crate) mod brk;
 pub(crate) mod fork;
 pub(crate) mod madvise;
+mod merge;
 pub(crate) mod mmap;
+mod modify;
 pub(crate) mod mprotect;
 pub(crate) mod munmap;
 pub(crate) mod pin;

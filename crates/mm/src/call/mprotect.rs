@@ -4,20 +4,22 @@
 //! neither.
 //!
 //! What becomes writable is charged as committed, where it was not yet ([`crate::commit`]). What
-//! becomes read-only stays charged.
+//! becomes read-only stays charged, unless nothing was ever stored to it.
+//!
+//! Linux: mm/mprotect.c do_mprotect_pkey, mprotect_fixup (v6.18).
 
-use super::split::{new_attrs, publish, split_at};
-use super::{as_call, page_range};
-use crate::config::Broken;
+use super::as_call;
+use super::modify::modify;
 use crate::error::{MprotectError, NoMemory};
 use crate::event::Event;
 use crate::mm::Mm;
 use crate::oracle;
-use crate::vma::{Prot, VmaFlags, VmaView};
+use crate::vma::{Prot, Vma, VmaFlags, VmaView};
 use crate::writers::Writers;
 use crate::zap::Zap;
 use minflt_addr::{VirtAddr, VirtRange};
 use minflt_pgtable::{Mmu, Paging};
+use minflt_sync::Ordering;
 
 impl<M: Mmu> Mm<M> {
     /// Changes the protection of `len` bytes (rounded up to pages) from `start` on.
@@ -26,12 +28,19 @@ impl<M: Mmu> Mm<M> {
     /// Sleeps for `mmap_lock`, which it takes for writing; waits for CPUs to forget translations.
     ///
     /// # Errors
-    /// See [`MprotectError`]. Where part of the range is not mapped, what lies before the hole has
-    /// been changed, as in Linux.
+    /// See [`MprotectError`]. What lies before a hole, or before the mapping that there was no
+    /// memory for, has been changed, as in Linux; one mapping is changed or is not.
     pub fn mprotect(&self, start: VirtAddr, len: u64, prot: Prot) -> Result<(), MprotectError> {
         as_call(self.system(), || {
             self.system().count(Event::Mprotect);
-            let range = page_range::<M>(start, len).ok_or(MprotectError::Invalid)?;
+            if !start.is_aligned(M::Paging::SHIFT) {
+                return Err(MprotectError::Invalid);
+            }
+            if len == 0 {
+                return Ok(());
+            }
+            let range = super::page_range::<M>(start, len).filter(|range| !range.is_empty());
+            let range = range.ok_or(MprotectError::NoMemory)?;
             let writers = Writers::lock(self);
             let result = self.protect_all(&writers, range, prot);
             drop(writers);
@@ -49,75 +58,61 @@ impl<M: Mmu> Mm<M> {
         let mut at = range.start();
         while at < range.end() {
             let vma = self.find(at).ok_or(MprotectError::NoMemory)?;
-            if vma.view().range.start() > at {
+            let whole = vma.view().range;
+            if whole.start() > at {
                 return Err(MprotectError::NoMemory);
             }
-            at = self.protect_one(writers, range, at, prot)?;
+            let part = VirtRange::new(at, range.end()).intersect(whole);
+            self.protect_one(writers, vma, part, prot)?;
+            at = part.end();
         }
         Ok(())
     }
 
-    /// Changes the VMA at `at`, as far as it lies in the range; returns where it ends.
+    /// Changes a part of one VMA.
     fn protect_one(
         &self,
         writers: &Writers<'_, M>,
-        range: VirtRange,
-        at: VirtAddr,
+        vma: &Vma<M>,
+        part: VirtRange,
         prot: Prot,
-    ) -> Result<VirtAddr, MprotectError> {
-        let whole = self.find(at).ok_or(MprotectError::NoMemory)?.view();
-        if whole.prot == prot {
-            return Ok(whole.range.end());
+    ) -> Result<(), MprotectError> {
+        let old = vma.view();
+        if old.prot == prot {
+            return Ok(());
         }
-        // Linux: mprotect_fixup. What was charged once, or never shall be, is not charged again.
-        let mut flags = whole.flags;
-        let mut charged = 0;
-        if prot.has(Prot::WRITE) && !flags.has(VmaFlags::ACCOUNT.with(VmaFlags::NORESERVE)) {
-            let part = VirtRange::new(at, range.end()).intersect(whole.range);
-            charged = part.pages(M::Paging::SHIFT);
-            let sys = self.system();
-            sys.charge(charged).map_err(|_| MprotectError::Overcommit)?;
-            flags = flags.with(VmaFlags::ACCOUNT);
+        let sys = self.system();
+        let pages = part.pages(M::Paging::SHIFT);
+        let account = VmaFlags::ACCOUNT;
+        let mut flags = old.flags;
+        let (mut charged, mut freed) = (0, 0);
+        if prot.has(Prot::WRITE) {
+            // What was charged once, or never shall be, is not charged again.
+            if !flags.has(account.with(VmaFlags::NORESERVE)) {
+                sys.charge(pages).map_err(|_| MprotectError::Overcommit)?;
+                flags = flags.with(account);
+                charged = pages;
+            }
+        } else if flags.has(account) && vma.anon_vma.load(Ordering::Relaxed) == 0 {
+            flags = flags.without(account);
+            freed = pages;
         }
-        self.change_one(writers, range, at, prot, flags)
-            .map_err(|NoMemory| {
-                self.system().uncharge(charged);
-                MprotectError::NoMemory
-            })
-    }
-
-    /// Splits the VMA at `at` at the edges of the range, and changes what lies within.
-    fn change_one(
-        &self,
-        writers: &Writers<'_, M>,
-        range: VirtRange,
-        at: VirtAddr,
-        prot: Prot,
-        flags: VmaFlags,
-    ) -> Result<VirtAddr, NoMemory> {
-        let whole = self.find(at).ok_or(NoMemory)?.view();
-        split_at(self, writers, at)?;
-        if whole.range.contains(range.end()) {
-            split_at(self, writers, range.end())?;
-        }
-        let vma = self.find(at).ok_or(NoMemory)?;
-        let view = vma.view();
-        let attrs = new_attrs(
-            self,
-            VmaView {
-                prot,
-                flags,
-                ..view
-            },
-        )?;
-        let outside = self.system().config.lacks(Broken::ProtectWithoutSection);
-        let section = (!outside).then(|| writers.begin(vma));
-        publish(self, vma, attrs);
-        let mut zap = Zap::begin(self, view.range);
-        zap.protect(view.range, prot);
+        let to = |view| VmaView {
+            prot,
+            flags,
+            ..view
+        };
+        let modified = modify(self, writers, part, to).map_err(|NoMemory| {
+            sys.uncharge(charged);
+            MprotectError::NoMemory
+        })?;
+        debug_assert!(modified.range().covers(part), "it is one VMA, or in one");
+        sys.uncharge(freed);
+        let mut zap = Zap::begin(self, part);
+        zap.protect(part, prot);
         zap.finish();
-        oracle::translations_agree(self, view.range, u64::MAX);
-        drop(section);
-        Ok(view.range.end())
+        oracle::translations_agree(self, part, u64::MAX);
+        drop(modified);
+        Ok(())
     }
 }

@@ -80,6 +80,7 @@ pub(super) fn unmap<M: Mmu>(
             return Err(NoMemory);
         }
         gone.add(Pages::of::<M>(&view));
+        mm.count_vmas(-1);
         zap.range(view.range);
         sys.unlink_anon_vmas(vma);
         section.for_ever();

@@ -1,20 +1,140 @@
-//! Splitting a VMA in two.
+//! VMAs and records that are not published yet, and what publishing them takes.
 //!
-//! ```text
-//! before   VVVVVVVVVV          V keeps its identity and its lower part
-//! after    VVVVNNNNNN          N is new
-//! ```
-//! All memory is had before the first change. N is put into the tree while V still covers its
-//! part, so a lookup finds one or the other at every moment; V's section tells speculation about
-//! it.
+//! # Problem
+//! A call that splits, merges or moves VMAs changes several of them, and must change all or none.
+//!
+//! # Idea
+//! All memory is had before the first change: records and VMAs that nobody else knows go back by
+//! themselves where the call does not come to publish them.
+//!
+//! # Why it is correct
+//! Readers without a lock find each address that is mapped before and after in one VMA or another
+//! at every moment, by the order of a call's steps: what grows says so before what it grows over
+//! leaves the tree, and what shrinks says so when its new neighbour is there.
 
 use crate::error::NoMemory;
 use crate::mm::Mm;
 use crate::vma::{Attrs, Vma, VmaView};
-use crate::writers::Writers;
+use crate::writers::{Section, Writers};
+use core::mem::ManuallyDrop;
 use core::ptr::NonNull;
 use minflt_addr::{VirtAddr, VirtRange};
 use minflt_pgtable::Mmu;
+
+/// A record that nobody knows yet. Dropping it frees it.
+pub(super) struct NewRecord<'m, M: Mmu> {
+    mm: &'m Mm<M>,
+    attrs: NonNull<Attrs>,
+}
+
+impl<'m, M: Mmu> NewRecord<'m, M> {
+    pub(super) fn new(mm: &'m Mm<M>, view: VmaView) -> Result<Self, NoMemory> {
+        let attrs = new_attrs(mm, view)?;
+        Ok(Self { mm, attrs })
+    }
+
+    /// Makes it the record of `vma`, inside the caller's section.
+    pub(super) fn publish<'v>(self, vma: &'v Vma<M>) -> Published<'v, M>
+    where
+        'm: 'v,
+    {
+        let new = ManuallyDrop::new(self);
+        let old = vma.publish(new.attrs);
+        new.mm.tree.changed(vma.view());
+        Published {
+            mm: new.mm,
+            vma,
+            old,
+        }
+    }
+}
+
+impl<M: Mmu> Drop for NewRecord<'_, M> {
+    fn drop(&mut self) {
+        // SAFETY: 1, 2: allocated by `new`, never published.
+        unsafe { self.mm.system().attrs.free(self.attrs) };
+    }
+}
+
+/// A record that was published, while its section is open: it can be taken back. Dropping it keeps
+/// it.
+pub(super) struct Published<'v, M: Mmu> {
+    mm: &'v Mm<M>,
+    vma: &'v Vma<M>,
+    old: Option<NonNull<Attrs>>,
+}
+
+impl<M: Mmu> Published<'_, M> {
+    /// Puts the old record back.
+    pub(super) fn undo(self) {
+        let mut published = ManuallyDrop::new(self);
+        let (mm, vma) = (published.mm, published.vma);
+        let new = match published.old.take() {
+            Some(old) => vma.publish(old),
+            None => vma.publish_first(),
+        };
+        mm.tree.changed(vma.view());
+        if let Some(new) = new {
+            // SAFETY: 1: unlinked just now.
+            unsafe { mm.system().retire_attrs(new) };
+        }
+    }
+}
+
+impl<M: Mmu> Drop for Published<'_, M> {
+    fn drop(&mut self) {
+        if let Some(old) = self.old {
+            // SAFETY: 1: unlinked when the new one was published.
+            unsafe { self.mm.system().retire_attrs(old) };
+        }
+    }
+}
+
+/// A VMA that nobody knows yet. Dropping it frees it.
+pub(super) struct NewVma<'m, M: Mmu> {
+    mm: &'m Mm<M>,
+    vma: NonNull<Vma<M>>,
+}
+
+impl<'m, M: Mmu> NewVma<'m, M> {
+    pub(super) fn new(mm: &'m Mm<M>, view: VmaView) -> Result<Self, NoMemory> {
+        let vma = new_vma(mm, view)?;
+        Ok(Self { mm, vma })
+    }
+
+    /// Like `old`, with which it shares or from which it takes pages.
+    pub(super) fn like(mm: &'m Mm<M>, view: VmaView, old: &Vma<M>) -> Result<Self, NoMemory> {
+        let new = Self::new(mm, view)?;
+        mm.system().split_anon_vma(new.get(), old)?;
+        Ok(new)
+    }
+
+    fn get(&self) -> &Vma<M> {
+        // SAFETY: allocated by `new`; nobody else has it.
+        unsafe { self.vma.as_ref() }
+    }
+
+    /// Puts it into the tree, with its section open.
+    ///
+    /// # Errors
+    /// No memory; it is freed then.
+    pub(super) fn insert<'w>(
+        self,
+        writers: &'w Writers<'_, M>,
+    ) -> Result<Section<'w, M>, NoMemory> {
+        let start = self.get().view().range.start();
+        let section = writers.insert_open(start, self.vma)?;
+        // Others know it now.
+        let _published = ManuallyDrop::new(self);
+        Ok(section)
+    }
+}
+
+impl<M: Mmu> Drop for NewVma<'_, M> {
+    fn drop(&mut self) {
+        discard_vma(self.mm, self.vma);
+    }
+}
 
 /// A new VMA, in no tree.
 pub(super) fn new_vma<M: Mmu>(mm: &Mm<M>, view: VmaView) -> Result<NonNull<Vma<M>>, NoMemory> {
@@ -40,7 +160,7 @@ pub(super) fn new_vma<M: Mmu>(mm: &Mm<M>, view: VmaView) -> Result<NonNull<Vma<M
 }
 
 /// A new record, published nowhere.
-pub(super) fn new_attrs<M: Mmu>(mm: &Mm<M>, view: VmaView) -> Result<NonNull<Attrs>, NoMemory> {
+fn new_attrs<M: Mmu>(mm: &Mm<M>, view: VmaView) -> Result<NonNull<Attrs>, NoMemory> {
     let sys = mm.system();
     sys.attrs.alloc(Attrs::new(view), sys).map_err(|_| NoMemory)
 }
@@ -59,14 +179,32 @@ pub(super) fn discard_vma<M: Mmu>(mm: &Mm<M>, vma: NonNull<Vma<M>>) {
     unsafe { sys.vmas.free(vma) };
 }
 
-/// Replaces a VMA's record, inside the caller's section.
-pub(super) fn publish<M: Mmu>(mm: &Mm<M>, vma: &Vma<M>, attrs: NonNull<Attrs>) {
-    let old = vma.publish(attrs);
-    mm.tree.changed(vma.view());
-    if let Some(old) = old {
-        // SAFETY: 1: unlinked by the line before.
-        unsafe { mm.system().retire_attrs(old) };
+/// Takes a VMA out of the tree for good.
+///
+/// # Errors
+/// No memory: then it is in the tree, and the section goes back.
+pub(super) fn take_out<'v, M: Mmu>(
+    mm: &Mm<M>,
+    start: VirtAddr,
+    section: Section<'v, M>,
+) -> Result<(), (NoMemory, Section<'v, M>)> {
+    match mm.tree.remove(mm.system(), start) {
+        Ok(()) => {
+            gone(mm, section);
+            Ok(())
+        }
+        Err(none) => Err((none, section)),
     }
+}
+
+/// The VMA of a section is out of the tree: it goes.
+pub(super) fn gone<M: Mmu>(mm: &Mm<M>, section: Section<'_, M>) {
+    let vma = section.vma();
+    mm.count_vmas(-1);
+    mm.system().unlink_anon_vmas(vma);
+    section.for_ever();
+    // SAFETY: 1: the caller took it out of the tree just now.
+    unsafe { mm.system().retire_vma(NonNull::from(vma)) };
 }
 
 /// Splits the VMA that covers `at`, if one does and does not start there.
@@ -85,22 +223,10 @@ pub(super) fn split_at<M: Mmu>(
     }
     let lower = view.of_range::<M::Paging>(VirtRange::new(view.range.start(), at));
     let upper = view.of_range::<M::Paging>(VirtRange::new(at, view.range.end()));
-    let attrs = new_attrs(mm, lower)?;
-    let new = new_vma(mm, upper).inspect_err(|_| {
-        // SAFETY: 1, 2: allocated above, never published.
-        unsafe { mm.system().attrs.free(attrs) };
-    })?;
-    let section = writers.begin(vma);
-    // SAFETY: allocated above; nobody else has it.
-    let chained = mm.system().split_anon_vma(unsafe { new.as_ref() }, vma);
-    let put_in = chained.and_then(|()| writers.insert(at, new));
-    if put_in.is_err() {
-        drop(section);
-        discard_vma(mm, new);
-        // SAFETY: 1, 2: allocated above, never published.
-        unsafe { mm.system().attrs.free(attrs) };
-        return Err(NoMemory);
-    }
-    publish(mm, vma, attrs);
+    let lower = NewRecord::new(mm, lower)?;
+    let _section = writers.begin(vma);
+    let upper = NewVma::like(mm, upper, vma)?;
+    let _upper = upper.insert(writers)?;
+    drop(lower.publish(vma));
     Ok(())
 }

@@ -31,7 +31,7 @@
 //!
 //! Linux: mm/mmap_lock.c lock_mm_and_find_vma, mm/vma.c expand_downwards, acct_stack_growth (v6.18).
 
-use super::split::{new_attrs, publish};
+use super::split::NewRecord;
 use crate::config::Broken;
 use crate::error::NoMemory;
 use crate::event::Event;
@@ -188,14 +188,10 @@ impl<M: Mmu> Mm<M> {
 
     /// The VMA's record says `grown` from here on, and the tree its new start.
     fn grow_down(&self, vma: &Vma<M>, grown: VmaView) -> Result<(), NoMemory> {
-        let sys = self.system();
-        let attrs = new_attrs(self, grown)?;
+        let record = NewRecord::new(self, grown)?;
         let (old, new) = (vma.view().range.start(), grown.range.start());
-        self.tree.rekey(sys, old, new, vma).inspect_err(|_| {
-            // SAFETY: 1, 2: allocated above, never published.
-            unsafe { sys.attrs.free(attrs) };
-        })?;
-        publish(self, vma, attrs);
+        self.tree.rekey(self.system(), old, new, vma)?;
+        drop(record.publish(vma));
         Ok(())
     }
 }

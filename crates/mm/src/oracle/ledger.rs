@@ -97,6 +97,13 @@ pub enum Unbalanced {
         /// The pages of its mappings.
         mapped: u64,
     },
+    /// The number of VMAs of an address space differs from its tree.
+    Vmas {
+        /// The number kept.
+        kept: u64,
+        /// Those in the tree.
+        found: u64,
+    },
     /// What is promised differs from the accounted mappings, in pages.
     Committed {
         /// The number kept.
@@ -168,6 +175,9 @@ impl fmt::Display for Unbalanced {
                     f,
                     "the size is kept as {kept}, but {mapped} pages are mapped"
                 )
+            }
+            Self::Vmas { kept, found } => {
+                write!(f, "{kept} mappings are counted, but {found} are there")
             }
             Self::Committed { kept, accounted } => {
                 write!(
@@ -347,6 +357,10 @@ impl<M: Mmu> Mm<M> {
         let (kept, mapped) = (self.sizes.raw(), walked.vmas.mapped);
         if kept != mapped {
             return Err(Unbalanced::Size { kept, mapped });
+        }
+        let (kept, found) = (self.sizes.vmas_raw(), walked.objects.vmas);
+        if kept != found {
+            return Err(Unbalanced::Vmas { kept, found });
         }
         let config = &sys.config;
         if config.rss != crate::config::Rss::Sloppy {

@@ -3,9 +3,12 @@
 //! Each look is counted, so that a result can say how often it was checked.
 
 mod ledger;
+mod refusal;
 mod translation;
 
 pub use ledger::{Ledger, Unbalanced};
+pub(crate) use refusal::Refusals;
+pub use refusal::Refuse;
 pub(crate) use translation::{contents_flushed, translation_live, translations_agree};
 
 use crate::frame::Use;

@@ -359,6 +359,21 @@ impl<M: Mmu> Tree<M> {
         change.finish(root.map(|root| root.slot()), |root| self.set_root(root))
     }
 
+    /// Makes sure that so many changes, one after the other, do not fail: each is an insertion, a
+    /// removal or a rekey. True until the caller sleeps.
+    ///
+    /// # Errors
+    /// When there is no memory.
+    pub(crate) fn ensure(&self, sys: &System<M>, changes: u32) -> Result<(), NoMemory> {
+        let root = self.root.load(Ordering::Relaxed);
+        // SAFETY: 1: the writer's lock keeps the current version.
+        let level = NonNull::new(root as *mut Node).map_or(0, |_| unsafe { read::<M>(root) }.level);
+        // Each level's node and one beside it, and a root above them.
+        let nodes = changes * (2 * (level + 2) + 1);
+        let ensured = sys.nodes.ensure(nodes, sys);
+        ensured.then_some(()).ok_or(NoMemory)
+    }
+
     fn set_root(&self, root: u64) {
         // ORDERING: Release; pairs with [tree-root].
         self.root.store(root, Ordering::Release);

@@ -1,0 +1,217 @@
+//! Which mappings can be one, and what their becoming one takes.
+//!
+//! # Problem
+//! A program that maps, protects or locks piece by piece would have ever more VMAs. Two that touch
+//! and are alike shall be one again; but what faults find through them must stay right.
+//!
+//! # Idea
+//! Alike is a question of two records: the one continued to the other's addresses must equal it,
+//! page numbers and all. Whose pages they may have is a question of their anon_vmas: the same, or
+//! only one has one, and that is its only one; then the other is chained to it.
+//!
+//! # Protocol
+//! `mmap_lock` for writing. Sections are opened on all VMAs that may change or go *before* it is
+//! decided by their anon_vmas (c46000458d57); those that do not change are let go at once.
+//!
+//! # Why it is correct
+//! A mapping that takes pages over is chained to their anon_vma before its record covers them, and
+//! inside its section, so no fault makes a page by a link that is then undone for lack of memory
+//! (P18). What goes is unchained afterwards, so the anon_vma never is without links.
+//!
+//! Linux: mm/vma.c is_mergeable_vma, vma_merge_existing_range, vma_merge_new_range (v6.18).
+
+use super::split::{NewRecord, take_out};
+use crate::error::NoMemory;
+use crate::mm::Mm;
+use crate::vma::{Vma, VmaView};
+use crate::writers::Section;
+use minflt_addr::{VirtAddr, VirtRange};
+use minflt_pgtable::{Mmu, Paging};
+use minflt_sync::Ordering;
+
+/// Those that a mapping can be one with, each with its section open.
+pub(super) struct Neighbours<'w, M: Mmu> {
+    pub(super) below: Option<Section<'w, M>>,
+    pub(super) above: Option<Section<'w, M>>,
+}
+
+/// Whether `above`, which starts where `below` ends, is the same but for that.
+fn goes_on<P: Paging>(below: &VmaView, above: &VmaView) -> bool {
+    below.range.end() == above.range.start() && *above == below.of_range::<P>(above.range)
+}
+
+/// The neighbours that `view` can be one with: a part of `middle`, or new where that is `None`.
+pub(super) fn neighbours<'w, M: Mmu>(
+    mm: &'w Mm<M>,
+    open: impl Fn(&'w Vma<M>) -> Section<'w, M>,
+    view: &VmaView,
+    middle: Option<&Vma<M>>,
+) -> Neighbours<'w, M> {
+    let range = view.range;
+    let whole = middle.map_or(range, |vma| vma.view().range);
+    let below = (whole.start() == range.start())
+        .then(|| mm.ends_at(range.start()))
+        .flatten()
+        .filter(|vma| goes_on::<M::Paging>(&vma.view(), view));
+    let above = (whole.end() == range.end())
+        .then(|| mm.starts_at(range.end()))
+        .flatten()
+        .filter(|vma| goes_on::<M::Paging>(view, &vma.view()));
+    let (below, above) = (below.map(&open), above.map(&open));
+    let below = below.filter(|it| it.vma().may_take(middle));
+    let both = |it: &Section<'w, M>| {
+        let other = below.as_ref();
+        other.is_none_or(|other| other.vma().may_share(it.vma()))
+    };
+    let above = above.filter(|it| it.vma().may_take(middle) && both(it));
+    Neighbours { below, above }
+}
+
+impl<M: Mmu> Mm<M> {
+    /// The VMA that ends at `addr`. The caller holds `mmap_lock`.
+    pub(super) fn ends_at(&self, addr: VirtAddr) -> Option<&Vma<M>> {
+        let last = VirtAddr(addr.0.checked_sub(1)?);
+        // SAFETY: 1: under `mmap_lock`.
+        let vma = unsafe { self.tree.at_or_before(last) };
+        vma.filter(|vma| vma.view().range.end() == addr)
+    }
+
+    /// The VMA that starts at `addr`. The caller holds `mmap_lock`.
+    pub(super) fn starts_at(&self, addr: VirtAddr) -> Option<&Vma<M>> {
+        // SAFETY: 1: under `mmap_lock`.
+        let vma = unsafe { self.tree.at_or_before(addr) };
+        vma.filter(|vma| vma.view().range.start() == addr)
+    }
+}
+
+/// A mapping that was chained to the anon_vma of the one it takes pages from. Dropping it undoes
+/// that.
+pub(super) struct Chained<'v, M: Mmu> {
+    mm: &'v Mm<M>,
+    vma: Option<&'v Vma<M>>,
+}
+
+impl<M: Mmu> Chained<'_, M> {
+    /// The pages were taken over.
+    pub(super) fn keep(mut self) {
+        self.vma = None;
+    }
+}
+
+impl<M: Mmu> Drop for Chained<'_, M> {
+    fn drop(&mut self) {
+        if let Some(vma) = self.vma {
+            self.mm.system().unlink_anon_vmas(vma);
+        }
+    }
+}
+
+/// Chains `to`, inside its section, to what `from` is chained to, if it is chained to nothing yet.
+///
+/// Linux: dup_anon_vma.
+pub(super) fn chain<'v, M: Mmu>(
+    mm: &'v Mm<M>,
+    to: &'v Vma<M>,
+    from: &Vma<M>,
+) -> Result<Chained<'v, M>, NoMemory> {
+    let has = |vma: &Vma<M>| vma.anon_vma.load(Ordering::Relaxed) != 0;
+    let takes = has(from) && !has(to);
+    if takes {
+        mm.system().split_anon_vma(to, from)?;
+    }
+    let vma = takes.then_some(to);
+    Ok(Chained { mm, vma })
+}
+
+/// Grows `below` to `end`, over a part of `middle` that starts where it ends: `middle` loses that
+/// part, or goes.
+pub(super) fn grow_up<'w, M: Mmu>(
+    mm: &'w Mm<M>,
+    below: &Section<'w, M>,
+    middle: Section<'w, M>,
+    end: VirtAddr,
+) -> Result<Option<Section<'w, M>>, NoMemory> {
+    let (target, vma) = (below.vma(), middle.vma());
+    let (view, old) = (target.view(), vma.view());
+    let rest = VirtRange::new(end, old.range.end());
+    let grown = of_range::<M>(&view, view.range.start(), end);
+    let grown = NewRecord::new(mm, grown)?;
+    let rest = (!rest.is_empty()).then(|| NewRecord::new(mm, old.of_range::<M::Paging>(rest)));
+    let rest = rest.transpose()?;
+    let chained = chain(mm, target, vma)?;
+    let grown = grown.publish(target);
+    let start = old.range.start();
+    let Some(rest) = rest else {
+        return match take_out(mm, start, middle) {
+            Ok(()) => {
+                chained.keep();
+                Ok(None)
+            }
+            Err((NoMemory, middle)) => {
+                grown.undo();
+                drop((chained, middle));
+                Err(NoMemory)
+            }
+        };
+    };
+    if let Err(NoMemory) = mm.tree.rekey(mm.system(), start, end, vma) {
+        grown.undo();
+        return Err(NoMemory);
+    }
+    chained.keep();
+    drop(rest.publish(vma));
+    Ok(Some(middle))
+}
+
+/// Grows `above` down to `start`, over the upper part of `middle`, which keeps a lower part.
+pub(super) fn grow_down<M: Mmu>(
+    mm: &Mm<M>,
+    above: &Section<'_, M>,
+    middle: &Section<'_, M>,
+    start: VirtAddr,
+) -> Result<(), NoMemory> {
+    let (target, vma) = (above.vma(), middle.vma());
+    let (view, old) = (target.view(), vma.view());
+    let grown = of_range::<M>(&view, start, view.range.end());
+    let grown = NewRecord::new(mm, grown)?;
+    let rest = NewRecord::new(mm, of_range::<M>(&old, old.range.start(), start))?;
+    let chained = chain(mm, target, vma)?;
+    let grown = grown.publish(target);
+    let from = view.range.start();
+    if let Err(NoMemory) = mm.tree.rekey(mm.system(), from, start, target) {
+        grown.undo();
+        return Err(NoMemory);
+    }
+    chained.keep();
+    drop(rest.publish(vma));
+    Ok(())
+}
+
+/// Gives `below` the record `grown`, which covers `above` as well, and takes that out.
+pub(super) fn swallow<'w, M: Mmu>(
+    mm: &'w Mm<M>,
+    below: &Section<'w, M>,
+    above: Section<'w, M>,
+    grown: VmaView,
+) -> Result<(), NoMemory> {
+    let target = below.vma();
+    let start = above.vma().view().range.start();
+    let grown = NewRecord::new(mm, grown)?;
+    let chained = chain(mm, target, above.vma())?;
+    let grown = grown.publish(target);
+    match take_out(mm, start, above) {
+        Ok(()) => {
+            chained.keep();
+            Ok(())
+        }
+        Err((NoMemory, _above)) => {
+            grown.undo();
+            Err(NoMemory)
+        }
+    }
+}
+
+/// `view` from `start` to `end`.
+pub(super) fn of_range<M: Mmu>(view: &VmaView, start: VirtAddr, end: VirtAddr) -> VmaView {
+    view.of_range::<M::Paging>(VirtRange::new(start, end))
+}

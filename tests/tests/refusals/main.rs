@@ -1,0 +1,158 @@
+//! Memory that runs out at every allocation of every call, one at a time and for good.
+//!
+//! A scene sets an address space up and does one thing to it. It is done once with memory enough,
+//! which tells what success looks like, and then once for each allocation it makes, which fails.
+//! Then the scene either says that there is no memory, and everything is as before it; or it says
+//! that it succeeded, and everything is as it should be. The ledger balances in any case, and the
+//! scene succeeds when done again with memory.
+#![expect(
+    clippy::expect_used,
+    clippy::tests_outside_test_module,
+    reason = "all of an integration test is a test"
+)]
+
+mod scenes;
+mod sites;
+
+use minflt_addr::VirtAddr;
+use minflt_host::{Host, HostInstance, HostOptions, Prefault};
+use minflt_mm::{
+    Config, ERAS, Mm, MmHandle, Overcommit, Prot, Refuse, Running, Signal, System, Thread,
+};
+use minflt_pgtable::X86_64;
+use scenes::{Failing, SCENES, Scene};
+use sites::Sites;
+
+type Machine = Host<X86_64, true>;
+
+const PAGE: u64 = 4096;
+/// Two tables meet in the middle of the window.
+const BASE: u64 = (1 << 30) - PAGES / 2 * PAGE;
+const PAGES: u64 = 32;
+/// No call of a scene makes more allocations.
+const MANY: u64 = 400;
+
+fn page(number: u64) -> VirtAddr {
+    VirtAddr(BASE + number * PAGE)
+}
+
+/// What a scene may use.
+struct World<'w> {
+    sys: &'w System<Machine>,
+    mm: &'w MmHandle<'w, Machine>,
+    thread: &'w Thread<'w, Machine>,
+}
+
+/// What an address space is: its mappings, and the first word of each page of the window.
+type Seen = (Vec<String>, Vec<Result<u64, Signal>>);
+
+fn seen(mm: &Mm<Machine>, thread: &Thread<'_, Machine>) -> Seen {
+    let mut mappings = Vec::new();
+    mm.for_each_mapping(|range, prot: Prot| mappings.push(format!("{range} {prot}")));
+    let words = (0..PAGES).map(|number| thread.load(page(number)));
+    (mappings, words.collect())
+}
+
+/// What came of one run of a scene.
+struct Came {
+    /// Where the first allocation failed.
+    site: Option<String>,
+    done: Result<(), String>,
+    before_again: Seen,
+    after_again: Seen,
+}
+
+fn boot(config: Config) -> Running<Machine> {
+    let options = HostOptions {
+        cpus: 1,
+        ram_bytes: 8 << 20,
+        prefault: Prefault::OnTouch,
+    };
+    let machine = HostInstance::new(&options).expect("memory");
+    let sys = System::<Machine>::boot(machine, config).expect("boots");
+    sys.set_overcommit(Overcommit::Always);
+    sys
+}
+
+/// Does the scene once, with allocations refused as said; then once more, without.
+fn run(config: Config, scene: &Scene, refuse: Refuse) -> Came {
+    let sys = boot(config);
+    let entered = sys.machine().enter(0);
+    let mm = sys.new_mm().expect("memory");
+    let thread = mm.thread();
+    let world = World {
+        sys: &sys,
+        mm: &mm,
+        thread: &thread,
+    };
+    (scene.set_up)(&world);
+    sys.refuse_allocations(refuse);
+    let done = (scene.act)(&world).map_err(|error| format!("{error}"));
+    sys.refuse_allocations(Refuse::Nothing);
+    let site = sys.refused_allocation().map(|site| format!("{site}"));
+    let before_again = seen(&mm, &thread);
+    let after_again = match done {
+        Ok(()) => before_again.clone(),
+        Err(_) => {
+            (scene.act)(&world).expect("there is memory now");
+            seen(&mm, &thread)
+        }
+    };
+    drop(thread);
+    drop(mm);
+    let balanced = sys.check_ledger(&[]);
+    balanced.expect("nothing is leaked");
+    drop(entered);
+    assert_eq!(sys.machine().failed(), None);
+    Came {
+        site,
+        done,
+        before_again,
+        after_again,
+    }
+}
+
+/// The address space before the scene did anything.
+fn untouched(config: Config, scene: &Scene) -> Seen {
+    let nothing = Scene {
+        act: |_| Ok(()),
+        ..*scene
+    };
+    run(config, &nothing, Refuse::Nothing).before_again
+}
+
+fn try_all(era: &str, config: Config, scene: &Scene, sites: &mut Sites) {
+    let before = untouched(config, scene);
+    let fine = run(config, scene, Refuse::Nothing);
+    let name = scene.name;
+    assert_eq!(fine.done, Ok(()), "{name}, {era}");
+    for refuse in [Refuse::Nth as fn(u64) -> Refuse, Refuse::From] {
+        for n in 1..MANY {
+            let what = refuse(n);
+            let came = run(config, scene, what);
+            let Some(site) = came.site else { break };
+            sites.hit(&site);
+            let said = format!("{name}, {era}, {what:?} at {site}: {:?}", came.done);
+            if came.done.is_ok() {
+                assert_eq!(came.before_again, fine.before_again, "{said}");
+            } else if scene.failing == Failing::Whole {
+                assert_eq!(came.before_again, before, "{said}");
+            }
+            assert_eq!(came.after_again, fine.after_again, "{said}, and again");
+            assert!(n + 1 < MANY, "{name} allocates for ever");
+        }
+    }
+}
+
+#[test]
+fn every_allocation_fails_once_and_nothing_is_lost() {
+    let mut sites = Sites::of_the_source();
+    for era in ERAS {
+        for scene in SCENES {
+            try_all(era.name, era.config, scene, &mut sites);
+        }
+    }
+    print!("{sites}");
+    let missed = sites.missed();
+    assert!(missed.is_empty(), "no scene fails at {missed:#?}");
+}

@@ -1,0 +1,206 @@
+//! What is done while memory runs out.
+
+use super::{PAGE, World, page};
+use minflt_mm::{Advice, Errno, MapRequest, Place, Populate, Prot};
+
+/// Whether a scene that fails has done nothing, or may have done part.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Failing {
+    Whole,
+    /// As in Linux, where it says so.
+    Partly,
+}
+
+/// One thing to do to an address space.
+#[derive(Clone, Copy)]
+pub(crate) struct Scene {
+    pub(crate) name: &'static str,
+    pub(crate) set_up: fn(&World<'_>),
+    pub(crate) act: fn(&World<'_>) -> Result<(), Errno>,
+    pub(crate) failing: Failing,
+}
+
+impl World<'_> {
+    fn map(&self, first: u64, pages: u64, prot: Prot) -> Result<(), Errno> {
+        let place = Place::Fixed(page(first));
+        self.mm.mmap(place, pages * PAGE, prot)?;
+        Ok(())
+    }
+
+    fn store(&self, pages: core::ops::Range<u64>) -> Result<(), Errno> {
+        for number in pages {
+            let stored = self.thread.store(page(number), 100 + number);
+            stored.map_err(|_| Errno::ENOMEM)?;
+        }
+        Ok(())
+    }
+
+    /// Mappings with holes between them, of every other page.
+    fn comb(&self, teeth: u64) {
+        for tooth in 0..teeth {
+            self.map(2 * tooth, 1, Prot::READ_WRITE).expect("memory");
+        }
+    }
+
+    /// A mapping of 16 pages in the middle, with contents.
+    fn block(&self) {
+        self.map(8, 16, Prot::READ_WRITE).expect("memory");
+        self.store(8..24).expect("memory");
+    }
+}
+
+const fn whole(
+    name: &'static str,
+    set_up: fn(&World<'_>),
+    act: fn(&World<'_>) -> Result<(), Errno>,
+) -> Scene {
+    Scene {
+        name,
+        set_up,
+        act,
+        failing: Failing::Whole,
+    }
+}
+
+const fn partly(scene: Scene) -> Scene {
+    Scene {
+        failing: Failing::Partly,
+        ..scene
+    }
+}
+
+/// All of them.
+pub(crate) const SCENES: &[Scene] = &[
+    whole("first mapping", |_| (), |w| w.map(0, 4, Prot::READ_WRITE)),
+    whole(
+        "fifteenth mapping",
+        |w| w.comb(14),
+        |w| w.map(31, 1, Prot::READ),
+    ),
+    whole("mapping over", |w| w.block(), |w| w.map(10, 4, Prot::READ)),
+    whole(
+        "mapping over many",
+        |w| w.comb(15),
+        |w| w.map(1, 24, Prot::READ),
+    ),
+    whole(
+        "populate",
+        |_| (),
+        |w| {
+            let request = MapRequest {
+                populate: Populate::Now,
+                ..MapRequest::new(Place::FixedNoReplace(page(14)), 4 * PAGE, Prot::READ_WRITE)
+            };
+            match w.thread.mmap(&request) {
+                // Done before, but for its pages.
+                Ok(_) | Err(minflt_mm::MmapError::Exists) => Ok(()),
+                Err(error) => Err(error.into()),
+            }
+        },
+    ),
+    partly(whole(
+        "first stores",
+        |w| w.map(8, 16, Prot::READ_WRITE).expect("memory"),
+        |w| w.store(8..24),
+    )),
+    partly(whole(
+        "stores beside a neighbour",
+        |w| {
+            w.map(8, 8, Prot::READ_WRITE).expect("memory");
+            w.store(8..10).expect("memory");
+            w.map(16, 8, Prot::READ_WRITE).expect("memory");
+        },
+        |w| w.store(8..24),
+    )),
+    whole(
+        "unmap the middle",
+        |w| w.block(),
+        |w| Ok(w.mm.munmap(page(12), 4 * PAGE)?),
+    ),
+    whole(
+        "unmap many",
+        |w| w.comb(15),
+        |w| Ok(w.mm.munmap(page(1), 25 * PAGE)?),
+    ),
+    whole(
+        "protect the middle",
+        |w| w.block(),
+        |w| Ok(w.mm.mprotect(page(12), 4 * PAGE, Prot::READ)?),
+    ),
+    partly(whole(
+        "protect two",
+        |w| {
+            w.block();
+            w.map(24, 4, Prot::READ).expect("memory");
+        },
+        |w| Ok(w.mm.mprotect(page(20), 6 * PAGE, Prot::NONE)?),
+    )),
+    whole(
+        "discard",
+        |w| w.block(),
+        |w| Ok(w.mm.madvise(page(10), 4 * PAGE, Advice::DontNeed)?),
+    ),
+    whole(
+        "heap",
+        |w| w.mm.set_start_brk(page(2)).expect("unused"),
+        |w| {
+            let end = page(5);
+            let moved = w.mm.brk(Some(end)) == end;
+            if moved { Ok(()) } else { Err(Errno::ENOMEM) }
+        },
+    ),
+    whole(
+        "heap grows",
+        |w| {
+            w.mm.set_start_brk(page(2)).expect("unused");
+            assert_eq!(w.mm.brk(Some(page(5))), page(5));
+            w.store(2..4).expect("memory");
+        },
+        |w| {
+            let moved = w.mm.brk(Some(page(9))) == page(9);
+            if moved { Ok(()) } else { Err(Errno::ENOMEM) }
+        },
+    ),
+    whole(
+        "fork",
+        |w| w.block(),
+        |w| {
+            let child = w.mm.fork()?;
+            let thread = child.thread();
+            assert_eq!(thread.load(page(9)), Ok(109));
+            Ok(())
+        },
+    ),
+    whole(
+        "fork a comb",
+        |w| w.comb(15),
+        |w| {
+            w.mm.fork()?;
+            Ok(())
+        },
+    ),
+    partly(whole(
+        "copies after a fork",
+        |w| w.block(),
+        |w| {
+            let child = w.mm.fork()?;
+            let thread = child.thread();
+            for number in 8..24 {
+                let stored = thread.store(page(number), number);
+                stored.map_err(|_| Errno::ENOMEM)?;
+            }
+            drop(thread);
+            drop(child);
+            w.store(8..24)
+        },
+    )),
+    whole(
+        "another address space",
+        |_| (),
+        |w| {
+            let other = w.sys.new_mm()?;
+            drop(other);
+            Ok(())
+        },
+    ),
+];

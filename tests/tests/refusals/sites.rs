@@ -1,0 +1,74 @@
+//! The lines that allocate, as the source has them, and how often each was made to fail.
+
+use core::fmt;
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// What an allocation looks like. The allocator's own folder is left out: what it calls of itself
+/// is no allocation but part of one.
+const CALLS: [&str; 4] = [".alloc(", ".alloc_block(", ".alloc_copy(", ".alloc_on("];
+const ALLOCATOR: &str = "alloc/";
+
+/// Each line that allocates, `file:line`, with its failures.
+pub(crate) struct Sites(BTreeMap<String, u64>);
+
+impl Sites {
+    /// Those of mm's source, none of which has failed.
+    pub(crate) fn of_the_source() -> Self {
+        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates/mm/src");
+        let mut files = Vec::new();
+        rust_files(&source, &mut files);
+        let mut sites = BTreeMap::new();
+        for file in files {
+            let name = file.strip_prefix(&source).expect("below it");
+            let name = name.to_str().expect("an ASCII name");
+            if name.starts_with(ALLOCATOR) {
+                continue;
+            }
+            let text = fs::read_to_string(&file).expect("a source file");
+            for (number, line) in text.lines().enumerate() {
+                let code = line.split("//").next().unwrap_or_default();
+                if CALLS.iter().any(|call| code.contains(call)) {
+                    sites.insert(format!("{name}:{}", number + 1), 0);
+                }
+            }
+        }
+        Self(sites)
+    }
+
+    /// An allocation failed at `site`: a path, a line and a column.
+    pub(crate) fn hit(&mut self, site: &str) {
+        let (line, _column) = site.rsplit_once(':').expect("a column");
+        let (_, name) = line.rsplit_once("mm/src/").expect("a file of mm");
+        let failures = self.0.get_mut(name);
+        *failures.unwrap_or_else(|| panic!("{name} allocates, unseen")) += 1;
+    }
+
+    /// Those that never failed.
+    pub(crate) fn missed(&self) -> Vec<&String> {
+        let never = self.0.iter().filter(|(_, failures)| **failures == 0);
+        never.map(|(site, _)| site).collect()
+    }
+}
+
+impl fmt::Display for Sites {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "failures  allocation")?;
+        for (site, failures) in &self.0 {
+            writeln!(f, "{failures:8}  {site}")?;
+        }
+        Ok(())
+    }
+}
+
+fn rust_files(folder: &Path, files: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(folder).expect("a folder") {
+        let path = entry.expect("readable").path();
+        if path.is_dir() {
+            rust_files(&path, files);
+        } else if path.extension().is_some_and(|ending| ending == "rs") {
+            files.push(path);
+        }
+    }
+}
