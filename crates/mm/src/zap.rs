@@ -158,6 +158,41 @@ impl<'m, M: Mmu> Zap<'m, M> {
         }
     }
 
+    /// Makes of each entry of `range` that maps a page what `change` says, if anything. Translations
+    /// are invalidated where one grants less.
+    pub(crate) fn change_mapped(
+        &mut self,
+        range: VirtRange,
+        change: impl Fn(Pte<M::Paging>) -> Option<Pte<M::Paging>>,
+    ) {
+        let how = self.mm.exchange_under_lock();
+        let mut at = range.start();
+        while let Some((leaf, span)) = self.next_table(&mut at, range) {
+            let _held = self.mm.table_lock(leaf.table).lock();
+            for page in pages::<M>(span) {
+                let entry = self.entry(leaf.table, page.start());
+                let mut now = Grant::Nothing;
+                let changed = |pte: Pte<M::Paging>| {
+                    let new = pte.is_mapped().then(|| change(pte)).flatten()?;
+                    now = new.grant();
+                    Some(new)
+                };
+                if entry
+                    .update(how, changed)
+                    .is_ok_and(|old| old.grant() > now)
+                {
+                    self.gather.touch(page);
+                }
+            }
+        }
+    }
+
+    /// Forgets that there is anything to invalidate: for a control.
+    #[cold]
+    pub(crate) fn forget(&mut self) {
+        self.gather.take_range();
+    }
+
     /// Clears the accessed bits of `range`; returns how many were set. The translations are
     /// invalidated, so that the next use sets the bit again.
     pub(crate) fn age(&mut self, range: VirtRange) -> u64 {

@@ -10,6 +10,8 @@
 //! | brk | write | the VMA it extends; those it unmaps | zap, free |
 //! | (a fault below a stack) | write | the stack | - |
 //! | remote access, pins | read | none: they change no VMA | - |
+//! | userfaultfd: register, unregister, end | write | each VMA it changes | allow |
+//! | userfaultfd: fill, writeprotect | read | none: they change no VMA | install; protect |
 //! | madvise(DONTNEED) | read | none: it changes no VMA | zap |
 
 pub(crate) mod brk;
@@ -24,6 +26,7 @@ pub(crate) mod pin;
 pub(crate) mod remote;
 mod split;
 pub(crate) mod stack;
+pub(crate) mod userfaultfd;
 
 use minflt_addr::{VirtAddr, VirtRange};
 use minflt_pgtable::{Mmu, Paging};

@@ -9,6 +9,7 @@
 use super::split::split_at;
 use super::{as_call, page_range};
 use crate::commit::Pages;
+use crate::config::Broken;
 use crate::error::{MunmapError, NoMemory};
 use crate::event::Event;
 use crate::mm::Mm;
@@ -84,6 +85,9 @@ pub(super) fn unmap<M: Mmu>(
         zap.range(view.range);
         sys.unlink_anon_vmas(vma);
         section.for_ever();
+        if view.uffd != 0 {
+            mm.wake_userfaults(view.range);
+        }
         // SAFETY: 1: taken out of the tree just now.
         unsafe { sys.retire_vma(NonNull::from(vma)) };
         if view.range.end() >= range.end() {
@@ -91,7 +95,7 @@ pub(super) fn unmap<M: Mmu>(
         }
         next = mm.find(range.start());
     }
-    free_tables(mm, range, &mut zap);
+    free_tables(mm, writers, range, &mut zap);
     zap.finish();
     mm.count_unmapped(gone);
     oracle::translations_agree(mm, range, u64::MAX);
@@ -99,12 +103,21 @@ pub(super) fn unmap<M: Mmu>(
 }
 
 /// Unlinks the tables that only `range` used.
-fn free_tables<M: Mmu>(mm: &Mm<M>, range: VirtRange, zap: &mut Zap<'_, M>) {
+fn free_tables<M: Mmu>(
+    mm: &Mm<M>,
+    writers: &Writers<'_, M>,
+    range: VirtRange,
+    zap: &mut Zap<'_, M>,
+) {
     let user_end = VirtAddr(M::Paging::USER_END);
     // SAFETY: 1: under `mmap_lock`.
     let (floor, ceiling) = unsafe { mm.tree.around(range.start()) };
     let (floor, ceiling) = (floor.unwrap_or(VirtAddr(0)), ceiling.unwrap_or(user_end));
-    zap.free_tables(range, VirtRange::new(floor, ceiling));
+    let bounds = VirtRange::new(floor, ceiling);
+    if mm.system().config.lacks(Broken::UnmapUnlocked) {
+        return writers.without(|| zap.free_tables(range, bounds));
+    }
+    zap.free_tables(range, bounds);
 }
 
 /// Takes every VMA out and frees every table, for a dying address space that nobody else has.

@@ -6,6 +6,7 @@
 
 use super::entries;
 use super::forks;
+use super::pins;
 use super::stacks;
 use super::stage::{Checked, Script, Stage};
 use super::vma_scenes;
@@ -40,6 +41,9 @@ pub(super) enum Scene {
     FaultStarves,
     WriterStarves,
     StackStack,
+    StackUnmap,
+    ProtectCopy,
+    ForkPin,
     HalfEqual,
     Emulated,
     Tour,
@@ -72,6 +76,9 @@ pub(super) fn script<'s, P: Paging>(scene: Scene, stage: &Stage<'s, P>) -> Scrip
         Scene::FaultWaits => vma_scenes::fault_waits(&stage),
         Scene::FaultStarves => vma_scenes::fault_starves(&stage),
         Scene::WriterStarves => vma_scenes::writer_starves(&stage),
+        Scene::StackUnmap => stacks::stack_unmap(&stage),
+        Scene::ProtectCopy => pins::protect_copy(&stage),
+        Scene::ForkPin => pins::fork_pin(&stage),
         Scene::StackStack => stacks::stack_stack(&stage),
         Scene::HalfEqual => entries::half_equal(&stage),
         Scene::Emulated => entries::emulated(&stage),
