@@ -95,19 +95,20 @@ pub(crate) struct Commit<M: Mmu> {
 pub(crate) struct Sizes<M: Mmu> {
     /// Pages mapped (`total_vm`). Guarded by: `mmap_lock`.
     mapped: Atomic<u64, M>,
-    /// The most there ever were. Guarded by: `mmap_lock`.
-    peak: Atomic<u64, M>,
     /// VMAs (`map_count`). Guarded by: `mmap_lock`.
     vmas: Atomic<u64, M>,
+    /// The most there ever were. Guarded by: `mmap_lock`.
+    peak: Atomic<u64, M>,
     /// Bytes that may be mapped (`RLIMIT_AS`).
     limit_as: Atomic<u64, M>,
 }
 
-/// Pages mapped, and those of them that are accounted.
+/// Pages mapped, and those of them that are accounted, and locked.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub(crate) struct Pages {
     pub(crate) mapped: u64,
     pub(crate) accounted: u64,
+    pub(crate) locked: u64,
 }
 
 impl Overcommit {
@@ -130,19 +131,18 @@ impl Pages {
     /// Those of a VMA, or of a part of it.
     pub(crate) fn of<M: Mmu>(view: &VmaView) -> Self {
         let mapped = view.range.pages(M::Paging::SHIFT);
+        let if_flag = |flag| if view.flags.has(flag) { mapped } else { 0 };
         Self {
             mapped,
-            accounted: if view.flags.has(VmaFlags::ACCOUNT) {
-                mapped
-            } else {
-                0
-            },
+            accounted: if_flag(VmaFlags::ACCOUNT),
+            locked: if_flag(VmaFlags::LOCKED),
         }
     }
 
     pub(crate) fn add(&mut self, other: Self) {
         self.mapped += other.mapped;
         self.accounted += other.accounted;
+        self.locked += other.locked;
     }
 }
 
@@ -303,8 +303,8 @@ impl<M: Mmu> Sizes<M> {
     pub(crate) fn new() -> Self {
         Self {
             mapped: Atomic::new(0),
-            peak: Atomic::new(0),
             vmas: Atomic::new(0),
+            peak: Atomic::new(0),
             limit_as: Atomic::new(u64::MAX),
         }
     }
@@ -374,13 +374,17 @@ impl<M: Mmu> Mm<M> {
         mapped.saturating_add(pages) <= self.limit_as() >> M::Paging::SHIFT
     }
 
-    /// Counts `pages` as mapped. The caller holds `mmap_lock` for writing.
-    pub(crate) fn count_mapped(&self, pages: u64) {
+    /// Counts pages as mapped, and as locked where they are. Their promise was made before. The
+    /// caller holds `mmap_lock` for writing.
+    pub(crate) fn count_mapped(&self, pages: Pages) {
         let mapped = self.sizes.mapped.load(Ordering::Relaxed);
-        self.sizes.mapped.store(mapped + pages, Ordering::Relaxed);
+        self.sizes
+            .mapped
+            .store(mapped + pages.mapped, Ordering::Relaxed);
+        self.locks.add(pages.locked);
     }
 
-    /// Counts pages as unmapped and takes their promise back. The caller holds `mmap_lock` for
+    /// Counts pages as unmapped, no longer locked, and takes their promise back. The caller holds `mmap_lock` for
     /// writing, or is the last to have the address space.
     pub(crate) fn count_unmapped(&self, pages: Pages) {
         let mapped = self.sizes.mapped.load(Ordering::Relaxed);
@@ -392,6 +396,7 @@ impl<M: Mmu> Mm<M> {
         self.sizes
             .mapped
             .store(mapped.saturating_sub(pages.mapped), Ordering::Relaxed);
+        self.locks.sub(pages.locked);
         self.system().uncharge(pages.accounted);
     }
 
@@ -409,7 +414,7 @@ impl<M: Mmu> Mm<M> {
     pub(crate) fn charge_copy(&self, view: &VmaView) -> Result<(), NoMemory> {
         let pages = Pages::of::<M>(view);
         self.system().charge(pages.accounted)?;
-        self.count_mapped(pages.mapped);
+        self.count_mapped(pages);
         Ok(())
     }
 
@@ -423,6 +428,7 @@ impl<M: Mmu> Mm<M> {
     pub(crate) fn inherit(&self, parent: &Self) {
         self.heap.copy_from(&parent.heap);
         self.set_limit_as(parent.limit_as());
+        self.set_limit_memlock(parent.limit_memlock());
         self.set_limit_stack(parent.limit_stack());
     }
 }

@@ -21,6 +21,10 @@ pub enum MmapError {
     Limit,
     /// More would be promised than the system may (`vm.overcommit_memory`).
     Overcommit,
+    /// More would be locked than may be (`RLIMIT_MEMLOCK`).
+    LockLimit,
+    /// Nothing may be locked (`RLIMIT_MEMLOCK` is 0).
+    NotPermitted,
 }
 
 /// Why munmap failed.
@@ -46,10 +50,39 @@ pub enum MprotectError {
 /// Why madvise failed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum MadviseError {
-    /// The address is not a multiple of the page size, or the range wraps.
+    /// The address is not a multiple of the page size, the range wraps, or a mapping is not of the
+    /// kind that the advice is for (it is locked, or does not allow the access).
     Invalid,
-    /// Part of the range is not mapped (the rest was done).
+    /// Part of the range is not mapped (the rest was done, but of populating what lies before), or
+    /// a page to populate cannot be had.
     NoMemory,
+    /// No memory to split a mapping.
+    Again,
+}
+
+/// Why locking or unlocking memory failed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum MlockError {
+    /// The range wraps, or the flags say nothing that can be done.
+    Invalid,
+    /// Part of the range is not mapped, or allows no access, or more would be locked than may be
+    /// (`RLIMIT_MEMLOCK`), or there is no memory to split a mapping.
+    NoMemory,
+    /// All is locked, but not every page could be had.
+    Again,
+    /// Nothing may be locked (`RLIMIT_MEMLOCK` is 0).
+    NotPermitted,
+}
+
+/// Why mincore failed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum MincoreError {
+    /// The address is not a multiple of the page size.
+    Invalid,
+    /// Part of the range is not mapped, or lies outside user space.
+    NoMemory,
+    /// There is no room for the answer.
+    Fault,
 }
 
 /// Why a page of another address space cannot be used.
@@ -103,8 +136,12 @@ pub enum HeapError {
 pub struct Errno(pub i32);
 
 impl Errno {
+    /// Not permitted.
+    pub const EPERM: Self = Self(1);
     /// No such file or directory.
     pub const ENOENT: Self = Self(2);
+    /// Input or output error; a page that is where it should not be.
+    pub const EIO: Self = Self(5);
     /// Try again.
     pub const EAGAIN: Self = Self(11);
     /// Out of memory.
@@ -133,6 +170,8 @@ impl From<MmapError> for Errno {
             | MmapError::OutOfRange
             | MmapError::Limit
             | MmapError::Overcommit => Self::ENOMEM,
+            MmapError::LockLimit => Self::EAGAIN,
+            MmapError::NotPermitted => Self::EPERM,
             MmapError::Exists => Self::EEXIST,
         }
     }
@@ -161,6 +200,28 @@ impl From<MadviseError> for Errno {
         match error {
             MadviseError::Invalid => Self::EINVAL,
             MadviseError::NoMemory => Self::ENOMEM,
+            MadviseError::Again => Self::EAGAIN,
+        }
+    }
+}
+
+impl From<MlockError> for Errno {
+    fn from(error: MlockError) -> Self {
+        match error {
+            MlockError::Invalid => Self::EINVAL,
+            MlockError::NoMemory => Self::ENOMEM,
+            MlockError::Again => Self::EAGAIN,
+            MlockError::NotPermitted => Self::EPERM,
+        }
+    }
+}
+
+impl From<MincoreError> for Errno {
+    fn from(error: MincoreError) -> Self {
+        match error {
+            MincoreError::Invalid => Self::EINVAL,
+            MincoreError::NoMemory => Self::ENOMEM,
+            MincoreError::Fault => Self::EFAULT,
         }
     }
 }
@@ -197,9 +258,11 @@ impl From<HeapError> for Errno {
 impl fmt::Display for Errno {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
+            Self::EPERM => f.write_str("EPERM"),
+            Self::EIO => f.write_str("EIO"),
+            Self::EAGAIN => f.write_str("EAGAIN"),
             Self::ENOMEM => f.write_str("ENOMEM"),
             Self::ENOENT => f.write_str("ENOENT"),
-            Self::EAGAIN => f.write_str("EAGAIN"),
             Self::EBUSY => f.write_str("EBUSY"),
             Self::EFAULT => f.write_str("EFAULT"),
             Self::EEXIST => f.write_str("EEXIST"),

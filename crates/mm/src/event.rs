@@ -119,6 +119,10 @@ events! {
     ForkEntries = "fork-entries",
     /// Advice calls.
     Madvise = "madvise-calls",
+    /// Calls that lock or unlock memory.
+    Mlock = "mlock-calls",
+    /// Calls that ask which pages are there.
+    Mincore = "mincore-calls",
     /// Calls that move or ask for the heap's end.
     Brk = "brk-calls",
     /// Pages faulted in by a call that maps and populates. They are minor faults, as in Linux, but

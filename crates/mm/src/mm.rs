@@ -1,6 +1,7 @@
 //! An address space.
 
 use crate::call::brk::Heap;
+use crate::call::mlock::Locks;
 use crate::call::pin::Pins;
 use crate::call::stack::DEFAULT_LIMIT;
 use crate::call::userfaultfd::Userfaults;
@@ -52,6 +53,7 @@ pub struct Mm<M: Mmu> {
     /// Bytes that a stack may grow to (`RLIMIT_STACK`).
     pub(crate) limit_stack: Atomic<u64, M>,
     pub(crate) sizes: Sizes<M>,
+    pub(crate) locks: Locks<M>,
     written: Apart,
     /// Guards the tree and the VMAs' attributes.
     pub(crate) mmap_lock: RwSem<MmapLock, M>,
@@ -125,6 +127,7 @@ impl<M: Mmu> Mm<M> {
             uffd: Userfaults::new(),
             limit_stack: Atomic::new(DEFAULT_LIMIT),
             sizes: Sizes::new(),
+            locks: Locks::new(),
             written: Apart,
             mmap_lock: RwSem::new(),
             rss: Resident::new(),

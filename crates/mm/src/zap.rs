@@ -36,6 +36,7 @@ use crate::config::{Broken, ExchangeBy, Protocol};
 use crate::event::Event;
 use crate::mm::Mm;
 use crate::shootdown;
+use crate::system::System;
 use crate::vma::Prot;
 use core::ops::Range;
 use minflt_addr::{Pfn, VirtAddr, VirtRange};
@@ -158,60 +159,60 @@ impl<'m, M: Mmu> Zap<'m, M> {
         }
     }
 
-    /// Makes of each entry of `range` that maps a page what `change` says, if anything. Translations
-    /// are invalidated where one grants less.
-    pub(crate) fn change_mapped(
-        &mut self,
-        range: VirtRange,
-        change: impl Fn(Pte<M::Paging>) -> Option<Pte<M::Paging>>,
-    ) {
-        let how = self.mm.exchange_under_lock();
-        let mut at = range.start();
-        while let Some((leaf, span)) = self.next_table(&mut at, range) {
-            let _held = self.mm.table_lock(leaf.table).lock();
-            for page in pages::<M>(span) {
-                let entry = self.entry(leaf.table, page.start());
-                let mut now = Grant::Nothing;
-                let changed = |pte: Pte<M::Paging>| {
-                    let new = pte.is_mapped().then(|| change(pte)).flatten()?;
-                    now = new.grant();
-                    Some(new)
-                };
-                if entry
-                    .update(how, changed)
-                    .is_ok_and(|old| old.grant() > now)
-                {
-                    self.gather.touch(page);
-                }
-            }
-        }
-    }
-
     /// Forgets that there is anything to invalidate: for a control.
     #[cold]
     pub(crate) fn forget(&mut self) {
         self.gather.take_range();
     }
 
-    /// Clears the accessed bits of `range`; returns how many were set. The translations are
-    /// invalidated, so that the next use sets the bit again.
+    /// Clears the accessed bits of `range`; returns how many were set.
     pub(crate) fn age(&mut self, range: VirtRange) -> u64 {
+        self.change(range, |pte| pte.is_young().then(|| pte.old()))
+    }
+
+    /// Clears the accessed bits of the pages of `range` that nobody else maps.
+    ///
+    /// Linux: madvise_cold_or_pageout_pte_range.
+    pub(crate) fn cool(&mut self, range: VirtRange) {
+        let sys = self.mm.system();
+        self.change(range, |pte| {
+            (pte.is_young() && sys.maps_once(pte)).then(|| pte.old())
+        });
+    }
+
+    /// Makes the pages of `range` that nobody else maps look as if nobody had stored to them.
+    ///
+    /// Linux: madvise_free_pte_range.
+    pub(crate) fn forget_stores(&mut self, range: VirtRange) {
+        let sys = self.mm.system();
+        self.change(range, |pte| {
+            let used = pte.is_young() || pte.is_dirty();
+            (used && sys.maps_once(pte)).then(|| pte.old().clean())
+        });
+    }
+
+    /// Changes bits of the mapped entries of `range`, those for which `to` says so; returns how
+    /// many. The translations are invalidated, so that the next use sets what was cleared again.
+    pub(crate) fn change(
+        &mut self,
+        range: VirtRange,
+        to: impl Fn(Pte<M::Paging>) -> Option<Pte<M::Paging>>,
+    ) -> u64 {
         let how = self.mm.exchange_under_lock();
-        let mut young = 0;
+        let mut changed = 0;
         let mut at = range.start();
         while let Some((leaf, span)) = self.next_table(&mut at, range) {
             let _held = self.mm.table_lock(leaf.table).lock();
             for page in pages::<M>(span) {
                 let entry = self.entry(leaf.table, page.start());
-                let old =
-                    |pte: Pte<M::Paging>| (pte.is_mapped() && pte.is_young()).then(|| pte.old());
-                if entry.update(how, old).is_ok() {
-                    young += 1;
+                let mapped = |pte: Pte<M::Paging>| pte.is_mapped().then(|| to(pte)).flatten();
+                if entry.update(how, mapped).is_ok() {
+                    changed += 1;
                     self.gather.touch(page);
                 }
             }
         }
-        young
+        changed
     }
 
     /// Unlinks the tables that overlap `range` and cover nothing outside `bounds`. The caller holds
@@ -361,6 +362,15 @@ impl<'m, M: Mmu> Zap<'m, M> {
             }
             at = span.end();
         }
+    }
+}
+
+impl<M: Mmu> System<M> {
+    /// Whether a mapped entry is the only one that maps its frame. The caller holds the lock of the
+    /// entry's table.
+    fn maps_once(&self, pte: Pte<M::Paging>) -> bool {
+        // Of a count that others may raise or lower a moment later: a hint, as what it is for.
+        !pte.is_zero_page() && self.frames.get(pte.pfn()).maps.load(Ordering::Relaxed) == 1
     }
 }
 

@@ -122,6 +122,12 @@ impl<P: Paging> Pte<P> {
         Self::sealed(self.settled() | Self::B.dirty)
     }
 
+    /// The same, not stored to.
+    #[must_use]
+    pub const fn clean(self) -> Self {
+        Self::sealed(self.settled() & !Self::B.dirty)
+    }
+
     /// The same, marked as the shared page of zeros.
     #[must_use]
     pub const fn zero_page(self) -> Self {

@@ -20,11 +20,14 @@
 //!
 //! Linux: mm/mmap.c brk, do_brk_flags (v6.12).
 
+use super::populate::{Failure, to_lock};
 use super::split::{NewRecord, discard_vma, new_vma};
 use super::{as_call, munmap};
+use crate::commit::Pages;
 use crate::error::{HeapError, NoMemory};
 use crate::event::Event;
 use crate::mm::Mm;
+use crate::rss::Share;
 use crate::vma::{Prot, VmaFlags, VmaView};
 use crate::writers::Writers;
 use minflt_addr::{VirtAddr, VirtRange};
@@ -89,15 +92,34 @@ impl<M: Mmu> Mm<M> {
             let Some(at) = at.filter(|at| *at >= self.heap.start()) else {
                 return end;
             };
-            match self.move_break(&writers, end, at) {
-                Ok(()) => {
-                    self.heap.end.store(at.0, Ordering::Relaxed);
-                    M::note(format_args!("brk {at}"));
-                    at
-                }
-                Err(NoMemory) => end,
+            let moved = self.move_break(&writers, end, at);
+            if moved.is_err() {
+                return end;
             }
+            self.heap.end.store(at.0, Ordering::Relaxed);
+            let locks = self.flags_of_new().has(VmaFlags::LOCKED);
+            drop(writers);
+            M::note(format_args!("brk {at}"));
+            if locks {
+                self.populate_heap(end, at);
+            }
+            at
         })
+    }
+
+    /// Faults new pages of the heap in, as many as can be had: those between two breaks.
+    #[cold]
+    fn populate_heap(&self, from: VirtAddr, to: VirtAddr) {
+        let page_up = |at: VirtAddr| at.align_up(M::Paging::SHIFT);
+        let (Some(start), Some(end)) = (page_up(from), page_up(to)) else {
+            return;
+        };
+        if start < end {
+            let share = Share::default();
+            let more = VirtRange::new(start, end);
+            let _some = self.populate_mapped(&share, more, Failure::Ends, to_lock);
+            self.rss.sync(&share);
+        }
     }
 
     /// Says where the heap starts, before its first use: behind a program's data, as exec does.
@@ -153,8 +175,10 @@ impl<M: Mmu> Mm<M> {
         if !Self::user_range().covers(more) || !self.gap_after(more) {
             return Err(NoMemory);
         }
-        let fresh = VmaView::anonymous::<M::Paging>(more, Prot::READ_WRITE, VmaFlags::ACCOUNT);
+        let flags = VmaFlags::ACCOUNT.with(self.flags_of_new());
+        let fresh = VmaView::anonymous::<M::Paging>(more, Prot::READ_WRITE, flags);
         let pages = more.pages(M::Paging::SHIFT);
+        self.may_lock(Pages::of::<M>(&fresh).locked)?;
         if !self.may_expand(pages) {
             return Err(NoMemory);
         }
@@ -162,7 +186,7 @@ impl<M: Mmu> Mm<M> {
         sys.charge(pages)?;
         self.extend(writers, fresh)
             .inspect_err(|_| sys.uncharge(pages))?;
-        self.count_mapped(pages);
+        self.count_mapped(Pages::of::<M>(&fresh));
         Ok(())
     }
 

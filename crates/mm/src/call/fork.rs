@@ -28,6 +28,10 @@
 //! slot before the sections opened is waited for by each table's lock, before the table is looked
 //! at.
 //!
+//! What `MADV_DONTFORK` says the child does not get; what `MADV_WIPEONFORK` says it gets empty,
+//! with no chain to the parent's anon_vmas, since no page is shared. No mapping of the child is
+//! locked, or watched by a userfaultfd.
+//!
 //! A page that somebody has pinned stays the parent's own ([`super::pin`]).
 //!
 //! # Cost
@@ -45,7 +49,7 @@ use crate::frame::{Exclusive, Use};
 use crate::mm::{Mm, MmHandle};
 use crate::oracle;
 use crate::system::System;
-use crate::vma::Vma;
+use crate::vma::{Vma, VmaFlags, VmaView};
 use crate::vma_lock;
 use crate::writers::Writers;
 use crate::zap::{Zap, pages};
@@ -119,21 +123,41 @@ fn copy_vma<M: Mmu>(
     vma: &Vma<M>,
     zap: &mut Zap<'_, M>,
 ) -> Result<(), NoMemory> {
-    let view = vma.view();
+    let view = in_child(vma.view());
+    if view.flags.has(VmaFlags::DONT_FORK) {
+        return Ok(());
+    }
+    let wiped = view.flags.has(VmaFlags::WIPE_ON_FORK);
     child.charge_copy(&view)?;
     let uncharge = |_: &NoMemory| child.uncharge_copy(&view);
     let new = new_vma(child, view).inspect_err(uncharge)?;
     // SAFETY: allocated above; nobody else has it.
-    let chained = sys.fork_anon_vma(unsafe { new.as_ref() }, vma);
+    let unchained = unsafe { new.as_ref() };
+    let chained = if wiped {
+        Ok(())
+    } else {
+        sys.fork_anon_vma(unchained, vma)
+    };
     chained
         .and_then(|()| vma_lock::insert(child, view.range.start(), new))
         .inspect_err(|_| discard_vma(child, new))
         .inspect_err(uncharge)?;
-    if vma.anon_vma.load(Ordering::Relaxed) == 0 {
-        // At most pages of zeros, which the child's faults bring again.
+    if wiped || vma.anon_vma.load(Ordering::Relaxed) == 0 {
+        // Nothing, or at most pages of zeros, which the child's faults bring again.
         return Ok(());
     }
     zap.share(view.range, child)
+}
+
+/// What a mapping is in the child: locked and watched it is in the parent only.
+fn in_child(view: VmaView) -> VmaView {
+    let locked = VmaFlags::LOCKED.with(VmaFlags::LOCKED_ON_FAULT);
+    let watched = VmaFlags::UFFD_MISSING.with(VmaFlags::UFFD_WP);
+    VmaView {
+        flags: view.flags.without(locked.with(watched)),
+        uffd: 0,
+        ..view
+    }
 }
 
 impl<M: Mmu> Zap<'_, M> {

@@ -3,18 +3,19 @@
 //! Everything that can refuse is asked before anything is changed: the place, `RLIMIT_AS`, the
 //! promise ([`crate::commit`]). Linux: mm/mmap.c do_mmap, mmap_region (v6.12).
 
+use super::populate::{Failure, to_lock};
 use super::split::{discard_vma, new_vma};
 use super::{as_call, munmap, page_range};
 use crate::commit::{self, Pages, Reserve};
 use crate::error::{MmapError, NoMemory};
 use crate::event::Event;
-use crate::fault::FaultOutcome;
 use crate::mm::Mm;
+use crate::rss::Share;
 use crate::thread::Thread;
 use crate::vma::{Prot, Vma, VmaFlags, VmaView};
 use crate::writers::Writers;
 use minflt_addr::{VirtAddr, VirtRange};
-use minflt_pgtable::{Access, Grant, Mmu, Paging};
+use minflt_pgtable::{Mmu, Paging};
 
 /// Where a mapping shall go.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -39,6 +40,16 @@ pub enum Populate {
     Now,
 }
 
+/// Whether a mapping is locked from the start (`MAP_LOCKED`).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Lock {
+    /// As mlockall said of what will be mapped (`MCL_FUTURE`), else not.
+    AsSaid,
+    /// In any case. What is locked is populated, too, unless mlockall said that it waits for
+    /// touches.
+    Yes,
+}
+
 /// Whether a mapping grows down to accesses below it (`MAP_GROWSDOWN`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Growth {
@@ -61,6 +72,8 @@ pub struct MapRequest {
     pub populate: Populate,
     /// Whether the pages are promised.
     pub reserve: Reserve,
+    /// Whether the pages are locked.
+    pub lock: Lock,
     /// Whether it grows.
     pub growth: Growth,
 }
@@ -75,6 +88,7 @@ impl MapRequest {
             prot,
             populate: Populate::OnTouch,
             reserve: Reserve::Charged,
+            lock: Lock::AsSaid,
             growth: Growth::Fixed,
         }
     }
@@ -91,14 +105,26 @@ impl<M: Mmu> Mm<M> {
     /// See [`MmapError`]. Nothing is changed then, but that `MAP_FIXED` may have unmapped what
     /// stood there where there was no memory for the VMA, as in Linux.
     pub fn mmap(&self, place: Place, len: u64, prot: Prot) -> Result<VirtAddr, MmapError> {
+        let share = Share::default();
+        let mapped = self.map_and_populate(&share, &MapRequest::new(place, len, prot));
+        self.rss.sync(&share);
+        mapped
+    }
+
+    fn map_and_populate(&self, share: &Share, request: &MapRequest) -> Result<VirtAddr, MmapError> {
         as_call(self.system(), || {
-            let mapped = self.map(&MapRequest::new(place, len, prot))?;
-            Ok(mapped.start())
+            let view = self.map(request)?;
+            let locked = view.flags.has(VmaFlags::LOCKED);
+            if request.populate == Populate::Now || locked {
+                // Linux ignores what cannot be had: mm_populate.
+                let _some = self.populate_mapped(share, view.range, Failure::Skips, to_lock);
+            }
+            Ok(view.range.start())
         })
     }
 
-    /// Maps under the write lock.
-    fn map(&self, request: &MapRequest) -> Result<VirtRange, MmapError> {
+    /// Maps under the write lock; returns what.
+    fn map(&self, request: &MapRequest) -> Result<VmaView, MmapError> {
         let sys = self.system();
         sys.count(Event::Mmap);
         let MapRequest { len, prot, .. } = *request;
@@ -108,11 +134,14 @@ impl<M: Mmu> Mm<M> {
         let writers = Writers::lock(self);
         let range = self.place(request.place, len)?;
         let mut flags = commit::flags(prot, request.reserve, sys.overcommit());
+        flags = flags.with(self.locking(request.lock)?);
         if request.growth == Growth::Down {
             flags = flags.with(VmaFlags::GROWS_DOWN);
         }
         let view = VmaView::anonymous::<M::Paging>(range, prot, flags);
         let pages = Pages::of::<M>(&view);
+        self.may_lock(pages.locked)
+            .map_err(|_| MmapError::LockLimit)?;
         // What stands there goes first, so only what comes on top of it is asked for.
         let old = match request.place {
             Place::Fixed(_) => self.pages_in(range),
@@ -130,9 +159,19 @@ impl<M: Mmu> Mm<M> {
             sys.uncharge(pages.accounted);
             MmapError::NoMemory
         })?;
-        self.count_mapped(pages.mapped);
+        self.count_mapped(pages);
         M::note(format_args!("mmap {range} {prot:?}"));
-        Ok(range)
+        Ok(view)
+    }
+
+    /// The flags of a new mapping that say how it is locked.
+    fn locking(&self, lock: Lock) -> Result<VmaFlags, MmapError> {
+        let said = self.flags_of_new();
+        match lock {
+            Lock::AsSaid => Ok(said),
+            Lock::Yes if self.can_lock() => Ok(said.with(VmaFlags::LOCKED)),
+            Lock::Yes => Err(MmapError::NotPermitted),
+        }
     }
 
     /// A new VMA, in place of what is mapped there.
@@ -222,31 +261,6 @@ impl<M: Mmu> Thread<'_, M> {
     /// # Errors
     /// As [`Mm::mmap`].
     pub fn mmap(&self, request: &MapRequest) -> Result<VirtAddr, MmapError> {
-        let mm = self.mm();
-        as_call(mm.system(), || {
-            let range = mm.map(request)?;
-            if request.populate == Populate::Now {
-                self.populate(range, request.prot);
-            }
-            Ok(range.start())
-        })
-    }
-
-    /// Linux: `__mm_populate`, whose errors mmap ignores. A mapping that may be stored to is
-    /// populated by stores.
-    fn populate(&self, range: VirtRange, prot: Prot) {
-        let access = match prot.grant() {
-            Grant::Nothing => return,
-            Grant::Read => Access::Read,
-            Grant::Write => Access::Write,
-        };
-        let pages = range.pages(M::Paging::SHIFT);
-        let mut at = (0..pages).map(|page| VirtAddr(range.start().0 + page * M::Paging::PAGE));
-        let populated = |at| {
-            let outcome = self.mm().fault_in(&self.share, at, access);
-            matches!(outcome, FaultOutcome::Done(_))
-        };
-        // The first page that cannot be had ends it: the ones behind it are of the same mapping.
-        let _all = at.all(populated);
+        self.mm().map_and_populate(&self.share, request)
     }
 }

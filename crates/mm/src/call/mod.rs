@@ -8,21 +8,27 @@
 //! | mprotect | write | each VMA it changes | protect |
 //! | fork | write, of the parent | all VMAs of the parent, until all CPUs were told | share |
 //! | brk | write | the VMA it extends; those it unmaps | zap, free |
+//! | madvise of pages | read | none: it changes no VMA | zap, age |
+//! | madvise of mappings | write | each VMA it changes | - |
+//! | mlock, munlock, mlockall | write; then read | each VMA it changes | faults |
+//! | mincore | read | none | traverse |
 //! | (a fault below a stack) | write | the stack | - |
 //! | remote access, pins | read | none: they change no VMA | - |
 //! | userfaultfd: register, unregister, end | write | each VMA it changes | allow |
 //! | userfaultfd: fill, writeprotect | read | none: they change no VMA | install; protect |
-//! | madvise(DONTNEED) | read | none: it changes no VMA | zap |
 
 pub(crate) mod brk;
 pub(crate) mod fork;
 pub(crate) mod madvise;
 mod merge;
+pub(crate) mod mincore;
+pub(crate) mod mlock;
 pub(crate) mod mmap;
 mod modify;
 pub(crate) mod mprotect;
 pub(crate) mod munmap;
 pub(crate) mod pin;
+mod populate;
 pub(crate) mod remote;
 mod split;
 pub(crate) mod stack;

@@ -32,6 +32,7 @@
 //! Linux: mm/mmap_lock.c lock_mm_and_find_vma, mm/vma.c expand_downwards, acct_stack_growth (v6.18).
 
 use super::split::NewRecord;
+use crate::commit::Pages;
 use crate::config::Broken;
 use crate::error::NoMemory;
 use crate::event::Event;
@@ -145,15 +146,13 @@ impl<M: Mmu> Mm<M> {
         if !may {
             return Err(NotGrown);
         }
-        let accounted = if view.flags.has(VmaFlags::ACCOUNT) {
-            grow
-        } else {
-            0
-        };
-        self.system().charge(accounted)?;
+        let below = VirtRange::new(at, view.range.start());
+        let more = Pages::of::<M>(&view.of_range::<M::Paging>(below));
+        self.may_lock(more.locked)?;
+        self.system().charge(more.accounted)?;
         self.grow_down(vma, view.of_range::<M::Paging>(grown))
-            .inspect_err(|_| self.system().uncharge(accounted))?;
-        self.count_mapped(grow);
+            .inspect_err(|_| self.system().uncharge(more.accounted))?;
+        self.count_mapped(more);
         self.system().count(Event::StackGrown);
         M::note(format_args!("stack grows to {at}"));
         Ok(())

@@ -104,6 +104,13 @@ pub enum Unbalanced {
         /// Those in the tree.
         found: u64,
     },
+    /// The count of locked pages differs from the locked mappings.
+    Locked {
+        /// The number kept.
+        kept: u64,
+        /// The pages of the locked mappings.
+        locked: u64,
+    },
     /// What is promised differs from the accounted mappings, in pages.
     Committed {
         /// The number kept.
@@ -178,6 +185,9 @@ impl fmt::Display for Unbalanced {
             }
             Self::Vmas { kept, found } => {
                 write!(f, "{kept} mappings are counted, but {found} are there")
+            }
+            Self::Locked { kept, locked } => {
+                write!(f, "{kept} pages are counted as locked, but {locked} are")
             }
             Self::Committed { kept, accounted } => {
                 write!(
@@ -366,6 +376,10 @@ impl<M: Mmu> Mm<M> {
         let (kept, found) = (self.sizes.vmas_raw(), walked.objects.vmas);
         if kept != found {
             return Err(Unbalanced::Vmas { kept, found });
+        }
+        let (kept, locked) = (self.locks.raw(), walked.vmas.locked);
+        if kept != locked {
+            return Err(Unbalanced::Locked { kept, locked });
         }
         let config = &sys.config;
         if config.rss != crate::config::Rss::Sloppy {

@@ -166,7 +166,7 @@ impl<M: Mmu> Uffd<'_, M> {
             if !view.flags.has(VmaFlags::UFFD_WP) {
                 return Err(UffdError::NotWatched);
             }
-            zap.change_mapped(part, change);
+            zap.change(part, change);
             result = Ok(());
             Ok(())
         });

@@ -265,7 +265,7 @@ fn change<M: Mmu>(
     })?;
     if protected.has(VmaFlags::UFFD_WP) {
         let mut zap = Zap::begin(mm, part);
-        zap.change_mapped(part, |pte: Pte<M::Paging>| {
+        zap.change(part, |pte: Pte<M::Paging>| {
             pte.is_uffd_wp().then(|| pte.without_uffd_wp())
         });
         zap.finish();

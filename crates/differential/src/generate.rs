@@ -1,0 +1,433 @@
+//! Random steps, in and around the window.
+//!
+//! Half of the addresses are the edges of mappings that the model has at that moment; a few are
+//! misaligned, wrap, or lie beyond user space. A step whose effect would reach out of the window
+//! is thrown away and drawn again ([`stays_inside`]).
+
+use crate::model::Running;
+use crate::random::Random;
+use crate::record::Record;
+use crate::step::{ADVICE, BIND, Call, GET, LOCKALL, MAP, MODE, REMAP, Step};
+use crate::window::{END, HEAP, PAGE, PAGES, START};
+use minflt_spec::{TASK_SIZE, abi};
+
+/// How often each call is drawn.
+const WEIGHTS: [(Call, u64); 24] = [
+    (Call::Mmap, 160),
+    (Call::Munmap, 60),
+    (Call::Mprotect, 110),
+    (Call::Mremap, 90),
+    (Call::Madvise, 120),
+    (Call::Mlock, 16),
+    (Call::Mlock2, 16),
+    (Call::Munlock, 24),
+    (Call::Mlockall, 8),
+    (Call::Munlockall, 4),
+    (Call::Mincore, 16),
+    (Call::Brk, 30),
+    (Call::Mbind, 24),
+    (Call::SetMempolicy, 6),
+    (Call::GetMempolicy, 12),
+    (Call::LimitMemlock, 8),
+    (Call::LimitAs, 4),
+    (Call::Load, 70),
+    (Call::Store, 150),
+    (Call::RemoteRead, 16),
+    (Call::RemoteWrite, 16),
+    (Call::ForcedRead, 12),
+    (Call::ForcedWrite, 12),
+    (Call::Fork, 12),
+];
+
+/// Which steps are drawn.
+pub type Choice = fn(&Step) -> bool;
+
+/// Draws a case of `count` steps, with what the model says of each.
+#[must_use]
+pub fn case(random: &mut Random, count: usize, choice: Choice) -> (Vec<Step>, Vec<Record>) {
+    let mut running = Running::new();
+    let mut draw = Draw {
+        // Pages that were given away (`MADV_FREE`) may go when others are paged out.
+        frees: random.once_in(2),
+        stores: 0,
+        random,
+    };
+    let mut steps = Vec::with_capacity(count);
+    let mut records = Vec::with_capacity(count);
+    while steps.len() < count {
+        let step = draw.step(&running);
+        if !choice(&step) || !stays_inside(&step) || (step.call == Call::Fork && running.in_child())
+        {
+            continue;
+        }
+        records.push(running.step(&step));
+        steps.push(step);
+    }
+    (steps, records)
+}
+
+struct Draw<'a> {
+    random: &'a mut Random,
+    frees: bool,
+    stores: u64,
+}
+
+impl Draw<'_> {
+    fn call(&mut self) -> Call {
+        let sum: u64 = WEIGHTS.iter().map(|(_, weight)| weight).sum();
+        loop {
+            let mut at = self.random.below(sum);
+            let drawn = WEIGHTS.iter().find(|(_, weight)| {
+                let here = at < *weight;
+                at = at.saturating_sub(*weight);
+                here
+            });
+            if let Some((call, _)) = drawn {
+                return *call;
+            }
+        }
+    }
+
+    /// The number of a page, or of the end.
+    fn page(&mut self, running: &Running) -> u64 {
+        let vmas = running.space().vmas();
+        if vmas.is_empty() || self.random.once_in(2) {
+            return self.random.below(PAGES);
+        }
+        let vma = &vmas[self.random.below(vmas.len() as u64) as usize];
+        let (start, end) = ((vma.start - START) / PAGE, (vma.end - START) / PAGE);
+        let page = match self.random.below(6) {
+            0..2 => start,
+            2 => end,
+            3 => end - 1,
+            4 => start.saturating_sub(1 + self.random.below(4)),
+            _ => start + self.random.below(end - start),
+        };
+        page.min(PAGES - 1)
+    }
+
+    fn addr(&mut self, running: &Running) -> u64 {
+        match self.random.below(120) {
+            0 => self
+                .random
+                .pick(&[0, 1 << 63, TASK_SIZE, TASK_SIZE - PAGE, u64::MAX - 4095]),
+            1..4 => START + self.page(running) * PAGE + self.random.pick(&[1, 8, 2048, 4095]),
+            _ => START + self.page(running) * PAGE,
+        }
+    }
+
+    fn len(&mut self) -> u64 {
+        let pages = match self.random.below(8) {
+            0..6 => 1 + self.random.below(6),
+            6 => 1 + self.random.below(24),
+            _ => 1,
+        };
+        match self.random.below(90) {
+            0 => self
+                .random
+                .pick(&[u64::MAX, u64::MAX - PAGE, TASK_SIZE, 1 << 47, 1 << 46]),
+            1..3 => 0,
+            3..8 => pages * PAGE - self.random.pick(&[1, 8, 4095]),
+            _ => pages * PAGE,
+        }
+    }
+
+    fn prot(&mut self) -> u64 {
+        let odd = [
+            abi::PROT_SEM,
+            abi::PROT_GROWSDOWN,
+            abi::PROT_GROWSUP,
+            abi::PROT_GROWSDOWN | abi::PROT_GROWSUP,
+            0x10,
+            1 << 40,
+        ];
+        let plain = match self.random.below(16) {
+            0..8 => abi::PROT_READ | abi::PROT_WRITE,
+            8..11 => abi::PROT_READ,
+            11..13 => 0,
+            13 => abi::PROT_WRITE,
+            14 => abi::PROT_READ | abi::PROT_EXEC,
+            _ => self.random.pick(&[6, 7]),
+        };
+        match self.random.below(30) {
+            0 => plain | self.random.pick(&odd),
+            _ => plain,
+        }
+    }
+
+    fn map_flags(&mut self) -> u64 {
+        let mut flags = abi::MAP_ANONYMOUS;
+        if !self.random.once_in(100) {
+            flags |= abi::MAP_PRIVATE;
+        }
+        flags |= match self.random.below(8) {
+            0..4 => abi::MAP_FIXED,
+            4..6 => abi::MAP_FIXED_NOREPLACE,
+            _ => 0,
+        };
+        for (name, bit) in MAP {
+            let one_in = match *name {
+                "POPULATE" | "NORESERVE" => 8,
+                "LOCKED" | "GROWSDOWN" => 14,
+                "STACK" | "NONBLOCK" => 20,
+                _ => continue,
+            };
+            if self.random.once_in(one_in) {
+                flags |= bit;
+            }
+        }
+        flags
+    }
+
+    /// A set of these, most often of few, now and then with an unknown one.
+    fn set(&mut self, names: &[(&str, u64)]) -> u64 {
+        let mut set = 0;
+        for (_, bit) in names {
+            if self.random.once_in(2) {
+                set |= bit;
+            }
+        }
+        if self.random.once_in(40) {
+            set |= 1 << (8 + self.random.below(20));
+        }
+        set
+    }
+
+    fn advice(&mut self) -> u64 {
+        match self.random.below(60) {
+            0 => self.random.pick(&[5, 7, 26, 99, 1 << 33]),
+            1..9 => abi::MADV_DONTNEED,
+            _ => {
+                let (_, advice) = self.random.pick(ADVICE);
+                match advice {
+                    abi::MADV_PAGEOUT if self.frees => abi::MADV_FREE,
+                    abi::MADV_FREE if !self.frees => abi::MADV_PAGEOUT,
+                    advice => advice,
+                }
+            }
+        }
+    }
+
+    fn mode(&mut self) -> u64 {
+        match self.random.below(20) {
+            0 => self.random.pick(&[7, 99, 3 << 14 | 2, 1 << 13 | 1]),
+            _ => self.random.pick(MODE).1,
+        }
+    }
+
+    fn nodes(&mut self) -> u64 {
+        match self.random.below(8) {
+            0..3 => 0,
+            3 => 2,
+            4 => 3,
+            _ => 1,
+        }
+    }
+
+    fn step(&mut self, running: &Running) -> Step {
+        let call = self.call();
+        let addr = self.addr(running);
+        let page = START + self.page(running) * PAGE;
+        let len = self.len();
+        let pages = (1 + self.random.below(6)) * PAGE;
+        let args: [u64; 5] = match call {
+            Call::Mmap => {
+                let flags = self.map_flags();
+                let hint = if flags & (abi::MAP_FIXED | abi::MAP_FIXED_NOREPLACE) == 0
+                    && self.random.once_in(2)
+                {
+                    0
+                } else {
+                    addr
+                };
+                [hint, len, self.prot(), flags, 0]
+            }
+            Call::Mprotect => [addr, len, self.prot(), 0, 0],
+            Call::Mremap => self.remap(running, addr),
+            Call::Madvise => [addr, len, self.advice(), 0, 0],
+            Call::Mlock2 => {
+                let how = self.random.pick(&[0, 1, 1, 1, 2]);
+                [addr, len, how, 0, 0]
+            }
+            Call::Mlockall => [self.set(LOCKALL), 0, 0, 0, 0],
+            Call::Brk => [self.brk(addr), 0, 0, 0, 0],
+            Call::Mbind => {
+                let mut how = if self.random.once_in(4) {
+                    self.set(BIND)
+                } else {
+                    0
+                };
+                // Whether all pages could be moved hangs on more than this process.
+                if how & abi::MPOL_MF_MOVE != 0 {
+                    how &= !abi::MPOL_MF_STRICT;
+                }
+                [addr, len, self.mode(), self.nodes(), how]
+            }
+            Call::SetMempolicy => [self.mode(), self.nodes(), 0, 0, 0],
+            Call::GetMempolicy => {
+                let how = self.set(GET);
+                let at = if how & abi::MPOL_F_ADDR != 0 { page } else { 0 };
+                let odd = self.random.once_in(10);
+                [if odd { page } else { at }, how, 0, 0, 0]
+            }
+            Call::LimitMemlock => {
+                let some = self.random.below(64) * PAGE + self.random.pick(&[0, 0, 100]);
+                [
+                    self.random.pick(&[some, some, 0, u64::MAX, u64::MAX]),
+                    0,
+                    0,
+                    0,
+                    0,
+                ]
+            }
+            Call::LimitAs => {
+                let some = self.random.below(PAGES);
+                [self.random.pick(&[some, 1 << 40, 1 << 40]), 0, 0, 0, 0]
+            }
+            Call::Load | Call::ForcedRead => [page, 0, 0, 0, 0],
+            Call::Store | Call::ForcedWrite => [page, self.value(), 0, 0, 0],
+            Call::RemoteRead => [page, pages, 0, 0, 0],
+            Call::RemoteWrite => [page, pages, self.value(), 0, 0],
+            Call::Fork => [1 + self.random.below(8), 0, 0, 0, 0],
+            _ => [addr, len, 0, 0, 0],
+        };
+        Step::new(call, &args[..call.kinds().len()])
+    }
+
+    /// A value that no other store of the case has.
+    fn value(&mut self) -> u64 {
+        self.stores += 16;
+        self.stores
+    }
+
+    fn brk(&mut self, addr: u64) -> u64 {
+        match self.random.below(8) {
+            0 => 0,
+            1 => addr,
+            2 => HEAP + self.random.below(12 * PAGE),
+            3 => HEAP,
+            _ => HEAP + self.random.below(16) * PAGE,
+        }
+    }
+
+    fn remap(&mut self, running: &Running, addr: u64) -> [u64; 5] {
+        let mut old = self.len();
+        let mut from = addr;
+        let vmas = running.space().vmas();
+        if !vmas.is_empty() && !self.random.once_in(3) {
+            let vma = &vmas[self.random.below(vmas.len() as u64) as usize];
+            from = vma.start + self.random.below(vma.pages()) * PAGE;
+            if self.random.once_in(3) {
+                from = vma.start;
+            }
+            old = vma.end - from;
+            if self.random.once_in(4) {
+                old = (1 + self.random.below(old / PAGE)) * PAGE;
+            }
+        }
+        let new = match self.random.below(4) {
+            0..2 => old,
+            _ => self.len(),
+        };
+        let mut flags = match self.random.below(10) {
+            0 => 0,
+            1..4 => abi::MREMAP_MAYMOVE,
+            4..7 => abi::MREMAP_MAYMOVE | abi::MREMAP_FIXED,
+            7 => abi::MREMAP_MAYMOVE | abi::MREMAP_DONTUNMAP,
+            8 => abi::MREMAP_MAYMOVE | abi::MREMAP_FIXED | abi::MREMAP_DONTUNMAP,
+            _ => self.set(REMAP),
+        };
+        if self.random.once_in(60) {
+            flags |= 8;
+        }
+        let to = if self.random.once_in(6) {
+            0
+        } else {
+            self.addr(running)
+        };
+        [from, old, new, flags, to]
+    }
+}
+
+/// Whether a step changes nothing outside the window, whatever is mapped: it lies in the window, or
+/// the kernel refuses it before it acts.
+#[must_use]
+pub fn stays_inside(step: &Step) -> bool {
+    let [addr, len, third, fourth, fifth] = step.args;
+    let aligned = addr.is_multiple_of(PAGE);
+    let rounded = len.checked_add(PAGE - 1).map_or(0, |len| len & !(PAGE - 1));
+    let inside =
+        |addr: u64, len: u64| addr >= START && addr.checked_add(len).is_some_and(|end| end <= END);
+    let wraps = addr.checked_add(rounded).is_none();
+    match step.call {
+        Call::Mmap => {
+            let exec_only = third & 7 == abi::PROT_EXEC;
+            let fixed = fourth & (abi::MAP_FIXED | abi::MAP_FIXED_NOREPLACE) != 0;
+            let shared = fourth & abi::MAP_SHARED != 0;
+            let refused = rounded == 0
+                || rounded > TASK_SIZE
+                || (addr > TASK_SIZE - rounded.min(TASK_SIZE))
+                || !aligned;
+            let hint = addr == 0 || addr >= TASK_SIZE || inside(addr & !(PAGE - 1), 0);
+            let placed = if fixed {
+                refused || inside(addr, rounded)
+            } else {
+                hint
+            };
+            placed && !exec_only && !shared
+        }
+        Call::Munmap => {
+            let refused = !aligned || addr > TASK_SIZE || len > TASK_SIZE - addr || len == 0;
+            refused || inside(addr, rounded)
+        }
+        Call::Mprotect => {
+            let grows = abi::PROT_GROWSDOWN | abi::PROT_GROWSUP;
+            let refused = !aligned || third & grows == grows || (len > 0 && rounded == 0);
+            third & 7 != abi::PROT_EXEC && (refused || wraps || inside(addr, rounded))
+        }
+        Call::Mremap => remap_stays_inside([addr, len, third, fourth, fifth]),
+        Call::Madvise | Call::Mbind => {
+            !aligned || (len > 0 && rounded == 0) || wraps || inside(addr, rounded)
+        }
+        Call::Mlock | Call::Mlock2 | Call::Munlock => {
+            let within = addr % PAGE;
+            let rounded = len.wrapping_add(within).checked_add(PAGE - 1);
+            let rounded = rounded.map_or(0, |len| len & !(PAGE - 1));
+            let start = addr - within;
+            start.checked_add(rounded).is_none() || inside(start, rounded)
+        }
+        Call::Mincore => {
+            let beyond = addr.checked_add(len).is_none_or(|end| end > TASK_SIZE);
+            !aligned || beyond || (inside(addr, rounded) && rounded > 0) || len == 0
+        }
+        Call::Brk => true,
+        Call::GetMempolicy => len & abi::MPOL_F_ADDR == 0 || inside(addr, 1),
+        Call::Load | Call::Store | Call::ForcedRead | Call::ForcedWrite => {
+            aligned && inside(addr, PAGE)
+        }
+        Call::RemoteRead | Call::RemoteWrite => {
+            aligned && rounded == len && len <= 64 * PAGE && inside(addr, len)
+        }
+        _ => true,
+    }
+}
+
+fn remap_stays_inside([addr, old, new, flags, to]: [u64; 5]) -> bool {
+    let round = |len: u64| len.checked_add(PAGE - 1).map_or(0, |len| len & !(PAGE - 1));
+    let (old, new) = (round(old), round(new));
+    let inside =
+        |addr: u64, len: u64| addr >= START && addr.checked_add(len).is_some_and(|end| end <= END);
+    if flags & !7 != 0 || !addr.is_multiple_of(PAGE) || new == 0 || new > TASK_SIZE {
+        return true;
+    }
+    let fixed = flags & abi::MREMAP_FIXED != 0;
+    if fixed && (to > TASK_SIZE - new || !to.is_multiple_of(PAGE)) {
+        return true;
+    }
+    let target = if fixed {
+        inside(to, new)
+    } else {
+        to == 0 || to >= TASK_SIZE || inside(to & !(PAGE - 1), 0)
+    };
+    inside(addr, old.max(PAGE)) && target
+}

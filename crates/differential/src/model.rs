@@ -1,0 +1,175 @@
+//! The model as a subject.
+
+use crate::record::{ACCERR, MAPERR, MapLine, Outcome, Record, Snapshot, Subject, bits};
+use crate::step::{Call, Step};
+use crate::window::{self, HEAP, PAGE, page_of};
+use minflt_spec::{Errno, Flags, Signal, Space};
+
+/// The model.
+#[derive(Clone, Copy, Debug)]
+pub struct Spec;
+
+/// A model after the steps run so far: what the generator of steps looks at, too.
+#[derive(Clone, Debug)]
+pub struct Running {
+    spaces: Vec<(Space, u64)>,
+}
+
+impl Running {
+    /// An empty address space.
+    #[must_use]
+    pub fn new() -> Self {
+        let space = Space::new(window::range(), HEAP);
+        Self {
+            spaces: vec![(space, u64::MAX)],
+        }
+    }
+
+    /// The address space that the next step is run in.
+    #[must_use]
+    pub fn space(&self) -> &Space {
+        &self.spaces[self.spaces.len() - 1].0
+    }
+
+    /// Whether the next step is a forked child's.
+    #[must_use]
+    pub fn in_child(&self) -> bool {
+        self.spaces.len() > 1
+    }
+
+    /// Runs a step.
+    pub fn step(&mut self, step: &Step) -> Record {
+        let last = self.spaces.len() - 1;
+        let (space, _) = &mut self.spaces[last];
+        let outcome = run(space, step);
+        let child = (step.call == Call::Fork && last == 0).then(|| space.fork());
+        let after = snapshot(space);
+        if let Some(child) = child.filter(|_| step.args[0] > 0) {
+            self.spaces.push((child, step.args[0]));
+        } else if last > 0 {
+            self.spaces[last].1 -= 1;
+            if self.spaces[last].1 == 0 {
+                self.spaces.pop();
+            }
+        }
+        Record { outcome, after }
+    }
+}
+
+impl Default for Running {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Subject for Spec {
+    fn name(&self) -> String {
+        "spec".to_owned()
+    }
+
+    fn run(&mut self, steps: &[Step], _: &[Record]) -> Result<Vec<Record>, (String, usize)> {
+        let mut running = Running::new();
+        Ok(steps.iter().map(|step| running.step(step)).collect())
+    }
+}
+
+fn run(space: &mut Space, step: &Step) -> Outcome {
+    let [a, b, c, d, e] = step.args;
+    let number = |result: Result<u64, Errno>| match result {
+        Ok(value) => Outcome::done(value),
+        Err(Errno(errno)) => Outcome::Errno(errno),
+    };
+    let nothing = |result: Result<(), Errno>| number(result.map(|()| 0));
+    match step.call {
+        Call::Mmap => number(space.mmap(a, b, c, d)),
+        Call::Munmap => nothing(space.munmap(a, b)),
+        Call::Mprotect => nothing(space.mprotect(a, b, c)),
+        Call::Mremap => number(space.mremap(a, b, c, d, e)),
+        Call::Madvise => nothing(space.madvise(a, b, c)),
+        Call::Mlock => nothing(space.mlock(a, b, 0)),
+        Call::Mlock2 => nothing(space.mlock(a, b, c)),
+        Call::Munlock => nothing(space.munlock(a, b)),
+        Call::Mlockall => nothing(space.mlockall(a)),
+        Call::Munlockall => {
+            space.munlockall();
+            Outcome::done(0)
+        }
+        Call::Mincore => match space.mincore(a, b) {
+            Ok(present) => Outcome::Done(0, bits_of(&present)),
+            Err(Errno(errno)) => Outcome::Errno(errno),
+        },
+        Call::Brk => Outcome::done(space.brk(a)),
+        Call::Mbind => nothing(space.mbind(a, b, c, d, e)),
+        Call::SetMempolicy => nothing(space.set_mempolicy(a, b)),
+        Call::GetMempolicy => match space.get_mempolicy(a, b) {
+            Ok((mode, nodes)) => Outcome::Done(mode, [nodes, 0]),
+            Err(Errno(errno)) => Outcome::Errno(errno),
+        },
+        Call::LimitMemlock => {
+            space.limit_memlock(a);
+            Outcome::done(0)
+        }
+        Call::LimitAs => {
+            space.limit_as(a);
+            Outcome::done(0)
+        }
+        Call::Load => signal(space.load(a)),
+        Call::Store => signal(space.store(a, b).map(|()| 0)),
+        Call::RemoteRead => match space.remote_read(a, b) {
+            Ok((bytes, words)) => Outcome::Done(bytes, [fold(words), 0]),
+            Err(Errno(errno)) => Outcome::Errno(errno),
+        },
+        Call::RemoteWrite => number(space.remote_write(a, b, c)),
+        Call::ForcedRead => number(space.forced_read(a)),
+        Call::ForcedWrite => nothing(space.forced_write(a, b)),
+        Call::Fork => Outcome::done(0),
+    }
+}
+
+fn signal(result: Result<u64, Signal>) -> Outcome {
+    match result {
+        Ok(value) => Outcome::done(value),
+        Err(Signal::MapErr) => Outcome::Signal(MAPERR),
+        Err(Signal::AccErr) => Outcome::Signal(ACCERR),
+    }
+}
+
+/// Some words as one, in which their order counts.
+pub(crate) fn fold(words: impl IntoIterator<Item = u64>) -> u64 {
+    let mix = |sum: u64, word: u64| sum.rotate_left(7).wrapping_mul(31).wrapping_add(word);
+    words.into_iter().fold(1, mix)
+}
+
+/// What mincore said, as bits from the first page asked about on.
+pub(crate) fn bits_of(present: &[bool]) -> [u64; 2] {
+    let pages = (0..).zip(present).filter(|(_, present)| **present);
+    bits(pages.map(|(page, _)| page))
+}
+
+fn snapshot(space: &Space) -> Snapshot {
+    let line = |vma: &minflt_spec::Vma| {
+        let right = |flag, bit| if vma.flags.has(flag) { bit } else { 0 };
+        MapLine {
+            start: vma.start,
+            end: vma.end,
+            rights: right(Flags::READ, 1) | right(Flags::WRITE, 2) | right(Flags::EXEC, 4),
+        }
+    };
+    let letters = |vma: &minflt_spec::Vma| {
+        let set = Flags::LETTERS
+            .iter()
+            .filter(|(flag, _)| vma.flags.has(*flag));
+        let letters: Vec<&str> = set.map(|(_, letters)| *letters).collect();
+        letters.join(" ")
+    };
+    let page = |number: u64| page_of(number * PAGE);
+    let words = space
+        .pages()
+        .map(|(number, found)| (page(number), found.word()));
+    Snapshot {
+        maps: space.vmas().iter().map(line).collect(),
+        present: Some(bits(space.pages().map(|(number, _)| page(number)))),
+        words: words.filter(|(_, word)| *word != 0).collect(),
+        flags: Some(space.vmas().iter().map(letters).collect()),
+    }
+}

@@ -1,0 +1,186 @@
+//! What a step came to, and what the address space looked like afterwards.
+
+use crate::step::Step;
+use crate::window::{PAGE, PAGES, START, page_of};
+use core::fmt;
+
+/// What a step returned.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Outcome {
+    /// A value, and what the call wrote beside it.
+    Done(u64, [u64; 2]),
+    /// An error number.
+    Errno(i32),
+    /// `SIGSEGV` with this code, or another signal (its number times 256).
+    Signal(i32),
+}
+
+/// `SEGV_MAPERR`.
+pub const MAPERR: i32 = 1;
+/// `SEGV_ACCERR`.
+pub const ACCERR: i32 = 2;
+
+impl Outcome {
+    /// A call that returned a number.
+    #[must_use]
+    pub const fn done(value: u64) -> Self {
+        Self::Done(value, [0; 2])
+    }
+
+    /// What it was, without values: `ok`, or the name of the error.
+    #[must_use]
+    pub fn word(&self) -> String {
+        match self {
+            Self::Done(..) => "ok".to_owned(),
+            Self::Errno(errno) => errno_name(*errno),
+            Self::Signal(MAPERR) => "SEGV_MAPERR".to_owned(),
+            Self::Signal(ACCERR) => "SEGV_ACCERR".to_owned(),
+            Self::Signal(code) => format!("signal {code}"),
+        }
+    }
+}
+
+fn errno_name(errno: i32) -> String {
+    let names = [
+        (1, "EPERM"),
+        (5, "EIO"),
+        (11, "EAGAIN"),
+        (12, "ENOMEM"),
+        (14, "EFAULT"),
+        (17, "EEXIST"),
+        (22, "EINVAL"),
+    ];
+    let named = names.iter().find(|(number, _)| *number == errno);
+    named.map_or_else(|| format!("errno {errno}"), |(_, name)| (*name).to_owned())
+}
+
+impl fmt::Display for Outcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Done(value, [0, 0]) => write!(f, "{value:#x}"),
+            Self::Done(value, [low, high]) => write!(f, "{value:#x} {high:x}:{low:x}"),
+            _ => f.write_str(&self.word()),
+        }
+    }
+}
+
+/// A line of the maps.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct MapLine {
+    /// The first address.
+    pub start: u64,
+    /// The first address behind it.
+    pub end: u64,
+    /// Read, write, execute: bits 0, 1, 2.
+    pub rights: u64,
+}
+
+impl fmt::Display for MapLine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let letter = |bit, letter| if self.rights & bit != 0 { letter } else { '-' };
+        let (start, end) = (page_of(self.start), page_of(self.end));
+        write!(f, "@{start}..@{end} ")?;
+        write!(f, "{}{}{}", letter(1, 'r'), letter(2, 'w'), letter(4, 'x'))
+    }
+}
+
+/// What the window looks like.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct Snapshot {
+    /// Its mappings.
+    pub maps: Vec<MapLine>,
+    /// Which pages are present: a bit each. None where the subject cannot tell.
+    pub present: Option<[u64; 2]>,
+    /// The first words of pages that are not zero, by page.
+    pub words: Vec<(u64, u64)>,
+    /// The mappings' flags as `smaps` prints them, where the subject was asked.
+    pub flags: Option<Vec<String>>,
+}
+
+/// What a step came to.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Record {
+    /// What it returned.
+    pub outcome: Outcome,
+    /// What the window looks like.
+    pub after: Snapshot,
+}
+
+/// Pages as bits.
+#[must_use]
+pub fn bits(pages: impl IntoIterator<Item = u64>) -> [u64; 2] {
+    let mut set = [0; 2];
+    for page in pages.into_iter().filter(|page| *page < PAGES) {
+        set[page as usize / 64] |= 1 << (page % 64);
+    }
+    set
+}
+
+/// Two records that differ, or one that lacks what the other has: in words.
+#[must_use]
+pub fn difference(expected: &Record, found: &Record) -> Option<String> {
+    if expected.outcome != found.outcome {
+        return Some(format!("{} instead of {}", found.outcome, expected.outcome));
+    }
+    let (before, after) = (&expected.after, &found.after);
+    if before.maps != after.maps {
+        let list = |maps: &[MapLine]| {
+            let lines: Vec<String> = maps.iter().map(ToString::to_string).collect();
+            lines.join(", ")
+        };
+        let (found, expected) = (list(&after.maps), list(&before.maps));
+        return Some(format!("maps [{found}] instead of [{expected}]"));
+    }
+    if let (Some(expected), Some(found)) = (before.present, after.present)
+        && expected != found
+    {
+        let which = |word: usize| {
+            let differ = expected[word] ^ found[word];
+            (0..64)
+                .filter(move |bit| differ >> bit & 1 != 0)
+                .map(move |bit| (word, bit))
+        };
+        let pages: Vec<String> = (0..2)
+            .flat_map(which)
+            .map(|(word, bit)| {
+                let has = found[word] >> bit & 1 != 0;
+                let page = word * 64 + bit;
+                format!("@{page} {}", if has { "present" } else { "absent" })
+            })
+            .collect();
+        return Some(format!("pages: {}", pages.join(", ")));
+    }
+    if before.words != after.words {
+        return Some(format!(
+            "contents {:x?} instead of {:x?}",
+            after.words, before.words
+        ));
+    }
+    match (&before.flags, &after.flags) {
+        (Some(expected), Some(found)) if expected != found => {
+            Some(format!("flags {found:?} instead of {expected:?}"))
+        }
+        _ => None,
+    }
+}
+
+/// What runs steps: each case in a fresh address space with an empty window.
+pub trait Subject {
+    /// What to call it.
+    fn name(&self) -> String;
+
+    /// Runs all steps; a record for each.
+    ///
+    /// `expected` is what the model says, for subjects that cannot look at a page without touching
+    /// it: they ask for those only that shall be there.
+    ///
+    /// # Errors
+    /// When the subject broke down, in words, with the records it had made.
+    fn run(&mut self, steps: &[Step], expected: &[Record]) -> Result<Vec<Record>, (String, usize)>;
+}
+
+/// The address of a page of the window.
+#[must_use]
+pub const fn addr_of(page: u64) -> u64 {
+    START + page * PAGE
+}

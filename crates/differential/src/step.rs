@@ -1,0 +1,372 @@
+//! A step: one call or access, as a short line of text that can be replayed.
+//!
+//! ```text
+//! mmap @12 3p READ|WRITE PRIVATE|ANONYMOUS|FIXED
+//! store @13 7
+//! fork 2
+//! load @13
+//! ```
+//!
+//! `@12` is page 12 of the window, `@12+0x8` lies within it, `3p` is three pages; other addresses
+//! and lengths are in hexadecimal.
+
+use crate::window::{PAGE, PAGES, START};
+use core::fmt;
+use core::str::FromStr;
+use minflt_spec::abi;
+
+/// Arguments of the call with the most.
+pub const ARGS: usize = 5;
+
+/// What is called or done.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+#[expect(missing_docs, reason = "Linux's names say it")]
+#[repr(u8)]
+pub enum Call {
+    Mmap,
+    Munmap,
+    Mprotect,
+    Mremap,
+    Madvise,
+    Mlock,
+    Mlock2,
+    Munlock,
+    Mlockall,
+    Munlockall,
+    Mincore,
+    Brk,
+    Mbind,
+    SetMempolicy,
+    GetMempolicy,
+    /// `RLIMIT_MEMLOCK`, in bytes.
+    LimitMemlock,
+    /// `RLIMIT_AS`: pages beside what the process has anyway.
+    LimitAs,
+    Load,
+    Store,
+    /// Reads as another process does (`process_vm_readv`).
+    RemoteRead,
+    /// Writes as another process does (`process_vm_writev`).
+    RemoteWrite,
+    /// Reads as a debugger does (`/proc/pid/mem`).
+    ForcedRead,
+    /// Writes as a debugger does (`/proc/pid/mem`).
+    ForcedWrite,
+    /// Forks; so many of the steps that follow are the child's, which exits then.
+    Fork,
+}
+
+/// A call with its arguments; those it does not have are 0.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Step {
+    /// What.
+    pub call: Call,
+    /// With what.
+    pub args: [u64; ARGS],
+}
+
+/// What an argument is.
+#[derive(Clone, Copy, Debug)]
+pub enum Kind {
+    /// An address.
+    Addr,
+    /// A length in bytes.
+    Len,
+    /// A number.
+    Number,
+    /// A set of these names.
+    Set(&'static [(&'static str, u64)]),
+    /// One of these names.
+    One(&'static [(&'static str, u64)]),
+}
+
+/// Names of `prot` bits.
+pub const PROT: &[(&str, u64)] = &[
+    ("READ", abi::PROT_READ),
+    ("WRITE", abi::PROT_WRITE),
+    ("EXEC", abi::PROT_EXEC),
+    ("SEM", abi::PROT_SEM),
+    ("GROWSDOWN", abi::PROT_GROWSDOWN),
+    ("GROWSUP", abi::PROT_GROWSUP),
+];
+
+/// Names of mmap's flags.
+pub const MAP: &[(&str, u64)] = &[
+    ("PRIVATE", abi::MAP_PRIVATE),
+    ("ANONYMOUS", abi::MAP_ANONYMOUS),
+    ("FIXED", abi::MAP_FIXED),
+    ("FIXED_NOREPLACE", abi::MAP_FIXED_NOREPLACE),
+    ("POPULATE", abi::MAP_POPULATE),
+    ("NONBLOCK", abi::MAP_NONBLOCK),
+    ("NORESERVE", abi::MAP_NORESERVE),
+    ("LOCKED", abi::MAP_LOCKED),
+    ("GROWSDOWN", abi::MAP_GROWSDOWN),
+    ("STACK", abi::MAP_STACK),
+];
+
+/// Names of mremap's flags.
+pub const REMAP: &[(&str, u64)] = &[
+    ("MAYMOVE", abi::MREMAP_MAYMOVE),
+    ("FIXED", abi::MREMAP_FIXED),
+    ("DONTUNMAP", abi::MREMAP_DONTUNMAP),
+];
+
+/// Names of advice.
+pub const ADVICE: &[(&str, u64)] = &[
+    ("NORMAL", abi::MADV_NORMAL),
+    ("RANDOM", abi::MADV_RANDOM),
+    ("SEQUENTIAL", abi::MADV_SEQUENTIAL),
+    ("WILLNEED", abi::MADV_WILLNEED),
+    ("DONTNEED", abi::MADV_DONTNEED),
+    ("FREE", abi::MADV_FREE),
+    ("DONTFORK", abi::MADV_DONTFORK),
+    ("DOFORK", abi::MADV_DOFORK),
+    ("MERGEABLE", abi::MADV_MERGEABLE),
+    ("UNMERGEABLE", abi::MADV_UNMERGEABLE),
+    ("HUGEPAGE", abi::MADV_HUGEPAGE),
+    ("NOHUGEPAGE", abi::MADV_NOHUGEPAGE),
+    ("DONTDUMP", abi::MADV_DONTDUMP),
+    ("DODUMP", abi::MADV_DODUMP),
+    ("WIPEONFORK", abi::MADV_WIPEONFORK),
+    ("KEEPONFORK", abi::MADV_KEEPONFORK),
+    ("COLD", abi::MADV_COLD),
+    ("PAGEOUT", abi::MADV_PAGEOUT),
+    ("POPULATE_READ", abi::MADV_POPULATE_READ),
+    ("POPULATE_WRITE", abi::MADV_POPULATE_WRITE),
+];
+
+/// Names of mlock2's flags.
+pub const LOCK2: &[(&str, u64)] = &[("ONFAULT", abi::MLOCK_ONFAULT)];
+
+/// Names of mlockall's flags.
+pub const LOCKALL: &[(&str, u64)] = &[
+    ("CURRENT", abi::MCL_CURRENT),
+    ("FUTURE", abi::MCL_FUTURE),
+    ("ONFAULT", abi::MCL_ONFAULT),
+];
+
+/// Names of memory policies' modes and their flags.
+pub const MODE: &[(&str, u64)] = &[
+    ("DEFAULT", abi::MPOL_DEFAULT),
+    ("PREFERRED", abi::MPOL_PREFERRED),
+    ("BIND", abi::MPOL_BIND),
+    ("INTERLEAVE", abi::MPOL_INTERLEAVE),
+    ("LOCAL", abi::MPOL_LOCAL),
+    ("PREFERRED_MANY", abi::MPOL_PREFERRED_MANY),
+    (
+        "PREFERRED|STATIC",
+        abi::MPOL_PREFERRED | abi::MPOL_F_STATIC_NODES,
+    ),
+    ("BIND|STATIC", abi::MPOL_BIND | abi::MPOL_F_STATIC_NODES),
+    ("BIND|RELATIVE", abi::MPOL_BIND | abi::MPOL_F_RELATIVE_NODES),
+];
+
+/// Names of mbind's flags.
+pub const BIND: &[(&str, u64)] = &[
+    ("STRICT", abi::MPOL_MF_STRICT),
+    ("MOVE", abi::MPOL_MF_MOVE),
+    ("MOVE_ALL", abi::MPOL_MF_MOVE_ALL),
+];
+
+/// Names of get_mempolicy's flags.
+pub const GET: &[(&str, u64)] = &[
+    ("NODE", abi::MPOL_F_NODE),
+    ("ADDR", abi::MPOL_F_ADDR),
+    ("MEMS_ALLOWED", abi::MPOL_F_MEMS_ALLOWED),
+];
+
+use Kind::{Addr, Len, Number, One, Set};
+
+/// Every call, with the name it has in text and the kinds of its arguments.
+pub const CALLS: &[(Call, &str, &[Kind])] = &[
+    (Call::Mmap, "mmap", &[Addr, Len, Set(PROT), Set(MAP)]),
+    (Call::Munmap, "munmap", &[Addr, Len]),
+    (Call::Mprotect, "mprotect", &[Addr, Len, Set(PROT)]),
+    (Call::Mremap, "mremap", &[Addr, Len, Len, Set(REMAP), Addr]),
+    (Call::Madvise, "madvise", &[Addr, Len, One(ADVICE)]),
+    (Call::Mlock, "mlock", &[Addr, Len]),
+    (Call::Mlock2, "mlock2", &[Addr, Len, Set(LOCK2)]),
+    (Call::Munlock, "munlock", &[Addr, Len]),
+    (Call::Mlockall, "mlockall", &[Set(LOCKALL)]),
+    (Call::Munlockall, "munlockall", &[]),
+    (Call::Mincore, "mincore", &[Addr, Len]),
+    (Call::Brk, "brk", &[Addr]),
+    (
+        Call::Mbind,
+        "mbind",
+        &[Addr, Len, One(MODE), Number, Set(BIND)],
+    ),
+    (Call::SetMempolicy, "set_mempolicy", &[One(MODE), Number]),
+    (Call::GetMempolicy, "get_mempolicy", &[Addr, Set(GET)]),
+    (Call::LimitMemlock, "limit_memlock", &[Len]),
+    (Call::LimitAs, "limit_as", &[Number]),
+    (Call::Load, "load", &[Addr]),
+    (Call::Store, "store", &[Addr, Number]),
+    (Call::RemoteRead, "remote_read", &[Addr, Len]),
+    (Call::RemoteWrite, "remote_write", &[Addr, Len, Number]),
+    (Call::ForcedRead, "forced_read", &[Addr]),
+    (Call::ForcedWrite, "forced_write", &[Addr, Number]),
+    (Call::Fork, "fork", &[Number]),
+];
+
+impl Call {
+    /// Its name.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        CALLS[self as usize].1
+    }
+
+    /// What its arguments are.
+    #[must_use]
+    pub fn kinds(self) -> &'static [Kind] {
+        CALLS[self as usize].2
+    }
+
+    /// The call with this number.
+    #[must_use]
+    pub fn from_number(number: u64) -> Option<Self> {
+        let index = usize::try_from(number).ok()?;
+        CALLS.get(index).map(|(call, ..)| *call)
+    }
+}
+
+impl Step {
+    /// A call with these arguments.
+    #[must_use]
+    pub fn new(call: Call, given: &[u64]) -> Self {
+        let mut args = [0; ARGS];
+        for (arg, given) in args.iter_mut().zip(given) {
+            *arg = *given;
+        }
+        Self { call, args }
+    }
+}
+
+impl fmt::Display for Step {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.call.name())?;
+        for (kind, arg) in self.call.kinds().iter().zip(self.args) {
+            f.write_str(" ")?;
+            match kind {
+                Addr => show_addr(f, arg),
+                Len if arg != 0 && arg.is_multiple_of(PAGE) && arg < 1 << 40 => {
+                    write!(f, "{}p", arg / PAGE)
+                }
+                Len => write!(f, "{arg:#x}"),
+                Number => write!(f, "{arg}"),
+                Set(names) => show_set(f, names, arg),
+                One(names) => match names.iter().find(|(_, value)| *value == arg) {
+                    Some((name, _)) => f.write_str(name),
+                    None => write!(f, "{arg:#x}"),
+                },
+            }?;
+        }
+        Ok(())
+    }
+}
+
+fn show_addr(f: &mut fmt::Formatter<'_>, addr: u64) -> fmt::Result {
+    let offset = addr.wrapping_sub(START);
+    if offset > PAGES * PAGE {
+        return write!(f, "{addr:#x}");
+    }
+    match offset % PAGE {
+        0 => write!(f, "@{}", offset / PAGE),
+        within => write!(f, "@{}+{within:#x}", offset / PAGE),
+    }
+}
+
+fn show_set(f: &mut fmt::Formatter<'_>, names: &[(&str, u64)], set: u64) -> fmt::Result {
+    let mut rest = set;
+    let mut first = true;
+    for (name, bit) in names {
+        if set & bit != 0 {
+            let bar = if first { "" } else { "|" };
+            write!(f, "{bar}{name}")?;
+            first = false;
+            rest &= !bit;
+        }
+    }
+    match (first, rest) {
+        (false, 0) => Ok(()),
+        (true, rest) => write!(f, "{rest:#x}"),
+        (false, rest) => write!(f, "|{rest:#x}"),
+    }
+}
+
+/// A line that is no step, and what is wrong with it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct NotAStep(pub String);
+
+impl fmt::Display for NotAStep {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl core::error::Error for NotAStep {}
+
+impl FromStr for Step {
+    type Err = NotAStep;
+
+    fn from_str(line: &str) -> Result<Self, NotAStep> {
+        let mut words = line.split_whitespace();
+        let name = words.next().unwrap_or_default();
+        let known = CALLS.iter().find(|(_, known, _)| *known == name);
+        let (call, _, kinds) = known.ok_or_else(|| NotAStep(format!("no call `{name}`")))?;
+        let mut args = [0; ARGS];
+        for (arg, kind) in args.iter_mut().zip(*kinds) {
+            let word = words.next();
+            let word = word.ok_or_else(|| NotAStep(format!("`{line}` lacks arguments")))?;
+            let value = match kind {
+                Addr => read_addr(word),
+                Len => match word.strip_suffix('p') {
+                    Some(pages) => number(pages).map(|pages| pages * PAGE),
+                    None => number(word),
+                },
+                Number => number(word),
+                Set(names) => word.split('|').try_fold(0, |set, part| {
+                    let named = names.iter().find(|(name, _)| *name == part);
+                    Some(set | named.map_or_else(|| number(part), |(_, bit)| Some(*bit))?)
+                }),
+                One(names) => {
+                    let named = names.iter().find(|(name, _)| *name == word);
+                    named.map_or_else(|| number(word), |(_, value)| Some(*value))
+                }
+            };
+            *arg = value.ok_or_else(|| NotAStep(format!("`{word}` in `{line}`")))?;
+        }
+        Ok(Self { call: *call, args })
+    }
+}
+
+fn read_addr(word: &str) -> Option<u64> {
+    let Some(place) = word.strip_prefix('@') else {
+        return number(word);
+    };
+    let (page, within) = place.split_once('+').unwrap_or((place, "0"));
+    Some(START + number(page)? * PAGE + number(within)?)
+}
+
+fn number(word: &str) -> Option<u64> {
+    match word.strip_prefix("0x") {
+        Some(digits) => u64::from_str_radix(digits, 16).ok(),
+        None => word.parse().ok(),
+    }
+}
+
+/// The steps of a text, a line each; lines that are empty or begin with `#` are left out.
+///
+/// # Errors
+/// The first line that is no step.
+pub fn read_steps(text: &str) -> Result<Vec<Step>, NotAStep> {
+    let lines = text.lines().map(str::trim);
+    let steps = lines.filter(|line| !line.is_empty() && !line.starts_with('#'));
+    steps.map(str::parse).collect()
+}
+
+/// The text of some steps, a line each.
+#[must_use]
+pub fn show_steps(steps: &[Step]) -> String {
+    steps.iter().map(|step| format!("{step}\n")).collect()
+}

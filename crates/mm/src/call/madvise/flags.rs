@@ -1,0 +1,54 @@
+//! Advice about what a mapping is for: recorded in its flags.
+
+use super::Advice;
+use crate::call::modify::modify;
+use crate::error::{MadviseError, NoMemory};
+use crate::mm::Mm;
+use crate::vma::{Vma, VmaFlags, VmaView};
+use crate::writers::Writers;
+use minflt_addr::VirtRange;
+use minflt_pgtable::Mmu;
+
+impl<M: Mmu> Mm<M> {
+    /// Advice about mappings, under `mmap_lock` for writing; a section on each that changes.
+    ///
+    /// Linux: madvise_vma_behavior, madvise_update_vma.
+    pub(super) fn advise_mappings(
+        &self,
+        range: VirtRange,
+        advice: Advice,
+    ) -> Result<(), MadviseError> {
+        let writers = Writers::lock(self);
+        self.advise_each(range, |part| {
+            let view = self.find(part.start()).map(Vma::view);
+            let old = view.ok_or(MadviseError::NoMemory)?.flags;
+            let flags = advised(old, advice);
+            if flags == old {
+                return Ok(());
+            }
+            modify(self, &writers, part, |view| VmaView { flags, ..view })
+                .map(drop)
+                .map_err(|NoMemory| MadviseError::Again)
+        })
+    }
+}
+
+/// The flags of a mapping that was advised so.
+const fn advised(flags: VmaFlags, advice: Advice) -> VmaFlags {
+    let order = VmaFlags::SEQUENTIAL.with(VmaFlags::RANDOM);
+    let huge = VmaFlags::HUGE_PAGE.with(VmaFlags::NO_HUGE_PAGE);
+    match advice {
+        Advice::Normal => flags.without(order),
+        Advice::Sequential => flags.without(order).with(VmaFlags::SEQUENTIAL),
+        Advice::Random => flags.without(order).with(VmaFlags::RANDOM),
+        Advice::DontFork => flags.with(VmaFlags::DONT_FORK),
+        Advice::DoFork => flags.without(VmaFlags::DONT_FORK),
+        Advice::HugePage => flags.without(huge).with(VmaFlags::HUGE_PAGE),
+        Advice::NoHugePage => flags.without(huge).with(VmaFlags::NO_HUGE_PAGE),
+        Advice::DontDump => flags.with(VmaFlags::DONT_DUMP),
+        Advice::DoDump => flags.without(VmaFlags::DONT_DUMP),
+        Advice::WipeOnFork => flags.with(VmaFlags::WIPE_ON_FORK),
+        Advice::KeepOnFork => flags.without(VmaFlags::WIPE_ON_FORK),
+        _ => flags,
+    }
+}

@@ -1,0 +1,229 @@
+//! madvise: what a program says about its memory.
+//!
+//! | advice | `mmap_lock` | does |
+//! |---|---|---|
+//! | of pages that are not needed, or not soon | read | takes entries out or ages them ([`pages`]) |
+//! | of pages that are needed | read, a page at a time | faults them in ([`super::populate`]) |
+//! | of what a mapping is for | write | changes its record, in a section ([`flags`]) |
+//!
+//! What is mapped in a range is done up to the first mapping that refuses; holes are passed over
+//! and told at the end.
+//!
+//! Linux: mm/madvise.c do_madvise, madvise_walk_vmas (v6.18).
+
+mod flags;
+mod pages;
+
+use super::populate::{NotPopulated, willing};
+use super::{as_call, page_range};
+use crate::error::MadviseError;
+use crate::event::Event;
+use crate::mm::Mm;
+use crate::rss::Share;
+use crate::thread::Thread;
+use core::fmt;
+use minflt_addr::{VirtAddr, VirtRange};
+use minflt_pgtable::{Access, Mmu};
+
+macro_rules! advice {
+    ($($(#[doc = $doc:literal])+ $name:ident = $number:literal $text:literal),+ $(,)?) => {
+        /// What is to be expected of a range.
+        #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+        #[repr(u32)]
+        pub enum Advice { $($(#[doc = $doc])+ $name = $number),+ }
+
+        impl Advice {
+            /// Each.
+            pub const ALL: &'static [Self] = &[$(Self::$name),+];
+
+            /// The name, as Linux has it behind `MADV_`.
+            #[must_use]
+            pub const fn name(self) -> &'static str {
+                match self { $(Self::$name => $text),+ }
+            }
+        }
+    };
+}
+
+advice! {
+    /// Nothing special.
+    Normal = 0 "NORMAL",
+    /// Accesses in no order.
+    Random = 1 "RANDOM",
+    /// Accesses in order.
+    Sequential = 2 "SEQUENTIAL",
+    /// It is needed soon. Anonymous memory that is not swapped out has nothing to read ahead.
+    WillNeed = 3 "WILLNEED",
+    /// Its contents are not needed: the next access finds zeros.
+    DontNeed = 4 "DONTNEED",
+    /// Its contents are not needed until the next store. A page that is not stored to may be taken,
+    /// and be zeros then. Nothing takes pages yet, so that for now contents stay; but no entry says
+    /// any more that anybody stored to them.
+    Free = 8 "FREE",
+    /// The file's contents are to go. Anonymous memory has none, and refuses.
+    Remove = 9 "REMOVE",
+    /// A child does not get it.
+    DontFork = 10 "DONTFORK",
+    /// A child gets it.
+    DoFork = 11 "DOFORK",
+    /// Huge pages are wanted. Recorded only.
+    HugePage = 14 "HUGEPAGE",
+    /// Huge pages are not wanted. Recorded only.
+    NoHugePage = 15 "NOHUGEPAGE",
+    /// Left out of a core dump. Recorded only.
+    DontDump = 16 "DONTDUMP",
+    /// Not left out of a core dump. Recorded only.
+    DoDump = 17 "DODUMP",
+    /// A child gets it empty.
+    WipeOnFork = 18 "WIPEONFORK",
+    /// A child gets its contents.
+    KeepOnFork = 19 "KEEPONFORK",
+    /// Not needed soon: its pages look as if they had not been used.
+    Cold = 20 "COLD",
+    /// Not needed for long: to be written out. There is nowhere to write to, so it stays as it is,
+    /// as in a Linux without swap.
+    PageOut = 21 "PAGEOUT",
+    /// Its pages are faulted in as by loads.
+    PopulateRead = 22 "POPULATE_READ",
+    /// Its pages are faulted in as by stores.
+    PopulateWrite = 23 "POPULATE_WRITE",
+    /// As `DontNeed`, of locked memory, too.
+    DontNeedLocked = 24 "DONTNEED_LOCKED",
+}
+
+impl Advice {
+    /// Linux's number.
+    #[must_use]
+    pub const fn number(self) -> u32 {
+        self as u32
+    }
+
+    /// The advice with Linux's number. One that is not there is refused as `EINVAL`, as Linux does
+    /// where it is built without what that advice is for.
+    #[must_use]
+    pub fn from_number(number: u32) -> Option<Self> {
+        Self::ALL
+            .iter()
+            .find(|advice| advice.number() == number)
+            .copied()
+    }
+}
+
+impl fmt::Display for Advice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl<M: Mmu> Mm<M> {
+    /// Follows advice about `len` bytes (rounded up to pages) from `start` on, on behalf of no
+    /// thread in particular. The short form of [`Thread::madvise`].
+    ///
+    /// # Context
+    /// As [`Thread::madvise`].
+    ///
+    /// # Errors
+    /// As [`Thread::madvise`].
+    pub fn madvise(&self, start: VirtAddr, len: u64, advice: Advice) -> Result<(), MadviseError> {
+        let share = Share::default();
+        let result = self.follow(&share, start, len, advice);
+        self.rss.sync(&share);
+        result
+    }
+
+    fn follow(
+        &self,
+        share: &Share,
+        start: VirtAddr,
+        len: u64,
+        advice: Advice,
+    ) -> Result<(), MadviseError> {
+        as_call(self.system(), || {
+            self.system().count(Event::Madvise);
+            let range = page_range::<M>(start, len).ok_or(MadviseError::Invalid)?;
+            if range.is_empty() {
+                return Ok(());
+            }
+            let result = match advice {
+                Advice::PopulateRead => self.populate_for(share, range, Access::Read),
+                Advice::PopulateWrite => self.populate_for(share, range, Access::Write),
+                Advice::WillNeed
+                | Advice::DontNeed
+                | Advice::DontNeedLocked
+                | Advice::Free
+                | Advice::Remove
+                | Advice::Cold
+                | Advice::PageOut => self.advise_pages(range, advice),
+                Advice::Normal
+                | Advice::Random
+                | Advice::Sequential
+                | Advice::DontFork
+                | Advice::DoFork
+                | Advice::HugePage
+                | Advice::NoHugePage
+                | Advice::DontDump
+                | Advice::DoDump
+                | Advice::WipeOnFork
+                | Advice::KeepOnFork => self.advise_mappings(range, advice),
+            };
+            M::note(format_args!("madvise {range} {advice} returns"));
+            result
+        })
+    }
+
+    /// Calls `each` with the part of `range` that lies in each mapping, in order, until one
+    /// refuses; it may change that mapping. The caller holds `mmap_lock`.
+    fn advise_each(
+        &self,
+        range: VirtRange,
+        mut each: impl FnMut(VirtRange) -> Result<(), MadviseError>,
+    ) -> Result<(), MadviseError> {
+        let mut at = range.start();
+        let mut result = Ok(());
+        while at < range.end() {
+            let found = self.find(at).map(|vma| vma.view().range);
+            let found = found.ok_or(MadviseError::NoMemory)?;
+            if found.start() > at {
+                result = Err(MadviseError::NoMemory);
+            }
+            let from = found.start().max(at);
+            if from >= range.end() {
+                break;
+            }
+            let part = VirtRange::new(from, found.end().min(range.end()));
+            each(part)?;
+            at = part.end();
+        }
+        result
+    }
+
+    /// Linux: madvise_populate. A mapping has to have the right by name: what may be stored to may
+    /// not be populated by loads for that.
+    fn populate_for(
+        &self,
+        share: &Share,
+        range: VirtRange,
+        access: Access,
+    ) -> Result<(), MadviseError> {
+        self.populate_all(share, range, |view| willing(view, access).map(Some))
+            .map_err(|why| match why {
+                NotPopulated::Refused => MadviseError::Invalid,
+                NotPopulated::Hole | NotPopulated::NoMemory => MadviseError::NoMemory,
+            })
+    }
+}
+
+impl<M: Mmu> Thread<'_, M> {
+    /// Follows advice about `len` bytes (rounded up to pages) from `start` on.
+    ///
+    /// # Context
+    /// Sleeps for `mmap_lock`: which it takes for reading, so that faults and other calls like it
+    /// run beside it, or for writing where it changes what the mappings are. Waits for CPUs to
+    /// forget translations.
+    ///
+    /// # Errors
+    /// See [`MadviseError`].
+    pub fn madvise(&self, start: VirtAddr, len: u64, advice: Advice) -> Result<(), MadviseError> {
+        self.mm().follow(&self.share, start, len, advice)
+    }
+}

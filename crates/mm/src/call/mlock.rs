@@ -1,0 +1,431 @@
+//! mlock and its kin: memory whose pages are there and stay.
+//!
+//! # Problem
+//! A program that may not wait for a page asks for pages that are never taken away; the system
+//! limits how many.
+//!
+//! # Idea
+//! That pages stay is said by a flag of the mapping. How many pages such mappings have is one
+//! number of the address space, which is compared with the limit. (Nothing takes pages yet: a
+//! locked page is one that was faulted in early, and that madvise does not discard.)
+//!
+//! # Protocol
+//! `mmap_lock` for writing; for each mapping a section, in which its flags change; then the number.
+//! The pages are faulted in after the lock was let go, under `mmap_lock` for reading. Whoever maps
+//! and unmaps counts by [`Mm::count_mapped`] and [`Mm::count_unmapped`].
+//!
+//! # Why it is correct
+//! The number changes with the flags under one hold of `mmap_lock` for writing, so that at its end
+//! it is the sum over the mappings, which the ledger checks. Who faults meanwhile sees flags as of
+//! before or after, and does not care: a page that is locked is one like any other.
+//!
+//! # Cost
+//! A word of the address space, which no fault reads.
+//!
+//! Linux: mm/mlock.c (v6.18).
+
+use super::as_call;
+use super::modify::modify;
+use super::populate::{Failure, NotPopulated, to_lock};
+use crate::commit::Pages;
+use crate::error::{MlockError, NoMemory};
+use crate::event::Event;
+use crate::mm::Mm;
+use crate::thread::Thread;
+use crate::vma::{Vma, VmaFlags, VmaView};
+use crate::writers::Writers;
+use minflt_addr::{VirtAddr, VirtRange};
+use minflt_pgtable::{Mmu, Paging};
+use minflt_sync::{Atomic, Ordering};
+
+/// What an address space has locked, and may.
+#[derive(Debug)]
+pub(crate) struct Locks<M: Mmu> {
+    /// Pages of locked mappings (`locked_vm`). Guarded by: `mmap_lock`.
+    pages: Atomic<u64, M>,
+    /// Bytes that may be locked (`RLIMIT_MEMLOCK`).
+    limit: Atomic<u64, M>,
+    /// How new mappings are locked: [`Kind`] (`def_flags`). Guarded by: `mmap_lock`.
+    future: Atomic<u32, M>,
+}
+
+/// When the pages of a locked mapping are faulted in.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum LockWhen {
+    /// By the call.
+    Now,
+    /// When they are touched (`MLOCK_ONFAULT`).
+    OnFault,
+}
+
+/// What mlockall shall do: a set.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct LockAll(u32);
+
+impl LockAll {
+    /// Lock what is mapped (`MCL_CURRENT`).
+    pub const CURRENT: Self = Self(1);
+    /// Lock what will be mapped (`MCL_FUTURE`).
+    pub const FUTURE: Self = Self(2);
+    /// Pages are faulted in when they are touched (`MCL_ONFAULT`).
+    pub const ON_FAULT: Self = Self(4);
+
+    /// The set that Linux's number stands for; mlockall refuses what it does not know.
+    #[must_use]
+    pub const fn from_bits(bits: u32) -> Self {
+        Self(bits)
+    }
+
+    /// With those of `other`.
+    #[must_use]
+    pub const fn with(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
+    /// Whether any of `other` is set.
+    #[must_use]
+    pub const fn has(self, other: Self) -> bool {
+        self.0 & other.0 != 0
+    }
+
+    const fn is_valid(self) -> bool {
+        let known = Self::CURRENT.with(Self::FUTURE).with(Self::ON_FAULT);
+        self.0 & !known.0 == 0 && self.has(Self::CURRENT.with(Self::FUTURE))
+    }
+}
+
+/// How a mapping is locked.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Kind {
+    Not,
+    Locked(LockWhen),
+}
+
+impl Kind {
+    const BOTH: VmaFlags = VmaFlags::LOCKED.with(VmaFlags::LOCKED_ON_FAULT);
+
+    const fn number(self) -> u32 {
+        match self {
+            Self::Not => 0,
+            Self::Locked(LockWhen::Now) => 1,
+            Self::Locked(LockWhen::OnFault) => 2,
+        }
+    }
+
+    const fn from_number(number: u32) -> Self {
+        match number {
+            0 => Self::Not,
+            1 => Self::Locked(LockWhen::Now),
+            _ => Self::Locked(LockWhen::OnFault),
+        }
+    }
+
+    const fn flags(self) -> VmaFlags {
+        match self {
+            Self::Not => VmaFlags::NONE,
+            Self::Locked(LockWhen::Now) => VmaFlags::LOCKED,
+            Self::Locked(LockWhen::OnFault) => Self::BOTH,
+        }
+    }
+}
+
+impl<M: Mmu> Locks<M> {
+    /// Nothing locked, no limit.
+    pub(crate) fn new() -> Self {
+        Self {
+            pages: Atomic::new(0),
+            limit: Atomic::new(u64::MAX),
+            future: Atomic::new(Kind::Not.number()),
+        }
+    }
+
+    /// Pages locked. The caller holds `mmap_lock`, or takes what it gets.
+    fn pages(&self) -> u64 {
+        self.pages.load(Ordering::Relaxed)
+    }
+
+    /// Counts pages as locked. The caller holds `mmap_lock` for writing, or is alone.
+    pub(crate) fn add(&self, pages: u64) {
+        if pages != 0 {
+            self.pages.store(self.pages() + pages, Ordering::Relaxed);
+        }
+    }
+
+    /// Counts pages as no longer locked. The caller holds `mmap_lock` for writing, or is alone.
+    pub(crate) fn sub(&self, pages: u64) {
+        if pages != 0 {
+            let left = self.pages().wrapping_sub(pages);
+            self.pages.store(left, Ordering::Relaxed);
+        }
+    }
+
+    /// Pages locked, without the door, for oracles.
+    pub(crate) fn raw(&self) -> u64 {
+        self.pages.peek()
+    }
+}
+
+impl<M: Mmu> Mm<M> {
+    /// How many bytes may be locked from now on (`RLIMIT_MEMLOCK`); `u64::MAX` for no limit, as at
+    /// first, and for whoever is privileged (`CAP_IPC_LOCK`). What is locked stays so.
+    pub fn set_limit_memlock(&self, bytes: u64) {
+        self.locks.limit.store(bytes, Ordering::Relaxed);
+    }
+
+    /// How many bytes may be locked.
+    #[must_use]
+    pub fn limit_memlock(&self) -> u64 {
+        self.locks.limit.load(Ordering::Relaxed)
+    }
+
+    /// How many bytes are locked (`VmLck`).
+    #[must_use]
+    pub fn locked_bytes(&self) -> u64 {
+        self.locks.pages() << M::Paging::SHIFT
+    }
+
+    /// Whether `pages` more may be locked. The caller holds `mmap_lock`.
+    ///
+    /// # Errors
+    /// When they may not.
+    ///
+    /// Linux: mlock_future_ok.
+    pub(crate) fn may_lock(&self, pages: u64) -> Result<(), NoMemory> {
+        let all = self.locks.pages().saturating_add(pages);
+        if all <= self.limit_memlock() >> M::Paging::SHIFT {
+            Ok(())
+        } else {
+            Err(NoMemory)
+        }
+    }
+
+    /// What the flags of a new mapping are besides its own (`MCL_FUTURE`). The caller holds
+    /// `mmap_lock`.
+    pub(crate) fn flags_of_new(&self) -> VmaFlags {
+        Kind::from_number(self.locks.future.load(Ordering::Relaxed)).flags()
+    }
+
+    /// Whether anything may be locked. Linux: can_do_mlock.
+    pub(crate) fn can_lock(&self) -> bool {
+        self.limit_memlock() != 0
+    }
+
+    /// Locked pages of `range`.
+    fn locked_in(&self, range: VirtRange) -> u64 {
+        let mut pages = 0;
+        let mut at = range.start();
+        while at < range.end()
+            && let Some(view) = self.find(at).map(Vma::view)
+        {
+            let part = view.range.intersect(range);
+            if part.is_empty() {
+                break;
+            }
+            pages += Pages::of::<M>(&view.of_range::<M::Paging>(part)).locked;
+            at = part.end();
+        }
+        pages
+    }
+
+    /// Locks or unlocks what is mapped in `range`, up to the first hole.
+    ///
+    /// Linux: apply_vma_lock_flags.
+    fn set_locked(
+        &self,
+        writers: &Writers<'_, M>,
+        range: VirtRange,
+        kind: Kind,
+    ) -> Result<(), NoMemory> {
+        let mut at = range.start();
+        while at < range.end() {
+            let view = self.find(at).map(Vma::view).ok_or(NoMemory)?;
+            if !view.range.contains(at) {
+                return Err(NoMemory);
+            }
+            let part = VirtRange::new(at, view.range.end().min(range.end()));
+            self.set_locked_in(writers, &view, part, kind)?;
+            at = part.end();
+        }
+        Ok(())
+    }
+
+    /// The same of one mapping. Linux: mlock_fixup.
+    fn set_locked_in(
+        &self,
+        writers: &Writers<'_, M>,
+        view: &VmaView,
+        part: VirtRange,
+        kind: Kind,
+    ) -> Result<(), NoMemory> {
+        let flags = view.flags.without(Kind::BOTH).with(kind.flags());
+        if flags == view.flags {
+            return Ok(());
+        }
+        let modified = modify(self, writers, part, |view| VmaView { flags, ..view })?;
+        let pages = part.pages(M::Paging::SHIFT);
+        match (view.flags.has(VmaFlags::LOCKED), kind) {
+            (false, Kind::Locked(_)) => self.locks.add(pages),
+            (true, Kind::Not) => self.locks.sub(pages),
+            _ => {}
+        }
+        drop(modified);
+        Ok(())
+    }
+}
+
+/// Bytes of the pages that `len` bytes from `start` on touch. A length that wraps when it is
+/// rounded up is none, as in Linux.
+const fn touched_bytes<M: Mmu>(start: VirtAddr, len: u64) -> u64 {
+    let mask = M::Paging::PAGE - 1;
+    len.wrapping_add(start.0 & mask).wrapping_add(mask) & !mask
+}
+
+/// Those pages.
+fn touched<M: Mmu>(start: VirtAddr, len: u64) -> Result<VirtRange, MlockError> {
+    let first = start.align_down(M::Paging::SHIFT);
+    let bytes = touched_bytes::<M>(start, len);
+    VirtRange::from_len(first, bytes).ok_or(MlockError::Invalid)
+}
+
+impl<M: Mmu> Thread<'_, M> {
+    /// Locks the pages that `len` bytes from `start` on touch, and faults them in.
+    ///
+    /// # Context
+    /// Sleeps for `mmap_lock`, which it takes for writing, and then, to populate, for reading.
+    ///
+    /// # Errors
+    /// See [`MlockError`]. What lies before a hole is locked; after [`MlockError::Again`], and where
+    /// a mapping allows no access, all of it.
+    pub fn mlock(&self, start: VirtAddr, len: u64) -> Result<(), MlockError> {
+        self.mlock2(start, len, LockWhen::Now)
+    }
+
+    /// The same; says when pages are faulted in.
+    ///
+    /// # Context
+    /// As [`Thread::mlock`].
+    ///
+    /// # Errors
+    /// As [`Thread::mlock`].
+    pub fn mlock2(&self, start: VirtAddr, len: u64, when: LockWhen) -> Result<(), MlockError> {
+        let mm = self.mm();
+        as_call(mm.system(), || {
+            mm.system().count(Event::Mlock);
+            if !mm.can_lock() {
+                return Err(MlockError::NotPermitted);
+            }
+            let range = touched::<M>(start, len);
+            let pages = touched_bytes::<M>(start, len) >> M::Paging::SHIFT;
+            let writers = Writers::lock(mm);
+            // Some may be locked already.
+            let fresh = || pages - range.map_or(0, |range| mm.locked_in(range));
+            if mm.may_lock(pages).is_err() && mm.may_lock(fresh()).is_err() {
+                return Err(MlockError::NoMemory);
+            }
+            let range = range?;
+            let locked = mm.set_locked(&writers, range, Kind::Locked(when));
+            drop(writers);
+            locked.map_err(|NoMemory| MlockError::NoMemory)?;
+            M::note(format_args!("mlock {range} populates"));
+            let populated = mm.populate_mapped(&self.share, range, Failure::Ends, to_lock);
+            populated.map_err(|why| match why {
+                NotPopulated::Refused | NotPopulated::Hole => MlockError::NoMemory,
+                NotPopulated::NoMemory => MlockError::Again,
+            })
+        })
+    }
+
+    /// Unlocks the pages that `len` bytes from `start` on touch. They stay where they are.
+    ///
+    /// # Context
+    /// Sleeps for `mmap_lock`, which it takes for writing.
+    ///
+    /// # Errors
+    /// See [`MlockError`]. What lies before a hole is unlocked.
+    pub fn munlock(&self, start: VirtAddr, len: u64) -> Result<(), MlockError> {
+        let mm = self.mm();
+        as_call(mm.system(), || {
+            mm.system().count(Event::Mlock);
+            let range = touched::<M>(start, len)?;
+            let writers = Writers::lock(mm);
+            mm.set_locked(&writers, range, Kind::Not)
+                .map_err(|NoMemory| MlockError::NoMemory)
+        })
+    }
+
+    /// Locks all that is mapped, or will be; what is not said to be locked in future is not, from
+    /// now on.
+    ///
+    /// # Context
+    /// As [`Thread::mlock`].
+    ///
+    /// # Errors
+    /// See [`MlockError`]; nothing is changed then. A mapping that could not be locked, or a page
+    /// that could not be had, is no error.
+    pub fn mlockall(&self, what: LockAll) -> Result<(), MlockError> {
+        let mm = self.mm();
+        as_call(mm.system(), || {
+            mm.system().count(Event::Mlock);
+            if !what.is_valid() {
+                return Err(MlockError::Invalid);
+            }
+            if !mm.can_lock() {
+                return Err(MlockError::NotPermitted);
+            }
+            let writers = Writers::lock(mm);
+            let all = mm.mapped_bytes() >> M::Paging::SHIFT;
+            let current = what.has(LockAll::CURRENT);
+            if current && all > mm.limit_memlock() >> M::Paging::SHIFT {
+                return Err(MlockError::NoMemory);
+            }
+            mm.lock_all(&writers, what);
+            drop(writers);
+            if current {
+                let user = VirtRange::new(VirtAddr(0), VirtAddr(M::Paging::USER_END));
+                // Linux ignores what cannot be had.
+                let _some = mm.populate_mapped(&self.share, user, Failure::Skips, to_lock);
+            }
+            Ok(())
+        })
+    }
+
+    /// Unlocks all that is mapped; what will be is not locked either.
+    ///
+    /// # Context
+    /// Sleeps for `mmap_lock`, which it takes for writing.
+    pub fn munlockall(&self) {
+        let mm = self.mm();
+        as_call(mm.system(), || {
+            mm.system().count(Event::Mlock);
+            let writers = Writers::lock(mm);
+            mm.locks.future.store(Kind::Not.number(), Ordering::Relaxed);
+            mm.lock_each(&writers, Kind::Not);
+        });
+    }
+}
+
+impl<M: Mmu> Mm<M> {
+    /// Linux: apply_mlockall_flags.
+    fn lock_all(&self, writers: &Writers<'_, M>, what: LockAll) {
+        let kind = Kind::Locked(if what.has(LockAll::ON_FAULT) {
+            LockWhen::OnFault
+        } else {
+            LockWhen::Now
+        });
+        let future = what.has(LockAll::FUTURE);
+        let new = if future { kind } else { Kind::Not };
+        self.locks.future.store(new.number(), Ordering::Relaxed);
+        if what.has(LockAll::CURRENT) {
+            self.lock_each(writers, kind);
+        }
+    }
+
+    /// Locks or unlocks every mapping. One that cannot be is passed over, as in Linux.
+    fn lock_each(&self, writers: &Writers<'_, M>, kind: Kind) {
+        let mut at = VirtAddr(0);
+        while let Some(view) = self.find(at).map(Vma::view) {
+            let _done = self.set_locked_in(writers, &view, view.range, kind);
+            at = view.range.end();
+        }
+    }
+}

@@ -1,0 +1,143 @@
+//! Faulting pages in on behalf of a call.
+//!
+//! Each page by a fault under `mmap_lock` for reading, which is let go in between: mappings may
+//! change meanwhile, and are looked up again where a fault finds that they have.
+//!
+//! Linux: mm/gup.c `__mm_populate`, populate_vma_page_range, faultin_page_range (v6.18).
+
+use crate::fault::FaultOutcome;
+use crate::mm::Mm;
+use crate::rss::Share;
+use crate::vma::{Prot, Vma, VmaFlags, VmaView};
+use crate::zap::pages;
+use minflt_addr::{VirtAddr, VirtRange};
+use minflt_pgtable::{Access, Mmu};
+
+/// Why not every page of a range was faulted in.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum NotPopulated {
+    /// Nothing is mapped there.
+    Hole,
+    /// The mapping does not allow it.
+    Refused,
+    /// There was no memory for the page.
+    NoMemory,
+}
+
+/// What a mapping whose pages cannot be had means for those behind it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Failure {
+    /// They are not faulted in.
+    Ends,
+    /// They are.
+    Skips,
+}
+
+/// The access, if the mapping has the right by name.
+pub(super) const fn willing(view: &VmaView, access: Access) -> Result<Access, NotPopulated> {
+    let right = match access {
+        Access::Read => Prot::READ,
+        Access::Write => Prot::WRITE,
+    };
+    if view.prot.has(right) {
+        Ok(access)
+    } else {
+        Err(NotPopulated::Refused)
+    }
+}
+
+/// How a locked page is faulted in: as by a store where stores are allowed, so that it is not
+/// copied later. What is locked on touch waits for that.
+///
+/// Linux: populate_vma_page_range.
+pub(super) fn to_lock(view: &VmaView) -> Result<Option<Access>, NotPopulated> {
+    if view.flags.has(VmaFlags::LOCKED_ON_FAULT) {
+        Ok(None)
+    } else if view.prot.has(Prot::WRITE) {
+        Ok(Some(Access::Write))
+    } else if view.prot.allows(Access::Read) {
+        Ok(Some(Access::Read))
+    } else {
+        Err(NotPopulated::Refused)
+    }
+}
+
+impl<M: Mmu> Mm<M> {
+    /// Faults the pages of `range` in, those of each mapping as `how` says, which may leave it out.
+    /// Counted for the thread whose share it is.
+    ///
+    /// # Context
+    /// Sleeps for `mmap_lock`, again and again; the caller holds nothing.
+    ///
+    /// # Errors
+    /// The first page that cannot be had; those before it are there.
+    pub(super) fn populate_all(
+        &self,
+        share: &Share,
+        range: VirtRange,
+        how: impl Fn(&VmaView) -> Result<Option<Access>, NotPopulated>,
+    ) -> Result<(), NotPopulated> {
+        let mut at = range.start();
+        while at < range.end() {
+            let view = self.covering(at).ok_or(NotPopulated::Hole)?;
+            let end = view.range.end().min(range.end());
+            at = match how(&view)? {
+                Some(access) => self.populate_part(share, VirtRange::new(at, end), access)?,
+                None => end,
+            };
+        }
+        Ok(())
+    }
+
+    /// The same, passing over holes.
+    pub(super) fn populate_mapped(
+        &self,
+        share: &Share,
+        range: VirtRange,
+        failure: Failure,
+        how: impl Fn(&VmaView) -> Result<Option<Access>, NotPopulated>,
+    ) -> Result<(), NotPopulated> {
+        let mut at = range.start();
+        while let Some(part) = self.next_mapped(VirtRange::new(at, range.end())) {
+            match self.populate_all(share, part, &how) {
+                // Unmapped meanwhile.
+                Ok(()) | Err(NotPopulated::Hole) => at = part.end(),
+                Err(_) if failure == Failure::Skips => at = part.end(),
+                Err(why) => return Err(why),
+            }
+        }
+        Ok(())
+    }
+
+    /// What covers `at` now.
+    fn covering(&self, at: VirtAddr) -> Option<VmaView> {
+        let _held = self.mmap_lock.read();
+        let view = self.find(at).map(Vma::view)?;
+        view.range.contains(at).then_some(view)
+    }
+
+    /// The first part of `range` that is mapped now.
+    fn next_mapped(&self, range: VirtRange) -> Option<VirtRange> {
+        let _held = self.mmap_lock.read();
+        let found = self.find(range.start())?.view().range;
+        let part = found.intersect(range);
+        (!range.is_empty() && !part.is_empty()).then_some(part)
+    }
+
+    /// Faults pages of one mapping in; returns how far it came before the mapping was another.
+    fn populate_part(
+        &self,
+        share: &Share,
+        part: VirtRange,
+        access: Access,
+    ) -> Result<VirtAddr, NotPopulated> {
+        for page in pages::<M>(part) {
+            match self.fault_in(share, page.start(), access) {
+                FaultOutcome::Done(_) => {}
+                FaultOutcome::Signal(_) => return Ok(page.start()),
+                FaultOutcome::Oom => return Err(NotPopulated::NoMemory),
+            }
+        }
+        Ok(part.end())
+    }
+}

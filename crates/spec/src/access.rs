@@ -1,0 +1,243 @@
+//! Loads and stores, and the pages they bring in.
+
+use crate::space::{Page, Space};
+use crate::vma::Flags;
+use crate::{Errno, PAGE, Result, STACK_GAP, abi};
+
+/// Why an access raises `SIGSEGV`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Signal {
+    /// Nothing is mapped there (`SEGV_MAPERR`).
+    MapErr,
+    /// The mapping does not allow it (`SEGV_ACCERR`).
+    AccErr,
+}
+
+/// What is done to a page.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Access {
+    Read,
+    Write,
+}
+
+impl Space {
+    /// Loads the first word of the page at `addr`.
+    ///
+    /// # Errors
+    /// The signal the access raises.
+    pub fn load(&mut self, addr: u64) -> core::result::Result<u64, Signal> {
+        let index = self.grown_to(addr).ok_or(Signal::MapErr)?;
+        // As on the processor, whatever may be stored to or executed may be loaded.
+        if !self.vmas[index].flags.has(Flags::ACCESS) {
+            return Err(Signal::AccErr);
+        }
+        self.fault(index, addr, Access::Read);
+        Ok(self.pages[&(addr / PAGE)].word())
+    }
+
+    /// Stores to the first word of the page at `addr`.
+    ///
+    /// # Errors
+    /// The signal the access raises.
+    pub fn store(&mut self, addr: u64, value: u64) -> core::result::Result<(), Signal> {
+        let index = self.grown_to(addr).ok_or(Signal::MapErr)?;
+        if !self.vmas[index].flags.has(Flags::WRITE) {
+            return Err(Signal::AccErr);
+        }
+        self.fault(index, addr, Access::Write);
+        self.pages.insert(addr / PAGE, Page::Own(value));
+        Ok(())
+    }
+
+    /// Brings in what an access needs: a load the page of zeros, a store a page of its own.
+    pub(crate) fn fault(&mut self, index: usize, addr: u64, access: Access) {
+        let page = self.pages.entry(addr / PAGE);
+        match access {
+            Access::Read => {
+                page.or_insert(Page::Zero);
+            }
+            Access::Write => {
+                let page = page.or_insert(Page::Zero);
+                if *page == Page::Zero {
+                    *page = Page::Own(0);
+                    self.prepare_anon(index);
+                }
+            }
+        }
+    }
+
+    /// The mapping has an anon_vma: a neighbour's that it may share, else one of its own. Linux:
+    /// __anon_vma_prepare, find_mergeable_anon_vma.
+    fn prepare_anon(&mut self, index: usize) {
+        if self.vmas[index].anon.is_some() {
+            return;
+        }
+        let vma = &self.vmas[index];
+        let lends = |at: usize| self.vmas.get(at).and_then(|other| vma.lends_anon(other));
+        let shared = lends(index + 1).or_else(|| lends(index.wrapping_sub(1)));
+        let anon = shared.unwrap_or(self.next_anon);
+        self.next_anon += 1;
+        self.vmas[index].anon = Some(anon);
+        self.vmas[index].forked = false;
+    }
+
+    /// The mapping at `addr`, after a stack above it has grown down to it. Linux:
+    /// lock_mm_and_find_vma, expand_downwards.
+    pub(crate) fn grown_to(&mut self, addr: u64) -> Option<usize> {
+        if addr < self.window.start().0 {
+            return None;
+        }
+        let index = self.find(addr);
+        let vma = self.vmas.get(index)?;
+        if vma.start <= addr {
+            return Some(index);
+        }
+        if !vma.flags.has(Flags::GROWSDOWN) {
+            return None;
+        }
+        let to = addr & !(PAGE - 1);
+        if let Some(below) = index.checked_sub(1).map(|below| &self.vmas[below])
+            && !below.flags.has(Flags::GROWSDOWN)
+            && below.flags.has(Flags::ACCESS)
+            && to - below.end < STACK_GAP
+        {
+            return None;
+        }
+        self.prepare_anon(index);
+        let vma = &self.vmas[index];
+        let more = (vma.start - to) / PAGE;
+        let locked = vma.flags.has(Flags::LOCKED);
+        if more > vma.pgoff || !self.may_expand(more) || !self.may_lock(vma.flags, more * PAGE) {
+            return None;
+        }
+        if locked {
+            self.locked_pages += more;
+        }
+        let vma = &mut self.vmas[index];
+        vma.start = to;
+        vma.pgoff -= more;
+        Some(index)
+    }
+
+    /// Faults the pages of one mapping in for a call, as far as its lock does not say otherwise.
+    /// Linux: populate_vma_page_range.
+    pub(crate) fn populate_one(&mut self, index: usize, start: u64, end: u64) -> Result<()> {
+        let flags = self.vmas[index].flags;
+        if flags.has(Flags::LOCKONFAULT) {
+            return Ok(());
+        }
+        if !flags.has(Flags::ACCESS) {
+            return Err(Errno::EFAULT);
+        }
+        let access = if flags.has(Flags::WRITE) {
+            Access::Write
+        } else {
+            Access::Read
+        };
+        for addr in (start..end).step_by(PAGE as usize) {
+            self.fault(index, addr, access);
+        }
+        Ok(())
+    }
+
+    /// Faults `[start, end)` in; what cannot be is left out. Linux: mm_populate.
+    pub(crate) fn populate(&mut self, start: u64, end: u64) {
+        for index in 0..self.vmas.len() {
+            let vma = &self.vmas[index];
+            let (from, to) = (vma.start.max(start), vma.end.min(end));
+            if from < to {
+                let _left_out = self.populate_one(index, from, to);
+            }
+        }
+    }
+
+    /// Reads pages of this address space as another process does: `len` bytes from the page at
+    /// `addr` on. Returns how many bytes could be read, and their pages' first words.
+    ///
+    /// # Errors
+    /// `EFAULT` when nothing could be read.
+    pub fn remote_read(&mut self, addr: u64, len: u64) -> Result<(u64, Vec<u64>)> {
+        let mut words = Vec::new();
+        let done = self.remote(addr, len, Flags::READ, |space, index, at| {
+            space.fault(index, at, Access::Read);
+            words.push(space.pages[&(at / PAGE)].word());
+        })?;
+        Ok((done, words))
+    }
+
+    /// Writes pages of this address space as another process does: page `i` from `addr` on begins
+    /// with the word `value + i`. Returns how many bytes could be written.
+    ///
+    /// # Errors
+    /// `EFAULT` when nothing could be written.
+    pub fn remote_write(&mut self, addr: u64, len: u64, value: u64) -> Result<u64> {
+        self.remote(addr, len, Flags::WRITE, |space, index, at| {
+            space.fault(index, at, Access::Write);
+            let word = value + (at - addr) / PAGE;
+            space.pages.insert(at / PAGE, Page::Own(word));
+        })
+    }
+
+    /// Linux: mm/process_vm_access.c process_vm_rw_single_vec.
+    fn remote(
+        &mut self,
+        addr: u64,
+        len: u64,
+        right: Flags,
+        mut page: impl FnMut(&mut Self, usize, u64),
+    ) -> Result<u64> {
+        let mut done = 0;
+        while done < len {
+            let at = addr + done;
+            let found = self.lookup(at);
+            let Some(index) = found.filter(|index| self.vmas[*index].flags.has(right)) else {
+                break;
+            };
+            page(self, index, at);
+            done += PAGE;
+        }
+        if done == 0 && len > 0 {
+            return Err(Errno::EFAULT);
+        }
+        Ok(done.min(len))
+    }
+
+    /// Reads the first word of a page as a debugger does, whatever its mapping allows.
+    ///
+    /// # Errors
+    /// `EIO` where nothing is mapped.
+    pub fn forced_read(&mut self, addr: u64) -> Result<u64> {
+        let index = self.grown_to(addr).ok_or(Errno::EIO)?;
+        self.fault(index, addr, Access::Read);
+        Ok(self.pages[&(addr / PAGE)].word())
+    }
+
+    /// Writes the first word of a page as a debugger does, whatever its mapping allows.
+    ///
+    /// # Errors
+    /// `EIO` where nothing is mapped.
+    pub fn forced_write(&mut self, addr: u64, value: u64) -> Result<()> {
+        let index = self.grown_to(addr).ok_or(Errno::EIO)?;
+        self.fault(index, addr, Access::Write);
+        self.pages.insert(addr / PAGE, Page::Own(value));
+        Ok(())
+    }
+
+    /// Faults `[start, end)` in by loads or stores, until one cannot be. Linux: mm/madvise.c
+    /// madvise_populate.
+    pub(crate) fn populate_by(&mut self, start: u64, end: u64, advice: u64) -> Result<()> {
+        let (right, access) = if advice == abi::MADV_POPULATE_WRITE {
+            (Flags::WRITE, Access::Write)
+        } else {
+            (Flags::READ, Access::Read)
+        };
+        for addr in (start..end).step_by(PAGE as usize) {
+            let index = self.lookup(addr).ok_or(Errno::ENOMEM)?;
+            if !self.vmas[index].flags.has(right) {
+                return Err(Errno::EINVAL);
+            }
+            self.fault(index, addr, access);
+        }
+        Ok(())
+    }
+}

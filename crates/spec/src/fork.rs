@@ -1,0 +1,33 @@
+//! fork.
+
+use crate::space::Space;
+use crate::vma::Flags;
+
+impl Space {
+    /// The address space of a forked child. The parent's is as it was. Linux: kernel/fork.c
+    /// dup_mmap.
+    pub fn fork(&mut self) -> Self {
+        let mut child = self.clone();
+        child.future = Flags::NONE;
+        child.locked_pages = 0;
+        child.outside_locked = false;
+        child.vmas.retain(|vma| !vma.flags.has(Flags::DONTCOPY));
+        child.pages.clear();
+        for vma in &mut child.vmas {
+            vma.flags = vma.flags.without(Flags::LOCKS);
+            if vma.flags.has(Flags::WIPEONFORK) {
+                vma.anon = None;
+                vma.forked = false;
+            }
+            // Where nothing was stored there are at most pages of zeros, which come again.
+            if vma.anon.is_some() {
+                let pages = vma.start / crate::PAGE..vma.end / crate::PAGE;
+                child.pages.extend(self.pages.range(pages));
+                vma.anon = Some(child.next_anon);
+                vma.forked = true;
+            }
+            child.next_anon += 1;
+        }
+        child
+    }
+}

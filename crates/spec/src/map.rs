@@ -1,0 +1,221 @@
+//! mmap, munmap and brk.
+
+use crate::abi::{
+    MAP_FIXED, MAP_FIXED_NOREPLACE, MAP_GROWSDOWN, MAP_LOCKED, MAP_NONBLOCK, MAP_NORESERVE,
+    MAP_POPULATE, MAP_PRIVATE, MAP_STACK, MAP_TYPE,
+};
+use crate::policy::Policy;
+use crate::space::Space;
+use crate::vma::{Flags, Vma};
+use crate::{Errno, PAGE, Result, TASK_SIZE, is_aligned, page_align};
+
+impl Space {
+    /// mmap of anonymous memory. Linux: mm/mmap.c do_mmap, mm/vma.c __mmap_region.
+    ///
+    /// # Errors
+    /// As Linux.
+    pub fn mmap(&mut self, addr: u64, len: u64, prot: u64, map: u64) -> Result<u64> {
+        let mut flags = Flags::of_prot(prot).with(self.future);
+        for (bit, flag) in [
+            (MAP_GROWSDOWN, Flags::GROWSDOWN),
+            (MAP_LOCKED, Flags::LOCKED),
+            (MAP_STACK, Flags::NOHUGEPAGE),
+        ] {
+            if map & bit != 0 {
+                flags = flags.with(flag);
+            }
+        }
+        if len == 0 {
+            return Err(Errno::EINVAL);
+        }
+        let len = page_align(len);
+        if len == 0 {
+            return Err(Errno::ENOMEM);
+        }
+        let addr = self.place(addr, len, map)?;
+        let end = addr + len;
+        if map & MAP_FIXED_NOREPLACE != 0 && !self.is_free(addr, end) {
+            return Err(Errno::EEXIST);
+        }
+        if map & MAP_LOCKED != 0 && self.memlock == 0 {
+            return Err(Errno::EPERM);
+        }
+        if !self.may_lock(flags, len) {
+            return Err(Errno::EAGAIN);
+        }
+        if map & MAP_TYPE != MAP_PRIVATE {
+            return Err(Errno::EINVAL);
+        }
+        if map & MAP_NORESERVE != 0 {
+            flags = flags.with(Flags::NORESERVE);
+        }
+        let replaced = self.mapped_in(addr, end);
+        if !self.may_expand(len / PAGE - replaced) {
+            // What would have been replaced was cut off already.
+            self.split(addr);
+            self.split(end);
+            return Err(Errno::ENOMEM);
+        }
+        if flags.and(Flags::WRITE.with(Flags::NORESERVE)) == Flags::WRITE {
+            flags = flags.with(Flags::ACCOUNT);
+        }
+        self.unmap(addr, end);
+        self.insert(Vma {
+            start: addr,
+            end,
+            flags,
+            pgoff: addr / PAGE,
+            policy: Policy::Default,
+            anon: None,
+            forked: false,
+        });
+        if flags.has(Flags::LOCKED) {
+            self.locked_pages += len / PAGE;
+        }
+        let now = map & (MAP_POPULATE | MAP_NONBLOCK) == MAP_POPULATE;
+        if now || flags.has(Flags::LOCKED) {
+            self.populate(addr, end);
+        }
+        Ok(addr)
+    }
+
+    /// Where a mapping of `len` bytes goes. Linux: mm/mmap.c __get_unmapped_area.
+    pub(crate) fn place(&self, addr: u64, len: u64, map: u64) -> Result<u64> {
+        if len > TASK_SIZE {
+            return Err(Errno::ENOMEM);
+        }
+        if map & (MAP_FIXED | MAP_FIXED_NOREPLACE) != 0 {
+            if addr > TASK_SIZE - len {
+                return Err(Errno::ENOMEM);
+            }
+            if !is_aligned(addr) {
+                return Err(Errno::EINVAL);
+            }
+            return Ok(addr);
+        }
+        let hint = addr & !(PAGE - 1);
+        if hint != 0 && self.knows(hint, len) {
+            let next = self.vmas.get(self.find(hint));
+            if next.is_none_or(|next| hint + len <= next.start_gap()) {
+                return Ok(hint);
+            }
+        }
+        let hole = self.highest_hole(len).or_else(|| self.lowest_hole(len));
+        hole.ok_or(Errno::ENOMEM)
+    }
+
+    /// Linux: mm/vma.c unmapped_area_topdown. What lies below a stack's gap is looked at only
+    /// below the gap: holes within it are passed over, whoever is their neighbour.
+    fn highest_hole(&self, len: u64) -> Option<u64> {
+        let mut limit = self.window.end().0;
+        for index in (0..=self.vmas.len()).rev() {
+            let next = self.vmas.get(index);
+            let end = next.map_or(self.window.end().0, |vma| vma.start).min(limit);
+            let start = self.end_below(index);
+            if start >= end || end - start < len {
+                continue;
+            }
+            let gap = next.map_or(u64::MAX, Vma::start_gap);
+            if gap < end {
+                limit = gap;
+                if start < gap && gap - start >= len {
+                    return Some(gap - len);
+                }
+                continue;
+            }
+            return Some(end - len);
+        }
+        None
+    }
+
+    /// Linux: mm/vma.c unmapped_area.
+    fn lowest_hole(&self, len: u64) -> Option<u64> {
+        (0..=self.vmas.len()).find_map(|index| {
+            let next = self.vmas.get(index);
+            let end = next.map_or(self.window.end().0, Vma::start_gap);
+            let start = self.end_below(index);
+            (start < end && end - start >= len).then_some(start)
+        })
+    }
+
+    /// Where the mapping below that at `index` ends.
+    fn end_below(&self, index: usize) -> u64 {
+        let below = index.checked_sub(1).map(|below| self.vmas[below].end);
+        below.unwrap_or(self.window.start().0)
+    }
+
+    /// Pages mapped in `[start, end)`.
+    fn mapped_in(&self, start: u64, end: u64) -> u64 {
+        let part = |vma: &Vma| vma.end.min(end).saturating_sub(vma.start.max(start)) / PAGE;
+        self.vmas.iter().map(part).sum()
+    }
+
+    /// munmap. Linux: mm/vma.c do_vmi_munmap.
+    ///
+    /// # Errors
+    /// As Linux.
+    pub fn munmap(&mut self, addr: u64, len: u64) -> Result<()> {
+        if !is_aligned(addr) || addr > TASK_SIZE || len > TASK_SIZE - addr || len == 0 {
+            return Err(Errno::EINVAL);
+        }
+        self.unmap(addr, addr + page_align(len));
+        Ok(())
+    }
+
+    /// brk: moves the break, and returns where it is. Linux: mm/mmap.c brk.
+    pub fn brk(&mut self, brk: u64) -> u64 {
+        if brk >= self.start_brk && self.move_break(brk).is_some() {
+            self.brk = brk;
+        }
+        self.brk
+    }
+
+    fn move_break(&mut self, brk: u64) -> Option<()> {
+        let (old, new) = (page_align(self.brk), page_align(brk));
+        if old == new {
+            return Some(());
+        }
+        if brk <= self.brk {
+            let first = self.vmas.get(self.find(new))?;
+            if first.start >= old {
+                return None;
+            }
+            self.unmap(new, old);
+            return Some(());
+        }
+        let len = new.checked_sub(old)?;
+        self.place(old, len, MAP_FIXED).ok()?;
+        let flags = Flags::of_prot(3).with(Flags::ACCOUNT).with(self.future);
+        if !self.may_lock(flags, len) {
+            return None;
+        }
+        // A page stays free behind the heap, and the gap of a stack above it.
+        let next = self.vmas.get(self.find(old));
+        let next = next.map_or(self.window.end().0, Vma::start_gap);
+        if new + PAGE > next || !self.may_expand(len / PAGE) {
+            return None;
+        }
+        let fresh = Vma {
+            start: old,
+            end: new,
+            flags,
+            pgoff: old / PAGE,
+            policy: Policy::Default,
+            anon: None,
+            forked: false,
+        };
+        let below = self.find(old).checked_sub(1);
+        let of_heap = below.is_some_and(|below| self.vmas[below].end > self.start_brk);
+        if of_heap {
+            self.extend(fresh);
+        } else {
+            let index = self.find(old);
+            self.vmas.insert(index, fresh);
+        }
+        if self.future.has(Flags::LOCKED) {
+            self.locked_pages += len / PAGE;
+            self.populate(old, new);
+        }
+        Some(())
+    }
+}
