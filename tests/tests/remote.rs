@@ -9,8 +9,8 @@
 use minflt_addr::VirtAddr;
 use minflt_host::{Host, HostInstance, HostOptions, Prefault};
 use minflt_mm::{
-    Advice, Broken, Config, ERAS, Errno, Event, Force, Mm, Place, Prot, RemoteError, Running,
-    Signal, System, era,
+    Advice, Broken, Config, ERAS, Errno, Event, Force, Growth, MapRequest, Mm, Place, Prot,
+    RemoteError, Running, Signal, System, era,
 };
 use minflt_pgtable::{Access, X86_64};
 
@@ -163,6 +163,33 @@ fn force_reads_and_writes_what_nobody_may() {
     });
 }
 
+#[test]
+fn only_a_forced_access_grows_a_stack() {
+    in_each_era(|sys, mm| {
+        let stack = MapRequest {
+            growth: Growth::Down,
+            ..MapRequest::new(Place::Fixed(page(9)), PAGE, Prot::READ_WRITE)
+        };
+        assert_eq!(mm.thread().mmap(&stack), Ok(page(9)));
+        assert_eq!(
+            mm.remote_write(page(8), &[1], Force::No),
+            Err(RemoteError::Fault)
+        );
+        assert_eq!(read(mm, page(8), 1), Err(RemoteError::Fault));
+        assert_eq!(
+            mm.pin(page(8), Access::Write).err(),
+            Some(RemoteError::Fault)
+        );
+        assert_eq!(sys.count_of(Event::StackGrown), 0);
+        assert_eq!(mm.remote_write(page(8), &[1], Force::Yes), Ok(1));
+        assert_eq!(mm.thread().load(page(8)), Ok(1));
+        assert_eq!(
+            mm.remote_write(page(10), &[1], Force::Yes),
+            Err(RemoteError::Fault)
+        );
+    });
+}
+
 trait Protect {
     fn protect(&self, n: u64, prot: Prot);
 }
@@ -243,6 +270,7 @@ fn a_pinned_page_stays_its_owners_across_a_fork() {
             child.thread().store(page(n), 20 + n).expect("mapped");
             assert_eq!(pin.load(0), Ok(10 + n));
         }
+        drop(thread);
         sys.check_ledger(&[mm, &child]).expect("adds up");
         drop(pins);
         drop(child);
@@ -265,6 +293,7 @@ fn pins_after_fork(config: Config) -> bool {
         assert_eq!(old.load(0), Ok(1), "the child reads what its parent stored");
         seen.set(own.load(0) == Ok(2));
         drop((old, own));
+        drop(thread);
         sys.check_ledger(&[mm, &child]).expect("adds up");
         drop(child);
     });

@@ -13,6 +13,7 @@ use minflt_mm::{
     UffdError, UffdMode, Wake, WriteProtected,
 };
 use minflt_pgtable::{Access, X86_64};
+use std::sync::mpsc;
 
 type Machine = Host<X86_64, true>;
 
@@ -243,16 +244,20 @@ fn who_waits_goes_on_when_the_handler_ends_or_the_mapping_goes() {
 #[test]
 fn a_store_to_a_protected_page_waits_for_the_handler() {
     for era in ERAS {
-        let ready = std::sync::Barrier::new(2);
+        let (stored, ready) = mpsc::channel();
+        let (go, went) = mpsc::channel();
         beside(
             era.config,
-            |mm| {
+            move |mm| {
                 let thread = mm.thread();
                 for n in 0..3 {
                     thread.store(page(n), n).expect("mapped");
                 }
-                ready.wait();
-                ready.wait();
+                stored.send(()).expect("somebody waits");
+                // A CPU that forgets translations while it waits.
+                while went.try_recv().is_err() {
+                    thread.load(page(0)).expect("mapped");
+                }
                 for n in 0..3 {
                     assert_eq!(thread.load(page(n)), Ok(n), "loads go on");
                 }
@@ -264,7 +269,7 @@ fn a_store_to_a_protected_page_waits_for_the_handler() {
                 let uffd = mm.userfaultfd().expect("memory");
                 uffd.register(page(0), 4 * PAGE, UffdMode::WriteProtect)
                     .expect("mapped");
-                ready.wait();
+                ready.recv().expect("it stores");
                 let protect = |n, pages, protect, wake| {
                     uffd.writeprotect(page(n), pages * PAGE, protect, wake)
                 };
@@ -273,7 +278,7 @@ fn a_store_to_a_protected_page_waits_for_the_handler() {
                 assert_eq!(protect(9, 1, yes, Wake::Yes), Err(UffdError::NotWatched));
                 assert_eq!(protect(4, 1, yes, Wake::Yes), Err(UffdError::NotWatched));
                 assert_eq!(protect(0, 4, yes, Wake::Yes), Ok(()));
-                ready.wait();
+                go.send(()).expect("somebody waits");
                 for n in 0..3 {
                     let message = Message {
                         addr: page(n),

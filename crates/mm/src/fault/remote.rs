@@ -60,6 +60,9 @@ impl<M: Mmu> Mm<M> {
                 Ok(Some(pfn)) => break Ok(pfn),
                 Ok(None) => {}
                 Err(Stop::Userfault) => self.await_wake(),
+                // Linux: mm/memory.c __access_remote_vm, which alone grows stacks.
+                Err(Stop::Signal(Signal::MapErr))
+                    if force == Force::Yes && self.expand_stack(addr).is_ok() => {}
                 Err(Stop::Signal(_)) => break Err(RemoteError::Fault),
                 Err(Stop::Oom | Stop::Retry(_)) => break Err(RemoteError::NoMemory),
             }
