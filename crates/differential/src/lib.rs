@@ -5,15 +5,19 @@
 //! a [`Subject`] runs them, [`compare`] says where one differs from the model and looks for the
 //! shortest case that still does.
 
+pub mod bytes;
 pub mod compare;
 pub mod generate;
+pub mod histogram;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 mod linux;
 pub mod model;
 pub mod ours;
 pub mod random;
 pub mod record;
+pub mod run;
 pub mod step;
+pub mod table;
 pub mod window;
 
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]

@@ -1,66 +1,111 @@
-//! `minflt-differential`: see the library.
+//! `minflt-differential`: random steps on the model, on Linux and on `mm`.
+#![forbid(unsafe_code)]
 
-use minflt_differential::compare::{compare, disagreement, shrink};
-use minflt_differential::generate;
-use minflt_differential::ours::{Ours, has};
-use minflt_differential::random::Random;
+mod options;
+
+use minflt_differential::compare::disagreement;
+use minflt_differential::generate::Choice;
+use minflt_differential::ours::{self, Ours};
+use minflt_differential::run::{Plan, Ran, run};
 use minflt_differential::step::read_steps;
-use minflt_differential::{Linux, Subject};
+use minflt_differential::{Linux, Subject, table};
+use minflt_mm::ERAS;
+use options::{Options, USAGE, Who};
 use std::process::ExitCode;
+use std::time::SystemTime;
 
 fn main() -> ExitCode {
-    let args: Vec<String> = std::env::args().collect();
-    let steps: usize = args.get(1).and_then(|a| a.parse().ok()).unwrap_or(10000);
-    let seed: u64 = args.get(2).and_then(|a| a.parse().ok()).unwrap_or(1);
-    let which = args.get(3).cloned().unwrap_or_default();
-    let mut subjects: Vec<Box<dyn Subject>> = vec![];
-    if which != "mm" {
-        match Linux::start() {
-            Ok(l) => subjects.push(Box::new(l)),
-            Err(e) => {
-                println!("skipped: {e}");
-            }
-        };
-    }
-    if which != "linux" {
-        for e in minflt_mm::ERAS {
-            subjects.push(Box::new(Ours::start(e).unwrap()));
+    let args = std::env::args().skip(1);
+    let options = match Options::read(args) {
+        Ok(Some(options)) => options,
+        Ok(None) => {
+            print!("{USAGE}");
+            return ExitCode::SUCCESS;
+        }
+        Err(why) => {
+            eprintln!("minflt-differential: {why}\n{USAGE}");
+            return ExitCode::from(2);
+        }
+    };
+    match work(&options) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(why) => {
+            eprintln!("minflt-differential: {why}");
+            ExitCode::FAILURE
         }
     }
-    if let Some(file) = args.get(4) {
-        let text = std::fs::read_to_string(file).unwrap();
-        let steps = read_steps(&text).unwrap();
-        for s in &mut subjects {
-            match disagreement(s.as_mut(), &steps) {
-                Some(d) => println!("{d}"),
-                None => println!("agree"),
-            }
-        }
-        return ExitCode::SUCCESS;
-    }
-    let mut random = Random::new(seed);
-    let mut done = 0;
-    let start = std::time::Instant::now();
-    let mut found = 0;
-    'l: while done < steps {
-        let (case, expected) = generate::case(
-            &mut random,
-            80,
-            if which == "linux" { |_| true } else { has },
-        );
-        done += case.len();
-        for s in &mut subjects {
-            if let Some(d) = compare(s.as_mut(), &case, &expected) {
-                let d = shrink(s.as_mut(), d);
-                println!("{d}");
-                found += 1;
-                if found > 5 {
-                    break 'l;
+}
+
+/// Whether all agree.
+fn work(options: &Options) -> Result<bool, String> {
+    let mut subjects = subjects(options)?;
+    let choice = match options.who {
+        Who::Linux => Choice::ALL,
+        Who::All | Who::Mm => ours::CHOICE,
+    };
+    if let Some(file) = &options.replay {
+        let text = std::fs::read_to_string(file).map_err(|error| format!("{file}: {error}"))?;
+        let steps = read_steps(&text).map_err(|error| format!("{file}: {error}"))?;
+        let mut agree = true;
+        for subject in &mut subjects {
+            match disagreement(subject.as_mut(), &steps, &choice) {
+                Some(found) => {
+                    agree = false;
+                    print!("{found}");
                 }
-                break;
+                None => println!("{}: agrees", subject.name()),
             }
         }
+        return Ok(agree);
     }
-    println!("{done} steps {:?}", start.elapsed());
-    ExitCode::SUCCESS
+    let plan = Plan {
+        steps: options.steps,
+        seed: options.seed,
+        choice,
+    };
+    let started = SystemTime::now();
+    let ran = run(&plan, &mut subjects, |_| {});
+    let seconds = started.elapsed().map_or(0, |time| time.as_secs());
+    println!("{ran}");
+    let names: Vec<String> = subjects.iter().map(|subject| subject.name()).collect();
+    println!("seed {}, {seconds} s: {}", options.seed, names.join(", "));
+    print!("{}", ran.histogram.results_table());
+    if options.docs && ran.found.is_none() {
+        return write_docs(options, &ran, &names);
+    }
+    Ok(ran.found.is_none())
+}
+
+fn subjects(options: &Options) -> Result<Vec<Box<dyn Subject>>, String> {
+    let mut subjects: Vec<Box<dyn Subject>> = Vec::new();
+    if options.who != Who::Mm {
+        match Linux::start() {
+            Ok(linux) => subjects.push(Box::new(linux)),
+            Err(why) if options.docs => return Err(format!("no Linux to compare with: {why}")),
+            Err(why) => println!("Linux: skipped: {why}"),
+        }
+    }
+    if options.who != Who::Linux {
+        for era in ERAS {
+            subjects.push(Box::new(Ours::start(era)?));
+        }
+    }
+    Ok(subjects)
+}
+
+fn write_docs(options: &Options, ran: &Ran, names: &[String]) -> Result<bool, String> {
+    let file = "docs/linux-compat.md";
+    let command = format!(
+        "cargo run --release -p minflt-differential -- --steps {} --seed {}",
+        options.steps, options.seed
+    );
+    let text = std::fs::read_to_string(file).map_err(|error| format!("{file}: {error}"))?;
+    let text = table::fill(&text, ran, &command, names)?;
+    std::fs::write(file, text).map_err(|error| format!("{file}: {error}"))?;
+    let rare = table::rare(&ran.histogram);
+    for row in &rare {
+        println!("too rare: {row}");
+    }
+    Ok(rare.is_empty())
 }

@@ -1,15 +1,19 @@
 //! `mm` on the machine of real threads, checked, as a subject: one for each era.
 
-use crate::record::{ACCERR, MAPERR, MapLine, Outcome, Record, Snapshot, Subject, addr_of};
+use crate::generate::Choice;
+use crate::model::fold;
+use crate::record::{
+    ACCERR, MAPERR, MapLine, Outcome, Record, Snapshot, Subject, addr_of, bits, smaps_flags,
+};
 use crate::step::{Call, Step};
-use crate::window::{END, HEAP, PAGE, START, range};
+use crate::window::{END, HEAP, PAGE, PAGES, START, page_of, range};
 use core::mem::ManuallyDrop;
 use core::panic::AssertUnwindSafe;
 use minflt_addr::VirtAddr;
 use minflt_host::{Host, HostInstance, HostOptions, Prefault};
 use minflt_mm::{
-    Advice, Era, Errno, MapRequest, Mm, Place, Populate, Prot, Reserve, Running, Signal, System,
-    Thread,
+    Advice, Era, Errno, Force, Growth, Lock, LockAll, LockWhen, MapRequest, Mm, Place, Populate,
+    Prot, Reserve, Running, Signal, System, Thread,
 };
 use minflt_pgtable::X86_64;
 use minflt_spec::abi;
@@ -55,12 +59,10 @@ impl Subject for Ours {
         format!("mm ({})", self.era.name)
     }
 
-    fn run(&mut self, steps: &[Step], expected: &[Record]) -> Result<Vec<Record>, (String, usize)> {
+    fn run(&mut self, steps: &[Step]) -> Result<Vec<Record>, (String, usize)> {
         let mut found = Vec::with_capacity(steps.len());
         let system: &Running<Machine> = &self.system;
-        let ran = catch_unwind(AssertUnwindSafe(|| {
-            case(system, steps, expected, &mut found)
-        }));
+        let ran = catch_unwind(AssertUnwindSafe(|| case(system, steps, &mut found)));
         let why = match ran {
             Ok(Ok(())) => return Ok(found),
             Ok(Err(why)) => why,
@@ -76,19 +78,14 @@ impl Subject for Ours {
     }
 }
 
-fn case(
-    system: &Running<Machine>,
-    steps: &[Step],
-    expected: &[Record],
-    found: &mut Vec<Record>,
-) -> Result<(), String> {
+fn case(system: &Running<Machine>, steps: &[Step], found: &mut Vec<Record>) -> Result<(), String> {
     let _cpu = system.machine().enter(0);
     let no_memory = |_| "no memory for a case".to_owned();
     let mm = ManuallyDrop::new(system.new_mm().map_err(no_memory)?);
     fill(&mm)?;
     mm.set_start_brk(VirtAddr(HEAP))
         .map_err(|error| format!("the heap: {error:?}"))?;
-    run(&mm, steps, expected, found)?;
+    run(&mm, steps, found)?;
     system
         .check_ledger(&[&mm])
         .map_err(|error| format!("ledger: {error}"))?;
@@ -99,38 +96,48 @@ fn case(
         .map_err(|error| format!("ledger afterwards: {error}"))
 }
 
-/// Maps everything outside the window without access.
+/// Maps everything outside the window without access, and so that nothing in the window is alike
+/// and would merge with it.
 fn fill(mm: &Mm<Machine>) -> Result<(), String> {
     let user = Mm::<Machine>::user_range();
+    let thread = mm.thread();
+    let failed = |error| format!("outside the window: {error:?}");
     for (start, end) in [(user.start().0, START), (END, user.end().0)] {
+        let (at, len) = (VirtAddr(start), end - start);
         let request = MapRequest {
             reserve: Reserve::NoReserve,
-            ..MapRequest::new(Place::Fixed(VirtAddr(start)), end - start, Prot::NONE)
+            ..MapRequest::new(Place::Fixed(at), len, Prot::NONE)
         };
-        let mapped = mm.thread().mmap(&request);
-        mapped.map_err(|error| format!("outside the window: {error:?}"))?;
+        thread
+            .mmap(&request)
+            .map_err(|error| failed(Errno::from(error)))?;
+        for advice in [
+            Advice::Random,
+            Advice::WipeOnFork,
+            Advice::DontDump,
+            Advice::NoHugePage,
+        ] {
+            let advised = thread.madvise(at, len, advice);
+            advised.map_err(|error| failed(Errno::from(error)))?;
+        }
     }
     Ok(())
 }
 
-fn run(
-    mm: &Mm<Machine>,
-    steps: &[Step],
-    expected: &[Record],
-    found: &mut Vec<Record>,
-) -> Result<(), String> {
+fn run(mm: &Mm<Machine>, steps: &[Step], found: &mut Vec<Record>) -> Result<(), String> {
+    let total = steps.len();
     let thread = mm.thread();
     let mut at = 0;
-    while let (Some(step), Some(says)) = (steps.get(at), expected.get(at)) {
+    while let Some(step) = steps.get(at) {
         let outcome = perform(&thread, step)?;
-        let after = snapshot(&thread, &says.after);
+        let after = snapshot(&thread, found.len() + 1 == total)?;
         found.push(Record { outcome, after });
         at += 1;
         if step.call == Call::Fork && step.args[0] > 0 {
             let last = (at + step.args[0] as usize).min(steps.len());
             let child = mm.fork().map_err(|_| "no memory to fork".to_owned())?;
             let child = ManuallyDrop::new(child);
-            run_child(&child, &steps[at..last], &expected[at..last], found)?;
+            run_child(&child, &steps[at..last], total, found)?;
             drop(ManuallyDrop::into_inner(child));
             at = last;
         }
@@ -142,13 +149,13 @@ fn run(
 fn run_child(
     mm: &Mm<Machine>,
     steps: &[Step],
-    expected: &[Record],
+    total: usize,
     found: &mut Vec<Record>,
 ) -> Result<(), String> {
     let thread = mm.thread();
-    for (step, says) in steps.iter().zip(expected) {
+    for step in steps {
         let outcome = perform(&thread, step)?;
-        let after = snapshot(&thread, &says.after);
+        let after = snapshot(&thread, found.len() + 1 == total)?;
         found.push(Record { outcome, after });
     }
     Ok(())
@@ -156,8 +163,7 @@ fn run_child(
 
 /// Whether `mm` has the call with these flags at all: what it lacks stands in
 /// `docs/linux-compat.md`.
-#[must_use]
-pub fn has(step: &Step) -> bool {
+fn has(step: &Step) -> bool {
     let [_, _, third, fourth, _] = step.args;
     match step.call {
         Call::Mmap => {
@@ -166,15 +172,30 @@ pub fn has(step: &Step) -> bool {
                 | abi::MAP_FIXED
                 | abi::MAP_FIXED_NOREPLACE
                 | abi::MAP_POPULATE
-                | abi::MAP_NORESERVE;
+                | abi::MAP_NONBLOCK
+                | abi::MAP_NORESERVE
+                | abi::MAP_LOCKED
+                | abi::MAP_GROWSDOWN;
             fourth & !known == 0 && fourth & abi::MAP_PRIVATE != 0
         }
         Call::Mprotect => third & !7 == 0,
-        Call::Madvise => third == abi::MADV_DONTNEED,
-        Call::Munmap | Call::Brk | Call::Load | Call::Store | Call::Fork | Call::LimitAs => true,
-        _ => false,
+        Call::Madvise => Advice::from_number(third as u32).is_some(),
+        Call::Mremap | Call::Mbind | Call::SetMempolicy | Call::GetMempolicy => false,
+        _ => true,
     }
 }
+
+/// Whether what a step came to differs by design.
+///
+/// An mmap that is refused because too much would be mapped has cut the mappings at the edges of
+/// its range in Linux; in `mm` a call that fails has changed nothing.
+fn differs(step: &Step, before: &[MapLine], record: &Record) -> bool {
+    let failed = matches!(record.outcome, Outcome::Errno(_));
+    step.call == Call::Mmap && failed && before != record.after.maps
+}
+
+/// The steps that `mm` has and whose results do not differ by design.
+pub const CHOICE: Choice = Choice { has, differs };
 
 fn perform(thread: &Thread<'_, Machine>, step: &Step) -> Result<Outcome, String> {
     let [a, b, c, d, _] = step.args;
@@ -185,8 +206,28 @@ fn perform(thread: &Thread<'_, Machine>, step: &Step) -> Result<Outcome, String>
         Call::Mmap => number(thread.mmap(&request(a, b, prot(c), d)).map(|at| at.0)),
         Call::Munmap => nothing(mm.munmap(at, b)),
         Call::Mprotect => nothing(mm.mprotect(at, b, prot(c))),
-        Call::Madvise => nothing(mm.madvise(at, b, Advice::DontNeed)),
+        Call::Madvise => match Advice::from_number(c as u32) {
+            Some(advice) => nothing(thread.madvise(at, b, advice)),
+            None => Outcome::Errno(Errno::EINVAL.0),
+        },
+        Call::Mlock => nothing(thread.mlock(at, b)),
+        Call::Mlock2 => match c {
+            0 => nothing(thread.mlock2(at, b, LockWhen::Now)),
+            abi::MLOCK_ONFAULT => nothing(thread.mlock2(at, b, LockWhen::OnFault)),
+            _ => Outcome::Errno(Errno::EINVAL.0),
+        },
+        Call::Munlock => nothing(thread.munlock(at, b)),
+        Call::Mlockall => nothing(thread.mlockall(LockAll::from_bits(a as u32))),
+        Call::Munlockall => {
+            thread.munlockall();
+            Outcome::done(0)
+        }
+        Call::Mincore => mincore(mm, a, b),
         Call::Brk => Outcome::done(mm.brk(Some(at)).0),
+        Call::LimitMemlock => {
+            mm.set_limit_memlock(a);
+            Outcome::done(0)
+        }
         Call::LimitAs => {
             let user = Mm::<Machine>::user_range();
             let outside = user.len() - (END - START);
@@ -195,9 +236,65 @@ fn perform(thread: &Thread<'_, Machine>, step: &Step) -> Result<Outcome, String>
         }
         Call::Load => signal(thread.load(at)),
         Call::Store => signal(thread.store(at, b).map(|()| 0)),
+        Call::RemoteRead => remote_read(mm, at, b),
+        Call::RemoteWrite => remote_write(mm, at, b, c),
+        Call::ForcedRead => {
+            let mut word = [0; 8];
+            let read = mm.remote_read(at, &mut word, Force::Yes);
+            forced(read.map(|_| u64::from_le_bytes(word)))
+        }
+        Call::ForcedWrite => {
+            let written = mm.remote_write(at, &b.to_le_bytes(), Force::Yes);
+            forced(written.map(|_| 0))
+        }
         Call::Fork => Outcome::done(0),
         other => return Err(format!("mm has no {}", other.name())),
     })
+}
+
+/// `/proc/PID/mem` says `EIO` for whatever went wrong.
+fn forced<E>(result: Result<u64, E>) -> Outcome {
+    const EIO: i32 = 5;
+    result.map_or(Outcome::Errno(EIO), Outcome::done)
+}
+
+fn mincore(mm: &Mm<Machine>, addr: u64, len: u64) -> Outcome {
+    let mut pages = [0; PAGES as usize];
+    match mm.mincore(VirtAddr(addr), len, &mut pages) {
+        Ok(()) => {
+            let asked = len.div_ceil(PAGE);
+            let present = (0..asked).filter(|page| pages[*page as usize] != 0);
+            Outcome::Done(0, bits(present))
+        }
+        Err(error) => Outcome::Errno(Errno::from(error).0),
+    }
+}
+
+fn remote_read(mm: &Mm<Machine>, at: VirtAddr, len: u64) -> Outcome {
+    let mut bytes = vec![0; len as usize];
+    match mm.remote_read(at, &mut bytes, Force::No) {
+        Ok(read) => {
+            let pages = bytes[..read].chunks(PAGE as usize);
+            Outcome::Done(read as u64, [fold(pages.map(first_word)), 0])
+        }
+        Err(error) => Outcome::Errno(Errno::from(error).0),
+    }
+}
+
+fn remote_write(mm: &Mm<Machine>, at: VirtAddr, len: u64, value: u64) -> Outcome {
+    let mut bytes = vec![0; len as usize];
+    for (page, word) in bytes.chunks_mut(PAGE as usize).zip(value..) {
+        page[..8].copy_from_slice(&word.to_le_bytes());
+    }
+    number(
+        mm.remote_write(at, &bytes, Force::No)
+            .map(|written| written as u64),
+    )
+}
+
+fn first_word(bytes: &[u8]) -> u64 {
+    let word = bytes.first_chunk::<8>();
+    word.map_or(0, |word| u64::from_le_bytes(*word))
 }
 
 fn request(addr: u64, len: u64, prot: Prot, flags: u64) -> MapRequest {
@@ -221,9 +318,21 @@ fn request(addr: u64, len: u64, prot: Prot, flags: u64) -> MapRequest {
     } else {
         Reserve::Charged
     };
+    let lock = if has(abi::MAP_LOCKED) {
+        Lock::Yes
+    } else {
+        Lock::AsSaid
+    };
+    let growth = if has(abi::MAP_GROWSDOWN) {
+        Growth::Down
+    } else {
+        Growth::Fixed
+    };
     MapRequest {
         populate,
         reserve,
+        lock,
+        growth,
         ..MapRequest::new(place, len, prot)
     }
 }
@@ -248,10 +357,12 @@ fn signal(result: Result<u64, Signal>) -> Outcome {
     }
 }
 
-/// Pages that shall be there are loaded, where the mapping allows it; they do not change by that.
-fn snapshot(thread: &Thread<'_, Machine>, expected: &Snapshot) -> Snapshot {
+/// Nothing is faulted in by looking: mincore says which pages are there, and those are read as a
+/// debugger reads. `last`: whether the flags are asked for, too.
+fn snapshot(thread: &Thread<'_, Machine>, last: bool) -> Result<Snapshot, String> {
+    let mm = thread.mm();
     let mut maps = Vec::new();
-    thread.mm().for_each_mapping(|found, prot| {
+    mm.for_each_mapping(|found, prot| {
         let part = found.intersect(range());
         if !part.is_empty() {
             maps.push(MapLine {
@@ -261,25 +372,31 @@ fn snapshot(thread: &Thread<'_, Machine>, expected: &Snapshot) -> Snapshot {
             });
         }
     });
-    let readable = |page: u64| {
-        let addr = addr_of(page);
-        let mapping = maps
-            .iter()
-            .find(|line| (line.start..line.end).contains(&addr));
-        mapping.is_some_and(|line| line.rights != 0)
-    };
-    let words = expected.words.iter().map(|(page, word)| {
-        if !readable(*page) {
-            return (*page, *word);
+    let mut present = Vec::new();
+    let mut words = Vec::new();
+    for line in &maps {
+        let mut here = [0; PAGES as usize];
+        let (start, len) = (VirtAddr(line.start), line.end - line.start);
+        mm.mincore(start, len, &mut here)
+            .map_err(|error| format!("mincore of a mapping: {error:?}"))?;
+        let pages = (page_of(line.start)..page_of(line.end)).zip(here);
+        for (page, _) in pages.filter(|(_, here)| *here != 0) {
+            present.push(page);
+            let mut word = [0; 8];
+            mm.remote_read(VirtAddr(addr_of(page)), &mut word, Force::Yes)
+                .map_err(|error| format!("a page that is there cannot be read: {error:?}"))?;
+            words.push((page, u64::from_le_bytes(word)));
         }
-        let loaded = thread.load(VirtAddr(addr_of(*page)));
-        (*page, loaded.unwrap_or(u64::MAX))
-    });
-    let words = words.filter(|(_, word)| *word != 0).collect();
-    Snapshot {
-        maps,
-        present: None,
-        words,
-        flags: None,
     }
+    words.retain(|(_, word)| *word != 0);
+    let mut text = String::new();
+    if last {
+        mm.smaps(&mut text).map_err(|error| error.to_string())?;
+    }
+    Ok(Snapshot {
+        maps,
+        present: Some(bits(present)),
+        words,
+        flags: last.then(|| smaps_flags(&text)),
+    })
 }

@@ -1,8 +1,9 @@
 //! What a step came to, and what the address space looked like afterwards.
 
 use crate::step::Step;
-use crate::window::{PAGE, PAGES, START, page_of};
+use crate::window::{END, PAGE, PAGES, START, page_of};
 use core::fmt;
+use minflt_spec::Flags;
 
 /// What a step returned.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -171,16 +172,36 @@ pub trait Subject {
 
     /// Runs all steps; a record for each.
     ///
-    /// `expected` is what the model says, for subjects that cannot look at a page without touching
-    /// it: they ask for those only that shall be there.
-    ///
     /// # Errors
     /// When the subject broke down, in words, with the records it had made.
-    fn run(&mut self, steps: &[Step], expected: &[Record]) -> Result<Vec<Record>, (String, usize)>;
+    fn run(&mut self, steps: &[Step]) -> Result<Vec<Record>, (String, usize)>;
 }
 
 /// The address of a page of the window.
 #[must_use]
 pub const fn addr_of(page: u64) -> u64 {
     START + page * PAGE
+}
+
+/// The flags that the model knows, of each mapping of the window, out of the
+/// text of `smaps`.
+pub(crate) fn smaps_flags(smaps: &str) -> Vec<String> {
+    let mut inside = false;
+    let mut flags = Vec::new();
+    for line in smaps.lines() {
+        if let Some(set) = line.strip_prefix("VmFlags:") {
+            if inside {
+                let has = |letters: &str| set.split_whitespace().any(|word| word == letters);
+                let known = Flags::LETTERS.iter().map(|(_, letters)| *letters);
+                let known: Vec<&str> = known.filter(|letters| has(letters)).collect();
+                flags.push(known.join(" "));
+            }
+        } else if let Some((start, rest)) = line.split_once('-')
+            && let Ok(start) = u64::from_str_radix(start, 16)
+            && rest.contains(' ')
+        {
+            inside = (START..END).contains(&start);
+        }
+    }
+    flags
 }

@@ -65,6 +65,15 @@ pub struct Step {
     pub args: [u64; ARGS],
 }
 
+/// Names of bits or values, without what Linux's names begin with.
+#[derive(Debug)]
+pub struct Names {
+    /// What Linux's names begin with.
+    pub prefix: &'static str,
+    /// The names.
+    pub names: &'static [(&'static str, u64)],
+}
+
 /// What an argument is.
 #[derive(Clone, Copy, Debug)]
 pub enum Kind {
@@ -75,129 +84,156 @@ pub enum Kind {
     /// A number.
     Number,
     /// A set of these names.
-    Set(&'static [(&'static str, u64)]),
+    Set(&'static Names),
     /// One of these names.
-    One(&'static [(&'static str, u64)]),
+    One(&'static Names),
 }
 
 /// Names of `prot` bits.
-pub const PROT: &[(&str, u64)] = &[
-    ("READ", abi::PROT_READ),
-    ("WRITE", abi::PROT_WRITE),
-    ("EXEC", abi::PROT_EXEC),
-    ("SEM", abi::PROT_SEM),
-    ("GROWSDOWN", abi::PROT_GROWSDOWN),
-    ("GROWSUP", abi::PROT_GROWSUP),
-];
+pub static PROT: Names = Names {
+    prefix: "PROT_",
+    names: &[
+        ("READ", abi::PROT_READ),
+        ("WRITE", abi::PROT_WRITE),
+        ("EXEC", abi::PROT_EXEC),
+        ("SEM", abi::PROT_SEM),
+        ("GROWSDOWN", abi::PROT_GROWSDOWN),
+        ("GROWSUP", abi::PROT_GROWSUP),
+    ],
+};
 
 /// Names of mmap's flags.
-pub const MAP: &[(&str, u64)] = &[
-    ("PRIVATE", abi::MAP_PRIVATE),
-    ("ANONYMOUS", abi::MAP_ANONYMOUS),
-    ("FIXED", abi::MAP_FIXED),
-    ("FIXED_NOREPLACE", abi::MAP_FIXED_NOREPLACE),
-    ("POPULATE", abi::MAP_POPULATE),
-    ("NONBLOCK", abi::MAP_NONBLOCK),
-    ("NORESERVE", abi::MAP_NORESERVE),
-    ("LOCKED", abi::MAP_LOCKED),
-    ("GROWSDOWN", abi::MAP_GROWSDOWN),
-    ("STACK", abi::MAP_STACK),
-];
+pub static MAP: Names = Names {
+    prefix: "MAP_",
+    names: &[
+        ("PRIVATE", abi::MAP_PRIVATE),
+        ("ANONYMOUS", abi::MAP_ANONYMOUS),
+        ("FIXED", abi::MAP_FIXED),
+        ("FIXED_NOREPLACE", abi::MAP_FIXED_NOREPLACE),
+        ("POPULATE", abi::MAP_POPULATE),
+        ("NONBLOCK", abi::MAP_NONBLOCK),
+        ("NORESERVE", abi::MAP_NORESERVE),
+        ("LOCKED", abi::MAP_LOCKED),
+        ("GROWSDOWN", abi::MAP_GROWSDOWN),
+        ("STACK", abi::MAP_STACK),
+    ],
+};
 
 /// Names of mremap's flags.
-pub const REMAP: &[(&str, u64)] = &[
-    ("MAYMOVE", abi::MREMAP_MAYMOVE),
-    ("FIXED", abi::MREMAP_FIXED),
-    ("DONTUNMAP", abi::MREMAP_DONTUNMAP),
-];
+pub static REMAP: Names = Names {
+    prefix: "MREMAP_",
+    names: &[
+        ("MAYMOVE", abi::MREMAP_MAYMOVE),
+        ("FIXED", abi::MREMAP_FIXED),
+        ("DONTUNMAP", abi::MREMAP_DONTUNMAP),
+    ],
+};
 
 /// Names of advice.
-pub const ADVICE: &[(&str, u64)] = &[
-    ("NORMAL", abi::MADV_NORMAL),
-    ("RANDOM", abi::MADV_RANDOM),
-    ("SEQUENTIAL", abi::MADV_SEQUENTIAL),
-    ("WILLNEED", abi::MADV_WILLNEED),
-    ("DONTNEED", abi::MADV_DONTNEED),
-    ("FREE", abi::MADV_FREE),
-    ("DONTFORK", abi::MADV_DONTFORK),
-    ("DOFORK", abi::MADV_DOFORK),
-    ("MERGEABLE", abi::MADV_MERGEABLE),
-    ("UNMERGEABLE", abi::MADV_UNMERGEABLE),
-    ("HUGEPAGE", abi::MADV_HUGEPAGE),
-    ("NOHUGEPAGE", abi::MADV_NOHUGEPAGE),
-    ("DONTDUMP", abi::MADV_DONTDUMP),
-    ("DODUMP", abi::MADV_DODUMP),
-    ("WIPEONFORK", abi::MADV_WIPEONFORK),
-    ("KEEPONFORK", abi::MADV_KEEPONFORK),
-    ("COLD", abi::MADV_COLD),
-    ("PAGEOUT", abi::MADV_PAGEOUT),
-    ("POPULATE_READ", abi::MADV_POPULATE_READ),
-    ("POPULATE_WRITE", abi::MADV_POPULATE_WRITE),
-];
+pub static ADVICE: Names = Names {
+    prefix: "MADV_",
+    names: &[
+        ("NORMAL", abi::MADV_NORMAL),
+        ("RANDOM", abi::MADV_RANDOM),
+        ("SEQUENTIAL", abi::MADV_SEQUENTIAL),
+        ("WILLNEED", abi::MADV_WILLNEED),
+        ("DONTNEED", abi::MADV_DONTNEED),
+        ("FREE", abi::MADV_FREE),
+        ("DONTFORK", abi::MADV_DONTFORK),
+        ("DOFORK", abi::MADV_DOFORK),
+        ("MERGEABLE", abi::MADV_MERGEABLE),
+        ("UNMERGEABLE", abi::MADV_UNMERGEABLE),
+        ("HUGEPAGE", abi::MADV_HUGEPAGE),
+        ("NOHUGEPAGE", abi::MADV_NOHUGEPAGE),
+        ("DONTDUMP", abi::MADV_DONTDUMP),
+        ("DODUMP", abi::MADV_DODUMP),
+        ("WIPEONFORK", abi::MADV_WIPEONFORK),
+        ("KEEPONFORK", abi::MADV_KEEPONFORK),
+        ("COLD", abi::MADV_COLD),
+        ("PAGEOUT", abi::MADV_PAGEOUT),
+        ("POPULATE_READ", abi::MADV_POPULATE_READ),
+        ("POPULATE_WRITE", abi::MADV_POPULATE_WRITE),
+    ],
+};
 
 /// Names of mlock2's flags.
-pub const LOCK2: &[(&str, u64)] = &[("ONFAULT", abi::MLOCK_ONFAULT)];
+pub static LOCK2: Names = Names {
+    prefix: "MLOCK_",
+    names: &[("ONFAULT", abi::MLOCK_ONFAULT)],
+};
 
 /// Names of mlockall's flags.
-pub const LOCKALL: &[(&str, u64)] = &[
-    ("CURRENT", abi::MCL_CURRENT),
-    ("FUTURE", abi::MCL_FUTURE),
-    ("ONFAULT", abi::MCL_ONFAULT),
-];
+pub static LOCKALL: Names = Names {
+    prefix: "MCL_",
+    names: &[
+        ("CURRENT", abi::MCL_CURRENT),
+        ("FUTURE", abi::MCL_FUTURE),
+        ("ONFAULT", abi::MCL_ONFAULT),
+    ],
+};
 
 /// Names of memory policies' modes and their flags.
-pub const MODE: &[(&str, u64)] = &[
-    ("DEFAULT", abi::MPOL_DEFAULT),
-    ("PREFERRED", abi::MPOL_PREFERRED),
-    ("BIND", abi::MPOL_BIND),
-    ("INTERLEAVE", abi::MPOL_INTERLEAVE),
-    ("LOCAL", abi::MPOL_LOCAL),
-    ("PREFERRED_MANY", abi::MPOL_PREFERRED_MANY),
-    (
-        "PREFERRED|STATIC",
-        abi::MPOL_PREFERRED | abi::MPOL_F_STATIC_NODES,
-    ),
-    ("BIND|STATIC", abi::MPOL_BIND | abi::MPOL_F_STATIC_NODES),
-    ("BIND|RELATIVE", abi::MPOL_BIND | abi::MPOL_F_RELATIVE_NODES),
-];
+pub static MODE: Names = Names {
+    prefix: "MPOL_",
+    names: &[
+        ("DEFAULT", abi::MPOL_DEFAULT),
+        ("PREFERRED", abi::MPOL_PREFERRED),
+        ("BIND", abi::MPOL_BIND),
+        ("INTERLEAVE", abi::MPOL_INTERLEAVE),
+        ("LOCAL", abi::MPOL_LOCAL),
+        ("PREFERRED_MANY", abi::MPOL_PREFERRED_MANY),
+        (
+            "PREFERRED|STATIC",
+            abi::MPOL_PREFERRED | abi::MPOL_F_STATIC_NODES,
+        ),
+        ("BIND|STATIC", abi::MPOL_BIND | abi::MPOL_F_STATIC_NODES),
+        ("BIND|RELATIVE", abi::MPOL_BIND | abi::MPOL_F_RELATIVE_NODES),
+    ],
+};
 
 /// Names of mbind's flags.
-pub const BIND: &[(&str, u64)] = &[
-    ("STRICT", abi::MPOL_MF_STRICT),
-    ("MOVE", abi::MPOL_MF_MOVE),
-    ("MOVE_ALL", abi::MPOL_MF_MOVE_ALL),
-];
+pub static BIND: Names = Names {
+    prefix: "MPOL_MF_",
+    names: &[
+        ("STRICT", abi::MPOL_MF_STRICT),
+        ("MOVE", abi::MPOL_MF_MOVE),
+        ("MOVE_ALL", abi::MPOL_MF_MOVE_ALL),
+    ],
+};
 
 /// Names of get_mempolicy's flags.
-pub const GET: &[(&str, u64)] = &[
-    ("NODE", abi::MPOL_F_NODE),
-    ("ADDR", abi::MPOL_F_ADDR),
-    ("MEMS_ALLOWED", abi::MPOL_F_MEMS_ALLOWED),
-];
+pub static GET: Names = Names {
+    prefix: "MPOL_F_",
+    names: &[
+        ("NODE", abi::MPOL_F_NODE),
+        ("ADDR", abi::MPOL_F_ADDR),
+        ("MEMS_ALLOWED", abi::MPOL_F_MEMS_ALLOWED),
+    ],
+};
 
 use Kind::{Addr, Len, Number, One, Set};
 
 /// Every call, with the name it has in text and the kinds of its arguments.
 pub const CALLS: &[(Call, &str, &[Kind])] = &[
-    (Call::Mmap, "mmap", &[Addr, Len, Set(PROT), Set(MAP)]),
+    (Call::Mmap, "mmap", &[Addr, Len, Set(&PROT), Set(&MAP)]),
     (Call::Munmap, "munmap", &[Addr, Len]),
-    (Call::Mprotect, "mprotect", &[Addr, Len, Set(PROT)]),
-    (Call::Mremap, "mremap", &[Addr, Len, Len, Set(REMAP), Addr]),
-    (Call::Madvise, "madvise", &[Addr, Len, One(ADVICE)]),
+    (Call::Mprotect, "mprotect", &[Addr, Len, Set(&PROT)]),
+    (Call::Mremap, "mremap", &[Addr, Len, Len, Set(&REMAP), Addr]),
+    (Call::Madvise, "madvise", &[Addr, Len, One(&ADVICE)]),
     (Call::Mlock, "mlock", &[Addr, Len]),
-    (Call::Mlock2, "mlock2", &[Addr, Len, Set(LOCK2)]),
+    (Call::Mlock2, "mlock2", &[Addr, Len, Set(&LOCK2)]),
     (Call::Munlock, "munlock", &[Addr, Len]),
-    (Call::Mlockall, "mlockall", &[Set(LOCKALL)]),
+    (Call::Mlockall, "mlockall", &[Set(&LOCKALL)]),
     (Call::Munlockall, "munlockall", &[]),
     (Call::Mincore, "mincore", &[Addr, Len]),
     (Call::Brk, "brk", &[Addr]),
     (
         Call::Mbind,
         "mbind",
-        &[Addr, Len, One(MODE), Number, Set(BIND)],
+        &[Addr, Len, One(&MODE), Number, Set(&BIND)],
     ),
-    (Call::SetMempolicy, "set_mempolicy", &[One(MODE), Number]),
-    (Call::GetMempolicy, "get_mempolicy", &[Addr, Set(GET)]),
+    (Call::SetMempolicy, "set_mempolicy", &[One(&MODE), Number]),
+    (Call::GetMempolicy, "get_mempolicy", &[Addr, Set(&GET)]),
     (Call::LimitMemlock, "limit_memlock", &[Len]),
     (Call::LimitAs, "limit_as", &[Number]),
     (Call::Load, "load", &[Addr]),
@@ -254,8 +290,8 @@ impl fmt::Display for Step {
                 }
                 Len => write!(f, "{arg:#x}"),
                 Number => write!(f, "{arg}"),
-                Set(names) => show_set(f, names, arg),
-                One(names) => match names.iter().find(|(_, value)| *value == arg) {
+                Set(set) => show_set(f, set.names, arg),
+                One(one) => match one.names.iter().find(|(_, value)| *value == arg) {
                     Some((name, _)) => f.write_str(name),
                     None => write!(f, "{arg:#x}"),
                 },
@@ -325,12 +361,12 @@ impl FromStr for Step {
                     None => number(word),
                 },
                 Number => number(word),
-                Set(names) => word.split('|').try_fold(0, |set, part| {
-                    let named = names.iter().find(|(name, _)| *name == part);
-                    Some(set | named.map_or_else(|| number(part), |(_, bit)| Some(*bit))?)
+                Set(set) => word.split('|').try_fold(0, |sum, part| {
+                    let named = set.names.iter().find(|(name, _)| *name == part);
+                    Some(sum | named.map_or_else(|| number(part), |(_, bit)| Some(*bit))?)
                 }),
-                One(names) => {
-                    let named = names.iter().find(|(name, _)| *name == word);
+                One(one) => {
+                    let named = one.names.iter().find(|(name, _)| *name == word);
                     named.map_or_else(|| number(word), |(_, value)| Some(*value))
                 }
             };

@@ -47,6 +47,33 @@ pub enum MprotectError {
     Overcommit,
 }
 
+/// Why mremap failed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum MremapError {
+    /// An address is not a multiple of the page size, a length is 0 that may not be, the new place
+    /// lies outside user space or overlaps the old one, or a mapping that stays shall change its
+    /// length.
+    Invalid,
+    /// Part of what is to move or grow is not mapped, or is more than one mapping.
+    Fault,
+    /// No room to grow, no hole to move to, or no memory, or too many mappings.
+    NoMemory,
+    /// More would be mapped than the address space may (`RLIMIT_AS`).
+    Limit,
+    /// More would be promised than the system may (`vm.overcommit_memory`).
+    Overcommit,
+    /// More would be locked than may be (`RLIMIT_MEMLOCK`).
+    LockLimit,
+    /// The new place lies below what may be mapped.
+    NotPermitted,
+}
+
+impl From<NoMemory> for MremapError {
+    fn from(_: NoMemory) -> Self {
+        Self::NoMemory
+    }
+}
+
 /// Why madvise failed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum MadviseError {
@@ -72,6 +99,21 @@ pub enum MlockError {
     Again,
     /// Nothing may be locked (`RLIMIT_MEMLOCK` is 0).
     NotPermitted,
+}
+
+/// Why a call about memory policies failed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum MempolicyError {
+    /// The address is not a multiple of the page size, the range wraps, the way to choose does not
+    /// go with the set of nodes, or none of these is there.
+    Invalid,
+    /// No memory to split a mapping.
+    NoMemory,
+    /// Part of the range is not mapped (of all of it, for the default policy), or the page cannot
+    /// be had.
+    Fault,
+    /// A page is on another node, and may not be.
+    Misplaced,
 }
 
 /// Why mincore failed.
@@ -195,6 +237,18 @@ impl From<MprotectError> for Errno {
     }
 }
 
+impl From<MremapError> for Errno {
+    fn from(error: MremapError) -> Self {
+        match error {
+            MremapError::Invalid => Self::EINVAL,
+            MremapError::Fault => Self::EFAULT,
+            MremapError::NoMemory | MremapError::Limit | MremapError::Overcommit => Self::ENOMEM,
+            MremapError::LockLimit => Self::EAGAIN,
+            MremapError::NotPermitted => Self::EPERM,
+        }
+    }
+}
+
 impl From<MadviseError> for Errno {
     fn from(error: MadviseError) -> Self {
         match error {
@@ -212,6 +266,17 @@ impl From<MlockError> for Errno {
             MlockError::NoMemory => Self::ENOMEM,
             MlockError::Again => Self::EAGAIN,
             MlockError::NotPermitted => Self::EPERM,
+        }
+    }
+}
+
+impl From<MempolicyError> for Errno {
+    fn from(error: MempolicyError) -> Self {
+        match error {
+            MempolicyError::Invalid => Self::EINVAL,
+            MempolicyError::NoMemory => Self::ENOMEM,
+            MempolicyError::Fault => Self::EFAULT,
+            MempolicyError::Misplaced => Self::EIO,
         }
     }
 }

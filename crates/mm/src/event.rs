@@ -111,6 +111,12 @@ events! {
     Mmap = "mmap-calls",
     /// Unmapping calls.
     Munmap = "munmap-calls",
+    /// Calls of mremap.
+    Mremap = "mremap-calls",
+    /// Entries that mremap moved, one by one.
+    EntriesMoved = "entries-moved",
+    /// Tables that mremap moved whole.
+    TablesMoved = "tables-moved",
     /// Protection calls.
     Mprotect = "mprotect-calls",
     /// Address spaces copied.
@@ -123,6 +129,8 @@ events! {
     Mlock = "mlock-calls",
     /// Calls that ask which pages are there.
     Mincore = "mincore-calls",
+    /// Calls about memory policies.
+    Mempolicy = "mempolicy-calls",
     /// Calls that move or ask for the heap's end.
     Brk = "brk-calls",
     /// Pages faulted in by a call that maps and populates. They are minor faults, as in Linux, but

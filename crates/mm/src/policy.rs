@@ -34,6 +34,58 @@ pub enum PolicyMode {
 impl NodeMask {
     /// Nodes that a set can name.
     pub const MOST: u32 = 56;
+
+    /// The first `count` nodes, or all that can be named.
+    pub(crate) const fn below(count: u32) -> Self {
+        let count = if count < Self::MOST {
+            count
+        } else {
+            Self::MOST
+        };
+        Self((1 << count) - 1)
+    }
+
+    /// One node.
+    #[must_use]
+    pub const fn of(node: u32) -> Self {
+        Self(1 << node)
+    }
+
+    /// Whether `node` is in it.
+    #[must_use]
+    pub const fn has(self, node: u32) -> bool {
+        node < u64::BITS && self.0 >> node & 1 != 0
+    }
+
+    /// Whether no node is in it.
+    #[must_use]
+    pub const fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    /// The nodes that are in both.
+    pub(crate) const fn and(self, other: Self) -> Self {
+        Self(self.0 & other.0)
+    }
+
+    /// Its first node only.
+    pub(crate) const fn first(self) -> Self {
+        Self(self.0 & self.0.wrapping_neg())
+    }
+
+    /// Node number `index` of it, counted around and around.
+    pub(crate) const fn nth(self, index: u64) -> Option<u32> {
+        if self.is_empty() {
+            return None;
+        }
+        let mut left = index % self.0.count_ones() as u64;
+        let mut rest = self.0;
+        while left > 0 {
+            rest &= rest - 1;
+            left -= 1;
+        }
+        Some(rest.trailing_zeros())
+    }
 }
 
 /// Where pages come from. One word, so that a mapping's record stays one line.
@@ -49,6 +101,19 @@ impl Policy {
     pub const fn new(mode: PolicyMode, nodes: NodeMask) -> Self {
         let nodes = nodes.0 & ((1 << NodeMask::MOST) - 1);
         Self(nodes | (mode as u64) << NodeMask::MOST)
+    }
+
+    /// Whether it is the default one.
+    #[must_use]
+    #[inline(always)]
+    pub const fn is_default(self) -> bool {
+        self.0 == 0
+    }
+
+    /// Whether both are the default one.
+    #[inline(always)]
+    pub(crate) const fn both_default(one: Self, other: Self) -> bool {
+        one.0 | other.0 == 0
     }
 
     /// How it chooses.

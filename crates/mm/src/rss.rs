@@ -34,6 +34,7 @@
 use crate::config::{Broken, Config, Rss};
 use crate::mm::Mm;
 use crate::percpu_counter;
+use crate::policy::Policy;
 use crate::system::System;
 use core::array;
 use core::cell::Cell;
@@ -57,11 +58,13 @@ pub(crate) struct Resident<M: Mmu> {
     pages: Atomic<u64, M>,
 }
 
-/// A thread's share that is not yet in the whole.
+/// What a thread brings to its faults: its share that is not yet in the whole, and its memory
+/// policy.
 #[derive(Debug, Default)]
 pub(crate) struct Share {
     pages: Cell<i64>,
     events: Cell<u32>,
+    policy: Cell<Policy>,
 }
 
 /// An address space's place in every CPU's memory, if it has one.
@@ -179,6 +182,14 @@ impl<M: Mmu> Resident<M> {
         }
     }
 
+    /// By a load and a store.
+    #[inline(always)]
+    fn add_plainly(&self, change: i64) {
+        let pages = self.pages.load(Ordering::Relaxed);
+        let pages = pages.wrapping_add_signed(change);
+        self.pages.store(pages, Ordering::Relaxed);
+    }
+
     fn add(&self, change: i64) {
         self.pages.add(change as u64, Ordering::Relaxed);
     }
@@ -194,6 +205,17 @@ impl<M: Mmu> Resident<M> {
 }
 
 impl Share {
+    /// The thread's memory policy.
+    #[inline(always)]
+    pub(crate) fn policy(&self) -> Policy {
+        self.policy.get()
+    }
+
+    /// The thread has another one from now on.
+    pub(crate) fn set_policy(&self, policy: Policy) {
+        self.policy.set(policy);
+    }
+
     /// Keeps a change; whether it is time to [`Resident::sync`].
     #[inline]
     fn keep(&self, change: i64, config: &Config) -> bool {
@@ -221,11 +243,11 @@ impl<M: Mmu> Mm<M> {
         let sys = self.system();
         let whole = &self.rss;
         match (sys.config.rss, share, self.rss_slot.0) {
-            (Rss::UnderLock | Rss::Sloppy, ..) => {
-                let pages = whole.pages.load(Ordering::Relaxed);
-                whole
-                    .pages
-                    .store(pages.wrapping_add_signed(change), Ordering::Relaxed);
+            (Rss::UnderLock, ..) => whole.add_plainly(change),
+            (Rss::Sloppy, ..) => {
+                // One move of the line for load, store and whatever comes next to it.
+                M::prefetch_write(core::ptr::from_ref(whole).cast());
+                whole.add_plainly(change);
             }
             (Rss::PerThread, Some(share), _) => {
                 if share.keep(change, &sys.config) {

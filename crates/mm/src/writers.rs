@@ -26,7 +26,7 @@ use crate::vma::Vma;
 use crate::vma_lock;
 use core::cell::Cell;
 use core::ptr::NonNull;
-use minflt_addr::VirtAddr;
+use minflt_addr::{VirtAddr, VirtRange};
 use minflt_pgtable::Mmu;
 use minflt_sync::WriteGuard;
 use minflt_sync::order::MmapLock;
@@ -67,8 +67,17 @@ impl<'m, M: Mmu> Writers<'m, M> {
     /// Opens a section on every VMA of the address space, for a fork: none closes before the last
     /// page is copied and every CPU was told.
     pub(crate) fn begin_all(&self) -> Sections<'_, 'm, M> {
-        self.mm.tree_visit(|vma| self.begin(vma).leave_open());
-        Sections { writers: self }
+        let mut all = self.none_from(VirtAddr(0));
+        self.mm.tree_visit(|vma| all.add(vma));
+        all
+    }
+
+    /// No sections yet: those of VMAs from `start` on are to be added.
+    pub(crate) const fn none_from(&self, start: VirtAddr) -> Sections<'_, 'm, M> {
+        Sections {
+            writers: self,
+            within: VirtRange::new(start, start),
+        }
     }
 
     /// Opens a section on `vma`.
@@ -138,15 +147,6 @@ impl<'m, M: Mmu> Writers<'m, M> {
         vma_lock::insert(self.mm, start, new)?;
         Ok(section)
     }
-
-    /// Puts a new VMA, which is whole, into the tree. Faults find it from here on; where they lock
-    /// VMAs, they get its lock only when this guard is gone.
-    ///
-    /// # Errors
-    /// When there is no memory: then the VMA is in no tree, and the caller's to free.
-    pub(crate) fn insert(&self, start: VirtAddr, new: NonNull<Vma<M>>) -> Result<(), NoMemory> {
-        vma_lock::insert(self.mm, start, new)
-    }
 }
 
 impl<M: Mmu> Drop for Writers<'_, M> {
@@ -157,18 +157,64 @@ impl<M: Mmu> Drop for Writers<'_, M> {
     }
 }
 
-/// Open sections on all VMAs.
+/// Open sections on the VMAs that start within a range.
 #[must_use = "the sections end when dropped"]
 pub(crate) struct Sections<'w, 'm, M: Mmu> {
     writers: &'w Writers<'m, M>,
+    within: VirtRange,
+}
+
+impl<'w, M: Mmu> Sections<'w, '_, M> {
+    /// Opens a section on `vma` as well, the next one behind those there are.
+    ///
+    /// # Context
+    /// Sleeps until faults that hold the VMA's lock have left.
+    pub(crate) fn add(&mut self, vma: &Vma<M>) {
+        self.writers.begin(vma).leave_open();
+        let end = vma.view().range.end();
+        self.within = VirtRange::new(self.within.start(), end);
+    }
+
+    /// Where the VMAs are.
+    pub(crate) const fn within(&self) -> VirtRange {
+        self.within
+    }
+
+    /// The VMAs are out of the tree: whoever took them out ends their sections, one by one.
+    pub(crate) fn hand_over(&mut self) {
+        let nothing = self.within.start();
+        self.within = VirtRange::new(nothing, nothing);
+    }
+
+    /// The section of a VMA that was handed over.
+    pub(crate) fn of<'v>(&self, vma: &'v Vma<M>) -> Section<'v, M>
+    where
+        'w: 'v,
+    {
+        let mm = self.writers.mm;
+        let ladder = mm.system().config.ladder;
+        let owes = if ladder.speculates() {
+            Owes::Even
+        } else {
+            ladder.vma_lock().map_or(Owes::Nothing, Owes::Detach)
+        };
+        Section { mm, vma, owes }
+    }
 }
 
 impl<M: Mmu> Drop for Sections<'_, '_, M> {
     fn drop(&mut self) {
         let mm = self.writers.mm;
-        if mm.system().config.ladder.speculates() {
+        if !mm.system().config.ladder.speculates() {
+            return;
+        }
+        let mut at = self.within.start();
+        while at < self.within.end()
+            && let Some(vma) = mm.find(at)
+        {
+            at = vma.view().range.end();
             let owes = Owes::Even;
-            mm.tree_visit(|vma| drop(Section { mm, vma, owes }));
+            drop(Section { mm, vma, owes });
         }
     }
 }

@@ -74,7 +74,7 @@ impl<M: Mmu> Mm<M> {
 
     /// How whoever may free tables exchanges the entries that point to them: nobody else changes
     /// those now.
-    fn exchange_of_tables(&self) -> Exchange<'_, M> {
+    pub(crate) fn exchange_of_tables(&self) -> Exchange<'_, M> {
         match self.system().config.exchange {
             ExchangeBy::Native => Exchange::Native,
             ExchangeBy::Emulated => Exchange::Held,

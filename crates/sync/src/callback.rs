@@ -76,6 +76,17 @@ impl Callback {
             run: Cell::new(None),
         }
     }
+
+    /// Remembers another object, for whoever unlinked this one and has yet to retire it: a list of
+    /// what goes needs no memory then.
+    pub fn remember(&self, other: Option<NonNull<()>>) {
+        self.next.set(other.map(NonNull::cast));
+    }
+
+    /// What is remembered, which is forgotten.
+    pub fn recall(&self) -> Option<NonNull<()>> {
+        self.next.take().map(NonNull::cast)
+    }
 }
 
 impl Default for Callback {

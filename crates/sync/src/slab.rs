@@ -81,6 +81,8 @@ pub struct Slab<T, M: Machine> {
 pub struct Magazine<M: Machine> {
     /// Guarded by: being this CPU's.
     stack: Plain<Stack, M>,
+    /// Whether what is asked for was ensured. Guarded by: being this CPU's.
+    ensured: Plain<bool, M>,
     /// Objects made here, less those given back here: with those of the other CPUs, the living.
     live: Counter,
 }
@@ -101,6 +103,7 @@ impl<M: Machine> Magazine<M> {
     pub fn new() -> Self {
         Self {
             stack: Plain::new(Stack::empty()),
+            ensured: Plain::new(false),
             live: Counter::new(),
         }
     }
@@ -178,7 +181,7 @@ impl<T: SlabObject, M: Machine> Slab<T, M> {
     /// `value`, when neither a free slot nor a page is left.
     #[track_caller]
     pub fn alloc(&self, value: T, pages: &impl PageSource) -> Result<NonNull<T>, T> {
-        if M::CHECKED && pages.refuses(Location::caller()) {
+        if self.may_refuse() && pages.refuses(Location::caller()) {
             return Err(value);
         }
         let Some(slot) = self.slot(pages) else {
@@ -218,7 +221,7 @@ impl<T: SlabObject, M: Machine> Slab<T, M> {
         from: NonNull<T>,
         pages: &impl PageSource,
     ) -> Option<NonNull<T>> {
-        if M::CHECKED && pages.refuses(Location::caller()) {
+        if self.may_refuse() && pages.refuses(Location::caller()) {
             return None;
         }
         let object = self.slot(pages)?.cast::<T>();
@@ -320,20 +323,46 @@ impl<T: SlabObject, M: Machine> Slab<T, M> {
         }
     }
 
-    /// Whether `n` objects, at most [`BATCH`] more than a few, can be had one after the other now:
-    /// fetches what this CPU lacks. True until the caller sleeps, or is asked for more than it
-    /// gave back meanwhile.
-    pub fn ensure(&self, n: u32, pages: &impl PageSource) -> bool {
+    /// Makes sure that `n` objects can be had one after the other: fetches what this CPU lacks.
+    /// Good until the guard is dropped, which is before the caller sleeps.
+    #[track_caller]
+    pub fn ensure(&self, n: u32, pages: &impl PageSource) -> Option<Ensured<'_, M>> {
+        if M::CHECKED && pages.refuses(Location::caller()) {
+            return None;
+        }
+        let mine = self.cpus.this();
         // SAFETY: 1: the CPU's own stack, and a task does not leave its CPU within this function.
-        let stack = unsafe { self.cpus.this().stack.get_mut() };
+        let stack = unsafe { mine.stack.get_mut() };
         while stack.len < n {
             let had = stack.len;
             self.fill(stack, pages);
             if stack.len == had {
-                return false;
+                return None;
             }
         }
-        true
+        // SAFETY: 1: as above.
+        unsafe { *mine.ensured.get_mut() = true };
+        Some(Ensured { of: mine })
+    }
+
+    /// Whether a test may refuse what is asked for.
+    fn may_refuse(&self) -> bool {
+        // SAFETY: 1: the CPU's own, and a task does not leave its CPU within this function.
+        M::CHECKED && !unsafe { *self.cpus.this().ensured.get_mut() }
+    }
+}
+
+/// Objects of a slab that were ensured.
+#[must_use = "good until dropped"]
+#[derive(Debug)]
+pub struct Ensured<'s, M: Machine> {
+    of: &'s Magazine<M>,
+}
+
+impl<M: Machine> Drop for Ensured<'_, M> {
+    fn drop(&mut self) {
+        // SAFETY: 1: the caller has not left its CPU.
+        unsafe { *self.of.ensured.get_mut() = false };
     }
 }
 

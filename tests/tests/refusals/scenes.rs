@@ -1,7 +1,9 @@
 //! What is done while memory runs out.
 
 use super::{PAGE, World, page};
-use minflt_mm::{Advice, Errno, MapRequest, Place, Populate, Prot};
+use minflt_mm::{
+    Advice, Errno, MapRequest, Misplaced, NodeMask, Place, Policy, PolicyMode, Populate, Prot,
+};
 
 /// Whether a scene that fails has done nothing, or may have done part.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -67,6 +69,11 @@ const fn partly(scene: Scene) -> Scene {
         failing: Failing::Partly,
         ..scene
     }
+}
+
+/// A policy, of the one node there is.
+fn bound() -> Policy {
+    Policy::new(PolicyMode::Bind, NodeMask::of(0))
 }
 
 /// All of them.
@@ -140,6 +147,50 @@ pub(crate) const SCENES: &[Scene] = &[
         |w| w.block(),
         |w| Ok(w.mm.madvise(page(10), 4 * PAGE, Advice::DontNeed)?),
     ),
+    whole(
+        "advise the middle",
+        |w| w.block(),
+        |w| Ok(w.mm.madvise(page(12), 4 * PAGE, Advice::DontFork)?),
+    ),
+    partly(whole(
+        "populate by advice",
+        |w| w.map(8, 16, Prot::READ_WRITE).expect("memory"),
+        |w| {
+            w.thread
+                .madvise(page(12), 4 * PAGE, Advice::PopulateWrite)
+                .map_err(Errno::from)
+        },
+    )),
+    partly(whole(
+        "lock the middle",
+        |w| w.map(8, 16, Prot::READ_WRITE).expect("memory"),
+        |w| Ok(w.thread.mlock(page(12), 4 * PAGE)?),
+    )),
+    whole(
+        "unlock the middle",
+        |w| {
+            w.block();
+            w.thread.mlock(page(8), 16 * PAGE).expect("memory");
+        },
+        |w| Ok(w.thread.munlock(page(12), 4 * PAGE)?),
+    ),
+    whole(
+        "bind the middle",
+        |w| w.block(),
+        |w| {
+            let (at, len) = (page(12), 4 * PAGE);
+            Ok(w.mm.mbind(at, len, bound(), Misplaced::Stay)?)
+        },
+    ),
+    partly(whole(
+        "stores with a policy",
+        |w| {
+            w.map(8, 16, Prot::READ_WRITE).expect("memory");
+            let bound = w.mm.mbind(page(8), 16 * PAGE, bound(), Misplaced::Stay);
+            bound.expect("memory");
+        },
+        |w| w.store(8..24),
+    )),
     whole(
         "heap",
         |w| w.mm.set_start_brk(page(2)).expect("unused"),

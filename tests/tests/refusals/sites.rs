@@ -7,7 +7,13 @@ use std::path::{Path, PathBuf};
 
 /// What an allocation looks like. The allocator's own folder is left out: what it calls of itself
 /// is no allocation but part of one.
-const CALLS: [&str; 4] = [".alloc(", ".alloc_block(", ".alloc_copy(", ".alloc_on("];
+const CALLS: [&str; 5] = [
+    ".alloc(",
+    ".alloc_block(",
+    ".alloc_copy(",
+    ".alloc_on(",
+    "nodes.ensure(",
+];
 const ALLOCATOR: &str = "alloc/";
 
 /// Each line that allocates, `file:line`, with its failures.

@@ -5,12 +5,16 @@ use super::tree::{Text, Tree};
 use toml::{Table, Value};
 
 /// Which crates of ours each folder may depend on, outside tests. Arrows point down only.
-const ARROWS: [(&str, &[&str]); 16] = [
+const ARROWS: [(&str, &[&str]); 17] = [
     ("crates/addr", &[]),
     ("crates/sync", &[]),
     ("crates/pgtable", &["addr", "sync"]),
     ("crates/mm", &["addr", "sync", "pgtable"]),
     ("crates/spec", &["addr"]),
+    (
+        "crates/differential",
+        &["addr", "sync", "pgtable", "mm", "spec", "host", "report"],
+    ),
     ("crates/workload", &["addr"]),
     ("crates/trace", &["addr"]),
     ("crates/process", &["addr", "pgtable", "mm", "workload"]),
@@ -27,8 +31,18 @@ const ARROWS: [(&str, &[&str]); 16] = [
 /// What the machines stand on.
 const MACHINE: [&str; 6] = ["addr", "sync", "pgtable", "mm", "workload", "process"];
 
-const ALL: [&str; 11] = [
-    "addr", "sync", "pgtable", "mm", "spec", "workload", "process", "trace", "host", "sim",
+const ALL: [&str; 12] = [
+    "addr",
+    "sync",
+    "pgtable",
+    "mm",
+    "spec",
+    "differential",
+    "workload",
+    "process",
+    "trace",
+    "host",
+    "sim",
     "report",
 ];
 

@@ -12,11 +12,9 @@ mod probe;
 #[expect(unsafe_code, reason = "the system calls")]
 mod sys;
 
-use crate::record::{MapLine, Outcome, Record, Snapshot, Subject};
+use crate::record::{MapLine, Outcome, Record, Snapshot, Subject, smaps_flags};
 use crate::step::Step;
-use crate::window::{END, START};
 use area::{Area, COUNT, DONE, RECORDS, STEP_WORDS, STEPS, STEPS_MAX, USED};
-use minflt_spec::Flags;
 
 /// The kernel the model is of; older ones merge and move by other rules.
 const SINCE: (u32, u32) = (6, 18);
@@ -95,7 +93,7 @@ impl Subject for Linux {
         format!("Linux {}", self.release)
     }
 
-    fn run(&mut self, steps: &[Step], _: &[Record]) -> Result<Vec<Record>, (String, usize)> {
+    fn run(&mut self, steps: &[Step]) -> Result<Vec<Record>, (String, usize)> {
         let steps = &steps[..steps.len().min(STEPS_MAX)];
         let words = self.area.words();
         words[COUNT] = steps.len() as u64;
@@ -152,7 +150,7 @@ fn read_records(words: &[u64], count: usize) -> Vec<Record> {
         let text: Vec<u8> = (0..bytes.div_ceil(8))
             .flat_map(|_| next().to_le_bytes())
             .collect();
-        let flags = (bytes > 0).then(|| flags_of(&String::from_utf8_lossy(&text[..bytes])));
+        let flags = (bytes > 0).then(|| smaps_flags(&String::from_utf8_lossy(&text[..bytes])));
         let after = Snapshot {
             maps,
             present,
@@ -162,26 +160,4 @@ fn read_records(words: &[u64], count: usize) -> Vec<Record> {
         records.push(Record { outcome, after });
     }
     records
-}
-
-/// The flags that the model knows, of each mapping of the window.
-fn flags_of(smaps: &str) -> Vec<String> {
-    let mut inside = false;
-    let mut flags = Vec::new();
-    for line in smaps.lines() {
-        if let Some(set) = line.strip_prefix("VmFlags:") {
-            if inside {
-                let has = |letters: &str| set.split_whitespace().any(|word| word == letters);
-                let known = Flags::LETTERS.iter().map(|(_, letters)| *letters);
-                let known: Vec<&str> = known.filter(|letters| has(letters)).collect();
-                flags.push(known.join(" "));
-            }
-        } else if let Some((start, rest)) = line.split_once('-')
-            && let Ok(start) = u64::from_str_radix(start, 16)
-            && rest.contains(' ')
-        {
-            inside = (START..END).contains(&start);
-        }
-    }
-    flags
 }

@@ -18,6 +18,7 @@
 //! # Cost
 //! Usually a pop on a line of this CPU; one zone lock per block taken or batch given back.
 
+mod choose;
 mod zone;
 
 use crate::frame::{Frame, FrameTable, Use, Zeroed};

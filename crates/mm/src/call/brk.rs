@@ -11,8 +11,7 @@
 //!
 //! # Protocol
 //! `mmap_lock` for writing; a section on the VMA that is extended. A call that fails changes
-//! nothing and returns the break in force, as in Linux, where the caller compares; but shrinking a
-//! heap of several VMAs may run out of memory between two of them, as munmap does.
+//! nothing and returns the break in force, as in Linux, where the caller compares.
 //!
 //! # Why it is correct
 //! Extending publishes one new record: a fault sees the old end or the new one. One page between
@@ -20,8 +19,9 @@
 //!
 //! Linux: mm/mmap.c brk, do_brk_flags (v6.12).
 
+use super::merge::{Reach, add};
 use super::populate::{Failure, to_lock};
-use super::split::{NewRecord, discard_vma, new_vma};
+use super::split::NewVma;
 use super::{as_call, munmap};
 use crate::commit::Pages;
 use crate::error::{HeapError, NoMemory};
@@ -178,11 +178,14 @@ impl<M: Mmu> Mm<M> {
         let flags = VmaFlags::ACCOUNT.with(self.flags_of_new());
         let fresh = VmaView::anonymous::<M::Paging>(more, Prot::READ_WRITE, flags);
         let pages = more.pages(M::Paging::SHIFT);
-        self.may_lock(Pages::of::<M>(&fresh).locked)?;
-        if !self.may_expand(pages) {
+        let locks = flags.has(VmaFlags::LOCKED);
+        if !self.may_expand(pages) || locks && self.may_lock(pages).is_err() {
             return Err(NoMemory);
         }
         let sys = self.system();
+        if self.map_count() > sys.max_map_count() {
+            return Err(NoMemory);
+        }
         sys.charge(pages)?;
         self.extend(writers, fresh)
             .inspect_err(|_| sys.uncharge(pages))?;
@@ -192,26 +195,16 @@ impl<M: Mmu> Mm<M> {
 
     /// Maps `fresh`: the VMA that ends where it begins is extended if it is of the heap and alike.
     fn extend(&self, writers: &Writers<'_, M>, fresh: VmaView) -> Result<(), NoMemory> {
-        let more = fresh.range;
-        // SAFETY: 1: under `mmap_lock`.
-        let below = unsafe { self.tree.at_or_before(more.start()) }.filter(|vma| {
-            let view = vma.view();
-            let range = view.range;
-            range.end() == more.start()
-                && range.end() > self.heap.start()
-                && view == fresh.of_range::<M::Paging>(range)
-        });
-        if let Some(vma) = below {
-            let range = VirtRange::new(vma.view().range.start(), more.end());
-            let record = NewRecord::new(self, fresh.of_range::<M::Paging>(range))?;
-            let _section = writers.begin(vma);
-            drop(record.publish(vma));
+        let start = fresh.range.start();
+        // What ends where the heap begins is none of it.
+        if start > self.heap.start() {
+            let open = |vma| writers.begin(vma);
+            drop(add(self, writers, open, &fresh, None, Reach::Below)?);
             return Ok(());
         }
-        let vma = new_vma(self, fresh)?;
-        writers
-            .insert(more.start(), vma)
-            .inspect_err(|_| discard_vma(self, vma))
+        let section = NewVma::new(self, fresh)?.insert(writers)?;
+        drop(section);
+        Ok(())
     }
 
     /// Whether nothing is mapped in `more` and in the page behind it.

@@ -20,11 +20,11 @@
 //!
 //! Linux: mm/vma.c is_mergeable_vma, vma_merge_existing_range, vma_merge_new_range (v6.18).
 
-use super::split::{NewRecord, take_out};
+use super::split::{NewRecord, NewVma, take_out};
 use crate::error::NoMemory;
 use crate::mm::Mm;
 use crate::vma::{Vma, VmaView};
-use crate::writers::Section;
+use crate::writers::{Section, Writers};
 use minflt_addr::{VirtAddr, VirtRange};
 use minflt_pgtable::{Mmu, Paging};
 use minflt_sync::Ordering;
@@ -36,19 +36,20 @@ pub(super) struct Neighbours<'w, M: Mmu> {
 }
 
 /// Whether `above`, which starts where `below` ends, is the same but for that.
-fn goes_on<P: Paging>(below: &VmaView, above: &VmaView) -> bool {
+pub(super) fn goes_on<P: Paging>(below: &VmaView, above: &VmaView) -> bool {
     below.range.end() == above.range.start() && *above == below.of_range::<P>(above.range)
 }
 
-/// The neighbours that `view` can be one with: a part of `middle`, or new where that is `None`.
+/// The neighbours that `view` can be one with: what lies at the edges of `whole`, which it is a part
+/// of; with the pages of `from`, if it has any.
 pub(super) fn neighbours<'w, M: Mmu>(
     mm: &'w Mm<M>,
     open: impl Fn(&'w Vma<M>) -> Section<'w, M>,
     view: &VmaView,
-    middle: Option<&Vma<M>>,
+    whole: VirtRange,
+    from: Option<&Vma<M>>,
 ) -> Neighbours<'w, M> {
     let range = view.range;
-    let whole = middle.map_or(range, |vma| vma.view().range);
     let below = (whole.start() == range.start())
         .then(|| mm.ends_at(range.start()))
         .flatten()
@@ -58,12 +59,12 @@ pub(super) fn neighbours<'w, M: Mmu>(
         .flatten()
         .filter(|vma| goes_on::<M::Paging>(view, &vma.view()));
     let (below, above) = (below.map(&open), above.map(&open));
-    let below = below.filter(|it| it.vma().may_take(middle));
+    let below = below.filter(|it| it.vma().may_take(from));
     let both = |it: &Section<'w, M>| {
         let other = below.as_ref();
         other.is_none_or(|other| other.vma().may_share(it.vma()))
     };
-    let above = above.filter(|it| it.vma().may_take(middle) && both(it));
+    let above = above.filter(|it| it.vma().may_take(from) && both(it));
     Neighbours { below, above }
 }
 
@@ -187,21 +188,27 @@ pub(super) fn grow_down<M: Mmu>(
     Ok(())
 }
 
-/// Gives `below` the record `grown`, which covers `above` as well, and takes that out.
+/// Gives `below` the record `grown`, which covers `above` as well, and takes that out; with the
+/// pages of `from`.
 pub(super) fn swallow<'w, M: Mmu>(
     mm: &'w Mm<M>,
     below: &Section<'w, M>,
     above: Section<'w, M>,
     grown: VmaView,
+    from: Option<&Vma<M>>,
 ) -> Result<(), NoMemory> {
     let target = below.vma();
     let start = above.vma().view().range.start();
     let grown = NewRecord::new(mm, grown)?;
     let chained = chain(mm, target, above.vma())?;
+    let also = from.map(|from| chain(mm, target, from)).transpose()?;
     let grown = grown.publish(target);
     match take_out(mm, start, above) {
         Ok(()) => {
             chained.keep();
+            if let Some(also) = also {
+                also.keep();
+            }
             Ok(())
         }
         Err((NoMemory, _above)) => {
@@ -209,6 +216,86 @@ pub(super) fn swallow<'w, M: Mmu>(
             Err(NoMemory)
         }
     }
+}
+
+/// What a new mapping may be one with.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Reach {
+    /// Both its neighbours.
+    Both,
+    /// What is below: the heap.
+    Below,
+}
+
+/// Puts a mapping where nothing is, one with its neighbours where it can be; with pages of `from`,
+/// which are to come there. Returns its section, or that of the VMA that it is now a part of.
+///
+/// # Context
+/// As for [`super::modify::modify`]. `open` opens a section on what is already there.
+///
+/// # Errors
+/// No memory. Nothing has changed then.
+///
+/// Linux: vma_merge_new_range, copy_vma.
+pub(super) fn add<'w, M: Mmu>(
+    mm: &'w Mm<M>,
+    writers: &'w Writers<'_, M>,
+    open: impl Fn(&'w Vma<M>) -> Section<'w, M>,
+    view: &VmaView,
+    from: Option<&Vma<M>>,
+    reach: Reach,
+) -> Result<Section<'w, M>, NoMemory> {
+    let near = neighbours(mm, open, view, view.range, from);
+    let (start, end) = (view.range.start(), view.range.end());
+    let above = near.above.filter(|_| reach == Reach::Both);
+    let Some(below) = near.below else {
+        let section = match above {
+            Some(above) => begin_earlier(mm, above, start, from)?,
+            None => match from {
+                Some(from) => NewVma::like(mm, *view, from)?,
+                None => NewVma::new(mm, *view)?,
+            }
+            .insert(writers)?,
+        };
+        return Ok(section);
+    };
+    let old = below.vma().view();
+    let grown = |end| of_range::<M>(&old, old.range.start(), end);
+    match above {
+        Some(above) => {
+            let grown = grown(above.vma().view().range.end());
+            swallow(mm, &below, above, grown, from)?;
+        }
+        None => {
+            let grown = NewRecord::new(mm, grown(end))?;
+            let chained = from.map(|from| chain(mm, below.vma(), from)).transpose()?;
+            drop(grown.publish(below.vma()));
+            if let Some(chained) = chained {
+                chained.keep();
+            }
+        }
+    }
+    Ok(below)
+}
+
+/// Grows `above` down to `start`, over nothing.
+fn begin_earlier<'w, M: Mmu>(
+    mm: &'w Mm<M>,
+    above: Section<'w, M>,
+    start: VirtAddr,
+    from: Option<&Vma<M>>,
+) -> Result<Section<'w, M>, NoMemory> {
+    let vma = above.vma();
+    let view = vma.view();
+    let key = view.range.start();
+    let grown = NewRecord::new(mm, of_range::<M>(&view, start, view.range.end()))?;
+    let chained = from.map(|from| chain(mm, vma, from)).transpose()?;
+    mm.tree.rekey(mm.system(), key, start, vma)?;
+    drop(grown.publish(vma));
+    if let Some(chained) = chained {
+        chained.keep();
+    }
+    Ok(above)
 }
 
 /// `view` from `start` to `end`.

@@ -3,16 +3,17 @@
 //! Everything that can refuse is asked before anything is changed: the place, `RLIMIT_AS`, the
 //! promise ([`crate::commit`]). Linux: mm/mmap.c do_mmap, mmap_region (v6.12).
 
+use super::cut::Cut;
+use super::merge::{Reach, add};
 use super::populate::{Failure, to_lock};
-use super::split::{discard_vma, new_vma};
-use super::{as_call, munmap, page_range};
+use super::{as_call, page_range};
 use crate::commit::{self, Pages, Reserve};
 use crate::error::{MmapError, NoMemory};
 use crate::event::Event;
 use crate::mm::Mm;
 use crate::rss::Share;
 use crate::thread::Thread;
-use crate::vma::{Prot, Vma, VmaFlags, VmaView};
+use crate::vma::{Prot, VmaFlags, VmaView};
 use crate::writers::Writers;
 use minflt_addr::{VirtAddr, VirtRange};
 use minflt_pgtable::{Mmu, Paging};
@@ -102,8 +103,7 @@ impl<M: Mmu> Mm<M> {
     /// Sleeps for `mmap_lock`, which it takes for writing.
     ///
     /// # Errors
-    /// See [`MmapError`]. Nothing is changed then, but that `MAP_FIXED` may have unmapped what
-    /// stood there where there was no memory for the VMA, as in Linux.
+    /// See [`MmapError`]. Nothing is changed then.
     pub fn mmap(&self, place: Place, len: u64, prot: Prot) -> Result<VirtAddr, MmapError> {
         let share = Share::default();
         let mapped = self.map_and_populate(&share, &MapRequest::new(place, len, prot));
@@ -132,6 +132,9 @@ impl<M: Mmu> Mm<M> {
             return Err(MmapError::Invalid);
         }
         let writers = Writers::lock(self);
+        if self.map_count() > sys.max_map_count() {
+            return Err(MmapError::NoMemory);
+        }
         let range = self.place(request.place, len)?;
         let mut flags = commit::flags(prot, request.reserve, sys.overcommit());
         flags = flags.with(self.locking(request.lock)?);
@@ -140,14 +143,16 @@ impl<M: Mmu> Mm<M> {
         }
         let view = VmaView::anonymous::<M::Paging>(range, prot, flags);
         let pages = Pages::of::<M>(&view);
-        self.may_lock(pages.locked)
-            .map_err(|_| MmapError::LockLimit)?;
-        // What stands there goes first, so only what comes on top of it is asked for.
-        let old = match request.place {
-            Place::Fixed(_) => self.pages_in(range),
+        if pages.locked > 0 && self.may_lock(pages.locked).is_err() {
+            return Err(MmapError::LockLimit);
+        }
+        // What stands there goes, so only what comes on top of it is asked for.
+        let cut = match request.place {
+            Place::Fixed(_) => Cut::plan(self, &writers, range).map_err(|_| MmapError::NoMemory)?,
             // The place was looked for, and is free.
-            _ => Pages::default(),
+            _ => None,
         };
+        let old = cut.as_ref().map_or(Pages::default(), |cut| cut.pages);
         if !self.may_expand(pages.mapped.saturating_sub(old.mapped)) {
             return Err(MmapError::Limit);
         }
@@ -155,7 +160,7 @@ impl<M: Mmu> Mm<M> {
         sys.charge(more).map_err(|_| MmapError::Overcommit)?;
         // What is unmapped first gives its promise back, which nobody else may have meanwhile.
         sys.charge_again(pages.accounted - more);
-        self.put_in(&writers, view, old).map_err(|NoMemory| {
+        self.put_in(&writers, view, cut).map_err(|NoMemory| {
             sys.uncharge(pages.accounted);
             MmapError::NoMemory
         })?;
@@ -174,35 +179,22 @@ impl<M: Mmu> Mm<M> {
         }
     }
 
-    /// A new VMA, in place of what is mapped there.
-    fn put_in(&self, writers: &Writers<'_, M>, view: VmaView, old: Pages) -> Result<(), NoMemory> {
-        if old.mapped > 0 {
-            munmap::unmap(self, writers, view.range)?;
+    /// A new mapping, in place of what is mapped there.
+    fn put_in(
+        &self,
+        writers: &Writers<'_, M>,
+        view: VmaView,
+        cut: Option<Cut<'_, '_, M>>,
+    ) -> Result<(), NoMemory> {
+        if let Some(cut) = cut {
+            return cut.replace_by(view)?.commit();
         }
-        let vma = new_vma(self, view)?;
-        writers
-            .insert(view.range.start(), vma)
-            .inspect_err(|_| discard_vma(self, vma))
+        let open = |vma| writers.begin(vma);
+        drop(add(self, writers, open, &view, None, Reach::Both)?);
+        Ok(())
     }
 
-    /// What is mapped in `range`.
-    fn pages_in(&self, range: VirtRange) -> Pages {
-        let mut pages = Pages::default();
-        let mut at = range.start();
-        while at < range.end()
-            && let Some(view) = self.find(at).map(Vma::view)
-        {
-            let part = view.range.intersect(range);
-            if part.is_empty() {
-                break;
-            }
-            pages.add(Pages::of::<M>(&view.of_range::<M::Paging>(part)));
-            at = part.end();
-        }
-        pages
-    }
-
-    fn place(&self, place: Place, len: u64) -> Result<VirtRange, MmapError> {
+    pub(super) fn place(&self, place: Place, len: u64) -> Result<VirtRange, MmapError> {
         let user = Self::user_range();
         let fixed = |at: VirtAddr| {
             let range = page_range::<M>(at, len).ok_or(if at.is_aligned(M::Paging::SHIFT) {
@@ -234,7 +226,7 @@ impl<M: Mmu> Mm<M> {
         }
     }
 
-    fn is_free(&self, range: VirtRange) -> bool {
+    pub(super) fn is_free(&self, range: VirtRange) -> bool {
         self.find(range.start())
             .is_none_or(|vma| !vma.view().range.overlaps(range))
     }

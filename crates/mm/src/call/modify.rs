@@ -29,7 +29,7 @@
 //! Linux: mm/vma.c vma_modify (v6.18).
 
 use super::merge::{Neighbours, chain, grow_down, grow_up, neighbours, of_range, swallow};
-use super::split::{NewRecord, NewVma, take_out};
+use super::split::{NewRecord, NewVma, gone};
 use crate::config::Broken;
 use crate::error::NoMemory;
 use crate::mm::Mm;
@@ -97,7 +97,7 @@ pub(super) fn modify<'w, M: Mmu>(
         return Ok(Modified::new(vma, [Some(section), None, None]));
     }
     let all = whole.range == part;
-    match neighbours(mm, open, &new, Some(vma)) {
+    match neighbours(mm, open, &new, whole.range, Some(vma)) {
         Neighbours {
             below: Some(below),
             above: Some(above),
@@ -118,7 +118,7 @@ pub(super) fn modify<'w, M: Mmu>(
         } if all => {
             let end = above.vma().view().range.end();
             let grown = of_range::<M>(&new, part.start(), end);
-            swallow(mm, &section, above, grown)?;
+            swallow(mm, &section, above, grown, None)?;
             Ok(Modified::new(vma, [Some(section), None, None]))
         }
         Neighbours {
@@ -152,17 +152,22 @@ fn swallow_both<'w, M: Mmu>(
     let chained = chain(mm, below.vma(), above.vma())?;
     let also = chain(mm, below.vma(), middle.vma())?;
     let grown = NewRecord::new(mm, grown)?;
-    mm.tree.ensure(mm.system(), 2)?;
+    let ensured = mm.tree.ensure(mm.system(), 2)?;
     let grown = grown.publish(below.vma());
-    if let Err((NoMemory, _middle)) = take_out(mm, upper.start(), middle) {
+    let (first, second) = (upper.start(), upper.end());
+    let sys = mm.system();
+    if let Err(NoMemory) = mm.tree.remove(sys, first) {
         grown.undo();
         return Err(NoMemory);
     }
-    chained.keep();
-    also.keep();
-    if take_out(mm, upper.end(), above).is_err() {
+    if let Err(NoMemory) = mm.tree.remove(sys, second) {
         M::violation(format_args!("memory that was ensured is not there"));
     }
+    drop(ensured);
+    chained.keep();
+    also.keep();
+    gone(mm, middle);
+    gone(mm, above);
     Ok(())
 }
 
@@ -177,8 +182,8 @@ fn split<'w, M: Mmu>(
     let old = vma.view();
     let (part, all) = (new.range, old.range);
     let (lower, upper) = (part.start() > all.start(), part.end() < all.end());
-    let more = u32::from(lower) + u32::from(upper);
-    if !mm.may_split(u64::from(more)) {
+    let more = u64::from(lower) + u64::from(upper);
+    if !mm.may_split(more) {
         return Err(NoMemory);
     }
     let above = of_range::<M>(&old, part.end(), all.end());
@@ -190,9 +195,8 @@ fn split<'w, M: Mmu>(
         (new, None)
     };
     let kept = NewRecord::new(mm, kept)?;
-    if more > 1 {
-        mm.tree.ensure(mm.system(), more)?;
-    }
+    let two = (more > 1).then(|| mm.tree.ensure(mm.system(), more));
+    let _ensured = two.transpose()?;
     let above = above.map(|new| new.insert(writers)).transpose()?;
     let middle = middle.map(|new| new.insert(writers)).transpose()?;
     drop(kept.publish(vma));

@@ -18,7 +18,7 @@ use crate::vma::{Attrs, Vma, VmaView};
 use crate::writers::{Section, Writers};
 use core::mem::ManuallyDrop;
 use core::ptr::NonNull;
-use minflt_addr::{VirtAddr, VirtRange};
+use minflt_addr::VirtAddr;
 use minflt_pgtable::Mmu;
 
 /// A record that nobody knows yet. Dropping it frees it.
@@ -205,28 +205,4 @@ pub(super) fn gone<M: Mmu>(mm: &Mm<M>, section: Section<'_, M>) {
     section.for_ever();
     // SAFETY: 1: the caller took it out of the tree just now.
     unsafe { mm.system().retire_vma(NonNull::from(vma)) };
-}
-
-/// Splits the VMA that covers `at`, if one does and does not start there.
-pub(super) fn split_at<M: Mmu>(
-    mm: &Mm<M>,
-    writers: &Writers<'_, M>,
-    at: VirtAddr,
-) -> Result<(), NoMemory> {
-    // SAFETY: 1: under `mmap_lock`.
-    let Some(vma) = (unsafe { mm.tree.at_or_before(at) }) else {
-        return Ok(());
-    };
-    let view = vma.view();
-    if view.range.start() == at || view.range.end() <= at {
-        return Ok(());
-    }
-    let lower = view.of_range::<M::Paging>(VirtRange::new(view.range.start(), at));
-    let upper = view.of_range::<M::Paging>(VirtRange::new(at, view.range.end()));
-    let lower = NewRecord::new(mm, lower)?;
-    let _section = writers.begin(vma);
-    let upper = NewVma::like(mm, upper, vma)?;
-    let _upper = upper.insert(writers)?;
-    drop(lower.publish(vma));
-    Ok(())
 }

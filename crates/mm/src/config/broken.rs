@@ -87,6 +87,14 @@ broken! {
     PinsShared = "pins-shared",
     /// A stack grows under `mmap_lock` for reading, outside a section.
     ExpandUnderReadLock = "expand-under-read-lock",
+    /// mremap ends the new mapping's section before the pages are there.
+    RemapPublishesEarly = "remap-publishes-early",
+    /// mremap tells the CPUs after it has let its locks go.
+    RemapFlushesLate = "remap-flushes-late",
+    /// A fault asks whether a VMA has an anon_vma before it has its lock, and not after.
+    AnonVmaBeforeLock = "anon-vma-before-lock",
     /// Instruction caches are flushed after the entry is there, as they were under the lock.
     FlushAfterInstall = "flush-after-install",
+    /// mlock counts what it locked after it let `mmap_lock` go.
+    LockedCountLate = "locked-count-late",
 }

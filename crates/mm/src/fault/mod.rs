@@ -258,20 +258,16 @@ impl<M: Mmu> Fault<'_, M> {
     #[inline(always)]
     fn attempt_by(&self, rung: Rung) -> Result<Kind, Stop> {
         let stable = Stable::stabilise(self.mm, rung, self.addr)?;
-        // A sloppy number is counted up at once, while this CPU has the line that it shares with
-        // `mmap_lock`, and down again where no page came of it.
-        let config = &self.mm.system().config;
-        let early = config.rss == Rss::Sloppy && self.access == Access::Write;
-        if early {
-            self.count_page(1);
-        }
         let kind = self.under(&stable);
         let maps = kind.is_ok_and(Kind::maps_a_frame);
-        if early && !maps {
-            self.count_page(-1);
+        let rss = self.mm.system().config.rss;
+        // A sloppy number stands in the line of `mmap_lock`: counted right before that is let go,
+        // it costs no move of the line.
+        if maps && rss == Rss::Sloppy {
+            self.count_page(1);
         }
         drop(stable);
-        if maps && !early && config.rss != Rss::UnderLock {
+        if maps && !matches!(rss, Rss::UnderLock | Rss::Sloppy) {
             self.count_page(1);
         }
         kind

@@ -11,6 +11,7 @@ use crate::config::{Broken, Protocol};
 use crate::event::Event;
 use crate::frame::Use;
 use crate::mm::Mm;
+use crate::policy::{Policy, PolicyMode};
 use crate::system::Exchanges;
 use minflt_addr::Pfn;
 use minflt_pgtable::{
@@ -74,8 +75,9 @@ impl<M: Mmu> Fault<'_, M> {
         }
         match stable.can() {
             Can::Look => Err(Why::NoAnonVma.into()),
-            // Only a frame of its own needs one. Linux: vmf_anon_prepare (since v6.10).
-            Can::GrowTables if self.access == Access::Read => Ok(()),
+            // Only a frame of its own needs one. Linux: do_anonymous_page; under a VMA's lock
+            // since v6.10.
+            Can::GrowTables | Can::Grow if self.access == Access::Read => Ok(()),
             Can::GrowTables if self.mm.system().config.lacks(Broken::MmapLockUnderVmaLock) => {
                 let _held = self.mm.mmap_lock.read();
                 self.mm.prepare_anon_vma(stable.vma).map_err(|_| Stop::Oom)
@@ -132,7 +134,11 @@ impl<M: Mmu> Fault<'_, M> {
     #[inline(always)]
     pub(super) fn private_frame(&self, stable: &Stable<'_, M>) -> Result<Pfn, Stop> {
         let sys = self.mm.system();
-        let pfn = sys.frames.alloc(&sys.at, Use::Anon).ok_or(Stop::Oom)?;
+        let pfn = if Policy::both_default(stable.view.policy, self.share.policy()) {
+            sys.frames.alloc(&sys.at, Use::Anon).ok_or(Stop::Oom)?
+        } else {
+            self.chosen_frame(stable)?
+        };
         M::charge(Cost::Cold);
         let frame = sys.frames.get(pfn);
         let anon_vma = stable.vma.anon_vma.load(Ordering::Relaxed);
@@ -147,6 +153,26 @@ impl<M: Mmu> Fault<'_, M> {
             frame.refs.store(2, Ordering::Relaxed);
         }
         Ok(pfn)
+    }
+
+    /// A frame as the mapping's policy says, or the thread's where that says nothing. Whose turn it
+    /// is of several nodes is not asked speculatively, as in the series of 2017.
+    ///
+    /// Linux: get_vma_policy, whose interleaving goes by page number also for a thread's policy.
+    #[cold]
+    #[inline(never)]
+    fn chosen_frame(&self, stable: &Stable<'_, M>) -> Result<Pfn, Stop> {
+        let sys = self.mm.system();
+        let policy = match stable.view.policy {
+            Policy::DEFAULT => self.share.policy(),
+            own => own,
+        };
+        if policy.mode() == PolicyMode::Interleave && stable.can() == Can::Look {
+            return Err(Why::NotSupported.into());
+        }
+        let index = stable.view.page_index::<M::Paging>(self.addr);
+        let chosen = sys.frames.alloc_on(&sys.at, Use::Anon, policy, index);
+        chosen.ok_or(Stop::Oom)
     }
 
     /// Does what the format wants done before an entry names the frame. As posted in 2004 for ia64:

@@ -40,7 +40,7 @@ use core::mem::offset_of;
 use core::ptr::NonNull;
 use minflt_addr::{VirtAddr, VirtRange};
 use minflt_pgtable::{Mmu, Paging};
-use minflt_sync::slab::SlabObject;
+use minflt_sync::slab::{Ensured, SlabObject};
 use minflt_sync::{Atomic, Callback, Kind, Machine, Ordering};
 
 /// Children of an inner node, VMAs of a leaf.
@@ -360,18 +360,22 @@ impl<M: Mmu> Tree<M> {
     }
 
     /// Makes sure that so many changes, one after the other, do not fail: each is an insertion, a
-    /// removal or a rekey. True until the caller sleeps.
+    /// removal or a rekey. Good until the guard is dropped, which is before the caller sleeps.
     ///
     /// # Errors
     /// When there is no memory.
-    pub(crate) fn ensure(&self, sys: &System<M>, changes: u32) -> Result<(), NoMemory> {
+    pub(crate) fn ensure<'s>(
+        &self,
+        sys: &'s System<M>,
+        changes: u64,
+    ) -> Result<Ensured<'s, M>, NoMemory> {
         let root = self.root.load(Ordering::Relaxed);
         // SAFETY: 1: the writer's lock keeps the current version.
         let level = NonNull::new(root as *mut Node).map_or(0, |_| unsafe { read::<M>(root) }.level);
         // Each level's node and one beside it, and a root above them.
-        let nodes = changes * (2 * (level + 2) + 1);
-        let ensured = sys.nodes.ensure(nodes, sys);
-        ensured.then_some(()).ok_or(NoMemory)
+        let nodes = changes * u64::from(2 * (level + 2) + 1);
+        let nodes = u32::try_from(nodes).map_err(|_| NoMemory)?;
+        sys.nodes.ensure(nodes, sys).ok_or(NoMemory)
     }
 
     fn set_root(&self, root: u64) {

@@ -4,6 +4,7 @@
 //! their own, and what must be true at the end. [`search`] explores its schedules; with the fix
 //! switched off it has to find the race, with the fix in place it must find nothing.
 
+mod advice;
 mod entries;
 mod forks;
 mod format;
@@ -217,6 +218,28 @@ pub const RACES: &[Race] = &[
         formats: X86,
         exchange: ExchangeBy::Native,
         scene: Scene::MapLoad,
+    },
+    Race {
+        number: "P35",
+        name: "fault-mbind",
+        never: "after mbind returned, a fault takes a page from where the old policy had it",
+        fix: Broken::ProtectWithoutSection,
+        shows_in: "spf-2017",
+        seed: 1,
+        formats: X86,
+        exchange: ExchangeBy::Native,
+        scene: Scene::PolicyFault,
+    },
+    Race {
+        number: "P35-locked",
+        name: "mlock-mlock",
+        never: "two calls lock memory at once, and the count of locked pages lacks one of them",
+        fix: Broken::LockedCountLate,
+        shows_in: "linux-6.15",
+        seed: 1,
+        formats: X86,
+        exchange: ExchangeBy::Native,
+        scene: Scene::LockLock,
     },
     Race {
         number: "P36",

@@ -4,6 +4,7 @@
 //! again leave their tables and their VMA's anon_vma behind, so that a speculative fault gets as
 //! far as it can.
 
+use super::advice;
 use super::entries;
 use super::forks;
 use super::pins;
@@ -44,6 +45,8 @@ pub(super) enum Scene {
     StackUnmap,
     ProtectCopy,
     ForkPin,
+    PolicyFault,
+    LockLock,
     HalfEqual,
     Emulated,
     Tour,
@@ -80,6 +83,8 @@ pub(super) fn script<'s, P: Paging>(scene: Scene, stage: &Stage<'s, P>) -> Scrip
         Scene::ProtectCopy => pins::protect_copy(&stage),
         Scene::ForkPin => pins::fork_pin(&stage),
         Scene::StackStack => stacks::stack_stack(&stage),
+        Scene::PolicyFault => advice::policy_fault(&stage),
+        Scene::LockLock => advice::lock_lock(&stage),
         Scene::HalfEqual => entries::half_equal(&stage),
         Scene::Emulated => entries::emulated(&stage),
         Scene::Tour => entries::tour(&stage),

@@ -90,9 +90,10 @@ impl Scratch {
         Self::default()
     }
 
-    fn take(&mut self, cpus: u32, ram_bytes: u64) -> SimInstance {
+    fn take(&mut self, cpus: u32, nodes: u32, ram_bytes: u64) -> SimInstance {
         let fits = |machine: &SimInstance| {
-            machine.ram().bytes as u64 == ram_bytes && machine.cpus() == cpus
+            let here = (machine.cpus(), machine.nodes());
+            machine.ram().bytes as u64 == ram_bytes && here == (cpus, nodes)
         };
         match self.machine.take() {
             Some((machine, prefix)) if fits(&machine) => {
@@ -102,7 +103,11 @@ impl Scratch {
                 machine
             }
             _ => {
-                let file = MachineFile::shipped("explorer").unwrap_or_else(|e| panic!("{e}"));
+                let file = MachineFile::shipped("explorer");
+                let mut file = file.unwrap_or_else(|e| panic!("{e}"));
+                if nodes > 1 {
+                    file.shape.cpus_per_node.value = f64::from(cpus.div_ceil(nodes));
+                }
                 let size = Size {
                     cpus,
                     ram_bytes,
@@ -128,7 +133,10 @@ pub(super) fn perform<P: Paging>(
     } else {
         CPUS
     };
-    let machine = scratch.take(cpus, FRAMES * P::PAGE);
+    // The last CPU is of another node, where that is what the scene is about.
+    let nodes = if scene == Scene::PolicyFault { 2 } else { 1 };
+    let frames = u64::from(nodes) * FRAMES;
+    let machine = scratch.take(cpus, nodes.min(cpus), frames * P::PAGE);
     machine.set_lacking(if emulated { OLD } else { &[] });
     let running = match System::<Checked<P>>::boot(machine, config) {
         Ok(running) => running,

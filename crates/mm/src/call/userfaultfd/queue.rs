@@ -28,7 +28,7 @@ use minflt_pgtable::{Access, Mmu};
 use minflt_sync::lockdep::might_sleep;
 use minflt_sync::order::WaitLock;
 use minflt_sync::slab::SlabObject;
-use minflt_sync::{SpinLock, TaskId};
+use minflt_sync::{Atomic, Ordering, SpinLock, TaskId};
 
 /// Why a fault is a handler's.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -103,12 +103,15 @@ struct Queue {
 
 /// The userfaultfds of an address space, and who waits.
 pub(crate) struct Userfaults<M: Mmu> {
+    /// How many userfaultfds there are.
+    contexts: Atomic<u64, M>,
     queue: SpinLock<Queue, WaitLock, M>,
 }
 
 impl<M: Mmu> Userfaults<M> {
     pub(crate) fn new() -> Self {
         Self {
+            contexts: Atomic::new(0),
             queue: SpinLock::new(Queue {
                 contexts: None,
                 waiters: None,
@@ -190,6 +193,7 @@ impl<M: Mmu> Mm<M> {
             number: 0,
         };
         let mut new = sys.uffds.alloc(context, sys).map_err(|_| NoMemory)?;
+        self.uffd.contexts.add(1, Ordering::Relaxed);
         let mut queue = self.uffd.queue.lock();
         let queue = &mut *queue;
         loop {
@@ -230,20 +234,21 @@ impl<M: Mmu> Mm<M> {
         if let Some(context) = ended {
             // SAFETY: 1, 2: taken out of the list above.
             unsafe { self.system().uffds.free(context) };
+            self.uffd.contexts.sub(1, Ordering::Relaxed);
         }
     }
 
-    /// How many userfaultfds there are, while nothing runs.
+    /// How many userfaultfds there are, without the door: for oracles.
     pub(crate) fn count_contexts(&self) -> u64 {
-        let queue = self.uffd.queue.lock();
-        let mut at = queue.contexts;
-        let mut count = 0;
-        while let Some(context) = at {
-            count += 1;
-            // SAFETY: in the list, so not freed; the lock is held.
-            at = unsafe { context.as_ref() }.next;
+        self.uffd.contexts.peek()
+    }
+
+    /// What was mapped in `range` is not any more: wakes whoever waits there, if anybody can.
+    #[inline]
+    pub(crate) fn wake_unmapped(&self, range: VirtRange) {
+        if self.uffd.contexts.load(Ordering::Relaxed) != 0 {
+            self.wake_userfaults(range);
         }
-        count
     }
 
     /// Queues the calling thread for a handler, and tells one; false when there is none any more.

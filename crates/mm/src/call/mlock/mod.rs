@@ -24,30 +24,24 @@
 //!
 //! Linux: mm/mlock.c (v6.18).
 
+mod locks;
+
+pub(crate) use locks::Locks;
+
 use super::as_call;
 use super::modify::modify;
 use super::populate::{Failure, NotPopulated, to_lock};
 use crate::commit::Pages;
+use crate::config::Broken;
 use crate::error::{MlockError, NoMemory};
 use crate::event::Event;
 use crate::mm::Mm;
 use crate::thread::Thread;
 use crate::vma::{Vma, VmaFlags, VmaView};
 use crate::writers::Writers;
+use locks::Kind;
 use minflt_addr::{VirtAddr, VirtRange};
 use minflt_pgtable::{Mmu, Paging};
-use minflt_sync::{Atomic, Ordering};
-
-/// What an address space has locked, and may.
-#[derive(Debug)]
-pub(crate) struct Locks<M: Mmu> {
-    /// Pages of locked mappings (`locked_vm`). Guarded by: `mmap_lock`.
-    pages: Atomic<u64, M>,
-    /// Bytes that may be locked (`RLIMIT_MEMLOCK`).
-    limit: Atomic<u64, M>,
-    /// How new mappings are locked: [`Kind`] (`def_flags`). Guarded by: `mmap_lock`.
-    future: Atomic<u32, M>,
-}
 
 /// When the pages of a locked mapping are faulted in.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -94,122 +88,7 @@ impl LockAll {
     }
 }
 
-/// How a mapping is locked.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Kind {
-    Not,
-    Locked(LockWhen),
-}
-
-impl Kind {
-    const BOTH: VmaFlags = VmaFlags::LOCKED.with(VmaFlags::LOCKED_ON_FAULT);
-
-    const fn number(self) -> u32 {
-        match self {
-            Self::Not => 0,
-            Self::Locked(LockWhen::Now) => 1,
-            Self::Locked(LockWhen::OnFault) => 2,
-        }
-    }
-
-    const fn from_number(number: u32) -> Self {
-        match number {
-            0 => Self::Not,
-            1 => Self::Locked(LockWhen::Now),
-            _ => Self::Locked(LockWhen::OnFault),
-        }
-    }
-
-    const fn flags(self) -> VmaFlags {
-        match self {
-            Self::Not => VmaFlags::NONE,
-            Self::Locked(LockWhen::Now) => VmaFlags::LOCKED,
-            Self::Locked(LockWhen::OnFault) => Self::BOTH,
-        }
-    }
-}
-
-impl<M: Mmu> Locks<M> {
-    /// Nothing locked, no limit.
-    pub(crate) fn new() -> Self {
-        Self {
-            pages: Atomic::new(0),
-            limit: Atomic::new(u64::MAX),
-            future: Atomic::new(Kind::Not.number()),
-        }
-    }
-
-    /// Pages locked. The caller holds `mmap_lock`, or takes what it gets.
-    fn pages(&self) -> u64 {
-        self.pages.load(Ordering::Relaxed)
-    }
-
-    /// Counts pages as locked. The caller holds `mmap_lock` for writing, or is alone.
-    pub(crate) fn add(&self, pages: u64) {
-        if pages != 0 {
-            self.pages.store(self.pages() + pages, Ordering::Relaxed);
-        }
-    }
-
-    /// Counts pages as no longer locked. The caller holds `mmap_lock` for writing, or is alone.
-    pub(crate) fn sub(&self, pages: u64) {
-        if pages != 0 {
-            let left = self.pages().wrapping_sub(pages);
-            self.pages.store(left, Ordering::Relaxed);
-        }
-    }
-
-    /// Pages locked, without the door, for oracles.
-    pub(crate) fn raw(&self) -> u64 {
-        self.pages.peek()
-    }
-}
-
 impl<M: Mmu> Mm<M> {
-    /// How many bytes may be locked from now on (`RLIMIT_MEMLOCK`); `u64::MAX` for no limit, as at
-    /// first, and for whoever is privileged (`CAP_IPC_LOCK`). What is locked stays so.
-    pub fn set_limit_memlock(&self, bytes: u64) {
-        self.locks.limit.store(bytes, Ordering::Relaxed);
-    }
-
-    /// How many bytes may be locked.
-    #[must_use]
-    pub fn limit_memlock(&self) -> u64 {
-        self.locks.limit.load(Ordering::Relaxed)
-    }
-
-    /// How many bytes are locked (`VmLck`).
-    #[must_use]
-    pub fn locked_bytes(&self) -> u64 {
-        self.locks.pages() << M::Paging::SHIFT
-    }
-
-    /// Whether `pages` more may be locked. The caller holds `mmap_lock`.
-    ///
-    /// # Errors
-    /// When they may not.
-    ///
-    /// Linux: mlock_future_ok.
-    pub(crate) fn may_lock(&self, pages: u64) -> Result<(), NoMemory> {
-        let all = self.locks.pages().saturating_add(pages);
-        if all <= self.limit_memlock() >> M::Paging::SHIFT {
-            Ok(())
-        } else {
-            Err(NoMemory)
-        }
-    }
-
-    /// What the flags of a new mapping are besides its own (`MCL_FUTURE`). The caller holds
-    /// `mmap_lock`.
-    pub(crate) fn flags_of_new(&self) -> VmaFlags {
-        Kind::from_number(self.locks.future.load(Ordering::Relaxed)).flags()
-    }
-
-    /// Whether anything may be locked. Linux: can_do_mlock.
-    pub(crate) fn can_lock(&self) -> bool {
-        self.limit_memlock() != 0
-    }
-
     /// Locked pages of `range`.
     fn locked_in(&self, range: VirtRange) -> u64 {
         let mut pages = 0;
@@ -227,14 +106,34 @@ impl<M: Mmu> Mm<M> {
         pages
     }
 
-    /// Locks or unlocks what is mapped in `range`, up to the first hole.
+    /// Locks or unlocks what is mapped in `range`, up to the first hole, and counts it.
+    fn set_locked(
+        &self,
+        writers: Writers<'_, M>,
+        range: VirtRange,
+        kind: Kind,
+    ) -> Result<(), NoMemory> {
+        let mut change = 0;
+        let result = self.set_locked_flags(&writers, range, kind, &mut change);
+        if self.system().config.lacks(Broken::LockedCountLate) {
+            drop(writers);
+            self.locks.change(change);
+        } else {
+            self.locks.change(change);
+            drop(writers);
+        }
+        result
+    }
+
+    /// The flags only; adds up by how much the count is to change.
     ///
     /// Linux: apply_vma_lock_flags.
-    fn set_locked(
+    fn set_locked_flags(
         &self,
         writers: &Writers<'_, M>,
         range: VirtRange,
         kind: Kind,
+        change: &mut i64,
     ) -> Result<(), NoMemory> {
         let mut at = range.start();
         while at < range.end() {
@@ -243,33 +142,31 @@ impl<M: Mmu> Mm<M> {
                 return Err(NoMemory);
             }
             let part = VirtRange::new(at, view.range.end().min(range.end()));
-            self.set_locked_in(writers, &view, part, kind)?;
+            *change += self.set_locked_in(writers, &view, part, kind)?;
             at = part.end();
         }
         Ok(())
     }
 
-    /// The same of one mapping. Linux: mlock_fixup.
+    /// The same of one mapping; returns the change. Linux: mlock_fixup.
     fn set_locked_in(
         &self,
         writers: &Writers<'_, M>,
         view: &VmaView,
         part: VirtRange,
         kind: Kind,
-    ) -> Result<(), NoMemory> {
+    ) -> Result<i64, NoMemory> {
         let flags = view.flags.without(Kind::BOTH).with(kind.flags());
         if flags == view.flags {
-            return Ok(());
+            return Ok(0);
         }
-        let modified = modify(self, writers, part, |view| VmaView { flags, ..view })?;
-        let pages = part.pages(M::Paging::SHIFT);
-        match (view.flags.has(VmaFlags::LOCKED), kind) {
-            (false, Kind::Locked(_)) => self.locks.add(pages),
-            (true, Kind::Not) => self.locks.sub(pages),
-            _ => {}
-        }
-        drop(modified);
-        Ok(())
+        modify(self, writers, part, |view| VmaView { flags, ..view }).map(drop)?;
+        let pages = part.pages(M::Paging::SHIFT) as i64;
+        Ok(match (view.flags.has(VmaFlags::LOCKED), kind) {
+            (false, Kind::Locked(_)) => pages,
+            (true, Kind::Not) => -pages,
+            _ => 0,
+        })
     }
 }
 
@@ -323,8 +220,7 @@ impl<M: Mmu> Thread<'_, M> {
                 return Err(MlockError::NoMemory);
             }
             let range = range?;
-            let locked = mm.set_locked(&writers, range, Kind::Locked(when));
-            drop(writers);
+            let locked = mm.set_locked(writers, range, Kind::Locked(when));
             locked.map_err(|NoMemory| MlockError::NoMemory)?;
             M::note(format_args!("mlock {range} populates"));
             let populated = mm.populate_mapped(&self.share, range, Failure::Ends, to_lock);
@@ -348,7 +244,7 @@ impl<M: Mmu> Thread<'_, M> {
             mm.system().count(Event::Mlock);
             let range = touched::<M>(start, len)?;
             let writers = Writers::lock(mm);
-            mm.set_locked(&writers, range, Kind::Not)
+            mm.set_locked(writers, range, Kind::Not)
                 .map_err(|NoMemory| MlockError::NoMemory)
         })
     }
@@ -398,7 +294,7 @@ impl<M: Mmu> Thread<'_, M> {
         as_call(mm.system(), || {
             mm.system().count(Event::Mlock);
             let writers = Writers::lock(mm);
-            mm.locks.future.store(Kind::Not.number(), Ordering::Relaxed);
+            mm.locks.set_future(Kind::Not);
             mm.lock_each(&writers, Kind::Not);
         });
     }
@@ -414,7 +310,7 @@ impl<M: Mmu> Mm<M> {
         });
         let future = what.has(LockAll::FUTURE);
         let new = if future { kind } else { Kind::Not };
-        self.locks.future.store(new.number(), Ordering::Relaxed);
+        self.locks.set_future(new);
         if what.has(LockAll::CURRENT) {
             self.lock_each(writers, kind);
         }
@@ -424,7 +320,8 @@ impl<M: Mmu> Mm<M> {
     fn lock_each(&self, writers: &Writers<'_, M>, kind: Kind) {
         let mut at = VirtAddr(0);
         while let Some(view) = self.find(at).map(Vma::view) {
-            let _done = self.set_locked_in(writers, &view, view.range, kind);
+            let change = self.set_locked_in(writers, &view, view.range, kind);
+            self.locks.change(change.unwrap_or(0));
             at = view.range.end();
         }
     }

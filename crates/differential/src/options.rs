@@ -1,0 +1,90 @@
+//! The command line.
+
+/// What is printed for `--help`.
+pub(crate) const USAGE: &str = "\
+usage: minflt-differential [OPTION...]
+
+  --steps N        steps in all (20000)
+  --seed S         what determines them (1)
+  --who linux|mm   only these beside the model; with `linux` all calls, else those that mm has
+  --replay FILE    the steps of a file, a line each, instead of random ones
+  --docs           fill the generated parts of docs/linux-compat.md
+";
+
+/// Who is compared with the model.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Who {
+    All,
+    Linux,
+    Mm,
+}
+
+/// What is asked for.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Options {
+    pub(crate) steps: u64,
+    pub(crate) seed: u64,
+    pub(crate) who: Who,
+    pub(crate) replay: Option<String>,
+    pub(crate) docs: bool,
+}
+
+impl Options {
+    /// Reads the arguments; `None` where help is asked for.
+    pub(crate) fn read(mut args: impl Iterator<Item = String>) -> Result<Option<Self>, String> {
+        let mut options = Self {
+            steps: 20_000,
+            seed: 1,
+            who: Who::All,
+            replay: None,
+            docs: false,
+        };
+        while let Some(arg) = args.next() {
+            let mut value = || args.next().ok_or_else(|| format!("{arg} needs a value"));
+            match arg.as_str() {
+                "--steps" => options.steps = number(&value()?)?,
+                "--seed" => options.seed = number(&value()?)?,
+                "--who" => {
+                    options.who = match value()?.as_str() {
+                        "linux" => Who::Linux,
+                        "mm" => Who::Mm,
+                        other => return Err(format!("`{other}` is neither linux nor mm")),
+                    };
+                }
+                "--replay" => options.replay = Some(value()?),
+                "--docs" => options.docs = true,
+                "--help" | "-h" => return Ok(None),
+                other => return Err(format!("`{other}` is not understood")),
+            }
+        }
+        Ok(Some(options))
+    }
+}
+
+fn number(text: &str) -> Result<u64, String> {
+    let digits: String = text.chars().filter(|letter| *letter != '_').collect();
+    digits.parse().map_err(|_| format!("`{text}` is no number"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Options, Who};
+
+    fn read(line: &str) -> Result<Option<Options>, String> {
+        Options::read(line.split_whitespace().map(str::to_owned))
+    }
+
+    #[test]
+    fn a_line_is_read() {
+        let options = read("--steps 1_000 --who linux --seed 7").unwrap().unwrap();
+        assert_eq!((options.steps, options.seed), (1000, 7));
+        assert_eq!(options.who, Who::Linux);
+    }
+
+    #[test]
+    fn what_is_not_understood_is_named() {
+        assert!(read("--stops 1").unwrap_err().contains("--stops"));
+        assert!(read("--seed").unwrap_err().contains("needs a value"));
+        assert_eq!(read("--help").unwrap(), None);
+    }
+}

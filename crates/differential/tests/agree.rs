@@ -1,0 +1,196 @@
+//! Random steps agree; and what does not agree is found and made short.
+#![expect(
+    clippy::expect_used,
+    clippy::tests_outside_test_module,
+    reason = "all of an integration test is a test"
+)]
+
+use minflt_differential::compare::{Disagreement, compare, disagreement, shrink};
+use minflt_differential::generate::Choice;
+use minflt_differential::model::Spec;
+use minflt_differential::ours::{self, Ours};
+use minflt_differential::run::{Plan, run};
+use minflt_differential::step::{Step, read_steps, show_steps};
+use minflt_differential::{Call, Linux, Outcome, Record, Subject, bytes, generate, random};
+use minflt_mm::ERAS;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Steps of the short form.
+const STEPS: u64 = 20_000;
+
+fn eras() -> Vec<Box<dyn Subject>> {
+    let start = |era| Ours::start(era).expect("memory");
+    ERAS.iter()
+        .map(|era| Box::new(start(era)) as Box<dyn Subject>)
+        .collect()
+}
+
+/// Linux, or nothing where it cannot be compared with.
+fn linux() -> Vec<Box<dyn Subject>> {
+    match Linux::start() {
+        Ok(linux) => vec![Box::new(linux)],
+        Err(why) => {
+            println!("Linux: skipped: {why}");
+            Vec::new()
+        }
+    }
+}
+
+fn files(folder: &str) -> Vec<PathBuf> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("tests")
+        .join(folder);
+    let mut files: Vec<PathBuf> = fs::read_dir(&folder)
+        .expect("the folder is there")
+        .map(|entry| entry.expect("readable").path())
+        .collect();
+    files.sort();
+    assert!(!files.is_empty(), "{} is empty", folder.display());
+    files
+}
+
+fn assert_agrees(subject: &mut dyn Subject, steps: &[Step], choice: &Choice, what: &Path) {
+    if let Some(found) = disagreement(subject, steps, choice) {
+        panic!("{}: {found}", what.display());
+    }
+}
+
+#[test]
+fn linux_and_the_model_agree() {
+    let plan = Plan {
+        steps: STEPS,
+        seed: 1,
+        choice: Choice::ALL,
+    };
+    let ran = run(&plan, &mut linux(), |_| {});
+    assert!(ran.found.is_none(), "{ran}");
+}
+
+#[test]
+fn every_era_and_the_model_agree() {
+    let plan = Plan {
+        steps: STEPS,
+        seed: 2,
+        choice: ours::CHOICE,
+    };
+    let ran = run(&plan, &mut eras(), |_| {});
+    assert!(ran.found.is_none(), "{ran}");
+}
+
+/// Cases that differed once.
+#[test]
+fn old_cases_agree() {
+    let mut linux = linux();
+    let mut eras = eras();
+    for file in files("cases") {
+        let text = fs::read_to_string(&file).expect("readable");
+        let steps = read_steps(&text).expect("steps");
+        for linux in &mut linux {
+            assert_agrees(linux.as_mut(), &steps, &Choice::ALL, &file);
+        }
+        for era in &mut eras {
+            assert_agrees(era.as_mut(), &steps, &ours::CHOICE, &file);
+        }
+    }
+}
+
+/// The fuzzer's corpus, by the function that the fuzzer decodes with.
+#[test]
+fn the_corpus_agrees() {
+    let mut linux = linux();
+    let mut eras = eras();
+    for file in files("corpus") {
+        let corpus = fs::read(&file).expect("readable");
+        for linux in &mut linux {
+            assert_agrees(
+                linux.as_mut(),
+                &bytes::steps(&corpus, &Choice::ALL),
+                &Choice::ALL,
+                &file,
+            );
+        }
+        for era in &mut eras {
+            assert_agrees(
+                era.as_mut(),
+                &bytes::steps(&corpus, &ours::CHOICE),
+                &ours::CHOICE,
+                &file,
+            );
+        }
+    }
+}
+
+/// The model, but that munmap of three pages or more leaves the last one.
+#[derive(Debug)]
+struct Lazy;
+
+impl Subject for Lazy {
+    fn name(&self) -> String {
+        "lazy".to_owned()
+    }
+
+    fn run(&mut self, steps: &[Step]) -> Result<Vec<Record>, (String, usize)> {
+        let lazy = |step: &Step| {
+            let mut step = *step;
+            if step.call == Call::Munmap && (3 * 4096..=24 * 4096).contains(&step.args[1]) {
+                step.args[1] -= 4096;
+            }
+            step
+        };
+        let steps: Vec<Step> = steps.iter().map(lazy).collect();
+        Spec.run(&steps)
+    }
+}
+
+#[test]
+fn a_difference_is_found_and_made_short() {
+    let plan = Plan {
+        steps: STEPS,
+        seed: 3,
+        choice: Choice::ALL,
+    };
+    let mut subjects: Vec<Box<dyn Subject>> = vec![Box::new(Lazy)];
+    let (_, found) = run(&plan, &mut subjects, |_| {})
+        .found
+        .expect("a difference");
+    assert_eq!(found.steps.len(), 2, "{found}");
+    let again = disagreement(&mut Lazy, &found.steps, &Choice::ALL).map(|found| found.how);
+    assert_eq!(again, Some(found.how));
+}
+
+/// The model, but that nothing is ever refused for want of rights.
+#[derive(Debug)]
+struct Blind;
+
+impl Subject for Blind {
+    fn name(&self) -> String {
+        "blind".to_owned()
+    }
+
+    fn run(&mut self, steps: &[Step]) -> Result<Vec<Record>, (String, usize)> {
+        let mut records = Spec.run(steps)?;
+        for record in &mut records {
+            if matches!(record.outcome, Outcome::Signal(_)) {
+                record.outcome = Outcome::done(0);
+            }
+        }
+        Ok(records)
+    }
+}
+
+#[test]
+fn shrinking_keeps_what_differs() {
+    let (steps, expected) = generate::case(&mut random::Random::new(5), 200, &Choice::ALL);
+    let first = compare(&mut Blind, &steps, &expected).expect("an access is refused");
+    let short: Disagreement = shrink(&mut Blind, first, &Choice::ALL);
+    assert_eq!(short.steps.len(), 1, "{short}");
+}
+
+#[test]
+fn steps_are_read_as_they_are_written() {
+    let (steps, _) = generate::case(&mut random::Random::new(9), 2000, &Choice::ALL);
+    assert_eq!(read_steps(&show_steps(&steps)), Ok(steps));
+    assert!("mmap @1".parse::<Step>().is_err());
+    assert!("jump @1".parse::<Step>().is_err());
+}

@@ -1,0 +1,471 @@
+//! What stands in a range goes, and perhaps something new comes in its place: all of it or nothing.
+//!
+//! # Problem
+//! A range takes out VMAs, cuts others at its edges, and may be mapped anew at once. A call that
+//! fails must leave everything as it was; and what is taken out sleeps and needs time, but no
+//! memory.
+//!
+//! # Idea
+//! ```text
+//! before    VVVVVVVV WWW XXXXXXX       after munmap    VVVV            XXXX
+//! range         ==========+===         after mmap      VVVVNNNNNNNNNNNNXXXX, or one VMA
+//! ```
+//! First the plan, a [`Cut`], which has all memory and all sections open, and has changed nothing;
+//! dropping it gives all back. Then the tree and the records, which cannot fail nor sleep any more.
+//! Then pages and links, and those that are gone.
+//!
+//! # Protocol
+//! `mmap_lock` for writing; sections on all VMAs that go or change, until the end. The sections of
+//! what goes never end.
+//!
+//! # Why it is correct
+//! No fault begins in the range while its sections are open; what one installed before is zapped.
+//! New VMAs are found with their sections open, which end when the old pages are gone.
+//!
+//! Linux: mm/vma.c vms_gather_munmap_vmas, vms_complete_munmap_vmas (v6.18).
+
+use super::merge::{Chained, chain, goes_on, of_range};
+use super::split::{NewRecord, NewVma, gone};
+use crate::commit::Pages;
+use crate::config::Broken;
+use crate::error::NoMemory;
+use crate::mm::Mm;
+use crate::oracle;
+use crate::vma::{Vma, VmaView};
+use crate::writers::{Section, Sections, Writers};
+use crate::zap::Zap;
+use core::ptr::NonNull;
+use minflt_addr::{VirtAddr, VirtRange};
+use minflt_pgtable::{Mmu, Paging};
+
+/// A VMA at an edge of the range, and the record it gets.
+struct Edge<'w, M: Mmu> {
+    section: Section<'w, M>,
+    record: NewRecord<'w, M>,
+}
+
+/// What is to be done above the range.
+enum Above<'w, M: Mmu> {
+    Nothing,
+    /// The VMA in the tree at `from` starts at `to` from now on.
+    Starts {
+        edge: Edge<'w, M>,
+        from: VirtAddr,
+        to: VirtAddr,
+    },
+    /// The upper part of a VMA that loses its middle.
+    New(NewVma<'w, M>),
+    /// One with what comes in the range's place, and with what is below.
+    Swallowed(Section<'w, M>),
+}
+
+/// The plan.
+pub(super) struct Cut<'w, 'm, M: Mmu> {
+    mm: &'w Mm<M>,
+    writers: &'w Writers<'m, M>,
+    range: VirtRange,
+    /// What goes.
+    pub(super) pages: Pages,
+    /// The VMAs that go.
+    whole: Sections<'w, 'm, M>,
+    count: u64,
+    /// The VMA below, which ends elsewhere from now on.
+    below: Option<Edge<'w, M>>,
+    above: Above<'w, M>,
+    /// What comes in the range's place, as a VMA of its own.
+    fresh: Option<NewVma<'w, M>>,
+    chained: Option<Chained<'w, M>>,
+    then: Then,
+}
+
+/// What the range is afterwards.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Then {
+    Free,
+    Mapped,
+}
+
+impl<'w, 'm, M: Mmu> Cut<'w, 'm, M> {
+    /// Plans to take `range` out; none if nothing is mapped there.
+    ///
+    /// # Context
+    /// Sleeps until faults have left the VMAs, and for locks of anon_vmas.
+    ///
+    /// # Errors
+    /// No memory, or too many VMAs. Nothing has changed then.
+    pub(super) fn plan(
+        mm: &'w Mm<M>,
+        writers: &'w Writers<'m, M>,
+        range: VirtRange,
+    ) -> Result<Option<Self>, NoMemory> {
+        let Some(first) = mm.find(range.start()) else {
+            return Ok(None);
+        };
+        let view = first.view();
+        if view.range.start() >= range.end() {
+            return Ok(None);
+        }
+        let whole = writers.none_from(range.start().max(view.range.start()));
+        let mut cut = Self {
+            mm,
+            writers,
+            range,
+            pages: Pages::default(),
+            whole,
+            count: 0,
+            below: None,
+            above: Above::Nothing,
+            fresh: None,
+            chained: None,
+            then: Then::Free,
+        };
+        if range.covers(view.range) {
+            cut.take(first, &view);
+        } else if view.range.start() < range.start() {
+            cut.shorten(first, &view)?;
+        } else {
+            cut.start_later(first, &view)?;
+        }
+        cut.rest(view.range.end())?;
+        Ok(Some(cut))
+    }
+
+    /// Plans the VMAs from `at` on.
+    fn rest(&mut self, mut at: VirtAddr) -> Result<(), NoMemory> {
+        while at < self.range.end()
+            && let Some(vma) = self.mm.find(at)
+        {
+            let view = vma.view();
+            if view.range.start() >= self.range.end() {
+                break;
+            }
+            if view.range.end() > self.range.end() {
+                return self.start_later(vma, &view);
+            }
+            self.take(vma, &view);
+            at = view.range.end();
+        }
+        Ok(())
+    }
+
+    fn take(&mut self, vma: &Vma<M>, view: &VmaView) {
+        if self.count == 0 {
+            self.whole = self.writers.none_from(view.range.start());
+        }
+        self.whole.add(vma);
+        self.count += 1;
+        self.pages.add(Pages::of::<M>(view));
+    }
+
+    /// `vma` ends where the range starts, and goes on behind it if it reached further.
+    fn shorten(&mut self, vma: &'w Vma<M>, view: &VmaView) -> Result<(), NoMemory> {
+        let (mm, range) = (self.mm, self.range);
+        let section = self.writers.begin(vma);
+        let (start, end) = (view.range.start(), view.range.end());
+        if end > range.end() {
+            if !mm.may_split(1) {
+                return Err(NoMemory);
+            }
+            let upper = of_range::<M>(view, range.end(), end);
+            self.above = Above::New(NewVma::like(mm, upper, vma)?);
+        }
+        let record = NewRecord::new(mm, of_range::<M>(view, start, range.start()))?;
+        self.below = Some(Edge { section, record });
+        self.count_part(view);
+        Ok(())
+    }
+
+    /// `vma` starts where the range ends.
+    fn start_later(&mut self, vma: &'w Vma<M>, view: &VmaView) -> Result<(), NoMemory> {
+        let section = self.writers.begin(vma);
+        let (from, to) = (view.range.start(), self.range.end());
+        let record = NewRecord::new(self.mm, of_range::<M>(view, to, view.range.end()))?;
+        let edge = Edge { section, record };
+        self.above = Above::Starts { edge, from, to };
+        self.count_part(view);
+        Ok(())
+    }
+
+    fn count_part(&mut self, view: &VmaView) {
+        let part = view.of_range::<M::Paging>(view.range.intersect(self.range));
+        self.pages.add(Pages::of::<M>(&part));
+    }
+
+    /// The VMA that ends at the range once this is done, and what it then is.
+    fn vma_below(&self) -> Option<(&'w Vma<M>, VmaView)> {
+        let start = self.range.start();
+        match &self.below {
+            Some(edge) => {
+                let vma = edge.section.vma();
+                let view = vma.view();
+                Some((vma, of_range::<M>(&view, view.range.start(), start)))
+            }
+            None => self.mm.ends_at(start).map(|vma| (vma, vma.view())),
+        }
+    }
+
+    /// The VMA that starts behind the range once this is done, and what it then is; but for the
+    /// upper part of one that loses its middle.
+    fn vma_above(&self) -> Option<(&'w Vma<M>, VmaView)> {
+        let end = self.range.end();
+        match &self.above {
+            Above::Starts { edge, .. } => {
+                let vma = edge.section.vma();
+                let view = vma.view();
+                Some((vma, of_range::<M>(&view, end, view.range.end())))
+            }
+            Above::Nothing => self.mm.starts_at(end).map(|vma| (vma, vma.view())),
+            Above::New(_) | Above::Swallowed(_) => None,
+        }
+    }
+
+    /// Plans that a new mapping comes in the range's place, one with its neighbours where it can be.
+    ///
+    /// # Context
+    /// Sleeps, as [`Cut::plan`].
+    ///
+    /// # Errors
+    /// No memory. Nothing has changed then.
+    ///
+    /// Linux: vma_merge_new_range.
+    pub(super) fn replace_by(mut self, view: VmaView) -> Result<Self, NoMemory> {
+        let (mm, writers) = (self.mm, self.writers);
+        self.then = Then::Mapped;
+        let fits = |it: &(&Vma<M>, VmaView)| goes_on::<M::Paging>(&it.1, &view);
+        let below = self.vma_below().filter(fits);
+        if let (Some((vma, _)), Above::New(_)) = (below, &self.above) {
+            // All that changes is that its middle has no pages.
+            if vma.may_take(None) {
+                self.above = Above::Nothing;
+                let record = NewRecord::new(mm, vma.view())?;
+                self.below = self.below.take().map(|edge| Edge { record, ..edge });
+                return Ok(self);
+            }
+        }
+        let fits = |it: &(&Vma<M>, VmaView)| goes_on::<M::Paging>(&view, &it.1);
+        let above = self.vma_above().filter(fits);
+        // Sections of those that the cut does not change are opened before it is decided by their
+        // anon_vmas.
+        let mut near = [
+            below.filter(|_| self.below.is_none()),
+            above.filter(|_| matches!(self.above, Above::Nothing)),
+        ]
+        .map(|it| it.map(|(vma, _)| writers.begin(vma)));
+        let below = below.filter(|(vma, _)| vma.may_take(None));
+        let above = above.filter(|(vma, _)| {
+            vma.may_take(None) && below.is_none_or(|(other, _)| other.may_share(vma))
+        });
+        let (start, end) = (self.range.start(), self.range.end());
+        match (below, above) {
+            (None, None) => self.fresh = Some(NewVma::new(mm, view)?),
+            (Some((vma, old)), above) => {
+                let end = above.map_or(end, |(_, above)| above.range.end());
+                let record = NewRecord::new(mm, of_range::<M>(&old, old.range.start(), end))?;
+                if let Some((other, _)) = above {
+                    self.chained = Some(chain(mm, vma, other)?);
+                }
+                let own = self.below.take().map(|edge| edge.section);
+                let section = own.or_else(|| near[0].take());
+                self.below = section.map(|section| Edge { section, record });
+                if above.is_some() {
+                    let section = self.section_above().or_else(|| near[1].take());
+                    self.above = section.map_or(Above::Nothing, Above::Swallowed);
+                }
+            }
+            (None, Some((vma, old))) => {
+                let record = NewRecord::new(mm, of_range::<M>(&old, start, old.range.end()))?;
+                let from = vma.view().range.start();
+                let section = self.section_above().or_else(|| near[1].take());
+                let starts = |section| Above::Starts {
+                    edge: Edge { section, record },
+                    from,
+                    to: start,
+                };
+                self.above = section.map_or(Above::Nothing, starts);
+            }
+        }
+        Ok(self)
+    }
+
+    fn section_above(&mut self) -> Option<Section<'w, M>> {
+        match core::mem::replace(&mut self.above, Above::Nothing) {
+            Above::Starts { edge, .. } => Some(edge.section),
+            other => {
+                self.above = other;
+                None
+            }
+        }
+    }
+
+    /// Does what was planned.
+    ///
+    /// # Errors
+    /// No memory for nodes of the tree. Nothing has changed then.
+    pub(super) fn commit(self) -> Result<(), NoMemory> {
+        let Self {
+            mm,
+            writers,
+            range,
+            then,
+            ..
+        } = self;
+        let sys = mm.system();
+        // One change of the tree that comes first may fail.
+        let above = !matches!(self.above, Above::Nothing);
+        let first = self.fresh.is_none() && !matches!(self.above, Above::Swallowed(_));
+        let changes = self.count + u64::from(above) + u64::from(self.fresh.is_some());
+        let one = first && changes <= 1;
+        let ensured = (!one).then(|| mm.tree.ensure(sys, changes)).transpose()?;
+        let Changed {
+            pages,
+            whole,
+            last,
+            swallowed,
+            sections,
+        } = self.change()?;
+        drop(ensured);
+        let mut zap = Zap::begin(mm, range);
+        zap.range(range);
+        let mut next = last;
+        while let Some(vma) = next {
+            // SAFETY: taken out, and not yet retired.
+            let vma = unsafe { vma.as_ref() };
+            next = vma.callback.recall().map(NonNull::cast);
+            gone(mm, whole.of(vma));
+        }
+        if let Some(section) = swallowed {
+            gone(mm, section);
+        }
+        if then == Then::Free {
+            free_own_tables(mm, writers, range, &mut zap);
+        }
+        zap.finish();
+        drop(zap);
+        mm.wake_unmapped(range);
+        mm.count_unmapped(pages);
+        oracle::translations_agree(mm, range, u64::MAX);
+        drop(sections);
+        Ok(())
+    }
+
+    /// Changes the tree and the records.
+    fn change(mut self) -> Result<Changed<'w, 'm, M>, NoMemory> {
+        let (mm, writers) = (self.mm, self.writers);
+        let sys = mm.system();
+        let last = self.take_out()?;
+        let mut sections = [const { None }; 3];
+        let mut swallowed = None;
+        match self.above {
+            Above::Nothing => {}
+            Above::Starts { edge, from, to } => {
+                let Edge { section, record } = edge;
+                if from != to {
+                    mm.tree.rekey(sys, from, to, section.vma())?;
+                }
+                drop(record.publish(section.vma()));
+                sections[0] = Some(section);
+            }
+            Above::New(new) => sections[0] = Some(new.insert(writers)?),
+            Above::Swallowed(section) => swallowed = Some(section),
+        }
+        if let Some(Edge { section, record }) = self.below {
+            drop(record.publish(section.vma()));
+            sections[1] = Some(section);
+        }
+        if let Some(section) = &swallowed {
+            mm.tree.remove(sys, section.vma().view().range.start())?;
+        }
+        if let Some(new) = self.fresh {
+            sections[2] = Some(new.insert(writers)?);
+        }
+        self.whole.hand_over();
+        if let Some(chained) = self.chained {
+            chained.keep();
+        }
+        Ok(Changed {
+            pages: self.pages,
+            whole: self.whole,
+            last,
+            swallowed,
+            sections,
+        })
+    }
+
+    /// Takes the VMAs out that go; returns the last, which remembers the one before.
+    fn take_out(&mut self) -> Result<Option<NonNull<Vma<M>>>, NoMemory> {
+        let within = self.whole.within();
+        let (mut at, mut last) = (within.start(), None);
+        while at < within.end()
+            && let Some(vma) = self.mm.find(at)
+        {
+            let range = vma.view().range;
+            self.mm.tree.remove(self.mm.system(), range.start())?;
+            vma.callback.remember(last.map(NonNull::cast));
+            last = Some(NonNull::from(vma));
+            at = range.end();
+        }
+        Ok(last)
+    }
+}
+
+/// A plan whose records and places in the tree are done.
+struct Changed<'w, 'm, M: Mmu> {
+    pages: Pages,
+    whole: Sections<'w, 'm, M>,
+    /// The last of the VMAs that go.
+    last: Option<NonNull<Vma<M>>>,
+    swallowed: Option<Section<'w, M>>,
+    sections: [Option<Section<'w, M>>; 3],
+}
+
+/// Unmaps the whole of `vma` and nothing else, as most calls do.
+///
+/// # Errors
+/// No memory. Nothing has changed then.
+pub(super) fn unmap_one<M: Mmu>(
+    mm: &Mm<M>,
+    writers: &Writers<'_, M>,
+    vma: &Vma<M>,
+) -> Result<(), NoMemory> {
+    let view = vma.view();
+    let range = view.range;
+    let section = writers.begin(vma);
+    mm.tree.remove(mm.system(), range.start())?;
+    let mut zap = Zap::begin(mm, range);
+    zap.range(range);
+    gone(mm, section);
+    free_own_tables(mm, writers, range, &mut zap);
+    zap.finish();
+    mm.wake_unmapped(range);
+    mm.count_unmapped(Pages::of::<M>(&view));
+    oracle::translations_agree(mm, range, u64::MAX);
+    Ok(())
+}
+
+/// Unlinks the tables that only `range` used.
+pub(super) fn free_tables<M: Mmu>(mm: &Mm<M>, range: VirtRange, zap: &mut Zap<'_, M>) {
+    zap.free_tables(range, hole(mm, range));
+}
+
+/// The same for munmap, whose control lets `mmap_lock` go meanwhile.
+fn free_own_tables<M: Mmu>(
+    mm: &Mm<M>,
+    writers: &Writers<'_, M>,
+    range: VirtRange,
+    zap: &mut Zap<'_, M>,
+) {
+    if mm.system().config.lacks(Broken::UnmapUnlocked) {
+        let hole = hole(mm, range);
+        return writers.without(|| zap.free_tables(range, hole));
+    }
+    free_tables(mm, range, zap);
+}
+
+/// What is not mapped around the start of `range`.
+fn hole<M: Mmu>(mm: &Mm<M>, range: VirtRange) -> VirtRange {
+    let user_end = VirtAddr(M::Paging::USER_END);
+    // SAFETY: 1: under `mmap_lock`.
+    let (floor, ceiling) = unsafe { mm.tree.around(range.start()) };
+    let (floor, ceiling) = (floor.unwrap_or(VirtAddr(0)), ceiling.unwrap_or(user_end));
+    VirtRange::new(floor, ceiling)
+}

@@ -1,0 +1,311 @@
+//! mbind, set_mempolicy, get_mempolicy: where memory shall come from.
+//!
+//! # Problem
+//! A page is fast for the CPUs of its node. Who knows which CPUs will use it says so: for a part of
+//! an address space, or for all that a thread touches first.
+//!
+//! # Idea
+//! A policy is a value: in the record of a mapping, or in a thread. A fault asks the mapping's, and
+//! the thread's where that says nothing, when it takes a frame ([`crate::alloc`]).
+//!
+//! # Protocol
+//! mbind: `mmap_lock` for writing; for each mapping a section, in which its record changes. A
+//! thread's policy is its own.
+//!
+//! # Why it is correct
+//! A fault reads the policy with the rest of the record, so it has one that was, whole; and it
+//! commits only if the record is the same still, or holds the VMA's lock: once mbind has returned,
+//! no page comes from where the old policy had it (P35). Nothing is freed with a policy.
+//!
+//! # Cost
+//! A fault without policies: one branch. With one: a zone's lock for each frame.
+//!
+//! Linux: mm/mempolicy.c do_mbind, do_set_mempolicy, do_get_mempolicy (v6.18). Pages that are there
+//! stay where they are: moving them (`MPOL_MF_MOVE`) does not exist.
+
+use super::modify::modify;
+use super::{as_call, page_range};
+use crate::error::{MempolicyError, NoMemory};
+use crate::event::Event;
+use crate::fault::FaultOutcome;
+use crate::mm::Mm;
+use crate::policy::{NodeMask, Policy, PolicyMode};
+use crate::system::System;
+use crate::thread::Thread;
+use crate::vma::{Prot, Vma, VmaView};
+use crate::writers::Writers;
+use minflt_addr::{VirtAddr, VirtRange};
+use minflt_pgtable::{Access, Mmu, Paging, Pte, Walk, span_of, walk};
+
+/// What pages mean to mbind that are elsewhere than the policy has them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Misplaced {
+    /// They stay where they are.
+    Stay,
+    /// They refuse the policy (`MPOL_MF_STRICT`).
+    Refuse,
+}
+
+impl<M: Mmu> System<M> {
+    /// The nodes that memory can be taken from (`MPOL_F_MEMS_ALLOWED`); of more than
+    /// [`NodeMask::MOST`] the first ones.
+    #[must_use]
+    pub fn allowed_nodes(&self) -> NodeMask {
+        self.frames.all_nodes()
+    }
+
+    /// The policy as it is kept: with the nodes there are.
+    ///
+    /// # Errors
+    /// A set that the way to choose does not take, or of nodes that are all not there.
+    ///
+    /// Linux: mpol_new, mpol_set_nodemask.
+    fn settled(&self, policy: Policy) -> Result<Policy, MempolicyError> {
+        let asked = policy.nodes();
+        let there = asked.and(self.allowed_nodes());
+        match policy.mode() {
+            mode @ (PolicyMode::Default | PolicyMode::Local) if asked.is_empty() => {
+                Ok(Policy::new(mode, NodeMask::default()))
+            }
+            PolicyMode::Default | PolicyMode::Local => Err(MempolicyError::Invalid),
+            PolicyMode::Preferred if asked.is_empty() => {
+                Ok(Policy::new(PolicyMode::Local, NodeMask::default()))
+            }
+            _ if there.is_empty() => Err(MempolicyError::Invalid),
+            PolicyMode::Preferred => Ok(Policy::new(PolicyMode::Preferred, there.first())),
+            mode => Ok(Policy::new(mode, there)),
+        }
+    }
+}
+
+impl<M: Mmu> Mm<M> {
+    /// Says where the pages of `len` bytes (rounded up to pages) from `start` on shall come from,
+    /// when they are touched first.
+    ///
+    /// # Context
+    /// Sleeps for `mmap_lock`, which it takes for writing.
+    ///
+    /// # Errors
+    /// See [`MempolicyError`]. Nothing is changed then, but after `NoMemory`, where the mappings
+    /// before the one that could not be split have the policy.
+    pub fn mbind(
+        &self,
+        start: VirtAddr,
+        len: u64,
+        policy: Policy,
+        misplaced: Misplaced,
+    ) -> Result<(), MempolicyError> {
+        as_call(self.system(), || {
+            self.system().count(Event::Mempolicy);
+            let range = if VirtAddr(len).align_up(M::Paging::SHIFT).is_some() {
+                page_range::<M>(start, len).ok_or(MempolicyError::Invalid)?
+            } else {
+                // What wraps when it is rounded up is nothing, as in Linux.
+                page_range::<M>(start, 0).ok_or(MempolicyError::Invalid)?
+            };
+            if range.is_empty() {
+                return Ok(());
+            }
+            let kept = self.system().settled(policy)?;
+            let strict = misplaced == Misplaced::Refuse && kept.mode() != PolicyMode::Default;
+            let nodes = strict.then(|| policy.nodes());
+            let writers = Writers::lock(self);
+            self.look_over(&writers, range, kept, nodes)?;
+            self.bind_all(&writers, range, kept)?;
+            drop(writers);
+            M::note(format_args!("mbind {range} {kept:?} returns"));
+            Ok(())
+        })
+    }
+
+    /// Whether the policy can be given to the range: what is not mapped has none, unless it is the
+    /// default, and some is mapped; and pages elsewhere than on `nodes` may refuse.
+    ///
+    /// In an era with locks of VMAs no page comes meanwhile: the locks are kept until the end of
+    /// the call. A speculative fault may put one in, and that is not looked at.
+    ///
+    /// Linux: queue_pages_range.
+    fn look_over(
+        &self,
+        writers: &Writers<'_, M>,
+        range: VirtRange,
+        policy: Policy,
+        nodes: Option<NodeMask>,
+    ) -> Result<(), MempolicyError> {
+        let holes = policy.is_default();
+        let mut at = range.start();
+        let mut none = true;
+        while at < range.end()
+            && let Some(vma) = self.find(at)
+        {
+            let part = vma.view().range.intersect(VirtRange::new(at, range.end()));
+            if part.is_empty() {
+                break;
+            }
+            if part.start() > at && !holes {
+                return Err(MempolicyError::Fault);
+            }
+            drop(writers.begin(vma));
+            if nodes.is_some_and(|nodes| self.any_page(part, |pte| self.is_outside(pte, nodes))) {
+                return Err(MempolicyError::Misplaced);
+            }
+            none = false;
+            at = part.end();
+        }
+        if none || at < range.end() && !holes {
+            return Err(MempolicyError::Fault);
+        }
+        Ok(())
+    }
+
+    fn is_outside(&self, pte: Pte<M::Paging>, nodes: NodeMask) -> bool {
+        let frames = &self.system().frames;
+        !pte.is_zero_page() && !nodes.has(frames.node_of(pte.pfn()))
+    }
+
+    /// Gives the policy to all that is mapped in the range. Linux: mbind_range.
+    fn bind_all(
+        &self,
+        writers: &Writers<'_, M>,
+        range: VirtRange,
+        policy: Policy,
+    ) -> Result<(), MempolicyError> {
+        let mut at = range.start();
+        while at < range.end()
+            && let Some(view) = self.find(at).map(Vma::view)
+        {
+            let part = view.range.intersect(VirtRange::new(at, range.end()));
+            if part.is_empty() {
+                break;
+            }
+            if view.policy != policy {
+                modify(self, writers, part, |view| VmaView { policy, ..view })
+                    .map(drop)
+                    .map_err(|NoMemory| MempolicyError::NoMemory)?;
+            }
+            at = part.end();
+        }
+        Ok(())
+    }
+
+    /// The policy of what is mapped at `addr` (`MPOL_F_ADDR`); the default one where it has none of
+    /// its own.
+    ///
+    /// # Context
+    /// Sleeps for `mmap_lock`, which it takes for reading.
+    ///
+    /// # Errors
+    /// `Fault`: nothing is mapped there.
+    pub fn get_mempolicy_at(&self, addr: VirtAddr) -> Result<Policy, MempolicyError> {
+        as_call(self.system(), || {
+            self.system().count(Event::Mempolicy);
+            let _held = self.mmap_lock.read();
+            let view = self.find(addr).map(Vma::view);
+            let view = view.filter(|view| view.range.contains(addr));
+            view.map_or(Err(MempolicyError::Fault), |view| Ok(view.policy))
+        })
+    }
+
+    /// Whether an entry of `range` maps a page for which `test` says so. The caller holds
+    /// `mmap_lock`.
+    fn any_page(&self, range: VirtRange, test: impl Fn(Pte<M::Paging>) -> bool) -> bool {
+        let mut at = range.start();
+        while at < range.end() {
+            // SAFETY: 1: `mmap_lock` keeps tables from being freed.
+            match unsafe { walk::<M>(&self.system().at, self.root, at) } {
+                Walk::Leaf(leaf) => {
+                    let found = leaf.entry.load();
+                    if found.is_mapped() && test(found) {
+                        return true;
+                    }
+                    at = VirtAddr(at.0 + M::Paging::PAGE);
+                }
+                Walk::Missing { level, .. } => at = span_of::<M::Paging>(at, level).end(),
+            }
+        }
+        false
+    }
+}
+
+impl<M: Mmu> Thread<'_, M> {
+    /// Says where the pages that this thread touches first shall come from, in mappings without a
+    /// policy of their own.
+    ///
+    /// # Context
+    /// Takes nothing.
+    ///
+    /// # Errors
+    /// `Invalid`: see [`Mm::mbind`].
+    pub fn set_mempolicy(&self, policy: Policy) -> Result<(), MempolicyError> {
+        let sys = self.mm().system();
+        as_call(sys, || {
+            sys.count(Event::Mempolicy);
+            let kept = sys.settled(policy)?;
+            self.share.set_policy(kept);
+            Ok(())
+        })
+    }
+
+    /// This thread's policy. A new thread has the default one; a kernel whose threads inherit
+    /// theirs says it again.
+    #[must_use]
+    pub fn get_mempolicy(&self) -> Policy {
+        self.share.policy()
+    }
+
+    /// The node that this thread's memory without a mapping would come from next
+    /// (`MPOL_F_NODE`): all memory of a thread is of mappings, so it is the first one.
+    ///
+    /// # Errors
+    /// `Invalid`: the thread's policy is no interleaving one.
+    pub fn next_interleave_node(&self) -> Result<u32, MempolicyError> {
+        let policy = self.share.policy();
+        let first = policy.nodes().nth(0);
+        let first = first.filter(|_| policy.mode() == PolicyMode::Interleave);
+        first.ok_or(MempolicyError::Invalid)
+    }
+
+    /// The node that the page at `addr` is on (`MPOL_F_NODE` with `MPOL_F_ADDR`); faults it in as a
+    /// load does.
+    ///
+    /// # Context
+    /// Sleeps for `mmap_lock`, which it takes for reading.
+    ///
+    /// # Errors
+    /// `Fault`: nothing is mapped there, it allows no loads, or the page cannot be had.
+    pub fn node_at(&self, addr: VirtAddr) -> Result<u32, MempolicyError> {
+        let mm = self.mm();
+        as_call(mm.system(), || {
+            mm.system().count(Event::Mempolicy);
+            loop {
+                if let Some(node) = mm.node_of_page(addr)? {
+                    return Ok(node);
+                }
+                match mm.fault_in(&self.share, addr, Access::Read) {
+                    FaultOutcome::Done(_) => {}
+                    FaultOutcome::Signal(_) | FaultOutcome::Oom => {
+                        return Err(MempolicyError::Fault);
+                    }
+                }
+            }
+        })
+    }
+}
+
+impl<M: Mmu> Mm<M> {
+    /// The node of the page at `addr`, if there is one.
+    fn node_of_page(&self, addr: VirtAddr) -> Result<Option<u32>, MempolicyError> {
+        let _held = self.mmap_lock.read();
+        let view = self.find(addr).map(Vma::view);
+        let readable = |view: &VmaView| view.range.contains(addr) && view.prot.has(Prot::READ);
+        view.filter(readable).ok_or(MempolicyError::Fault)?;
+        // SAFETY: 1: `mmap_lock` keeps tables from being freed.
+        let walked = unsafe { walk::<M>(&self.system().at, self.root, addr) };
+        let Walk::Leaf(leaf) = walked else {
+            return Ok(None);
+        };
+        let found = leaf.entry.load();
+        let frames = &self.system().frames;
+        Ok(found.is_mapped().then(|| frames.node_of(found.pfn())))
+    }
+}

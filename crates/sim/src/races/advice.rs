@@ -1,0 +1,59 @@
+//! What happens in the races about memory policies and locked memory.
+
+use super::scenes::{S, tasks, warm};
+use super::stage::Script;
+use core::cell::Cell;
+use minflt_mm::{LockAll, Misplaced, NodeMask, Policy, PolicyMode};
+use minflt_pgtable::Paging;
+use std::rc::Rc;
+
+/// P35: a page gets a policy for another node beside the store that takes it. Once the call has
+/// returned and the page is not there, it can only come from the new policy's node.
+pub(super) fn policy_fault<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
+    stage.map(0, 2);
+    warm(stage, 0);
+    let (user, caller, last) = (Rc::clone(stage), Rc::clone(stage), Rc::clone(stage));
+    // On a machine of one CPU there is one node.
+    let far = u32::from(stage.sys.allowed_nodes().has(1));
+    let absent = Rc::new(Cell::new(false));
+    let was_absent = Rc::clone(&absent);
+    let bodies: Vec<Box<dyn FnOnce() + 's>> = vec![
+        Box::new(move || {
+            assert!(user.thread().store(user.page(0), 5).is_ok(), "mapped");
+        }),
+        Box::new(move || {
+            let bind = Policy::new(PolicyMode::Bind, NodeMask::of(far));
+            let at = caller.page(0);
+            let bound = caller.mm.mbind(at, P::PAGE, bind, Misplaced::Stay);
+            assert_eq!(bound, Ok(()), "mapped, and the node is there");
+            let mut there = [0];
+            assert_eq!(caller.mm.mincore(at, P::PAGE, &mut there), Ok(()));
+            absent.set(there == [0]);
+        }),
+    ];
+    tasks(bodies, move || match last.thread().node_at(last.page(0)) {
+        Ok(node) if node == far => Ok(()),
+        Ok(_) if !was_absent.get() => Ok(()),
+        found => Err(format!("policy: the page came after the call: {found:?}")),
+    })
+}
+
+/// P35: two calls lock one page each, beside one that unlocks all. The ledger compares the count.
+pub(super) fn lock_lock<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
+    stage.map(0, 1);
+    stage.map(2, 3);
+    let lock = |n: u64| -> Box<dyn FnOnce() + 's> {
+        let stage = Rc::clone(stage);
+        Box::new(move || {
+            let thread = stage.thread();
+            assert_eq!(thread.mlock(stage.page(n), P::PAGE), Ok(()), "mapped");
+        })
+    };
+    let other = Rc::clone(stage);
+    let all: Box<dyn FnOnce() + 's> = Box::new(move || {
+        let thread = other.thread();
+        thread.munlockall();
+        assert_eq!(thread.mlockall(LockAll::CURRENT), Ok(()), "no limit");
+    });
+    tasks(vec![lock(0), lock(2), all], || Ok(()))
+}
