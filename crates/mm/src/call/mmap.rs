@@ -135,7 +135,7 @@ impl<M: Mmu> Mm<M> {
         }
         let view = VmaView::anonymous::<M::Paging>(range, prot, flags);
         let pages = Pages::of::<M>(&view);
-        if pages.locked > 0 && self.may_lock(pages.locked).is_err() {
+        if self.may_lock(pages.locked).is_err() {
             return Err(MmapError::LockLimit);
         }
         // What stands there goes, so only what comes on top of it is asked for.

@@ -76,7 +76,9 @@ pub(super) enum Can {
 }
 
 /// Mappings whose faults are left to the locks. Linux: handle_speculative_fault (v8 to v11).
-const NOT_SPECULATED: VmaFlags = VmaFlags::GROWS_DOWN;
+const NOT_SPECULATED: VmaFlags = VmaFlags::GROWS_DOWN
+    .with(VmaFlags::UFFD_MISSING)
+    .with(VmaFlags::UFFD_WP);
 
 impl<'m, M: Mmu> Stable<'m, M> {
     #[inline(always)]

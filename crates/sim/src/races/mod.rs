@@ -8,6 +8,7 @@ mod advice;
 mod entries;
 mod forks;
 mod format;
+mod pins;
 mod remaps;
 mod scenes;
 mod stacks;
@@ -319,6 +320,17 @@ pub const RACES: &[Race] = &[
         scene: Scene::WriterStarves,
     },
     Race {
+        number: "P39",
+        name: "stack-munmap",
+        never: "a stack grows into a range whose tables munmap is freeing",
+        fix: Broken::UnmapUnlocked,
+        shows_in: "linux-4.13",
+        seed: 1,
+        formats: X86,
+        exchange: ExchangeBy::Native,
+        scene: Scene::StackUnmap,
+    },
+    Race {
         number: "P40",
         name: "remap-zap",
         never: "a page is freed at its new place and still reached by the old one",
@@ -339,6 +351,28 @@ pub const RACES: &[Race] = &[
         formats: X86,
         exchange: ExchangeBy::Native,
         scene: Scene::ZapZap,
+    },
+    Race {
+        number: "P43",
+        name: "protect-copy",
+        never: "a page that a handler protects and copies is stored to meanwhile",
+        fix: Broken::ProtectWithoutFlush,
+        shows_in: "linux-4.13",
+        seed: 1,
+        formats: X86,
+        exchange: ExchangeBy::Native,
+        scene: Scene::ProtectCopy,
+    },
+    Race {
+        number: "P45",
+        name: "fork-pin",
+        never: "fork takes a page away from somebody who has just pinned it",
+        fix: Broken::PinWithoutSequence,
+        shows_in: "linux-4.13",
+        seed: 1,
+        formats: X86,
+        exchange: ExchangeBy::Native,
+        scene: Scene::ForkPin,
     },
     Race {
         number: "P46",

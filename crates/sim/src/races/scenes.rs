@@ -7,6 +7,7 @@
 use super::advice;
 use super::entries;
 use super::forks;
+use super::pins;
 use super::remaps;
 use super::stacks;
 use super::stage::{Checked, Script, Stage};
@@ -46,6 +47,9 @@ pub(super) enum Scene {
     RemapFault,
     RemapAnon,
     RemapZap,
+    StackUnmap,
+    ProtectCopy,
+    ForkPin,
     PolicyFault,
     LockLock,
     HalfEqual,
@@ -81,6 +85,9 @@ pub(super) fn script<'s, P: Paging>(scene: Scene, stage: &Stage<'s, P>) -> Scrip
         Scene::FaultWaits => vma_scenes::fault_waits(&stage),
         Scene::FaultStarves => vma_scenes::fault_starves(&stage),
         Scene::WriterStarves => vma_scenes::writer_starves(&stage),
+        Scene::StackUnmap => stacks::stack_unmap(&stage),
+        Scene::ProtectCopy => pins::protect_copy(&stage),
+        Scene::ForkPin => pins::fork_pin(&stage),
         Scene::StackStack => stacks::stack_stack(&stage),
         Scene::RemapFault => remaps::remap_fault(&stage),
         Scene::RemapAnon => remaps::remap_anon(&stage),
