@@ -4,7 +4,8 @@
 //! one byte changes one argument. Bytes that are no step are passed over; the end of the bytes is
 //! the end of the case.
 
-use crate::generate::stays_inside;
+use crate::generate::Choice;
+use crate::model::Running;
 use crate::step::{Call, Kind, Step};
 use crate::window::{HEAP, PAGE, PAGES, START};
 use minflt_spec::{TASK_SIZE, abi};
@@ -12,11 +13,12 @@ use minflt_spec::{TASK_SIZE, abi};
 /// The most steps of a case.
 const STEPS_MAX: usize = 64;
 
-/// The steps that the bytes stand for, of those that `choice` allows.
+/// The steps that the bytes stand for, of those that `choice` does not leave out.
 #[must_use]
-pub fn steps(bytes: &[u8], choice: fn(&Step) -> bool) -> Vec<Step> {
+pub fn steps(bytes: &[u8], choice: &Choice) -> Vec<Step> {
     let mut bytes = bytes.iter().copied();
     let mut steps = Vec::new();
+    let mut running = Running::new();
     let mut stores = 0;
     let mut child = 0;
     let mut frees = None;
@@ -32,13 +34,16 @@ pub fn steps(bytes: &[u8], choice: fn(&Step) -> bool) -> Vec<Step> {
         }
         let mut step = Step { call, args };
         tidy(&mut step, &mut stores);
-        if !choice(&step) || !stays_inside(&step) || (call == Call::Fork && child > 0) {
+        if call == Call::Fork && child > 0 {
             continue;
         }
         // Pages that were given away may go when others are paged out.
         if let Some(gives) = gives_away(&step)
             && *frees.get_or_insert(gives) != gives
         {
+            continue;
+        }
+        if choice.step(&mut running, &step).is_none() {
             continue;
         }
         child = match call {

@@ -1,8 +1,10 @@
 //! One case on all subjects; and the shortest case that still differs.
 
+use crate::generate::Choice;
+use crate::model::Running;
 use crate::record::{Record, Subject, difference};
 use crate::step::Step;
-use crate::{generate, model::Spec};
+
 use core::fmt;
 
 /// Two subjects that disagree about a case.
@@ -49,7 +51,7 @@ pub fn compare(
 
 /// The shortest list of steps found that the subject and the model disagree about: steps are left
 /// out, many at a time and then one by one, as long as some disagreement stays.
-pub fn shrink(subject: &mut dyn Subject, first: Disagreement) -> Disagreement {
+pub fn shrink(subject: &mut dyn Subject, first: Disagreement, choice: &Choice) -> Disagreement {
     let mut best = first;
     let mut chunk = best.steps.len() / 2;
     while chunk > 0 {
@@ -58,7 +60,7 @@ pub fn shrink(subject: &mut dyn Subject, first: Disagreement) -> Disagreement {
         while at < best.steps.len() {
             let mut fewer = best.steps.clone();
             fewer.drain(at..(at + chunk).min(best.steps.len()));
-            match disagreement(subject, &fewer) {
+            match disagreement(subject, &fewer, choice) {
                 Some(found) => {
                     best = found;
                     shorter = true;
@@ -73,11 +75,16 @@ pub fn shrink(subject: &mut dyn Subject, first: Disagreement) -> Disagreement {
     best
 }
 
-/// Whether the subject disagrees with the model about these steps, all of which stay inside.
-pub fn disagreement(subject: &mut dyn Subject, steps: &[Step]) -> Option<Disagreement> {
-    if steps.is_empty() || !steps.iter().all(generate::stays_inside) {
-        return None;
-    }
-    let expected = Spec.run(steps).unwrap_or_default();
-    compare(subject, steps, &expected)
+/// Whether the subject disagrees with the model about these steps, if none of them is left out.
+pub fn disagreement(
+    subject: &mut dyn Subject,
+    steps: &[Step],
+    choice: &Choice,
+) -> Option<Disagreement> {
+    let mut running = Running::new();
+    let expected: Option<Vec<Record>> = steps
+        .iter()
+        .map(|step| choice.step(&mut running, step))
+        .collect();
+    compare(subject, steps, &expected?)
 }

@@ -6,7 +6,7 @@
 
 use crate::model::Running;
 use crate::random::Random;
-use crate::record::Record;
+use crate::record::{MapLine, Record};
 use crate::step::{ADVICE, BIND, Call, GET, LOCKALL, MAP, MODE, REMAP, Step};
 use crate::window::{END, HEAP, PAGE, PAGES, START};
 use minflt_spec::{TASK_SIZE, abi};
@@ -40,11 +40,40 @@ const WEIGHTS: [(Call, u64); 24] = [
 ];
 
 /// Which steps are drawn.
-pub type Choice = fn(&Step) -> bool;
+#[derive(Clone, Copy, Debug)]
+pub struct Choice {
+    /// Whether all who run the step have the call and its flags.
+    pub has: fn(&Step) -> bool,
+    /// Whether what the step came to differs by design: the mappings before, and what it came to.
+    pub differs: fn(&Step, &[MapLine], &Record) -> bool,
+}
+
+impl Choice {
+    /// Every step.
+    pub const ALL: Self = Self {
+        has: |_| true,
+        differs: |_, _, _| false,
+    };
+
+    /// Runs the step on the model, unless it is left out; what it came to.
+    pub fn step(&self, running: &mut Running, step: &Step) -> Option<Record> {
+        if !(self.has)(step) || !stays_inside(step) {
+            return None;
+        }
+        let mut after = running.clone();
+        let before = running.maps();
+        let record = after.step(step);
+        if (self.differs)(step, &before, &record) {
+            return None;
+        }
+        *running = after;
+        Some(record)
+    }
+}
 
 /// Draws a case of `count` steps, with what the model says of each.
 #[must_use]
-pub fn case(random: &mut Random, count: usize, choice: Choice) -> (Vec<Step>, Vec<Record>) {
+pub fn case(random: &mut Random, count: usize, choice: &Choice) -> (Vec<Step>, Vec<Record>) {
     let mut running = Running::new();
     let mut draw = Draw {
         // Pages that were given away (`MADV_FREE`) may go when others are paged out.
@@ -56,12 +85,13 @@ pub fn case(random: &mut Random, count: usize, choice: Choice) -> (Vec<Step>, Ve
     let mut records = Vec::with_capacity(count);
     while steps.len() < count {
         let step = draw.step(&running);
-        if !choice(&step) || !stays_inside(&step) || (step.call == Call::Fork && running.in_child())
-        {
+        if step.call == Call::Fork && running.in_child() {
             continue;
         }
-        records.push(running.step(&step));
-        steps.push(step);
+        if let Some(record) = choice.step(&mut running, &step) {
+            records.push(record);
+            steps.push(step);
+        }
     }
     (steps, records)
 }

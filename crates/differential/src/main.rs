@@ -4,6 +4,7 @@
 mod options;
 
 use minflt_differential::compare::disagreement;
+use minflt_differential::generate::Choice;
 use minflt_differential::ours::{self, Ours};
 use minflt_differential::run::{Plan, Ran, run};
 use minflt_differential::step::read_steps;
@@ -39,12 +40,16 @@ fn main() -> ExitCode {
 /// Whether all agree.
 fn work(options: &Options) -> Result<bool, String> {
     let mut subjects = subjects(options)?;
+    let choice = match options.who {
+        Who::Linux => Choice::ALL,
+        Who::All | Who::Mm => ours::CHOICE,
+    };
     if let Some(file) = &options.replay {
         let text = std::fs::read_to_string(file).map_err(|error| format!("{file}: {error}"))?;
         let steps = read_steps(&text).map_err(|error| format!("{file}: {error}"))?;
         let mut agree = true;
         for subject in &mut subjects {
-            match disagreement(subject.as_mut(), &steps) {
+            match disagreement(subject.as_mut(), &steps, &choice) {
                 Some(found) => {
                     agree = false;
                     print!("{found}");
@@ -54,11 +59,10 @@ fn work(options: &Options) -> Result<bool, String> {
         }
         return Ok(agree);
     }
-    let everything = options.who == Who::Linux;
     let plan = Plan {
         steps: options.steps,
         seed: options.seed,
-        choice: if everything { |_| true } else { ours::has },
+        choice,
     };
     let started = SystemTime::now();
     let ran = run(&plan, &mut subjects, |_| {});

@@ -31,6 +31,12 @@ impl Running {
         &self.spaces[self.spaces.len() - 1].0
     }
 
+    /// The mappings there are.
+    #[must_use]
+    pub fn maps(&self) -> Vec<MapLine> {
+        self.space().vmas().iter().map(line_of).collect()
+    }
+
     /// Whether the next step is a forked child's.
     #[must_use]
     pub fn in_child(&self) -> bool {
@@ -146,15 +152,16 @@ pub(crate) fn bits_of(present: &[bool]) -> [u64; 2] {
     bits(pages.map(|(page, _)| page))
 }
 
+fn line_of(vma: &minflt_spec::Vma) -> MapLine {
+    let right = |flag, bit| if vma.flags.has(flag) { bit } else { 0 };
+    MapLine {
+        start: vma.start,
+        end: vma.end,
+        rights: right(Flags::READ, 1) | right(Flags::WRITE, 2) | right(Flags::EXEC, 4),
+    }
+}
+
 fn snapshot(space: &Space) -> Snapshot {
-    let line = |vma: &minflt_spec::Vma| {
-        let right = |flag, bit| if vma.flags.has(flag) { bit } else { 0 };
-        MapLine {
-            start: vma.start,
-            end: vma.end,
-            rights: right(Flags::READ, 1) | right(Flags::WRITE, 2) | right(Flags::EXEC, 4),
-        }
-    };
     let letters = |vma: &minflt_spec::Vma| {
         let set = Flags::LETTERS
             .iter()
@@ -167,7 +174,7 @@ fn snapshot(space: &Space) -> Snapshot {
         .pages()
         .map(|(number, found)| (page(number), found.word()));
     Snapshot {
-        maps: space.vmas().iter().map(line).collect(),
+        maps: space.vmas().iter().map(line_of).collect(),
         present: Some(bits(space.pages().map(|(number, _)| page(number)))),
         words: words.filter(|(_, word)| *word != 0).collect(),
         flags: Some(space.vmas().iter().map(letters).collect()),

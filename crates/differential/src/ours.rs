@@ -1,5 +1,6 @@
 //! `mm` on the machine of real threads, checked, as a subject: one for each era.
 
+use crate::generate::Choice;
 use crate::model::fold;
 use crate::record::{
     ACCERR, MAPERR, MapLine, Outcome, Record, Snapshot, Subject, addr_of, bits, smaps_flags,
@@ -162,8 +163,7 @@ fn run_child(
 
 /// Whether `mm` has the call with these flags at all: what it lacks stands in
 /// `docs/linux-compat.md`.
-#[must_use]
-pub fn has(step: &Step) -> bool {
+fn has(step: &Step) -> bool {
     let [_, _, third, fourth, _] = step.args;
     match step.call {
         Call::Mmap => {
@@ -184,6 +184,18 @@ pub fn has(step: &Step) -> bool {
         _ => true,
     }
 }
+
+/// Whether what a step came to differs by design.
+///
+/// An mmap that is refused because too much would be mapped has cut the mappings at the edges of
+/// its range in Linux; in `mm` a call that fails has changed nothing.
+fn differs(step: &Step, before: &[MapLine], record: &Record) -> bool {
+    let failed = matches!(record.outcome, Outcome::Errno(_));
+    step.call == Call::Mmap && failed && before != record.after.maps
+}
+
+/// The steps that `mm` has and whose results do not differ by design.
+pub const CHOICE: Choice = Choice { has, differs };
 
 fn perform(thread: &Thread<'_, Machine>, step: &Step) -> Result<Outcome, String> {
     let [a, b, c, d, _] = step.args;

@@ -47,10 +47,10 @@ pub fn run(plan: &Plan, subjects: &mut [Box<dyn Subject>], mut tick: impl FnMut(
     let mut steps = 0;
     let mut case = 0;
     while steps < plan.steps {
-        let (drawn, expected) = generate::case(&mut random(plan.seed, case), CASE, plan.choice);
+        let (drawn, expected) = generate::case(&mut random(plan.seed, case), CASE, &plan.choice);
         for subject in subjects.iter_mut() {
             if let Some(first) = compare(subject.as_mut(), &drawn, &expected) {
-                let found = Some((case, shrink(subject.as_mut(), first)));
+                let found = Some((case, shrink(subject.as_mut(), first, &plan.choice)));
                 return Ran {
                     steps,
                     histogram,

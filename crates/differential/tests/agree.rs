@@ -6,6 +6,7 @@
 )]
 
 use minflt_differential::compare::{Disagreement, compare, disagreement, shrink};
+use minflt_differential::generate::Choice;
 use minflt_differential::model::Spec;
 use minflt_differential::ours::{self, Ours};
 use minflt_differential::run::{Plan, run};
@@ -49,8 +50,8 @@ fn files(folder: &str) -> Vec<PathBuf> {
     files
 }
 
-fn assert_agrees(subject: &mut dyn Subject, steps: &[Step], what: &Path) {
-    if let Some(found) = disagreement(subject, steps) {
+fn assert_agrees(subject: &mut dyn Subject, steps: &[Step], choice: &Choice, what: &Path) {
+    if let Some(found) = disagreement(subject, steps, choice) {
         panic!("{}: {found}", what.display());
     }
 }
@@ -60,7 +61,7 @@ fn linux_and_the_model_agree() {
     let plan = Plan {
         steps: STEPS,
         seed: 1,
-        choice: |_| true,
+        choice: Choice::ALL,
     };
     let ran = run(&plan, &mut linux(), |_| {});
     assert!(ran.found.is_none(), "{ran}");
@@ -71,7 +72,7 @@ fn every_era_and_the_model_agree() {
     let plan = Plan {
         steps: STEPS,
         seed: 2,
-        choice: ours::has,
+        choice: ours::CHOICE,
     };
     let ran = run(&plan, &mut eras(), |_| {});
     assert!(ran.found.is_none(), "{ran}");
@@ -86,12 +87,10 @@ fn old_cases_agree() {
         let text = fs::read_to_string(&file).expect("readable");
         let steps = read_steps(&text).expect("steps");
         for linux in &mut linux {
-            assert_agrees(linux.as_mut(), &steps, &file);
+            assert_agrees(linux.as_mut(), &steps, &Choice::ALL, &file);
         }
-        if steps.iter().all(ours::has) {
-            for era in &mut eras {
-                assert_agrees(era.as_mut(), &steps, &file);
-            }
+        for era in &mut eras {
+            assert_agrees(era.as_mut(), &steps, &ours::CHOICE, &file);
         }
     }
 }
@@ -104,10 +103,20 @@ fn the_corpus_agrees() {
     for file in files("corpus") {
         let corpus = fs::read(&file).expect("readable");
         for linux in &mut linux {
-            assert_agrees(linux.as_mut(), &bytes::steps(&corpus, |_| true), &file);
+            assert_agrees(
+                linux.as_mut(),
+                &bytes::steps(&corpus, &Choice::ALL),
+                &Choice::ALL,
+                &file,
+            );
         }
         for era in &mut eras {
-            assert_agrees(era.as_mut(), &bytes::steps(&corpus, ours::has), &file);
+            assert_agrees(
+                era.as_mut(),
+                &bytes::steps(&corpus, &ours::CHOICE),
+                &ours::CHOICE,
+                &file,
+            );
         }
     }
 }
@@ -139,14 +148,14 @@ fn a_difference_is_found_and_made_short() {
     let plan = Plan {
         steps: STEPS,
         seed: 3,
-        choice: |_| true,
+        choice: Choice::ALL,
     };
     let mut subjects: Vec<Box<dyn Subject>> = vec![Box::new(Lazy)];
     let (_, found) = run(&plan, &mut subjects, |_| {})
         .found
         .expect("a difference");
     assert_eq!(found.steps.len(), 2, "{found}");
-    let again = disagreement(&mut Lazy, &found.steps).map(|found| found.how);
+    let again = disagreement(&mut Lazy, &found.steps, &Choice::ALL).map(|found| found.how);
     assert_eq!(again, Some(found.how));
 }
 
@@ -172,15 +181,15 @@ impl Subject for Blind {
 
 #[test]
 fn shrinking_keeps_what_differs() {
-    let (steps, expected) = generate::case(&mut random::Random::new(5), 200, |_| true);
+    let (steps, expected) = generate::case(&mut random::Random::new(5), 200, &Choice::ALL);
     let first = compare(&mut Blind, &steps, &expected).expect("an access is refused");
-    let short: Disagreement = shrink(&mut Blind, first);
+    let short: Disagreement = shrink(&mut Blind, first, &Choice::ALL);
     assert_eq!(short.steps.len(), 1, "{short}");
 }
 
 #[test]
 fn steps_are_read_as_they_are_written() {
-    let (steps, _) = generate::case(&mut random::Random::new(9), 2000, |_| true);
+    let (steps, _) = generate::case(&mut random::Random::new(9), 2000, &Choice::ALL);
     assert_eq!(read_steps(&show_steps(&steps)), Ok(steps));
     assert!("mmap @1".parse::<Step>().is_err());
     assert!("jump @1".parse::<Step>().is_err());

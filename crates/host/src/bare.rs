@@ -64,6 +64,11 @@ macro_rules! as_the_base {
         }
 
         #[inline(always)]
+        fn prefetch_write(at: *const u8) {
+            Base::<P>::prefetch_write(at);
+        }
+
+        #[inline(always)]
         fn is_running(task: TaskId) -> bool {
             Base::<P>::is_running(task)
         }

@@ -49,6 +49,11 @@ unsafe impl<P: Paging, const CHECKED: bool> Machine for Host<P, CHECKED> {
     }
 
     #[inline(always)]
+    fn prefetch_write(at: *const u8) {
+        prefetch_write(at);
+    }
+
+    #[inline(always)]
     fn cx() -> *const Cx {
         with_current(|here| core::ptr::from_ref(&here.cx))
     }
@@ -261,6 +266,19 @@ fn prefetch(at: *const u8, len: usize) {
     let _ = (at, len);
 }
 
+/// Asks for the line at `at`, to be written.
+#[inline(always)]
+fn prefetch_write(at: *const u8) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: a hint: it changes no memory and no register, and where the processor does not know
+    // it, it does nothing.
+    unsafe {
+        core::arch::asm!("prefetchw [{at}]", at = in(reg) at, options(nostack, preserves_flags));
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = at;
+}
+
 /// Fills memory with zeros, 16 bytes a store.
 ///
 /// That is less than `memset` stores at once, which takes `rep stosb` or the widest registers for
@@ -312,15 +330,7 @@ unsafe fn clear(page: *mut u8, bytes: usize) {
 unsafe fn copy(to: *mut u8, from: *const u8, bytes: usize) {
     use core::arch::x86_64::__m128i;
     const AHEAD: usize = 16 * 64;
-    let ask = |line: usize| {
-        let at = to.wrapping_add(line);
-        // SAFETY: a hint: it changes no memory and no register, and where the processor does not
-        // know it, it does nothing.
-        unsafe {
-            core::arch::asm!("prefetchw [{at}]", at = in(reg) at,
-                options(nostack, preserves_flags));
-        }
-    };
+    let ask = |line: usize| prefetch_write(to.wrapping_add(line));
     (0..AHEAD.min(bytes)).step_by(64).for_each(ask);
     for line in (0..bytes).step_by(64) {
         if line + AHEAD < bytes {

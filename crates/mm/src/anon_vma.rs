@@ -52,7 +52,7 @@ use minflt_addr::VirtAddr;
 use minflt_pgtable::Mmu;
 use minflt_sync::order::AnonVmaLock;
 use minflt_sync::slab::SlabObject;
-use minflt_sync::{Atomic, Ordering, RwSem};
+use minflt_sync::{Atomic, Ordering, RwSem, WriteGuard};
 
 /// Where the mappings of the pages that one mapping made can be found.
 #[derive(Debug)]
@@ -217,6 +217,18 @@ impl<M: Mmu> Vma<M> {
         let own = self.anon_vma.load(Ordering::Relaxed);
         let others = other.anon_vma.load(Ordering::Relaxed);
         own == 0 || others == 0 || own == others
+    }
+
+    /// How many anon_vmas it is chained to. The caller holds `mmap_lock` for writing.
+    pub(crate) fn chain_count(&self) -> usize {
+        chains_of(self).count()
+    }
+
+    /// Keeps everybody away who comes to its pages from their anon_vmas. The caller holds
+    /// `mmap_lock` for writing.
+    pub(crate) fn lock_reverse_map(&self) -> Option<WriteGuard<'_, AnonVmaLock, M>> {
+        let own = self.own_anon_vma()?;
+        Some(own.root().lock.write())
     }
 
     /// Its own anon_vma, if it is chained to no other.

@@ -182,6 +182,14 @@ impl<M: Mmu> Resident<M> {
         }
     }
 
+    /// By a load and a store.
+    #[inline(always)]
+    fn add_plainly(&self, change: i64) {
+        let pages = self.pages.load(Ordering::Relaxed);
+        let pages = pages.wrapping_add_signed(change);
+        self.pages.store(pages, Ordering::Relaxed);
+    }
+
     fn add(&self, change: i64) {
         self.pages.add(change as u64, Ordering::Relaxed);
     }
@@ -235,11 +243,11 @@ impl<M: Mmu> Mm<M> {
         let sys = self.system();
         let whole = &self.rss;
         match (sys.config.rss, share, self.rss_slot.0) {
-            (Rss::UnderLock | Rss::Sloppy, ..) => {
-                let pages = whole.pages.load(Ordering::Relaxed);
-                whole
-                    .pages
-                    .store(pages.wrapping_add_signed(change), Ordering::Relaxed);
+            (Rss::UnderLock, ..) => whole.add_plainly(change),
+            (Rss::Sloppy, ..) => {
+                // One move of the line for load, store and whatever comes next to it.
+                M::prefetch_write(core::ptr::from_ref(whole).cast());
+                whole.add_plainly(change);
             }
             (Rss::PerThread, Some(share), _) => {
                 if share.keep(change, &sys.config) {

@@ -175,6 +175,14 @@ pub unsafe trait Machine: Copy + Send + Sync + fmt::Debug + 'static {
     #[inline(always)]
     fn prefetch(_at: *const u8, _len: usize) {}
 
+    /// Asks for the line at `at` for itself alone, to be read and written soon: a hint as
+    /// [`Machine::prefetch`] is. A load alone brings a line that others may keep, and the store
+    /// after it has to ask again.
+    ///
+    /// Linux: `prefetchw`.
+    #[inline(always)]
+    fn prefetch_write(_at: *const u8) {}
+
     /// Waits until `word & mask == eq`. May return early, so callers loop. Acknowledges interrupts
     /// while it waits, unless they are off.
     fn wait_until<W: Word>(p: &W::Prim, mask: W, eq: W);

@@ -58,6 +58,11 @@ impl<T, C: Class, M: Machine> SpinLock<T, C, M> {
     #[track_caller]
     pub fn lock(&self) -> SpinGuard<'_, T, C, M> {
         lockdep::acquire::<C, M>(self.id(), How::Wait, Location::caller());
+        self.take()
+    }
+
+    #[inline(always)]
+    fn take(&self) -> SpinGuard<'_, T, C, M> {
         // ORDERING: Acquire; pairs with [spin-release].
         while self
             .word
@@ -70,6 +75,14 @@ impl<T, C: Class, M: Machine> SpinLock<T, C, M> {
             lock: self,
             not_send: PhantomData,
         }
+    }
+
+    /// Takes the lock beside one other of its class, which comes first in an order of their own.
+    #[inline]
+    #[track_caller]
+    pub fn lock_second(&self) -> SpinGuard<'_, T, C, M> {
+        lockdep::acquire::<C, M>(self.id(), How::Second, Location::caller());
+        self.take()
     }
 
     /// Takes the lock if it is free.

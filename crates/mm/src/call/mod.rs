@@ -7,6 +7,7 @@
 //! | munmap | write | the VMAs it splits, for ever on those it takes out | zap, free |
 //! | mprotect | write | each VMA it changes | protect |
 //! | fork | write, of the parent | all VMAs of the parent, until all CPUs were told | share |
+//! | mremap | write | what it grows, moves and makes; those it unmaps | move, zap, free |
 //! | brk | write | the VMA it extends; those it unmaps | zap, free |
 //! | madvise of pages | read | none: it changes no VMA | zap, age |
 //! | madvise of mappings | write | each VMA it changes | - |
@@ -15,6 +16,8 @@
 //! | mbind | write | each VMA it looks over, and each that it changes | traverse |
 //! | (a fault below a stack) | write | the stack | - |
 //! | remote access, pins | read | none: they change no VMA | - |
+//! | userfaultfd: register, unregister, end | write | each VMA it changes | allow |
+//! | userfaultfd: fill, writeprotect | read | none: they change no VMA | install; protect |
 
 pub(crate) mod brk;
 mod cut;
@@ -27,12 +30,15 @@ pub(crate) mod mlock;
 pub(crate) mod mmap;
 mod modify;
 pub(crate) mod mprotect;
+pub(crate) mod mremap;
 pub(crate) mod munmap;
 pub(crate) mod pin;
+pub(crate) mod place;
 mod populate;
 pub(crate) mod remote;
 mod split;
 pub(crate) mod stack;
+pub(crate) mod userfaultfd;
 
 use minflt_addr::{VirtAddr, VirtRange};
 use minflt_pgtable::{Mmu, Paging};

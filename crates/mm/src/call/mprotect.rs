@@ -44,68 +44,54 @@ impl<M: Mmu> Mm<M> {
             let range = super::page_range::<M>(start, len).filter(|range| !range.is_empty());
             let range = range.ok_or(MprotectError::NoMemory)?;
             let writers = Writers::lock(self);
-            let locked = self.locked_for_loads(range, prot);
-            let result = self.protect_all(&writers, range, prot);
+            let mut locked = None;
+            let result = self.protect_all(&writers, range, prot, &mut locked);
             drop(writers);
             if let Some(locked) = locked {
-                self.populate_stores(locked);
+                self.populate_locked(locked);
             }
             M::note(format_args!("mprotect {range} {prot:?} returns"));
             result
         })
     }
 
-    /// Locked pages of `range` that could not be stored to, and now can: between the first and the
-    /// last of them. A store to them shall not have to wait for a page.
-    ///
-    /// Linux: mprotect_fixup, the call of populate_vma_page_range.
-    fn locked_for_loads(&self, range: VirtRange, prot: Prot) -> Option<VirtRange> {
-        if !prot.has(Prot::WRITE) || self.locked_bytes() == 0 {
-            return None;
-        }
-        let mut found: Option<VirtRange> = None;
-        let mut at = range.start();
-        while at < range.end()
-            && let Some(view) = self.find(at).map(Vma::view)
-            && view.range.contains(at)
-        {
-            let part = view.range.intersect(VirtRange::new(at, range.end()));
-            if view.flags.has(VmaFlags::LOCKED) && !view.prot.has(Prot::WRITE) {
-                let start = found.map_or(part.start(), |found| found.start());
-                found = Some(VirtRange::new(start, part.end()));
-            }
-            at = part.end();
-        }
-        found
-    }
-
-    /// Faults locked pages in as by stores, as many as can be had.
+    /// Copies the pages of what is locked and may be stored to from now on, so that no store waits
+    /// for that. Linux: the end of mprotect_fixup.
     #[cold]
-    fn populate_stores(&self, range: VirtRange) {
+    fn populate_locked(&self, range: VirtRange) {
         let share = Share::default();
-        let writable = |view: &VmaView| {
-            let stays = view.flags.has(VmaFlags::LOCKED) && view.prot.has(Prot::WRITE);
-            if stays { to_lock(view) } else { Ok(None) }
-        };
-        let _some = self.populate_mapped(&share, range, Failure::Skips, writable);
+        let _some = self.populate_mapped(&share, range, Failure::Skips, to_lock);
         self.rss.sync(&share);
     }
 
+    /// Changes the VMAs of a range, up to the first hole; `locked` becomes from where to where any
+    /// became writable that is locked.
     fn protect_all(
         &self,
         writers: &Writers<'_, M>,
         range: VirtRange,
         prot: Prot,
+        locked: &mut Option<VirtRange>,
     ) -> Result<(), MprotectError> {
         let mut at = range.start();
         while at < range.end() {
             let vma = self.find(at).ok_or(MprotectError::NoMemory)?;
-            let whole = vma.view().range;
+            let VmaView {
+                range: whole,
+                prot: old,
+                flags,
+                ..
+            } = vma.view();
             if whole.start() > at {
                 return Err(MprotectError::NoMemory);
             }
             let part = VirtRange::new(at, range.end()).intersect(whole);
             self.protect_one(writers, vma, part, prot)?;
+            let gains = prot.has(Prot::WRITE) && !old.has(Prot::WRITE);
+            if gains && flags.has(VmaFlags::LOCKED) {
+                let start = locked.map_or(part.start(), VirtRange::start);
+                *locked = Some(VirtRange::new(start, part.end()));
+            }
             at = part.end();
         }
         Ok(())

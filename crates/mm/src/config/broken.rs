@@ -55,6 +55,8 @@ broken! {
     MmapLockUnderVmaLock = "mmap-lock-under-vma-lock",
     /// A fault tries the rungs that do not wait again and again, and never the one that does.
     LadderWithoutEnd = "ladder-without-end",
+    /// A VMA that comes between others is put into a leaf that readers are looking at.
+    LeafInPlace = "leaf-in-place",
     /// A writer that waits for a VMA's readers lets new ones in.
     WriterLetsReadersIn = "writer-lets-readers-in",
     /// The refused mix of a speculative ladder and compare-and-exchange, let through.
@@ -75,6 +77,10 @@ broken! {
     HalfWidthExchange = "half-width-exchange",
     /// The exchange is emulated under the lock also where the caller holds that lock already.
     EmulateUnderLock = "emulate-under-lock",
+    /// munmap lets `mmap_lock` go before it frees the tables.
+    UnmapUnlocked = "unmap-unlocked",
+    /// A userfaultfd's handler protects pages, and no CPU is told to forget the right to store.
+    ProtectWithoutFlush = "protect-without-flush",
     /// fork shares a page with the child though somebody has it pinned.
     ForkSharesPinned = "fork-shares-pinned",
     /// A pin without `mmap_lock` does not ask whether a fork came in between.
@@ -83,6 +89,12 @@ broken! {
     PinsShared = "pins-shared",
     /// A stack grows under `mmap_lock` for reading, outside a section.
     ExpandUnderReadLock = "expand-under-read-lock",
+    /// mremap ends the new mapping's section before the pages are there.
+    RemapPublishesEarly = "remap-publishes-early",
+    /// mremap tells the CPUs after it has let its locks go.
+    RemapFlushesLate = "remap-flushes-late",
+    /// A fault asks whether a VMA has an anon_vma before it has its lock, and not after.
+    AnonVmaBeforeLock = "anon-vma-before-lock",
     /// Instruction caches are flushed after the entry is there, as they were under the lock.
     FlushAfterInstall = "flush-after-install",
     /// mlock counts what it locked after it let `mmap_lock` go.

@@ -15,6 +15,7 @@ mod prepare;
 pub(crate) mod remote;
 mod slot;
 mod stabilise;
+pub(crate) mod userfault;
 
 use crate::config::{Broken, Config, Rss, Rung};
 use crate::event::Event;
@@ -92,6 +93,8 @@ enum Stop {
     Retry(Why),
     Signal(Signal),
     Oom,
+    /// A handler has been told; it wakes the thread.
+    Userfault,
 }
 
 impl From<Why> for Stop {
@@ -162,6 +165,10 @@ impl<M: Mmu> Mm<M> {
                         }
                         return FaultOutcome::Signal(signal);
                     }
+                    Err(Stop::Userfault) => {
+                        self.await_wake();
+                        continue;
+                    }
                     Err(Stop::Oom) => {
                         sys.count(Event::OutOfMemory);
                         return FaultOutcome::Oom;
@@ -189,7 +196,13 @@ impl<M: Mmu> Mm<M> {
             addr,
             access,
         };
-        match fault.attempt(Rung::Mmap) {
+        let outcome = loop {
+            match fault.attempt(Rung::Mmap) {
+                Err(Stop::Userfault) => self.await_wake(),
+                outcome => break outcome,
+            }
+        };
+        match outcome {
             Ok(kind) => {
                 if kind != Kind::Spurious {
                     sys.count(Event::MinorFaults);
@@ -200,7 +213,7 @@ impl<M: Mmu> Mm<M> {
                 FaultOutcome::Done(Done { kind, by })
             }
             Err(Stop::Signal(signal)) => FaultOutcome::Signal(signal),
-            Err(Stop::Retry(_) | Stop::Oom) => FaultOutcome::Oom,
+            Err(Stop::Retry(_) | Stop::Oom | Stop::Userfault) => FaultOutcome::Oom,
         }
     }
 }
@@ -245,20 +258,16 @@ impl<M: Mmu> Fault<'_, M> {
     #[inline(always)]
     fn attempt_by(&self, rung: Rung) -> Result<Kind, Stop> {
         let stable = Stable::stabilise(self.mm, rung, self.addr)?;
-        // A sloppy number is counted up at once, while this CPU has the line that it shares with
-        // `mmap_lock`, and down again where no page came of it.
-        let config = &self.mm.system().config;
-        let early = config.rss == Rss::Sloppy && self.access == Access::Write;
-        if early {
-            self.count_page(1);
-        }
         let kind = self.under(&stable);
         let maps = kind.is_ok_and(Kind::maps_a_frame);
-        if early && !maps {
-            self.count_page(-1);
+        let rss = self.mm.system().config.rss;
+        // A sloppy number stands in the line of `mmap_lock`: counted right before that is let go,
+        // it costs no move of the line.
+        if maps && rss == Rss::Sloppy {
+            self.count_page(1);
         }
         drop(stable);
-        if maps && !early && config.rss != Rss::UnderLock {
+        if maps && !matches!(rss, Rss::UnderLock | Rss::Sloppy) {
             self.count_page(1);
         }
         kind
@@ -267,6 +276,9 @@ impl<M: Mmu> Fault<'_, M> {
     #[inline(always)]
     fn under(&self, stable: &Stable<'_, M>) -> Result<Kind, Stop> {
         stable.check_access(self.access)?;
+        if stable.view.uffd != 0 {
+            self.userfault(stable)?;
+        }
         self.prepare_anon(stable)?;
         let leaf = self.leaf(stable)?;
         self.anon(stable, leaf)

@@ -30,6 +30,8 @@ pub struct Ledger {
 /// What does not add up.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Unbalanced {
+    /// A tree of mappings is not what lookups rely on.
+    Tree(&'static str),
     /// Frames free and used do not add up to all.
     Total(Ledger),
     /// Frames used as tables, and tables that can be reached.
@@ -123,6 +125,7 @@ pub enum Unbalanced {
 impl fmt::Display for Unbalanced {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::Tree(what) => write!(f, "the tree of mappings: {what}"),
             Self::Total(ledger) => write!(f, "frames leaked or doubled: {ledger:?}"),
             Self::Tables { used, reachable } => {
                 write!(f, "{used} frames hold tables, {reachable} can be reached")
@@ -209,6 +212,7 @@ struct Objects {
     attrs: u64,
     nodes: u64,
     chains: u64,
+    uffds: u64,
 }
 
 impl Objects {
@@ -217,6 +221,7 @@ impl Objects {
         self.attrs += other.attrs;
         self.nodes += other.nodes;
         self.chains += other.chains;
+        self.uffds += other.uffds;
     }
 }
 
@@ -303,6 +308,8 @@ impl<M: Mmu> System<M> {
             ("attrs", self.attrs.live(), reached.attrs),
             ("tree node", self.nodes.live(), reached.nodes),
             ("anon_vma_chain", self.chains.live(), reached.chains),
+            ("userfaultfd", self.uffds.live(), reached.uffds),
+            ("userfault waiter", self.waiters.live(), 0),
         ];
         let wrong = kinds.into_iter().find(|(_, live, reach)| live != reach);
         if let Some((what, live, reachable)) = wrong {
@@ -353,6 +360,7 @@ impl<M: Mmu> Mm<M> {
         sys.looked(Check::Tables);
         let mut walked = Walked::default();
         self.walk_table(self.root, M::Paging::LEVELS - 1, 0, &mut walked)?;
+        self.tree.validate().map_err(Unbalanced::Tree)?;
         let mut nodes = 0;
         self.tree.visit(
             &mut |vma| {
@@ -364,6 +372,7 @@ impl<M: Mmu> Mm<M> {
             &mut |_| nodes += 1,
         );
         walked.objects.nodes = nodes;
+        walked.objects.uffds = self.count_contexts();
         let (kept, mapped) = (self.sizes.raw(), walked.vmas.mapped);
         if kept != mapped {
             return Err(Unbalanced::Size { kept, mapped });

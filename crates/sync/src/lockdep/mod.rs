@@ -51,6 +51,9 @@ pub trait Class: Copy + Send + Sync + core::fmt::Debug + 'static {
 pub enum How {
     /// The caller will wait as long as it takes.
     Wait,
+    /// The same, beside one of the same class: of the two this comes later, in an order that the
+    /// caller knows.
+    Second,
     /// The caller has it already, by a try.
     Tried,
 }
@@ -197,8 +200,14 @@ fn acquire_checked<C: Class, M: Machine>(
 ) {
     // SAFETY: duty 1 of `Machine`.
     let cx = unsafe { &*M::cx() };
-    if how == How::Wait {
-        if let Some(held) = cx.held.iter().find(|held| held.rank >= C::RANK) {
+    if how != How::Tried {
+        let mut first = how == How::Second;
+        let out_of_order = |held: &Held| {
+            // One of the same class is before it; no other.
+            let excused = held.rank == C::RANK && core::mem::take(&mut first);
+            held.rank >= C::RANK && !excused
+        };
+        if let Some(held) = cx.held.iter().find(out_of_order) {
             M::violation(format_args!(
                 "lock order: waits for {:?} at {at} while it holds {:?}, taken at {}",
                 C::RANK,

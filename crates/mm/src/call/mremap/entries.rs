@@ -1,0 +1,289 @@
+//! Moving entries from one place of an address space to another.
+//!
+//! # Problem
+//! A page that is moved must be found at its old address until the call, and at its new one after
+//! it; and nobody may free it from the new place while a CPU still reaches it by the old one
+//! (CVE-2018-18281).
+//!
+//! # Idea
+//! Where a whole table is moved to where a whole table fits, the entry that points to it is moved,
+//! and nothing below it. Elsewhere the entries are moved, table by table.
+//!
+//! # Protocol
+//! ```text
+//! the source's and the destination's VMAs: sections open, until all is moved
+//! tables for the destination: put in before anything changes
+//! whole tables:  every lock below held once      pointer -> none    all CPUs told    put in
+//! entries:       both tables' locks held         entry -> none, put in    all CPUs told
+//! ```
+//! Two tables' locks are taken in the order of the tables' frames.
+//!
+//! # Why it is correct
+//! Nobody faults at either place meanwhile. A speculative fault that was in its slot before the
+//! section opened has let the table's lock go when that was held once; later ones see the section.
+//! (Else one could go on in a table that has moved: a use after free in Android's, which moved
+//! tables under locks that speculation did not take.) The value that is put in is what the exchange
+//! returned, with what the hardware had set by then. The CPUs have forgotten the old place before
+//! the lock of the new one, or of the whole address space, is let go: who takes the page out there
+//! comes later.
+//!
+//! # Cost
+//! One exchange and one store for each entry, or for each table; an invalidation for each table.
+//!
+//! Linux: mm/mremap.c move_page_tables, move_ptes, move_pgt_entry (v6.18).
+
+use crate::config::{Broken, Protocol};
+use crate::error::NoMemory;
+use crate::event::Event;
+use crate::mm::Mm;
+use crate::zap::{Zap, pages};
+use minflt_addr::{Pfn, VirtAddr, VirtRange};
+use minflt_pgtable::{EntryRef, Mmu, Paging, Pte, Table, Walk, entries_of, span_of, walk};
+
+/// A part of what is moved.
+#[derive(Clone, Copy)]
+struct Part {
+    from: VirtAddr,
+    to: VirtAddr,
+    bytes: u64,
+}
+
+/// How a part is moved.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Step {
+    /// Nothing is there.
+    Nothing,
+    /// By the entry of this level, which points to a table.
+    Table(u32),
+    /// By the entries of one table.
+    Entries,
+}
+
+impl<M: Mmu> Mm<M> {
+    /// The first part of what is left to move, and how.
+    ///
+    /// # Context
+    /// Under `mmap_lock` for writing.
+    fn next_part(&self, left: Part) -> (Part, Step) {
+        let sys = self.system();
+        // SAFETY: 1: tables are freed under `mmap_lock` for writing only, which the caller holds.
+        let found = unsafe { walk::<M>(&sys.at, self.root, left.from) };
+        let lowest = match found {
+            Walk::Missing { level, .. } => {
+                let bytes = span_of::<M::Paging>(left.from, level).end().0 - left.from.0;
+                return (left.first(bytes), Step::Nothing);
+            }
+            Walk::Leaf(_) => 1,
+        };
+        let fits = |level: &u32| {
+            let span = span_of::<M::Paging>(left.from, *level);
+            let there = span_of::<M::Paging>(left.to, *level);
+            let aligned = span.start() == left.from && there.start() == left.to;
+            aligned && span.len() <= left.bytes && self.is_empty_at(left.to, *level)
+        };
+        if let Some(level) = (lowest..M::Paging::LEVELS).rev().find(fits) {
+            let span = span_of::<M::Paging>(left.from, level);
+            return (left.first(span.len()), Step::Table(level));
+        }
+        let here = span_of::<M::Paging>(left.from, 1).end().0 - left.from.0;
+        let there = span_of::<M::Paging>(left.to, 1).end().0 - left.to.0;
+        (left.first(here.min(there)), Step::Entries)
+    }
+
+    /// Whether no table is put in at `addr` below its entry of `level`.
+    fn is_empty_at(&self, addr: VirtAddr, level: u32) -> bool {
+        // SAFETY: 1: as above.
+        let found = unsafe { walk::<M>(&self.system().at, self.root, addr) };
+        matches!(found, Walk::Missing { level: missing, .. } if missing >= level)
+    }
+
+    /// The table whose entry for `addr` is of `level`, put in where it is missing.
+    fn table_above(&self, addr: VirtAddr, level: u32) -> Result<Pfn, NoMemory> {
+        let sys = self.system();
+        let mut at = M::Paging::LEVELS - 1;
+        let mut table = self.root;
+        while at > level {
+            // SAFETY: 1: as above.
+            let entry = unsafe { Table::<M>::at(&sys.at, table, at) }.entry_for(addr, at);
+            if entry.load().is_none_at(at) {
+                self.put_table_in(entry, at)?;
+            }
+            let value = entry.load();
+            table = value.pfn();
+            at -= 1;
+        }
+        Ok(table)
+    }
+
+    /// Puts a table in below `entry`, of level `level`, unless a fault of a neighbour does.
+    fn put_table_in(&self, entry: EntryRef<'_, M>, level: u32) -> Result<(), NoMemory> {
+        let sys = self.system();
+        let new = Self::new_table(sys, level - 1).ok_or(NoMemory)?;
+        let (none, value) = (Pte::none_at(level), Pte::table(new, level));
+        let mine = match sys.config.protocol {
+            Protocol::CompareExchange => entry.cas(self.exchange(), none, value).is_ok(),
+            Protocol::MmLock | Protocol::TableLock => {
+                let _held = self.page_table_lock.lock();
+                let empty = entry.load().is_none_at(level);
+                if empty {
+                    entry.store(value);
+                }
+                empty
+            }
+        };
+        if mine {
+            sys.count(Event::TablesInstalled);
+        } else {
+            sys.count(Event::TablesLost);
+            sys.put_table(new);
+        }
+        Ok(())
+    }
+
+    /// Puts in the tables that the pages of `from` need at `to`, but for those that they bring.
+    ///
+    /// # Context
+    /// Under `mmap_lock` for writing, and nothing is mapped at `to`.
+    ///
+    /// # Errors
+    /// No memory; some tables may be there then, with nothing in them.
+    pub(super) fn make_room(&self, from: VirtRange, to: VirtAddr) -> Result<(), NoMemory> {
+        let mut left = Part::whole(from, to);
+        while left.bytes > 0 {
+            let (part, step) = self.next_part(left);
+            match step {
+                Step::Nothing => {}
+                Step::Table(level) => drop(self.table_above(part.to, level)?),
+                Step::Entries => drop(self.table_above(part.to, 0)?),
+            }
+            left = left.behind(part);
+        }
+        Ok(())
+    }
+
+    /// Moves the pages of `from` to `to`.
+    ///
+    /// # Context
+    /// Under `mmap_lock` for writing, with sections open on the VMAs of both; after
+    /// [`Mm::make_room`]. Waits for CPUs to forget translations.
+    pub(super) fn move_entries(&self, zap: &mut Zap<'_, M>, from: VirtRange, to: VirtAddr) {
+        let mut left = Part::whole(from, to);
+        while left.bytes > 0 {
+            let (part, step) = self.next_part(left);
+            let room = match step {
+                Step::Nothing => Ok(()),
+                Step::Table(level) => self.move_table(zap, part, level),
+                Step::Entries => self.move_part(zap, part),
+            };
+            if room.is_err() {
+                M::violation(format_args!("room that was made is not there"));
+            }
+            left = left.behind(part);
+        }
+    }
+
+    /// Moves a table, with all below it.
+    fn move_table(&self, zap: &mut Zap<'_, M>, part: Part, level: u32) -> Result<(), NoMemory> {
+        let sys = self.system();
+        let above = self.table_above(part.from, level)?;
+        // SAFETY: 1: as above.
+        let entry = unsafe { Table::<M>::at(&sys.at, above, level) }.entry_for(part.from, level);
+        self.wait_for_slots(entry.load().pfn(), level - 1);
+        let moved = entry.swap(self.exchange_of_tables(), Pte::none_at(level));
+        zap.gather.touch(part.old());
+        self.tell(zap);
+        let above = self.table_above(part.to, level)?;
+        // SAFETY: 1: as above.
+        let entry = unsafe { Table::<M>::at(&sys.at, above, level) }.entry_for(part.to, level);
+        entry.swap(self.exchange_of_tables(), moved);
+        M::note(format_args!(
+            "moves a table of level {} to {}",
+            level - 1,
+            part.to
+        ));
+        sys.count(Event::TablesMoved);
+        Ok(())
+    }
+
+    /// Holds the lock of each table of leaf entries below `table` once.
+    fn wait_for_slots(&self, table: Pfn, level: u32) {
+        if level == 0 {
+            return drop(self.table_lock(table).lock());
+        }
+        // SAFETY: 1: as above.
+        let entries = unsafe { Table::<M>::at(&self.system().at, table, level) };
+        for index in 0..entries_of::<M::Paging>(level) as usize {
+            let value = entries.entry(index).load();
+            if !value.is_none_at(level) {
+                self.wait_for_slots(value.pfn(), level - 1);
+            }
+        }
+    }
+
+    /// Moves entries of one table to one table.
+    fn move_part(&self, zap: &mut Zap<'_, M>, part: Part) -> Result<(), NoMemory> {
+        let (from, to) = (
+            self.table_above(part.from, 0)?,
+            self.table_above(part.to, 0)?,
+        );
+        let how = self.exchange_under_lock();
+        let (first, second) = (self.table_lock(from.min(to)), self.table_lock(from.max(to)));
+        let _first = first.lock();
+        let one = core::ptr::eq(first, second);
+        let _second = (!one).then(|| second.lock_second());
+        let distance = part.to.0.wrapping_sub(part.from.0);
+        let mut moved = 0;
+        for page in pages::<M>(part.old()) {
+            let entry = zap.entry(from, page.start());
+            if entry.load().is_none() {
+                continue;
+            }
+            let old = entry.swap(how, Pte::NONE);
+            let there = VirtAddr(page.start().0.wrapping_add(distance));
+            zap.entry(to, there).store(old);
+            zap.gather.touch(page);
+            moved += 1;
+        }
+        self.system().count_n(Event::EntriesMoved, moved);
+        self.tell(zap);
+        Ok(())
+    }
+
+    /// Makes every CPU forget the old place.
+    fn tell(&self, zap: &mut Zap<'_, M>) {
+        if !self.system().config.lacks(Broken::RemapFlushesLate) {
+            zap.flush();
+        }
+    }
+}
+
+impl Part {
+    const fn whole(from: VirtRange, to: VirtAddr) -> Self {
+        Self {
+            from: from.start(),
+            to,
+            bytes: from.len(),
+        }
+    }
+
+    /// Its first bytes, as many as there are.
+    fn first(self, bytes: u64) -> Self {
+        Self {
+            bytes: bytes.min(self.bytes),
+            ..self
+        }
+    }
+
+    /// What is left of it behind `part`.
+    const fn behind(self, part: Self) -> Self {
+        Self {
+            from: VirtAddr(self.from.0 + part.bytes),
+            to: VirtAddr(self.to.0 + part.bytes),
+            bytes: self.bytes - part.bytes,
+        }
+    }
+
+    const fn old(self) -> VirtRange {
+        VirtRange::new(self.from, VirtAddr(self.from.0 + self.bytes))
+    }
+}

@@ -1,0 +1,555 @@
+//! mremap: a mapping grows, shrinks, or moves with its pages.
+//!
+//! # Problem
+//! Pages shall be found at another address, without being copied, while other threads use them; and
+//! a call that fails must not leave them in two places or in none.
+//!
+//! # Idea
+//! Shrinking unmaps. Growing adds a mapping behind, which becomes one with the old. Moving makes a
+//! mapping at the new place that is like the old one, moves the entries ([`entries`]), and unmaps
+//! the old place.
+//!
+//! # Protocol
+//! ```text
+//! mmap_lock for writing
+//! tables for the new place; memory for all that follows
+//! the new VMA is found, with its section open
+//! the entries move, under the reverse map's lock; all CPUs are told
+//! the old VMA is cut, or stays without its pages (MREMAP_DONTUNMAP)
+//! ```
+//! What could fail comes before the first change. Only what stood at a fixed target is unmapped
+//! before, and stays so where the call then fails, as in Linux; and of several mappings moved at
+//! once those before the one that fails have been moved.
+//!
+//! # Why it is correct
+//! A fault at the new place would put a page in where one is about to be moved to; none begins
+//! there before the section ends (P29). Pages keep their number, since the new mapping continues
+//! the old one's; only one that has no pages of its own gets numbers by its new address, so that it
+//! can be one with its neighbours there.
+//!
+//! # Cost
+//! As munmap and mmap, and that of moving the entries.
+//!
+//! Linux: mm/mremap.c (v6.18).
+
+mod entries;
+
+use super::as_call;
+use super::cut::{Cut, free_tables};
+use super::merge::{Reach, add, of_range};
+use super::munmap::unmap;
+use super::place::Place;
+use super::populate::{Failure, to_lock};
+use super::split::NewRecord;
+use crate::commit::Pages;
+use crate::config::Broken;
+use crate::error::{MremapError, NoMemory};
+use crate::event::Event;
+use crate::mm::Mm;
+use crate::oracle;
+use crate::thread::Thread;
+use crate::vma::{Vma, VmaFlags, VmaView};
+use crate::writers::{Section, Writers};
+use crate::zap::Zap;
+use minflt_addr::{VirtAddr, VirtRange};
+use minflt_pgtable::{Mmu, Paging};
+use minflt_sync::Ordering;
+
+/// Where a mapping may be moved to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Remap {
+    /// Nowhere.
+    InPlace,
+    /// Anywhere, if it does not fit where it is (`MREMAP_MAYMOVE`).
+    MayMove,
+    /// To this address, in place of whatever is mapped there (`MREMAP_FIXED`).
+    Fixed(VirtAddr),
+    /// To this address if there is room, else anywhere; and the old place stays mapped, without its
+    /// pages (`MREMAP_DONTUNMAP`).
+    DontUnmap(VirtAddr),
+    /// Both (`MREMAP_FIXED | MREMAP_DONTUNMAP`).
+    FixedDontUnmap(VirtAddr),
+}
+
+/// What to remap.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct RemapRequest {
+    /// Where it is.
+    pub old: VirtAddr,
+    /// How long it is, in bytes, rounded up to pages.
+    pub old_len: u64,
+    /// How long it shall be, in bytes, rounded up to pages.
+    pub new_len: u64,
+    /// Where it may go.
+    pub how: Remap,
+}
+
+/// A request whose lengths are whole pages.
+#[derive(Clone, Copy)]
+struct Plan {
+    old: VirtAddr,
+    old_len: u64,
+    new_len: u64,
+    how: Remap,
+}
+
+/// What a call that succeeded did.
+struct Done {
+    at: VirtAddr,
+    /// What is to be populated, since it is locked.
+    more: Option<VirtRange>,
+}
+
+/// A flush that a control leaves for later.
+type Late<'m, M> = Option<Zap<'m, M>>;
+
+impl Remap {
+    const fn target(self) -> Option<VirtAddr> {
+        match self {
+            Self::InPlace | Self::MayMove => None,
+            Self::Fixed(to) | Self::DontUnmap(to) | Self::FixedDontUnmap(to) => Some(to),
+        }
+    }
+
+    const fn is_fixed(self) -> bool {
+        matches!(self, Self::Fixed(_) | Self::FixedDontUnmap(_))
+    }
+
+    const fn keeps_old(self) -> bool {
+        matches!(self, Self::DontUnmap(_) | Self::FixedDontUnmap(_))
+    }
+
+    /// The same, to another address.
+    const fn to(self, to: VirtAddr) -> Self {
+        match self {
+            Self::FixedDontUnmap(_) => Self::FixedDontUnmap(to),
+            _ => Self::Fixed(to),
+        }
+    }
+}
+
+impl Plan {
+    fn new<M: Mmu>(request: &RemapRequest) -> Self {
+        // What wraps is 0, as in Linux.
+        let page_up = |len| {
+            VirtAddr(len)
+                .align_up(M::Paging::SHIFT)
+                .map_or(0, |len| len.0)
+        };
+        Self {
+            old: request.old,
+            old_len: page_up(request.old_len),
+            new_len: page_up(request.new_len),
+            how: request.how,
+        }
+    }
+
+    const fn grows(&self) -> bool {
+        self.new_len > self.old_len
+    }
+
+    const fn shrinks(&self) -> bool {
+        self.new_len < self.old_len
+    }
+
+    /// Linux: check_mremap_params.
+    fn check<M: Mmu>(&self) -> Result<(), MremapError> {
+        let end = Mm::<M>::user_range().end().0;
+        let aligned = |at: VirtAddr| at.is_aligned(M::Paging::SHIFT);
+        if !aligned(self.old) || self.new_len == 0 || self.new_len > end {
+            return Err(MremapError::Invalid);
+        }
+        let Some(to) = self.how.target() else {
+            return Ok(());
+        };
+        let overlaps = self.old.0.wrapping_add(self.old_len) > to.0
+            && to.0.wrapping_add(self.new_len) > self.old.0;
+        let resized = self.how.keeps_old() && self.old_len != self.new_len;
+        if to.0 > end - self.new_len || !aligned(to) || overlaps || resized {
+            return Err(MremapError::Invalid);
+        }
+        Ok(())
+    }
+}
+
+impl<M: Mmu> Thread<'_, M> {
+    /// Makes a mapping longer or shorter, or moves it with its pages; returns where it is.
+    ///
+    /// # Context
+    /// Sleeps for `mmap_lock`, which it takes for writing, and then, to populate what is locked,
+    /// for reading; waits for CPUs to forget translations.
+    ///
+    /// # Errors
+    /// See [`MremapError`]. Nothing has changed then, but that what stood at a fixed address is
+    /// unmapped, and that of several mappings those below may have been moved.
+    pub fn mremap(&self, request: &RemapRequest) -> Result<VirtAddr, MremapError> {
+        let mm = self.mm();
+        as_call(mm.system(), || {
+            mm.system().count(Event::Mremap);
+            let done = mm.remap(&Plan::new::<M>(request))?;
+            if let Some(more) = done.more {
+                // Linux ignores what cannot be had: mm_populate.
+                let _some = mm.populate_mapped(&self.share, more, Failure::Skips, to_lock);
+            }
+            M::note(format_args!("mremap {} returns {}", request.old, done.at));
+            Ok(done.at)
+        })
+    }
+}
+
+impl<M: Mmu> Mm<M> {
+    fn remap(&self, plan: &Plan) -> Result<Done, MremapError> {
+        plan.check::<M>()?;
+        let mut late = None;
+        let writers = Writers::lock(self);
+        let most = self.system().max_map_count();
+        // Both places may be cut in three.
+        if plan.how.target().is_some() && self.map_count() + 5 >= most {
+            return Err(MremapError::NoMemory);
+        }
+        let result = if plan.how.is_fixed() && plan.old_len == plan.new_len {
+            self.remap_all(&writers, plan, &mut late)
+        } else {
+            self.remap_one(&writers, plan, &mut late)
+        };
+        drop(writers);
+        if let Some(mut zap) = late {
+            zap.finish();
+        }
+        result
+    }
+
+    fn remap_one<'m>(
+        &'m self,
+        writers: &Writers<'_, M>,
+        plan: &Plan,
+        late: &mut Late<'m, M>,
+    ) -> Result<Done, MremapError> {
+        let view = self.mapped_at(plan.old)?.view();
+        self.may_remap(plan, &view)?;
+        if let Some(to) = plan.how.target() {
+            return self.remap_to(writers, plan, to, late);
+        }
+        if plan.shrinks() {
+            self.cut_tail(writers, plan)?;
+        } else if plan.grows() {
+            return self.expand(writers, plan, late);
+        }
+        Ok(Done {
+            at: plan.old,
+            more: None,
+        })
+    }
+
+    /// Moves whatever is mapped in a range, each mapping as far from the others as it was.
+    ///
+    /// Linux: remap_move.
+    fn remap_all<'m>(
+        &'m self,
+        writers: &Writers<'_, M>,
+        plan: &Plan,
+        late: &mut Late<'m, M>,
+    ) -> Result<Done, MremapError> {
+        let (start, end) = (plan.old, VirtAddr(plan.old.0.wrapping_add(plan.old_len)));
+        let mut to = plan.how.target().ok_or(MremapError::Invalid)?;
+        let mut first = None;
+        let mut at = start;
+        while at < end
+            && let Some(view) = self.find(at).map(Vma::view)
+            && view.range.start() < end
+        {
+            if first.is_none() && view.range.start() > start {
+                break;
+            }
+            let part = view.range.intersect(VirtRange::new(start, end));
+            // Who is told of its faults is told where it goes, of one at a time.
+            if view.uffd != 0 && (first.is_some() || view.range.end() < end) {
+                return Err(MremapError::Fault);
+            }
+            to = VirtAddr(to.0 + (part.start().0 - at.0));
+            let one = Plan {
+                old: part.start(),
+                old_len: part.len(),
+                new_len: part.len(),
+                how: plan.how.to(to),
+            };
+            self.may_remap(&one, &view)?;
+            let done = self.remap_to(writers, &one, to, late)?;
+            first = first.or(Some(done));
+            to = VirtAddr(to.0 + part.len());
+            at = part.end();
+        }
+        first.ok_or(MremapError::Fault)
+    }
+
+    /// The VMA that covers `at`.
+    fn mapped_at(&self, at: VirtAddr) -> Result<&Vma<M>, MremapError> {
+        let vma = self.find(at).ok_or(MremapError::Fault)?;
+        let here = vma.view().range.contains(at);
+        here.then_some(vma).ok_or(MremapError::Fault)
+    }
+
+    /// Whether `view`, which the request begins in, may be remapped so. Linux: check_prep_vma.
+    fn may_remap(&self, plan: &Plan, view: &VmaView) -> Result<(), MremapError> {
+        if !plan.grows() && plan.how.target().is_none() {
+            return Ok(());
+        }
+        if plan.old_len == 0 {
+            return Err(MremapError::Invalid);
+        }
+        if plan.old_len.min(plan.new_len) > view.range.end().0 - plan.old.0 {
+            return Err(MremapError::Fault);
+        }
+        if !plan.grows() {
+            return Ok(());
+        }
+        let more = (plan.new_len - plan.old_len) >> M::Paging::SHIFT;
+        if view.flags.has(VmaFlags::LOCKED) {
+            self.may_lock(more).map_err(|_| MremapError::LockLimit)?;
+        }
+        if self.may_expand(more) {
+            Ok(())
+        } else {
+            Err(MremapError::Limit)
+        }
+    }
+
+    /// Unmaps what a shorter mapping loses.
+    fn cut_tail(&self, writers: &Writers<'_, M>, plan: &Plan) -> Result<(), MremapError> {
+        let end = plan.old.0.checked_add(plan.old_len).map(VirtAddr);
+        let end = end.filter(|end| *end <= Self::user_range().end());
+        let end = end.ok_or(MremapError::Invalid)?;
+        let tail = VirtRange::new(VirtAddr(plan.old.0 + plan.new_len), end);
+        Ok(unmap(self, writers, tail)?)
+    }
+
+    /// Linux: expand_vma.
+    fn expand<'m>(
+        &'m self,
+        writers: &Writers<'_, M>,
+        plan: &Plan,
+        late: &mut Late<'m, M>,
+    ) -> Result<Done, MremapError> {
+        let vma = self.mapped_at(plan.old)?;
+        let view = vma.view();
+        let end = view.range.end();
+        let more = plan.new_len - plan.old_len;
+        let whole = end.0 - plan.old.0 == plan.old_len;
+        let room = end.checked_add(more).map(|to| VirtRange::new(end, to));
+        let room = room.filter(|room| Self::user_range().covers(*room) && self.is_free(*room));
+        if let Some(room) = room.filter(|_| whole) {
+            return self.grow_in_place(writers, vma, room, plan);
+        }
+        if plan.how == Remap::InPlace {
+            return Err(MremapError::NoMemory);
+        }
+        let to = self.place(Place::Any, plan.new_len);
+        let to = to.map_err(|_| MremapError::NoMemory)?;
+        self.move_vma(writers, plan, to.start(), late)
+    }
+
+    /// Linux: expand_vma_in_place.
+    fn grow_in_place<'m>(
+        &'m self,
+        writers: &Writers<'_, M>,
+        vma: &'m Vma<M>,
+        room: VirtRange,
+        plan: &Plan,
+    ) -> Result<Done, MremapError> {
+        let sys = self.system();
+        let view = vma.view().of_range::<M::Paging>(room);
+        let pages = Pages::of::<M>(&view);
+        sys.charge(pages.accounted)
+            .map_err(|_| MremapError::Overcommit)?;
+        let open = |vma| writers.begin(vma);
+        let added = add(self, writers, open, &view, Some(vma), Reach::Both);
+        drop(added.inspect_err(|_| sys.uncharge(pages.accounted))?);
+        self.count_mapped(pages);
+        Ok(Done {
+            at: plan.old,
+            more: view.flags.has(VmaFlags::LOCKED).then_some(room),
+        })
+    }
+
+    /// Linux: mremap_to.
+    fn remap_to<'m>(
+        &'m self,
+        writers: &Writers<'_, M>,
+        plan: &Plan,
+        to: VirtAddr,
+        late: &mut Late<'m, M>,
+    ) -> Result<Done, MremapError> {
+        let mut plan = *plan;
+        if plan.how.is_fixed() {
+            let target = VirtRange::new(to, VirtAddr(to.0 + plan.new_len));
+            unmap(self, writers, target)?;
+            self.mapped_at(plan.old)?;
+        }
+        if plan.shrinks() {
+            self.cut_tail(writers, &plan)?;
+            plan.old_len = plan.new_len;
+        }
+        let pages = plan.old_len >> M::Paging::SHIFT;
+        if plan.how.keeps_old() && !self.may_expand(pages) {
+            return Err(MremapError::Limit);
+        }
+        if plan.how.is_fixed() {
+            if to < Self::user_range().start() {
+                return Err(MremapError::NotPermitted);
+            }
+            return self.move_vma(writers, &plan, to, late);
+        }
+        let place = self.place(Place::Hint(to), plan.new_len);
+        let place = place.map_err(|_| MremapError::NoMemory)?;
+        self.move_vma(writers, &plan, place.start(), late)
+    }
+
+    /// Moves a part of one VMA to a place that is free.
+    ///
+    /// Linux: move_vma.
+    fn move_vma<'m>(
+        &'m self,
+        writers: &Writers<'_, M>,
+        plan: &Plan,
+        to: VirtAddr,
+        late: &mut Late<'m, M>,
+    ) -> Result<Done, MremapError> {
+        let sys = self.system();
+        if self.map_count() + 3 >= sys.max_map_count() {
+            return Err(MremapError::NoMemory);
+        }
+        let vma = self.mapped_at(plan.old)?;
+        let view = vma.view();
+        let old = of_range::<M>(&view, plan.old, VirtAddr(plan.old.0 + plan.old_len));
+        let new = new_view::<M>(vma, &old, to, plan.new_len);
+        // The old place gives its own promise back.
+        let pages = (Pages::of::<M>(&old), Pages::of::<M>(&new));
+        let more = match plan.how.keeps_old() {
+            true => pages.1.accounted,
+            false => pages.1.accounted.saturating_sub(pages.0.accounted),
+        };
+        sys.charge(more).map_err(|_| MremapError::Overcommit)?;
+        self.copy_vma(writers, vma, &old, &new, plan.how, late)
+            .inspect_err(|_| sys.uncharge(more))?;
+        let locked = new.flags.has(VmaFlags::LOCKED) && plan.grows();
+        let more = VirtRange::new(VirtAddr(to.0 + plan.old_len), new.range.end());
+        Ok(Done {
+            at: to,
+            more: locked.then_some(more),
+        })
+    }
+
+    /// Makes the VMA `new`, moves the pages of `old`, a part of `vma`, there, and takes `old` out or
+    /// leaves it empty.
+    fn copy_vma<'m>(
+        &'m self,
+        writers: &Writers<'_, M>,
+        vma: &'m Vma<M>,
+        old: &VmaView,
+        new: &VmaView,
+        how: Remap,
+        late: &mut Late<'m, M>,
+    ) -> Result<(), NoMemory> {
+        let sys = self.system();
+        let to = new.range.start();
+        let faulted = vma.anon_vma.load(Ordering::Relaxed) != 0;
+        let links = u32::try_from(vma.chain_count()).map_err(|_| NoMemory)?;
+        // What follows takes no more memory than this.
+        let ensured = self.make_room(old.range, to).and_then(|()| {
+            let chains = sys.chains.ensure(3 * links + 2, sys).ok_or(NoMemory)?;
+            let attrs = sys.attrs.ensure(6, sys).ok_or(NoMemory)?;
+            let vmas = sys.vmas.ensure(3, sys).ok_or(NoMemory)?;
+            Ok((chains, attrs, vmas, self.tree.ensure(sys, 5)?))
+        });
+        let ensured = ensured.inspect_err(|_| self.free_room(new.range))?;
+        let open = |vma| writers.begin(vma);
+        // One that has no pages may become one with its own copy.
+        let before = faulted.then(|| writers.begin(vma));
+        let from = faulted.then_some(vma);
+        let added = add(self, writers, open, new, from, Reach::Both);
+        let added = added.inspect_err(|_| self.free_room(new.range))?;
+        let vma = self.find(old.range.start()).ok_or(NoMemory)?;
+        let apart = !core::ptr::eq(vma, added.vma());
+        let section = before.or_else(|| apart.then(|| writers.begin(vma)));
+        let added = if sys.config.lacks(Broken::RemapPublishesEarly) {
+            drop(added);
+            None
+        } else {
+            Some(added)
+        };
+        let mut zap = Zap::begin(self, old.range);
+        {
+            let _reverse_map = vma.lock_reverse_map();
+            self.move_entries(&mut zap, old.range, to);
+        }
+        if sys.config.lacks(Broken::RemapFlushesLate) {
+            *late = Some(zap);
+        } else {
+            zap.finish();
+            oracle::translations_agree(self, old.range, u64::MAX);
+        }
+        self.count_mapped(Pages::of::<M>(new));
+        if how.keeps_old() {
+            self.leave_empty(vma, section.as_ref(), &old.range)?;
+            return Ok(());
+        }
+        sys.charge_again(
+            Pages::of::<M>(old)
+                .accounted
+                .min(Pages::of::<M>(new).accounted),
+        );
+        drop((section, added));
+        // Were there no memory after all, the old place would stay mapped, with nothing in it.
+        let cut = Cut::plan(self, writers, old.range);
+        let _cut = cut.and_then(|cut| cut.map_or(Ok(()), Cut::commit));
+        drop(ensured);
+        Ok(())
+    }
+
+    /// Frees tables that were made in vain.
+    fn free_room(&self, range: VirtRange) {
+        let mut zap = Zap::begin(self, range);
+        free_tables(self, range, &mut zap);
+        zap.finish();
+    }
+
+    /// `vma` has lost the pages of `part` and stays. It is not locked any more, whole; and if it has
+    /// no page left, it is found from no anon_vma.
+    ///
+    /// Linux: dontunmap_complete.
+    fn leave_empty(
+        &self,
+        vma: &Vma<M>,
+        section: Option<&Section<'_, M>>,
+        part: &VirtRange,
+    ) -> Result<(), NoMemory> {
+        let view = vma.view();
+        let locks = VmaFlags::LOCKED.with(VmaFlags::LOCKED_ON_FAULT);
+        if view.flags.has(locks) {
+            self.locks.sub(Pages::of::<M>(&view).locked);
+            let flags = view.flags.without(locks);
+            drop(NewRecord::new(self, VmaView { flags, ..view })?.publish(vma));
+        }
+        if section.is_some() && view.range == *part {
+            self.system().unlink_anon_vmas(vma);
+        }
+        Ok(())
+    }
+}
+
+/// What `old`, a part of `vma`, is at its new place.
+fn new_view<M: Mmu>(vma: &Vma<M>, old: &VmaView, to: VirtAddr, len: u64) -> VmaView {
+    let faulted = vma.anon_vma.load(Ordering::Relaxed) != 0;
+    let uffd = VmaFlags::UFFD_MISSING.with(VmaFlags::UFFD_WP);
+    VmaView {
+        range: VirtRange::new(to, VirtAddr(to.0 + len)),
+        pgoff: if faulted {
+            old.pgoff
+        } else {
+            to.page(M::Paging::SHIFT)
+        },
+        flags: old.flags.without(uffd),
+        uffd: 0,
+        ..*old
+    }
+}
