@@ -29,6 +29,8 @@ pub(crate) enum Command {
     Formats,
     /// The workloads and their options.
     Workloads,
+    /// The machines that sim models; one with every number and its source.
+    Machines(Machines),
 }
 
 #[derive(Debug, clap::Args)]
@@ -81,13 +83,16 @@ pub(crate) struct Bench {
     /// RAM of a host or sim system [default: 1G on host, the machine's on sim].
     #[arg(long, value_name = "SIZE")]
     pub(crate) ram: Option<String>,
-    /// The machine that sim models [default: altix32].
+    /// The machine that sim models, by name or by its file [default: altix32].
     #[arg(long, value_name = "NAME")]
     pub(crate) machine: Option<String>,
+    /// Give sim more CPUs than the machine has, by repeating its topology.
+    #[arg(long)]
+    pub(crate) extend_machine: bool,
     /// The before/after rows measured on this machine's real threads. Takes no other choice.
     #[arg(long, conflicts_with_all = [
-        "workload", "on", "threads", "cpus", "size", "ram", "machine", "clear_beforehand", "era",
-        "ladder", "protocol", "exchange", "lifetime", "rss", "options",
+        "workload", "on", "threads", "cpus", "size", "ram", "machine", "extend_machine",
+        "clear_beforehand", "era", "ladder", "protocol", "exchange", "lifetime", "rss", "options",
     ])]
     pub(crate) proof: bool,
     /// Clear pages before the timed part (host and sim).
@@ -169,4 +174,14 @@ pub(crate) struct Races {
     /// Draw the failing schedule, a column per CPU, and the same with the fix.
     #[arg(long, requires = "race")]
     pub(crate) show: bool,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Machines {
+    /// Print one in full, by its name or its file: each number, what it rests on, and who says so.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) show: Option<String>,
+    /// Write each machine, or each number of the one shown, as a line of JSON to this file.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) json: Option<PathBuf>,
 }

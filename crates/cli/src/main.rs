@@ -30,6 +30,7 @@ fn main() -> ExitCode {
         Command::Eras => commands::lists::eras(),
         Command::Formats => commands::lists::formats(),
         Command::Workloads => commands::lists::workloads(),
+        Command::Machines(args) => commands::machines::run(args),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -4,7 +4,7 @@ use crate::choice::{Named, spell};
 use crate::error::{Error, usage};
 use minflt_host::HostTarget;
 use minflt_mm::{BootError, Illegal};
-use minflt_sim::{AnySimTarget, MachineFile, machine_file};
+use minflt_sim::{AnySimTarget, MachineFile, Size};
 use minflt_workload::{Outcome, Plan, Target, TargetError, Workload, linux::Linux};
 
 /// RAM of a host system, unless `--ram` says otherwise.
@@ -45,18 +45,9 @@ impl On {
     }
 }
 
-/// The machine that sim models.
-pub(crate) fn machine(name: &str) -> Result<MachineFile, Error> {
-    MachineFile::shipped(name).map_err(|_| {
-        let known: Vec<_> = machine_file::SHIPPED
-            .iter()
-            .map(|(name, _)| *name)
-            .collect();
-        usage(format!(
-            "--machine: unknown machine `{name}`; machines are {}",
-            known.join(", ")
-        ))
-    })
+/// The machine that sim models, by name or path; `option` is what named it.
+pub(crate) fn machine(option: &str, name: &str) -> Result<MachineFile, Error> {
+    MachineFile::find(name).map_err(|error| usage(format!("{option}: {error}")))
 }
 
 /// Refuses a workload whose pages do not fit.
@@ -89,10 +80,29 @@ pub(crate) fn host(named: &Named, cpus: u32, ram: u64) -> Result<HostTarget<fals
     })
 }
 
-/// A simulated system.
+/// A simulated system on a machine of the file's size, but for its memory.
 pub(crate) fn sim(named: &Named, file: &MachineFile, ram: u64) -> Result<AnySimTarget, Error> {
-    AnySimTarget::start(file, named.config, ram).map_err(|error| match error {
-        minflt_sim::StartError::Boot(BootError::Illegal(illegal)) => refused(named, illegal),
+    let size = Size {
+        ram_bytes: ram,
+        ..Size::of(file)
+    };
+    sim_sized(named, file, size)
+}
+
+/// A simulated system on a machine of another size.
+pub(crate) fn sim_sized(
+    named: &Named,
+    file: &MachineFile,
+    size: Size,
+) -> Result<AnySimTarget, Error> {
+    use minflt_sim::StartError::{Boot, PageSize};
+    let start = AnySimTarget::start_sized(file, named.config, size);
+    start.map_err(|error| match error {
+        Boot(BootError::Illegal(illegal)) => refused(named, illegal),
+        Boot(BootError::TooManyNodes(_)) | PageSize(_) => usage(format!(
+            "--machine: {} with {} CPUs: {error}",
+            file.name, size.cpus
+        )),
         error => usage(format!("--ram: {error}")),
     })
 }

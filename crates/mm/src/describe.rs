@@ -145,7 +145,7 @@ impl<M: Mmu> System<M> {
             }
         };
         match slab {
-            0 => place("tree node", size_of::<Node>(), NODE),
+            0 => place("tree node", size_of::<Node<M>>(), NODE),
             1 => {
                 let fields = fields!(Vma<M>: id, seq, attrs, anon_vma, first, chain,
                     callback, lock_seq, mm, refcnt, lock);

@@ -117,7 +117,7 @@ impl<M: Mmu> System<M> {
     ///
     /// # Safety
     /// 1. The node is unlinked, and retired once.
-    pub(crate) unsafe fn retire_node(&self, node: NonNull<Node>) {
+    pub(crate) unsafe fn retire_node(&self, node: NonNull<Node<M>>) {
         // SAFETY: 1 of this function.
         let callback = NonNull::from(unsafe { &node.as_ref().callback });
         // SAFETY: 1, 2: 1 of this function. 3: the function finds the node from its callback.
@@ -229,7 +229,7 @@ unsafe fn free_node<M: Mmu>(sys: *const (), callback: NonNull<Callback>) {
     // SAFETY: 1 of this function.
     let sys = unsafe { &*sys.cast::<System<M>>() };
     // SAFETY: 1: 2 of this function.
-    let node = unsafe { owner::<Node>(callback, core::mem::offset_of!(Node, callback)) };
+    let node = unsafe { owner::<Node<M>>(callback, core::mem::offset_of!(Node<M>, callback)) };
     // SAFETY: 1, 2: retired once, and the grace period is over.
     unsafe { sys.nodes.free(node) };
 }

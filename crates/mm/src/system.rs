@@ -48,7 +48,7 @@ pub struct System<M: Mmu> {
     pub(crate) frames: Frames<M>,
     pub(crate) cpus: PerCpu<CpuArea<M>, M>,
     pub(crate) srcu: Srcu<M>,
-    pub(crate) nodes: Slab<Node, M>,
+    pub(crate) nodes: Slab<Node<M>, M>,
     pub(crate) vmas: Slab<Vma<M>, M>,
     pub(crate) attrs: Slab<Attrs, M>,
     pub(crate) mms: Slab<Mm<M>, M>,

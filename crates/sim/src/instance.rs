@@ -96,7 +96,7 @@ unsafe impl Sync for SimInstance {}
 /// How large a simulated machine is to be.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Size {
-    /// CPUs; more than the machine file has repeat its topology.
+    /// CPUs; more than the machine file has repeat its topology ([`Size::extended`]).
     pub cpus: u32,
     /// Bytes of memory.
     pub ram_bytes: u64,
@@ -108,11 +108,19 @@ impl Size {
     /// The machine of `file` as it stands there, for up to four tasks a CPU.
     #[must_use]
     pub fn of(file: &MachineFile) -> Self {
-        let cpus = file.shape.cpus.value as u32;
-        let ram_bytes = (file.shape.ram_mib.value as u64) << 20;
+        Self::extended(file, file.cpus())
+    }
+
+    /// The machine of `file` as often as `cpus` CPUs need it, at least once, with the memory of
+    /// each; for up to four tasks a CPU. Between the copies everything is as far as it can be.
+    #[must_use]
+    pub fn extended(file: &MachineFile, cpus: u32) -> Self {
+        let has = file.cpus();
+        let copies = u64::from(cpus.div_ceil(has).max(1));
+        let cpus = cpus.max(has);
         Self {
             cpus,
-            ram_bytes,
+            ram_bytes: ((file.shape.ram_mib.value as u64) << 20) * copies,
             max_tasks: 4 * cpus,
         }
     }

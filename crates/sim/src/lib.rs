@@ -41,6 +41,7 @@ pub use explore::{Budget, Explored, Failure, explore};
 pub use instance::{SimInstance, Size};
 pub use machine::Sim;
 pub use machine_file::{MachineFile, MachineFileError, Source};
+pub use minflt_sync::MAX_CPUS;
 pub use policy::{Choice, Policy, Schedule, ScheduleError, To};
 pub use report::{Outcome, RunReport, TaskTimes};
 pub use rng::Rng;

@@ -81,6 +81,14 @@ impl AnySimTarget {
             ram_bytes,
             ..Size::of(file)
         };
+        Self::start_sized(file, config, size)
+    }
+
+    /// A system with `config` on a machine like `file` of another size.
+    ///
+    /// # Errors
+    /// As [`AnySimTarget::start`].
+    pub fn start_sized(file: &MachineFile, config: Config, size: Size) -> Result<Self, StartError> {
         let bytes = file.shape.page_bytes.value as u64;
         if bytes == X86_64::PAGE {
             SimTarget::start(file, config, size).map(Self::X86)

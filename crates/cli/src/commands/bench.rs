@@ -10,6 +10,7 @@ use crate::progress::Progress;
 use crate::rows::{Place, checks, record, write_json};
 use crate::targets::{self, HOST_RAM, On};
 use minflt_report::{Cell, Column, Run, Status, Table};
+use minflt_sim::{MAX_CPUS, Size};
 use minflt_workload::{Clear, Columns, Outcome, Plan, Spaces, Workload, list, pft};
 
 /// Runs the command.
@@ -39,7 +40,9 @@ pub(crate) fn run(args: &Bench) -> Result<(), Error> {
         done.push((job.record(&cell, &outcome), outcome));
     }
     progress.end();
-    out!("{}", table(&done).to_text());
+    let mut shown = table(&done);
+    shown.footnotes.extend(job.extended(&done));
+    out!("{}", shown.to_text());
     originals(&done);
     let runs: Vec<_> = done.into_iter().map(|(run, _)| run).collect();
     write_json(args.json.as_deref(), &runs)
@@ -85,7 +88,7 @@ impl<'a> Job<'a> {
         Ok(Self {
             args,
             workload,
-            machine: targets::machine(args.machine.as_deref().unwrap_or("altix32"))?,
+            machine: targets::machine("--machine", args.machine.as_deref().unwrap_or("altix32"))?,
             ram,
         })
     }
@@ -113,6 +116,11 @@ impl<'a> Job<'a> {
         if self.args.machine.is_some() && !on.contains(&On::Sim) {
             return Err(usage(
                 "--machine: only sim models a machine; add sim to --on",
+            ));
+        }
+        if self.args.extend_machine && !on.contains(&On::Sim) {
+            return Err(usage(
+                "--extend-machine: only sim models a machine; add sim to --on",
             ));
         }
         if self.ram.is_some() && on.iter().all(|on| *on == On::Linux) {
@@ -153,11 +161,12 @@ impl<'a> Job<'a> {
         Ok(cells)
     }
 
-    /// As many CPUs as threads, as far as the machine has them.
+    /// As many CPUs as threads, as far as the machine has them or is extended.
     fn cpus(&self, on: On, threads: u32) -> u32 {
         match on {
             On::Host => threads,
-            On::Sim => threads.min(self.machine.shape.cpus.value as u32),
+            On::Sim if self.args.extend_machine => threads,
+            On::Sim => threads.min(self.machine.cpus()),
             On::Linux => {
                 let has = std::thread::available_parallelism().map_or(1, |n| n.get());
                 threads.min(has as u32)
@@ -165,9 +174,9 @@ impl<'a> Job<'a> {
         }
     }
 
-    fn ram(&self, on: On) -> u64 {
+    fn ram(&self, on: On, cpus: u32) -> u64 {
         self.ram.unwrap_or(match on {
-            On::Sim => (self.machine.shape.ram_mib.value as u64) << 20,
+            On::Sim => Size::extended(&self.machine, cpus).ram_bytes,
             On::Host | On::Linux => HOST_RAM,
         })
     }
@@ -177,21 +186,38 @@ impl<'a> Job<'a> {
             On::Sim => self.machine.shape.page_bytes.value as u64,
             On::Host | On::Linux => 4096,
         };
-        let has = self.machine.shape.cpus.value as u32;
-        if on == On::Sim && plan.cpus > has {
-            return Err(usage(format!(
-                "--cpus {}: {} has {has} CPUs; give at most {has}, or a larger --machine",
-                plan.cpus, self.machine.name
-            )));
+        if on == On::Sim {
+            self.check_cpus(plan.cpus)?;
         }
         match on {
             On::Linux => Ok(()),
-            On::Host | On::Sim => targets::fits(&self.workload, plan.threads, page, self.ram(on)),
+            On::Host | On::Sim => {
+                let ram = self.ram(on, plan.cpus);
+                targets::fits(&self.workload, plan.threads, page, ram)
+            }
         }
     }
 
+    /// More CPUs than the machine has are a machine that nobody has described.
+    fn check_cpus(&self, cpus: u32) -> Result<(), Error> {
+        let (name, has) = (&self.machine.name, self.machine.cpus());
+        if cpus > MAX_CPUS {
+            return Err(usage(format!(
+                "--cpus {cpus}: at most {MAX_CPUS} are possible"
+            )));
+        }
+        if cpus > has && !self.args.extend_machine {
+            return Err(usage(format!(
+                "--cpus {cpus}: {name} has {has} CPUs; give at most {has}, a larger --machine, or \
+                 --extend-machine to repeat its topology"
+            )));
+        }
+        Ok(())
+    }
+
     fn measure(&self, cell: &Variant) -> Result<Outcome, Error> {
-        let (plan, ram) = (&cell.plan, self.ram(cell.on));
+        let plan = &cell.plan;
+        let ram = self.ram(cell.on, plan.cpus);
         match cell.on {
             On::Host => {
                 let workers = self.workload.most_workers(plan.threads, plan.cpus);
@@ -199,23 +225,36 @@ impl<'a> Job<'a> {
                 targets::on(&target, &self.workload, plan)
             }
             On::Sim => {
-                let target = targets::sim(&cell.era, &self.machine, ram)?;
+                let size = Size {
+                    ram_bytes: ram,
+                    ..Size::extended(&self.machine, plan.cpus)
+                };
+                let target = targets::sim_sized(&cell.era, &self.machine, size)?;
                 targets::on_sim(&target, &self.workload, plan)
             }
             On::Linux => targets::linux(&self.workload, plan),
         }
     }
 
+    /// What is to be said of rows with more CPUs than the machine has.
+    fn extended(&self, done: &[(Run, Outcome)]) -> Option<String> {
+        let (name, has) = (&self.machine.name, self.machine.cpus());
+        let is_more = |(run, _): &(Run, Outcome)| run.simulated && run.cpus > has;
+        done.iter().any(is_more).then(|| {
+            format!("{name} has {has} CPUs: rows of more are on its topology repeated, extended")
+        })
+    }
+
     fn record(&self, cell: &Variant, outcome: &Outcome) -> Run {
-        let here = machine::line();
-        let machine = if cell.on == On::Sim {
-            &self.machine.name
-        } else {
-            &here
+        let (name, cpus) = (&self.machine.name, cell.plan.cpus);
+        let machine = match cell.on {
+            On::Sim if cpus > self.machine.cpus() => format!("{name} extended to {cpus} CPUs"),
+            On::Sim => name.clone(),
+            On::Host | On::Linux => machine::line(),
         };
         let place = Place {
             target: cell.on.name(),
-            machine,
+            machine: &machine,
             era: &cell.era.name,
             threads: cell.plan.threads,
             cpus: cell.plan.cpus,

@@ -3,6 +3,7 @@
 pub(crate) mod bench;
 pub(crate) mod check;
 pub(crate) mod lists;
+pub(crate) mod machines;
 pub(crate) mod postings;
 pub(crate) mod races;
 pub(crate) mod reproduce;

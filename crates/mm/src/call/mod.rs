@@ -33,6 +33,7 @@ pub(crate) mod mprotect;
 pub(crate) mod mremap;
 pub(crate) mod munmap;
 pub(crate) mod pin;
+pub(crate) mod place;
 mod populate;
 pub(crate) mod remote;
 mod split;

@@ -55,6 +55,8 @@ broken! {
     MmapLockUnderVmaLock = "mmap-lock-under-vma-lock",
     /// A fault tries the rungs that do not wait again and again, and never the one that does.
     LadderWithoutEnd = "ladder-without-end",
+    /// A VMA that comes between others is put into a leaf that readers are looking at.
+    LeafInPlace = "leaf-in-place",
     /// A writer that waits for a VMA's readers lets new ones in.
     WriterLetsReadersIn = "writer-lets-readers-in",
     /// The refused mix of a speculative ladder and compare-and-exchange, let through.

@@ -30,6 +30,8 @@ pub struct Ledger {
 /// What does not add up.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Unbalanced {
+    /// A tree of mappings is not what lookups rely on.
+    Tree(&'static str),
     /// Frames free and used do not add up to all.
     Total(Ledger),
     /// Frames used as tables, and tables that can be reached.
@@ -123,6 +125,7 @@ pub enum Unbalanced {
 impl fmt::Display for Unbalanced {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::Tree(what) => write!(f, "the tree of mappings: {what}"),
             Self::Total(ledger) => write!(f, "frames leaked or doubled: {ledger:?}"),
             Self::Tables { used, reachable } => {
                 write!(f, "{used} frames hold tables, {reachable} can be reached")
@@ -357,6 +360,7 @@ impl<M: Mmu> Mm<M> {
         sys.looked(Check::Tables);
         let mut walked = Walked::default();
         self.walk_table(self.root, M::Paging::LEVELS - 1, 0, &mut walked)?;
+        self.tree.validate().map_err(Unbalanced::Tree)?;
         let mut nodes = 0;
         self.tree.visit(
             &mut |vma| {

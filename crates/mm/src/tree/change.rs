@@ -1,29 +1,55 @@
-//! Changing the tree: by copies of the path from the root to a leaf.
+//! Changes that take new nodes: a key more or fewer, or another one.
 //!
-//! A node is copied once for each change, and the copy is edited in place until the new root is
-//! stored; nobody else knows it before. Nodes fill up, or merge with a neighbour where both fit;
-//! nothing is moved between nodes that stay.
+//! A leaf is copied without its holes, and the copy is edited in place until one store puts it into
+//! its parent's slot; nobody else knows it before. Only where a node splits, merges with a
+//! neighbour or goes is its parent copied too, and so on upwards; the store is then further up. A
+//! change that fails has stored nothing, and gives back what it made.
 
-use super::{Body, FANOUT, Node, UNUSED, read};
+use super::node::{Entry, insert_in_place};
+use super::{Body, FANOUT, Node, Tree, read};
+use crate::config::Broken;
 use crate::error::NoMemory;
 use crate::system::System;
 use core::mem::MaybeUninit;
 use core::ptr::NonNull;
 use minflt_pgtable::Mmu;
-use minflt_sync::Callback;
+use minflt_sync::{Atomic, Callback, Ordering};
 
 /// A node with fewer merges with a neighbour where both fit.
-const FEW: usize = 4;
+pub(super) const FEW: usize = 4;
 /// Levels at most: a change that needs more fails.
 const DEPTH: usize = 12;
 /// Nodes of a change at most: of each level the path's, its neighbour, and a root that is left out.
 const NODES: usize = 3 * DEPTH;
 
 /// A change: nodes made and not yet reachable, nodes replaced and still reachable.
-pub(super) struct Change<'s, M: Mmu> {
-    sys: &'s System<M>,
+struct Change<'t, M: Mmu> {
+    sys: &'t System<M>,
+    /// The one slot that is to be stored to, once the whole change is made; and what.
+    target: Option<(&'t Atomic<u64, M>, u64)>,
     made: Nodes,
     old: Nodes,
+}
+
+/// What the parent of a node that was changed has to do.
+enum Up {
+    /// Nothing.
+    Done,
+    /// This takes the node's place.
+    One(u64),
+    /// The first takes its place, the second comes behind.
+    Two(u64, Entry),
+    /// Nothing takes its place.
+    Gone,
+}
+
+/// Which nodes above a leaf get new keys.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Keys {
+    /// None.
+    Stay,
+    /// Those beside the path that the VMA's new start is on the wrong side of.
+    Follow,
 }
 
 /// Nodes of a change.
@@ -51,112 +77,96 @@ impl Nodes {
         self.len += 1;
     }
 
-    fn iter(&self) -> impl Iterator<Item = NonNull<Node>> {
+    fn iter<M: Mmu>(&self) -> impl Iterator<Item = NonNull<Node<M>>> {
         self.nodes[..self.len].iter().filter_map(|node| {
             // SAFETY: by the invariant.
-            NonNull::new(unsafe { node.assume_init() } as *mut Node)
+            NonNull::new(unsafe { node.assume_init() } as *mut Node<M>)
         })
     }
 }
 
-/// What a node says of one VMA or child.
-#[derive(Clone, Copy)]
-pub(super) struct Entry {
-    key: u64,
-    word: u32,
-    slot: u64,
-}
-
-impl Entry {
-    pub(super) const fn new(key: u64, word: u32, slot: u64) -> Self {
-        Self { key, word, slot }
+impl<M: Mmu> Tree<M> {
+    /// Adds a VMA whose start is no key.
+    #[inline(never)]
+    pub(super) fn insert_key(&self, sys: &System<M>, entry: Entry) -> Result<(), NoMemory> {
+        let mut change = Change::new(sys);
+        let root = self.root.load(Ordering::Relaxed);
+        let made = change.insert(root, entry);
+        change.finish(made, &self.root)
     }
 
-    pub(super) const fn slot(&self) -> u64 {
-        self.slot
-    }
-}
-
-impl Body {
-    /// What its parent says of it.
-    fn entry(&self, node: NonNull<Node>) -> Entry {
-        Entry::new(self.keys[0], 0, node.as_ptr() as u64)
+    /// Takes the key of a VMA out.
+    #[inline(never)]
+    pub(super) fn remove_key(&self, sys: &System<M>, key: u64) -> Result<(), NoMemory> {
+        let mut change = Change::new(sys);
+        let root = self.root.load(Ordering::Relaxed);
+        let made = change.remove_below(root, key).map(|up| change.shorter(up));
+        change.finish(made, &self.root)
     }
 
-    fn put(&mut self, at: usize, entry: Entry) {
-        (self.keys[at], self.slots[at]) = (entry.key, entry.slot);
-        self.words.get_mut()[at] = entry.word;
+    /// Puts `entry` in place of the VMA at `key`, with no other between the two keys.
+    pub(super) fn replace_key(
+        &self,
+        sys: &System<M>,
+        key: u64,
+        entry: Entry,
+    ) -> Result<(), NoMemory> {
+        let mut change = Change::new(sys);
+        let root = self.root.load(Ordering::Relaxed);
+        // SAFETY: 1: the writer's lock, here and below.
+        let keys = if unsafe { self.leaf_for(key) } == unsafe { self.leaf_for(entry.key) } {
+            Keys::Stay
+        } else {
+            Keys::Follow
+        };
+        let made = change.replace_below(root, key, entry, keys);
+        change.finish(made, &self.root)
     }
 
-    fn insert(&mut self, at: usize, entry: Entry) {
-        let len = self.used();
-        self.keys.copy_within(at..len, at + 1);
-        self.words.get_mut().copy_within(at..len, at + 1);
-        self.slots.copy_within(at..len, at + 1);
-        self.put(at, entry);
-        self.len += 1;
-    }
-
-    fn remove(&mut self, at: usize) {
-        let len = self.used();
-        self.keys.copy_within(at + 1..len, at);
-        self.words.get_mut().copy_within(at + 1..len, at);
-        self.slots.copy_within(at + 1..len, at);
-        self.keys[len - 1] = UNUSED;
-        self.len -= 1;
-    }
-
-    /// Takes what stands from `at` on out, into a node of its own.
-    fn split_off(&mut self, at: usize) -> Self {
-        let mut right = Self::empty(self.level);
-        let more = self.used() - at;
-        right.keys[..more].copy_from_slice(&self.keys[at..at + more]);
-        right.words.get_mut()[..more].copy_from_slice(&self.words.get_mut()[at..at + more]);
-        right.slots[..more].copy_from_slice(&self.slots[at..at + more]);
-        right.len = more as u32;
-        self.keys[at..].fill(UNUSED);
-        self.len = at as u32;
-        right
-    }
-
-    /// Adds all of `right`, which fits.
-    fn append<M: Mmu>(&mut self, right: &Self) {
-        let (len, more) = (self.used(), right.used());
-        // SAFETY: 1: the writer's lock.
-        let words = unsafe { &right.words::<M>()[..more] };
-        self.words.get_mut()[len..len + more].copy_from_slice(words);
-        self.keys[len..len + more].copy_from_slice(&right.keys[..more]);
-        self.slots[len..len + more].copy_from_slice(&right.slots[..more]);
-        self.len += right.len;
+    /// The leaf that `addr` leads to.
+    ///
+    /// # Safety
+    /// 1. The caller holds `mmap_lock`.
+    unsafe fn leaf_for(&self, addr: u64) -> u64 {
+        let mut node = self.root.load(Ordering::Relaxed);
+        loop {
+            // SAFETY: 1: 1 of this function.
+            let body = unsafe { read::<M>(node) };
+            if body.level == 0 {
+                return node;
+            }
+            node = body.held(body.slot_for(addr));
+        }
     }
 }
 
-impl<'s, M: Mmu> Change<'s, M> {
-    pub(super) const fn new(sys: &'s System<M>) -> Self {
+impl<'t, M: Mmu> Change<'t, M> {
+    const fn new(sys: &'t System<M>) -> Self {
         Self {
             sys,
+            target: None,
             made: Nodes::none(),
             old: Nodes::none(),
         }
     }
 
-    fn make(&mut self, body: Body) -> Result<NonNull<Node>, NoMemory> {
+    fn make(&mut self, body: Body<M>) -> Result<u64, NoMemory> {
         let node = Node {
             body,
             callback: Callback::new(),
         };
         let node = self.sys.nodes.alloc(node, self.sys).map_err(|_| NoMemory)?;
         self.made.push(node.as_ptr() as u64);
-        Ok(node)
+        Ok(node.as_ptr() as u64)
     }
 
-    /// A copy to edit in place of `node`, which this change replaces.
-    fn copy<'n>(&mut self, node: u64) -> Result<(NonNull<Node>, &'n mut Body), NoMemory> {
-        let Some(old) = NonNull::new(node as *mut Node) else {
+    /// A copy to edit in place of `node`, which this change replaces; of a leaf without its holes.
+    fn copy<'n>(&mut self, node: u64) -> Result<(u64, &'n mut Body<M>), NoMemory> {
+        let Some(old) = NonNull::new(node as *mut Node<M>) else {
             return Err(NoMemory);
         };
         // SAFETY: 1: the writer's lock keeps the current version.
-        let _announced = unsafe { read::<M>(node) };
+        let from = unsafe { read::<M>(node) };
         // SAFETY: 1: as above; a node that is not retired has a callback that is in no list.
         let copy = unsafe { self.sys.nodes.alloc_copy(old, self.sys) };
         let mut copy = copy.ok_or(NoMemory)?;
@@ -164,84 +174,96 @@ impl<'s, M: Mmu> Change<'s, M> {
         self.old.push(node);
         // SAFETY: made just now: nobody else knows it until the change is finished, and each node
         // is edited at one place below.
-        Ok((copy, unsafe { &mut copy.as_mut().body }))
+        let body = unsafe { &mut copy.as_mut().body };
+        // SAFETY: 1: the writer's lock.
+        if from.level == 0 && unsafe { from.living() } < from.used() {
+            body.fill_holes();
+        }
+        Ok((copy.as_ptr() as u64, body))
+    }
+
+    /// What is stored where, if the change succeeds.
+    fn store(&mut self, body: &'t Body<M>, slot: usize, node: u64) -> Up {
+        self.target = Some((&body.slots[slot], node));
+        Up::Done
     }
 
     /// Sets the word of `slot` of an inner node as the child is now.
-    fn measure(&self, body: &mut Body, slot: usize) {
+    fn measure(body: &mut Body<M>, slot: usize) {
         // SAFETY: 1: the writer's lock.
-        let word = unsafe { body.gap_word::<M>(slot) };
-        body.words.get_mut()[slot] = word;
+        let behind = unsafe { body.behind(slot) };
+        // SAFETY: 1: the writer's lock.
+        body.words.get_mut()[slot] = unsafe { body.gap_word(slot, behind) };
     }
 
-    /// Sets the words around `slot`, where what starts at `before` was replaced.
-    fn measure_around(&self, body: &mut Body, slot: usize, before: u64) {
-        if slot < body.used() {
-            self.measure(body, slot);
-        }
-        let moved = slot >= body.used() || body.keys[slot] != before;
-        if moved && slot > 0 {
-            self.measure(body, slot - 1);
-        }
-    }
-
-    /// The tree under `root` with one more; returns its root.
-    pub(super) fn insert(&mut self, root: u64, entry: Entry) -> Result<u64, NoMemory> {
+    /// The tree under `root` with one more.
+    fn insert(&mut self, root: u64, entry: Entry) -> Result<Up, NoMemory> {
         if root == 0 {
             let mut leaf = Body::empty(0);
-            leaf.insert(0, entry);
-            return Ok(self.make(leaf)?.as_ptr() as u64);
+            leaf.push(entry);
+            return Ok(Up::One(self.make(leaf)?));
         }
-        let (left, right) = self.insert_below(root, entry)?;
-        let Some(right) = right else {
-            return Ok(left.slot);
+        let (left, right) = match self.insert_below(root, entry)? {
+            Up::Two(left, right) => (left, right),
+            up => return Ok(up),
         };
         // SAFETY: 1: made by this change.
-        let level = unsafe { read::<M>(left.slot) }.level + 1;
-        if level as usize >= DEPTH {
+        let below = unsafe { read::<M>(left) };
+        if below.level as usize + 1 >= DEPTH {
             return Err(NoMemory);
         }
-        let mut above = Body::empty(level);
-        above.insert(0, left);
-        above.insert(1, right);
-        self.measure(&mut above, 0);
-        self.measure(&mut above, 1);
-        Ok(self.make(above)?.as_ptr() as u64)
+        let mut above = Body::empty(below.level + 1);
+        above.push(Entry::new(below.keys[0], 0, left));
+        above.push(right);
+        Self::measure(&mut above, 0);
+        Self::measure(&mut above, 1);
+        Ok(Up::One(self.make(above)?))
     }
 
-    /// What takes the place of `node`: one node or two.
-    fn insert_below(
-        &mut self,
-        node: u64,
-        entry: Entry,
-    ) -> Result<(Entry, Option<Entry>), NoMemory> {
-        let (copy, body) = self.copy(node)?;
-        let right = if body.level == 0 {
-            let at = body.at_most(entry.key);
-            self.add(body, at, entry)?
+    fn insert_below(&mut self, node: u64, entry: Entry) -> Result<Up, NoMemory> {
+        // SAFETY: 1: the writer's lock keeps the current version.
+        let body = unsafe { read::<M>(node) };
+        let (copy, right) = if body.level == 0 {
+            if self.sys.config.lacks(Broken::LeafInPlace) && body.used() < FANOUT {
+                insert_in_place(body, entry);
+                return Ok(Up::Done);
+            }
+            let (copy, body) = self.copy(node)?;
+            (copy, self.add(body, body.at_most(entry.key), entry)?)
         } else {
             let at = body.slot_for(entry.key);
-            let before = body.keys[at];
-            let (left, right) = self.insert_below(body.slots[at], entry)?;
-            body.put(at, left);
-            let more = match right {
-                Some(right) => self.add(body, at + 1, right)?,
-                None => None,
+            let (left, right) = match self.insert_below(body.held(at), entry)? {
+                Up::One(child) => return Ok(self.store(body, at, child)),
+                Up::Two(left, right) => (left, right),
+                up => return Ok(up),
             };
-            if more.is_none() {
-                self.measure_around(body, at, before);
-                if right.is_some() {
-                    self.measure(body, at + 1);
-                }
+            let (copy, body) = self.copy(node)?;
+            body.slots[at] = Atomic::new(left);
+            if at == 0 {
+                // What is below may start before the first key, which nothing is compared with.
+                body.keys[0] = 0;
             }
-            more
+            let more = self.add(body, at + 1, right)?;
+            if more.is_none() {
+                Self::measure(body, at);
+                Self::measure(body, at + 1);
+            }
+            (copy, more)
         };
-        Ok((body.entry(copy), right))
+        Ok(match right {
+            None => Up::One(copy),
+            Some(right) => Up::Two(copy, right),
+        })
     }
 
     /// Adds to a node; one that is full becomes two. What comes in order, from above or from below,
     /// leaves fuller nodes behind.
-    fn add(&mut self, body: &mut Body, at: usize, entry: Entry) -> Result<Option<Entry>, NoMemory> {
+    fn add(
+        &mut self,
+        body: &mut Body<M>,
+        at: usize,
+        entry: Entry,
+    ) -> Result<Option<Entry>, NoMemory> {
         if body.used() < FANOUT {
             body.insert(at, entry);
             return Ok(None);
@@ -259,138 +281,158 @@ impl<'s, M: Mmu> Change<'s, M> {
         }
         if body.level > 0 {
             // Rare enough to do the whole of both.
-            (0..body.used()).for_each(|slot| self.measure(body, slot));
-            (0..right.used()).for_each(|slot| self.measure(&mut right, slot));
+            (0..body.used()).for_each(|slot| Self::measure(body, slot));
+            (0..right.used()).for_each(|slot| Self::measure(&mut right, slot));
         }
         let key = right.keys[0];
-        let right = self.make(right)?;
-        Ok(Some(Entry::new(key, 0, right.as_ptr() as u64)))
+        Ok(Some(Entry::new(key, 0, self.make(right)?)))
     }
 
-    /// The tree under `node` with `entry` in place of the VMA at `key`, which is in it, with no
-    /// other between the two keys; returns what takes the place of `node`.
-    pub(super) fn rekey(&mut self, node: u64, key: u64, entry: Entry) -> Result<Entry, NoMemory> {
-        let (copy, body) = self.copy(node)?;
-        let at = body.slot_for(key);
+    fn remove_below(&mut self, node: u64, key: u64) -> Result<Up, NoMemory> {
+        // SAFETY: 1: the writer's lock keeps the current version.
+        let body = unsafe { read::<M>(node) };
         if body.level == 0 {
-            body.put(at, entry);
-        } else {
-            let before = body.keys[at];
-            let child = self.rekey(body.slots[at], key, entry)?;
-            body.put(at, child);
-            self.measure_around(body, at, before);
+            // SAFETY: 1: the writer's lock.
+            if unsafe { body.living() } == 1 {
+                self.old.push(node);
+                return Ok(Up::Gone);
+            }
+            let (copy, body) = self.copy(node)?;
+            body.remove(body.slot_for(key));
+            return Ok(Up::One(copy));
         }
-        Ok(body.entry(copy))
+        let at = body.slot_for(key);
+        match self.remove_below(body.held(at), key)? {
+            Up::One(child) => self.merge(node, at, child),
+            Up::Gone if body.used() == 1 => {
+                self.old.push(node);
+                Ok(Up::Gone)
+            }
+            Up::Gone => {
+                let (copy, body) = self.copy(node)?;
+                body.remove(at);
+                Ok(Up::One(copy))
+            }
+            up => Ok(up),
+        }
     }
 
-    /// The tree under `root` without `key`, which is in it; returns its root.
-    pub(super) fn remove(&mut self, root: u64, key: u64) -> Result<u64, NoMemory> {
-        let Some(entry) = self.remove_below(root, key)? else {
-            return Ok(0);
+    /// Puts `child`, a copy, in the place of the one in slot `at` of `node`; or, if it has few,
+    /// both it and its right or left neighbour, where both fit.
+    fn merge(&mut self, node: u64, at: usize, child: u64) -> Result<Up, NoMemory> {
+        // SAFETY: 1: the writer's lock keeps the current version.
+        let body = unsafe { read::<M>(node) };
+        // SAFETY: made by this change, and edited here only.
+        let merged = unsafe { &mut (*(child as *mut Node<M>)).body };
+        if merged.used() >= FEW || body.used() == 1 {
+            return Ok(self.store(body, at, child));
+        }
+        let left = at - usize::from(at + 1 == body.used());
+        let neighbour = body.held(if left == at { at + 1 } else { left });
+        // SAFETY: 1: kept by the writer's lock.
+        let other = unsafe { read::<M>(neighbour) };
+        let others = match other.level {
+            // SAFETY: 1: as above.
+            0 => unsafe { other.living() },
+            _ => other.used(),
         };
-        // An inner root with one child gives way to it.
-        let mut root = entry.slot;
+        if merged.used() + others > FANOUT {
+            return Ok(self.store(body, at, child));
+        }
+        self.old.push(neighbour);
+        // The first key of an inner node may be above what is below it; its parent's is not.
+        let border = body.keys[left + 1];
+        if left == at {
+            merged.append(other, border);
+        } else {
+            let mut both = Body::empty(other.level);
+            both.append(other, other.keys[0]);
+            both.append(merged, border);
+            *merged = both;
+        }
+        if merged.level > 0 {
+            (0..merged.used()).for_each(|slot| Self::measure(merged, slot));
+        }
+        let (copy, body) = self.copy(node)?;
+        body.slots[left] = Atomic::new(child);
+        body.remove(left + 1);
+        Self::measure(body, left);
+        Ok(Up::One(copy))
+    }
+
+    /// An inner root with one child gives way to it.
+    fn shorter(&mut self, up: Up) -> Up {
+        let mut root = match up {
+            Up::One(root) => root,
+            Up::Gone => return Up::One(0),
+            up => return up,
+        };
         loop {
             // SAFETY: 1: made by this change, or kept by the writer's lock.
             let body = unsafe { read::<M>(root) };
             if body.level == 0 || body.len != 1 {
-                return Ok(root);
+                return Up::One(root);
             }
             // The old one is freed with the others of its version. The new one never gets into any.
             self.old.push(root);
-            root = body.slots[0];
+            root = body.held(0);
         }
     }
 
-    /// What takes the place of `node`, if anything is left of it.
-    fn remove_below(&mut self, node: u64, key: u64) -> Result<Option<Entry>, NoMemory> {
+    fn replace_below(
+        &mut self,
+        node: u64,
+        key: u64,
+        entry: Entry,
+        keys: Keys,
+    ) -> Result<Up, NoMemory> {
         // SAFETY: 1: the writer's lock keeps the current version.
         let body = unsafe { read::<M>(node) };
-        if body.level == 0 && body.len == 1 {
-            self.old.push(node);
-            return Ok(None);
-        }
-        let (copy, body) = self.copy(node)?;
-        let at = body.slot_for(key);
         if body.level == 0 {
-            body.remove(at);
-        } else {
-            let before = body.keys[at];
-            match self.remove_below(body.slots[at], key)? {
-                None => {
-                    body.remove(at);
-                    self.measure_around(body, at, before);
+            let (copy, body) = self.copy(node)?;
+            body.put(body.slot_for(key), entry);
+            return Ok(Up::One(copy));
+        }
+        let at = body.slot_for(key);
+        match (self.replace_below(body.held(at), key, entry, keys)?, keys) {
+            (Up::One(child), Keys::Stay) => Ok(self.store(body, at, child)),
+            (Up::One(child), Keys::Follow) => {
+                let (copy, body) = self.copy(node)?;
+                body.slots[at] = Atomic::new(child);
+                body.keys[at] = body.keys[at].min(entry.key);
+                // A border that it reached over, and now starts behind, with nothing in between.
+                if at + 1 < body.used() && body.keys[at + 1] <= entry.key {
+                    // SAFETY: 1: the writer's lock.
+                    let next = unsafe { body.behind(at) };
+                    body.keys[at + 1] = next.unwrap_or(entry.key + 1);
                 }
-                Some(child) => {
-                    body.put(at, child);
-                    let at = self.merge(body, at);
-                    self.measure_around(body, at, before);
-                }
+                Ok(Up::One(copy))
             }
+            (up, _) => Ok(up),
         }
-        if body.len == 0 {
-            self.old.push(copy.as_ptr() as u64);
-            return Ok(None);
-        }
-        Ok(Some(body.entry(copy)))
-    }
-
-    /// Merges the child in slot `at`, a copy, with its right or left neighbour if it has few and
-    /// both fit; returns the slot it is in then.
-    fn merge(&mut self, body: &mut Body, at: usize) -> usize {
-        // SAFETY: made by this change, and edited here only.
-        let child = unsafe { &mut (*(body.slots[at] as *mut Node)).body };
-        if child.used() >= FEW || body.len == 1 {
-            return at;
-        }
-        let neighbour = if at + 1 < body.used() { at + 1 } else { at - 1 };
-        let old = body.slots[neighbour];
-        // SAFETY: 1: kept by the writer's lock.
-        let other = unsafe { read::<M>(old) };
-        if child.used() + other.used() > FANOUT {
-            return at;
-        }
-        self.old.push(old);
-        if neighbour > at {
-            child.append::<M>(other);
-        } else {
-            let mut both = Self::copied(other);
-            both.append::<M>(child);
-            *child = both;
-            body.keys[at] = body.keys[neighbour];
-        }
-        if child.level > 0 {
-            (0..child.used()).for_each(|slot| self.measure(child, slot));
-        }
-        body.remove(neighbour);
-        at.min(neighbour)
-    }
-
-    /// A node like `body`.
-    fn copied(body: &Body) -> Body {
-        let mut copy = Body::empty(body.level);
-        copy.append::<M>(body);
-        copy
     }
 
     /// Publishes the change, or undoes it.
-    pub(super) fn finish(
-        &self,
-        root: Result<u64, NoMemory>,
-        publish: impl FnOnce(u64),
-    ) -> Result<(), NoMemory> {
-        let result = root.map(publish);
-        if result.is_ok() {
-            for node in self.old.iter() {
-                // SAFETY: unlinked by the new root, and in no other change.
-                unsafe { self.sys.retire_node(node) };
+    fn finish(&self, made: Result<Up, NoMemory>, root: &Atomic<u64, M>) -> Result<(), NoMemory> {
+        let target = match made {
+            Ok(Up::One(new)) => Some((root, new)),
+            Ok(_) => self.target,
+            Err(NoMemory) => {
+                for node in self.made.iter() {
+                    // SAFETY: 1, 2: made by this change, reachable from nowhere.
+                    unsafe { self.sys.nodes.free(node) };
+                }
+                return Err(NoMemory);
             }
-        } else {
-            for node in self.made.iter() {
-                // SAFETY: 1, 2: made by this change, reachable from nowhere.
-                unsafe { self.sys.nodes.free(node) };
-            }
+        };
+        if let Some((slot, new)) = target {
+            // ORDERING: Release; pairs with [tree-slot].
+            slot.store(new, Ordering::Release);
         }
-        result
+        for node in self.old.iter() {
+            // SAFETY: unlinked by that store, and in no other change.
+            unsafe { self.sys.retire_node(node) };
+        }
+        Ok(())
     }
 }

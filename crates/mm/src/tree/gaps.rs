@@ -1,39 +1,56 @@
-//! Holes: what lies between VMAs, and how the tree finds one that is large enough.
+//! Gaps: what lies between VMAs, and how the tree finds one that is large enough.
 //!
 //! The word of an inner node's slot is the largest gap, in pages, between VMAs below that child, or
-//! between the last of them and the first below the next child. It is never too small: a search
-//! goes where a word promises enough, from the top down, and mostly finds it there. All words are
-//! guarded by `mmap_lock`.
+//! between the last of them and the first behind it. It is never too small: what makes a gap larger
+//! raises the words above it. What makes it smaller leaves them, and a search that goes where a
+//! word promised too much puts it right; so most changes touch none. All words are guarded by
+//! `mmap_lock`.
 //!
 //! Linux: the gaps of lib/maple_tree.c, mas_empty_area_rev.
 
-use super::{Body, FANOUT, Tree, read, vma};
-use crate::vma::Prot;
+use super::look::{first, last};
+use super::{Body, FANOUT, HOLE, Tree, read, vma};
+use crate::vma::{Prot, Vma};
 use minflt_addr::{VirtAddr, VirtRange};
 use minflt_pgtable::{Mmu, Paging};
-use minflt_sync::{Kind, Ordering};
+use minflt_sync::Ordering;
+
+/// A hole that is searched for.
+struct Search {
+    bytes: u64,
+    pages: u32,
+}
+
+impl Search {
+    /// What lies between, if it is enough.
+    #[inline(always)]
+    fn enough(&self, start: u64, end: u64) -> Option<VirtRange> {
+        let hole = VirtRange::new(VirtAddr(start), VirtAddr(end));
+        (end >= start && end - start >= self.bytes).then_some(hole)
+    }
+}
 
 impl<M: Mmu> Tree<M> {
     /// The highest hole of at least `len` bytes within `within`, which all VMAs lie in; whole.
     ///
     /// # Safety
-    /// 1. The caller holds `mmap_lock`.
+    /// 1. The caller holds `mmap_lock` for writing.
     pub(crate) unsafe fn highest_hole(&self, len: u64, within: VirtRange) -> Option<VirtRange> {
-        let enough = |start: u64, end: u64| {
-            let hole = VirtRange::new(VirtAddr(start), VirtAddr(end));
-            (end >= start && end - start >= len).then_some(hole)
+        let search = Search {
+            bytes: len,
+            pages: pages::<M>(len),
         };
         let root = self.root.load(Ordering::Relaxed);
+        let (bottom, top) = (within.start().0, within.end().0);
         if root == 0 {
-            return enough(within.start().0, within.end().0);
+            return search.enough(bottom, top);
         }
-        // SAFETY: 1: 1 of this function, here and below.
-        let first = unsafe { read::<M>(root) }.keys[0];
-        // SAFETY: 1.
-        enough(unsafe { end::<M>(root) }, within.end().0)
-            // SAFETY: 1.
-            .or_else(|| unsafe { below::<M>(root, &enough, pages::<M>(len)) })
-            .or_else(|| enough(within.start().0, first))
+        // SAFETY: 1: 1 of this function.
+        unsafe { search.below::<M>(root, top) }.or_else(|| {
+            // SAFETY: 1: 1 of this function.
+            let first = unsafe { start::<M>(root) }?;
+            search.enough(bottom, first)
+        })
     }
 
     /// Where the VMA before `addr`, which none covers, ends, and where the next one starts.
@@ -42,94 +59,154 @@ impl<M: Mmu> Tree<M> {
     /// 1. The caller holds `mmap_lock`.
     pub(crate) unsafe fn around(&self, addr: VirtAddr) -> (Option<VirtAddr>, Option<VirtAddr>) {
         let mut node = self.root.load(Ordering::Relaxed);
-        let mut next = None;
         while node != 0 {
-            // SAFETY: 1: 1 of this function.
+            // SAFETY: 1: 1 of this function, here and below.
             let body = unsafe { read::<M>(node) };
-            let at_most = body.at_most(addr.0);
-            // In a tree of more than one leaf the first key of all but the first is at most `addr`.
-            let slot = at_most.saturating_sub(1);
-            let after = if body.level == 0 { at_most } else { slot + 1 };
-            if after < body.used() {
-                next = Some(VirtAddr(body.keys[after]));
+            if body.level > 0 {
+                node = body.held(body.slot_for(addr.0));
+                continue;
             }
-            if body.level == 0 {
-                // SAFETY: 1: 1 of this function.
-                let before = (at_most > 0).then(|| unsafe { body.end_of::<M>(slot) });
-                return (before.map(VirtAddr), next);
-            }
-            node = body.slots[slot];
+            // SAFETY: 1.
+            let words = unsafe { body.words() };
+            let lives = |slot: &usize| words[*slot] != HOLE;
+            let here = body.at_most(addr.0);
+            let before = (0..here).rev().find(lives);
+            let Some((before, after)) = before.zip((here..FANOUT).find(lives)) else {
+                break;
+            };
+            // SAFETY: 1.
+            let end = unsafe { body.end_of(before) };
+            return (Some(VirtAddr(end)), Some(VirtAddr(body.keys[after])));
         }
-        (None, None)
+        // SAFETY: 1.
+        let (before, after) = unsafe { self.neighbours(addr) };
+        (before.map(|it| it.end()), after.map(|it| it.start()))
+    }
+
+    /// `range` is about to be mapped: what is free behind it is another VMA's gap then, and so is
+    /// what is before it, where nothing is behind.
+    ///
+    /// # Safety
+    /// 1. The caller holds `mmap_lock` for writing.
+    pub(super) unsafe fn raise_around(&self, range: VirtRange) {
+        // SAFETY: 1: 1 of this function, here and below.
+        let (before, after) = unsafe { self.neighbours(range.start()) };
+        if let Some(after) = after {
+            let gap = after.start().0.saturating_sub(range.end().0);
+            // SAFETY: 1.
+            unsafe { self.raise(range.start().0, pages::<M>(gap)) };
+        }
+        if let Some(before) = before {
+            let gap = range.start().0.saturating_sub(before.end().0);
+            // SAFETY: 1.
+            unsafe { self.raise(before.start().0, pages::<M>(gap)) };
+        }
+    }
+
+    /// The VMA before `addr` and the one that starts there or behind.
+    ///
+    /// # Safety
+    /// 1. The caller holds `mmap_lock`.
+    #[inline(never)]
+    unsafe fn neighbours(&self, addr: VirtAddr) -> (Option<VirtRange>, Option<VirtRange>) {
+        // SAFETY: 1: 1 of this function.
+        let before = unsafe { self.at_or_before(addr) };
+        // SAFETY: 1: 1 of this function.
+        let after = unsafe { self.at_or_after(addr) };
+        let range = |vma: &Vma<M>| vma.view().range;
+        (before.map(range), after.map(range))
+    }
+
+    /// The gap behind the VMA that starts at `start` is `pages` now.
+    ///
+    /// # Safety
+    /// 1. The caller holds `mmap_lock` for writing.
+    #[inline]
+    pub(super) unsafe fn raise(&self, start: u64, pages: u32) {
+        let mut node = self.root.load(Ordering::Relaxed);
+        while node != 0 {
+            // SAFETY: 1: 1 of this function, here and below.
+            let body = unsafe { read::<M>(node) };
+            if body.level == 0 {
+                return;
+            }
+            let slot = body.slot_for(start);
+            // SAFETY: 1.
+            if unsafe { body.words() }[slot] < pages {
+                // SAFETY: 1.
+                unsafe { body.set_word(slot, pages) };
+            }
+            node = body.held(slot);
+        }
     }
 }
 
-impl Body {
+impl<M: Mmu> Body<M> {
+    /// Whether VMAs of this leaf are on both sides of `slot`.
+    ///
+    /// # Safety
+    /// 1. The caller holds `mmap_lock`.
+    #[inline]
+    pub(super) unsafe fn is_between(&self, slot: usize) -> bool {
+        // SAFETY: 1: 1 of this function.
+        let words = unsafe { self.words() };
+        let lives = |word: &u32| *word != HOLE;
+        words[..slot].iter().any(lives) && words[slot + 1..].iter().any(lives)
+    }
+
     /// Where the VMA in `slot` of a leaf ends.
     ///
     /// # Safety
     /// 1. The caller holds `mmap_lock`.
     #[inline(always)]
-    pub(super) unsafe fn end_of<M: Mmu>(&self, slot: usize) -> u64 {
+    pub(super) unsafe fn end_of(&self, slot: usize) -> u64 {
         // SAFETY: 1: 1 of this function.
-        let pages = unsafe { self.words::<M>() }[slot] >> Prot::BITS;
+        let pages = unsafe { self.words() }[slot] >> Prot::BITS;
         if pages == 0 {
             // SAFETY: 1 of this function.
-            return unsafe { vma::<M>(self.slots[slot]) }.view().range.end().0;
+            return unsafe { vma::<M>(self.held(slot)) }.view().range.end().0;
         }
         self.keys[slot] + (u64::from(pages) << M::Paging::SHIFT)
     }
 
-    /// The words.
+    /// The word of the child in `slot` of an inner node, behind which the next VMA starts at
+    /// `next`.
     ///
     /// # Safety
     /// 1. The caller holds `mmap_lock`.
-    #[inline(always)]
-    pub(super) unsafe fn words<M: Mmu>(&self) -> &[u32; FANOUT] {
-        M::before(
-            self.words.get().cast(),
-            size_of::<[u32; FANOUT]>(),
-            Kind::PlainRead,
-        );
-        // SAFETY: 1 of this function: nobody writes them.
-        unsafe { &*self.words.get() }
-    }
-
-    /// The largest gap between VMAs below this node, in pages.
-    ///
-    /// # Safety
-    /// 1. The caller holds `mmap_lock`.
-    unsafe fn largest<M: Mmu>(&self) -> u32 {
-        if self.level > 0 {
-            // SAFETY: 1: 1 of this function.
-            let words = unsafe { self.words::<M>() };
-            return words[..self.used()].iter().copied().max().unwrap_or(0);
+    pub(super) unsafe fn gap_word(&self, slot: usize, next: Option<u64>) -> u32 {
+        let child = self.held(slot);
+        // SAFETY: 1: 1 of this function, here and below.
+        let body = unsafe { read::<M>(child) };
+        if body.level > 0 {
+            // SAFETY: 1.
+            let inside = unsafe { body.words() }[..body.used()].iter().copied().max();
+            // SAFETY: 1.
+            let end = unsafe { end::<M>(child) };
+            let behind = end.zip(next).map(|(end, next)| next.saturating_sub(end));
+            return pages::<M>(behind.unwrap_or(0)).max(inside.unwrap_or(0));
         }
-        let mut largest = 0;
-        for slot in 1..self.used().min(FANOUT) {
-            // SAFETY: 1: 1 of this function.
-            let end = unsafe { self.end_of::<M>(slot - 1) };
-            largest = self.keys[slot].saturating_sub(end).max(largest);
+        let (mut largest, mut next) = (0, next);
+        for slot in (0..body.used()).rev() {
+            // SAFETY: 1.
+            if unsafe { body.lives(slot) } {
+                // SAFETY: 1.
+                let end = unsafe { body.end_of(slot) };
+                largest = next.map_or(0, |next| next.saturating_sub(end)).max(largest);
+                next = Some(body.keys[slot]);
+            }
         }
         pages::<M>(largest)
     }
 
-    /// The word of the child in `slot` of an inner node, as that child and its neighbour are.
+    /// Where the first VMA behind the child in `slot` of an inner node starts, if that is below
+    /// this node.
     ///
     /// # Safety
     /// 1. The caller holds `mmap_lock`.
-    pub(super) unsafe fn gap_word<M: Mmu>(&self, slot: usize) -> u32 {
-        let child = self.slots[slot];
+    pub(super) unsafe fn behind(&self, slot: usize) -> Option<u64> {
         // SAFETY: 1: 1 of this function.
-        let body = unsafe { read::<M>(child) };
-        // SAFETY: 1: 1 of this function.
-        let inside = unsafe { body.largest::<M>() };
-        if slot + 1 == self.used() {
-            return inside;
-        }
-        // SAFETY: 1: 1 of this function.
-        let end = unsafe { end::<M>(child) };
-        inside.max(pages::<M>(self.keys[slot + 1].saturating_sub(end)))
+        (slot + 1 < self.used()).then(|| unsafe { start::<M>(self.held(slot + 1)) })?
     }
 }
 
@@ -142,48 +219,64 @@ pub(super) fn pages<M: Mmu>(bytes: u64) -> u32 {
 ///
 /// # Safety
 /// 1. The caller holds `mmap_lock`.
-unsafe fn end<M: Mmu>(mut node: u64) -> u64 {
-    loop {
-        // SAFETY: 1: 1 of this function.
-        let body = unsafe { read::<M>(node) };
-        let last = body.used() - 1;
-        if body.level == 0 {
-            // SAFETY: 1: 1 of this function.
-            return unsafe { body.end_of::<M>(last) };
-        }
-        node = body.slots[last];
-    }
+unsafe fn end<M: Mmu>(node: u64) -> Option<u64> {
+    // SAFETY: 1: 1 of this function.
+    let (leaf, slot) = unsafe { last::<M>(node) }?;
+    // SAFETY: 1: 1 of this function.
+    Some(unsafe { leaf.end_of(slot) })
 }
 
-/// The highest hole between VMAs below `node` that is `enough`, which `wanted` pages are.
+/// Where the first VMA below `node` starts.
 ///
 /// # Safety
 /// 1. The caller holds `mmap_lock`.
-unsafe fn below<M: Mmu>(
-    node: u64,
-    enough: &impl Fn(u64, u64) -> Option<VirtRange>,
-    wanted: u32,
-) -> Option<VirtRange> {
-    // SAFETY: 1: 1 of this function, here and below.
-    let body = unsafe { read::<M>(node) };
-    let behind = |slot: usize, end: u64| {
-        let next = body.keys[..body.used()].get(slot + 1);
-        next.and_then(|next| enough(end, *next))
-    };
-    if body.level == 0 {
-        // SAFETY: 1.
-        let hole = |slot| behind(slot, unsafe { body.end_of::<M>(slot) });
-        return (0..body.used()).rev().find_map(hole);
+unsafe fn start<M: Mmu>(node: u64) -> Option<u64> {
+    // SAFETY: 1: 1 of this function.
+    let (leaf, slot) = unsafe { first::<M>(node) }?;
+    Some(leaf.keys[slot])
+}
+
+impl Search {
+    /// The highest hole behind a VMA below `node`, behind which the next one starts at `next`.
+    ///
+    /// # Safety
+    /// 1. The caller holds `mmap_lock` for writing.
+    unsafe fn below<M: Mmu>(&self, node: u64, mut next: u64) -> Option<VirtRange> {
+        // SAFETY: 1: 1 of this function, here and below.
+        let body = unsafe { read::<M>(node) };
+        if body.level > 0 {
+            // SAFETY: 1.
+            let hole = self.enough(unsafe { end::<M>(node) }?, next);
+            if hole.is_some() {
+                return hole;
+            }
+        }
+        for slot in (0..body.used()).rev() {
+            // SAFETY: 1.
+            let word = unsafe { body.words() }[slot];
+            if body.level == 0 {
+                if word != HOLE {
+                    // SAFETY: 1.
+                    let hole = self.enough(unsafe { body.end_of(slot) }, next);
+                    if hole.is_some() {
+                        return hole;
+                    }
+                    next = body.keys[slot];
+                }
+            } else if word >= self.pages {
+                // SAFETY: 1.
+                let next = unsafe { body.behind(slot) }.unwrap_or(next);
+                // SAFETY: 1.
+                let hole = unsafe { self.below::<M>(body.held(slot), next) };
+                if hole.is_some() {
+                    return hole;
+                }
+                // SAFETY: 1.
+                let word = unsafe { body.gap_word(slot, Some(next)) };
+                // SAFETY: 1.
+                unsafe { body.set_word(slot, word) };
+            }
+        }
+        None
     }
-    // SAFETY: 1.
-    let words = unsafe { body.words::<M>() };
-    let promising = (0..body.used()).rev().filter(|slot| words[*slot] >= wanted);
-    let hole = |slot: usize| {
-        let child = body.slots[slot];
-        // SAFETY: 1.
-        let end = unsafe { end::<M>(child) };
-        // SAFETY: 1.
-        behind(slot, end).or_else(|| unsafe { below::<M>(child, enough, wanted) })
-    };
-    { promising }.find_map(hole)
 }

@@ -1,4 +1,4 @@
-//! The VMAs of an address space, by address: a persistent B+ tree.
+//! The VMAs of an address space, by address: a B+ tree whose nodes are replaced one at a time.
 //!
 //! # Problem
 //! Speculative faults look VMAs up while a writer inserts, splits and removes them. A reader must
@@ -6,34 +6,54 @@
 //! change. (In-place writes of nodes under a reader's lock were a privilege escalation in Linux.)
 //!
 //! # Idea
-//! A published node is never written again (but for words that only holders of `mmap_lock`
-//! look at). A change copies the path from the root to the leaf,
-//! publishes the new root by one store, and frees the copied-from nodes by the lifetime. A reader
-//! that loads the root once sees one whole version.
+//! The keys of a published node never change, and what a key leads to is one word. So a change is
+//! one store: of a VMA into the slot of a key that is there, of nothing into the slot of a VMA that
+//! goes, or of a new node into the slot of the node it replaces. What a slot without a VMA leaves
+//! behind is a *hole*: a key that leads to nothing, to be filled by the next VMA that starts there
+//! (as memory that is mapped and unmapped again and again does), and left out by the next copy.
+//!
+//! ```text
+//! keys    a    b    c    d         remove c     a    b    c    d        insert e
+//! slots   A    B    C    D         ------->     A    B    -    D        ------->   a copy: a b d e
+//! ```
 //!
 //! # Protocol
 //! Writers: `mmap_lock` for writing. Readers: `mmap_lock`, or a read section of the lifetime's
-//! domain. All nodes of a change are allocated before the root is stored, so a change happens or
-//! does not.
+//! domain. All nodes of a change are allocated before its one store, so a change happens or does
+//! not. A key of an inner node separates: at most the start of whatever is below its child, above
+//! all starts before it, and not always the smallest below. Every leaf has a VMA.
+//!
+//! A VMA may reach over keys behind it that lead nowhere, also over a separator. So a lookup that
+//! ends at a hole, or before all keys of its leaf, goes back to the last VMA before it.
 //!
 //! # Why it is correct
-//! The root is the only word that changes. Release on its store and acquire on its load order the
-//! nodes' contents. Old nodes are freed only when no reader of the old root is left.
+//! Of the VMA X that covers an address from before a lookup until after it: its key is in every
+//! version of its leaf that the lookup can find, and of the keys that are between X's and the
+//! address none leads to a VMA, since VMAs do not overlap. So a lookup that goes back finds X,
+//! whichever of the leaves on the way are old and which are new: a leaf that is split or merged
+//! gets a new parent, and the parent that was there before keeps the leaf that was. Release on a
+//! slot's store and acquire on its load order the contents of what it leads to. Old nodes are freed
+//! only when no reader is left that could have found them. While a VMA is split a lookup finds the
+//! old one or the new one, and has to ask its record, inside or outside of its section.
 //!
 //! # Cost
 //! Lookup: a node per level, its lines asked for at once, no branch that depends on a key. Under
 //! `mmap_lock` a leaf's word says the rest, so that the lines in use are 3 per 10 VMAs and not one
 //! for each: what 100,000 of them need stays in a cache of the CPU's own. Otherwise the VMA, whose
-//! first record lies in one line with it. Change ([`change`]): a copy of `depth` nodes of 320
-//! bytes.
+//! first record lies in one line with it. Change: a store where a hole is made or filled; else a
+//! copy of a leaf of 320 bytes ([`change`]), and of nodes above only where leaves split or merge.
+//!
+//! Linux: lib/maple_tree.c (v6.1), which stores in place where it can, and else replaces a node.
 
 mod change;
 mod gaps;
+mod look;
+mod node;
+mod valid;
 
 use crate::error::NoMemory;
 use crate::system::System;
 use crate::vma::{Prot, Vma, VmaView};
-use change::{Change, Entry};
 use core::cell::UnsafeCell;
 use core::fmt;
 use core::mem::offset_of;
@@ -41,7 +61,8 @@ use core::ptr::NonNull;
 use minflt_addr::{VirtAddr, VirtRange};
 use minflt_pgtable::{Mmu, Paging};
 use minflt_sync::slab::{Ensured, SlabObject};
-use minflt_sync::{Atomic, Callback, Kind, Machine, Ordering};
+use minflt_sync::{Atomic, Callback, Kind, Ordering};
+use node::Entry;
 
 /// Children of an inner node, VMAs of a leaf.
 const FANOUT: usize = 14;
@@ -49,49 +70,52 @@ const FANOUT: usize = 14;
 /// What a key that is not used holds. No key is larger, so that the difference of two has a sign.
 const UNUSED: u64 = i64::MAX as u64;
 
-/// A node: immutable once published, but for the words.
+/// A leaf's word of a key that leads to nothing. No VMA's word is this.
+const HOLE: u32 = 3;
+
+/// A node: of what is published only slots and words change.
 ///
 /// # Invariants
 /// Keys ascend, and are below [`UNUSED`] where used.
 #[derive(Debug)]
 #[repr(C)]
-struct Body {
+struct Body<M: Mmu> {
     /// 0 for a leaf.
     level: u32,
     len: u32,
-    /// Start addresses: of VMAs in a leaf, at most the smallest below the child in an inner node.
+    /// Start addresses: of VMAs and holes in a leaf, separators in an inner node.
     keys: [u64; FANOUT],
-    /// In a leaf, each VMA's [`word_of`] its range and protection; in an inner node each child's
-    /// [`Body::gap_word`]. Guarded by: `mmap_lock`.
+    /// In a leaf, each VMA's [`word_of`] its range and protection, or [`HOLE`], also where no key
+    /// is; in an inner node each child's gap ([`gaps`]). Guarded by: `mmap_lock`.
     words: UnsafeCell<[u32; FANOUT]>,
-    /// VMAs in a leaf, nodes in an inner node.
-    slots: [u64; FANOUT],
+    /// VMAs in a leaf, 0 for a hole; nodes in an inner node. Written by: `mmap_lock`, write.
+    slots: [Atomic<u64, M>; FANOUT],
 }
 
 /// A node with what frees it.
 #[derive(Debug)]
 #[repr(C, align(64))]
-pub(crate) struct Node {
-    body: Body,
+pub(crate) struct Node<M: Mmu> {
+    body: Body<M>,
     pub(crate) callback: Callback,
 }
 
 // SAFETY: nobody reads a freed node.
-unsafe impl SlabObject for Node {}
+unsafe impl<M: Mmu> SlabObject for Node<M> {}
 
 /// The tree.
 pub(crate) struct Tree<M: Mmu> {
     root: Atomic<u64, M>,
 }
 
-impl Body {
-    const fn empty(level: u32) -> Self {
+impl<M: Mmu> Body<M> {
+    fn empty(level: u32) -> Self {
         Self {
             level,
             len: 0,
             keys: [UNUSED; FANOUT],
-            words: UnsafeCell::new([0; FANOUT]),
-            slots: [0; FANOUT],
+            words: UnsafeCell::new([HOLE; FANOUT]),
+            slots: core::array::from_fn(|_| Atomic::new(0)),
         }
     }
 
@@ -112,6 +136,43 @@ impl Body {
     #[inline(always)]
     fn slot_for(&self, addr: u64) -> usize {
         self.at_most(addr).saturating_sub(1)
+    }
+
+    /// What `slot` leads to: whole, also without a lock.
+    #[inline(always)]
+    fn found(&self, slot: usize) -> u64 {
+        // ORDERING: Acquire; pairs with [tree-slot].
+        self.slots[slot].load(Ordering::Acquire)
+    }
+
+    /// What `slot` leads to, for holders of `mmap_lock`.
+    #[inline(always)]
+    fn held(&self, slot: usize) -> u64 {
+        self.slots[slot].load(Ordering::Relaxed)
+    }
+
+    /// The words.
+    ///
+    /// # Safety
+    /// 1. The caller holds `mmap_lock`.
+    #[inline(always)]
+    unsafe fn words(&self) -> &[u32; FANOUT] {
+        let words = self.words.get();
+        M::before(words.cast(), size_of::<[u32; FANOUT]>(), Kind::PlainRead);
+        // SAFETY: 1 of this function: nobody writes them.
+        unsafe { &*words }
+    }
+
+    /// Sets a word.
+    ///
+    /// # Safety
+    /// 1. The caller holds `mmap_lock` for writing, and no reference to the words.
+    #[inline(always)]
+    unsafe fn set_word(&self, slot: usize, word: u32) {
+        let words = self.words.get();
+        M::before(words.cast(), size_of::<u32>(), Kind::PlainWrite);
+        // SAFETY: 1 of this function: nobody else looks at the words.
+        unsafe { (*words)[slot] = word };
     }
 }
 
@@ -140,15 +201,15 @@ pub struct Mapping {
     pub prot: Prot,
 }
 
-/// Reads a node, announcing it to the machine.
+/// Reads a node, announcing its keys to the machine.
 ///
 /// # Safety
 /// 1. `node` is a node that the caller's lock or read section keeps.
 #[inline(always)]
-unsafe fn read<'a, M: Machine>(node: u64) -> &'a Body {
-    let node = node as *const Node;
-    M::before(node.cast(), size_of::<Body>(), Kind::PlainRead);
-    // SAFETY: 1 of this function: published whole, never written since.
+unsafe fn read<'a, M: Mmu>(node: u64) -> &'a Body<M> {
+    let node = node as *const Node<M>;
+    M::before(node.cast(), offset_of!(Body<M>, words), Kind::PlainRead);
+    // SAFETY: 1 of this function: published whole; what changes is atomic, or the words.
     unsafe { &(*node).body }
 }
 
@@ -160,177 +221,86 @@ impl<M: Mmu> Tree<M> {
         }
     }
 
-    /// The last VMA that starts at or before `addr`.
-    ///
-    /// # Safety
-    /// 1. The caller holds `mmap_lock`, or a read section of the lifetime's domain, as long as
-    ///    `'a`.
-    #[inline]
-    pub(crate) unsafe fn at_or_before<'a>(&self, addr: VirtAddr) -> Option<&'a Vma<M>> {
-        // ORDERING: Acquire; pairs with [tree-root].
-        let mut node = self.root.load(Ordering::Acquire);
-        if node == 0 {
-            return None;
-        }
-        loop {
-            M::prefetch(node as *const u8, size_of::<Body>());
-            // SAFETY: 1: 1 of this function.
-            let body = unsafe { read::<M>(node) };
-            let at_most = body.at_most(addr.0);
-            let slot = body.slots[at_most.saturating_sub(1)];
-            if body.level == 0 {
-                // SAFETY: 1 of this function: VMAs outlive the nodes that name them.
-                return (at_most > 0).then(|| unsafe { vma(slot) });
-            }
-            node = slot;
-        }
-    }
-
-    /// What is mapped at `addr`, mostly without a look at the VMA.
-    ///
-    /// # Safety
-    /// 1. The caller holds `mmap_lock`.
-    #[inline]
-    pub(crate) unsafe fn mapping(&self, addr: VirtAddr) -> Option<Mapping> {
-        let mut node = self.root.load(Ordering::Relaxed);
-        if node == 0 {
-            return None;
-        }
-        loop {
-            M::prefetch(node as *const u8, offset_of!(Body, slots));
-            // SAFETY: 1: 1 of this function.
-            let body = unsafe { read::<M>(node) };
-            let at_most = body.at_most(addr.0);
-            let slot = at_most.saturating_sub(1);
-            if body.level > 0 {
-                node = body.slots[slot];
-                continue;
-            }
-            // SAFETY: 1: 1 of this function.
-            let word = unsafe { body.words::<M>() }[slot];
-            let found = by_word::<M::Paging>(body.keys[slot], word);
-            if found.is_none() || M::CHECKED {
-                // SAFETY: 1 of this function: VMAs outlive the nodes that name them.
-                let VmaView { range, prot, .. } = unsafe { vma::<M>(body.slots[slot]) }.view();
-                let now = Mapping { range, prot };
-                if found.is_some_and(|found| found != now) {
-                    M::violation(format_args!("the tree says {found:?} of {now:?}"));
-                }
-                return range.contains(addr).then_some(now);
-            }
-            return found.filter(|it| it.range.contains(addr));
-        }
-    }
-
     /// The record of the VMA that starts where `view` does was replaced by one that says `view`.
     /// The caller holds `mmap_lock` for writing.
     pub(crate) fn changed(&self, view: VmaView) {
-        let root = self.root.load(Ordering::Relaxed);
-        if root != 0 {
-            self.changed_below(root, view, u64::MAX);
-        }
-    }
-
-    /// Changes the words below `node`, behind which the next VMA starts at `next`; returns how many
-    /// pages of a hole came to be, for the words above.
-    fn changed_below(&self, node: u64, view: VmaView, next: u64) -> u32 {
         let start = view.range.start().0;
-        // SAFETY: 1: the writer's lock keeps the current version.
-        let body = unsafe { read::<M>(node) };
-        let slot = body.slot_for(start);
-        let next = body.keys[..body.used()]
-            .get(slot + 1)
-            .map_or(next, |key| *key);
-        let gap;
-        let word;
-        if body.level > 0 {
-            gap = self.changed_below(body.slots[slot], view, next);
+        // SAFETY: 1: the writer's lock.
+        let Some((leaf, slot)) = (unsafe { self.slot_of(start) }) else {
+            return;
+        };
+        // SAFETY: 1: the writer's lock.
+        let word = unsafe { leaf.words() }[slot];
+        if word == HOLE {
+            return;
+        }
+        let before = word >> Prot::BITS;
+        let pages = gaps::pages::<M>(view.range.end().0 - start);
+        // SAFETY: 1: the writer's lock.
+        unsafe { leaf.set_word(slot, word_of::<M::Paging>(view)) };
+        // 0 says nothing of how long it was.
+        if before == 0 || pages < before {
             // SAFETY: 1: the writer's lock.
-            let old = unsafe { body.words::<M>() }[slot];
-            if gap <= old {
-                return gap;
+            if let Some(next) = unsafe { self.next_start(leaf, slot) } {
+                let gap = gaps::pages::<M>(next.saturating_sub(view.range.end().0));
+                // SAFETY: 1: the writer's lock.
+                unsafe { self.raise(start, gap) };
             }
-            word = gap;
-        } else if body.keys[slot] == start {
-            // SAFETY: 1: the writer's lock.
-            let before = unsafe { body.end_of::<M>(slot) };
-            let end = view.range.end().0;
-            let hole = if end < before && next > end {
-                next - end
-            } else {
-                0
-            };
-            gap = gaps::pages::<M>(hole);
-            word = word_of::<M::Paging>(view);
-        } else {
-            return 0;
         }
-        M::before(body.words.get().cast(), size_of::<u32>(), Kind::PlainWrite);
-        // SAFETY: the writer's lock: nobody else looks at the words.
-        let words = unsafe { &mut *body.words.get() };
-        words[slot] = word;
-        gap
-    }
-
-    /// The first VMA that starts at or after `addr`.
-    ///
-    /// # Safety
-    /// 1. As for [`Tree::at_or_before`].
-    pub(crate) unsafe fn at_or_after<'a>(&self, addr: VirtAddr) -> Option<&'a Vma<M>> {
-        // ORDERING: Acquire; pairs with [tree-root].
-        let mut node = self.root.load(Ordering::Acquire);
-        // The subtree right of the path, nearest to the leaf.
-        let mut right = 0;
-        while node != 0 {
-            // SAFETY: 1: 1 of this function.
-            let body = unsafe { read::<M>(node) };
-            if body.level == 0 {
-                let below = addr.0.checked_sub(1).map_or(0, |last| body.at_most(last));
-                if below < body.used() {
-                    // SAFETY: 1 of this function.
-                    return Some(unsafe { vma(body.slots[below]) });
-                }
-                break;
-            }
-            let slot = body.slot_for(addr.0);
-            if slot + 1 < body.used() {
-                right = body.slots[slot + 1];
-            }
-            node = body.slots[slot];
-        }
-        while right != 0 {
-            // SAFETY: 1: 1 of this function.
-            let body = unsafe { read::<M>(right) };
-            if body.level == 0 {
-                // SAFETY: 1 of this function; a node is never empty.
-                return Some(unsafe { vma(body.slots[0]) });
-            }
-            right = body.slots[0];
-        }
-        None
     }
 
     /// Adds a VMA that starts at `start`. The caller holds `mmap_lock` for writing.
+    #[inline]
     pub(crate) fn insert(
         &self,
         sys: &System<M>,
         start: VirtAddr,
         vma: NonNull<Vma<M>>,
     ) -> Result<(), NoMemory> {
-        let mut change = Change::new(sys);
-        let root = self.root.load(Ordering::Relaxed);
         // SAFETY: the caller has the VMA, in no tree yet.
-        let word = word_of::<M::Paging>(unsafe { vma.as_ref() }.view());
-        let root = change.insert(root, Entry::new(start.0, word, vma.as_ptr() as u64));
-        change.finish(root, |root| self.set_root(root))
+        let view = unsafe { vma.as_ref() }.view();
+        let word = word_of::<M::Paging>(view);
+        let vma = vma.as_ptr() as u64;
+        // SAFETY: 1: the writer's lock.
+        let Some((leaf, slot)) = (unsafe { self.slot_of(start.0) }) else {
+            // SAFETY: 1: the writer's lock.
+            unsafe { self.raise_around(view.range) };
+            return self.insert_key(sys, Entry::new(start.0, word, vma));
+        };
+        // SAFETY: 1: the writer's lock.
+        if !unsafe { leaf.is_between(slot) } {
+            // SAFETY: 1: the writer's lock.
+            unsafe { self.raise_around(view.range) };
+        }
+        // SAFETY: 1: the writer's lock.
+        unsafe { leaf.set_word(slot, word) };
+        // ORDERING: Release; pairs with [tree-slot].
+        leaf.slots[slot].store(vma, Ordering::Release);
+        Ok(())
     }
 
     /// Takes the VMA that starts at `start` out. The caller holds `mmap_lock` for writing.
+    #[inline]
     pub(crate) fn remove(&self, sys: &System<M>, start: VirtAddr) -> Result<(), NoMemory> {
-        let mut change = Change::new(sys);
-        let root = self.root.load(Ordering::Relaxed);
-        let root = change.remove(root, start.0);
-        change.finish(root, |root| self.set_root(root))
+        // SAFETY: 1: the writer's lock.
+        let Some((leaf, slot)) = (unsafe { self.slot_of(start.0) }) else {
+            return Ok(());
+        };
+        // First, since a word may be too large, and a leaf may go.
+        // SAFETY: 1: the writer's lock.
+        if let Some((before, pages)) = unsafe { self.gap_around(leaf, slot) } {
+            // SAFETY: 1: the writer's lock.
+            unsafe { self.raise(before, pages) };
+        }
+        // SAFETY: 1: the writer's lock.
+        if unsafe { leaf.living() } <= self.fewest(leaf) {
+            return self.remove_key(sys, start.0);
+        }
+        // SAFETY: 1: the writer's lock.
+        unsafe { leaf.set_word(slot, HOLE) };
+        // ORDERING: Release; pairs with [tree-slot].
+        leaf.slots[slot].store(0, Ordering::Release);
+        Ok(())
     }
 
     /// Gives `vma`, which is in the tree at `old`, another start, before or after its record says
@@ -352,11 +322,17 @@ impl<M: Mmu> Tree<M> {
         let view = vma.view();
         let range = VirtRange::new(new, view.range.end());
         let word = word_of::<M::Paging>(VmaView { range, ..view });
+        let last = VirtAddr(old.0.saturating_sub(1));
+        // SAFETY: 1: the writer's lock.
+        let before = unsafe { self.at_or_before(last) }.filter(|_| new > old);
+        if let Some(before) = before {
+            let before = before.view().range;
+            let gap = gaps::pages::<M>(new.0.saturating_sub(before.end().0));
+            // SAFETY: 1: the writer's lock.
+            unsafe { self.raise(before.start().0, gap) };
+        }
         let entry = Entry::new(new.0, word, core::ptr::from_ref(vma) as u64);
-        let mut change = Change::new(sys);
-        let root = self.root.load(Ordering::Relaxed);
-        let root = change.rekey(root, old.0, entry);
-        change.finish(root.map(|root| root.slot()), |root| self.set_root(root))
+        self.replace_key(sys, old.0, entry)
     }
 
     /// Makes sure that so many changes, one after the other, do not fail: each is an insertion, a
@@ -371,45 +347,22 @@ impl<M: Mmu> Tree<M> {
     ) -> Result<Ensured<'s, M>, NoMemory> {
         let root = self.root.load(Ordering::Relaxed);
         // SAFETY: 1: the writer's lock keeps the current version.
-        let level = NonNull::new(root as *mut Node).map_or(0, |_| unsafe { read::<M>(root) }.level);
+        let level =
+            NonNull::new(root as *mut Node<M>).map_or(0, |_| unsafe { read::<M>(root) }.level);
         // Each level's node and one beside it, and a root above them.
         let nodes = changes * u64::from(2 * (level + 2) + 1);
         let nodes = u32::try_from(nodes).map_err(|_| NoMemory)?;
         sys.nodes.ensure(nodes, sys).ok_or(NoMemory)
     }
 
-    fn set_root(&self, root: u64) {
-        // ORDERING: Release; pairs with [tree-root].
-        self.root.store(root, Ordering::Release);
-    }
-
-    /// Visits every VMA in order, without the door, for oracles and teardown; then every node.
-    pub(crate) fn visit(
-        &self,
-        vmas: &mut dyn FnMut(&Vma<M>),
-        nodes: &mut dyn FnMut(NonNull<Node>),
-    ) {
-        fn down<M: Mmu>(
-            node: u64,
-            vmas: &mut dyn FnMut(&Vma<M>),
-            nodes: &mut dyn FnMut(NonNull<Node>),
-        ) {
-            let Some(node) = NonNull::new(node as *mut Node) else {
-                return;
-            };
-            // SAFETY: called while nobody changes the tree.
-            let body = &unsafe { node.as_ref() }.body;
-            for slot in &body.slots[..body.used()] {
-                if body.level == 0 {
-                    // SAFETY: a leaf names VMAs.
-                    vmas(unsafe { vma(*slot) });
-                } else {
-                    down(*slot, vmas, nodes);
-                }
-            }
-            nodes(node);
+    /// VMAs of a leaf that may not become fewer by a hole.
+    fn fewest(&self, leaf: &Body<M>) -> usize {
+        let root = self.root.load(Ordering::Relaxed);
+        if core::ptr::from_ref(leaf) as u64 == root {
+            1
+        } else {
+            change::FEW
         }
-        down(self.root.peek(), vmas, nodes);
     }
 }
 

@@ -9,6 +9,7 @@ mod entries;
 mod forks;
 mod format;
 mod pins;
+mod remaps;
 mod scenes;
 mod stacks;
 mod stage;
@@ -143,6 +144,17 @@ pub const RACES: &[Race] = &[
         scene: Scene::FaultProtect,
     },
     Race {
+        number: "P29",
+        name: "remap-fault",
+        never: "a fault puts a page in where mremap is about to move one",
+        fix: Broken::RemapPublishesEarly,
+        shows_in: "spf-2017",
+        seed: 1,
+        formats: X86,
+        exchange: ExchangeBy::Native,
+        scene: Scene::RemapFault,
+    },
+    Race {
         number: "P30",
         name: "lookup-free",
         never: "a lookup without a lock reads a VMA that was freed",
@@ -187,6 +199,17 @@ pub const RACES: &[Race] = &[
         scene: Scene::StackStack,
     },
     Race {
+        number: "P31-insert",
+        name: "lookup-insert",
+        never: "a lookup without a lock misses a mapping that is there before and after",
+        fix: Broken::LeafInPlace,
+        shows_in: "spf-2017",
+        seed: 1,
+        formats: X86,
+        exchange: ExchangeBy::Native,
+        scene: Scene::LookupBeside,
+    },
+    Race {
         number: "P32",
         name: "fork-fault",
         never: "a forked child lacks a store of its parent and has a later one",
@@ -218,6 +241,17 @@ pub const RACES: &[Race] = &[
         formats: X86,
         exchange: ExchangeBy::Native,
         scene: Scene::MapLoad,
+    },
+    Race {
+        number: "P34",
+        name: "fault-anon-vma",
+        never: "a fault makes a page of a mapping that has lost its anon_vma",
+        fix: Broken::AnonVmaBeforeLock,
+        shows_in: "linux-6.15",
+        seed: 1,
+        formats: X86,
+        exchange: ExchangeBy::Native,
+        scene: Scene::RemapAnon,
     },
     Race {
         number: "P35",
@@ -295,6 +329,17 @@ pub const RACES: &[Race] = &[
         formats: X86,
         exchange: ExchangeBy::Native,
         scene: Scene::StackUnmap,
+    },
+    Race {
+        number: "P40",
+        name: "remap-zap",
+        never: "a page is freed at its new place and still reached by the old one",
+        fix: Broken::RemapFlushesLate,
+        shows_in: "linux-6.4",
+        seed: 1,
+        formats: X86,
+        exchange: ExchangeBy::Native,
+        scene: Scene::RemapZap,
     },
     Race {
         number: "P41",

@@ -8,6 +8,7 @@ use super::advice;
 use super::entries;
 use super::forks;
 use super::pins;
+use super::remaps;
 use super::stacks;
 use super::stage::{Checked, Script, Stage};
 use super::vma_scenes;
@@ -37,6 +38,7 @@ pub(super) enum Scene {
     WalkFree,
     FaultReuse,
     FaultSplit,
+    LookupBeside,
     MapLoad,
     FaultWaits,
     FaultStarves,
@@ -45,6 +47,9 @@ pub(super) enum Scene {
     StackUnmap,
     ProtectCopy,
     ForkPin,
+    RemapFault,
+    RemapAnon,
+    RemapZap,
     PolicyFault,
     LockLock,
     HalfEqual,
@@ -75,6 +80,7 @@ pub(super) fn script<'s, P: Paging>(scene: Scene, stage: &Stage<'s, P>) -> Scrip
         Scene::WalkFree => vma_scenes::walk_free(&stage),
         Scene::FaultReuse => vma_scenes::fault_reuse(&stage),
         Scene::FaultSplit => vma_scenes::fault_split(&stage),
+        Scene::LookupBeside => vma_scenes::lookup_beside(&stage),
         Scene::MapLoad => vma_scenes::map_load(&stage),
         Scene::FaultWaits => vma_scenes::fault_waits(&stage),
         Scene::FaultStarves => vma_scenes::fault_starves(&stage),
@@ -83,6 +89,9 @@ pub(super) fn script<'s, P: Paging>(scene: Scene, stage: &Stage<'s, P>) -> Scrip
         Scene::ProtectCopy => pins::protect_copy(&stage),
         Scene::ForkPin => pins::fork_pin(&stage),
         Scene::StackStack => stacks::stack_stack(&stage),
+        Scene::RemapFault => remaps::remap_fault(&stage),
+        Scene::RemapAnon => remaps::remap_anon(&stage),
+        Scene::RemapZap => remaps::remap_zap(&stage),
         Scene::PolicyFault => advice::policy_fault(&stage),
         Scene::LockLock => advice::lock_lock(&stage),
         Scene::HalfEqual => entries::half_equal(&stage),

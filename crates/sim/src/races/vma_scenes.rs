@@ -174,6 +174,35 @@ pub(super) fn fault_starves<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
     })
 }
 
+/// P31: loads of a mapping that nobody changes, beside mappings that are made below it: into a hole
+/// of their leaf, and by a key more. Without a lock it is found each time.
+pub(super) fn lookup_beside<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
+    stage.map(2, 3);
+    stage.map(4, 4 + LOADS);
+    stage.map(12, 13);
+    warm(stage, 4);
+    let made = stage.mm.munmap(stage.page(2), P::PAGE);
+    assert!(made.is_ok(), "mapped");
+    let (user, caller, last) = (Rc::clone(stage), Rc::clone(stage), Rc::clone(stage));
+    let before = attempts(stage).1;
+    let bodies: Vec<Box<dyn FnOnce() + 's>> = vec![
+        Box::new(move || {
+            let thread = user.thread();
+            for n in 4..4 + LOADS {
+                expect(&user, &thread, n, Ok(0));
+            }
+        }),
+        Box::new(move || {
+            caller.map(2, 3);
+            caller.map(0, 1);
+        }),
+    ];
+    tasks(bodies, move || match attempts(&last).1 - before {
+        0 => Ok(()),
+        missed => Err(format!("lookup: {missed} did not find what was there")),
+    })
+}
+
 /// Faults, and attempts in vain.
 fn attempts<P: Paging>(stage: &Stage<'_, P>) -> (u64, u64) {
     let count = |event| stage.sys.count_of(event);

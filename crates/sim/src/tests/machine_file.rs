@@ -1,48 +1,363 @@
 //! Reading machine files.
 
 use crate::machine_file::{MachineFile, SHIPPED, Source};
+use std::path::PathBuf;
 
 #[test]
 fn every_shipped_machine_is_readable_and_called_like_its_file() {
     for (name, _) in SHIPPED {
         let machine = MachineFile::shipped(name).unwrap();
         assert_eq!(machine.name, *name);
+        let counts = Source::ALL.map(|source| machine.count(source));
+        assert_eq!(
+            counts.iter().sum::<usize>(),
+            machine.numbers().count(),
+            "{name}"
+        );
+        assert!(machine.count(Source::Guess) > 10, "{name}: {counts:?}");
     }
-    let altix = MachineFile::shipped("altix32").unwrap();
-    let guesses = altix
-        .numbers()
-        .filter(|(_, _, n)| n.src == Source::Guess)
-        .count();
-    assert!(guesses > 10, "{guesses}");
     let missing = MachineFile::shipped("cray").unwrap_err().to_string();
     assert!(missing.contains("altix32"), "{missing}");
 }
 
 #[test]
-fn what_is_wrong_is_named_with_file_and_key() {
-    let text = SHIPPED[2].1;
-    let error = |from: &str, to: &str| {
-        assert!(text.contains(from));
-        MachineFile::parse("mine.toml", &text.replacen(from, to, 1))
-            .unwrap_err()
-            .to_string()
-    };
-    for (from, to, key) in [
-        ("die = { value = 10", "die = { value = \"ten\"", "die"),
-        ("die = { value = 10", "die = { value = -1", "ns.die = -1"),
-        ("die = { value = 10", "dye = { value = 10", "dye"),
+fn every_file_of_the_folder_is_shipped() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../data/machines");
+    let mut files: Vec<_> = std::fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    files.sort_unstable();
+    let mut shipped: Vec<_> = SHIPPED
+        .iter()
+        .map(|(name, _)| format!("{name}.toml"))
+        .collect();
+    shipped.sort_unstable();
+    assert_eq!(files, shipped);
+}
+
+#[test]
+fn shapes_that_the_sources_state() {
+    for (name, cpus, page, nodes) in [
+        ("altix512", 512, 16384, 256),
+        ("opteron48", 48, 4096, 8),
+        ("wsm-ex8", 160, 4096, 8),
+        ("x86-4n32", 32, 4096, 4),
+        ("ivb-ex120", 120, 4096, 4),
+        ("hsw-ex96", 96, 4096, 4),
+        ("power8-80", 80, 65536, 1),
+        ("power8-752", 752, 65536, 16),
+        ("icx-vm48", 48, 4096, 1),
+        ("milan-vm48", 48, 4096, 1),
+        ("skx448", 448, 4096, 8),
+        ("rome256", 256, 4096, 2),
+        ("genoa384", 384, 4096, 2),
+        ("spr224", 224, 4096, 2),
+        ("next1024", 1024, 4096, 2),
+        ("next2048", 2048, 4096, 4),
+    ] {
+        let machine = MachineFile::shipped(name).unwrap();
+        let per_node = machine.shape.cpus_per_node.value as u32;
+        let found = (
+            machine.cpus(),
+            machine.shape.page_bytes.value as u32,
+            machine.cpus().div_ceil(per_node),
+        );
+        assert_eq!(found, (cpus, page, nodes), "{name}");
+    }
+}
+
+/// The shipped file `name` with `from` replaced by `to`, and what is said about it.
+fn error(name: &str, from: &str, to: &str) -> String {
+    let (_, text) = SHIPPED.iter().find(|(known, _)| *known == name).unwrap();
+    assert!(text.contains(from), "{name} has no {from}");
+    MachineFile::parse("mine.toml", &text.replacen(from, to, 1))
+        .unwrap_err()
+        .to_string()
+}
+
+#[test]
+fn what_is_malformed_is_named_with_line_and_remedy() {
+    for (from, to, said) in [
+        (
+            "die = { value = 10",
+            "die = { value = \"ten\"",
+            "mine.toml:24: die: invalid type: string \"ten\", expected f64; numbers read `key = { value = 1, ",
+        ),
+        (
+            "die = { value = 10, src = \"guess\", cite = \"makes schedules easy to read\" }",
+            "die = 10",
+            "mine.toml:24: die: invalid type",
+        ),
+        (
+            "die = { value = 10",
+            "dye = { value = 10",
+            "mine.toml:24: dye: unknown field `dye`, expected one of `hit`,",
+        ),
+        (
+            "\n[ns]",
+            "colour = 1\n[ns]",
+            "mine.toml:19: colour: unknown field `colour`, expected one of `cpus`,",
+        ),
+        (
+            "arbitration = \"fifo\"",
+            "arbitration = \"unfair\"",
+            "mine.toml:6: arbitration: unknown variant `unfair`, expected `fifo`",
+        ),
+        (
+            "src = \"guess\"",
+            "src = \"hearsay\"",
+            "mine.toml:9: cpus: unknown variant `hearsay`, expected one of `measured`, `posting`, `guess`",
+        ),
+        (
+            "src = \"guess\", ",
+            "",
+            "mine.toml:9: cpus: missing field `src`; add it",
+        ),
+        (
+            "wake = {",
+            "# wake = {",
+            "missing field `wake`; add it: every machine has every number",
+        ),
+        (
+            "[bytes_per_us]",
+            "",
+            "mine.toml:49: clear_far: unknown field `clear_far`",
+        ),
+        (
+            "die = { value = 10",
+            "die = { value == 10",
+            "mine.toml:24: die: ",
+        ),
+        ("far1 = {", "die = {", "mine.toml:25: die: duplicate key"),
+    ] {
+        let error = error("explorer", from, to);
+        assert!(error.starts_with("mine.toml:"), "{error}");
+        assert!(error.contains(said), "{error}\nlacks\n{said}");
+        assert!(!error.contains('\n'), "{error}");
+    }
+}
+
+#[test]
+fn what_is_out_of_range_is_named_with_line_and_remedy() {
+    for (from, to, said) in [
+        (
+            "die = { value = 10",
+            "die = { value = -1",
+            "mine.toml:24: ns.die = -1: give a value from 0.001 to 1000000000",
+        ),
+        (
+            "hit = { value = 1",
+            "hit = { value = 0",
+            "mine.toml:21: ns.hit = 0: give a value from 0.001 to",
+        ),
+        (
+            "hit = { value = 1",
+            "hit = { value = nan",
+            "mine.toml:21: ns.hit = NaN: give",
+        ),
+        (
+            "hit = { value = 1",
+            "hit = { value = inf",
+            "mine.toml:21: ns.hit = inf: give",
+        ),
+        (
+            "serve = { value = 0",
+            "serve = { value = -0.5",
+            "mine.toml:30: ns.serve = -0.5: give a value from 0 to",
+        ),
+        (
+            "cpus = { value = 16",
+            "cpus = { value = 0",
+            "mine.toml:9: shape.cpus = 0: give a value from 1 to 2048",
+        ),
+        (
+            "cpus = { value = 16",
+            "cpus = { value = 2049",
+            "mine.toml:9: shape.cpus = 2049: give a value from 1 to 2048",
+        ),
+        (
+            "cpus = { value = 16",
+            "cpus = { value = 1.5",
+            "mine.toml:9: shape.cpus = 1.5: a whole number is needed",
+        ),
+        (
+            "cpus_per_core = { value = 1,",
+            "cpus_per_core = { value = 4294967296,",
+            "mine.toml:10: shape.cpus_per_core = 4294967296: give",
+        ),
         (
             "line_bytes = { value = 64",
             "line_bytes = { value = 65",
-            "shape.line_bytes = 65",
+            "mine.toml:14: shape.line_bytes = 65: a power of two is needed",
         ),
-        ("wake = {", "# wake = {", "wake"),
-        ("src = \"guess\"", "src = \"hearsay\"", "hearsay"),
+        (
+            "page_bytes = { value = 4096",
+            "page_bytes = { value = 5000",
+            "mine.toml:15: shape.page_bytes = 5000: a power of two is needed",
+        ),
+        (
+            "page_bytes = { value = 4096",
+            "page_bytes = { value = 8192",
+            "mine.toml:15: shape.page_bytes = 8192: no page-table format here has such pages; give 4096, 16384 or 65536",
+        ),
+        (
+            "permille = { value = 1000",
+            "permille = { value = 1001",
+            "mine.toml:18: shape.shared_core_permille = 1001: give a value from 1 to 1000",
+        ),
+        (
+            "node = { value = 1000000",
+            "node = { value = 0",
+            "mine.toml:51: bytes_per_us.node = 0: give a value from 1 to",
+        ),
+        (
+            "cite = \"makes schedules easy to read\"",
+            "cite = \" \"",
+            "mine.toml:9: shape.cpus: `cite` is empty: say who says so",
+        ),
+        (
+            "name = \"explorer\"",
+            "name = \"my machine\"",
+            "mine.toml:4: name = \"my machine\": give letters, digits, - and _ only",
+        ),
+        (
+            "title = \"no real machine: small, with unit costs, for exploring schedules\"",
+            "title = \"\"",
+            "mine.toml:5: title is empty",
+        ),
     ] {
-        let error = error(from, to);
-        assert!(
-            error.starts_with("mine.toml: ") && error.contains(key),
-            "{error}"
-        );
+        let error = error("explorer", from, to);
+        assert!(error.contains(said), "{error}\nlacks\n{said}");
     }
+}
+
+#[test]
+fn what_contradicts_itself_is_named_with_both_lines_and_remedy() {
+    for (from, to, said) in [
+        (
+            "cpus_per_node = { value = 2",
+            "cpus_per_node = { value = 3",
+            "mine.toml:14: shape.cpus_per_node = 3 does not divide cpus = 32 (line 10); give a divisor, or say in a line `uneven = ",
+        ),
+        (
+            "cpus_per_group = { value = 16",
+            "cpus_per_group = { value = 64",
+            "mine.toml:13: shape.cpus_per_group = 64 are more than cpus = 32 (line 10); give at most 32",
+        ),
+        (
+            "cpus_per_core = { value = 1",
+            "cpus_per_core = { value = 4",
+            "mine.toml:12: shape.cpus_per_die = 2 is no multiple of cpus_per_core = 4 (line 11); give a multiple",
+        ),
+        (
+            "title = ",
+            "uneven = \"\"\ntitle = ",
+            "mine.toml:6: uneven is empty",
+        ),
+        (
+            "rmw_hit = { value = 13",
+            "rmw_hit = { value = 0.5",
+            "mine.toml:23: ns.rmw_hit = 0.5 is below hit = 0.7 (line 22): ",
+        ),
+        (
+            "far1 = { value = 450",
+            "far1 = { value = 100",
+            "mine.toml:26: ns.far1 = 100 is below die = 200 (line 25): what is farther away costs at least as much; raise the one or lower the other",
+        ),
+        (
+            "far2 = { value = 600",
+            "far2 = { value = 400",
+            "mine.toml:27: ns.far2 = 400 is below far1 = 450 (line 26)",
+        ),
+        (
+            "dram_far = { value = 350",
+            "dram_far = { value = 100",
+            "mine.toml:29: ns.dram_far = 100 is below dram_local = 140 (line 28)",
+        ),
+        (
+            "clear_local = { value = 1311",
+            "clear_local = { value = 900",
+            "bytes_per_us.clear_local = 900 is below clear_far = 964",
+        ),
+        (
+            "node = { value = 3200",
+            "node = { value = 1000",
+            "bytes_per_us.node = 1000 is below clear_local = 1311",
+        ),
+    ] {
+        let error = error("altix32", from, to);
+        assert!(error.contains(said), "{error}\nlacks\n{said}");
+    }
+    // Nodes of 8 CPUs on dies of 6: neither holds whole ones of the other.
+    let error = error(
+        "opteron48",
+        "cpus_per_node = { value = 6",
+        "cpus_per_node = { value = 8",
+    );
+    assert!(
+        error.contains("shape.cpus_per_node = 8 is no multiple of cpus_per_die = 6"),
+        "{error}"
+    );
+}
+
+#[test]
+fn a_machine_may_say_why_its_last_chip_is_smaller() {
+    assert!(MachineFile::shipped("power8-752").unwrap().uneven.is_some());
+    let error = error("power8-752", "uneven = ", "# uneven = ");
+    assert!(
+        error.contains("cpus_per_die = 48 does not divide cpus = 752"),
+        "{error}"
+    );
+}
+
+/// A file in the temporary folder, removed when dropped.
+struct Temporary(PathBuf);
+
+impl Temporary {
+    fn new(name: &str, text: &[u8]) -> Self {
+        let name = format!("minflt-{}-{name}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        std::fs::write(&path, text).unwrap();
+        Self(path)
+    }
+
+    fn find(&self) -> Result<MachineFile, String> {
+        MachineFile::find(&self.0.display().to_string()).map_err(|error| error.to_string())
+    }
+}
+
+impl Drop for Temporary {
+    fn drop(&mut self) {
+        let _gone = std::fs::remove_file(&self.0);
+    }
+}
+
+#[test]
+fn a_machine_is_found_by_name_or_path() {
+    let (name, text) = SHIPPED[0];
+    assert_eq!(MachineFile::find(name), MachineFile::shipped(name));
+    let own = text.replace("name = \"altix32\"", "name = \"mine\"");
+    let file = Temporary::new("own.toml", own.as_bytes());
+    assert_eq!(file.find().unwrap().name, "mine");
+    let same = Temporary::new("same.toml", text.as_bytes());
+    assert_eq!(same.find(), Ok(MachineFile::shipped(name).unwrap()));
+}
+
+#[test]
+fn a_file_that_is_none_is_named() {
+    let said = |name: &str, text: &[u8]| Temporary::new(name, text).find().unwrap_err();
+    let (_, text) = SHIPPED[0];
+    let changed = text.replace("value = 450", "value = 451");
+    let error = said("changed.toml", changed.as_bytes());
+    assert!(
+        error.contains("changed.toml:5: name = \"altix32\" is a shipped machine's"),
+        "{error}"
+    );
+    assert!(said("bytes.toml", b"\xff\xfe").contains("bytes.toml: cannot be read: "));
+    assert!(said("empty.toml", b"").contains("empty.toml:1: missing field `name`"));
+    assert!(said("long.toml", &vec![b'#'; (1 << 20) + 1]).contains("no machine file is that long"));
+    let error = |word| MachineFile::find(word).unwrap_err().to_string();
+    assert!(error("no/such.toml").starts_with("no/such.toml: cannot be read: "));
+    assert!(error("cray").starts_with("cray: no such machine; there are altix32, "));
 }

@@ -27,7 +27,7 @@ pub(crate) fn check() -> Result<u64, Error> {
 pub(crate) fn compute() -> Result<u64, Error> {
     let mut runs = Vec::new();
     for machine in ["altix32", "kvm16"] {
-        let file = targets::machine(machine)?;
+        let file = targets::machine("--machine", machine)?;
         for era in all_eras() {
             for (name, options, threads) in [
                 ("pft", ["-b", "1M"], 1),

@@ -53,7 +53,7 @@ fn simulate(
         .preset
         .as_deref()
         .ok_or_else(|| lacking(&"names no machine"))?;
-    let file = targets::machine(machine)?;
+    let file = targets::machine("--machine", machine)?;
     let named = era_list(era)?.remove(0);
     let bytes = if full { FULL } else { SCALED };
     let scale = PUBLISHED / bytes;

@@ -1,0 +1,113 @@
+//! What is true of a tree whenever nobody changes it, for oracles: without the door.
+
+use super::{Body, FANOUT, HOLE, Node, Tree, UNUSED, gaps, vma, word_of};
+use minflt_pgtable::Mmu;
+
+/// What a node promises its parent, as it is.
+#[derive(Clone, Copy)]
+struct Below {
+    start: u64,
+    end: u64,
+    /// The largest gap inside, in pages.
+    gap: u32,
+}
+
+impl<M: Mmu> Tree<M> {
+    /// # Errors
+    /// What is wrong.
+    pub(crate) fn validate(&self) -> Result<(), &'static str> {
+        match self.root.peek() {
+            0 => Ok(()),
+            root => body::<M>(root).validate(0, UNUSED).map(|_| ()),
+        }
+    }
+}
+
+fn body<'a, M: Mmu>(node: u64) -> &'a Body<M> {
+    // SAFETY: called while nobody changes the tree.
+    unsafe { &(*(node as *const Node<M>)).body }
+}
+
+fn ensure(holds: bool, or: &'static str) -> Result<(), &'static str> {
+    if holds { Ok(()) } else { Err(or) }
+}
+
+impl<M: Mmu> Body<M> {
+    /// All that is below starts from `low` on and below `high`.
+    fn validate(&self, low: u64, high: u64) -> Result<Below, &'static str> {
+        ensure((1..=FANOUT).contains(&self.used()), "a node is empty")?;
+        ensure(self.keys.is_sorted(), "keys do not ascend")?;
+        let unused = self.keys[self.used()..].iter().all(|key| *key == UNUSED);
+        ensure(unused, "a key that is not used is none")?;
+        let mut all: Option<Below> = None;
+        for slot in 0..self.used() {
+            let found = if self.level == 0 {
+                self.validate_vma(slot, low, high)?
+            } else {
+                Some(self.validate_child(slot, low, high)?)
+            };
+            let Some(found) = found else { continue };
+            let so_far = all.unwrap_or(Below {
+                end: found.start,
+                ..found
+            });
+            ensure(so_far.end <= found.start, "what is mapped overlaps")?;
+            let gap = gaps::pages::<M>(found.start - so_far.end);
+            if self.level > 0 && slot > 0 {
+                ensure(self.word(slot - 1) >= gap, "a word hides a gap behind it")?;
+            }
+            all = Some(Below {
+                start: so_far.start,
+                end: found.end,
+                gap: gap.max(so_far.gap).max(found.gap),
+            });
+        }
+        all.ok_or("a leaf has no VMA")
+    }
+
+    fn validate_vma(
+        &self,
+        slot: usize,
+        low: u64,
+        high: u64,
+    ) -> Result<Option<Below>, &'static str> {
+        let hole = self.slots[slot].peek() == 0;
+        ensure(
+            (self.word(slot) == HOLE) == hole,
+            "a word says hole of a VMA",
+        )?;
+        if hole {
+            return Ok(None);
+        }
+        // SAFETY: called while nobody changes the tree.
+        let view = unsafe { vma::<M>(self.slots[slot].peek()) }.peek();
+        let (start, end) = (view.range.start().0, view.range.end().0);
+        ensure(start == self.keys[slot], "a key is not the VMA's start")?;
+        ensure(
+            (low..high).contains(&start),
+            "a VMA is not found by its start",
+        )?;
+        let word = word_of::<M::Paging>(view);
+        ensure(
+            self.word(slot) == word,
+            "a word says something else of a VMA",
+        )?;
+        let gap = 0;
+        Ok(Some(Below { start, end, gap }))
+    }
+
+    fn validate_child(&self, slot: usize, low: u64, high: u64) -> Result<Below, &'static str> {
+        let low = if slot == 0 { low } else { self.keys[slot] };
+        let next = self.keys[..self.used()].get(slot + 1);
+        let child = body::<M>(self.slots[slot].peek());
+        ensure(child.level + 1 == self.level, "a level is left out")?;
+        let below = child.validate(low, next.map_or(high, |next| *next))?;
+        ensure(self.word(slot) >= below.gap, "a word hides a gap below it")?;
+        Ok(below)
+    }
+
+    fn word(&self, slot: usize) -> u32 {
+        // SAFETY: called while nobody changes the tree.
+        unsafe { (*self.words.get())[slot] }
+    }
+}

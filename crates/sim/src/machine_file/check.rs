@@ -1,0 +1,256 @@
+//! Whether a machine file can be believed, and on which line it cannot.
+//!
+//! Ranges and contradictions are rows of tables, so that each gives the same kind of message: what
+//! stands there, what it contradicts and on which line, and what would be right.
+
+use super::{MachineFile, Sourced};
+use minflt_sync::MAX_CPUS;
+use toml::de::DeTable;
+
+/// Line, from 1, and what is wrong there.
+type Wrong = (usize, String);
+
+/// A table and a key in it; the table is empty for keys before the first one.
+type Key = (&'static str, &'static str);
+
+/// Page sizes that some page-table format has.
+pub(crate) const PAGE_BYTES: [u64; 3] = [4096, 16384, 65536];
+
+/// Shape: the outer count must be a multiple of the inner one.
+const WHOLE: &[(&str, &str)] = &[
+    ("cpus_per_die", "cpus_per_core"),
+    ("cpus_per_group", "cpus_per_die"),
+    ("cpus_per_node", "cpus_per_core"),
+];
+
+/// Counts that `cpus` must be a multiple of, unless the file says why not.
+const LEVELS: &[&str] = &[
+    "cpus_per_core",
+    "cpus_per_die",
+    "cpus_per_group",
+    "cpus_per_node",
+];
+
+/// The first must not be above the second.
+const RISING: &[(Key, Key, &str)] = &[
+    (("ns", "hit"), ("ns", "rmw_hit"), BESIDES),
+    (("ns", "smt"), ("ns", "die"), FARTHER),
+    (("ns", "die"), ("ns", "far1"), FARTHER),
+    (("ns", "far1"), ("ns", "far2"), FARTHER),
+    (("ns", "dram_local"), ("ns", "dram_far"), FARTHER),
+    (("ns", "ipi_near"), ("ns", "ipi_far"), FARTHER),
+    (("ns", "invalidate_page"), ("ns", "invalidate_all"), MORE),
+    (
+        ("bytes_per_us", "clear_far"),
+        ("bytes_per_us", "clear_local"),
+        NEARER,
+    ),
+    (
+        ("bytes_per_us", "clear_local"),
+        ("bytes_per_us", "node"),
+        ALONE,
+    ),
+];
+const BESIDES: &str = "a read-modify-write does what a load does, and more";
+const FARTHER: &str = "what is farther away costs at least as much";
+const MORE: &str = "all translations take at least as long as one";
+const NEARER: &str = "memory of another node is no faster than a CPU's own";
+const ALONE: &str = "one CPU does not write faster than its node's memory";
+
+/// Reads the text of a machine file.
+pub(super) fn parse(text: &str) -> Result<MachineFile, Wrong> {
+    let machine: MachineFile = toml::from_str(text).map_err(|error| grammar(text, &error))?;
+    let at = |key| line_of(text, key);
+    words(&machine).map_err(|(key, what)| (at(key), what))?;
+    for (table, key, number) in machine.numbers() {
+        range((table, key), number).map_err(|what| (at((table, key)), what))?;
+    }
+    shape(&machine, &at)?;
+    order(&machine, &at)?;
+    Ok(machine)
+}
+
+/// What the TOML reader says, with the line and what a number looks like.
+fn grammar(text: &str, error: &toml::de::Error) -> Wrong {
+    let start = error.span().map_or(0, |span| span.start);
+    let line = line_at(text, start);
+    let said = error.message().replace('\n', "; ");
+    let key = text.lines().nth(line - 1).unwrap_or_default();
+    let key = match key.split_once('=') {
+        Some((key, _)) => format!("{}: ", key.trim()),
+        None => String::new(),
+    };
+    let remedy = if said.starts_with("missing field") {
+        "; add it: every machine has every number, and a guess is one (`src = \"guess\"`)"
+    } else if said.starts_with("invalid type") {
+        "; numbers read `key = { value = 1, src = \"guess\", cite = \"who says so\" }`"
+    } else {
+        ""
+    };
+    (line, format!("{key}{said}{remedy}"))
+}
+
+/// Name, title and citations.
+fn words(machine: &MachineFile) -> Result<(), (Key, String)> {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
+    if machine.name.is_empty() || !machine.name.chars().all(is_plain) {
+        let what = format!(
+            "name = {:?}: give letters, digits, - and _ only, as it stands in commands and records",
+            machine.name
+        );
+        return Err((("", "name"), what));
+    }
+    let texts = [
+        ("title", Some(&machine.title)),
+        ("uneven", machine.uneven.as_ref()),
+    ];
+    for (key, text) in texts {
+        if text.is_some_and(|text| text.trim().is_empty()) {
+            return Err((("", key), format!("{key} is empty: give a few words")));
+        }
+    }
+    for (table, key, number) in machine.numbers() {
+        if number.cite.trim().is_empty() {
+            let what =
+                format!("{table}.{key}: `cite` is empty: say who says so, or why this guess");
+            return Err(((table, key), what));
+        }
+    }
+    Ok(())
+}
+
+/// The least and the most that a number can be.
+fn limits((table, key): Key) -> (f64, f64) {
+    match (table, key) {
+        ("shape", "line_bytes") => (32.0, 4096.0),
+        ("shape", "page_bytes") => (4096.0, 65536.0),
+        ("shape", "ram_mib") => (1.0, 67_108_864.0),
+        ("shape", "clock_mhz") => (1.0, 100_000.0),
+        ("shape", "shared_core_permille") => (1.0, 1000.0),
+        ("shape", _) => (1.0, f64::from(MAX_CPUS)),
+        // What need not cost anything; a machine on which nothing takes time stands still.
+        ("ns", "sharer" | "serve" | "contended" | "cold") => (0.0, 1e9),
+        ("ns", _) => (0.001, 1e9),
+        _ => (1.0, 1e9),
+    }
+}
+
+fn range(at: Key, number: &Sourced) -> Result<(), String> {
+    let ((table, key), value) = (at, number.value);
+    let (least, most) = limits(at);
+    if !(least..=most).contains(&value) {
+        return Err(format!(
+            "{table}.{key} = {value}: give a value from {least} to {most}"
+        ));
+    }
+    if table != "shape" {
+        return Ok(());
+    }
+    if value.fract() != 0.0 {
+        return Err(format!("{table}.{key} = {value}: a whole number is needed"));
+    }
+    if key.ends_with("_bytes") && !(value as u64).is_power_of_two() {
+        return Err(format!("{table}.{key} = {value}: a power of two is needed"));
+    }
+    if key == "page_bytes" && !PAGE_BYTES.contains(&(value as u64)) {
+        let [small, middle, large] = PAGE_BYTES;
+        return Err(format!(
+            "{table}.{key} = {value}: no page-table format here has such pages; \
+             give {small}, {middle} or {large}"
+        ));
+    }
+    Ok(())
+}
+
+/// The levels of the machine fit into each other, and into the machine.
+fn shape(machine: &MachineFile, at: &dyn Fn(Key) -> usize) -> Result<(), Wrong> {
+    let count = |key| value(machine, ("shape", key));
+    let line = |key| at(("shape", key));
+    let cpus = count("cpus");
+    for key in LEVELS {
+        let has = count(key);
+        if has > cpus {
+            let what = format!(
+                "shape.{key} = {has} are more than cpus = {cpus} (line {}); give at most {cpus}",
+                line("cpus")
+            );
+            return Err((line(key), what));
+        }
+        if cpus % has != 0.0 && machine.uneven.is_none() {
+            let what = format!(
+                "shape.{key} = {has} does not divide cpus = {cpus} (line {}); give a divisor, or \
+                 say in a line `uneven = \"...\"` below the title why the last one is smaller",
+                line("cpus")
+            );
+            return Err((line(key), what));
+        }
+    }
+    for (outer, inner) in WHOLE {
+        if count(outer) % count(inner) != 0.0 {
+            return Err((
+                line(outer),
+                not_whole(outer, count(outer), inner, count(inner), line(inner)),
+            ));
+        }
+    }
+    let (node, die) = (count("cpus_per_node"), count("cpus_per_die"));
+    if node % die != 0.0 && die % node != 0.0 {
+        let what = not_whole(
+            "cpus_per_node",
+            node,
+            "cpus_per_die",
+            die,
+            line("cpus_per_die"),
+        );
+        return Err((line("cpus_per_node"), what));
+    }
+    Ok(())
+}
+
+fn not_whole(outer: &str, has: f64, inner: &str, of: f64, line: usize) -> String {
+    format!("shape.{outer} = {has} is no multiple of {inner} = {of} (line {line}); give a multiple")
+}
+
+/// What is nearer is not dearer.
+fn order(machine: &MachineFile, at: &dyn Fn(Key) -> usize) -> Result<(), Wrong> {
+    for (low, high, why) in RISING {
+        let (less, more) = (value(machine, *low), value(machine, *high));
+        if less > more {
+            let what = format!(
+                "{}.{} = {more} is below {} = {less} (line {}): {why}; raise the one or lower the \
+                 other",
+                high.0,
+                high.1,
+                low.1,
+                at(*low)
+            );
+            return Err((at(*high), what));
+        }
+    }
+    Ok(())
+}
+
+fn value(machine: &MachineFile, at: Key) -> f64 {
+    let mut numbers = machine.numbers();
+    let found = numbers.find(|(table, key, _)| (*table, *key) == at);
+    found.map_or(f64::NAN, |(_, _, number)| number.value)
+}
+
+/// The line on which a key stands, from 1.
+pub(super) fn line_of(text: &str, (table, key): Key) -> usize {
+    let start = DeTable::parse(text).ok().and_then(|root| {
+        let mut within = root.get_ref();
+        if !table.is_empty() {
+            let (_, value) = within.iter().find(|(name, _)| name.get_ref() == table)?;
+            within = value.get_ref().as_table()?;
+        }
+        let (name, _) = within.iter().find(|(name, _)| name.get_ref() == key)?;
+        Some(name.span().start)
+    });
+    line_at(text, start.unwrap_or(0))
+}
+
+fn line_at(text: &str, start: usize) -> usize {
+    let before = text.as_bytes().iter().take(start);
+    1 + before.filter(|byte| **byte == b'\n').count()
+}
