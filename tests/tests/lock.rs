@@ -280,6 +280,31 @@ fn all_that_is_and_will_be_mapped() {
 }
 
 #[test]
+fn what_is_locked_and_becomes_writable_is_filled_as_by_stores() {
+    everywhere(|era, _, mm| {
+        let thread = mm.thread();
+        mm.mprotect(page(2), 3 * PAGE, Prot::NONE).expect("mapped");
+        assert_eq!(lock(mm, 2, 3), Err(MlockError::NoMemory));
+        assert_eq!(lock(mm, 12, 1), Ok(()));
+        mm.mprotect(page(2), 2 * PAGE, Prot::READ).expect("mapped");
+        assert_eq!(in_core(mm, page(2), 3), [0, 0, 0], "{era}");
+        let done = mm.mprotect(page(2), 2 * PAGE, Prot::READ_WRITE);
+        assert_eq!(done, Ok(()));
+        assert_eq!(in_core(mm, page(1), 4), [0, 1, 1, 0], "{era}");
+        let when = LockWhen::OnFault;
+        assert_eq!(thread.mlock2(page(4), PAGE, when), Ok(()));
+        let done = mm.mprotect(page(4), PAGE, Prot::READ_WRITE);
+        assert_eq!(done, Ok(()));
+        assert_eq!(in_core(mm, page(4), 1), [0], "{era}: waits for its touch");
+        // A lowered limit is nothing to what is not locked.
+        mm.set_limit_memlock(0);
+        assert!(mm.mmap(Place::Any, PAGE, Prot::READ).is_ok(), "{era}");
+        let heap = mm.brk(None);
+        assert_eq!(mm.brk(Some(VirtAddr(heap.0 + 1))).0, heap.0 + 1, "{era}");
+    });
+}
+
+#[test]
 fn a_child_has_nothing_locked() {
     everywhere(|era, sys, mm| {
         mm.set_limit_memlock(9 * PAGE);

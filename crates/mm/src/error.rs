@@ -139,6 +139,31 @@ pub enum RemoteError {
     Invalid,
 }
 
+/// Why a userfaultfd's call failed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum UffdError {
+    /// No whole pages, nothing mapped there, or a mode that is not to be had.
+    Invalid,
+    /// Another userfaultfd watches part of the range.
+    Busy,
+    /// The range is not watched, or not for that.
+    NotWatched,
+    /// There is a page already.
+    Exists,
+    /// Done as far as this many bytes.
+    Partial(u64),
+    /// There is nothing to read.
+    Again,
+    /// No memory.
+    NoMemory,
+}
+
+impl From<NoMemory> for UffdError {
+    fn from(_: NoMemory) -> Self {
+        Self::NoMemory
+    }
+}
+
 /// Why the heap's start cannot be set.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum HeapError {
@@ -155,6 +180,8 @@ pub struct Errno(pub i32);
 impl Errno {
     /// Not permitted.
     pub const EPERM: Self = Self(1);
+    /// No such file or directory.
+    pub const ENOENT: Self = Self(2);
     /// Input or output error; a page that is where it should not be.
     pub const EIO: Self = Self(5);
     /// Try again.
@@ -163,6 +190,8 @@ impl Errno {
     pub const ENOMEM: Self = Self(12);
     /// Bad address.
     pub const EFAULT: Self = Self(14);
+    /// Device or resource busy.
+    pub const EBUSY: Self = Self(16);
     /// File exists.
     pub const EEXIST: Self = Self(17);
     /// Invalid argument.
@@ -272,6 +301,19 @@ impl From<RemoteError> for Errno {
     }
 }
 
+impl From<UffdError> for Errno {
+    fn from(error: UffdError) -> Self {
+        match error {
+            UffdError::Invalid => Self::EINVAL,
+            UffdError::Busy => Self::EBUSY,
+            UffdError::NotWatched => Self::ENOENT,
+            UffdError::Exists => Self::EEXIST,
+            UffdError::Partial(_) | UffdError::Again => Self::EAGAIN,
+            UffdError::NoMemory => Self::ENOMEM,
+        }
+    }
+}
+
 impl From<HeapError> for Errno {
     fn from(_: HeapError) -> Self {
         Self::EINVAL
@@ -285,6 +327,8 @@ impl fmt::Display for Errno {
             Self::EIO => f.write_str("EIO"),
             Self::EAGAIN => f.write_str("EAGAIN"),
             Self::ENOMEM => f.write_str("ENOMEM"),
+            Self::ENOENT => f.write_str("ENOENT"),
+            Self::EBUSY => f.write_str("EBUSY"),
             Self::EFAULT => f.write_str("EFAULT"),
             Self::EEXIST => f.write_str("EEXIST"),
             Self::EINVAL => f.write_str("EINVAL"),

@@ -136,6 +136,8 @@ events! {
     /// Pages faulted in by a call that maps and populates. They are minor faults, as in Linux, but
     /// no `page-faults`.
     Populated = "populated-pages",
+    /// Faults that waited for a userfaultfd's handler.
+    Userfaults = "userfaults",
     /// Pages copied by fork, because somebody had them pinned.
     ForkCopies = "fork-copies",
     /// Pages pinned without a lock.

@@ -34,15 +34,17 @@ mod zap;
 pub use call::madvise::Advice;
 pub use call::mempolicy::Misplaced;
 pub use call::mlock::{LockAll, LockWhen};
-pub use call::mmap::{Growth, Lock, MapRequest, Place, Populate};
+pub use call::mmap::{Growth, Lock, MapRequest, Populate};
 pub use call::mremap::{Remap, RemapRequest};
 pub use call::pin::Pin;
+pub use call::place::Place;
 pub use call::remote::Force;
+pub use call::userfaultfd::{Message, Reason, Uffd, UffdMode, Wake, WriteProtected};
 pub use commit::{Overcommit, Reserve};
 pub use config::{Broken, Config, ERAS, Era, Illegal, Rung, era};
 pub use error::{
     Errno, HeapError, MadviseError, MempolicyError, MincoreError, MlockError, MmapError,
-    MprotectError, MremapError, MunmapError, NoMemory, RemoteError,
+    MprotectError, MremapError, MunmapError, NoMemory, RemoteError, UffdError,
 };
 pub use event::Event;
 pub use fault::{Done, FaultOutcome, Kind as FaultKind, Signal};

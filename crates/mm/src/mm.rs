@@ -4,6 +4,7 @@ use crate::call::brk::Heap;
 use crate::call::mlock::Locks;
 use crate::call::pin::Pins;
 use crate::call::stack::DEFAULT_LIMIT;
+use crate::call::userfaultfd::Userfaults;
 use crate::commit::Sizes;
 use crate::error::NoMemory;
 use crate::frame::Use;
@@ -48,6 +49,7 @@ pub struct Mm<M: Mmu> {
     pub(crate) rss_slot: Slot,
     pub(crate) heap: Heap<M>,
     pub(crate) pins: Pins<M>,
+    pub(crate) uffd: Userfaults<M>,
     /// Bytes that a stack may grow to (`RLIMIT_STACK`).
     pub(crate) limit_stack: Atomic<u64, M>,
     pub(crate) sizes: Sizes<M>,
@@ -122,6 +124,7 @@ impl<M: Mmu> Mm<M> {
             rss_slot,
             heap: Heap::new(),
             pins: Pins::new(),
+            uffd: Userfaults::new(),
             limit_stack: Atomic::new(DEFAULT_LIMIT),
             sizes: Sizes::new(),
             locks: Locks::new(),

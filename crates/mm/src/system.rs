@@ -12,6 +12,7 @@
 use crate::alloc::{CpuFrames, Frames, MAX_NODES};
 use crate::anon_vma::{AnonVma, Chain};
 use crate::call::stack::DEFAULT_GUARD_GAP;
+use crate::call::userfaultfd as uffd;
 use crate::commit::Commit;
 use crate::config::{Broken, Config, ExchangeBy, Illegal};
 use crate::error::NoMemory;
@@ -53,6 +54,8 @@ pub struct System<M: Mmu> {
     pub(crate) mms: Slab<Mm<M>, M>,
     pub(crate) anon_vmas: Slab<AnonVma<M>, M>,
     pub(crate) chains: Slab<Chain<M>, M>,
+    pub(crate) uffds: Slab<uffd::Context, M>,
+    pub(crate) waiters: Slab<uffd::Waiter, M>,
     pub(crate) zero_page: Pfn,
     /// Frames that the system itself lies in.
     reserved: u64,
@@ -226,7 +229,7 @@ impl<M: Mmu> System<M> {
             // SAFETY: 1: the machine's memory is the system's from now on.
             unsafe { carve.per_cpu::<_, M>(cpus, |_| Magazine::new()) }
         };
-        let magazines = [(); 6].map(|()| magazines(carve));
+        let magazines = [(); 8].map(|()| magazines(carve));
         // SAFETY: 1, here and below: as above.
         let areas = unsafe { carve.per_cpu(cpus, |_| CpuArea::new()) };
         // SAFETY: 1.
@@ -248,7 +251,7 @@ impl<M: Mmu> System<M> {
         let zone = |node| Frames::zone(&table, node, nodes, reserved);
         // SAFETY: 1: cut off just now.
         let zones = unsafe { PerCpu::build(zones?, nodes, zone) };
-        let [node, vma, attr, mm, anon, chain] = magazines;
+        let [node, vma, attr, mm, anon, chain, uffd, waiter] = magazines;
         let system = Self {
             at,
             config,
@@ -266,6 +269,8 @@ impl<M: Mmu> System<M> {
             mms: Slab::new(3, mm?),
             anon_vmas: Slab::new(4, anon?),
             chains: Slab::new(5, chain?),
+            uffds: Slab::new(6, uffd?),
+            waiters: Slab::new(7, waiter?),
             zero_page,
             reserved,
             next_id: Atomic::new(1),

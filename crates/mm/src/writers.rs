@@ -24,6 +24,7 @@ use crate::error::NoMemory;
 use crate::mm::Mm;
 use crate::vma::Vma;
 use crate::vma_lock;
+use core::cell::Cell;
 use core::ptr::NonNull;
 use minflt_addr::{VirtAddr, VirtRange};
 use minflt_pgtable::Mmu;
@@ -33,7 +34,7 @@ use minflt_sync::order::MmapLock;
 /// Proof that the caller may change VMAs of an address space.
 pub(crate) struct Writers<'m, M: Mmu> {
     mm: &'m Mm<M>,
-    _held: WriteGuard<'m, MmapLock, M>,
+    held: Cell<Option<WriteGuard<'m, MmapLock, M>>>,
 }
 
 /// An open section on one VMA.
@@ -59,7 +60,7 @@ impl<'m, M: Mmu> Writers<'m, M> {
     pub(crate) fn lock(mm: &'m Mm<M>) -> Self {
         Self {
             mm,
-            _held: mm.mmap_lock.write(),
+            held: Cell::new(Some(mm.mmap_lock.write())),
         }
     }
 
@@ -99,6 +100,14 @@ impl<'m, M: Mmu> Writers<'m, M> {
             vma,
             owes,
         }
+    }
+
+    /// Lets `mmap_lock` go while `unlocked` runs: for a control.
+    #[cold]
+    pub(crate) fn without(&self, unlocked: impl FnOnce()) {
+        drop(self.held.take());
+        unlocked();
+        self.held.set(Some(self.mm.mmap_lock.write()));
     }
 
     /// Opens no section: for controls.

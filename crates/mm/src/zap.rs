@@ -159,6 +159,12 @@ impl<'m, M: Mmu> Zap<'m, M> {
         }
     }
 
+    /// Forgets that there is anything to invalidate: for a control.
+    #[cold]
+    pub(crate) fn forget(&mut self) {
+        self.gather.take_range();
+    }
+
     /// Clears the accessed bits of `range`; returns how many were set.
     pub(crate) fn age(&mut self, range: VirtRange) -> u64 {
         self.change(range, |pte| pte.is_young().then(|| pte.old()))
@@ -187,7 +193,7 @@ impl<'m, M: Mmu> Zap<'m, M> {
 
     /// Changes bits of the mapped entries of `range`, those for which `to` says so; returns how
     /// many. The translations are invalidated, so that the next use sets what was cleared again.
-    fn change(
+    pub(crate) fn change(
         &mut self,
         range: VirtRange,
         to: impl Fn(Pte<M::Paging>) -> Option<Pte<M::Paging>>,

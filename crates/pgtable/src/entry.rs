@@ -134,6 +134,18 @@ impl<P: Paging> Pte<P> {
         Self::of(self.raw | Self::B.zero_page)
     }
 
+    /// The same, marked: stores to the page are for a userfaultfd's handler.
+    #[must_use]
+    pub const fn uffd_wp(self) -> Self {
+        Self::of(self.raw | Self::B.uffd_wp)
+    }
+
+    /// The same without that mark.
+    #[must_use]
+    pub const fn without_uffd_wp(self) -> Self {
+        Self::of(self.raw & !Self::B.uffd_wp)
+    }
+
     /// What hardware that writes entries makes of it when it lets an access through. Such hardware
     /// knows its own bits only: "stored to" it may say by clearing [`Bits::read_only`].
     #[inline(always)]
@@ -207,6 +219,13 @@ impl<P: Paging> Pte<P> {
     #[must_use]
     pub const fn is_zero_page(self) -> bool {
         self.raw & Self::B.zero_page != 0
+    }
+
+    /// Whether stores to the page are for a userfaultfd's handler.
+    #[inline(always)]
+    #[must_use]
+    pub const fn is_uffd_wp(self) -> bool {
+        self.raw & Self::B.uffd_wp != 0
     }
 
     /// The frame that a mapped entry or a table entry names.

@@ -294,6 +294,7 @@ fn bits_are_apart<P: Manual>() {
         b.dirty,
         b.no_access,
         b.zero_page,
+        b.uffd_wp,
         b.invalid,
         b.read_only,
         b.pfn_mask,
@@ -308,6 +309,7 @@ fn bits_are_apart<P: Manual>() {
     for bit in [b.no_access, b.zero_page, b.accessed, b.dirty, b.write] {
         assert_eq!(bit.count_ones(), 1, "{}", P::ID);
     }
+    assert!(b.uffd_wp.count_ones() <= 1, "{}", P::ID);
     assert_eq!(b.pfn_mask.trailing_zeros(), b.pfn_shift, "{}", P::ID);
     for level in &P::TREE[1..] {
         assert_eq!(level.fixed & b.pfn_mask, 0, "{}", P::ID);

@@ -210,7 +210,7 @@ impl<M: Mmu> Mm<M> {
     /// Whether nothing is mapped in `more` and in the page behind it.
     fn gap_after(&self, more: VirtRange) -> bool {
         self.find(more.start()).is_none_or(|next| {
-            let next = next.view().range.start();
+            let next = self.start_with_gap(&next.view());
             next.0.saturating_sub(M::Paging::PAGE) >= more.end().0
         })
     }

@@ -27,6 +27,7 @@
 use super::merge::{Chained, chain, goes_on, of_range};
 use super::split::{NewRecord, NewVma, gone};
 use crate::commit::Pages;
+use crate::config::Broken;
 use crate::error::NoMemory;
 use crate::mm::Mm;
 use crate::oracle;
@@ -302,7 +303,11 @@ impl<'w, 'm, M: Mmu> Cut<'w, 'm, M> {
     /// No memory for nodes of the tree. Nothing has changed then.
     pub(super) fn commit(self) -> Result<(), NoMemory> {
         let Self {
-            mm, range, then, ..
+            mm,
+            writers,
+            range,
+            then,
+            ..
         } = self;
         let sys = mm.system();
         // One change of the tree that comes first may fail.
@@ -332,10 +337,11 @@ impl<'w, 'm, M: Mmu> Cut<'w, 'm, M> {
             gone(mm, section);
         }
         if then == Then::Free {
-            free_tables(mm, range, &mut zap);
+            free_own_tables(mm, writers, range, &mut zap);
         }
         zap.finish();
         drop(zap);
+        mm.wake_unmapped(range);
         mm.count_unmapped(pages);
         oracle::translations_agree(mm, range, u64::MAX);
         drop(sections);
@@ -428,8 +434,9 @@ pub(super) fn unmap_one<M: Mmu>(
     let mut zap = Zap::begin(mm, range);
     zap.range(range);
     gone(mm, section);
-    free_tables(mm, range, &mut zap);
+    free_own_tables(mm, writers, range, &mut zap);
     zap.finish();
+    mm.wake_unmapped(range);
     mm.count_unmapped(Pages::of::<M>(&view));
     oracle::translations_agree(mm, range, u64::MAX);
     Ok(())
@@ -437,9 +444,28 @@ pub(super) fn unmap_one<M: Mmu>(
 
 /// Unlinks the tables that only `range` used.
 pub(super) fn free_tables<M: Mmu>(mm: &Mm<M>, range: VirtRange, zap: &mut Zap<'_, M>) {
+    zap.free_tables(range, hole(mm, range));
+}
+
+/// The same for munmap, whose control lets `mmap_lock` go meanwhile.
+fn free_own_tables<M: Mmu>(
+    mm: &Mm<M>,
+    writers: &Writers<'_, M>,
+    range: VirtRange,
+    zap: &mut Zap<'_, M>,
+) {
+    if mm.system().config.lacks(Broken::UnmapUnlocked) {
+        let hole = hole(mm, range);
+        return writers.without(|| zap.free_tables(range, hole));
+    }
+    free_tables(mm, range, zap);
+}
+
+/// What is not mapped around the start of `range`.
+fn hole<M: Mmu>(mm: &Mm<M>, range: VirtRange) -> VirtRange {
     let user_end = VirtAddr(M::Paging::USER_END);
     // SAFETY: 1: under `mmap_lock`.
     let (floor, ceiling) = unsafe { mm.tree.around(range.start()) };
     let (floor, ceiling) = (floor.unwrap_or(VirtAddr(0)), ceiling.unwrap_or(user_end));
-    zap.free_tables(range, VirtRange::new(floor, ceiling));
+    VirtRange::new(floor, ceiling)
 }

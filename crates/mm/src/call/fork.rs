@@ -232,7 +232,9 @@ impl<M: Mmu> Zap<'_, M> {
                 }
                 shared += 1;
             }
-            self.entry(to, page.start()).store(found.old());
+            // Nobody watches the child.
+            let copy = found.old().without_uffd_wp();
+            self.entry(to, page.start()).store(copy);
         }
         (shared, Ok(()))
     }

@@ -3,10 +3,11 @@
 //! Everything that can refuse is asked before anything is changed: the place, `RLIMIT_AS`, the
 //! promise ([`crate::commit`]). Linux: mm/mmap.c do_mmap, mmap_region (v6.12).
 
+use super::as_call;
 use super::cut::Cut;
 use super::merge::{Reach, add};
+use super::place::Place;
 use super::populate::{Failure, to_lock};
-use super::{as_call, page_range};
 use crate::commit::{self, Pages, Reserve};
 use crate::error::{MmapError, NoMemory};
 use crate::event::Event;
@@ -15,21 +16,8 @@ use crate::rss::Share;
 use crate::thread::Thread;
 use crate::vma::{Prot, VmaFlags, VmaView};
 use crate::writers::Writers;
-use minflt_addr::{VirtAddr, VirtRange};
+use minflt_addr::VirtAddr;
 use minflt_pgtable::{Mmu, Paging};
-
-/// Where a mapping shall go.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Place {
-    /// Anywhere.
-    Any,
-    /// Here if the range is free, else anywhere. Rounded down to a page.
-    Hint(VirtAddr),
-    /// Here, in place of whatever is mapped (`MAP_FIXED`).
-    Fixed(VirtAddr),
-    /// Here, and only if nothing is mapped (`MAP_FIXED_NOREPLACE`).
-    FixedNoReplace(VirtAddr),
-}
 
 /// Whether the pages of a mapping are faulted in at once (`MAP_POPULATE`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -135,6 +123,10 @@ impl<M: Mmu> Mm<M> {
         if self.map_count() > sys.max_map_count() {
             return Err(MmapError::NoMemory);
         }
+        // What wraps is 0, and no length for a place.
+        let len = VirtAddr(len)
+            .align_up(M::Paging::SHIFT)
+            .map_or(0, |len| len.0);
         let range = self.place(request.place, len)?;
         let mut flags = commit::flags(prot, request.reserve, sys.overcommit());
         flags = flags.with(self.locking(request.lock)?);
@@ -143,7 +135,7 @@ impl<M: Mmu> Mm<M> {
         }
         let view = VmaView::anonymous::<M::Paging>(range, prot, flags);
         let pages = Pages::of::<M>(&view);
-        if pages.locked > 0 && self.may_lock(pages.locked).is_err() {
+        if self.may_lock(pages.locked).is_err() {
             return Err(MmapError::LockLimit);
         }
         // What stands there goes, so only what comes on top of it is asked for.
@@ -192,55 +184,6 @@ impl<M: Mmu> Mm<M> {
         let open = |vma| writers.begin(vma);
         drop(add(self, writers, open, &view, None, Reach::Both)?);
         Ok(())
-    }
-
-    pub(super) fn place(&self, place: Place, len: u64) -> Result<VirtRange, MmapError> {
-        let user = Self::user_range();
-        let fixed = |at: VirtAddr| {
-            let range = page_range::<M>(at, len).ok_or(if at.is_aligned(M::Paging::SHIFT) {
-                MmapError::OutOfRange
-            } else {
-                MmapError::Invalid
-            })?;
-            if user.covers(range) {
-                Ok(range)
-            } else {
-                Err(MmapError::OutOfRange)
-            }
-        };
-        match place {
-            Place::Fixed(at) => fixed(at),
-            Place::FixedNoReplace(at) => {
-                let range = fixed(at)?;
-                if self.is_free(range) {
-                    Ok(range)
-                } else {
-                    Err(MmapError::Exists)
-                }
-            }
-            Place::Hint(at) => match fixed(at.align_down(M::Paging::SHIFT)) {
-                Ok(range) if self.is_free(range) => Ok(range),
-                _ => self.find_hole(len),
-            },
-            Place::Any => self.find_hole(len),
-        }
-    }
-
-    pub(super) fn is_free(&self, range: VirtRange) -> bool {
-        self.find(range.start())
-            .is_none_or(|vma| !vma.view().range.overlaps(range))
-    }
-
-    /// The highest hole of `len` bytes. Linux: `vm_unmapped_area` from the top down.
-    fn find_hole(&self, len: u64) -> Result<VirtRange, MmapError> {
-        let user = Self::user_range();
-        let len = VirtAddr(len)
-            .align_up(M::Paging::SHIFT)
-            .ok_or(MmapError::NoMemory)?
-            .0;
-        // SAFETY: 1: under `mmap_lock`.
-        let hole = unsafe { self.tree.highest_hole(len, user) }.ok_or(MmapError::NoMemory)?;
-        Ok(VirtRange::new(VirtAddr(hole.end().0 - len), hole.end()))
     }
 }
 

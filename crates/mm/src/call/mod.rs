@@ -16,6 +16,8 @@
 //! | mbind | write | each VMA it looks over, and each that it changes | traverse |
 //! | (a fault below a stack) | write | the stack | - |
 //! | remote access, pins | read | none: they change no VMA | - |
+//! | userfaultfd: register, unregister, end | write | each VMA it changes | allow |
+//! | userfaultfd: fill, writeprotect | read | none: they change no VMA | install; protect |
 
 pub(crate) mod brk;
 mod cut;
@@ -31,10 +33,12 @@ pub(crate) mod mprotect;
 pub(crate) mod mremap;
 pub(crate) mod munmap;
 pub(crate) mod pin;
+pub(crate) mod place;
 mod populate;
 pub(crate) mod remote;
 mod split;
 pub(crate) mod stack;
+pub(crate) mod userfaultfd;
 
 use minflt_addr::{VirtAddr, VirtRange};
 use minflt_pgtable::{Mmu, Paging};

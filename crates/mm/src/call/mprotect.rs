@@ -10,10 +10,12 @@
 
 use super::as_call;
 use super::modify::modify;
+use super::populate::{Failure, to_lock};
 use crate::error::{MprotectError, NoMemory};
 use crate::event::Event;
 use crate::mm::Mm;
 use crate::oracle;
+use crate::rss::Share;
 use crate::vma::{Prot, Vma, VmaFlags, VmaView};
 use crate::writers::Writers;
 use crate::zap::Zap;
@@ -42,28 +44,54 @@ impl<M: Mmu> Mm<M> {
             let range = super::page_range::<M>(start, len).filter(|range| !range.is_empty());
             let range = range.ok_or(MprotectError::NoMemory)?;
             let writers = Writers::lock(self);
-            let result = self.protect_all(&writers, range, prot);
+            let mut locked = None;
+            let result = self.protect_all(&writers, range, prot, &mut locked);
             drop(writers);
+            if let Some(locked) = locked {
+                self.populate_locked(locked);
+            }
             M::note(format_args!("mprotect {range} {prot:?} returns"));
             result
         })
     }
 
+    /// Copies the pages of what is locked and may be stored to from now on, so that no store waits
+    /// for that. Linux: the end of mprotect_fixup.
+    #[cold]
+    fn populate_locked(&self, range: VirtRange) {
+        let share = Share::default();
+        let _some = self.populate_mapped(&share, range, Failure::Skips, to_lock);
+        self.rss.sync(&share);
+    }
+
+    /// Changes the VMAs of a range, up to the first hole; `locked` becomes from where to where any
+    /// became writable that is locked.
     fn protect_all(
         &self,
         writers: &Writers<'_, M>,
         range: VirtRange,
         prot: Prot,
+        locked: &mut Option<VirtRange>,
     ) -> Result<(), MprotectError> {
         let mut at = range.start();
         while at < range.end() {
             let vma = self.find(at).ok_or(MprotectError::NoMemory)?;
-            let whole = vma.view().range;
+            let VmaView {
+                range: whole,
+                prot: old,
+                flags,
+                ..
+            } = vma.view();
             if whole.start() > at {
                 return Err(MprotectError::NoMemory);
             }
             let part = VirtRange::new(at, range.end()).intersect(whole);
             self.protect_one(writers, vma, part, prot)?;
+            let gains = prot.has(Prot::WRITE) && !old.has(Prot::WRITE);
+            if gains && flags.has(VmaFlags::LOCKED) {
+                let start = locked.map_or(part.start(), VirtRange::start);
+                *locked = Some(VirtRange::new(start, part.end()));
+            }
             at = part.end();
         }
         Ok(())

@@ -16,7 +16,7 @@ use crate::writers::Writers;
 use crate::zap::Zap;
 use core::ptr::NonNull;
 use minflt_addr::{VirtAddr, VirtRange};
-use minflt_pgtable::{Mmu, Paging};
+use minflt_pgtable::Mmu;
 
 impl<M: Mmu> Mm<M> {
     /// Unmaps `len` bytes (rounded up to pages) from `start` on; what is not mapped there is
@@ -31,7 +31,7 @@ impl<M: Mmu> Mm<M> {
         as_call(self.system(), || {
             self.system().count(Event::Munmap);
             let range = page_range::<M>(start, len).ok_or(MunmapError::Invalid)?;
-            if range.is_empty() || range.end().0 > M::Paging::USER_END {
+            if range.is_empty() || range.end() > Self::user_range().end() {
                 return Err(MunmapError::Invalid);
             }
             let writers = Writers::lock(self);

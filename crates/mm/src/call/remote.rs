@@ -18,7 +18,7 @@ use minflt_pgtable::{Access, Mmu, Paging};
 pub enum Force {
     /// What the mapping does not allow is an error.
     No,
-    /// It is done. A write then reaches a page that only this address space has.
+    /// It is done, and a stack grows to it. A write then reaches a page that only this address space has.
     Yes,
 }
 

@@ -23,8 +23,8 @@
 //! # Why it is correct
 //! Whoever looks without a lock finds the VMA by the old key or the new one; the section tells him
 //! that it changes. The address may have been mapped, or the stack unmapped, between the two locks,
-//! so what was found under the first counts for nothing. An access of another address space does
-//! not grow anything.
+//! so what was found under the first counts for nothing. An access from another address
+//! space grows something only where it is forced, as a debugger's is.
 //!
 //! # Cost
 //! A walk under each lock, a record, a copied path of the tree.

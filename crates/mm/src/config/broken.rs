@@ -77,6 +77,10 @@ broken! {
     HalfWidthExchange = "half-width-exchange",
     /// The exchange is emulated under the lock also where the caller holds that lock already.
     EmulateUnderLock = "emulate-under-lock",
+    /// munmap lets `mmap_lock` go before it frees the tables.
+    UnmapUnlocked = "unmap-unlocked",
+    /// A userfaultfd's handler protects pages, and no CPU is told to forget the right to store.
+    ProtectWithoutFlush = "protect-without-flush",
     /// fork shares a page with the child though somebody has it pinned.
     ForkSharesPinned = "fork-shares-pinned",
     /// A pin without `mmap_lock` does not ask whether a fork came in between.

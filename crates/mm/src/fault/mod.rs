@@ -15,6 +15,7 @@ mod prepare;
 pub(crate) mod remote;
 mod slot;
 mod stabilise;
+pub(crate) mod userfault;
 
 use crate::config::{Broken, Config, Rss, Rung};
 use crate::event::Event;
@@ -92,6 +93,8 @@ enum Stop {
     Retry(Why),
     Signal(Signal),
     Oom,
+    /// A handler has been told; it wakes the thread.
+    Userfault,
 }
 
 impl From<Why> for Stop {
@@ -162,6 +165,10 @@ impl<M: Mmu> Mm<M> {
                         }
                         return FaultOutcome::Signal(signal);
                     }
+                    Err(Stop::Userfault) => {
+                        self.await_wake();
+                        continue;
+                    }
                     Err(Stop::Oom) => {
                         sys.count(Event::OutOfMemory);
                         return FaultOutcome::Oom;
@@ -189,7 +196,13 @@ impl<M: Mmu> Mm<M> {
             addr,
             access,
         };
-        match fault.attempt(Rung::Mmap) {
+        let outcome = loop {
+            match fault.attempt(Rung::Mmap) {
+                Err(Stop::Userfault) => self.await_wake(),
+                outcome => break outcome,
+            }
+        };
+        match outcome {
             Ok(kind) => {
                 if kind != Kind::Spurious {
                     sys.count(Event::MinorFaults);
@@ -200,7 +213,7 @@ impl<M: Mmu> Mm<M> {
                 FaultOutcome::Done(Done { kind, by })
             }
             Err(Stop::Signal(signal)) => FaultOutcome::Signal(signal),
-            Err(Stop::Retry(_) | Stop::Oom) => FaultOutcome::Oom,
+            Err(Stop::Retry(_) | Stop::Oom | Stop::Userfault) => FaultOutcome::Oom,
         }
     }
 }
@@ -263,6 +276,9 @@ impl<M: Mmu> Fault<'_, M> {
     #[inline(always)]
     fn under(&self, stable: &Stable<'_, M>) -> Result<Kind, Stop> {
         stable.check_access(self.access)?;
+        if stable.view.uffd != 0 {
+            self.userfault(stable)?;
+        }
         self.prepare_anon(stable)?;
         let leaf = self.leaf(stable)?;
         self.anon(stable, leaf)

@@ -82,6 +82,7 @@ impl<M: Mmu> Fault<'_, M> {
                 let _held = self.mm.mmap_lock.read();
                 self.mm.prepare_anon_vma(stable.vma).map_err(|_| Stop::Oom)
             }
+            Can::GrowTables if self.mm.system().config.lacks(Broken::AnonVmaBeforeLock) => Ok(()),
             Can::GrowTables => Err(Why::NeedsMmapLock.into()),
             Can::Grow => self.mm.prepare_anon_vma(stable.vma).map_err(|_| Stop::Oom),
         }

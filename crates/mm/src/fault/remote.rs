@@ -59,6 +59,10 @@ impl<M: Mmu> Mm<M> {
             match fault.hold(force, held) {
                 Ok(Some(pfn)) => break Ok(pfn),
                 Ok(None) => {}
+                Err(Stop::Userfault) => self.await_wake(),
+                // Linux: mm/memory.c __access_remote_vm, which alone grows stacks.
+                Err(Stop::Signal(Signal::MapErr))
+                    if force == Force::Yes && self.expand_stack(addr).is_ok() => {}
                 Err(Stop::Signal(_)) => break Err(RemoteError::Fault),
                 Err(Stop::Oom | Stop::Retry(_)) => break Err(RemoteError::NoMemory),
             }
@@ -149,7 +153,9 @@ impl<M: Mmu> Fault<'_, M> {
             Access::Read => !self.wants_own(held) || found.is_zero_page() || exclusive(),
             Access::Write if found.grant() == Grant::Write => true,
             // Where stores are allowed the entry has to say so.
-            Access::Write => !stable.view.prot.has(Prot::WRITE) && exclusive(),
+            Access::Write => {
+                !stable.view.prot.has(Prot::WRITE) && exclusive() && !found.is_uffd_wp()
+            }
         }
     }
 
@@ -157,6 +163,9 @@ impl<M: Mmu> Fault<'_, M> {
     /// and no store.
     #[cold]
     fn bring(&self, stable: &Stable<'_, M>, held: Held) -> Result<Kind, Stop> {
+        if stable.view.uffd != 0 {
+            self.userfault(stable)?;
+        }
         self.mm
             .prepare_anon_vma_once(stable.vma)
             .map_err(|_| Stop::Oom)?;

@@ -39,6 +39,30 @@ pub(super) enum Hold<'m, M: Mmu> {
     Speculative { seq: Seq, _section: Grace<'m, M> },
 }
 
+/// What controls look at before they have the VMA's lock, and not after.
+#[derive(Default)]
+struct Early {
+    here: Option<bool>,
+    anon: Option<bool>,
+}
+
+impl Early {
+    #[cold]
+    fn look<M: Mmu>(vma: &Vma<M>, addr: VirtAddr, broken: Broken) -> Self {
+        match broken {
+            Broken::NoRangeRecheck => Self {
+                here: Some(vma.view().range.contains(addr)),
+                anon: None,
+            },
+            Broken::AnonVmaBeforeLock => Self {
+                here: None,
+                anon: Some(vma.anon_vma.load(Ordering::Relaxed) != 0),
+            },
+            _ => Self::default(),
+        }
+    }
+}
+
 /// What a hold allows to do before the slot is open.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Can {
@@ -52,7 +76,9 @@ pub(super) enum Can {
 }
 
 /// Mappings whose faults are left to the locks. Linux: handle_speculative_fault (v8 to v11).
-const NOT_SPECULATED: VmaFlags = VmaFlags::GROWS_DOWN;
+const NOT_SPECULATED: VmaFlags = VmaFlags::GROWS_DOWN
+    .with(VmaFlags::UFFD_MISSING)
+    .with(VmaFlags::UFFD_WP);
 
 impl<'m, M: Mmu> Stable<'m, M> {
     #[inline(always)]
@@ -118,8 +144,10 @@ impl<'m, M: Mmu> Stable<'m, M> {
         let (vma, guard, early) = loop {
             // SAFETY: 1: within the read section, and then under the VMA's lock.
             let vma = unsafe { mm.tree.at_or_before(addr) }.ok_or(Why::VmaLocked)?;
-            let early = sys.config.lacks(Broken::NoRangeRecheck);
-            let early = early.then(|| vma.view().range.contains(addr));
+            let early = sys
+                .config
+                .broken
+                .map(|broken| Early::look(vma, addr, broken));
             match vma.try_read_lock(by, mm) {
                 Ok(guard) => break (vma, guard, early),
                 Err(Refused::Detached) => sys.count(Event::VmaLockMiss),
@@ -129,9 +157,11 @@ impl<'m, M: Mmu> Stable<'m, M> {
         drop(section);
         // Only now: under the lock, and of a VMA that is this address space's.
         let view = vma.view();
-        let here = early.unwrap_or_else(|| view.range.contains(addr));
+        let Early { here, anon } = early.unwrap_or_default();
+        let here = here.unwrap_or_else(|| view.range.contains(addr));
         // ORDERING: Acquire; pairs with [vma-anon-vma].
-        let anon = by == VmaLockBy::Count || vma.anon_vma.load(Ordering::Acquire) != 0;
+        let now = || by == VmaLockBy::Count || vma.anon_vma.load(Ordering::Acquire) != 0;
+        let anon = anon.unwrap_or_else(now);
         if !(here && anon) {
             return Err(Why::VmaLocked.into());
         }

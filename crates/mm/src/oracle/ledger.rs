@@ -212,6 +212,7 @@ struct Objects {
     attrs: u64,
     nodes: u64,
     chains: u64,
+    uffds: u64,
 }
 
 impl Objects {
@@ -220,6 +221,7 @@ impl Objects {
         self.attrs += other.attrs;
         self.nodes += other.nodes;
         self.chains += other.chains;
+        self.uffds += other.uffds;
     }
 }
 
@@ -306,6 +308,8 @@ impl<M: Mmu> System<M> {
             ("attrs", self.attrs.live(), reached.attrs),
             ("tree node", self.nodes.live(), reached.nodes),
             ("anon_vma_chain", self.chains.live(), reached.chains),
+            ("userfaultfd", self.uffds.live(), reached.uffds),
+            ("userfault waiter", self.waiters.live(), 0),
         ];
         let wrong = kinds.into_iter().find(|(_, live, reach)| live != reach);
         if let Some((what, live, reachable)) = wrong {
@@ -368,6 +372,7 @@ impl<M: Mmu> Mm<M> {
             &mut |_| nodes += 1,
         );
         walked.objects.nodes = nodes;
+        walked.objects.uffds = self.count_contexts();
         let (kept, mapped) = (self.sizes.raw(), walked.vmas.mapped);
         if kept != mapped {
             return Err(Unbalanced::Size { kept, mapped });

@@ -45,6 +45,7 @@ const fn bits(page_shift: u32) -> Bits {
         dirty: 1 << 55,
         no_access: 1 << 58,
         zero_page: 1 << 56,
+        uffd_wp: 1 << 57,
         invalid: 0,
         read_only: 1 << 7,
         pfn_mask: (1 << 48) - (1 << page_shift),

@@ -52,6 +52,7 @@ impl Paging for Altix16K {
         dirty: 1 << 6,
         no_access: 1 << 53,
         zero_page: 1 << 54,
+        uffd_wp: 1 << 55,
         invalid: 0,
         read_only: 0,
         pfn_mask: 0x0003_ffff_ffff_c000,

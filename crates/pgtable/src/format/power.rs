@@ -52,6 +52,7 @@ impl Paging for PowerRadix {
         dirty: 0x080,
         no_access: 0x800,
         zero_page: 0x400,
+        uffd_wp: 0x200,
         invalid: 0,
         read_only: 0,
         pfn_mask: 0x01ff_ffff_ffff_0000,

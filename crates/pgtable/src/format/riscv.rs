@@ -30,6 +30,7 @@ const BITS: Bits = Bits {
     dirty: 1 << 7,
     no_access: 1 << 5,
     zero_page: 1 << 8,
+    uffd_wp: 1 << 9,
     invalid: 0,
     read_only: 0,
     pfn_mask: 0x003f_ffff_ffff_fc00,

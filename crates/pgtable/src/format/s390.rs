@@ -60,6 +60,7 @@ impl Paging for S390x {
         dirty: 0x008,
         no_access: 0x080,
         zero_page: 0x040,
+        uffd_wp: 0,
         invalid: INVALID,
         read_only: PROTECT,
         pfn_mask: 0xffff_ffff_ffff_f000,

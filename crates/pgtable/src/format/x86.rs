@@ -44,6 +44,7 @@ const fn bits(pfn_mask: u64) -> Bits {
         dirty: 1 << 6,
         no_access: 1 << 8,
         zero_page: 1 << 9,
+        uffd_wp: 1 << 10,
         invalid: 0,
         read_only: 0,
         pfn_mask,

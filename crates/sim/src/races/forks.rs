@@ -11,10 +11,10 @@ use std::rc::Rc;
 
 /// A child that is torn down only when the scene ended well: after a failure locks may be held for
 /// ever.
-struct Child<'s, P: Paging>(ManuallyDrop<MmHandle<'s, Checked<P>>>);
+pub(super) struct Child<'s, P: Paging>(ManuallyDrop<MmHandle<'s, Checked<P>>>);
 
 impl<'s, P: Paging> Child<'s, P> {
-    fn of(stage: &S<'s, P>) -> Self {
+    pub(super) fn of(stage: &S<'s, P>) -> Self {
         match stage.sys.fork(stage.mm) {
             Ok(child) => Self(ManuallyDrop::new(child)),
             Err(error) => panic!("the stage is large enough: {error:?}"),
@@ -26,7 +26,7 @@ impl<'s, P: Paging> Child<'s, P> {
     }
 
     /// The ledger of both, then the end of the child.
-    fn end(self, stage: &S<'s, P>) -> Result<(), String> {
+    pub(super) fn end(self, stage: &S<'s, P>) -> Result<(), String> {
         let ledger = stage.sys.check_ledger(&[stage.mm, self.mm()]);
         ledger.map_err(|error| format!("ledger with the child: {error}"))?;
         drop(ManuallyDrop::into_inner(self.0));

@@ -8,6 +8,8 @@ mod advice;
 mod entries;
 mod forks;
 mod format;
+mod pins;
+mod remaps;
 mod scenes;
 mod stacks;
 mod stage;
@@ -142,6 +144,17 @@ pub const RACES: &[Race] = &[
         scene: Scene::FaultProtect,
     },
     Race {
+        number: "P29",
+        name: "remap-fault",
+        never: "a fault puts a page in where mremap is about to move one",
+        fix: Broken::RemapPublishesEarly,
+        shows_in: "spf-2017",
+        seed: 1,
+        formats: X86,
+        exchange: ExchangeBy::Native,
+        scene: Scene::RemapFault,
+    },
+    Race {
         number: "P30",
         name: "lookup-free",
         never: "a lookup without a lock reads a VMA that was freed",
@@ -230,6 +243,17 @@ pub const RACES: &[Race] = &[
         scene: Scene::MapLoad,
     },
     Race {
+        number: "P34",
+        name: "fault-anon-vma",
+        never: "a fault makes a page of a mapping that has lost its anon_vma",
+        fix: Broken::AnonVmaBeforeLock,
+        shows_in: "linux-6.15",
+        seed: 1,
+        formats: X86,
+        exchange: ExchangeBy::Native,
+        scene: Scene::RemapAnon,
+    },
+    Race {
         number: "P35",
         name: "fault-mbind",
         never: "after mbind returned, a fault takes a page from where the old policy had it",
@@ -296,6 +320,28 @@ pub const RACES: &[Race] = &[
         scene: Scene::WriterStarves,
     },
     Race {
+        number: "P39",
+        name: "stack-munmap",
+        never: "a stack grows into a range whose tables munmap is freeing",
+        fix: Broken::UnmapUnlocked,
+        shows_in: "linux-4.13",
+        seed: 1,
+        formats: X86,
+        exchange: ExchangeBy::Native,
+        scene: Scene::StackUnmap,
+    },
+    Race {
+        number: "P40",
+        name: "remap-zap",
+        never: "a page is freed at its new place and still reached by the old one",
+        fix: Broken::RemapFlushesLate,
+        shows_in: "linux-6.4",
+        seed: 1,
+        formats: X86,
+        exchange: ExchangeBy::Native,
+        scene: Scene::RemapZap,
+    },
+    Race {
         number: "P41",
         name: "zap-zap",
         never: "a zap that found nothing returns while another CPU still reaches the page",
@@ -305,6 +351,28 @@ pub const RACES: &[Race] = &[
         formats: X86,
         exchange: ExchangeBy::Native,
         scene: Scene::ZapZap,
+    },
+    Race {
+        number: "P43",
+        name: "protect-copy",
+        never: "a page that a handler protects and copies is stored to meanwhile",
+        fix: Broken::ProtectWithoutFlush,
+        shows_in: "linux-4.13",
+        seed: 1,
+        formats: X86,
+        exchange: ExchangeBy::Native,
+        scene: Scene::ProtectCopy,
+    },
+    Race {
+        number: "P45",
+        name: "fork-pin",
+        never: "fork takes a page away from somebody who has just pinned it",
+        fix: Broken::PinWithoutSequence,
+        shows_in: "linux-4.13",
+        seed: 1,
+        formats: X86,
+        exchange: ExchangeBy::Native,
+        scene: Scene::ForkPin,
     },
     Race {
         number: "P46",

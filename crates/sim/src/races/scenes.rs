@@ -7,6 +7,8 @@
 use super::advice;
 use super::entries;
 use super::forks;
+use super::pins;
+use super::remaps;
 use super::stacks;
 use super::stage::{Checked, Script, Stage};
 use super::vma_scenes;
@@ -42,6 +44,12 @@ pub(super) enum Scene {
     FaultStarves,
     WriterStarves,
     StackStack,
+    RemapFault,
+    RemapAnon,
+    RemapZap,
+    StackUnmap,
+    ProtectCopy,
+    ForkPin,
     PolicyFault,
     LockLock,
     HalfEqual,
@@ -77,7 +85,13 @@ pub(super) fn script<'s, P: Paging>(scene: Scene, stage: &Stage<'s, P>) -> Scrip
         Scene::FaultWaits => vma_scenes::fault_waits(&stage),
         Scene::FaultStarves => vma_scenes::fault_starves(&stage),
         Scene::WriterStarves => vma_scenes::writer_starves(&stage),
+        Scene::StackUnmap => stacks::stack_unmap(&stage),
+        Scene::ProtectCopy => pins::protect_copy(&stage),
+        Scene::ForkPin => pins::fork_pin(&stage),
         Scene::StackStack => stacks::stack_stack(&stage),
+        Scene::RemapFault => remaps::remap_fault(&stage),
+        Scene::RemapAnon => remaps::remap_anon(&stage),
+        Scene::RemapZap => remaps::remap_zap(&stage),
         Scene::PolicyFault => advice::policy_fault(&stage),
         Scene::LockLock => advice::lock_lock(&stage),
         Scene::HalfEqual => entries::half_equal(&stage),

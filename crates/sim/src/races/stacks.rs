@@ -53,3 +53,39 @@ pub(super) fn stack_stack<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
     });
     tasks(vec![grow(3), grow(7), look], || Ok(()))
 }
+
+/// P39: a stack grows into a range that is being unmapped, and whose table nobody else uses. The
+/// stack begins where that table's reach ends.
+pub(super) fn stack_unmap<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
+    stage.sys.set_stack_guard_gap(0);
+    let edge = 1 << P::TREE[0].bits;
+    stage.map(edge - 2, edge);
+    map_stack(stage, edge, edge + 1);
+    let thread = stage.thread();
+    for n in [edge - 1, edge] {
+        assert!(thread.store(stage.page(n), n).is_ok(), "alone, and mapped");
+    }
+    drop(thread);
+    let (user, caller, last) = (Rc::clone(stage), Rc::clone(stage), Rc::clone(stage));
+    let store: Box<dyn FnOnce() + 's> = Box::new(move || {
+        let thread = user.thread();
+        // To the mapping, or to the stack that takes its place.
+        for value in 1..3 {
+            let stored = thread.store(user.page(edge - 1), value);
+            assert!(stored.is_ok(), "the stage is large enough: {stored:?}");
+        }
+    });
+    let unmap: Box<dyn FnOnce() + 's> = Box::new(move || {
+        let done = caller.mm.munmap(caller.page(edge - 2), 2 * P::PAGE);
+        assert!(done.is_ok(), "mapped");
+        expect::<P>(&caller, &caller.thread(), edge, Ok(edge));
+    });
+    tasks(vec![store, unmap], move || {
+        let thread = last.thread();
+        let found = thread.load(last.page(edge - 1));
+        match found {
+            Ok(0 | 1 | 2) => Ok(()),
+            other => Err(format!("contents: the stack's new page holds {other:?}")),
+        }
+    })
+}

@@ -119,19 +119,25 @@ impl<M: Mmu> Mm<M> {
         self.locks.pages() << M::Paging::SHIFT
     }
 
-    /// Whether `pages` more may be locked. The caller holds `mmap_lock`.
+    /// Whether `pages` more locked pages may be mapped; none may always. The caller holds
+    /// `mmap_lock`.
     ///
     /// # Errors
     /// When they may not.
     ///
     /// Linux: mlock_future_ok.
     pub(crate) fn may_lock(&self, pages: u64) -> Result<(), NoMemory> {
-        let all = self.locks.pages().saturating_add(pages);
-        if all <= self.limit_memlock() >> M::Paging::SHIFT {
+        if pages == 0 || self.can_lock_more(pages) {
             Ok(())
         } else {
             Err(NoMemory)
         }
+    }
+
+    /// Whether what is locked would be within the limit with `pages` more, be they none.
+    pub(super) fn can_lock_more(&self, pages: u64) -> bool {
+        let all = self.locks.pages().saturating_add(pages);
+        all <= self.limit_memlock() >> M::Paging::SHIFT
     }
 
     /// What the flags of a new mapping are besides its own (`MCL_FUTURE`). The caller holds

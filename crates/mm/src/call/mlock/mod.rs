@@ -216,7 +216,7 @@ impl<M: Mmu> Thread<'_, M> {
             let writers = Writers::lock(mm);
             // Some may be locked already.
             let fresh = || pages - range.map_or(0, |range| mm.locked_in(range));
-            if mm.may_lock(pages).is_err() && mm.may_lock(fresh()).is_err() {
+            if !mm.can_lock_more(pages) && !mm.can_lock_more(fresh()) {
                 return Err(MlockError::NoMemory);
             }
             let range = range?;

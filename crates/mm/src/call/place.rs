@@ -1,0 +1,151 @@
+//! Where a new mapping goes.
+//!
+//! A place asked for is checked; else one is looked for, from the top of user space down. Below a
+//! stack a gap stays free, which nothing is put into that did not ask for just that place.
+//!
+//! Linux: mm/mmap.c `__get_unmapped_area`, mm/vma.c unmapped_area_topdown, unmapped_area (v6.18).
+
+use crate::error::MmapError;
+use crate::mm::Mm;
+use crate::vma::{Vma, VmaFlags, VmaView};
+use minflt_addr::{VirtAddr, VirtRange};
+use minflt_pgtable::{Mmu, Paging};
+
+/// Where a mapping shall go.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Place {
+    /// Anywhere.
+    Any,
+    /// Here if the range is free, else anywhere. Rounded down to a page, and up to what may be
+    /// mapped; 0 is anywhere.
+    Hint(VirtAddr),
+    /// Here, in place of whatever is mapped (`MAP_FIXED`).
+    Fixed(VirtAddr),
+    /// Here, and only if nothing is mapped (`MAP_FIXED_NOREPLACE`).
+    FixedNoReplace(VirtAddr),
+}
+
+impl<M: Mmu> Mm<M> {
+    /// The place for `len` bytes, a multiple of the page size. The caller holds `mmap_lock`.
+    ///
+    /// # Errors
+    /// See [`MmapError`].
+    pub(super) fn place(&self, place: Place, len: u64) -> Result<VirtRange, MmapError> {
+        let user = Self::user_range();
+        if len == 0 || len > user.end().0 {
+            return Err(MmapError::OutOfRange);
+        }
+        match place {
+            Place::Fixed(at) => Self::fixed(at, len),
+            Place::FixedNoReplace(at) => {
+                let range = Self::fixed(at, len)?;
+                let free = self.is_free(range);
+                free.then_some(range).ok_or(MmapError::Exists)
+            }
+            Place::Hint(VirtAddr(0)) | Place::Any => self.find_hole(len),
+            Place::Hint(at) => {
+                let at = at.align_down(M::Paging::SHIFT).max(user.start());
+                match Self::fixed(at, len) {
+                    Ok(range) if self.is_roomy(range) => Ok(range),
+                    _ => self.find_hole(len),
+                }
+            }
+        }
+    }
+
+    fn fixed(at: VirtAddr, len: u64) -> Result<VirtRange, MmapError> {
+        let user = Self::user_range();
+        if at.0 > user.end().0 - len {
+            Err(MmapError::OutOfRange)
+        } else if !at.is_aligned(M::Paging::SHIFT) {
+            Err(MmapError::Invalid)
+        } else if at < user.start() {
+            Err(MmapError::NotPermitted)
+        } else {
+            Ok(VirtRange::new(at, VirtAddr(at.0 + len)))
+        }
+    }
+
+    /// Whether nothing is mapped in `range`. The caller holds `mmap_lock`.
+    pub(super) fn is_free(&self, range: VirtRange) -> bool {
+        self.find(range.start())
+            .is_none_or(|vma| !vma.view().range.overlaps(range))
+    }
+
+    /// The same, and the gap below a stack as well.
+    fn is_roomy(&self, range: VirtRange) -> bool {
+        self.find(range.start())
+            .is_none_or(|next| range.end() <= self.start_with_gap(&next.view()))
+    }
+
+    /// Where a VMA starts, with the gap that has to stay free below a stack.
+    ///
+    /// Linux: vm_start_gap.
+    pub(super) fn start_with_gap(&self, view: &VmaView) -> VirtAddr {
+        let start = view.range.start();
+        if !view.flags.has(VmaFlags::GROWS_DOWN) {
+            return start;
+        }
+        let gap = self.system().stack_guard_gap();
+        VirtAddr(start.0.saturating_sub(gap.saturating_mul(M::Paging::PAGE)))
+    }
+
+    /// The highest hole of `len` bytes: its upper end.
+    fn find_hole(&self, len: u64) -> Result<VirtRange, MmapError> {
+        let user = Self::user_range();
+        // SAFETY: 1: under `mmap_lock`.
+        let hole = unsafe { self.tree.highest_hole(len, user) }.ok_or(MmapError::NoMemory)?;
+        let end = hole.end();
+        let limit = self.starts_at(end).map(Vma::view);
+        let limit = limit.map_or(end, |view| self.start_with_gap(&view));
+        let end = match limit {
+            limit if limit >= end => Some(end),
+            limit => self.hole_below_gap(limit, len),
+        };
+        let start = match end {
+            Some(end) => VirtAddr(end.0 - len),
+            None => self.lowest_hole(len).ok_or(MmapError::NoMemory)?,
+        };
+        Ok(VirtRange::new(start, VirtAddr(start.0 + len)))
+    }
+
+    /// The end of the highest hole of `len` bytes below `top`. It counts from a stack's gap down.
+    #[cold]
+    fn hole_below_gap(&self, mut top: VirtAddr, len: u64) -> Option<VirtAddr> {
+        let bottom = Self::user_range().start();
+        while top > bottom {
+            // SAFETY: 1: under `mmap_lock`.
+            let below = unsafe { self.tree.at_or_before(VirtAddr(top.0 - 1)) };
+            let below = below.map(|vma| vma.view().range);
+            let floor = below.map_or(bottom, VirtRange::end).max(bottom);
+            if floor < top && top.0 - floor.0 >= len {
+                let above = self.find(top).map(Vma::view);
+                let limit = above.map_or(top, |view| self.start_with_gap(&view));
+                if limit >= top {
+                    return Some(top);
+                }
+                top = limit;
+            } else {
+                top = below?.start().min(top);
+            }
+        }
+        None
+    }
+
+    /// Where the lowest hole of `len` bytes starts.
+    #[cold]
+    fn lowest_hole(&self, len: u64) -> Option<VirtAddr> {
+        let user = Self::user_range();
+        let mut at = user.start();
+        loop {
+            let next = self.find(at).map(Vma::view);
+            let (hole, limit) = next.map_or((user.end(), user.end()), |view| {
+                (view.range.start(), self.start_with_gap(&view))
+            });
+            if hole.0.saturating_sub(at.0) >= len && at.0 + len <= limit.0 {
+                return Some(at);
+            }
+            at = next?.range.end();
+        }
+    }
+}

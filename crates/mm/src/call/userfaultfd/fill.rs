@@ -1,0 +1,179 @@
+//! What a handler does to the ranges it watches: fills holes, protects pages and allows stores.
+//!
+//! # Problem
+//! A handler that protects a page takes what is in it for settled: it copies it, and whoever stores
+//! waits. A CPU that still buffers the right to store would change the page behind its back, and a
+//! copy made then lacks a store that has returned.
+//!
+//! # Idea
+//! As any call that takes rights away: lower the entries under their tables' locks, make every CPU
+//! forget, and only then return.
+//!
+//! # Protocol
+//! `mmap_lock` for reading, so that faults go on beside it. Entries under their table's lock. The
+//! invalidation of two that protect the same range is not shared: [`crate::zap`].
+//!
+//! # Why it is correct
+//! A store that begins after the call returned finds no right buffered, faults, and finds the
+//! entry's mark. Allowing takes the mark away and grants nothing: the next store faults, and is
+//! decided as every store to a read-only page.
+//!
+//! # Cost
+//! An exchange an entry, one invalidation.
+//!
+//! Linux: mm/userfaultfd.c mfill_atomic, mwriteprotect_range; 6ce64428d62 for the invalidation.
+
+use super::{Uffd, UffdMode, Wake, WriteProtected, for_parts, whole_pages};
+use crate::call::as_call;
+use crate::config::Broken;
+use crate::error::UffdError;
+use crate::fault::userfault::{Fill, NotFilled};
+use crate::oracle;
+use crate::vma::VmaFlags;
+use crate::zap::Zap;
+use minflt_addr::{VirtAddr, VirtRange};
+use minflt_pgtable::{Grant, Mmu, Paging, Pte};
+
+impl<M: Mmu> Uffd<'_, M> {
+    /// Fills holes from `to` on with pages that hold `from`, and wakes who waits there.
+    ///
+    /// # Context
+    /// Sleeps for `mmap_lock`, which it takes for reading, page by page.
+    ///
+    /// # Errors
+    /// `Invalid`: no whole pages, or protected where stores are not watched. `NotWatched`: the range
+    /// is not within one watched mapping. `Exists`: there is a page. `NoMemory`. `Partial`: one of
+    /// these, after some pages were filled.
+    pub fn copy(
+        &self,
+        to: VirtAddr,
+        from: &[u8],
+        protect: WriteProtected,
+        wake: Wake,
+    ) -> Result<(), UffdError> {
+        let range = whole_pages::<M>(to, from.len() as u64)?;
+        let needs = match protect {
+            WriteProtected::No => VmaFlags::NONE,
+            WriteProtected::Yes => UffdMode::WriteProtect.flags(),
+        };
+        let page = M::Paging::PAGE as usize;
+        let mut parts = from.chunks(page);
+        let part = || Fill::Bytes(parts.next().unwrap_or_default(), protect);
+        self.fill(range, needs, wake, part)
+    }
+
+    /// Fills holes with the shared page of zeros, and wakes who waits there.
+    ///
+    /// # Context
+    /// As [`Uffd::copy`].
+    ///
+    /// # Errors
+    /// As [`Uffd::copy`].
+    pub fn zeropage(&self, start: VirtAddr, len: u64, wake: Wake) -> Result<(), UffdError> {
+        let range = whole_pages::<M>(start, len)?;
+        self.fill(range, VmaFlags::NONE, wake, || Fill::Zeros)
+    }
+
+    fn fill<'a>(
+        &self,
+        range: VirtRange,
+        needs: VmaFlags,
+        wake: Wake,
+        mut next: impl FnMut() -> Fill<'a>,
+    ) -> Result<(), UffdError> {
+        as_call(self.mm.system(), || {
+            self.one_watched(range, needs)?;
+            let mut at = range.start();
+            let mut result = Ok(());
+            while at < range.end() && result.is_ok() {
+                result = self.mm.fill_hole(at, next());
+                if result.is_ok() {
+                    at = VirtAddr(at.0 + M::Paging::PAGE);
+                }
+            }
+            let filled = VirtRange::new(range.start(), at);
+            if wake == Wake::Yes {
+                self.mm.wake_userfaults(filled);
+            }
+            match result {
+                Ok(()) => Ok(()),
+                Err(_) if !filled.is_empty() => Err(UffdError::Partial(filled.len())),
+                Err(NotFilled::Exists) => Err(UffdError::Exists),
+                Err(NotFilled::NoMemory) => Err(UffdError::NoMemory),
+                Err(NotFilled::Gone) => Err(UffdError::NotWatched),
+            }
+        })
+    }
+
+    /// Whether one watched mapping has all of `range`, and is watched for `needs`.
+    fn one_watched(&self, range: VirtRange, needs: VmaFlags) -> Result<(), UffdError> {
+        let _held = self.mm.mmap_lock.read();
+        let view = self.mm.find(range.start()).map(crate::vma::Vma::view);
+        let view = view.filter(|view| view.range.covers(range) && view.uffd != 0);
+        let view = view.ok_or(UffdError::NotWatched)?;
+        if needs == VmaFlags::NONE || view.flags.has(needs) {
+            Ok(())
+        } else {
+            Err(UffdError::Invalid)
+        }
+    }
+
+    /// Protects the pages of a range: who stores to one from now on waits. Or allows stores again, and
+    /// wakes who waits.
+    ///
+    /// # Context
+    /// Sleeps for `mmap_lock`, which it takes for reading; waits for CPUs to forget translations.
+    ///
+    /// # Errors
+    /// `Invalid`: no whole pages, or nobody to be woken by protecting. `NotWatched`: nothing is mapped
+    /// there, or a mapping whose stores are not watched; what lies before it was done.
+    pub fn writeprotect(
+        &self,
+        start: VirtAddr,
+        len: u64,
+        protect: WriteProtected,
+        wake: Wake,
+    ) -> Result<(), UffdError> {
+        if (protect, wake) == (WriteProtected::Yes, Wake::No) {
+            return Err(UffdError::Invalid);
+        }
+        as_call(self.mm.system(), || {
+            let range = whole_pages::<M>(start, len)?;
+            let since = self.mm.system().moment();
+            let held = self.mm.mmap_lock.read();
+            let result = self.protect_parts(range, protect);
+            drop(held);
+            if protect == WriteProtected::Yes {
+                oracle::translations_agree(self.mm, range, since);
+            } else if result.is_ok() && wake == Wake::Yes {
+                self.mm.wake_userfaults(range);
+            }
+            M::note(format_args!("writeprotect {range} {protect:?} returns"));
+            result
+        })
+    }
+
+    fn protect_parts(&self, range: VirtRange, protect: WriteProtected) -> Result<(), UffdError> {
+        let mut result = Err(UffdError::NotWatched);
+        let mut zap = Zap::begin(self.mm, range);
+        let late = self.mm.system().config.lacks(Broken::ProtectWithoutFlush);
+        let change = |pte: Pte<M::Paging>| match protect {
+            WriteProtected::Yes if pte.is_uffd_wp() => None,
+            WriteProtected::Yes => Some(pte.with_grant(pte.grant().min(Grant::Read)).uffd_wp()),
+            WriteProtected::No => pte.is_uffd_wp().then(|| pte.without_uffd_wp()),
+        };
+        let stopped = for_parts(self.mm, range, |part, view| {
+            if !view.flags.has(VmaFlags::UFFD_WP) {
+                return Err(UffdError::NotWatched);
+            }
+            zap.change(part, change);
+            result = Ok(());
+            Ok(())
+        });
+        if late {
+            zap.forget();
+        }
+        zap.finish();
+        stopped.and(result)
+    }
+}

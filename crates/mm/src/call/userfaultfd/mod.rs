@@ -1,0 +1,275 @@
+//! userfaultfd: mappings whose holes somebody else fills, and whose stores somebody else allows.
+//!
+//! What there is: registering and unregistering ranges, for holes and for write-protection; the
+//! faults to read, one at a time; COPY, ZEROPAGE, WRITEPROTECT, WAKE ([`fill`]). A child does not
+//! inherit anything, and no events are reported but faults. The queue is in [`queue`], a fault's own
+//! side in [`crate::fault`].
+//!
+//! Registering changes mappings: under `mmap_lock` for writing, inside their sections. Filling and
+//! protecting change entries only, under `mmap_lock` for reading.
+//!
+//! Linux: fs/userfaultfd.c, mm/userfaultfd.c (v6.18).
+
+mod fill;
+mod queue;
+
+pub(crate) use queue::{Context, Userfaults, Waiter};
+pub use queue::{Message, Reason};
+
+use super::modify::modify;
+use super::{as_call, page_range};
+use crate::error::{NoMemory, UffdError};
+use crate::mm::Mm;
+use crate::vma::{Vma, VmaFlags, VmaView};
+use crate::writers::Writers;
+use crate::zap::Zap;
+use minflt_addr::{VirtAddr, VirtRange};
+use minflt_pgtable::{Mmu, Paging, Pte};
+
+/// What a range is watched for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum UffdMode {
+    /// Touches of holes.
+    Missing,
+    /// Stores to pages that the handler protects.
+    WriteProtect,
+    /// Both.
+    Both,
+}
+
+/// Whether a page is write-protected.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum WriteProtected {
+    /// Stores go on.
+    No,
+    /// A store is for the handler.
+    Yes,
+}
+
+/// Whether those who wait in a range are woken by what is done to it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Wake {
+    /// They are.
+    Yes,
+    /// Not yet: [`Uffd::wake`] will.
+    No,
+}
+
+/// A handler's end: watches ranges of an address space. When it is dropped, its ranges are watched no
+/// more, and whoever waits goes on.
+#[derive(Debug)]
+pub struct Uffd<'m, M: Mmu> {
+    mm: &'m Mm<M>,
+    number: u32,
+}
+
+impl<M: Mmu> Mm<M> {
+    /// A new userfaultfd, which watches nothing yet.
+    ///
+    /// # Errors
+    /// No memory.
+    pub fn userfaultfd(&self) -> Result<Uffd<'_, M>, UffdError> {
+        as_call(self.system(), || {
+            let number = self.new_context()?;
+            Ok(Uffd { mm: self, number })
+        })
+    }
+}
+
+impl UffdMode {
+    const fn flags(self) -> VmaFlags {
+        match self {
+            Self::Missing => VmaFlags::UFFD_MISSING,
+            Self::WriteProtect => VmaFlags::UFFD_WP,
+            Self::Both => WATCHED,
+        }
+    }
+}
+
+const WATCHED: VmaFlags = VmaFlags::UFFD_MISSING.with(VmaFlags::UFFD_WP);
+
+impl<M: Mmu> Uffd<'_, M> {
+    /// Watches what is mapped in `len` bytes from `start` on, for `mode` and nothing else.
+    ///
+    /// # Context
+    /// Sleeps for `mmap_lock`, which it takes for writing.
+    ///
+    /// # Errors
+    /// `Invalid`: no whole pages, nothing mapped there, or write-protection on tables that have no
+    /// bit for it. `Busy`: another one watches part of it; nothing has changed then. `NoMemory`: what
+    /// lies below the mapping that could not be split is watched.
+    pub fn register(&self, start: VirtAddr, len: u64, mode: UffdMode) -> Result<(), UffdError> {
+        let protects = mode.flags().has(VmaFlags::UFFD_WP);
+        if protects && M::Paging::BITS.uffd_wp == 0 {
+            return Err(UffdError::Invalid);
+        }
+        as_call(self.mm.system(), || {
+            let range = whole_pages::<M>(start, len)?;
+            let writers = Writers::lock(self.mm);
+            self.check(range, UffdError::Busy)?;
+            let watched = |view: VmaView| VmaView {
+                flags: view.flags.without(WATCHED).with(mode.flags()),
+                uffd: self.number,
+                ..view
+            };
+            change_all(self.mm, &writers, range, watched)?;
+            M::note(format_args!("userfaultfd watches {range}"));
+            Ok(())
+        })
+    }
+
+    /// Watches what is mapped in `len` bytes from `start` on no more. Who waits there goes on.
+    ///
+    /// # Context
+    /// Sleeps for `mmap_lock`, which it takes for writing.
+    ///
+    /// # Errors
+    /// `Invalid`: no whole pages, nothing mapped there, or another one watches part of it. `NoMemory`
+    /// as [`Uffd::register`].
+    pub fn unregister(&self, start: VirtAddr, len: u64) -> Result<(), UffdError> {
+        as_call(self.mm.system(), || {
+            let range = whole_pages::<M>(start, len)?;
+            let writers = Writers::lock(self.mm);
+            self.check(range, UffdError::Invalid)?;
+            let result = change_all(self.mm, &writers, range, unwatched);
+            drop(writers);
+            self.mm.wake_userfaults(range);
+            Ok(result?)
+        })
+    }
+
+    /// Wakes whoever waits in `len` bytes from `start` on, to try again.
+    ///
+    /// # Errors
+    /// `Invalid`: no whole pages.
+    pub fn wake(&self, start: VirtAddr, len: u64) -> Result<(), UffdError> {
+        let range = whole_pages::<M>(start, len)?;
+        self.mm.wake_userfaults(range);
+        Ok(())
+    }
+
+    /// The next fault that nobody has read yet; sleeps until there is one.
+    ///
+    /// # Errors
+    /// No memory for a place to sleep in.
+    pub fn read(&self) -> Result<Message, UffdError> {
+        as_call(self.mm.system(), || {
+            loop {
+                match self.mm.next_userfault(self.number) {
+                    Some(message) => return Ok(message),
+                    None => self.mm.await_userfault(self.number)?,
+                }
+            }
+        })
+    }
+
+    /// The next fault that nobody has read yet, if there is one.
+    ///
+    /// # Errors
+    /// `Again`: there is none.
+    pub fn try_read(&self) -> Result<Message, UffdError> {
+        self.mm.next_userfault(self.number).ok_or(UffdError::Again)
+    }
+
+    /// Whether something is mapped in `range`, and nothing there is another's.
+    fn check(&self, range: VirtRange, others: UffdError) -> Result<(), UffdError> {
+        let mut found = Err(UffdError::Invalid);
+        for_parts(self.mm, range, |_, view| {
+            found = Ok(());
+            if view.uffd == 0 || view.uffd == self.number {
+                Ok(())
+            } else {
+                Err(others)
+            }
+        })?;
+        found
+    }
+}
+
+impl<M: Mmu> Drop for Uffd<'_, M> {
+    fn drop(&mut self) {
+        let mm = self.mm;
+        as_call(mm.system(), || {
+            let writers = Writers::lock(mm);
+            let mut at = VirtAddr(0);
+            while let Some(view) = mm.find(at).map(Vma::view) {
+                if view.uffd == self.number {
+                    // Where that fails the mapping goes on naming a number that nobody has, which
+                    // watches nothing.
+                    let _unwatched = change(mm, &writers, view.range, unwatched);
+                }
+                at = view.range.end();
+            }
+            drop(writers);
+            mm.end_context(self.number);
+        });
+    }
+}
+
+fn unwatched(view: VmaView) -> VmaView {
+    VmaView {
+        flags: view.flags.without(WATCHED),
+        uffd: 0,
+        ..view
+    }
+}
+
+/// The pages of a range, which must be some and whole.
+fn whole_pages<M: Mmu>(start: VirtAddr, len: u64) -> Result<VirtRange, UffdError> {
+    let range = page_range::<M>(start, len).ok_or(UffdError::Invalid)?;
+    let whole = range.len() == len && len > 0 && range.end().0 <= M::Paging::USER_END;
+    whole.then_some(range).ok_or(UffdError::Invalid)
+}
+
+/// Calls `visit` with each part of `range` that is one mapping's. Under `mmap_lock`.
+fn for_parts<M: Mmu, E>(
+    mm: &Mm<M>,
+    range: VirtRange,
+    mut visit: impl FnMut(VirtRange, VmaView) -> Result<(), E>,
+) -> Result<(), E> {
+    let mut at = range.start();
+    while at < range.end()
+        && let Some(view) = mm.find(at).map(Vma::view)
+    {
+        let part = view.range.intersect(VirtRange::new(at, range.end()));
+        if part.is_empty() {
+            break;
+        }
+        visit(part, view)?;
+        at = part.end();
+    }
+    Ok(())
+}
+
+fn change_all<M: Mmu>(
+    mm: &Mm<M>,
+    writers: &Writers<'_, M>,
+    range: VirtRange,
+    to: impl Fn(VmaView) -> VmaView,
+) -> Result<(), NoMemory> {
+    for_parts(mm, range, |part, _| change(mm, writers, part, &to))
+}
+
+/// Changes who watches `part`, and allows stores again that nobody watches any more.
+fn change<M: Mmu>(
+    mm: &Mm<M>,
+    writers: &Writers<'_, M>,
+    part: VirtRange,
+    to: impl Fn(VmaView) -> VmaView,
+) -> Result<(), NoMemory> {
+    let mut protected = VmaFlags::NONE;
+    let changed = modify(mm, writers, part, |view| {
+        let new = to(view);
+        protected = view.flags.without(new.flags);
+        new
+    })?;
+    if protected.has(VmaFlags::UFFD_WP) {
+        let mut zap = Zap::begin(mm, part);
+        zap.change(part, |pte: Pte<M::Paging>| {
+            pte.is_uffd_wp().then(|| pte.without_uffd_wp())
+        });
+        zap.finish();
+    }
+    drop(changed);
+    Ok(())
+}

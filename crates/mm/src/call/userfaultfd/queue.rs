@@ -1,0 +1,411 @@
+//! Who waits for a handler, and handlers that wait for somebody to wait.
+//!
+//! # Problem
+//! A thread that faulted sleeps until a handler wakes its address; a handler sleeps until there is such
+//! a thread. Either may end first.
+//!
+//! # Idea
+//! One list for an address space, of places from a slab. Whoever sleeps puts a place in and takes it
+//! out again, by itself; whoever wakes only marks it.
+//!
+//! # Protocol
+//! All of it under one spinning lock. Sleep: place in; lock let go; park until the place is marked.
+//! Wake: mark; unpark.
+//!
+//! # Why it is correct
+//! Wake tokens are sticky, so a mark between the look and the sleep is not lost. A place is freed by its
+//! owner under the lock, after which nobody finds it.
+//!
+//! # Cost
+//! A list's walk; lists are as long as threads wait.
+
+use crate::error::NoMemory;
+use crate::event::Event;
+use crate::mm::Mm;
+use core::ptr::NonNull;
+use minflt_addr::{VirtAddr, VirtRange};
+use minflt_pgtable::{Access, Mmu};
+use minflt_sync::lockdep::might_sleep;
+use minflt_sync::order::WaitLock;
+use minflt_sync::slab::SlabObject;
+use minflt_sync::{Atomic, Ordering, SpinLock, TaskId};
+
+/// Why a fault is a handler's.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Reason {
+    /// There is no page.
+    Missing,
+    /// The handler protects the page.
+    WriteProtected,
+}
+
+/// A fault, as its handler reads it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Message {
+    /// The page.
+    pub addr: VirtAddr,
+    /// What was tried.
+    pub access: Access,
+    /// Why it waits.
+    pub reason: Reason,
+}
+
+/// A userfaultfd that has not ended.
+#[derive(Debug)]
+pub(crate) struct Context {
+    next: Option<NonNull<Self>>,
+    number: u32,
+}
+
+/// A place in the queue. Guarded by: the queue's lock.
+#[derive(Debug)]
+pub(crate) struct Waiter {
+    next: Option<NonNull<Self>>,
+    task: TaskId,
+    /// Whose.
+    number: u32,
+    what: What,
+    state: State,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum What {
+    /// A thread that faulted.
+    Fault(Message),
+    /// A handler.
+    Handler,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum State {
+    New,
+    /// A handler knows of it.
+    Read,
+    /// It may go on.
+    Woken,
+}
+
+// SAFETY: nobody reads a freed one.
+unsafe impl SlabObject for Context {}
+// SAFETY: nobody reads a freed one.
+unsafe impl SlabObject for Waiter {}
+// SAFETY: the lists are reached under their lock only.
+unsafe impl Send for Queue {}
+
+/// Guarded by: the lock around it.
+#[derive(Debug)]
+struct Queue {
+    contexts: Option<NonNull<Context>>,
+    /// The newest first.
+    waiters: Option<NonNull<Waiter>>,
+    last_number: u32,
+}
+
+/// The userfaultfds of an address space, and who waits.
+pub(crate) struct Userfaults<M: Mmu> {
+    /// How many userfaultfds there are.
+    contexts: Atomic<u64, M>,
+    queue: SpinLock<Queue, WaitLock, M>,
+}
+
+impl<M: Mmu> Userfaults<M> {
+    pub(crate) fn new() -> Self {
+        Self {
+            contexts: Atomic::new(0),
+            queue: SpinLock::new(Queue {
+                contexts: None,
+                waiters: None,
+                last_number: 0,
+            }),
+        }
+    }
+}
+
+impl Queue {
+    fn knows(&self, number: u32) -> bool {
+        let mut at = self.contexts;
+        while let Some(context) = at {
+            // SAFETY: in the list, so not freed; the lock is held.
+            let context = unsafe { context.as_ref() };
+            if context.number == number {
+                return true;
+            }
+            at = context.next;
+        }
+        false
+    }
+
+    /// Calls `visit` with each place, the newest first, until it is told to stop.
+    fn visit(&mut self, mut visit: impl FnMut(&mut Waiter) -> Go) {
+        let mut at = self.waiters;
+        while let Some(mut waiter) = at {
+            // SAFETY: in the list, so not freed; the lock is held.
+            let waiter = unsafe { waiter.as_mut() };
+            if visit(waiter) == Go::Stop {
+                return;
+            }
+            at = waiter.next;
+        }
+    }
+
+    /// Takes the place of `task` out, if it is `state`.
+    fn take_out(&mut self, task: TaskId, needs: Option<State>) -> Taken {
+        let mut link = &mut self.waiters;
+        while let Some(mut at) = *link {
+            // SAFETY: in the list, so not freed; the lock is held.
+            let waiter = unsafe { at.as_mut() };
+            if waiter.task == task {
+                if needs.is_some_and(|state| waiter.state != state) {
+                    return Taken::NotYet;
+                }
+                *link = waiter.next;
+                return Taken::Out(at);
+            }
+            link = &mut waiter.next;
+        }
+        Taken::Nothing
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Go {
+    On,
+    Stop,
+}
+
+enum Taken {
+    Nothing,
+    NotYet,
+    Out(NonNull<Waiter>),
+}
+
+fn me<M: Mmu>() -> TaskId {
+    // SAFETY: duty 1 of `Machine`.
+    unsafe { &*M::cx() }.task.get()
+}
+
+impl<M: Mmu> Mm<M> {
+    /// Begins a userfaultfd; returns its number.
+    pub(super) fn new_context(&self) -> Result<u32, NoMemory> {
+        let sys = self.system();
+        let context = Context {
+            next: None,
+            number: 0,
+        };
+        let mut new = sys.uffds.alloc(context, sys).map_err(|_| NoMemory)?;
+        self.uffd.contexts.add(1, Ordering::Relaxed);
+        let mut queue = self.uffd.queue.lock();
+        let queue = &mut *queue;
+        loop {
+            queue.last_number = queue.last_number.wrapping_add(1);
+            if queue.last_number != 0 && !queue.knows(queue.last_number) {
+                break;
+            }
+        }
+        // SAFETY: allocated above; nobody else has it.
+        let context = unsafe { new.as_mut() };
+        context.number = queue.last_number;
+        context.next = queue.contexts.replace(new);
+        Ok(queue.last_number)
+    }
+
+    /// Ends a userfaultfd: whoever waits for it goes on.
+    pub(super) fn end_context(&self, number: u32) {
+        let mut queue = self.uffd.queue.lock();
+        let mut ended = None;
+        let mut link = &mut queue.contexts;
+        while let Some(mut at) = *link {
+            // SAFETY: in the list, so not freed; the lock is held.
+            let context = unsafe { at.as_mut() };
+            if context.number == number {
+                *link = context.next;
+                ended = Some(at);
+                break;
+            }
+            link = &mut context.next;
+        }
+        queue.visit(|waiter| {
+            if waiter.number == number {
+                mark::<M>(waiter);
+            }
+            Go::On
+        });
+        drop(queue);
+        if let Some(context) = ended {
+            // SAFETY: 1, 2: taken out of the list above.
+            unsafe { self.system().uffds.free(context) };
+            self.uffd.contexts.sub(1, Ordering::Relaxed);
+        }
+    }
+
+    /// How many userfaultfds there are, without the door: for oracles.
+    pub(crate) fn count_contexts(&self) -> u64 {
+        self.uffd.contexts.peek()
+    }
+
+    /// What was mapped in `range` is not any more: wakes whoever waits there, if anybody can.
+    #[inline]
+    pub(crate) fn wake_unmapped(&self, range: VirtRange) {
+        if self.uffd.contexts.load(Ordering::Relaxed) != 0 {
+            self.wake_userfaults(range);
+        }
+    }
+
+    /// Queues the calling thread for a handler, and tells one; false when there is none any more.
+    pub(crate) fn queue_userfault(
+        &self,
+        number: u32,
+        addr: VirtAddr,
+        access: Access,
+        reason: Reason,
+    ) -> Result<bool, NoMemory> {
+        let message = Message {
+            addr,
+            access,
+            reason,
+        };
+        let queued = self.enqueue(number, What::Fault(message))?;
+        if queued {
+            self.system().count(Event::Userfaults);
+            M::note(format_args!("fault {addr} waits for a handler"));
+        }
+        Ok(queued)
+    }
+
+    fn enqueue(&self, number: u32, what: What) -> Result<bool, NoMemory> {
+        let sys = self.system();
+        let waiter = Waiter {
+            next: None,
+            task: me::<M>(),
+            number,
+            what,
+            state: State::New,
+        };
+        let mut new = sys.waiters.alloc(waiter, sys).map_err(|_| NoMemory)?;
+        let mut queue = self.uffd.queue.lock();
+        let known = queue.knows(number);
+        if known {
+            // SAFETY: allocated above; nobody else has it.
+            unsafe { new.as_mut() }.next = queue.waiters.replace(new);
+            if what != What::Handler {
+                wake_handler::<M>(&mut queue, number);
+            }
+        }
+        drop(queue);
+        if !known {
+            // SAFETY: 1, 2: allocated above, in no list.
+            unsafe { sys.waiters.free(new) };
+        }
+        Ok(known)
+    }
+
+    /// Leaves the queue again without having waited.
+    pub(crate) fn leave_queue(&self) {
+        let taken = self.uffd.queue.lock().take_out(me::<M>(), None);
+        self.free_place(taken);
+    }
+
+    /// Sleeps until the calling task's place in the queue is marked, and leaves it; at once where it
+    /// has none.
+    ///
+    /// # Context
+    /// Holds nothing. Sleeps.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn await_wake(&self) {
+        loop {
+            let task = me::<M>();
+            let taken = self.uffd.queue.lock().take_out(task, Some(State::Woken));
+            if !matches!(taken, Taken::NotYet) {
+                return self.free_place(taken);
+            }
+            might_sleep::<M>();
+            M::park();
+        }
+    }
+
+    fn free_place(&self, taken: Taken) {
+        if let Taken::Out(place) = taken {
+            // SAFETY: 1, 2: out of the list.
+            unsafe { self.system().waiters.free(place) };
+        }
+    }
+
+    /// The oldest fault that no handler has read.
+    pub(super) fn next_userfault(&self, number: u32) -> Option<Message> {
+        let mut queue = self.uffd.queue.lock();
+        let mut oldest = None;
+        queue.visit(|waiter| {
+            if waiter.number == number
+                && waiter.state == State::New
+                && let What::Fault(message) = waiter.what
+            {
+                oldest = Some((waiter.task, message));
+            }
+            Go::On
+        });
+        let (task, message) = oldest?;
+        queue.visit(|waiter| {
+            if waiter.task != task {
+                return Go::On;
+            }
+            waiter.state = State::Read;
+            Go::Stop
+        });
+        Some(message)
+    }
+
+    /// A handler sleeps until there may be a fault to read.
+    pub(super) fn await_userfault(&self, number: u32) -> Result<(), NoMemory> {
+        self.enqueue(number, What::Handler)?;
+        // One may have come before the place was there.
+        let mut queue = self.uffd.queue.lock();
+        let mut waits = Go::On;
+        queue.visit(|waiter| {
+            let fault = waiter.number == number && matches!(waiter.what, What::Fault(_));
+            if fault && waiter.state == State::New {
+                waits = Go::Stop;
+            }
+            waits
+        });
+        if waits == Go::Stop {
+            wake_handler::<M>(&mut queue, number);
+        }
+        drop(queue);
+        self.await_wake();
+        Ok(())
+    }
+
+    /// Wakes whoever waits in `range`.
+    pub(crate) fn wake_userfaults(&self, range: VirtRange) {
+        let mut queue = self.uffd.queue.lock();
+        queue.visit(|waiter| {
+            if let What::Fault(message) = waiter.what
+                && range.contains(message.addr)
+            {
+                mark::<M>(waiter);
+            }
+            Go::On
+        });
+    }
+}
+
+/// Wakes one handler that waits.
+fn wake_handler<M: Mmu>(queue: &mut Queue, number: u32) {
+    queue.visit(|waiter| {
+        let waits = waiter.what == What::Handler && waiter.state == State::New;
+        if !waits || waiter.number != number {
+            return Go::On;
+        }
+        mark::<M>(waiter);
+        Go::Stop
+    });
+}
+
+/// The owner of the place goes on.
+fn mark<M: Mmu>(waiter: &mut Waiter) {
+    if waiter.state != State::Woken {
+        waiter.state = State::Woken;
+        M::unpark(waiter.task);
+    }
+}

@@ -1,0 +1,197 @@
+//! Faults that somebody else resolves: a userfaultfd's handler.
+//!
+//! # Problem
+//! A thread that touches a hole of a watched mapping, or stores to a page that its handler protects,
+//! has to wait until the handler has filled the hole or allowed the store. The handler needs
+//! `mmap_lock` for that, may be waiting for it behind a writer, and may be done before the thread
+//! sleeps.
+//!
+//! # Idea
+//! The thread queues itself while it still holds what stabilised its fault, looks once more whether
+//! there is anything to wait for, lets everything go, and sleeps. Then it begins again.
+//!
+//! # Protocol
+//! ```text
+//! thread                            handler
+//! finds the entry empty
+//! in the queue                      reads the queue
+//! entry still empty? yes            installs a page
+//! lets VMA or mmap_lock go
+//! sleeps                            wakes the range: marks it, unparks
+//! marked: leaves the queue, again
+//! ```
+//!
+//! # Why it is correct
+//! The handler changes the entry first and wakes then; the thread queues first and looks then. So
+//! either it sees the change, or the handler sees it in the queue. A thread takes itself out, under
+//! the queue's lock, so its place outlives whoever marks it.
+//!
+//! # Cost
+//! A mapping that nobody watches: a look at its record, which the fault has read.
+//!
+//! Linux: fs/userfaultfd.c handle_userfault, userfaultfd_must_wait (v6.12).
+
+use super::slot::Lost;
+use super::stabilise::Stable;
+use super::{Fault, Kind, Stop};
+use crate::call::userfaultfd::{Reason, WriteProtected};
+use crate::config::Rss;
+use crate::event::Event;
+use crate::mm::Mm;
+use crate::rss::Share;
+use crate::vma::VmaFlags;
+use minflt_addr::VirtAddr;
+use minflt_pgtable::{Access, Grant, Mmu, Paging, Pte, Walk, walk};
+
+/// What a hole is filled with.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Fill<'a> {
+    /// The shared page of zeros.
+    Zeros,
+    /// A page of its own with these bytes.
+    Bytes(&'a [u8], WriteProtected),
+}
+
+/// Why a hole was not filled.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum NotFilled {
+    /// There is a page.
+    Exists,
+    NoMemory,
+    /// The mapping has gone.
+    Gone,
+}
+
+impl<M: Mmu> Fault<'_, M> {
+    /// A fault in a watched mapping: queues the thread if it is for the handler.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn userfault(&self, stable: &Stable<'_, M>) -> Result<(), Stop> {
+        let Some(reason) = self.reason(stable) else {
+            return Ok(());
+        };
+        let view = &stable.view;
+        let page = self.addr.align_down(M::Paging::SHIFT);
+        let queued = self
+            .mm
+            .queue_userfault(view.uffd, page, self.access, reason);
+        if !queued.map_err(|_| Stop::Oom)? {
+            // Nobody is there any more to wait for.
+            return Ok(());
+        }
+        if self.reason(stable) != Some(reason) {
+            self.mm.leave_queue();
+        }
+        Err(Stop::Userfault)
+    }
+
+    /// Why the fault is the handler's, if it is.
+    fn reason(&self, stable: &Stable<'_, M>) -> Option<Reason> {
+        let flags = stable.view.flags;
+        // SAFETY: 1: the hold keeps tables.
+        let found = match unsafe { walk::<M>(&self.mm.system().at, self.mm.root, self.addr) } {
+            Walk::Leaf(leaf) => leaf.entry.load(),
+            Walk::Missing { .. } => Pte::NONE,
+        };
+        if found.is_none() {
+            return flags.has(VmaFlags::UFFD_MISSING).then_some(Reason::Missing);
+        }
+        let protects = flags.has(VmaFlags::UFFD_WP) && self.access == Access::Write;
+        (protects && found.is_uffd_wp()).then_some(Reason::WriteProtected)
+    }
+
+    /// Fills the hole at the fault's address.
+    fn fill(&self, fill: Fill<'_>) -> Result<Kind, NotFilled> {
+        let stable = Stable::stabilise(self.mm, crate::config::Rung::Mmap, self.addr);
+        let stable = stable.map_err(|_| NotFilled::Gone)?;
+        if stable.view.uffd == 0 {
+            return Err(NotFilled::Gone);
+        }
+        let filled = match fill {
+            Fill::Zeros => self.fill_zeros(&stable),
+            Fill::Bytes(bytes, protect) => self.fill_bytes(&stable, bytes, protect),
+        };
+        drop(stable);
+        match filled {
+            Ok(Kind::Spurious) => Err(NotFilled::Exists),
+            Ok(kind) => {
+                if kind.maps_a_frame() && self.mm.system().config.rss != Rss::UnderLock {
+                    self.count_page(1);
+                }
+                Ok(kind)
+            }
+            Err(_) => Err(NotFilled::NoMemory),
+        }
+    }
+
+    fn fill_zeros(&self, stable: &Stable<'_, M>) -> Result<Kind, Stop> {
+        let leaf = self.leaf(stable)?;
+        let grant = stable.view.prot.grant().min(Grant::Read);
+        let pte = Pte::page(self.mm.system().zero_page, grant).zero_page();
+        Ok(match stable.open(leaf)?.install(pte) {
+            Ok(()) => Kind::AnonRead,
+            Err(Lost) => self.lost(Event::CasAnonRead),
+        })
+    }
+
+    fn fill_bytes(
+        &self,
+        stable: &Stable<'_, M>,
+        bytes: &[u8],
+        protect: WriteProtected,
+    ) -> Result<Kind, Stop> {
+        let anon = self.mm.prepare_anon_vma_once(stable.vma);
+        anon.map_err(|_| Stop::Oom)?;
+        let leaf = self.leaf(stable)?;
+        let sys = self.mm.system();
+        let pfn = self.private_frame(stable)?;
+        if !sys.frames.get(pfn).is_zeroed() {
+            M::clear(&sys.at, pfn);
+        }
+        let (words, _) = bytes.as_chunks::<8>();
+        for (word, offset) in words.iter().zip((0..).step_by(8)) {
+            let word = u64::from_le_bytes(*word);
+            if word != 0 {
+                M::user_store(&sys.at, pfn, offset, word);
+            }
+        }
+        self.flush_before_install(pfn);
+        let slot = self.open_with(stable, leaf, pfn)?;
+        let grant = stable.view.prot.grant();
+        let pte = match protect {
+            WriteProtected::No => Pte::page(pfn, grant).dirty(),
+            WriteProtected::Yes => Pte::page(pfn, grant.min(Grant::Read)).dirty().uffd_wp(),
+        };
+        match slot.install(pte) {
+            Ok(()) => {
+                self.finish(slot, pfn);
+                Ok(Kind::AnonWrite)
+            }
+            Err(Lost) => {
+                drop(slot);
+                self.undo_frame(pfn);
+                Ok(self.lost(Event::CasAnonWrite))
+            }
+        }
+    }
+}
+
+impl<M: Mmu> Mm<M> {
+    /// Fills the hole at `addr` on a handler's behalf.
+    ///
+    /// # Context
+    /// Holds nothing. Sleeps for `mmap_lock`, which it takes for reading.
+    pub(crate) fn fill_hole(&self, addr: VirtAddr, fill: Fill<'_>) -> Result<(), NotFilled> {
+        // The handler need not be a thread of this address space.
+        let share = Share::default();
+        let fault = Fault {
+            mm: self,
+            share: &share,
+            addr,
+            access: Access::Write,
+        };
+        let filled = fault.fill(fill);
+        self.rss.sync(&share);
+        filled.map(drop)
+    }
+}
