@@ -191,6 +191,8 @@ fn has(step: &Step) -> bool {
             plain_mode(third) && step.args[4] & moves == 0
         }
         Call::SetMempolicy => plain_mode(step.args[0]),
+        // Whether a privilege or the lack of a limit lets all be locked shows where it wraps.
+        Call::Mlock | Call::Mlock2 => step.args[1] < 1 << 50,
         _ => true,
     }
 }
@@ -202,11 +204,22 @@ const fn plain_mode(mode: u64) -> bool {
 
 /// Whether what a step came to differs by design.
 ///
-/// An mmap that is refused because too much would be mapped has cut the mappings at the edges of
-/// its range in Linux; in `mm` a call that fails has changed nothing.
+/// - An mmap that is refused because too much would be mapped has cut the mappings at the edges of
+///   its range in Linux; in `mm` a call that fails has changed nothing.
+/// - The node of a page that is there but may not be loaded: Linux tells it, if no lock is needed.
 fn differs(step: &Step, before: &[MapLine], record: &Record) -> bool {
     let failed = matches!(record.outcome, Outcome::Errno(_));
-    step.call == Call::Mmap && failed && before != record.after.maps
+    let looks = abi::MPOL_F_NODE | abi::MPOL_F_ADDR;
+    match step.call {
+        Call::Mmap => failed && before != record.after.maps,
+        Call::GetMempolicy => {
+            let at = |line: &&MapLine| (line.start..line.end).contains(&step.args[0]);
+            let found = before.iter().find(at);
+            let loads = found.is_some_and(|line| line.rights & abi::PROT_READ != 0);
+            step.args[1] == looks && !failed && !loads
+        }
+        _ => false,
+    }
 }
 
 /// The steps that `mm` has and whose results do not differ by design.
