@@ -169,9 +169,6 @@ impl<M: Mmu> Fault<'_, M> {
         if stable.view.uffd != 0 {
             self.userfault(stable)?;
         }
-        self.mm
-            .prepare_anon_vma_once(stable.vma)
-            .map_err(|_| Stop::Oom)?;
         let leaf = self.leaf(stable)?;
         let grant = stable.view.prot.grant().min(Grant::Read);
         let found = leaf.entry.load();
@@ -179,15 +176,23 @@ impl<M: Mmu> Fault<'_, M> {
             Access::Read if found.is_none() => self.bring_zeros(stable, leaf, grant),
             Access::Write if found.is_none() => self.bring_frame(stable, leaf, grant),
             Access::Write if found.is_zero_page() => {
+                self.prepare_own(stable)?;
                 self.write_zero_page(stable, leaf, found, grant)
             }
             Access::Read if found.is_zero_page() || !self.wants_own(held) => Ok(Kind::Spurious),
             _ if !found.is_mapped() => Ok(Kind::Spurious),
             _ => {
+                self.prepare_own(stable)?;
                 let done = self.own(stable, leaf, found, grant)?;
                 Ok(done.unwrap_or(Kind::Spurious))
             }
         }
+    }
+
+    /// A page of its own needs an anon_vma; zeros do not.
+    fn prepare_own(&self, stable: &Stable<'_, M>) -> Result<(), Stop> {
+        let prepared = self.mm.prepare_anon_vma_once(stable.vma);
+        prepared.map_err(|_| Stop::Oom)
     }
 
     fn bring_zeros(
@@ -210,6 +215,7 @@ impl<M: Mmu> Fault<'_, M> {
         leaf: Leaf<'_, M>,
         grant: Grant,
     ) -> Result<Kind, Stop> {
+        self.prepare_own(stable)?;
         let pfn = self.fresh_frame(stable)?;
         let slot = self.open_with(stable, leaf, pfn)?;
         match slot.install(Pte::page(pfn, grant).dirty()) {

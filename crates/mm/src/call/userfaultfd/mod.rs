@@ -176,7 +176,7 @@ impl<M: Mmu> Uffd<'_, M> {
         let mut found = Err(UffdError::Invalid);
         for_parts(self.mm, range, |_, view| {
             found = Ok(());
-            if view.uffd == 0 || view.uffd == self.number {
+            if view.uffd == self.number || !self.mm.is_watched_by(view.uffd) {
                 Ok(())
             } else {
                 Err(others)

@@ -238,6 +238,11 @@ impl<M: Mmu> Mm<M> {
         }
     }
 
+    /// Whether the userfaultfd of this number, if it is one, has not ended.
+    pub(super) fn is_watched_by(&self, number: u32) -> bool {
+        number != 0 && self.uffd.queue.lock().knows(number)
+    }
+
     /// How many userfaultfds there are, without the door: for oracles.
     pub(crate) fn count_contexts(&self) -> u64 {
         self.uffd.contexts.peek()
