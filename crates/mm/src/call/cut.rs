@@ -219,7 +219,7 @@ impl<'w, 'm, M: Mmu> Cut<'w, 'm, M> {
         }
     }
 
-    /// Plans that a new mapping comes in the range's place, one with its neighbours where it can be.
+    /// Plans that a new mapping comes in the range's place, one with its neighbours where it can.
     ///
     /// # Context
     /// Sleeps, as [`Cut::plan`].

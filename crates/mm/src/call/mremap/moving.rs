@@ -4,6 +4,7 @@ use super::super::cut::{Cut, free_tables};
 use super::super::merge::{Reach, add, of_range};
 use super::super::split::NewRecord;
 use super::{Done, Late, Plan, Remap};
+use crate::anon_vma::chains_of;
 use crate::commit::Pages;
 use crate::config::Broken;
 use crate::error::{MremapError, NoMemory};
@@ -14,7 +15,8 @@ use crate::writers::{Section, Writers};
 use crate::zap::Zap;
 use minflt_addr::{VirtAddr, VirtRange};
 use minflt_pgtable::{Mmu, Paging};
-use minflt_sync::Ordering;
+use minflt_sync::order::AnonVmaLock;
+use minflt_sync::{Ordering, WriteGuard};
 
 impl<M: Mmu> Mm<M> {
     /// Moves a part of one VMA to a place that is free.
@@ -52,8 +54,8 @@ impl<M: Mmu> Mm<M> {
         })
     }
 
-    /// Makes the VMA `new`, moves the pages of `old`, a part of `vma`, there, and takes `old` out or
-    /// leaves it empty.
+    /// Makes the VMA `new`, moves the pages of `old`, a part of `vma`, there, and takes `old` out
+    /// or leaves it empty.
     fn copy_vma<'m>(
         &'m self,
         writers: &Writers<'_, M>,
@@ -126,8 +128,8 @@ impl<M: Mmu> Mm<M> {
         zap.finish();
     }
 
-    /// `vma` has lost the pages of `part` and stays. It is not locked any more, whole; and if it has
-    /// no page left, it is found from no anon_vma.
+    /// `vma` has lost the pages of `part` and stays. It is not locked any more, whole; and if it
+    /// has no page left, it is found from no anon_vma.
     ///
     /// Linux: dontunmap_complete.
     fn leave_empty(
@@ -147,6 +149,20 @@ impl<M: Mmu> Mm<M> {
             self.system().unlink_anon_vmas(vma);
         }
         Ok(())
+    }
+}
+
+impl<M: Mmu> Vma<M> {
+    /// How many anon_vmas it is chained to. The caller holds `mmap_lock` for writing.
+    fn chain_count(&self) -> usize {
+        chains_of(self).count()
+    }
+
+    /// Keeps everybody away who comes to its pages from their anon_vmas. The caller holds
+    /// `mmap_lock` for writing.
+    fn lock_reverse_map(&self) -> Option<WriteGuard<'_, AnonVmaLock, M>> {
+        let own = self.own_anon_vma()?;
+        Some(own.root().lock.write())
     }
 }
 
