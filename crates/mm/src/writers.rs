@@ -127,10 +127,8 @@ impl<'m, M: Mmu> Writers<'m, M> {
     pub(crate) fn insert_open<'v>(
         &'v self,
         start: VirtAddr,
-        new: NonNull<Vma<M>>,
+        vma: &'v Vma<M>,
     ) -> Result<Section<'v, M>, NoMemory> {
-        // SAFETY: the caller's own until it is in the tree, and kept by `mmap_lock` from then on.
-        let vma: &'v Vma<M> = unsafe { new.as_ref() };
         let ladder = self.mm.system().config.ladder;
         let owes = if ladder.speculates() {
             vma.seq.write_begin();
@@ -144,7 +142,7 @@ impl<'m, M: Mmu> Writers<'m, M> {
             vma,
             owes,
         };
-        vma_lock::insert(self.mm, start, new)?;
+        vma_lock::insert(self.mm, start, NonNull::from(vma))?;
         Ok(section)
     }
 }

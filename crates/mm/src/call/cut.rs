@@ -219,7 +219,7 @@ impl<'w, 'm, M: Mmu> Cut<'w, 'm, M> {
         }
     }
 
-    /// Plans that a new mapping comes in the range's place, one with its neighbours where it can be.
+    /// Plans that a new mapping comes in the range's place, one with its neighbours where it can.
     ///
     /// # Context
     /// Sleeps, as [`Cut::plan`].
@@ -340,7 +340,6 @@ impl<'w, 'm, M: Mmu> Cut<'w, 'm, M> {
             free_own_tables(mm, writers, range, &mut zap);
         }
         zap.finish();
-        drop(zap);
         mm.wake_unmapped(range);
         mm.count_unmapped(pages);
         oracle::translations_agree(mm, range, u64::MAX);

@@ -251,8 +251,8 @@ fn pinned<M: Mmu>(sys: &System<M>, pte: Pte<M::Paging>) -> bool {
 }
 
 /// A child's own copy of a page that stays the parent's own; what the entry for it says. Whoever
-/// has it pinned may store to it meanwhile, and so may the parent: as Linux has it, the copy is
-/// of no one moment.
+/// has it pinned may store to it meanwhile, and so may the parent: as Linux has it, the copy is of
+/// no one moment.
 ///
 /// Linux: copy_present_page.
 #[cold]

@@ -122,8 +122,9 @@ impl<'m, M: Mmu> NewVma<'m, M> {
         self,
         writers: &'w Writers<'_, M>,
     ) -> Result<Section<'w, M>, NoMemory> {
-        let start = self.get().view().range.start();
-        let section = writers.insert_open(start, self.vma)?;
+        // SAFETY: nobody else has it until it is in the tree, and `mmap_lock` keeps it then.
+        let vma: &'w Vma<M> = unsafe { self.vma.as_ref() };
+        let section = writers.insert_open(vma.view().range.start(), vma)?;
         // Others know it now.
         let _published = ManuallyDrop::new(self);
         Ok(section)
