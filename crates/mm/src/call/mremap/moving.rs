@@ -111,9 +111,16 @@ impl<M: Mmu> Mm<M> {
                 .accounted
                 .min(Pages::of::<M>(new).accounted),
         );
-        drop((section, added));
+        // The old VMA's section goes on: a fault at the old place between the move and the cut
+        // would find zeros there. It is the new one's where both have become one.
+        let held = if apart {
+            drop(added);
+            section
+        } else {
+            added
+        };
         // Were there no memory after all, the old place would stay mapped, with nothing in it.
-        let cut = Cut::plan(self, writers, old.range);
+        let cut = Cut::plan_in(self, writers, old.range, held);
         let _cut = cut.and_then(|cut| cut.map_or(Ok(()), Cut::commit));
         drop(ensured);
         Ok(())
