@@ -340,11 +340,17 @@ impl<'w, 'm, M: Mmu> Cut<'w, 'm, M> {
         } = self;
         let sys = mm.system();
         // One change of the tree that comes first may fail.
-        let above = !matches!(self.above, Above::Nothing);
         let first = self.fresh.is_none() && !matches!(self.above, Above::Swallowed(_));
-        let changes = self.count + u64::from(above) + u64::from(self.fresh.is_some());
-        let one = first && changes <= 1;
-        let ensured = (!one).then(|| mm.tree.ensure(sys, changes)).transpose()?;
+        let (more, new) = match self.above {
+            Above::Nothing => (0, 0),
+            Above::Starts { .. } | Above::Swallowed(_) => (1, 0),
+            Above::New(_) => (0, 1),
+        };
+        let (removals, new) = (self.count + more, new + u64::from(self.fresh.is_some()));
+        let ensured = match first && removals + new <= 1 {
+            true => None,
+            false => Some(mm.tree.ensure(sys, removals, new)?),
+        };
         let Changed {
             pages,
             whole,

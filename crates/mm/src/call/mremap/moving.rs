@@ -78,7 +78,10 @@ impl<M: Mmu> Mm<M> {
             let chains = sys.chains.ensure(3 * links + 2, sys).ok_or(NoMemory)?;
             let attrs = sys.attrs.ensure(6, sys).ok_or(NoMemory)?;
             let vmas = sys.vmas.ensure(3, sys).ok_or(NoMemory)?;
-            Ok((unlocked, (chains, attrs, vmas, self.tree.ensure(sys, 5)?)))
+            Ok((
+                unlocked,
+                (chains, attrs, vmas, self.tree.ensure(sys, 0, 5)?),
+            ))
         });
         let (unlocked, ensured) = ensured.inspect_err(|_| self.free_room(new.range))?;
         let open = |vma| writers.begin(vma);
