@@ -173,6 +173,13 @@ impl<'w, M: Mmu> Sections<'w, '_, M> {
         self.within = VirtRange::new(self.within.start(), end);
     }
 
+    /// Takes an open section over, on the next VMA behind those there are.
+    pub(crate) fn add_open(&mut self, section: Section<'_, M>) {
+        let end = section.vma().view().range.end();
+        section.leave_open();
+        self.within = VirtRange::new(self.within.start(), end);
+    }
+
     /// Where the VMAs are.
     pub(crate) const fn within(&self) -> VirtRange {
         self.within

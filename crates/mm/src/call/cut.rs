@@ -61,6 +61,8 @@ enum Above<'w, M: Mmu> {
 
 /// The plan.
 pub(super) struct Cut<'w, 'm, M: Mmu> {
+    /// Goes first: what is undone is undone while the sections below are open.
+    chained: Option<Chained<'w, M>>,
     mm: &'w Mm<M>,
     writers: &'w Writers<'m, M>,
     range: VirtRange,
@@ -69,12 +71,13 @@ pub(super) struct Cut<'w, 'm, M: Mmu> {
     /// The VMAs that go.
     whole: Sections<'w, 'm, M>,
     count: u64,
+    /// A section that the caller had open on one of them.
+    held: Option<Section<'w, M>>,
     /// The VMA below, which ends elsewhere from now on.
     below: Option<Edge<'w, M>>,
     above: Above<'w, M>,
     /// What comes in the range's place, as a VMA of its own.
     fresh: Option<NewVma<'w, M>>,
-    chained: Option<Chained<'w, M>>,
     then: Then,
 }
 
@@ -98,6 +101,19 @@ impl<'w, 'm, M: Mmu> Cut<'w, 'm, M> {
         writers: &'w Writers<'m, M>,
         range: VirtRange,
     ) -> Result<Option<Self>, NoMemory> {
+        Self::plan_holding(mm, writers, range, None)
+    }
+
+    /// The same, where the caller has a section open on one of the VMAs: it becomes the plan's.
+    ///
+    /// # Errors
+    /// As [`Cut::plan`]. The section is closed then.
+    pub(super) fn plan_holding(
+        mm: &'w Mm<M>,
+        writers: &'w Writers<'m, M>,
+        range: VirtRange,
+        held: Option<Section<'w, M>>,
+    ) -> Result<Option<Self>, NoMemory> {
         let Some(first) = mm.find(range.start()) else {
             return Ok(None);
         };
@@ -113,6 +129,7 @@ impl<'w, 'm, M: Mmu> Cut<'w, 'm, M> {
             pages: Pages::default(),
             whole,
             count: 0,
+            held,
             below: None,
             above: Above::Nothing,
             fresh: None,
@@ -152,7 +169,10 @@ impl<'w, 'm, M: Mmu> Cut<'w, 'm, M> {
         if self.count == 0 {
             self.whole = self.writers.none_from(view.range.start());
         }
-        self.whole.add(vma);
+        match self.held_on(vma) {
+            Some(held) => self.whole.add_open(held),
+            None => self.whole.add(vma),
+        }
         self.count += 1;
         self.pages.add(Pages::of::<M>(view));
     }
@@ -160,7 +180,8 @@ impl<'w, 'm, M: Mmu> Cut<'w, 'm, M> {
     /// `vma` ends where the range starts, and goes on behind it if it reached further.
     fn shorten(&mut self, vma: &'w Vma<M>, view: &VmaView) -> Result<(), NoMemory> {
         let (mm, range) = (self.mm, self.range);
-        let section = self.writers.begin(vma);
+        let held = self.held_on(vma);
+        let section = held.unwrap_or_else(|| self.writers.begin(vma));
         let (start, end) = (view.range.start(), view.range.end());
         if end > range.end() {
             if !mm.may_split(1) {
@@ -177,13 +198,19 @@ impl<'w, 'm, M: Mmu> Cut<'w, 'm, M> {
 
     /// `vma` starts where the range ends.
     fn start_later(&mut self, vma: &'w Vma<M>, view: &VmaView) -> Result<(), NoMemory> {
-        let section = self.writers.begin(vma);
+        let held = self.held_on(vma);
+        let section = held.unwrap_or_else(|| self.writers.begin(vma));
         let (from, to) = (view.range.start(), self.range.end());
         let record = NewRecord::new(self.mm, of_range::<M>(view, to, view.range.end()))?;
         let edge = Edge { section, record };
         self.above = Above::Starts { edge, from, to };
         self.count_part(view);
         Ok(())
+    }
+
+    /// The section on `vma`, if the caller had it open.
+    fn held_on(&mut self, vma: &Vma<M>) -> Option<Section<'w, M>> {
+        self.held.take_if(|held| core::ptr::eq(held.vma(), vma))
     }
 
     fn count_part(&mut self, view: &VmaView) {
@@ -313,9 +340,10 @@ impl<'w, 'm, M: Mmu> Cut<'w, 'm, M> {
         // One change of the tree that comes first may fail.
         let above = !matches!(self.above, Above::Nothing);
         let first = self.fresh.is_none() && !matches!(self.above, Above::Swallowed(_));
-        let changes = self.count + u64::from(above) + u64::from(self.fresh.is_some());
-        let one = first && changes <= 1;
-        let ensured = (!one).then(|| mm.tree.ensure(sys, changes)).transpose()?;
+        let others = u64::from(above) + u64::from(self.fresh.is_some());
+        let one = first && self.count + others <= 1;
+        let ensured = (!one).then(|| mm.tree.ensure(sys, self.count, others));
+        let ensured = ensured.transpose()?;
         let Changed {
             pages,
             whole,

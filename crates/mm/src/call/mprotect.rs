@@ -60,7 +60,11 @@ impl<M: Mmu> Mm<M> {
     #[cold]
     fn populate_locked(&self, range: VirtRange) {
         let share = Share::default();
-        let _some = self.populate_mapped(&share, range, Failure::Skips, to_lock);
+        let how = |view: &VmaView| match view.flags.has(VmaFlags::LOCKED) {
+            true => to_lock(view),
+            false => Ok(None),
+        };
+        let _some = self.populate_mapped(&share, range, Failure::Skips, how);
         self.rss.sync(&share);
     }
 

@@ -33,6 +33,12 @@ impl<'m, M: Mmu> NewRecord<'m, M> {
         Ok(Self { mm, attrs })
     }
 
+    /// Says something else, before anybody knows it.
+    pub(super) fn revise(&mut self, view: VmaView) {
+        // SAFETY: allocated by `new`, never published.
+        unsafe { self.attrs.write(Attrs::new(view)) };
+    }
+
     /// Makes it the record of `vma`, inside the caller's section.
     pub(super) fn publish<'v>(self, vma: &'v Vma<M>) -> Published<'v, M>
     where

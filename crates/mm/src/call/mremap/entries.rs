@@ -186,15 +186,15 @@ impl<M: Mmu> Mm<M> {
     fn move_table(&self, zap: &mut Zap<'_, M>, part: Part, level: u32) -> Result<(), NoMemory> {
         let sys = self.system();
         let above = self.table_above(part.from, level)?;
+        let there = self.table_above(part.to, level)?;
         // SAFETY: 1: as above.
         let entry = unsafe { Table::<M>::at(&sys.at, above, level) }.entry_for(part.from, level);
         self.wait_for_slots(entry.load().pfn(), level - 1);
         let moved = entry.swap(self.exchange_of_tables(), Pte::none_at(level));
         zap.gather.touch(part.old());
         self.tell(zap);
-        let above = self.table_above(part.to, level)?;
         // SAFETY: 1: as above.
-        let entry = unsafe { Table::<M>::at(&sys.at, above, level) }.entry_for(part.to, level);
+        let entry = unsafe { Table::<M>::at(&sys.at, there, level) }.entry_for(part.to, level);
         entry.swap(self.exchange_of_tables(), moved);
         M::note(format_args!(
             "moves a table of level {} to {}",

@@ -10,13 +10,27 @@ use crate::config::Broken;
 use crate::error::{MremapError, NoMemory};
 use crate::mm::Mm;
 use crate::oracle;
-use crate::vma::{Vma, VmaFlags, VmaView};
-use crate::writers::{Section, Writers};
+use crate::vma::{Prot, Vma, VmaFlags, VmaView};
+use crate::writers::Writers;
 use crate::zap::Zap;
 use minflt_addr::{VirtAddr, VirtRange};
 use minflt_pgtable::{Mmu, Paging};
 use minflt_sync::order::AnonVmaLock;
+use minflt_sync::slab::Ensured;
 use minflt_sync::{Ordering, WriteGuard};
+
+/// Whether a mapping that lost pages is still to be found from their anon_vmas.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Links {
+    Stay,
+    /// It has no page left.
+    Go,
+}
+
+/// Memory that a move will take, of each kind.
+struct EnsuredMove<'s, M: Mmu> {
+    _all: [Ensured<'s, M>; 4],
+}
 
 impl<M: Mmu> Mm<M> {
     /// Moves a part of one VMA to a place that is free.
@@ -69,17 +83,14 @@ impl<M: Mmu> Mm<M> {
         let to = new.range.start();
         let faulted = vma.anon_vma.load(Ordering::Relaxed) != 0;
         let links = u32::try_from(vma.chain_count()).map_err(|_| NoMemory)?;
-        // What follows takes no more memory than this.
-        let ensured = self.make_room(old.range, to).and_then(|()| {
-            let chains = sys.chains.ensure(3 * links + 2, sys).ok_or(NoMemory)?;
-            let attrs = sys.attrs.ensure(6, sys).ok_or(NoMemory)?;
-            let vmas = sys.vmas.ensure(3, sys).ok_or(NoMemory)?;
-            Ok((chains, attrs, vmas, self.tree.ensure(sys, 5)?))
-        });
-        let ensured = ensured.inspect_err(|_| self.free_room(new.range))?;
+        // Faults under the VMA's lock put tables in: none from here on. Others put none in.
+        let section = writers.begin(vma);
+        let room = self.make_room(old.range, to);
+        let ensured = room.and_then(|()| self.ensure_move(links));
+        let (ensured, record) = ensured.inspect_err(|_| self.free_room(new.range))?;
         let open = |vma| writers.begin(vma);
         // One that has no pages may become one with its own copy.
-        let before = faulted.then(|| writers.begin(vma));
+        let before = faulted.then_some(section);
         let from = faulted.then_some(vma);
         let added = add(self, writers, open, new, from, Reach::Both);
         let added = added.inspect_err(|_| self.free_room(new.range))?;
@@ -105,20 +116,42 @@ impl<M: Mmu> Mm<M> {
         }
         self.count_mapped(Pages::of::<M>(new));
         if how.keeps_old() {
-            self.leave_empty(vma, section.as_ref(), &old.range)?;
+            let empty = apart && vma.view().range == old.range;
+            let links = if empty { Links::Go } else { Links::Stay };
+            self.leave_empty(vma, links, record);
             return Ok(());
         }
-        sys.charge_again(
-            Pages::of::<M>(old)
-                .accounted
-                .min(Pages::of::<M>(new).accounted),
-        );
-        drop((section, added));
+        sys.charge_again(Pages::of::<M>(old).accounted);
+        // Its own copy's section is on the same VMA, then.
+        let (held, _added) = if apart {
+            (section, added)
+        } else {
+            (added, None)
+        };
         // Were there no memory after all, the old place would stay mapped, with nothing in it.
-        let cut = Cut::plan(self, writers, old.range);
+        let cut = Cut::plan_holding(self, writers, old.range, held);
         let _cut = cut.and_then(|cut| cut.map_or(Ok(()), Cut::commit));
         drop(ensured);
         Ok(())
+    }
+
+    /// Has the memory for a move, of a VMA with so many links, and a record for what stays.
+    fn ensure_move(&self, links: u32) -> Result<(EnsuredMove<'_, M>, NewRecord<'_, M>), NoMemory> {
+        let sys = self.system();
+        let record = NewRecord::new(
+            self,
+            VmaView::anonymous::<M::Paging>(Self::user_range(), Prot::NONE, VmaFlags::NONE),
+        )?;
+        let chains = sys.chains.ensure(3 * links + 2, sys).ok_or(NoMemory)?;
+        let attrs = sys.attrs.ensure(6, sys).ok_or(NoMemory)?;
+        let vmas = sys.vmas.ensure(3, sys).ok_or(NoMemory)?;
+        let nodes = self.tree.ensure(sys, 0, 5)?;
+        Ok((
+            EnsuredMove {
+                _all: [chains, attrs, vmas, nodes],
+            },
+            record,
+        ))
     }
 
     /// Frees tables that were made in vain.
@@ -128,27 +161,21 @@ impl<M: Mmu> Mm<M> {
         zap.finish();
     }
 
-    /// `vma` has lost the pages of `part` and stays. It is not locked any more, whole; and if it
-    /// has no page left, it is found from no anon_vma.
+    /// `vma` has lost pages and stays; it is not locked any more, whole. Inside its section.
     ///
     /// Linux: dontunmap_complete.
-    fn leave_empty(
-        &self,
-        vma: &Vma<M>,
-        section: Option<&Section<'_, M>>,
-        part: &VirtRange,
-    ) -> Result<(), NoMemory> {
+    fn leave_empty(&self, vma: &Vma<M>, links: Links, mut record: NewRecord<'_, M>) {
         let view = vma.view();
         let locks = VmaFlags::LOCKED.with(VmaFlags::LOCKED_ON_FAULT);
         if view.flags.has(locks) {
-            self.locks.sub(Pages::of::<M>(&view).locked);
             let flags = view.flags.without(locks);
-            drop(NewRecord::new(self, VmaView { flags, ..view })?.publish(vma));
+            record.revise(VmaView { flags, ..view });
+            drop(record.publish(vma));
+            self.locks.sub(Pages::of::<M>(&view).locked);
         }
-        if section.is_some() && view.range == *part {
+        if links == Links::Go {
             self.system().unlink_anon_vmas(vma);
         }
-        Ok(())
     }
 }
 
