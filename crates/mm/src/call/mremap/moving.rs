@@ -95,6 +95,10 @@ impl<M: Mmu> Mm<M> {
         let mut zap = Zap::begin(self, old.range);
         {
             let _reverse_map = vma.lock_reverse_map();
+            if old.flags.has(VmaFlags::UFFD_WP) {
+                // Nobody watches the new mapping. Linux: 0cef0bb836e3.
+                zap.unmark(old.range);
+            }
             self.move_entries(&mut zap, old.range, to);
         }
         if sys.config.lacks(Broken::RemapFlushesLate) {
