@@ -70,7 +70,7 @@ const MANY: u32 = 128;
 fn every_machine_runs_on_all_its_cpus() {
     for (name, _) in SHIPPED {
         let file = MachineFile::shipped(name).expect("shipped");
-        let is_run = |era: &&Era| file.cpus() <= MANY || era.name == "linux-6.15";
+        let is_run = |era: &&Era| file.cpus() <= MANY || era.name == "spf-2017";
         for era in ERAS.iter().filter(is_run) {
             pft(&file, era, size(&file), file.cpus());
         }
