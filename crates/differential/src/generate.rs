@@ -6,10 +6,10 @@
 
 use crate::model::Running;
 use crate::random::Random;
-use crate::record::{MapLine, Record};
+use crate::record::Record;
 use crate::step::{ADVICE, BIND, Call, GET, LOCKALL, MAP, MODE, REMAP, Step};
 use crate::window::{END, HEAP, PAGE, PAGES, START};
-use minflt_spec::{TASK_SIZE, abi};
+use minflt_spec::{Space, TASK_SIZE, abi};
 
 /// How often each call is drawn.
 const WEIGHTS: [(Call, u64); 24] = [
@@ -44,8 +44,9 @@ const WEIGHTS: [(Call, u64); 24] = [
 pub struct Choice {
     /// Whether all who run the step have the call and its flags.
     pub has: fn(&Step) -> bool,
-    /// Whether what the step came to differs by design: the mappings before, and what it came to.
-    pub differs: fn(&Step, &[MapLine], &Record) -> bool,
+    /// Whether what the step came to differs by design: the address space
+    /// before, and what it came to.
+    pub differs: fn(&Step, &Space, &Record) -> bool,
 }
 
 impl Choice {
@@ -61,9 +62,8 @@ impl Choice {
             return None;
         }
         let mut after = running.clone();
-        let before = running.maps();
         let record = after.step(step);
-        if (self.differs)(step, &before, &record) {
+        if (self.differs)(step, running.space(), &record) {
             return None;
         }
         *running = after;

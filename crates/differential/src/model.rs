@@ -31,12 +31,6 @@ impl Running {
         &self.spaces[self.spaces.len() - 1].0
     }
 
-    /// The mappings there are.
-    #[must_use]
-    pub fn maps(&self) -> Vec<MapLine> {
-        self.space().vmas().iter().map(line_of).collect()
-    }
-
     /// Whether the next step is a forked child's.
     #[must_use]
     pub fn in_child(&self) -> bool {

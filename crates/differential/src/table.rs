@@ -71,6 +71,10 @@ pub const ROWS: &[(&str, Says)] = &[
     ("mremap MREMAP_MAYMOVE", Same),
     ("mremap MREMAP_FIXED", Same),
     ("mremap MREMAP_DONTUNMAP", Same),
+    (
+        "mremap MREMAP_DONTUNMAP of locked memory",
+        Differs("what stays behind is not counted as locked; Linux counts it, though it is not"),
+    ),
     ("mremap EINVAL", Same),
     ("mremap EFAULT", Same),
     ("mremap ENOMEM", Same),

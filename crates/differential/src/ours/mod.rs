@@ -18,7 +18,7 @@ use minflt_mm::{
     Populate, Prot, Remap, RemapRequest, Reserve, Running, Signal, System, Thread,
 };
 use minflt_pgtable::X86_64;
-use minflt_spec::abi;
+use minflt_spec::{Flags, Space, Vma, abi};
 use std::panic::catch_unwind;
 
 /// The machine.
@@ -207,16 +207,29 @@ const fn plain_mode(mode: u64) -> bool {
 /// - An mmap that is refused because too much would be mapped has cut the mappings at the edges of
 ///   its range in Linux; in `mm` a call that fails has changed nothing.
 /// - The node of a page that is there but may not be loaded: Linux tells it, if no lock is needed.
-fn differs(step: &Step, before: &[MapLine], record: &Record) -> bool {
+/// - What a locked mapping leaves behind when its pages are moved away: Linux goes on counting it
+///   as locked, though it is not.
+fn differs(step: &Step, before: &Space, record: &Record) -> bool {
     let failed = matches!(record.outcome, Outcome::Errno(_));
     let looks = abi::MPOL_F_NODE | abi::MPOL_F_ADDR;
+    let [addr, len, ..] = step.args;
     match step.call {
-        Call::Mmap => failed && before != record.after.maps,
+        Call::Mmap => {
+            let was = before.vmas().iter().map(|vma| (vma.start, vma.end));
+            let is = record.after.maps.iter().map(|line| (line.start, line.end));
+            failed && !was.eq(is)
+        }
         Call::GetMempolicy => {
-            let at = |line: &&MapLine| (line.start..line.end).contains(&step.args[0]);
-            let found = before.iter().find(at);
-            let loads = found.is_some_and(|line| line.rights & abi::PROT_READ != 0);
+            let found = before.at(addr);
+            let loads = found.is_some_and(|vma| vma.flags.has(Flags::READ));
             step.args[1] == looks && !failed && !loads
+        }
+        Call::Mremap => {
+            let end = addr.saturating_add(len);
+            let moved = |vma: &&Vma| vma.start < end && vma.end > addr;
+            let mut vmas = before.vmas().iter().filter(moved);
+            let locked = vmas.any(|vma| vma.flags.has(Flags::LOCKED));
+            step.args[3] & abi::MREMAP_DONTUNMAP != 0 && locked
         }
         _ => false,
     }
