@@ -46,9 +46,9 @@ const ZEROED: u32 = 1 << 8;
 const EXCLUSIVE: u32 = 1 << 9;
 const FLUSHED: u32 = 1 << 10;
 
-/// What a pin adds to a frame's references: more than entries and holders ever are, so that it shows
-/// in the same word. A family of more than this many processes that share a page makes it look
-/// pinned, which costs its children a copy.
+/// What a pin adds to a frame's references: more than entries and holders ever are, so that it
+/// shows in the same word. A family of more than this many processes that share a page makes it
+/// look pinned, which costs its children a copy.
 ///
 /// Linux: GUP_PIN_COUNTING_BIAS.
 pub(crate) const PIN: u32 = 1 << 12;

@@ -101,8 +101,8 @@ pub struct Bits {
     pub no_access: u64,
     /// Ours: the entry maps the shared page of zeros.
     pub zero_page: u64,
-    /// Ours: stores to the page are for a userfaultfd's handler; 0 where software has no bit left for
-    /// it.
+    /// Ours: stores to the page are for a userfaultfd's handler; 0 where software has no bit left
+    /// for it.
     pub uffd_wp: u64,
     /// The hardware's bit that is set unless a load is granted and the page was used; 0 where the
     /// hardware looks at `present` and `accessed`.

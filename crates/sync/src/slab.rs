@@ -265,7 +265,9 @@ impl<T: SlabObject, M: Machine> Slab<T, M> {
         let stack = unsafe { self.cpus.this().stack.get_mut() };
         // SAFETY: 1: 1 and 2 of this function.
         unsafe { stack.push::<T>(slot) };
-        if stack.len > 2 * BATCH {
+        // SAFETY: 1: as above.
+        let keeps = || unsafe { *self.cpus.this().ensured.get_mut() };
+        while stack.len > 2 * BATCH && !keeps() {
             let mut shared = self.shared.lock();
             for _ in 0..BATCH {
                 if let Some(slot) = stack.pop::<T>() {

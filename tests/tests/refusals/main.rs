@@ -11,6 +11,7 @@
     reason = "all of an integration test is a test"
 )]
 
+mod others;
 mod scenes;
 mod sites;
 
@@ -148,7 +149,7 @@ fn try_all(era: &str, config: Config, scene: &Scene, sites: &mut Sites) {
 fn every_allocation_fails_once_and_nothing_is_lost() {
     let mut sites = Sites::of_the_source();
     for era in ERAS {
-        for scene in SCENES {
+        for scene in SCENES.iter().chain(others::SCENES) {
             try_all(era.name, era.config, scene, &mut sites);
         }
     }

@@ -368,7 +368,6 @@ impl<'w, 'm, M: Mmu> Cut<'w, 'm, M> {
             free_own_tables(mm, writers, range, &mut zap);
         }
         zap.finish();
-        drop(zap);
         mm.wake_unmapped(range);
         mm.count_unmapped(pages);
         oracle::translations_agree(mm, range, u64::MAX);

@@ -185,8 +185,8 @@ impl<M: Mmu> Zap<'_, M> {
         Ok(())
     }
 
-    /// Shares the pages of one table, but for those that somebody has pinned; returns how many there
-    /// are, and whether there was memory for all.
+    /// Shares the pages of one table, but for those that somebody has pinned; returns how many
+    /// there are, and whether there was memory for all.
     fn share_table(
         &mut self,
         from: Pfn,
@@ -250,9 +250,9 @@ fn pinned<M: Mmu>(sys: &System<M>, pte: Pte<M::Paging>) -> bool {
     frame.may_be_pinned() && frame.is_exclusive()
 }
 
-/// A child's own copy of a page that stays the parent's own; what the entry for it says. Whoever has
-/// it pinned may store to it meanwhile, and so may the parent: as Linux has it, the copy is of no one
-/// moment.
+/// A child's own copy of a page that stays the parent's own; what the entry for it says. Whoever
+/// has it pinned may store to it meanwhile, and so may the parent: as Linux has it, the copy is of
+/// no one moment.
 ///
 /// Linux: copy_present_page.
 #[cold]

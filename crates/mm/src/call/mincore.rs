@@ -16,8 +16,8 @@ use minflt_pgtable::{Mmu, Paging, Walk, walk};
 const BATCH: usize = 4096;
 
 impl<M: Mmu> Mm<M> {
-    /// Says of each page of `len` bytes (rounded up to pages) from `start` on whether it is in core:
-    /// 1, else 0. A hint only: a moment later it may be otherwise.
+    /// Says of each page of `len` bytes (rounded up to pages) from `start` on whether it is in
+    /// core: 1, else 0. A hint only: a moment later it may be otherwise.
     ///
     /// # Context
     /// Sleeps for `mmap_lock`, which it takes for reading, for each mapping and some thousand pages

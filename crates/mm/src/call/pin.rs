@@ -7,8 +7,8 @@
 //!
 //! # Idea
 //! A pinned page is *exclusive*, and a fork leaves it so: the child gets a copy at once. A pin is a
-//! large number of references ([`PIN`]), so that fork sees it in the word that it raises anyway. A pin
-//! for loads makes a shared page its own first, like a store would, but grants nothing.
+//! large number of references ([`PIN`]), so that fork sees it in the word that it raises anyway. A
+//! pin for loads makes a shared page its own first, like a store would, but grants nothing.
 //!
 //! # Protocol
 //! [`Mm::pin`] takes the reference under `mmap_lock` for reading and the table's lock; a fork holds
@@ -30,8 +30,8 @@
 //! # Why it is correct
 //! Either the pin sees that the count moved, or its references stand before fork looks: both have a
 //! full fence between their store and their look. The frame cannot be freed before the reference is
-//! taken: whoever takes it out of the tables waits for this CPU to forget it first, which it does with
-//! interrupts on. A page whose pin is being given up may cost a child a copy, no more.
+//! taken: whoever takes it out of the tables waits for this CPU to forget it first, which it does
+//! with interrupts on. A page whose pin is being given up may cost a child a copy, no more.
 //!
 //! # Cost
 //! Fast: a walk, an addition, two looks at a line that only forks write. A fork of an address space
@@ -88,7 +88,8 @@ impl<M: Mmu> Pins<M> {
     /// A fork begins to share pages. Under `mmap_lock` for writing.
     pub(crate) fn begin_fork(&self) {
         self.forks.write_begin();
-        // ORDERING: fence SeqCst; pairs with [pin-fork]: odd before a page's references are looked at.
+        // ORDERING: fence SeqCst; pairs with [pin-fork]: odd before a page's references are looked
+        // at.
         M::fence(Ordering::SeqCst);
     }
 
@@ -210,8 +211,9 @@ impl<'m, M: Mmu> Thread<'m, M> {
     }
 }
 
-/// Takes a pin's references to the page at `addr`, if its entry says that it may be used as it is, and
-/// still says so afterwards. The caller runs on a CPU of the mm's CPU mask, with interrupts off.
+/// Takes a pin's references to the page at `addr`, if its entry says that it may be used as it is,
+/// and still says so afterwards. The caller runs on a CPU of the mm's CPU mask, with interrupts
+/// off.
 fn take<M: Mmu>(mm: &Mm<M>, addr: VirtAddr, access: Access) -> Option<Pfn> {
     let sys = mm.system();
     // SAFETY: 1: whoever frees a table waits for this CPU, which is in the mask.

@@ -1,7 +1,7 @@
 //! Reading and writing the memory of another address space, as a debugger does.
 //!
-//! The bytes of a page are copied with nothing held but the page: a write holds it by a pin, so that a
-//! fork in between does not make it another's, too ([`super::pin`]).
+//! The bytes of a page are copied with nothing held but the page: a write holds it by a pin, so
+//! that a fork in between does not make it another's, too ([`super::pin`]).
 //!
 //! Linux: mm/process_vm_access.c; forced, mm/memory.c access_remote_vm (v6.12).
 
@@ -18,7 +18,8 @@ use minflt_pgtable::{Access, Mmu, Paging};
 pub enum Force {
     /// What the mapping does not allow is an error.
     No,
-    /// It is done, and a stack grows to it. A write then reaches a page that only this address space has.
+    /// It is done, and a stack grows to it. A write then reaches a page that only this address
+    /// space has.
     Yes,
 }
 
@@ -134,8 +135,8 @@ impl<M: Mmu> Mm<M> {
     }
 }
 
-/// Calls `one` for each word of `len` bytes from `offset` on: with the word's offset, which bytes of
-/// it, and which of the `len`.
+/// Calls `one` for each word of `len` bytes from `offset` on: with the word's offset, which bytes
+/// of it, and which of the `len`.
 fn for_words(
     offset: u64,
     len: usize,

@@ -29,7 +29,8 @@
 //! # Cost
 //! A walk under each lock, a record, a copied path of the tree.
 //!
-//! Linux: mm/mmap_lock.c lock_mm_and_find_vma, mm/vma.c expand_downwards, acct_stack_growth (v6.18).
+//! Linux: mm/mmap_lock.c lock_mm_and_find_vma, mm/vma.c expand_downwards, acct_stack_growth
+//! (v6.18).
 
 use super::split::NewRecord;
 use crate::commit::Pages;

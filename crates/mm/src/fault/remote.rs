@@ -1,11 +1,13 @@
-//! Pages for somebody who does not fault: a debugger, a driver. What a fault does, without the access.
+//! Pages for somebody who does not fault: a debugger, a driver. What a fault does, without the
+//! access.
 //!
 //! The page is looked for under `mmap_lock` and the table's lock. If it is there and will do, a
 //! reference is taken before the locks go; if not, it is faulted in, and looked for again.
 //!
-//! *Forced* access reads what the mapping lets nobody read, and writes what it lets nobody write, to a
-//! page that is made the address space's own first. So a forced write never reaches a page that
-//! somebody else has: only a page that is *exclusive* proves that (CVE-2016-5195, CVE-2022-2590).
+//! *Forced* access reads what the mapping lets nobody read, and writes what it lets nobody write,
+//! to a page that is made the address space's own first. So a forced write never reaches a page
+//! that somebody else has: only a page that is *exclusive* proves that (CVE-2016-5195,
+//! CVE-2022-2590).
 //!
 //! Linux: mm/gup.c check_vma_flags, follow_page_pte, can_follow_write_pte, gup_must_unshare,
 //! faultin_page (v6.12).
@@ -35,7 +37,8 @@ pub(crate) enum Held {
 }
 
 impl<M: Mmu> Mm<M> {
-    /// The page at `addr`, faulted in if need be, and held. The shared page of zeros needs no holding.
+    /// The page at `addr`, faulted in if need be, and held. The shared page of zeros needs no
+    /// holding.
     ///
     /// # Context
     /// Holds nothing. Sleeps for `mmap_lock`.
@@ -159,16 +162,13 @@ impl<M: Mmu> Fault<'_, M> {
         }
     }
 
-    /// Brings the page and makes it the address space's own, granting no more than the mapping does,
-    /// and no store.
+    /// Brings the page and makes it the address space's own, granting no more than the mapping
+    /// does, and no store.
     #[cold]
     fn bring(&self, stable: &Stable<'_, M>, held: Held) -> Result<Kind, Stop> {
         if stable.view.uffd != 0 {
             self.userfault(stable)?;
         }
-        self.mm
-            .prepare_anon_vma_once(stable.vma)
-            .map_err(|_| Stop::Oom)?;
         let leaf = self.leaf(stable)?;
         let grant = stable.view.prot.grant().min(Grant::Read);
         let found = leaf.entry.load();
@@ -176,15 +176,23 @@ impl<M: Mmu> Fault<'_, M> {
             Access::Read if found.is_none() => self.bring_zeros(stable, leaf, grant),
             Access::Write if found.is_none() => self.bring_frame(stable, leaf, grant),
             Access::Write if found.is_zero_page() => {
+                self.prepare_own(stable)?;
                 self.write_zero_page(stable, leaf, found, grant)
             }
             Access::Read if found.is_zero_page() || !self.wants_own(held) => Ok(Kind::Spurious),
             _ if !found.is_mapped() => Ok(Kind::Spurious),
             _ => {
+                self.prepare_own(stable)?;
                 let done = self.own(stable, leaf, found, grant)?;
                 Ok(done.unwrap_or(Kind::Spurious))
             }
         }
+    }
+
+    /// A page of its own needs an anon_vma; zeros do not.
+    fn prepare_own(&self, stable: &Stable<'_, M>) -> Result<(), Stop> {
+        let prepared = self.mm.prepare_anon_vma_once(stable.vma);
+        prepared.map_err(|_| Stop::Oom)
     }
 
     fn bring_zeros(
@@ -207,6 +215,7 @@ impl<M: Mmu> Fault<'_, M> {
         leaf: Leaf<'_, M>,
         grant: Grant,
     ) -> Result<Kind, Stop> {
+        self.prepare_own(stable)?;
         let pfn = self.fresh_frame(stable)?;
         let slot = self.open_with(stable, leaf, pfn)?;
         match slot.install(Pte::page(pfn, grant).dirty()) {

@@ -1,10 +1,10 @@
 //! Faults that somebody else resolves: a userfaultfd's handler.
 //!
 //! # Problem
-//! A thread that touches a hole of a watched mapping, or stores to a page that its handler protects,
-//! has to wait until the handler has filled the hole or allowed the store. The handler needs
-//! `mmap_lock` for that, may be waiting for it behind a writer, and may be done before the thread
-//! sleeps.
+//! A thread that touches a hole of a watched mapping, or stores to a page that its handler
+//! protects, has to wait until the handler has filled the hole or allowed the store. The handler
+//! needs `mmap_lock` for that, may be waiting for it behind a writer, and may be done before the
+//! thread sleeps.
 //!
 //! # Idea
 //! The thread queues itself while it still holds what stabilised its fault, looks once more whether

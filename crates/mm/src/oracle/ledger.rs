@@ -140,12 +140,7 @@ impl fmt::Display for Unbalanced {
                 "frame {pfn} is mapped by {entries} entries, but has refs {refs} and map count \
                  {maps}"
             ),
-            Self::Pins { pinned, pins } => {
-                write!(
-                    f,
-                    "frames are pinned {pinned} times, but there are {pins} pins"
-                )
-            }
+            Self::Pins { pinned, pins } => write!(f, "{pinned} pins on frames, {pins} held"),
             Self::Shared { pfn, entries } => {
                 write!(
                     f,

@@ -12,9 +12,9 @@ impl<M: Mmu> Mm<M> {
     /// Writes the text of `/proc/PID/maps`: a line for each mapping.
     ///
     /// # Context
-    /// Sleeps for `mmap_lock`, which it takes for reading and lets go before `out` is called: a slow
-    /// reader keeps nobody waiting. What changes meanwhile may show twice or not at all; what stays
-    /// shows once.
+    /// Sleeps for `mmap_lock`, which it takes for reading and lets go before `out` is called: a
+    /// slow reader keeps nobody waiting. What changes meanwhile may show twice or not at all; what
+    /// stays shows once.
     ///
     /// # Errors
     /// Those of `out`.
@@ -23,8 +23,8 @@ impl<M: Mmu> Mm<M> {
     }
 }
 
-/// Range, rights, then offset, device and inode of the file, of which anonymous memory has none, and
-/// the name.
+/// Range, rights, then offset, device and inode of the file, of which anonymous memory has none,
+/// and the name.
 pub(super) fn write_line(out: &mut impl Write, line: &Line) -> fmt::Result {
     let range = line.view.range;
     let mut counted = Counted { out, columns: 0 };

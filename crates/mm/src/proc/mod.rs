@@ -1,8 +1,8 @@
 //! The text of an address space, as Linux's `/proc/PID` has it: `maps`, `smaps`, `status`.
 //!
 //! # Problem
-//! Whoever reads the text may be slow, or be stopped. With `mmap_lock` held for reading meanwhile, the
-//! first writer that comes waits for the reader, and every fault waits behind the writer.
+//! Whoever reads the text may be slow, or be stopped. With `mmap_lock` held for reading meanwhile,
+//! the first writer that comes waits for the reader, and every fault waits behind the writer.
 //!
 //! # Idea
 //! No lock is held while text is written. The records of a few mappings are copied under
@@ -20,12 +20,13 @@
 //! ```
 //!
 //! # Why it is correct
-//! Each line is of one moment: a record is immutable. Two lines may be of two moments: a mapping that
-//! is moved meanwhile may show twice or not at all, one that stays shows once, for the next address is
-//! behind its end. Linux gives the same promise.
+//! Each line is of one moment: a record is immutable. Two lines may be of two moments: a mapping
+//! that is moved meanwhile may show twice or not at all, one that stays shows once, for the next
+//! address is behind its end. Linux gives the same promise.
 //!
 //! # Cost
-//! A walk of the tree every [`BATCH`] mappings; an entry's look, for `smaps`, takes the table's lock.
+//! A walk of the tree every [`BATCH`] mappings; an entry's look, for `smaps`, takes the table's
+//! lock.
 //!
 //! Linux: fs/proc/task_mmu.c m_start, m_next, show_map_vma, show_smap, task_mem (v6.12).
 

@@ -52,8 +52,8 @@ impl<M: Mmu> Mm<M> {
     /// its memory: those of Linux's fields that there is something to say about.
     ///
     /// # Context
-    /// As [`Mm::maps`]. The pages of a mapping are counted a table at a time, so that they may be of
-    /// different moments.
+    /// As [`Mm::maps`]. The pages of a mapping are counted a table at a time, so that they may be
+    /// of different moments.
     ///
     /// # Errors
     /// Those of `out`.

@@ -148,7 +148,7 @@ impl<M: Mmu> Body<M> {
     /// What `slot` leads to, for holders of `mmap_lock`.
     #[inline(always)]
     fn held(&self, slot: usize) -> u64 {
-        self.slots[slot].load(Ordering::Relaxed)
+        self.slots[slot].peek()
     }
 
     /// The words.

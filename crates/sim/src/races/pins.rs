@@ -10,8 +10,8 @@ use minflt_pgtable::{Access, Paging};
 use minflt_sync::Machine;
 use std::rc::Rc;
 
-/// P45: fork beside one who pins a page without a lock, and then goes on storing to it: by its address
-/// and by the pin.
+/// P45: fork beside one who pins a page without a lock, and then goes on storing to it: by its
+/// address and by the pin.
 pub(super) fn fork_pin<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
     stage.map(0, 1);
     {
@@ -48,8 +48,8 @@ pub(super) fn fork_pin<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
     })
 }
 
-/// P43: a handler protects a page and reads it twice, beside one who stores to it, and still buffers
-/// the right to.
+/// P43: a handler protects a page and reads it twice, beside one who stores to it, and still
+/// buffers the right to.
 pub(super) fn protect_copy<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
     stage.map(0, 1);
     if P::BITS.uffd_wp == 0 {

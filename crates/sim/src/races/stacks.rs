@@ -17,8 +17,8 @@ fn map_stack<P: Paging>(stage: &S<'_, P>, from: u64, to: u64) {
     assert!(mapped.is_ok(), "the stage is free and small: {mapped:?}");
 }
 
-/// P31: two stacks, neighbours in the tree, grow at the same time, beside somebody who looks up what
-/// is there all the time.
+/// P31: two stacks, neighbours in the tree, grow at the same time, beside somebody who looks up
+/// what is there all the time.
 pub(super) fn stack_stack<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
     stage.sys.set_stack_guard_gap(0);
     stage.map(0, 1);

@@ -46,6 +46,17 @@ struct Part {
     from: VirtAddr,
     to: VirtAddr,
     bytes: u64,
+    by: By,
+}
+
+/// What may be moved.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum By {
+    /// Tables where they fit, else entries.
+    Tables,
+    /// Entries, which are not write-protected for a userfaultfd at their new place, since it is
+    /// told of nothing there.
+    Entries,
 }
 
 /// How a part is moved.
@@ -79,7 +90,8 @@ impl<M: Mmu> Mm<M> {
             let span = span_of::<M::Paging>(left.from, *level);
             let there = span_of::<M::Paging>(left.to, *level);
             let aligned = span.start() == left.from && there.start() == left.to;
-            aligned && span.len() <= left.bytes && self.is_empty_at(left.to, *level)
+            let whole = aligned && span.len() <= left.bytes;
+            whole && left.by == By::Tables && self.is_empty_at(left.to, *level)
         };
         if let Some(level) = (lowest..M::Paging::LEVELS).rev().find(fits) {
             let span = span_of::<M::Paging>(left.from, level);
@@ -147,8 +159,8 @@ impl<M: Mmu> Mm<M> {
     ///
     /// # Errors
     /// No memory; some tables may be there then, with nothing in them.
-    pub(super) fn make_room(&self, from: VirtRange, to: VirtAddr) -> Result<(), NoMemory> {
-        let mut left = Part::whole(from, to);
+    pub(super) fn make_room(&self, from: VirtRange, to: VirtAddr, by: By) -> Result<(), NoMemory> {
+        let mut left = Part::whole(from, to, by);
         while left.bytes > 0 {
             let (part, step) = self.next_part(left);
             match step {
@@ -166,8 +178,8 @@ impl<M: Mmu> Mm<M> {
     /// # Context
     /// Under `mmap_lock` for writing, with sections open on the VMAs of both; after
     /// [`Mm::make_room`]. Waits for CPUs to forget translations.
-    pub(super) fn move_entries(&self, zap: &mut Zap<'_, M>, from: VirtRange, to: VirtAddr) {
-        let mut left = Part::whole(from, to);
+    pub(super) fn move_entries(&self, zap: &mut Zap<'_, M>, from: VirtRange, to: VirtAddr, by: By) {
+        let mut left = Part::whole(from, to, by);
         while left.bytes > 0 {
             let (part, step) = self.next_part(left);
             let room = match step {
@@ -240,7 +252,7 @@ impl<M: Mmu> Mm<M> {
             }
             let old = entry.swap(how, Pte::NONE);
             let there = VirtAddr(page.start().0.wrapping_add(distance));
-            zap.entry(to, there).store(old);
+            zap.entry(to, there).store(old.without_uffd_wp());
             zap.gather.touch(page);
             moved += 1;
         }
@@ -258,11 +270,12 @@ impl<M: Mmu> Mm<M> {
 }
 
 impl Part {
-    const fn whole(from: VirtRange, to: VirtAddr) -> Self {
+    const fn whole(from: VirtRange, to: VirtAddr, by: By) -> Self {
         Self {
             from: from.start(),
             to,
             bytes: from.len(),
+            by,
         }
     }
 
@@ -280,6 +293,7 @@ impl Part {
             from: VirtAddr(self.from.0 + part.bytes),
             to: VirtAddr(self.to.0 + part.bytes),
             bytes: self.bytes - part.bytes,
+            by: self.by,
         }
     }
 

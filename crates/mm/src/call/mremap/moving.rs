@@ -3,6 +3,7 @@
 use super::super::cut::{Cut, free_tables};
 use super::super::merge::{Reach, add, of_range};
 use super::super::split::NewRecord;
+use super::entries::By;
 use super::{Done, Late, Plan, Remap};
 use crate::anon_vma::chains_of;
 use crate::commit::Pages;
@@ -85,7 +86,11 @@ impl<M: Mmu> Mm<M> {
         let links = u32::try_from(vma.chain_count()).map_err(|_| NoMemory)?;
         // Faults under the VMA's lock put tables in: none from here on. Others put none in.
         let section = writers.begin(vma);
-        let room = self.make_room(old.range, to);
+        let by = match old.flags.has(VmaFlags::UFFD_WP) {
+            true => By::Entries,
+            false => By::Tables,
+        };
+        let room = self.make_room(old.range, to, by);
         let ensured = room.and_then(|()| self.ensure_move(links));
         let (ensured, record) = ensured.inspect_err(|_| self.free_room(new.range))?;
         let open = |vma| writers.begin(vma);
@@ -106,7 +111,7 @@ impl<M: Mmu> Mm<M> {
         let mut zap = Zap::begin(self, old.range);
         {
             let _reverse_map = vma.lock_reverse_map();
-            self.move_entries(&mut zap, old.range, to);
+            self.move_entries(&mut zap, old.range, to, by);
         }
         if sys.config.lacks(Broken::RemapFlushesLate) {
             *late = Some(zap);

@@ -41,9 +41,9 @@ impl<M: Mmu> Uffd<'_, M> {
     /// Sleeps for `mmap_lock`, which it takes for reading, page by page.
     ///
     /// # Errors
-    /// `Invalid`: no whole pages, or protected where stores are not watched. `NotWatched`: the range
-    /// is not within one watched mapping. `Exists`: there is a page. `NoMemory`. `Partial`: one of
-    /// these, after some pages were filled.
+    /// `Invalid`: no whole pages, or protected where stores are not watched. `NotWatched`: the
+    /// range is not within one watched mapping. `Exists`: there is a page. `NoMemory`. `Partial`:
+    /// one of these, after some pages were filled.
     pub fn copy(
         &self,
         to: VirtAddr,
@@ -118,15 +118,15 @@ impl<M: Mmu> Uffd<'_, M> {
         }
     }
 
-    /// Protects the pages of a range: who stores to one from now on waits. Or allows stores again, and
-    /// wakes who waits.
+    /// Protects the pages of a range: who stores to one from now on waits. Or allows stores again,
+    /// and wakes who waits.
     ///
     /// # Context
     /// Sleeps for `mmap_lock`, which it takes for reading; waits for CPUs to forget translations.
     ///
     /// # Errors
-    /// `Invalid`: no whole pages, or nobody to be woken by protecting. `NotWatched`: nothing is mapped
-    /// there, or a mapping whose stores are not watched; what lies before it was done.
+    /// `Invalid`: no whole pages, or nobody to be woken by protecting. `NotWatched`: nothing is
+    /// mapped there, or a mapping whose stores are not watched; what lies before it was done.
     pub fn writeprotect(
         &self,
         start: VirtAddr,

@@ -2,8 +2,8 @@
 //!
 //! What there is: registering and unregistering ranges, for holes and for write-protection; the
 //! faults to read, one at a time; COPY, ZEROPAGE, WRITEPROTECT, WAKE ([`fill`]). A child does not
-//! inherit anything, and no events are reported but faults. The queue is in [`queue`], a fault's own
-//! side in [`crate::fault`].
+//! inherit anything, and no events are reported but faults. The queue is in [`queue`], a fault's
+//! own side in [`crate::fault`].
 //!
 //! Registering changes mappings: under `mmap_lock` for writing, inside their sections. Filling and
 //! protecting change entries only, under `mmap_lock` for reading.
@@ -55,8 +55,8 @@ pub enum Wake {
     No,
 }
 
-/// A handler's end: watches ranges of an address space. When it is dropped, its ranges are watched no
-/// more, and whoever waits goes on.
+/// A handler's end: watches ranges of an address space. When it is dropped, its ranges are watched
+/// no more, and whoever waits goes on.
 #[derive(Debug)]
 pub struct Uffd<'m, M: Mmu> {
     mm: &'m Mm<M>,
@@ -96,8 +96,8 @@ impl<M: Mmu> Uffd<'_, M> {
     ///
     /// # Errors
     /// `Invalid`: no whole pages, nothing mapped there, or write-protection on tables that have no
-    /// bit for it. `Busy`: another one watches part of it; nothing has changed then. `NoMemory`: what
-    /// lies below the mapping that could not be split is watched.
+    /// bit for it. `Busy`: another one watches part of it; nothing has changed then. `NoMemory`:
+    /// what lies below the mapping that could not be split is watched.
     pub fn register(&self, start: VirtAddr, len: u64, mode: UffdMode) -> Result<(), UffdError> {
         let protects = mode.flags().has(VmaFlags::UFFD_WP);
         if protects && M::Paging::BITS.uffd_wp == 0 {
@@ -124,8 +124,8 @@ impl<M: Mmu> Uffd<'_, M> {
     /// Sleeps for `mmap_lock`, which it takes for writing.
     ///
     /// # Errors
-    /// `Invalid`: no whole pages, nothing mapped there, or another one watches part of it. `NoMemory`
-    /// as [`Uffd::register`].
+    /// `Invalid`: no whole pages, nothing mapped there, or another one watches part of it.
+    /// `NoMemory` as [`Uffd::register`].
     pub fn unregister(&self, start: VirtAddr, len: u64) -> Result<(), UffdError> {
         as_call(self.mm.system(), || {
             let range = whole_pages::<M>(start, len)?;
@@ -176,7 +176,7 @@ impl<M: Mmu> Uffd<'_, M> {
         let mut found = Err(UffdError::Invalid);
         for_parts(self.mm, range, |_, view| {
             found = Ok(());
-            if view.uffd == 0 || view.uffd == self.number {
+            if view.uffd == self.number || !self.mm.is_watched_by(view.uffd) {
                 Ok(())
             } else {
                 Err(others)

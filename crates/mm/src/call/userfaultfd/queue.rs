@@ -1,20 +1,20 @@
 //! Who waits for a handler, and handlers that wait for somebody to wait.
 //!
 //! # Problem
-//! A thread that faulted sleeps until a handler wakes its address; a handler sleeps until there is such
-//! a thread. Either may end first.
+//! A thread that faulted sleeps until a handler wakes its address; a handler sleeps until there is
+//! such a thread. Either may end first.
 //!
 //! # Idea
-//! One list for an address space, of places from a slab. Whoever sleeps puts a place in and takes it
-//! out again, by itself; whoever wakes only marks it.
+//! One list for an address space, of places from a slab. Whoever sleeps puts a place in and takes
+//! it out again, by itself; whoever wakes only marks it.
 //!
 //! # Protocol
 //! All of it under one spinning lock. Sleep: place in; lock let go; park until the place is marked.
 //! Wake: mark; unpark.
 //!
 //! # Why it is correct
-//! Wake tokens are sticky, so a mark between the look and the sleep is not lost. A place is freed by its
-//! owner under the lock, after which nobody finds it.
+//! Wake tokens are sticky, so a mark between the look and the sleep is not lost. A place is freed
+//! by its owner under the lock, after which nobody finds it.
 //!
 //! # Cost
 //! A list's walk; lists are as long as threads wait.
@@ -238,6 +238,11 @@ impl<M: Mmu> Mm<M> {
         }
     }
 
+    /// Whether the userfaultfd of this number, if it is one, has not ended.
+    pub(super) fn is_watched_by(&self, number: u32) -> bool {
+        number != 0 && self.uffd.queue.lock().knows(number)
+    }
+
     /// How many userfaultfds there are, without the door: for oracles.
     pub(crate) fn count_contexts(&self) -> u64 {
         self.uffd.contexts.peek()
@@ -305,8 +310,8 @@ impl<M: Mmu> Mm<M> {
         self.free_place(taken);
     }
 
-    /// Sleeps until the calling task's place in the queue is marked, and leaves it; at once where it
-    /// has none.
+    /// Sleeps until the calling task's place in the queue is marked, and leaves it; at once where
+    /// it has none.
     ///
     /// # Context
     /// Holds nothing. Sleeps.
