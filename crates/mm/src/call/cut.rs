@@ -60,8 +60,11 @@ enum Above<'w, M: Mmu> {
 }
 
 /// The plan.
+///
+/// One that is dropped ends its sections; who was chained in one is unchained before, since a fault
+/// that comes next would make pages by these links. So `chained` comes first: fields are dropped in
+/// their order.
 pub(super) struct Cut<'w, 'm, M: Mmu> {
-    /// Goes first: what is undone is undone while the sections below are open.
     chained: Option<Chained<'w, M>>,
     mm: &'w Mm<M>,
     writers: &'w Writers<'m, M>,
@@ -71,13 +74,13 @@ pub(super) struct Cut<'w, 'm, M: Mmu> {
     /// The VMAs that go.
     whole: Sections<'w, 'm, M>,
     count: u64,
-    /// A section that the caller had open on one of them.
-    held: Option<Section<'w, M>>,
     /// The VMA below, which ends elsewhere from now on.
     below: Option<Edge<'w, M>>,
     above: Above<'w, M>,
     /// What comes in the range's place, as a VMA of its own.
     fresh: Option<NewVma<'w, M>>,
+    /// A section that the caller has open already, on the VMA that the range is a part of.
+    held: Option<Section<'w, M>>,
     then: Then,
 }
 
@@ -101,14 +104,16 @@ impl<'w, 'm, M: Mmu> Cut<'w, 'm, M> {
         writers: &'w Writers<'m, M>,
         range: VirtRange,
     ) -> Result<Option<Self>, NoMemory> {
-        Self::plan_holding(mm, writers, range, None)
+        Self::plan_in(mm, writers, range, None)
     }
 
-    /// The same, where the caller has a section open on one of the VMAs: it becomes the plan's.
+    /// The same for a caller who may have a section open on the VMA that all of `range` is a part
+    /// of: no fault sees the VMA between what the caller did to its pages and what is done here.
     ///
+    /// # Context
     /// # Errors
-    /// As [`Cut::plan`]. The section is closed then.
-    pub(super) fn plan_holding(
+    /// As for [`Cut::plan`].
+    pub(super) fn plan_in(
         mm: &'w Mm<M>,
         writers: &'w Writers<'m, M>,
         range: VirtRange,
@@ -123,17 +128,17 @@ impl<'w, 'm, M: Mmu> Cut<'w, 'm, M> {
         }
         let whole = writers.none_from(range.start().max(view.range.start()));
         let mut cut = Self {
+            chained: None,
             mm,
             writers,
             range,
             pages: Pages::default(),
             whole,
             count: 0,
-            held,
             below: None,
             above: Above::Nothing,
             fresh: None,
-            chained: None,
+            held,
             then: Then::Free,
         };
         if range.covers(view.range) {
@@ -165,14 +170,18 @@ impl<'w, 'm, M: Mmu> Cut<'w, 'm, M> {
         Ok(())
     }
 
-    fn take(&mut self, vma: &Vma<M>, view: &VmaView) {
+    /// The section of `vma`: a new one, unless the caller had it.
+    fn begin(&mut self, vma: &'w Vma<M>) -> Section<'w, M> {
+        let held = self.held.take_if(|it| core::ptr::eq(it.vma(), vma));
+        held.unwrap_or_else(|| self.writers.begin(vma))
+    }
+
+    fn take(&mut self, vma: &'w Vma<M>, view: &VmaView) {
         if self.count == 0 {
             self.whole = self.writers.none_from(view.range.start());
         }
-        match self.held_on(vma) {
-            Some(held) => self.whole.add_open(held),
-            None => self.whole.add(vma),
-        }
+        let section = self.begin(vma);
+        self.whole.add_open(section);
         self.count += 1;
         self.pages.add(Pages::of::<M>(view));
     }
@@ -180,8 +189,7 @@ impl<'w, 'm, M: Mmu> Cut<'w, 'm, M> {
     /// `vma` ends where the range starts, and goes on behind it if it reached further.
     fn shorten(&mut self, vma: &'w Vma<M>, view: &VmaView) -> Result<(), NoMemory> {
         let (mm, range) = (self.mm, self.range);
-        let held = self.held_on(vma);
-        let section = held.unwrap_or_else(|| self.writers.begin(vma));
+        let section = self.begin(vma);
         let (start, end) = (view.range.start(), view.range.end());
         if end > range.end() {
             if !mm.may_split(1) {
@@ -198,19 +206,13 @@ impl<'w, 'm, M: Mmu> Cut<'w, 'm, M> {
 
     /// `vma` starts where the range ends.
     fn start_later(&mut self, vma: &'w Vma<M>, view: &VmaView) -> Result<(), NoMemory> {
-        let held = self.held_on(vma);
-        let section = held.unwrap_or_else(|| self.writers.begin(vma));
+        let section = self.begin(vma);
         let (from, to) = (view.range.start(), self.range.end());
         let record = NewRecord::new(self.mm, of_range::<M>(view, to, view.range.end()))?;
         let edge = Edge { section, record };
         self.above = Above::Starts { edge, from, to };
         self.count_part(view);
         Ok(())
-    }
-
-    /// The section on `vma`, if the caller had it open.
-    fn held_on(&mut self, vma: &Vma<M>) -> Option<Section<'w, M>> {
-        self.held.take_if(|held| core::ptr::eq(held.vma(), vma))
     }
 
     fn count_part(&mut self, view: &VmaView) {
@@ -338,12 +340,17 @@ impl<'w, 'm, M: Mmu> Cut<'w, 'm, M> {
         } = self;
         let sys = mm.system();
         // One change of the tree that comes first may fail.
-        let above = !matches!(self.above, Above::Nothing);
         let first = self.fresh.is_none() && !matches!(self.above, Above::Swallowed(_));
-        let others = u64::from(above) + u64::from(self.fresh.is_some());
-        let one = first && self.count + others <= 1;
-        let ensured = (!one).then(|| mm.tree.ensure(sys, self.count, others));
-        let ensured = ensured.transpose()?;
+        let (more, new) = match self.above {
+            Above::Nothing => (0, 0),
+            Above::Starts { .. } | Above::Swallowed(_) => (1, 0),
+            Above::New(_) => (0, 1),
+        };
+        let (removals, new) = (self.count + more, new + u64::from(self.fresh.is_some()));
+        let ensured = match first && removals + new <= 1 {
+            true => None,
+            false => Some(mm.tree.ensure(sys, removals, new)?),
+        };
         let Changed {
             pages,
             whole,

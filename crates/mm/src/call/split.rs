@@ -33,10 +33,11 @@ impl<'m, M: Mmu> NewRecord<'m, M> {
         Ok(Self { mm, attrs })
     }
 
-    /// Says something else, before anybody knows it.
-    pub(super) fn revise(&mut self, view: VmaView) {
-        // SAFETY: allocated by `new`, never published.
+    /// The same memory, saying `view`.
+    pub(super) fn saying(self, view: VmaView) -> Self {
+        // SAFETY: allocated by `new`; nobody else has it.
         unsafe { self.attrs.write(Attrs::new(view)) };
+        self
     }
 
     /// Makes it the record of `vma`, inside the caller's section.

@@ -3,7 +3,6 @@
 use super::super::cut::{Cut, free_tables};
 use super::super::merge::{Reach, add, of_range};
 use super::super::split::NewRecord;
-use super::entries::By;
 use super::{Done, Late, Plan, Remap};
 use crate::anon_vma::chains_of;
 use crate::commit::Pages;
@@ -11,27 +10,16 @@ use crate::config::Broken;
 use crate::error::{MremapError, NoMemory};
 use crate::mm::Mm;
 use crate::oracle;
-use crate::vma::{Prot, Vma, VmaFlags, VmaView};
+use crate::vma::{Vma, VmaFlags, VmaView};
 use crate::writers::Writers;
 use crate::zap::Zap;
 use minflt_addr::{VirtAddr, VirtRange};
 use minflt_pgtable::{Mmu, Paging};
 use minflt_sync::order::AnonVmaLock;
-use minflt_sync::slab::Ensured;
 use minflt_sync::{Ordering, WriteGuard};
 
-/// Whether a mapping that lost pages is still to be found from their anon_vmas.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Links {
-    Stay,
-    /// It has no page left.
-    Go,
-}
-
-/// Memory that a move will take, of each kind.
-struct EnsuredMove<'s, M: Mmu> {
-    _all: [Ensured<'s, M>; 4],
-}
+/// What says that a mapping is locked.
+const LOCKS: VmaFlags = VmaFlags::LOCKED.with(VmaFlags::LOCKED_ON_FAULT);
 
 impl<M: Mmu> Mm<M> {
     /// Moves a part of one VMA to a place that is free.
@@ -81,21 +69,26 @@ impl<M: Mmu> Mm<M> {
         late: &mut Late<'m, M>,
     ) -> Result<(), NoMemory> {
         let sys = self.system();
-        let to = new.range.start();
+        // Faults that hold the VMA's lock leave before room is made for what they put in. The lock
+        // outlasts this section; and a speculative fault puts no tables in.
+        drop(writers.begin(vma));
         let faulted = vma.anon_vma.load(Ordering::Relaxed) != 0;
         let links = u32::try_from(vma.chain_count()).map_err(|_| NoMemory)?;
-        // Faults under the VMA's lock put tables in: none from here on. Others put none in.
-        let section = writers.begin(vma);
-        let by = match old.flags.has(VmaFlags::UFFD_WP) {
-            true => By::Entries,
-            false => By::Tables,
-        };
-        let room = self.make_room(old.range, to, by);
-        let ensured = room.and_then(|()| self.ensure_move(links));
-        let (ensured, record) = ensured.inspect_err(|_| self.free_room(new.range))?;
+        // What follows takes no more memory than this.
+        let ensured = self.make_room(old, new.range.start()).and_then(|()| {
+            let unlocked = self.unlocked(old, how)?;
+            let chains = sys.chains.ensure(3 * links + 2, sys).ok_or(NoMemory)?;
+            let attrs = sys.attrs.ensure(6, sys).ok_or(NoMemory)?;
+            let vmas = sys.vmas.ensure(3, sys).ok_or(NoMemory)?;
+            Ok((
+                unlocked,
+                (chains, attrs, vmas, self.tree.ensure(sys, 0, 5)?),
+            ))
+        });
+        let (unlocked, ensured) = ensured.inspect_err(|_| self.free_room(new.range))?;
         let open = |vma| writers.begin(vma);
         // One that has no pages may become one with its own copy.
-        let before = faulted.then_some(section);
+        let before = faulted.then(|| writers.begin(vma));
         let from = faulted.then_some(vma);
         let added = add(self, writers, open, new, from, Reach::Both);
         let added = added.inspect_err(|_| self.free_room(new.range))?;
@@ -108,55 +101,40 @@ impl<M: Mmu> Mm<M> {
         } else {
             Some(added)
         };
-        let mut zap = Zap::begin(self, old.range);
-        {
-            let _reverse_map = vma.lock_reverse_map();
-            self.move_entries(&mut zap, old.range, to, by);
-        }
-        if sys.config.lacks(Broken::RemapFlushesLate) {
-            *late = Some(zap);
-        } else {
-            zap.finish();
-            oracle::translations_agree(self, old.range, u64::MAX);
-        }
+        self.move_pages(vma, old, new.range.start(), late);
         self.count_mapped(Pages::of::<M>(new));
         if how.keeps_old() {
-            let empty = apart && vma.view().range == old.range;
-            let links = if empty { Links::Go } else { Links::Stay };
-            self.leave_empty(vma, links, record);
+            self.leave_empty(vma, unlocked, apart && vma.view().range == old.range);
             return Ok(());
         }
-        sys.charge_again(Pages::of::<M>(old).accounted);
-        // Its own copy's section is on the same VMA, then.
-        let (held, _added) = if apart {
-            (section, added)
-        } else {
-            (added, None)
-        };
+        sys.charge_again(
+            Pages::of::<M>(old)
+                .accounted
+                .min(Pages::of::<M>(new).accounted),
+        );
+        // The section of what is at the old place goes on, since a fault there between the move and
+        // the cut would find zeros. It is the new one's where both have become one.
+        let held = if apart { section } else { added };
         // Were there no memory after all, the old place would stay mapped, with nothing in it.
-        let cut = Cut::plan_holding(self, writers, old.range, held);
+        let cut = Cut::plan_in(self, writers, old.range, held);
         let _cut = cut.and_then(|cut| cut.map_or(Ok(()), Cut::commit));
         drop(ensured);
         Ok(())
     }
 
-    /// Has the memory for a move, of a VMA with so many links, and a record for what stays.
-    fn ensure_move(&self, links: u32) -> Result<(EnsuredMove<'_, M>, NewRecord<'_, M>), NoMemory> {
-        let sys = self.system();
-        let record = NewRecord::new(
-            self,
-            VmaView::anonymous::<M::Paging>(Self::user_range(), Prot::NONE, VmaFlags::NONE),
-        )?;
-        let chains = sys.chains.ensure(3 * links + 2, sys).ok_or(NoMemory)?;
-        let attrs = sys.attrs.ensure(6, sys).ok_or(NoMemory)?;
-        let vmas = sys.vmas.ensure(3, sys).ok_or(NoMemory)?;
-        let nodes = self.tree.ensure(sys, 0, 5)?;
-        Ok((
-            EnsuredMove {
-                _all: [chains, attrs, vmas, nodes],
-            },
-            record,
-        ))
+    /// Moves the pages of `old`, a part of `vma`, and makes every CPU forget the old place.
+    fn move_pages<'m>(&'m self, vma: &Vma<M>, old: &VmaView, to: VirtAddr, late: &mut Late<'m, M>) {
+        let mut zap = Zap::begin(self, old.range);
+        {
+            let _reverse_map = vma.lock_reverse_map();
+            self.move_entries(&mut zap, old, to);
+        }
+        if self.system().config.lacks(Broken::RemapFlushesLate) {
+            *late = Some(zap);
+        } else {
+            zap.finish();
+            oracle::translations_agree(self, old.range, u64::MAX);
+        }
     }
 
     /// Frees tables that were made in vain.
@@ -166,19 +144,25 @@ impl<M: Mmu> Mm<M> {
         zap.finish();
     }
 
-    /// `vma` has lost pages and stays; it is not locked any more, whole. Inside its section.
+    /// A record for what stays at the old place, if it must get one. It is had before the first
+    /// change: the move sleeps, so that nothing that was ensured before is sure after it.
+    fn unlocked(&self, old: &VmaView, how: Remap) -> Result<Option<NewRecord<'_, M>>, NoMemory> {
+        let needed = how.keeps_old() && old.flags.has(LOCKS);
+        needed.then(|| NewRecord::new(self, *old)).transpose()
+    }
+
+    /// `vma` has lost the pages of a part, or of all, and stays. It is not locked any more, whole;
+    /// and if it has no page left, it is found from no anon_vma.
     ///
     /// Linux: dontunmap_complete.
-    fn leave_empty(&self, vma: &Vma<M>, links: Links, mut record: NewRecord<'_, M>) {
-        let view = vma.view();
-        let locks = VmaFlags::LOCKED.with(VmaFlags::LOCKED_ON_FAULT);
-        if view.flags.has(locks) {
-            let flags = view.flags.without(locks);
-            record.revise(VmaView { flags, ..view });
-            drop(record.publish(vma));
+    fn leave_empty(&self, vma: &Vma<M>, unlocked: Option<NewRecord<'_, M>>, empty: bool) {
+        if let Some(record) = unlocked {
+            let view = vma.view();
+            let flags = view.flags.without(LOCKS);
+            drop(record.saying(VmaView { flags, ..view }).publish(vma));
             self.locks.sub(Pages::of::<M>(&view).locked);
         }
-        if links == Links::Go {
+        if empty {
             self.system().unlink_anon_vmas(vma);
         }
     }
