@@ -292,7 +292,7 @@ pub const RACES: &[Race] = &[
         never: "a page is freed at its new place and still reached by the old one",
         fix: Broken::RemapFlushesLate,
         shows_in: "linux-6.4",
-        seed: 1,
+        seed: 6,
         formats: X86,
         exchange: ExchangeBy::Native,
         scene: Scene::RemapZap,
