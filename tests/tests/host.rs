@@ -142,7 +142,7 @@ fn calls_refuse_what_linux_refuses() {
     let mm = sys.new_mm().expect("memory");
     let any = |len| mm.mmap(Place::Any, len, Prot::READ);
     assert_eq!(any(0), Err(MmapError::Invalid));
-    assert_eq!(any(1 << 60), Err(MmapError::NoMemory));
+    assert_eq!(any(1 << 60), Err(MmapError::OutOfRange));
     let at = any(3 << 12).expect("a hole");
     let inside = VirtAddr(at.0 + 4096);
     assert_eq!(

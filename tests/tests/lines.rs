@@ -84,7 +84,9 @@ fn shared(era: &minflt_mm::Era, mappings: Mappings) -> BTreeMap<String, u64> {
     let base = base.0.next_multiple_of(span);
     if mappings == Mappings::Two {
         let second = Place::Fixed(VirtAddr(base + span));
-        mm.mmap(second, span, Prot::READ_WRITE).expect("a place");
+        // Of other rights, or the two would be one.
+        let prot = Prot::READ_WRITE.with(Prot::EXEC);
+        mm.mmap(second, span, prot).expect("a place");
     }
     drop(boot);
     let both = [0, 1].map(|cpu| lines_of(&sys, &mm, cpu, base + u64::from(cpu) * span));

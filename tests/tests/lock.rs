@@ -296,6 +296,16 @@ fn what_is_locked_and_becomes_writable_is_filled_as_by_stores() {
         let done = mm.mprotect(page(4), PAGE, Prot::READ_WRITE);
         assert_eq!(done, Ok(()));
         assert_eq!(in_core(mm, page(4), 1), [0], "{era}: waits for its touch");
+        // Only what is locked, of a range where others lie between.
+        mm.mprotect(page(0), 8 * PAGE, Prot::READ).expect("mapped");
+        for n in [5, 7] {
+            assert_eq!(lock(mm, n, 1), Ok(()));
+        }
+        let resident = mm.resident_pages_sum();
+        let done = mm.mprotect(page(5), 3 * PAGE, Prot::READ_WRITE);
+        assert_eq!(done, Ok(()));
+        assert_eq!(in_core(mm, page(5), 3), [1, 0, 1], "{era}");
+        assert_eq!(mm.resident_pages_sum(), resident + 2, "{era}: as by stores");
         // A lowered limit is nothing to what is not locked.
         mm.set_limit_memlock(0);
         assert!(mm.mmap(Place::Any, PAGE, Prot::READ).is_ok(), "{era}");

@@ -12,6 +12,10 @@ const LOOM_PREEMPTIONS_SOAK: u32 = 3;
 /// Schedules explored for each race and era in a soak; the tests explore 2,000.
 const SOAK_SCHEDULES: u32 = 100_000;
 
+/// Steps that the model, the host's Linux and every era must agree about in a soak; the tests run
+/// 20,000.
+const SOAK_STEPS: u32 = 1_000_000;
+
 /// Crates that must build without an operating system.
 const BARE: &str = "-p minflt-addr -p minflt-sync -p minflt-pgtable -p minflt-mm";
 
@@ -65,8 +69,11 @@ fn apart(root: &Path, folder: &str, name: &'static str, args: &str) -> Step {
 /// Long explorations, by hand before an issue is closed. `extra` goes to `minflt check`.
 pub(crate) fn soak(root: &Path, extra: &[String]) -> Vec<Step> {
     let check = format!("run --release -p minflt -- check --all --schedules {SOAK_SCHEDULES}");
+    let differential =
+        format!("run --release -p minflt-differential -- --steps {SOAK_STEPS} --seed 1");
     vec![
         Step::cargo("check", root, &check).with_args(extra),
+        Step::cargo("differential", root, &differential),
         loom(root, LOOM_PREEMPTIONS_SOAK),
     ]
 }

@@ -9,6 +9,7 @@ pub mod bytes;
 pub mod compare;
 pub mod generate;
 pub mod histogram;
+pub mod history;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 mod linux;
 pub mod model;

@@ -153,6 +153,8 @@ pub static ADVICE: Names = Names {
         ("PAGEOUT", abi::MADV_PAGEOUT),
         ("POPULATE_READ", abi::MADV_POPULATE_READ),
         ("POPULATE_WRITE", abi::MADV_POPULATE_WRITE),
+        ("DONTNEED_LOCKED", abi::MADV_DONTNEED_LOCKED),
+        ("REMOVE", abi::MADV_REMOVE),
     ],
 };
 

@@ -52,7 +52,7 @@ use minflt_addr::VirtAddr;
 use minflt_pgtable::Mmu;
 use minflt_sync::order::AnonVmaLock;
 use minflt_sync::slab::SlabObject;
-use minflt_sync::{Atomic, Ordering, RwSem, WriteGuard};
+use minflt_sync::{Atomic, Ordering, RwSem};
 
 /// Where the mappings of the pages that one mapping made can be found.
 #[derive(Debug)]
@@ -72,7 +72,7 @@ pub(crate) struct AnonVma<M: Mmu> {
     /// One while it has links, and one for each descendant of a root.
     refs: Atomic<u64, M>,
     /// Guards the links and counts of the whole tree. Only a root's is used.
-    lock: RwSem<AnonVmaLock, M>,
+    pub(crate) lock: RwSem<AnonVmaLock, M>,
 }
 
 /// A link between a mapping and an anon_vma. Linux: `struct anon_vma_chain`.
@@ -105,7 +105,7 @@ unsafe impl<M: Mmu> Send for Chain<M> {}
 unsafe impl<M: Mmu> Sync for Chain<M> {}
 
 impl<M: Mmu> AnonVma<M> {
-    fn root(&self) -> &Self {
+    pub(crate) fn root(&self) -> &Self {
         // SAFETY: a root outlives its descendants, each of which counts in its `refs`.
         unsafe { self.root.as_ref() }
     }
@@ -164,7 +164,9 @@ fn chain_at<'a, M: Mmu>(address: u64) -> Option<&'a Chain<M>> {
 }
 
 /// The links of a mapping, newest first.
-fn chains_of<'a, M: Mmu>(vma: &Vma<M>) -> impl Iterator<Item = &'a Chain<M>> + use<'a, M> {
+pub(crate) fn chains_of<'a, M: Mmu>(
+    vma: &Vma<M>,
+) -> impl Iterator<Item = &'a Chain<M>> + use<'a, M> {
     let first = chain_at(vma.chain.load(Ordering::Relaxed));
     core::iter::successors(first, |chain| chain_at(chain.older.load(Ordering::Relaxed)))
 }
@@ -185,7 +187,7 @@ impl<M: Mmu> Vma<M> {
     }
 
     /// Its own anon_vma, if it has one. The caller holds `mmap_lock`.
-    fn own_anon_vma(&self) -> Option<&AnonVma<M>> {
+    pub(crate) fn own_anon_vma(&self) -> Option<&AnonVma<M>> {
         // ORDERING: Acquire; pairs with [vma-anon-vma].
         let own = self.anon_vma.load(Ordering::Acquire) as *const AnonVma<M>;
         // SAFETY: lives as long as this mapping is chained to it.
@@ -194,45 +196,8 @@ impl<M: Mmu> Vma<M> {
 }
 
 impl<M: Mmu> Vma<M> {
-    /// Whether it could take over pages of `other` by its anon_vma: a new mapping's where that is
-    /// `None`. The caller holds `mmap_lock` for writing.
-    ///
-    /// A mapping that may still have pages of a parent's does not spread: each page that is found
-    /// from the parent's anon_vma is one more under its lock.
-    ///
-    /// Linux: is_mergeable_anon_vma, vma_is_fork_child (v6.18).
-    pub(crate) fn may_take(&self, other: Option<&Self>) -> bool {
-        let own = self.anon_vma.load(Ordering::Relaxed);
-        let others = other.map_or(0, |other| other.anon_vma.load(Ordering::Relaxed));
-        match (own, others) {
-            (0, 0) => true,
-            (0, _) => other.is_some_and(|other| other.only_anon_vma().is_some()),
-            (_, 0) => self.only_anon_vma().is_some(),
-            (own, others) => own == others,
-        }
-    }
-
-    /// Whether both may be in one mapping. Linux: can_vma_merge_right.
-    pub(crate) fn may_share(&self, other: &Self) -> bool {
-        let own = self.anon_vma.load(Ordering::Relaxed);
-        let others = other.anon_vma.load(Ordering::Relaxed);
-        own == 0 || others == 0 || own == others
-    }
-
-    /// How many anon_vmas it is chained to. The caller holds `mmap_lock` for writing.
-    pub(crate) fn chain_count(&self) -> usize {
-        chains_of(self).count()
-    }
-
-    /// Keeps everybody away who comes to its pages from their anon_vmas. The caller holds
-    /// `mmap_lock` for writing.
-    pub(crate) fn lock_reverse_map(&self) -> Option<WriteGuard<'_, AnonVmaLock, M>> {
-        let own = self.own_anon_vma()?;
-        Some(own.root().lock.write())
-    }
-
     /// Its own anon_vma, if it is chained to no other.
-    fn only_anon_vma(&self) -> Option<&AnonVma<M>> {
+    pub(crate) fn only_anon_vma(&self) -> Option<&AnonVma<M>> {
         let own = self.own_anon_vma()?;
         let mut chains = chains_of(self).skip(1);
         chains.next().is_none().then_some(own)

@@ -230,7 +230,8 @@ fn publish_half<M: Mmu>(mm: &Mm<M>, vma: &Vma<M>) -> Result<(), NoMemory> {
         prot: Prot::NONE,
         ..vma.view()
     };
-    let half = mm.system().attrs.alloc(Attrs::new(view), mm.system());
+    let sys = mm.system();
+    let half = sys.attrs.alloc(Attrs::new(view), sys); // For a control.
     vma.publish(half.map_err(|_| NoMemory)?);
     Ok(())
 }

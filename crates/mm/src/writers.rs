@@ -127,10 +127,8 @@ impl<'m, M: Mmu> Writers<'m, M> {
     pub(crate) fn insert_open<'v>(
         &'v self,
         start: VirtAddr,
-        new: NonNull<Vma<M>>,
+        vma: &'v Vma<M>,
     ) -> Result<Section<'v, M>, NoMemory> {
-        // SAFETY: the caller's own until it is in the tree, and kept by `mmap_lock` from then on.
-        let vma: &'v Vma<M> = unsafe { new.as_ref() };
         let ladder = self.mm.system().config.ladder;
         let owes = if ladder.speculates() {
             vma.seq.write_begin();
@@ -144,7 +142,7 @@ impl<'m, M: Mmu> Writers<'m, M> {
             vma,
             owes,
         };
-        vma_lock::insert(self.mm, start, new)?;
+        vma_lock::insert(self.mm, start, NonNull::from(vma))?;
         Ok(section)
     }
 }
@@ -170,8 +168,14 @@ impl<'w, M: Mmu> Sections<'w, '_, M> {
     /// # Context
     /// Sleeps until faults that hold the VMA's lock have left.
     pub(crate) fn add(&mut self, vma: &Vma<M>) {
-        self.writers.begin(vma).leave_open();
-        let end = vma.view().range.end();
+        let section = self.writers.begin(vma);
+        self.add_open(section);
+    }
+
+    /// Takes an open section over, as the next one behind those there are.
+    pub(crate) fn add_open(&mut self, section: Section<'_, M>) {
+        let end = section.vma().view().range.end();
+        section.leave_open();
         self.within = VirtRange::new(self.within.start(), end);
     }
 

@@ -55,6 +55,7 @@ numbers! {
     MADV_WILLNEED = 3;
     MADV_DONTNEED = 4;
     MADV_FREE = 8;
+    MADV_REMOVE = 9;
     MADV_DONTFORK = 10;
     MADV_DOFORK = 11;
     MADV_MERGEABLE = 12;
@@ -69,6 +70,7 @@ numbers! {
     MADV_PAGEOUT = 21;
     MADV_POPULATE_READ = 22;
     MADV_POPULATE_WRITE = 23;
+    MADV_DONTNEED_LOCKED = 24;
 
     MLOCK_ONFAULT = 1;
     MCL_CURRENT = 1;

@@ -1,10 +1,10 @@
 //! madvise and mincore.
 
 use crate::abi::{
-    MADV_COLD, MADV_DODUMP, MADV_DOFORK, MADV_DONTDUMP, MADV_DONTFORK, MADV_DONTNEED, MADV_FREE,
-    MADV_HUGEPAGE, MADV_KEEPONFORK, MADV_MERGEABLE, MADV_NOHUGEPAGE, MADV_NORMAL, MADV_PAGEOUT,
-    MADV_POPULATE_READ, MADV_POPULATE_WRITE, MADV_RANDOM, MADV_SEQUENTIAL, MADV_UNMERGEABLE,
-    MADV_WILLNEED, MADV_WIPEONFORK,
+    MADV_COLD, MADV_DODUMP, MADV_DOFORK, MADV_DONTDUMP, MADV_DONTFORK, MADV_DONTNEED,
+    MADV_DONTNEED_LOCKED, MADV_FREE, MADV_HUGEPAGE, MADV_KEEPONFORK, MADV_MERGEABLE,
+    MADV_NOHUGEPAGE, MADV_NORMAL, MADV_PAGEOUT, MADV_POPULATE_READ, MADV_POPULATE_WRITE,
+    MADV_RANDOM, MADV_REMOVE, MADV_SEQUENTIAL, MADV_UNMERGEABLE, MADV_WILLNEED, MADV_WIPEONFORK,
 };
 use crate::space::Space;
 use crate::vma::Flags;
@@ -40,7 +40,9 @@ impl Space {
         let pages_only = [
             MADV_WILLNEED,
             MADV_DONTNEED,
+            MADV_DONTNEED_LOCKED,
             MADV_FREE,
+            MADV_REMOVE,
             MADV_COLD,
             MADV_PAGEOUT,
             MADV_POPULATE_READ,
@@ -91,10 +93,12 @@ impl Space {
         if advice == MADV_WILLNEED {
             return Ok(());
         }
-        if self.vmas[index].flags.has(Flags::LOCKED) {
+        let locked = self.vmas[index].flags.has(Flags::LOCKED);
+        // Anonymous memory has no file to remove from.
+        if advice == MADV_REMOVE || (locked && advice != MADV_DONTNEED_LOCKED) {
             return Err(Errno::EINVAL);
         }
-        if advice == MADV_DONTNEED {
+        if matches!(advice, MADV_DONTNEED | MADV_DONTNEED_LOCKED) {
             self.discard(range.0, range.1);
         }
         Ok(())

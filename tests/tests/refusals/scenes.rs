@@ -1,9 +1,19 @@
 //! What is done while memory runs out.
 
-use super::{PAGE, World, page};
+use super::{BASE, PAGE, World, page};
+use minflt_addr::VirtAddr;
 use minflt_mm::{
     Advice, Errno, MapRequest, Misplaced, NodeMask, Place, Policy, PolicyMode, Populate, Prot,
+    Remap, RemapRequest,
 };
+
+/// What a table of leaf entries covers.
+const TABLE: u64 = 512 * PAGE;
+
+/// Where a table's reach begins, far from the window.
+fn table(number: u64) -> VirtAddr {
+    VirtAddr((1 << 31) + number * TABLE)
+}
 
 /// Whether a scene that fails has done nothing, or may have done part.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -26,6 +36,22 @@ impl World<'_> {
     fn map(&self, first: u64, pages: u64, prot: Prot) -> Result<(), Errno> {
         let place = Place::Fixed(page(first));
         self.mm.mmap(place, pages * PAGE, prot)?;
+        Ok(())
+    }
+
+    fn protect(&self, first: u64, pages: u64) -> Result<(), Errno> {
+        let length = pages * PAGE;
+        Ok(self.mm.mprotect(page(first), length, Prot::READ)?)
+    }
+
+    fn remap(&self, first: u64, pages: u64, to: u64, how: Remap) -> Result<(), Errno> {
+        let request = RemapRequest {
+            old: page(first),
+            old_len: pages * PAGE,
+            new_len: to * PAGE,
+            how,
+        };
+        self.thread.mremap(&request)?;
         Ok(())
     }
 
@@ -142,6 +168,123 @@ pub(crate) const SCENES: &[Scene] = &[
         },
         |w| Ok(w.mm.mprotect(page(20), 6 * PAGE, Prot::NONE)?),
     )),
+    whole(
+        "protect like both neighbours",
+        |w| {
+            w.block();
+            w.protect(12, 4).expect("memory");
+        },
+        |w| Ok(w.mm.mprotect(page(12), 4 * PAGE, Prot::READ_WRITE)?),
+    ),
+    whole(
+        "protect like the one below",
+        |w| {
+            w.block();
+            w.protect(8, 4).expect("memory");
+        },
+        |w| w.protect(12, 4),
+    ),
+    whole(
+        "protect like the one above",
+        |w| {
+            w.block();
+            w.protect(20, 4).expect("memory");
+        },
+        |w| w.protect(16, 4),
+    ),
+    whole(
+        "protect what takes pages over",
+        |w| {
+            w.map(4, 4, Prot::READ).expect("memory");
+            w.block();
+        },
+        |w| w.protect(8, 16),
+    ),
+    whole(
+        "mapping between two",
+        |w| {
+            w.block();
+            w.mm.munmap(page(12), 4 * PAGE).expect("memory");
+        },
+        |w| w.map(12, 4, Prot::READ_WRITE),
+    ),
+    whole(
+        "mapping below one",
+        |w| w.block(),
+        |w| w.map(6, 2, Prot::READ_WRITE),
+    ),
+    whole(
+        "mapping over the edges of two",
+        |w| {
+            w.block();
+            w.protect(8, 8).expect("memory");
+        },
+        |w| w.map(14, 4, Prot::READ_WRITE),
+    ),
+    whole(
+        "grow",
+        |w| w.block(),
+        |w| w.remap(8, 16, 18, Remap::InPlace),
+    ),
+    whole(
+        "grow up to another",
+        |w| {
+            w.block();
+            w.map(26, 2, Prot::READ_WRITE).expect("memory");
+        },
+        |w| w.remap(8, 16, 18, Remap::InPlace),
+    ),
+    whole(
+        "move what has no pages to its neighbour",
+        |w| {
+            w.map(8, 4, Prot::READ_WRITE).expect("memory");
+            w.map(20, 4, Prot::READ_WRITE).expect("memory");
+        },
+        |w| w.remap(20, 4, 4, Remap::Fixed(page(12))),
+    ),
+    whole(
+        "move",
+        |w| w.block(),
+        |w| w.remap(12, 4, 6, Remap::Fixed(page(26))),
+    ),
+    whole(
+        "move far",
+        |w| w.block(),
+        |w| w.remap(12, 4, 4, Remap::Fixed(VirtAddr(BASE << 4))),
+    ),
+    whole(
+        "move the pages only",
+        |w| w.block(),
+        |w| w.remap(8, 16, 16, Remap::FixedDontUnmap(VirtAddr(BASE << 4))),
+    ),
+    partly(whole(
+        "move over something",
+        |w| {
+            w.block();
+            w.map(26, 4, Prot::READ).expect("memory");
+        },
+        |w| w.remap(12, 4, 4, Remap::Fixed(page(26))),
+    )),
+    whole(
+        "move a table",
+        |w| {
+            let place = Place::Fixed(table(1));
+            w.mm.mmap(place, TABLE, Prot::READ_WRITE).expect("memory");
+            let stored = w.thread.store(table(1), 5);
+            stored.expect("memory");
+        },
+        |w| {
+            let request = RemapRequest {
+                old: table(1),
+                old_len: TABLE,
+                new_len: TABLE,
+                how: Remap::Fixed(table(700)),
+            };
+            w.thread.mremap(&request)?;
+            assert_eq!(w.thread.load(table(700)), Ok(5));
+            Ok(())
+        },
+    ),
     whole(
         "discard",
         |w| w.block(),

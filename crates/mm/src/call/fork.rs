@@ -203,7 +203,9 @@ impl<M: Mmu> Zap<'_, M> {
         let _held = self.mm.table_lock(from).lock();
         for page in pages::<M>(span) {
             let entry = self.entry(from, page.start());
-            // Asked once: a pin that is being given up may be gone the next time.
+            // Asked once of each value. A pin may be dropped at any time: a page that was passed
+            // over since it was pinned, and is not when asked again, would be shared while the
+            // parent's entry still grants stores.
             let mut keeps = false;
             let lower = |pte: Pte<M::Paging>| {
                 keeps = pinned(pte);

@@ -14,8 +14,10 @@
 //!
 //! # Why it is correct
 //! A fault reads the policy with the rest of the record, so it has one that was, whole; and it
-//! commits only if the record is the same still, or holds the VMA's lock: once mbind has returned,
-//! no page comes from where the old policy had it (P35). Nothing is freed with a policy.
+//! opens its slot only if the record is the same still, or holds the VMA's lock: no fault that goes
+//! on after mbind returned takes a page from where the old policy had it (P35). A speculative one
+//! whose slot was open may put that page in a moment later; nobody waits for it, since pages that
+//! are there stay where they are in any case. Nothing is freed with a policy.
 //!
 //! # Cost
 //! A fault without policies: one branch. With one: a zone's lock for each frame.

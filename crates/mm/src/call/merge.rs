@@ -40,8 +40,8 @@ pub(super) fn goes_on<P: Paging>(below: &VmaView, above: &VmaView) -> bool {
     below.range.end() == above.range.start() && *above == below.of_range::<P>(above.range)
 }
 
-/// The neighbours that `view` can be one with: what lies at the edges of `whole`, which it is a part
-/// of; with the pages of `from`, if it has any.
+/// The neighbours that `view` can be one with: what lies at the edges of `whole`, of which it is a
+/// part; with the pages of `from`, if it has any.
 pub(super) fn neighbours<'w, M: Mmu>(
     mm: &'w Mm<M>,
     open: impl Fn(&'w Vma<M>) -> Section<'w, M>,
@@ -66,6 +66,33 @@ pub(super) fn neighbours<'w, M: Mmu>(
     };
     let above = above.filter(|it| it.vma().may_take(from) && both(it));
     Neighbours { below, above }
+}
+
+impl<M: Mmu> Vma<M> {
+    /// Whether it could take over pages of `other` by its anon_vma: a new mapping's where that is
+    /// `None`. The caller holds `mmap_lock` for writing.
+    ///
+    /// A mapping that may still have pages of a parent's does not spread: each page that is found
+    /// from the parent's anon_vma is one more under its lock.
+    ///
+    /// Linux: is_mergeable_anon_vma, vma_is_fork_child (v6.18).
+    pub(crate) fn may_take(&self, other: Option<&Self>) -> bool {
+        let own = self.anon_vma.load(Ordering::Relaxed);
+        let others = other.map_or(0, |other| other.anon_vma.load(Ordering::Relaxed));
+        match (own, others) {
+            (0, 0) => true,
+            (0, _) => other.is_some_and(|other| other.only_anon_vma().is_some()),
+            (_, 0) => self.only_anon_vma().is_some(),
+            (own, others) => own == others,
+        }
+    }
+
+    /// Whether both may be in one mapping. Linux: can_vma_merge_right.
+    pub(crate) fn may_share(&self, other: &Self) -> bool {
+        let own = self.anon_vma.load(Ordering::Relaxed);
+        let others = other.anon_vma.load(Ordering::Relaxed);
+        own == 0 || others == 0 || own == others
+    }
 }
 
 impl<M: Mmu> Mm<M> {

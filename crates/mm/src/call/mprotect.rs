@@ -60,7 +60,12 @@ impl<M: Mmu> Mm<M> {
     #[cold]
     fn populate_locked(&self, range: VirtRange) {
         let share = Share::default();
-        let _some = self.populate_mapped(&share, range, Failure::Skips, to_lock);
+        // What lies between the first and the last of them may be otherwise.
+        let how = |view: &VmaView| match view.flags.has(VmaFlags::LOCKED) {
+            true if view.prot.has(Prot::WRITE) => to_lock(view),
+            _ => Ok(None),
+        };
+        let _some = self.populate_mapped(&share, range, Failure::Skips, how);
         self.rss.sync(&share);
     }
 

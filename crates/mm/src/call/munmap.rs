@@ -1,10 +1,10 @@
 //! munmap.
 //!
-//! Order ([`super::cut`]): cut the VMAs at the edges, take the others out (their sequence counts stay
-//! odd for ever, their locks are detached), zap, free the tables nobody else uses, invalidate, give
-//! frames back, free the VMAs by the lifetime. A speculative fault that found a VMA before sees the odd count, or
-//! takes the table's lock before the zap does and is zapped with the rest. A fault under the VMA's
-//! lock was waited for, or does not get it any more.
+//! Order ([`super::cut`]): cut the VMAs at the edges, take the others out (their sequence counts
+//! stay odd for ever, their locks are detached), zap, free the tables nobody else uses, invalidate,
+//! give frames back, free the VMAs by the lifetime. A speculative fault that found a VMA before
+//! sees the odd count, or takes the table's lock before the zap does and is zapped with the rest. A
+//! fault under the VMA's lock was waited for, or does not get it any more.
 
 use super::cut::{Cut, unmap_one};
 use super::{as_call, page_range};

@@ -33,6 +33,13 @@ impl<'m, M: Mmu> NewRecord<'m, M> {
         Ok(Self { mm, attrs })
     }
 
+    /// The same memory, saying `view`.
+    pub(super) fn saying(self, view: VmaView) -> Self {
+        // SAFETY: allocated by `new`; nobody else has it.
+        unsafe { self.attrs.write(Attrs::new(view)) };
+        self
+    }
+
     /// Makes it the record of `vma`, inside the caller's section.
     pub(super) fn publish<'v>(self, vma: &'v Vma<M>) -> Published<'v, M>
     where
@@ -122,8 +129,9 @@ impl<'m, M: Mmu> NewVma<'m, M> {
         self,
         writers: &'w Writers<'_, M>,
     ) -> Result<Section<'w, M>, NoMemory> {
-        let start = self.get().view().range.start();
-        let section = writers.insert_open(start, self.vma)?;
+        // SAFETY: nobody else has it until it is in the tree, and `mmap_lock` keeps it then.
+        let vma: &'w Vma<M> = unsafe { self.vma.as_ref() };
+        let section = writers.insert_open(vma.view().range.start(), vma)?;
         // Others know it now.
         let _published = ManuallyDrop::new(self);
         Ok(section)

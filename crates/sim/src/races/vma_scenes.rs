@@ -50,7 +50,8 @@ fn zero_or_nothing<P: Paging>(stage: &Stage<'_, P>, thread: &Thread<'_, Checked<
 /// of another address space, at the same address.
 pub(super) fn fault_reuse<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
     stage.map(0, 1);
-    stage.map(1, 2);
+    // Apart, or the two would be one.
+    stage.map(2, 3);
     warm(stage, 0);
     // Dropped at the end only: after a failure its locks may be held for ever.
     let other = stage.sys.new_mm();

@@ -2,7 +2,7 @@
 //!
 //! | advice | `mmap_lock` | does |
 //! |---|---|---|
-//! | of pages that are not needed, or not soon | read | takes entries out or ages them ([`pages`]) |
+//! | of pages not needed, or not soon | read | takes entries out or ages them ([`pages`]) |
 //! | of pages that are needed | read, a page at a time | faults them in ([`super::populate`]) |
 //! | of what a mapping is for | write | changes its record, in a section ([`flags`]) |
 //!

@@ -191,8 +191,8 @@ impl<M: Mmu> Thread<'_, M> {
     /// Sleeps for `mmap_lock`, which it takes for writing, and then, to populate, for reading.
     ///
     /// # Errors
-    /// See [`MlockError`]. What lies before a hole is locked; after [`MlockError::Again`], and where
-    /// a mapping allows no access, all of it.
+    /// See [`MlockError`]. What lies before a hole is locked; after [`MlockError::Again`], and
+    /// where a mapping allows no access, all of it.
     pub fn mlock(&self, start: VirtAddr, len: u64) -> Result<(), MlockError> {
         self.mlock2(start, len, LockWhen::Now)
     }

@@ -33,27 +33,23 @@
 //! Linux: mm/mremap.c (v6.18).
 
 mod entries;
+mod moving;
 
 use super::as_call;
-use super::cut::{Cut, free_tables};
-use super::merge::{Reach, add, of_range};
+use super::merge::{Reach, add};
 use super::munmap::unmap;
 use super::place::Place;
 use super::populate::{Failure, to_lock};
-use super::split::NewRecord;
 use crate::commit::Pages;
-use crate::config::Broken;
-use crate::error::{MremapError, NoMemory};
+use crate::error::MremapError;
 use crate::event::Event;
 use crate::mm::Mm;
-use crate::oracle;
 use crate::thread::Thread;
 use crate::vma::{Vma, VmaFlags, VmaView};
-use crate::writers::{Section, Writers};
+use crate::writers::Writers;
 use crate::zap::Zap;
 use minflt_addr::{VirtAddr, VirtRange};
 use minflt_pgtable::{Mmu, Paging};
-use minflt_sync::Ordering;
 
 /// Where a mapping may be moved to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -402,154 +398,5 @@ impl<M: Mmu> Mm<M> {
         let place = self.place(Place::Hint(to), plan.new_len);
         let place = place.map_err(|_| MremapError::NoMemory)?;
         self.move_vma(writers, &plan, place.start(), late)
-    }
-
-    /// Moves a part of one VMA to a place that is free.
-    ///
-    /// Linux: move_vma.
-    fn move_vma<'m>(
-        &'m self,
-        writers: &Writers<'_, M>,
-        plan: &Plan,
-        to: VirtAddr,
-        late: &mut Late<'m, M>,
-    ) -> Result<Done, MremapError> {
-        let sys = self.system();
-        if self.map_count() + 3 >= sys.max_map_count() {
-            return Err(MremapError::NoMemory);
-        }
-        let vma = self.mapped_at(plan.old)?;
-        let view = vma.view();
-        let old = of_range::<M>(&view, plan.old, VirtAddr(plan.old.0 + plan.old_len));
-        let new = new_view::<M>(vma, &old, to, plan.new_len);
-        // The old place gives its own promise back.
-        let pages = (Pages::of::<M>(&old), Pages::of::<M>(&new));
-        let more = match plan.how.keeps_old() {
-            true => pages.1.accounted,
-            false => pages.1.accounted.saturating_sub(pages.0.accounted),
-        };
-        sys.charge(more).map_err(|_| MremapError::Overcommit)?;
-        self.copy_vma(writers, vma, &old, &new, plan.how, late)
-            .inspect_err(|_| sys.uncharge(more))?;
-        let locked = new.flags.has(VmaFlags::LOCKED) && plan.grows();
-        let more = VirtRange::new(VirtAddr(to.0 + plan.old_len), new.range.end());
-        Ok(Done {
-            at: to,
-            more: locked.then_some(more),
-        })
-    }
-
-    /// Makes the VMA `new`, moves the pages of `old`, a part of `vma`, there, and takes `old` out or
-    /// leaves it empty.
-    fn copy_vma<'m>(
-        &'m self,
-        writers: &Writers<'_, M>,
-        vma: &'m Vma<M>,
-        old: &VmaView,
-        new: &VmaView,
-        how: Remap,
-        late: &mut Late<'m, M>,
-    ) -> Result<(), NoMemory> {
-        let sys = self.system();
-        let to = new.range.start();
-        let faulted = vma.anon_vma.load(Ordering::Relaxed) != 0;
-        let links = u32::try_from(vma.chain_count()).map_err(|_| NoMemory)?;
-        // What follows takes no more memory than this.
-        let ensured = self.make_room(old.range, to).and_then(|()| {
-            let chains = sys.chains.ensure(3 * links + 2, sys).ok_or(NoMemory)?;
-            let attrs = sys.attrs.ensure(6, sys).ok_or(NoMemory)?;
-            let vmas = sys.vmas.ensure(3, sys).ok_or(NoMemory)?;
-            Ok((chains, attrs, vmas, self.tree.ensure(sys, 5)?))
-        });
-        let ensured = ensured.inspect_err(|_| self.free_room(new.range))?;
-        let open = |vma| writers.begin(vma);
-        // One that has no pages may become one with its own copy.
-        let before = faulted.then(|| writers.begin(vma));
-        let from = faulted.then_some(vma);
-        let added = add(self, writers, open, new, from, Reach::Both);
-        let added = added.inspect_err(|_| self.free_room(new.range))?;
-        let vma = self.find(old.range.start()).ok_or(NoMemory)?;
-        let apart = !core::ptr::eq(vma, added.vma());
-        let section = before.or_else(|| apart.then(|| writers.begin(vma)));
-        let added = if sys.config.lacks(Broken::RemapPublishesEarly) {
-            drop(added);
-            None
-        } else {
-            Some(added)
-        };
-        let mut zap = Zap::begin(self, old.range);
-        {
-            let _reverse_map = vma.lock_reverse_map();
-            self.move_entries(&mut zap, old.range, to);
-        }
-        if sys.config.lacks(Broken::RemapFlushesLate) {
-            *late = Some(zap);
-        } else {
-            zap.finish();
-            oracle::translations_agree(self, old.range, u64::MAX);
-        }
-        self.count_mapped(Pages::of::<M>(new));
-        if how.keeps_old() {
-            self.leave_empty(vma, section.as_ref(), &old.range)?;
-            return Ok(());
-        }
-        sys.charge_again(
-            Pages::of::<M>(old)
-                .accounted
-                .min(Pages::of::<M>(new).accounted),
-        );
-        drop((section, added));
-        // Were there no memory after all, the old place would stay mapped, with nothing in it.
-        let cut = Cut::plan(self, writers, old.range);
-        let _cut = cut.and_then(|cut| cut.map_or(Ok(()), Cut::commit));
-        drop(ensured);
-        Ok(())
-    }
-
-    /// Frees tables that were made in vain.
-    fn free_room(&self, range: VirtRange) {
-        let mut zap = Zap::begin(self, range);
-        free_tables(self, range, &mut zap);
-        zap.finish();
-    }
-
-    /// `vma` has lost the pages of `part` and stays. It is not locked any more, whole; and if it has
-    /// no page left, it is found from no anon_vma.
-    ///
-    /// Linux: dontunmap_complete.
-    fn leave_empty(
-        &self,
-        vma: &Vma<M>,
-        section: Option<&Section<'_, M>>,
-        part: &VirtRange,
-    ) -> Result<(), NoMemory> {
-        let view = vma.view();
-        let locks = VmaFlags::LOCKED.with(VmaFlags::LOCKED_ON_FAULT);
-        if view.flags.has(locks) {
-            self.locks.sub(Pages::of::<M>(&view).locked);
-            let flags = view.flags.without(locks);
-            drop(NewRecord::new(self, VmaView { flags, ..view })?.publish(vma));
-        }
-        if section.is_some() && view.range == *part {
-            self.system().unlink_anon_vmas(vma);
-        }
-        Ok(())
-    }
-}
-
-/// What `old`, a part of `vma`, is at its new place.
-fn new_view<M: Mmu>(vma: &Vma<M>, old: &VmaView, to: VirtAddr, len: u64) -> VmaView {
-    let faulted = vma.anon_vma.load(Ordering::Relaxed) != 0;
-    let uffd = VmaFlags::UFFD_MISSING.with(VmaFlags::UFFD_WP);
-    VmaView {
-        range: VirtRange::new(to, VirtAddr(to.0 + len)),
-        pgoff: if faulted {
-            old.pgoff
-        } else {
-            to.page(M::Paging::SHIFT)
-        },
-        flags: old.flags.without(uffd),
-        uffd: 0,
-        ..*old
     }
 }

@@ -1,5 +1,7 @@
 //! `mm` on the machine of real threads, checked, as a subject: one for each era.
 
+mod policy;
+
 use crate::generate::Choice;
 use crate::model::fold;
 use crate::record::{
@@ -12,8 +14,8 @@ use core::panic::AssertUnwindSafe;
 use minflt_addr::VirtAddr;
 use minflt_host::{Host, HostInstance, HostOptions, Prefault};
 use minflt_mm::{
-    Advice, Era, Errno, Force, Growth, Lock, LockAll, LockWhen, MapRequest, Mm, Place, Populate,
-    Prot, Reserve, Running, Signal, System, Thread,
+    Advice, Era, Errno, Force, Growth, Lock, LockAll, LockWhen, MapRequest, Mm, Place, Policy,
+    Populate, Prot, Remap, RemapRequest, Reserve, Running, Signal, System, Thread,
 };
 use minflt_pgtable::X86_64;
 use minflt_spec::abi;
@@ -129,7 +131,7 @@ fn run(mm: &Mm<Machine>, steps: &[Step], found: &mut Vec<Record>) -> Result<(), 
     let thread = mm.thread();
     let mut at = 0;
     while let Some(step) = steps.get(at) {
-        let outcome = perform(&thread, step)?;
+        let outcome = perform(&thread, step);
         let after = snapshot(&thread, found.len() + 1 == total)?;
         found.push(Record { outcome, after });
         at += 1;
@@ -137,7 +139,8 @@ fn run(mm: &Mm<Machine>, steps: &[Step], found: &mut Vec<Record>) -> Result<(), 
             let last = (at + step.args[0] as usize).min(steps.len());
             let child = mm.fork().map_err(|_| "no memory to fork".to_owned())?;
             let child = ManuallyDrop::new(child);
-            run_child(&child, &steps[at..last], total, found)?;
+            let policy = thread.get_mempolicy();
+            run_child(&child, policy, &steps[at..last], total, found)?;
             drop(ManuallyDrop::into_inner(child));
             at = last;
         }
@@ -148,13 +151,16 @@ fn run(mm: &Mm<Machine>, steps: &[Step], found: &mut Vec<Record>) -> Result<(), 
 /// As [`run`], where a fork is no step of its own.
 fn run_child(
     mm: &Mm<Machine>,
+    policy: Policy,
     steps: &[Step],
     total: usize,
     found: &mut Vec<Record>,
 ) -> Result<(), String> {
     let thread = mm.thread();
+    let inherited = thread.set_mempolicy(policy);
+    inherited.map_err(|error| format!("the policy of a child: {error:?}"))?;
     for step in steps {
-        let outcome = perform(&thread, step)?;
+        let outcome = perform(&thread, step);
         let after = snapshot(&thread, found.len() + 1 == total)?;
         found.push(Record { outcome, after });
     }
@@ -180,29 +186,51 @@ fn has(step: &Step) -> bool {
         }
         Call::Mprotect => third & !7 == 0,
         Call::Madvise => Advice::from_number(third as u32).is_some(),
-        Call::Mremap | Call::Mbind | Call::SetMempolicy | Call::GetMempolicy => false,
+        Call::Mbind => {
+            let moves = abi::MPOL_MF_MOVE | abi::MPOL_MF_MOVE_ALL;
+            plain_mode(third) && step.args[4] & moves == 0
+        }
+        Call::SetMempolicy => plain_mode(step.args[0]),
+        // Whether a privilege or the lack of a limit lets all be locked shows where it wraps.
+        Call::Mlock | Call::Mlock2 => step.args[1] < 1 << 50,
         _ => true,
     }
 }
 
+/// Whether a mode is without flags.
+const fn plain_mode(mode: u64) -> bool {
+    mode & (abi::MPOL_F_STATIC_NODES | abi::MPOL_F_RELATIVE_NODES | abi::MPOL_F_NUMA_BALANCING) == 0
+}
+
 /// Whether what a step came to differs by design.
 ///
-/// An mmap that is refused because too much would be mapped has cut the mappings at the edges of
-/// its range in Linux; in `mm` a call that fails has changed nothing.
+/// - An mmap that is refused because too much would be mapped has cut the mappings at the edges of
+///   its range in Linux; in `mm` a call that fails has changed nothing.
+/// - The node of a page that is there but may not be loaded: Linux tells it, if no lock is needed.
 fn differs(step: &Step, before: &[MapLine], record: &Record) -> bool {
     let failed = matches!(record.outcome, Outcome::Errno(_));
-    step.call == Call::Mmap && failed && before != record.after.maps
+    let looks = abi::MPOL_F_NODE | abi::MPOL_F_ADDR;
+    match step.call {
+        Call::Mmap => failed && before != record.after.maps,
+        Call::GetMempolicy => {
+            let at = |line: &&MapLine| (line.start..line.end).contains(&step.args[0]);
+            let found = before.iter().find(at);
+            let loads = found.is_some_and(|line| line.rights & abi::PROT_READ != 0);
+            step.args[1] == looks && !failed && !loads
+        }
+        _ => false,
+    }
 }
 
 /// The steps that `mm` has and whose results do not differ by design.
 pub const CHOICE: Choice = Choice { has, differs };
 
-fn perform(thread: &Thread<'_, Machine>, step: &Step) -> Result<Outcome, String> {
+fn perform(thread: &Thread<'_, Machine>, step: &Step) -> Outcome {
     let [a, b, c, d, _] = step.args;
     let mm = thread.mm();
     let at = VirtAddr(a);
     let prot = |bits: u64| Prot::from_bits((bits & 7) as u32);
-    Ok(match step.call {
+    match step.call {
         Call::Mmap => number(thread.mmap(&request(a, b, prot(c), d)).map(|at| at.0)),
         Call::Munmap => nothing(mm.munmap(at, b)),
         Call::Mprotect => nothing(mm.mprotect(at, b, prot(c))),
@@ -247,9 +275,33 @@ fn perform(thread: &Thread<'_, Machine>, step: &Step) -> Result<Outcome, String>
             let written = mm.remote_write(at, &b.to_le_bytes(), Force::Yes);
             forced(written.map(|_| 0))
         }
+        Call::Mremap => mremap(thread, step.args),
+        Call::Mbind => policy::mbind(mm, step.args),
+        Call::SetMempolicy => policy::set(thread, a, b),
+        Call::GetMempolicy => policy::get(thread, a, b),
         Call::Fork => Outcome::done(0),
-        other => return Err(format!("mm has no {}", other.name())),
-    })
+    }
+}
+
+fn mremap(thread: &Thread<'_, Machine>, args: [u64; 5]) -> Outcome {
+    let [old, old_len, new_len, flags, to] = args;
+    let to = VirtAddr(to);
+    let (may, fixed) = (abi::MREMAP_MAYMOVE, abi::MREMAP_MAYMOVE | abi::MREMAP_FIXED);
+    let how = match flags {
+        0 => Remap::InPlace,
+        flags if flags == may => Remap::MayMove,
+        flags if flags == fixed => Remap::Fixed(to),
+        flags if flags == may | abi::MREMAP_DONTUNMAP => Remap::DontUnmap(to),
+        flags if flags == fixed | abi::MREMAP_DONTUNMAP => Remap::FixedDontUnmap(to),
+        _ => return Outcome::Errno(Errno::EINVAL.0),
+    };
+    let request = RemapRequest {
+        old: VirtAddr(old),
+        old_len,
+        new_len,
+        how,
+    };
+    number(thread.mremap(&request).map(|at| at.0))
 }
 
 /// `/proc/PID/mem` says `EIO` for whatever went wrong.

@@ -1,0 +1,65 @@
+//! Memory policies by Linux's numbers.
+
+use super::{Machine, nothing};
+use crate::record::Outcome;
+use minflt_addr::VirtAddr;
+use minflt_mm::{Errno, MempolicyError, Misplaced, Mm, NodeMask, Policy, PolicyMode, Thread};
+use minflt_spec::abi;
+
+const INVALID: Outcome = Outcome::Errno(Errno::EINVAL.0);
+
+fn policy(mode: u64, nodes: u64) -> Option<Policy> {
+    let mode = match mode {
+        abi::MPOL_DEFAULT => PolicyMode::Default,
+        abi::MPOL_PREFERRED => PolicyMode::Preferred,
+        abi::MPOL_BIND => PolicyMode::Bind,
+        abi::MPOL_INTERLEAVE => PolicyMode::Interleave,
+        abi::MPOL_LOCAL => PolicyMode::Local,
+        abi::MPOL_PREFERRED_MANY => PolicyMode::PreferredMany,
+        _ => return None,
+    };
+    Some(Policy::new(mode, NodeMask(nodes)))
+}
+
+pub(super) fn mbind(mm: &Mm<Machine>, [at, len, mode, nodes, how]: [u64; 5]) -> Outcome {
+    let misplaced = match how {
+        0 => Misplaced::Stay,
+        abi::MPOL_MF_STRICT => Misplaced::Refuse,
+        _ => return INVALID,
+    };
+    match policy(mode, nodes) {
+        Some(policy) => nothing(mm.mbind(VirtAddr(at), len, policy, misplaced)),
+        None => INVALID,
+    }
+}
+
+pub(super) fn set(thread: &Thread<'_, Machine>, mode: u64, nodes: u64) -> Outcome {
+    policy(mode, nodes).map_or(INVALID, |policy| nothing(thread.set_mempolicy(policy)))
+}
+
+pub(super) fn get(thread: &Thread<'_, Machine>, addr: u64, how: u64) -> Outcome {
+    const NODE_AT: u64 = abi::MPOL_F_NODE | abi::MPOL_F_ADDR;
+    let mm = thread.mm();
+    let at = VirtAddr(addr);
+    let whole = |policy: Policy| (u64::from(policy.mode() as u8), policy.nodes());
+    let node = |node: u32, policy: Policy| (u64::from(node), policy.nodes());
+    let found = match how {
+        abi::MPOL_F_MEMS_ALLOWED => Ok((0, mm.system().allowed_nodes())),
+        abi::MPOL_F_ADDR => mm.get_mempolicy_at(at).map(whole),
+        NODE_AT => mm.get_mempolicy_at(at).and_then(|policy| {
+            let here = thread.node_at(at)?;
+            Ok(node(here, policy))
+        }),
+        _ if addr != 0 => Err(MempolicyError::Invalid),
+        0 => Ok(whole(thread.get_mempolicy())),
+        abi::MPOL_F_NODE => {
+            let next = thread.next_interleave_node();
+            next.map(|next| node(next, thread.get_mempolicy()))
+        }
+        _ => Err(MempolicyError::Invalid),
+    };
+    match found {
+        Ok((value, nodes)) => Outcome::Done(value, [nodes.0, 0]),
+        Err(error) => Outcome::Errno(Errno::from(error).0),
+    }
+}

@@ -1,0 +1,200 @@
+//! Moving one mapping, or a part of it.
+
+use super::super::cut::{Cut, free_tables};
+use super::super::merge::{Reach, add, of_range};
+use super::super::split::NewRecord;
+use super::{Done, Late, Plan, Remap};
+use crate::anon_vma::chains_of;
+use crate::commit::Pages;
+use crate::config::Broken;
+use crate::error::{MremapError, NoMemory};
+use crate::mm::Mm;
+use crate::oracle;
+use crate::vma::{Vma, VmaFlags, VmaView};
+use crate::writers::Writers;
+use crate::zap::Zap;
+use minflt_addr::{VirtAddr, VirtRange};
+use minflt_pgtable::{Mmu, Paging};
+use minflt_sync::order::AnonVmaLock;
+use minflt_sync::{Ordering, WriteGuard};
+
+/// What says that a mapping is locked.
+const LOCKS: VmaFlags = VmaFlags::LOCKED.with(VmaFlags::LOCKED_ON_FAULT);
+
+impl<M: Mmu> Mm<M> {
+    /// Moves a part of one VMA to a place that is free.
+    ///
+    /// Linux: move_vma.
+    pub(super) fn move_vma<'m>(
+        &'m self,
+        writers: &Writers<'_, M>,
+        plan: &Plan,
+        to: VirtAddr,
+        late: &mut Late<'m, M>,
+    ) -> Result<Done, MremapError> {
+        let sys = self.system();
+        if self.map_count() + 3 >= sys.max_map_count() {
+            return Err(MremapError::NoMemory);
+        }
+        let vma = self.mapped_at(plan.old)?;
+        let view = vma.view();
+        let old = of_range::<M>(&view, plan.old, VirtAddr(plan.old.0 + plan.old_len));
+        let new = new_view::<M>(vma, &old, to, plan.new_len);
+        // The old place gives its own promise back.
+        let pages = (Pages::of::<M>(&old), Pages::of::<M>(&new));
+        let more = match plan.how.keeps_old() {
+            true => pages.1.accounted,
+            false => pages.1.accounted.saturating_sub(pages.0.accounted),
+        };
+        sys.charge(more).map_err(|_| MremapError::Overcommit)?;
+        self.copy_vma(writers, vma, &old, &new, plan.how, late)
+            .inspect_err(|_| sys.uncharge(more))?;
+        let locked = new.flags.has(VmaFlags::LOCKED) && plan.grows();
+        let more = VirtRange::new(VirtAddr(to.0 + plan.old_len), new.range.end());
+        Ok(Done {
+            at: to,
+            more: locked.then_some(more),
+        })
+    }
+
+    /// Makes the VMA `new`, moves the pages of `old`, a part of `vma`, there, and takes `old` out
+    /// or leaves it empty.
+    fn copy_vma<'m>(
+        &'m self,
+        writers: &Writers<'_, M>,
+        vma: &'m Vma<M>,
+        old: &VmaView,
+        new: &VmaView,
+        how: Remap,
+        late: &mut Late<'m, M>,
+    ) -> Result<(), NoMemory> {
+        let sys = self.system();
+        // Faults that hold the VMA's lock leave before room is made for what they put in. The lock
+        // outlasts this section; and a speculative fault puts no tables in.
+        drop(writers.begin(vma));
+        let faulted = vma.anon_vma.load(Ordering::Relaxed) != 0;
+        let links = u32::try_from(vma.chain_count()).map_err(|_| NoMemory)?;
+        // What follows takes no more memory than this.
+        let ensured = self.make_room(old, new.range.start()).and_then(|()| {
+            let unlocked = self.unlocked(old, how)?;
+            let chains = sys.chains.ensure(3 * links + 2, sys).ok_or(NoMemory)?;
+            let attrs = sys.attrs.ensure(6, sys).ok_or(NoMemory)?;
+            let vmas = sys.vmas.ensure(3, sys).ok_or(NoMemory)?;
+            Ok((
+                unlocked,
+                (chains, attrs, vmas, self.tree.ensure(sys, 0, 5)?),
+            ))
+        });
+        let (unlocked, ensured) = ensured.inspect_err(|_| self.free_room(new.range))?;
+        let open = |vma| writers.begin(vma);
+        // One that has no pages may become one with its own copy.
+        let before = faulted.then(|| writers.begin(vma));
+        let from = faulted.then_some(vma);
+        let added = add(self, writers, open, new, from, Reach::Both);
+        let added = added.inspect_err(|_| self.free_room(new.range))?;
+        let vma = self.find(old.range.start()).ok_or(NoMemory)?;
+        let apart = !core::ptr::eq(vma, added.vma());
+        let section = before.or_else(|| apart.then(|| writers.begin(vma)));
+        let added = if sys.config.lacks(Broken::RemapPublishesEarly) {
+            drop(added);
+            None
+        } else {
+            Some(added)
+        };
+        self.move_pages(vma, old, new.range.start(), late);
+        self.count_mapped(Pages::of::<M>(new));
+        if how.keeps_old() {
+            self.leave_empty(vma, unlocked, apart && vma.view().range == old.range);
+            return Ok(());
+        }
+        sys.charge_again(
+            Pages::of::<M>(old)
+                .accounted
+                .min(Pages::of::<M>(new).accounted),
+        );
+        // The section of what is at the old place goes on, since a fault there between the move and
+        // the cut would find zeros. It is the new one's where both have become one.
+        let held = if apart { section } else { added };
+        // Were there no memory after all, the old place would stay mapped, with nothing in it.
+        let cut = Cut::plan_in(self, writers, old.range, held);
+        let _cut = cut.and_then(|cut| cut.map_or(Ok(()), Cut::commit));
+        drop(ensured);
+        Ok(())
+    }
+
+    /// Moves the pages of `old`, a part of `vma`, and makes every CPU forget the old place.
+    fn move_pages<'m>(&'m self, vma: &Vma<M>, old: &VmaView, to: VirtAddr, late: &mut Late<'m, M>) {
+        let mut zap = Zap::begin(self, old.range);
+        {
+            let _reverse_map = vma.lock_reverse_map();
+            self.move_entries(&mut zap, old, to);
+        }
+        if self.system().config.lacks(Broken::RemapFlushesLate) {
+            *late = Some(zap);
+        } else {
+            zap.finish();
+            oracle::translations_agree(self, old.range, u64::MAX);
+        }
+    }
+
+    /// Frees tables that were made in vain.
+    fn free_room(&self, range: VirtRange) {
+        let mut zap = Zap::begin(self, range);
+        free_tables(self, range, &mut zap);
+        zap.finish();
+    }
+
+    /// A record for what stays at the old place, if it must get one. It is had before the first
+    /// change: the move sleeps, so that nothing that was ensured before is sure after it.
+    fn unlocked(&self, old: &VmaView, how: Remap) -> Result<Option<NewRecord<'_, M>>, NoMemory> {
+        let needed = how.keeps_old() && old.flags.has(LOCKS);
+        needed.then(|| NewRecord::new(self, *old)).transpose()
+    }
+
+    /// `vma` has lost the pages of a part, or of all, and stays. It is not locked any more, whole;
+    /// and if it has no page left, it is found from no anon_vma.
+    ///
+    /// Linux: dontunmap_complete.
+    fn leave_empty(&self, vma: &Vma<M>, unlocked: Option<NewRecord<'_, M>>, empty: bool) {
+        if let Some(record) = unlocked {
+            let view = vma.view();
+            let flags = view.flags.without(LOCKS);
+            drop(record.saying(VmaView { flags, ..view }).publish(vma));
+            self.locks.sub(Pages::of::<M>(&view).locked);
+        }
+        if empty {
+            self.system().unlink_anon_vmas(vma);
+        }
+    }
+}
+
+impl<M: Mmu> Vma<M> {
+    /// How many anon_vmas it is chained to. The caller holds `mmap_lock` for writing.
+    fn chain_count(&self) -> usize {
+        chains_of(self).count()
+    }
+
+    /// Keeps everybody away who comes to its pages from their anon_vmas. The caller holds
+    /// `mmap_lock` for writing.
+    fn lock_reverse_map(&self) -> Option<WriteGuard<'_, AnonVmaLock, M>> {
+        let own = self.own_anon_vma()?;
+        Some(own.root().lock.write())
+    }
+}
+
+/// What `old`, a part of `vma`, is at its new place.
+fn new_view<M: Mmu>(vma: &Vma<M>, old: &VmaView, to: VirtAddr, len: u64) -> VmaView {
+    let faulted = vma.anon_vma.load(Ordering::Relaxed) != 0;
+    let uffd = VmaFlags::UFFD_MISSING.with(VmaFlags::UFFD_WP);
+    VmaView {
+        range: VirtRange::new(to, VirtAddr(to.0 + len)),
+        pgoff: if faulted {
+            old.pgoff
+        } else {
+            to.page(M::Paging::SHIFT)
+        },
+        flags: old.flags.without(uffd),
+        uffd: 0,
+        ..*old
+    }
+}
