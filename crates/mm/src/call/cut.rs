@@ -452,37 +452,13 @@ struct Changed<'w, 'm, M: Mmu> {
     sections: [Option<Section<'w, M>>; 3],
 }
 
-/// Unmaps the whole of `vma` and nothing else, as most calls do.
-///
-/// # Errors
-/// No memory. Nothing has changed then.
-pub(super) fn unmap_one<M: Mmu>(
-    mm: &Mm<M>,
-    writers: &Writers<'_, M>,
-    vma: &Vma<M>,
-) -> Result<(), NoMemory> {
-    let view = vma.view();
-    let range = view.range;
-    let section = writers.begin(vma);
-    mm.tree.remove(mm.system(), range.start())?;
-    let mut zap = Zap::begin(mm, range);
-    zap.range(range);
-    gone(mm, section);
-    free_own_tables(mm, writers, range, &mut zap);
-    zap.finish();
-    mm.wake_unmapped(range);
-    mm.count_unmapped(Pages::of::<M>(&view));
-    oracle::translations_agree(mm, range, u64::MAX);
-    Ok(())
-}
-
 /// Unlinks the tables that only `range` used.
 pub(super) fn free_tables<M: Mmu>(mm: &Mm<M>, range: VirtRange, zap: &mut Zap<'_, M>) {
     zap.free_tables(range, hole(mm, range));
 }
 
 /// The same for munmap, whose control lets `mmap_lock` go meanwhile.
-fn free_own_tables<M: Mmu>(
+pub(super) fn free_own_tables<M: Mmu>(
     mm: &Mm<M>,
     writers: &Writers<'_, M>,
     range: VirtRange,
