@@ -231,7 +231,7 @@ fn publish_half<M: Mmu>(mm: &Mm<M>, vma: &Vma<M>) -> Result<(), NoMemory> {
         ..vma.view()
     };
     let sys = mm.system();
-    let half = sys.attrs.alloc(Attrs::new(view), sys);
+    let half = sys.attrs.alloc(Attrs::new(view), sys); // For a control.
     vma.publish(half.map_err(|_| NoMemory)?);
     Ok(())
 }

@@ -37,6 +37,9 @@ impl Sites {
             }
             let text = fs::read_to_string(&file).expect("a source file");
             for (number, line) in text.lines().enumerate() {
+                if line.ends_with("// For a control.") {
+                    continue;
+                }
                 let code = line.split("//").next().unwrap_or_default();
                 if CALLS.iter().any(|call| code.contains(call)) {
                     sites.insert(format!("{name}:{}", number + 1), 0);
