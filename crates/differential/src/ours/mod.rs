@@ -207,6 +207,8 @@ const fn plain_mode(mode: u64) -> bool {
 /// - An mmap that is refused because too much would be mapped has cut the mappings at the edges of
 ///   its range in Linux; in `mm` a call that fails has changed nothing.
 /// - The node of a page that is there but may not be loaded: Linux tells it, if no lock is needed.
+/// - Of several mappings that mprotect makes writable Linux fills a locked one before it goes on to
+///   the next, which then does not merge with it; `mm` fills it when all are changed.
 /// - What a locked mapping leaves behind when its pages are moved away: Linux goes on counting it
 ///   as locked, though it is not.
 fn differs(step: &Step, before: &Space, record: &Record) -> bool {
@@ -224,15 +226,27 @@ fn differs(step: &Step, before: &Space, record: &Record) -> bool {
             let loads = found.is_some_and(|vma| vma.flags.has(Flags::READ));
             step.args[1] == looks && !failed && !loads
         }
+        Call::Mprotect if step.args[2] & abi::PROT_WRITE != 0 => {
+            let filled = |vma: &Vma| {
+                let not = Flags::WRITE.with(Flags::LOCKONFAULT);
+                vma.flags.has(Flags::LOCKED) && !vma.flags.has(not)
+            };
+            let vmas = || in_range(before, addr, len);
+            vmas().count() > 1 && vmas().any(filled)
+        }
         Call::Mremap => {
-            let end = addr.saturating_add(len);
-            let moved = |vma: &&Vma| vma.start < end && vma.end > addr;
-            let mut vmas = before.vmas().iter().filter(moved);
-            let locked = vmas.any(|vma| vma.flags.has(Flags::LOCKED));
-            step.args[3] & abi::MREMAP_DONTUNMAP != 0 && locked
+            let locked = |vma: &Vma| vma.flags.has(Flags::LOCKED);
+            step.args[3] & abi::MREMAP_DONTUNMAP != 0 && in_range(before, addr, len).any(locked)
         }
         _ => false,
     }
+}
+
+/// The mappings of which part lies in the range.
+fn in_range(space: &Space, addr: u64, len: u64) -> impl Iterator<Item = &Vma> {
+    let end = addr.saturating_add(len);
+    let inside = move |vma: &&Vma| vma.start < end && vma.end > addr;
+    space.vmas().iter().filter(inside)
 }
 
 /// The steps that `mm` has and whose results do not differ by design.
