@@ -34,8 +34,8 @@
 //! with interrupts on. A page whose pin is being given up may cost a child a copy, no more.
 //!
 //! # Cost
-//! Fast: a walk, two additions, two looks at a line that forks write, and pins and unpins that count
-//! themselves there. A fork of an address space that never had a pin looks at one word more for
+//! Fast: a walk, two additions, two looks at a line that forks write, and pins and unpins that
+//! count themselves there. A fork of an address space that never had a pin looks at one word more for
 //! each table.
 //!
 //! Linux: mm/gup.c gup_fast, mm/memory.c copy_present_page; `write_protect_seq` since 57efa1fe5957,
