@@ -136,9 +136,12 @@ fn preferred_nodes_come_first_and_then_the_others() {
         assert_eq!(bind(mm, 10, 10, policy(many, &[3, 2])), Ok(()));
         assert_eq!(touch(&thread, 10), 2, "{era}");
         // One node is used up.
-        assert_eq!(bind(mm, 310, 390, policy(PolicyMode::Bind, &[1])), Ok(()));
-        let fill = (310..700).take_while(|n| thread.store(page(*n), 1).is_ok());
-        assert!(fill.count() > 300, "{era}");
+        let only = policy(PolicyMode::Bind, &[1]);
+        assert_eq!(bind(mm, 310, 390, only), Ok(()));
+        assert_eq!(bind(mm, 200, 100, only), Ok(()));
+        let all = (310..700).chain(200..300);
+        let fill = all.take_while(|n| thread.store(page(*n), 1).is_ok());
+        assert!(fill.count() < 490, "{era}: used up");
         assert_eq!(touch(&thread, 1), 2, "{era}: the next one");
         assert_eq!(bind(mm, 20, 10, policy(many, &[1])), Ok(()));
         assert_eq!(touch(&thread, 20), 0, "{era}: the caller's");

@@ -28,7 +28,7 @@ fn an_unknown_word_is_named_with_what_would_be_right() {
     assert_snapshot!(refused("bench pft --era linux-9.9"), @"2: minflt: unknown era `linux-9.9`; eras are linux-2.6.10, atomic-pte-2004, linux-4.13, spf-2017, linux-6.4, linux-6.15, best");
     assert_snapshot!(refused("bench frobnicate"), @"2: minflt: unknown workload `frobnicate`; workloads are pft, page-fault1, disturb, ebizzy, kernbench, load, mmap1, mmap2, brk1, fork1");
     assert_snapshot!(refused("bench pft --on moon"), @"2: minflt: --on: unknown target `moon`; targets are host, sim, linux");
-    assert_snapshot!(refused("bench pft --on sim --machine cray1"), @"2: minflt: --machine: unknown machine `cray1`; machines are altix32, kvm16, explorer");
+    assert_snapshot!(refused("bench pft --on sim --machine cray1"), @"2: minflt: --machine: cray1: no such machine; there are altix32, altix512, opteron48, wsm-ex8, x86-4n32, ivb-ex120, hsw-ex96, power8-80, power8-752, kvm16, icx-vm48, milan-vm48, skx448, rome256, genoa384, spr224, next1024, next2048, explorer");
     assert_snapshot!(refused("bench pft --rss exact"), @"2: minflt: unknown rss `exact`; choices are under-lock | atomic | sloppy | per-thread | per-cpu");
     assert_snapshot!(refused("bench pft --threads two"), @"2: minflt: --threads: `two` is no count; give whole numbers from 1 on, such as 1,2,4");
     assert_snapshot!(refused("check P99"), @"2: minflt: unknown race `P99`; races are P1, P5, P6, P7, P8, P9, P27, P28, P30, P30-reuse, P30-range, P32, P32-fresh, P33, P36, P37, P38, P38-writer, P41, P46, P57, flush, zero-page, speculative-exchange");
@@ -39,6 +39,7 @@ fn an_unknown_word_is_named_with_what_would_be_right() {
 #[test]
 fn what_would_be_ignored_is_refused() {
     assert_snapshot!(refused("bench pft --on host --machine kvm16"), @"2: minflt: --machine: only sim models a machine; add sim to --on");
+    assert_snapshot!(refused("bench pft --on host --extend-machine"), @"2: minflt: --extend-machine: only sim models a machine; add sim to --on");
     assert_snapshot!(refused("bench pft --on linux --ram 1G"), @"2: minflt: --ram: linux has the RAM it has; add host or sim to --on");
     assert_snapshot!(refused("bench pft --on host --threads 2 --cpus 1 --size 1M"), @"2: minflt: --cpus 1 with 2 threads: on host a thread is a CPU; give as many, or none");
     assert_snapshot!(refused("bench mmap2 --on host"), @"2: minflt: mmap2: host has no files yet (part 5); mmap1 maps anonymous memory, and linux has files");
@@ -63,6 +64,6 @@ fn sizes_are_checked_against_the_memory_there_is() {
     assert_snapshot!(refused("bench pft --on sim --size 100G"), @"2: minflt: --size: 102401M of pages do not fit into --ram 64G; give a smaller size, or --ram 108801M and more");
     assert_snapshot!(refused("bench pft --size 12Q"), @"2: minflt: --size: `12Q` is no size; the suffix is one of K, M, G, T");
     assert_snapshot!(refused("bench pft -- -q"), @"2: minflt: pft: no option `-q`; there are -b, -g, -f, -r, -c, -z, --measure");
-    assert_snapshot!(refused("bench pft --on sim --threads 64 --cpus 64"), @"2: minflt: --cpus 64: altix32 has 32 CPUs; give at most 32, or a larger --machine");
+    assert_snapshot!(refused("bench pft --on sim --threads 64 --cpus 64"), @"2: minflt: --cpus 64: altix32 has 32 CPUs; give at most 32, a larger --machine, or --extend-machine to repeat its topology");
     assert_snapshot!(refused("bench"), @"2: minflt: bench: name a workload (minflt workloads lists them), or --proof");
 }

@@ -187,11 +187,12 @@ fn on_real_threads(config: Config, seed: u64, ranges: Ranges) -> Result<(), Stri
         let run = |who: u64| {
             let (sys, mm, now, rest) = (&sys, &mm, &now, &rest);
             scope.spawn(move || {
-                let _cpu = sys.machine().enter(who as u32);
-                let thread = mm.thread();
                 let mut random = Random::new(seed << 8 | who);
                 let mut round = |_| {
+                    // On no CPU: one that rests would not forget translations when told to.
                     rest.wait();
+                    let _cpu = sys.machine().enter(who as u32);
+                    let thread = mm.thread();
                     let ops = ops(&mut random, who, THREADS, ROUND, ranges);
                     history(&thread, &ops, || now.add(1, Ordering::SeqCst))
                 };

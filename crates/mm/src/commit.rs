@@ -15,11 +15,13 @@
 //! |---|---|---|
 //! | mmap, brk | a private writable mapping that is not `MAP_NORESERVE` | - |
 //! | mprotect to writable | what was not accounted before | - |
+//! | mprotect to read-only | - | what was never stored to |
+//! | mremap | what is longer; of a mapping that stays, all | what is shorter |
 //! | munmap, brk downwards, exit | - | the pages of accounted VMAs |
 //! | fork | the child's accounted VMAs | - |
 //!
-//! mprotect from writable to read-only gives nothing back: the pages may be private by now. (Newer
-//! kernels do, where nothing was faulted in yet.)
+//! mprotect from writable to read-only gives back only what no store can have touched yet: of a
+//! mapping without an anon_vma.
 //! A charge adds first and looks then, and takes itself back where it was too much: of two charges
 //! at once that fit only one by one, both may be refused, and never both admitted.
 //!

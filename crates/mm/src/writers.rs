@@ -168,8 +168,14 @@ impl<'w, M: Mmu> Sections<'w, '_, M> {
     /// # Context
     /// Sleeps until faults that hold the VMA's lock have left.
     pub(crate) fn add(&mut self, vma: &Vma<M>) {
-        self.writers.begin(vma).leave_open();
-        let end = vma.view().range.end();
+        let section = self.writers.begin(vma);
+        self.add_open(section);
+    }
+
+    /// Takes an open section over, as the next one behind those there are.
+    pub(crate) fn add_open(&mut self, section: Section<'_, M>) {
+        let end = section.vma().view().range.end();
+        section.leave_open();
         self.within = VirtRange::new(self.within.start(), end);
     }
 

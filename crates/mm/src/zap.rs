@@ -191,6 +191,11 @@ impl<'m, M: Mmu> Zap<'m, M> {
         });
     }
 
+    /// Takes a handler's marks off the pages of `range`: nobody watches their stores any more.
+    pub(crate) fn unmark(&mut self, range: VirtRange) {
+        self.change(range, |pte| pte.is_uffd_wp().then(|| pte.without_uffd_wp()));
+    }
+
     /// Changes bits of the mapped entries of `range`, those for which `to` says so; returns how
     /// many. The translations are invalidated, so that the next use sets what was cleared again.
     pub(crate) fn change(

@@ -266,13 +266,7 @@ impl<T: SlabObject, M: Machine> Slab<T, M> {
         // SAFETY: 1: 1 and 2 of this function.
         unsafe { stack.push::<T>(slot) };
         if stack.len > 2 * BATCH {
-            let mut shared = self.shared.lock();
-            for _ in 0..BATCH {
-                if let Some(slot) = stack.pop::<T>() {
-                    // SAFETY: 1: just taken out of the other stack.
-                    unsafe { shared.push::<T>(slot.as_ptr()) };
-                }
-            }
+            self.share_some(stack);
         }
     }
 
@@ -324,9 +318,10 @@ impl<T: SlabObject, M: Machine> Slab<T, M> {
     }
 
     /// Makes sure that `n` objects can be had one after the other: fetches what this CPU lacks.
-    /// Good until the guard is dropped, which is before the caller sleeps.
+    /// Good until the guard is dropped, which is before the caller sleeps; what is left then, and
+    /// what was fetched in vain, is every CPU's again.
     #[track_caller]
-    pub fn ensure(&self, n: u32, pages: &impl PageSource) -> Option<Ensured<'_, M>> {
+    pub fn ensure(&self, n: u32, pages: &impl PageSource) -> Option<Ensured<'_, T, M>> {
         if M::CHECKED && pages.refuses(Location::caller()) {
             return None;
         }
@@ -337,12 +332,34 @@ impl<T: SlabObject, M: Machine> Slab<T, M> {
             let had = stack.len;
             self.fill(stack, pages);
             if stack.len == had {
+                self.give_back(stack);
                 return None;
             }
         }
         // SAFETY: 1: as above.
         unsafe { *mine.ensured.get_mut() = true };
-        Some(Ensured { of: mine })
+        Some(Ensured {
+            slab: self,
+            of: mine,
+        })
+    }
+
+    /// Leaves no more on a CPU's stack than [`Slab::free`] does.
+    fn give_back(&self, stack: &mut Stack) {
+        while stack.len > 2 * BATCH {
+            self.share_some(stack);
+        }
+    }
+
+    /// Moves some slots of a CPU's stack to where every CPU finds them.
+    fn share_some(&self, stack: &mut Stack) {
+        let mut shared = self.shared.lock();
+        for _ in 0..BATCH {
+            if let Some(slot) = stack.pop::<T>() {
+                // SAFETY: 1: just taken out of the other stack.
+                unsafe { shared.push::<T>(slot.as_ptr()) };
+            }
+        }
     }
 
     /// Whether a test may refuse what is asked for.
@@ -355,14 +372,18 @@ impl<T: SlabObject, M: Machine> Slab<T, M> {
 /// Objects of a slab that were ensured.
 #[must_use = "good until dropped"]
 #[derive(Debug)]
-pub struct Ensured<'s, M: Machine> {
+pub struct Ensured<'s, T: SlabObject, M: Machine> {
+    slab: &'s Slab<T, M>,
     of: &'s Magazine<M>,
 }
 
-impl<M: Machine> Drop for Ensured<'_, M> {
+impl<T: SlabObject, M: Machine> Drop for Ensured<'_, T, M> {
     fn drop(&mut self) {
         // SAFETY: 1: the caller has not left its CPU.
         unsafe { *self.of.ensured.get_mut() = false };
+        // SAFETY: 1: the CPU's own stack, and a task does not leave its CPU within this function.
+        let stack = unsafe { self.slab.cpus.this().stack.get_mut() };
+        self.slab.give_back(stack);
     }
 }
 

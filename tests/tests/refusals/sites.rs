@@ -18,8 +18,6 @@ const CALLS: [&str; 8] = [
     "chains.ensure(",
 ];
 const ALLOCATOR: &str = "alloc/";
-/// Functions that allocate where a fix is switched off, to show a race, and nowhere else.
-const OF_CONTROLS: [&str; 1] = ["fn publish_half<"];
 
 /// Each line that allocates, `file:line`, with its failures.
 pub(crate) struct Sites(BTreeMap<String, u64>);

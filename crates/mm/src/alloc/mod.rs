@@ -285,6 +285,19 @@ impl<M: Mmu> Frames<M> {
         self.put_many(pfn, 1);
     }
 
+    /// Takes `count` references for a holder to a frame that has some; false, with none taken,
+    /// where it has so many that their number could wrap, and the frame be freed under them.
+    ///
+    /// Linux: try_grab_folio.
+    pub(crate) fn hold(&self, pfn: Pfn, count: u32) -> bool {
+        let before = self.get(pfn).refs.add(count, Ordering::Relaxed);
+        let fits = before <= u32::MAX / 2;
+        if !fits {
+            self.put_many(pfn, count);
+        }
+        fits
+    }
+
     /// Drops `count` references; the last one frees the frame.
     #[inline(always)]
     pub(crate) fn put_many(&self, pfn: Pfn, count: u32) {

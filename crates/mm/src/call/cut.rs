@@ -60,7 +60,12 @@ enum Above<'w, M: Mmu> {
 }
 
 /// The plan.
+///
+/// One that is dropped ends its sections; who was chained in one is unchained before, since a fault
+/// that comes next would make pages by these links. So `chained` comes first: fields are dropped in
+/// their order.
 pub(super) struct Cut<'w, 'm, M: Mmu> {
+    chained: Option<Chained<'w, M>>,
     mm: &'w Mm<M>,
     writers: &'w Writers<'m, M>,
     range: VirtRange,
@@ -74,7 +79,8 @@ pub(super) struct Cut<'w, 'm, M: Mmu> {
     above: Above<'w, M>,
     /// What comes in the range's place, as a VMA of its own.
     fresh: Option<NewVma<'w, M>>,
-    chained: Option<Chained<'w, M>>,
+    /// A section that the caller has open already, on the VMA that the range is a part of.
+    held: Option<Section<'w, M>>,
     then: Then,
 }
 
@@ -98,6 +104,21 @@ impl<'w, 'm, M: Mmu> Cut<'w, 'm, M> {
         writers: &'w Writers<'m, M>,
         range: VirtRange,
     ) -> Result<Option<Self>, NoMemory> {
+        Self::plan_in(mm, writers, range, None)
+    }
+
+    /// The same for a caller who may have a section open on the VMA that all of `range` is a part
+    /// of: no fault sees the VMA between what the caller did to its pages and what is done here.
+    ///
+    /// # Context
+    /// # Errors
+    /// As for [`Cut::plan`].
+    pub(super) fn plan_in(
+        mm: &'w Mm<M>,
+        writers: &'w Writers<'m, M>,
+        range: VirtRange,
+        held: Option<Section<'w, M>>,
+    ) -> Result<Option<Self>, NoMemory> {
         let Some(first) = mm.find(range.start()) else {
             return Ok(None);
         };
@@ -107,6 +128,7 @@ impl<'w, 'm, M: Mmu> Cut<'w, 'm, M> {
         }
         let whole = writers.none_from(range.start().max(view.range.start()));
         let mut cut = Self {
+            chained: None,
             mm,
             writers,
             range,
@@ -116,7 +138,7 @@ impl<'w, 'm, M: Mmu> Cut<'w, 'm, M> {
             below: None,
             above: Above::Nothing,
             fresh: None,
-            chained: None,
+            held,
             then: Then::Free,
         };
         if range.covers(view.range) {
@@ -148,11 +170,18 @@ impl<'w, 'm, M: Mmu> Cut<'w, 'm, M> {
         Ok(())
     }
 
-    fn take(&mut self, vma: &Vma<M>, view: &VmaView) {
+    /// The section of `vma`: a new one, unless the caller had it.
+    fn begin(&mut self, vma: &'w Vma<M>) -> Section<'w, M> {
+        let held = self.held.take_if(|it| core::ptr::eq(it.vma(), vma));
+        held.unwrap_or_else(|| self.writers.begin(vma))
+    }
+
+    fn take(&mut self, vma: &'w Vma<M>, view: &VmaView) {
         if self.count == 0 {
             self.whole = self.writers.none_from(view.range.start());
         }
-        self.whole.add(vma);
+        let section = self.begin(vma);
+        self.whole.add_open(section);
         self.count += 1;
         self.pages.add(Pages::of::<M>(view));
     }
@@ -160,7 +189,7 @@ impl<'w, 'm, M: Mmu> Cut<'w, 'm, M> {
     /// `vma` ends where the range starts, and goes on behind it if it reached further.
     fn shorten(&mut self, vma: &'w Vma<M>, view: &VmaView) -> Result<(), NoMemory> {
         let (mm, range) = (self.mm, self.range);
-        let section = self.writers.begin(vma);
+        let section = self.begin(vma);
         let (start, end) = (view.range.start(), view.range.end());
         if end > range.end() {
             if !mm.may_split(1) {
@@ -177,7 +206,7 @@ impl<'w, 'm, M: Mmu> Cut<'w, 'm, M> {
 
     /// `vma` starts where the range ends.
     fn start_later(&mut self, vma: &'w Vma<M>, view: &VmaView) -> Result<(), NoMemory> {
-        let section = self.writers.begin(vma);
+        let section = self.begin(vma);
         let (from, to) = (view.range.start(), self.range.end());
         let record = NewRecord::new(self.mm, of_range::<M>(view, to, view.range.end()))?;
         let edge = Edge { section, record };
@@ -311,11 +340,17 @@ impl<'w, 'm, M: Mmu> Cut<'w, 'm, M> {
         } = self;
         let sys = mm.system();
         // One change of the tree that comes first may fail.
-        let above = !matches!(self.above, Above::Nothing);
         let first = self.fresh.is_none() && !matches!(self.above, Above::Swallowed(_));
-        let changes = self.count + u64::from(above) + u64::from(self.fresh.is_some());
-        let one = first && changes <= 1;
-        let ensured = (!one).then(|| mm.tree.ensure(sys, changes)).transpose()?;
+        let (more, new) = match self.above {
+            Above::Nothing => (0, 0),
+            Above::Starts { .. } | Above::Swallowed(_) => (1, 0),
+            Above::New(_) => (0, 1),
+        };
+        let (removals, new) = (self.count + more, new + u64::from(self.fresh.is_some()));
+        let ensured = match first && removals + new <= 1 {
+            true => None,
+            false => Some(mm.tree.ensure(sys, removals, new)?),
+        };
         let Changed {
             pages,
             whole,
@@ -417,37 +452,13 @@ struct Changed<'w, 'm, M: Mmu> {
     sections: [Option<Section<'w, M>>; 3],
 }
 
-/// Unmaps the whole of `vma` and nothing else, as most calls do.
-///
-/// # Errors
-/// No memory. Nothing has changed then.
-pub(super) fn unmap_one<M: Mmu>(
-    mm: &Mm<M>,
-    writers: &Writers<'_, M>,
-    vma: &Vma<M>,
-) -> Result<(), NoMemory> {
-    let view = vma.view();
-    let range = view.range;
-    let section = writers.begin(vma);
-    mm.tree.remove(mm.system(), range.start())?;
-    let mut zap = Zap::begin(mm, range);
-    zap.range(range);
-    gone(mm, section);
-    free_own_tables(mm, writers, range, &mut zap);
-    zap.finish();
-    mm.wake_unmapped(range);
-    mm.count_unmapped(Pages::of::<M>(&view));
-    oracle::translations_agree(mm, range, u64::MAX);
-    Ok(())
-}
-
 /// Unlinks the tables that only `range` used.
 pub(super) fn free_tables<M: Mmu>(mm: &Mm<M>, range: VirtRange, zap: &mut Zap<'_, M>) {
     zap.free_tables(range, hole(mm, range));
 }
 
 /// The same for munmap, whose control lets `mmap_lock` go meanwhile.
-fn free_own_tables<M: Mmu>(
+pub(super) fn free_own_tables<M: Mmu>(
     mm: &Mm<M>,
     writers: &Writers<'_, M>,
     range: VirtRange,

@@ -203,16 +203,21 @@ impl<M: Mmu> Zap<'_, M> {
         let _held = self.mm.table_lock(from).lock();
         for page in pages::<M>(span) {
             let entry = self.entry(from, page.start());
+            // Asked once of each value. A pin may be dropped at any time: a page that was passed
+            // over since it was pinned, and is not when asked again, would be shared while the
+            // parent's entry still grants stores.
+            let mut keeps = false;
             let lower = |pte: Pte<M::Paging>| {
+                keeps = pinned(pte);
                 let stores = pte.is_mapped() && pte.grant() == Grant::Write && !mutant;
-                (stores && !pinned(pte)).then(|| pte.with_grant(Grant::Read))
+                (stores && !keeps).then(|| pte.with_grant(Grant::Read))
             };
             let found = match entry.update(how, lower) {
                 Ok(old) => {
                     self.gather.touch(page);
                     old.with_grant(Grant::Read)
                 }
-                Err(found) if pinned(found) => {
+                Err(found) if keeps => {
                     let Ok(copy) = copy_pinned(sys, child, found, page.start()) else {
                         return (shared, Err(NoMemory));
                     };

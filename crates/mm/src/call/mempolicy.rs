@@ -14,8 +14,10 @@
 //!
 //! # Why it is correct
 //! A fault reads the policy with the rest of the record, so it has one that was, whole; and it
-//! commits only if the record is the same still, or holds the VMA's lock: once mbind has returned,
-//! no page comes from where the old policy had it (P35). Nothing is freed with a policy.
+//! opens its slot only if the record is the same still, or holds the VMA's lock: no fault that goes
+//! on after mbind returned takes a page from where the old policy had it (P35). A speculative one
+//! whose slot was open may put that page in a moment later; nobody waits for it, since pages that
+//! are there stay where they are in any case. Nothing is freed with a policy.
 //!
 //! # Cost
 //! A fault without policies: one branch. With one: a zone's lock for each frame.
@@ -145,6 +147,10 @@ impl<M: Mmu> Mm<M> {
             if part.start() > at && !holes {
                 return Err(MempolicyError::Fault);
             }
+            // A hole behind it counts before its pages do, as in Linux (queue_pages_test_walk).
+            if part.end() < range.end() && !holes && !self.maps(part.end()) {
+                return Err(MempolicyError::Fault);
+            }
             drop(writers.begin(vma));
             if nodes.is_some_and(|nodes| self.any_page(part, |pte| self.is_outside(pte, nodes))) {
                 return Err(MempolicyError::Misplaced);
@@ -156,6 +162,11 @@ impl<M: Mmu> Mm<M> {
             return Err(MempolicyError::Fault);
         }
         Ok(())
+    }
+
+    fn maps(&self, addr: VirtAddr) -> bool {
+        let found = self.find(addr).map(Vma::view);
+        found.is_some_and(|view| view.range.contains(addr))
     }
 
     fn is_outside(&self, pte: Pte<M::Paging>, nodes: NodeMask) -> bool {

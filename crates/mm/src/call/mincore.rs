@@ -10,7 +10,7 @@ use crate::mm::Mm;
 use crate::vma::Vma;
 use crate::zap::pages;
 use minflt_addr::{VirtAddr, VirtRange};
-use minflt_pgtable::{Mmu, Paging, Walk, walk};
+use minflt_pgtable::{Leaf, Mmu, Paging, Table, Walk, span_of, walk};
 
 /// Pages looked at before others may have `mmap_lock`.
 const BATCH: usize = 4096;
@@ -57,21 +57,46 @@ impl<M: Mmu> Mm<M> {
         let range = self.find(at).map(Vma::view).map(|view| view.range);
         let range = range.filter(|range| range.contains(at));
         let end = range.ok_or(MincoreError::NoMemory)?.end();
-        let rest = VirtRange::new(at, end);
-        let mut done = 0;
-        for (page, there) in pages::<M>(rest).zip(answer.iter_mut().take(BATCH)) {
-            *there = u8::from(self.is_mapped(page.start()));
-            done += 1;
+        let most = answer.len().min(BATCH) as u64 * M::Paging::PAGE;
+        let asked = VirtRange::new(at, VirtAddr(end.0.min(at.0 + most)));
+        let mut answer = answer.iter_mut();
+        let mut at = asked.start();
+        while at < asked.end() {
+            let here = VirtRange::new(at, asked.end());
+            // SAFETY: 1: `mmap_lock` keeps tables from being freed.
+            at = match unsafe { walk::<M>(&self.system().at, self.root, at) } {
+                Walk::Leaf(leaf) => {
+                    let span = span_of::<M::Paging>(at, 1).intersect(here);
+                    self.look_at_table(leaf, span, answer.by_ref());
+                    span.end()
+                }
+                Walk::Missing { level, .. } => {
+                    let span = span_of::<M::Paging>(at, level).intersect(here);
+                    for (_, there) in pages::<M>(span).zip(answer.by_ref()) {
+                        *there = 0;
+                    }
+                    span.end()
+                }
+            };
         }
-        Ok(done)
+        Ok(asked.pages(M::Paging::SHIFT) as usize)
     }
 
-    /// Whether an entry maps a page at `addr`. The caller holds `mmap_lock`.
-    fn is_mapped(&self, addr: VirtAddr) -> bool {
-        // SAFETY: 1: `mmap_lock` keeps tables from being freed.
-        match unsafe { walk::<M>(&self.system().at, self.root, addr) } {
-            Walk::Leaf(leaf) => leaf.entry.load().is_mapped(),
-            Walk::Missing { .. } => false,
+    /// Which entries of a table map a page. Under its lock: a fault that has opened its slot there
+    /// without `mmap_lock` is waited for, and what is not there then was not begun before.
+    ///
+    /// Linux: mincore_pte_range.
+    fn look_at_table<'a>(
+        &self,
+        leaf: Leaf<'_, M>,
+        span: VirtRange,
+        answer: impl Iterator<Item = &'a mut u8>,
+    ) {
+        let _held = self.table_lock(leaf.table).lock();
+        // SAFETY: 1: a table, kept by `mmap_lock`.
+        let table = unsafe { Table::<M>::at(&self.system().at, leaf.table, 0) };
+        for (page, there) in pages::<M>(span).zip(answer) {
+            *there = u8::from(table.entry_for(page.start(), 0).load().is_mapped());
         }
     }
 }

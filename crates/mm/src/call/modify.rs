@@ -152,7 +152,7 @@ fn swallow_both<'w, M: Mmu>(
     let chained = chain(mm, below.vma(), above.vma())?;
     let also = chain(mm, below.vma(), middle.vma())?;
     let grown = NewRecord::new(mm, grown)?;
-    let ensured = mm.tree.ensure(mm.system(), 2)?;
+    let ensured = mm.tree.ensure(mm.system(), 2, 0)?;
     let grown = grown.publish(below.vma());
     let (first, second) = (upper.start(), upper.end());
     let sys = mm.system();
@@ -195,7 +195,7 @@ fn split<'w, M: Mmu>(
         (new, None)
     };
     let kept = NewRecord::new(mm, kept)?;
-    let two = (more > 1).then(|| mm.tree.ensure(mm.system(), more));
+    let two = (more > 1).then(|| mm.tree.ensure(mm.system(), 0, more));
     let _ensured = two.transpose()?;
     let above = above.map(|new| new.insert(writers)).transpose()?;
     let middle = middle.map(|new| new.insert(writers)).transpose()?;

@@ -6,12 +6,15 @@
 //! sees the odd count, or takes the table's lock before the zap does and is zapped with the rest. A
 //! fault under the VMA's lock was waited for, or does not get it any more.
 
-use super::cut::{Cut, unmap_one};
+use super::cut::{Cut, free_own_tables};
+use super::split::gone;
 use super::{as_call, page_range};
 use crate::commit::Pages;
 use crate::error::{MunmapError, NoMemory};
 use crate::event::Event;
 use crate::mm::Mm;
+use crate::oracle;
+use crate::vma::Vma;
 use crate::writers::Writers;
 use crate::zap::Zap;
 use core::ptr::NonNull;
@@ -43,6 +46,26 @@ impl<M: Mmu> Mm<M> {
     }
 }
 
+/// Unmaps the whole of `vma` and nothing else, as most calls do.
+///
+/// # Errors
+/// No memory. Nothing has changed then.
+fn unmap_one<M: Mmu>(mm: &Mm<M>, writers: &Writers<'_, M>, vma: &Vma<M>) -> Result<(), NoMemory> {
+    let view = vma.view();
+    let range = view.range;
+    let section = writers.begin(vma);
+    mm.tree.remove(mm.system(), range.start())?;
+    let mut zap = Zap::begin(mm, range);
+    zap.range(range);
+    gone(mm, section);
+    free_own_tables(mm, writers, range, &mut zap);
+    zap.finish();
+    mm.wake_unmapped(range);
+    mm.count_unmapped(Pages::of::<M>(&view));
+    oracle::translations_agree(mm, range, u64::MAX);
+    Ok(())
+}
+
 /// Unmaps `range`, under `mmap_lock` for writing: all of it, or nothing.
 pub(super) fn unmap<M: Mmu>(
     mm: &Mm<M>,
@@ -66,7 +89,7 @@ pub(crate) fn unmap_all<M: Mmu>(mm: &Mm<M>, all: VirtRange) {
     let sys = mm.system();
     let mut zap = Zap::begin_last(mm, all);
     let mut gone = Pages::default();
-    let mut zap_vma = |vma: &crate::vma::Vma<M>| {
+    let mut zap_vma = |vma: &Vma<M>| {
         let view = vma.peek();
         zap.range(view.range);
         gone.add(Pages::of::<M>(&view));
@@ -75,7 +98,7 @@ pub(crate) fn unmap_all<M: Mmu>(mm: &Mm<M>, all: VirtRange) {
     zap.free_tables(all, all);
     zap.finish();
     mm.count_unmapped(gone);
-    let vma = |vma: &crate::vma::Vma<M>| {
+    let vma = |vma: &Vma<M>| {
         sys.unlink_anon_vmas(vma);
         if let Some(by) = sys.config.ladder.vma_lock() {
             vma.detach(by, mm);

@@ -232,7 +232,9 @@ fn take<M: Mmu>(mm: &Mm<M>, addr: VirtAddr, access: Access) -> Option<Pfn> {
     if !frame.is_exclusive() {
         return None;
     }
-    frame.refs.add(PIN, Ordering::Relaxed);
+    if !sys.frames.hold(found.pfn(), PIN) {
+        return None;
+    }
     if leaf.entry.load() != found {
         sys.frames.put_many(found.pfn(), PIN);
         return None;

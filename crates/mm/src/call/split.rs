@@ -33,6 +33,13 @@ impl<'m, M: Mmu> NewRecord<'m, M> {
         Ok(Self { mm, attrs })
     }
 
+    /// The same memory, saying `view`.
+    pub(super) fn saying(self, view: VmaView) -> Self {
+        // SAFETY: allocated by `new`; nobody else has it.
+        unsafe { self.attrs.write(Attrs::new(view)) };
+        self
+    }
+
     /// Makes it the record of `vma`, inside the caller's section.
     pub(super) fn publish<'v>(self, vma: &'v Vma<M>) -> Published<'v, M>
     where

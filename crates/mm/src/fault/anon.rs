@@ -25,6 +25,9 @@ impl<M: Mmu> Fault<'_, M> {
     #[inline(always)]
     pub(super) fn anon(&self, stable: &Stable<'_, M>, leaf: Leaf<'_, M>) -> Result<Kind, Stop> {
         let found = leaf.entry.load();
+        if stable.view.uffd != 0 {
+            self.userfault(stable, found)?;
+        }
         oracle::is_table(self.mm.system(), leaf.table);
         if found.is_mapped() && !found.is_present() && stable.can() == Can::Look {
             // A protection in flux, or raised since: only the lock tells which.
@@ -199,6 +202,9 @@ impl<M: Mmu> Fault<'_, M> {
     }
 
     /// Linux: wp_page_reuse. The posting's V16 did this by exchange too.
+    ///
+    /// A mark that is still there is nobody's, or the fault would wait: it must not tell the next
+    /// handler that the page is protected.
     #[inline(never)]
     fn reuse(
         &self,
@@ -206,7 +212,8 @@ impl<M: Mmu> Fault<'_, M> {
         leaf: Leaf<'_, M>,
         found: Pte<M::Paging>,
     ) -> Result<Kind, Stop> {
-        let pte = with_bits(found.with_grant(Grant::Write), Access::Write);
+        let allowed = found.with_grant(Grant::Write).without_uffd_wp();
+        let pte = with_bits(allowed, Access::Write);
         Ok(match stable.open(leaf)?.change(found, pte) {
             Ok(()) => Kind::Reuse,
             Err(Lost) => self.lost(Event::CasReuse),

@@ -276,9 +276,6 @@ impl<M: Mmu> Fault<'_, M> {
     #[inline(always)]
     fn under(&self, stable: &Stable<'_, M>) -> Result<Kind, Stop> {
         stable.check_access(self.access)?;
-        if stable.view.uffd != 0 {
-            self.userfault(stable)?;
-        }
         self.prepare_anon(stable)?;
         let leaf = self.leaf(stable)?;
         self.anon(stable, leaf)

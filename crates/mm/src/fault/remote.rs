@@ -25,7 +25,6 @@ use crate::rss::Share;
 use crate::vma::Prot;
 use minflt_addr::{Pfn, VirtAddr};
 use minflt_pgtable::{Access, Grant, Leaf, Mmu, Pte, Walk, walk, with_bits};
-use minflt_sync::Ordering;
 
 /// How a page is held.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -140,10 +139,9 @@ impl<M: Mmu> Fault<'_, M> {
                 PIN
             }
         };
-        sys.frames
-            .get(found.pfn())
-            .refs
-            .add(references, Ordering::Relaxed);
+        if !sys.frames.hold(found.pfn(), references) {
+            return Err(Stop::Oom);
+        }
         Ok(Some(found.pfn()))
     }
 
@@ -166,12 +164,12 @@ impl<M: Mmu> Fault<'_, M> {
     /// does, and no store.
     #[cold]
     fn bring(&self, stable: &Stable<'_, M>, held: Held) -> Result<Kind, Stop> {
-        if stable.view.uffd != 0 {
-            self.userfault(stable)?;
-        }
         let leaf = self.leaf(stable)?;
         let grant = stable.view.prot.grant().min(Grant::Read);
         let found = leaf.entry.load();
+        if stable.view.uffd != 0 {
+            self.userfault(stable, found)?;
+        }
         match self.access {
             Access::Read if found.is_none() => self.bring_zeros(stable, leaf, grant),
             Access::Write if found.is_none() => self.bring_frame(stable, leaf, grant),
@@ -183,10 +181,29 @@ impl<M: Mmu> Fault<'_, M> {
             _ if !found.is_mapped() => Ok(Kind::Spurious),
             _ => {
                 self.prepare_own(stable)?;
-                let done = self.own(stable, leaf, found, grant)?;
-                Ok(done.unwrap_or(Kind::Spurious))
+                match self.own(stable, leaf, found, grant)? {
+                    Some(kind) => Ok(kind),
+                    None => self.unmark(stable, leaf, found),
+                }
             }
         }
+    }
+
+    /// A store that a mark is in the way of, though there is nobody to ask: the mark goes, or the
+    /// next look would find it again, without end.
+    fn unmark(
+        &self,
+        stable: &Stable<'_, M>,
+        leaf: Leaf<'_, M>,
+        found: Pte<M::Paging>,
+    ) -> Result<Kind, Stop> {
+        if self.access == Access::Write && found.is_uffd_wp() {
+            let slot = stable.open_locked(leaf)?;
+            if slot.change(found, found.without_uffd_wp()).is_err() {
+                return Ok(self.lost(Event::CasFlags));
+            }
+        }
+        Ok(Kind::Spurious)
     }
 
     /// A page of its own needs an anon_vma; zeros do not.

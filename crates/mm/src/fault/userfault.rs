@@ -26,10 +26,15 @@
 //! either it sees the change, or the handler sees it in the queue. A thread takes itself out, under
 //! the queue's lock, so its place outlives whoever marks it.
 //!
+//! Whether a fault is the handler's is asked of the very value that the fault then compares with
+//! when it commits. A mark that comes later, or a page that goes, makes the commit fail, and the
+//! next attempt asks again: nothing is done behind the handler's back.
+//!
 //! # Cost
 //! A mapping that nobody watches: a look at its record, which the fault has read.
 //!
-//! Linux: fs/userfaultfd.c handle_userfault, userfaultfd_must_wait (v6.12).
+//! Linux: fs/userfaultfd.c handle_userfault, userfaultfd_must_wait; mm/memory.c do_wp_page,
+//! do_anonymous_page, which ask under the table's lock (v6.12).
 
 use super::slot::Lost;
 use super::stabilise::Stable;
@@ -58,16 +63,20 @@ pub(crate) enum NotFilled {
     /// There is a page.
     Exists,
     NoMemory,
-    /// The mapping has gone.
+    /// The mapping has gone, or is not watched for what was asked.
     Gone,
 }
 
 impl<M: Mmu> Fault<'_, M> {
-    /// A fault in a watched mapping: queues the thread if it is for the handler.
+    /// A fault in a watched mapping that found `found`: queues the thread if it is for the handler.
     #[cold]
     #[inline(never)]
-    pub(super) fn userfault(&self, stable: &Stable<'_, M>) -> Result<(), Stop> {
-        let Some(reason) = self.reason(stable) else {
+    pub(super) fn userfault(
+        &self,
+        stable: &Stable<'_, M>,
+        found: Pte<M::Paging>,
+    ) -> Result<(), Stop> {
+        let Some(reason) = self.reason(stable, found) else {
             return Ok(());
         };
         let view = &stable.view;
@@ -79,20 +88,24 @@ impl<M: Mmu> Fault<'_, M> {
             // Nobody is there any more to wait for.
             return Ok(());
         }
-        if self.reason(stable) != Some(reason) {
+        if self.reason(stable, self.look_again()) != Some(reason) {
             self.mm.leave_queue();
         }
         Err(Stop::Userfault)
     }
 
-    /// Why the fault is the handler's, if it is.
-    fn reason(&self, stable: &Stable<'_, M>) -> Option<Reason> {
-        let flags = stable.view.flags;
-        // SAFETY: 1: the hold keeps tables.
-        let found = match unsafe { walk::<M>(&self.mm.system().at, self.mm.root, self.addr) } {
+    /// What stands in the entry now. The hold keeps tables.
+    fn look_again(&self) -> Pte<M::Paging> {
+        // SAFETY: 1: by the hold.
+        match unsafe { walk::<M>(&self.mm.system().at, self.mm.root, self.addr) } {
             Walk::Leaf(leaf) => leaf.entry.load(),
             Walk::Missing { .. } => Pte::NONE,
-        };
+        }
+    }
+
+    /// Why the fault is the handler's, if it is.
+    fn reason(&self, stable: &Stable<'_, M>, found: Pte<M::Paging>) -> Option<Reason> {
+        let flags = stable.view.flags;
         if found.is_none() {
             return flags.has(VmaFlags::UFFD_MISSING).then_some(Reason::Missing);
         }
@@ -104,7 +117,10 @@ impl<M: Mmu> Fault<'_, M> {
     fn fill(&self, fill: Fill<'_>) -> Result<Kind, NotFilled> {
         let stable = Stable::stabilise(self.mm, crate::config::Rung::Mmap, self.addr);
         let stable = stable.map_err(|_| NotFilled::Gone)?;
-        if stable.view.uffd == 0 {
+        // The mapping need not be the one that the call looked at.
+        let protects = matches!(fill, Fill::Bytes(_, WriteProtected::Yes));
+        let flags = stable.view.flags;
+        if stable.view.uffd == 0 || protects && !flags.has(VmaFlags::UFFD_WP) {
             return Err(NotFilled::Gone);
         }
         let filled = match fill {

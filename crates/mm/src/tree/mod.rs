@@ -335,22 +335,24 @@ impl<M: Mmu> Tree<M> {
         self.replace_key(sys, old.0, entry)
     }
 
-    /// Makes sure that so many changes, one after the other, do not fail: each is an insertion, a
-    /// removal or a rekey. Good until the guard is dropped, which is before the caller sleeps.
+    /// Makes sure that so many changes, one after the other, do not fail: first removals and
+    /// rekeys, then insertions. Good until the guard is dropped, which is before the caller sleeps.
     ///
     /// # Errors
     /// When there is no memory.
     pub(crate) fn ensure<'s>(
         &self,
         sys: &'s System<M>,
-        changes: u64,
-    ) -> Result<Ensured<'s, M>, NoMemory> {
+        removals: u64,
+        insertions: u64,
+    ) -> Result<Ensured<'s, Node<M>, M>, NoMemory> {
         let root = self.root.load(Ordering::Relaxed);
         // SAFETY: 1: the writer's lock keeps the current version.
         let level =
             NonNull::new(root as *mut Node<M>).map_or(0, |_| unsafe { read::<M>(root) }.level);
-        // Each level's node and one beside it, and a root above them.
-        let nodes = changes * u64::from(2 * (level + 2) + 1);
+        // Of each level a removal or rekey copies one node at most, for it merges into its copy.
+        // An insertion makes one more beside it, and a root above; one before may have, too.
+        let nodes = removals * u64::from(level + 1) + insertions * u64::from(2 * (level + 2) + 1);
         let nodes = u32::try_from(nodes).map_err(|_| NoMemory)?;
         sys.nodes.ensure(nodes, sys).ok_or(NoMemory)
     }

@@ -212,7 +212,7 @@ pub const RACES: &[Race] = &[
     Race {
         number: "P35",
         name: "fault-mbind",
-        never: "after mbind returned, a fault takes a page from where the old policy had it",
+        never: "a fault that goes on after mbind returned takes a page by the old policy",
         fix: Broken::ProtectWithoutSection,
         shows_in: "spf-2017",
         seed: 1,

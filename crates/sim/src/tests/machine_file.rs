@@ -138,95 +138,98 @@ fn what_is_malformed_is_named_with_line_and_remedy() {
     }
 }
 
+/// Of `explorer`: what is replaced, by what, and what is said.
+const OUT_OF_RANGE: &[(&str, &str, &str)] = &[
+    (
+        "die = { value = 10",
+        "die = { value = -1",
+        "mine.toml:24: ns.die = -1: give a value from 0.001 to 1000000000",
+    ),
+    (
+        "hit = { value = 1",
+        "hit = { value = 0",
+        "mine.toml:21: ns.hit = 0: give a value from 0.001 to",
+    ),
+    (
+        "hit = { value = 1",
+        "hit = { value = nan",
+        "mine.toml:21: ns.hit = NaN: give",
+    ),
+    (
+        "hit = { value = 1",
+        "hit = { value = inf",
+        "mine.toml:21: ns.hit = inf: give",
+    ),
+    (
+        "serve = { value = 0",
+        "serve = { value = -0.5",
+        "mine.toml:30: ns.serve = -0.5: give a value from 0 to",
+    ),
+    (
+        "cpus = { value = 16",
+        "cpus = { value = 0",
+        "mine.toml:9: shape.cpus = 0: give a value from 1 to 2048",
+    ),
+    (
+        "cpus = { value = 16",
+        "cpus = { value = 2049",
+        "mine.toml:9: shape.cpus = 2049: give a value from 1 to 2048",
+    ),
+    (
+        "cpus = { value = 16",
+        "cpus = { value = 1.5",
+        "mine.toml:9: shape.cpus = 1.5: a whole number is needed",
+    ),
+    (
+        "cpus_per_core = { value = 1,",
+        "cpus_per_core = { value = 4294967296,",
+        "mine.toml:10: shape.cpus_per_core = 4294967296: give",
+    ),
+    (
+        "line_bytes = { value = 64",
+        "line_bytes = { value = 65",
+        "mine.toml:14: shape.line_bytes = 65: a power of two is needed",
+    ),
+    (
+        "page_bytes = { value = 4096",
+        "page_bytes = { value = 5000",
+        "mine.toml:15: shape.page_bytes = 5000: a power of two is needed",
+    ),
+    (
+        "page_bytes = { value = 4096",
+        "page_bytes = { value = 8192",
+        "mine.toml:15: shape.page_bytes = 8192: no page-table format here has such pages; give 4096, 16384 or 65536",
+    ),
+    (
+        "permille = { value = 1000",
+        "permille = { value = 1001",
+        "mine.toml:18: shape.shared_core_permille = 1001: give a value from 1 to 1000",
+    ),
+    (
+        "node = { value = 1000000",
+        "node = { value = 0",
+        "mine.toml:51: bytes_per_us.node = 0: give a value from 1 to",
+    ),
+    (
+        "cite = \"makes schedules easy to read\"",
+        "cite = \" \"",
+        "mine.toml:9: shape.cpus: `cite` is empty: say who says so",
+    ),
+    (
+        "name = \"explorer\"",
+        "name = \"my machine\"",
+        "mine.toml:4: name = \"my machine\": give letters, digits, - and _ only",
+    ),
+    (
+        "title = \"no real machine: small, with unit costs, for exploring schedules\"",
+        "title = \"\"",
+        "mine.toml:5: title is empty",
+    ),
+];
+
 #[test]
 fn what_is_out_of_range_is_named_with_line_and_remedy() {
-    for (from, to, said) in [
-        (
-            "die = { value = 10",
-            "die = { value = -1",
-            "mine.toml:24: ns.die = -1: give a value from 0.001 to 1000000000",
-        ),
-        (
-            "hit = { value = 1",
-            "hit = { value = 0",
-            "mine.toml:21: ns.hit = 0: give a value from 0.001 to",
-        ),
-        (
-            "hit = { value = 1",
-            "hit = { value = nan",
-            "mine.toml:21: ns.hit = NaN: give",
-        ),
-        (
-            "hit = { value = 1",
-            "hit = { value = inf",
-            "mine.toml:21: ns.hit = inf: give",
-        ),
-        (
-            "serve = { value = 0",
-            "serve = { value = -0.5",
-            "mine.toml:30: ns.serve = -0.5: give a value from 0 to",
-        ),
-        (
-            "cpus = { value = 16",
-            "cpus = { value = 0",
-            "mine.toml:9: shape.cpus = 0: give a value from 1 to 2048",
-        ),
-        (
-            "cpus = { value = 16",
-            "cpus = { value = 2049",
-            "mine.toml:9: shape.cpus = 2049: give a value from 1 to 2048",
-        ),
-        (
-            "cpus = { value = 16",
-            "cpus = { value = 1.5",
-            "mine.toml:9: shape.cpus = 1.5: a whole number is needed",
-        ),
-        (
-            "cpus_per_core = { value = 1,",
-            "cpus_per_core = { value = 4294967296,",
-            "mine.toml:10: shape.cpus_per_core = 4294967296: give",
-        ),
-        (
-            "line_bytes = { value = 64",
-            "line_bytes = { value = 65",
-            "mine.toml:14: shape.line_bytes = 65: a power of two is needed",
-        ),
-        (
-            "page_bytes = { value = 4096",
-            "page_bytes = { value = 5000",
-            "mine.toml:15: shape.page_bytes = 5000: a power of two is needed",
-        ),
-        (
-            "page_bytes = { value = 4096",
-            "page_bytes = { value = 8192",
-            "mine.toml:15: shape.page_bytes = 8192: no page-table format here has such pages; give 4096, 16384 or 65536",
-        ),
-        (
-            "permille = { value = 1000",
-            "permille = { value = 1001",
-            "mine.toml:18: shape.shared_core_permille = 1001: give a value from 1 to 1000",
-        ),
-        (
-            "node = { value = 1000000",
-            "node = { value = 0",
-            "mine.toml:51: bytes_per_us.node = 0: give a value from 1 to",
-        ),
-        (
-            "cite = \"makes schedules easy to read\"",
-            "cite = \" \"",
-            "mine.toml:9: shape.cpus: `cite` is empty: say who says so",
-        ),
-        (
-            "name = \"explorer\"",
-            "name = \"my machine\"",
-            "mine.toml:4: name = \"my machine\": give letters, digits, - and _ only",
-        ),
-        (
-            "title = \"no real machine: small, with unit costs, for exploring schedules\"",
-            "title = \"\"",
-            "mine.toml:5: title is empty",
-        ),
-    ] {
+    for (from, to, said) in OUT_OF_RANGE {
         let error = error("explorer", from, to);
         assert!(error.contains(said), "{error}\nlacks\n{said}");
     }

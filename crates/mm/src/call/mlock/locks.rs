@@ -76,7 +76,9 @@ impl<M: Mmu> Locks<M> {
     /// Counts pages as locked. The caller holds `mmap_lock` for writing, or is alone.
     pub(crate) fn add(&self, pages: u64) {
         if pages != 0 {
-            self.pages.store(self.pages() + pages, Ordering::Relaxed);
+            // The ledger is to find a count that went below zero, not this sum.
+            let all = self.pages().wrapping_add(pages);
+            self.pages.store(all, Ordering::Relaxed);
         }
     }
 

@@ -7,12 +7,14 @@
 //!
 //! # Idea
 //! Where a whole table is moved to where a whole table fits, the entry that points to it is moved,
-//! and nothing below it. Elsewhere the entries are moved, table by table.
+//! and nothing below it. Elsewhere the entries are moved, table by table; and where a userfaultfd
+//! watches stores, since its marks stay behind: nobody would ever take them off.
 //!
 //! # Protocol
 //! ```text
 //! the source's and the destination's VMAs: sections open, until all is moved
-//! tables for the destination: put in before anything changes
+//! the source's VMA: locked from the beginning, where VMAs have locks
+//! tables for the destination: put in before anything changes; the move takes no memory
 //! whole tables:  every lock below held once      pointer -> none    all CPUs told    put in
 //! entries:       both tables' locks held         entry -> none, put in    all CPUs told
 //! ```
@@ -36,6 +38,7 @@ use crate::config::{Broken, Protocol};
 use crate::error::NoMemory;
 use crate::event::Event;
 use crate::mm::Mm;
+use crate::vma::{VmaFlags, VmaView};
 use crate::zap::{Zap, pages};
 use minflt_addr::{Pfn, VirtAddr, VirtRange};
 use minflt_pgtable::{EntryRef, Mmu, Paging, Pte, Table, Walk, entries_of, span_of, walk};
@@ -46,6 +49,8 @@ struct Part {
     from: VirtAddr,
     to: VirtAddr,
     bytes: u64,
+    /// Whether whole tables may be moved.
+    by_table: bool,
 }
 
 /// How a part is moved.
@@ -76,6 +81,9 @@ impl<M: Mmu> Mm<M> {
             Walk::Leaf(_) => 1,
         };
         let fits = |level: &u32| {
+            if !left.by_table {
+                return false;
+            }
             let span = span_of::<M::Paging>(left.from, *level);
             let there = span_of::<M::Paging>(left.to, *level);
             let aligned = span.start() == left.from && there.start() == left.to;
@@ -115,6 +123,21 @@ impl<M: Mmu> Mm<M> {
         Ok(table)
     }
 
+    /// The table whose entry for `addr` is of `level`, if it is there.
+    fn table_at(&self, addr: VirtAddr, level: u32) -> Option<Pfn> {
+        let mut table = self.root;
+        for at in (level + 1..M::Paging::LEVELS).rev() {
+            // SAFETY: 1: as above.
+            let above = unsafe { Table::<M>::at(&self.system().at, table, at) };
+            let value = above.entry_for(addr, at).load();
+            if value.is_none_at(at) {
+                return None;
+            }
+            table = value.pfn();
+        }
+        Some(table)
+    }
+
     /// Puts a table in below `entry`, of level `level`, unless a fault of a neighbour does.
     fn put_table_in(&self, entry: EntryRef<'_, M>, level: u32) -> Result<(), NoMemory> {
         let sys = self.system();
@@ -143,11 +166,12 @@ impl<M: Mmu> Mm<M> {
     /// Puts in the tables that the pages of `from` need at `to`, but for those that they bring.
     ///
     /// # Context
-    /// Under `mmap_lock` for writing, and nothing is mapped at `to`.
+    /// Under `mmap_lock` for writing, and nothing is mapped at `to`. The source's VMA is locked, if
+    /// the ladder locks VMAs: a fault there would put in what there is no room for.
     ///
     /// # Errors
     /// No memory; some tables may be there then, with nothing in them.
-    pub(super) fn make_room(&self, from: VirtRange, to: VirtAddr) -> Result<(), NoMemory> {
+    pub(super) fn make_room(&self, from: &VmaView, to: VirtAddr) -> Result<(), NoMemory> {
         let mut left = Part::whole(from, to);
         while left.bytes > 0 {
             let (part, step) = self.next_part(left);
@@ -166,35 +190,38 @@ impl<M: Mmu> Mm<M> {
     /// # Context
     /// Under `mmap_lock` for writing, with sections open on the VMAs of both; after
     /// [`Mm::make_room`]. Waits for CPUs to forget translations.
-    pub(super) fn move_entries(&self, zap: &mut Zap<'_, M>, from: VirtRange, to: VirtAddr) {
+    pub(super) fn move_entries(&self, zap: &mut Zap<'_, M>, from: &VmaView, to: VirtAddr) {
         let mut left = Part::whole(from, to);
         while left.bytes > 0 {
             let (part, step) = self.next_part(left);
-            let room = match step {
-                Step::Nothing => Ok(()),
+            match step {
+                Step::Nothing => {}
                 Step::Table(level) => self.move_table(zap, part, level),
                 Step::Entries => self.move_part(zap, part),
-            };
-            if room.is_err() {
-                M::violation(format_args!("room that was made is not there"));
             }
             left = left.behind(part);
         }
     }
 
     /// Moves a table, with all below it.
-    fn move_table(&self, zap: &mut Zap<'_, M>, part: Part, level: u32) -> Result<(), NoMemory> {
+    fn move_table(&self, zap: &mut Zap<'_, M>, part: Part, level: u32) {
         let sys = self.system();
-        let above = self.table_above(part.from, level)?;
+        let (from, to) = (
+            self.table_at(part.from, level),
+            self.table_at(part.to, level),
+        );
+        // Nobody but faults of the VMA, which are kept out, puts in what the VMA alone uses.
+        let (Some(from), Some(to)) = (from, to) else {
+            M::violation(format_args!("room that was made is not there"))
+        };
         // SAFETY: 1: as above.
-        let entry = unsafe { Table::<M>::at(&sys.at, above, level) }.entry_for(part.from, level);
+        let entry = unsafe { Table::<M>::at(&sys.at, from, level) }.entry_for(part.from, level);
         self.wait_for_slots(entry.load().pfn(), level - 1);
         let moved = entry.swap(self.exchange_of_tables(), Pte::none_at(level));
         zap.gather.touch(part.old());
         self.tell(zap);
-        let above = self.table_above(part.to, level)?;
         // SAFETY: 1: as above.
-        let entry = unsafe { Table::<M>::at(&sys.at, above, level) }.entry_for(part.to, level);
+        let entry = unsafe { Table::<M>::at(&sys.at, to, level) }.entry_for(part.to, level);
         entry.swap(self.exchange_of_tables(), moved);
         M::note(format_args!(
             "moves a table of level {} to {}",
@@ -202,7 +229,6 @@ impl<M: Mmu> Mm<M> {
             part.to
         ));
         sys.count(Event::TablesMoved);
-        Ok(())
     }
 
     /// Holds the lock of each table of leaf entries below `table` once.
@@ -221,11 +247,13 @@ impl<M: Mmu> Mm<M> {
     }
 
     /// Moves entries of one table to one table.
-    fn move_part(&self, zap: &mut Zap<'_, M>, part: Part) -> Result<(), NoMemory> {
-        let (from, to) = (
-            self.table_above(part.from, 0)?,
-            self.table_above(part.to, 0)?,
-        );
+    fn move_part(&self, zap: &mut Zap<'_, M>, part: Part) {
+        let Some(from) = self.table_at(part.from, 0) else {
+            return;
+        };
+        let Some(to) = self.table_at(part.to, 0) else {
+            return self.has_no_pages(zap, from, part);
+        };
         let how = self.exchange_under_lock();
         let (first, second) = (self.table_lock(from.min(to)), self.table_lock(from.max(to)));
         let _first = first.lock();
@@ -240,13 +268,21 @@ impl<M: Mmu> Mm<M> {
             }
             let old = entry.swap(how, Pte::NONE);
             let there = VirtAddr(page.start().0.wrapping_add(distance));
-            zap.entry(to, there).store(old);
+            zap.entry(to, there).store(old.without_uffd_wp());
             zap.gather.touch(page);
             moved += 1;
         }
         self.system().count_n(Event::EntriesMoved, moved);
         self.tell(zap);
-        Ok(())
+    }
+
+    /// A table that was not there when room was made: a fault of a neighbour put it in since, under
+    /// the neighbour's lock. It has no page of the VMA's, whose faults are kept out.
+    fn has_no_pages(&self, zap: &Zap<'_, M>, table: Pfn, part: Part) {
+        let none = |page: VirtRange| zap.entry(table, page.start()).load().is_none();
+        if !pages::<M>(part.old()).all(none) {
+            M::violation(format_args!("room that was made is not there"));
+        }
     }
 
     /// Makes every CPU forget the old place.
@@ -258,11 +294,14 @@ impl<M: Mmu> Mm<M> {
 }
 
 impl Part {
-    const fn whole(from: VirtRange, to: VirtAddr) -> Self {
+    const fn whole(from: &VmaView, to: VirtAddr) -> Self {
         Self {
-            from: from.start(),
+            from: from.range.start(),
             to,
-            bytes: from.len(),
+            bytes: from.range.len(),
+            // Their entries may be marked for a userfaultfd, which does not watch the new place.
+            // Linux: uffd_supports_page_table_move.
+            by_table: !from.flags.has(VmaFlags::UFFD_WP),
         }
     }
 
@@ -280,6 +319,7 @@ impl Part {
             from: VirtAddr(self.from.0 + part.bytes),
             to: VirtAddr(self.to.0 + part.bytes),
             bytes: self.bytes - part.bytes,
+            ..self
         }
     }
 

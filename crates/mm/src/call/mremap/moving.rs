@@ -11,12 +11,15 @@ use crate::error::{MremapError, NoMemory};
 use crate::mm::Mm;
 use crate::oracle;
 use crate::vma::{Vma, VmaFlags, VmaView};
-use crate::writers::{Section, Writers};
+use crate::writers::Writers;
 use crate::zap::Zap;
 use minflt_addr::{VirtAddr, VirtRange};
 use minflt_pgtable::{Mmu, Paging};
 use minflt_sync::order::AnonVmaLock;
 use minflt_sync::{Ordering, WriteGuard};
+
+/// What says that a mapping is locked.
+const LOCKS: VmaFlags = VmaFlags::LOCKED.with(VmaFlags::LOCKED_ON_FAULT);
 
 impl<M: Mmu> Mm<M> {
     /// Moves a part of one VMA to a place that is free.
@@ -66,17 +69,23 @@ impl<M: Mmu> Mm<M> {
         late: &mut Late<'m, M>,
     ) -> Result<(), NoMemory> {
         let sys = self.system();
-        let to = new.range.start();
+        // Faults that hold the VMA's lock leave before room is made for what they put in. The lock
+        // outlasts this section; and a speculative fault puts no tables in.
+        drop(writers.begin(vma));
         let faulted = vma.anon_vma.load(Ordering::Relaxed) != 0;
         let links = u32::try_from(vma.chain_count()).map_err(|_| NoMemory)?;
         // What follows takes no more memory than this.
-        let ensured = self.make_room(old.range, to).and_then(|()| {
+        let ensured = self.make_room(old, new.range.start()).and_then(|()| {
+            let unlocked = self.unlocked(old, how)?;
             let chains = sys.chains.ensure(3 * links + 2, sys).ok_or(NoMemory)?;
             let attrs = sys.attrs.ensure(6, sys).ok_or(NoMemory)?;
             let vmas = sys.vmas.ensure(3, sys).ok_or(NoMemory)?;
-            Ok((chains, attrs, vmas, self.tree.ensure(sys, 5)?))
+            Ok((
+                unlocked,
+                (chains, attrs, vmas, self.tree.ensure(sys, 0, 5)?),
+            ))
         });
-        let ensured = ensured.inspect_err(|_| self.free_room(new.range))?;
+        let (unlocked, ensured) = ensured.inspect_err(|_| self.free_room(new.range))?;
         let open = |vma| writers.begin(vma);
         // One that has no pages may become one with its own copy.
         let before = faulted.then(|| writers.begin(vma));
@@ -92,20 +101,10 @@ impl<M: Mmu> Mm<M> {
         } else {
             Some(added)
         };
-        let mut zap = Zap::begin(self, old.range);
-        {
-            let _reverse_map = vma.lock_reverse_map();
-            self.move_entries(&mut zap, old.range, to);
-        }
-        if sys.config.lacks(Broken::RemapFlushesLate) {
-            *late = Some(zap);
-        } else {
-            zap.finish();
-            oracle::translations_agree(self, old.range, u64::MAX);
-        }
+        self.move_pages(vma, old, new.range.start(), late);
         self.count_mapped(Pages::of::<M>(new));
         if how.keeps_old() {
-            self.leave_empty(vma, section.as_ref(), &old.range)?;
+            self.leave_empty(vma, unlocked, apart && vma.view().range == old.range);
             return Ok(());
         }
         sys.charge_again(
@@ -113,12 +112,29 @@ impl<M: Mmu> Mm<M> {
                 .accounted
                 .min(Pages::of::<M>(new).accounted),
         );
-        drop((section, added));
+        // The section of what is at the old place goes on, since a fault there between the move and
+        // the cut would find zeros. It is the new one's where both have become one.
+        let held = if apart { section } else { added };
         // Were there no memory after all, the old place would stay mapped, with nothing in it.
-        let cut = Cut::plan(self, writers, old.range);
+        let cut = Cut::plan_in(self, writers, old.range, held);
         let _cut = cut.and_then(|cut| cut.map_or(Ok(()), Cut::commit));
         drop(ensured);
         Ok(())
+    }
+
+    /// Moves the pages of `old`, a part of `vma`, and makes every CPU forget the old place.
+    fn move_pages<'m>(&'m self, vma: &Vma<M>, old: &VmaView, to: VirtAddr, late: &mut Late<'m, M>) {
+        let mut zap = Zap::begin(self, old.range);
+        {
+            let _reverse_map = vma.lock_reverse_map();
+            self.move_entries(&mut zap, old, to);
+        }
+        if self.system().config.lacks(Broken::RemapFlushesLate) {
+            *late = Some(zap);
+        } else {
+            zap.finish();
+            oracle::translations_agree(self, old.range, u64::MAX);
+        }
     }
 
     /// Frees tables that were made in vain.
@@ -128,27 +144,27 @@ impl<M: Mmu> Mm<M> {
         zap.finish();
     }
 
-    /// `vma` has lost the pages of `part` and stays. It is not locked any more, whole; and if it
-    /// has no page left, it is found from no anon_vma.
+    /// A record for what stays at the old place, if it must get one. It is had before the first
+    /// change: the move sleeps, so that nothing that was ensured before is sure after it.
+    fn unlocked(&self, old: &VmaView, how: Remap) -> Result<Option<NewRecord<'_, M>>, NoMemory> {
+        let needed = how.keeps_old() && old.flags.has(LOCKS);
+        needed.then(|| NewRecord::new(self, *old)).transpose()
+    }
+
+    /// `vma` has lost the pages of a part, or of all, and stays. It is not locked any more, whole;
+    /// and if it has no page left, it is found from no anon_vma.
     ///
     /// Linux: dontunmap_complete.
-    fn leave_empty(
-        &self,
-        vma: &Vma<M>,
-        section: Option<&Section<'_, M>>,
-        part: &VirtRange,
-    ) -> Result<(), NoMemory> {
-        let view = vma.view();
-        let locks = VmaFlags::LOCKED.with(VmaFlags::LOCKED_ON_FAULT);
-        if view.flags.has(locks) {
+    fn leave_empty(&self, vma: &Vma<M>, unlocked: Option<NewRecord<'_, M>>, empty: bool) {
+        if let Some(record) = unlocked {
+            let view = vma.view();
+            let flags = view.flags.without(LOCKS);
+            drop(record.saying(VmaView { flags, ..view }).publish(vma));
             self.locks.sub(Pages::of::<M>(&view).locked);
-            let flags = view.flags.without(locks);
-            drop(NewRecord::new(self, VmaView { flags, ..view })?.publish(vma));
         }
-        if section.is_some() && view.range == *part {
+        if empty {
             self.system().unlink_anon_vmas(vma);
         }
-        Ok(())
     }
 }
 

@@ -157,8 +157,9 @@ impl<M: Mmu> Uffd<'_, M> {
         let mut result = Err(UffdError::NotWatched);
         let mut zap = Zap::begin(self.mm, range);
         let late = self.mm.system().config.lacks(Broken::ProtectWithoutFlush);
+        let lowered = |pte: Pte<M::Paging>| pte.is_uffd_wp() && pte.grant() < Grant::Write;
         let change = |pte: Pte<M::Paging>| match protect {
-            WriteProtected::Yes if pte.is_uffd_wp() => None,
+            WriteProtected::Yes if lowered(pte) => None,
             WriteProtected::Yes => Some(pte.with_grant(pte.grant().min(Grant::Read)).uffd_wp()),
             WriteProtected::No => pte.is_uffd_wp().then(|| pte.without_uffd_wp()),
         };

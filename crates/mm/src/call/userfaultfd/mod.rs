@@ -23,8 +23,9 @@ use crate::mm::Mm;
 use crate::vma::{Vma, VmaFlags, VmaView};
 use crate::writers::Writers;
 use crate::zap::Zap;
+use core::cell::Cell;
 use minflt_addr::{VirtAddr, VirtRange};
-use minflt_pgtable::{Mmu, Paging, Pte};
+use minflt_pgtable::{Mmu, Paging};
 
 /// What a range is watched for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -89,7 +90,9 @@ impl UffdMode {
 const WATCHED: VmaFlags = VmaFlags::UFFD_MISSING.with(VmaFlags::UFFD_WP);
 
 impl<M: Mmu> Uffd<'_, M> {
-    /// Watches what is mapped in `len` bytes from `start` on, for `mode` and nothing else.
+    /// Watches what is mapped in `len` bytes from `start` on, for `mode`. What it watches for that
+    /// already stays as it is; what it watched for something else only, it does not any more, and
+    /// who waits there tries again.
     ///
     /// # Context
     /// Sleeps for `mmap_lock`, which it takes for writing.
@@ -107,12 +110,26 @@ impl<M: Mmu> Uffd<'_, M> {
             let range = whole_pages::<M>(start, len)?;
             let writers = Writers::lock(self.mm);
             self.check(range, UffdError::Busy)?;
-            let watched = |view: VmaView| VmaView {
-                flags: view.flags.without(WATCHED).with(mode.flags()),
-                uffd: self.number,
-                ..view
+            let replaced = Cell::new(false);
+            // Linux: userfaultfd_register_range.
+            let watched = |view: VmaView| {
+                if view.uffd == self.number && !mode.flags().without(view.flags).has(WATCHED) {
+                    return view;
+                }
+                replaced.set(replaced.get() || view.flags.has(WATCHED));
+                VmaView {
+                    flags: view.flags.without(WATCHED).with(mode.flags()),
+                    uffd: self.number,
+                    ..view
+                }
             };
-            change_all(self.mm, &writers, range, watched)?;
+            let result = change_all(self.mm, &writers, range, watched);
+            drop(writers);
+            if replaced.get() {
+                // Allowing a store wakes nobody where stores are not watched.
+                self.mm.wake_userfaults(range);
+            }
+            result?;
             M::note(format_args!("userfaultfd watches {range}"));
             Ok(())
         })
@@ -260,14 +277,17 @@ fn change<M: Mmu>(
     let mut protected = VmaFlags::NONE;
     let changed = modify(mm, writers, part, |view| {
         let new = to(view);
-        protected = view.flags.without(new.flags);
+        // Marks are one handler's: another does not find what the one before it left behind.
+        protected = if view.uffd == new.uffd {
+            view.flags.without(new.flags)
+        } else {
+            view.flags
+        };
         new
     })?;
     if protected.has(VmaFlags::UFFD_WP) {
         let mut zap = Zap::begin(mm, part);
-        zap.change(part, |pte: Pte<M::Paging>| {
-            pte.is_uffd_wp().then(|| pte.without_uffd_wp())
-        });
+        zap.unmark(part);
         zap.finish();
     }
     drop(changed);

@@ -1,0 +1,136 @@
+//! `minflt machines`, machines from files, and more CPUs than a machine has.
+#![expect(
+    clippy::expect_used,
+    clippy::tests_outside_test_module,
+    reason = "all of an integration test is a test"
+)]
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::Command;
+
+/// Exit status, standard output and standard error of `minflt ARGS`.
+fn minflt(args: &str) -> (i32, String, String) {
+    let output = Command::new(env!("CARGO_BIN_EXE_minflt"))
+        .args(args.split_whitespace())
+        .output()
+        .expect("the program runs");
+    let text = |bytes| String::from_utf8(bytes).expect("text");
+    let status = output.status.code().expect("it exits");
+    (status, text(output.stdout), text(output.stderr))
+}
+
+/// What `minflt ARGS` prints; it must succeed.
+fn printed(args: &str) -> String {
+    let (status, out, err) = minflt(args);
+    assert_eq!(status, 0, "{args}: {err}");
+    out
+}
+
+/// A path for a file of this test, without spaces.
+fn path(name: &str) -> PathBuf {
+    PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name)
+}
+
+fn lines(path: &PathBuf) -> Vec<serde_json::Value> {
+    let text = fs::read_to_string(path).expect("written");
+    let parse = |line| serde_json::from_str(line).expect("JSON");
+    text.lines().map(parse).collect()
+}
+
+#[test]
+fn machines_are_listed_and_shown_with_their_sources() {
+    let json = path("list.json");
+    let list = printed(&format!("machines --json {}", json.display()));
+    assert!(
+        list.contains("16 nodes x 6 cores x 8 threads, uneven"),
+        "{list}"
+    );
+    assert_eq!(lines(&json).len(), 19);
+    assert_eq!(lines(&json)[0]["machine"], "altix32");
+
+    let json = path("shown.json");
+    let shown = printed(&format!(
+        "machines --show rome256 --json {}",
+        json.display()
+    ));
+    assert!(shown.starts_with("rome256: 2-socket EPYC Rome"), "{shown}");
+    assert!(
+        shown.contains("rests on 13 measured numbers, 0 from a posting, 26 guesses"),
+        "{shown}"
+    );
+    let numbers = lines(&json);
+    assert_eq!(numbers.len(), 39);
+    let keys = ["machine", "table", "key", "source"].map(|key| numbers[16][key].as_str());
+    assert_eq!(
+        keys.map(Option::unwrap_or_default),
+        ["rome256", "ns", "dram_local", "measured"]
+    );
+    assert_eq!(numbers[16]["value"], 122.0);
+    for line in numbers {
+        let cite = line["cite"].as_str().unwrap_or_default();
+        assert!(shown.contains(cite), "{cite}");
+    }
+}
+
+#[test]
+fn a_machine_of_ones_own_runs_under_its_own_name() {
+    let shipped = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../data/machines/kvm16.toml"
+    );
+    let text = fs::read_to_string(shipped).expect("there");
+    let (own, json) = (path("own.toml"), path("own.json"));
+    fs::write(&own, text.replace("\"kvm16\"", "\"mine\"")).expect("written");
+    let bench = "bench pft --on sim --size 64K --ram 64M --quiet --machine";
+    printed(&format!(
+        "{bench} {} --json {}",
+        own.display(),
+        json.display()
+    ));
+    assert_eq!(lines(&json)[0]["machine"], "mine");
+
+    let bad = text.replace("far1 = { value = 118", "far1 = { value = 8");
+    fs::write(&own, bad).expect("written");
+    let (status, _, said) = minflt(&format!("{bench} {}", own.display()));
+    assert_eq!(status, 2);
+    assert!(
+        said.contains("own.toml:25: ns.far1 = 8 is below die = 44 (line 24): "),
+        "{said}"
+    );
+}
+
+#[test]
+fn more_cpus_than_the_machine_has_are_labelled() {
+    let json = path("extended.json");
+    let bench = "bench pft --on sim --machine kvm16 --extend-machine --size 256K --ram 64M --quiet";
+    let out = printed(&format!(
+        "{bench} --threads 16,32 --json {}",
+        json.display()
+    ));
+    let rows = lines(&json);
+    let row = |at: usize| (rows[at]["machine"].as_str(), rows[at]["cpus"].as_u64());
+    assert_eq!(row(0), (Some("kvm16"), Some(16)));
+    assert_eq!(row(1), (Some("kvm16 extended to 32 CPUs"), Some(32)));
+    assert!(
+        out.contains("kvm16 has 16 CPUs: rows of more are on its topology repeated"),
+        "{out}"
+    );
+}
+
+#[test]
+fn a_machine_is_not_extended_without_end() {
+    let bench = "bench pft --on sim --extend-machine --size 64M";
+    let (status, _, said) = minflt(&format!("{bench} --threads 1024 --ram 1G"));
+    assert_eq!(status, 2);
+    assert!(
+        said.contains("altix32 with 1024 CPUs: 512 memory nodes are more than the 256"),
+        "{said}"
+    );
+    let (status, _, said) = minflt(&format!("{bench} --threads 4096"));
+    assert_eq!(status, 2);
+    assert!(
+        said.contains("--cpus 4096: at most 2048 are possible"),
+        "{said}"
+    );
+}
