@@ -148,7 +148,7 @@ impl<M: Mmu> Mm<M> {
                 return Err(MempolicyError::Fault);
             }
             // A hole behind it counts before its pages do, as in Linux (queue_pages_test_walk).
-            if part.end() < range.end() && !holes && !self.maps(part.end()) {
+            if part.end() < range.end() && !holes && !self.is_mapped(part.end()) {
                 return Err(MempolicyError::Fault);
             }
             drop(writers.begin(vma));
@@ -164,7 +164,7 @@ impl<M: Mmu> Mm<M> {
         Ok(())
     }
 
-    fn maps(&self, addr: VirtAddr) -> bool {
+    fn is_mapped(&self, addr: VirtAddr) -> bool {
         let found = self.find(addr).map(Vma::view);
         found.is_some_and(|view| view.range.contains(addr))
     }
