@@ -147,6 +147,10 @@ impl<M: Mmu> Mm<M> {
             if part.start() > at && !holes {
                 return Err(MempolicyError::Fault);
             }
+            // A hole behind it counts before its pages do, as in Linux (queue_pages_test_walk).
+            if part.end() < range.end() && !holes && !self.is_mapped(part.end()) {
+                return Err(MempolicyError::Fault);
+            }
             drop(writers.begin(vma));
             if nodes.is_some_and(|nodes| self.any_page(part, |pte| self.is_outside(pte, nodes))) {
                 return Err(MempolicyError::Misplaced);
@@ -158,6 +162,11 @@ impl<M: Mmu> Mm<M> {
             return Err(MempolicyError::Fault);
         }
         Ok(())
+    }
+
+    fn is_mapped(&self, addr: VirtAddr) -> bool {
+        let found = self.find(addr).map(Vma::view);
+        found.is_some_and(|view| view.range.contains(addr))
     }
 
     fn is_outside(&self, pte: Pte<M::Paging>, nodes: NodeMask) -> bool {

@@ -35,8 +35,8 @@
 //!
 //! # Cost
 //! Fast: a walk, two additions, two looks at a line that forks write, and pins and unpins that
-//! count themselves there. A fork of an address space that never had a pin looks at one word more for
-//! each table.
+//! count themselves there. A fork of an address space that never had a pin looks at one word more
+//! for each table.
 //!
 //! Linux: mm/gup.c gup_fast, mm/memory.c copy_present_page; `write_protect_seq` since 57efa1fe5957,
 //! unsharing since a7f226604170.
