@@ -280,7 +280,7 @@ fn a_pinned_page_stays_its_owners_across_a_fork() {
 /// A pin of a shared page for loads: the owner's next store has to be seen through it, and a child
 /// must not see the parent's (CVE-2020-29374).
 fn pins_after_fork(config: Config) -> bool {
-    let seen = std::cell::Cell::new(true);
+    let seen = core::cell::Cell::new(true);
     with(config, |sys, mm| {
         map(mm, 0, 1, Prot::READ_WRITE);
         let thread = mm.thread();
