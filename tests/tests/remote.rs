@@ -345,6 +345,26 @@ fn a_pin_without_a_lock_needs_a_page_that_will_do() {
     });
 }
 
+/// Were there no end to pins, the count of references would wrap.
+#[test]
+fn pins_of_one_page_have_an_end() {
+    with(era("linux-6.15").expect("an era").config, |_, mm| {
+        map(mm, 0, 1, Prot::READ_WRITE);
+        let thread = mm.thread();
+        thread.store(page(0), 1).expect("mapped");
+        let pin = || thread.pin_fast(page(0), Access::Write);
+        let pins: Vec<_> = std::iter::from_fn(pin).take(1 << 20).collect();
+        assert!(
+            pins.len() < 1 << 20,
+            "the counter has 32 bits, a pin adds 4096"
+        );
+        let error = mm.pin(page(0), Access::Write).err();
+        assert_eq!(error, Some(RemoteError::NoMemory));
+        mm.munmap(page(0), PAGE).expect("mapped");
+        assert_eq!(pins.first().map(|pin| pin.load(0)), Some(Ok(1)));
+    });
+}
+
 /// Others read and write while the owner does, and forks; counts and words stay whole.
 #[test]
 fn owner_and_others_at_once() {

@@ -9,8 +9,8 @@
 use minflt_addr::VirtAddr;
 use minflt_host::{Host, HostInstance, HostOptions, Prefault};
 use minflt_mm::{
-    Config, ERAS, Errno, Event, Force, Message, Mm, Place, Prot, Reason, Running, Signal, System,
-    UffdError, UffdMode, Wake, WriteProtected,
+    Config, ERAS, Errno, Event, Force, Message, Mm, Place, Prot, Reason, Remap, RemapRequest,
+    Running, Signal, System, UffdError, UffdMode, Wake, WriteProtected,
 };
 use minflt_pgtable::{Access, X86_64};
 use std::sync::mpsc;
@@ -313,6 +313,9 @@ fn a_page_may_be_filled_protected() {
         let uffd = mm.userfaultfd().expect("memory");
         uffd.register(page(0), PAGE, UffdMode::Both)
             .expect("mapped");
+        // What is watched for more already stays so.
+        uffd.register(page(0), PAGE, UffdMode::Missing)
+            .expect("mapped");
         let (yes, no) = (WriteProtected::Yes, WriteProtected::No);
         assert_eq!(uffd.copy(page(0), &bytes(5, 1), yes, Wake::Yes), Ok(()));
         assert_eq!(mm.thread().load(page(0)), Ok(5));
@@ -320,6 +323,92 @@ fn a_page_may_be_filled_protected() {
         assert_eq!(mm.thread().store(page(0), 6), Ok(()));
         drop(uffd);
     });
+}
+
+#[test]
+fn who_waits_to_store_goes_on_when_only_holes_are_watched() {
+    for era in ERAS {
+        let ready = std::sync::Barrier::new(2);
+        let (stored, done) = mpsc::channel();
+        beside(
+            era.config,
+            |mm| {
+                ready.wait();
+                mm.thread().store(page(0), 2).expect("mapped");
+                stored.send(()).expect("somebody waits");
+            },
+            |_, mm| {
+                mm.thread().store(page(0), 1).expect("mapped");
+                let uffd = mm.userfaultfd().expect("memory");
+                let watch = |mode| uffd.register(page(0), PAGE, mode);
+                watch(UffdMode::WriteProtect).expect("mapped");
+                let (yes, no) = (WriteProtected::Yes, WriteProtected::No);
+                let protect = |protect| uffd.writeprotect(page(0), PAGE, protect, Wake::Yes);
+                protect(yes).expect("watched");
+                ready.wait();
+                uffd.read().expect("a fault");
+                watch(UffdMode::Missing).expect("mapped");
+                assert_eq!(protect(no), Err(UffdError::NotWatched));
+                let went = done.recv_timeout(std::time::Duration::from_secs(60));
+                assert!(went.is_ok(), "{}: it sleeps on", era.name);
+            },
+            |mm| map(mm, 0, 1, Prot::READ_WRITE),
+        );
+    }
+}
+
+#[test]
+fn no_mark_moves_with_a_page() {
+    for era in ERAS {
+        let ready = std::sync::Barrier::new(2);
+        let (stored, done) = mpsc::channel();
+        beside(
+            era.config,
+            |mm| {
+                ready.wait();
+                mm.thread().store(page(8), 3).expect("mapped");
+                stored.send(()).expect("somebody waits");
+            },
+            |_, mm| {
+                let thread = mm.thread();
+                let uffd = mm.userfaultfd().expect("memory");
+                let protect = |n| {
+                    uffd.register(page(n), PAGE, UffdMode::WriteProtect)
+                        .expect("mapped");
+                    uffd.writeprotect(page(n), PAGE, WriteProtected::Yes, Wake::Yes)
+                        .expect("watched");
+                };
+                let remap = |from, to| {
+                    let request = RemapRequest {
+                        old: page(from),
+                        old_len: PAGE,
+                        new_len: PAGE,
+                        how: Remap::Fixed(page(to)),
+                    };
+                    thread.mremap(&request).expect("mapped");
+                };
+                thread.store(page(0), 1).expect("mapped");
+                protect(0);
+                remap(0, 4);
+                // A mark would be in the way of this for ever.
+                mm.mprotect(page(4), PAGE, Prot::READ).expect("mapped");
+                assert_eq!(mm.remote_write(page(4), &[2], Force::Yes), Ok(1));
+                mm.mprotect(page(4), PAGE, Prot::READ_WRITE)
+                    .expect("mapped");
+                protect(4);
+                remap(4, 8);
+                thread.store(page(8), 2).expect("nobody watches");
+                protect(8);
+                ready.wait();
+                // And an old one would pass for a new one here.
+                while uffd.try_read().is_err() {
+                    assert!(done.try_recv().is_err(), "{}: not asked", era.name);
+                }
+                assert_eq!(thread.load(page(8)), Ok(2));
+            },
+            |mm| map(mm, 0, 1, Prot::READ_WRITE),
+        );
+    }
 }
 
 #[test]
