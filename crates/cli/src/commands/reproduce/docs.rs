@@ -103,7 +103,7 @@ fn overview(all: &[Posting], lameter: &Table, dufour: &Table) -> Table {
                 "ebizzy, 16 CPUs: 11,456 -> 45,804 records/s".into(),
                 ratios(dufour, "disturbed / alone"),
                 "not yet (part 4)".into(),
-                "P9, P27, P28, P30, P32, P33, P36 to P38, P41".into(),
+                "P9, P27 to P41, P43, P45".into(),
             ],
             other => {
                 let technique = match other {
