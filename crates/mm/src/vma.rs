@@ -84,7 +84,7 @@ impl Prot {
         self.grant() >= access.needs()
     }
 
-    /// The set as a number of [`Prot::BITS`] bits: 1 loads, 2 stores, 4 fetches.
+    /// The set as a number of three bits: 1 loads, 2 stores, 4 fetches.
     #[must_use]
     pub const fn bits(self) -> u32 {
         self.0 as u32

@@ -58,7 +58,9 @@ fn watch(w: &World<'_>) -> Result<(), Errno> {
     uffd.copy(page(10), &bytes, WriteProtected::No, Wake::Yes)
         .map_err(|_| Errno::ENOMEM)?;
     uffd.zeropage(page(12), PAGE, Wake::Yes)
-        .map_err(|_| Errno::ENOMEM)
+        .map_err(|_| Errno::ENOMEM)?;
+    // What has no memory to end says so here; dropping it could not.
+    Ok(uffd.unregister(page(10), 4 * PAGE)?)
 }
 
 /// All of them.

@@ -325,7 +325,7 @@ pub const RACES: &[Race] = &[
         never: "fork takes a page away from somebody who has just pinned it",
         fix: Broken::PinWithoutSequence,
         shows_in: "linux-4.13",
-        seed: 1,
+        seed: 6,
         formats: X86,
         exchange: ExchangeBy::Native,
         scene: Scene::ForkPin,
