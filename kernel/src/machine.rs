@@ -231,7 +231,9 @@ unsafe impl Mmu for Kernel {
     fn user_merge(at: &Pc, pfn: Pfn, offset: u64, value: u64, mask: u64) {
         let merge = |old| Some(old & !mask | value & mask);
         // It never gives up.
-        let _old = at.word(pfn, offset).fetch_update(Ordering::Relaxed, Ordering::Relaxed, merge);
+        let _old = at
+            .word(pfn, offset)
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, merge);
     }
 
     fn copy_in_use(at: &Pc, to: Pfn, from: Pfn) {
