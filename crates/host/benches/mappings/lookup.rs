@@ -69,6 +69,8 @@ impl Lookups {
 
     /// Makes the mappings in a new address space.
     pub(crate) fn space(&self) -> MmHandle<'_, M> {
+        // More than `vm.max_map_count` allows at first.
+        self.system.set_max_map_count(1 << 20);
         let mm = self.system.new_mm().expect("memory");
         for (start, end) in &self.ranges {
             let place = Place::FixedNoReplace(VirtAddr(*start));
