@@ -18,7 +18,6 @@ use crate::options::{Info, Opt, OptionError};
 use crate::outcome::Outcome;
 use crate::target::{Plan, Prot, Stop, Target, TargetError, Worker};
 use crate::workload::agreed_threads;
-use minflt_addr::VirtAddr;
 
 /// The mailbox slot that is set once thread 0 is done.
 const DONE: usize = 0;
@@ -123,7 +122,7 @@ impl Disturb {
 
 /// Thread 0. Whatever happens to it, it comes to the barrier and posts that it is done.
 fn fault<W: Worker>(w: &mut W, pages: u64) -> Result<(), Stop> {
-    let mapped = map_apart(w, pages);
+    let mapped = w.map(pages * w.page_size(), Prot::ReadWrite);
     w.barrier();
     let region = mapped.map(|at| Region {
         at,
@@ -139,16 +138,6 @@ fn fault<W: Worker>(w: &mut W, pages: u64) -> Result<(), Stop> {
     w.ops(pages);
     region?.check(w)?;
     check_fresh(w)
-}
-
-/// Pages between two that allow nothing. What the disturbers map would else lie against the region
-/// and become one mapping with it, which they would lengthen and cut all the time.
-fn map_apart<W: Worker>(w: &mut W, pages: u64) -> Result<VirtAddr, Stop> {
-    let page = w.page_size();
-    let guarded = w.map((pages + 2) * page, Prot::None)?;
-    let region = VirtAddr(guarded.0 + page);
-    w.protect(region, pages * page, Prot::ReadWrite)?;
-    Ok(region)
 }
 
 /// A disturber. The round before the barrier sees to it that its code, stack and page tables are
