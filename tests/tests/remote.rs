@@ -353,7 +353,7 @@ fn pins_of_one_page_have_an_end() {
         let thread = mm.thread();
         thread.store(page(0), 1).expect("mapped");
         let pin = || thread.pin_fast(page(0), Access::Write);
-        let pins: Vec<_> = std::iter::from_fn(pin).take(1 << 20).collect();
+        let pins: Vec<_> = core::iter::from_fn(pin).take(1 << 20).collect();
         assert!(
             pins.len() < 1 << 20,
             "the counter has 32 bits, a pin adds 4096"
