@@ -349,7 +349,7 @@ fn who_waits_to_store_goes_on_when_only_holes_are_watched() {
                 uffd.read().expect("a fault");
                 watch(UffdMode::Missing).expect("mapped");
                 assert_eq!(protect(no), Err(UffdError::NotWatched));
-                let went = done.recv_timeout(std::time::Duration::from_secs(60));
+                let went = done.recv_timeout(core::time::Duration::from_secs(60));
                 assert!(went.is_ok(), "{}: it sleeps on", era.name);
             },
             |mm| map(mm, 0, 1, Prot::READ_WRITE),
