@@ -7,8 +7,8 @@
 //!
 //! # Idea
 //! ```text
-//! before    VVVVVVVV WWW XXXXXXX       after munmap    VVVV            XXXX
-//! range         ==========+===         after mmap      VVVVNNNNNNNNNNNNXXXX, or one VMA
+//! before    VVVVVVVV WWW AAAAAAA       after munmap    VVVV            AAAA
+//! range         ==============         after mmap      VVVVNNNNNNNNNNNNAAAA, or one VMA
 //! ```
 //! First the plan, a [`Cut`], which has all memory and all sections open, and has changed nothing;
 //! dropping it gives all back. Then the tree and the records, which cannot fail nor sleep any more.

@@ -53,9 +53,10 @@ impl<'w, M: Mmu> Modified<'w, M> {
         }
     }
 
-    /// The addresses of the VMA that now covers the part.
+    /// The addresses of the VMA that now covers the part; past the door, for assertions, which
+    /// some builds have and others lack.
     pub(super) fn range(&self) -> VirtRange {
-        self.vma.view().range
+        self.vma.peek().range
     }
 }
 
