@@ -31,6 +31,8 @@ pub(crate) enum Command {
     Workloads,
     /// The machines that sim models; one with every number and its source.
     Machines(Machines),
+    /// Fit the free numbers of simulated machines to unpatched rows of the postings.
+    Calibrate(Calibrate),
 }
 
 #[derive(Debug, clap::Args)]
@@ -49,6 +51,15 @@ pub(crate) struct Reproduce {
     /// Write each run as a line of JSON to this file.
     #[arg(long, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,
+    /// No progress.
+    #[arg(long)]
+    pub(crate) quiet: bool,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Calibrate {
+    /// Machines; all for which the postings' data mark rows if none is named.
+    pub(crate) machines: Vec<String>,
     /// No progress.
     #[arg(long)]
     pub(crate) quiet: bool,

@@ -8,8 +8,10 @@ mod args;
 mod choice;
 mod commands;
 mod error;
+mod experiment;
 mod machine;
 mod out;
+mod parallel;
 mod progress;
 mod rows;
 mod targets;
@@ -31,6 +33,7 @@ fn main() -> ExitCode {
         Command::Formats => commands::lists::formats(),
         Command::Workloads => commands::lists::workloads(),
         Command::Machines(args) => commands::machines::run(args),
+        Command::Calibrate(args) => commands::calibrate::run(args),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

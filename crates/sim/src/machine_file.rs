@@ -10,8 +10,10 @@
 //! is smaller, `uneven` says why. What the format cannot say stands in a comment of the file.
 
 mod check;
+mod fit;
 mod shipped;
 
+pub use fit::{FITS, Fit, Fitted};
 pub use shipped::SHIPPED;
 
 use core::fmt;
@@ -27,11 +29,13 @@ pub enum Source {
     Posting,
     /// An engineer's guess.
     Guess,
+    /// Fitted to unpatched rows of a posting by this program; never in a machine file.
+    Fitted,
 }
 
 impl Source {
     /// All of them, the firmest first.
-    pub const ALL: [Self; 3] = [Self::Measured, Self::Posting, Self::Guess];
+    pub const ALL: [Self; 4] = [Self::Measured, Self::Posting, Self::Guess, Self::Fitted];
 
     /// The word that files use.
     #[must_use]
@@ -40,6 +44,7 @@ impl Source {
             Self::Measured => "measured",
             Self::Posting => "posting",
             Self::Guess => "guess",
+            Self::Fitted => "fitted",
         }
     }
 }
@@ -67,6 +72,13 @@ macro_rules! numbers {
             /// Each number with its key, in the file's order.
             pub fn numbers(&self) -> impl Iterator<Item = (&'static str, &Sourced)> {
                 [$((stringify!($field), &self.$field)),+].into_iter()
+            }
+
+            fn number_mut(&mut self, key: &str) -> Option<&mut Sourced> {
+                match key {
+                    $(stringify!($field) => Some(&mut self.$field),)+
+                    _ => None,
+                }
             }
         }
     };
@@ -242,6 +254,22 @@ impl MachineFile {
             .numbers()
             .map(|(key, n)| ("bytes_per_us", key, n));
         shape.chain(ns).chain(rates)
+    }
+
+    /// The number called `key`, with its table: `ns.wake`.
+    pub fn number_mut(&mut self, key: &str) -> Option<&mut Sourced> {
+        match key.split_once('.')? {
+            ("shape", key) => self.shape.number_mut(key),
+            ("ns", key) => self.ns.number_mut(key),
+            ("bytes_per_us", key) => self.bytes_per_us.number_mut(key),
+            _ => None,
+        }
+    }
+
+    /// Whether any of its numbers were fitted.
+    #[must_use]
+    pub fn is_fitted(&self) -> bool {
+        self.count(Source::Fitted) > 0
     }
 
     /// How many numbers rest on `source`.

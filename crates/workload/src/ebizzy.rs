@@ -64,6 +64,8 @@ pub struct Ebizzy {
     pub until: Until,
     /// Where random numbers come from.
     pub generator: Generator,
+    /// What the generator's first state is made from; 0 for the original's.
+    pub seed: u32,
     /// Threads (`-t`), where given; the plan's number must be the same then.
     pub threads: Option<u32>,
 }
@@ -120,6 +122,7 @@ impl Default for Ebizzy {
             work: Work::Halves,
             until: Until::Elapsed(10_000_000_000),
             generator: Generator::Lcg,
+            seed: 0,
             threads: None,
         }
     }
@@ -147,6 +150,10 @@ impl Ebizzy {
             )));
         }
         let generators = [("lcg", Generator::Lcg), ("ltp", Generator::Ltp)];
+        let generator = given.one_of("--generator", &generators)?;
+        if generator == Some(Generator::Ltp) && given.has("--seed") {
+            return Err(given.error("--seed changes nothing for --generator ltp, which draws 0"));
+        }
         Ok(Self {
             apart: match (given.has("-p"), given.has("-P")) {
                 (false, false) => Apart::Nothing,
@@ -167,9 +174,8 @@ impl Ebizzy {
                 (false, false) => Work::Halves,
             },
             until,
-            generator: given
-                .one_of("--generator", &generators)?
-                .unwrap_or(default.generator),
+            generator: generator.unwrap_or(default.generator),
+            seed: given.count("--seed")?.unwrap_or(default.seed),
             threads: given.count("-t")?,
         })
     }
@@ -245,6 +251,7 @@ impl Ebizzy {
         };
         outcome.text("work", work);
         outcome.text("generator", self.generator.name());
+        outcome.number("seed", self.seed);
         match self.until {
             Until::Elapsed(ns) => outcome.number("until_ns", ns),
             Until::Records(records) => outcome.number("records_per_thread", records),
@@ -315,7 +322,7 @@ impl Ebizzy {
 
     /// The loop; returns how many records it did.
     fn records<W: Worker>(&self, w: &mut W, table: VirtAddr) -> Result<u64, Stop> {
-        let mut random = Random::new(self.generator);
+        let mut random = Random::new(self.generator, self.seed);
         let started = w.now_ns();
         let mut records = 0;
         loop {

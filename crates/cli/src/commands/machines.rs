@@ -46,11 +46,12 @@ pub(crate) fn machine_table(machines: &[MachineFile]) -> Table {
         Column::number("measured", ""),
         Column::number("posting", ""),
         Column::number("guess", ""),
+        Column::number("fitted", ""),
         Column::text("what"),
     ];
     let mut table = Table::new("Machines", columns);
     for machine in machines {
-        let [measured, posting, guess] = Source::ALL.map(|source| machine.count(source));
+        let [measured, posting, guess, fitted] = Source::ALL.map(|source| machine.count(source));
         let row = [
             machine.name.clone(),
             machine.cpus().to_string(),
@@ -59,6 +60,7 @@ pub(crate) fn machine_table(machines: &[MachineFile]) -> Table {
             measured.to_string(),
             posting.to_string(),
             guess.to_string(),
+            fitted.to_string(),
             machine.title.clone(),
         ];
         table.rows.push(row.map(Into::into).into());
@@ -89,9 +91,12 @@ fn shape(machine: &MachineFile) -> String {
 
 /// Prints every number of one machine.
 fn show(machine: &MachineFile) {
-    let [measured, posting, guess] = Source::ALL.map(|source| machine.count(source));
+    let [measured, posting, guess, fitted] = Source::ALL.map(|source| machine.count(source));
     outln!("{}: {}", machine.name, machine.title);
-    outln!("rests on {measured} measured numbers, {posting} from a posting, {guess} guesses");
+    outln!(
+        "rests on {measured} measured numbers, {posting} from a posting, {guess} guesses, {fitted} \
+         fitted"
+    );
     if let Some(why) = &machine.uneven {
         outln!("uneven: {why}");
     }
@@ -116,7 +121,7 @@ fn show(machine: &MachineFile) {
 }
 
 fn machine_line(machine: &MachineFile) -> Value {
-    let [measured, posting, guess] = Source::ALL.map(|source| machine.count(source));
+    let [measured, posting, guess, fitted] = Source::ALL.map(|source| machine.count(source));
     json!({
         "machine": machine.name,
         "title": machine.title,
@@ -125,6 +130,7 @@ fn machine_line(machine: &MachineFile) -> Value {
         "measured": measured,
         "posting": posting,
         "guess": guess,
+        "fitted": fitted,
     })
 }
 

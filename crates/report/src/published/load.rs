@@ -4,7 +4,7 @@ use core::error::Error;
 use core::fmt;
 use std::collections::BTreeSet;
 
-use super::{BY_ROW, Kind, Posting, PublishedTable};
+use super::{BY_ROW, FitTo, Kind, Posting, PublishedTable, Role};
 
 /// The files in the program, oldest posting first.
 const FILES: [(&str, &str); 5] = [
@@ -145,6 +145,33 @@ fn check_shape(table: &PublishedTable) -> Result<(), String> {
     }
     if table.rows.is_empty() {
         return Err("no rows".to_owned());
+    }
+    table.fits.iter().try_for_each(|fit| check_fit(table, fit))
+}
+
+/// What is fitted is a figure of an unpatched kernel, and leaves enough to predict.
+fn check_fit(table: &PublishedTable, fit: &FitTo) -> Result<(), String> {
+    let (row, column) = (&fit.row, &fit.column);
+    let cell = format!("fit to row `{row}`, column `{column}`");
+    if table.value(row, column).is_none() {
+        return Err(format!("{cell}: no such figure"));
+    }
+    if table.role_of(column) != Some(Role::Unpatched) {
+        return Err(format!(
+            "{cell}: only what unpatched kernels did may be fitted"
+        ));
+    }
+    if !(fit.least > 0.0 && fit.least < fit.most) {
+        let (least, most) = (fit.least, fit.most);
+        return Err(format!("{cell}: no values are between {least} and {most}"));
+    }
+    let of_column = |fit: &&FitTo| fit.column == *column;
+    let fitted = table.fits.iter().filter(of_column).count();
+    let most = (table.rows.len() / 3).max(1);
+    if fitted > most {
+        return Err(format!(
+            "{cell}: {fitted} fitted rows are more than {most}, a third; leave some to predict"
+        ));
     }
     Ok(())
 }

@@ -4,8 +4,9 @@
 //!
 //! - the posting: `id title author date list source notes`;
 //! - `[[table]]`, one each: `id title workload params machine preset role era status status_note
-//!   command notes columns rows checks`, and `[[table.suspect]]` for a cell that the author
-//!   printed but that cannot be right;
+//!   command notes columns rows checks`, `[[table.suspect]]` for a cell that the author printed
+//!   but that cannot be right, and `[[table.fit]]` for a cell that a parameter of the machine is
+//!   fitted to;
 //! - `[[summary]]`, of the same shape: figures that only repeat other tables. They are checked,
 //!   but they are not counted among the thirty.
 //!
@@ -102,6 +103,9 @@ pub struct PublishedTable {
     /// Printed cells that cannot be right; a check must catch each.
     #[serde(rename = "suspect", default, skip_serializing_if = "Vec::is_empty")]
     pub suspects: Vec<Suspect>,
+    /// Cells that the simulated machine is fitted to; all others are predictions.
+    #[serde(rename = "fit", default, skip_serializing_if = "Vec::is_empty")]
+    pub fits: Vec<FitTo>,
 }
 
 /// A column of a published table.
@@ -171,6 +175,27 @@ pub struct Suspect {
     /// Its column's name.
     pub column: String,
     /// What is wrong with it.
+    pub why: String,
+}
+
+/// A cell that one parameter of the machine's cost model is fitted to.
+///
+/// Only cells of unpatched kernels can be: what a change brings is to be predicted. At most a third
+/// of a column's rows are, or one.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FitTo {
+    /// Its row's labels.
+    pub row: String,
+    /// Its column's name.
+    pub column: String,
+    /// The parameter, as table and key of the machine file: `ns.contended`.
+    pub key: String,
+    /// The least value that is believable.
+    pub least: f64,
+    /// The greatest value that is believable.
+    pub most: f64,
+    /// Why it is this parameter that the cell says most about.
     pub why: String,
 }
 
@@ -303,6 +328,24 @@ impl PublishedTable {
     #[must_use]
     pub fn era_of(&self, column: &str) -> Option<&str> {
         self.column(column)?.era.as_deref().or(self.era.as_deref())
+    }
+
+    /// Whether the machine is fitted to the cell in row number `row`, in the column of this name.
+    #[must_use]
+    pub fn is_fitted(&self, row: usize, column: &str) -> bool {
+        let label = self.row_label(row);
+        let mut fits = self.fits.iter();
+        fits.any(|fit| fit.row == label && fit.column == column)
+    }
+
+    /// What a simulated figure beside the cell is, on a machine that is or is not fitted.
+    #[must_use]
+    pub fn simulated_status(&self, row: usize, column: &str, machine_is_fitted: bool) -> Status {
+        match (machine_is_fitted, self.is_fitted(row, column)) {
+            (false, _) => Status::Uncalibrated,
+            (true, true) => Status::Fitted,
+            (true, false) => Status::Predicted,
+        }
     }
 
     /// How many figures it holds, deviations included and labels not.

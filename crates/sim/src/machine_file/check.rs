@@ -3,15 +3,15 @@
 //! Ranges and contradictions are rows of tables, so that each gives the same kind of message: what
 //! stands there, what it contradicts and on which line, and what would be right.
 
-use super::{MachineFile, Sourced};
+use super::{MachineFile, Source, Sourced};
 use minflt_sync::MAX_CPUS;
 use toml::de::DeTable;
 
 /// Line, from 1, and what is wrong there.
-type Wrong = (usize, String);
+pub(super) type Wrong = (usize, String);
 
 /// A table and a key in it; the table is empty for keys before the first one.
-type Key = (&'static str, &'static str);
+pub(super) type Key = (&'static str, &'static str);
 
 /// Page sizes that some page-table format has.
 pub(crate) const PAGE_BYTES: [u64; 3] = [4096, 16384, 65536];
@@ -63,11 +63,25 @@ pub(super) fn parse(text: &str) -> Result<MachineFile, Wrong> {
     let at = |key| line_of(text, key);
     words(&machine).map_err(|(key, what)| (at(key), what))?;
     for (table, key, number) in machine.numbers() {
+        if number.src == Source::Fitted {
+            let what = format!(
+                "{table}.{key}: `fitted` is for what `minflt calibrate` writes into data/fit; \
+                 give measured, posting or guess"
+            );
+            return Err((at((table, key)), what));
+        }
+    }
+    consistent(&machine, &at)?;
+    Ok(machine)
+}
+
+/// Whether the numbers are possible, and none contradicts another; `at` is where each stands.
+pub(super) fn consistent(machine: &MachineFile, at: &dyn Fn(Key) -> usize) -> Result<(), Wrong> {
+    for (table, key, number) in machine.numbers() {
         range((table, key), number).map_err(|what| (at((table, key)), what))?;
     }
-    shape(&machine, &at)?;
-    order(&machine, &at)?;
-    Ok(machine)
+    shape(machine, at)?;
+    order(machine, at)
 }
 
 /// What the TOML reader says, with the line and what a number looks like.

@@ -1,6 +1,6 @@
 //! The machines that come with the program, and how a machine is found by name or path.
 
-use super::{MachineFile, MachineFileError, check::line_of};
+use super::{FITS, Fit, MachineFile, MachineFileError, check::line_of};
 use std::fs::File;
 use std::io::Read;
 use std::path::Path;
@@ -41,11 +41,24 @@ pub const SHIPPED: &[(&str, &str)] = shipped![
 const MOST_BYTES: u64 = 1 << 20;
 
 impl MachineFile {
-    /// A shipped machine.
+    /// A shipped machine, with the numbers that were fitted.
     ///
     /// # Errors
     /// When there is none of that name; the message lists those there are.
     pub fn shipped(name: &str) -> Result<Self, MachineFileError> {
+        let mut machine = Self::unfitted(name)?;
+        if let Some((_, text)) = FITS.iter().find(|(known, _)| *known == name) {
+            let file = format!("data/fit/{name}.toml");
+            Fit::parse(&file, text)?.apply(&file, &mut machine)?;
+        }
+        Ok(machine)
+    }
+
+    /// A shipped machine as its file says, before any fit.
+    ///
+    /// # Errors
+    /// As [`MachineFile::shipped`].
+    pub fn unfitted(name: &str) -> Result<Self, MachineFileError> {
         match SHIPPED.iter().find(|(known, _)| *known == name) {
             Some((_, text)) => Self::parse(&format!("{name}.toml"), text),
             None => {
@@ -69,17 +82,18 @@ impl MachineFile {
         let text = text_of(path).map_err(|what| unreadable(&file, what))?;
         let machine = Self::parse(&file, &text)?;
         let name = &machine.name;
-        if Self::shipped(name).is_ok_and(|shipped| shipped != machine) {
-            return Err(MachineFileError {
+        match Self::unfitted(name) {
+            Ok(shipped) if shipped == machine => Self::shipped(name),
+            Ok(_) => Err(MachineFileError {
                 line: Some(line_of(&text, ("", "name"))),
                 what: format!(
                     "name = {name:?} is a shipped machine's, with other numbers; results are \
                      labelled by the name, so give it one of its own"
                 ),
                 file,
-            });
+            }),
+            Err(_) => Ok(machine),
         }
-        Ok(machine)
     }
 
     /// The shipped machine of this name, or else the machine in the file at this path.

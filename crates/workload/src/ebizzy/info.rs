@@ -80,6 +80,12 @@ pub const INFO: Info = Info {
             default: "lcg",
             help: "the working generator, or the Linux Test Project's, which always draws 0",
         },
+        Opt {
+            name: "--seed",
+            value: "N",
+            default: "the original's",
+            help: "other random numbers from the working generator",
+        },
     ],
     refused: &[
         Refused {

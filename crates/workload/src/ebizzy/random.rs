@@ -3,6 +3,9 @@
 /// What the state starts with, in every thread.
 const SEED: u32 = 0x0c0f_fee0;
 
+/// 2 to the 32nd divided by the golden ratio: spreads small seeds over the state.
+const SPREAD: u32 = 0x9e37_79b9;
+
 /// Where random numbers come from.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Generator {
@@ -30,11 +33,11 @@ impl Generator {
 }
 
 impl Random {
-    /// A generator as a thread starts with it.
+    /// A generator as a thread of run number `seed` starts with it; the original's run is 0.
     #[must_use]
-    pub const fn new(generator: Generator) -> Self {
+    pub const fn new(generator: Generator, seed: u32) -> Self {
         let state = match generator {
-            Generator::Lcg => SEED,
+            Generator::Lcg => SEED ^ seed.wrapping_mul(SPREAD),
             Generator::Ltp => 0,
         };
         Self { state, generator }
@@ -57,19 +60,21 @@ mod tests {
     #[test]
     fn the_first_numbers_are_known() {
         // Computed apart from this program, by the formulas.
-        let mut random = Random::new(Generator::Lcg);
+        let mut random = Random::new(Generator::Lcg, 0);
         let first: Vec<_> = (0..6).map(|_| random.below(65_536)).collect();
         assert_eq!(first, [951, 28_542, 24_799, 52_262, 22_537, 38_348]);
-        let mut random = Random::new(Generator::Lcg);
+        let mut random = Random::new(Generator::Lcg, 0);
         let first: Vec<_> = (0..6).map(|_| random.below(10)).collect();
         assert_eq!(first, [1, 2, 9, 2, 7, 8]);
-        let mut broken = Random::new(Generator::Ltp);
+        let mut broken = Random::new(Generator::Ltp, 1);
         assert!((0..100).all(|_| broken.below(65_536) == 0));
+        let mut other = Random::new(Generator::Lcg, 1);
+        assert_ne!(other.below(65_536), 951, "another seed, other numbers");
     }
 
     #[test]
     fn sizes_are_spread_over_the_chunk() {
-        let mut random = Random::new(Generator::Lcg);
+        let mut random = Random::new(Generator::Lcg, 0);
         let mut words = 0;
         for _ in 0..10_000 {
             random.below(10);

@@ -7,12 +7,14 @@ mod tables;
 
 use crate::args::Reproduce;
 use crate::error::{Error, failed, usage};
+use crate::experiment::Size;
 use crate::machine;
 use crate::out::outln;
 use crate::progress::Progress;
 use crate::rows::write_json;
 use minflt_report::published::overview;
 use minflt_report::{Posting, Report, Run, Section, Table, postings};
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::PathBuf;
 
@@ -46,11 +48,12 @@ pub(crate) fn run(args: &Reproduce) -> Result<(), Error> {
     let has = |id: &str| chosen.iter().any(|posting| posting.id == id);
     if args.full && !has("2004") {
         return Err(usage(
-            "--full: only the tables of 2004 are simulated so far; name 2004 too",
+            "--full: only the tables of 2004 can be simulated in full; name 2004 too",
         ));
     }
-    let cells = if has("2004") { tables::CELLS } else { 0 };
-    let progress = Progress::new(args.quiet, proof::STEPS + cells);
+    let steps = ["2004", "2017"].into_iter().zip(tables::STEPS);
+    let steps: u64 = steps.filter(|(id, _)| has(id)).map(|(_, n)| n).sum();
+    let progress = Progress::new(args.quiet, proof::STEPS + steps);
     let mut found = Findings::default();
     outln!(
         "minflt {} on {}",
@@ -58,14 +61,18 @@ pub(crate) fn run(args: &Reproduce) -> Result<(), Error> {
         machine::line()
     );
     let proof = measured(&mut found, &progress, [has("2004"), has("2017")])?;
-    let mut simulated = Vec::new();
-    if has("2004") {
-        simulated = tables::simulate_2004(&all, args.full, &progress, &mut found.runs)?;
-        found.add(
-            "The 2004 tables, published beside simulated",
-            tables::INTRO,
-            simulated.clone(),
-        );
+    let size = if args.full { Size::Full } else { Size::Scaled };
+    let mut simulated = BTreeMap::new();
+    for posting in &chosen {
+        let done = match posting.id.as_str() {
+            "2004" => tables::simulate_2004(posting, size, &progress)?,
+            "2017" => tables::simulate_2017(posting, &progress)?,
+            _ => continue,
+        };
+        let heading = format!("The {} tables, published beside simulated", posting.id);
+        found.add(&heading, done.intro, done.tables.clone());
+        found.runs.extend(done.runs);
+        simulated.insert(posting.id.clone(), done.tables);
     }
     progress.end();
     found.add(

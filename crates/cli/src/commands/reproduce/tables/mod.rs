@@ -1,0 +1,64 @@
+//! The postings' tables, published beside simulated.
+
+mod y2004;
+mod y2017;
+
+pub(super) use y2004::simulate as simulate_2004;
+pub(super) use y2017::simulate as simulate_2017;
+
+use crate::experiment::Ran;
+use crate::rows::checks;
+use minflt_report::{Cell, Run, Status};
+
+/// Steps of progress for the tables of 2004 and of 2017.
+pub(super) const STEPS: [u64; 2] = [12, 9];
+
+/// Simulated tables of one posting, with what the page says of them.
+#[derive(Debug)]
+pub(super) struct Simulated {
+    pub(super) intro: &'static str,
+    pub(super) tables: Vec<minflt_report::Table>,
+    pub(super) runs: Vec<Run>,
+}
+
+fn text(value: Option<f64>) -> String {
+    value.map_or("-".into(), |value| {
+        let digits = if value.abs() < 100.0 { 3 } else { 0 };
+        format!("{value:.digits$}")
+    })
+}
+
+/// Published, simulated with its status, and the one over the other.
+fn beside(published: Option<f64>, simulated: Option<f64>, status: Status) -> [Cell; 3] {
+    let ratio = match (published, simulated) {
+        (Some(published), Some(simulated)) if published != 0.0 => {
+            format!("{:.2}", simulated / published)
+        }
+        _ => "-".to_string(),
+    };
+    [
+        Cell::from(text(published)),
+        Cell::with_status(&text(simulated), status),
+        Cell::from(ratio),
+    ]
+}
+
+/// The oracles' looks of several runs together.
+fn looked<'a>(runs: impl Iterator<Item = &'a Run>) -> String {
+    let mut all: Option<Run> = None;
+    for run in runs {
+        match &mut all {
+            None => all = Some(run.clone()),
+            Some(all) => {
+                for (oracle, times) in &run.checks {
+                    *all.checks.entry(oracle.clone()).or_insert(0) += times;
+                }
+            }
+        }
+    }
+    all.as_ref().map_or("none".into(), checks)
+}
+
+fn runs_of(ran: &[Ran]) -> impl Iterator<Item = Run> + '_ {
+    ran.iter().map(|ran| ran.run.clone())
+}
