@@ -11,7 +11,11 @@ use super::{MachineFile, MachineFileError, Source, Sourced};
 use serde::{Deserialize, Serialize};
 
 /// The fits that come with the program: machine and text of each file.
-pub const FITS: &[(&str, &str)] = &[];
+pub const FITS: &[(&str, &str)] = &[
+    ("altix32", include_str!("../../../../data/fit/altix32.toml")),
+    ("kvm16", include_str!("../../../../data/fit/kvm16.toml")),
+    ("power8-80", include_str!("../../../../data/fit/power8-80.toml")),
+];
 
 /// What was fitted for one machine.
 #[derive(Clone, PartialEq, Debug, Deserialize, Serialize)]

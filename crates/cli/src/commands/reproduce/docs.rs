@@ -14,6 +14,7 @@ pub(super) fn write(
     all: &[Posting],
     proof: &Proof,
     simulated: &BTreeMap<String, Vec<Table>>,
+    judged: &Table,
 ) -> Result<(), Error> {
     if !Path::new("docs/eras.md").exists() {
         return Err(usage(
@@ -36,6 +37,7 @@ pub(super) fn write(
         let file = format!("docs/postings/{id}.md");
         fill(&file, "published", &tables.join("\n"))?;
     }
+    fill("docs/validation.md", "predictions", &judged.to_markdown())?;
     fill(
         "README.md",
         "postings",

@@ -1,14 +1,17 @@
 //! The postings' tables, published beside simulated.
 
+mod judge;
 mod y2004;
 mod y2017;
 
+pub(super) use judge::judge;
 pub(super) use y2004::simulate as simulate_2004;
 pub(super) use y2017::simulate as simulate_2017;
 
 use crate::experiment::Ran;
 use crate::rows::checks;
-use minflt_report::{Cell, Run, Status};
+use minflt_report::published::Role;
+use minflt_report::{Cell, Run, Status, Table};
 
 /// Steps of progress for the tables of 2004 and of 2017.
 pub(super) const STEPS: [u64; 2] = [12, 9];
@@ -17,8 +20,36 @@ pub(super) const STEPS: [u64; 2] = [12, 9];
 #[derive(Debug)]
 pub(super) struct Simulated {
     pub(super) intro: &'static str,
-    pub(super) tables: Vec<minflt_report::Table>,
+    pub(super) tables: Vec<Table>,
     pub(super) runs: Vec<Run>,
+    pub(super) compared: Vec<Compared>,
+}
+
+impl Simulated {
+    const fn new(intro: &'static str) -> Self {
+        Self {
+            intro,
+            tables: Vec::new(),
+            runs: Vec::new(),
+            compared: Vec::new(),
+        }
+    }
+}
+
+/// A published figure and ours for it.
+#[derive(Clone, PartialEq, Debug)]
+pub(super) struct Compared {
+    /// The posting and machine whose figures are judged together.
+    pub(super) group: String,
+    /// Which kernel: the table's or the column's role.
+    pub(super) role: Role,
+    /// The row's labels.
+    pub(super) row: String,
+    /// What is counted: a column, or a row of figures.
+    pub(super) what: String,
+    pub(super) published: f64,
+    pub(super) simulated: f64,
+    pub(super) status: Status,
 }
 
 fn text(value: Option<f64>) -> String {

@@ -1,6 +1,6 @@
 //! The 2004 tables: pft on a simulated Altix.
 
-use super::{Simulated, beside, looked, runs_of};
+use super::{Compared, Simulated, beside, looked, runs_of};
 use crate::error::Error;
 use crate::experiment::{Ran, Size, era, machine, pft, pft_figure, pft_scale};
 use crate::parallel;
@@ -21,14 +21,11 @@ pub(in super::super) fn simulate(
     size: Size,
     progress: &Progress,
 ) -> Result<Simulated, Error> {
-    let mut done = Simulated {
-        intro: INTRO,
-        tables: Vec::new(),
-        runs: Vec::new(),
-    };
+    let mut done = Simulated::new(INTRO);
     for published in &posting.tables {
         let ran = rows(published, size, progress)?;
-        done.tables.push(table(published, &ran, size)?);
+        let table = table(published, &ran, size, &mut done.compared)?;
+        done.tables.push(table);
         done.runs.extend(runs_of(&ran));
     }
     Ok(done)
@@ -47,7 +44,12 @@ fn rows(published: &PublishedTable, size: Size, progress: &Progress) -> Result<V
     ran.into_iter().collect()
 }
 
-fn table(published: &PublishedTable, ran: &[Ran], size: Size) -> Result<Table, Error> {
+fn table(
+    published: &PublishedTable,
+    ran: &[Ran],
+    size: Size,
+    compared: &mut Vec<Compared>,
+) -> Result<Table, Error> {
     let file = machine(published)?;
     let era = era(published, COLUMNS[0])?;
     let mut columns = vec![Column::number("threads", "")];
@@ -65,6 +67,17 @@ fn table(published: &PublishedTable, ran: &[Ran], size: Size) -> Result<Table, E
             let ours = pft_figure(&ran.outcome, column);
             let status = published.simulated_status(row, column, file.is_fitted());
             cells.extend(beside(printed, ours, status));
+            if let (Some(published_figure), Some(simulated)) = (printed, ours) {
+                compared.push(Compared {
+                    group: format!("2004 on {}", file.name),
+                    role: published.role,
+                    row: published.row_label(row),
+                    what: column.into(),
+                    published: published_figure,
+                    simulated,
+                    status,
+                });
+            }
         }
         cells.push(looked([&ran.run].into_iter()).into());
         table.rows.push(cells);

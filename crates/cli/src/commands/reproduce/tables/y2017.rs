@@ -1,6 +1,6 @@
 //! The 2017 tables: ebizzy and kernbench on two simulated machines, and the load that has none.
 
-use super::{Simulated, beside, looked, text};
+use super::{Compared, Simulated, beside, looked, text};
 use crate::choice::era_list;
 use crate::error::{Error, failed};
 use crate::experiment::{
@@ -9,7 +9,8 @@ use crate::experiment::{
 use crate::parallel;
 use crate::progress::Progress;
 use crate::targets;
-use minflt_report::{Cell, Column, Posting, PublishedTable, Status, Table};
+use minflt_report::published::{Kind, Role};
+use minflt_report::{Cell, Column, Posting, PublishedTable, Run, Status, Table};
 use minflt_sim::MachineFile;
 use minflt_workload::{Columns, Outcome};
 
@@ -27,22 +28,17 @@ pub(in super::super) fn simulate(
     posting: &Posting,
     progress: &Progress,
 ) -> Result<Simulated, Error> {
-    let mut done = Simulated {
-        intro: INTRO,
-        tables: Vec::new(),
-        runs: Vec::new(),
-    };
+    let mut done = Simulated::new(INTRO);
     let of = |workload: &'static str| {
         let tables = posting.tables.iter();
         tables.filter(move |table| table.workload == workload)
     };
     for published in of("ebizzy") {
-        done.tables.push(ebizzy(published, &mut done.runs, progress)?);
+        ebizzy(published, &mut done, progress)?;
     }
     let builds: Vec<_> = of("kernbench").collect();
     for pair in builds.chunks_exact(2) {
-        let tables = both_loads(pair[0], pair[1], &mut done.runs, progress)?;
-        done.tables.extend(tables);
+        both_loads(pair[0], pair[1], &mut done, progress)?;
     }
     done.tables.push(populate(&mut done.runs, progress)?);
     Ok(done)
@@ -53,24 +49,24 @@ fn columns_of(published: &PublishedTable) -> Vec<&str> {
     let numbers = published
         .columns
         .iter()
-        .filter(|column| column.kind == minflt_report::published::Kind::Number);
+        .filter(|column| column.kind == Kind::Number);
     numbers.map(|column| column.name.as_str()).collect()
 }
 
 fn ebizzy(
     published: &PublishedTable,
-    runs: &mut Vec<minflt_report::Run>,
+    done: &mut Simulated,
     progress: &Progress,
-) -> Result<Table, Error> {
+) -> Result<(), Error> {
     let file = machine(published)?;
     let columns = columns_of(published);
     let mut spreads = Vec::new();
-    let from = runs.len();
+    let from = done.runs.len();
     for column in &columns {
         progress.says(&format!("{}: {column}", published.id));
         let (spread, ran) = ebizzy_spread(&era(published, column)?, &file, EBIZZY_RUNS)?;
         spreads.push(spread);
-        runs.extend(ran);
+        done.runs.extend(ran);
         progress.step();
     }
     let mut heads = vec![Column::text("records/s")];
@@ -86,7 +82,20 @@ fn ebizzy(
         for (column, spread) in columns.iter().zip(&spreads) {
             let printed = published.cell_at(row, column).and_then(|cell| cell.value);
             let status = published.simulated_status(row, column, file.is_fitted());
-            cells.extend(beside(printed, spread.of_row(&label), status));
+            let ours = spread.of_row(&label);
+            cells.extend(beside(printed, ours, status));
+            // How far runs lie apart is printed and not judged: what made them differ is unknown.
+            if let (Some(printed), Some(simulated), true) = (printed, ours, label == "Average") {
+                done.compared.push(Compared {
+                    group: format!("2017 ebizzy on {}", file.name),
+                    role: published.role_of(column).unwrap_or(published.role),
+                    row: label.clone(),
+                    what: "records/s".into(),
+                    published: printed,
+                    simulated,
+                    status,
+                });
+            }
         }
         table.rows.push(cells);
     }
@@ -95,17 +104,19 @@ fn ebizzy(
          reproduce 2017",
         file.name
     ));
-    table.footnotes.push(format!("checks of all runs: {}", looked(runs[from..].iter())));
-    Ok(table)
+    let looks = looked(done.runs[from..].iter());
+    table.footnotes.push(format!("checks of all runs: {looks}"));
+    done.tables.push(table);
+    Ok(())
 }
 
 /// Half and optimal load of one machine, from the same runs.
 fn both_loads(
     half: &PublishedTable,
     optimal: &PublishedTable,
-    runs: &mut Vec<minflt_report::Run>,
+    done: &mut Simulated,
     progress: &Progress,
-) -> Result<[Table; 2], Error> {
+) -> Result<(), Error> {
     let file = machine(half)?;
     let columns = columns_of(half);
     let eras: Vec<_> = columns.iter().map(|column| era(half, column)).collect::<Result<_, _>>()?;
@@ -114,12 +125,13 @@ fn both_loads(
     let ran: Vec<Ran> = ran.into_iter().collect::<Result<_, _>>()?;
     progress.step();
     let looks = looked(ran.iter().map(|ran| &ran.run));
-    let tables = [(0, half), (1, optimal)].map(|(load, published)| {
-        let outcomes = ran.iter().map(|ran| &ran.outcome).collect::<Vec<_>>();
-        changes(published, load, &outcomes, &file, &looks)
-    });
-    runs.extend(ran.into_iter().map(|ran| ran.run));
-    Ok(tables)
+    let outcomes: Vec<_> = ran.iter().map(|ran| &ran.outcome).collect();
+    for (load, published) in [(0, half), (1, optimal)] {
+        let table = changes(published, load, &outcomes, &file, &looks, &mut done.compared);
+        done.tables.push(table);
+    }
+    done.runs.extend(ran.into_iter().map(|ran| ran.run));
+    Ok(())
 }
 
 /// What the series changed, published beside simulated, row by row.
@@ -129,6 +141,7 @@ fn changes(
     outcomes: &[&Outcome],
     file: &MachineFile,
     looks: &str,
+    compared: &mut Vec<Compared>,
 ) -> Table {
     let heads = [
         Column::text("row"),
@@ -155,6 +168,19 @@ fn changes(
             Some(Columns::Kernbench(all)) => kernbench_figure(all.loads.get(load)?, &label),
             _ => None,
         });
+        if let ([Some(a), Some(b)], [Some(x), Some(y)]) = (printed, ours)
+            && x > 0.0
+        {
+            compared.push(Compared {
+                group: format!("2017 kernbench on {}: changes", file.name),
+                role: Role::Patched,
+                row: published.row_label(row),
+                what: published.id.clone(),
+                published: b / a,
+                simulated: y / x,
+                status: Status::Predicted,
+            });
+        }
         let cells = [
             label,
             text(printed[0]),
@@ -176,7 +202,7 @@ fn changes(
 }
 
 /// The load of the 752-CPU machine: faster with the series, says one sentence.
-fn populate(runs: &mut Vec<minflt_report::Run>, progress: &Progress) -> Result<Table, Error> {
+fn populate(runs: &mut Vec<Run>, progress: &Progress) -> Result<Table, Error> {
     let file = targets::machine("--machine", "power8-752")?;
     progress.says("load on power8-752");
     let eras = era_list(&ERAS.join(","))?;
