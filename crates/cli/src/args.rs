@@ -33,6 +33,8 @@ pub(crate) enum Command {
     Machines(Machines),
     /// Fit the free numbers of simulated machines to unpatched rows of the postings.
     Calibrate(Calibrate),
+    /// Vary each guess of simulated machines and name the conclusions that flip.
+    Sensitivity(Sensitivity),
 }
 
 #[derive(Debug, clap::Args)]
@@ -59,7 +61,26 @@ pub(crate) struct Reproduce {
 #[derive(Debug, clap::Args)]
 pub(crate) struct Calibrate {
     /// Machines; all for which the postings' data mark rows if none is named.
+    #[arg(conflicts_with = "host")]
     pub(crate) machines: Vec<String>,
+    /// Measure this machine and make a machine file of it instead, for `bench --machine`.
+    #[arg(long)]
+    pub(crate) host: bool,
+    /// The file that --host writes [default: it is printed].
+    #[arg(long, value_name = "FILE", requires = "host")]
+    pub(crate) out: Option<PathBuf>,
+    /// No progress.
+    #[arg(long)]
+    pub(crate) quiet: bool,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Sensitivity {
+    /// Machines; all that conclusions are drawn from if none is named.
+    pub(crate) machines: Vec<String>,
+    /// Write the table into docs/validation.md (run from the repository's root).
+    #[arg(long)]
+    pub(crate) docs: bool,
     /// No progress.
     #[arg(long)]
     pub(crate) quiet: bool,

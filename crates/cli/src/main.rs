@@ -34,6 +34,7 @@ fn main() -> ExitCode {
         Command::Workloads => commands::lists::workloads(),
         Command::Machines(args) => commands::machines::run(args),
         Command::Calibrate(args) => commands::calibrate::run(args),
+        Command::Sensitivity(args) => commands::sensitivity::run(args),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -188,6 +188,16 @@ pub enum Arbitration {
     Fifo,
 }
 
+impl Arbitration {
+    /// The word that files use.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Fifo => "fifo",
+        }
+    }
+}
+
 /// One machine.
 #[derive(Clone, PartialEq, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -264,6 +274,31 @@ impl MachineFile {
             ("bytes_per_us", key) => self.bytes_per_us.number_mut(key),
             _ => None,
         }
+    }
+
+    /// The text of its file.
+    #[must_use]
+    pub fn to_text(&self) -> String {
+        let quoted = |text: &str| toml::Value::from(text).to_string();
+        let mut text = format!(
+            "name = {}\ntitle = {}\n",
+            quoted(&self.name),
+            quoted(&self.title)
+        );
+        text += &format!("arbitration = \"{}\"\n", self.arbitration.name());
+        if let Some(why) = &self.uneven {
+            text += &format!("uneven = {}\n", quoted(why));
+        }
+        let mut within = "";
+        for (table, key, number) in self.numbers() {
+            if table != within {
+                text += &format!("\n[{table}]\n");
+                within = table;
+            }
+            let (value, src, cite) = (number.value, number.src.name(), quoted(&number.cite));
+            text += &format!("{key} = {{ value = {value}, src = \"{src}\", cite = {cite} }}\n");
+        }
+        text
     }
 
     /// Whether any of its numbers were fitted.

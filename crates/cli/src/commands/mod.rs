@@ -8,3 +8,4 @@ pub(crate) mod machines;
 pub(crate) mod postings;
 pub(crate) mod races;
 pub(crate) mod reproduce;
+pub(crate) mod sensitivity;

@@ -9,19 +9,23 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
+/// What runs found out.
+pub(super) struct Figures<'a> {
+    pub(super) proof: &'a Proof,
+    /// By posting.
+    pub(super) simulated: &'a BTreeMap<String, Vec<Table>>,
+    pub(super) judged: &'a Table,
+    pub(super) here: Option<&'a Table>,
+}
+
 /// Fills every generated block of the docs.
-pub(super) fn write(
-    all: &[Posting],
-    proof: &Proof,
-    simulated: &BTreeMap<String, Vec<Table>>,
-    judged: &Table,
-) -> Result<(), Error> {
+pub(super) fn write(all: &[Posting], figures: &Figures<'_>) -> Result<(), Error> {
     if !Path::new("docs/eras.md").exists() {
         return Err(usage(
             "--docs: run from the repository's root, where docs/ is",
         ));
     }
-    let [lameter, dufour, ebizzy] = &proof.tables[..] else {
+    let [lameter, dufour, ebizzy] = &figures.proof.tables[..] else {
         return Err(usage(
             "--docs: name no posting: all measured rows are needed",
         ));
@@ -32,12 +36,16 @@ pub(super) fn write(
     fill("docs/postings/2004.md", "measured", &lameter.to_markdown())?;
     let measured = [dufour, ebizzy].map(Table::to_markdown).join("\n");
     fill("docs/postings/2017.md", "measured", &measured)?;
-    for (id, tables) in simulated {
+    for (id, tables) in figures.simulated {
         let tables: Vec<_> = tables.iter().map(Table::to_markdown).collect();
         let file = format!("docs/postings/{id}.md");
         fill(&file, "published", &tables.join("\n"))?;
     }
-    fill("docs/validation.md", "predictions", &judged.to_markdown())?;
+    let judged = figures.judged.to_markdown();
+    fill("docs/validation.md", "predictions", &judged)?;
+    if let Some(here) = figures.here {
+        fill("docs/validation.md", "host", &here.to_markdown())?;
+    }
     fill(
         "README.md",
         "postings",
@@ -162,12 +170,18 @@ mod tests {
     #[test]
     fn every_published_row_of_simulated_postings_stands_beside_ours() {
         let all = postings().expect("readable");
-        for posting in all.iter().filter(|it| ["2004", "2017"].contains(&it.id.as_str())) {
+        for posting in all
+            .iter()
+            .filter(|it| ["2004", "2017"].contains(&it.id.as_str()))
+        {
             let file = format!("{ROOT}/docs/postings/{}.md", posting.id);
             let text = fs::read_to_string(file).expect("there");
             for table in &posting.tables {
                 let title = format!("{}: {}", table.id, table.title);
-                let body = text.split(&title).nth(1).unwrap_or_else(|| panic!("no {title}"));
+                let body = text
+                    .split(&title)
+                    .nth(1)
+                    .unwrap_or_else(|| panic!("no {title}"));
                 for label in table.row_labels() {
                     let row = format!("| {label} ");
                     let rows = body.lines().take(12 + table.rows.len());

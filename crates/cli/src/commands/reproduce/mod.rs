@@ -2,6 +2,7 @@
 
 mod docs;
 pub(crate) mod hash;
+mod here;
 pub(crate) mod proof;
 mod tables;
 
@@ -61,6 +62,12 @@ pub(crate) fn run(args: &Reproduce) -> Result<(), Error> {
         machine::line()
     );
     let proof = measured(&mut found, &progress, [has("2004"), has("2017")])?;
+    let mut here = None;
+    if has("2004") {
+        let table = here::simulate(&proof, &mut found.runs)?;
+        found.add("This machine, simulated", here::INTRO, vec![table.clone()]);
+        here = Some(table);
+    }
     let size = if args.full { Size::Full } else { Size::Scaled };
     let mut simulated = BTreeMap::new();
     let mut compared = Vec::new();
@@ -88,7 +95,13 @@ pub(crate) fn run(args: &Reproduce) -> Result<(), Error> {
     );
     write_json(args.json.as_deref(), &found.runs)?;
     if args.docs {
-        docs::write(&all, &proof, &simulated, &judged)?;
+        let figures = docs::Figures {
+            proof: &proof,
+            simulated: &simulated,
+            judged: &judged,
+            here: here.as_ref(),
+        };
+        docs::write(&all, &figures)?;
     }
     outln!("page: {}", page(args, found)?.display());
     let hash = hash::check()?;

@@ -18,11 +18,14 @@
 //! # Cost
 //! Some ten simulated cells a goal and round.
 
+pub(crate) mod host;
+
 use crate::args::Calibrate;
 use crate::error::{Error, failed, usage};
 use crate::experiment::figure;
-use crate::out::outln;
+use crate::out::{out, outln};
 use crate::progress::Progress;
+use minflt_host::Probe;
 use minflt_report::{Posting, PublishedTable, postings};
 use minflt_sim::MachineFile;
 use minflt_sim::machine_file::{Fit, Fitted};
@@ -50,6 +53,9 @@ pub(crate) struct Goal {
 
 /// Runs the command.
 pub(crate) fn run(args: &Calibrate) -> Result<(), Error> {
+    if args.host {
+        return this_machine(args.out.as_deref());
+    }
     let all = postings().map_err(|error| failed("published data")(&error))?;
     let known = machines(&all);
     let chosen = match &args.machines[..] {
@@ -90,6 +96,21 @@ pub(crate) fn run(args: &Calibrate) -> Result<(), Error> {
     progress.end();
     outln!("build again: the fits are part of the program");
     Ok(())
+}
+
+/// Measures this machine, and prints or writes its file.
+fn this_machine(out: Option<&Path>) -> Result<(), Error> {
+    let text = host::preset(&Probe::take(host::cpus())).to_text();
+    // What was measured may contradict itself, where other programs ran meanwhile.
+    let again = "measure again when nothing else runs";
+    MachineFile::parse(host::NAME, &text)
+        .map_err(|error| Error::Failed(format!("--host: {error}; {again}")))?;
+    let Some(path) = out else {
+        out!("{text}");
+        return Ok(());
+    };
+    let cannot = failed(format!("--out: cannot write {}", path.display()));
+    fs::write(path, text).map_err(|error| cannot(&error))
 }
 
 /// The machines that some row is marked for.
@@ -142,11 +163,18 @@ fn fit(name: &str, goals: &[Goal], progress: &Progress) -> Result<Fit, Error> {
     let mut fitted = Vec::new();
     for goal in goals {
         let simulated = simulated(&machine, goal, progress)?;
-        let value = machine.number_mut(&goal.key).map_or(0.0, |number| number.value);
+        let value = machine
+            .number_mut(&goal.key)
+            .map_or(0.0, |number| number.value);
         fitted.push(Fitted {
             key: goal.key.clone(),
             value,
-            to: format!("{}, row {}, {}", goal.table.id, goal.table.row_label(0), goal.column),
+            to: format!(
+                "{}, row {}, {}",
+                goal.table.id,
+                goal.table.row_label(0),
+                goal.column
+            ),
             published: goal.published,
             simulated: rounded(simulated),
             why: goal.why.clone(),
@@ -194,7 +222,9 @@ fn set(machine: &mut MachineFile, key: &str, value: f64) -> Result<(), Error> {
             number.value = value;
             Ok(())
         }
-        None => Err(failed(format!("fit of {name}"))(&format!("no number {key}"))),
+        None => Err(failed(format!("fit of {name}"))(&format!(
+            "no number {key}"
+        ))),
     }
 }
 
@@ -206,6 +236,7 @@ fn rounded(value: f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::{goals, machines, rounded};
+    use minflt_host::Probe;
     use minflt_report::{Posting, postings};
     use minflt_sim::machine_file::{FITS, Fit};
 
@@ -219,7 +250,8 @@ mod tests {
             let mut at = keep.iter();
             table.rows.retain(|_| at.next() == Some(&true));
         }
-        all.iter_mut().for_each(|posting| posting.tables.retain(|table| !table.rows.is_empty()));
+        all.iter_mut()
+            .for_each(|posting| posting.tables.retain(|table| !table.rows.is_empty()));
         all
     }
 
@@ -242,10 +274,19 @@ mod tests {
         assert_eq!(fitted, machines(&all));
         for (name, text) in FITS {
             let fit = Fit::parse(name, text).expect("readable");
-            let keys = |fit: &Fit| fit.fitted.iter().map(|it| it.key.clone()).collect::<Vec<_>>();
+            let keys = |fit: &Fit| {
+                fit.fitted
+                    .iter()
+                    .map(|it| it.key.clone())
+                    .collect::<Vec<_>>()
+            };
             let goals: Vec<_> = goals(&all, name).into_iter().map(|goal| goal.key).collect();
             assert_eq!(keys(&fit), goals);
-            assert_eq!(fit.to_text().expect("written"), *text, "written by calibrate only");
+            assert_eq!(
+                fit.to_text().expect("written"),
+                *text,
+                "written by calibrate only"
+            );
         }
     }
 

@@ -1,0 +1,72 @@
+//! This machine, measured and simulated: the cost model against the one machine that is at hand.
+//!
+//! Nothing is fitted. What memory, lines and wake-ups cost here is measured apart, by
+//! `minflt calibrate --host`, and the simulator is asked what pft would do on such a machine.
+
+use super::proof::Proof;
+use crate::choice::era_list;
+use crate::commands::calibrate::host;
+use crate::error::Error;
+use crate::experiment::pft_workers;
+use minflt_host::Probe;
+use minflt_report::{Cell, Column, Run, Status, Table};
+
+const ERAS: &str = "linux-2.6.10,atomic-pte-2004";
+
+/// What the page says of it.
+pub(super) const INTRO: &str = "Costs of lines, memory and wake-ups are measured by `minflt calibrate --host`; \
+     the rest of the machine file is guesses. Instructions cost what the accesses among them do, so \
+     a path with much computing and few accesses comes out too fast.";
+
+/// The rows of pft that `proof` measured on this machine's threads, beside simulated.
+pub(super) fn simulate(proof: &Proof, runs: &mut Vec<Run>) -> Result<Table, Error> {
+    let file = host::preset(&Probe::take(host::cpus()));
+    let columns = [
+        Column::text("era"),
+        Column::number("threads", ""),
+        Column::number("measured", "pages/s").with_status(Status::Measured),
+        Column::number("simulated", "pages/s").with_status(Status::Uncalibrated),
+        Column::number("ratio", ""),
+    ];
+    let mut table = Table::new("pft on this machine, measured beside simulated", columns);
+    for era in era_list(ERAS)? {
+        for threads in 1..=2u32.min(file.cpus()) {
+            let measured = median(&proof.runs, &era.name, threads);
+            let ran = pft_workers(&era, &file, threads)?;
+            let simulated = ran.outcome.faults_per_second();
+            let text = |figure: Option<f64>| figure.map_or("-".into(), |it| format!("{it:.0}"));
+            let ratio = measured
+                .zip(simulated)
+                .map(|(m, s)| format!("{:.2}", s / m));
+            let row = [
+                era.name.clone(),
+                threads.to_string(),
+                text(measured),
+                text(simulated),
+                ratio.unwrap_or("-".into()),
+            ];
+            table.rows.push(row.map(Cell::from).into());
+            runs.push(ran.run);
+        }
+    }
+    table.footnotes.push(format!(
+        "measured and simulated on {}",
+        crate::machine::line()
+    ));
+    table.footnotes.push(
+        "such a machine file: minflt calibrate --host --out here.toml; then minflt bench pft --on \
+         host,sim --machine here.toml --threads 1,2 -- -b 32M --measure workers"
+            .into(),
+    );
+    Ok(table)
+}
+
+/// The median rate of the rounds that were measured.
+fn median(runs: &[Run], era: &str, threads: u32) -> Option<f64> {
+    let ours = runs.iter().filter(|run| {
+        run.workload == "pft" && run.target == "host" && run.era == era && run.threads == threads
+    });
+    let mut rates: Vec<f64> = ours.filter_map(|run| run.faults_per_second).collect();
+    rates.sort_unstable_by(f64::total_cmp);
+    rates.get(rates.len() / 2).copied()
+}

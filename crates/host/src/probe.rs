@@ -1,0 +1,237 @@
+//! What this machine's memory costs, measured: the numbers of a machine file that a program without
+//! privileges can find out.
+//!
+//! Each figure is a median of rounds, since somebody else's work makes single rounds too slow and
+//! never too fast. Frequency changes, prefetching and other programs are in the figures: they are
+//! good to a factor of 1.5 or so, and say how lines, memory and wake-ups compare.
+
+use crate::worker::thread::pin;
+use core::hint::black_box;
+use minflt_sync::Ordering;
+use minflt_sync::prim::AtomicU64;
+use std::sync::{Arc, Barrier};
+use std::thread;
+use std::time::Instant;
+
+/// What was measured; times in nanoseconds, rates in bytes per microsecond.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Probe {
+    /// A load that needs the one before it, in the first cache.
+    pub hit: f64,
+    /// A read-modify-write of a line that is here.
+    pub rmw_hit: f64,
+    /// A line going from CPU 0 to CPU 1; none where there is no CPU 1.
+    pub transfer: Option<f64>,
+    /// A load that needs the one before it, from memory.
+    pub memory: f64,
+    /// From waking a sleeping thread of another CPU until it runs; none where there is no CPU 1.
+    pub wake: Option<f64>,
+    /// One CPU filling pages with zeros.
+    pub clear: f64,
+    /// One CPU copying pages.
+    pub copy: f64,
+    /// All CPUs together filling pages with zeros.
+    pub clear_together: f64,
+}
+
+const ROUNDS: usize = 9;
+/// More than a cache holds that is not shared with other guests of the same processor.
+const BYTES: usize = 128 << 20;
+const PAGE: usize = 4096;
+
+impl Probe {
+    /// Measures, on `cpus` CPUs; takes some seconds.
+    ///
+    /// # Panics
+    /// When the host has no memory or threads left.
+    #[must_use]
+    pub fn take(cpus: u32) -> Self {
+        pin(0);
+        let mut words = vec![0u64; BYTES / 8];
+        let two = cpus > 1;
+        Self {
+            hit: chain(&mut words[..64], 1 << 20),
+            rmw_hit: rmw(1 << 20),
+            memory: chain(&mut words, 1 << 17),
+            transfer: two.then(|| ping_pong(20_000)),
+            wake: two.then(|| wake(500)),
+            clear: rate(|| clear(&mut words)),
+            copy: {
+                let (to, from) = words.split_at_mut(BYTES / 16);
+                rate(|| copy(to, from))
+            },
+            clear_together: together(cpus),
+        }
+    }
+}
+
+fn median(mut figures: Vec<f64>) -> f64 {
+    figures.sort_unstable_by(f64::total_cmp);
+    figures.get(figures.len() / 2).copied().unwrap_or(0.0)
+}
+
+/// Nanoseconds of each of `n` things done by `work`.
+fn each(n: usize, mut work: impl FnMut()) -> f64 {
+    let round = |_| {
+        let started = Instant::now();
+        work();
+        started.elapsed().as_nanos() as f64 / n as f64
+    };
+    median((0..ROUNDS).map(round).collect())
+}
+
+/// Bytes per microsecond; `work` tells how many bytes.
+fn rate(mut work: impl FnMut() -> usize) -> f64 {
+    let bytes = work();
+    bytes as f64
+        / (each(1, || {
+            black_box(work());
+        }) / 1000.0)
+}
+
+/// Loads that each name the next, all words of `words` in one ring of random order.
+fn chain(words: &mut [u64], loads: usize) -> f64 {
+    let step = if words.len() > 64 { PAGE / 8 + 8 } else { 1 };
+    let count = words.len() / step;
+    let mut order: Vec<usize> = (0..count).collect();
+    let mut state = 1u64;
+    for at in (1..count).rev() {
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        order.swap(at, (state >> 33) as usize % at);
+    }
+    for (at, from) in order.iter().enumerate() {
+        words[from * step] = (order[(at + 1) % count] * step) as u64;
+    }
+    let mut at = 0;
+    each(loads, || {
+        for _ in 0..loads {
+            at = words[at as usize];
+        }
+        black_box(at);
+    })
+}
+
+fn rmw(n: usize) -> f64 {
+    let word = AtomicU64::new(0);
+    each(n, || {
+        for _ in 0..n {
+            word.fetch_add(1, Ordering::Relaxed);
+        }
+    })
+}
+
+/// One way of a line between two CPUs: each changes it when the other has.
+fn ping_pong(rounds: u64) -> f64 {
+    let word = Arc::new(AtomicU64::new(0));
+    let theirs = word.clone();
+    let total = ROUNDS as u64 * rounds;
+    let other = thread::spawn(move || {
+        pin(1);
+        for round in 0..total {
+            while theirs.load(Ordering::Acquire) != 2 * round + 1 {
+                core::hint::spin_loop();
+            }
+            theirs.store(2 * round + 2, Ordering::Release);
+        }
+    });
+    let mut round = 0;
+    let way = each(2 * rounds as usize, || {
+        for _ in 0..rounds {
+            word.store(2 * round + 1, Ordering::Release);
+            round += 1;
+            while word.load(Ordering::Acquire) != 2 * round {
+                core::hint::spin_loop();
+            }
+        }
+    });
+    // It has ended: the last round was its.
+    drop(other);
+    way
+}
+
+/// Waking a thread of another CPU until it runs: half of a round of two that wake each other.
+fn wake(rounds: u64) -> f64 {
+    let word = Arc::new(AtomicU64::new(0));
+    let theirs = word.clone();
+    let total = ROUNDS as u64 * rounds;
+    let first = thread::current();
+    let other = thread::spawn(move || {
+        pin(1);
+        for round in 0..total {
+            while theirs.load(Ordering::Acquire) != 2 * round + 1 {
+                thread::park();
+            }
+            theirs.store(2 * round + 2, Ordering::Release);
+            first.unpark();
+        }
+    });
+    let mut round = 0;
+    let way = each(2 * rounds as usize, || {
+        for _ in 0..rounds {
+            word.store(2 * round + 1, Ordering::Release);
+            other.thread().unpark();
+            round += 1;
+            while word.load(Ordering::Acquire) != 2 * round {
+                thread::park();
+            }
+        }
+    });
+    way
+}
+
+fn clear(words: &mut [u64]) -> usize {
+    for page in words.chunks_mut(PAGE / 8) {
+        black_box(page).fill(0);
+    }
+    size_of_val(words)
+}
+
+fn copy(to: &mut [u64], from: &[u64]) -> usize {
+    for (to, from) in to.chunks_mut(PAGE / 8).zip(from.chunks(PAGE / 8)) {
+        black_box(to).copy_from_slice(black_box(from));
+    }
+    size_of_val(to)
+}
+
+/// All CPUs clear memory of their own at once; the sum of their rates.
+fn together(cpus: u32) -> f64 {
+    let start = Arc::new(Barrier::new(cpus as usize));
+    let threads: Vec<_> = (0..cpus)
+        .map(|cpu| {
+            let start = start.clone();
+            thread::spawn(move || {
+                pin(cpu);
+                let mut words = vec![1u64; BYTES / 16];
+                start.wait();
+                rate(|| clear(&mut words))
+            })
+        })
+        .collect();
+    threads
+        .into_iter()
+        .filter_map(|thread| thread.join().ok())
+        .sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{chain, median};
+
+    #[test]
+    fn the_chain_is_one_ring() {
+        let mut words = vec![0u64; 64];
+        chain(&mut words, 10);
+        let (mut at, mut steps) = (0, 0);
+        loop {
+            at = words[at] as usize;
+            steps += 1;
+            if at == 0 {
+                break;
+            }
+        }
+        assert_eq!(steps, 64);
+        assert_eq!(median(vec![3.0, 1.0, 2.0]), 2.0);
+    }
+}
