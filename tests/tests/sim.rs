@@ -15,11 +15,20 @@ use minflt_sim::{
 use minflt_workload::{Clear, Outcome, Plan, Spaces, Workload};
 
 fn run(machine: &str, era_name: &str, threads: u32) -> Outcome {
+    run_workload(machine, era_name, threads, "pft", ["-b", "2M"])
+}
+
+fn run_workload(
+    machine: &str,
+    era_name: &str,
+    threads: u32,
+    name: &str,
+    options: [&str; 2],
+) -> Outcome {
     let file = MachineFile::shipped(machine).expect("shipped");
     let config = era(era_name).expect("an era").config;
     let target = AnySimTarget::start(&file, config, 64 << 20).expect("starts");
-    let options = ["-b", "2M"].map(String::from);
-    let workload = Workload::parse("pft", &options).expect("options");
+    let workload = Workload::parse(name, &options.map(String::from)).expect("options");
     let plan = Plan {
         threads,
         cpus: threads,
@@ -64,6 +73,18 @@ fn every_oracle_that_claims_to_look_looks() {
             .is_some_and(|count| *count > 0)
     );
     assert!(outcome.faults >= outcome.pages);
+}
+
+/// The oracle of translations looks after every invalidation, however it was made.
+#[test]
+fn where_invalidations_are_broadcast_nobody_is_interrupted() {
+    for (machine, broadcasts) in [("power8-80", true), ("kvm16", false)] {
+        let outcome = run_workload(machine, "spf-2017", 4, "disturb", ["--size", "2M"]);
+        let count = |event: &str| outcome.events.get(event).copied().unwrap_or(0);
+        assert_eq!(count("tlb-broadcasts") > 0, broadcasts, "{machine}");
+        assert_eq!(count("tlb-shootdown-targets") > 0, !broadcasts, "{machine}");
+        assert!(outcome.checks["invalidation"] > 0, "{machine}");
+    }
 }
 
 #[test]

@@ -105,6 +105,8 @@ events! {
     Shootdowns = "tlb-shootdowns",
     /// CPUs interrupted for them.
     ShootdownTargets = "tlb-shootdown-targets",
+    /// Invalidations that the machine broadcast, interrupting nobody.
+    Broadcasts = "tlb-broadcasts",
     /// Invalidations repeated because another one over the address space was under way.
     NestedFlush = "tlb-flush-nested",
     /// Mapping calls.

@@ -18,7 +18,8 @@
 //! wait until pending[I] == 0            forget the ranges
 //!   (acknowledging its own)             for each initiator: pending -= 1
 //! ```
-//! A full list of ranges turns into "forget everything of everybody".
+//! A full list of ranges turns into "forget everything of everybody". Where the machine can make all
+//! CPUs forget at once (POWER's `tlbie`, Itanium's `ptc.ga`), it does, and nobody is interrupted.
 //!
 //! # Why it is correct
 //! The mailbox's lock orders the post before the take. A target that takes between the post and the
@@ -101,6 +102,11 @@ pub(crate) fn flush<M: Mmu>(sys: &System<M>, mm: &Mm<M>, range: VirtRange) {
         others.remove(me);
     }
     if others.is_empty() {
+        return;
+    }
+    if M::broadcasts(&sys.at) {
+        sys.count(Event::Broadcasts);
+        M::flush_everywhere(&sys.at, mm.space, range);
         return;
     }
     let pending = &sys.cpus.get(me).mailbox.pending;

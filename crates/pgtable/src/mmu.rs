@@ -21,7 +21,9 @@ pub struct SpaceId(pub u64);
 ///    one behind the other, and a pointer to the first of several may be used for all;
 /// 2. [`Mmu::flush_local`] returns only when this CPU will use no translation of the range that it
 ///    buffered before;
-/// 3. the contents verbs touch only the frame named.
+/// 3. the contents verbs touch only the frame named;
+/// 4. [`Mmu::flush_everywhere`], where [`Mmu::broadcasts`] is true, returns only when no CPU will
+///    use a translation of the range that it buffered before, or is in a walk begun before.
 pub unsafe trait Mmu: Machine {
     /// The format of the page tables.
     type Paging: Paging;
@@ -81,6 +83,17 @@ pub unsafe trait Mmu: Machine {
 
     /// Forgets this CPU's buffered translations of `range` in `space`.
     fn flush_local(at: &Self::Instance, space: SpaceId, range: VirtRange);
+
+    /// Whether one CPU can make all others forget translations without interrupting them.
+    #[inline(always)]
+    fn broadcasts(_at: &Self::Instance) -> bool {
+        false
+    }
+
+    /// Forgets the translations of `range` in `space` on all CPUs. Called only where
+    /// [`Mmu::broadcasts`] is true.
+    #[inline(always)]
+    fn flush_everywhere(_at: &Self::Instance, _space: SpaceId, _range: VirtRange) {}
 
     /// Forgets all of this CPU's buffered translations.
     fn flush_everything(at: &Self::Instance);

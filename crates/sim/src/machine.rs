@@ -10,7 +10,7 @@ use core::marker::PhantomData;
 use minflt_addr::{Pfn, VirtRange};
 use minflt_pgtable::{Feature, Mmu, Paging, SpaceId, Tlb};
 use minflt_sync::lockdep::{leaves_kernel, might_sleep};
-use minflt_sync::{Cost, CpuMask, Cx, Irq, Kind, Machine, Ordering, Rmw, TaskId, Word};
+use minflt_sync::{Cost, CpuMask, Cx, Instance, Irq, Kind, Machine, Ordering, Rmw, TaskId, Word};
 
 /// The name of simulated machines with page tables of format `P`. Locks and contexts are checked
 /// unless `CHECKED` is false.
@@ -270,6 +270,8 @@ fn interrupt_at_boot(at: &SimInstance, to: &CpuMask) {
 //    only; the memory's start is aligned to 2 MiB.
 // 2. `flush_local` removes the translations from the only buffer this CPU has.
 // 3. The contents verbs touch the stamp of the frame named.
+// 4. `World::broadcast` forgets for a CPU when its context has interrupts on, which it has not while
+//    it walks and uses what it found.
 unsafe impl<P: Paging, const CHECKED: bool> Mmu for Sim<P, CHECKED> {
     type Paging = P;
 
@@ -327,6 +329,22 @@ unsafe impl<P: Paging, const CHECKED: bool> Mmu for Sim<P, CHECKED> {
     fn flush_local(at: &SimInstance, space: SpaceId, range: VirtRange) {
         if let Some(tlb) = at.tlb(my_cx().cpu.get()) {
             tlb.flush(space, range, P::SHIFT);
+        }
+    }
+
+    fn broadcasts(at: &SimInstance) -> bool {
+        at.model.broadcast > 0
+    }
+
+    fn flush_everywhere(at: &SimInstance, space: SpaceId, range: VirtRange) {
+        let forget = |cpu| {
+            if let Some(tlb) = at.tlb(cpu) {
+                tlb.flush(space, range, P::SHIFT);
+            }
+        };
+        match here::here() {
+            Some(world) => world.broadcast(forget),
+            None => (0..at.cpus()).for_each(forget),
         }
     }
 

@@ -147,6 +147,9 @@ numbers! {
         invalidate_page,
         /// Invalidating all translations.
         invalidate_all,
+        /// Making all CPUs forget translations by one broadcast, which the next one waits for; 0
+        /// where interrupts are sent instead.
+        broadcast,
         /// Returning one page to the allocator at teardown.
         free_page,
         /// Sending an interrupt to one CPU.

@@ -57,6 +57,8 @@ pub(crate) struct Model {
     walk: Ps,
     invalidate_page: Ps,
     invalidate_all: Ps,
+    /// 0 where translations are invalidated by interrupts.
+    pub(crate) broadcast: Ps,
     free_page: Ps,
     pub(crate) ipi_send: Ps,
     ipi_near: Ps,
@@ -111,6 +113,7 @@ impl Model {
             walk: ps(&ns.walk),
             invalidate_page: ps(&ns.invalidate_page),
             invalidate_all: ps(&ns.invalidate_all),
+            broadcast: ps(&ns.broadcast),
             free_page: ps(&ns.free_page),
             ipi_send: ps(&ns.ipi_send),
             ipi_near: ps(&ns.ipi_near),

@@ -30,7 +30,7 @@ use crate::sched::{Ahead, Core, Peek, Spin, State, Turn};
 use crate::trace::Event;
 use core::cell::{Cell, RefCell};
 use corosensei::Yielder;
-use minflt_sync::{Cost, CpuMask, Kind, TaskId};
+use minflt_sync::{Cost, CpuMask, Instance, Kind, TaskId};
 
 /// What every task suspends itself with: nothing.
 pub(crate) type Suspender = Yielder<(), ()>;
@@ -47,6 +47,9 @@ pub(crate) struct World<'a> {
     /// How often something waited while a panic unwinds.
     hopeless: Cell<u32>,
 }
+
+/// How often a broadcast looks whether walks have ended.
+const POLL: Ps = 20_000;
 
 /// Waits in an unwinding body after which it is given up.
 const HOPELESS: u32 = 100_000;
@@ -320,6 +323,37 @@ impl<'a> World<'a> {
             .borrow_mut()
             .send_interrupt(self.current.get(), to);
         self.take_interrupts();
+    }
+
+    /// Makes all other CPUs forget: broadcasts are served one after the other, and each waits for
+    /// walks that have begun, during which a CPU has its interrupts off.
+    pub(crate) fn broadcast(&self, forget: impl Fn(u32)) {
+        let task = self.current.get();
+        self.in_order();
+        self.core.borrow_mut().broadcast(task);
+        let mut rest: Vec<u32> = (0..self.at.cpus()).collect();
+        loop {
+            rest.retain(|cpu| {
+                let walks = !std::thread::panicking() && self.has_interrupts_off(*cpu);
+                if !walks {
+                    forget(*cpu);
+                }
+                walks
+            });
+            if rest.is_empty() {
+                return;
+            }
+            self.core.borrow_mut().pass(task, POLL);
+            self.point(Ahead::Never);
+        }
+    }
+
+    /// Whether another CPU runs a context that takes no interrupts.
+    fn has_interrupts_off(&self, cpu: u32) -> bool {
+        let runs = self.core.borrow().runs_on(cpu);
+        let other = runs.filter(|task| *task != self.current.get());
+        // SAFETY: a task's context is valid for the instance's life, and only this thread uses it.
+        other.is_some_and(|task| unsafe { &*self.at.cx(task + 1) }.irq_off.get() > 0)
     }
 
     pub(crate) fn charge(&self, cost: Cost) {

@@ -98,6 +98,8 @@ pub(crate) struct Core {
     looking: Vec<u32>,
     /// Until when each node's memory is busy.
     nodes: Vec<Ps>,
+    /// Until when a broadcast is under way.
+    broadcasting: Ps,
     pub(crate) started: Ps,
     pub(crate) end: Ps,
     pub(crate) events: u64,
@@ -159,6 +161,7 @@ impl Core {
         let mut core = Self {
             cpus: core::iter::repeat_with(cpu).take(cpus as usize).collect(),
             nodes: vec![now; model.nodes as usize],
+            broadcasting: now,
             model,
             lines,
             tasks,
@@ -300,6 +303,11 @@ impl Core {
             Some(due) => self.make_ready(cpu, due),
             None => self.not_ready(cpu),
         }
+    }
+
+    /// The task that runs on `cpu`, if one does.
+    pub(crate) fn runs_on(&self, cpu: u32) -> Option<u32> {
+        self.cpus[cpu as usize].current
     }
 
     pub(crate) fn clock_of(&self, task: u32) -> Ps {

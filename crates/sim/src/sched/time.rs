@@ -47,6 +47,17 @@ impl Core {
         }
     }
 
+    /// `task` broadcasts to all CPUs, once nobody else does.
+    pub(crate) fn broadcast(&mut self, task: u32) {
+        self.events += 1;
+        if self.is_virtual() {
+            let clock = &mut self.cpus[self.tasks[task as usize].cpu as usize].clock;
+            let end = (*clock).max(self.broadcasting) + self.model.broadcast;
+            self.broadcasting = end;
+            *clock = end;
+        }
+    }
+
     /// Accounts `task`'s time since it was last accounted.
     pub(super) fn account(&mut self, task: u32) {
         let clock = self.clock_of(task);

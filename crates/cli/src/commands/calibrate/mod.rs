@@ -236,7 +236,6 @@ fn rounded(value: f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::{goals, machines, rounded};
-    use minflt_host::Probe;
     use minflt_report::{Posting, postings};
     use minflt_sim::machine_file::{FITS, Fit};
 

@@ -25,7 +25,7 @@ pub(super) fn write(all: &[Posting], figures: &Figures<'_>) -> Result<(), Error>
             "--docs: run from the repository's root, where docs/ is",
         ));
     }
-    let [lameter, dufour, ebizzy] = &figures.proof.tables[..] else {
+    let [lameter, disturbed, ebizzy] = &figures.proof.tables[..] else {
         return Err(usage(
             "--docs: name no posting: all measured rows are needed",
         ));
@@ -34,7 +34,7 @@ pub(super) fn write(all: &[Posting], figures: &Figures<'_>) -> Result<(), Error>
         fill(file, name, &table.to_markdown())?;
     }
     fill("docs/postings/2004.md", "measured", &lameter.to_markdown())?;
-    let measured = [dufour, ebizzy].map(Table::to_markdown).join("\n");
+    let measured = [disturbed, ebizzy].map(Table::to_markdown).join("\n");
     fill("docs/postings/2017.md", "measured", &measured)?;
     for (id, tables) in figures.simulated {
         let tables: Vec<_> = tables.iter().map(Table::to_markdown).collect();
@@ -49,7 +49,7 @@ pub(super) fn write(all: &[Posting], figures: &Figures<'_>) -> Result<(), Error>
     fill(
         "README.md",
         "postings",
-        &overview(all, lameter, dufour).to_markdown(),
+        &overview(all, figures).to_markdown(),
     )
 }
 
@@ -72,7 +72,11 @@ fn fill(file: &str, block: &str, body: &str) -> Result<(), Error> {
 }
 
 /// The README's one table over the postings.
-fn overview(all: &[Posting], lameter: &Table, dufour: &Table) -> Table {
+fn overview(all: &[Posting], figures: &Figures<'_>) -> Table {
+    let measured = |at: usize, what: &str| {
+        let table = figures.proof.tables.get(at);
+        table.map_or(String::new(), |table| ratios(table, what))
+    };
     let columns = [
         "posting",
         "technique",
@@ -90,8 +94,8 @@ fn overview(all: &[Posting], lameter: &Table, dufour: &Table) -> Table {
                 "[compare-and-exchange of entries](crates/mm/src/fault/slot.rs)".into(),
                 "`minflt reproduce 2004`".into(),
                 "32 threads: 104,012 -> 382,879 faults/s".into(),
-                ratios(lameter, "2 threads / 1 thread"),
-                "altix32, uncalibrated".into(),
+                measured(0, "2 threads / 1 thread"),
+                simulated_2004(figures),
                 "P1, P5 to P8, P46, P57".into(),
             ],
             "2017" => [
@@ -99,8 +103,8 @@ fn overview(all: &[Posting], lameter: &Table, dufour: &Table) -> Table {
                 "[speculative faults](crates/mm/src/fault/slot.rs)".into(),
                 "`minflt reproduce 2017`".into(),
                 "ebizzy, 16 CPUs: 11,456 -> 45,804 records/s".into(),
-                ratios(dufour, "disturbed / alone"),
-                "not yet (part 4)".into(),
+                measured(1, "disturbed / alone"),
+                simulated_2017(figures),
                 "P9, P27 to P41, P43, P45".into(),
             ],
             other => {
@@ -128,6 +132,25 @@ fn overview(all: &[Posting], lameter: &Table, dufour: &Table) -> Table {
             .push(row.iter().map(|text| Cell::from(text.as_str())).collect());
     }
     table
+}
+
+fn text_at(table: Option<&Table>, row: usize, column: usize) -> String {
+    let cell = table.and_then(|table| table.rows.get(row)?.get(column));
+    cell.map_or("?".into(), |cell| cell.text.clone())
+}
+
+fn simulated_2004(figures: &Figures<'_>) -> String {
+    let tables = figures.simulated.get("2004");
+    // The row of 32 threads, the simulated faults per second.
+    let [before, after] = [0, 1].map(|at| text_at(tables.and_then(|all| all.get(at)), 5, 2));
+    format!("altix32, 32 threads: {before} -> {after} faults/s")
+}
+
+fn simulated_2017(figures: &Figures<'_>) -> String {
+    let tables = figures.simulated.get("2017");
+    // The row of averages, the simulated records per second of both kernels.
+    let [before, after] = [2, 5].map(|at| text_at(tables.and_then(|all| all.first()), 0, at));
+    format!("kvm16: {before} -> {after} records/s")
 }
 
 /// Each side of a measured pair with its ratio.
