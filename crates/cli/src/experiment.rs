@@ -97,7 +97,14 @@ pub(crate) fn pft(
     // Memory is as scarce as it was: what one thread touches does not fit into its node.
     let mut small = file.clone();
     small.shape.ram_mib.value *= bytes as f64 / PFT_FULL as f64;
-    simulate(&small, &era, "pft", &["-b", &bytes.to_string()], &plan, scale)
+    simulate(
+        &small,
+        &era,
+        "pft",
+        &["-b", &bytes.to_string()],
+        &plan,
+        scale,
+    )
 }
 
 /// One run of ebizzy with the posting's options on all CPUs of the machine, two threads each.
@@ -129,7 +136,11 @@ pub(crate) fn kernbench(
         clear: Clear::InFault,
         spaces: Spaces::Own,
     };
-    let (few, many, runs) = (few.to_string(), many.to_string(), KERNBENCH_RUNS.to_string());
+    let (few, many, runs) = (
+        few.to_string(),
+        many.to_string(),
+        KERNBENCH_RUNS.to_string(),
+    );
     let options = ["--half", &few, "-o", &many, "-M", "-n", &runs];
     simulate(file, era, "kernbench", &options, &plan, 1)
 }

@@ -164,15 +164,24 @@ impl Lines {
         !line.ever_shared && (line.first == 0 || line.first == tag(cpu))
     }
 
+    /// A line, to look at.
+    pub(crate) fn seen(&self, id: LineId) -> Line {
+        match self.chunks[id >> CHUNK_SHIFT] {
+            0 => Line::default(),
+            place => self.lines[((place - 1) as usize) << CHUNK_SHIFT | (id & (CHUNK - 1))],
+        }
+    }
+
     /// Whether somebody of `cpu`'s die shares line `id`, so that the die's last cache has it.
     pub(crate) fn die_shares(&self, model: &Model, id: LineId, cpu: u32) -> bool {
-        let place = self.chunks[id >> CHUNK_SHIFT] as usize;
-        let line = place
-            .checked_sub(1)
-            .map(|place| self.lines[place << CHUNK_SHIFT | (id & (CHUNK - 1))]);
-        line.is_some_and(|line| {
-            line.owner == 0 && self.count(line, model.within(cpu, Distance::Die)) > 0
-        })
+        let line = self.seen(id);
+        line.owner == 0 && self.count(line, model.within(cpu, Distance::Die)) > 0
+    }
+
+    /// CPU `cpu` reads line `id`, which CPUs of its die share.
+    pub(crate) fn shares_too(&mut self, id: LineId, cpu: u32) {
+        let place = self.place(id);
+        self.share(place, cpu);
     }
 
     /// Whether CPU `cpu` has to wait for line `id`, which is moving or is wanted by others.
@@ -214,8 +223,7 @@ impl Lines {
             return now + hit;
         }
         let mut start = line.busy.max(now);
-        let distance =
-            (line.owner != 0).then(|| model.distance(cpu, u32::from(line.owner) - 1));
+        let distance = (line.owner != 0).then(|| model.distance(cpu, u32::from(line.owner) - 1));
         if distance == Some(Distance::Core) {
             let line = &mut self.lines[place];
             line.owner = me;
@@ -246,9 +254,12 @@ impl Lines {
         let cpu = ask.cpu;
         let me = u64::from(self.has(line, cpu));
         let others = |level| self.count(line, model.within(cpu, level)) - me;
-        let [core, die, group, all] = Distance::ALL.map(others);
-        let nearest = [core, die, group, all].iter().position(|count| *count > 0);
-        let nearest = nearest.map(|at| Distance::ALL[at]);
+        let all = if ask.kind.writes() {
+            others(Distance::Beyond)
+        } else {
+            0
+        };
+        let nearest = Distance::ALL.into_iter().find(|level| others(*level) > 0);
         let fetched = match nearest {
             _ if me == 1 => 0,
             Some(Distance::Die) => model.llc,
@@ -257,24 +268,21 @@ impl Lines {
             None => model.dram_far,
         };
         if !ask.kind.writes() {
-            let near = nearest.is_some_and(|distance| distance <= Distance::Die);
             let busy = match nearest {
                 None => fetched,
-                Some(_) if near => 0,
+                Some(Distance::Core | Distance::Die) => 0,
                 Some(_) => model.home.min(fetched),
             };
             return (fetched, busy);
         }
-        let farthest = if all > group {
-            Distance::Beyond
-        } else if group > die {
-            Distance::Group
-        } else if die > core {
-            Distance::Die
-        } else {
-            Distance::Core
+        // The farthest is in the smallest circle that has them all.
+        let farthest = Distance::ALL
+            .into_iter()
+            .find(|level| others(*level) == all);
+        let invalidate = match farthest {
+            Some(distance) if all > 0 => model.transfer(distance),
+            _ => 0,
         };
-        let invalidate = if all > 0 { model.transfer(farthest) } else { 0 };
         let time = fetched.max(invalidate) + model.sharer * all.saturating_sub(1);
         (time, time)
     }
@@ -312,6 +320,10 @@ impl Lines {
             core::slice::from_ref(&line.sharers)
         };
         let (from, to) = (cpus.start, cpus.end.min(words.len() as u32 * 64));
+        if from % 64 == 0 && to % 64 == 0 {
+            let words = &words[from as usize / 64..(to / 64) as usize];
+            return words.iter().map(|word| u64::from(word.count_ones())).sum();
+        }
         let mut count = 0;
         let mut at = from;
         while at < to {

@@ -312,11 +312,7 @@ impl<'a> World<'a> {
         entry.is_some_and(|entry| {
             matches!(
                 entry.state,
-                State::Running
-                    | State::Spinning
-                    | State::Looking
-                    | State::Asking
-                    | State::Granted
+                State::Running | State::Spinning | State::Looking | State::Asking | State::Granted
             )
         })
     }

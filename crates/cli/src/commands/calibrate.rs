@@ -142,11 +142,18 @@ fn fit(name: &str, goals: &[Goal], progress: &Progress) -> Result<Fit, Error> {
     let mut fitted = Vec::new();
     for goal in goals {
         let simulated = simulated(&machine, goal, progress)?;
-        let value = machine.number_mut(&goal.key).map_or(0.0, |number| number.value);
+        let value = machine
+            .number_mut(&goal.key)
+            .map_or(0.0, |number| number.value);
         fitted.push(Fitted {
             key: goal.key.clone(),
             value,
-            to: format!("{}, row {}, {}", goal.table.id, goal.table.row_label(0), goal.column),
+            to: format!(
+                "{}, row {}, {}",
+                goal.table.id,
+                goal.table.row_label(0),
+                goal.column
+            ),
             published: goal.published,
             simulated: rounded(simulated),
             why: goal.why.clone(),
@@ -194,7 +201,9 @@ fn set(machine: &mut MachineFile, key: &str, value: f64) -> Result<(), Error> {
             number.value = value;
             Ok(())
         }
-        None => Err(failed(format!("fit of {name}"))(&format!("no number {key}"))),
+        None => Err(failed(format!("fit of {name}"))(&format!(
+            "no number {key}"
+        ))),
     }
 }
 
@@ -219,7 +228,8 @@ mod tests {
             let mut at = keep.iter();
             table.rows.retain(|_| at.next() == Some(&true));
         }
-        all.iter_mut().for_each(|posting| posting.tables.retain(|table| !table.rows.is_empty()));
+        all.iter_mut()
+            .for_each(|posting| posting.tables.retain(|table| !table.rows.is_empty()));
         all
     }
 
@@ -242,10 +252,19 @@ mod tests {
         assert_eq!(fitted, machines(&all));
         for (name, text) in FITS {
             let fit = Fit::parse(name, text).expect("readable");
-            let keys = |fit: &Fit| fit.fitted.iter().map(|it| it.key.clone()).collect::<Vec<_>>();
+            let keys = |fit: &Fit| {
+                fit.fitted
+                    .iter()
+                    .map(|it| it.key.clone())
+                    .collect::<Vec<_>>()
+            };
             let goals: Vec<_> = goals(&all, name).into_iter().map(|goal| goal.key).collect();
             assert_eq!(keys(&fit), goals);
-            assert_eq!(fit.to_text().expect("written"), *text, "written by calibrate only");
+            assert_eq!(
+                fit.to_text().expect("written"),
+                *text,
+                "written by calibrate only"
+            );
         }
     }
 

@@ -72,7 +72,11 @@ fn the_first_reader_of_a_socket_pays_the_way_and_later_ones_its_last_cache() {
     assert_eq!(at(20, Kind::Load, 1_000_000), far + hit, "from its owner");
     assert_eq!(at(22, Kind::Load, 2_000_000), llc + hit);
     assert_eq!(at(2, Kind::Load, 3_000_000), llc + hit);
-    assert_eq!(at(23, Kind::Load, 4_000_000), smt + hit, "its sibling has it");
+    assert_eq!(
+        at(23, Kind::Load, 4_000_000),
+        smt + hit,
+        "its sibling has it"
+    );
     // Four others are told, the farthest in the other socket.
     assert_eq!(at(0, Kind::Store, 5_000_000), far + 3 * 2000 + hit);
 }

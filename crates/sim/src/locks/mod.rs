@@ -127,8 +127,8 @@ impl fmt::Display for ContestError {
 impl core::error::Error for ContestError {}
 
 /// Virtual time before counting starts, and for which it lasts, in nanoseconds.
-const WARM_NS: u64 = 300_000;
-const COUNTED_NS: u64 = 2_000_000;
+const WARM_NS: u64 = 200_000;
+const COUNTED_NS: u64 = 1_000_000;
 /// Between two attempts of a test-and-set, and between two acquisitions: a few instructions.
 const PAUSE_CYCLES: u64 = 10;
 const BETWEEN_CYCLES: u64 = 40;

@@ -124,9 +124,7 @@ impl<'a> Mcs<'a> {
         let node = self.nodes[me as usize];
         let mut next = node.0.load(Ordering::SeqCst);
         if next == 0 {
-            let last = self
-                .tail
-                .cas(me + 1, 0, Ordering::SeqCst, Ordering::SeqCst);
+            let last = self.tail.cas(me + 1, 0, Ordering::SeqCst, Ordering::SeqCst);
             if last.is_ok() {
                 return;
             }

@@ -14,7 +14,10 @@ use serde::{Deserialize, Serialize};
 pub const FITS: &[(&str, &str)] = &[
     ("altix32", include_str!("../../../../data/fit/altix32.toml")),
     ("kvm16", include_str!("../../../../data/fit/kvm16.toml")),
-    ("power8-80", include_str!("../../../../data/fit/power8-80.toml")),
+    (
+        "power8-80",
+        include_str!("../../../../data/fit/power8-80.toml"),
+    ),
 ];
 
 /// What was fitted for one machine.
@@ -68,7 +71,8 @@ impl Fit {
     /// # Errors
     /// When a number cannot be written as TOML.
     pub fn to_text(&self) -> Result<String, toml::ser::Error> {
-        const HEAD: &str = "# Written by `minflt calibrate`, from unpatched rows only. Do not edit.\n\n";
+        const HEAD: &str =
+            "# Written by `minflt calibrate`, from unpatched rows only. Do not edit.\n\n";
         toml::to_string(self).map(|text| HEAD.to_owned() + &text)
     }
 
@@ -84,7 +88,10 @@ impl Fit {
         };
         for fitted in &self.fitted {
             let Some(number) = machine.number_mut(&fitted.key) else {
-                return Err(wrong(format!("{}: machines have no such number", fitted.key)));
+                return Err(wrong(format!(
+                    "{}: machines have no such number",
+                    fitted.key
+                )));
             };
             *number = Sourced {
                 value: fitted.value,

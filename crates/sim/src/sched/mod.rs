@@ -33,6 +33,7 @@
 //! # Cost
 //! In virtual time a heap operation for each change of CPU.
 
+mod arbitration;
 mod queue;
 mod task;
 mod time;
@@ -44,11 +45,11 @@ use crate::policy::Chooser;
 use crate::report::Outcome;
 use crate::rng::Rng;
 use crate::trace::{Event, Step};
+use arbitration::Queue;
 use core::cmp::Reverse;
 use minflt_sync::Kind;
 use std::collections::{BinaryHeap, VecDeque};
 use std::sync::Arc;
-use queue::Queue;
 use task::Cpu;
 pub(crate) use task::{Peek, Spin, State, Task};
 

@@ -5,7 +5,7 @@
 //! crosses the machine each time, served to the nearest first it stays where it is. Real machines
 //! stand between the two.
 //!
-//! # Idea
+//! # Idea (and `arbitration.rs`)
 //! Whoever wants a line that is moving joins its queue. A die's requests meet at its last cache,
 //! which takes up one at a time, and serves a reader by itself while it has a copy; between those
 //! taken up by the dies, the machine's arbitration decides. Waiters whose core got the line after they had
@@ -29,43 +29,13 @@
 //! # Cost
 //! A pass over the dies that wait, a grant.
 
+use super::arbitration::{Asking, Queue};
 use super::{Core, Order, State};
 use crate::lines::{Ask, LineId, NOBODY};
-use crate::machine_file::Arbitration;
-use crate::model::{Distance, Ps};
-use crate::rng::Rng;
+use crate::model::Ps;
 use core::cmp::Reverse;
 use core::ops::RangeInclusive;
 use minflt_sync::Kind;
-
-/// Those who wait for one line.
-#[derive(Debug, Default)]
-pub(super) struct Queue {
-    dies: Vec<Die>,
-    /// A reader that was just served: the others of its core have the line with it.
-    read: Option<u32>,
-    /// When one of them was given the line that has not yet touched it.
-    granted: Option<Ps>,
-}
-
-/// Those of one die, in the order of asking; at least one.
-#[derive(Debug)]
-struct Die {
-    die: u32,
-    /// When its last cache can serve one more.
-    free: Ps,
-    /// Whether the first of them was taken up by the cache, which then takes no other.
-    taken_up: bool,
-    asking: Vec<Asking>,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Asking {
-    task: u32,
-    cpu: u32,
-    at: Ps,
-    kind: Kind,
-}
 
 impl Core {
     /// Whether `task` has to wait before it touches `lines`. Several lines at once are not queued
@@ -79,13 +49,23 @@ impl Core {
         let (now, cpu) = (self.clock_of(task), self.tasks[task as usize].cpu);
         self.is_virtual()
             && lines.start() == lines.end()
-            && self.lines.must_wait(&self.model, *lines.start(), cpu, kind, now)
+            && self
+                .lines
+                .must_wait(&self.model, *lines.start(), cpu, kind, now)
     }
 
     /// `task` waits for `line`.
     pub(crate) fn ask(&mut self, task: u32, line: LineId, kind: Kind) {
         let (at, cpu) = (self.clock_of(task), self.tasks[task as usize].cpu);
-        self.join(line, Asking { task, cpu, at, kind });
+        self.join(
+            line,
+            Asking {
+                task,
+                cpu,
+                at,
+                kind,
+            },
+        );
     }
 
     fn join(&mut self, line: LineId, asking: Asking) {
@@ -103,18 +83,7 @@ impl Core {
             found.queue = place + 1;
         }
         let (place, busy) = (found.queue as usize - 1, found.busy);
-        let queue = &mut self.queues[place];
-        let at = queue.dies.iter().position(|one| one.die == die);
-        let at = at.unwrap_or_else(|| {
-            queue.dies.push(Die {
-                die,
-                free: 0,
-                taken_up: false,
-                asking: Vec::new(),
-            });
-            queue.dies.len() - 1
-        });
-        queue.dies[at].asking.push(asking);
+        self.queues[place].join(die, asking);
         if first {
             self.make_ready(asking.cpu, busy.max(asking.at));
         }
@@ -129,7 +98,15 @@ impl Core {
             next = core::mem::replace(&mut entry.next_spinner, NOBODY);
             let (cpu, kind) = (entry.cpu, Kind::Load);
             self.spinners -= 1;
-            self.join(line, Asking { task, cpu, at: now, kind });
+            self.join(
+                line,
+                Asking {
+                    task,
+                    cpu,
+                    at: now,
+                    kind,
+                },
+            );
         }
     }
 
@@ -145,7 +122,9 @@ impl Core {
         }
         let mut now = self.cpus[cpu as usize].clock;
         loop {
-            let chosen = match self.choose(line, place, now) {
+            let queue = &mut self.queues[place];
+            let chosen = queue.choose(&self.model, &self.lines, &mut self.random, line, now);
+            let chosen = match chosen {
                 Ok(chosen) => chosen,
                 Err(None) => {
                     self.close(line);
@@ -196,87 +175,6 @@ impl Core {
         self.free_queues.push(queue - 1);
     }
 
-    /// Takes the next one out of a line's queue. If nobody can be served at time `now`: when
-    /// somebody can, if there is anybody.
-    fn choose(&mut self, line: LineId, place: usize, now: Ps) -> Result<Asking, Option<Ps>> {
-        let found = *self.lines.line(line);
-        let (model, lines) = (&self.model, &self.lines);
-        let Queue { dies, read, .. } = &mut self.queues[place];
-        let moves = found.busy <= now;
-        if let Some(cpu) = read.take()
-            && let Some(at) = dies.iter().position(|one| one.die == model.places[cpu as usize].die)
-        {
-            let reads = |one: &Asking| {
-                !one.kind.writes() && model.distance(one.cpu, cpu) == Distance::Core
-            };
-            if let Some(one) = dies[at].asking.iter().position(reads) {
-                *read = Some(cpu);
-                return Ok(take(dies, at, one));
-            }
-        }
-        if moves && let Some(owner) = found.owned_by() {
-            let home = model.places[owner as usize].die;
-            let at = dies.iter().position(|one| one.die == home);
-            let merged = at.and_then(|at| {
-                let mut asking = dies[at].asking.iter();
-                let one = asking.position(|one| found.visits(model, one.cpu, one.at));
-                one.map(|one| (at, one))
-            });
-            if let Some((at, one)) = merged {
-                return Ok(take(dies, at, one));
-            }
-        }
-        // Each last cache takes one up: with `fifo` the first in the list, else any.
-        let random = &mut self.random;
-        for die in dies.iter_mut().filter(|die| !die.taken_up && die.free <= now) {
-            if model.arbitration != Arbitration::Fifo {
-                let one = random.below(die.asking.len() as u64) as usize;
-                die.asking.swap(0, one);
-            }
-            die.taken_up = true;
-        }
-        // From when on a die can be served: at once, if its last cache can do it alone.
-        let from = |die: &Die| {
-            let first = die.asking[0];
-            let alone = !die.taken_up
-                || !first.kind.writes() && lines.die_shares(model, line, first.cpu);
-            if alone { die.free } else { die.free.max(found.busy) }
-        };
-        let last = model.places[usize::from(found.last)].die;
-        let near = || dies.iter().position(|one| one.die == last && from(one) <= now);
-        let any = |random: &mut Rng| {
-            let start = random.below(dies.len().max(1) as u64) as usize;
-            let mut turn = (start..dies.len()).chain(0..start);
-            turn.find(|at| from(&dies[*at]) <= now)
-        };
-        let at = match model.arbitration {
-            Arbitration::Fifo => {
-                let ready = dies.iter().enumerate().filter(|(_, one)| from(one) <= now);
-                ready.min_by_key(|(_, one)| one.asking[0].at).map(|(at, _)| at)
-            }
-            Arbitration::NearFirst if random.below(1000) < model.near_first_permille => {
-                near().or_else(|| any(random))
-            }
-            Arbitration::NearFirst | Arbitration::Random => any(random),
-        };
-        let Some(at) = at else {
-            return Err(dies.iter().map(from).min());
-        };
-        let first = dies[at].asking[0];
-        if !first.kind.writes() && model.siblings(first.cpu).next().is_some() {
-            *read = Some(first.cpu);
-        }
-        let brings = !first.kind.writes() && !lines.die_shares(model, line, first.cpu);
-        dies[at].free = now
-            + if brings {
-                // A copy for the rest of the die.
-                model.transfer(model.distance(first.cpu, u32::from(found.last)))
-            } else {
-                model.serve
-            };
-        Ok(take(dies, at, 0))
-    }
-
     /// A spinner looks at its line at time `now`.
     fn look(&mut self, one: Asking, line: LineId, now: Ps) {
         // The line has an owner or sharers: who changed it, at least. Its memory is not asked.
@@ -300,11 +198,61 @@ impl Core {
             entry.state = State::Looking;
             self.make_ready(one.cpu, end);
         } else {
-            entry.state = State::Spinning;
-            self.spinners += 1;
-            self.list(one.task, line);
-            self.spins_on(one.task, spin);
+            self.spins_again(one.task, line);
+            self.others_look(one.cpu, line, end);
         }
+    }
+
+    /// `task` has looked in vain.
+    fn spins_again(&mut self, task: u32, line: LineId) {
+        let entry = &mut self.tasks[task as usize];
+        entry.asks = None;
+        entry.state = State::Spinning;
+        self.spinners += 1;
+        self.list(task, line);
+        if let Some(spin) = self.tasks[task as usize].spin {
+            self.spins_on(task, spin);
+        }
+    }
+
+    /// Where one spinner looked in vain at time `now`, the others of its die do so as well, without
+    /// an event each: those for whom nothing has changed. Who still waits there would have come in
+    /// the middle of them.
+    fn others_look(&mut self, cpu: u32, line: LineId, now: Ps) {
+        let found = *self.lines.line(line);
+        let dies = &mut self.queues[found.queue as usize - 1].dies;
+        let home = self.model.places[cpu as usize].die;
+        let at = dies.iter().position(|one| one.die == home);
+        let (Some(at), None) = (at, found.owned_by()) else {
+            return;
+        };
+        let die = &mut dies[at];
+        let first = die.asking[0].task;
+        let mut asking = core::mem::take(&mut die.asking);
+        let mut looked = core::mem::take(&mut self.looking);
+        let (tasks, cpus) = (&self.tasks, &self.cpus);
+        asking.retain(|one| {
+            let interrupt = cpus[one.cpu as usize].interrupt;
+            let vain = tasks[one.task as usize].spin.is_some_and(|spin| {
+                !spin.is_over() && !(spin.irqs_on && interrupt.is_some_and(|at| at <= now))
+            });
+            if vain {
+                looked.push(one.task);
+            }
+            !vain
+        });
+        self.events += looked.len() as u64;
+        die.free += self.model.serve * looked.len() as u64 / 2;
+        die.taken_up &= asking.first().is_some_and(|one| one.task == first);
+        die.asking = asking;
+        if die.asking.is_empty() {
+            dies.swap_remove(at);
+        }
+        for task in looked.drain(..) {
+            self.lines.shares_too(line, self.tasks[task as usize].cpu);
+            self.spins_again(task, line);
+        }
+        self.looking = looked;
     }
 
     /// `task` has touched the line it asked for: the next one's turn.
@@ -320,15 +268,4 @@ impl Core {
             self.head_at(place, granted.unwrap_or(0));
         }
     }
-}
-
-/// Takes one of a die out; the die, if it was the last.
-fn take(dies: &mut Vec<Die>, at: usize, one: usize) -> Asking {
-    let die = &mut dies[at];
-    let taken = die.asking.remove(one);
-    die.taken_up &= one != 0;
-    if die.asking.is_empty() {
-        dies.swap_remove(at);
-    }
-    taken
 }

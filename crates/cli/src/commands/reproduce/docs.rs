@@ -46,13 +46,18 @@ pub(super) fn write(
 }
 
 /// The tables that come from the code alone.
-pub(super) fn tables_of_the_code() -> Result<[(&'static str, &'static str, Table); 5], Error> {
+pub(super) fn tables_of_the_code() -> Result<[(&'static str, &'static str, Table); 6], Error> {
     Ok([
         ("docs/eras.md", "eras", era_table()),
         ("docs/eras.md", "choices", choice_table()),
         ("docs/eras.md", "refused", refused_table()),
         ("docs/formats.md", "formats", format_table()),
         ("docs/machines.md", "machines", machine_table(&shipped()?)),
+        (
+            "docs/validation.md",
+            "locks",
+            super::validation::locks::table()?,
+        ),
     ])
 }
 
@@ -162,12 +167,18 @@ mod tests {
     #[test]
     fn every_published_row_of_simulated_postings_stands_beside_ours() {
         let all = postings().expect("readable");
-        for posting in all.iter().filter(|it| ["2004", "2017"].contains(&it.id.as_str())) {
+        for posting in all
+            .iter()
+            .filter(|it| ["2004", "2017"].contains(&it.id.as_str()))
+        {
             let file = format!("{ROOT}/docs/postings/{}.md", posting.id);
             let text = fs::read_to_string(file).expect("there");
             for table in &posting.tables {
                 let title = format!("{}: {}", table.id, table.title);
-                let body = text.split(&title).nth(1).unwrap_or_else(|| panic!("no {title}"));
+                let body = text
+                    .split(&title)
+                    .nth(1)
+                    .unwrap_or_else(|| panic!("no {title}"));
                 for label in table.row_labels() {
                     let row = format!("| {label} ");
                     let rows = body.lines().take(12 + table.rows.len());

@@ -4,6 +4,7 @@ mod docs;
 pub(crate) mod hash;
 pub(crate) mod proof;
 mod tables;
+mod validation;
 
 use crate::args::Reproduce;
 use crate::error::{Error, failed, usage};

@@ -27,7 +27,12 @@ pub(in super::super) fn judge(compared: &[Compared]) -> Table {
     groups.dedup();
     for group in groups {
         let ours: Vec<&Compared> = compared.iter().filter(|it| it.group == group).collect();
-        let verdicts = [fitted(&ours), predicted(&ours), winners(&ours), peaks(&ours)];
+        let verdicts = [
+            fitted(&ours),
+            predicted(&ours),
+            winners(&ours),
+            peaks(&ours),
+        ];
         for verdict in verdicts.into_iter().flatten() {
             let held = if verdict.held { "yes" } else { "**no**" };
             let row = [group, verdict.bar, &verdict.found, held];
@@ -50,7 +55,11 @@ fn off(it: &Compared) -> f64 {
 }
 
 fn named(it: &Compared) -> String {
-    let role = if it.role == Role::Patched { "patched" } else { "unpatched" };
+    let role = if it.role == Role::Patched {
+        "patched"
+    } else {
+        "unpatched"
+    };
     format!("{role} {}, {}", it.row, it.what)
 }
 
@@ -96,7 +105,9 @@ fn predicted(ours: &[&Compared]) -> Option<Verdict> {
 /// Which of two is greater, unless they are within 10% of each other.
 fn wins(unpatched: f64, patched: f64) -> Option<Role> {
     let ratio = patched / unpatched;
-    (ratio > 1.1).then_some(Role::Patched).or((ratio < 1.0 / 1.1).then_some(Role::Unpatched))
+    (ratio > 1.1)
+        .then_some(Role::Patched)
+        .or((ratio < 1.0 / 1.1).then_some(Role::Unpatched))
 }
 
 fn winners(ours: &[&Compared]) -> Option<Verdict> {
@@ -146,7 +157,9 @@ fn peaks(ours: &[&Compared]) -> Option<Verdict> {
             .collect();
         let published = peak(&curve, |it| it.published)?;
         let simulated = peak(&curve, |it| it.simulated)?;
-        found.push(format!("{word}: published {published}, simulated {simulated}"));
+        found.push(format!(
+            "{word}: published {published}, simulated {simulated}"
+        ));
         held &= (0.5..=2.0).contains(&(simulated / published));
     }
     Some(Verdict {
@@ -185,7 +198,11 @@ mod tests {
         ];
         let held = |cells: &[Compared]| {
             let table = judge(cells);
-            table.rows.iter().map(|row| row[3].text == "yes").collect::<Vec<_>>()
+            table
+                .rows
+                .iter()
+                .map(|row| row[3].text == "yes")
+                .collect::<Vec<_>>()
         };
         assert_eq!(held(&good), [true; 4]);
         let mut bad = good;

@@ -119,7 +119,10 @@ fn both_loads(
 ) -> Result<(), Error> {
     let file = machine(half)?;
     let columns = columns_of(half);
-    let eras: Vec<_> = columns.iter().map(|column| era(half, column)).collect::<Result<_, _>>()?;
+    let eras: Vec<_> = columns
+        .iter()
+        .map(|column| era(half, column))
+        .collect::<Result<_, _>>()?;
     progress.says(&format!("{} and the optimal load", half.id));
     let ran = parallel::map(&eras, |era| kernbench(half, optimal, era, &file));
     let ran: Vec<Ran> = ran.into_iter().collect::<Result<_, _>>()?;
@@ -127,7 +130,14 @@ fn both_loads(
     let looks = looked(ran.iter().map(|ran| &ran.run));
     let outcomes: Vec<_> = ran.iter().map(|ran| &ran.outcome).collect();
     for (load, published) in [(0, half), (1, optimal)] {
-        let table = changes(published, load, &outcomes, &file, &looks, &mut done.compared);
+        let table = changes(
+            published,
+            load,
+            &outcomes,
+            &file,
+            &looks,
+            &mut done.compared,
+        );
         done.tables.push(table);
     }
     done.runs.extend(ran.into_iter().map(|ran| ran.run));
@@ -224,14 +234,21 @@ fn populate(runs: &mut Vec<Run>, progress: &Progress) -> Result<Table, Error> {
     let published = ["published (text)", "-", "-", "14% faster"];
     table.rows.push(published.map(Cell::from).into());
     let percent = format!("{:+.0}%", (after / before - 1.0) * 100.0);
-    let ours = ["simulated".to_string(), text(Some(before)), text(Some(after)), percent];
+    let ours = [
+        "simulated".to_string(),
+        text(Some(before)),
+        text(Some(after)),
+        percent,
+    ];
     table.rows.push(ours.map(Cell::from).into());
     table.footnotes.push(format!(
         "simulated: minflt bench load --on sim --machine power8-752 --threads 752 --era {}",
         ERAS.join(",")
     ));
     let looks = looked(ran.iter().map(|ran| &ran.run));
-    table.footnotes.push(format!("checks of both runs: {looks}"));
+    table
+        .footnotes
+        .push(format!("checks of both runs: {looks}"));
     runs.extend(ran.into_iter().map(|ran| ran.run));
     Ok(table)
 }
