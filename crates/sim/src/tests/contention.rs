@@ -53,11 +53,11 @@ fn who_goes_next_decides_what_a_contended_line_yields() {
     let (fifo, shares) = adds(&sockets(Arbitration::Fifo, 0.0), &on);
     assert!((70..=85).contains(&fifo), "every other one is far: {fifo}");
     assert!(
-        shares.iter().all(|share| (900..1100).contains(share)),
+        shares.iter().all(|share| (800..1200).contains(share)),
         "{shares:?}"
     );
     let (near, shares) = adds(&sockets(Arbitration::NearFirst, 900.0), &on);
-    assert!((45..=60).contains(&near), "one of twenty is far: {near}");
+    assert!((40..=55).contains(&near), "one of twenty is far: {near}");
     assert!(
         shares.iter().all(|share| *share > 300),
         "nobody starves: {shares:?}"
