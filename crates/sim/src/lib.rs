@@ -18,6 +18,7 @@ mod here;
 mod instance;
 mod lease;
 mod lines;
+pub mod locks;
 mod machine;
 pub mod machine_file;
 mod memory;

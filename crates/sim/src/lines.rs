@@ -11,19 +11,21 @@
 //!
 //! # Protocol
 //! ```text
-//! state     load by c                          store or read-modify-write by c
-//! nowhere   from memory; c owns                from memory; c owns
-//! c owns    hit                                hit
-//! b owns    transfer b to c; both share        transfer b to c; c owns
-//! shared    hit if c shares, else transfer     max(transfer unless c shares, farthest sharer)
-//!           from the nearest; c shares too       + slope x other sharers; c owns
+//! state      load by c                           store or read-modify-write by c
+//! nowhere    from memory; c owns                 from memory; c owns
+//! c owns     hit                                 hit
+//! b owns     transfer b to c; both share         transfer b to c; c owns
+//! shared     hit if c shares; from the last      max(fetching it unless c shares,
+//!            cache of its die if that has it;      telling the farthest sharer)
+//!            else from the nearest sharer          + slope x other sharers; c owns
 //! ```
-//! A line is busy while it moves; whoever asks meanwhile starts when it is free again, in the order
-//! of asking (`fifo`: the CPU with the lowest clock always runs first, so the order of asking is
-//! the order of execution). A transfer that had to wait costs `contended` more. Readers of a
-//! shared line overlap and are `serve` apart; so are spinners who look again after a change. Hence
-//! some of them look before the first one has acted on what it saw, and fail, and the later ones
-//! see that it has.
+//! The CPUs of a core have its caches in common: what one owns comes to another for the price of a
+//! transfer within the core, and stays owned.
+//!
+//! A line is busy while it moves. Who asks meanwhile waits in a queue (`sched/queue.rs`), from which
+//! the machine's arbitration takes the next; it then pays `contended` beside the transfer. The
+//! first reader of a die keeps the line busy until its copy has arrived; later ones of that die
+//! have it from there, whatever the line does.
 //!
 //! # Why it is correct
 //! It holds no values: those live in the machine's memory, and one simulated context runs at a
@@ -33,8 +35,8 @@
 //! Two indexed loads an access. Not modelled: capacity, prefetch, store buffers, misses in
 //! translation buffers.
 
-use crate::machine_file::Arbitration;
 use crate::model::{Distance, Model, Ps};
+use core::ops::Range;
 use minflt_sync::Kind;
 
 /// A line's number: its offset in the machine's memory divided by the line size.
@@ -52,21 +54,35 @@ pub(crate) struct Line {
     /// CPUs with a copy, while nobody owns it; a place in the pool on machines of over 64 CPUs.
     sharers: u64,
     /// Until when it is moving.
-    busy: Ps,
+    pub(crate) busy: Ps,
+    /// When it came to the core that owns it.
+    came: Ps,
     /// The CPU that owns it, plus 1.
     owner: u16,
     /// The CPU that touched it first, plus 1.
     first: u16,
+    /// The CPU that it was handed to last.
+    pub(crate) last: u16,
     /// Whether a second CPU has ever touched it.
     pub(crate) ever_shared: bool,
     /// The task, plus 1, at the head of the list of those that spin until it changes.
     pub(crate) spinners: u32,
+    /// The queue, plus 1, of those who wait until it is free.
+    pub(crate) queue: u32,
 }
 
 impl Line {
-    /// The line serves one more reader, at `now` or when it is free.
-    pub(crate) fn serve(&mut self, now: Ps, time: Ps) {
-        self.busy = self.busy.max(now) + time;
+    /// The CPU that owns it.
+    pub(crate) fn owned_by(&self) -> Option<u32> {
+        (self.owner != 0).then(|| u32::from(self.owner) - 1)
+    }
+
+    /// Whether a core whose CPU `cpu` is among `core` asked for the line, at `at`, before it came
+    /// to that core: then its CPU is served by the same visit.
+    pub(crate) fn visits(&self, model: &Model, cpu: u32, at: Ps) -> bool {
+        self.owner != 0
+            && at <= self.came
+            && model.distance(cpu, u32::from(self.owner) - 1) == Distance::Core
     }
 }
 
@@ -83,13 +99,16 @@ pub(crate) struct Lines {
     words: usize,
 }
 
-/// What an access came to.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Access {
-    /// When it is done.
-    pub(crate) end: Ps,
-    /// Whether the line moved.
-    pub(crate) moved: bool,
+/// How a line is asked for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ask {
+    pub(crate) id: LineId,
+    /// The node that the line's memory is on.
+    pub(crate) node: u32,
+    pub(crate) cpu: u32,
+    pub(crate) kind: Kind,
+    /// Whether it had to wait for the line.
+    pub(crate) waited: bool,
 }
 
 impl Lines {
@@ -145,17 +164,48 @@ impl Lines {
         !line.ever_shared && (line.first == 0 || line.first == tag(cpu))
     }
 
-    /// CPU `cpu` touches line `id`, whose memory is on node `node`, at time `now`.
-    pub(crate) fn access(
+    /// A line, to look at.
+    pub(crate) fn seen(&self, id: LineId) -> Line {
+        match self.chunks[id >> CHUNK_SHIFT] {
+            0 => Line::default(),
+            place => self.lines[((place - 1) as usize) << CHUNK_SHIFT | (id & (CHUNK - 1))],
+        }
+    }
+
+    /// Whether somebody of `cpu`'s die shares line `id`, so that the die's last cache has it.
+    pub(crate) fn die_shares(&self, model: &Model, id: LineId, cpu: u32) -> bool {
+        let line = self.seen(id);
+        line.owner == 0 && self.count(line, model.within(cpu, Distance::Die)) > 0
+    }
+
+    /// CPU `cpu` reads line `id`, which CPUs of its die share.
+    pub(crate) fn shares_too(&mut self, id: LineId, cpu: u32) {
+        let place = self.place(id);
+        self.share(place, cpu);
+    }
+
+    /// Whether CPU `cpu` has to wait for line `id`, which is moving or is wanted by others.
+    pub(crate) fn must_wait(
         &mut self,
         model: &Model,
         id: LineId,
-        node: u32,
         cpu: u32,
         kind: Kind,
         now: Ps,
-    ) -> Access {
-        let place = self.place(id);
+    ) -> bool {
+        let line = *self.line(id);
+        if (line.busy <= now && line.queue == 0) || line.owner == tag(cpu) {
+            return false;
+        }
+        let reads = line.owner == 0 && !kind.writes();
+        !(reads && self.has(line, cpu))
+            && (line.queue != 0 || !(reads && self.die_shares(model, id, cpu)))
+    }
+
+    /// A CPU touches a line at time `now`, or when the line is free; gives when it is done.
+    pub(crate) fn access(&mut self, model: &Model, ask: Ask, now: Ps) -> Ps {
+        let (cpu, writes) = (ask.cpu, ask.kind.writes());
+        let place = self.place(ask.id);
         let me = tag(cpu);
         let line = &mut self.lines[place];
         if line.first == 0 {
@@ -163,87 +213,83 @@ impl Lines {
         } else if line.first != me {
             line.ever_shared = true;
         }
-        let hit = if kind == Kind::Rmw {
+        let hit = if ask.kind == Kind::Rmw {
             model.rmw_hit
         } else {
             model.hit
         };
-        if line.owner == me {
-            return Access {
-                end: now + hit,
-                moved: false,
-            };
-        }
         let line = *line;
-        let writes = kind.writes();
-        let shares = line.owner == 0 && self.has(line, cpu);
-        if shares && !writes {
-            return Access {
-                end: now + hit,
-                moved: false,
-            };
+        if line.owner == me || (line.owner == 0 && !writes && self.has(line, cpu)) {
+            return now + hit;
         }
-        let time = if line.owner != 0 {
-            model.transfer(model.distance(cpu, u32::from(line.owner) - 1))
-        } else {
-            self.fetch(model, line, node, cpu, shares, writes)
+        let mut start = line.busy.max(now);
+        let distance = (line.owner != 0).then(|| model.distance(cpu, u32::from(line.owner) - 1));
+        if distance == Some(Distance::Core) {
+            let line = &mut self.lines[place];
+            line.owner = me;
+            line.last = cpu as u16;
+            line.busy = start + model.transfer(Distance::Core);
+            return line.busy + hit;
+        }
+        let (time, busy) = match distance {
+            Some(distance) => (model.transfer(distance), model.transfer(distance)),
+            None => self.fetch(model, line, ask),
         };
-        let (start, extra) = match model.arbitration {
-            Arbitration::Fifo if line.busy > now => (line.busy, model.contended),
-            Arbitration::Fifo => (now, 0),
-        };
-        let end = start + time + extra;
+        if busy == 0 {
+            start = now;
+        }
+        let extra = if ask.waited { model.contended } else { 0 };
         self.settle(place, line, cpu, writes);
-        // Readers of a shared line overlap: it is busy for as long as its directory is.
-        let overlaps = !writes && line.owner == 0;
-        self.lines[place].busy = if overlaps {
-            start + model.serve.min(time)
-        } else {
-            end
-        };
-        Access {
-            end: end + hit,
-            moved: true,
+        let line = &mut self.lines[place];
+        if busy > 0 {
+            line.last = cpu as u16;
+            line.busy = start + busy + extra;
+            line.came = line.busy;
         }
+        start + time + extra + hit
     }
 
-    /// What getting a line costs that nobody owns.
-    fn fetch(
-        &self,
-        model: &Model,
-        line: Line,
-        node: u32,
-        cpu: u32,
-        shares: bool,
-        writes: bool,
-    ) -> Ps {
-        let (mut nearest, mut farthest, mut others) = (None, None, 0u64);
-        for other in self.sharers(line).filter(|other| *other != cpu) {
-            let distance = model.distance(cpu, other);
-            nearest = Some(nearest.map_or(distance, |d: Distance| d.min(distance)));
-            farthest = Some(farthest.map_or(distance, |d: Distance| d.max(distance)));
-            others += 1;
-        }
-        let memory = if model.places[cpu as usize].node == node {
-            model.dram_local
+    /// What getting a line costs that nobody owns, and for how long it is busy with that.
+    fn fetch(&self, model: &Model, line: Line, ask: Ask) -> (Ps, Ps) {
+        let cpu = ask.cpu;
+        let me = u64::from(self.has(line, cpu));
+        let others = |level| self.count(line, model.within(cpu, level)) - me;
+        let all = if ask.kind.writes() {
+            others(Distance::Beyond)
         } else {
-            model.dram_far
+            0
         };
-        let fetched = match (shares, nearest) {
-            (true, _) => 0,
-            (false, Some(distance)) => model.transfer(distance),
-            (false, None) => memory,
+        let nearest = Distance::ALL.into_iter().find(|level| others(*level) > 0);
+        let fetched = match nearest {
+            _ if me == 1 => 0,
+            Some(Distance::Die) => model.llc,
+            Some(distance) => model.transfer(distance),
+            None if model.places[cpu as usize].node == ask.node => model.dram_local,
+            None => model.dram_far,
         };
-        if !writes {
-            return fetched;
+        if !ask.kind.writes() {
+            let busy = match nearest {
+                None => fetched,
+                Some(Distance::Core | Distance::Die) => 0,
+                Some(_) => model.home.min(fetched),
+            };
+            return (fetched, busy);
         }
-        let invalidate = farthest.map_or(0, |distance| model.transfer(distance));
-        fetched.max(invalidate) + model.sharer * others.saturating_sub(1)
+        // The farthest is in the smallest circle that has them all.
+        let farthest = Distance::ALL
+            .into_iter()
+            .find(|level| others(*level) == all);
+        let invalidate = match farthest {
+            Some(distance) if all > 0 => model.transfer(distance),
+            _ => 0,
+        };
+        let time = fetched.max(invalidate) + model.sharer * all.saturating_sub(1);
+        (time, time)
     }
 
     /// Notes who holds the line after `cpu` got it.
     fn settle(&mut self, place: usize, before: Line, cpu: u32, writes: bool) {
-        let empty = before.owner == 0 && self.sharers(before).next().is_none();
+        let empty = before.owner == 0 && self.count(before, 0..self.words as u32 * 64) == 0;
         if writes || empty {
             self.forget_sharers(place);
             self.lines[place].owner = tag(cpu);
@@ -266,23 +312,27 @@ impl Lines {
         word >> (cpu % 64) & 1 == 1
     }
 
-    fn sharers(&self, line: Line) -> impl Iterator<Item = u32> + '_ {
-        let pooled = self.words > 1;
-        let from = if pooled { line.sharers as usize } else { 0 };
-        (0..self.words).flat_map(move |at| {
-            let mut rest = if pooled {
-                self.pool[from + at]
-            } else {
-                line.sharers
-            };
-            core::iter::from_fn(move || {
-                let bit = rest.trailing_zeros();
-                (rest != 0).then(|| {
-                    rest &= rest - 1;
-                    at as u32 * 64 + bit
-                })
-            })
-        })
+    /// How many CPUs of a range share the line.
+    fn count(&self, line: Line, cpus: Range<u32>) -> u64 {
+        let words = if self.words > 1 {
+            &self.pool[line.sharers as usize..][..self.words]
+        } else {
+            core::slice::from_ref(&line.sharers)
+        };
+        let (from, to) = (cpus.start, cpus.end.min(words.len() as u32 * 64));
+        if from % 64 == 0 && to % 64 == 0 {
+            let words = &words[from as usize / 64..(to / 64) as usize];
+            return words.iter().map(|word| u64::from(word.count_ones())).sum();
+        }
+        let mut count = 0;
+        let mut at = from;
+        while at < to {
+            let end = to.min((at / 64 + 1) * 64);
+            let mask = (u64::MAX >> (64 - (end - at))) << (at % 64);
+            count += (words[at as usize / 64] & mask).count_ones();
+            at = end;
+        }
+        u64::from(count)
     }
 
     fn forget_sharers(&mut self, place: usize) {
@@ -315,53 +365,4 @@ fn tag(cpu: u32) -> u16 {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::Lines;
-    use crate::machine_file::MachineFile;
-    use crate::model::Model;
-    use minflt_sync::Kind;
-
-    const DIE: u64 = 200_000;
-    const FAR1: u64 = 450_000;
-    const FAR2: u64 = 600_000;
-    const HIT: u64 = 700;
-
-    fn altix(cpus: u32) -> (Model, Lines) {
-        let model = Model::new(&MachineFile::shipped("altix32").unwrap(), cpus);
-        (model, Lines::new(1024, cpus))
-    }
-
-    #[test]
-    fn a_load_of_an_owned_line_downgrades_it() {
-        for cpus in [32, 100] {
-            let (model, mut lines) = altix(cpus);
-            let mut at = |cpu, kind, now| lines.access(&model, 7, 0, cpu, kind, now).end - now;
-            assert_eq!(at(0, Kind::Store, 0), 140_000 + HIT);
-            assert_eq!(at(0, Kind::Store, 1_000_000), HIT);
-            assert_eq!(at(1, Kind::Load, 2_000_000), DIE + HIT);
-            assert_eq!(at(0, Kind::Load, 3_000_000), HIT, "still shared");
-            assert_eq!(at(31, Kind::Load, 4_000_000), FAR2 + HIT);
-            assert_eq!(
-                at(30, Kind::Load, 5_000_000),
-                DIE + HIT,
-                "from the neighbour"
-            );
-            // Three others are told, the farthest beyond the group.
-            assert_eq!(at(0, Kind::Rmw, 6_000_000), FAR2 + 2 * 10_000 + 13_000);
-            assert_eq!(at(0, Kind::Rmw, 7_000_000), 13_000);
-            assert_eq!(at(2, Kind::Store, 8_000_000), FAR1 + HIT);
-        }
-    }
-
-    #[test]
-    fn requesters_of_a_moving_line_queue() {
-        let (model, mut lines) = altix(32);
-        let mut end = |cpu, now| lines.access(&model, 7, 0, cpu, Kind::Rmw, now).end;
-        let first = end(0, 0);
-        assert_eq!(first, 140_000 + 13_000);
-        assert_eq!(end(2, 10), 140_000 + FAR1 + 13_000);
-        assert_eq!(end(4, 20), 140_000 + 2 * FAR1 + 13_000);
-        assert!(!lines.is_private(7, 0));
-        assert!(lines.is_private(8, 0));
-    }
-}
+mod tests;

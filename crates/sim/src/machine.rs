@@ -2,6 +2,7 @@
 
 use crate::here;
 use crate::instance::{SimInstance, Stamp};
+use crate::model::Ps;
 use crate::report::Outcome;
 use crate::sched::Peek;
 use crate::trace::Event;
@@ -25,6 +26,22 @@ impl<P: Paging, const CHECKED: bool> Sim<P, CHECKED> {
         if let Some(world) = here::here() {
             world.compute(ns * 1000);
         }
+    }
+
+    /// The caller, which has done nothing yet, starts at time `start_ns` after the run did.
+    pub(crate) fn starts_at(start_ns: u64) {
+        if let Some(world) = here::here() {
+            world.starts_at(start_ns * 1000);
+        }
+    }
+
+    /// The kernel works for the caller for `time` picoseconds, touching nothing shared.
+    pub(crate) fn kernel_works(time: Ps) {
+        Self::enter_kernel();
+        if let Some(world) = here::here() {
+            world.core.borrow_mut().pass(world.current.get(), time);
+        }
+        Self::leave_kernel();
     }
 
     /// User and system time of the calling task since its start, nanoseconds; zero outside runs.
@@ -299,7 +316,12 @@ unsafe impl<P: Paging, const CHECKED: bool> Mmu for Sim<P, CHECKED> {
     }
 
     fn copy(at: &SimInstance, to: Pfn, from: Pfn) {
-        Self::charge(Cost::Copy { bytes: P::PAGE });
+        let [from_node, to_node] = [from, to].map(|pfn| at.node_of_frame(pfn, P::SHIFT));
+        Self::charge(Cost::Copy {
+            bytes: P::PAGE,
+            from: from_node,
+            to: to_node,
+        });
         at.stamp_mut(to, P::SHIFT).set(at.stamp(from).get());
     }
 

@@ -107,6 +107,8 @@ numbers! {
         clock_mhz,
         /// Speed of a CPU whose core sibling runs too, in thousandths.
         shared_core_permille,
+        /// With `arbitration = "near-first"`: how often the nearest goes first, in thousandths.
+        near_first_permille,
     }
 }
 
@@ -121,6 +123,8 @@ numbers! {
         smt,
         /// Line transfer within a die.
         die,
+        /// A line that the last cache of the CPU's die holds, for reading.
+        llc,
         /// Line transfer within a group.
         far1,
         /// Line transfer beyond the group.
@@ -131,8 +135,10 @@ numbers! {
         dram_far,
         /// What each further sharer adds to an invalidation.
         sharer,
-        /// How long a shared line is busy with serving one more reader.
+        /// How long a die's last cache is busy with serving one of the die's CPUs.
         serve,
+        /// How long a shared line is busy with serving a further die.
+        home,
         /// What a transfer costs beyond its distance when the line was busy.
         contended,
         /// Exception entry and exit.
@@ -164,6 +170,10 @@ numbers! {
         switch,
         /// From waking a task until it can run.
         wake,
+        /// Starting a thread, on the CPU that starts it.
+        spawn,
+        /// Ending a thread, on its own CPU.
+        exit,
         /// A time slice.
         slice,
     }
@@ -189,6 +199,11 @@ numbers! {
 pub enum Arbitration {
     /// The one that asked first.
     Fifo,
+    /// The one nearest to who had it last, so often as the shape says; else the one that asked
+    /// first.
+    NearFirst,
+    /// Any of them.
+    Random,
 }
 
 impl Arbitration {
@@ -197,6 +212,8 @@ impl Arbitration {
     pub const fn name(self) -> &'static str {
         match self {
             Self::Fifo => "fifo",
+            Self::NearFirst => "near-first",
+            Self::Random => "random",
         }
     }
 }

@@ -12,6 +12,7 @@
 //! Three compares a distance.
 
 use crate::machine_file::{Arbitration, MachineFile, Sourced};
+use core::ops::Range;
 use minflt_sync::Cost;
 
 /// Picoseconds.
@@ -26,11 +27,16 @@ pub(crate) enum Distance {
     Beyond,
 }
 
+impl Distance {
+    /// All of them, the nearest first.
+    pub(crate) const ALL: [Self; 4] = [Self::Core, Self::Die, Self::Group, Self::Beyond];
+}
+
 /// Where one CPU stands.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Place {
     core: u32,
-    die: u32,
+    pub(crate) die: u32,
     group: u32,
     pub(crate) node: u32,
 }
@@ -42,14 +48,19 @@ pub(crate) struct Model {
     pub(crate) arbitration: Arbitration,
     pub(crate) places: Vec<Place>,
     pub(crate) nodes: u32,
+    /// CPUs of a core, a die, a group, and of the machine.
+    per: [u32; 4],
+    pub(crate) near_first_permille: u64,
     pub(crate) line_shift: u32,
     pub(crate) hit: Ps,
     pub(crate) rmw_hit: Ps,
     transfer: [Ps; 4],
+    pub(crate) llc: Ps,
     pub(crate) dram_local: Ps,
     pub(crate) dram_far: Ps,
     pub(crate) sharer: Ps,
     pub(crate) serve: Ps,
+    pub(crate) home: Ps,
     pub(crate) contended: Ps,
     trap: Ps,
     syscall: Ps,
@@ -66,6 +77,8 @@ pub(crate) struct Model {
     pub(crate) ipi_handle: Ps,
     pub(crate) switch: Ps,
     pub(crate) wake: Ps,
+    pub(crate) spawn: Ps,
+    pub(crate) exit: Ps,
     pub(crate) slice: Ps,
     clear_local: u64,
     clear_far: u64,
@@ -98,14 +111,23 @@ impl Model {
             arbitration: file.arbitration,
             nodes: places.last().map_or(1, |place| place.node + 1),
             places,
+            per: [
+                per(&shape.cpus_per_core),
+                per(&shape.cpus_per_die),
+                per(&shape.cpus_per_group),
+                cpus,
+            ],
+            near_first_permille: whole(&shape.near_first_permille),
             line_shift: whole(&shape.line_bytes).trailing_zeros(),
             hit: ps(&ns.hit),
             rmw_hit: ps(&ns.rmw_hit),
             transfer: [ps(&ns.smt), ps(&ns.die), ps(&ns.far1), ps(&ns.far2)],
+            llc: ps(&ns.llc),
             dram_local: ps(&ns.dram_local),
             dram_far: ps(&ns.dram_far),
             sharer: ps(&ns.sharer),
             serve: ps(&ns.serve),
+            home: ps(&ns.home),
             contended: ps(&ns.contended),
             trap: ps(&ns.trap),
             syscall: ps(&ns.syscall),
@@ -121,6 +143,8 @@ impl Model {
             ipi_handle: ps(&ns.ipi_handle),
             switch: ps(&ns.switch),
             wake: ps(&ns.wake),
+            spawn: ps(&ns.spawn),
+            exit: ps(&ns.exit),
             slice: ps(&ns.slice).max(1),
             clear_local: whole(&rate.clear_local),
             clear_far: whole(&rate.clear_far),
@@ -143,6 +167,13 @@ impl Model {
         } else {
             Distance::Beyond
         }
+    }
+
+    /// The CPUs that are no farther from `cpu` than `distance`, itself among them.
+    pub(crate) fn within(&self, cpu: u32, distance: Distance) -> Range<u32> {
+        let per = self.per[distance as usize];
+        let from = cpu / per * per;
+        from..from + per
     }
 
     /// What moving a line that far costs.
@@ -179,7 +210,13 @@ impl Model {
                     self.clear_far
                 },
             ),
-            Cost::Copy { bytes } => at_rate(bytes, self.copy),
+            Cost::Copy { bytes, from, to } if from == here && to == here => {
+                at_rate(bytes, self.copy)
+            }
+            // As much slower as clearing is.
+            Cost::Copy { bytes, .. } => {
+                at_rate(bytes, self.copy) * self.clear_local / self.clear_far
+            }
         }
     }
 

@@ -4,9 +4,11 @@
 //! Worker `n` is a task on CPU `n` modulo the CPUs asked for. The last thread to end tears the
 //! address space down, as the last thread of a Linux process does, so teardown is serial and inside
 //! the process's wall time. Where each worker is a process, it makes and tears down its own.
-//! A forked child runs in its parent's task while the parent waits. Starting and ending threads and
-//! processes costs what `mm` does for it and nothing else yet; a fork counts as one sleep, that of
-//! the waiting parent, beside those that the scheduler counts.
+//! A forked child runs in its parent's task while the parent waits; a fork counts as one sleep, that
+//! of the waiting parent, beside those that the scheduler counts.
+//!
+//! Worker 0 starts the others one after the other, each for `spawn`, before its own work; each ends
+//! with `exit`. Both are the kernel's time, inside the process's wall time.
 
 use crate::instance::{SimInstance, Size};
 use crate::machine::Sim;
@@ -173,12 +175,16 @@ impl<P: Paging> Target for SimTarget<P> {
             Spaces::Own => None,
             Spaces::Shared => Some(new_mm(&self.system)?),
         });
-        let shared = Shared::new(&self.system, plan.threads);
+        let exit = self.system.machine().model.exit;
+        let shared = Shared::new(&self.system, plan.threads, exit);
         let task = |index: u32| {
             let (shared, mm, body) = (&shared, &mm, &body);
-            let work = move || match plan.spaces {
-                Spaces::Own => work_alone(&self.system, shared, index, body),
-                Spaces::Shared => work_together(shared, mm, index, body),
+            let work = move || {
+                self.start_worker(plan, index);
+                match plan.spaces {
+                    Spaces::Own => work_alone(&self.system, shared, index, body),
+                    Spaces::Shared => work_together(shared, mm, index, body),
+                }
             };
             TaskSpec::new(index % plan.cpus.max(1), work)
         };
@@ -196,6 +202,16 @@ impl<P: Paging> Target for SimTarget<P> {
 }
 
 impl<P: Paging> SimTarget<P> {
+    /// The caller becomes worker `index`.
+    fn start_worker(&self, plan: &Plan, index: u32) {
+        let spawn = self.system.machine().model.spawn;
+        if index == 0 {
+            Sim::<P>::kernel_works(spawn * u64::from(plan.threads.saturating_sub(1)));
+        } else {
+            Sim::<P>::starts_at(spawn * u64::from(index) / 1000);
+        }
+    }
+
     fn report(
         &self,
         shared: &Shared<'_, P>,
@@ -280,6 +296,7 @@ where
 {
     let mut worker = SimWorker::new(shared, mm, index);
     let result = body(&mut worker);
+    Sim::<P>::kernel_works(shared.exit);
     result
         .map(|()| worker.ended())
         .map_err(|why| TargetError::Stopped { worker: index, why })

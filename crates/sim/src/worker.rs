@@ -1,6 +1,7 @@
 //! A worker, as a body sees it, and what the workers share beside memory.
 
 use crate::machine::Sim;
+use crate::model::Ps;
 use core::cell::{Cell, RefCell};
 use core::mem::ManuallyDrop;
 use minflt_addr::VirtAddr;
@@ -17,6 +18,8 @@ const SLOTS: usize = 8;
 pub(crate) struct Shared<'s, P: Paging> {
     system: &'s System<Sim<P>>,
     workers: u32,
+    /// What ending a worker costs.
+    pub(crate) exit: Ps,
     /// Workers that have not ended.
     alive: Cell<u32>,
     /// Workers at the barrier, and how often it opened.
@@ -48,10 +51,11 @@ pub struct SimWorker<'w, P: Paging> {
 }
 
 impl<'s, P: Paging> Shared<'s, P> {
-    pub(crate) fn new(system: &'s System<Sim<P>>, workers: u32) -> Self {
+    pub(crate) fn new(system: &'s System<Sim<P>>, workers: u32, exit: Ps) -> Self {
         Self {
             system,
             workers,
+            exit,
             alive: Cell::new(workers),
             waiting: Cell::new(0),
             opened: Cell::new(0),

@@ -184,7 +184,7 @@ impl<'a> World<'a> {
         let turn = {
             let mut core = self.core.borrow_mut();
             let turn = core.turn(task, ahead, self.irqs_on());
-            if turn == Turn::Go {
+            if turn == Turn::Go && !core.must_wait(task, first..=last, kind) {
                 self.trace_access(&mut core, task, offset, len, kind);
                 return core.commit(task, first..=last, node, kind);
             }
@@ -192,6 +192,13 @@ impl<'a> World<'a> {
         };
         self.act_on(turn, ahead);
         let mut core = self.core.borrow_mut();
+        if core.must_wait(task, first..=last, kind) {
+            core.ask(task, first, kind);
+            drop(core);
+            // Resumed when the line is this task's, and at once before anybody else.
+            self.suspend();
+            core = self.core.borrow_mut();
+        }
         self.trace_access(&mut core, task, offset, len, kind);
         core.commit(task, first..=last, node, kind)
     }
@@ -308,7 +315,7 @@ impl<'a> World<'a> {
         entry.is_some_and(|entry| {
             matches!(
                 entry.state,
-                State::Running | State::Spinning | State::Looking
+                State::Running | State::Spinning | State::Looking | State::Asking | State::Granted
             )
         })
     }
@@ -358,7 +365,7 @@ impl<'a> World<'a> {
 
     pub(crate) fn charge(&self, cost: Cost) {
         let task = self.current.get();
-        if matches!(cost, Cost::Clear { .. }) {
+        if matches!(cost, Cost::Clear { .. } | Cost::Copy { .. }) {
             // Requests to a node's memory are served in the order of time.
             self.in_order();
         }
@@ -396,6 +403,14 @@ impl<'a> World<'a> {
         if ends {
             self.suspend();
             self.take_interrupts();
+        }
+    }
+
+    /// The task starts `after` the run did, if that is still to come.
+    pub(crate) fn starts_at(&self, after: Ps) {
+        let waits = self.core.borrow_mut().start_at(self.current.get(), after);
+        if waits {
+            self.suspend();
         }
     }
 

@@ -70,6 +70,10 @@ pub enum Cost {
     Copy {
         /// Bytes copied.
         bytes: u64,
+        /// The node whose memory is read.
+        from: u32,
+        /// The node whose memory is written.
+        to: u32,
     },
     /// A cold miss on a descriptor that was not touched for long.
     Cold,

@@ -3,7 +3,7 @@
 //! Ranges and contradictions are rows of tables, so that each gives the same kind of message: what
 //! stands there, what it contradicts and on which line, and what would be right.
 
-use super::{MachineFile, Source, Sourced};
+use super::{Arbitration, MachineFile, Source, Sourced};
 use minflt_sync::MAX_CPUS;
 use toml::de::DeTable;
 
@@ -35,6 +35,8 @@ const LEVELS: &[&str] = &[
 const RISING: &[(Key, Key, &str)] = &[
     (("ns", "hit"), ("ns", "rmw_hit"), BESIDES),
     (("ns", "smt"), ("ns", "die"), FARTHER),
+    (("ns", "hit"), ("ns", "llc"), FARTHER),
+    (("ns", "llc"), ("ns", "die"), OWNED),
     (("ns", "die"), ("ns", "far1"), FARTHER),
     (("ns", "far1"), ("ns", "far2"), FARTHER),
     (("ns", "dram_local"), ("ns", "dram_far"), FARTHER),
@@ -53,6 +55,7 @@ const RISING: &[(Key, Key, &str)] = &[
 ];
 const BESIDES: &str = "a read-modify-write does what a load does, and more";
 const FARTHER: &str = "what is farther away costs at least as much";
+const OWNED: &str = "to take a line from its owner, the die's last cache is asked first";
 const MORE: &str = "all translations take at least as long as one";
 const NEARER: &str = "memory of another node is no faster than a CPU's own";
 const ALONE: &str = "one CPU does not write faster than its node's memory";
@@ -81,6 +84,7 @@ pub(super) fn consistent(machine: &MachineFile, at: &dyn Fn(Key) -> usize) -> Re
         range((table, key), number).map_err(|what| (at((table, key)), what))?;
     }
     shape(machine, at)?;
+    arbitration(machine, at)?;
     order(machine, at)
 }
 
@@ -141,9 +145,13 @@ fn limits((table, key): Key) -> (f64, f64) {
         ("shape", "ram_mib") => (1.0, 67_108_864.0),
         ("shape", "clock_mhz") => (1.0, 100_000.0),
         ("shape", "shared_core_permille") => (1.0, 1000.0),
+        ("shape", "near_first_permille") => (0.0, 999.0),
         ("shape", _) => (1.0, f64::from(MAX_CPUS)),
         // What need not cost anything; a machine on which nothing takes time stands still.
-        ("ns", "sharer" | "serve" | "contended" | "cold" | "broadcast") => (0.0, 1e9),
+        (
+            "ns",
+            "sharer" | "serve" | "home" | "contended" | "cold" | "spawn" | "exit" | "broadcast",
+        ) => (0.0, 1e9),
         ("ns", _) => (0.001, 1e9),
         _ => (1.0, 1e9),
     }
@@ -223,6 +231,24 @@ fn shape(machine: &MachineFile, at: &dyn Fn(Key) -> usize) -> Result<(), Wrong> 
 
 fn not_whole(outer: &str, has: f64, inner: &str, of: f64, line: usize) -> String {
     format!("shape.{outer} = {has} is no multiple of {inner} = {of} (line {line}); give a multiple")
+}
+
+/// Who gets a contended line is said once.
+fn arbitration(machine: &MachineFile, at: &dyn Fn(Key) -> usize) -> Result<(), Wrong> {
+    let key = ("shape", "near_first_permille");
+    let (near, line) = (value(machine, key), at(("", "arbitration")));
+    let what = match machine.arbitration {
+        Arbitration::NearFirst if near == 0.0 => format!(
+            "shape.near_first_permille = 0 with arbitration = \"near-first\" (line {line}): give \
+             how often the nearest goes first, from 1 to 999, or arbitration = \"fifo\""
+        ),
+        Arbitration::Fifo | Arbitration::Random if near != 0.0 => format!(
+            "shape.near_first_permille = {near} needs arbitration = \"near-first\" (line {line}); \
+             give that, or 0 here"
+        ),
+        _ => return Ok(()),
+    };
+    Err((at(key), what))
 }
 
 /// What is nearer is not dearer.

@@ -21,6 +21,7 @@ pub const SHIPPED: &[(&str, &str)] = shipped![
     "opteron48",
     "wsm-ex8",
     "x86-4n32",
+    "ivb-ep40",
     "ivb-ex120",
     "hsw-ex96",
     "power8-80",

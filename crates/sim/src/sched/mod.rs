@@ -12,6 +12,7 @@
 //! # Protocol
 //! ```text
 //! task   Queued -> Running -> Spinning -> Looking -> Running (or Spinning again): keeps its CPU
+//!                  Running -> Asking -> Granted -> Running: it waits for a line (queue.rs)
 //!                  Running -> Parked   -> Queued: gives it up
 //!                  Running -> Done
 //! CPU    ready: its current task can go on, or it has none and one is queued, or an interrupt is
@@ -32,15 +33,19 @@
 //! # Cost
 //! In virtual time a heap operation for each change of CPU.
 
+mod arbitration;
+mod queue;
 mod task;
 mod time;
 mod waits;
 
-use crate::lines::{LineId, Lines, NOBODY};
+use crate::lines::{Ask, LineId, Lines, NOBODY};
 use crate::model::{Model, Ps};
 use crate::policy::Chooser;
 use crate::report::Outcome;
+use crate::rng::Rng;
 use crate::trace::{Event, Step};
+use arbitration::Queue;
 use core::cmp::Reverse;
 use minflt_sync::Kind;
 use std::collections::{BinaryHeap, VecDeque};
@@ -94,8 +99,12 @@ pub(crate) struct Core {
     pub(crate) order: Order,
     /// Tasks that spin.
     spinners: u32,
-    /// Room for `changed` to sort spinners in; empty between calls.
+    /// Room to sort spinners in; empty between calls.
     looking: Vec<u32>,
+    queues: Vec<Queue>,
+    free_queues: Vec<u32>,
+    /// For arbitration.
+    random: Rng,
     /// Until when each node's memory is busy.
     nodes: Vec<Ps>,
     /// Until when a broadcast is under way.
@@ -128,6 +137,7 @@ impl Core {
             cpu,
             state,
             spin: None,
+            asks: None,
             next_spinner: NOBODY,
             token: false,
             ready_at: now,
@@ -169,6 +179,9 @@ impl Core {
             order,
             spinners: 0,
             looking: Vec::new(),
+            queues: Vec::new(),
+            free_queues: Vec::new(),
+            random: Rng::new(0),
             started: now,
             end: now,
             events: 0,
@@ -409,8 +422,14 @@ impl Core {
                 let here = self.model.places[cpu as usize].node;
                 let node = node(line).unwrap_or(here);
                 let now = self.cpus[cpu as usize].clock;
-                let access = self.lines.access(&self.model, line, node, cpu, kind, now);
-                self.cpus[cpu as usize].clock = access.end;
+                let ask = Ask {
+                    id: line,
+                    node,
+                    cpu,
+                    kind,
+                    waited: self.tasks[task as usize].asks.is_some(),
+                };
+                self.cpus[cpu as usize].clock = self.lines.access(&self.model, ask, now);
             }
             if self.spinners > 0 && kind.writes() {
                 if kind == Kind::PlainWrite {
@@ -420,6 +439,7 @@ impl Core {
                 }
             }
         }
+        self.touched(task);
         watched
     }
 

@@ -12,6 +12,10 @@ pub(crate) enum State {
     Spinning,
     /// It spins, its line has changed, and it is about to look again.
     Looking,
+    /// It waits for a line that is moving, to touch it or to look at it again.
+    Asking,
+    /// It has the line it asked for, and goes on.
+    Granted,
     Parked,
     Done,
 }
@@ -54,6 +58,8 @@ pub(crate) struct Task {
     pub(crate) cpu: u32,
     pub(crate) state: State,
     pub(crate) spin: Option<Spin>,
+    /// The line it asks for.
+    pub(super) asks: Option<LineId>,
     /// The next task, plus 1, that spins on the same line.
     pub(super) next_spinner: u32,
     pub(super) token: bool,

@@ -34,15 +34,26 @@ impl Core {
         if !self.is_virtual() {
             return;
         }
-        let at = self.tasks[task as usize].cpu;
-        let here = self.model.places[at as usize].node;
-        let started = self.cpus[at as usize].clock;
+        let at = self.tasks[task as usize].cpu as usize;
+        let here = self.model.places[at].node;
+        let started = self.cpus[at].clock;
         self.compute(task, self.model.fixed(cost, here));
-        if let Cost::Clear { bytes, node } = cost
-            && let Some(busy) = self.nodes.get_mut(node as usize)
-        {
+        match cost {
+            Cost::Clear { bytes, node } => self.through_memory(at, started, node, bytes),
+            Cost::Copy { bytes, from, to } => {
+                // A write reads the line before, and takes twice what a read takes.
+                self.through_memory(at, started, from, bytes / 2);
+                self.through_memory(at, started, to, bytes);
+            }
+            _ => {}
+        }
+    }
+
+    /// CPU `at` is not done before the memory of `node` has had its share of `bytes`.
+    fn through_memory(&mut self, at: usize, started: Ps, node: u32, bytes: u64) {
+        if let Some(busy) = self.nodes.get_mut(node as usize) {
             *busy = started.max(*busy) + self.model.node_busy(bytes);
-            let clock = &mut self.cpus[at as usize].clock;
+            let clock = &mut self.cpus[at].clock;
             *clock = (*clock).max(*busy);
         }
     }

@@ -7,14 +7,16 @@ use crate::trace::Event;
 use minflt_sync::CpuMask;
 
 impl Core {
-    /// A word in `line` was changed by `task`: spinners whose wait may be over look again, one
-    /// after the other as the line's directory serves them, the longest waiting first. `sure`: the
-    /// change has been made, so that it is known whose wait is over.
+    /// A word in `line` was changed by `task`: spinners whose wait may be over look again. `sure`:
+    /// the change has been made, so that it is known whose wait is over.
     pub(crate) fn changed(&mut self, task: u32, line: LineId, sure: bool) {
         if self.spinners == 0 {
             return;
         }
-        let (now, serve) = (self.clock_of(task), self.model.serve);
+        if self.is_virtual() {
+            self.spinners_ask(line, self.clock_of(task));
+            return;
+        }
         let first = core::mem::replace(&mut self.lines.line(line).spinners, NOBODY);
         // The list begins with the last to come.
         let (mut order, mut next) = (core::mem::take(&mut self.looking), first);
@@ -22,7 +24,6 @@ impl Core {
             order.push(next - 1);
             next = core::mem::replace(&mut self.tasks[next as usize - 1].next_spinner, NOBODY);
         }
-        let mut at = now;
         while let Some(spinner) = order.pop() {
             let entry = &mut self.tasks[spinner as usize];
             let over = !sure || entry.spin.is_none_or(|spin| spin.is_over());
@@ -30,18 +31,15 @@ impl Core {
                 entry.state = State::Looking;
                 self.spinners -= 1;
                 let cpu = entry.cpu;
-                self.make_ready(cpu, at);
+                self.make_ready(cpu, 0);
             } else {
-                // Its copy is gone, too: it reads the line and sees that nothing is new for it.
-                self.lines.line(line).serve(at, serve);
                 self.list(spinner, line);
             }
-            at += serve;
         }
         self.looking = order;
     }
 
-    fn list(&mut self, task: u32, line: LineId) {
+    pub(super) fn list(&mut self, task: u32, line: LineId) {
         let head = &mut self.lines.line(line).spinners;
         self.tasks[task as usize].next_spinner = core::mem::replace(head, task + 1);
     }
@@ -57,7 +55,7 @@ impl Core {
     }
 
     /// `task` has nothing to do but to wait, and perhaps to take an interrupt.
-    fn spins_on(&mut self, task: u32, spin: Spin) {
+    pub(super) fn spins_on(&mut self, task: u32, spin: Spin) {
         let cpu = self.tasks[task as usize].cpu;
         match self.cpus[cpu as usize].interrupt {
             Some(at) if spin.irqs_on => self.make_ready(cpu, at),
@@ -69,18 +67,27 @@ impl Core {
     /// changed back meanwhile.
     pub(super) fn goes_on(&mut self, task: u32) -> bool {
         let entry = &mut self.tasks[task as usize];
+        match entry.state {
+            State::Asking => return self.arbitrate(task),
+            State::Granted => {
+                entry.state = State::Running;
+                return true;
+            }
+            _ => {}
+        }
         let Some(spin) = entry.spin else { return true };
         let cpu = &self.cpus[entry.cpu as usize];
         let interrupted = spin.irqs_on && cpu.interrupt.is_some();
-        if entry.state == State::Looking && !interrupted && !spin.is_over() {
+        let looks = entry.state == State::Looking;
+        if looks && !self.is_virtual() && !interrupted && !spin.is_over() {
+            let entry = &mut self.tasks[task as usize];
             entry.state = State::Spinning;
             self.spinners += 1;
-            let (clock, serve) = (self.clock_of(task), self.model.serve);
-            self.lines.line(spin.line).serve(clock, serve);
             self.list(task, spin.line);
             self.spins_on(task, spin);
             return false;
         }
+        let entry = &mut self.tasks[task as usize];
         let listed = entry.state == State::Spinning;
         entry.state = State::Running;
         entry.spin = None;
@@ -142,6 +149,22 @@ impl Core {
                 self.make_ready(at, due);
             }
         }
+    }
+
+    /// `task`, which has done nothing, starts `after` the run did; whether it has to wait for that.
+    pub(crate) fn start_at(&mut self, task: u32, after: Ps) -> bool {
+        let time = self.started + after;
+        if !self.is_virtual() || self.clock_of(task) >= time {
+            return false;
+        }
+        self.account(task);
+        let entry = &mut self.tasks[task as usize];
+        entry.state = State::Queued;
+        entry.ready_at = time;
+        let cpu = entry.cpu;
+        self.cpus[cpu as usize].queue.push_back(task);
+        self.recheck(cpu);
+        true
     }
 
     /// The body of `task` has ended.

@@ -43,6 +43,7 @@ fn shapes_that_the_sources_state() {
         ("opteron48", 48, 4096, 8),
         ("wsm-ex8", 160, 4096, 8),
         ("x86-4n32", 32, 4096, 4),
+        ("ivb-ep40", 40, 4096, 2),
         ("ivb-ex120", 120, 4096, 4),
         ("hsw-ex96", 96, 4096, 4),
         ("power8-80", 80, 65536, 1),
@@ -82,27 +83,27 @@ fn what_is_malformed_is_named_with_line_and_remedy() {
         (
             "die = { value = 10",
             "die = { value = \"ten\"",
-            "mine.toml:24: die: invalid type: string \"ten\", expected f64; numbers read `key = { value = 1, ",
+            "mine.toml:25: die: invalid type: string \"ten\", expected f64; numbers read `key = { value = 1, ",
         ),
         (
             "die = { value = 10, src = \"guess\", cite = \"makes schedules easy to read\" }",
             "die = 10",
-            "mine.toml:24: die: invalid type",
+            "mine.toml:25: die: invalid type",
         ),
         (
             "die = { value = 10",
             "dye = { value = 10",
-            "mine.toml:24: dye: unknown field `dye`, expected one of `hit`,",
+            "mine.toml:25: dye: unknown field `dye`, expected one of `hit`,",
         ),
         (
             "\n[ns]",
             "colour = 1\n[ns]",
-            "mine.toml:19: colour: unknown field `colour`, expected one of `cpus`,",
+            "mine.toml:20: colour: unknown field `colour`, expected one of `cpus`,",
         ),
         (
             "arbitration = \"fifo\"",
             "arbitration = \"unfair\"",
-            "mine.toml:6: arbitration: unknown variant `unfair`, expected `fifo`",
+            "mine.toml:6: arbitration: unknown variant `unfair`, expected one of `fifo`, `near-first`, `random`",
         ),
         (
             "src = \"guess\"",
@@ -122,14 +123,14 @@ fn what_is_malformed_is_named_with_line_and_remedy() {
         (
             "[bytes_per_us]",
             "",
-            "mine.toml:49: clear_far: unknown field `clear_far`",
+            "mine.toml:54: clear_far: unknown field `clear_far`",
         ),
         (
             "die = { value = 10",
             "die = { value == 10",
-            "mine.toml:24: die: ",
+            "mine.toml:25: die: ",
         ),
-        ("far1 = {", "die = {", "mine.toml:25: die: duplicate key"),
+        ("far1 = {", "die = {", "mine.toml:27: die: duplicate key"),
     ] {
         let error = error("explorer", from, to);
         assert!(error.starts_with("mine.toml:"), "{error}");
@@ -143,27 +144,27 @@ const OUT_OF_RANGE: &[(&str, &str, &str)] = &[
     (
         "die = { value = 10",
         "die = { value = -1",
-        "mine.toml:24: ns.die = -1: give a value from 0.001 to 1000000000",
+        "mine.toml:25: ns.die = -1: give a value from 0.001 to 1000000000",
     ),
     (
         "hit = { value = 1",
         "hit = { value = 0",
-        "mine.toml:21: ns.hit = 0: give a value from 0.001 to",
+        "mine.toml:22: ns.hit = 0: give a value from 0.001 to",
     ),
     (
         "hit = { value = 1",
         "hit = { value = nan",
-        "mine.toml:21: ns.hit = NaN: give",
+        "mine.toml:22: ns.hit = NaN: give",
     ),
     (
         "hit = { value = 1",
         "hit = { value = inf",
-        "mine.toml:21: ns.hit = inf: give",
+        "mine.toml:22: ns.hit = inf: give",
     ),
     (
         "serve = { value = 0",
         "serve = { value = -0.5",
-        "mine.toml:30: ns.serve = -0.5: give a value from 0 to",
+        "mine.toml:32: ns.serve = -0.5: give a value from 0 to",
     ),
     (
         "cpus = { value = 16",
@@ -208,7 +209,7 @@ const OUT_OF_RANGE: &[(&str, &str, &str)] = &[
     (
         "node = { value = 1000000",
         "node = { value = 0",
-        "mine.toml:51: bytes_per_us.node = 0: give a value from 1 to",
+        "mine.toml:56: bytes_per_us.node = 0: give a value from 1 to",
     ),
     (
         "cite = \"makes schedules easy to read\"",
@@ -261,22 +262,37 @@ fn what_contradicts_itself_is_named_with_both_lines_and_remedy() {
         (
             "rmw_hit = { value = 13",
             "rmw_hit = { value = 0.5",
-            "mine.toml:23: ns.rmw_hit = 0.5 is below hit = 0.7 (line 22): ",
+            "mine.toml:24: ns.rmw_hit = 0.5 is below hit = 0.7 (line 23): ",
         ),
         (
             "far1 = { value = 450",
             "far1 = { value = 100",
-            "mine.toml:26: ns.far1 = 100 is below die = 200 (line 25): what is farther away costs at least as much; raise the one or lower the other",
+            "mine.toml:28: ns.far1 = 100 is below die = 200 (line 26): what is farther away costs at least as much; raise the one or lower the other",
         ),
         (
             "far2 = { value = 600",
             "far2 = { value = 400",
-            "mine.toml:27: ns.far2 = 400 is below far1 = 450 (line 26)",
+            "mine.toml:29: ns.far2 = 400 is below far1 = 450 (line 28)",
         ),
         (
             "dram_far = { value = 350",
             "dram_far = { value = 100",
-            "mine.toml:29: ns.dram_far = 100 is below dram_local = 140 (line 28)",
+            "mine.toml:31: ns.dram_far = 100 is below dram_local = 140 (line 30)",
+        ),
+        (
+            "llc = { value = 200",
+            "llc = { value = 201",
+            "mine.toml:26: ns.die = 200 is below llc = 201 (line 27): to take a line from its owner, the die's last cache is asked first",
+        ),
+        (
+            "arbitration = \"near-first\"",
+            "arbitration = \"random\"",
+            "mine.toml:20: shape.near_first_permille = 300 needs arbitration = \"near-first\" (line 7); give that, or 0 here",
+        ),
+        (
+            "near_first_permille = { value = 300",
+            "near_first_permille = { value = 0",
+            "mine.toml:20: shape.near_first_permille = 0 with arbitration = \"near-first\" (line 7): give how often the nearest goes first, from 1 to 999, or arbitration = \"fifo\"",
         ),
         (
             "clear_local = { value = 1311",

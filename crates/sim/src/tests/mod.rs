@@ -1,5 +1,6 @@
 //! The engine, and `sync`'s locks under its schedules.
 
+mod contention;
 mod engine;
 mod interrupts;
 mod machine_file;
@@ -26,14 +27,17 @@ pub(super) struct Bed {
 
 impl Bed {
     pub(super) fn on(machine: &str, cpus: u32) -> Self {
-        let file = MachineFile::shipped(machine).unwrap();
+        Self::of(&MachineFile::shipped(machine).unwrap(), cpus)
+    }
+
+    pub(super) fn of(file: &MachineFile, cpus: u32) -> Self {
         let size = Size {
             cpus,
             ram_bytes: 1 << 20,
             max_tasks: 16,
         };
         Self {
-            at: SimInstance::new(&file, size).unwrap(),
+            at: SimInstance::new(file, size).unwrap(),
             used: Cell::new(0),
         }
     }

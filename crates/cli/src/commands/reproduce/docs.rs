@@ -54,13 +54,18 @@ pub(super) fn write(all: &[Posting], figures: &Figures<'_>) -> Result<(), Error>
 }
 
 /// The tables that come from the code alone.
-pub(super) fn tables_of_the_code() -> Result<[(&'static str, &'static str, Table); 5], Error> {
+pub(super) fn tables_of_the_code() -> Result<[(&'static str, &'static str, Table); 6], Error> {
     Ok([
         ("docs/eras.md", "eras", era_table()),
         ("docs/eras.md", "choices", choice_table()),
         ("docs/eras.md", "refused", refused_table()),
         ("docs/formats.md", "formats", format_table()),
         ("docs/machines.md", "machines", machine_table(&shipped()?)),
+        (
+            "docs/validation.md",
+            "locks",
+            super::validation::locks::table()?,
+        ),
     ])
 }
 

@@ -5,6 +5,7 @@ pub(crate) mod hash;
 mod here;
 pub(crate) mod proof;
 mod tables;
+mod validation;
 
 use crate::args::Reproduce;
 use crate::error::{Error, failed, usage};

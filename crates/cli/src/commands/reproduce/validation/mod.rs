@@ -1,0 +1,3 @@
+//! The generated parts of `docs/validation.md`.
+
+pub(super) mod locks;

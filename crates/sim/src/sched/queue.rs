@@ -1,0 +1,271 @@
+//! Waiting for a line that moves, and who gets it next.
+//!
+//! # Problem
+//! What a contended line yields depends on who gets it next: served in the order of asking it
+//! crosses the machine each time, served to the nearest first it stays where it is. Real machines
+//! stand between the two.
+//!
+//! # Idea (and `arbitration.rs`)
+//! Whoever wants a line that is moving joins its queue. A die's requests meet at its last cache,
+//! which takes up one at a time, and serves a reader by itself while it has a copy; between those
+//! taken up by the dies, the machine's arbitration decides. Waiters whose core got the line after they had
+//! asked are served by the same visit, as a core merges its requests for a line.
+//!
+//! # Protocol
+//! ```text
+//! Running  -> Asking -> Granted -> Running    an access
+//! Spinning -> Asking -> Looking -> Running    a spinner's look at a changed line,
+//!                    -> Spinning              which ends no wait
+//! ```
+//! One of a queue, its *head*, is in the heap at the time when somebody can be served, and
+//! arbitrates then. A grant is outstanding until the access is committed; meanwhile nobody
+//! arbitrates. A look that ends no wait is charged here, and its task is not resumed for it.
+//!
+//! # Why it is correct
+//! A task that is granted does nothing before its access, so the grant ends. While a queue has
+//! members and no grant is outstanding, a member is in the heap. What is not near goes first often
+//! enough, by age or by chance, so nobody starves; random numbers come from a fixed seed.
+//!
+//! # Cost
+//! A pass over the dies that wait, a grant.
+
+use super::arbitration::{Asking, Queue};
+use super::{Core, Order, State};
+use crate::lines::{Ask, LineId, NOBODY};
+use crate::model::Ps;
+use core::cmp::Reverse;
+use core::ops::RangeInclusive;
+use minflt_sync::Kind;
+
+impl Core {
+    /// Whether `task` has to wait before it touches `lines`. Several lines at once are not queued
+    /// for: who touches them starts when each is free.
+    pub(crate) fn must_wait(
+        &mut self,
+        task: u32,
+        lines: RangeInclusive<LineId>,
+        kind: Kind,
+    ) -> bool {
+        let (now, cpu) = (self.clock_of(task), self.tasks[task as usize].cpu);
+        self.is_virtual()
+            && lines.start() == lines.end()
+            && self
+                .lines
+                .must_wait(&self.model, *lines.start(), cpu, kind, now)
+    }
+
+    /// `task` waits for `line`.
+    pub(crate) fn ask(&mut self, task: u32, line: LineId, kind: Kind) {
+        let (at, cpu) = (self.clock_of(task), self.tasks[task as usize].cpu);
+        self.join(
+            line,
+            Asking {
+                task,
+                cpu,
+                at,
+                kind,
+            },
+        );
+    }
+
+    fn join(&mut self, line: LineId, asking: Asking) {
+        let entry = &mut self.tasks[asking.task as usize];
+        entry.state = State::Asking;
+        entry.asks = Some(line);
+        let die = self.model.places[asking.cpu as usize].die;
+        let found = self.lines.line(line);
+        let first = found.queue == 0;
+        if first {
+            let place = self.free_queues.pop().unwrap_or_else(|| {
+                self.queues.push(Queue::default());
+                self.queues.len() as u32 - 1
+            });
+            found.queue = place + 1;
+        }
+        let (place, busy) = (found.queue as usize - 1, found.busy);
+        self.queues[place].join(die, asking);
+        if first {
+            self.make_ready(asking.cpu, busy.max(asking.at));
+        }
+    }
+
+    /// All who spin on `line` look at it again, from `now` on.
+    pub(super) fn spinners_ask(&mut self, line: LineId, now: Ps) {
+        let mut next = core::mem::replace(&mut self.lines.line(line).spinners, NOBODY);
+        while next != NOBODY {
+            let task = next - 1;
+            let entry = &mut self.tasks[task as usize];
+            next = core::mem::replace(&mut entry.next_spinner, NOBODY);
+            let (cpu, kind) = (entry.cpu, Kind::Load);
+            self.spinners -= 1;
+            self.join(
+                line,
+                Asking {
+                    task,
+                    cpu,
+                    at: now,
+                    kind,
+                },
+            );
+        }
+    }
+
+    /// `task`, which asks, was chosen to run: whether it has its line and goes on.
+    pub(super) fn arbitrate(&mut self, task: u32) -> bool {
+        let entry = &self.tasks[task as usize];
+        let (Some(line), cpu) = (entry.asks, entry.cpu) else {
+            return true;
+        };
+        let place = self.lines.line(line).queue as usize - 1;
+        if self.queues[place].granted.is_some() {
+            return false;
+        }
+        let mut now = self.cpus[cpu as usize].clock;
+        loop {
+            let queue = &mut self.queues[place];
+            let chosen = queue.choose(&self.model, &self.lines, &mut self.random, line, now);
+            let chosen = match chosen {
+                Ok(chosen) => chosen,
+                Err(None) => {
+                    self.close(line);
+                    return false;
+                }
+                Err(Some(time)) if self.is_next_at(time) => {
+                    now = time;
+                    continue;
+                }
+                Err(Some(time)) => {
+                    self.head_at(place, time);
+                    return false;
+                }
+            };
+            if self.tasks[chosen.task as usize].spin.is_some() {
+                self.look(chosen, line, now);
+                continue;
+            }
+            self.queues[place].granted = Some(now);
+            self.tasks[chosen.task as usize].state = State::Granted;
+            if chosen.task != task || now > self.cpus[cpu as usize].clock {
+                self.make_ready(chosen.cpu, now);
+                return false;
+            }
+            self.tasks[task as usize].state = State::Running;
+            return true;
+        }
+    }
+
+    /// Whether nobody runs before `time`.
+    fn is_next_at(&self, time: Ps) -> bool {
+        match &self.order {
+            Order::Virtual(heap) => heap.peek().is_none_or(|Reverse((due, _))| *due > time),
+            Order::Explored { .. } => false,
+        }
+    }
+
+    fn head_at(&mut self, place: usize, time: Ps) {
+        if let Some(die) = self.queues[place].dies.first() {
+            self.make_ready(die.asking[0].cpu, time);
+        }
+    }
+
+    fn close(&mut self, line: LineId) {
+        let queue = core::mem::take(&mut self.lines.line(line).queue);
+        let Queue { read, granted, .. } = &mut self.queues[queue as usize - 1];
+        (*read, *granted) = (None, None);
+        self.free_queues.push(queue - 1);
+    }
+
+    /// A spinner looks at its line at time `now`.
+    fn look(&mut self, one: Asking, line: LineId, now: Ps) {
+        // The line has an owner or sharers: who changed it, at least. Its memory is not asked.
+        let ask = Ask {
+            id: line,
+            node: 0,
+            cpu: one.cpu,
+            kind: Kind::Load,
+            waited: true,
+        };
+        let end = self.lines.access(&self.model, ask, now);
+        self.events += 1;
+        let clock = &mut self.cpus[one.cpu as usize].clock;
+        *clock = (*clock).max(end);
+        let entry = &mut self.tasks[one.task as usize];
+        entry.asks = None;
+        let Some(spin) = entry.spin else { return };
+        let interrupt = self.cpus[one.cpu as usize].interrupt;
+        let interrupted = spin.irqs_on && interrupt.is_some_and(|at| at <= end);
+        if interrupted || spin.is_over() {
+            entry.state = State::Looking;
+            self.make_ready(one.cpu, end);
+        } else {
+            self.spins_again(one.task, line);
+            self.others_look(one.cpu, line, end);
+        }
+    }
+
+    /// `task` has looked in vain.
+    fn spins_again(&mut self, task: u32, line: LineId) {
+        let entry = &mut self.tasks[task as usize];
+        entry.asks = None;
+        entry.state = State::Spinning;
+        self.spinners += 1;
+        self.list(task, line);
+        if let Some(spin) = self.tasks[task as usize].spin {
+            self.spins_on(task, spin);
+        }
+    }
+
+    /// Where one spinner looked in vain at time `now`, the others of its die do so as well, without
+    /// an event each: those for whom nothing has changed. Who still waits there would have come in
+    /// the middle of them.
+    fn others_look(&mut self, cpu: u32, line: LineId, now: Ps) {
+        let found = *self.lines.line(line);
+        let dies = &mut self.queues[found.queue as usize - 1].dies;
+        let home = self.model.places[cpu as usize].die;
+        let at = dies.iter().position(|one| one.die == home);
+        let (Some(at), None) = (at, found.owned_by()) else {
+            return;
+        };
+        let die = &mut dies[at];
+        let first = die.asking[0].task;
+        let mut asking = core::mem::take(&mut die.asking);
+        let mut looked = core::mem::take(&mut self.looking);
+        let (tasks, cpus) = (&self.tasks, &self.cpus);
+        asking.retain(|one| {
+            let interrupt = cpus[one.cpu as usize].interrupt;
+            let vain = tasks[one.task as usize].spin.is_some_and(|spin| {
+                !spin.is_over() && !(spin.irqs_on && interrupt.is_some_and(|at| at <= now))
+            });
+            if vain {
+                looked.push(one.task);
+            }
+            !vain
+        });
+        self.events += looked.len() as u64;
+        die.free += self.model.serve * looked.len() as u64 / 2;
+        die.taken_up &= asking.first().is_some_and(|one| one.task == first);
+        die.asking = asking;
+        if die.asking.is_empty() {
+            dies.swap_remove(at);
+        }
+        for task in looked.drain(..) {
+            self.lines.shares_too(line, self.tasks[task as usize].cpu);
+            self.spins_again(task, line);
+        }
+        self.looking = looked;
+    }
+
+    /// `task` has touched the line it asked for: the next one's turn.
+    pub(super) fn touched(&mut self, task: u32) {
+        let Some(line) = self.tasks[task as usize].asks.take() else {
+            return;
+        };
+        let place = self.lines.line(line).queue as usize - 1;
+        let granted = self.queues[place].granted.take();
+        if self.queues[place].dies.is_empty() {
+            self.close(line);
+        } else {
+            self.head_at(place, granted.unwrap_or(0));
+        }
+    }
+}
