@@ -22,8 +22,8 @@
 //! The CPUs of a core have its caches in common: what one owns comes to another for the price of a
 //! transfer within the core, and stays owned.
 //!
-//! A line is busy while it moves. Who asks meanwhile waits in a queue (`sched/queue.rs`), from which
-//! the machine's arbitration takes the next; it then pays `contended` beside the transfer. The
+//! A line is busy while it moves. Who asks meanwhile waits in a queue (`sched/queue.rs`), from
+//! which the machine's arbitration takes the next; it then pays `contended` beside the transfer. The
 //! first reader of a die keeps the line busy until its copy has arrived; later ones of that die
 //! have it from there, whatever the line does.
 //!

@@ -5,7 +5,7 @@
 //! programs measured, a ticket lock's two counters share a line, and a waiter of a queue spins on a
 //! line of its own.
 //!
-//! They run in virtual time only, where accesses happen one at a time, so no ordering says anything.
+//! They run in virtual time only, where accesses happen one at a time: no ordering says anything.
 //! None of them waits for a thread that is not running, and none is used anywhere else.
 
 use super::{Arena, M};
