@@ -234,7 +234,7 @@ impl Core {
         asking.retain(|one| {
             let interrupt = cpus[one.cpu as usize].interrupt;
             let vain = tasks[one.task as usize].spin.is_some_and(|spin| {
-                !spin.is_over() && !(spin.irqs_on && interrupt.is_some_and(|at| at <= now))
+                !(spin.is_over() || spin.irqs_on && interrupt.is_some_and(|at| at <= now))
             });
             if vain {
                 looked.push(one.task);
