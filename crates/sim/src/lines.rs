@@ -22,10 +22,10 @@
 //! The CPUs of a core have its caches in common: what one owns comes to another for the price of a
 //! transfer within the core, and stays owned.
 //!
-//! A line is busy while it moves. Who asks meanwhile waits in a queue (`sched/queue.rs`), from which
-//! the machine's arbitration takes the next; it then pays `contended` beside the transfer. The
-//! first reader of a die keeps the line busy until its copy has arrived; later ones of that die
-//! have it from there, whatever the line does.
+//! A line is busy while it moves. Who asks meanwhile waits in a queue (`sched/queue.rs`), from
+//! which the machine's arbitration takes the next; it then pays `contended` beside the transfer.
+//! The first reader of a die keeps a shared line busy for `home`; later ones of that die have it
+//! from the die's last cache, whatever the line does.
 //!
 //! # Why it is correct
 //! It holds no values: those live in the machine's memory, and one simulated context runs at a

@@ -169,73 +169,13 @@ pub fn contest(file: &MachineFile, lock: Lock, what: Contest) -> Result<f64, Con
         overlapped: Cell::new(false),
         done: Cell::new(0),
     };
-    let pause_ns = ns(PAUSE_CYCLES);
     let arena = Arena {
         at: &at,
         used: Cell::new(0),
     };
     let outcome = match lock {
-        Lock::Tas => {
-            let lock = Tas::new(&arena, pause_ns);
-            ring.hold(&at, threads, &|_, section| {
-                lock.lock();
-                section();
-                lock.unlock();
-            })
-        }
-        Lock::Ttas => {
-            let lock = Ttas::new(&arena);
-            ring.hold(&at, threads, &|_, section| {
-                lock.lock();
-                section();
-                lock.unlock();
-            })
-        }
-        Lock::Ticket => {
-            let lock = Ticket::new(&arena);
-            ring.hold(&at, threads, &|_, section| {
-                let ticket = lock.lock();
-                section();
-                lock.unlock(ticket);
-            })
-        }
-        Lock::Mcs => {
-            let lock = Mcs::new(&arena, threads);
-            ring.hold(&at, threads, &|me, section| {
-                lock.lock(me);
-                section();
-                lock.unlock(me);
-            })
-        }
-        Lock::Clh => {
-            let lock = Clh::new(&arena, threads);
-            ring.hold(&at, threads, &|me, section| {
-                lock.lock(me);
-                section();
-                lock.unlock(me);
-            })
-        }
-        Lock::Spin => {
-            let lock = arena.place(SpinLock::<(), order::WaitLock, M>::new(()));
-            ring.hold(&at, threads, &|_, section| {
-                let _held = lock.lock();
-                section();
-            })
-        }
-        Lock::Write => {
-            let lock = arena.place(RwSem::<order::WaitLock, M>::new());
-            ring.hold(&at, threads, &|_, section| {
-                let _held = lock.write();
-                section();
-            })
-        }
-        Lock::Read => {
-            let lock = arena.place(RwSem::<order::WaitLock, M>::new());
-            ring.hold(&at, threads, &|_, section| {
-                let _held = lock.read();
-                section();
-            })
-        }
+        Lock::Spin | Lock::Write | Lock::Read => ours(lock, &ring, &arena, threads),
+        _ => textbook(lock, &ring, &arena, threads, ns(PAUSE_CYCLES)),
     };
     if outcome != Outcome::Ok {
         return Err(ContestError::Run(outcome));
@@ -245,6 +185,81 @@ pub fn contest(file: &MachineFile, lock: Lock, what: Contest) -> Result<f64, Con
         return Err(ContestError::Run(Outcome::Violation(text)));
     }
     Ok(ring.done.get() as f64 * 1e9 / COUNTED_NS as f64)
+}
+
+/// A contest for one of the textbook's locks.
+fn textbook(lock: Lock, ring: &Ring, arena: &Arena<'_>, threads: u32, pause_ns: u64) -> Outcome {
+    let at = arena.at;
+    match lock {
+        Lock::Tas => {
+            let lock = Tas::new(arena, pause_ns);
+            ring.hold(at, threads, &|_, section| {
+                lock.lock();
+                section();
+                lock.unlock();
+            })
+        }
+        Lock::Ttas => {
+            let lock = Ttas::new(arena);
+            ring.hold(at, threads, &|_, section| {
+                lock.lock();
+                section();
+                lock.unlock();
+            })
+        }
+        Lock::Ticket => {
+            let lock = Ticket::new(arena);
+            ring.hold(at, threads, &|_, section| {
+                let ticket = lock.lock();
+                section();
+                lock.unlock(ticket);
+            })
+        }
+        Lock::Mcs => {
+            let lock = Mcs::new(arena, threads);
+            ring.hold(at, threads, &|me, section| {
+                lock.lock(me);
+                section();
+                lock.unlock(me);
+            })
+        }
+        _ => {
+            let lock = Clh::new(arena, threads);
+            ring.hold(at, threads, &|me, section| {
+                lock.lock(me);
+                section();
+                lock.unlock(me);
+            })
+        }
+    }
+}
+
+/// A contest for one of ours.
+fn ours(lock: Lock, ring: &Ring, arena: &Arena<'_>, threads: u32) -> Outcome {
+    let at = arena.at;
+    match lock {
+        Lock::Spin => {
+            let lock = arena.place(SpinLock::<(), order::WaitLock, M>::new(()));
+            ring.hold(at, threads, &|_, section| {
+                let _held = lock.lock();
+                section();
+            })
+        }
+        Lock::Write => {
+            let lock = arena.place(RwSem::<order::WaitLock, M>::new());
+            ring.hold(at, threads, &|_, section| {
+                let _held = lock.write();
+                section();
+            })
+        }
+        _ => {
+            let lock = arena.place(RwSem::<order::WaitLock, M>::new());
+            ring.hold(at, threads, &|_, section| {
+                let _held = lock.read();
+                section();
+            })
+        }
+    }
 }
 
 impl Ring {

@@ -5,6 +5,7 @@
 //! programs measured, a ticket lock's two counters share a line, and a waiter of a queue spins on a
 //! line of its own.
 //!
+//! They run in virtual time only, where accesses happen one at a time: no ordering says anything.
 //! None of them waits for a thread that is not running, and none is used anywhere else.
 
 use super::{Arena, M};
@@ -28,13 +29,13 @@ impl<'a> Tas<'a> {
     }
 
     pub(super) fn lock(&self) {
-        while self.taken.swap(1, Ordering::SeqCst) != 0 {
+        while self.taken.swap(1, Ordering::Relaxed) != 0 {
             M::compute(self.pause_ns);
         }
     }
 
     pub(super) fn unlock(&self) {
-        self.taken.store(0, Ordering::SeqCst);
+        self.taken.store(0, Ordering::Relaxed);
     }
 }
 
@@ -53,14 +54,14 @@ impl<'a> Ttas<'a> {
     pub(super) fn lock(&self) {
         loop {
             self.taken.wait_until(u32::MAX, 0);
-            if self.taken.swap(1, Ordering::SeqCst) == 0 {
+            if self.taken.swap(1, Ordering::Relaxed) == 0 {
                 return;
             }
         }
     }
 
     pub(super) fn unlock(&self) {
-        self.taken.store(0, Ordering::SeqCst);
+        self.taken.store(0, Ordering::Relaxed);
     }
 }
 
@@ -77,7 +78,7 @@ impl<'a> Ticket<'a> {
     }
 
     pub(super) fn lock(&self) -> u32 {
-        let ticket = self.counters.0.add(1, Ordering::SeqCst);
+        let ticket = self.counters.0.add(1, Ordering::Relaxed);
         self.counters.1.wait_until(u32::MAX, ticket);
         ticket
     }
@@ -85,7 +86,7 @@ impl<'a> Ticket<'a> {
     pub(super) fn unlock(&self, ticket: u32) {
         self.counters
             .1
-            .store(ticket.wrapping_add(1), Ordering::SeqCst);
+            .store(ticket.wrapping_add(1), Ordering::Relaxed);
     }
 }
 
@@ -109,32 +110,34 @@ impl<'a> Mcs<'a> {
 
     pub(super) fn lock(&self, me: u32) {
         let node = self.nodes[me as usize];
-        node.0.store(0, Ordering::SeqCst);
-        node.1.store(1, Ordering::SeqCst);
-        let before = self.tail.swap(me + 1, Ordering::SeqCst);
+        node.0.store(0, Ordering::Relaxed);
+        node.1.store(1, Ordering::Relaxed);
+        let before = self.tail.swap(me + 1, Ordering::Relaxed);
         if before != 0 {
             self.nodes[before as usize - 1]
                 .0
-                .store(me + 1, Ordering::SeqCst);
+                .store(me + 1, Ordering::Relaxed);
             node.1.wait_until(u32::MAX, 0);
         }
     }
 
     pub(super) fn unlock(&self, me: u32) {
         let node = self.nodes[me as usize];
-        let mut next = node.0.load(Ordering::SeqCst);
+        let mut next = node.0.load(Ordering::Relaxed);
         if next == 0 {
-            let last = self.tail.cas(me + 1, 0, Ordering::SeqCst, Ordering::SeqCst);
+            let last = self
+                .tail
+                .cas(me + 1, 0, Ordering::Relaxed, Ordering::Relaxed);
             if last.is_ok() {
                 return;
             }
             // Somebody has joined and is about to say so: its name is not 0.
             while next == 0 {
-                next = node.0.load(Ordering::SeqCst);
+                next = node.0.load(Ordering::Relaxed);
                 M::compute(1);
             }
         }
-        self.nodes[next as usize - 1].1.store(0, Ordering::SeqCst);
+        self.nodes[next as usize - 1].1.store(0, Ordering::Relaxed);
     }
 }
 
@@ -159,15 +162,15 @@ impl<'a> Clh<'a> {
 
     pub(super) fn lock(&self, me: u32) {
         let (node, _) = self.own[me as usize].get();
-        self.nodes[node as usize].store(1, Ordering::SeqCst);
-        let before = self.tail.swap(node, Ordering::SeqCst);
+        self.nodes[node as usize].store(1, Ordering::Relaxed);
+        let before = self.tail.swap(node, Ordering::Relaxed);
         self.own[me as usize].set((node, before));
         self.nodes[before as usize].wait_until(u32::MAX, 0);
     }
 
     pub(super) fn unlock(&self, me: u32) {
         let (node, before) = self.own[me as usize].get();
-        self.nodes[node as usize].store(0, Ordering::SeqCst);
+        self.nodes[node as usize].store(0, Ordering::Relaxed);
         self.own[me as usize].set((before, before));
     }
 }

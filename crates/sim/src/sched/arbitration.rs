@@ -123,8 +123,8 @@ impl Queue {
         Some(take(&mut self.dies, at, one))
     }
 
-    /// Each last cache that is free takes one up: with `fifo` the first to ask, else any. Notes when
-    /// each can be served: at once, if the last cache can do it alone.
+    /// Each last cache that is free takes one up: with `fifo` the first to ask, else any. Notes
+    /// when each can be served: at once, if the last cache can do it alone.
     fn take_up(&mut self, model: &Model, lines: &Lines, random: &mut Rng, line: LineId, now: Ps) {
         let busy = lines.seen(line).busy;
         for die in &mut self.dies {

@@ -8,8 +8,8 @@
 //! # Idea (and `arbitration.rs`)
 //! Whoever wants a line that is moving joins its queue. A die's requests meet at its last cache,
 //! which takes up one at a time, and serves a reader by itself while it has a copy; between those
-//! taken up by the dies, the machine's arbitration decides. Waiters whose core got the line after they had
-//! asked are served by the same visit, as a core merges its requests for a line.
+//! taken up by the dies, the machine's arbitration decides. Waiters whose core got the line after
+//! they had asked are served by the same visit, as a core merges its requests for a line.
 //!
 //! # Protocol
 //! ```text
@@ -234,7 +234,7 @@ impl Core {
         asking.retain(|one| {
             let interrupt = cpus[one.cpu as usize].interrupt;
             let vain = tasks[one.task as usize].spin.is_some_and(|spin| {
-                !spin.is_over() && !(spin.irqs_on && interrupt.is_some_and(|at| at <= now))
+                !(spin.is_over() || spin.irqs_on && interrupt.is_some_and(|at| at <= now))
             });
             if vain {
                 looked.push(one.task);

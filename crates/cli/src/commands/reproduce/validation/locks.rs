@@ -78,8 +78,8 @@ fn summary(ratios: &[f64]) -> String {
     let within = |ratio: &&f64| (1.0 - BAR..=1.0 + BAR).contains(*ratio);
     let logs: f64 = ratios.iter().map(|ratio| ratio.ln().abs()).sum();
     format!(
-        "{} of {} measured points are met within {:.0}%; the geometric mean of what they are off by \
-         is {:.0}%.",
+        "{} of {} measured points are met within {:.0}%; the geometric mean of what they are off \
+         by is {:.0}%.",
         ratios.iter().filter(within).count(),
         ratios.len(),
         BAR * 100.0,
