@@ -36,6 +36,7 @@ mod task;
 mod time;
 mod waits;
 
+use crate::buffer::Buffers;
 use crate::lines::{LineId, Lines, NOBODY};
 use crate::model::{Model, Ps};
 use crate::policy::Chooser;
@@ -87,6 +88,7 @@ pub(crate) enum Ahead {
 pub(crate) struct Core {
     pub(crate) model: Arc<Model>,
     pub(crate) lines: Lines,
+    pub(crate) buffers: Buffers,
     cpus: Vec<Cpu>,
     pub(crate) tasks: Vec<Task>,
     /// Tasks with a body; behind them in `tasks` comes the idle task of each CPU.
@@ -161,6 +163,7 @@ impl Core {
             nodes: vec![now; model.nodes as usize],
             model,
             lines,
+            buffers: Buffers::default(),
             tasks,
             bodies: on.len() as u32,
             order,
@@ -210,6 +213,9 @@ impl Core {
     }
 
     fn next_cpu(&mut self) -> Option<u32> {
+        if !matches!(self.order, Order::Explored { next: Some(_), .. }) {
+            self.drain_some();
+        }
         match &mut self.order {
             Order::Virtual(heap) => loop {
                 let Reverse((due, at)) = heap.pop()?;
@@ -278,7 +284,12 @@ impl Core {
                     heap.push(Reverse((due, cpu)));
                 }
             }
-            Order::Explored { ready, .. } => *ready |= 1 << cpu,
+            Order::Explored { chooser, ready, .. } => {
+                if *ready >> cpu & 1 == 0 {
+                    chooser.wakes(cpu, due.saturating_sub(self.cpus[cpu as usize].clock));
+                }
+                *ready |= 1 << cpu;
+            }
         }
     }
 
@@ -312,6 +323,7 @@ impl Core {
             return Turn::Stop;
         }
         let at = self.tasks[task as usize].cpu;
+        self.drain_some();
         match &mut self.order {
             Order::Virtual(heap) => {
                 while let Some(Reverse((due, cpu))) = heap.peek() {
@@ -380,6 +392,14 @@ impl Core {
         matches!(self.order, Order::Virtual(_))
     }
 
+    /// Whether accesses and work take time.
+    fn keeps_time(&self) -> bool {
+        match &self.order {
+            Order::Virtual(_) => true,
+            Order::Explored { chooser, .. } => chooser.keeps_time(),
+        }
+    }
+
     /// Accounts an access of `task` to `lines` (from the first to the last); whether the caller has
     /// to tell what became of the word.
     pub(crate) fn commit(
@@ -397,12 +417,18 @@ impl Core {
             self.hash = (self.hash ^ word)
                 .wrapping_mul(0x0100_0000_01b3)
                 .rotate_left(23);
-            if matches!(self.order, Order::Virtual(_)) {
+            if self.keeps_time() {
                 let here = self.model.places[cpu as usize].node;
                 let node = node(line).unwrap_or(here);
-                let now = self.cpus[cpu as usize].clock;
+                let now = match &mut self.order {
+                    Order::Virtual(_) => self.cpus[cpu as usize].clock,
+                    Order::Explored { chooser, .. } => chooser.now(cpu),
+                };
                 let access = self.lines.access(&self.model, line, node, cpu, kind, now);
-                self.cpus[cpu as usize].clock = access.end;
+                match &mut self.order {
+                    Order::Virtual(_) => self.cpus[cpu as usize].clock = access.end,
+                    Order::Explored { chooser, .. } => chooser.pass(cpu, access.end - now),
+                }
             }
             if self.spinners > 0 && kind.writes() {
                 if kind == Kind::PlainWrite {

@@ -1,14 +1,16 @@
 //! Time: what work costs, and whose it was.
 
-use super::Core;
+use super::{Core, Order};
 use crate::model::Ps;
 use minflt_sync::Cost;
 
 impl Core {
     /// Time passes for `task`, doing work that touches no shared line.
     pub(crate) fn pass(&mut self, task: u32, time: Ps) {
-        if self.is_virtual() {
-            self.cpus[self.tasks[task as usize].cpu as usize].clock += time;
+        let cpu = self.tasks[task as usize].cpu;
+        match &mut self.order {
+            Order::Virtual(_) => self.cpus[cpu as usize].clock += time,
+            Order::Explored { chooser, .. } => chooser.pass(cpu, time),
         }
     }
 
@@ -31,7 +33,7 @@ impl Core {
 
     /// `task` does fixed work.
     pub(crate) fn charge(&mut self, task: u32, cost: Cost) {
-        if !self.is_virtual() {
+        if !self.keeps_time() {
             return;
         }
         let at = self.tasks[task as usize].cpu;
@@ -39,6 +41,7 @@ impl Core {
         let started = self.cpus[at as usize].clock;
         self.compute(task, self.model.fixed(cost, here));
         if let Cost::Clear { bytes, node } = cost
+            && self.is_virtual()
             && let Some(busy) = self.nodes.get_mut(node as usize)
         {
             *busy = started.max(*busy) + self.model.node_busy(bytes);
