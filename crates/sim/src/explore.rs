@@ -61,41 +61,32 @@ impl Memory {
     ];
 }
 
-/// How eight schedules in a row are drawn, and with which memory; where none stands, both take
-/// turns. Priorities find most races in the fewest schedules, uneven clocks few of them: so many
-/// get each.
-const ROUND: [(How, Option<Memory>); 8] = [
-    (How::Walk, Some(Memory::Sequential)),
-    (How::Pct, Some(Memory::Sequential)),
-    (How::Walk, Some(Memory::Buffered)),
-    (How::Pct, Some(Memory::Buffered)),
-    (How::Walk, None),
-    (How::Pct, Some(Memory::Sequential)),
-    (How::Time, None),
-    (How::Pct, Some(Memory::Buffered)),
-];
-
 impl Mix {
     /// How schedule `number`, from 1, is drawn. `longest` is the most steps a schedule took so far.
+    /// Priorities find most races in the fewest schedules, uneven clocks few of them, so half of
+    /// the schedules are by priorities and one of eight is by clocks.
     fn of(self, number: u64, seed: u64, longest: u64) -> (Policy, Memory) {
-        let turn = number - 1;
-        let (how, memory) = ROUND[turn as usize % ROUND.len()];
-        let round = turn / ROUND.len() as u64;
-        let either = |turn: u64| [Memory::Sequential, Memory::Buffered][turn as usize % 2];
-        let (how, memory, depth) = match (self.how, self.memory) {
-            (None, None) => {
-                let memory = memory.unwrap_or(either(round));
-                (how, memory, round * 2 + turn / 4 % 2)
-            }
-            (None, Some(memory)) => (how, memory, turn / 2),
-            (Some(how), Some(memory)) => (how, memory, turn),
-            (Some(how), None) => (how, either(turn), turn / 2),
+        let by_turns = match number % 8 {
+            7 => How::Time,
+            1 | 3 | 5 => How::Walk,
+            _ => How::Pct,
         };
-        let policy = match how {
+        // Both memories for each way to draw, and all depths for both: 5 and 2 are coprime.
+        let turn = match (self.how, by_turns) {
+            (Some(_), _) => number,
+            (None, How::Time) => number / 8,
+            (None, How::Walk | How::Pct) => number / 2,
+        };
+        let memory = self.memory.unwrap_or(if turn.is_multiple_of(2) {
+            Memory::Sequential
+        } else {
+            Memory::Buffered
+        });
+        let policy = match self.how.unwrap_or(by_turns) {
             How::Walk => Policy::Random(seed),
             How::Pct => Policy::Pct {
                 seed,
-                depth: 1 + (depth % 5) as u32,
+                depth: 1 + (number / 2 % 5) as u32,
                 steps: longest,
             },
             How::Time => Policy::Time(seed),

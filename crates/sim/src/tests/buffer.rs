@@ -329,10 +329,10 @@ fn a_mix_can_be_narrowed_to_one_kind() {
     for (how, ..) in How::ALL {
         for (memory, ..) in Memory::ALL {
             let of_kind = all.iter().filter(|kind| **kind == (*how, *memory));
-            let share = match how {
-                How::Walk => 3,
-                How::Pct => 4,
-                How::Time => 1,
+            let share = match (how, memory) {
+                (How::Walk, Memory::Sequential) | (How::Pct, _) => 4,
+                (How::Walk, Memory::Buffered) => 2,
+                (How::Time, _) => 1,
             };
             assert_eq!(of_kind.count(), share, "{how:?} {memory:?}");
             let mix = Mix {
