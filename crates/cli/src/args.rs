@@ -188,11 +188,20 @@ pub(crate) struct Check {
     /// The seed that schedules are drawn from [default: 1; with --broken one that finds the race].
     #[arg(long, value_name = "N")]
     pub(crate) seed: Option<u64>,
+    /// How schedules are drawn: walk (any CPU at each step), pct (random priorities with a few
+    /// changes), time (virtual time, each cost times 0.5 to 2), or mixed, all of them in turn.
+    #[arg(long, value_name = "KIND", default_value = "mixed")]
+    pub(crate) policy: String,
+    /// When stores reach memory: sc (at once), tso (later, from buffers, as on x86-64), or mixed,
+    /// half of each.
+    #[arg(long, value_name = "MODEL", default_value = "mixed")]
+    pub(crate) memory: String,
     /// Switch the fix off: the check has to find the race.
     #[arg(long)]
     pub(crate) broken: bool,
-    /// Run one schedule, as a failure printed it, and draw it.
-    #[arg(long, value_name = "SCHEDULE")]
+    /// Run one schedule, as a failure printed it, and draw it. It tells itself which stores are held
+    /// back, so it goes with no --policy or --memory.
+    #[arg(long, value_name = "SCHEDULE", conflicts_with_all = ["policy", "memory"])]
     pub(crate) replay: Option<String>,
     /// No progress.
     #[arg(long)]

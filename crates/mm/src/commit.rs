@@ -39,6 +39,7 @@
 //! Linux: mm/util.c `__vm_enough_memory` (v6.12), mm/mm_init.c `mm_compute_batch`,
 //! `accountable_mapping`, `may_expand_vm`. Not there: the reserves for administrators and users.
 
+use crate::config::Broken;
 use crate::error::NoMemory;
 use crate::mm::Mm;
 use crate::percpu_counter;
@@ -249,7 +250,9 @@ impl<M: Mmu> System<M> {
         self.promise(pages as i64);
         if mode == Overcommit::Never {
             // ORDERING: SeqCst; pairs with [commit-charge]: our promise stands before we look.
-            M::fence(Ordering::SeqCst);
+            if !self.config.lacks(Broken::ChargeWithoutFence) {
+                M::fence(Ordering::SeqCst);
+            }
             if !self.fits() {
                 self.uncharge(pages);
                 return Err(NoMemory);

@@ -8,12 +8,16 @@
 //! world         a run as the contexts in it see it        machine   the seam that `sync` sees
 //! run           running tasks                             report    what a run came to
 //! trace         what happened, step by step               timeline  a column for each CPU
-//! explore       many schedules of one scenario
+//! explore       many schedules of one scenario    minimize  a failing schedule, made short
+//! schedule      choices as text                   fuzz      clocks that run unevenly
+//! buffer        stores that reach memory later
 //! ```
 //!
 //! A simulated figure is a claim about a cost model, and is to be labelled so wherever it is shown.
 
+mod buffer;
 mod explore;
+mod fuzz;
 mod here;
 mod instance;
 mod lease;
@@ -22,6 +26,7 @@ pub mod locks;
 mod machine;
 pub mod machine_file;
 mod memory;
+mod minimize;
 mod model;
 mod policy;
 pub mod races;
@@ -29,6 +34,7 @@ mod report;
 mod rng;
 mod run;
 mod sched;
+mod schedule;
 mod target;
 mod timeline;
 mod trace;
@@ -38,15 +44,17 @@ mod world;
 #[cfg(test)]
 mod tests;
 
-pub use explore::{Budget, Explored, Failure, explore};
+pub use explore::{Budget, Explored, Failure, How, Mix, explore, explore_mix};
 pub use instance::{SimInstance, Size};
 pub use machine::Sim;
 pub use machine_file::{MachineFile, MachineFileError, Source};
 pub use minflt_sync::MAX_CPUS;
-pub use policy::{Choice, Policy, Schedule, ScheduleError, To};
+pub use minimize::{Minimized, minimize};
+pub use policy::{Memory, Policy};
 pub use report::{Outcome, RunReport, TaskTimes};
 pub use rng::Rng;
 pub use run::{RunOptions, TaskSpec, run};
+pub use schedule::{Choice, Schedule, ScheduleError, To};
 pub use target::{AnySimTarget, SimTarget, StartError};
 pub use timeline::Timeline;
 pub use trace::{Event, Place, Step};

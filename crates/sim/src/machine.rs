@@ -6,12 +6,15 @@ use crate::model::Ps;
 use crate::report::Outcome;
 use crate::sched::Peek;
 use crate::trace::Event;
+use crate::world::World;
 use core::fmt;
 use core::marker::PhantomData;
 use minflt_addr::{Pfn, VirtRange};
 use minflt_pgtable::{Feature, Mmu, Paging, SpaceId, Tlb};
 use minflt_sync::lockdep::{leaves_kernel, might_sleep};
-use minflt_sync::{Cost, CpuMask, Cx, Instance, Irq, Kind, Machine, Ordering, Rmw, TaskId, Word};
+use minflt_sync::{
+    Cost, CpuMask, Cx, Instance, Irq, Kind, Machine, Ordering, Rmw, TaskId, Word, prim,
+};
 
 /// The name of simulated machines with page tables of format `P`. Locks and contexts are checked
 /// unless `CHECKED` is false.
@@ -79,6 +82,33 @@ fn peek_at<W: Word>(p: &W::Prim) -> Peek {
     }
 }
 
+/// The run that the caller is in, if stores may be held back in it.
+#[inline]
+fn buffered<'a>() -> Option<&'a World<'a>> {
+    here::here().filter(|world| world.buffers)
+}
+
+/// The word at `p` as the caller sees it, where that is not what memory holds.
+#[inline]
+fn held<W: Word>(p: &W::Prim) -> Option<W> {
+    let value = buffered()?.held(peek_at::<W>(p))?;
+    Some(W::narrow(value))
+}
+
+/// Whether a store that was just announced is held back.
+#[inline]
+fn holds<W: Word>(p: &W::Prim, value: W, order: Ordering) -> bool {
+    buffered().is_some_and(|world| world.holds(peek_at::<W>(p), value.wide(), order))
+}
+
+/// What the caller's CPU holds back reaches memory.
+#[inline]
+fn drain() {
+    if let Some(world) = here::here() {
+        world.drain();
+    }
+}
+
 fn peek<W: Word>(p: &W::Prim) -> W {
     W::load(p, Ordering::Relaxed)
 }
@@ -120,7 +150,7 @@ unsafe impl<P: Paging, const CHECKED: bool> Machine for Sim<P, CHECKED> {
     #[inline]
     fn load<W: Word>(p: &W::Prim, order: Ordering) -> W {
         let watched = touch::<W>(p, Kind::Load);
-        let value = W::load(p, order);
+        let value = held::<W>(p).unwrap_or_else(|| W::load(p, order));
         done::<W>(watched, p, value, value);
         value
     }
@@ -128,6 +158,9 @@ unsafe impl<P: Paging, const CHECKED: bool> Machine for Sim<P, CHECKED> {
     #[inline]
     fn store<W: Word>(p: &W::Prim, value: W, order: Ordering) {
         let watched = touch::<W>(p, Kind::Store);
+        if holds::<W>(p, value, order) {
+            return;
+        }
         let old = if watched { peek::<W>(p) } else { value };
         W::store(p, value, order);
         done::<W>(watched, p, old, value);
@@ -136,6 +169,7 @@ unsafe impl<P: Paging, const CHECKED: bool> Machine for Sim<P, CHECKED> {
     #[inline]
     fn rmw<W: Word>(p: &W::Prim, op: Rmw, value: W, order: Ordering) -> W {
         let watched = touch::<W>(p, Kind::Rmw);
+        drain();
         let old = W::rmw(p, op, value, order);
         if watched {
             done::<W>(watched, p, old, peek::<W>(p));
@@ -146,6 +180,7 @@ unsafe impl<P: Paging, const CHECKED: bool> Machine for Sim<P, CHECKED> {
     #[inline]
     fn cas<W: Word>(p: &W::Prim, old: W, new: W, ok: Ordering, fail: Ordering) -> Result<W, W> {
         let watched = touch::<W>(p, Kind::Rmw);
+        drain();
         let result = W::cas(p, old, new, ok, fail);
         match result {
             Ok(found) => done::<W>(watched, p, found, new),
@@ -153,6 +188,39 @@ unsafe impl<P: Paging, const CHECKED: bool> Machine for Sim<P, CHECKED> {
             Err(found) => done::<W>(watched, p, found, found),
         }
         result
+    }
+
+    /// One load and one store: nothing interrupts a simulated context between them, and it keeps
+    /// its CPU.
+    #[inline]
+    fn add_local<W: Word>(p: &W::Prim, value: W, order: Ordering) {
+        let watched = touch::<W>(p, Kind::Rmw);
+        let old = held::<W>(p).unwrap_or_else(|| peek::<W>(p));
+        let new = W::narrow(old.wide().wrapping_add(value.wide()));
+        if holds::<W>(p, new, order) {
+            return;
+        }
+        W::store(p, new, order);
+        done::<W>(watched, p, old, new);
+    }
+
+    #[inline]
+    fn fence(order: Ordering) {
+        if order == Ordering::SeqCst {
+            drain();
+        }
+        prim::fence(order);
+    }
+
+    fn peek<W: Word>(p: &W::Prim) -> W {
+        held::<W>(p).unwrap_or_else(|| peek::<W>(p))
+    }
+
+    fn poke<W: Word>(p: &W::Prim, value: W) {
+        let kept = buffered().is_some_and(|world| world.poke(peek_at::<W>(p), value.wide()));
+        if !kept {
+            W::store(p, value, Ordering::Relaxed);
+        }
     }
 
     fn wait_until<W: Word>(p: &W::Prim, mask: W, eq: W) {
@@ -248,12 +316,13 @@ unsafe impl<P: Paging, const CHECKED: bool> Machine for Sim<P, CHECKED> {
     }
 
     fn note(text: fmt::Arguments<'_>) {
-        if let Some(world) = here::here() {
+        if let Some(world) = here::here()
+            && world.core.borrow().trace.is_some()
+        {
+            // Before the core is borrowed: what is printed may look at words.
+            let text = text.to_string();
             let task = world.current.get();
-            world
-                .core
-                .borrow_mut()
-                .record(task, || Event::Note(text.to_string()));
+            world.core.borrow_mut().record(task, || Event::Note(text));
         }
     }
 
@@ -337,6 +406,7 @@ unsafe impl<P: Paging, const CHECKED: bool> Mmu for Sim<P, CHECKED> {
 
     #[inline]
     fn user_store(at: &SimInstance, pfn: Pfn, offset: u64, value: u64) {
+        drain();
         at.stamp_mut(pfn, P::SHIFT).set(Stamp { value, offset });
     }
 

@@ -5,13 +5,14 @@
 //!
 //! # Idea
 //! The engine owns every scheduling point, so the same run can be driven by a chooser that picks
-//! the next CPU at random (a random walk), by random priorities with a few changes (PCT), or by a
-//! list of earlier choices (replay).
+//! the next CPU at random (a random walk), by random priorities with a few changes (PCT), by clocks
+//! that run unevenly ([`crate::fuzz`]), or by a list of earlier choices (replay).
 //!
 //! # Protocol
 //! Every scheduling point is a *step*, counted from 1. Left alone, a CPU runs until it blocks, and
 //! then the lowest-numbered CPU that can run follows. A [`Schedule`] lists only the steps at which
-//! the choice was another one, so it is short, and a replay needs nothing else.
+//! the choice was another one, so it is short, and a replay needs nothing else. Where stores are
+//! buffered ([`crate::buffer`]), which are held back and when they reach memory are choices, too.
 //!
 //! # Why it is correct
 //! A run is a function of its tasks and its choices: simulated contexts see no clock, address or
@@ -24,9 +25,10 @@
 //! PCT: Burckhardt, Kothari, Musuvathi, Nagarakatte, "A randomized scheduler with probabilistic
 //! guarantees of finding bugs", ASPLOS 2010.
 
+use crate::fuzz::Fuzz;
+use crate::model::Ps;
 use crate::rng::Rng;
-use core::fmt;
-use core::str::FromStr;
+use crate::schedule::{Choice, Plan, Schedule, To};
 
 /// How the next CPU to run is chosen.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -46,81 +48,22 @@ pub enum Policy {
         /// Steps that a run is expected to take: those of an earlier run will do.
         steps: u64,
     },
+    /// The CPU with the lowest clock, where clocks advance by costs that are stretched or shrunk,
+    /// to between a half and twice, as drawn from this seed. Nobody sees these clocks.
+    Time(u64),
     /// The choices of an earlier run. Costs do not count.
     Replay(Schedule),
 }
 
-/// What was chosen at one step, where it was not what would have happened anyway.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Choice {
-    /// The step, counted from 1.
-    pub step: u64,
-    /// What was chosen.
-    pub to: To,
-}
-
-/// What a choice can be.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum To {
-    /// This CPU runs next.
-    Cpu(u32),
-    /// The CPU that runs takes the next task of its queue.
-    NextTask,
-}
-
-/// The choices of a run; written as `12:1 40:0 55:next`.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Schedule(pub Vec<Choice>);
-
-impl fmt::Display for Schedule {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (at, choice) in self.0.iter().enumerate() {
-            let space = if at == 0 { "" } else { " " };
-            match choice.to {
-                To::Cpu(cpu) => write!(f, "{space}{}:{cpu}", choice.step)?,
-                To::NextTask => write!(f, "{space}{}:next", choice.step)?,
-            }
-        }
-        Ok(())
-    }
-}
-
-/// A schedule that cannot be read: the part that is wrong.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct ScheduleError(String);
-
-impl fmt::Display for ScheduleError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "\"{}\" is no choice; choices read STEP:CPU or STEP:next, steps rising",
-            self.0
-        )
-    }
-}
-
-impl core::error::Error for ScheduleError {}
-
-impl FromStr for Schedule {
-    type Err = ScheduleError;
-
-    fn from_str(text: &str) -> Result<Self, ScheduleError> {
-        let mut choices: Vec<Choice> = Vec::new();
-        for part in text.split_whitespace() {
-            let bad = || ScheduleError(part.to_owned());
-            let (step, to) = part.split_once(':').ok_or_else(bad)?;
-            let step: u64 = step.parse().map_err(|_| bad())?;
-            let to = match to {
-                "next" => To::NextTask,
-                cpu => To::Cpu(cpu.parse().map_err(|_| bad())?),
-            };
-            if choices.last().is_some_and(|last| last.step >= step) {
-                return Err(bad());
-            }
-            choices.push(Choice { step, to });
-        }
-        Ok(Self(choices))
-    }
+/// When a store reaches memory, in an explored run. In virtual time it does at once.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Memory {
+    /// At once: sequential consistency.
+    #[default]
+    Sequential,
+    /// Later, in the order of the stores of a CPU, which sees its own before: store buffers, as
+    /// x86-64 has them (TSO). A replay holds back what its schedule says, whatever is asked for.
+    Buffered,
 }
 
 /// Steps in a row after which PCT takes a task's priority away: it is waiting in a loop of its own
@@ -140,13 +83,36 @@ pub(crate) struct Chooser {
     kind: Kind,
     step: u64,
     made: Vec<Choice>,
+    /// What becomes of stores, where they are buffered.
+    stores: Option<Stores>,
 }
 
 #[derive(Debug)]
 enum Kind {
     Random(Rng),
     Pct(Pct),
-    Replay { choices: Vec<Choice>, at: usize },
+    Time(Fuzz),
+    Replay(Plan),
+}
+
+/// Draws which stores are held back, and for how long.
+#[derive(Debug)]
+struct Stores {
+    rng: Rng,
+    /// One in so many stores is held back.
+    hold: u64,
+    /// At one in so many steps a held store reaches memory.
+    drain: u64,
+}
+
+impl Stores {
+    /// Runs differ in how often and how long they hold stores back.
+    fn new(seed: u64) -> Self {
+        let mut rng = Rng::new(seed ^ 0x7473_6f5f_6275_6666);
+        let hold = 1 << rng.below(3);
+        let drain = 4 << rng.below(4);
+        Self { rng, hold, drain }
+    }
 }
 
 #[derive(Debug)]
@@ -164,21 +130,101 @@ struct Pct {
 
 impl Chooser {
     /// The chooser of `policy`; `None` in virtual time.
-    pub(crate) fn new(policy: &Policy) -> Option<Self> {
-        let kind = match policy {
+    pub(crate) fn new(policy: &Policy, memory: Memory) -> Option<Self> {
+        let (kind, seed) = match policy {
             Policy::VirtualTime => return None,
-            Policy::Random(seed) => Kind::Random(Rng::new(*seed)),
-            Policy::Pct { seed, depth, steps } => Kind::Pct(Pct::new(*seed, *depth, *steps)),
-            Policy::Replay(schedule) => Kind::Replay {
-                choices: schedule.0.clone(),
-                at: 0,
-            },
+            Policy::Random(seed) => (Kind::Random(Rng::new(*seed)), *seed),
+            Policy::Pct { seed, depth, steps } => {
+                (Kind::Pct(Pct::new(*seed, *depth, *steps)), *seed)
+            }
+            Policy::Time(seed) => (Kind::Time(Fuzz::new(*seed)), *seed),
+            Policy::Replay(schedule) => (Kind::Replay(Plan::new(schedule)), 0),
+        };
+        let buffered = match policy {
+            Policy::Replay(schedule) => schedule.holds_stores(),
+            _ => memory == Memory::Buffered,
         };
         Some(Self {
             kind,
             step: 0,
             made: Vec::new(),
+            stores: buffered.then(|| Stores::new(seed)),
         })
+    }
+
+    /// Whether stores are buffered.
+    pub(crate) fn buffers(&self) -> bool {
+        self.stores.is_some()
+    }
+
+    fn made(&mut self, to: To) {
+        let step = self.step;
+        self.made.push(Choice { step, to });
+    }
+
+    /// Whether the store that is about to be made is held back.
+    pub(crate) fn holds(&mut self) -> bool {
+        let Some(Stores { rng, hold, .. }) = &mut self.stores else {
+            return false;
+        };
+        let holds = match &mut self.kind {
+            Kind::Replay(plan) => plan.take(self.step, |to| to == To::Hold).is_some(),
+            _ => rng.below(*hold) == 0,
+        };
+        if holds {
+            self.made(To::Hold);
+        }
+        holds
+    }
+
+    /// A CPU of the mask `holding`, which is not empty, whose oldest store reaches memory now.
+    pub(crate) fn drains(&mut self, holding: u64) -> Option<u32> {
+        let Stores { rng, drain, .. } = self.stores.as_mut()?;
+        let has = |cpu: u32| cpu < 64 && holding >> cpu & 1 == 1;
+        let drained = match &mut self.kind {
+            Kind::Replay(plan) => {
+                let to = plan.take(self.step, |to| matches!(to, To::Drain(cpu) if has(cpu)));
+                to.and_then(|to| match to {
+                    To::Drain(cpu) => Some(cpu),
+                    _ => None,
+                })
+            }
+            _ if rng.below(*drain) == 0 => {
+                Some(nth(holding, rng.below(u64::from(holding.count_ones()))))
+            }
+            _ => None,
+        };
+        if let Some(cpu) = drained {
+            self.made(To::Drain(cpu));
+        }
+        drained
+    }
+
+    /// Whether what CPUs do takes time that [`Chooser::pass`] has to know.
+    pub(crate) fn keeps_time(&self) -> bool {
+        matches!(self.kind, Kind::Time(_))
+    }
+
+    /// What the clock of `cpu` says that only [`Chooser::pass`] moves.
+    pub(crate) fn now(&mut self, cpu: u32) -> Ps {
+        match &mut self.kind {
+            Kind::Time(fuzz) => fuzz.now(cpu),
+            _ => 0,
+        }
+    }
+
+    /// `cpu` works for `time`.
+    pub(crate) fn pass(&mut self, cpu: u32, time: Ps) {
+        if let Kind::Time(fuzz) = &mut self.kind {
+            fuzz.pass(cpu, time);
+        }
+    }
+
+    /// The CPU that runs lets `cpu` go on, `delay` from now.
+    pub(crate) fn wakes(&mut self, cpu: u32, delay: Ps) {
+        if let Kind::Time(fuzz) = &mut self.kind {
+            fuzz.wakes(cpu, delay);
+        }
     }
 
     /// Chooses among the CPUs of the mask `ready`, which is not empty. `me` is the CPU that runs,
@@ -197,16 +243,14 @@ impl Chooser {
                 n => nth(ready, rng.below(u64::from(n))),
             },
             Kind::Pct(pct) => pct.choose(me, self.step, ready, task_of),
-            Kind::Replay { choices, at } => match planned(choices, at, self.step) {
+            Kind::Time(fuzz) => fuzz.choose(me, ready),
+            Kind::Replay(plan) => match plan.take(self.step, |to| matches!(to, To::Cpu(_))) {
                 Some(To::Cpu(cpu)) if cpu < 64 && ready >> cpu & 1 == 1 => cpu,
                 _ => usual,
             },
         };
         if chosen != usual {
-            self.made.push(Choice {
-                step: self.step,
-                to: To::Cpu(chosen),
-            });
+            self.made(To::Cpu(chosen));
         }
         chosen
     }
@@ -217,13 +261,11 @@ impl Chooser {
         let ends = match &mut self.kind {
             Kind::Random(rng) => rng.below(4) == 0,
             Kind::Pct(pct) => pct.priority(waiting) > pct.priority(running),
-            Kind::Replay { choices, at } => planned(choices, at, self.step) == Some(To::NextTask),
+            Kind::Time(fuzz) => fuzz.slice_ends(),
+            Kind::Replay(plan) => plan.take(self.step, |to| to == To::NextTask).is_some(),
         };
         if ends {
-            self.made.push(Choice {
-                step: self.step,
-                to: To::NextTask,
-            });
+            self.made(To::NextTask);
         }
         ends
     }
@@ -317,33 +359,4 @@ fn nth(mut mask: u64, n: u64) -> u32 {
         mask &= mask - 1;
     }
     mask.trailing_zeros()
-}
-
-fn planned(choices: &[Choice], at: &mut usize, step: u64) -> Option<To> {
-    while choices.get(*at).is_some_and(|choice| choice.step < step) {
-        *at += 1;
-    }
-    choices
-        .get(*at)
-        .filter(|choice| choice.step == step)
-        .map(|choice| choice.to)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::{Choice, Schedule, To};
-
-    #[test]
-    fn a_schedule_reads_as_it_is_written() {
-        let choice = |step, to| Choice { step, to };
-        let schedule = Schedule(vec![
-            choice(3, To::Cpu(1)),
-            choice(9, To::NextTask),
-            choice(10, To::Cpu(0)),
-        ]);
-        assert_eq!(schedule.to_string(), "3:1 9:next 10:0");
-        assert_eq!("3:1 9:next 10:0".parse(), Ok(schedule));
-        assert!("9:1 3:0".parse::<Schedule>().is_err());
-        assert!("9".parse::<Schedule>().is_err());
-    }
 }

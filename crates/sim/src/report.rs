@@ -1,6 +1,6 @@
 //! What a run came to.
 
-use crate::policy::Schedule;
+use crate::schedule::Schedule;
 use crate::trace::Step;
 use core::fmt;
 

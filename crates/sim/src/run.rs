@@ -2,7 +2,7 @@
 
 use crate::here;
 use crate::instance::SimInstance;
-use crate::policy::{Chooser, Policy};
+use crate::policy::{Chooser, Memory, Policy};
 use crate::report::{Outcome, RunReport, TaskTimes};
 use crate::sched::{Core, Order, State};
 use crate::trace::Place;
@@ -45,6 +45,8 @@ impl fmt::Debug for TaskSpec<'_> {
 pub struct RunOptions<'a> {
     /// Who runs next.
     pub policy: Policy,
+    /// When stores reach memory.
+    pub memory: Memory,
     /// Whether to keep every step.
     pub trace: bool,
     /// Accesses after which the run is called endless.
@@ -57,6 +59,7 @@ impl Default for RunOptions<'_> {
     fn default() -> Self {
         Self {
             policy: Policy::VirtualTime,
+            memory: Memory::Sequential,
             trace: false,
             max_events: u64::MAX,
             describe: None,
@@ -86,6 +89,7 @@ impl fmt::Debug for RunOptions<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RunOptions")
             .field("policy", &self.policy)
+            .field("memory", &self.memory)
             .field("trace", &self.trace)
             .field("max_events", &self.max_events)
             .finish_non_exhaustive()
@@ -119,7 +123,7 @@ pub fn run<'a>(at: &SimInstance, options: &RunOptions<'_>, tasks: Vec<TaskSpec<'
         on.len(),
         at.contexts() as usize - 1 - cpus
     );
-    let chooser = Chooser::new(&options.policy);
+    let chooser = Chooser::new(&options.policy, options.memory);
     assert!(
         chooser.is_none() || cpus <= 64,
         "exploring {cpus} CPUs: at most 64 are possible"
@@ -162,7 +166,11 @@ fn drive<'w>(world: &'w World<'w>, fibers: &mut [Option<Fiber>], stacks: &mut Ve
     // SAFETY: dropped at the end of this function, which borrows the world.
     let entered = unsafe { here::enter(world) };
     loop {
-        let Some(task) = world.core.borrow_mut().pick() else {
+        let picked = world.core.borrow_mut().pick();
+        let Some(task) = picked else {
+            if world.core.borrow_mut().drain_at_rest() {
+                continue;
+            }
             break;
         };
         world.resuming(task);

@@ -48,17 +48,19 @@ impl<'a> Timeline<'a> {
     fn touched(&self) -> BTreeMap<(u32, u64), (u32, bool)> {
         let mut words = BTreeMap::new();
         for step in self.steps {
-            let Event::Access {
-                kind,
-                place,
-                len,
-                old,
-                new,
-            } = &step.event
-            else {
-                continue;
+            let (place, len, changes) = match &step.event {
+                Event::Access {
+                    kind,
+                    place,
+                    len,
+                    old,
+                    new,
+                } => (place, len, kind.writes() && (old.is_none() || old != new)),
+                Event::Holds { place, len, .. } | Event::Drains { place, len, .. } => {
+                    (place, len, true)
+                }
+                _ => continue,
             };
-            let changes = kind.writes() && (old.is_none() || old != new);
             for word in words_of(*place, *len) {
                 let entry = words.entry(word).or_insert((step.task, false));
                 if entry.0 != step.task {
@@ -84,6 +86,12 @@ impl<'a> Timeline<'a> {
             Event::Spins { place, mask, eq } => {
                 format!("spins: {} & {mask:#x} = {eq:#x}?", name(*place))
             }
+            Event::Holds { place, value, .. } => {
+                format!("{}: {value:#x} held back", name(*place))
+            }
+            Event::Drains {
+                place, old, new, ..
+            } => format!("{}: {old:#x} -> {new:#x}, drained", name(*place)),
             Event::Sleeps => "sleeps".to_owned(),
             Event::Wakes(task) => format!("wakes task {task}"),
             Event::SendsInterrupt(cpus) => format!("interrupts CPUs {cpus:?}"),

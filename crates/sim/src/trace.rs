@@ -45,6 +45,26 @@ pub enum Event {
         /// The word that was read, or stands there now.
         new: Option<u64>,
     },
+    /// A store stays in the CPU's buffer.
+    Holds {
+        /// Where.
+        place: Place,
+        /// How many bytes.
+        len: u32,
+        /// What was stored.
+        value: u64,
+    },
+    /// The oldest store of the CPU's buffer reaches memory.
+    Drains {
+        /// Where.
+        place: Place,
+        /// How many bytes.
+        len: u32,
+        /// The word before.
+        old: u64,
+        /// The word now.
+        new: u64,
+    },
     /// The task spins until `word & mask == eq`.
     Spins {
         /// The word.

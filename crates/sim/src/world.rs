@@ -22,15 +22,16 @@
 //! # Cost
 //! One thread-local load and one borrow an access; two stack switches a change of task.
 
+use crate::buffer::Held;
 use crate::here::{self, cx};
 use crate::instance::SimInstance;
 use crate::model::Ps;
 use crate::report::Outcome;
-use crate::sched::{Ahead, Core, Peek, Spin, State, Turn};
+use crate::sched::{Ahead, Core, Order, Peek, Spin, State, Turn};
 use crate::trace::Event;
 use core::cell::{Cell, RefCell};
 use corosensei::Yielder;
-use minflt_sync::{Cost, CpuMask, Instance, Kind, TaskId};
+use minflt_sync::{Cost, CpuMask, Instance, Kind, Ordering, TaskId};
 
 /// What every task suspends itself with: nothing.
 pub(crate) type Suspender = Yielder<(), ()>;
@@ -44,6 +45,8 @@ pub(crate) struct World<'a> {
     /// By task; set when its body starts.
     pub(crate) suspenders: Vec<Cell<*const Suspender>>,
     line_shift: u32,
+    /// Whether stores may be held back.
+    pub(crate) buffers: bool,
     /// How often something waited while a panic unwinds.
     hopeless: Cell<u32>,
 }
@@ -57,8 +60,13 @@ const HOPELESS: u32 = 100_000;
 impl<'a> World<'a> {
     pub(crate) fn new(at: &'a SimInstance, core: Core) -> Self {
         let tasks = core.tasks.len();
+        let buffers = match &core.order {
+            Order::Virtual(_) => false,
+            Order::Explored { chooser, .. } => chooser.buffers(),
+        };
         Self {
             at,
+            buffers,
             line_shift: at.model.line_shift,
             core: RefCell::new(core),
             current: Cell::new(0),
@@ -147,6 +155,7 @@ impl<'a> World<'a> {
             && self.core.borrow_mut().take_interrupt(task)
         {
             any = true;
+            self.drain();
             // SAFETY: as in `irqs_on`.
             let cx = unsafe { &*cx() };
             cx.irq_off.set(cx.irq_off.get() + 1);
@@ -156,6 +165,7 @@ impl<'a> World<'a> {
                 unsafe { (handler.call)(handler.arg) };
             }
             cx.irq_off.set(cx.irq_off.get() - 1);
+            self.drain();
             self.core.borrow_mut().leave_kernel(task);
         }
         any
@@ -241,14 +251,52 @@ impl<'a> World<'a> {
         }
     }
 
+    /// A store of `value` to the word at `at`, just announced: whether it is held back.
+    pub(crate) fn holds(&self, at: Peek, value: u64, order: Ordering) -> bool {
+        if order == Ordering::SeqCst || std::thread::panicking() {
+            self.drain();
+            return false;
+        }
+        let Some(offset) = self.at.offset(at.start(), at.len()) else {
+            return false;
+        };
+        self.core.borrow_mut().hold(Held {
+            at,
+            value,
+            offset,
+            place: self.at.place(offset),
+            task: self.current.get(),
+        })
+    }
+
+    /// The word at `at` as the caller sees it, where that is not what memory holds.
+    pub(crate) fn held(&self, at: Peek) -> Option<u64> {
+        let mut core = self.core.borrow_mut();
+        let cpu = core.tasks[self.current.get() as usize].cpu;
+        core.held(cpu, at)
+    }
+
+    /// The word at `at` becomes `value` where the caller holds it back; whether it does.
+    pub(crate) fn poke(&self, at: Peek, value: u64) -> bool {
+        let mut core = self.core.borrow_mut();
+        let cpu = core.tasks[self.current.get() as usize].cpu;
+        core.poke(cpu, at, value)
+    }
+
+    /// What the caller's CPU holds back reaches memory.
+    pub(crate) fn drain(&self) {
+        if self.buffers {
+            let mut core = self.core.borrow_mut();
+            let cpu = core.tasks[self.current.get() as usize].cpu;
+            core.drain(cpu);
+        }
+    }
+
     /// Waits until the line of the word at `at`, which was just seen with the wrong value, changes,
     /// or an interrupt was taken.
     pub(crate) fn spin(&self, peek: Peek, mask: u64, eq: u64) {
-        let at = match peek {
-            Peek::U32(at) => at as usize,
-            Peek::U64(at) => at as usize,
-        };
-        let Some(offset) = self.at.offset(at, 1) else {
+        self.drain();
+        let Some(offset) = self.at.offset(peek.start(), 1) else {
             return;
         };
         let task = self.current.get();
@@ -290,6 +338,7 @@ impl<'a> World<'a> {
     pub(crate) fn park(&self) {
         let task = self.current.get();
         self.point(Ahead::Never);
+        self.drain();
         if !self.core.borrow_mut().take_token(task) {
             self.core.borrow_mut().park(task);
             self.suspend();
@@ -300,6 +349,7 @@ impl<'a> World<'a> {
 
     pub(crate) fn unpark(&self, other: TaskId) {
         self.point(Ahead::Never);
+        self.drain();
         self.core
             .borrow_mut()
             .unpark(self.current.get(), other.0 - 1);
@@ -326,6 +376,7 @@ impl<'a> World<'a> {
 
     pub(crate) fn send_interrupt(&self, to: &CpuMask) {
         self.point(Ahead::Never);
+        self.drain();
         self.core
             .borrow_mut()
             .send_interrupt(self.current.get(), to);
@@ -401,6 +452,7 @@ impl<'a> World<'a> {
         self.point(ahead);
         let ends = self.core.borrow_mut().slice_ends(task);
         if ends {
+            self.drain();
             self.suspend();
             self.take_interrupts();
         }

@@ -88,13 +88,13 @@ impl<W: Word, M: Machine> Atomic<W, M> {
     /// The value, without the door: for oracles and printing, where nobody else may be running.
     #[inline(always)]
     pub fn peek(&self) -> W {
-        W::load(&self.raw, Ordering::Relaxed)
+        M::peek(&self.raw)
     }
 
     /// Stores without the door: for what observes the system and is no part of it.
     #[inline(always)]
     pub fn poke(&self, value: W) {
-        W::store(&self.raw, value, Ordering::Relaxed);
+        M::poke(&self.raw, value);
     }
 }
 

@@ -168,6 +168,19 @@ pub unsafe trait Machine: Copy + Send + Sync + fmt::Debug + 'static {
         W::cas(p, old, new, ok, fail)
     }
 
+    /// Looks at a shared word for an oracle: no access, and free. The caller's CPU sees what it
+    /// stored itself.
+    #[inline(always)]
+    fn peek<W: Word>(p: &W::Prim) -> W {
+        W::load(p, Ordering::Relaxed)
+    }
+
+    /// Changes a shared word for an oracle: no access, and free.
+    #[inline(always)]
+    fn poke<W: Word>(p: &W::Prim, value: W) {
+        W::store(p, value, Ordering::Relaxed);
+    }
+
     /// A memory fence.
     #[inline(always)]
     fn fence(order: Ordering) {

@@ -7,8 +7,10 @@ use crate::out::{out, outln};
 use crate::progress::Progress;
 use minflt_mm::{Check as Oracle, era};
 use minflt_report::{Cell, Column, Table};
-use minflt_sim::races::{Format, RACES, Race, Searched, race, search, search_on, show};
-use minflt_sim::{Budget, Explored, Policy};
+use minflt_sim::races::{
+    Format, RACES, Race, Searched, race, search_mix, search_on, shortest, show,
+};
+use minflt_sim::{Budget, Explored, Failure, How, Memory, Mix, Policy};
 use std::time::Instant;
 
 /// One search.
@@ -30,6 +32,7 @@ pub(crate) fn run(args: &Check) -> Result<(), Error> {
     }
     let races = chosen(args)?;
     let format = format(args)?;
+    let mix = mix(args)?;
     if let Some(schedule) = &args.replay {
         return replay(args, &races, schedule);
     }
@@ -51,8 +54,8 @@ pub(crate) fn run(args: &Check) -> Result<(), Error> {
                 seed: seed(args, race),
             };
             let searched = match format {
-                Some(format) => search_on(race, format, era.config, &budget),
-                None => search(race, era.config, &budget),
+                Some(format) => search_on(race, format, era.config, &budget, mix),
+                None => search_mix(race, era.config, &budget, mix),
             };
             let Searched {
                 explored: found,
@@ -79,30 +82,9 @@ pub(crate) fn run(args: &Check) -> Result<(), Error> {
 
 /// With the fixes in place nothing may be found; with one switched off it must be.
 fn verdict(args: &Check, rows: &[Row]) -> Result<(), Error> {
-    for Row {
-        race,
-        era,
-        format,
-        found,
-        ..
-    } in rows
-    {
+    for row @ Row { race, found, .. } in rows {
         match &found.failure {
-            Some(failure) => {
-                let broken = if args.broken { " --broken" } else { "" };
-                let at = match format.id() {
-                    id if race.formats.len() > 1 => format!(" --format {id}"),
-                    _ => String::new(),
-                };
-                outln!(
-                    "\n{} in {}: {failure}\nminflt check {} --era {}{at}{broken} --replay '{}'",
-                    race.number,
-                    era.name,
-                    race.number,
-                    era.name,
-                    failure.report.schedule
-                );
-            }
+            Some(failure) => tell(args, row, failure),
             None if args.broken => {
                 return Err(Error::Failed(format!(
                     "{}: not found in {} schedules with its fix ({}) switched off; try more with \
@@ -124,6 +106,45 @@ fn verdict(args: &Check, rows: &[Row]) -> Result<(), Error> {
         )));
     }
     Ok(())
+}
+
+/// What failed, and how to see it again: as it was found, and as short as it could be made.
+fn tell(args: &Check, row: &Row, failure: &Failure) {
+    let Row {
+        race, era, format, ..
+    } = row;
+    let broken = if args.broken { " --broken" } else { "" };
+    let at = if args.format.is_some() || race.formats.len() > 1 {
+        format!(" --format {}", format.id())
+    } else {
+        String::new()
+    };
+    let command = format!(
+        "minflt check {} --era {}{at}{broken} --replay",
+        race.number, era.name
+    );
+    let Failure {
+        number,
+        policy,
+        memory,
+        report,
+    } = failure;
+    outln!(
+        "\n{} in {}: schedule {number} ({policy:?}, {memory:?}): {}\n{command} '{}'",
+        race.number,
+        era.name,
+        report.outcome,
+        report.schedule
+    );
+    if let Some(short) = shortest(race, *format, era.config, report) {
+        outln!(
+            "the same with {} of its {} choices, {} of them switches:\n{command} '{}'",
+            short.schedule.0.len(),
+            short.before,
+            short.schedule.switches(),
+            short.schedule
+        );
+    }
 }
 
 fn replay(args: &Check, races: &[&Race], schedule: &str) -> Result<(), Error> {
@@ -156,6 +177,33 @@ fn chosen(args: &Check) -> Result<Vec<&'static Race>, Error> {
             "check: name a scenario (minflt check --list), or give --all",
         )),
     }
+}
+
+/// The kinds of schedules named.
+fn mix(args: &Check) -> Result<Mix, Error> {
+    Ok(Mix {
+        how: one_of("--policy", &args.policy, How::ALL)?,
+        memory: one_of("--memory", &args.memory, Memory::ALL)?,
+    })
+}
+
+/// The one named of `all`; none if they are to be mixed.
+fn one_of<T: Copy>(
+    option: &str,
+    word: &str,
+    all: &[(T, &'static str, &str)],
+) -> Result<Option<T>, Error> {
+    if word == "mixed" {
+        return Ok(None);
+    }
+    let found = all.iter().find(|(_, name, _)| *name == word);
+    found.map(|(kind, ..)| Some(*kind)).ok_or_else(|| {
+        let known: Vec<_> = all.iter().map(|(_, name, _)| *name).collect();
+        usage(format!(
+            "{option}: unknown `{word}`; choices are mixed | {}",
+            known.join(" | ")
+        ))
+    })
 }
 
 /// The format named, if one is.

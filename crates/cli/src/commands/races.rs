@@ -5,7 +5,7 @@ use crate::args::Races;
 use crate::choice::era_list;
 use crate::error::Error;
 use crate::out::{out, outln};
-use minflt_sim::races::{Race, search, show};
+use minflt_sim::races::{Race, search, shortest, show};
 use minflt_sim::{Budget, Policy};
 
 /// Schedules after which a control counts as not found.
@@ -59,12 +59,17 @@ fn draw(race: &Race) -> Result<(), Error> {
             race.number
         )));
     };
-    let policy = || Policy::Replay(failure.report.schedule.clone());
+    let before = failure.report.schedule.0.len();
+    // The drawing is for people: the fewest choices that show it.
+    let schedule = shortest(race, found.format, without, &failure.report)
+        .map_or(failure.report.schedule, |short| short.schedule);
+    let policy = || Policy::Replay(schedule.clone());
     let bad = show(race, found.format, without, policy());
     outln!(
-        "\nwithout the fix, schedule {} of seed {}:\n",
+        "\nwithout the fix, schedule {} of seed {}, with {} of its {before} choices ({schedule}):\n",
         failure.number,
-        race.seed
+        race.seed,
+        schedule.0.len()
     );
     outln!("{}\n=> {}", bad.drawing, bad.report.outcome);
     let good = show(race, found.format, era.config, policy());

@@ -97,6 +97,8 @@ broken! {
     AnonVmaBeforeLock = "anon-vma-before-lock",
     /// Instruction caches are flushed after the entry is there, as they were under the lock.
     FlushAfterInstall = "flush-after-install",
+    /// A charge looks at the sum of all promises without a fence after adding to it.
+    ChargeWithoutFence = "charge-without-fence",
     /// mlock counts what it locked after it let `mmap_lock` go.
     LockedCountLate = "locked-count-late",
 }

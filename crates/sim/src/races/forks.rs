@@ -21,7 +21,15 @@ impl<'s, P: Paging> Child<'s, P> {
         }
     }
 
-    fn mm(&self) -> &Mm<Checked<P>> {
+    /// Not a child, but an empty address space beside the stage's.
+    pub(super) fn beside(stage: &S<'s, P>) -> Self {
+        match stage.sys.new_mm() {
+            Ok(mm) => Self(ManuallyDrop::new(mm)),
+            Err(error) => panic!("the stage is large enough: {error:?}"),
+        }
+    }
+
+    pub(super) fn mm(&self) -> &Mm<Checked<P>> {
         &self.0
     }
 

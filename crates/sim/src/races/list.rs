@@ -352,6 +352,18 @@ pub const RACES: &[Race] = &[
         exchange: ExchangeBy::Native,
         scene: Scene::FaultZap,
     },
+    // Found with store buffers only.
+    Race {
+        number: "commit",
+        name: "charge-charge",
+        never: "two mappings are admitted at once of which only one fits",
+        fix: Broken::ChargeWithoutFence,
+        shows_in: "linux-4.13",
+        seed: 1,
+        formats: X86,
+        exchange: ExchangeBy::Native,
+        scene: Scene::ChargeCharge,
+    },
     Race {
         number: "flush",
         name: "install-load",

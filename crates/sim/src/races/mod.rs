@@ -10,6 +10,7 @@ mod forks;
 mod format;
 mod list;
 mod pins;
+mod promises;
 mod remaps;
 mod scenes;
 mod stacks;
@@ -20,7 +21,8 @@ pub use format::Format;
 pub use list::RACES;
 pub use stage::Shown;
 
-use crate::explore::{Budget, Explored, explore};
+use crate::explore::{Budget, Explored, Mix, explore_mix};
+use crate::minimize::{Minimized, minimize};
 use crate::policy::Policy;
 use crate::report::RunReport;
 use crate::run::RunOptions;
@@ -102,13 +104,18 @@ pub struct Searched {
 /// Explores schedules of `race` under `config` on each of its formats, with the whole budget each,
 /// until one fails or the budgets are used up.
 pub fn search(race: &Race, config: Config, budget: &Budget) -> Searched {
+    search_mix(race, config, budget, Mix::default())
+}
+
+/// [`search`], with schedules of the kinds of `mix` only.
+pub fn search_mix(race: &Race, config: Config, budget: &Budget, mix: Mix) -> Searched {
     let (first, others) = race.formats.split_first().unwrap_or((&Format::X86_64, &[]));
-    let mut all = search_on(race, *first, config, budget);
+    let mut all = search_on(race, *first, config, budget, mix);
     for format in others {
         if all.explored.failure.is_some() {
             break;
         }
-        let more = search_on(race, *format, config, budget);
+        let more = search_on(race, *format, config, budget, mix);
         all.explored.schedules += more.explored.schedules;
         all.explored.steps += more.explored.steps;
         all.explored.events += more.explored.events;
@@ -122,10 +129,16 @@ pub fn search(race: &Race, config: Config, budget: &Budget) -> Searched {
 }
 
 /// Explores schedules of `race` under `config` on one format, whether it is one of its own or not.
-pub fn search_on(race: &Race, format: Format, config: Config, budget: &Budget) -> Searched {
+pub fn search_on(
+    race: &Race,
+    format: Format,
+    config: Config,
+    budget: &Budget,
+    mix: Mix,
+) -> Searched {
     let mut scratch = Scratch::new();
     let config = race.staged(config);
-    let explored = explore(budget, |options| {
+    let explored = explore_mix(budget, mix, |options| {
         format.perform(&mut scratch, race.scene, config, options).0
     });
     Searched {
@@ -133,6 +146,22 @@ pub fn search_on(race: &Race, format: Format, config: Config, budget: &Budget) -
         format,
         looks: scratch.looks,
     }
+}
+
+/// Makes a schedule of `race` short that failed under `config` on `format`. `None` if it does not
+/// fail again, which would be a mistake of the engine.
+#[must_use]
+pub fn shortest(
+    race: &Race,
+    format: Format,
+    config: Config,
+    failed: &RunReport,
+) -> Option<Minimized> {
+    let mut scratch = Scratch::new();
+    let config = race.staged(config);
+    minimize(failed, |options| {
+        format.perform(&mut scratch, race.scene, config, options).0
+    })
 }
 
 /// One task that maps, touches, protects, discards and unmaps on a system with tables of `format`;

@@ -8,6 +8,7 @@ use super::advice;
 use super::entries;
 use super::forks;
 use super::pins;
+use super::promises;
 use super::remaps;
 use super::stacks;
 use super::stage::{Checked, Script, Stage};
@@ -52,6 +53,7 @@ pub(super) enum Scene {
     ForkPin,
     PolicyFault,
     LockLock,
+    ChargeCharge,
     HalfEqual,
     Emulated,
     Tour,
@@ -94,6 +96,7 @@ pub(super) fn script<'s, P: Paging>(scene: Scene, stage: &Stage<'s, P>) -> Scrip
         Scene::RemapZap => remaps::remap_zap(&stage),
         Scene::PolicyFault => advice::policy_fault(&stage),
         Scene::LockLock => advice::lock_lock(&stage),
+        Scene::ChargeCharge => promises::charge_charge(&stage),
         Scene::HalfEqual => entries::half_equal(&stage),
         Scene::Emulated => entries::emulated(&stage),
         Scene::Tour => entries::tour(&stage),

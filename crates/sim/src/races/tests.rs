@@ -1,5 +1,5 @@
 use super::{Format, RACES, Race, Searched, race, search, search_on, show, tour};
-use crate::explore::Budget;
+use crate::explore::{Budget, Mix};
 use crate::policy::Policy;
 use minflt_mm::config::{ExchangeBy, Ladder, Lifetime, Protocol, Rss};
 use minflt_mm::{Broken, Check, Config, ERAS, era};
@@ -36,7 +36,7 @@ fn each_race_is_found_with_its_fix_switched_off_and_its_schedule_replays() {
                 schedules: 20_000,
                 seed: race.seed,
             };
-            let found = search_on(race, *format, control(race), &budget).explored;
+            let found = search_on(race, *format, control(race), &budget, Mix::default()).explored;
             let failure = found
                 .failure
                 .unwrap_or_else(|| panic!("{} not found on {}", race.number, format.id()));
@@ -71,7 +71,8 @@ fn both_mistakes_of_half_width_are_found() {
                 schedules: 200,
                 seed,
             };
-            let explored = search_on(race, *format, control(race), &budget).explored;
+            let explored =
+                search_on(race, *format, control(race), &budget, Mix::default()).explored;
             let text = explored
                 .failure
                 .map(|failure| failure.report.outcome.to_string());
@@ -116,7 +117,7 @@ fn every_race_is_clean_on_every_format_native_and_emulated() {
                         schedules: 40,
                         seed: 3,
                     };
-                    let found = search_on(race, *format, config, &budget).explored;
+                    let found = search_on(race, *format, config, &budget, Mix::default()).explored;
                     if let Some(failure) = found.failure {
                         let (race, format) = (race.number, format.id());
                         panic!("{race} on {format}, {exchange}: {failure}");

@@ -39,6 +39,7 @@ mod task;
 mod time;
 mod waits;
 
+use crate::buffer::Buffers;
 use crate::lines::{Ask, LineId, Lines, NOBODY};
 use crate::model::{Model, Ps};
 use crate::policy::Chooser;
@@ -92,6 +93,7 @@ pub(crate) enum Ahead {
 pub(crate) struct Core {
     pub(crate) model: Arc<Model>,
     pub(crate) lines: Lines,
+    pub(crate) buffers: Buffers,
     cpus: Vec<Cpu>,
     pub(crate) tasks: Vec<Task>,
     /// Tasks with a body; behind them in `tasks` comes the idle task of each CPU.
@@ -174,6 +176,7 @@ impl Core {
             broadcasting: now,
             model,
             lines,
+            buffers: Buffers::default(),
             tasks,
             bodies: on.len() as u32,
             order,
@@ -226,6 +229,9 @@ impl Core {
     }
 
     fn next_cpu(&mut self) -> Option<u32> {
+        if !matches!(self.order, Order::Explored { next: Some(_), .. }) {
+            self.drain_some();
+        }
         match &mut self.order {
             Order::Virtual(heap) => loop {
                 let Reverse((due, at)) = heap.pop()?;
@@ -294,7 +300,12 @@ impl Core {
                     heap.push(Reverse((due, cpu)));
                 }
             }
-            Order::Explored { ready, .. } => *ready |= 1 << cpu,
+            Order::Explored { chooser, ready, .. } => {
+                if *ready >> cpu & 1 == 0 {
+                    chooser.wakes(cpu, due.saturating_sub(self.cpus[cpu as usize].clock));
+                }
+                *ready |= 1 << cpu;
+            }
         }
     }
 
@@ -333,6 +344,7 @@ impl Core {
             return Turn::Stop;
         }
         let at = self.tasks[task as usize].cpu;
+        self.drain_some();
         match &mut self.order {
             Order::Virtual(heap) => {
                 while let Some(Reverse((due, cpu))) = heap.peek() {
@@ -401,6 +413,14 @@ impl Core {
         matches!(self.order, Order::Virtual(_))
     }
 
+    /// Whether accesses and work take time.
+    fn keeps_time(&self) -> bool {
+        match &self.order {
+            Order::Virtual(_) => true,
+            Order::Explored { chooser, .. } => chooser.keeps_time(),
+        }
+    }
+
     /// Accounts an access of `task` to `lines` (from the first to the last); whether the caller has
     /// to tell what became of the word.
     pub(crate) fn commit(
@@ -418,10 +438,13 @@ impl Core {
             self.hash = (self.hash ^ word)
                 .wrapping_mul(0x0100_0000_01b3)
                 .rotate_left(23);
-            if matches!(self.order, Order::Virtual(_)) {
+            if self.keeps_time() {
                 let here = self.model.places[cpu as usize].node;
                 let node = node(line).unwrap_or(here);
-                let now = self.cpus[cpu as usize].clock;
+                let now = match &mut self.order {
+                    Order::Virtual(_) => self.cpus[cpu as usize].clock,
+                    Order::Explored { chooser, .. } => chooser.now(cpu),
+                };
                 let ask = Ask {
                     id: line,
                     node,
@@ -429,7 +452,11 @@ impl Core {
                     kind,
                     waited: self.tasks[task as usize].asks.is_some(),
                 };
-                self.cpus[cpu as usize].clock = self.lines.access(&self.model, ask, now);
+                let end = self.lines.access(&self.model, ask, now);
+                match &mut self.order {
+                    Order::Virtual(_) => self.cpus[cpu as usize].clock = end,
+                    Order::Explored { chooser, .. } => chooser.pass(cpu, end - now),
+                }
             }
             if self.spinners > 0 && kind.writes() {
                 if kind == Kind::PlainWrite {

@@ -39,17 +39,56 @@ pub(crate) enum Peek {
     U64(*const u64),
 }
 
+impl Peek {
+    /// The word.
+    pub(crate) fn read(self) -> u64 {
+        match self {
+            // SAFETY: the word lies in the memory of the machine that runs, and is aligned; one
+            // simulated context runs at a time, on this thread, so nobody writes it meanwhile.
+            Self::U32(at) => u64::from(unsafe { at.read_volatile() }),
+            // SAFETY: as above.
+            Self::U64(at) => unsafe { at.read_volatile() },
+        }
+    }
+
+    /// Writes the word.
+    pub(crate) fn write(self, value: u64) {
+        match self {
+            // SAFETY: as in `read`, and nobody reads it meanwhile; it is part of an atomic word, so
+            // it may be written through a shared pointer.
+            Self::U32(at) => unsafe { at.cast_mut().write_volatile(value as u32) },
+            // SAFETY: as above.
+            Self::U64(at) => unsafe { at.cast_mut().write_volatile(value) },
+        }
+    }
+
+    /// Its bytes.
+    pub(crate) fn len(self) -> usize {
+        match self {
+            Self::U32(_) => 4,
+            Self::U64(_) => 8,
+        }
+    }
+
+    /// Its address.
+    pub(crate) fn start(self) -> usize {
+        match self {
+            Self::U32(at) => at as usize,
+            Self::U64(at) => at as usize,
+        }
+    }
+
+    /// Whether the two have a byte in common.
+    pub(crate) fn overlaps(self, other: Self) -> bool {
+        let (a, b) = (self.start(), other.start());
+        a < b + other.len() && b < a + self.len()
+    }
+}
+
 impl Spin {
     /// Whether the wait is over.
     pub(super) fn is_over(&self) -> bool {
-        let word = match self.peek {
-            // SAFETY: the word lies in the memory of the machine that runs, and is aligned; one
-            // simulated context runs at a time, on this thread, so nobody writes it meanwhile.
-            Peek::U32(at) => u64::from(unsafe { at.read_volatile() }),
-            // SAFETY: as above.
-            Peek::U64(at) => unsafe { at.read_volatile() },
-        };
-        word & self.mask == self.eq
+        self.peek.read() & self.mask == self.eq
     }
 }
 

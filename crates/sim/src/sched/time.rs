@@ -1,14 +1,16 @@
 //! Time: what work costs, and whose it was.
 
-use super::Core;
+use super::{Core, Order};
 use crate::model::Ps;
 use minflt_sync::Cost;
 
 impl Core {
     /// Time passes for `task`, doing work that touches no shared line.
     pub(crate) fn pass(&mut self, task: u32, time: Ps) {
-        if self.is_virtual() {
-            self.cpus[self.tasks[task as usize].cpu as usize].clock += time;
+        let cpu = self.tasks[task as usize].cpu;
+        match &mut self.order {
+            Order::Virtual(_) => self.cpus[cpu as usize].clock += time,
+            Order::Explored { chooser, .. } => chooser.pass(cpu, time),
         }
     }
 
@@ -31,13 +33,16 @@ impl Core {
 
     /// `task` does fixed work.
     pub(crate) fn charge(&mut self, task: u32, cost: Cost) {
-        if !self.is_virtual() {
+        if !self.keeps_time() {
             return;
         }
         let at = self.tasks[task as usize].cpu as usize;
         let here = self.model.places[at].node;
         let started = self.cpus[at].clock;
         self.compute(task, self.model.fixed(cost, here));
+        if !self.is_virtual() {
+            return;
+        }
         match cost {
             Cost::Clear { bytes, node } => self.through_memory(at, started, node, bytes),
             Cost::Copy { bytes, from, to } => {

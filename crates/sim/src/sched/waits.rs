@@ -207,6 +207,8 @@ impl Core {
         let cpu = &self.cpus[self.tasks[task as usize].cpu as usize];
         if cpu.queue.is_empty() {
             Ps::MAX
+        } else if !self.is_virtual() {
+            self.model.slice
         } else {
             cpu.slice_end.saturating_sub(cpu.clock)
         }

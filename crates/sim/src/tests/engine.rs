@@ -1,7 +1,7 @@
 //! Determinism, and every way a run can end.
 
 use super::{Bed, M};
-use crate::{Outcome, Policy, RunOptions, RunReport, Schedule, TaskSpec, Timeline};
+use crate::{Memory, Outcome, Policy, RunOptions, RunReport, Schedule, TaskSpec, Timeline};
 use core::cell::Cell;
 use minflt_sync::order::{LruLock, SlabLock, ZoneLock};
 use minflt_sync::{Atomic, Machine, Ordering, SpinLock};
@@ -10,6 +10,10 @@ type Lock = SpinLock<u64, LruLock, M>;
 
 /// Four tasks on three CPUs take a lock and count.
 fn count(policy: Policy, trace: bool) -> RunReport {
+    count_on(Memory::Sequential, policy, trace)
+}
+
+fn count_on(memory: Memory, policy: Policy, trace: bool) -> RunReport {
     let bed = Bed::on("altix32", 3);
     let lock = bed.place(Lock::new(0));
     let word = bed.place(Atomic::<u64, M>::new(0));
@@ -23,6 +27,7 @@ fn count(policy: Policy, trace: bool) -> RunReport {
     let tasks = [0, 1, 2, 1].map(|cpu| TaskSpec::new(cpu, body)).into();
     let options = RunOptions {
         policy,
+        memory,
         trace,
         ..RunOptions::default()
     };
@@ -89,6 +94,31 @@ fn other_seeds_give_other_schedules_and_replay_gives_the_same() {
     let schedule: Schedule = text.parse().unwrap();
     let again = count(Policy::Replay(schedule), false);
     assert_eq!(first, again);
+}
+
+#[test]
+fn every_kind_of_schedule_repeats_and_replays() {
+    let pct = Policy::Pct {
+        seed: 5,
+        depth: 4,
+        steps: 1500,
+    };
+    for policy in [Policy::Random(5), pct, Policy::Time(5)] {
+        for memory in [Memory::Sequential, Memory::Buffered] {
+            let first = count_on(memory, policy.clone(), true);
+            assert_eq!(first, count_on(memory, policy.clone(), true));
+            assert_eq!(
+                first.schedule.holds_stores(),
+                memory == Memory::Buffered,
+                "{policy:?}"
+            );
+            let text = first.schedule.to_string();
+            let again = count(Policy::Replay(text.parse().unwrap()), true);
+            assert_eq!(first, again, "{policy:?} {memory:?}");
+        }
+    }
+    let other = count(Policy::Time(6), false);
+    assert_ne!(other.hash, count(Policy::Time(5), false).hash);
 }
 
 #[test]

@@ -1,9 +1,11 @@
 //! The engine, and `sync`'s locks under its schedules.
 
+mod buffer;
 mod contention;
 mod engine;
 mod interrupts;
 mod machine_file;
+mod minimize;
 mod old_cpus;
 mod rcu;
 mod rwsem;
