@@ -31,7 +31,7 @@ fn an_unknown_word_is_named_with_what_would_be_right() {
     assert_snapshot!(refused("bench pft --on sim --machine cray1"), @"2: minflt: --machine: cray1: no such machine; there are altix32, altix512, opteron48, wsm-ex8, x86-4n32, ivb-ex120, hsw-ex96, power8-80, power8-752, kvm16, icx-vm48, milan-vm48, skx448, rome256, genoa384, spr224, next1024, next2048, explorer");
     assert_snapshot!(refused("bench pft --rss exact"), @"2: minflt: unknown rss `exact`; choices are under-lock | atomic | sloppy | per-thread | per-cpu");
     assert_snapshot!(refused("bench pft --threads two"), @"2: minflt: --threads: `two` is no count; give whole numbers from 1 on, such as 1,2,4");
-    assert_snapshot!(refused("check P99"), @"2: minflt: unknown race `P99`; races are P1, P5, P6, P7, P8, P9, P27, P28, P29, P30, P30-reuse, P30-range, P31, P31-insert, P32, P32-fresh, P33, P34, P35, P35-locked, P36, P37, P38, P38-writer, P39, P40, P41, P43, P45, P46, P57, flush, zero-page, speculative-exchange");
+    assert_snapshot!(refused("check P99"), @"2: minflt: unknown race `P99`; races are P1, P5, P6, P7, P8, P9, P9-age, P27, P27-detach, P28, P29, P30, P30-reuse, P30-range, P31, P31-insert, P32, P32-fresh, P33, P34, P35, P35-locked, P36, P37, P38, P38-writer, P39, P40, P41, P43, P45, P46, P57, flush, zero-page, speculative-exchange");
     assert_snapshot!(refused("reproduce 1999"), @"2: minflt: unknown posting `1999`; postings are 2004, 2012, 2014, 2017, 2022");
     assert_snapshot!(refused("check P57 --replay 1:x"), @r#"2: minflt: --replay: "1:x" is no choice; choices read STEP:CPU or STEP:next, steps rising"#);
 }

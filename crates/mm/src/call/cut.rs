@@ -12,27 +12,33 @@
 //! ```
 //! First the plan, a [`Cut`], which has all memory and all sections open, and has changed nothing;
 //! dropping it gives all back. Then the tree and the records, which cannot fail nor sleep any more.
-//! Then pages and links, and those that are gone.
+//! Then those that go are detached, and those that only lost a part are let go. Then pages and
+//! links, and those that are gone.
 //!
 //! # Protocol
-//! `mmap_lock` for writing; sections on all VMAs that go or change, until the end. The sections of
-//! what goes never end.
+//! `mmap_lock` for writing, and where nothing is mapped afterwards, downgraded before the pages are
+//! taken out if that is the choice. Sections on all VMAs that go or change: the sections of what
+//! goes never end; those of what has nothing in the range end when its record says so; those of
+//! what comes in the range's place end when the old pages are gone.
 //!
 //! # Why it is correct
 //! No fault begins in the range while its sections are open; what one installed before is zapped.
+//! A VMA that lost a part and is let go before the zap says by its record that the range is none
+//! of it; a speculative fault that read the old record sees that the count moved. See
+//! [`crate::writers`] for what others may do after the downgrade.
 //! New VMAs are found with their sections open, which end when the old pages are gone.
 //!
 //! Linux: mm/vma.c vms_gather_munmap_vmas, vms_complete_munmap_vmas (v6.18).
 
 use super::merge::{Chained, chain, goes_on, of_range};
-use super::split::{NewRecord, NewVma, gone};
+use super::split::{NewRecord, NewVma, detach, free};
 use crate::commit::Pages;
 use crate::config::Broken;
 use crate::error::NoMemory;
 use crate::mm::Mm;
 use crate::oracle;
 use crate::vma::{Vma, VmaView};
-use crate::writers::{Section, Sections, Writers};
+use crate::writers::{Afterwards, Section, Sections, Writers};
 use crate::zap::Zap;
 use core::ptr::NonNull;
 use minflt_addr::{VirtAddr, VirtRange};
@@ -330,7 +336,7 @@ impl<'w, 'm, M: Mmu> Cut<'w, 'm, M> {
     ///
     /// # Errors
     /// No memory for nodes of the tree. Nothing has changed then.
-    pub(super) fn commit(self) -> Result<(), NoMemory> {
+    pub(super) fn commit(self, afterwards: Afterwards) -> Result<(), NoMemory> {
         let Self {
             mm,
             writers,
@@ -351,34 +357,33 @@ impl<'w, 'm, M: Mmu> Cut<'w, 'm, M> {
             true => None,
             false => Some(mm.tree.ensure(sys, removals, new)?),
         };
-        let Changed {
-            pages,
-            whole,
-            last,
-            swallowed,
-            sections,
-        } = self.change()?;
+        let mut changed = self.change()?;
         drop(ensured);
+        let late = sys.config.lacks(Broken::DetachLate);
+        if !late {
+            changed.detach(mm);
+        }
+        match then {
+            Then::Free => {
+                changed.sections = [const { None }; 3];
+                writers.downgrade(afterwards);
+            }
+            Then::Mapped => changed.let_neighbours_go(range),
+        }
         let mut zap = Zap::begin(mm, range);
         zap.range(range);
-        let mut next = last;
-        while let Some(vma) = next {
-            // SAFETY: taken out, and not yet retired.
-            let vma = unsafe { vma.as_ref() };
-            next = vma.callback.recall().map(NonNull::cast);
-            gone(mm, whole.of(vma));
+        if late {
+            changed.detach(mm);
         }
-        if let Some(section) = swallowed {
-            gone(mm, section);
-        }
+        changed.free(mm);
         if then == Then::Free {
             free_own_tables(mm, writers, range, &mut zap);
         }
         zap.finish();
         mm.wake_unmapped(range);
-        mm.count_unmapped(pages);
+        mm.count_unmapped(changed.pages);
         oracle::translations_agree(mm, range, u64::MAX);
-        drop(sections);
+        drop(changed);
         Ok(())
     }
 
@@ -420,7 +425,8 @@ impl<'w, 'm, M: Mmu> Cut<'w, 'm, M> {
             pages: self.pages,
             whole: self.whole,
             last,
-            swallowed,
+            // As those of the others that go, its section is opened again to be ended for ever.
+            swallowed: swallowed.map(Section::leave_open),
             sections,
         })
     }
@@ -448,8 +454,49 @@ struct Changed<'w, 'm, M: Mmu> {
     whole: Sections<'w, 'm, M>,
     /// The last of the VMAs that go.
     last: Option<NonNull<Vma<M>>>,
-    swallowed: Option<Section<'w, M>>,
+    /// One more that goes, which is part of another now.
+    swallowed: Option<&'w Vma<M>>,
+    /// Of those that stay or come.
     sections: [Option<Section<'w, M>>; 3],
+}
+
+impl<M: Mmu> Changed<'_, '_, M> {
+    /// Calls `each` with the VMAs that go; it may free them.
+    fn each_gone(&self, mut each: impl FnMut(&Vma<M>)) {
+        let mut next = self.last;
+        while let Some(vma) = next {
+            // SAFETY: taken out, and not yet retired.
+            let vma = unsafe { vma.as_ref() };
+            let before = vma.callback.recall();
+            vma.callback.remember(before);
+            next = before.map(NonNull::cast);
+            each(vma);
+        }
+        if let Some(vma) = self.swallowed {
+            each(vma);
+        }
+    }
+
+    /// Those that go are nobody's any more.
+    fn detach(&self, mm: &Mm<M>) {
+        self.each_gone(|vma| detach(mm, self.whole.of(vma)));
+    }
+
+    /// Ends the sections of those that have nothing in `range`.
+    fn let_neighbours_go(&mut self, range: VirtRange) {
+        for section in &mut self.sections {
+            drop(section.take_if(|it| !it.vma().view().range.overlaps(range)));
+        }
+    }
+
+    /// Frees those that go.
+    fn free(&self, mm: &Mm<M>) {
+        self.each_gone(|vma| {
+            // What it remembers makes room for what frees it.
+            let _before = vma.callback.recall();
+            free(mm, vma);
+        });
+    }
 }
 
 /// Unlinks the tables that only `range` used.

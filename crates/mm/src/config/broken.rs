@@ -97,6 +97,10 @@ broken! {
     AnonVmaBeforeLock = "anon-vma-before-lock",
     /// Instruction caches are flushed after the entry is there, as they were under the lock.
     FlushAfterInstall = "flush-after-install",
+    /// munmap lets others in again before the mappings that go are detached.
+    DetachLate = "detach-late",
+    /// Whoever ages pages walks through what munmap is taking out.
+    AgeHoles = "age-holes",
     /// mlock counts what it locked after it let `mmap_lock` go.
     LockedCountLate = "locked-count-late",
 }

@@ -11,7 +11,7 @@ use crate::error::{MremapError, NoMemory};
 use crate::mm::Mm;
 use crate::oracle;
 use crate::vma::{Vma, VmaFlags, VmaView};
-use crate::writers::Writers;
+use crate::writers::{Afterwards, Writers};
 use crate::zap::Zap;
 use minflt_addr::{VirtAddr, VirtRange};
 use minflt_pgtable::{Mmu, Paging};
@@ -117,7 +117,8 @@ impl<M: Mmu> Mm<M> {
         let held = if apart { section } else { added };
         // Were there no memory after all, the old place would stay mapped, with nothing in it.
         let cut = Cut::plan_in(self, writers, old.range, held);
-        let _cut = cut.and_then(|cut| cut.map_or(Ok(()), Cut::commit));
+        let commit = |cut: Cut<'_, '_, M>| cut.commit(Afterwards::Writes);
+        let _cut = cut.and_then(|cut| cut.map_or(Ok(()), commit));
         drop(ensured);
         Ok(())
     }
