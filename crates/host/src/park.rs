@@ -36,6 +36,7 @@
 //! Linux: drivers/cpuidle/poll_state.c, cpuidle-haltpoll (v6.12).
 
 use crate::context::HostCx;
+use crate::machine::spin;
 use core::ptr;
 use minflt_sync::Ordering;
 use minflt_sync::prim::AtomicU32;
@@ -93,7 +94,7 @@ impl HostCx {
             if self.pending.0.load(Ordering::Relaxed) != 0 {
                 return true;
             }
-            core::hint::spin_loop();
+            spin();
         }
         false
     }

@@ -61,6 +61,7 @@ use crate::prim::Ordering;
 use crate::spin::{SpinGuard, SpinLock};
 use core::fmt;
 use core::marker::PhantomData;
+use core::mem::ManuallyDrop;
 use core::panic::Location;
 
 const WRITER: u64 = 1;
@@ -426,9 +427,8 @@ impl<'a, C: Class, M: Machine> WriteGuard<'a, C, M> {
     /// Does not sleep.
     #[inline]
     pub fn downgrade(self) -> DowngradedGuard<'a, C, M> {
-        let lock = self.lock;
         // The lock stays held.
-        core::mem::forget(self);
+        let lock = ManuallyDrop::new(self).lock;
         // ORDERING: Release; pairs with [rwsem-release].
         let old = lock
             .count

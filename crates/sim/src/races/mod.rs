@@ -24,7 +24,7 @@ use crate::explore::{Budget, Explored, explore};
 use crate::policy::Policy;
 use crate::report::RunReport;
 use crate::run::RunOptions;
-use minflt_mm::config::{ExchangeBy, Protocol};
+use minflt_mm::config::{ExchangeBy, Protocol, Unmap};
 use minflt_mm::{Broken, Check, Config};
 use scenes::Scene;
 use stage::Scratch;
@@ -81,6 +81,11 @@ impl Race {
             // What the table of illegal mixes refuses.
             Broken::SpeculativeExchange => Config {
                 protocol: Protocol::CompareExchange,
+                ..era
+            },
+            // As Linux 4.20: no grace period keeps the table.
+            Broken::AgeHoles => Config {
+                unmap: Unmap::Downgrade,
                 ..era
             },
             _ => era,
