@@ -6,8 +6,8 @@
 //!
 //! # Idea
 //! One futex word for each context, and the interrupt's flag beside it. Most tokens come within
-//! microseconds, and a futex's wake costs more than that: so a context that has nothing to run looks
-//! at its word for a while, as an idle processor does before it halts, and sleeps then.
+//! microseconds, and a futex's wake costs more than that: so a context that has nothing to run
+//! looks at its word for a while, as an idle processor does before it halts, and sleeps then.
 //!
 //! # Protocol
 //! ```text

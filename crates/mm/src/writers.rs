@@ -31,8 +31,8 @@
 //! at a time.
 //!
 //! After a downgrade nobody is in the range, and nobody comes:
-//! - a lookup in the tree, under `mmap_lock` or without, finds nothing there; whoever found V before
-//!   is refused, since it was *detached* before the write locks ended (control:
+//! - a lookup in the tree, under `mmap_lock` or without, finds nothing there; whoever found V
+//!   before is refused, since it was *detached* before the write locks ended (control:
 //!   [`Broken::DetachLate`](crate::config::Broken)), or sees V's count odd for ever; and who had
 //!   V's lock was waited for before V was cut;
 //! - whatever maps there, or makes a neighbour longer (stacks, too, see `call/stack.rs`), is a
@@ -44,15 +44,16 @@
 //!   faults put pages and tables in meanwhile, each with its own entry, by the table's lock or by
 //!   exchange, as beside a discard;
 //! - whoever walks tables under `mmap_lock` for reading walks below VMAs that he found under the
-//!   same hold, and nowhere else (control: [`Broken::AgeHoles`](crate::config::Broken)). Walks without
-//!   locks are waited for, by the invalidation or the lifetime, whatever lock munmap has;
+//!   same hold, and nowhere else (control: [`Broken::AgeHoles`](crate::config::Broken)). Walks
+//!   without locks are waited for, by the invalidation or the lifetime, whatever lock munmap has;
 //! - other zaps may run beside this one, as beside a discard: they count each other
 //!   ([`crate::zap`], P41). They cannot mean the same pages.
 //!
 //! All that can fail came before. What comes after gives back only: pages, tables, links to
 //! anon_vmas under their own lock, VMAs, the promise.
 //!
-//! Linux: mm/vma.c vms_complete_munmap_vmas; include/linux/mmap_lock.h mmap_write_downgrade (v6.18).
+//! Linux: mm/vma.c vms_complete_munmap_vmas; include/linux/mmap_lock.h mmap_write_downgrade
+//! (v6.18).
 
 use crate::config::{Unmap, VmaLockBy};
 use crate::error::NoMemory;

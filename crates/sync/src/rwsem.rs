@@ -37,10 +37,11 @@
 //! other. A grant is written after the node is out of the queue; the grantee leaves only when it
 //! reads it, so the node is not reused early. Wake tokens are sticky.
 //!
-//! There is no moment at which a downgrade has neither WRITER nor a reader in the word, so no writer
-//! comes in between. A reader that saw the WRITER looks again with the queue's lock held: if nobody
-//! queues it is inside; if somebody does, WAITERS was set before the downgrade, which then comes for
-//! that lock and finds both, or after it, by a reader that found no WRITER and let itself in.
+//! There is no moment at which a downgrade has neither WRITER nor a reader in the word, so no
+//! writer comes in between. A reader that saw the WRITER looks again with the queue's lock held: if
+//! nobody queues it is inside; if somebody does, WAITERS was set before the downgrade, which then
+//! comes for that lock and finds both, or after it, by a reader that found no WRITER and let itself
+//! in.
 //!
 //! # Cost
 //! Undisturbed: two read-modify-writes on one line, for readers and writers alike. That line is the
@@ -48,9 +49,9 @@
 //! downgrade is one step more.
 //!
 //! Linux: kernel/locking/rwsem.c (v4.13 for the queue and spinning, v5.x for the word's layout,
-//! hand-off and downgrade). Linux's spinners queue among themselves (`osq_lock`); ours all watch the
-//! word. Linux's writers spin for any reader, but no longer than some 10 to 25 us (since v5.3); ours
-//! only for one who was the writer, as long as he runs.
+//! hand-off and downgrade). Linux's spinners queue among themselves (`osq_lock`); ours all watch
+//! the word. Linux's writers spin for any reader, but no longer than some 10 to 25 us (since v5.3);
+//! ours only for one who was the writer, as long as he runs.
 
 use crate::atomic::Atomic;
 use crate::cx::{Cx, TaskId};

@@ -30,19 +30,17 @@
 //!
 //! Linux: mm/vma.c vms_gather_munmap_vmas, vms_complete_munmap_vmas (v6.18).
 
+use super::changed::{Changed, Tables};
 use super::merge::{Chained, chain, goes_on, of_range};
-use super::split::{NewRecord, NewVma, detach, free};
+use super::split::{NewRecord, NewVma};
 use crate::commit::Pages;
-use crate::config::Broken;
 use crate::error::NoMemory;
 use crate::mm::Mm;
-use crate::oracle;
 use crate::vma::{Vma, VmaView};
 use crate::writers::{Afterwards, Section, Sections, Writers};
-use crate::zap::Zap;
 use core::ptr::NonNull;
 use minflt_addr::{VirtAddr, VirtRange};
-use minflt_pgtable::{Mmu, Paging};
+use minflt_pgtable::Mmu;
 
 /// A VMA at an edge of the range, and the record it gets.
 struct Edge<'w, M: Mmu> {
@@ -359,31 +357,13 @@ impl<'w, 'm, M: Mmu> Cut<'w, 'm, M> {
         };
         let mut changed = self.change()?;
         drop(ensured);
-        let late = sys.config.lacks(Broken::DetachLate);
-        if !late {
-            changed.detach(mm);
-        }
-        match then {
-            Then::Free => {
-                changed.sections = [const { None }; 3];
-                writers.downgrade(afterwards);
-            }
-            Then::Mapped => changed.let_neighbours_go(range),
-        }
-        let mut zap = Zap::begin(mm, range);
-        zap.range(range);
-        if late {
-            changed.detach(mm);
-        }
-        changed.free(mm);
         if then == Then::Free {
-            free_own_tables(mm, writers, range, &mut zap);
+            changed.end_sections();
+            changed.take_pages_out(mm, writers, range, Tables::Free(afterwards));
+        } else {
+            changed.let_neighbours_go(range);
+            changed.take_pages_out(mm, writers, range, Tables::Keep);
         }
-        zap.finish();
-        mm.wake_unmapped(range);
-        mm.count_unmapped(changed.pages);
-        oracle::translations_agree(mm, range, u64::MAX);
-        drop(changed);
         Ok(())
     }
 
@@ -425,7 +405,7 @@ impl<'w, 'm, M: Mmu> Cut<'w, 'm, M> {
             pages: self.pages,
             whole: self.whole,
             last,
-            // As those of the others that go, its section is opened again to be ended for ever.
+            // Left open, as those of the others that go.
             swallowed: swallowed.map(Section::leave_open),
             sections,
         })
@@ -446,83 +426,4 @@ impl<'w, 'm, M: Mmu> Cut<'w, 'm, M> {
         }
         Ok(last)
     }
-}
-
-/// A plan whose records and places in the tree are done.
-struct Changed<'w, 'm, M: Mmu> {
-    pages: Pages,
-    whole: Sections<'w, 'm, M>,
-    /// The last of the VMAs that go.
-    last: Option<NonNull<Vma<M>>>,
-    /// One more that goes, which is part of another now.
-    swallowed: Option<&'w Vma<M>>,
-    /// Of those that stay or come.
-    sections: [Option<Section<'w, M>>; 3],
-}
-
-impl<M: Mmu> Changed<'_, '_, M> {
-    /// Calls `each` with the VMAs that go; it may free them.
-    fn each_gone(&self, mut each: impl FnMut(&Vma<M>)) {
-        let mut next = self.last;
-        while let Some(vma) = next {
-            // SAFETY: taken out, and not yet retired.
-            let vma = unsafe { vma.as_ref() };
-            let before = vma.callback.recall();
-            vma.callback.remember(before);
-            next = before.map(NonNull::cast);
-            each(vma);
-        }
-        if let Some(vma) = self.swallowed {
-            each(vma);
-        }
-    }
-
-    /// Those that go are nobody's any more.
-    fn detach(&self, mm: &Mm<M>) {
-        self.each_gone(|vma| detach(mm, self.whole.of(vma)));
-    }
-
-    /// Ends the sections of those that have nothing in `range`.
-    fn let_neighbours_go(&mut self, range: VirtRange) {
-        for section in &mut self.sections {
-            drop(section.take_if(|it| !it.vma().view().range.overlaps(range)));
-        }
-    }
-
-    /// Frees those that go.
-    fn free(&self, mm: &Mm<M>) {
-        self.each_gone(|vma| {
-            // What it remembers makes room for what frees it.
-            let _before = vma.callback.recall();
-            free(mm, vma);
-        });
-    }
-}
-
-/// Unlinks the tables that only `range` used.
-pub(super) fn free_tables<M: Mmu>(mm: &Mm<M>, range: VirtRange, zap: &mut Zap<'_, M>) {
-    zap.free_tables(range, hole(mm, range));
-}
-
-/// The same for munmap, whose control lets `mmap_lock` go meanwhile.
-pub(super) fn free_own_tables<M: Mmu>(
-    mm: &Mm<M>,
-    writers: &Writers<'_, M>,
-    range: VirtRange,
-    zap: &mut Zap<'_, M>,
-) {
-    if mm.system().config.lacks(Broken::UnmapUnlocked) {
-        let hole = hole(mm, range);
-        return writers.without(|| zap.free_tables(range, hole));
-    }
-    free_tables(mm, range, zap);
-}
-
-/// What is not mapped around the start of `range`.
-fn hole<M: Mmu>(mm: &Mm<M>, range: VirtRange) -> VirtRange {
-    let user_end = VirtAddr(M::Paging::USER_END);
-    // SAFETY: 1: under `mmap_lock`.
-    let (floor, ceiling) = unsafe { mm.tree.around(range.start()) };
-    let (floor, ceiling) = (floor.unwrap_or(VirtAddr(0)), ceiling.unwrap_or(user_end));
-    VirtRange::new(floor, ceiling)
 }

@@ -7,7 +7,8 @@
 //! the zap does and is zapped with the rest. A fault under the VMA's lock was waited for, or does
 //! not get it any more.
 
-use super::cut::{Cut, free_own_tables};
+use super::changed::free_own_tables;
+use super::cut::Cut;
 use super::split::{detach, free};
 use super::{as_call, page_range};
 use crate::commit::Pages;

@@ -1,6 +1,7 @@
 //! Moving one mapping, or a part of it.
 
-use super::super::cut::{Cut, free_tables};
+use super::super::changed::free_tables;
+use super::super::cut::Cut;
 use super::super::merge::{Reach, add, of_range};
 use super::super::split::NewRecord;
 use super::{Done, Late, Plan, Remap};
