@@ -9,7 +9,7 @@
 //! the code that asks it. `docs/architecture.md`, "How to add", names that file for each point.
 
 use core::error::Error;
-use minflt_mm::config::{ExchangeBy, Ladder, Lifetime, Protocol, Rss};
+use minflt_mm::config::{ExchangeBy, Ladder, Lifetime, Protocol, Rss, Unmap};
 use minflt_mm::{Config, Era, era};
 use minflt_sim::races::{RACES, search};
 use minflt_sim::{AnySimTarget, Budget, MachineFile};
@@ -26,6 +26,7 @@ const MINE: Era = Era {
         exchange: ExchangeBy::Native,
         lifetime: Lifetime::Rcu,
         rss: Rss::PerCpu,
+        unmap: Unmap::Exclusive,
         broken: None,
     },
 };

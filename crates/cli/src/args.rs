@@ -124,7 +124,8 @@ pub(crate) struct Bench {
     /// The before/after rows measured on this machine's real threads. Takes no other choice.
     #[arg(long, conflicts_with_all = [
         "workload", "on", "threads", "cpus", "size", "ram", "machine", "extend_machine",
-        "clear_beforehand", "era", "ladder", "protocol", "exchange", "lifetime", "rss", "options",
+        "clear_beforehand", "era", "ladder", "protocol", "exchange", "lifetime", "rss", "unmap",
+        "options",
     ])]
     pub(crate) proof: bool,
     /// Clear pages before the timed part (host and sim).
@@ -164,6 +165,9 @@ pub(crate) struct Choices {
     /// How resident pages are counted, in place of the era's.
     #[arg(long, value_name = "CHOICE")]
     pub(crate) rss: Option<String>,
+    /// How munmap holds `mmap_lock`, in place of the era's.
+    #[arg(long, value_name = "CHOICE")]
+    pub(crate) unmap: Option<String>,
 }
 
 #[derive(Debug, clap::Args)]

@@ -2,7 +2,7 @@
 
 use crate::args::Choices;
 use crate::error::{Error, usage};
-use minflt_mm::config::{ExchangeBy, Ladder, Lifetime, Protocol, Rss};
+use minflt_mm::config::{ExchangeBy, Ladder, Lifetime, Protocol, Rss, Unmap};
 use minflt_mm::{Config, ERAS, era};
 use minflt_workload::parse_size;
 
@@ -75,6 +75,7 @@ impl Choices {
         change!(self.exchange, named, exchange: ExchangeBy);
         change!(self.lifetime, named, lifetime: Lifetime);
         change!(self.rss, named, rss: Rss);
+        change!(self.unmap, named, unmap: Unmap);
         let refuse = |illegal| usage(format!("{}: refused: {illegal}", named.name));
         named.config.check().map_err(refuse)?;
         Ok(named)

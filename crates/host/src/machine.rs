@@ -366,6 +366,6 @@ unsafe fn copy(to: *mut u8, from: *const u8, bytes: usize) {
     clippy::disallowed_methods,
     reason = "this is the wait that others are to use"
 )]
-fn spin() {
+pub(crate) fn spin() {
     core::hint::spin_loop();
 }

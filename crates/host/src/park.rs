@@ -5,15 +5,20 @@
 //! token: the caller of `park` must not take it for one.
 //!
 //! # Idea
-//! One futex word for each context, and the interrupt's flag beside it.
+//! One futex word for each context, and the interrupt's flag beside it. Most tokens come within
+//! microseconds, and a futex's wake costs more than that: so a context that has nothing to run
+//! looks at its word for a while, as an idle processor does before it halts, and sleeps then.
 //!
 //! # Protocol
 //! ```text
-//! sleep   AWAKE, ASLEEP or TOKEN
+//! sleep   AWAKE, POLLING, ASLEEP or TOKEN
 //!
 //! park                              unpark                    interrupt
 //! serve if pending                  sleep := TOKEN            pending = 1
-//! AWAKE->ASLEEP; TOKEN? take it     was ASLEEP? wake          ASLEEP->AWAKE? wake
+//! AWAKE->POLLING; TOKEN? take it    was ASLEEP? wake          ASLEEP->AWAKE? wake
+//! some looks: TOKEN? take it
+//!             pending? ->AWAKE, again
+//! POLLING->ASLEEP; TOKEN? take it
 //! pending? ->AWAKE, again
 //! wait while ASLEEP, again
 //! ```
@@ -21,12 +26,17 @@
 //! # Why it is correct
 //! A token is exchanged in and out, so none is lost. The sleeper says ASLEEP, then reads the flag;
 //! the sender sets the flag, then reads the word; all sequentially consistent, so one sees the
-//! other. The host's futex compares the word and goes to sleep in one step.
+//! other. The host's futex compares the word and goes to sleep in one step. Who polls reads both by
+//! himself, and needs no wake.
 //!
 //! # Cost
-//! A token already there: one exchange. Otherwise one system call on either side.
+//! A token already there, or soon: one exchange or two. Otherwise the looks, and one system call on
+//! either side.
+//!
+//! Linux: drivers/cpuidle/poll_state.c, cpuidle-haltpoll (v6.12).
 
 use crate::context::HostCx;
+use crate::machine::spin;
 use core::ptr;
 use minflt_sync::Ordering;
 use minflt_sync::prim::AtomicU32;
@@ -34,6 +44,10 @@ use minflt_sync::prim::AtomicU32;
 const AWAKE: u32 = 0;
 const ASLEEP: u32 = 1;
 const TOKEN: u32 = 2;
+const POLLING: u32 = 3;
+
+/// Looks before a context sleeps: some microseconds, about what a futex's sleep and wake take.
+const LOOKS: u32 = 200;
 
 impl HostCx {
     /// Sleeps until a token is left. The caller owns the context.
@@ -44,14 +58,15 @@ impl HostCx {
         loop {
             self.poll();
             instance.stop_if_failed();
-            // ORDERING: SeqCst; pairs with [host-sleep]; Acquire of what came before the token.
-            let slept =
-                self.sleep
-                    .compare_exchange(AWAKE, ASLEEP, Ordering::SeqCst, Ordering::SeqCst);
-            if slept.is_err() {
+            if self.exchange(AWAKE, POLLING).is_err() {
                 // Only a token can be there, and only its owner takes it.
                 self.sleep.swap(AWAKE, Ordering::Acquire);
                 return;
+            }
+            let interrupted = self.look();
+            let to = if interrupted { AWAKE } else { ASLEEP };
+            if self.exchange(POLLING, to).is_err() || interrupted {
+                continue;
             }
             // ORDERING: SeqCst; pairs with [host-sleep].
             if self.pending.0.load(Ordering::SeqCst) == 0 && !instance.has_failed_fenced() {
@@ -62,6 +77,26 @@ impl HostCx {
                 self.sleep
                     .compare_exchange(ASLEEP, AWAKE, Ordering::Acquire, Ordering::Acquire);
         }
+    }
+
+    // ORDERING: SeqCst; pairs with [host-sleep]; Acquire of what came before the token.
+    fn exchange(&self, from: u32, to: u32) -> Result<u32, u32> {
+        self.sleep
+            .compare_exchange(from, to, Ordering::SeqCst, Ordering::SeqCst)
+    }
+
+    /// Looks for a token or an interrupt for a while; whether there is an interrupt.
+    fn look(&self) -> bool {
+        for _ in 0..LOOKS {
+            if self.sleep.load(Ordering::Relaxed) != POLLING {
+                return false;
+            }
+            if self.pending.0.load(Ordering::Relaxed) != 0 {
+                return true;
+            }
+            spin();
+        }
+        false
     }
 
     /// Leaves a token. Anybody may call this.
@@ -83,9 +118,10 @@ impl HostCx {
         }
     }
 
-    /// Whether the CPU sleeps. A guess.
+    /// Whether the CPU sleeps, or is about to. A guess.
     pub(crate) fn is_asleep(&self) -> bool {
-        self.sleep.load(Ordering::Relaxed) == ASLEEP
+        let now = self.sleep.load(Ordering::Relaxed);
+        now == ASLEEP || now == POLLING
     }
 }
 

@@ -450,8 +450,8 @@ impl<M: Mmu> System<M> {
         Ok(())
     }
 
-    /// Unchains a mapping whose pages are gone. Under `mmap_lock` for writing, or nobody else has
-    /// the address space.
+    /// Unchains a mapping whose pages are gone. Under `mmap_lock` for writing; or it is detached,
+    /// or nobody else has the address space.
     ///
     /// Linux: unlink_anon_vmas.
     pub(crate) fn unlink_anon_vmas(&self, vma: &Vma<M>) {

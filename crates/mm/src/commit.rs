@@ -390,7 +390,8 @@ impl<M: Mmu> Mm<M> {
     }
 
     /// Counts pages as unmapped, no longer locked, and takes their promise back. The caller holds
-    /// `mmap_lock` for writing, or is the last to have the address space.
+    /// `mmap_lock` for writing, or downgraded it, or is the last to have the address space: nobody
+    /// else writes these counts meanwhile.
     pub(crate) fn count_unmapped(&self, pages: Pages) {
         let mapped = self.sizes.mapped.load(Ordering::Relaxed);
         debug_assert!(mapped >= pages.mapped, "it was counted when mapped");

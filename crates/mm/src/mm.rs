@@ -6,6 +6,7 @@ use crate::call::pin::Pins;
 use crate::call::stack::DEFAULT_LIMIT;
 use crate::call::userfaultfd::Userfaults;
 use crate::commit::Sizes;
+use crate::config::Broken;
 use crate::error::NoMemory;
 use crate::frame::Use;
 use crate::rss::{Resident, Slot};
@@ -216,6 +217,22 @@ impl<M: Mmu> Mm<M> {
         }
     }
 
+    /// Calls `visit` with the parts of `range` that are mapped, in order. The caller holds
+    /// `mmap_lock`.
+    fn each_mapped(&self, range: VirtRange, mut visit: impl FnMut(VirtRange)) {
+        let mut at = range.start();
+        while at < range.end()
+            && let Some(vma) = self.find(at)
+        {
+            let here = vma.view().range;
+            let part = here.intersect(range);
+            if !part.is_empty() {
+                visit(part);
+            }
+            at = here.end();
+        }
+    }
+
     /// Clears the accessed bits of the pages in `range`; returns how many were set.
     ///
     /// # Context
@@ -223,7 +240,13 @@ impl<M: Mmu> Mm<M> {
     pub fn age(&self, range: VirtRange) -> u64 {
         let _held = self.mmap_lock.read();
         let mut zap = Zap::begin(self, range);
-        let young = zap.age(range);
+        let mut young = 0;
+        if self.system().config.lacks(Broken::AgeHoles) {
+            young = zap.age(range);
+        } else {
+            // Elsewhere munmap may be freeing tables.
+            self.each_mapped(range, |part| young += zap.age(part));
+        }
         zap.finish();
         young
     }

@@ -13,13 +13,49 @@
 //! The caller holds `mmap_lock` for writing, which the guard proves. Sequence sections of one VMA
 //! do not nest. A section that ends by [`Section::for_ever`] belongs to a VMA that was taken out.
 //! A VMA's write lock outlasts its section: all of them end when the guard goes, and before
-//! `mmap_lock` is let go.
+//! `mmap_lock` is let go. A call that has changed the tree and the records, and only takes pages
+//! out after that, *downgrades* where the configuration says so:
+//!
+//! ```text
+//! CPU 0: munmap                        CPU 1: fault next to the range   CPU 2: mmap
+//! V out of the tree; V detached
+//! mm.lock_seq += 1                     the neighbour's lock: inside     waits
+//! mmap_lock: write becomes read        or mmap_lock, read: inside
+//! zaps, frees tables                   puts pages and tables in
+//! every CPU has forgotten; V is freed
+//! mmap_lock let go                                                      maps something there
+//! ```
 //!
 //! # Why it is correct
 //! `mmap_lock` excludes other writers, so the count, the numbers and a VMA's lock have one writer
 //! at a time.
+//!
+//! After a downgrade nobody is in the range, and nobody comes:
+//! - a lookup in the tree, under `mmap_lock` or without, finds nothing there; whoever found V
+//!   before is refused, since it was *detached* before the write locks ended (control:
+//!   [`Broken::DetachLate`](crate::config::Broken)), or sees V's count odd for ever; and who had
+//!   V's lock was waited for before V was cut;
+//! - whatever maps there, or makes a neighbour longer (stacks, too, see `call/stack.rs`), is a
+//!   writer, and waits. So do fork, and any other munmap: of those who downgraded there is one at a
+//!   time, which is why it may still write what `mmap_lock` guards and readers only look at: the
+//!   counts of mapped and locked pages;
+//! - so nobody else changes or follows the entries of tables that lie between the neighbours, and
+//!   these may be freed as under the write lock. Tables that reach into a neighbour are not; there
+//!   faults put pages and tables in meanwhile, each with its own entry, by the table's lock or by
+//!   exchange, as beside a discard;
+//! - whoever walks tables under `mmap_lock` for reading walks below VMAs that he found under the
+//!   same hold, and nowhere else (control: [`Broken::AgeHoles`](crate::config::Broken)). Walks
+//!   without locks are waited for, by the invalidation or the lifetime, whatever lock munmap has;
+//! - other zaps may run beside this one, as beside a discard: they count each other
+//!   ([`crate::zap`], P41). They cannot mean the same pages.
+//!
+//! All that can fail came before. What comes after gives back only: pages, tables, links to
+//! anon_vmas under their own lock, VMAs, the promise.
+//!
+//! Linux: mm/vma.c vms_complete_munmap_vmas; include/linux/mmap_lock.h mmap_write_downgrade
+//! (v6.18).
 
-use crate::config::VmaLockBy;
+use crate::config::{Unmap, VmaLockBy};
 use crate::error::NoMemory;
 use crate::mm::Mm;
 use crate::vma::Vma;
@@ -28,13 +64,35 @@ use core::cell::Cell;
 use core::ptr::NonNull;
 use minflt_addr::{VirtAddr, VirtRange};
 use minflt_pgtable::Mmu;
-use minflt_sync::WriteGuard;
 use minflt_sync::order::MmapLock;
+use minflt_sync::{DowngradedGuard, WriteGuard};
 
 /// Proof that the caller may change VMAs of an address space.
 pub(crate) struct Writers<'m, M: Mmu> {
     mm: &'m Mm<M>,
-    held: Cell<Option<WriteGuard<'m, MmapLock, M>>>,
+    held: Cell<Held<'m, M>>,
+}
+
+/// How `mmap_lock` is held.
+#[derive(Default)]
+enum Held<'m, M: Mmu> {
+    Write(WriteGuard<'m, MmapLock, M>),
+    /// Nothing may be changed any more.
+    Read {
+        _guard: DowngradedGuard<'m, MmapLock, M>,
+    },
+    /// For a moment.
+    #[default]
+    Not,
+}
+
+/// What a caller does with `mmap_lock` after a part of its call.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Afterwards {
+    /// Lets it go: it may have been downgraded.
+    LetsGo,
+    /// Changes VMAs.
+    Writes,
 }
 
 /// An open section on one VMA.
@@ -60,8 +118,42 @@ impl<'m, M: Mmu> Writers<'m, M> {
     pub(crate) fn lock(mm: &'m Mm<M>) -> Self {
         Self {
             mm,
-            held: Cell::new(Some(mm.mmap_lock.write())),
+            held: Cell::new(Held::Write(mm.mmap_lock.write())),
         }
+    }
+
+    /// The tree and the records are as they will be, and what went is detached: others may read and
+    /// fault again, if nothing is to be changed `afterwards`.
+    ///
+    /// Linux: mmap_write_downgrade.
+    #[inline]
+    pub(crate) fn downgrade(&self, afterwards: Afterwards) {
+        let here = self.mm.system().config.unmap == Unmap::Downgrade;
+        if here && afterwards == Afterwards::LetsGo {
+            let held = match self.held.take() {
+                Held::Write(guard) => {
+                    self.end_all();
+                    let _guard = guard.downgrade();
+                    Held::Read { _guard }
+                }
+                held => held,
+            };
+            self.held.set(held);
+        }
+    }
+
+    fn end_all(&self) {
+        if self.mm.system().config.ladder.vma_lock().is_some() {
+            self.mm.lock_seq.end_all();
+        }
+    }
+
+    /// Whether VMAs may be changed.
+    fn writes(&self) -> bool {
+        let held = self.held.take();
+        let writes = matches!(held, Held::Write(_));
+        self.held.set(held);
+        writes
     }
 
     /// Opens a section on every VMA of the address space, for a fork: none closes before the last
@@ -85,6 +177,7 @@ impl<'m, M: Mmu> Writers<'m, M> {
     /// # Context
     /// Sleeps until faults that hold the VMA's lock have left.
     pub(crate) fn begin<'v>(&'v self, vma: &'v Vma<M>) -> Section<'v, M> {
+        debug_assert!(self.writes(), "nothing is changed after a downgrade");
         let ladder = self.mm.system().config.ladder;
         let owes = if ladder.speculates() {
             vma.seq.write_begin();
@@ -107,7 +200,7 @@ impl<'m, M: Mmu> Writers<'m, M> {
     pub(crate) fn without(&self, unlocked: impl FnOnce()) {
         drop(self.held.take());
         unlocked();
-        self.held.set(Some(self.mm.mmap_lock.write()));
+        self.held.set(Held::Write(self.mm.mmap_lock.write()));
     }
 
     /// Opens no section: for controls.
@@ -149,8 +242,8 @@ impl<'m, M: Mmu> Writers<'m, M> {
 
 impl<M: Mmu> Drop for Writers<'_, M> {
     fn drop(&mut self) {
-        if self.mm.system().config.ladder.vma_lock().is_some() {
-            self.mm.lock_seq.end_all();
+        if matches!(self.held.get_mut(), Held::Write(_)) {
+            self.end_all();
         }
     }
 }
@@ -175,7 +268,7 @@ impl<'w, M: Mmu> Sections<'w, '_, M> {
     /// Takes an open section over, as the next one behind those there are.
     pub(crate) fn add_open(&mut self, section: Section<'_, M>) {
         let end = section.vma().view().range.end();
-        section.leave_open();
+        let _vma = section.leave_open();
         self.within = VirtRange::new(self.within.start(), end);
     }
 
@@ -240,10 +333,11 @@ impl<M: Mmu> Section<'_, M> {
     }
 }
 
-impl<M: Mmu> Section<'_, M> {
+impl<'v, M: Mmu> Section<'v, M> {
     /// [`Sections`] closes it.
-    fn leave_open(mut self) {
+    pub(crate) fn leave_open(mut self) -> &'v Vma<M> {
         self.owes = Owes::Nothing;
+        self.vma
     }
 }
 

@@ -35,6 +35,7 @@
 use crate::config::{Broken, ExchangeBy, Protocol};
 use crate::event::Event;
 use crate::mm::Mm;
+use crate::oracle;
 use crate::shootdown;
 use crate::system::System;
 use crate::vma::Prot;
@@ -216,12 +217,14 @@ impl<'m, M: Mmu> Zap<'m, M> {
                     self.gather.touch(page);
                 }
             }
+            oracle::is_table(self.mm.system(), leaf.table);
         }
         changed
     }
 
     /// Unlinks the tables that overlap `range` and cover nothing outside `bounds`. The caller holds
-    /// `mmap_lock` for writing and took the VMAs out.
+    /// `mmap_lock` for writing, or downgraded it, and took the VMAs out: nobody else changes or
+    /// follows entries that point to tables within the bounds.
     pub(crate) fn free_tables(&mut self, range: VirtRange, bounds: VirtRange) {
         // The lowest tables at both ends are shared with others, and there is none between them.
         let first = span_of::<M::Paging>(range.start(), 1);
@@ -277,7 +280,8 @@ impl<'m, M: Mmu> Zap<'m, M> {
     ) -> Option<(Leaf<'m, M>, VirtRange)> {
         while *at < range.end() {
             let here = *at;
-            // SAFETY: 1: `mmap_lock` keeps tables from being freed but by this very call.
+            // SAFETY: 1: `mmap_lock` keeps the tables below what is mapped from being freed but by
+            // this very call, and those below what is not from being freed by others.
             match unsafe { walk::<M>(&self.mm.system().at, self.mm.root, here) } {
                 Walk::Leaf(leaf) => {
                     let span = span_of::<M::Paging>(here, 1);

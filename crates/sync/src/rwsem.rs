@@ -26,6 +26,9 @@
 //! - Release: subtract; the last one out, if WAITERS is set, wakes the head. A head that reads is
 //!   granted the lock together with all readers right behind it; a head that writes is woken to
 //!   try.
+//! - Downgrade: in one step WRITER goes and a reader comes. If WAITERS was set, readers at the head
+//!   are granted the lock; a writer at the head sleeps on. The name in `owner` stays until the
+//!   holder lets go, so that a writer spins for this reader as for a writer.
 //!
 //! # Why it is correct
 //! Only an exchange from "no writer, no readers" sets WRITER, and a reader that added itself beside
@@ -34,12 +37,21 @@
 //! other. A grant is written after the node is out of the queue; the grantee leaves only when it
 //! reads it, so the node is not reused early. Wake tokens are sticky.
 //!
+//! There is no moment at which a downgrade has neither WRITER nor a reader in the word, so no
+//! writer comes in between. A reader that saw the WRITER looks again with the queue's lock held: if
+//! nobody queues it is inside; if somebody does, WAITERS was set before the downgrade, which then
+//! comes for that lock and finds both, or after it, by a reader that found no WRITER and let itself
+//! in.
+//!
 //! # Cost
 //! Undisturbed: two read-modify-writes on one line, for readers and writers alike. That line is the
-//! limit of every fault that takes the lock: about 1 / (2 x line service time) faults per second.
+//! limit of every fault that takes the lock: about 1 / (2 x line service time) faults per second. A
+//! downgrade is one step more.
 //!
-//! Linux: kernel/locking/rwsem.c (v4.13 for the queue and spinning, v5.x for the word's layout and
-//! hand-off). Linux's spinners queue among themselves (`osq_lock`); ours all watch the word.
+//! Linux: kernel/locking/rwsem.c (v4.13 for the queue and spinning, v5.x for the word's layout,
+//! hand-off and downgrade). Linux's spinners queue among themselves (`osq_lock`); ours all watch
+//! the word. Linux's writers spin for any reader, but no longer than some 10 to 25 us (since v5.3);
+//! ours only for one who was the writer, as long as he runs.
 
 use crate::atomic::Atomic;
 use crate::cx::{Cx, TaskId};
@@ -50,6 +62,7 @@ use crate::prim::Ordering;
 use crate::spin::{SpinGuard, SpinLock};
 use core::fmt;
 use core::marker::PhantomData;
+use core::mem::ManuallyDrop;
 use core::panic::Location;
 
 const WRITER: u64 = 1;
@@ -86,6 +99,13 @@ pub struct ReadGuard<'a, C: Class, M: Machine> {
 /// The lock, held for writing.
 #[must_use = "the lock is released when the guard is dropped"]
 pub struct WriteGuard<'a, C: Class, M: Machine> {
+    lock: &'a RwSem<C, M>,
+    not_send: PhantomData<*mut ()>,
+}
+
+/// The lock, held for reading by who had it for writing just before.
+#[must_use = "the lock is released when the guard is dropped"]
+pub struct DowngradedGuard<'a, C: Class, M: Machine> {
     lock: &'a RwSem<C, M>,
     not_send: PhantomData<*mut ()>,
 }
@@ -206,7 +226,8 @@ impl<C: Class, M: Machine> RwSem<C, M> {
         }
     }
 
-    /// Spins while the writer inside is running; true when the lock was taken that way.
+    /// Spins while the writer inside, or the reader who was the writer, is running; true when the
+    /// lock was taken that way.
     fn spin_on_owner(&self) -> bool {
         loop {
             let count = self.count.load(Ordering::Relaxed);
@@ -224,11 +245,16 @@ impl<C: Class, M: Machine> RwSem<C, M> {
                 continue;
             }
             let owner = TaskId(self.owner.load(Ordering::Relaxed));
-            // A writer that has not yet written, or has already cleared, its name is running.
-            if count & WRITER == 0 || (owner != TaskId(0) && !M::is_running(owner)) {
+            let soon = match owner {
+                // A writer that has not yet written, or has already cleared, its name is running.
+                TaskId(0) => count & WRITER != 0,
+                owner => M::is_running(owner),
+            };
+            if !soon {
                 return false;
             }
-            self.count.wait_until(WRITER, 0);
+            let held = if count & WRITER != 0 { WRITER } else { READERS };
+            self.count.wait_until(held, 0);
         }
     }
 
@@ -325,6 +351,26 @@ impl<C: Class, M: Machine> RwSem<C, M> {
         self.wake_head(&mut queue);
     }
 
+    /// The writer has become a reader: lets those at the head in who read.
+    #[cold]
+    fn downgrade_slow(&self) {
+        let mut queue = self.queue.lock();
+        let reads = |cx: &Cx| M::load::<u32>(&cx.node.wants, Ordering::Relaxed) == WANTS_READ;
+        if node_of::<M>(queue.head).is_some_and(reads) {
+            self.wake_head(&mut queue);
+        }
+    }
+
+    #[inline]
+    fn release_read(&self) {
+        lockdep::release::<C, M>(self.id());
+        // ORDERING: Release; pairs with [rwsem-release].
+        let old = self.count.sub(READER, Ordering::Release);
+        if old & WAITERS != 0 && old & READERS == READER {
+            self.release_slow();
+        }
+    }
+
     /// Appends the caller; whether the queue was empty.
     fn push(&self, queue: &mut SpinGuard<'_, Queue, WaitLock, M>, wants: u32) -> bool {
         let cx = me::<M>();
@@ -370,13 +416,39 @@ impl<C: Class, M: Machine> Default for RwSem<C, M> {
 impl<C: Class, M: Machine> Drop for ReadGuard<'_, C, M> {
     #[inline]
     fn drop(&mut self) {
-        let lock = self.lock;
-        lockdep::release::<C, M>(lock.id());
+        self.lock.release_read();
+    }
+}
+
+impl<'a, C: Class, M: Machine> WriteGuard<'a, C, M> {
+    /// Holds the lock for reading from here on: other readers come in, and no writer does until
+    /// this one has gone, too. What was written stays as it is in between.
+    ///
+    /// # Context
+    /// Does not sleep.
+    #[inline]
+    pub fn downgrade(self) -> DowngradedGuard<'a, C, M> {
+        // The lock stays held.
+        let lock = ManuallyDrop::new(self).lock;
         // ORDERING: Release; pairs with [rwsem-release].
-        let old = lock.count.sub(READER, Ordering::Release);
-        if old & WAITERS != 0 && old & READERS == READER {
-            lock.release_slow();
+        let old = lock
+            .count
+            .add(READER.wrapping_sub(WRITER), Ordering::Release);
+        if old & WAITERS != 0 {
+            lock.downgrade_slow();
         }
+        DowngradedGuard {
+            lock,
+            not_send: PhantomData,
+        }
+    }
+}
+
+impl<C: Class, M: Machine> Drop for DowngradedGuard<'_, C, M> {
+    #[inline]
+    fn drop(&mut self) {
+        self.lock.owner.store(0, Ordering::Relaxed);
+        self.lock.release_read();
     }
 }
 
@@ -410,6 +482,12 @@ impl<C: Class, M: Machine> fmt::Debug for RwSem<C, M> {
 impl<C: Class, M: Machine> fmt::Debug for ReadGuard<'_, C, M> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:?} held for reading", C::RANK)
+    }
+}
+
+impl<C: Class, M: Machine> fmt::Debug for DowngradedGuard<'_, C, M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?} held for reading, downgraded", C::RANK)
     }
 }
 

@@ -36,6 +36,8 @@ enum Act {
     Read,
     TryRead,
     Write,
+    /// Writes, then reads what it wrote: nobody else wrote in between.
+    WriteRead,
 }
 
 impl<const SPIN: bool> Shared<SPIN> {
@@ -57,6 +59,17 @@ impl<const SPIN: bool> Shared<SPIN> {
                         // SAFETY: loom has just checked that nobody else is here.
                         unsafe { *number += 1 };
                     });
+                }
+                Act::WriteRead => {
+                    let lock = self.lock.write();
+                    let wrote = self.number.with_mut(|number| {
+                        // SAFETY: loom has just checked that nobody else is here.
+                        unsafe { *number += 1 };
+                        // SAFETY: as above.
+                        unsafe { *number }
+                    });
+                    let _lock = lock.downgrade();
+                    assert_eq!(self.look(), wrote, "a writer came in between");
                 }
             }
         }
@@ -91,7 +104,7 @@ fn run<const SPIN: bool>(preemptions: usize, tasks: &'static [&'static [Act]]) {
         let writes = tasks
             .iter()
             .flat_map(|acts| *acts)
-            .filter(|act| matches!(act, Act::Write));
+            .filter(|act| matches!(act, Act::Write | Act::WriteRead));
         assert_eq!(shared.look(), writes.count() as u64);
         assert!(!shared.lock.is_held() && !shared.lock.has_waiters());
     });
@@ -135,4 +148,21 @@ fn three_writers() {
 #[test]
 fn a_holder_that_reads_while_a_writer_and_a_reader_queue() {
     both(3, &[&[Act::Read, Act::Read], &[Act::Write], &[Act::Read]]);
+}
+
+#[test]
+fn a_writer_that_goes_on_reading_and_another() {
+    both(6, &[&[Act::WriteRead], &[Act::Read]]);
+    both(6, &[&[Act::WriteRead], &[Act::Write]]);
+    both(5, &[&[Act::WriteRead, Act::Read], &[Act::WriteRead]]);
+}
+
+#[test]
+fn a_writer_that_goes_on_reading_while_a_writer_and_a_reader_queue() {
+    both(3, &[&[Act::WriteRead], &[Act::Write], &[Act::Read]]);
+}
+
+#[test]
+fn a_writer_that_goes_on_reading_lets_two_readers_in() {
+    both(3, &[&[Act::WriteRead], &[Act::Read], &[Act::Read]]);
 }

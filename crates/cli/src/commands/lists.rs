@@ -2,7 +2,7 @@
 
 use crate::error::Error;
 use crate::out::{out, outln};
-use minflt_mm::config::{ExchangeBy, Ladder, Lifetime, Protocol, Rss};
+use minflt_mm::config::{ExchangeBy, Ladder, Lifetime, Protocol, Rss, Unmap};
 use minflt_mm::{Config, ERAS};
 use minflt_pgtable::{AccessBits, BeforeInstall, ByteOrder, CasAbility, FORMATS};
 use minflt_report::{Column, Table};
@@ -19,7 +19,10 @@ pub(crate) fn eras() -> Result<(), Error> {
 
 /// The eras and their choices.
 pub(crate) fn era_table() -> Table {
-    let columns = ["era", "ladder", "protocol", "lifetime", "rss", "idea"].map(Column::text);
+    let columns = [
+        "era", "ladder", "protocol", "lifetime", "rss", "unmap", "idea",
+    ]
+    .map(Column::text);
     let mut table = Table::new("Eras", columns);
     for era in ERAS {
         let config = era.config;
@@ -30,6 +33,7 @@ pub(crate) fn era_table() -> Table {
                 config.protocol.name(),
                 config.lifetime.name(),
                 config.rss.name(),
+                config.unmap.name(),
                 era.idea,
             ]
             .map(Into::into)
@@ -56,7 +60,7 @@ pub(crate) fn choice_table() -> Table {
             add(<$type>::WHAT, &rows);
         )+};
     }
-    point!(Ladder, Protocol, ExchangeBy, Lifetime, Rss);
+    point!(Ladder, Protocol, ExchangeBy, Lifetime, Rss, Unmap);
     table
 }
 

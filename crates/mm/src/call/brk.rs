@@ -29,7 +29,7 @@ use crate::event::Event;
 use crate::mm::Mm;
 use crate::rss::Share;
 use crate::vma::{Prot, VmaFlags, VmaView};
-use crate::writers::Writers;
+use crate::writers::{Afterwards, Writers};
 use minflt_addr::{VirtAddr, VirtRange};
 use minflt_pgtable::{Mmu, Paging};
 use minflt_sync::{Atomic, Ordering};
@@ -92,11 +92,13 @@ impl<M: Mmu> Mm<M> {
             let Some(at) = at.filter(|at| *at >= self.heap.start()) else {
                 return end;
             };
+            // Before the move, after which the lock may be held for reading only.
+            self.heap.end.store(at.0, Ordering::Relaxed);
             let moved = self.move_break(&writers, end, at);
             if moved.is_err() {
+                self.heap.end.store(end.0, Ordering::Relaxed);
                 return end;
             }
-            self.heap.end.store(at.0, Ordering::Relaxed);
             let locks = self.flags_of_new().has(VmaFlags::LOCKED);
             drop(writers);
             M::note(format_args!("brk {at}"));
@@ -159,7 +161,7 @@ impl<M: Mmu> Mm<M> {
                 range.overlaps(gone)
             });
             return if mapped {
-                munmap::unmap(self, writers, gone)
+                munmap::unmap(self, writers, gone, Afterwards::LetsGo)
             } else {
                 Err(NoMemory)
             };

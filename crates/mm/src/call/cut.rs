@@ -12,31 +12,35 @@
 //! ```
 //! First the plan, a [`Cut`], which has all memory and all sections open, and has changed nothing;
 //! dropping it gives all back. Then the tree and the records, which cannot fail nor sleep any more.
-//! Then pages and links, and those that are gone.
+//! Then those that go are detached, and those that only lost a part are let go. Then pages and
+//! links, and those that are gone.
 //!
 //! # Protocol
-//! `mmap_lock` for writing; sections on all VMAs that go or change, until the end. The sections of
-//! what goes never end.
+//! `mmap_lock` for writing, and where nothing is mapped afterwards, downgraded before the pages are
+//! taken out if that is the choice. Sections on all VMAs that go or change: the sections of what
+//! goes never end; those of what has nothing in the range end when its record says so; those of
+//! what comes in the range's place end when the old pages are gone.
 //!
 //! # Why it is correct
 //! No fault begins in the range while its sections are open; what one installed before is zapped.
+//! A VMA that lost a part and is let go before the zap says by its record that the range is none
+//! of it; a speculative fault that read the old record sees that the count moved. See
+//! [`crate::writers`] for what others may do after the downgrade.
 //! New VMAs are found with their sections open, which end when the old pages are gone.
 //!
 //! Linux: mm/vma.c vms_gather_munmap_vmas, vms_complete_munmap_vmas (v6.18).
 
+use super::changed::{Changed, Tables};
 use super::merge::{Chained, chain, goes_on, of_range};
-use super::split::{NewRecord, NewVma, gone};
+use super::split::{NewRecord, NewVma};
 use crate::commit::Pages;
-use crate::config::Broken;
 use crate::error::NoMemory;
 use crate::mm::Mm;
-use crate::oracle;
 use crate::vma::{Vma, VmaView};
-use crate::writers::{Section, Sections, Writers};
-use crate::zap::Zap;
+use crate::writers::{Afterwards, Section, Sections, Writers};
 use core::ptr::NonNull;
 use minflt_addr::{VirtAddr, VirtRange};
-use minflt_pgtable::{Mmu, Paging};
+use minflt_pgtable::Mmu;
 
 /// A VMA at an edge of the range, and the record it gets.
 struct Edge<'w, M: Mmu> {
@@ -330,7 +334,7 @@ impl<'w, 'm, M: Mmu> Cut<'w, 'm, M> {
     ///
     /// # Errors
     /// No memory for nodes of the tree. Nothing has changed then.
-    pub(super) fn commit(self) -> Result<(), NoMemory> {
+    pub(super) fn commit(self, afterwards: Afterwards) -> Result<(), NoMemory> {
         let Self {
             mm,
             writers,
@@ -351,34 +355,15 @@ impl<'w, 'm, M: Mmu> Cut<'w, 'm, M> {
             true => None,
             false => Some(mm.tree.ensure(sys, removals, new)?),
         };
-        let Changed {
-            pages,
-            whole,
-            last,
-            swallowed,
-            sections,
-        } = self.change()?;
+        let mut changed = self.change()?;
         drop(ensured);
-        let mut zap = Zap::begin(mm, range);
-        zap.range(range);
-        let mut next = last;
-        while let Some(vma) = next {
-            // SAFETY: taken out, and not yet retired.
-            let vma = unsafe { vma.as_ref() };
-            next = vma.callback.recall().map(NonNull::cast);
-            gone(mm, whole.of(vma));
-        }
-        if let Some(section) = swallowed {
-            gone(mm, section);
-        }
         if then == Then::Free {
-            free_own_tables(mm, writers, range, &mut zap);
+            changed.end_sections();
+            changed.take_pages_out(mm, writers, range, Tables::Free(afterwards));
+        } else {
+            changed.let_neighbours_go(range);
+            changed.take_pages_out(mm, writers, range, Tables::Keep);
         }
-        zap.finish();
-        mm.wake_unmapped(range);
-        mm.count_unmapped(pages);
-        oracle::translations_agree(mm, range, u64::MAX);
-        drop(sections);
         Ok(())
     }
 
@@ -420,7 +405,8 @@ impl<'w, 'm, M: Mmu> Cut<'w, 'm, M> {
             pages: self.pages,
             whole: self.whole,
             last,
-            swallowed,
+            // Left open, as those of the others that go.
+            swallowed: swallowed.map(Section::leave_open),
             sections,
         })
     }
@@ -440,42 +426,4 @@ impl<'w, 'm, M: Mmu> Cut<'w, 'm, M> {
         }
         Ok(last)
     }
-}
-
-/// A plan whose records and places in the tree are done.
-struct Changed<'w, 'm, M: Mmu> {
-    pages: Pages,
-    whole: Sections<'w, 'm, M>,
-    /// The last of the VMAs that go.
-    last: Option<NonNull<Vma<M>>>,
-    swallowed: Option<Section<'w, M>>,
-    sections: [Option<Section<'w, M>>; 3],
-}
-
-/// Unlinks the tables that only `range` used.
-pub(super) fn free_tables<M: Mmu>(mm: &Mm<M>, range: VirtRange, zap: &mut Zap<'_, M>) {
-    zap.free_tables(range, hole(mm, range));
-}
-
-/// The same for munmap, whose control lets `mmap_lock` go meanwhile.
-pub(super) fn free_own_tables<M: Mmu>(
-    mm: &Mm<M>,
-    writers: &Writers<'_, M>,
-    range: VirtRange,
-    zap: &mut Zap<'_, M>,
-) {
-    if mm.system().config.lacks(Broken::UnmapUnlocked) {
-        let hole = hole(mm, range);
-        return writers.without(|| zap.free_tables(range, hole));
-    }
-    free_tables(mm, range, zap);
-}
-
-/// What is not mapped around the start of `range`.
-fn hole<M: Mmu>(mm: &Mm<M>, range: VirtRange) -> VirtRange {
-    let user_end = VirtAddr(M::Paging::USER_END);
-    // SAFETY: 1: under `mmap_lock`.
-    let (floor, ceiling) = unsafe { mm.tree.around(range.start()) };
-    let (floor, ceiling) = (floor.unwrap_or(VirtAddr(0)), ceiling.unwrap_or(user_end));
-    VirtRange::new(floor, ceiling)
 }

@@ -15,7 +15,7 @@ use crate::mm::Mm;
 use crate::rss::Share;
 use crate::thread::Thread;
 use crate::vma::{Prot, VmaFlags, VmaView};
-use crate::writers::Writers;
+use crate::writers::{Afterwards, Writers};
 use minflt_addr::VirtAddr;
 use minflt_pgtable::{Mmu, Paging};
 
@@ -179,7 +179,7 @@ impl<M: Mmu> Mm<M> {
         cut: Option<Cut<'_, '_, M>>,
     ) -> Result<(), NoMemory> {
         if let Some(cut) = cut {
-            return cut.replace_by(view)?.commit();
+            return cut.replace_by(view)?.commit(Afterwards::Writes);
         }
         let open = |vma| writers.begin(vma);
         drop(add(self, writers, open, &view, None, Reach::Both)?);

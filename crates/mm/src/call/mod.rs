@@ -4,7 +4,7 @@
 //! | call | `mmap_lock` | sections | tables |
 //! |---|---|---|---|
 //! | mmap | write | the VMAs it replaces | - |
-//! | munmap | write | the VMAs it splits, for ever on those it takes out | zap, free |
+//! | munmap | write; then read | the VMAs it splits, for ever on those it takes out | zap, free |
 //! | mprotect | write | each VMA it changes | protect |
 //! | fork | write, of the parent | all VMAs of the parent, until all CPUs were told | share |
 //! | mremap | write | what it grows, moves and makes; those it unmaps | move, zap, free |
@@ -20,6 +20,7 @@
 //! | userfaultfd: fill, writeprotect | read | none: they change no VMA | install; protect |
 
 pub(crate) mod brk;
+mod changed;
 mod cut;
 pub(crate) mod fork;
 pub(crate) mod madvise;

@@ -1,21 +1,24 @@
 //! munmap.
 //!
 //! Order ([`super::cut`]): cut the VMAs at the edges, take the others out (their sequence counts
-//! stay odd for ever, their locks are detached), zap, free the tables nobody else uses, invalidate,
-//! give frames back, free the VMAs by the lifetime. A speculative fault that found a VMA before
-//! sees the odd count, or takes the table's lock before the zap does and is zapped with the rest. A
-//! fault under the VMA's lock was waited for, or does not get it any more.
+//! stay odd for ever, their locks are detached), let others in again where that is the choice, zap,
+//! free the tables nobody else uses, invalidate, give frames back, free the VMAs by the lifetime. A
+//! speculative fault that found a VMA before sees the odd count, or takes the table's lock before
+//! the zap does and is zapped with the rest. A fault under the VMA's lock was waited for, or does
+//! not get it any more.
 
-use super::cut::{Cut, free_own_tables};
-use super::split::gone;
+use super::changed::free_own_tables;
+use super::cut::Cut;
+use super::split::{detach, free};
 use super::{as_call, page_range};
 use crate::commit::Pages;
+use crate::config::Broken;
 use crate::error::{MunmapError, NoMemory};
 use crate::event::Event;
 use crate::mm::Mm;
 use crate::oracle;
 use crate::vma::Vma;
-use crate::writers::Writers;
+use crate::writers::{Afterwards, Writers};
 use crate::zap::Zap;
 use core::ptr::NonNull;
 use minflt_addr::{VirtAddr, VirtRange};
@@ -38,7 +41,7 @@ impl<M: Mmu> Mm<M> {
                 return Err(MunmapError::Invalid);
             }
             let writers = Writers::lock(self);
-            unmap(self, &writers, range).map_err(|_| MunmapError::NoMemory)?;
+            unmap(self, &writers, range, Afterwards::LetsGo).map_err(|_| MunmapError::NoMemory)?;
             drop(writers);
             M::note(format_args!("munmap {range} returns"));
             Ok(())
@@ -50,14 +53,29 @@ impl<M: Mmu> Mm<M> {
 ///
 /// # Errors
 /// No memory. Nothing has changed then.
-fn unmap_one<M: Mmu>(mm: &Mm<M>, writers: &Writers<'_, M>, vma: &Vma<M>) -> Result<(), NoMemory> {
+fn unmap_one<M: Mmu>(
+    mm: &Mm<M>,
+    writers: &Writers<'_, M>,
+    vma: &Vma<M>,
+    afterwards: Afterwards,
+) -> Result<(), NoMemory> {
     let view = vma.view();
     let range = view.range;
     let section = writers.begin(vma);
     mm.tree.remove(mm.system(), range.start())?;
+    let mut late = None;
+    if mm.system().config.lacks(Broken::DetachLate) {
+        late = Some(section);
+    } else {
+        detach(mm, section);
+    }
+    writers.downgrade(afterwards);
     let mut zap = Zap::begin(mm, range);
     zap.range(range);
-    gone(mm, section);
+    if let Some(section) = late {
+        detach(mm, section);
+    }
+    free(mm, vma);
     free_own_tables(mm, writers, range, &mut zap);
     zap.finish();
     mm.wake_unmapped(range);
@@ -66,20 +84,22 @@ fn unmap_one<M: Mmu>(mm: &Mm<M>, writers: &Writers<'_, M>, vma: &Vma<M>) -> Resu
     Ok(())
 }
 
-/// Unmaps `range`, under `mmap_lock` for writing: all of it, or nothing.
+/// Unmaps `range`, under `mmap_lock` for writing: all of it, or nothing. It may be held for reading
+/// only when this returns without an error, if the caller lets it go afterwards.
 pub(super) fn unmap<M: Mmu>(
     mm: &Mm<M>,
     writers: &Writers<'_, M>,
     range: VirtRange,
+    afterwards: Afterwards,
 ) -> Result<(), NoMemory> {
     if let Some(vma) = mm
         .find(range.start())
         .filter(|vma| vma.view().range == range)
     {
-        return unmap_one(mm, writers, vma);
+        return unmap_one(mm, writers, vma, afterwards);
     }
     match Cut::plan(mm, writers, range)? {
-        Some(cut) => cut.commit(),
+        Some(cut) => cut.commit(afterwards),
         None => Ok(()),
     }
 }

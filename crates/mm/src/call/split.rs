@@ -208,9 +208,25 @@ pub(super) fn take_out<'v, M: Mmu>(
 /// The VMA of a section is out of the tree: it goes.
 pub(super) fn gone<M: Mmu>(mm: &Mm<M>, section: Section<'_, M>) {
     let vma = section.vma();
+    detach(mm, section);
+    free(mm, vma);
+}
+
+/// The VMA of a section is out of the tree: nobody finds it any more, nor gets its lock.
+///
+/// # Context
+/// May sleep, until faults of other address spaces have found out that it is not theirs.
+pub(super) fn detach<M: Mmu>(mm: &Mm<M>, section: Section<'_, M>) {
     mm.count_vmas(-1);
-    mm.system().unlink_anon_vmas(vma);
     section.for_ever();
+}
+
+/// Frees a VMA that was detached, and whose pages are gone or somebody else's.
+///
+/// # Context
+/// Sleeps for the lock of its anon_vmas.
+pub(super) fn free<M: Mmu>(mm: &Mm<M>, vma: &Vma<M>) {
+    mm.system().unlink_anon_vmas(vma);
     // SAFETY: 1: the caller took it out of the tree just now.
     unsafe { mm.system().retire_vma(NonNull::from(vma)) };
 }

@@ -99,6 +99,10 @@ broken! {
     FlushAfterInstall = "flush-after-install",
     /// A charge looks at the sum of all promises without a fence after adding to it.
     ChargeWithoutFence = "charge-without-fence",
+    /// munmap lets others in again before the mappings that go are detached.
+    DetachLate = "detach-late",
+    /// Whoever ages pages walks through what munmap is taking out.
+    AgeHoles = "age-holes",
     /// mlock counts what it locked after it let `mmap_lock` go.
     LockedCountLate = "locked-count-late",
 }

@@ -1,6 +1,6 @@
 //! The eras: names for whole configurations. This table is the only place that knows them.
 
-use super::{Config, ExchangeBy, Ladder, Lifetime, Protocol, Rss};
+use super::{Config, ExchangeBy, Ladder, Lifetime, Protocol, Rss, Unmap};
 
 /// A generation of page-fault synchronization.
 #[derive(Clone, Copy, Debug)]
@@ -22,7 +22,16 @@ const fn config(ladder: Ladder, protocol: Protocol, lifetime: Lifetime, rss: Rss
         exchange: ExchangeBy::Native,
         lifetime,
         rss,
+        unmap: Unmap::Exclusive,
         broken: None,
+    }
+}
+
+/// The same since Linux 4.20, whose munmap downgrades `mmap_lock`.
+const fn downgrading(config: Config) -> Config {
+    Config {
+        unmap: Unmap::Downgrade,
+        ..config
     }
 }
 
@@ -76,23 +85,23 @@ pub const ERAS: &[Era] = &[
         name: "linux-6.4",
         source: "Linux 6.4 (2023); per-VMA locks, S. Baghdasaryan",
         idea: "a lock in each VMA, tried after an RCU lookup; write locks end with mmap_lock's",
-        config: config(
+        config: downgrading(config(
             Ladder::VmaRwsemMmap,
             Protocol::TableLock,
             Lifetime::Rcu,
             Rss::PerCpu,
-        ),
+        )),
     },
     Era {
         name: "linux-6.15",
         source: "Linux 6.15 (2025); per-VMA locks by reference count, S. Baghdasaryan",
         idea: "the VMA's lock is a count of its users; its memory may be used again at once",
-        config: config(
+        config: downgrading(config(
             Ladder::VmaCountMmap,
             Protocol::TableLock,
             Lifetime::TypeStable,
             Rss::PerCpu,
-        ),
+        )),
     },
 ];
 

@@ -34,6 +34,8 @@ pub struct Config {
     pub lifetime: Lifetime,
     /// How resident pages are counted.
     pub rss: Rss,
+    /// How munmap holds `mmap_lock`.
+    pub unmap: Unmap,
     /// A fix switched off on purpose; `None` outside race checks.
     pub broken: Option<Broken>,
 }
@@ -140,6 +142,17 @@ choices! {
         PerThread = "per-thread",
         /// Per CPU, added to the whole in batches of at least 32.
         PerCpu = "per-cpu",
+    }
+}
+
+choices! {
+    /// How munmap holds `mmap_lock` while it takes pages out.
+    Unmap "unmap" {
+        /// For writing, to its end.
+        Exclusive = "exclusive",
+        /// For reading, once the tree has changed and what goes is detached (Linux 4.20): faults
+        /// elsewhere go on.
+        Downgrade = "downgrade",
     }
 }
 

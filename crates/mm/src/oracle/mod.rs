@@ -47,11 +47,11 @@ checks! {
     Invalidation = "invalidation",
     /// Each entry lies in a mapping and grants no more than it allows.
     Tables = "tables",
-    /// The table that a fault has just read an entry of was not freed.
+    /// The table that a fault or a call has just read an entry of was not freed.
     Walk = "walk",
 }
 
-/// A fault has just read an entry of table `pfn`.
+/// A fault or a call has just read an entry of table `pfn`.
 #[inline(always)]
 pub(crate) fn is_table<M: Mmu>(sys: &System<M>, pfn: Pfn) {
     if M::CHECKED {

@@ -64,19 +64,26 @@ impl<M: Mmu> Mm<M> {
         })
     }
 
-    /// Counts the pages of `range`, letting `mmap_lock` go after each table.
+    /// Counts the pages of `range`, letting `mmap_lock` go after each table. What was unmapped
+    /// meanwhile is left out: munmap may be freeing tables there.
     fn count_pages(&self, range: VirtRange) -> Counts {
         let mut counts = Counts::default();
         let mut at = range.start();
         while at < range.end() {
             let _held = self.mmap_lock.read();
+            let mapped = self.find(at).map(|vma| vma.view().range);
+            let Some(mapped) = mapped.filter(|mapped| mapped.overlaps(range)) else {
+                break;
+            };
+            at = at.max(mapped.start());
+            let range = mapped.intersect(range);
             // SAFETY: 1: `mmap_lock` keeps tables.
             at = match unsafe { walk::<M>(&self.system().at, self.root, at) } {
                 Walk::Leaf(leaf) => {
                     let span = span_of::<M::Paging>(at, 1);
                     let here = span.intersect(VirtRange::new(at, range.end()));
                     self.count_table(leaf, here, &mut counts);
-                    span.end()
+                    here.end()
                 }
                 Walk::Missing { level, .. } => span_of::<M::Paging>(at, level).end(),
             };

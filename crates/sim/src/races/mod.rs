@@ -26,7 +26,7 @@ use crate::minimize::{Minimized, minimize};
 use crate::policy::Policy;
 use crate::report::RunReport;
 use crate::run::RunOptions;
-use minflt_mm::config::{ExchangeBy, Protocol};
+use minflt_mm::config::{ExchangeBy, Protocol, Unmap};
 use minflt_mm::{Broken, Check, Config};
 use scenes::Scene;
 use stage::Scratch;
@@ -83,6 +83,11 @@ impl Race {
             // What the table of illegal mixes refuses.
             Broken::SpeculativeExchange => Config {
                 protocol: Protocol::CompareExchange,
+                ..era
+            },
+            // As Linux 4.20: no grace period keeps the table.
+            Broken::AgeHoles => Config {
+                unmap: Unmap::Downgrade,
                 ..era
             },
             _ => era,

@@ -1,7 +1,7 @@
 use super::{Format, RACES, Race, Searched, race, search, search_on, show, tour};
 use crate::explore::{Budget, Mix};
 use crate::policy::Policy;
-use minflt_mm::config::{ExchangeBy, Ladder, Lifetime, Protocol, Rss};
+use minflt_mm::config::{ExchangeBy, Ladder, Lifetime, Protocol, Rss, Unmap};
 use minflt_mm::{Broken, Check, Config, ERAS, era};
 
 fn control(race: &Race) -> Config {
@@ -128,10 +128,11 @@ fn every_race_is_clean_on_every_format_native_and_emulated() {
     }
 }
 
-/// `spf-2017`, with RCU in place of SRCU.
+/// `spf-2017`, with RCU in place of SRCU, and with an munmap that downgrades.
 fn speculative_rcu() -> Config {
     Config {
         lifetime: Lifetime::Rcu,
+        unmap: Unmap::Downgrade,
         ..era("spf-2017").expect("an era").config
     }
 }

@@ -36,6 +36,32 @@ pub(super) fn walk_free<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
     tasks(vec![loads(), loads(), unmap], || Ok(()))
 }
 
+/// P9: munmap of a mapping whose tables nobody else uses, beside one who ages the pages there.
+pub(super) fn age_unmap<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
+    stage.map(0, 2);
+    {
+        let thread = stage.thread();
+        assert!(thread.store(stage.page(0), 5).is_ok(), "alone, and mapped");
+    }
+    let (looker, caller) = (Rc::clone(stage), Rc::clone(stage));
+    let bodies: Vec<Box<dyn FnOnce() + 's>> = vec![
+        Box::new(move || {
+            for _ in 0..2 {
+                let young = looker.mm.age(looker.range(0, 2));
+                if young > 1 {
+                    Checked::<P>::violation(format_args!("{young} of one page were young"));
+                }
+            }
+        }),
+        Box::new(move || {
+            let done = caller.mm.munmap(caller.page(0), 2 * P::PAGE);
+            assert!(done.is_ok(), "mapped");
+            expect(&caller, &caller.thread(), 0, Err(Signal::MapErr));
+        }),
+    ];
+    tasks(bodies, || Ok(()))
+}
+
 /// A load finds a page that nobody stored to, or no mapping.
 fn zero_or_nothing<P: Paging>(stage: &Stage<'_, P>, thread: &Thread<'_, Checked<P>>, n: u64) {
     let found = thread.load(stage.page(n));

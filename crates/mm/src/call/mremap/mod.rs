@@ -46,7 +46,7 @@ use crate::event::Event;
 use crate::mm::Mm;
 use crate::thread::Thread;
 use crate::vma::{Vma, VmaFlags, VmaView};
-use crate::writers::Writers;
+use crate::writers::{Afterwards, Writers};
 use crate::zap::Zap;
 use minflt_addr::{VirtAddr, VirtRange};
 use minflt_pgtable::{Mmu, Paging};
@@ -227,7 +227,7 @@ impl<M: Mmu> Mm<M> {
             return self.remap_to(writers, plan, to, late);
         }
         if plan.shrinks() {
-            self.cut_tail(writers, plan)?;
+            self.cut_tail(writers, plan, Afterwards::LetsGo)?;
         } else if plan.grows() {
             return self.expand(writers, plan, late);
         }
@@ -311,12 +311,17 @@ impl<M: Mmu> Mm<M> {
     }
 
     /// Unmaps what a shorter mapping loses.
-    fn cut_tail(&self, writers: &Writers<'_, M>, plan: &Plan) -> Result<(), MremapError> {
+    fn cut_tail(
+        &self,
+        writers: &Writers<'_, M>,
+        plan: &Plan,
+        afterwards: Afterwards,
+    ) -> Result<(), MremapError> {
         let end = plan.old.0.checked_add(plan.old_len).map(VirtAddr);
         let end = end.filter(|end| *end <= Self::user_range().end());
         let end = end.ok_or(MremapError::Invalid)?;
         let tail = VirtRange::new(VirtAddr(plan.old.0 + plan.new_len), end);
-        Ok(unmap(self, writers, tail)?)
+        Ok(unmap(self, writers, tail, afterwards)?)
     }
 
     /// Linux: expand_vma.
@@ -378,11 +383,11 @@ impl<M: Mmu> Mm<M> {
         let mut plan = *plan;
         if plan.how.is_fixed() {
             let target = VirtRange::new(to, VirtAddr(to.0 + plan.new_len));
-            unmap(self, writers, target)?;
+            unmap(self, writers, target, Afterwards::Writes)?;
             self.mapped_at(plan.old)?;
         }
         if plan.shrinks() {
-            self.cut_tail(writers, &plan)?;
+            self.cut_tail(writers, &plan, Afterwards::Writes)?;
             plan.old_len = plan.new_len;
         }
         let pages = plan.old_len >> M::Paging::SHIFT;

@@ -1,6 +1,7 @@
 //! Moving one mapping, or a part of it.
 
-use super::super::cut::{Cut, free_tables};
+use super::super::changed::free_tables;
+use super::super::cut::Cut;
 use super::super::merge::{Reach, add, of_range};
 use super::super::split::NewRecord;
 use super::{Done, Late, Plan, Remap};
@@ -11,7 +12,7 @@ use crate::error::{MremapError, NoMemory};
 use crate::mm::Mm;
 use crate::oracle;
 use crate::vma::{Vma, VmaFlags, VmaView};
-use crate::writers::Writers;
+use crate::writers::{Afterwards, Writers};
 use crate::zap::Zap;
 use minflt_addr::{VirtAddr, VirtRange};
 use minflt_pgtable::{Mmu, Paging};
@@ -117,7 +118,8 @@ impl<M: Mmu> Mm<M> {
         let held = if apart { section } else { added };
         // Were there no memory after all, the old place would stay mapped, with nothing in it.
         let cut = Cut::plan_in(self, writers, old.range, held);
-        let _cut = cut.and_then(|cut| cut.map_or(Ok(()), Cut::commit));
+        let commit = |cut: Cut<'_, '_, M>| cut.commit(Afterwards::Writes);
+        let _cut = cut.and_then(|cut| cut.map_or(Ok(()), commit));
         drop(ensured);
         Ok(())
     }

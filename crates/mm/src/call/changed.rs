@@ -1,0 +1,147 @@
+//! The second half of a [`Cut`](super::cut): the tree and the records are done, and what goes
+//! follows.
+//!
+//! Nothing here can fail. What goes is detached first: only then may others come in again
+//! ([`crate::writers`] says why). Then entries, the VMAs themselves with their links to anon_vmas,
+//! tables; and nothing is used again before every CPU has forgotten it.
+//!
+//! Linux: mm/vma.c vms_complete_munmap_vmas, vms_clear_ptes (v6.18).
+
+use super::split::{detach, free};
+use crate::commit::Pages;
+use crate::config::Broken;
+use crate::mm::Mm;
+use crate::oracle;
+use crate::vma::Vma;
+use crate::writers::{Afterwards, Section, Sections, Writers};
+use crate::zap::Zap;
+use core::ptr::NonNull;
+use minflt_addr::{VirtAddr, VirtRange};
+use minflt_pgtable::{Mmu, Paging};
+
+/// A plan whose records and places in the tree are done.
+pub(super) struct Changed<'w, 'm, M: Mmu> {
+    pub(super) pages: Pages,
+    pub(super) whole: Sections<'w, 'm, M>,
+    /// The last of the VMAs that go.
+    pub(super) last: Option<NonNull<Vma<M>>>,
+    /// One more that goes, which is part of another now.
+    pub(super) swallowed: Option<&'w Vma<M>>,
+    /// Of those that stay or come.
+    pub(super) sections: [Option<Section<'w, M>>; 3],
+}
+
+/// What becomes of the tables below a range whose pages go.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Tables {
+    /// Those that nobody else uses go, and what the caller does then.
+    Free(Afterwards),
+    /// Something else comes in the range's place.
+    Keep,
+}
+
+impl<M: Mmu> Changed<'_, '_, M> {
+    /// Calls `each` with the VMAs that go; it may free them.
+    fn each_gone(&self, mut each: impl FnMut(&Vma<M>)) {
+        let mut next = self.last;
+        while let Some(vma) = next {
+            // SAFETY: taken out, and not yet retired.
+            let vma = unsafe { vma.as_ref() };
+            let before = vma.callback.recall();
+            vma.callback.remember(before);
+            next = before.map(NonNull::cast);
+            each(vma);
+        }
+        if let Some(vma) = self.swallowed {
+            each(vma);
+        }
+    }
+
+    /// Those that stay are as they will be.
+    pub(super) fn end_sections(&mut self) {
+        self.sections = [const { None }; 3];
+    }
+
+    /// Detaches what goes, lets others in again where that is the choice, and takes pages and
+    /// tables out.
+    ///
+    /// # Context
+    /// Sleeps for locks of anon_vmas; waits for CPUs to forget translations.
+    pub(super) fn take_pages_out(
+        self,
+        mm: &Mm<M>,
+        writers: &Writers<'_, M>,
+        range: VirtRange,
+        tables: Tables,
+    ) {
+        let late = mm.system().config.lacks(Broken::DetachLate);
+        if !late {
+            self.detach(mm);
+        }
+        if let Tables::Free(afterwards) = tables {
+            writers.downgrade(afterwards);
+        }
+        let mut zap = Zap::begin(mm, range);
+        zap.range(range);
+        if late {
+            self.detach(mm);
+        }
+        self.free(mm);
+        if let Tables::Free(_) = tables {
+            free_own_tables(mm, writers, range, &mut zap);
+        }
+        zap.finish();
+        mm.wake_unmapped(range);
+        mm.count_unmapped(self.pages);
+        oracle::translations_agree(mm, range, u64::MAX);
+    }
+
+    /// Those that go are nobody's any more.
+    fn detach(&self, mm: &Mm<M>) {
+        self.each_gone(|vma| detach(mm, self.whole.of(vma)));
+    }
+
+    /// Ends the sections of those that have nothing in `range`.
+    pub(super) fn let_neighbours_go(&mut self, range: VirtRange) {
+        for section in &mut self.sections {
+            drop(section.take_if(|it| !it.vma().view().range.overlaps(range)));
+        }
+    }
+
+    /// Frees those that go.
+    fn free(&self, mm: &Mm<M>) {
+        self.each_gone(|vma| {
+            // What it remembers makes room for what frees it.
+            let _before = vma.callback.recall();
+            free(mm, vma);
+        });
+    }
+}
+
+/// Unlinks the tables that only `range` used.
+pub(super) fn free_tables<M: Mmu>(mm: &Mm<M>, range: VirtRange, zap: &mut Zap<'_, M>) {
+    zap.free_tables(range, hole(mm, range));
+}
+
+/// The same for munmap, whose control lets `mmap_lock` go meanwhile.
+pub(super) fn free_own_tables<M: Mmu>(
+    mm: &Mm<M>,
+    writers: &Writers<'_, M>,
+    range: VirtRange,
+    zap: &mut Zap<'_, M>,
+) {
+    if mm.system().config.lacks(Broken::UnmapUnlocked) {
+        let hole = hole(mm, range);
+        return writers.without(|| zap.free_tables(range, hole));
+    }
+    free_tables(mm, range, zap);
+}
+
+/// What is not mapped around the start of `range`.
+fn hole<M: Mmu>(mm: &Mm<M>, range: VirtRange) -> VirtRange {
+    let user_end = VirtAddr(M::Paging::USER_END);
+    // SAFETY: 1: under `mmap_lock`.
+    let (floor, ceiling) = unsafe { mm.tree.around(range.start()) };
+    let (floor, ceiling) = (floor.unwrap_or(VirtAddr(0)), ceiling.unwrap_or(user_end));
+    VirtRange::new(floor, ceiling)
+}
