@@ -8,6 +8,7 @@
 //! world         a run as the contexts in it see it        machine   the seam that `sync` sees
 //! run           running tasks                             report    what a run came to
 //! trace         what happened, step by step               timeline  a column for each CPU
+//! why           where time went, and which line limits
 //! explore       many schedules of one scenario
 //! ```
 //!
@@ -31,6 +32,7 @@ mod sched;
 mod target;
 mod timeline;
 mod trace;
+pub mod why;
 mod worker;
 mod world;
 
@@ -46,7 +48,8 @@ pub use policy::{Choice, Policy, Schedule, ScheduleError, To};
 pub use report::{Outcome, RunReport, TaskTimes};
 pub use rng::Rng;
 pub use run::{RunOptions, TaskSpec, run};
-pub use target::{AnySimTarget, SimTarget, StartError};
+pub use target::{AnySimTarget, Asked, SimTarget, StartError};
 pub use timeline::Timeline;
 pub use trace::{Event, Place, Step};
+pub use why::{Why, WhyOptions};
 pub use worker::SimWorker;

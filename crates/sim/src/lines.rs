@@ -90,6 +90,8 @@ pub(crate) struct Access {
     pub(crate) end: Ps,
     /// Whether the line moved.
     pub(crate) moved: bool,
+    /// Of the time until then, how long it stood in the line's queue.
+    pub(crate) queued: Ps,
 }
 
 impl Lines {
@@ -172,6 +174,7 @@ impl Lines {
             return Access {
                 end: now + hit,
                 moved: false,
+                queued: 0,
             };
         }
         let line = *line;
@@ -181,6 +184,7 @@ impl Lines {
             return Access {
                 end: now + hit,
                 moved: false,
+                queued: 0,
             };
         }
         let time = if line.owner != 0 {
@@ -204,6 +208,7 @@ impl Lines {
         Access {
             end: end + hit,
             moved: true,
+            queued: start - now,
         }
     }
 

@@ -5,12 +5,13 @@ use crate::instance::{SimInstance, Stamp};
 use crate::report::Outcome;
 use crate::sched::Peek;
 use crate::trace::Event;
+use crate::why::{Stage, Window};
 use core::fmt;
 use core::marker::PhantomData;
 use minflt_addr::{Pfn, VirtRange};
 use minflt_pgtable::{Feature, Mmu, Paging, SpaceId, Tlb};
 use minflt_sync::lockdep::{leaves_kernel, might_sleep};
-use minflt_sync::{Cost, CpuMask, Cx, Irq, Kind, Machine, Ordering, Rmw, TaskId, Word};
+use minflt_sync::{Cost, CpuMask, Cx, Irq, Kind, Machine, Ordering, Phase, Rmw, TaskId, Word};
 
 /// The name of simulated machines with page tables of format `P`. Locks and contexts are checked
 /// unless `CHECKED` is false.
@@ -24,6 +25,17 @@ impl<P: Paging, const CHECKED: bool> Sim<P, CHECKED> {
         leaves_kernel::<Self>();
         if let Some(world) = here::here() {
             world.compute(ns * 1000);
+        }
+    }
+
+    /// The calling task opens or closes its measured window, for [`crate::Why`].
+    pub fn window(window: Window) {
+        if let Some(world) = here::here() {
+            let stage = match window {
+                Window::Opens => Stage::Within,
+                Window::Closes => Stage::After,
+            };
+            world.core.borrow_mut().window(world.current.get(), stage);
         }
     }
 
@@ -227,6 +239,13 @@ unsafe impl<P: Paging, const CHECKED: bool> Machine for Sim<P, CHECKED> {
     fn leave_kernel() {
         if let Some(world) = here::here() {
             world.core.borrow_mut().leave_kernel(world.current.get());
+        }
+    }
+
+    #[inline]
+    fn phase(phase: Phase) {
+        if let Some(world) = here::here() {
+            world.phase(phase);
         }
     }
 

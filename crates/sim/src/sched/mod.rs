@@ -32,6 +32,7 @@
 //! # Cost
 //! In virtual time a heap operation for each change of CPU.
 
+mod hooks;
 mod task;
 mod time;
 mod waits;
@@ -41,6 +42,7 @@ use crate::model::{Model, Ps};
 use crate::policy::Chooser;
 use crate::report::Outcome;
 use crate::trace::{Event, Step};
+use crate::why::Ledger;
 use core::cmp::Reverse;
 use minflt_sync::Kind;
 use std::collections::{BinaryHeap, VecDeque};
@@ -109,6 +111,8 @@ pub(crate) struct Core {
     pub(crate) hash: u64,
     pub(crate) outcome: Option<Outcome>,
     pub(crate) trace: Option<Vec<Step>>,
+    /// The account of where time goes, if it is kept.
+    pub(crate) why: Option<Box<Ledger>>,
 }
 
 impl Core {
@@ -176,6 +180,7 @@ impl Core {
             hash: 0xcbf2_9ce4_8422_2325,
             outcome: None,
             trace: None,
+            why: None,
         };
         for (task, cpu) in on.iter().enumerate() {
             core.cpus[*cpu as usize].queue.push_back(task as u32);
@@ -264,6 +269,7 @@ impl Core {
         cpu.last = task;
         cpu.slice_end = cpu.clock + slice;
         cpu.current = Some(task);
+        self.runs_from_now(task);
         Some(task)
     }
 
@@ -370,6 +376,7 @@ impl Core {
             self.cpus[cpu as usize].interrupt = None;
             self.enter_kernel(task);
             self.pass(task, self.model.ipi_handle);
+            self.interrupted(task);
             self.interrupts += 1;
             self.record(task, || Event::Interrupt);
         }
@@ -402,6 +409,7 @@ impl Core {
                 let node = node(line).unwrap_or(here);
                 let now = self.cpus[cpu as usize].clock;
                 let access = self.lines.access(&self.model, line, node, cpu, kind, now);
+                let access = self.touched(task, line, kind, access);
                 self.cpus[cpu as usize].clock = access.end;
             }
             if self.spinners > 0 && kind.writes() {

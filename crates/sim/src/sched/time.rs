@@ -2,6 +2,7 @@
 
 use super::Core;
 use crate::model::Ps;
+use crate::why::Cause;
 use minflt_sync::Cost;
 
 impl Core {
@@ -38,12 +39,14 @@ impl Core {
         let here = self.model.places[at as usize].node;
         let started = self.cpus[at as usize].clock;
         self.compute(task, self.model.fixed(cost, here));
+        self.spent(task, Cause::of(cost));
         if let Cost::Clear { bytes, node } = cost
             && let Some(busy) = self.nodes.get_mut(node as usize)
         {
             *busy = started.max(*busy) + self.model.node_busy(bytes);
             let clock = &mut self.cpus[at as usize].clock;
             *clock = (*clock).max(*busy);
+            self.spent(task, Cause::Node);
         }
     }
 
@@ -63,10 +66,12 @@ impl Core {
     pub(crate) fn enter_kernel(&mut self, task: u32) {
         self.account(task);
         self.tasks[task as usize].kernel += 1;
+        self.entered(task);
     }
 
     pub(crate) fn leave_kernel(&mut self, task: u32) {
         self.account(task);
+        self.left(task);
         let kernel = &mut self.tasks[task as usize].kernel;
         *kernel = kernel.saturating_sub(1);
     }

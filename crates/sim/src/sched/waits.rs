@@ -4,6 +4,7 @@ use super::{Core, Order, Spin, State};
 use crate::lines::{LineId, NOBODY};
 use crate::model::Ps;
 use crate::trace::Event;
+use crate::why::Cause;
 use minflt_sync::CpuMask;
 
 impl Core {
@@ -14,7 +15,7 @@ impl Core {
         if self.spinners == 0 {
             return;
         }
-        let (now, serve) = (self.clock_of(task), self.model.serve);
+        let (now, serve) = (self.clock_of(task), self.serve(line));
         let first = core::mem::replace(&mut self.lines.line(line).spinners, NOBODY);
         // The list begins with the last to come.
         let (mut order, mut next) = (core::mem::take(&mut self.looking), first);
@@ -75,7 +76,7 @@ impl Core {
         if entry.state == State::Looking && !interrupted && !spin.is_over() {
             entry.state = State::Spinning;
             self.spinners += 1;
-            let (clock, serve) = (self.clock_of(task), self.model.serve);
+            let (clock, serve) = (self.clock_of(task), self.serve(spin.line));
             self.lines.line(spin.line).serve(clock, serve);
             self.list(task, spin.line);
             self.spins_on(task, spin);
@@ -87,6 +88,7 @@ impl Core {
         if listed {
             self.unlist(task, spin.line);
         }
+        self.spun(task, spin);
         true
     }
 
@@ -118,6 +120,7 @@ impl Core {
     pub(crate) fn park(&mut self, task: u32) {
         self.account(task);
         self.record(task, || Event::Sleeps);
+        self.sleeps_from_now(task);
         self.tasks[task as usize].state = State::Parked;
         if task < self.bodies {
             self.switches += 1;
@@ -148,6 +151,7 @@ impl Core {
     pub(crate) fn finish(&mut self, task: u32) {
         self.account(task);
         self.record(task, || Event::Ends);
+        self.ended(task);
         self.end = self.end.max(self.clock_of(task));
         self.tasks[task as usize].state = State::Done;
         self.recheck(self.tasks[task as usize].cpu);
@@ -196,6 +200,7 @@ impl Core {
         let cpus = self.cpus.len() as u32;
         for cpu in to.iter().take_while(|cpu| *cpu < cpus) {
             self.pass(task, self.model.ipi_send);
+            self.spent(task, Cause::Send);
             let at = self.clock_of(task) + self.model.ipi_delay(from, cpu);
             let entry = &mut self.cpus[cpu as usize];
             let at = entry.interrupt.map_or(at, |earlier| earlier.min(at));

@@ -1,0 +1,118 @@
+//! Where the scheduler tells the account of a run what time went to ([`crate::why`]). Nothing here
+//! changes anything, but for a line that is to be free.
+
+use super::{Core, Spin};
+use crate::lines::{Access, LineId};
+use crate::model::Ps;
+use crate::why::{Cause, Ledger, Stage, Who};
+use minflt_sync::{Kind, Phase};
+
+impl Core {
+    #[inline]
+    fn account_of(&mut self, task: u32) -> Option<(&mut Ledger, Who, Ps)> {
+        let cpu = self.tasks[task as usize].cpu;
+        let clock = self.cpus[cpu as usize].clock;
+        let ledger = self.why.as_deref_mut()?;
+        Some((ledger, Who { task, cpu }, clock))
+    }
+
+    /// `task`'s time until now went to `cause`.
+    #[inline]
+    pub(crate) fn spent(&mut self, task: u32, cause: Cause) {
+        if let Some((ledger, who, clock)) = self.account_of(task) {
+            ledger.until(who, clock, cause, None);
+        }
+    }
+
+    /// `task` touched a line: what that comes to.
+    #[inline]
+    pub(super) fn touched(
+        &mut self,
+        task: u32,
+        line: LineId,
+        kind: Kind,
+        access: Access,
+    ) -> Access {
+        let hit = match kind {
+            Kind::Rmw => self.model.rmw_hit,
+            _ => self.model.hit,
+        };
+        match self.account_of(task) {
+            Some((ledger, who, now)) => ledger.access(who, line, kind, now, hit, access),
+            None => access,
+        }
+    }
+
+    /// How long a line's directory takes to serve one more reader.
+    #[inline]
+    pub(super) fn serve(&self, line: LineId) -> Ps {
+        match &self.why {
+            Some(ledger) if ledger.is_free(line) => 0,
+            _ => self.model.serve,
+        }
+    }
+
+    /// `task` no longer spins.
+    pub(super) fn spun(&mut self, task: u32, spin: Spin) {
+        if let Some((ledger, who, clock)) = self.account_of(task) {
+            ledger.until(who, clock, Cause::Spin, Some(spin.offset));
+        }
+    }
+
+    /// `task` goes to sleep.
+    pub(super) fn sleeps_from_now(&mut self, task: u32) {
+        if let Some((ledger, who, clock)) = self.account_of(task) {
+            ledger.parks(who, clock);
+        }
+    }
+
+    /// `task` has its CPU.
+    pub(super) fn runs_from_now(&mut self, task: u32) {
+        if let Some((ledger, who, clock)) = self.account_of(task) {
+            ledger.runs(who, clock);
+        }
+    }
+
+    /// `task` has ended.
+    pub(super) fn ended(&mut self, task: u32) {
+        if let Some((ledger, who, clock)) = self.account_of(task) {
+            ledger.ends(who, clock);
+        }
+    }
+
+    /// `task` has entered the kernel.
+    pub(super) fn entered(&mut self, task: u32) {
+        if let Some(ledger) = &mut self.why {
+            ledger.enter(task);
+        }
+    }
+
+    /// `task` has been interrupted, and has entered the kernel for it.
+    pub(super) fn interrupted(&mut self, task: u32) {
+        if let Some(ledger) = &mut self.why {
+            ledger.interrupted(task);
+        }
+        self.spent(task, Cause::Interrupt);
+    }
+
+    /// `task` is about to leave the kernel.
+    pub(super) fn left(&mut self, task: u32) {
+        if let Some(ledger) = &mut self.why {
+            ledger.leave(task);
+        }
+    }
+
+    /// `task` opens or closes its window.
+    pub(crate) fn window(&mut self, task: u32, stage: Stage) {
+        if let Some((ledger, who, clock)) = self.account_of(task) {
+            ledger.window(who, clock, stage);
+        }
+    }
+
+    /// A remark of `task`.
+    pub(crate) fn phase(&mut self, task: u32, phase: Phase, sleeps_for: Option<usize>) {
+        if let Some((ledger, ..)) = self.account_of(task) {
+            ledger.phase(task, phase, sleeps_for);
+        }
+    }
+}
