@@ -283,7 +283,7 @@ impl<P: Paging> SimTarget<P> {
 }
 
 /// The name of what lies at an offset of a system's memory.
-fn name<P: Paging>(system: &System<Sim<P>>, offset: u64) -> Name {
+pub(crate) fn name<P: Paging>(system: &System<Sim<P>>, offset: u64) -> Name {
     let place = system.describe(offset);
     Name {
         object: place.object,

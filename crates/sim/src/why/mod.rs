@@ -32,12 +32,14 @@
 //! # Cost
 //! Off: a branch an access. On: an indexed load an access, and a record for each line touched.
 
+mod disjoint;
 mod ledger;
 mod record;
 mod report;
 mod samples;
 mod totals;
 
+pub use disjoint::{Disjoint, Ranges, disjoint};
 pub(crate) use ledger::{Ledger, Stage, Who};
 pub use report::{Limit, LineRow, LockRow, Why};
 pub use samples::{Sample, Samples};

@@ -3,7 +3,7 @@
 use super::ledger::Ledger;
 use super::record::{Cpus, Record};
 use super::samples::{Sample, Samples};
-use super::totals::{Cause, PhaseRow};
+use super::totals::{Activity, Cause, PhaseRow};
 use super::{Name, Stage};
 use std::collections::BTreeMap;
 
@@ -103,6 +103,9 @@ pub struct Why {
     pub shared_written: u64,
     /// Whether a line was found that was to be free.
     pub freed: bool,
+    /// Time within the windows by activity, cause and, where it belongs to lines, the name of the
+    /// word: what a flame graph is made of.
+    pub stacks: Vec<(Activity, Cause, Option<String>, u64)>,
     /// Samples, if they were asked for.
     pub samples: Samples,
 }
@@ -157,6 +160,7 @@ impl Why {
             locks: locks(ledger),
             shared_writes: shared().map(|record| record.writes).sum(),
             shared_written: shared().map(|record| record.written_by_ops).sum(),
+            stacks: stacks(ledger),
             freed: ledger.records.iter().any(|record| record.free),
             samples: samples(ledger),
         }
@@ -262,6 +266,35 @@ fn locks(ledger: &Ledger) -> Vec<LockRow> {
     let mut rows: Vec<_> = locks.into_values().filter(|row| row.time() > 0).collect();
     rows.sort_by_key(|row| (core::cmp::Reverse(row.time()), row.lock));
     rows
+}
+
+fn stacks(ledger: &Ledger) -> Vec<(Activity, Cause, Option<String>, u64)> {
+    let mut stacks: BTreeMap<(Activity, Cause, Option<String>), u64> = BTreeMap::new();
+    for row in &ledger.totals[Stage::Within as usize] {
+        for cause in Cause::ALL.into_iter().filter(|cause| !cause.is_of_lines()) {
+            let time = row.by_cause[cause as usize];
+            *stacks.entry((row.activity, cause, None)).or_default() += time;
+        }
+    }
+    for record in &ledger.records {
+        for part in &record.parts {
+            let activity = ledger.activities[part.activity as usize];
+            let name = name_of(ledger, record, part.word).kind();
+            let times = [
+                (Cause::Queue, part.queued),
+                (Cause::Move, part.moved),
+                (Cause::Spin, part.spun),
+                (Cause::Sleep, part.slept),
+            ];
+            for (cause, time) in times {
+                let stack = (activity, cause, Some(name.clone()));
+                *stacks.entry(stack).or_default() += time;
+            }
+        }
+    }
+    let some = stacks.into_iter().filter(|(_, time)| *time > 0);
+    some.map(|((activity, cause, name), time)| (activity, cause, name, time))
+        .collect()
 }
 
 fn samples(ledger: &Ledger) -> Samples {

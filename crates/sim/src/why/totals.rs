@@ -99,6 +99,12 @@ impl Cause {
         )
     }
 
+    /// Whether the time belongs to a line.
+    #[must_use]
+    pub const fn is_of_lines(self) -> bool {
+        matches!(self, Self::Queue | Self::Move | Self::Spin | Self::Sleep)
+    }
+
     /// The cause that fixed work is.
     pub(crate) const fn of(cost: Cost) -> Self {
         match cost {
