@@ -57,7 +57,11 @@ fn an_account_is_asked_of_sim_only_and_a_file_holds_one_run() {
     assert_snapshot!(refused("bench pft --on sim --threads 1,2 --profile a.json"), @"2: minflt: --profile: 2 runs were asked for; give one era and one number of threads");
     assert_snapshot!(refused("curves kernbench"), @"2: minflt: no curves of `kernbench`; there are those of pft, page-fault1, ebizzy, mmap1");
     assert_snapshot!(refused("curves pft --threads 1,2048"), @"2: minflt: --threads 2048: next1024 has 1024 CPUs; give at most 1024, or a larger --machine");
-    assert!(refused("bench pft --on sim --size 1M --free mm.nothing").starts_with("2: minflt: --free: no word called `mm.nothing` was touched; those that cost are "));
+    assert!(
+        refused("bench pft --on sim --size 1M --free mm.nothing").starts_with(
+            "2: minflt: --free: no word called `mm.nothing` was touched; those that cost are "
+        )
+    );
 }
 
 #[test]

@@ -123,38 +123,9 @@ impl<'a> Job<'a> {
         let eras = eras(&self.args.choices)?;
         let mut cells = Vec::new();
         let on = On::list(&self.args.on)?;
-        if self.args.machine.is_some() && !on.contains(&On::Sim) {
-            return Err(usage(
-                "--machine: only sim models a machine; add sim to --on",
-            ));
-        }
-        if self.args.extend_machine && !on.contains(&On::Sim) {
-            return Err(usage(
-                "--extend-machine: only sim models a machine; add sim to --on",
-            ));
-        }
-        if let Some(option) = self.args.why.option()
-            && on.iter().any(|on| *on != On::Sim)
-        {
-            return Err(usage(format!(
-                "{option}: only sim knows where time goes; give --on sim"
-            )));
-        }
-        if self.ram.is_some() && on.iter().all(|on| *on == On::Linux) {
-            return Err(usage(
-                "--ram: linux has the RAM it has; add host or sim to --on",
-            ));
-        }
-        let one = [
-            (self.args.why.flame.is_some(), "--flame"),
-            (self.args.why.profile.is_some(), "--profile"),
-        ];
+        self.check_targets(&on)?;
         let runs = eras.len() * threads.len() * cpus.as_ref().map_or(1, Vec::len);
-        if let Some((_, option)) = one.iter().find(|(given, _)| *given && runs > 1) {
-            return Err(usage(format!(
-                "{option}: {runs} runs were asked for; give one era and one number of threads"
-            )));
-        }
+        self.check_files(runs)?;
         for on in on {
             let eras = match on {
                 On::Linux => vec![Named {
@@ -186,6 +157,47 @@ impl<'a> Job<'a> {
             }
         }
         Ok(cells)
+    }
+
+    /// Refuses options that none, or not all, of the targets take.
+    fn check_targets(&self, on: &[On]) -> Result<(), Error> {
+        if self.args.machine.is_some() && !on.contains(&On::Sim) {
+            return Err(usage(
+                "--machine: only sim models a machine; add sim to --on",
+            ));
+        }
+        if self.args.extend_machine && !on.contains(&On::Sim) {
+            return Err(usage(
+                "--extend-machine: only sim models a machine; add sim to --on",
+            ));
+        }
+        if let Some(option) = self.args.why.option()
+            && on.iter().any(|on| *on != On::Sim)
+        {
+            return Err(usage(format!(
+                "{option}: only sim knows where time goes; give --on sim"
+            )));
+        }
+        if self.ram.is_some() && on.iter().all(|on| *on == On::Linux) {
+            return Err(usage(
+                "--ram: linux has the RAM it has; add host or sim to --on",
+            ));
+        }
+        Ok(())
+    }
+
+    /// A file holds one run.
+    fn check_files(&self, runs: usize) -> Result<(), Error> {
+        let one = [
+            (self.args.why.flame.is_some(), "--flame"),
+            (self.args.why.profile.is_some(), "--profile"),
+        ];
+        match one.iter().find(|(given, _)| *given) {
+            Some((_, option)) if runs > 1 => Err(usage(format!(
+                "{option}: {runs} runs were asked for; give one era and one number of threads"
+            ))),
+            _ => Ok(()),
+        }
     }
 
     /// As many CPUs as threads, as far as the machine has them or is extended.

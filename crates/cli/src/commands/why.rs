@@ -89,11 +89,18 @@ pub(crate) fn text(why: &Why, title: &str, run: &Run, outcome: &Outcome) -> Stri
         outside(&why.after),
         percent(why.alone, why.length)
     );
+    let most: Vec<_> = why
+        .shared
+        .iter()
+        .take(4)
+        .map(|row| format!("{} {}", row.name, per(row.writes, ops.1)))
+        .collect();
     text += &format!(
-        "lines that several CPUs touch: {} writes per {}, to {} lines\n",
+        "lines that several CPUs touch: {} writes per {}, to {} lines: {}\n",
         per(why.shared_writes, ops.1),
         ops.0,
-        per(why.shared_written, ops.1)
+        per(why.shared_written, ops.1),
+        most.join(", ")
     );
     text
 }

@@ -1,7 +1,7 @@
 //! How many shared lines a fault writes that has nothing to do with the others: each CPU faults in
 //! a range of its own, below a table of its own, in one address space.
 
-use super::{WhyOptions, Window, Windows};
+use super::{SharedRow, WhyOptions, Window, Windows};
 use crate::instance::{SimInstance, Size};
 use crate::machine::Sim;
 use crate::machine_file::MachineFile;
@@ -29,7 +29,7 @@ pub enum Ranges {
 }
 
 /// What faults in ranges of their own wrote.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Disjoint {
     /// Faults.
     pub faults: u64,
@@ -37,6 +37,8 @@ pub struct Disjoint {
     pub writes: u64,
     /// The same, each line counted once a fault.
     pub lines: u64,
+    /// Which lines those are.
+    pub rows: Vec<SharedRow>,
 }
 
 /// Faults of `cpus` CPUs (at most 16) in ranges of their own.
@@ -97,6 +99,7 @@ pub fn disjoint(config: Config, cpus: u32, ranges: Ranges) -> Result<Disjoint, S
             faults: u64::from(cpus) * (PAGES - WARM),
             writes: why.shared_writes,
             lines: why.shared_written,
+            rows: why.shared,
         }),
         (outcome, _) => Err(outcome.to_string()),
     }

@@ -40,8 +40,8 @@ struct Book {
     levels: Vec<Level>,
     /// What the next entry into the kernel is for, if it is a call.
     call: Option<u8>,
-    /// Operations begun: entries into the kernel.
-    op: u64,
+    /// Lines written since it last entered the kernel from user mode, as places in `records`.
+    wrote: Vec<u32>,
     parked: bool,
     /// The word of the lock that it sleeps for.
     sleeps_for: Option<usize>,
@@ -93,7 +93,7 @@ impl Ledger {
             stage,
             levels: vec![user],
             call: None,
-            op: 0,
+            wrote: Vec::new(),
             parked: false,
             sleeps_for: None,
             end: now,
@@ -242,7 +242,7 @@ impl Ledger {
         let Some(book) = self.tasks.get(who.task as usize) else {
             return access;
         };
-        let (stage, op) = (book.stage, book.op);
+        let stage = book.stage;
         // The first line of an access that touches several is that of its word.
         let offset = if self.at >> self.line_shift == line {
             self.at
@@ -250,7 +250,7 @@ impl Ledger {
             line << self.line_shift
         };
         if stage == Stage::Within {
-            self.touched(who, offset, kind, op, access.moved);
+            self.touched(who, offset, kind, access.moved);
         }
         self.until(who, now, Cause::Other, None);
         if access.moved {
@@ -261,16 +261,20 @@ impl Ledger {
         access
     }
 
-    fn touched(&mut self, who: Who, offset: usize, kind: Kind, op: u64, moved: bool) {
+    fn touched(&mut self, who: Who, offset: usize, kind: Kind, moved: bool) {
         let at = self.record_or_new(offset >> self.line_shift);
         let word = self.word(offset);
-        let activity = self.tasks[who.task as usize].levels.last();
-        let activity = activity.map_or(USER, |level| level.now);
+        let book = &mut self.tasks[who.task as usize];
+        let activity = book.levels.last().map_or(USER, |level| level.now);
         let record = &mut self.records[at];
         record.touched.insert(who.cpu);
         if kind.writes() {
             record.writers.insert(who.cpu);
-            record.written(who.task, op);
+            record.writes += 1;
+            if !book.wrote.contains(&(at as u32)) {
+                book.wrote.push(at as u32);
+                record.written_by_ops += 1;
+            }
         }
         if moved {
             record.part(word, activity).moves += 1;
@@ -337,7 +341,9 @@ impl Ledger {
     /// `task` enters the kernel.
     pub(crate) fn enter(&mut self, task: u32) {
         if let Some(book) = self.tasks.get_mut(task as usize) {
-            book.op += u64::from(book.levels.len() == 1);
+            if book.levels.len() == 1 {
+                book.wrote.clear();
+            }
             let base = book.call.take().unwrap_or(FAULT);
             book.levels.push(Level { base, now: base });
             book.sleeps_for = None;

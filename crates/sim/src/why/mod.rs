@@ -41,7 +41,7 @@ mod totals;
 
 pub use disjoint::{Disjoint, Ranges, disjoint};
 pub(crate) use ledger::{Ledger, Stage, Who};
-pub use report::{Limit, LineRow, LockRow, Why};
+pub use report::{Limit, LineRow, LockRow, SharedRow, Why};
 pub use samples::{Sample, Samples};
 pub use totals::{Activity, Cause, PhaseRow};
 

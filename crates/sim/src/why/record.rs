@@ -86,8 +86,6 @@ pub(crate) struct Record {
     pub(crate) writes: u64,
     /// Operations that wrote it, each counted once.
     pub(crate) written_by_ops: u64,
-    /// Who wrote it last, and in which of its operations.
-    last: (u32, u64),
     /// Accesses cost a hit.
     pub(crate) free: bool,
 }
@@ -114,14 +112,6 @@ impl Record {
         found.map(|(_, name)| *name)
     }
 
-    pub(crate) fn written(&mut self, task: u32, op: u64) {
-        self.writes += 1;
-        if self.last != (task + 1, op) {
-            self.last = (task + 1, op);
-            self.written_by_ops += 1;
-        }
-    }
-
     pub(crate) fn time(&self) -> Ps {
         self.parts.iter().map(Part::time).sum()
     }
@@ -139,7 +129,7 @@ impl Record {
 
 #[cfg(test)]
 mod tests {
-    use super::{Cpus, Record};
+    use super::Cpus;
 
     #[test]
     fn a_set_counts_each_cpu_once() {
@@ -153,14 +143,5 @@ mod tests {
         one.add(&cpus);
         one.add(&Cpus::default());
         assert_eq!(one.count(), 4);
-    }
-
-    #[test]
-    fn an_operation_writes_a_line_once() {
-        let mut record = Record::default();
-        for (task, op) in [(0, 1), (0, 1), (1, 1), (0, 1), (0, 2)] {
-            record.written(task, op);
-        }
-        assert_eq!((record.writes, record.written_by_ops), (5, 4));
     }
 }

@@ -67,6 +67,17 @@ impl LockRow {
     }
 }
 
+/// Lines of one kind that several CPUs touch.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct SharedRow {
+    /// The name of the first word that was touched ([`Name::kind`]).
+    pub name: String,
+    /// Writes to them.
+    pub writes: u64,
+    /// The same, each line counted once for an entry into the kernel that writes it.
+    pub written: u64,
+}
+
 /// What limits a run.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Limit {
@@ -103,6 +114,8 @@ pub struct Why {
     pub shared_written: u64,
     /// Whether a line was found that was to be free.
     pub freed: bool,
+    /// The lines that these were to, those that were written most first.
+    pub shared: Vec<SharedRow>,
     /// Time within the windows by activity, cause and, where it belongs to lines, the name of the
     /// word: what a flame graph is made of.
     pub stacks: Vec<(Activity, Cause, Option<String>, u64)>,
@@ -143,10 +156,7 @@ impl Why {
     }
 
     pub(crate) fn of(ledger: &Ledger) -> Self {
-        let shared = || {
-            let records = ledger.records.iter();
-            records.filter(|record| record.touched.count() > 1)
-        };
+        let shared = shared(ledger);
         let [before, within, after] = [Stage::Before, Stage::Within, Stage::After]
             .map(|stage| sorted(&ledger.totals[stage as usize]));
         Self {
@@ -158,8 +168,9 @@ impl Why {
             after,
             lines: lines(ledger),
             locks: locks(ledger),
-            shared_writes: shared().map(|record| record.writes).sum(),
-            shared_written: shared().map(|record| record.written_by_ops).sum(),
+            shared_writes: shared.iter().map(|row| row.writes).sum(),
+            shared_written: shared.iter().map(|row| row.written).sum(),
+            shared,
             stacks: stacks(ledger),
             freed: ledger.records.iter().any(|record| record.free),
             samples: samples(ledger),
@@ -265,6 +276,25 @@ fn locks(ledger: &Ledger) -> Vec<LockRow> {
     }
     let mut rows: Vec<_> = locks.into_values().filter(|row| row.time() > 0).collect();
     rows.sort_by_key(|row| (core::cmp::Reverse(row.time()), row.lock));
+    rows
+}
+
+fn shared(ledger: &Ledger) -> Vec<SharedRow> {
+    let mut rows: BTreeMap<String, SharedRow> = BTreeMap::new();
+    let records = ledger.records.iter();
+    for record in records.filter(|it| it.writes > 0 && it.touched.count() > 1) {
+        let first = record.words.first().map_or(0, |(word, _)| *word);
+        let name = name_of(ledger, record, first).kind();
+        let row = rows.entry(name.clone()).or_insert(SharedRow {
+            name,
+            writes: 0,
+            written: 0,
+        });
+        row.writes += record.writes;
+        row.written += record.written_by_ops;
+    }
+    let mut rows: Vec<_> = rows.into_values().collect();
+    rows.sort_by_key(|row| (core::cmp::Reverse(row.writes), row.name.clone()));
     rows
 }
 

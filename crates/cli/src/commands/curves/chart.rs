@@ -51,18 +51,7 @@ fn on<'a>(
     machine: &str,
 ) -> Result<(), Failed<'a>> {
     area.fill(&WHITE)?;
-    let rates = chart.curves.iter().flat_map(|curve| &curve.points);
-    let all = rates.chain(&chart.cap).map(|(_, rate)| *rate);
-    let (low, high) = all.fold((f64::MAX, 1.0_f64), |(low, high), rate| {
-        (low.min(rate.max(1.0)), high.max(rate))
-    });
-    let (low, high) = (low.min(high / 10.0) / 1.5, high * 1.5);
-    let points = chart.curves.iter().flat_map(|curve| &curve.points);
-    let most = points
-        .map(|(threads, _)| *threads)
-        .max()
-        .unwrap_or(2)
-        .max(2);
+    let (most, low, high) = bounds(chart);
     let title = format!(
         "{}: {} by threads, simulated on {machine}",
         chart.kind.name, chart.kind.unit
@@ -125,6 +114,21 @@ fn on<'a>(
         area.draw(&Text::new(text, (x + 8, y), style))?;
     }
     area.present()
+}
+
+/// The most threads, and the least and the highest rate of the axes.
+fn bounds(chart: &Chart) -> (u32, f64, f64) {
+    let points = || chart.curves.iter().flat_map(|curve| &curve.points);
+    let rates = points().chain(&chart.cap).map(|(_, rate)| *rate);
+    let (low, high) = rates.fold((f64::MAX, 1.0_f64), |(low, high), rate| {
+        (low.min(rate.max(1.0)), high.max(rate))
+    });
+    let most = points()
+        .map(|(threads, _)| *threads)
+        .max()
+        .unwrap_or(2)
+        .max(2);
+    (most, low.min(high / 10.0) / 1.5, high * 1.5)
 }
 
 type Label = (i32, i32, String, RGBColor);
