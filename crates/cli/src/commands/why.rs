@@ -10,12 +10,37 @@ const TOP: usize = 10;
 
 /// What limits, in a few words.
 pub(crate) fn limit(why: &Why) -> String {
-    match why.limit() {
-        Limit::Line(name, 1) => name,
+    words(&why.limit())
+}
+
+fn words(limit: &Limit) -> String {
+    match limit {
+        Limit::Line(name, 1) => name.clone(),
         Limit::Line(name, lines) => format!("{name} ({lines} lines)"),
         Limit::Memory => "memory bandwidth".into(),
         Limit::Own(cause) => format!("nothing shared ({})", cause.name()),
     }
+}
+
+/// What limits, and how: whether the line is moved about, or the lock in it is waited for; and what
+/// comes next.
+pub(crate) fn limit_in_full(why: &Why) -> String {
+    let limit = why.limit();
+    let Limit::Line(name, _) = &limit else {
+        return words(&limit);
+    };
+    let line = why.lines.iter().find(|line| line.name == *name);
+    let how = match line {
+        Some(line) if line.spun + line.slept > line.queued + line.moved => "waiting for it",
+        _ => "moving it",
+    };
+    let share = line.map_or(0, LineRow::time);
+    format!(
+        "{} ({how}: {} of the time); beside it {}",
+        words(&limit),
+        percent(share, why.time()),
+        words(&why.limit_beside(name))
+    )
 }
 
 /// The names of what cost most.
@@ -52,11 +77,16 @@ pub(crate) fn rate(run: &Run) -> (String, f64) {
 /// The same run with its limiting line free.
 pub(crate) fn gone(name: &str, run: &Run, without: &Run, then: &Why) -> String {
     let ((unit, before), (_, after)) = (rate(run), rate(without));
+    let next = match then.limit() {
+        Limit::Line(same, _) if same == name => format!(
+            "the lock limits, not its line: waiting for it stays; beside that limits {}",
+            words(&then.limit_beside(name))
+        ),
+        other => format!("then limits {}", words(&other)),
+    };
     format!(
-        "without the line of {name}: {after:.0} {unit} instead of {before:.0} (x{:.2}); then \
-         limits {}\n",
-        after / before.max(f64::MIN_POSITIVE),
-        limit(then)
+        "with the line of {name} free: {after:.0} {unit} instead of {before:.0} (x{:.2}); {next}\n",
+        after / before.max(f64::MIN_POSITIVE)
     )
 }
 

@@ -137,14 +137,23 @@ impl Why {
     /// time; else what most time goes to.
     #[must_use]
     pub fn limit(&self) -> Limit {
+        self.limit_beside("")
+    }
+
+    /// What would limit it if nobody had waited for the lines of that name.
+    #[must_use]
+    pub fn limit_beside(&self, name: &str) -> Limit {
         let of = |cause: Cause| -> u64 {
             let rows = self.within.iter();
             rows.map(|row| row.by_cause[cause as usize]).sum()
         };
+        let (left_out, lines): (Vec<_>, Vec<_>) =
+            self.lines.iter().partition(|line| line.name == name);
+        let gone: u64 = left_out.iter().map(|line| line.time()).sum();
         let memory = of(Cause::Node);
-        let line = self.lines.first().filter(|line| line.time() >= memory);
-        let most = line.map_or(memory, LineRow::time);
-        if most > 0 && most >= self.time() / LIMITS {
+        let line = lines.first().filter(|line| line.time() >= memory);
+        let most = line.map_or(memory, |line| line.time());
+        if most > 0 && most >= (self.time() - gone) / LIMITS {
             return match line {
                 Some(line) => Limit::Line(line.name.clone(), line.lines),
                 None => Limit::Memory,

@@ -3,6 +3,7 @@
 
 mod chart;
 mod page;
+mod shared;
 mod usl;
 mod work;
 
@@ -201,7 +202,7 @@ fn measure(job: &Job, machine: &MachineFile) -> Result<Done, Error> {
     Ok(Done {
         rate: ops as f64 * 1e9 / outcome.wall_ns.max(1) as f64,
         pages: faults as f64 / ops.max(1) as f64,
-        limit: account.as_ref().map(why::limit),
+        limit: account.as_ref().map(why::limit_in_full),
         run,
     })
 }

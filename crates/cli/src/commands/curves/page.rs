@@ -1,7 +1,7 @@
 //! The page of the curves: tables, pictures, and the command that makes them.
 
 use super::usl::Usl;
-use super::{Chart, Curve, chart, write};
+use super::{Chart, Curve, chart, shared, write};
 use crate::args::Curves;
 use crate::error::{Error, failed};
 use minflt_report::{Cell, Column, Status, Table, replace_generated};
@@ -117,6 +117,7 @@ pub(super) fn write_all(
             table(chart, machine).to_markdown()
         );
     }
+    body += &format!("\n### Shared lines\n\n{}", shared::table()?.to_markdown());
     let path = folder.join("scaling.md");
     let old = fs::read_to_string(&path).unwrap_or_else(|_| PAGE.to_owned());
     let cannot = failed(format!("--out: {}", path.display()));

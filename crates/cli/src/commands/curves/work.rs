@@ -37,9 +37,9 @@ pub(crate) const KINDS: &[Kind] = &[
     Kind {
         name: "page-fault1",
         unit: "pages/s",
-        about: "each thread maps 1 MiB, touches its pages and unmaps it, twice (the original: 128 \
+        about: "each thread maps 256 KiB, touches its pages and unmaps it, twice (the original: 128 \
                 MiB, without end)",
-        options: &["--len", "1M", "-s", "2"],
+        options: &["--len", "256K", "-s", "2"],
         pages: 0,
         touches: true,
         unmaps: 2,
@@ -47,12 +47,12 @@ pub(crate) const KINDS: &[Kind] = &[
     Kind {
         name: "ebizzy",
         unit: "records/s",
-        about: "each thread maps a record of up to 512 KiB, touches it and unmaps it, three times \
+        about: "each thread maps a record of up to 512 KiB, touches it and unmaps it, twice \
                 (-mTRp; the original: for ten seconds)",
-        options: &["-mTRp", "--records", "3"],
+        options: &["-mTRp", "--records", "2"],
         pages: 0,
         touches: true,
-        unmaps: 3,
+        unmaps: 2,
     },
     Kind {
         name: "mmap1",
@@ -61,7 +61,7 @@ pub(crate) const KINDS: &[Kind] = &[
         options: &["-s", "4"],
         pages: 0,
         touches: false,
-        unmaps: 4,
+        unmaps: 1,
     },
 ];
 
