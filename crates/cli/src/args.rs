@@ -94,7 +94,8 @@ pub(crate) struct Bench {
     /// The before/after rows measured on this machine's real threads. Takes no other choice.
     #[arg(long, conflicts_with_all = [
         "workload", "on", "threads", "cpus", "size", "ram", "machine", "extend_machine",
-        "clear_beforehand", "why", "free", "flame", "profile", "era", "ladder", "protocol", "exchange", "lifetime", "rss", "options",
+        "clear_beforehand", "why", "free", "flame", "profile", "era", "ladder", "protocol",
+        "exchange", "lifetime", "rss", "options",
     ])]
     pub(crate) proof: bool,
     /// Clear pages before the timed part (host and sim).

@@ -120,10 +120,8 @@ fn waits_are_charged_to_the_lock_and_the_phase() {
     assert_eq!((row.lines, row.writers), (1, 8));
     // Each round writes the word, the semaphore twice or more, and in most the lock.
     assert!(why.shared_writes >= 8 * ROUNDS * 4, "{}", why.shared_writes);
-    assert!(
-        why.shared_written <= 8 * ROUNDS * 3,
-        "a line counts once an operation"
-    );
+    // A line counts once an operation.
+    assert!(why.shared_written * 3 < why.shared_writes * 2, "{why:?}");
 }
 
 fn sum_of(why: &Why, name: &str) -> u64 {
