@@ -22,6 +22,8 @@ use std::sync::mpsc;
 use std::thread;
 use work::{KINDS, Kind};
 
+/// Memory of a machine of few CPUs.
+const LEAST_RAM: u64 = 4 << 30;
 /// Runs at a time: each holds a machine in memory.
 const AT_ONCE: usize = 2;
 
@@ -173,7 +175,7 @@ impl Job {
 }
 
 fn measure(job: &Job, machine: &MachineFile) -> Result<Done, Error> {
-    let size = Size::of(machine);
+    let size = share(machine, job.threads);
     let target = targets::sim_sized(&job.era, machine, size)?;
     target.account(job.asked.then(Asked::default));
     let page = machine.shape.page_bytes.value as u64;
@@ -205,6 +207,18 @@ fn measure(job: &Job, machine: &MachineFile) -> Result<Done, Error> {
         limit: account.as_ref().map(why::limit_in_full),
         run,
     })
+}
+
+/// So many CPUs of the machine, with their share of its memory. CPUs that run nothing are left out:
+/// ours report no grace period by being idle, as Linux's do, and would have to be interrupted.
+fn share(machine: &MachineFile, cpus: u32) -> Size {
+    let whole = Size::of(machine);
+    let ram = whole.ram_bytes / u64::from(whole.cpus) * u64::from(cpus);
+    Size {
+        cpus,
+        ram_bytes: ram.max(LEAST_RAM).min(whole.ram_bytes),
+        max_tasks: cpus,
+    }
 }
 
 fn chart(
