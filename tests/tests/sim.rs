@@ -8,6 +8,7 @@
 use core::cell::Cell;
 use minflt_mm::{ERAS, Overcommit, Place, Prot, System, era};
 use minflt_pgtable::X86_64;
+use minflt_sim::why::{Ranges, disjoint};
 use minflt_sim::{
     AnySimTarget, Budget, MachineFile, RunOptions, RunReport, Sim, SimInstance, Size, TaskSpec,
     explore, run as run_tasks,
@@ -95,6 +96,38 @@ fn simulated_time_grows_with_work_and_shrinks_with_threads() {
     );
     assert!(four.wall_ns < one.wall_ns);
     assert!(four.user_ns + four.system_ns >= one.user_ns + one.system_ns);
+}
+
+/// Faults that have nothing to do with each other: lines that several CPUs touch and that one
+/// fault writes, and how often. What is added up in batches, and blocks of frames, come to less
+/// than a fifth of a line.
+#[test]
+fn disjoint_faults_write_a_known_number_of_shared_lines() {
+    // Era; lines and the least writes a fault in one mapping; lines in mappings of their own.
+    // `mmap_lock`, `page_table_lock` and the count of pages stand in one line.
+    let table = [
+        ("linux-2.6.10", 1, 7, 1),
+        ("atomic-pte-2004", 1, 3, 1),
+        ("linux-4.13", 1, 2, 1),
+        ("spf-2017", 0, 0, 0),
+        ("linux-6.4", 1, 2, 0),
+        ("linux-6.15", 1, 2, 0),
+    ];
+    assert_eq!(table.len(), ERAS.len());
+    for (name, lines, writes, own) in table {
+        let config = era(name).expect("an era").config;
+        for cpus in [4, 16] {
+            let one = disjoint(config, cpus, Ranges::OneMapping).expect("runs");
+            assert_eq!(one.lines / one.faults, lines, "{name} x{cpus}: {one:?}");
+            assert!(
+                one.lines % one.faults < one.faults / 5,
+                "{name} x{cpus}: {one:?}"
+            );
+            assert!(one.writes / one.faults >= writes, "{name} x{cpus}: {one:?}");
+            let each = disjoint(config, cpus, Ranges::OwnMappings).expect("runs");
+            assert_eq!(each.lines / each.faults, own, "{name} x{cpus}: {each:?}");
+        }
+    }
 }
 
 const PAGE: u64 = 4096;

@@ -19,6 +19,8 @@ pub(crate) enum Command {
     Postings(Postings),
     /// One workload on one or more targets, eras and thread counts.
     Bench(Box<Bench>),
+    /// Rates of workloads on 1 to 1024 simulated CPUs, era by era, and what limits each.
+    Curves(Curves),
     /// Explore schedules for races.
     Check(Check),
     /// The known races; one drawn as a timeline, with and without the fix.
@@ -124,13 +126,15 @@ pub(crate) struct Bench {
     /// The before/after rows measured on this machine's real threads. Takes no other choice.
     #[arg(long, conflicts_with_all = [
         "workload", "on", "threads", "cpus", "size", "ram", "machine", "extend_machine",
-        "clear_beforehand", "era", "ladder", "protocol", "exchange", "lifetime", "rss", "unmap",
-        "options",
+        "clear_beforehand", "why", "free", "flame", "profile", "era", "ladder", "protocol",
+        "exchange", "lifetime", "rss", "unmap", "options",
     ])]
     pub(crate) proof: bool,
     /// Clear pages before the timed part (host and sim).
     #[arg(long)]
     pub(crate) clear_beforehand: bool,
+    #[command(flatten)]
+    pub(crate) why: Why,
     #[command(flatten)]
     pub(crate) choices: Choices,
     /// Write each run as a line of JSON to this file.
@@ -142,6 +146,37 @@ pub(crate) struct Bench {
     /// The workload's own options, as the original spells them.
     #[arg(last = true)]
     pub(crate) options: Vec<String>,
+}
+
+/// Where simulated time went.
+#[derive(Debug, Default, clap::Args)]
+pub(crate) struct Why {
+    /// Say where simulated time went, which line limits, and what limits without it.
+    #[arg(long)]
+    pub(crate) why: bool,
+    /// Make the line that holds this word free (sim), such as mm.mmap_lock.count; implies --why.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) free: Option<String>,
+    /// Draw the simulated time of the one run as a flame graph (SVG).
+    #[arg(long, value_name = "FILE")]
+    pub(crate) flame: Option<PathBuf>,
+    /// Write the one run as a profile for the Firefox Profiler (JSON).
+    #[arg(long, value_name = "FILE")]
+    pub(crate) profile: Option<PathBuf>,
+}
+
+impl Why {
+    /// The option that asks for an account, if any does.
+    pub(crate) fn option(&self) -> Option<&'static str> {
+        [
+            (self.why, "--why"),
+            (self.free.is_some(), "--free"),
+            (self.flame.is_some(), "--flame"),
+            (self.profile.is_some(), "--profile"),
+        ]
+        .into_iter()
+        .find_map(|(given, name)| given.then_some(name))
+    }
 }
 
 /// An era, and single choices in place of the era's.
@@ -168,6 +203,34 @@ pub(crate) struct Choices {
     /// How munmap holds `mmap_lock`, in place of the era's.
     #[arg(long, value_name = "CHOICE")]
     pub(crate) unmap: Option<String>,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Curves {
+    /// The workloads: pft, page-fault1, ebizzy, mmap1; all of them if none is named.
+    pub(crate) workloads: Vec<String>,
+    /// The machine that is simulated, by name or by its file.
+    #[arg(long, value_name = "NAME", default_value = "next1024")]
+    pub(crate) machine: String,
+    /// Threads, each on a CPU of its own; several counts separated by commas.
+    #[arg(
+        long,
+        value_name = "LIST",
+        default_value = "1,2,4,8,16,32,64,128,256,512,1024"
+    )]
+    pub(crate) threads: String,
+    /// Eras; several separated by commas; every era if not given.
+    #[arg(long, value_name = "LIST")]
+    pub(crate) era: Option<String>,
+    /// The folder that pictures and the page are written to; printed only, if not given.
+    #[arg(long, value_name = "FOLDER")]
+    pub(crate) out: Option<PathBuf>,
+    /// Write each run as a line of JSON to this file.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) json: Option<PathBuf>,
+    /// No progress.
+    #[arg(long)]
+    pub(crate) quiet: bool,
 }
 
 #[derive(Debug, clap::Args)]

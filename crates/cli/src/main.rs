@@ -27,6 +27,7 @@ fn main() -> ExitCode {
         Command::Reproduce(args) => commands::reproduce::run(args),
         Command::Postings(args) => commands::postings::run(args),
         Command::Bench(args) => commands::bench::run(args),
+        Command::Curves(args) => commands::curves::run(args),
         Command::Check(args) => commands::check::run(args),
         Command::Races(args) => commands::races::run(args),
         Command::Eras => commands::lists::eras(),

@@ -19,6 +19,21 @@ impl Progress {
         Self(bar)
     }
 
+    /// A bar for steps of unlike length, which says how long it will take.
+    pub(crate) fn with_estimate(quiet: bool, effort: u64) -> Self {
+        let bar = Self::new(quiet, effort);
+        let template = "{bar:24} {percent}% {elapsed}, about {eta} to go; done: {msg}";
+        if let Ok(style) = ProgressStyle::with_template(template) {
+            bar.0.set_style(style);
+        }
+        bar
+    }
+
+    /// So much is done.
+    pub(crate) fn advance(&self, effort: u64) {
+        self.0.inc(effort);
+    }
+
     /// What is being done.
     pub(crate) fn says(&self, text: &str) {
         self.0.set_message(text.to_string());

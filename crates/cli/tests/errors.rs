@@ -53,6 +53,20 @@ fn what_would_be_ignored_is_refused() {
 }
 
 #[test]
+fn an_account_is_asked_of_sim_only_and_a_file_holds_one_run() {
+    assert_snapshot!(refused("bench pft --why"), @"2: minflt: --why: only sim knows where time goes; give --on sim");
+    assert_snapshot!(refused("bench pft --on sim,host --flame a.svg"), @"2: minflt: --flame: only sim knows where time goes; give --on sim");
+    assert_snapshot!(refused("bench pft --on sim --threads 1,2 --profile a.json"), @"2: minflt: --profile: 2 runs were asked for; give one era and one number of threads");
+    assert_snapshot!(refused("curves kernbench"), @"2: minflt: no curves of `kernbench`; there are those of pft, page-fault1, ebizzy, mmap1");
+    assert_snapshot!(refused("curves pft --threads 1,2048"), @"2: minflt: --threads 2048: next1024 has 1024 CPUs; give at most 1024, or a larger --machine");
+    assert!(
+        refused("bench pft --on sim --size 1M --free mm.nothing").starts_with(
+            "2: minflt: --free: no word called `mm.nothing` was touched; those that cost are "
+        )
+    );
+}
+
+#[test]
 fn an_illegal_mix_gets_the_tables_reason() {
     assert_snapshot!(refused("bench pft --era atomic-pte-2004 --exchange emulated --threads 2 --size 1M"), @"2: minflt: atomic-pte-2004 exchange=emulated: refused: exchange emulated on several CPUs whose hardware sets accessed and dirty bits: the hardware does not take the lock, so a bit it sets between the compare and the store is lost; use exchange native, one CPU, or a machine whose handler sets the bits, such as altix32");
     assert_snapshot!(refused("bench pft --era spf-2017 --protocol compare-exchange"), @"2: minflt: spf-2017 protocol=compare-exchange: refused: ladder speculative with protocol compare-exchange: the sequence check and the exchange are not one step, so munmap can free the table between them; use protocol table-lock or mm-lock, whose lock is tried and then checked again");

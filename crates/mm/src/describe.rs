@@ -2,16 +2,18 @@
 //! limits".
 
 use crate::anon_vma::{AnonVma, Chain};
+use crate::call::userfaultfd as uffd;
 use crate::frame::{Frame, Use};
 use crate::mm::Mm;
-use crate::system::System;
+use crate::system::{CpuArea, System};
 use crate::tree::Node;
 use crate::vma::{Attrs, Vma};
 use core::fmt;
 use core::mem::offset_of;
 use minflt_addr::Pfn;
 use minflt_pgtable::{Mmu, Paging};
-use minflt_sync::{Instance, Word};
+use minflt_sync::order::MmapLock;
+use minflt_sync::{Instance, RwSem, RwSemPart, Word};
 
 /// A place in a system's memory, as an object and a field of it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -33,6 +35,29 @@ pub enum Field {
     Entry(u64),
     /// A byte that no table of fields covers.
     Byte(u64),
+}
+
+impl Place {
+    /// The lock whose word lies here, as its class is called; `None` where there is none.
+    #[must_use]
+    pub fn lock(&self) -> Option<&'static str> {
+        let Field::Named(field) = self.field else {
+            return None;
+        };
+        let field = field.split('.').next().unwrap_or(field);
+        Some(match (self.object, field) {
+            ("mm", "mmap_lock") => "mmap_lock",
+            ("mm", "page_table_lock") => "page_table_lock",
+            ("frame", "table_lock") => "page-table lock of a table",
+            ("vma", "lock" | "refcnt") => "VMA lock",
+            ("anon_vma", _) => "anon_vma lock",
+            ("zone", _) => "zone lock",
+            ("system", field) if field.starts_with("slab of") => "slab lock",
+            ("system", "srcu" | "rcu") => "grace-period lock",
+            ("per-cpu", "mailbox") => "shootdown: mailboxes and answers",
+            _ => return None,
+        })
+    }
 }
 
 impl fmt::Display for Place {
@@ -65,6 +90,11 @@ fn find(fields: &[(usize, &'static str)], offset: usize) -> Field {
     named.map_or(Field::Byte(offset as u64), |(_, name)| Field::Named(name))
 }
 
+/// The name of a field that is a read-write lock, with its part.
+const fn part(names: [&'static str; 3], part: RwSemPart) -> &'static str {
+    names[part as usize]
+}
+
 impl<M: Mmu> System<M> {
     /// What lies `offset` bytes into the machine's memory.
     #[must_use]
@@ -73,12 +103,10 @@ impl<M: Mmu> System<M> {
         let own = core::ptr::from_ref(self) as usize - ram;
         let at = offset as usize;
         if (own..own + size_of::<Self>()).contains(&at) {
-            let fields = fields!(Self: at, config, exchanges, frames, cpus, srcu, nodes, vmas,
-                attrs, mms, anon_vmas, chains, zero_page, rcu);
             return Place {
                 object: "system",
                 number: 0,
-                field: find(&fields, at - own),
+                field: Self::own_field(at - own),
             };
         }
         let table = self.frames.table.base() as usize - ram;
@@ -95,14 +123,74 @@ impl<M: Mmu> System<M> {
         }
         let index = offset >> M::Paging::SHIFT;
         if index < self.reserved_frames() || index >= self.total_frames() {
-            return Place {
+            return self.in_areas(ram + at).unwrap_or(Place {
                 object: "per-cpu",
                 number: 0,
                 field: Field::Byte(offset),
-            };
+            });
         }
         let pfn = Pfn(self.frames.table.first().0 + index);
         self.in_frame(pfn, at & (M::Paging::PAGE as usize - 1))
+    }
+
+    fn own_field(offset: usize) -> Field {
+        let fields = fields!(Self: at, config, exchanges, frames, cpus, srcu, nodes, vmas,
+            attrs, mms, anon_vmas, chains, uffds, waiters, zero_page, next_id, spaces, rcu, commit,
+            rss_slots, stack_guard_gap);
+        match find(&fields, offset) {
+            Field::Named(name) => Field::Named(match name {
+                "nodes" => "slab of tree nodes",
+                "vmas" => "slab of vmas",
+                "attrs" => "slab of attrs",
+                "mms" => "slab of mms",
+                "anon_vmas" => "slab of anon_vmas",
+                "chains" => "slab of anon_vma_chains",
+                "uffds" => "slab of userfaultfds",
+                "waiters" => "slab of waiters",
+                other => other,
+            }),
+            other => other,
+        }
+    }
+
+    /// What lies at a host address among the areas of CPUs and the zones.
+    fn in_areas(&self, at: usize) -> Option<Place> {
+        let place = |object, number: u32, field| Place {
+            object,
+            number: u64::from(number),
+            field: Field::Named(field),
+        };
+        if let Some((cpu, offset)) = self.cpus.find(at) {
+            let fields = fields!(CpuArea<M>: events, checks, committed, mailbox);
+            return Some(Place {
+                object: "per-cpu",
+                number: u64::from(cpu),
+                field: find(&fields, offset),
+            });
+        }
+        let of_cpu = |field| move |cpu| place("per-cpu", cpu, field);
+        let magazines = || {
+            let slabs = [
+                (self.nodes.magazine_at(at), "tree nodes"),
+                (self.vmas.magazine_at(at), "vmas"),
+                (self.attrs.magazine_at(at), "attrs"),
+                (self.mms.magazine_at(at), "mms"),
+                (self.anon_vmas.magazine_at(at), "anon_vmas"),
+                (self.chains.magazine_at(at), "anon_vma_chains"),
+                (self.uffds.magazine_at(at), "userfaultfds"),
+                (self.waiters.magazine_at(at), "waiters"),
+            ];
+            slabs
+                .into_iter()
+                .find_map(|(cpu, what)| Some(place("per-cpu", cpu?, what)))
+        };
+        let zone = |node| place("zone", node, "free lists");
+        (self.frames.list_at(at).map(of_cpu("free frames")))
+            .or_else(|| self.srcu.cpu_at(at).map(of_cpu("srcu")))
+            .or_else(|| self.rcu.cpu_at(at).map(of_cpu("rcu")))
+            .or_else(|| self.rss_slots.cpu_at(at).map(of_cpu("rss")))
+            .or_else(magazines)
+            .or_else(|| self.frames.zone_at(at).map(zone))
     }
 
     fn in_frame(&self, pfn: Pfn, offset: usize) -> Place {
@@ -136,6 +224,8 @@ impl<M: Mmu> System<M> {
         const ATTRS: Fields = &[(0, "attrs")];
         const ANON: Fields = &[(0, "anon_vma")];
         const CHAIN: Fields = &[(0, "chain")];
+        const UFFD: Fields = &[(0, "context")];
+        const WAITER: Fields = &[(0, "waiter")];
         let place = |object, slot: usize, fields: &[(usize, &'static str)]| {
             let number = pfn.0 * 1000 + (offset / slot) as u64;
             Place {
@@ -152,13 +242,30 @@ impl<M: Mmu> System<M> {
                 place("vma", size_of::<Vma<M>>(), &fields)
             }
             2 => place("attrs", size_of::<Attrs>(), ATTRS),
-            3 => {
-                let fields = fields!(Mm<M>: system, space, root, mmap_lock, tree,
-                    page_table_lock, lock_seq, rss, flushes_pending, cpus);
-                place("mm", size_of::<Mm<M>>(), &fields)
-            }
+            3 => Self::in_mm(place("mm", size_of::<Mm<M>>(), &Self::mm_fields()), offset),
             4 => place("anon_vma", size_of::<AnonVma<M>>(), ANON),
-            _ => place("anon_vma_chain", size_of::<Chain<M>>(), CHAIN),
+            5 => place("anon_vma_chain", size_of::<Chain<M>>(), CHAIN),
+            6 => place("userfaultfd", size_of::<uffd::Context>(), UFFD),
+            _ => place("waiter", size_of::<uffd::Waiter>(), WAITER),
+        }
+    }
+
+    fn mm_fields() -> [(usize, &'static str); 18] {
+        fields!(Mm<M>: system, space, root, tree, users, lock_seq, cpus, rss_slot, heap, pins,
+            uffd, limit_stack, sizes, locks, mmap_lock, rss, page_table_lock, flushes_pending)
+    }
+
+    /// The same place, with the part of `mmap_lock` where it is one.
+    fn in_mm(place: Place, offset: usize) -> Place {
+        if place.field != Field::Named("mmap_lock") {
+            return place;
+        }
+        let names = ["mmap_lock.count", "mmap_lock.owner", "mmap_lock.queue"];
+        let inside = offset % size_of::<Mm<M>>() - offset_of!(Mm<M>, mmap_lock);
+        let name = part(names, RwSem::<MmapLock, M>::part_at(inside));
+        Place {
+            field: Field::Named(name),
+            ..place
         }
     }
 }

@@ -41,7 +41,7 @@ pub struct Mm<M: Mmu> {
     pub(crate) root: Pfn,
     pub(crate) tree: Tree<M>,
     /// Handles. The last one to go tears it down.
-    users: Atomic<u64, M>,
+    pub(crate) users: Atomic<u64, M>,
     /// What VMAs that are write-locked now have in their own. Guarded by: `mmap_lock`, write.
     pub(crate) lock_seq: LockSeq<M>,
     /// CPUs that may buffer translations.

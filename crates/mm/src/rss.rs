@@ -106,6 +106,12 @@ pub(crate) fn piece<M: Mmu>() -> Piece<M> {
 }
 
 impl<M: Mmu> Slots<M> {
+    /// The CPU whose slots lie at a host address: for names.
+    pub(crate) fn cpu_at(&self, at: usize) -> Option<u32> {
+        let (piece, _) = self.pieces.find(at)?;
+        Some(piece / (self.slots / PIECE).max(1))
+    }
+
     /// All free. `pieces` are [`pieces_for`] of the two numbers.
     pub(crate) fn new(pieces: PerCpu<Piece<M>, M>, slots: u32, cpus: u32) -> Self {
         Self {

@@ -59,7 +59,7 @@ pub struct System<M: Mmu> {
     pub(crate) zero_page: Pfn,
     /// Frames that the system itself lies in.
     reserved: u64,
-    next_id: Atomic<u64, M>,
+    pub(crate) next_id: Atomic<u64, M>,
     /// Counts operations, so that oracles know which came first. Outside the door.
     stamp: Atomic<u64, M>,
     /// Systems refer to address spaces by handles; this many are alive.
@@ -84,8 +84,8 @@ pub(crate) enum Exchanges {
 /// What each CPU has of its own.
 #[derive(Debug)]
 pub(crate) struct CpuArea<M: Mmu> {
-    events: [Counter; Event::COUNT],
-    checks: [Counter; Check::COUNT],
+    pub(crate) events: [Counter; Event::COUNT],
+    pub(crate) checks: [Counter; Check::COUNT],
     /// This CPU's part of what is promised.
     pub(crate) committed: Atomic<u64, M>,
     pub(crate) mailbox: Mailbox<M>,

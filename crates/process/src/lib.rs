@@ -5,6 +5,7 @@
 use minflt_addr::VirtAddr;
 use minflt_mm::{Advice, Check, Errno, Event, Mm, MmHandle, Place, Signal, System, Thread};
 use minflt_pgtable::Mmu;
+use minflt_sync::Phase;
 use minflt_workload::{ProcessReport, Prot, Stop, TargetError};
 
 /// A thread of a process, as the workloads speak to it.
@@ -30,6 +31,7 @@ impl<'m, M: Mmu> Calls<'m, M> {
     /// # Errors
     /// Linux's error number.
     pub fn map(&self, len: u64, prot: Prot) -> Result<VirtAddr, Stop> {
+        M::phase(Phase::Call("mmap"));
         self.mm().mmap(Place::Any, len, own(prot)).map_err(errno)
     }
 
@@ -38,6 +40,7 @@ impl<'m, M: Mmu> Calls<'m, M> {
     /// # Errors
     /// Linux's error number.
     pub fn unmap(&self, at: VirtAddr, len: u64) -> Result<(), Stop> {
+        M::phase(Phase::Call("munmap"));
         self.mm().munmap(at, len).map_err(errno)
     }
 
@@ -46,6 +49,7 @@ impl<'m, M: Mmu> Calls<'m, M> {
     /// # Errors
     /// Linux's error number.
     pub fn protect(&self, at: VirtAddr, len: u64, prot: Prot) -> Result<(), Stop> {
+        M::phase(Phase::Call("mprotect"));
         self.mm().mprotect(at, len, own(prot)).map_err(errno)
     }
 
@@ -54,12 +58,14 @@ impl<'m, M: Mmu> Calls<'m, M> {
     /// # Errors
     /// Linux's error number.
     pub fn discard(&self, at: VirtAddr, len: u64) -> Result<(), Stop> {
+        M::phase(Phase::Call("madvise"));
         self.mm().madvise(at, len, Advice::DontNeed).map_err(errno)
     }
 
     /// See [`minflt_workload::Worker::brk`].
     #[must_use]
     pub fn brk(&self, at: Option<VirtAddr>) -> VirtAddr {
+        M::phase(Phase::Call("brk"));
         self.mm().brk(at)
     }
 
@@ -68,6 +74,7 @@ impl<'m, M: Mmu> Calls<'m, M> {
     /// # Errors
     /// Linux's error number.
     pub fn fork(&self) -> Result<MmHandle<'m, M>, Stop> {
+        M::phase(Phase::Call("fork"));
         self.mm().fork().map_err(errno)
     }
 
@@ -92,6 +99,7 @@ impl<'m, M: Mmu> Calls<'m, M> {
 
 /// The last thread of a process is gone: its address space is torn down, in the kernel's time.
 pub fn exit<M: Mmu>(mm: MmHandle<'_, M>) {
+    M::phase(Phase::Call("exit"));
     M::enter_kernel();
     drop(mm);
     M::leave_kernel();

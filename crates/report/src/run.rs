@@ -66,6 +66,9 @@ pub struct Run {
     pub checks: BTreeMap<String, u64>,
     /// Whether time was virtual.
     pub simulated: bool,
+    /// Where time went, where that was asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub why: Option<Value>,
     /// The program's version; not part of the [hash](Run::hash).
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub version: String,
@@ -116,6 +119,7 @@ impl Run {
             events: BTreeMap::new(),
             checks: BTreeMap::new(),
             simulated: true,
+            why: None,
             version: env!("CARGO_PKG_VERSION").to_owned(),
             host: None,
         }

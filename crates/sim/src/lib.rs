@@ -8,6 +8,7 @@
 //! world         a run as the contexts in it see it        machine   the seam that `sync` sees
 //! run           running tasks                             report    what a run came to
 //! trace         what happened, step by step               timeline  a column for each CPU
+//! why           where time went, and which line limits
 //! explore       many schedules of one scenario    minimize  a failing schedule, made short
 //! schedule      choices as text                   fuzz      clocks that run unevenly
 //! buffer        stores that reach memory later
@@ -38,6 +39,7 @@ mod schedule;
 mod target;
 mod timeline;
 mod trace;
+pub mod why;
 mod worker;
 mod world;
 
@@ -55,7 +57,8 @@ pub use report::{Outcome, RunReport, TaskTimes};
 pub use rng::Rng;
 pub use run::{RunOptions, TaskSpec, run};
 pub use schedule::{Choice, Schedule, ScheduleError, To};
-pub use target::{AnySimTarget, SimTarget, StartError};
+pub use target::{AnySimTarget, Asked, SimTarget, StartError};
 pub use timeline::Timeline;
 pub use trace::{Event, Place, Step};
+pub use why::{Why, WhyOptions};
 pub use worker::SimWorker;

@@ -77,6 +77,11 @@ impl Line {
         (self.owner != 0).then(|| u32::from(self.owner) - 1)
     }
 
+    /// It moves no longer than until `now`.
+    pub(crate) fn is_free_at(&mut self, now: Ps) {
+        self.busy = self.busy.min(now);
+    }
+
     /// Whether a core whose CPU `cpu` is among `core` asked for the line, at `at`, before it came
     /// to that core: then its CPU is served by the same visit.
     pub(crate) fn visits(&self, model: &Model, cpu: u32, at: Ps) -> bool {

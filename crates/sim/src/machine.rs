@@ -6,6 +6,7 @@ use crate::model::Ps;
 use crate::report::Outcome;
 use crate::sched::Peek;
 use crate::trace::Event;
+use crate::why::{Stage, Window};
 use crate::world::World;
 use core::fmt;
 use core::marker::PhantomData;
@@ -13,7 +14,7 @@ use minflt_addr::{Pfn, VirtRange};
 use minflt_pgtable::{Feature, Mmu, Paging, SpaceId, Tlb};
 use minflt_sync::lockdep::{leaves_kernel, might_sleep};
 use minflt_sync::{
-    Cost, CpuMask, Cx, Instance, Irq, Kind, Machine, Ordering, Rmw, TaskId, Word, prim,
+    Cost, CpuMask, Cx, Instance, Irq, Kind, Machine, Ordering, Phase, Rmw, TaskId, Word, prim,
 };
 
 /// The name of simulated machines with page tables of format `P`. Locks and contexts are checked
@@ -45,6 +46,17 @@ impl<P: Paging, const CHECKED: bool> Sim<P, CHECKED> {
             world.core.borrow_mut().pass(world.current.get(), time);
         }
         Self::leave_kernel();
+    }
+
+    /// The calling task opens or closes its measured window, for [`crate::Why`].
+    pub fn window(window: Window) {
+        if let Some(world) = here::here() {
+            let stage = match window {
+                Window::Opens => Stage::Within,
+                Window::Closes => Stage::After,
+            };
+            world.core.borrow_mut().window(world.current.get(), stage);
+        }
     }
 
     /// User and system time of the calling task since its start, nanoseconds; zero outside runs.
@@ -312,6 +324,13 @@ unsafe impl<P: Paging, const CHECKED: bool> Machine for Sim<P, CHECKED> {
     fn leave_kernel() {
         if let Some(world) = here::here() {
             world.core.borrow_mut().leave_kernel(world.current.get());
+        }
+    }
+
+    #[inline]
+    fn phase(phase: Phase) {
+        if let Some(world) = here::here() {
+            world.phase(phase);
         }
     }
 

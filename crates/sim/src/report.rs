@@ -2,6 +2,7 @@
 
 use crate::schedule::Schedule;
 use crate::trace::Step;
+use crate::why::Why;
 use core::fmt;
 
 /// How a run ended.
@@ -72,4 +73,6 @@ pub struct RunReport {
     pub schedule: Schedule,
     /// Every step, where [`crate::RunOptions::trace`] asked for it.
     pub timeline: Option<Vec<Step>>,
+    /// Where time went, where [`crate::RunOptions::why`] asked for it.
+    pub why: Option<Why>,
 }

@@ -6,6 +6,7 @@ use crate::policy::{Chooser, Memory, Policy};
 use crate::report::{Outcome, RunReport, TaskTimes};
 use crate::sched::{Core, Order, State};
 use crate::trace::Place;
+use crate::why::{Ledger, Why, WhyOptions};
 use crate::world::{Suspender, World};
 use core::any::Any;
 use core::fmt;
@@ -53,6 +54,8 @@ pub struct RunOptions<'a> {
     pub max_events: u64,
     /// Names a place, given as its offset in the machine's memory, for messages.
     pub describe: Option<&'a dyn Fn(u64) -> String>,
+    /// How to account where time goes, if that is wanted. Only in virtual time.
+    pub why: Option<WhyOptions<'a>>,
 }
 
 impl Default for RunOptions<'_> {
@@ -63,6 +66,7 @@ impl Default for RunOptions<'_> {
             trace: false,
             max_events: u64::MAX,
             describe: None,
+            why: None,
         }
     }
 }
@@ -133,12 +137,17 @@ pub fn run<'a>(at: &SimInstance, options: &RunOptions<'_>, tasks: Vec<TaskSpec<'
     let mut core = Core::new(at.model.clone(), lines, chooser, &on, at.clock.get());
     core.max_events = options.max_events;
     core.trace = options.trace.then(Vec::new);
+    core.why = options.why.as_ref().map(|why| {
+        let tasks = on.len() as u32;
+        Box::new(Ledger::new(why, at.model.line_shift, tasks, at.clock.get()))
+    });
     for (number, task) in core.tasks.iter().enumerate() {
         let number = number as u32 + 1;
         // SAFETY: the context lies in the instance's memory, and nobody uses it between runs.
         unsafe { at.cx(number).write(Cx::new(TaskId(number), task.cpu)) };
     }
-    let world = World::new(at, core);
+    let names = options.why.map(|why| why.names);
+    let world = World::new(at, core, names);
     let mut fibers: Vec<Option<Fiber>> = Vec::new();
     fibers.resize_with(on.len() + cpus, || None);
     for (number, task) in tasks.into_iter().enumerate() {
@@ -281,6 +290,7 @@ fn report(at: &SimInstance, core: &mut Core, options: &RunOptions<'_>) -> RunRep
         hash: core.hash,
         schedule,
         timeline: core.trace.take(),
+        why: core.why.take().map(|ledger| Why::of(&ledger)),
     }
 }
 

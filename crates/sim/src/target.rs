@@ -15,10 +15,12 @@ use crate::machine::Sim;
 use crate::machine_file::MachineFile;
 use crate::report::{Outcome, RunReport};
 use crate::run::{RunOptions, TaskSpec, run};
+use crate::why::{Name, Why, WhyOptions, Windows};
 use crate::worker::{Ended, Shared, SimWorker};
 use core::cell::{Cell, RefCell};
 use core::fmt;
 use core::mem::ManuallyDrop;
+use minflt_mm::describe::Field;
 use minflt_mm::{BootError, Config, Mm, MmHandle, Running, System};
 use minflt_pgtable::{Altix16K, Paging, PowerRadix, X86_64};
 use minflt_process::{Tally, exit};
@@ -32,6 +34,17 @@ pub struct SimTarget<P: Paging> {
     most_workers: u32,
     /// Of all accesses of all runs so far.
     hash: Cell<u64>,
+    asked: RefCell<Option<Asked>>,
+    why: RefCell<Option<Why>>,
+}
+
+/// What is to be accounted of the processes that a target runs.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Asked {
+    /// The line that is to be free ([`WhyOptions::free`]).
+    pub free: Option<String>,
+    /// Samples to keep at most.
+    pub samples: usize,
 }
 
 /// The target on a machine of whatever page size.
@@ -104,6 +117,27 @@ impl AnySimTarget {
     }
 }
 
+impl AnySimTarget {
+    /// See [`SimTarget::account`].
+    pub fn account(&self, asked: Option<Asked>) {
+        match self {
+            Self::X86(target) => target.account(asked),
+            Self::Altix(target) => target.account(asked),
+            Self::Power(target) => target.account(asked),
+        }
+    }
+
+    /// See [`SimTarget::take_why`].
+    #[must_use]
+    pub fn take_why(&self) -> Option<Why> {
+        match self {
+            Self::X86(target) => target.take_why(),
+            Self::Altix(target) => target.take_why(),
+            Self::Power(target) => target.take_why(),
+        }
+    }
+}
+
 impl<P: Paging> SimTarget<P> {
     fn start(file: &MachineFile, config: Config, size: Size) -> Result<Self, StartError> {
         let machine = SimInstance::new(file, size).map_err(StartError::Host)?;
@@ -113,6 +147,8 @@ impl<P: Paging> SimTarget<P> {
             cpus: size.cpus,
             most_workers: size.max_tasks,
             hash: Cell::new(0),
+            asked: RefCell::new(None),
+            why: RefCell::new(None),
         })
     }
 
@@ -120,6 +156,17 @@ impl<P: Paging> SimTarget<P> {
     #[must_use]
     pub fn system(&self) -> &System<Sim<P>> {
         &self.system
+    }
+
+    /// From now on processes are accounted as `asked`, or not at all.
+    pub fn account(&self, asked: Option<Asked>) {
+        self.asked.replace(asked);
+    }
+
+    /// Where the time of the last process went, if it was accounted.
+    #[must_use]
+    pub fn take_why(&self) -> Option<Why> {
+        self.why.take()
     }
 
     /// A hash of every access of every process so far.
@@ -189,7 +236,20 @@ impl<P: Paging> Target for SimTarget<P> {
             TaskSpec::new(index % plan.cpus.max(1), work)
         };
         let tasks = (0..plan.threads).map(task).collect();
-        let ran = run(self.system.machine(), &RunOptions::virtual_time(), tasks);
+        let names = |offset| name(&self.system, offset);
+        let asked = self.asked.borrow();
+        let why = asked.as_ref().map(|asked| WhyOptions {
+            names: &names,
+            windows: Windows::Opened,
+            free: asked.free.as_deref(),
+            samples: asked.samples,
+        });
+        let options = RunOptions {
+            why,
+            ..RunOptions::virtual_time()
+        };
+        let mut ran = run(self.system.machine(), &options, tasks);
+        self.why.replace(ran.why.take());
         self.hash
             .set((self.hash.get() ^ ran.hash).wrapping_mul(0x0000_0100_0000_01b3));
         if ran.outcome != Outcome::Ok {
@@ -235,6 +295,20 @@ impl<P: Paging> SimTarget<P> {
             .events
             .insert("context-switches".into(), ran.context_switches);
         Ok(report)
+    }
+}
+
+/// The name of what lies at an offset of a system's memory.
+pub(crate) fn name<P: Paging>(system: &System<Sim<P>>, offset: u64) -> Name {
+    let place = system.describe(offset);
+    Name {
+        object: place.object,
+        field: match place.field {
+            Field::Named(name) => name,
+            Field::Entry(_) | Field::Byte(_) => "",
+        },
+        number: place.number,
+        lock: place.lock(),
     }
 }
 

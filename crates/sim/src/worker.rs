@@ -2,6 +2,7 @@
 
 use crate::machine::Sim;
 use crate::model::Ps;
+use crate::why::Window;
 use core::cell::{Cell, RefCell};
 use core::mem::ManuallyDrop;
 use minflt_addr::VirtAddr;
@@ -215,11 +216,13 @@ impl<P: Paging> Worker for SimWorker<'_, P> {
         let times = Sim::<P>::times();
         self.at_open = (times.0, times.1, self.faults());
         self.report.start_ns = self.now_ns();
+        Sim::<P>::window(Window::Opens);
     }
 
     fn window_close(&mut self) {
         let times = Sim::<P>::times();
         self.report.end_ns = self.now_ns();
+        Sim::<P>::window(Window::Closes);
         self.report.user_ns = times.0 - self.at_open.0;
         self.report.system_ns = times.1 - self.at_open.1;
         self.report.faults = self.faults() - self.at_open.2;

@@ -28,10 +28,11 @@ use crate::instance::SimInstance;
 use crate::model::Ps;
 use crate::report::Outcome;
 use crate::sched::{Ahead, Core, Order, Peek, Spin, State, Turn};
-use crate::trace::Event;
+use crate::trace::{Event, Place};
+use crate::why::{Cause, Name};
 use core::cell::{Cell, RefCell};
 use corosensei::Yielder;
-use minflt_sync::{Cost, CpuMask, Instance, Kind, Ordering, TaskId};
+use minflt_sync::{Cost, CpuMask, Instance, Kind, Ordering, Phase, TaskId};
 
 /// What every task suspends itself with: nothing.
 pub(crate) type Suspender = Yielder<(), ()>;
@@ -47,6 +48,8 @@ pub(crate) struct World<'a> {
     line_shift: u32,
     /// Whether stores may be held back.
     pub(crate) buffers: bool,
+    /// Names a place, where time is accounted.
+    names: Option<&'a dyn Fn(u64) -> Name>,
     /// How often something waited while a panic unwinds.
     hopeless: Cell<u32>,
 }
@@ -58,7 +61,11 @@ const POLL: Ps = 20_000;
 const HOPELESS: u32 = 100_000;
 
 impl<'a> World<'a> {
-    pub(crate) fn new(at: &'a SimInstance, core: Core) -> Self {
+    pub(crate) fn new(
+        at: &'a SimInstance,
+        core: Core,
+        names: Option<&'a dyn Fn(u64) -> Name>,
+    ) -> Self {
         let tasks = core.tasks.len();
         let buffers = match &core.order {
             Order::Virtual(_) => false,
@@ -71,6 +78,7 @@ impl<'a> World<'a> {
             core: RefCell::new(core),
             current: Cell::new(0),
             suspenders: vec![Cell::new(core::ptr::null()); tasks],
+            names,
             hopeless: Cell::new(0),
         }
     }
@@ -196,7 +204,9 @@ impl<'a> World<'a> {
             let turn = core.turn(task, ahead, self.irqs_on());
             if turn == Turn::Go && !core.must_wait(task, first..=last, kind) {
                 self.trace_access(&mut core, task, offset, len, kind);
-                return core.commit(task, first..=last, node, kind);
+                let watched = core.commit(task, first..=last, node, kind);
+                self.name_lines(&mut core);
+                return watched;
             }
             turn
         };
@@ -210,10 +220,44 @@ impl<'a> World<'a> {
             core = self.core.borrow_mut();
         }
         self.trace_access(&mut core, task, offset, len, kind);
-        core.commit(task, first..=last, node, kind)
+        let watched = core.commit(task, first..=last, node, kind);
+        self.name_lines(&mut core);
+        watched
+    }
+
+    /// Names what was touched for the first time, where time is accounted.
+    #[inline]
+    fn name_lines(&self, core: &mut Core) {
+        let (Some(why), Some(names)) = (&mut core.why, self.names) else {
+            return;
+        };
+        while let Some(offset) = why.next_unnamed() {
+            why.name(match self.at.place(offset) {
+                Place::Ram(offset) => names(offset),
+                Place::Context { task, .. } => Name {
+                    object: "task",
+                    field: "context",
+                    number: u64::from(task),
+                    lock: None,
+                },
+            });
+        }
+    }
+
+    /// A remark on what the current task does.
+    pub(crate) fn phase(&self, phase: Phase) {
+        let sleeps_for = match phase {
+            Phase::Sleep(lock) => self.at.offset(lock as usize, 1),
+            _ => None,
+        };
+        let task = self.current.get();
+        self.core.borrow_mut().phase(task, phase, sleeps_for);
     }
 
     fn trace_access(&self, core: &mut Core, task: u32, offset: usize, len: usize, kind: Kind) {
+        if let Some(why) = &mut core.why {
+            why.is_about(offset);
+        }
         core.record(task, || Event::Access {
             kind,
             place: self.at.place(offset),
@@ -401,7 +445,10 @@ impl<'a> World<'a> {
             if rest.is_empty() {
                 return;
             }
-            self.core.borrow_mut().pass(task, POLL);
+            let mut core = self.core.borrow_mut();
+            core.pass(task, POLL);
+            core.spent(task, Cause::Invalidate);
+            drop(core);
             self.point(Ahead::Never);
         }
     }
@@ -443,6 +490,7 @@ impl<'a> World<'a> {
         let task = self.current.get();
         let hit = self.at.model.hit;
         self.core.borrow_mut().pass(task, hit);
+        self.core.borrow_mut().spent(task, Cause::User);
         self.user_point(Ahead::Always);
     }
 
@@ -472,6 +520,7 @@ impl<'a> World<'a> {
         while time > 0 {
             let stretch = self.core.borrow().slice_left(task).clamp(1, time);
             self.core.borrow_mut().compute(task, stretch);
+            self.core.borrow_mut().spent(task, Cause::User);
             time -= stretch;
             self.user_point(Ahead::Always);
         }

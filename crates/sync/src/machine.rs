@@ -25,6 +25,7 @@
 
 use crate::cpumask::CpuMask;
 use crate::cx::{Cx, TaskId};
+use crate::phase::Phase;
 use crate::prim::{self, Ordering};
 use crate::word::{Rmw, Word};
 use core::fmt;
@@ -238,6 +239,10 @@ pub unsafe trait Machine: Copy + Send + Sync + fmt::Debug + 'static {
     /// A remark for a drawn timeline. Nothing where no timeline is kept.
     #[inline(always)]
     fn note(_text: fmt::Arguments<'_>) {}
+
+    /// A remark on what the context does from here on. Nothing where no time is accounted.
+    #[inline(always)]
+    fn phase(_phase: Phase) {}
 
     /// An oracle spoke. Ends the run as a value; never unwinds through a simulated context's
     /// guards.

@@ -88,6 +88,14 @@ impl<T, M: Machine> PerCpu<T, M> {
         self.get(this_cpu::<M>())
     }
 
+    /// Whose area a host address lies in, and how many bytes into it: for names.
+    #[must_use]
+    pub fn find(&self, at: usize) -> Option<(u32, usize)> {
+        let offset = at.checked_sub(self.base.as_ptr() as usize)?;
+        let cpu = offset / Self::STRIDE.max(1);
+        (cpu < self.cpus as usize).then_some((cpu as u32, offset % Self::STRIDE.max(1)))
+    }
+
     /// All areas, by CPU.
     pub fn iter(&self) -> impl Iterator<Item = &T> {
         (0..self.cpus).map(|cpu| self.get(cpu))

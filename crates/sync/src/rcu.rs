@@ -157,6 +157,12 @@ impl<M: Machine> Rcu<M> {
         }
     }
 
+    /// The CPU whose report lies at a host address: for names.
+    #[must_use]
+    pub fn cpu_at(&self, at: usize) -> Option<u32> {
+        self.cpus.find(at).map(|(cpu, _)| cpu)
+    }
+
     /// Opens a read section. Sections nest. Whoever is inside one does not sleep, does not return
     /// to user mode and does not wait for a grace period.
     ///

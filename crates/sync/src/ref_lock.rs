@@ -56,6 +56,7 @@ use crate::cx::TaskId;
 use crate::lock_seq::{LockSeq, LockedAt};
 use crate::lockdep::{self, Class, How};
 use crate::machine::Machine;
+use crate::phase::Phase;
 use crate::prim::Ordering;
 use core::fmt;
 use core::marker::PhantomData;
@@ -211,6 +212,7 @@ impl<C: Class, M: Machine> RefLock<C, M> {
                 self.word.add(mine, Ordering::Relaxed);
                 // ORDERING: Acquire; pairs with [ref-lock-leave].
                 while self.word.load(Ordering::Acquire) & USERS > 1 {
+                    M::phase(Phase::Sleep(self.id()));
                     M::park();
                     slept += 1;
                 }
@@ -223,6 +225,7 @@ impl<C: Class, M: Machine> RefLock<C, M> {
                     .cas(me | 1, mine | 1, Ordering::Acquire, Ordering::Relaxed)
                     .is_err()
                 {
+                    M::phase(Phase::Sleep(self.id()));
                     M::park();
                     slept += 1;
                 }

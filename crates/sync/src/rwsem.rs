@@ -58,6 +58,7 @@ use crate::cx::{Cx, TaskId};
 use crate::lockdep::order::WaitLock;
 use crate::lockdep::{self, Class, How};
 use crate::machine::Machine;
+use crate::phase::Phase;
 use crate::prim::Ordering;
 use crate::spin::{SpinGuard, SpinLock};
 use core::fmt;
@@ -80,6 +81,17 @@ pub struct RwSem<C, M: Machine> {
     owner: Atomic<u32, M>,
     queue: SpinLock<Queue, WaitLock, M>,
     class: PhantomData<fn() -> C>,
+}
+
+/// A part of the lock.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum RwSemPart {
+    /// The word that counts readers.
+    Count,
+    /// Who writes.
+    Owner,
+    /// Those who sleep, and the lock of their queue.
+    Queue,
 }
 
 /// Guarded by: the lock around it.
@@ -192,6 +204,20 @@ impl<C: Class, M: Machine> RwSem<C, M> {
         self.count.peek() & (WRITER | READERS) != 0
     }
 
+    /// The name of the part of a lock that lies at `offset`: for names.
+    #[must_use]
+    pub fn part_at(offset: usize) -> RwSemPart {
+        let starts = [
+            (core::mem::offset_of!(Self, count), RwSemPart::Count),
+            (core::mem::offset_of!(Self, owner), RwSemPart::Owner),
+            (core::mem::offset_of!(Self, queue), RwSemPart::Queue),
+        ];
+        let before = starts.iter().filter(|(start, _)| *start <= offset);
+        before
+            .max_by_key(|(start, _)| *start)
+            .map_or(RwSemPart::Count, |(_, part)| *part)
+    }
+
     fn id(&self) -> *const () {
         core::ptr::from_ref(&self.count).cast()
     }
@@ -222,6 +248,7 @@ impl<C: Class, M: Machine> RwSem<C, M> {
         // ORDERING: Acquire; pairs with [rwsem-grant].
         while M::load::<u64>(&node.granted, Ordering::Acquire) == 0 {
             lockdep::might_sleep::<M>();
+            M::phase(Phase::Sleep(self.id()));
             M::park();
         }
     }
@@ -276,6 +303,7 @@ impl<C: Class, M: Machine> RwSem<C, M> {
             }
             drop(queue);
             lockdep::might_sleep::<M>();
+            M::phase(Phase::Sleep(self.id()));
             M::park();
             woken = true;
             queue = self.queue.lock();

@@ -146,6 +146,12 @@ impl Stack {
 }
 
 impl<T: SlabObject, M: Machine> Slab<T, M> {
+    /// The CPU whose own stack lies at a host address: for names.
+    #[must_use]
+    pub fn magazine_at(&self, at: usize) -> Option<u32> {
+        self.cpus.find(at).map(|(cpu, _)| cpu)
+    }
+
     /// Bytes from one slot to the next.
     pub const SLOT: usize = {
         let size = if size_of::<T>() < 8 {

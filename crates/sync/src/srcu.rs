@@ -116,6 +116,12 @@ impl<M: Machine> Srcu<M> {
         }
     }
 
+    /// The CPU whose counts lie at a host address: for names.
+    #[must_use]
+    pub fn cpu_at(&self, at: usize) -> Option<u32> {
+        self.cpus.find(at).map(|(cpu, _)| cpu)
+    }
+
     /// Opens a read section.
     #[inline]
     pub fn read(&self) -> SrcuGuard<'_, M> {

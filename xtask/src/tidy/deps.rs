@@ -17,7 +17,10 @@ const ARROWS: [(&str, &[&str]); 17] = [
     ),
     ("crates/workload", &["addr"]),
     ("crates/trace", &["addr"]),
-    ("crates/process", &["addr", "pgtable", "mm", "workload"]),
+    (
+        "crates/process",
+        &["addr", "sync", "pgtable", "mm", "workload"],
+    ),
     ("crates/host", &MACHINE),
     ("crates/sim", &MACHINE),
     ("crates/report", &[]),

@@ -3,6 +3,7 @@
 use crate::args::Bench;
 use crate::choice::{Named, counts, eras, size};
 use crate::commands::reproduce::proof;
+use crate::commands::{why, why_files};
 use crate::error::{Error, usage};
 use crate::machine;
 use crate::out::{out, outln};
@@ -10,8 +11,12 @@ use crate::progress::Progress;
 use crate::rows::{Place, checks, record, write_json};
 use crate::targets::{self, HOST_RAM, On};
 use minflt_report::{Cell, Column, Run, Status, Table};
-use minflt_sim::{MAX_CPUS, Size};
+use minflt_sim::why::{Limit, Why};
+use minflt_sim::{Asked, MAX_CPUS, Size};
 use minflt_workload::{Clear, Columns, Outcome, Plan, Spaces, Workload, list, pft};
+
+/// Samples of a profile, at most.
+const SAMPLES: usize = 100_000;
 
 /// Runs the command.
 pub(crate) fn run(args: &Bench) -> Result<(), Error> {
@@ -28,6 +33,7 @@ pub(crate) fn run(args: &Bench) -> Result<(), Error> {
     let cells = job.cells()?;
     let progress = Progress::new(args.quiet, cells.len() as u64);
     let mut done = Vec::new();
+    let mut accounts = Vec::new();
     for cell in cells {
         progress.says(&format!(
             "{} {} x{}",
@@ -35,15 +41,19 @@ pub(crate) fn run(args: &Bench) -> Result<(), Error> {
             cell.era.name,
             cell.plan.threads
         ));
-        let outcome = job.measure(&cell)?;
+        let (outcome, why) = job.measure(&cell, args.why.free.as_deref())?;
         progress.step();
-        done.push((job.record(&cell, &outcome), outcome));
+        let mut run = job.record(&cell, &outcome);
+        run.why = why.as_ref().map(|why| why::json(why, &outcome));
+        accounts.extend(job.account(&cell, &run, &outcome, why)?);
+        done.push((run, outcome));
     }
     progress.end();
     let mut shown = table(&done);
     shown.footnotes.extend(job.extended(&done));
     out!("{}", shown.to_text());
     originals(&done);
+    accounts.iter().for_each(|account| out!("\n{account}"));
     let runs: Vec<_> = done.into_iter().map(|(run, _)| run).collect();
     write_json(args.json.as_deref(), &runs)
 }
@@ -113,21 +123,9 @@ impl<'a> Job<'a> {
         let eras = eras(&self.args.choices)?;
         let mut cells = Vec::new();
         let on = On::list(&self.args.on)?;
-        if self.args.machine.is_some() && !on.contains(&On::Sim) {
-            return Err(usage(
-                "--machine: only sim models a machine; add sim to --on",
-            ));
-        }
-        if self.args.extend_machine && !on.contains(&On::Sim) {
-            return Err(usage(
-                "--extend-machine: only sim models a machine; add sim to --on",
-            ));
-        }
-        if self.ram.is_some() && on.iter().all(|on| *on == On::Linux) {
-            return Err(usage(
-                "--ram: linux has the RAM it has; add host or sim to --on",
-            ));
-        }
+        self.check_targets(&on)?;
+        let runs = eras.len() * threads.len() * cpus.as_ref().map_or(1, Vec::len);
+        self.check_files(runs)?;
         for on in on {
             let eras = match on {
                 On::Linux => vec![Named {
@@ -159,6 +157,47 @@ impl<'a> Job<'a> {
             }
         }
         Ok(cells)
+    }
+
+    /// Refuses options that none, or not all, of the targets take.
+    fn check_targets(&self, on: &[On]) -> Result<(), Error> {
+        if self.args.machine.is_some() && !on.contains(&On::Sim) {
+            return Err(usage(
+                "--machine: only sim models a machine; add sim to --on",
+            ));
+        }
+        if self.args.extend_machine && !on.contains(&On::Sim) {
+            return Err(usage(
+                "--extend-machine: only sim models a machine; add sim to --on",
+            ));
+        }
+        if let Some(option) = self.args.why.option()
+            && on.iter().any(|on| *on != On::Sim)
+        {
+            return Err(usage(format!(
+                "{option}: only sim knows where time goes; give --on sim"
+            )));
+        }
+        if self.ram.is_some() && on.iter().all(|on| *on == On::Linux) {
+            return Err(usage(
+                "--ram: linux has the RAM it has; add host or sim to --on",
+            ));
+        }
+        Ok(())
+    }
+
+    /// A file holds one run.
+    fn check_files(&self, runs: usize) -> Result<(), Error> {
+        let one = [
+            (self.args.why.flame.is_some(), "--flame"),
+            (self.args.why.profile.is_some(), "--profile"),
+        ];
+        match one.iter().find(|(given, _)| *given) {
+            Some((_, option)) if runs > 1 => Err(usage(format!(
+                "{option}: {runs} runs were asked for; give one era and one number of threads"
+            ))),
+            _ => Ok(()),
+        }
     }
 
     /// As many CPUs as threads, as far as the machine has them or is extended.
@@ -215,14 +254,15 @@ impl<'a> Job<'a> {
         Ok(())
     }
 
-    fn measure(&self, cell: &Variant) -> Result<Outcome, Error> {
+    /// Runs a cell; simulated, with the account that was asked for and the line of that name free.
+    fn measure(&self, cell: &Variant, free: Option<&str>) -> Result<(Outcome, Option<Why>), Error> {
         let plan = &cell.plan;
         let ram = self.ram(cell.on, plan.cpus);
         match cell.on {
             On::Host => {
                 let workers = self.workload.most_workers(plan.threads, plan.cpus);
                 let target = targets::host(&cell.era, workers.max(plan.cpus), ram)?;
-                targets::on(&target, &self.workload, plan)
+                Ok((targets::on(&target, &self.workload, plan)?, None))
             }
             On::Sim => {
                 let size = Size {
@@ -230,10 +270,52 @@ impl<'a> Job<'a> {
                     ..Size::extended(&self.machine, plan.cpus)
                 };
                 let target = targets::sim_sized(&cell.era, &self.machine, size)?;
-                targets::on_sim(&target, &self.workload, plan)
+                let why = &self.args.why;
+                target.account(why.option().map(|_| Asked {
+                    free: free.map(str::to_owned),
+                    samples: if why.profile.is_some() { SAMPLES } else { 0 },
+                }));
+                let outcome = targets::on_sim(&target, &self.workload, plan)?;
+                Ok((outcome, target.take_why()))
             }
-            On::Linux => targets::linux(&self.workload, plan),
+            On::Linux => Ok((targets::linux(&self.workload, plan)?, None)),
         }
+    }
+
+    /// What is said of a run that was accounted: its tables, and what limits it without the line
+    /// that does. Files are written here.
+    fn account(
+        &self,
+        cell: &Variant,
+        run: &Run,
+        outcome: &Outcome,
+        why: Option<Why>,
+    ) -> Result<Option<String>, Error> {
+        let Some(why) = why else { return Ok(None) };
+        let args = &self.args.why;
+        if let Some(name) = &args.free
+            && !why.freed
+        {
+            return Err(usage(format!(
+                "--free: no word called `{name}` was touched; those that cost are {}",
+                why::names(&why)
+            )));
+        }
+        let title = format!("{} {}, {} threads", run.workload, run.era, run.threads);
+        if let Some(file) = &args.flame {
+            why_files::flame(&why, &title, file)?;
+        }
+        if let Some(file) = &args.profile {
+            why_files::profile(&why, &title, file)?;
+        }
+        let mut text = why::text(&why, &title, run, outcome);
+        if args.free.is_none()
+            && let Limit::Line(name, _) = why.limit()
+            && let (without, Some(then)) = self.measure(cell, Some(&name))?
+        {
+            text += &why::gone(&name, run, &self.record(cell, &without), &then);
+        }
+        Ok(Some(text))
     }
 
     /// What is to be said of rows with more CPUs than the machine has.

@@ -3,9 +3,12 @@
 pub(crate) mod bench;
 pub(crate) mod calibrate;
 pub(crate) mod check;
+pub(crate) mod curves;
 pub(crate) mod lists;
 pub(crate) mod machines;
 pub(crate) mod postings;
 pub(crate) mod races;
 pub(crate) mod reproduce;
 pub(crate) mod sensitivity;
+pub(crate) mod why;
+pub(crate) mod why_files;

@@ -151,6 +151,16 @@ impl<M: Mmu> Frames<M> {
         Zone::new(first + start, first + end)
     }
 
+    /// The node whose zone lies at a host address: for names.
+    pub(crate) fn zone_at(&self, at: usize) -> Option<u32> {
+        self.zones.find(at).map(|(node, _)| node)
+    }
+
+    /// The CPU whose list of frames lies at a host address: for names.
+    pub(crate) fn list_at(&self, at: usize) -> Option<u32> {
+        self.cpus.find(at).map(|(cpu, _)| cpu)
+    }
+
     /// The descriptor of `pfn`.
     #[inline(always)]
     pub(crate) fn get(&self, pfn: Pfn) -> &Frame<M> {

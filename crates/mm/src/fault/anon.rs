@@ -19,7 +19,7 @@ use crate::frame::Exclusive;
 use crate::oracle;
 use minflt_addr::{Pfn, VirtAddr, VirtRange};
 use minflt_pgtable::{Access, Grant, Leaf, Mmu, Paging, Pte, with_bits};
-use minflt_sync::Ordering;
+use minflt_sync::{Ordering, Phase};
 
 impl<M: Mmu> Fault<'_, M> {
     #[inline(always)]
@@ -264,6 +264,7 @@ impl<M: Mmu> Fault<'_, M> {
     /// The frame is mapped: let the slot go. The frame itself is no longer ours.
     #[inline(always)]
     pub(super) fn finish(&self, slot: Slot<'_, M>, pfn: Pfn) {
+        M::phase(Phase::Finish);
         let sys = self.mm.system();
         if sys.config.rss == Rss::UnderLock {
             self.count_page(1);

@@ -23,6 +23,7 @@ use crate::mm::Mm;
 use crate::rss::Share;
 use minflt_addr::VirtAddr;
 use minflt_pgtable::{Access, Mmu};
+use minflt_sync::Phase;
 use stabilise::Stable;
 
 /// What came of a fault.
@@ -202,6 +203,7 @@ impl<M: Mmu> Mm<M> {
                 outcome => break outcome,
             }
         };
+        M::phase(Phase::Back);
         match outcome {
             Ok(kind) => {
                 if kind != Kind::Spurious {
@@ -257,8 +259,10 @@ impl<M: Mmu> Fault<'_, M> {
 
     #[inline(always)]
     fn attempt_by(&self, rung: Rung) -> Result<Kind, Stop> {
+        M::phase(Phase::Stabilise);
         let stable = Stable::stabilise(self.mm, rung, self.addr)?;
         let kind = self.under(&stable);
+        M::phase(Phase::Finish);
         let maps = kind.is_ok_and(Kind::maps_a_frame);
         let rss = self.mm.system().config.rss;
         // A sloppy number stands in the line of `mmap_lock`: counted right before that is let go,
@@ -276,6 +280,7 @@ impl<M: Mmu> Fault<'_, M> {
     #[inline(always)]
     fn under(&self, stable: &Stable<'_, M>) -> Result<Kind, Stop> {
         stable.check_access(self.access)?;
+        M::phase(Phase::Prepare);
         self.prepare_anon(stable)?;
         let leaf = self.leaf(stable)?;
         self.anon(stable, leaf)

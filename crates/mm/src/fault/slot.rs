@@ -39,8 +39,8 @@ use crate::config::{Broken, Protocol};
 use crate::shootdown;
 use minflt_addr::VirtRange;
 use minflt_pgtable::{Exchange, Grant, Leaf, Mmu, PtLock, Pte};
-use minflt_sync::SpinGuard;
 use minflt_sync::order::PageTableLock;
+use minflt_sync::{Phase, SpinGuard};
 
 /// The right to change one entry.
 pub(super) struct Slot<'s, M: Mmu> {
@@ -83,6 +83,7 @@ impl<'m, M: Mmu> Stable<'m, M> {
     where
         'm: 's,
     {
+        M::phase(Phase::Open);
         let lock = match &self.hold {
             Hold::Mmap { .. } | Hold::Vma { .. } => lock.map(PtLock::lock),
             Hold::Speculative { .. } => {
@@ -92,6 +93,7 @@ impl<'m, M: Mmu> Stable<'m, M> {
                 lock?
             }
         };
+        M::phase(Phase::Commit);
         Ok(Slot {
             stable: self,
             leaf,

@@ -34,6 +34,7 @@
 //! In virtual time a heap operation for each change of CPU.
 
 mod arbitration;
+mod hooks;
 mod queue;
 mod task;
 mod time;
@@ -46,6 +47,7 @@ use crate::policy::Chooser;
 use crate::report::Outcome;
 use crate::rng::Rng;
 use crate::trace::{Event, Step};
+use crate::why::Ledger;
 use arbitration::Queue;
 use core::cmp::Reverse;
 use minflt_sync::Kind;
@@ -122,6 +124,8 @@ pub(crate) struct Core {
     pub(crate) hash: u64,
     pub(crate) outcome: Option<Outcome>,
     pub(crate) trace: Option<Vec<Step>>,
+    /// The account of where time goes, if it is kept.
+    pub(crate) why: Option<Box<Ledger>>,
 }
 
 impl Core {
@@ -195,6 +199,7 @@ impl Core {
             hash: 0xcbf2_9ce4_8422_2325,
             outcome: None,
             trace: None,
+            why: None,
         };
         for (task, cpu) in on.iter().enumerate() {
             core.cpus[*cpu as usize].queue.push_back(task as u32);
@@ -286,6 +291,7 @@ impl Core {
         cpu.last = task;
         cpu.slice_end = cpu.clock + slice;
         cpu.current = Some(task);
+        self.runs_from_now(task);
         Some(task)
     }
 
@@ -403,6 +409,7 @@ impl Core {
             self.cpus[cpu as usize].interrupt = None;
             self.enter_kernel(task);
             self.pass(task, self.model.ipi_handle);
+            self.interrupted(task);
             self.interrupts += 1;
             self.record(task, || Event::Interrupt);
         }
@@ -453,6 +460,7 @@ impl Core {
                     waited: self.tasks[task as usize].asks.is_some(),
                 };
                 let end = self.lines.access(&self.model, ask, now);
+                let end = self.accessed(task, ask, now, end);
                 match &mut self.order {
                     Order::Virtual(_) => self.cpus[cpu as usize].clock = end,
                     Order::Explored { chooser, .. } => chooser.pass(cpu, end - now),

@@ -49,6 +49,7 @@ impl Core {
         let (now, cpu) = (self.clock_of(task), self.tasks[task as usize].cpu);
         self.is_virtual()
             && lines.start() == lines.end()
+            && !self.is_free(*lines.start())
             && self
                 .lines
                 .must_wait(&self.model, *lines.start(), cpu, kind, now)
@@ -185,7 +186,11 @@ impl Core {
             kind: Kind::Load,
             waited: true,
         };
-        let end = self.lines.access(&self.model, ask, now);
+        let mut end = self.lines.access(&self.model, ask, now);
+        if self.is_free(line) {
+            end = now + self.model.hit;
+            self.lines.line(line).is_free_at(now);
+        }
         self.events += 1;
         let clock = &mut self.cpus[one.cpu as usize].clock;
         *clock = (*clock).max(end);

@@ -2,6 +2,7 @@
 
 use super::{Core, Order};
 use crate::model::Ps;
+use crate::why::Cause;
 use minflt_sync::Cost;
 
 impl Core {
@@ -43,23 +44,26 @@ impl Core {
         if !self.is_virtual() {
             return;
         }
+        self.spent(task, Cause::of(cost));
         match cost {
-            Cost::Clear { bytes, node } => self.through_memory(at, started, node, bytes),
+            Cost::Clear { bytes, node } => self.through_memory(task, started, node, bytes),
             Cost::Copy { bytes, from, to } => {
                 // A write reads the line before, and takes twice what a read takes.
-                self.through_memory(at, started, from, bytes / 2);
-                self.through_memory(at, started, to, bytes);
+                self.through_memory(task, started, from, bytes / 2);
+                self.through_memory(task, started, to, bytes);
             }
             _ => {}
         }
     }
 
-    /// CPU `at` is not done before the memory of `node` has had its share of `bytes`.
-    fn through_memory(&mut self, at: usize, started: Ps, node: u32, bytes: u64) {
+    /// `task` is not done before the memory of `node` has had its share of `bytes`.
+    fn through_memory(&mut self, task: u32, started: Ps, node: u32, bytes: u64) {
+        let at = self.tasks[task as usize].cpu as usize;
         if let Some(busy) = self.nodes.get_mut(node as usize) {
             *busy = started.max(*busy) + self.model.node_busy(bytes);
             let clock = &mut self.cpus[at].clock;
             *clock = (*clock).max(*busy);
+            self.spent(task, Cause::Node);
         }
     }
 
@@ -71,6 +75,7 @@ impl Core {
             let end = (*clock).max(self.broadcasting) + self.model.broadcast;
             self.broadcasting = end;
             *clock = end;
+            self.spent(task, Cause::Invalidate);
         }
     }
 
@@ -90,10 +95,12 @@ impl Core {
     pub(crate) fn enter_kernel(&mut self, task: u32) {
         self.account(task);
         self.tasks[task as usize].kernel += 1;
+        self.entered(task);
     }
 
     pub(crate) fn leave_kernel(&mut self, task: u32) {
         self.account(task);
+        self.left(task);
         let kernel = &mut self.tasks[task as usize].kernel;
         *kernel = kernel.saturating_sub(1);
     }

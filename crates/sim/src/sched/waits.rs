@@ -4,6 +4,7 @@ use super::{Core, Order, Spin, State};
 use crate::lines::{LineId, NOBODY};
 use crate::model::Ps;
 use crate::trace::Event;
+use crate::why::Cause;
 use minflt_sync::CpuMask;
 
 impl Core {
@@ -94,6 +95,7 @@ impl Core {
         if listed {
             self.unlist(task, spin.line);
         }
+        self.spun(task, spin);
         true
     }
 
@@ -125,6 +127,7 @@ impl Core {
     pub(crate) fn park(&mut self, task: u32) {
         self.account(task);
         self.record(task, || Event::Sleeps);
+        self.sleeps_from_now(task);
         self.tasks[task as usize].state = State::Parked;
         if task < self.bodies {
             self.switches += 1;
@@ -171,6 +174,7 @@ impl Core {
     pub(crate) fn finish(&mut self, task: u32) {
         self.account(task);
         self.record(task, || Event::Ends);
+        self.ended(task);
         self.end = self.end.max(self.clock_of(task));
         self.tasks[task as usize].state = State::Done;
         self.recheck(self.tasks[task as usize].cpu);
@@ -221,6 +225,7 @@ impl Core {
         let cpus = self.cpus.len() as u32;
         for cpu in to.iter().take_while(|cpu| *cpu < cpus) {
             self.pass(task, self.model.ipi_send);
+            self.spent(task, Cause::Send);
             let at = self.clock_of(task) + self.model.ipi_delay(from, cpu);
             let entry = &mut self.cpus[cpu as usize];
             let at = entry.interrupt.map_or(at, |earlier| earlier.min(at));

@@ -12,6 +12,7 @@ mod rwsem;
 mod seqcount;
 mod srcu;
 mod time;
+mod why;
 
 use crate::{MachineFile, Outcome, RunOptions, RunReport, Sim, SimInstance, Size, TaskSpec, run};
 use core::cell::Cell;

@@ -1,0 +1,295 @@
+//! `minflt curves`: what workloads come to on 1 to 1024 simulated CPUs in every era, what limits
+//! each at the end, and how it looks.
+
+mod chart;
+mod page;
+mod shared;
+mod usl;
+mod work;
+
+use crate::args::Curves;
+use crate::choice::{Named, all_eras, counts, era_list};
+use crate::commands::why;
+use crate::error::{Error, failed, usage};
+use crate::out::outln;
+use crate::progress::Progress;
+use crate::rows::{Place, record, write_json};
+use crate::targets;
+use minflt_report::Run;
+use minflt_sim::{Asked, MachineFile, Size};
+use minflt_workload::{Clear, Plan, Spaces};
+use std::sync::mpsc;
+use std::thread;
+use work::{KINDS, Kind};
+
+/// Memory of a machine of few CPUs.
+const LEAST_RAM: u64 = 4 << 30;
+/// Runs at a time: each holds a machine in memory.
+const AT_ONCE: usize = 2;
+
+/// One run to make.
+#[derive(Clone)]
+struct Job {
+    kind: &'static Kind,
+    era: Named,
+    threads: u32,
+    /// Whether it is asked what limits it.
+    asked: bool,
+}
+
+/// What a run came to.
+struct Done {
+    run: Run,
+    /// Operations per second.
+    rate: f64,
+    /// Pages that one operation makes the machine clear.
+    pages: f64,
+    limit: Option<String>,
+}
+
+/// An era on one workload.
+pub(super) struct Curve {
+    pub(super) era: String,
+    /// Threads and rate.
+    pub(super) points: Vec<(u32, f64)>,
+    /// What limits at the largest count.
+    pub(super) limit: String,
+}
+
+/// A workload in all eras.
+pub(super) struct Chart {
+    pub(super) kind: &'static Kind,
+    pub(super) curves: Vec<Curve>,
+    /// Threads, and the rate at which the memory of their nodes is busy all the time.
+    pub(super) cap: Vec<(u32, f64)>,
+}
+
+/// Runs the command.
+pub(crate) fn run(args: &Curves) -> Result<(), Error> {
+    let kinds = kinds(&args.workloads)?;
+    let machine = targets::machine("--machine", &args.machine)?;
+    let mut threads = counts("--threads", &args.threads)?;
+    threads.sort_unstable();
+    threads.dedup();
+    let most = *threads.last().unwrap_or(&1);
+    if most > machine.cpus() {
+        return Err(usage(format!(
+            "--threads {most}: {} has {} CPUs; give at most {}, or a larger --machine",
+            machine.name,
+            machine.cpus(),
+            machine.cpus()
+        )));
+    }
+    let eras = args
+        .era
+        .as_deref()
+        .map_or_else(|| Ok(all_eras()), era_list)?;
+    let mut jobs = Vec::new();
+    for kind in kinds.iter().copied() {
+        for era in &eras {
+            jobs.extend(threads.iter().map(|threads| Job {
+                kind,
+                era: era.clone(),
+                threads: *threads,
+                asked: *threads == most,
+            }));
+        }
+    }
+    let done = all(&jobs, &machine, args.quiet)?;
+    let charts: Vec<_> = kinds
+        .iter()
+        .map(|kind| chart(kind, &eras, &jobs, &done, &machine))
+        .collect();
+    for chart in &charts {
+        outln!("{}", page::table(chart, &machine).to_text());
+    }
+    if let Some(folder) = &args.out {
+        page::write_all(folder, &charts, &machine, args)?;
+    }
+    let runs: Vec<_> = done.into_iter().map(|done| done.run).collect();
+    write_json(args.json.as_deref(), &runs)
+}
+
+fn kinds(names: &[String]) -> Result<Vec<&'static Kind>, Error> {
+    let one = |name: &String| {
+        KINDS.iter().find(|kind| kind.name == name).ok_or_else(|| {
+            let known: Vec<_> = KINDS.iter().map(|kind| kind.name).collect();
+            usage(format!(
+                "no curves of `{name}`; there are those of {}",
+                known.join(", ")
+            ))
+        })
+    };
+    if names.is_empty() {
+        return Ok(KINDS.iter().collect());
+    }
+    names.iter().map(one).collect()
+}
+
+/// Makes all runs, the largest first, a few at a time; in the order of the jobs.
+fn all(jobs: &[Job], machine: &MachineFile, quiet: bool) -> Result<Vec<Done>, Error> {
+    let mut order: Vec<usize> = (0..jobs.len()).collect();
+    order.sort_by_key(|at| (core::cmp::Reverse(jobs[*at].effort()), *at));
+    let cpus = thread::available_parallelism().map_or(1, |n| n.get());
+    let workers = AT_ONCE.min(cpus);
+    let progress = Progress::with_estimate(quiet, jobs.iter().map(Job::effort).sum());
+    let mut done: Vec<Option<Done>> = jobs.iter().map(|_| None).collect();
+    let result = thread::scope(|scope| {
+        let (sender, results) = mpsc::channel();
+        for worker in 0..workers {
+            let (sender, order) = (sender.clone(), &order);
+            scope.spawn(move || {
+                for at in order.iter().skip(worker).step_by(workers) {
+                    let result = measure(&jobs[*at], machine);
+                    let failed = result.is_err();
+                    if sender.send((*at, result)).is_err() || failed {
+                        return;
+                    }
+                }
+            });
+        }
+        drop(sender);
+        for (at, result) in results {
+            done[at] = Some(result?);
+            progress.advance(jobs[at].effort());
+            progress.says(&jobs[at].name());
+        }
+        Ok(())
+    });
+    progress.end();
+    result?;
+    Ok(done.into_iter().flatten().collect())
+}
+
+impl Job {
+    fn name(&self) -> String {
+        format!("{} {} x{}", self.kind.name, self.era.name, self.threads)
+    }
+
+    /// About how long it takes, in no unit: each unmapping tells all CPUs.
+    fn effort(&self) -> u64 {
+        let threads = u64::from(self.threads);
+        let asked = if self.asked { 2 } else { 1 };
+        asked * (threads * threads / 8 * u64::from(self.kind.unmaps) + threads * 64 + 500)
+    }
+}
+
+fn measure(job: &Job, machine: &MachineFile) -> Result<Done, Error> {
+    let size = share(machine, job.threads);
+    let target = targets::sim_sized(&job.era, machine, size)?;
+    target.account(job.asked.then(Asked::default));
+    let page = machine.shape.page_bytes.value as u64;
+    let workload = job.kind.workload(job.threads, page)?;
+    targets::fits(&workload, job.threads, page, size.ram_bytes)?;
+    let plan = Plan {
+        threads: job.threads,
+        cpus: job.threads,
+        clear: Clear::InFault,
+        spaces: Spaces::Shared,
+    };
+    let outcome = targets::on_sim(&target, &workload, &plan)?;
+    let place = Place {
+        target: "sim",
+        machine: &machine.name,
+        era: &job.era.name,
+        threads: job.threads,
+        cpus: job.threads,
+        scale: 1,
+    };
+    let mut run = record(&place, &outcome);
+    let account = target.take_why();
+    run.why = account.as_ref().map(|account| why::json(account, &outcome));
+    let ops: u64 = outcome.workers.iter().map(|worker| worker.ops).sum();
+    let faults: u64 = outcome.workers.iter().map(|worker| worker.faults).sum();
+    Ok(Done {
+        rate: ops as f64 * 1e9 / outcome.wall_ns.max(1) as f64,
+        pages: faults as f64 / ops.max(1) as f64,
+        limit: account.as_ref().map(why::limit_in_full),
+        run,
+    })
+}
+
+/// So many CPUs of the machine, with their share of its memory. CPUs that run nothing are left out:
+/// ours report no grace period by being idle, as Linux's do, and would have to be interrupted.
+fn share(machine: &MachineFile, cpus: u32) -> Size {
+    let whole = Size::of(machine);
+    let ram = whole.ram_bytes / u64::from(whole.cpus) * u64::from(cpus);
+    Size {
+        cpus,
+        ram_bytes: ram.max(LEAST_RAM).min(whole.ram_bytes),
+        max_tasks: cpus,
+    }
+}
+
+fn chart(
+    kind: &'static Kind,
+    eras: &[Named],
+    jobs: &[Job],
+    done: &[Done],
+    machine: &MachineFile,
+) -> Chart {
+    let of = |era: &str| {
+        let all = jobs.iter().zip(done);
+        let mut mine: Vec<_> = all
+            .filter(|(job, _)| job.kind.name == kind.name && job.era.name == era)
+            .map(|(job, done)| (job.threads, done))
+            .collect();
+        mine.sort_by_key(|(threads, _)| *threads);
+        mine
+    };
+    let curve = |era: &Named| {
+        let mine = of(&era.name);
+        Curve {
+            era: era.name.clone(),
+            points: mine.iter().map(|(at, done)| (*at, done.rate)).collect(),
+            limit: mine
+                .last()
+                .and_then(|(_, done)| done.limit.clone())
+                .unwrap_or_default(),
+        }
+    };
+    // Pages are the same in all eras, but for faults that were in vain.
+    let first = eras.first().map(|era| of(&era.name)).unwrap_or_default();
+    let cap = if kind.touches {
+        let cap = |(threads, done): &(u32, &Done)| (*threads, cap(machine, *threads, done.pages));
+        first.iter().map(cap).collect()
+    } else {
+        Vec::new()
+    };
+    Chart {
+        kind,
+        curves: eras.iter().map(curve).collect(),
+        cap,
+    }
+}
+
+/// Operations per second at which the memory of the nodes in use is never idle.
+fn cap(machine: &MachineFile, threads: u32, pages: f64) -> f64 {
+    let shape = &machine.shape;
+    let nodes = threads.div_ceil(shape.cpus_per_node.value as u32);
+    let bytes_per_second = machine.bytes_per_us.node.value * 1e6 * f64::from(nodes);
+    bytes_per_second / shape.page_bytes.value / pages.max(f64::MIN_POSITIVE)
+}
+
+/// Writes a file of the output folder.
+fn write(path: &std::path::Path, text: &str) -> Result<(), Error> {
+    let cannot = failed(format!("--out: cannot write {}", path.display()));
+    if let Some(folder) = path.parent() {
+        std::fs::create_dir_all(folder).map_err(|error| cannot(&error))?;
+    }
+    std::fs::write(path, text).map_err(|error| cannot(&error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::cap;
+    use minflt_sim::MachineFile;
+
+    #[test]
+    fn a_second_node_doubles_what_memory_bears() {
+        let machine = MachineFile::shipped("altix32").expect("shipped");
+        assert_eq!(cap(&machine, 1, 1.0), cap(&machine, 2, 1.0));
+        assert_eq!(cap(&machine, 3, 1.0), 2.0 * cap(&machine, 2, 1.0));
+        assert_eq!(cap(&machine, 1, 4.0), cap(&machine, 1, 1.0) / 4.0);
+    }
+}

@@ -1,0 +1,160 @@
+//! The page of the curves: tables, pictures, and the command that makes them.
+
+use super::usl::Usl;
+use super::{Chart, Curve, chart, shared, write};
+use crate::args::Curves;
+use crate::error::{Error, failed};
+use minflt_report::{Cell, Column, Status, Table, replace_generated};
+use minflt_sim::MachineFile;
+use std::fs;
+use std::path::Path;
+
+/// A new page, where the folder has none.
+const PAGE: &str = include_str!("page.md");
+const BLOCK: &str = "curves";
+
+/// How far the figures of a machine can be trusted.
+fn status(_machine: &MachineFile) -> Status {
+    Status::Uncalibrated
+}
+
+/// A workload's table: a row for each count, a column for each era, and what limits.
+pub(super) fn table(chart: &Chart, machine: &MachineFile) -> Table {
+    let status = status(machine);
+    let eras = chart.curves.iter();
+    let number = |curve: &Curve| Column::number(&curve.era, "").with_status(status);
+    let mut columns = vec![Column::number("threads", "")];
+    columns.extend(eras.map(number));
+    if !chart.cap.is_empty() {
+        columns.push(Column::number("memory bears", ""));
+    }
+    let title = format!(
+        "{}, {} on {}",
+        chart.kind.name, chart.kind.unit, machine.name
+    );
+    let mut table = Table::new(&title, columns);
+    let counts = chart.curves.first().map_or(&[][..], |curve| &curve.points);
+    for (at, (threads, _)) in counts.iter().enumerate() {
+        let rates = chart.curves.iter().map(|curve| curve.points.get(at));
+        let mut row = vec![Cell::from(threads.to_string())];
+        row.extend(
+            rates.map(|point| Cell::from(point.map_or(String::new(), |(_, rate)| grouped(*rate)))),
+        );
+        row.extend(
+            chart
+                .cap
+                .get(at)
+                .map(|(_, rate)| Cell::from(grouped(*rate))),
+        );
+        table.rows.push(row);
+    }
+    let most = counts.last().map_or(1, |(threads, _)| *threads);
+    for curve in &chart.curves {
+        table.footnotes.push(note(curve, most));
+    }
+    table
+}
+
+/// What limits an era, and how its curve bends.
+fn note(curve: &Curve, most: u32) -> String {
+    let best = curve
+        .points
+        .iter()
+        .max_by(|(_, one), (_, other)| one.total_cmp(other));
+    let peak = best.map_or(0, |(threads, _)| *threads);
+    let mut note = format!(
+        "{}: best at {peak}; at {most} limited by {}",
+        curve.era, curve.limit
+    );
+    if let Some(usl) = Usl::fit(&curve.points) {
+        let peak = usl
+            .peak()
+            .map_or("none".into(), |peak| format!("{peak:.0}"));
+        note += &format!(
+            "; scalability law: serial {:.4}, pairs {:.6}, peak {peak}",
+            usl.contention, usl.coherence
+        );
+    }
+    note
+}
+
+/// A whole number in groups of three digits.
+fn grouped(rate: f64) -> String {
+    let digits = format!("{rate:.0}");
+    let mut text = String::new();
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at) % 3 == 0 {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// Writes the pictures and the page into `folder`.
+pub(super) fn write_all(
+    folder: &Path,
+    charts: &[Chart],
+    machine: &MachineFile,
+    args: &Curves,
+) -> Result<(), Error> {
+    let mut body = format!(
+        "Simulated, {}: a claim about a cost model. Machine: {} ({}), threads {}.\n\n```sh\n{}\n\
+         ```\n",
+        status(machine),
+        machine.name,
+        machine.title,
+        args.threads,
+        command(args, folder)
+    );
+    for chart in charts {
+        let name = chart.kind.name;
+        let picture = folder.join("scaling").join(format!("{name}.svg"));
+        write(&picture, &chart::draw(chart, &machine.name)?)?;
+        body += &format!(
+            "\n### {name}\n\n{}.\n\n![{name} by era](scaling/{name}.svg)\n\n{}",
+            first_large(chart.kind.about),
+            table(chart, machine).to_markdown()
+        );
+    }
+    body += &format!("\n### Shared lines\n\n{}", shared::table()?.to_markdown());
+    let path = folder.join("scaling.md");
+    let old = fs::read_to_string(&path).unwrap_or_else(|_| PAGE.to_owned());
+    let cannot = failed(format!("--out: {}", path.display()));
+    let text = replace_generated(&old, BLOCK, &body).map_err(|error| cannot(&error))?;
+    write(&path, &text)
+}
+
+fn first_large(text: &str) -> String {
+    let mut chars = text.chars();
+    let first = chars.next().map(|c| c.to_uppercase().to_string());
+    first.unwrap_or_default() + chars.as_str()
+}
+
+/// The command that makes the page again.
+fn command(args: &Curves, folder: &Path) -> String {
+    let mut words = vec!["minflt curves".to_owned()];
+    words.extend(args.workloads.iter().cloned());
+    words.push(format!("--machine {}", args.machine));
+    words.push(format!("--threads {}", args.threads));
+    words.extend(args.era.as_ref().map(|era| format!("--era {era}")));
+    words.push(format!("--out {}", folder.display()));
+    words.join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{BLOCK, PAGE, grouped};
+    use minflt_report::replace_generated;
+
+    #[test]
+    fn numbers_are_grouped_by_three() {
+        let texts = [0.4, 999.0, 1000.0, 1234567.8].map(grouped);
+        assert_eq!(texts, ["0", "999", "1,000", "1,234,568"]);
+    }
+
+    #[test]
+    fn a_new_page_has_a_place_for_the_tables() {
+        assert!(replace_generated(PAGE, BLOCK, "x").is_ok());
+    }
+}
