@@ -22,7 +22,11 @@ fn contend(cpus: u32, why: Option<WhyOptions<'_>>) -> RunReport {
                 M::charge(Cost::Syscall);
                 if (round + u64::from(cpu)).is_multiple_of(8) {
                     let _held = sem.write();
-                    M::charge(Cost::Copy { bytes: 65536 });
+                    M::charge(Cost::Copy {
+                        bytes: 65536,
+                        from: 0,
+                        to: 0,
+                    });
                 } else {
                     let _held = sem.read();
                     M::phase(Phase::Open);

@@ -199,14 +199,14 @@ fn search(machine: &mut MachineFile, goal: &Goal, progress: &Progress) -> Result
         return Ok(if nearer { low } else { high });
     }
     for _ in 0..HALVINGS {
-        let middle = rounded((low * high).sqrt());
+        let middle = between(&goal.key, low, high);
         if at(middle)?.signum() == above_low.signum() {
             low = middle;
         } else {
             high = middle;
         }
     }
-    Ok(rounded((low * high).sqrt()))
+    Ok(between(&goal.key, low, high))
 }
 
 fn simulated(machine: &MachineFile, goal: &Goal, progress: &Progress) -> Result<f64, Error> {
@@ -225,6 +225,16 @@ fn set(machine: &mut MachineFile, key: &str, value: f64) -> Result<(), Error> {
         None => Err(failed(format!("fit of {name}"))(&format!(
             "no number {key}"
         ))),
+    }
+}
+
+/// The middle of a range in logarithms; a whole number where counts are meant.
+fn between(key: &str, low: f64, high: f64) -> f64 {
+    let middle = rounded((low * high).sqrt());
+    if key.starts_with("shape.") {
+        middle.round()
+    } else {
+        middle
     }
 }
 
