@@ -9,6 +9,7 @@ use crate::worker::thread::pin;
 use core::hint::black_box;
 use minflt_sync::Ordering;
 use minflt_sync::prim::AtomicU64;
+use std::panic::resume_unwind;
 use std::sync::{Arc, Barrier};
 use std::thread;
 use std::time::Instant;
@@ -46,6 +47,12 @@ impl Probe {
     /// When the host has no memory or threads left.
     #[must_use]
     pub fn take(cpus: u32) -> Self {
+        // In a thread of its own, since it stays on one processor.
+        let probe = thread::spawn(move || Self::on_this_thread(cpus)).join();
+        probe.unwrap_or_else(|panic| resume_unwind(panic))
+    }
+
+    fn on_this_thread(cpus: u32) -> Self {
         pin(0);
         let mut words = vec![0u64; BYTES / 8];
         let two = cpus > 1;

@@ -39,11 +39,14 @@ pub(crate) fn thread_cpu_ns() -> u64 {
 
 /// Keeps the calling thread on one processor, where the system allows; a wish, not a need.
 pub(crate) fn pin(index: u32) {
-    let count = std::thread::available_parallelism().map_or(1, |n| n.get());
+    // Not those the calling thread may use: it may be pinned already, and so are its children.
+    // SAFETY: asks for a number.
+    let online = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_ONLN) };
+    let count = usize::try_from(online).unwrap_or(1).clamp(1, 1024);
     // SAFETY: a set of processors is plain bits, and zero is the empty set.
     let mut set: libc::cpu_set_t = unsafe { core::mem::zeroed() };
     // SAFETY: the number is below the set's size.
-    unsafe { libc::CPU_SET(index as usize % count.min(1024), &mut set) };
+    unsafe { libc::CPU_SET(index as usize % count, &mut set) };
     // SAFETY: reads one set, which lives here; 0 is the calling thread.
     unsafe { libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &raw const set) };
 }
