@@ -266,8 +266,8 @@ pub(crate) struct Check {
     /// Switch the fix off: the check has to find the race.
     #[arg(long)]
     pub(crate) broken: bool,
-    /// Run one schedule, as a failure printed it, and draw it. It tells itself which stores are held
-    /// back, so it goes with no --policy or --memory.
+    /// Run one schedule, as a failure printed it, and draw it. It tells itself which stores are
+    /// held back, so it goes with no --policy or --memory.
     #[arg(long, value_name = "SCHEDULE", conflicts_with_all = ["policy", "memory"])]
     pub(crate) replay: Option<String>,
     /// No progress.

@@ -28,7 +28,7 @@ fn an_unknown_word_is_named_with_what_would_be_right() {
     assert_snapshot!(refused("bench pft --era linux-9.9"), @"2: minflt: unknown era `linux-9.9`; eras are linux-2.6.10, atomic-pte-2004, linux-4.13, spf-2017, linux-6.4, linux-6.15, best");
     assert_snapshot!(refused("bench frobnicate"), @"2: minflt: unknown workload `frobnicate`; workloads are pft, page-fault1, disturb, ebizzy, kernbench, load, mmap1, mmap2, brk1, fork1");
     assert_snapshot!(refused("bench pft --on moon"), @"2: minflt: --on: unknown target `moon`; targets are host, sim, linux");
-    assert_snapshot!(refused("bench pft --on sim --machine cray1"), @"2: minflt: --machine: cray1: no such machine; there are altix32, altix512, opteron48, wsm-ex8, x86-4n32, ivb-ex120, hsw-ex96, power8-80, power8-752, kvm16, icx-vm48, milan-vm48, skx448, rome256, genoa384, spr224, next1024, next2048, explorer");
+    assert_snapshot!(refused("bench pft --on sim --machine cray1"), @"2: minflt: --machine: cray1: no such machine; there are altix32, altix512, opteron48, wsm-ex8, x86-4n32, ivb-ep40, ivb-ex120, hsw-ex96, power8-80, power8-752, kvm16, icx-vm48, milan-vm48, skx448, rome256, genoa384, spr224, next1024, next2048, explorer");
     assert_snapshot!(refused("bench pft --rss exact"), @"2: minflt: unknown rss `exact`; choices are under-lock | atomic | sloppy | per-thread | per-cpu");
     assert_snapshot!(refused("bench pft --threads two"), @"2: minflt: --threads: `two` is no count; give whole numbers from 1 on, such as 1,2,4");
     assert_snapshot!(refused("check P99"), @"2: minflt: unknown race `P99`; races are P1, P5, P6, P7, P8, P9, P9-age, P27, P27-detach, P28, P29, P30, P30-reuse, P30-range, P31, P31-insert, P32, P32-fresh, P33, P34, P35, P35-locked, P36, P37, P38, P38-writer, P39, P40, P41, P43, P45, P46, P57, commit, flush, zero-page, speculative-exchange");
@@ -48,7 +48,7 @@ fn what_would_be_ignored_is_refused() {
     assert_snapshot!(refused("bench brk1 --size 1M"), @"2: minflt: --size: brk1 moves a page; it has no size");
     assert_snapshot!(refused("bench pft --on sim --size 1M -- -z"), @"2: minflt: pft: a simulated page holds one word, so one word is touched in each; leave -c and -z out");
     assert_snapshot!(refused("bench ebizzy --threads 4 -- -mTRpt 8"), @"2: minflt: ebizzy: -t 8 and --threads 4 differ; give one of them");
-    assert_snapshot!(refused("reproduce 2017 --full"), @"2: minflt: --full: only the tables of 2004 are simulated so far; name 2004 too");
+    assert_snapshot!(refused("reproduce 2017 --full"), @"2: minflt: --full: only the tables of 2004 can be simulated in full; name 2004 too");
     assert!(refused("bench --proof --era linux-4.13").starts_with("2: error: the argument"));
 }
 

@@ -46,7 +46,7 @@ fn machines_are_listed_and_shown_with_their_sources() {
         list.contains("16 nodes x 6 cores x 8 threads, uneven"),
         "{list}"
     );
-    assert_eq!(lines(&json).len(), 19);
+    assert_eq!(lines(&json).len(), 20);
     assert_eq!(lines(&json)[0]["machine"], "altix32");
 
     let json = path("shown.json");

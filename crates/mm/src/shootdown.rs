@@ -18,8 +18,9 @@
 //! wait until pending[I] == 0            forget the ranges
 //!   (acknowledging its own)             for each initiator: pending -= 1
 //! ```
-//! A full list of ranges turns into "forget everything of everybody". Where the machine can make all
-//! CPUs forget at once (POWER's `tlbie`, Itanium's `ptc.ga`), it does, and nobody is interrupted.
+//! A full list of ranges turns into "forget everything of everybody". Where the machine can make
+//! all CPUs forget at once (POWER's `tlbie`, Itanium's `ptc.ga`), it does, and nobody is
+//! interrupted.
 //!
 //! # Why it is correct
 //! The mailbox's lock orders the post before the take. A target that takes between the post and the

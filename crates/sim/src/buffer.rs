@@ -6,8 +6,8 @@
 //! every interleaving without one. An explorer whose stores take effect at once cannot find it.
 //!
 //! # Idea
-//! Total store order, x86-64's memory model, is interleavings plus one first-in-first-out buffer for
-//! each CPU. When the oldest store of which buffer reaches memory is one more choice of the
+//! Total store order, x86-64's memory model, is interleavings plus one first-in-first-out buffer
+//! for each CPU. When the oldest store of which buffer reaches memory is one more choice of the
 //! scheduler.
 //!
 //! # Protocol
@@ -34,12 +34,12 @@
 //!
 //! # Why it is correct
 //! Sewell, Sarkar, Owens, Zappa Nardelli, Myreen, "x86-TSO", CACM 2010, give this machine, and show
-//! that it allows what x86 does. The litmus tests in `tests/buffer.rs` compare ours with it. Nothing
-//! is found that x86-64 cannot do:
+//! that it allows what x86 does. The litmus tests in `tests/buffer.rs` compare ours with it.
+//! Nothing is found that x86-64 cannot do:
 //! - Plain data passes the door without its value, so it is written at once, before what its CPU
 //!   holds. Nobody can tell: whoever may look at plain data has taken a lock that the writer let
-//!   go, or found it by a word that the writer stored, after both; and that store is held behind the
-//!   earlier ones.
+//!   go, or found it by a word that the writer stored, after both; and that store is held behind
+//!   the earlier ones.
 //! - Contents of user pages are stored at once as well, so the buffer drains before.
 //! - What oracles keep is no part of the machine. They see the words of a CPU as that CPU does.
 //!

@@ -1,8 +1,9 @@
 //! Many schedules of one scenario.
 //!
-//! No way to choose finds everything soonest: a walk finds what many schedules show, priorities what
-//! a few switches at the right places show, uneven clocks what real machines would show, and store
-//! buffers what no interleaving shows. So the schedules of a budget are divided among all of them.
+//! No way to choose finds everything soonest: a walk finds what many schedules show, priorities
+//! what a few switches at the right places show, uneven clocks what real machines would show, and
+//! store buffers what no interleaving shows. So the schedules of a budget are divided among all of
+//! them.
 
 use crate::policy::{Memory, Policy};
 use crate::report::RunReport;
@@ -133,9 +134,9 @@ impl fmt::Display for Failure {
     }
 }
 
-/// Runs `scenario` under many schedules of all kinds, until one does not end well. `scenario` starts
-/// from a fresh machine each time, runs its tasks with the options given, and may turn the outcome
-/// into a violation.
+/// Runs `scenario` under many schedules of all kinds, until one does not end well. `scenario`
+/// starts from a fresh machine each time, runs its tasks with the options given, and may turn the
+/// outcome into a violation.
 pub fn explore(budget: &Budget, scenario: impl FnMut(&RunOptions<'_>) -> RunReport) -> Explored {
     explore_mix(budget, Mix::default(), scenario)
 }

@@ -2,8 +2,8 @@
 //!
 //! # Problem
 //! A random walk gives each CPU a turn at each step, which no machine does: real CPUs run side by
-//! side at nearly one speed, stop for a long time when a line is contended or a page is cleared, and
-//! meet again. What goes wrong on real machines goes wrong in such schedules first.
+//! side at nearly one speed, stop for a long time when a line is contended or a page is cleared,
+//! and meet again. What goes wrong on real machines goes wrong in such schedules first.
 //!
 //! # Idea
 //! Each CPU has a clock of its own, which only chooses who runs. It advances by what the cost model

@@ -16,6 +16,7 @@
 //!
 //! A simulated figure is a claim about a cost model, and is to be labelled so wherever it is shown.
 
+mod broadcast;
 mod buffer;
 mod explore;
 mod fuzz;

@@ -375,8 +375,8 @@ fn interrupt_at_boot(at: &SimInstance, to: &CpuMask) {
 //    only; the memory's start is aligned to 2 MiB.
 // 2. `flush_local` removes the translations from the only buffer this CPU has.
 // 3. The contents verbs touch the stamp of the frame named.
-// 4. `World::broadcast` forgets for a CPU when its context has interrupts on, which it has not while
-//    it walks and uses what it found.
+// 4. `World::broadcast` forgets for a CPU when its context has interrupts on, and it has them
+//    off while it walks and uses what it found.
 unsafe impl<P: Paging, const CHECKED: bool> Mmu for Sim<P, CHECKED> {
     type Paging = P;
 

@@ -13,8 +13,8 @@
 //! sooner; what means nothing any more (a CPU that cannot run) does nothing. After each success the
 //! list is the one that the run itself reports, without that.
 //!
-//! Where nothing can be left out, two neighbouring stretches of steps may change places: if the same
-//! CPU runs before and after one of them, its two parts become one.
+//! Where nothing can be left out, two neighbouring stretches of steps may change places: if the
+//! same CPU runs before and after one of them, its two parts become one.
 //! ```text
 //! CPU 0  aaa   bbb   ccc            aaabbb   ccc
 //! CPU 1     xxx   yyy          or         xxxyyy   : two switches less

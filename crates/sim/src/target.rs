@@ -4,8 +4,8 @@
 //! Worker `n` is a task on CPU `n` modulo the CPUs asked for. The last thread to end tears the
 //! address space down, as the last thread of a Linux process does, so teardown is serial and inside
 //! the process's wall time. Where each worker is a process, it makes and tears down its own.
-//! A forked child runs in its parent's task while the parent waits; a fork counts as one sleep, that
-//! of the waiting parent, beside those that the scheduler counts.
+//! A forked child runs in its parent's task while the parent waits; a fork counts as one sleep,
+//! that of the waiting parent, beside those that the scheduler counts.
 //!
 //! Worker 0 starts the others one after the other, each for `spawn`, before its own work; each ends
 //! with `exit`. Both are the kernel's time, inside the process's wall time.

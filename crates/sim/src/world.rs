@@ -32,7 +32,7 @@ use crate::trace::{Event, Place};
 use crate::why::{Cause, Name};
 use core::cell::{Cell, RefCell};
 use corosensei::Yielder;
-use minflt_sync::{Cost, CpuMask, Instance, Kind, Ordering, Phase, TaskId};
+use minflt_sync::{Cost, CpuMask, Kind, Ordering, Phase, TaskId};
 
 /// What every task suspends itself with: nothing.
 pub(crate) type Suspender = Yielder<(), ()>;
@@ -53,9 +53,6 @@ pub(crate) struct World<'a> {
     /// How often something waited while a panic unwinds.
     hopeless: Cell<u32>,
 }
-
-/// How often a broadcast looks whether walks have ended.
-const POLL: Ps = 20_000;
 
 /// Waits in an unwinding body after which it is given up.
 const HOPELESS: u32 = 100_000;
@@ -119,7 +116,7 @@ impl<'a> World<'a> {
     }
 
     /// A scheduling point.
-    fn point(&self, ahead: Ahead) {
+    pub(crate) fn point(&self, ahead: Ahead) {
         if std::thread::panicking() {
             return;
         }
@@ -427,40 +424,6 @@ impl<'a> World<'a> {
         self.take_interrupts();
     }
 
-    /// Makes all other CPUs forget: broadcasts are served one after the other, and each waits for
-    /// walks that have begun, during which a CPU has its interrupts off.
-    pub(crate) fn broadcast(&self, forget: impl Fn(u32)) {
-        let task = self.current.get();
-        self.in_order();
-        self.core.borrow_mut().broadcast(task);
-        let mut rest: Vec<u32> = (0..self.at.cpus()).collect();
-        loop {
-            rest.retain(|cpu| {
-                let walks = !std::thread::panicking() && self.has_interrupts_off(*cpu);
-                if !walks {
-                    forget(*cpu);
-                }
-                walks
-            });
-            if rest.is_empty() {
-                return;
-            }
-            let mut core = self.core.borrow_mut();
-            core.pass(task, POLL);
-            core.spent(task, Cause::Invalidate);
-            drop(core);
-            self.point(Ahead::Never);
-        }
-    }
-
-    /// Whether another CPU runs a context that takes no interrupts.
-    fn has_interrupts_off(&self, cpu: u32) -> bool {
-        let runs = self.core.borrow().runs_on(cpu);
-        let other = runs.filter(|task| *task != self.current.get());
-        // SAFETY: a task's context is valid for the instance's life, and only this thread uses it.
-        other.is_some_and(|task| unsafe { &*self.at.cx(task + 1) }.irq_off.get() > 0)
-    }
-
     pub(crate) fn charge(&self, cost: Cost) {
         let task = self.current.get();
         if matches!(cost, Cost::Clear { .. } | Cost::Copy { .. }) {
@@ -473,7 +436,7 @@ impl<'a> World<'a> {
     }
 
     /// Lets CPUs with a lower clock go first; takes no interrupt, and is nothing in explored runs.
-    fn in_order(&self) {
+    pub(crate) fn in_order(&self) {
         if std::thread::panicking() {
             return;
         }

@@ -53,6 +53,10 @@
 //! the word. Linux's writers spin for any reader, but no longer than some 10 to 25 us (since v5.3);
 //! ours only for one who was the writer, as long as he runs.
 
+mod shown;
+
+pub use shown::RwSemPart;
+
 use crate::atomic::Atomic;
 use crate::cx::{Cx, TaskId};
 use crate::lockdep::order::WaitLock;
@@ -61,7 +65,6 @@ use crate::machine::Machine;
 use crate::phase::Phase;
 use crate::prim::Ordering;
 use crate::spin::{SpinGuard, SpinLock};
-use core::fmt;
 use core::marker::PhantomData;
 use core::mem::ManuallyDrop;
 use core::panic::Location;
@@ -81,17 +84,6 @@ pub struct RwSem<C, M: Machine> {
     owner: Atomic<u32, M>,
     queue: SpinLock<Queue, WaitLock, M>,
     class: PhantomData<fn() -> C>,
-}
-
-/// A part of the lock.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum RwSemPart {
-    /// The word that counts readers.
-    Count,
-    /// Who writes.
-    Owner,
-    /// Those who sleep, and the lock of their queue.
-    Queue,
 }
 
 /// Guarded by: the lock around it.
@@ -202,20 +194,6 @@ impl<C: Class, M: Machine> RwSem<C, M> {
     /// Whether anybody holds it, without the door: for oracles.
     pub fn is_held(&self) -> bool {
         self.count.peek() & (WRITER | READERS) != 0
-    }
-
-    /// The name of the part of a lock that lies at `offset`: for names.
-    #[must_use]
-    pub fn part_at(offset: usize) -> RwSemPart {
-        let starts = [
-            (core::mem::offset_of!(Self, count), RwSemPart::Count),
-            (core::mem::offset_of!(Self, owner), RwSemPart::Owner),
-            (core::mem::offset_of!(Self, queue), RwSemPart::Queue),
-        ];
-        let before = starts.iter().filter(|(start, _)| *start <= offset);
-        before
-            .max_by_key(|(start, _)| *start)
-            .map_or(RwSemPart::Count, |(_, part)| *part)
     }
 
     fn id(&self) -> *const () {
@@ -491,36 +469,5 @@ impl<C: Class, M: Machine> Drop for WriteGuard<'_, C, M> {
         if old & WAITERS != 0 {
             lock.release_slow();
         }
-    }
-}
-
-impl<C: Class, M: Machine> fmt::Debug for RwSem<C, M> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let count = self.count.peek();
-        write!(
-            f,
-            "{:?}(readers {}, flags {:#x})",
-            C::RANK,
-            count >> 8,
-            count & 7
-        )
-    }
-}
-
-impl<C: Class, M: Machine> fmt::Debug for ReadGuard<'_, C, M> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:?} held for reading", C::RANK)
-    }
-}
-
-impl<C: Class, M: Machine> fmt::Debug for DowngradedGuard<'_, C, M> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:?} held for reading, downgraded", C::RANK)
-    }
-}
-
-impl<C: Class, M: Machine> fmt::Debug for WriteGuard<'_, C, M> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:?} held for writing", C::RANK)
     }
 }

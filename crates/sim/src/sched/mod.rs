@@ -420,14 +420,6 @@ impl Core {
         matches!(self.order, Order::Virtual(_))
     }
 
-    /// Whether accesses and work take time.
-    fn keeps_time(&self) -> bool {
-        match &self.order {
-            Order::Virtual(_) => true,
-            Order::Explored { chooser, .. } => chooser.keeps_time(),
-        }
-    }
-
     /// Accounts an access of `task` to `lines` (from the first to the last); whether the caller has
     /// to tell what became of the word.
     pub(crate) fn commit(

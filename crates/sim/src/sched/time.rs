@@ -6,6 +6,14 @@ use crate::why::Cause;
 use minflt_sync::Cost;
 
 impl Core {
+    /// Whether accesses and work take time.
+    pub(super) fn keeps_time(&self) -> bool {
+        match &self.order {
+            Order::Virtual(_) => true,
+            Order::Explored { chooser, .. } => chooser.keeps_time(),
+        }
+    }
+
     /// Time passes for `task`, doing work that touches no shared line.
     pub(crate) fn pass(&mut self, task: u32, time: Ps) {
         let cpu = self.tasks[task as usize].cpu;

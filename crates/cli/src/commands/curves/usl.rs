@@ -54,7 +54,8 @@ impl Usl {
 
     /// The number of threads at which the law has its peak; `None` where it has none.
     pub(super) fn peak(self) -> Option<f64> {
-        let more = self.coherence > 0.0 && self.contention < 1.0;
+        // Less than this is what is left of rounding.
+        let more = self.coherence > 1e-12 && self.contention < 1.0;
         more.then(|| ((1.0 - self.contention) / self.coherence).sqrt())
     }
 }

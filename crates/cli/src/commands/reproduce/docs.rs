@@ -210,9 +210,12 @@ mod tests {
                     .split(&title)
                     .nth(1)
                     .unwrap_or_else(|| panic!("no {title}"));
+                // Behind the title, until the next one.
+                let body = body.split_once("**\n").map_or("", |(_, body)| body);
+                let body = body.split("\n**").next().unwrap_or_default();
                 for label in table.row_labels() {
                     let row = format!("| {label} ");
-                    let rows = body.lines().take(12 + table.rows.len());
+                    let rows = body.lines();
                     let found = rows.filter(|line| line.starts_with(&row)).count();
                     assert_eq!(found, 1, "{title}: {label}");
                 }
