@@ -3,6 +3,11 @@
 //! A simulated run is the same wherever it runs, so only the order of ending differs between
 //! processors; results come back in the order of what was asked.
 
+#![expect(
+    clippy::disallowed_types,
+    reason = "the lock of a queue of simulations, which are on no machine of ours"
+)]
+
 use std::panic::resume_unwind;
 use std::sync::{Mutex, PoisonError};
 use std::thread;

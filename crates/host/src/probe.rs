@@ -5,6 +5,11 @@
 //! never too fast. Frequency changes, prefetching and other programs are in the figures: they are
 //! good to a factor of 1.5 or so, and say how lines, memory and wake-ups compare.
 
+#![expect(
+    clippy::disallowed_methods,
+    reason = "it measures the machine itself: real threads, the real clock, no system on it"
+)]
+
 use crate::worker::thread::pin;
 use core::hint::black_box;
 use minflt_sync::Ordering;
@@ -175,7 +180,7 @@ fn wake(rounds: u64) -> f64 {
         }
     });
     let mut round = 0;
-    let way = each(2 * rounds as usize, || {
+    each(2 * rounds as usize, || {
         for _ in 0..rounds {
             word.store(2 * round + 1, Ordering::Release);
             other.thread().unpark();
@@ -184,8 +189,7 @@ fn wake(rounds: u64) -> f64 {
                 thread::park();
             }
         }
-    });
-    way
+    })
 }
 
 fn clear(words: &mut [u64]) -> usize {

@@ -117,12 +117,11 @@ impl<'a> World<'a> {
 
     /// A scheduling point.
     pub(crate) fn point(&self, ahead: Ahead) {
-        if std::thread::panicking() {
-            return;
+        if !std::thread::panicking() {
+            let task = self.current.get();
+            let turn = self.core.borrow_mut().turn(task, ahead, self.irqs_on());
+            self.act_on(turn, ahead);
         }
-        let task = self.current.get();
-        let turn = self.core.borrow_mut().turn(task, ahead, self.irqs_on());
-        self.act_on(turn, ahead);
     }
 
     /// Does what `turn` says, until it is the current task's turn.

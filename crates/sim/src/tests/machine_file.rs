@@ -236,75 +236,78 @@ fn what_is_out_of_range_is_named_with_line_and_remedy() {
     }
 }
 
+/// What is changed, into what, and what is said of it.
+const CONTRADICTIONS: &[(&str, &str, &str)] = &[
+    (
+        "cpus_per_node = { value = 2",
+        "cpus_per_node = { value = 3",
+        "mine.toml:14: shape.cpus_per_node = 3 does not divide cpus = 32 (line 10); give a divisor, or say in a line `uneven = ",
+    ),
+    (
+        "cpus_per_group = { value = 16",
+        "cpus_per_group = { value = 64",
+        "mine.toml:13: shape.cpus_per_group = 64 are more than cpus = 32 (line 10); give at most 32",
+    ),
+    (
+        "cpus_per_core = { value = 1",
+        "cpus_per_core = { value = 4",
+        "mine.toml:12: shape.cpus_per_die = 2 is no multiple of cpus_per_core = 4 (line 11); give a multiple",
+    ),
+    (
+        "title = ",
+        "uneven = \"\"\ntitle = ",
+        "mine.toml:6: uneven is empty",
+    ),
+    (
+        "rmw_hit = { value = 13",
+        "rmw_hit = { value = 0.5",
+        "mine.toml:24: ns.rmw_hit = 0.5 is below hit = 0.7 (line 23): ",
+    ),
+    (
+        "far1 = { value = 450",
+        "far1 = { value = 100",
+        "mine.toml:28: ns.far1 = 100 is below die = 200 (line 26): what is farther away costs at least as much; raise the one or lower the other",
+    ),
+    (
+        "far2 = { value = 600",
+        "far2 = { value = 400",
+        "mine.toml:29: ns.far2 = 400 is below far1 = 450 (line 28)",
+    ),
+    (
+        "dram_far = { value = 350",
+        "dram_far = { value = 100",
+        "mine.toml:31: ns.dram_far = 100 is below dram_local = 140 (line 30)",
+    ),
+    (
+        "llc = { value = 200",
+        "llc = { value = 201",
+        "mine.toml:26: ns.die = 200 is below llc = 201 (line 27): to take a line from its owner, the die's last cache is asked first",
+    ),
+    (
+        "arbitration = \"near-first\"",
+        "arbitration = \"random\"",
+        "mine.toml:20: shape.near_first_permille = 300 needs arbitration = \"near-first\" (line 7); give that, or 0 here",
+    ),
+    (
+        "near_first_permille = { value = 300",
+        "near_first_permille = { value = 0",
+        "mine.toml:20: shape.near_first_permille = 0 with arbitration = \"near-first\" (line 7): give how often the nearest goes first, from 1 to 999, or arbitration = \"fifo\"",
+    ),
+    (
+        "clear_local = { value = 1311",
+        "clear_local = { value = 900",
+        "bytes_per_us.clear_local = 900 is below clear_far = 964",
+    ),
+    (
+        "node = { value = 3200",
+        "node = { value = 1000",
+        "bytes_per_us.node = 1000 is below clear_local = 1311",
+    ),
+];
+
 #[test]
 fn what_contradicts_itself_is_named_with_both_lines_and_remedy() {
-    for (from, to, said) in [
-        (
-            "cpus_per_node = { value = 2",
-            "cpus_per_node = { value = 3",
-            "mine.toml:14: shape.cpus_per_node = 3 does not divide cpus = 32 (line 10); give a divisor, or say in a line `uneven = ",
-        ),
-        (
-            "cpus_per_group = { value = 16",
-            "cpus_per_group = { value = 64",
-            "mine.toml:13: shape.cpus_per_group = 64 are more than cpus = 32 (line 10); give at most 32",
-        ),
-        (
-            "cpus_per_core = { value = 1",
-            "cpus_per_core = { value = 4",
-            "mine.toml:12: shape.cpus_per_die = 2 is no multiple of cpus_per_core = 4 (line 11); give a multiple",
-        ),
-        (
-            "title = ",
-            "uneven = \"\"\ntitle = ",
-            "mine.toml:6: uneven is empty",
-        ),
-        (
-            "rmw_hit = { value = 13",
-            "rmw_hit = { value = 0.5",
-            "mine.toml:24: ns.rmw_hit = 0.5 is below hit = 0.7 (line 23): ",
-        ),
-        (
-            "far1 = { value = 450",
-            "far1 = { value = 100",
-            "mine.toml:28: ns.far1 = 100 is below die = 200 (line 26): what is farther away costs at least as much; raise the one or lower the other",
-        ),
-        (
-            "far2 = { value = 600",
-            "far2 = { value = 400",
-            "mine.toml:29: ns.far2 = 400 is below far1 = 450 (line 28)",
-        ),
-        (
-            "dram_far = { value = 350",
-            "dram_far = { value = 100",
-            "mine.toml:31: ns.dram_far = 100 is below dram_local = 140 (line 30)",
-        ),
-        (
-            "llc = { value = 200",
-            "llc = { value = 201",
-            "mine.toml:26: ns.die = 200 is below llc = 201 (line 27): to take a line from its owner, the die's last cache is asked first",
-        ),
-        (
-            "arbitration = \"near-first\"",
-            "arbitration = \"random\"",
-            "mine.toml:20: shape.near_first_permille = 300 needs arbitration = \"near-first\" (line 7); give that, or 0 here",
-        ),
-        (
-            "near_first_permille = { value = 300",
-            "near_first_permille = { value = 0",
-            "mine.toml:20: shape.near_first_permille = 0 with arbitration = \"near-first\" (line 7): give how often the nearest goes first, from 1 to 999, or arbitration = \"fifo\"",
-        ),
-        (
-            "clear_local = { value = 1311",
-            "clear_local = { value = 900",
-            "bytes_per_us.clear_local = 900 is below clear_far = 964",
-        ),
-        (
-            "node = { value = 3200",
-            "node = { value = 1000",
-            "bytes_per_us.node = 1000 is below clear_local = 1311",
-        ),
-    ] {
+    for (from, to, said) in CONTRADICTIONS {
         let error = error("altix32", from, to);
         assert!(error.contains(said), "{error}\nlacks\n{said}");
     }

@@ -33,8 +33,6 @@ pub(crate) fn preset(probe: &Probe) -> MachineFile {
         machine::line()
     );
     file.uneven = None;
-    let cpus = f64::from(cpus());
-    let siblings = if cpus > 1.0 { siblings() } else { 1.0 };
     let all: Vec<_> = file
         .numbers()
         .map(|(table, key, it)| (format!("{table}.{key}"), it.value))
@@ -47,78 +45,89 @@ pub(crate) fn preset(probe: &Probe) -> MachineFile {
             "not measured: as icx-vm48, a machine of the kind",
         );
     }
+    count(&mut file);
+    measured(&mut file, probe);
+    guesses(&mut file);
+    file
+}
+
+/// What the operating system says.
+fn count(file: &mut MachineFile) {
+    let cpus = f64::from(cpus());
+    let siblings = if cpus > 1.0 { siblings() } else { 1.0 };
     let counted = "counted by the operating system";
-    set(&mut file, "shape.cpus", cpus, counted);
-    set(&mut file, "shape.cpus_per_core", siblings, counted);
+    set(file, "shape.cpus", cpus, counted);
+    set(file, "shape.cpus_per_core", siblings, counted);
     for key in ["die", "group", "node"] {
         set(
-            &mut file,
+            file,
             &format!("shape.cpus_per_{key}"),
             cpus,
             "taken as one die",
         );
     }
     set(
-        &mut file,
+        file,
         "shape.ram_mib",
         1024.0,
         "what the target host takes if not told",
     );
+}
+
+fn measured(file: &mut MachineFile, probe: &Probe) {
     let mine = "measured by minflt calibrate --host";
-    set(&mut file, "ns.hit", probe.hit, mine);
-    set(&mut file, "ns.rmw_hit", probe.rmw_hit.max(probe.hit), mine);
+    set(file, "ns.hit", probe.hit, mine);
+    set(file, "ns.rmw_hit", probe.rmw_hit.max(probe.hit), mine);
     if let Some(transfer) = probe.transfer {
         for key in ["ns.smt", "ns.die", "ns.far1", "ns.far2"] {
-            set(&mut file, key, transfer, mine);
+            set(file, key, transfer, mine);
         }
     }
-    set(&mut file, "ns.dram_local", probe.memory, mine);
-    set(&mut file, "ns.dram_far", probe.memory, mine);
-    set(&mut file, "ns.cold", probe.memory, mine);
+    set(file, "ns.dram_local", probe.memory, mine);
+    set(file, "ns.dram_far", probe.memory, mine);
+    set(file, "ns.cold", probe.memory, mine);
     if let Some(wake) = probe.wake {
-        set(&mut file, "ns.wake", wake, mine);
+        set(file, "ns.wake", wake, mine);
     }
-    set(&mut file, "bytes_per_us.clear_local", probe.clear, mine);
-    set(&mut file, "bytes_per_us.clear_far", probe.clear, mine);
-    set(&mut file, "bytes_per_us.copy", probe.copy, mine);
+    set(file, "bytes_per_us.clear_local", probe.clear, mine);
+    set(file, "bytes_per_us.clear_far", probe.clear, mine);
+    set(file, "bytes_per_us.copy", probe.copy, mine);
     set(
-        &mut file,
+        file,
         "bytes_per_us.node",
         probe.clear_together.max(probe.clear),
         mine,
     );
+}
+
+/// What a software MMU does in place of a processor.
+fn guesses(file: &mut MachineFile) {
     let call = "a call: the software MMU calls the handler";
     for key in ["ns.trap", "ns.syscall", "ns.walk"] {
-        guess(&mut file, key, 5.0, call);
+        guess(file, key, 5.0, call);
     }
     guess(
-        &mut file,
+        file,
         "ns.invalidate_page",
         5.0,
         "a store into the software translation buffer",
     );
     guess(
-        &mut file,
+        file,
         "ns.ipi_send",
         50.0,
         "a flag that the other thread polls",
     );
     for key in ["ns.ipi_near", "ns.ipi_far"] {
         guess(
-            &mut file,
+            file,
             key,
             200.0,
             "a flag that the other thread polls at its next access",
         );
     }
-    guess(&mut file, "ns.ipi_handle", 20.0, "a call");
-    guess(
-        &mut file,
-        "ns.free_page",
-        20.0,
-        "back to the list of the CPU",
-    );
-    file
+    guess(file, "ns.ipi_handle", 20.0, "a call");
+    guess(file, "ns.free_page", 20.0, "back to the list of the CPU");
 }
 
 fn set(file: &mut MachineFile, key: &str, value: f64, cite: &str) {
