@@ -56,17 +56,17 @@ fn machines_are_listed_and_shown_with_their_sources() {
     ));
     assert!(shown.starts_with("rome256: 2-socket EPYC Rome"), "{shown}");
     assert!(
-        shown.contains("rests on 13 measured numbers, 0 from a posting, 26 guesses"),
+        shown.contains("rests on 15 measured numbers, 0 from a posting, 30 guesses, 0 fitted"),
         "{shown}"
     );
     let numbers = lines(&json);
-    assert_eq!(numbers.len(), 39);
-    let keys = ["machine", "table", "key", "source"].map(|key| numbers[16][key].as_str());
+    assert_eq!(numbers.len(), 45);
+    let keys = ["machine", "table", "key", "source"].map(|key| numbers[18][key].as_str());
     assert_eq!(
         keys.map(Option::unwrap_or_default),
         ["rome256", "ns", "dram_local", "measured"]
     );
-    assert_eq!(numbers[16]["value"], 122.0);
+    assert_eq!(numbers[18]["value"], 122.0);
     for line in numbers {
         let cite = line["cite"].as_str().unwrap_or_default();
         assert!(shown.contains(cite), "{cite}");

@@ -1,13 +1,13 @@
 //! The simulated machine, as `sync`, `pgtable` and `mm` see it.
 
+mod words;
+
 use crate::here;
 use crate::instance::{SimInstance, Stamp};
 use crate::model::Ps;
 use crate::report::Outcome;
-use crate::sched::Peek;
 use crate::trace::Event;
 use crate::why::{Stage, Window};
-use crate::world::World;
 use core::fmt;
 use core::marker::PhantomData;
 use minflt_addr::{Pfn, VirtRange};
@@ -16,6 +16,7 @@ use minflt_sync::lockdep::{leaves_kernel, might_sleep};
 use minflt_sync::{
     Cost, CpuMask, Cx, Instance, Irq, Kind, Machine, Ordering, Phase, Rmw, TaskId, Word, prim,
 };
+use words::{buffered, drain, held, peek, peek_at};
 
 /// The name of simulated machines with page tables of format `P`. Locks and contexts are checked
 /// unless `CHECKED` is false.
@@ -69,62 +70,6 @@ impl<P: Paging, const CHECKED: bool> Sim<P, CHECKED> {
     }
 }
 
-/// After an access of kind `kind` to the word at `p`.
-#[inline]
-fn done<W: Word>(watched: bool, p: &W::Prim, old: W, new: W) {
-    if watched && let Some(world) = here::here() {
-        world.wrote(core::ptr::from_ref(p).cast(), old.wide(), new.wide());
-    }
-}
-
-/// Before an access of kind `kind` to the word at `p`; whether [`done`] is to be called.
-#[inline]
-fn touch<W: Word>(p: &W::Prim, kind: Kind) -> bool {
-    here::here()
-        .is_some_and(|world| world.access(core::ptr::from_ref(p).cast(), size_of::<W>(), kind))
-}
-
-/// How the scheduler looks at the word at `p`.
-fn peek_at<W: Word>(p: &W::Prim) -> Peek {
-    let at = core::ptr::from_ref(p);
-    if size_of::<W>() == 4 {
-        Peek::U32(at.cast())
-    } else {
-        Peek::U64(at.cast())
-    }
-}
-
-/// The run that the caller is in, if stores may be held back in it.
-#[inline]
-fn buffered<'a>() -> Option<&'a World<'a>> {
-    here::here().filter(|world| world.buffers)
-}
-
-/// The word at `p` as the caller sees it, where that is not what memory holds.
-#[inline]
-fn held<W: Word>(p: &W::Prim) -> Option<W> {
-    let value = buffered()?.held(peek_at::<W>(p))?;
-    Some(W::narrow(value))
-}
-
-/// Whether a store that was just announced is held back.
-#[inline]
-fn holds<W: Word>(p: &W::Prim, value: W, order: Ordering) -> bool {
-    buffered().is_some_and(|world| world.holds(peek_at::<W>(p), value.wide(), order))
-}
-
-/// What the caller's CPU holds back reaches memory.
-#[inline]
-fn drain() {
-    if let Some(world) = here::here() {
-        world.drain();
-    }
-}
-
-fn peek<W: Word>(p: &W::Prim) -> W {
-    W::load(p, Ordering::Relaxed)
-}
-
 fn my_cx<'a>() -> &'a Cx {
     // SAFETY: a context is valid for the instance's life; outside runs, for the thread's.
     unsafe { &*here::cx() }
@@ -154,66 +99,32 @@ unsafe impl<P: Paging, const CHECKED: bool> Machine for Sim<P, CHECKED> {
 
     #[inline]
     fn before(at: *const u8, len: usize, kind: Kind) {
-        if let Some(world) = here::here() {
-            world.access(at, len, kind);
-        }
+        words::before(at, len, kind);
     }
 
     #[inline]
     fn load<W: Word>(p: &W::Prim, order: Ordering) -> W {
-        let watched = touch::<W>(p, Kind::Load);
-        let value = held::<W>(p).unwrap_or_else(|| W::load(p, order));
-        done::<W>(watched, p, value, value);
-        value
+        words::load::<W>(p, order)
     }
 
     #[inline]
     fn store<W: Word>(p: &W::Prim, value: W, order: Ordering) {
-        let watched = touch::<W>(p, Kind::Store);
-        if holds::<W>(p, value, order) {
-            return;
-        }
-        let old = if watched { peek::<W>(p) } else { value };
-        W::store(p, value, order);
-        done::<W>(watched, p, old, value);
+        words::store::<W>(p, value, order);
     }
 
     #[inline]
     fn rmw<W: Word>(p: &W::Prim, op: Rmw, value: W, order: Ordering) -> W {
-        let watched = touch::<W>(p, Kind::Rmw);
-        drain();
-        let old = W::rmw(p, op, value, order);
-        if watched {
-            done::<W>(watched, p, old, peek::<W>(p));
-        }
-        old
+        words::rmw::<W>(p, op, value, order)
     }
 
     #[inline]
     fn cas<W: Word>(p: &W::Prim, old: W, new: W, ok: Ordering, fail: Ordering) -> Result<W, W> {
-        let watched = touch::<W>(p, Kind::Rmw);
-        drain();
-        let result = W::cas(p, old, new, ok, fail);
-        match result {
-            Ok(found) => done::<W>(watched, p, found, new),
-            // Nothing changed, so nobody who spins on the line has to look.
-            Err(found) => done::<W>(watched, p, found, found),
-        }
-        result
+        words::cas::<W>(p, old, new, ok, fail)
     }
 
-    /// One load and one store: nothing interrupts a simulated context between them, and it keeps
-    /// its CPU.
     #[inline]
     fn add_local<W: Word>(p: &W::Prim, value: W, order: Ordering) {
-        let watched = touch::<W>(p, Kind::Rmw);
-        let old = held::<W>(p).unwrap_or_else(|| peek::<W>(p));
-        let new = W::narrow(old.wide().wrapping_add(value.wide()));
-        if holds::<W>(p, new, order) {
-            return;
-        }
-        W::store(p, new, order);
-        done::<W>(watched, p, old, new);
+        words::add_local::<W>(p, value, order);
     }
 
     #[inline]
