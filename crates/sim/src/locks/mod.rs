@@ -6,7 +6,7 @@
 //! textbook locks.
 //!
 //! # Idea
-//! The same locks are written over the machine's seam ([`textbook`]) and run on the machine's
+//! The same locks are written over the machine's seam (`textbook.rs`) and run on the machine's
 //! file; our own locks run beside them. Threads fill the cores of one socket after the other, and
 //! then the second threads of the cores.
 //!

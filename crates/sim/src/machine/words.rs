@@ -125,8 +125,8 @@ pub(super) fn cas<W: Word>(
     result
 }
 
-/// [`minflt_sync::Machine::add_local`]: one load and one store. Nothing interrupts a simulated context
-/// between them, and it keeps its CPU.
+/// [`minflt_sync::Machine::add_local`]: one load and one store. Nothing interrupts a simulated
+/// context between them, and it keeps its CPU.
 #[inline(never)]
 pub(super) fn add_local<W: Word>(p: &W::Prim, value: W, order: Ordering) {
     let watched = touch::<W>(p, Kind::Rmw);
