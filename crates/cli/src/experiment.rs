@@ -87,12 +87,7 @@ pub(crate) fn pft(
         .and_then(|cell| cell.value);
     let threads = threads.ok_or_else(|| lacking(published, "has a row without threads"))? as u32;
     let (bytes, scale) = pft_scale(size);
-    let plan = Plan {
-        threads,
-        cpus: threads,
-        clear: Clear::InFault,
-        spaces: Spaces::Shared,
-    };
+    let plan = threads_on(threads, threads);
     let era = era(published, "fault/wsec")?;
     // Memory is as scarce as it was: what one thread touches does not fit into its node.
     let mut small = file.clone();
@@ -109,24 +104,14 @@ pub(crate) fn pft(
 
 /// Threads that touch memory, without mapping and teardown.
 pub(crate) fn pft_workers(era: &Named, file: &MachineFile, threads: u32) -> Result<Ran, Error> {
-    let plan = Plan {
-        threads,
-        cpus: threads,
-        clear: Clear::InFault,
-        spaces: Spaces::Shared,
-    };
+    let plan = threads_on(threads, threads);
     let options = ["-b", "32M", "--measure", "workers"];
     simulate(file, era, "pft", &options, &plan, 1)
 }
 
 /// One run of ebizzy with the posting's options on all CPUs of the machine, two threads each.
 pub(crate) fn ebizzy(era: &Named, file: &MachineFile, seed: u32) -> Result<Ran, Error> {
-    let plan = Plan {
-        threads: 2 * file.cpus(),
-        cpus: file.cpus(),
-        clear: Clear::InFault,
-        spaces: Spaces::Shared,
-    };
+    let plan = threads_on(2 * file.cpus(), file.cpus());
     let time = format!("{:.3}", EBIZZY_NS as f64 / 1e9);
     let seed = seed.to_string();
     let options = ["-mTRp", "-S", &time, "--seed", &seed];
@@ -159,13 +144,18 @@ pub(crate) fn kernbench(
 
 /// Threads that populate one address space on all CPUs of the machine.
 pub(crate) fn load(era: &Named, file: &MachineFile) -> Result<Ran, Error> {
-    let plan = Plan {
-        threads: file.cpus(),
-        cpus: file.cpus(),
+    let plan = threads_on(file.cpus(), file.cpus());
+    simulate(file, era, "load", &[], &plan, 1)
+}
+
+/// Threads of one address space, on the first CPUs.
+const fn threads_on(threads: u32, cpus: u32) -> Plan {
+    Plan {
+        threads,
+        cpus,
         clear: Clear::InFault,
         spaces: Spaces::Shared,
-    };
-    simulate(file, era, "load", &[], &plan, 1)
+    }
 }
 
 fn simulate(
@@ -232,8 +222,7 @@ pub(crate) fn ebizzy_spread(
     runs: u32,
 ) -> Result<(Spread, Vec<Run>), Error> {
     let seeds: Vec<u32> = (1..=runs).collect();
-    let ran = parallel::map(&seeds, |seed| ebizzy(era, file, *seed));
-    let ran: Vec<Ran> = ran.into_iter().collect::<Result<_, _>>()?;
+    let ran = parallel::map(&seeds, |seed| ebizzy(era, file, *seed))?;
     let rate = |ran: &Ran| ran.outcome.rates.get("records_per_second").copied();
     let figures: Vec<f64> = ran.iter().filter_map(rate).collect();
     let runs = ran.into_iter().map(|ran| ran.run).collect();

@@ -5,11 +5,15 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fs;
 
+/// The processors that this program may use.
+pub(crate) fn cpus() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
 /// What a measured row says of its machine.
 pub(crate) fn describe() -> BTreeMap<String, Value> {
     let mut host = BTreeMap::new();
-    let cpus = std::thread::available_parallelism().map_or(1, |n| n.get());
-    host.insert("cpus".into(), Value::from(cpus));
+    host.insert("cpus".into(), Value::from(cpus()));
     host.insert("cpu".into(), Value::from(cpu_model()));
     host.insert("kernel".into(), Value::from(kernel()));
     host.insert("schema".into(), Value::from(SCHEMA));
@@ -18,8 +22,7 @@ pub(crate) fn describe() -> BTreeMap<String, Value> {
 
 /// One line for tables.
 pub(crate) fn line() -> String {
-    let cpus = std::thread::available_parallelism().map_or(1, |n| n.get());
-    format!("{}, {cpus} CPUs, Linux {}", cpu_model(), kernel())
+    format!("{}, {} CPUs, Linux {}", cpu_model(), cpus(), kernel())
 }
 
 /// The running kernel's release.

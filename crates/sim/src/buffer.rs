@@ -49,7 +49,7 @@
 //!
 //! # Cost
 //! A flag an access while off. While on, a scan of at most [`ENTRIES`] words a load of a CPU that
-//! holds something, and more steps: some 10% of the schedules a second.
+//! holds something, and more steps.
 
 use crate::sched::{Core, Order, Peek};
 use crate::trace::{Event, Place};

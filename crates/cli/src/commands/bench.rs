@@ -206,10 +206,7 @@ impl<'a> Job<'a> {
             On::Host => threads,
             On::Sim if self.args.extend_machine => threads,
             On::Sim => threads.min(self.machine.cpus()),
-            On::Linux => {
-                let has = std::thread::available_parallelism().map_or(1, |n| n.get());
-                threads.min(has as u32)
-            }
+            On::Linux => threads.min(machine::cpus() as u32),
         }
     }
 

@@ -153,8 +153,7 @@ fn vary(name: &str, tables: &[&PublishedTable], quiet: bool, out: &mut Table) ->
         };
         progress.step();
         cells
-    });
-    let cells: Vec<Vec<f64>> = cells.into_iter().collect::<Result<_, _>>()?;
+    })?;
     progress.end();
     for conclusion in CONCLUSIONS.iter().filter(|it| it.machine == name) {
         out.rows.push(judged(conclusion, &variants, &cells));

@@ -5,6 +5,7 @@
 //! would. What a program without privileges can measure is measured ([`Probe`]); the rest is what
 //! a machine of the age is guessed to need.
 
+use crate::error::{Error, failed};
 use crate::machine;
 use minflt_host::Probe;
 use minflt_sim::machine_file::{MachineFile, Source, Sourced};
@@ -16,17 +17,10 @@ pub(crate) const NAME: &str = "this-host";
 /// A shipped machine of the same kind, for what cannot be measured.
 const LIKE: &str = "icx-vm48";
 
-/// The processors this program may use.
-pub(crate) fn cpus() -> u32 {
-    std::thread::available_parallelism().map_or(1, |n| n.get() as u32)
-}
-
-/// The machine file of this machine, as `probe` found it.
-pub(crate) fn preset(probe: &Probe) -> MachineFile {
-    let mut file = match MachineFile::unfitted(LIKE) {
-        Ok(file) => file,
-        Err(error) => unreachable!("a shipped machine: {error}"),
-    };
+/// The machine file of this machine, as it is found to be now.
+pub(crate) fn preset() -> Result<MachineFile, Error> {
+    let probe = &Probe::take(machine::cpus() as u32);
+    let mut file = MachineFile::unfitted(LIKE).map_err(|error| failed(LIKE)(&error))?;
     file.name = NAME.into();
     file.title = format!(
         "this machine, as the target host uses it: {}",
@@ -48,12 +42,12 @@ pub(crate) fn preset(probe: &Probe) -> MachineFile {
     count(&mut file);
     measured(&mut file, probe);
     guesses(&mut file);
-    file
+    Ok(file)
 }
 
 /// What the operating system says.
 fn count(file: &mut MachineFile) {
-    let cpus = f64::from(cpus());
+    let cpus = machine::cpus() as f64;
     let siblings = if cpus > 1.0 { siblings() } else { 1.0 };
     let counted = "counted by the operating system";
     set(file, "shape.cpus", cpus, counted);

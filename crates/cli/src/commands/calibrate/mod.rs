@@ -25,7 +25,6 @@ use crate::error::{Error, failed, usage};
 use crate::experiment::figure;
 use crate::out::{out, outln};
 use crate::progress::Progress;
-use minflt_host::Probe;
 use minflt_report::{Posting, PublishedTable, postings};
 use minflt_sim::MachineFile;
 use minflt_sim::machine_file::{Fit, Fitted};
@@ -100,7 +99,7 @@ pub(crate) fn run(args: &Calibrate) -> Result<(), Error> {
 
 /// Measures this machine, and prints or writes its file.
 fn this_machine(out: Option<&Path>) -> Result<(), Error> {
-    let text = host::preset(&Probe::take(host::cpus())).to_text();
+    let text = host::preset()?.to_text();
     // What was measured may contradict itself, where other programs ran meanwhile.
     let again = "measure again when nothing else runs";
     MachineFile::parse(host::NAME, &text)

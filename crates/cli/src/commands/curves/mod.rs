@@ -12,14 +12,13 @@ use crate::choice::{Named, all_eras, counts, era_list};
 use crate::commands::why;
 use crate::error::{Error, failed, usage};
 use crate::out::outln;
+use crate::parallel;
 use crate::progress::Progress;
 use crate::rows::{Place, record, write_json};
 use crate::targets;
 use minflt_report::Run;
 use minflt_sim::{Asked, MachineFile, Size};
 use minflt_workload::{Clear, Plan, Spaces};
-use std::sync::mpsc;
-use std::thread;
 use work::{KINDS, Kind};
 
 /// Memory of a machine of few CPUs.
@@ -130,35 +129,18 @@ fn kinds(names: &[String]) -> Result<Vec<&'static Kind>, Error> {
 fn all(jobs: &[Job], machine: &MachineFile, quiet: bool) -> Result<Vec<Done>, Error> {
     let mut order: Vec<usize> = (0..jobs.len()).collect();
     order.sort_by_key(|at| (core::cmp::Reverse(jobs[*at].effort()), *at));
-    let cpus = thread::available_parallelism().map_or(1, |n| n.get());
-    let workers = AT_ONCE.min(cpus);
     let progress = Progress::with_estimate(quiet, jobs.iter().map(Job::effort).sum());
-    let mut done: Vec<Option<Done>> = jobs.iter().map(|_| None).collect();
-    let result = thread::scope(|scope| {
-        let (sender, results) = mpsc::channel();
-        for worker in 0..workers {
-            let (sender, order) = (sender.clone(), &order);
-            scope.spawn(move || {
-                for at in order.iter().skip(worker).step_by(workers) {
-                    let result = measure(&jobs[*at], machine);
-                    let failed = result.is_err();
-                    if sender.send((*at, result)).is_err() || failed {
-                        return;
-                    }
-                }
-            });
-        }
-        drop(sender);
-        for (at, result) in results {
-            done[at] = Some(result?);
-            progress.advance(jobs[at].effort());
-            progress.says(&jobs[at].name());
-        }
-        Ok(())
+    let done = parallel::map_at_most(AT_ONCE, &order, |at| {
+        let job = &jobs[*at];
+        let done = measure(job, machine)?;
+        progress.advance(job.effort());
+        progress.says(&job.name());
+        Ok((*at, done))
     });
     progress.end();
-    result?;
-    Ok(done.into_iter().flatten().collect())
+    let mut done = done?;
+    done.sort_unstable_by_key(|(at, _)| *at);
+    Ok(done.into_iter().map(|(_, done)| done).collect())
 }
 
 impl Job {

@@ -8,7 +8,6 @@ use crate::choice::era_list;
 use crate::commands::calibrate::host;
 use crate::error::Error;
 use crate::experiment::pft_workers;
-use minflt_host::Probe;
 use minflt_report::{Cell, Column, Run, Status, Table};
 
 const ERAS: &str = "linux-2.6.10,atomic-pte-2004";
@@ -20,7 +19,7 @@ pub(super) const INTRO: &str = "Costs of lines, memory and wake-ups are measured
 
 /// The rows of pft that `proof` measured on this machine's threads, beside simulated.
 pub(super) fn simulate(proof: &Proof, runs: &mut Vec<Run>) -> Result<Table, Error> {
-    let file = host::preset(&Probe::take(host::cpus()));
+    let file = host::preset()?;
     let columns = [
         Column::text("era"),
         Column::number("threads", ""),

@@ -34,14 +34,13 @@ pub(in super::super) fn simulate(
 fn rows(published: &PublishedTable, size: Size, progress: &Progress) -> Result<Vec<Ran>, Error> {
     let file = machine(published)?;
     let rows: Vec<usize> = (0..published.rows.len()).collect();
-    let ran = parallel::map(&rows, |row| {
+    parallel::map(&rows, |row| {
         let (id, label) = (&published.id, published.row_label(*row));
         progress.says(&format!("{id} with {label} threads on {}", file.name));
         let ran = pft(published, *row, &file, size);
         progress.step();
         ran
-    });
-    ran.into_iter().collect()
+    })
 }
 
 fn table(

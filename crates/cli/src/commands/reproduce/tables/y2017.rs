@@ -124,8 +124,7 @@ fn both_loads(
         .map(|column| era(half, column))
         .collect::<Result<_, _>>()?;
     progress.says(&format!("{} and the optimal load", half.id));
-    let ran = parallel::map(&eras, |era| kernbench(half, optimal, era, &file));
-    let ran: Vec<Ran> = ran.into_iter().collect::<Result<_, _>>()?;
+    let ran = parallel::map(&eras, |era| kernbench(half, optimal, era, &file))?;
     progress.step();
     let looks = looked(ran.iter().map(|ran| &ran.run));
     let outcomes: Vec<_> = ran.iter().map(|ran| &ran.outcome).collect();
@@ -216,8 +215,7 @@ fn populate(runs: &mut Vec<Run>, progress: &Progress) -> Result<Table, Error> {
     let file = targets::machine("--machine", "power8-752")?;
     progress.says("load on power8-752");
     let eras = era_list(&ERAS.join(","))?;
-    let ran = parallel::map(&eras, |era| load(era, &file));
-    let ran: Vec<Ran> = ran.into_iter().collect::<Result<_, _>>()?;
+    let ran = parallel::map(&eras, |era| load(era, &file))?;
     progress.step();
     let rate = |ran: &Ran| ran.outcome.faults_per_second();
     let [Some(before), Some(after)] = [0, 1].map(|at: usize| ran.get(at).and_then(rate)) else {
