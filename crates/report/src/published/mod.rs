@@ -330,12 +330,14 @@ impl PublishedTable {
         self.column(column)?.era.as_deref().or(self.era.as_deref())
     }
 
-    /// Whether the machine is fitted to the cell in row number `row`, in the column of this name.
+    /// Whether the machine is fitted to row number `row` as the kernel of this column gave it. A
+    /// row's other figures for the same kernel come from the same run: they are no predictions.
     #[must_use]
     pub fn is_fitted(&self, row: usize, column: &str) -> bool {
         let label = self.row_label(row);
+        let same_kernel = |fit: &FitTo| self.era_of(&fit.column) == self.era_of(column);
         let mut fits = self.fits.iter();
-        fits.any(|fit| fit.row == label && fit.column == column)
+        fits.any(|fit| fit.row == label && same_kernel(fit))
     }
 
     /// What a simulated figure beside the cell is, on a machine that is or is not fitted.

@@ -220,3 +220,42 @@ fn the_overview_lists_every_table() {
     );
     assert!(table.to_text().contains("minflt reproduce 2004"));
 }
+
+#[test]
+fn a_fitted_run_predicts_none_of_its_own_figures() {
+    let postings = all();
+    let pft = table(&postings, "2004/unpatched");
+    let row = |label: &str| pft.row_labels().position(|it| it == label).unwrap();
+    assert!(pft.is_fitted(row("32"), "fault/wsec") && pft.is_fitted(row("32"), "flt/cpu/s"));
+    assert!(!pft.is_fitted(row("16"), "fault/wsec"));
+    let ebizzy = table(&postings, "2017/ebizzy-x86");
+    assert!(ebizzy.is_fitted(0, "4.13-rc3") && !ebizzy.is_fitted(0, "4.13-rc3-spf"));
+    let status = |fitted| pft.simulated_status(row("32"), "flt/cpu/s", fitted);
+    assert_eq!(
+        (status(true), status(false)),
+        (Status::Fitted, Status::Uncalibrated)
+    );
+}
+
+#[test]
+fn a_fit_to_what_is_to_be_predicted_is_refused() {
+    let with = |role: &str, fits: &str| {
+        let text = SMALL.replace("\"patched\"", role) + fits;
+        parse("small.toml", &text)
+            .map(drop)
+            .map_err(|error| error.what)
+    };
+    let fit = |row: &str| {
+        format!(
+            "\n[[table.fit]]\nrow = \"{row}\"\ncolumn = \"x\"\nkey = \"ns.wake\"\nleast = \
+             1.0\nmost = 2.0\nwhy = \"y\"\n"
+        )
+    };
+    assert_eq!(with("\"unpatched\"", &fit("1")), Ok(()));
+    let error = with("\"patched\"", &fit("1")).unwrap_err();
+    assert!(error.contains("unpatched"), "{error}");
+    let error = with("\"unpatched\"", &(fit("1") + &fit("2"))).unwrap_err();
+    assert!(error.contains("more than 1, a third"), "{error}");
+    let error = with("\"unpatched\"", &fit("3")).unwrap_err();
+    assert!(error.contains("no such figure"), "{error}");
+}
