@@ -27,6 +27,7 @@ pub mod seqcount;
 pub mod slab;
 pub mod spin;
 pub mod srcu;
+pub mod wait_table;
 pub mod word;
 
 pub use atomic::Atomic;
@@ -48,4 +49,5 @@ pub use seqcount::{Seq, SeqCount};
 pub use slab::{PageSource, Slab};
 pub use spin::{SpinGuard, SpinLock};
 pub use srcu::{Srcu, SrcuGuard};
+pub use wait_table::WaitTable;
 pub use word::{Rmw, Word};

@@ -8,6 +8,7 @@ mod memory;
 mod order;
 mod rcu;
 mod slab;
+mod wait_table;
 
 use crate::{Host, HostInstance, HostOptions, Prefault};
 use core::panic::AssertUnwindSafe;
