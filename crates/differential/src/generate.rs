@@ -10,7 +10,7 @@ mod inside;
 use crate::model::Running;
 use crate::random::Random;
 use crate::record::Record;
-use crate::step::{ADVICE, ARGS, BIND, Call, GET, LOCKALL, MAP, MODE, REMAP, SYNC, Step};
+use crate::step::{ADVICE, BIND, Call, GET, LOCKALL, MAP, MODE, REMAP, Step};
 use crate::window::{HEAP, PAGE, PAGES, START};
 pub use inside::stays_inside;
 use minflt_spec::{HALF, Space, TASK_SIZE, abi};
@@ -227,6 +227,16 @@ impl Draw<'_> {
         flags
     }
 
+    /// The address for an mmap with these flags: half of those that need none have none.
+    fn hint(&mut self, flags: u64, addr: u64) -> u64 {
+        let fixed = abi::MAP_FIXED | abi::MAP_FIXED_NOREPLACE;
+        if flags & fixed == 0 && self.random.once_in(2) {
+            0
+        } else {
+            addr
+        }
+    }
+
     /// A set of these, most often of few, now and then with an unknown one.
     fn set(&mut self, names: &[(&str, u64)]) -> u64 {
         let mut set = 0;
@@ -279,34 +289,21 @@ impl Draw<'_> {
         let len = self.len();
         let pages = (1 + self.random.below(6)) * PAGE;
         let word = page + self.random.pick(&[0, 0, 0, HALF]);
-        let args: [u64; ARGS] = match call {
-            Call::Mmap | Call::MmapFile => {
-                let flags = match call {
-                    Call::Mmap => self.map_flags(),
-                    _ => self.file_map_flags(),
-                };
-                let hint = if flags & (abi::MAP_FIXED | abi::MAP_FIXED_NOREPLACE) == 0
-                    && self.random.once_in(2)
-                {
-                    0
-                } else {
-                    addr
-                };
-                let prot = self.prot();
-                match call {
-                    Call::Mmap => [hint, len, prot, flags, 0, 0],
-                    _ => [hint, len, prot, flags, self.file(), self.file_offset()],
-                }
+        let step = |args: &[u64]| Step::new(call, args);
+        match call {
+            Call::Mmap => {
+                let flags = self.map_flags();
+                step(&[self.hint(flags, addr), len, self.prot(), flags])
             }
-            Call::Mprotect => [addr, len, self.prot(), 0, 0, 0],
-            Call::Mremap => self.remap(running, addr),
-            Call::Madvise => [addr, len, self.advice(), 0, 0, 0],
+            Call::Mprotect => step(&[addr, len, self.prot()]),
+            Call::Mremap => step(&self.remap(running, addr)),
+            Call::Madvise => step(&[addr, len, self.advice()]),
             Call::Mlock2 => {
                 let how = self.random.pick(&[0, 1, 1, 1, 2]);
-                [addr, len, how, 0, 0, 0]
+                step(&[addr, len, how])
             }
-            Call::Mlockall => [self.set(LOCKALL.names), 0, 0, 0, 0, 0],
-            Call::Brk => [self.brk(addr), 0, 0, 0, 0, 0],
+            Call::Mlockall => step(&[self.set(LOCKALL.names)]),
+            Call::Brk => step(&[self.brk(addr)]),
             Call::Mbind => {
                 let mut how = if self.random.once_in(4) {
                     self.set(BIND.names)
@@ -317,40 +314,37 @@ impl Draw<'_> {
                 if how & abi::MPOL_MF_MOVE != 0 {
                     how &= !abi::MPOL_MF_STRICT;
                 }
-                [addr, len, self.mode(), self.nodes(), how, 0]
+                step(&[addr, len, self.mode(), self.nodes(), how])
             }
-            Call::SetMempolicy => [self.mode(), self.nodes(), 0, 0, 0, 0],
+            Call::SetMempolicy => step(&[self.mode(), self.nodes()]),
             Call::GetMempolicy => {
                 let how = self.set(GET.names);
                 let at = if how & abi::MPOL_F_ADDR != 0 { page } else { 0 };
                 let odd = self.random.once_in(10);
-                [if odd { page } else { at }, how, 0, 0, 0, 0]
+                step(&[if odd { page } else { at }, how])
             }
             Call::LimitMemlock => {
                 let some = self.random.below(64) * PAGE + self.random.pick(&[0, 0, 100]);
                 let bytes = self.random.pick(&[some, some, 0, u64::MAX, u64::MAX]);
-                [bytes, 0, 0, 0, 0, 0]
+                step(&[bytes])
             }
             Call::LimitAs => {
                 let some = self.random.below(PAGES);
-                [self.random.pick(&[some, 1 << 40, 1 << 40]), 0, 0, 0, 0, 0]
+                step(&[self.random.pick(&[some, 1 << 40, 1 << 40])])
             }
-            Call::Load | Call::ForcedRead => [word, 0, 0, 0, 0, 0],
-            Call::Store | Call::ForcedWrite => [word, self.value(), 0, 0, 0, 0],
-            Call::RemoteRead => [page, pages, 0, 0, 0, 0],
-            Call::RemoteWrite => [page, pages, self.value(), 0, 0, 0],
-            Call::Fork => [1 + self.random.below(8), 0, 0, 0, 0, 0],
-            Call::Msync => [addr, len, self.set(SYNC.names), 0, 0, 0],
-            Call::Ftruncate => [self.file(), self.file_bytes(), 0, 0, 0, 0],
-            Call::Fallocate => {
-                let [mode, from, bytes] = self.fallocate();
-                [self.file(), mode, from, bytes, 0, 0]
-            }
-            Call::Pread => [self.file(), self.word_of_file(), 0, 0, 0, 0],
-            Call::Pwrite => [self.file(), self.word_of_file(), self.value(), 0, 0, 0],
-            _ => [addr, len, 0, 0, 0, 0],
-        };
-        Step::new(call, &args[..call.kinds().len()])
+            Call::Load | Call::ForcedRead => step(&[word]),
+            Call::Store | Call::ForcedWrite => step(&[word, self.value()]),
+            Call::RemoteRead => step(&[page, pages]),
+            Call::RemoteWrite => step(&[page, pages, self.value()]),
+            Call::Fork => step(&[1 + self.random.below(8)]),
+            Call::MmapFile
+            | Call::Msync
+            | Call::Ftruncate
+            | Call::Fallocate
+            | Call::Pread
+            | Call::Pwrite => self.of_files(call, addr, len),
+            _ => step(&[addr, len]),
+        }
     }
 
     /// A value that no other store of the case has.
@@ -369,7 +363,7 @@ impl Draw<'_> {
         }
     }
 
-    fn remap(&mut self, running: &Running, addr: u64) -> [u64; ARGS] {
+    fn remap(&mut self, running: &Running, addr: u64) -> [u64; 5] {
         let mut old = self.len();
         let mut from = addr;
         let vmas = running.space().vmas();
@@ -404,6 +398,6 @@ impl Draw<'_> {
         } else {
             self.addr(running)
         };
-        [from, old, new, flags, to, 0]
+        [from, old, new, flags, to]
     }
 }

@@ -322,11 +322,11 @@ impl Call {
 }
 
 impl Step {
-    /// A call with these arguments.
+    /// A call with these arguments; those it does not have are left out.
     #[must_use]
     pub fn new(call: Call, given: &[u64]) -> Self {
         let mut args = [0; ARGS];
-        for (arg, given) in args.iter_mut().zip(given) {
+        for (arg, given) in args.iter_mut().zip(given).take(call.kinds().len()) {
             *arg = *given;
         }
         Self { call, args }

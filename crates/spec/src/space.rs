@@ -229,6 +229,9 @@ impl Space {
 
     /// Takes everything in `[start, end)` out. Linux: do_vmi_align_munmap.
     pub(crate) fn unmap(&mut self, start: u64, end: u64) {
+        if start == end {
+            return;
+        }
         self.split(start);
         self.split(end);
         let gone = |vma: &Vma| vma.start >= start && vma.end <= end;

@@ -2,16 +2,38 @@
 
 use super::Draw;
 use crate::files::PAGES;
+use crate::step::{Call, SYNC, Step};
 use crate::window::PAGE;
 use minflt_spec::{HALF, abi};
 
 impl Draw<'_> {
+    /// A call that is of files only.
+    pub(super) fn of_files(&mut self, call: Call, addr: u64, len: u64) -> Step {
+        let step = |args: &[u64]| Step::new(call, args);
+        match call {
+            Call::Msync => step(&[addr, len, self.set(SYNC.names)]),
+            Call::Ftruncate => step(&[self.file(), self.file_bytes()]),
+            Call::Fallocate => {
+                let [mode, from, bytes] = self.fallocate();
+                step(&[self.file(), mode, from, bytes])
+            }
+            Call::Pread => step(&[self.file(), self.word_of_file()]),
+            Call::Pwrite => step(&[self.file(), self.word_of_file(), self.value()]),
+            _ => {
+                let flags = self.file_map_flags();
+                let hint = self.hint(flags, addr);
+                let (file, offset) = (self.file(), self.file_offset());
+                step(&[hint, len, self.prot(), flags, file, offset])
+            }
+        }
+    }
+
     /// Which file, as it is open.
-    pub(super) fn file(&mut self) -> u64 {
+    fn file(&mut self) -> u64 {
         self.random.pick(&[0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 2, 3])
     }
 
-    pub(super) fn file_map_flags(&mut self) -> u64 {
+    fn file_map_flags(&mut self) -> u64 {
         let kind = match self.random.below(40) {
             0 => 0,
             1..4 => abi::MAP_SHARED_VALIDATE,
@@ -22,7 +44,7 @@ impl Draw<'_> {
     }
 
     /// Where a mapping begins in a file.
-    pub(super) fn file_offset(&mut self) -> u64 {
+    fn file_offset(&mut self) -> u64 {
         let page = match self.random.below(4) {
             0..2 => self.random.below(3),
             _ => self.random.below(8),
@@ -35,7 +57,7 @@ impl Draw<'_> {
 
     /// A byte of a file: most often where a page or its second half begins, or the words in them
     /// end.
-    pub(super) fn byte(&mut self) -> u64 {
+    fn byte(&mut self) -> u64 {
         let page = self.random.below(10) * PAGE;
         let within = self
             .random
@@ -44,7 +66,7 @@ impl Draw<'_> {
     }
 
     /// How long a file shall be.
-    pub(super) fn file_bytes(&mut self) -> u64 {
+    fn file_bytes(&mut self) -> u64 {
         match self.random.below(50) {
             0 => self.random.pick(&[u64::MAX, 1 << 63]),
             _ => self.byte(),
@@ -52,7 +74,7 @@ impl Draw<'_> {
     }
 
     /// The mode, the first byte and how many.
-    pub(super) fn fallocate(&mut self) -> [u64; 3] {
+    fn fallocate(&mut self) -> [u64; 3] {
         let mode = self.random.pick(&[3, 3, 3, 3, 3, 0, 0, 1, 1, 2]);
         let from = self.byte();
         let pages = self.random.below(4) * PAGE;
@@ -65,7 +87,7 @@ impl Draw<'_> {
     }
 
     /// Where a word of a file begins.
-    pub(super) fn word_of_file(&mut self) -> u64 {
+    fn word_of_file(&mut self) -> u64 {
         self.random.below(18) * HALF
     }
 }
