@@ -96,6 +96,7 @@ fn faults_per_second(
         cpus: threads,
         clear: Clear::InFault,
         spaces: Spaces::Shared,
+        file: None,
     };
     let outcome = match AnySimTarget::start(machine, config, 256 << 20)? {
         AnySimTarget::X86(target) => workload.run(&target, &plan)?,
