@@ -29,6 +29,7 @@ const ALLOWED: [&str; 30] = [
     "crates/mm/src/lifetime.rs",
     "crates/mm/src/mm.rs",
     "crates/mm/src/oracle/",
+    "crates/mm/src/proc/pagemap.rs",
     "crates/mm/src/proc/smaps.rs",
     "crates/mm/src/shootdown.rs",
     "crates/mm/src/thread.rs",
