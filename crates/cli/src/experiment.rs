@@ -2,6 +2,8 @@
 //!
 //! Everything here is scaled down: fewer pages, less time. The factor is part of each record.
 
+pub(crate) mod file;
+
 use crate::choice::{Named, era_list};
 use crate::error::{Error, failed, usage};
 use crate::parallel;
@@ -247,6 +249,9 @@ pub(crate) fn figure(
         "ebizzy" => {
             let (spread, _) = ebizzy_spread(&era(published, column)?, file, runs)?;
             spread.of_row(&published.row_label(row))
+        }
+        "file-seq" | "file-rand" | "file-sparse" => {
+            Some(file::figure(published, row, column, file)?)
         }
         _ => None,
     };

@@ -23,7 +23,7 @@ use core::mem::ManuallyDrop;
 use minflt_mm::describe::Field;
 use minflt_mm::{BootError, Config, Mm, MmHandle, Running, System};
 use minflt_pgtable::{Altix16K, Paging, PowerRadix, X86_64};
-use minflt_process::{Tally, exit};
+use minflt_process::{Tally, common_file, exit, fault_around_bytes, table_bytes};
 use minflt_workload::{Clear, Feature, Plan, ProcessReport, Spaces, Stop, Target, TargetError};
 
 /// A system on a simulated machine that runs workloads; oracles look at every access.
@@ -193,9 +193,17 @@ impl<P: Paging> Target for SimTarget<P> {
 
     fn lacks(&self, feature: Feature) -> Option<&'static str> {
         match feature {
-            Feature::Files | Feature::ColdFiles => Some("sim has no files yet (part 5)"),
+            Feature::Files | Feature::ColdFiles => None,
             Feature::WholePages => Some("a simulated page holds one word"),
         }
+    }
+
+    fn table_bytes(&self) -> u64 {
+        table_bytes::<P>()
+    }
+
+    fn fault_around_bytes(&self) -> Option<u64> {
+        fault_around_bytes(&*self.system)
     }
 
     fn process<F>(&self, plan: &Plan, body: F) -> Result<ProcessReport, TargetError>
@@ -217,13 +225,18 @@ impl<P: Paging> Target for SimTarget<P> {
         if plan.clear == Clear::Beforehand {
             self.system.clear_free_frames();
         }
+        // Made outside the run, so that no cache holds anything of it, and left alone after a
+        // failure.
+        let file = plan.file.as_ref();
+        let file = file.map(|wanted| common_file(&*self.system, wanted).map(ManuallyDrop::new));
+        let file = file.transpose()?;
         let tally = Tally::start(&*self.system);
         let mm = RefCell::new(match plan.spaces {
             Spaces::Own => None,
             Spaces::Shared => Some(new_mm(&self.system)?),
         });
         let exit = self.system.machine().model.exit;
-        let shared = Shared::new(&self.system, plan.threads, exit);
+        let shared = Shared::new(&self.system, plan.threads, file.as_deref(), exit);
         let task = |index: u32| {
             let (shared, mm, body) = (&shared, &mm, &body);
             let work = move || {
@@ -257,7 +270,9 @@ impl<P: Paging> Target for SimTarget<P> {
             let _left = ManuallyDrop::new(mm.take());
             return Err(TargetError::Violation(ran.outcome.to_string()));
         }
-        self.report(&shared, &ran, tally)
+        let (ended, forks) = (shared.ended.take(), shared.forks.get());
+        drop(file.map(ManuallyDrop::into_inner));
+        self.report(ended, forks, &ran, tally)
     }
 }
 
@@ -274,17 +289,18 @@ impl<P: Paging> SimTarget<P> {
 
     fn report(
         &self,
-        shared: &Shared<'_, P>,
+        ended: Vec<Result<Ended, TargetError>>,
+        forks: u64,
         ran: &RunReport,
         tally: Tally,
     ) -> Result<ProcessReport, TargetError> {
-        let mut ended: Vec<_> = shared.ended.take().into_iter().collect::<Result<_, _>>()?;
+        let mut ended: Vec<_> = ended.into_iter().collect::<Result<_, _>>()?;
         ended.sort_unstable_by_key(|ended: &Ended| ended.index);
         let mut report = ProcessReport {
             wall_ns: ran.end_ns,
             user_ns: ran.tasks.iter().map(|task| task.user_ns).sum(),
             system_ns: ran.tasks.iter().map(|task| task.system_ns).sum(),
-            sleeps: ran.sleeps + shared.forks.get(),
+            sleeps: ran.sleeps + forks,
             preemptions: ran.context_switches - ran.sleeps,
             workers: ended.iter().map(|ended| ended.report).collect(),
             ..ProcessReport::default()
