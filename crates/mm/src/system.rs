@@ -17,6 +17,8 @@ use crate::commit::Commit;
 use crate::config::{Broken, Config, ExchangeBy, Illegal};
 use crate::error::NoMemory;
 use crate::event::Event;
+use crate::file::links::FileLink;
+use crate::file::{CacheNode, PageCache};
 use crate::frame::{Frame, FrameTable, Use};
 use crate::mm::{Mm, MmHandle};
 use crate::oracle::Check;
@@ -31,11 +33,13 @@ use core::panic::Location;
 use core::ptr::NonNull;
 use minflt_addr::{Pfn, PhysAddr};
 use minflt_pgtable::{AccessBits, CasAbility, Mmu, Paging, SpaceId};
+use minflt_sync::order::FilesLock;
 use minflt_sync::rcu::{Patience, RcuCpu};
 use minflt_sync::slab::Magazine;
 use minflt_sync::srcu::SrcuCpu;
 use minflt_sync::{
-    Atomic, Counter, Instance, IpiHandler, Machine, Ordering, PageSource, PerCpu, Rcu, Slab, Srcu,
+    Atomic, Counter, Instance, IpiHandler, Machine, Ordering, PageSource, PerCpu, Rcu, Slab,
+    SpinLock, Srcu, WaitTable,
 };
 
 /// One machine's memory management.
@@ -56,6 +60,13 @@ pub struct System<M: Mmu> {
     pub(crate) chains: Slab<Chain<M>, M>,
     pub(crate) uffds: Slab<uffd::Context, M>,
     pub(crate) waiters: Slab<uffd::Waiter, M>,
+    pub(crate) caches: Slab<PageCache<M>, M>,
+    pub(crate) cache_nodes: Slab<CacheNode<M>, M>,
+    pub(crate) file_links: Slab<FileLink<M>, M>,
+    /// The address of the first of all files, 0 for none.
+    pub(crate) files: SpinLock<u64, FilesLock, M>,
+    /// Where those sleep who wait for pages of files.
+    pub(crate) waits: WaitTable<M>,
     pub(crate) zero_page: Pfn,
     /// Frames that the system itself lies in.
     reserved: u64,
@@ -229,7 +240,7 @@ impl<M: Mmu> System<M> {
             // SAFETY: 1: the machine's memory is the system's from now on.
             unsafe { carve.per_cpu::<_, M>(cpus, |_| Magazine::new()) }
         };
-        let magazines = [(); 8].map(|()| magazines(carve));
+        let magazines = [(); 11].map(|()| magazines(carve));
         // SAFETY: 1, here and below: as above.
         let areas = unsafe { carve.per_cpu(cpus, |_| CpuArea::new()) };
         // SAFETY: 1.
@@ -251,7 +262,19 @@ impl<M: Mmu> System<M> {
         let zone = |node| Frames::zone(&table, node, nodes, reserved);
         // SAFETY: 1: cut off just now.
         let zones = unsafe { PerCpu::build(zones?, nodes, zone) };
-        let [node, vma, attr, mm, anon, chain, uffd, waiter] = magazines;
+        let [
+            node,
+            vma,
+            attr,
+            mm,
+            anon,
+            chain,
+            uffd,
+            waiter,
+            cache,
+            cache_node,
+            link,
+        ] = magazines;
         let system = Self {
             at,
             config,
@@ -271,6 +294,11 @@ impl<M: Mmu> System<M> {
             chains: Slab::new(5, chain?),
             uffds: Slab::new(6, uffd?),
             waiters: Slab::new(7, waiter?),
+            caches: Slab::new(8, cache?),
+            cache_nodes: Slab::new(9, cache_node?),
+            file_links: Slab::new(10, link?),
+            files: SpinLock::new(0),
+            waits: WaitTable::new(),
             zero_page,
             reserved,
             next_id: Atomic::new(1),

@@ -34,6 +34,7 @@
 
 use crate::config::{Broken, ExchangeBy, Protocol};
 use crate::event::Event;
+use crate::frame::Use;
 use crate::mm::Mm;
 use crate::oracle;
 use crate::shootdown;
@@ -56,11 +57,20 @@ enum Others {
     Nobody,
 }
 
+/// Which pages are taken out.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Only {
+    All,
+    /// Those of files; copies that private mappings made stay.
+    OfFile,
+}
+
 /// A zap or protect under way.
 pub(crate) struct Zap<'m, M: Mmu> {
     pub(crate) mm: &'m Mm<M>,
     pub(crate) gather: Gather,
     others: Others,
+    only: Only,
     whole: VirtRange,
 }
 
@@ -105,6 +115,7 @@ impl<'m, M: Mmu> Zap<'m, M> {
             mm,
             gather: Gather::new(),
             others: Others::Some,
+            only: Only::All,
             whole,
         }
     }
@@ -114,6 +125,14 @@ impl<'m, M: Mmu> Zap<'m, M> {
     pub(crate) fn begin_last(mm: &'m Mm<M>, whole: VirtRange) -> Self {
         Self {
             others: Others::Nobody,
+            ..Self::begin(mm, whole)
+        }
+    }
+
+    /// The same, for who found a mapping by the reverse map of its file and holds that.
+    pub(crate) fn begin_by_reverse_map(mm: &'m Mm<M>, whole: VirtRange, only: Only) -> Self {
+        Self {
+            only,
             ..Self::begin(mm, whole)
         }
     }
@@ -281,7 +300,8 @@ impl<'m, M: Mmu> Zap<'m, M> {
         while *at < range.end() {
             let here = *at;
             // SAFETY: 1: `mmap_lock` keeps the tables below what is mapped from being freed but by
-            // this very call, and those below what is not from being freed by others.
+            // this very call, and those below what is not from being freed by others. So does the
+            // reverse map of a file, below what it says is mapped.
             match unsafe { walk::<M>(&self.mm.system().at, self.mm.root, here) } {
                 Walk::Leaf(leaf) => {
                     let span = span_of::<M::Paging>(here, 1);
@@ -311,7 +331,8 @@ impl<'m, M: Mmu> Zap<'m, M> {
         let mut left = VirtRange::new(span.end(), span.end());
         for page in pages::<M>(span) {
             let entry = self.entry(leaf.table, page.start());
-            if entry.load().is_none() {
+            let found = entry.load();
+            if found.is_none() || self.keeps(found) {
                 continue;
             }
             let old = entry.swap(how, Pte::NONE);
@@ -332,6 +353,9 @@ impl<'m, M: Mmu> Zap<'m, M> {
             if sys.frames.get(old.pfn()).maps.sub(1, Ordering::AcqRel) == 0 {
                 M::violation(format_args!("map count of frame {} below zero", old.pfn()));
             }
+            if !old.is_young() && sys.is_of_file(old) {
+                sys.count(Event::FaultAroundUnused);
+            }
             resident -= 1;
             self.gather.page(old.pfn());
             if self.gather.is_full() {
@@ -344,6 +368,13 @@ impl<'m, M: Mmu> Zap<'m, M> {
         }
         drop(held);
         left
+    }
+
+    /// Whether the entry is left where it is. Under the lock that everybody takes who replaces what
+    /// it names.
+    #[inline(always)]
+    fn keeps(&self, found: Pte<M::Paging>) -> bool {
+        self.only == Only::OfFile && !self.mm.system().is_of_file(found)
     }
 
     fn free_below(&mut self, table: Pfn, level: u32, range: VirtRange, bounds: VirtRange) {
@@ -375,6 +406,13 @@ impl<'m, M: Mmu> Zap<'m, M> {
 }
 
 impl<M: Mmu> System<M> {
+    /// Whether an entry names a page of a file. Under the lock of its table.
+    #[inline(always)]
+    pub(crate) fn is_of_file(&self, pte: Pte<M::Paging>) -> bool {
+        let frame = |pte: Pte<M::Paging>| self.frames.get(pte.pfn());
+        pte.is_mapped() && !pte.is_zero_page() && frame(pte).used_as() == Use::File
+    }
+
     /// Whether a mapped entry is the only one that maps its frame. The caller holds the lock of the
     /// entry's table.
     fn maps_once(&self, pte: Pte<M::Paging>) -> bool {

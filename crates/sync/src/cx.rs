@@ -33,11 +33,11 @@ pub struct Cx {
     pub machine: Cell<u64>,
     /// The locks held, where the machine is checked.
     pub held: HeldLocks,
-    /// The task's place in a lock's queue.
+    /// The task's place in a queue.
     pub node: WaitNode,
 }
 
-/// A place in the queue of a sleeping lock. A task waits for one lock at a time.
+/// A place in a queue of those who sleep. A task waits for one thing at a time.
 ///
 /// Raw words, because a context is no machine's type; they are reached through the door.
 #[derive(Debug)]
@@ -46,8 +46,12 @@ pub struct WaitNode {
     pub next: AtomicU32,
     /// What it waits for. Guarded by: the lock's queue lock.
     pub wants: AtomicU32,
-    /// Set when the lock was handed over.
+    /// Set when the lock was handed over, or the wait is over.
     pub granted: AtomicU64,
+    /// For which word, where a queue is many words'. Guarded by: the queue's lock.
+    pub key: AtomicU64,
+    /// For which bit of it. Guarded by: the queue's lock.
+    pub bit: AtomicU32,
 }
 
 impl Cx {
@@ -66,6 +70,8 @@ impl Cx {
                 next: AtomicU32::new(0),
                 wants: AtomicU32::new(0),
                 granted: AtomicU64::new(0),
+                key: AtomicU64::new(0),
+                bit: AtomicU32::new(0),
             },
         }
     }

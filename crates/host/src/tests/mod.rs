@@ -1,5 +1,6 @@
 //! The locks of `sync`, the interrupts and the memory, on real threads.
 
+mod file;
 mod grace;
 mod interrupts;
 mod linux;
@@ -8,6 +9,7 @@ mod memory;
 mod order;
 mod rcu;
 mod slab;
+mod wait_table;
 
 use crate::{Host, HostInstance, HostOptions, Prefault};
 use core::panic::AssertUnwindSafe;

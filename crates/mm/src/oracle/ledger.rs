@@ -1,11 +1,12 @@
 //! The ledger: at quiescence every frame is free, or somebody can say what it is for.
 
 use crate::commit::Pages;
+use crate::file::PageCache;
 use crate::frame::{Entries, Frame, PIN, Use};
 use crate::mm::Mm;
 use crate::oracle::Check;
 use crate::system::System;
-use crate::vma::Vma;
+use crate::vma::{Vma, VmaFlags, VmaView};
 use core::fmt;
 use minflt_addr::{Pfn, VirtAddr};
 use minflt_pgtable::{Grant, Mmu, Paging, Pte, Table, entries_of, span_shift, table_order};
@@ -25,6 +26,8 @@ pub struct Ledger {
     pub tables: u64,
     /// Anonymous memory.
     pub anon: u64,
+    /// Pages of files.
+    pub file: u64,
 }
 
 /// What does not add up.
@@ -41,7 +44,10 @@ pub enum Unbalanced {
         /// Frames of tables reachable from the roots.
         reachable: u64,
     },
-    /// A frame of anonymous memory whose counts differ from the entries that map it.
+    /// The reverse map of a file is not what walks rely on.
+    Links(&'static str),
+    /// A frame of user memory whose counts differ from the entries that map it, and the cache that
+    /// has it.
     Counts {
         /// The frame.
         pfn: Pfn,
@@ -70,6 +76,11 @@ pub enum Unbalanced {
     WritableShared(VirtAddr),
     /// An entry that names a frame which is no user memory, or not any more.
     NotAnon(VirtAddr),
+    /// An entry that names another page than the mapping's file has there, or one that the file
+    /// has not any more.
+    OtherPage(VirtAddr),
+    /// An entry that grants stores to a page of a file that is not marked dirty.
+    WritableClean(VirtAddr),
     /// A page that cannot be found from its anon_vma: the mapping is not chained to that.
     NoReverseMap(VirtAddr),
     /// Objects that are in use, and those that can be reached from the address spaces.
@@ -153,6 +164,19 @@ impl fmt::Display for Unbalanced {
                     "the entry at {at} grants stores to a page that is not exclusive"
                 )
             }
+            Self::Links(why) => f.write_str(why),
+            Self::OtherPage(at) => {
+                write!(
+                    f,
+                    "the entry at {at} names no page of the file that is mapped there"
+                )
+            }
+            Self::WritableClean(at) => {
+                write!(
+                    f,
+                    "the entry at {at} grants stores to a page that nobody would write back"
+                )
+            }
             Self::NotAnon(at) => {
                 write!(f, "the entry at {at} names a frame that is no user memory")
             }
@@ -208,6 +232,9 @@ struct Objects {
     nodes: u64,
     chains: u64,
     uffds: u64,
+    caches: u64,
+    cache_nodes: u64,
+    links: u64,
 }
 
 impl Objects {
@@ -217,6 +244,7 @@ impl Objects {
         self.nodes += other.nodes;
         self.chains += other.chains;
         self.uffds += other.uffds;
+        self.links += other.links;
     }
 }
 
@@ -251,9 +279,14 @@ impl<M: Mmu> System<M> {
                 ledger.anon += 1;
                 frame.count_entries(Entries::Clear);
             }
+            Use::File => {
+                ledger.file += 1;
+                frame.count_entries(Entries::Clear);
+            }
             Use::Free | Use::FreeBlock | Use::FreeCpu | Use::Reserved | Use::Tail => {}
         });
-        let used = ledger.reserved + ledger.slab + ledger.tables + ledger.anon;
+        let user = ledger.anon + ledger.file;
+        let used = ledger.reserved + ledger.slab + ledger.tables + user;
         if ledger.free + used != ledger.total {
             return Err(Unbalanced::Total(ledger));
         }
@@ -277,9 +310,12 @@ impl<M: Mmu> System<M> {
         }
         let (mut wrong, mut pinned) = (None, 0);
         self.frames.for_each_used(|pfn, frame| {
-            if frame.used_as() == Use::Anon {
-                wrong = wrong.or(frame_adds_up(pfn, frame, &mut pinned).err());
-            }
+            let cached = match frame.used_as() {
+                Use::Anon => 0,
+                Use::File => u32::from(is_cached(pfn, frame)),
+                _ => return,
+            };
+            wrong = wrong.or(frame_adds_up(pfn, frame, cached, &mut pinned).err());
         });
         wrong.map_or(Ok(()), Err)?;
         let pins: u64 = alive.iter().map(|mm| mm.pins.raw()).sum();
@@ -291,8 +327,27 @@ impl<M: Mmu> System<M> {
         if kept != accounted as i64 {
             return Err(Unbalanced::Committed { kept, accounted });
         }
+        self.files_add_up(&mut objects)?;
         self.objects_add_up(&objects)?;
         Ok(ledger)
+    }
+
+    /// Whether each file's reverse map has the links of its mappings, and no other.
+    fn files_add_up(&self, objects: &mut Objects) -> Result<(), Unbalanced> {
+        let (mut wrong, mut links) = (None, 0);
+        self.each_file(|cache| {
+            objects.caches += 1;
+            objects.cache_nodes += cache.nodes();
+            match cache.links.validate() {
+                Ok(found) if found <= cache.refs_raw() => links += found,
+                Ok(_) => wrong = Some("a file has more mappings than references"),
+                Err(why) => wrong = Some(why),
+            }
+        });
+        if links != objects.links {
+            wrong = wrong.or(Some("links of files and mappings of files are not as many"));
+        }
+        wrong.map_or(Ok(()), |why| Err(Unbalanced::Links(why)))
     }
 
     /// Whether nothing is in use that nobody reaches.
@@ -305,6 +360,13 @@ impl<M: Mmu> System<M> {
             ("anon_vma_chain", self.chains.live(), reached.chains),
             ("userfaultfd", self.uffds.live(), reached.uffds),
             ("userfault waiter", self.waiters.live(), 0),
+            ("file", self.caches.live(), reached.caches),
+            (
+                "page cache node",
+                self.cache_nodes.live(),
+                reached.cache_nodes,
+            ),
+            ("file link", self.file_links.live(), reached.links),
         ];
         let wrong = kinds.into_iter().find(|(_, live, reach)| live != reach);
         if let Some((what, live, reachable)) = wrong {
@@ -328,13 +390,25 @@ impl<M: Mmu> System<M> {
     }
 }
 
-/// Whether a frame of anonymous memory has the counts that the entries seen ask for.
-fn frame_adds_up<M: Mmu>(pfn: Pfn, frame: &Frame<M>, pinned: &mut u64) -> Result<(), Unbalanced> {
+/// Whether the cache that a frame names has it.
+fn is_cached<M: Mmu>(pfn: Pfn, frame: &Frame<M>) -> bool {
+    let cache = PageCache::<M>::at(frame.mapping.peek());
+    cache.is_some_and(|cache| cache.peek(frame.index.peek()) == Some(pfn))
+}
+
+/// Whether a frame of user memory has the counts that the entries seen ask for, and `cached`
+/// references of a cache.
+fn frame_adds_up<M: Mmu>(
+    pfn: Pfn,
+    frame: &Frame<M>,
+    cached: u32,
+    pinned: &mut u64,
+) -> Result<(), Unbalanced> {
     let entries = frame.count_entries(Entries::Keep);
     let (refs, maps) = (frame.refs.peek(), frame.maps.peek());
     let pins = refs / PIN;
     *pinned += u64::from(pins);
-    if (refs % PIN, maps) != (entries, entries) || entries + pins == 0 {
+    if (refs % PIN, maps) != (entries + cached, entries) || entries + cached + pins == 0 {
         return Err(Unbalanced::Counts {
             pfn,
             entries,
@@ -363,6 +437,7 @@ impl<M: Mmu> Mm<M> {
                 walked.objects.vmas += 1;
                 walked.objects.attrs += u64::from(vma.attrs_ptr().is_some());
                 walked.objects.chains += vma.chain_links();
+                walked.objects.links += u64::from(vma.link() != 0);
             },
             &mut |_| nodes += 1,
         );
@@ -440,6 +515,10 @@ impl<M: Mmu> Mm<M> {
         }
         walked.mapped += 1;
         let frame = self.system().frames.get(value.pfn());
+        if frame.used_as() == Use::File {
+            frame.count_entries(Entries::One);
+            return page_agrees(at, value, &vma.peek(), frame);
+        }
         if frame.used_as() != Use::Anon {
             return Err(Unbalanced::NotAnon(at));
         }
@@ -453,4 +532,31 @@ impl<M: Mmu> Mm<M> {
         }
         Ok(())
     }
+}
+
+/// Whether an entry names the page that the mapping has there.
+fn page_agrees<M: Mmu>(
+    at: VirtAddr,
+    value: Pte<M::Paging>,
+    view: &VmaView,
+    frame: &Frame<M>,
+) -> Result<(), Unbalanced> {
+    let Some(cache) = view.cache::<M>() else {
+        return Err(Unbalanced::OtherPage(at));
+    };
+    let page = view.page_index::<M::Paging>(at);
+    let same = frame.mapping.peek() == cache.address() && frame.index.peek() == page;
+    if !same || page >= cache.pages() {
+        return Err(Unbalanced::OtherPage(at));
+    }
+    if value.grant() < Grant::Write {
+        return Ok(());
+    }
+    if !view.flags.has(VmaFlags::SHARED) {
+        return Err(Unbalanced::WritableShared(at));
+    }
+    if cache.writes_back() && !frame.is_dirty() {
+        return Err(Unbalanced::WritableClean(at));
+    }
+    Ok(())
 }

@@ -12,6 +12,7 @@ mod rwsem;
 mod seqcount;
 mod srcu;
 mod time;
+mod wait_table;
 mod why;
 
 use crate::{MachineFile, Outcome, RunOptions, RunReport, Sim, SimInstance, Size, TaskSpec, run};
