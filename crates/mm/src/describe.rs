@@ -184,9 +184,9 @@ impl<M: Mmu> System<M> {
                 (self.chains.magazine_at(at), "anon_vma_chains"),
                 (self.uffds.magazine_at(at), "userfaultfds"),
                 (self.waiters.magazine_at(at), "waiters"),
-                (self.caches.magazine_at(at), "files"),
-                (self.cache_nodes.magazine_at(at), "page cache nodes"),
-                (self.file_links.magazine_at(at), "file links"),
+                (self.files.caches.magazine_at(at), "files"),
+                (self.files.nodes.magazine_at(at), "page cache nodes"),
+                (self.files.links.magazine_at(at), "file links"),
             ];
             slabs
                 .into_iter()

@@ -81,8 +81,8 @@ pub struct Frame<M: Mmu> {
     /// left that. Guarded by: the folio lock, and set while private.
     pub(crate) mapping: Atomic<u64, M>,
     /// For anonymous memory its page number in the mapping ([`crate::VmaView::page_index`]).
-    /// Immutable while mapped. For a page of a file its number. Immutable. For slabs the number. For a
-    /// table of leaf entries the faults on files that it has had, for fault-around.
+    /// Immutable while mapped. For a page of a file its number, immutable. For slabs the number.
+    /// For a table of leaf entries the faults on files that it has had, for fault-around.
     pub(crate) index: Atomic<u64, M>,
     /// Neighbours in a free list. Guarded by: the zone's lock.
     pub(crate) links: Plain<Links, M>,

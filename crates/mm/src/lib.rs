@@ -45,8 +45,9 @@ pub use call::userfaultfd::{Message, Reason, Uffd, UffdMode, Wake, WriteProtecte
 pub use commit::{Overcommit, Reserve};
 pub use config::{Broken, Config, ERAS, Era, Illegal, Rung, era};
 pub use error::{
-    Errno, FileError, HeapError, MadviseError, MempolicyError, MincoreError, MlockError, MmapError,
-    MprotectError, MremapError, MsyncError, MunmapError, NoMemory, RemoteError, UffdError,
+    BootError, Errno, FileError, HeapError, MadviseError, MempolicyError, MincoreError, MlockError,
+    MmapError, MprotectError, MremapError, MsyncError, MunmapError, NoMemory, RemoteError,
+    UffdError,
 };
 pub use event::Event;
 pub use fault::{Done, FaultOutcome, Kind as FaultKind, Signal};
@@ -56,7 +57,7 @@ pub use mm::{Mappings, Mm, MmHandle};
 pub use oracle::{Check, Ledger, Refuse, Unbalanced};
 pub use policy::{NodeMask, Policy, PolicyMode};
 pub use rss::BATCH as RSS_BATCH;
-pub use system::{BootError, Running, System};
+pub use system::{Running, System};
 pub use thread::Thread;
 pub use tree::Mapping;
 pub use vma::{Attrs, Prot, Vma, VmaFlags, VmaView};

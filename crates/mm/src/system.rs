@@ -15,10 +15,9 @@ use crate::call::stack::DEFAULT_GUARD_GAP;
 use crate::call::userfaultfd as uffd;
 use crate::commit::Commit;
 use crate::config::{Broken, Config, ExchangeBy, Illegal};
-use crate::error::NoMemory;
+use crate::error::{BootError, NoMemory};
 use crate::event::Event;
-use crate::file::links::FileLink;
-use crate::file::{CacheNode, PageCache};
+use crate::file::Files;
 use crate::frame::{Frame, FrameTable, Use};
 use crate::mm::{Mm, MmHandle};
 use crate::oracle::Check;
@@ -26,20 +25,17 @@ use crate::rss::{self, Slots};
 use crate::shootdown::Mailbox;
 use crate::tree::Node;
 use crate::vma::{Attrs, Vma};
-use core::fmt;
 use core::mem::ManuallyDrop;
 use core::ops::Deref;
 use core::panic::Location;
 use core::ptr::NonNull;
 use minflt_addr::{Pfn, PhysAddr};
 use minflt_pgtable::{AccessBits, CasAbility, Mmu, Paging, SpaceId};
-use minflt_sync::order::FilesLock;
 use minflt_sync::rcu::{Patience, RcuCpu};
 use minflt_sync::slab::Magazine;
 use minflt_sync::srcu::SrcuCpu;
 use minflt_sync::{
-    Atomic, Counter, Instance, IpiHandler, Machine, Ordering, PageSource, PerCpu, Rcu, Slab,
-    SpinLock, Srcu, WaitTable,
+    Atomic, Counter, Instance, IpiHandler, Machine, Ordering, PageSource, PerCpu, Rcu, Slab, Srcu,
 };
 
 /// One machine's memory management.
@@ -60,13 +56,7 @@ pub struct System<M: Mmu> {
     pub(crate) chains: Slab<Chain<M>, M>,
     pub(crate) uffds: Slab<uffd::Context, M>,
     pub(crate) waiters: Slab<uffd::Waiter, M>,
-    pub(crate) caches: Slab<PageCache<M>, M>,
-    pub(crate) cache_nodes: Slab<CacheNode<M>, M>,
-    pub(crate) file_links: Slab<FileLink<M>, M>,
-    /// The address of the first of all files, 0 for none.
-    pub(crate) files: SpinLock<u64, FilesLock, M>,
-    /// Where those sleep who wait for pages of files.
-    pub(crate) waits: WaitTable<M>,
+    pub(crate) files: Files<M>,
     pub(crate) zero_page: Pfn,
     /// Frames that the system itself lies in.
     reserved: u64,
@@ -112,41 +102,6 @@ pub struct Running<M: Mmu> {
 unsafe impl<M: Mmu> Send for Running<M> {}
 // SAFETY: as above.
 unsafe impl<M: Mmu> Sync for Running<M> {}
-
-/// Why a system could not be started.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum BootError {
-    /// The configuration is an unsound mix.
-    Illegal(Illegal),
-    /// The machine's memory is too small: bytes it has, bytes it needs at least.
-    TooSmall {
-        /// Bytes there are.
-        has: u64,
-        /// Bytes the system itself takes, with a few pages to use.
-        needs: u64,
-    },
-    /// More memory nodes than supported.
-    TooManyNodes(u32),
-}
-
-impl fmt::Display for BootError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Illegal(illegal) => illegal.fmt(f),
-            Self::TooSmall { has, needs } => {
-                write!(f, "{has} bytes of RAM are too few: give at least {needs}")
-            }
-            Self::TooManyNodes(nodes) => {
-                write!(
-                    f,
-                    "{nodes} memory nodes are more than the {MAX_NODES} supported"
-                )
-            }
-        }
-    }
-}
-
-impl core::error::Error for BootError {}
 
 /// Cuts areas off the start of RAM.
 struct Carve {
@@ -262,19 +217,8 @@ impl<M: Mmu> System<M> {
         let zone = |node| Frames::zone(&table, node, nodes, reserved);
         // SAFETY: 1: cut off just now.
         let zones = unsafe { PerCpu::build(zones?, nodes, zone) };
-        let [
-            node,
-            vma,
-            attr,
-            mm,
-            anon,
-            chain,
-            uffd,
-            waiter,
-            cache,
-            cache_node,
-            link,
-        ] = magazines;
+        let [slabs @ .., cache, cache_node, link] = magazines;
+        let [node, vma, attr, mm, anon, chain, uffd, waiter] = slabs;
         let system = Self {
             at,
             config,
@@ -294,11 +238,7 @@ impl<M: Mmu> System<M> {
             chains: Slab::new(5, chain?),
             uffds: Slab::new(6, uffd?),
             waiters: Slab::new(7, waiter?),
-            caches: Slab::new(8, cache?),
-            cache_nodes: Slab::new(9, cache_node?),
-            file_links: Slab::new(10, link?),
-            files: SpinLock::new(0),
-            waits: WaitTable::new(),
+            files: Files::new([cache?, cache_node?, link?]),
             zero_page,
             reserved,
             next_id: Atomic::new(1),

@@ -332,7 +332,7 @@ impl<M: Mmu> Section<'_, M> {
         if let Owes::Detach(by) = self.owes {
             self.vma.detach(by, self.mm);
         }
-        core::mem::forget(self);
+        let _gone = self.leave_open();
     }
 }
 

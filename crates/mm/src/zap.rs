@@ -43,7 +43,7 @@ use crate::vma::Prot;
 use core::ops::Range;
 use minflt_addr::{Pfn, VirtAddr, VirtRange};
 use minflt_pgtable::{
-    Exchange, Gather, Grant, Leaf, Mmu, Paging, PtLock, Pte, Table, Walk, span_of, walk,
+    EntryRef, Exchange, Gather, Grant, Leaf, Mmu, Paging, PtLock, Pte, Table, Walk, span_of, walk,
 };
 use minflt_sync::order::PageTableLock;
 use minflt_sync::{Cost, Ordering, SpinGuard};
@@ -81,6 +81,13 @@ impl<M: Mmu> Mm<M> {
             Protocol::MmLock | Protocol::CompareExchange => &self.page_table_lock,
             Protocol::TableLock => &self.system().frames.get(table).table_lock,
         }
+    }
+
+    /// The entry for `addr` in a table of leaf entries, which the caller's hold keeps: `mmap_lock`,
+    /// a VMA's lock, or a file's reverse map.
+    pub(crate) fn entry_in(&self, table: Pfn, addr: VirtAddr) -> EntryRef<'_, M> {
+        // SAFETY: 1: a table, kept by the hold.
+        unsafe { Table::<M>::at(&self.system().at, table, 0) }.entry_for(addr, 0)
     }
 
     /// How whoever may free tables exchanges the entries that point to them: nobody else changes
@@ -314,9 +321,8 @@ impl<'m, M: Mmu> Zap<'m, M> {
         None
     }
 
-    pub(crate) fn entry(&self, table: Pfn, addr: VirtAddr) -> minflt_pgtable::EntryRef<'m, M> {
-        // SAFETY: 1: a table, kept by `mmap_lock`.
-        unsafe { Table::<M>::at(&self.mm.system().at, table, 0) }.entry_for(addr, 0)
+    pub(crate) fn entry(&self, table: Pfn, addr: VirtAddr) -> EntryRef<'m, M> {
+        self.mm.entry_in(table, addr)
     }
 
     /// Takes pages of one table out, until the gather is full; returns what is left to do.

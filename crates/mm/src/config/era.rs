@@ -130,6 +130,21 @@ pub const ERAS: &[Era] = &[
     },
 ];
 
+/// The eras that anonymous memory can tell apart: of those that differ in faults on files only, the
+/// oldest.
+pub fn eras_without_files() -> impl Iterator<Item = &'static Era> {
+    let seen_before = |at: usize| {
+        let config = ERAS[at].config.without_files();
+        let older = ERAS[..at].iter();
+        older
+            .map(|era| era.config.without_files())
+            .any(|it| it == config)
+    };
+    (0..ERAS.len())
+        .filter(move |at| !seen_before(*at))
+        .map(|at| &ERAS[at])
+}
+
 /// The era called `name`; `best` is the best measured so far.
 #[must_use]
 pub fn era(name: &str) -> Option<&'static Era> {

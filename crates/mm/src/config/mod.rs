@@ -17,7 +17,7 @@ mod broken;
 mod era;
 
 pub use broken::Broken;
-pub use era::{ERAS, Era, era};
+pub use era::{ERAS, Era, era, eras_without_files};
 
 use core::fmt;
 
@@ -382,6 +382,16 @@ impl Config {
     /// The table of illegal mixes.
     pub fn illegal_mixes() -> impl Iterator<Item = Illegal> {
         RULES.iter().map(|rule| rule.illegal)
+    }
+
+    /// The same where no fault maps more than its own page: all that anonymous memory knows of it.
+    #[must_use]
+    pub const fn without_files(self) -> Self {
+        Self {
+            around: FaultAround::Order0,
+            neighbours: Neighbours::Young,
+            ..self
+        }
     }
 
     /// The same with one fix switched off.

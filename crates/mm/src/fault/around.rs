@@ -44,7 +44,7 @@ use crate::file::PageCache;
 use crate::vma::{Prot, VmaFlags, VmaView};
 use core::ops::Range;
 use minflt_addr::VirtAddr;
-use minflt_pgtable::{Grant, Leaf, Mmu, Paging, Pte, Table, entries_of, index_of};
+use minflt_pgtable::{Grant, Leaf, Mmu, Paging, Pte, entries_of, index_of};
 use minflt_sync::Ordering;
 
 /// Powers of 2 that adaptive fault-around adds with each fault.
@@ -64,7 +64,7 @@ impl Window {
     ///
     /// Linux: do_fault_around.
     fn new<M: Mmu>(view: &VmaView, addr: VirtAddr, order: u32) -> Self {
-        let entries = u64::from(entries_of::<M::Paging>(0));
+        let entries = entries_of::<M::Paging>(0);
         let pages = (1 << order).min(entries);
         let at = index_of::<M::Paging>(addr, 0) as u64;
         let range = view.range;
@@ -186,9 +186,7 @@ impl<M: Mmu> Fault<'_, M> {
         index: u64,
     ) -> bool {
         let sys = self.mm.system();
-        // SAFETY: 1: the table whose lock the slot is.
-        let table = unsafe { Table::<M>::at(&sys.at, slot.table(), 0) };
-        let entry = table.entry_for(addr, 0);
+        let entry = self.mm.entry_in(slot.table(), addr);
         let over = sys.config.lacks(Broken::AroundReplaces);
         if !entry.load().is_none() && !over {
             return false;

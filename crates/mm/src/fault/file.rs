@@ -23,14 +23,14 @@ use crate::event::Event;
 use crate::file::{Locked, NotRead, Page, PageCache, Sought};
 use crate::oracle;
 use crate::vma::{Prot, VmaFlags};
-use core::ptr::NonNull;
 use minflt_pgtable::{Access, Grant, Leaf, Mmu, Pte, with_bits};
 use minflt_sync::Ordering;
 
 /// A page that has to be read in. Whoever wants it holds the file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Wanted {
-    cache: NonNull<()>,
+    /// The address of its cache, held since it was wanted.
+    cache: u64,
     index: u64,
     flags: VmaFlags,
 }
@@ -104,7 +104,7 @@ impl<M: Mmu> Fault<'_, M> {
                 // The mapping may go while it is waited for.
                 cache.hold();
                 self.wanted.set(Some(Wanted {
-                    cache: NonNull::from(cache).cast(),
+                    cache: cache.address(),
                     index,
                     flags: stable.view.flags,
                 }));
@@ -122,8 +122,9 @@ impl<M: Mmu> Fault<'_, M> {
         let Some(wanted) = self.wanted.take() else {
             return Ok(());
         };
-        // SAFETY: held since it was wanted.
-        let cache: &PageCache<M> = unsafe { wanted.cache.cast().as_ref() };
+        let Some(cache) = PageCache::<M>::at(wanted.cache) else {
+            return Ok(());
+        };
         let read = cache.read_in(wanted.index, wanted.flags);
         cache.put();
         let sys = self.mm.system();

@@ -19,8 +19,8 @@
 //! exchange, and frees its own. Nothing is freed before the cache goes.
 //!
 //! # Cost
-//! A load for each 6 bits of the largest number. A node is 512 bytes; those of a truncated file stay
-//! until it is closed.
+//! A load for each 6 bits of the largest number. A node is 512 bytes; those of a truncated file
+//! stay until it is closed.
 //!
 //! Linux: lib/xarray.c, whose readers stand in an RCU section, and whose nodes are freed.
 
@@ -181,14 +181,14 @@ fn put_in<'a, M: Mmu>(
     let fresh = CacheNode {
         slots: array::from_fn(|slot| Atomic::new(if slot == 0 { old & !HEIGHT } else { 0 })),
     };
-    let fresh = sys.cache_nodes.alloc(fresh, sys).map_err(|_| NoMemory)?;
+    let fresh = sys.files.nodes.alloc(fresh, sys).map_err(|_| NoMemory)?;
     let new = fresh.as_ptr() as u64 | height;
     // ORDERING: Release, Acquire; pairs with [cache-slot].
     let found = match place.cas(old, new, Ordering::AcqRel, Ordering::Acquire) {
         Ok(_) => new,
         Err(found) => {
             // SAFETY: 1, 2: allocated above, seen by nobody.
-            unsafe { sys.cache_nodes.free(fresh) };
+            unsafe { sys.files.nodes.free(fresh) };
             found
         }
     };
@@ -243,5 +243,5 @@ fn free_below<M: Mmu>(sys: &System<M>, at: &CacheNode<M>, height: u64) {
         }
     }
     // SAFETY: 1, 2: nobody else has the cache.
-    unsafe { sys.cache_nodes.free(NonNull::from(at)) };
+    unsafe { sys.files.nodes.free(NonNull::from(at)) };
 }

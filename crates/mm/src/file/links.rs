@@ -369,7 +369,7 @@ impl<M: Mmu> System<M> {
             left: Atomic::new(0),
             right: Atomic::new(0),
         };
-        let new = self.file_links.alloc(new, self).map_err(|_| NoMemory)?;
+        let new = self.files.links.alloc(new, self).map_err(|_| NoMemory)?;
         cache.hold();
         // SAFETY: allocated just now.
         let new = unsafe { new.as_ref() };
@@ -393,7 +393,7 @@ impl<M: Mmu> System<M> {
             cache.links.remove(old);
         }
         // SAFETY: 1, 2: in no tree any more, and the VMA goes.
-        unsafe { self.file_links.free(NonNull::from(old)) };
+        unsafe { self.files.links.free(NonNull::from(old)) };
         cache.put();
     }
 }

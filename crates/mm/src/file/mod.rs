@@ -59,12 +59,12 @@ use crate::vma::VmaView;
 use core::fmt;
 use core::ptr::NonNull;
 use index::Index;
-use links::Links;
+use links::{FileLink, Links};
 use minflt_addr::Pfn;
 use minflt_pgtable::{Mmu, Paging};
-use minflt_sync::order::{FileLock, IMmapLock};
-use minflt_sync::slab::SlabObject;
-use minflt_sync::{Atomic, Ordering, RwSem};
+use minflt_sync::order::{FileLock, FilesLock, IMmapLock};
+use minflt_sync::slab::{Magazine, SlabObject};
+use minflt_sync::{Atomic, Ordering, PerCpu, RwSem, Slab, SpinLock, WaitTable};
 
 /// Bytes that a file may have: what a page number of 4 KiB pages fits in, with room to add.
 const LARGEST: u64 = 1 << 62;
@@ -126,7 +126,7 @@ pub(crate) struct PageCache<M: Mmu> {
     read: read::Ahead<M>,
     /// Handles, links of mappings, and those who read a page in.
     refs: Atomic<u64, M>,
-    /// Neighbours among all files. Guarded by: the system's `files`.
+    /// Neighbours among all files. Guarded by: the list's lock, in [`Files`].
     next: Atomic<u64, M>,
     prev: Atomic<u64, M>,
     /// Held by whoever changes the size or takes pages out. Linux: `i_rwsem`.
@@ -134,6 +134,32 @@ pub(crate) struct PageCache<M: Mmu> {
     /// Guards `links`.
     pub(crate) i_mmap: RwSem<IMmapLock, M>,
     pub(crate) links: Links<M>,
+}
+
+/// What a system keeps of files.
+#[derive(Debug)]
+#[repr(C)]
+pub(crate) struct Files<M: Mmu> {
+    pub(crate) caches: Slab<PageCache<M>, M>,
+    pub(crate) nodes: Slab<CacheNode<M>, M>,
+    pub(crate) links: Slab<FileLink<M>, M>,
+    /// The address of the first of all files, 0 for none.
+    first: SpinLock<u64, FilesLock, M>,
+    /// Where those sleep who wait for pages.
+    pub(crate) waits: WaitTable<M>,
+}
+
+impl<M: Mmu> Files<M> {
+    /// No files; the slabs' magazines.
+    pub(crate) fn new([caches, nodes, links]: [PerCpu<Magazine<M>, M>; 3]) -> Self {
+        Self {
+            caches: Slab::new(8, caches),
+            nodes: Slab::new(9, nodes),
+            links: Slab::new(10, links),
+            first: SpinLock::new(0),
+            waits: WaitTable::new(),
+        }
+    }
 }
 
 // SAFETY: the free link overwrites `system`; nobody holds a cache that was freed.
@@ -202,7 +228,7 @@ impl<M: Mmu> System<M> {
             i_mmap: RwSem::new(),
             links: Links::new(),
         };
-        let cache = self.caches.alloc(cache, self).map_err(|_| NoMemory)?;
+        let cache = self.files.caches.alloc(cache, self).map_err(|_| NoMemory)?;
         self.list_file(cache);
         Ok(FileHandle {
             sys: self,
@@ -213,7 +239,7 @@ impl<M: Mmu> System<M> {
 
     /// Puts a file in front of all files.
     fn list_file(&self, cache: NonNull<PageCache<M>>) {
-        let mut first = self.files.lock();
+        let mut first = self.files.first.lock();
         // SAFETY: allocated just now.
         let new = unsafe { cache.as_ref() };
         new.next.store(*first, Ordering::Relaxed);
@@ -224,7 +250,7 @@ impl<M: Mmu> System<M> {
     }
 
     fn unlist_file(&self, cache: &PageCache<M>) {
-        let mut first = self.files.lock();
+        let mut first = self.files.first.lock();
         let next = cache.next.load(Ordering::Relaxed);
         let prev = cache.prev.load(Ordering::Relaxed);
         match PageCache::<M>::at(prev) {
@@ -239,7 +265,7 @@ impl<M: Mmu> System<M> {
     /// Calls `visit` with each file. For oracles, while nothing runs.
     pub(crate) fn each_file(&self, mut visit: impl FnMut(&PageCache<M>)) {
         // SAFETY: 1: nothing else runs.
-        let mut at = unsafe { *self.files.peek() };
+        let mut at = unsafe { *self.files.first.peek() };
         while let Some(cache) = PageCache::<M>::at(at) {
             at = cache.next.peek();
             visit(cache);
@@ -330,7 +356,7 @@ impl<M: Mmu> PageCache<M> {
             ops.release();
         }
         // SAFETY: 1, 2: the last reference is gone.
-        unsafe { sys.caches.free(NonNull::from(self)) };
+        unsafe { sys.files.caches.free(NonNull::from(self)) };
     }
 }
 
@@ -427,10 +453,12 @@ impl<'s, M: Mmu> FileHandle<'s, M> {
             return false;
         };
         let page = page.lock();
-        page.frame().set_poisoned();
-        cache.unmap(index, index, truncate::Copies::Stay);
-        drop(page);
-        true
+        let here = page.is(index);
+        if here {
+            page.frame().set_poisoned();
+            cache.unmap(index, index, truncate::Copies::Stay);
+        }
+        here
     }
 }
 

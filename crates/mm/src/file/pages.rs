@@ -51,7 +51,7 @@ impl<'c, M: Mmu> Page<'c, M> {
     /// Sleeps.
     pub(crate) fn lock(self) -> Locked<'c, M> {
         let sys = self.cache.system();
-        sys.waits.lock::<FolioLock>(
+        sys.files.waits.lock::<FolioLock>(
             self.pfn.0,
             self.frame().state(),
             Frame::<M>::LOCKED,
@@ -66,6 +66,7 @@ impl<'c, M: Mmu> Page<'c, M> {
     pub(crate) fn try_lock(self) -> Result<Locked<'c, M>, Self> {
         let sys = self.cache.system();
         let mine = sys
+            .files
             .waits
             .try_lock::<FolioLock>(self.frame().state(), Frame::<M>::LOCKED);
         if mine {
@@ -118,7 +119,7 @@ impl<'c, M: Mmu> Locked<'c, M> {
     /// Sleeps.
     pub(crate) fn await_writeback(&self) {
         let sys = self.page.cache.system();
-        sys.waits.wait_clear(
+        sys.files.waits.wait_clear(
             self.pfn().0,
             self.frame().state(),
             Frame::<M>::WRITEBACK,
@@ -137,7 +138,7 @@ impl<M: Mmu> Drop for Locked<'_, M> {
 
 fn unlock<M: Mmu>(cache: &PageCache<M>, pfn: Pfn) {
     let sys = cache.system();
-    sys.waits.unlock::<FolioLock>(
+    sys.files.waits.unlock::<FolioLock>(
         pfn.0,
         sys.frames.get(pfn).state(),
         Frame::<M>::LOCKED,
@@ -185,7 +186,7 @@ impl<M: Mmu> PageCache<M> {
     /// Page `index`, locked, whole and within the file; made where the file is memory only.
     ///
     /// # Context
-    /// Sleeps for the lock of a page that is whole; not for one that is being read in.
+    /// Sleeps for the lock of a page, but not for one that is being read in.
     ///
     /// # Errors
     /// No memory for a new page.
@@ -207,7 +208,9 @@ impl<M: Mmu> PageCache<M> {
             };
             let page = match page.try_lock() {
                 Ok(page) => page,
-                Err(page) if !page.frame().is_uptodate() => return Ok(Sought::Absent),
+                Err(page) if self.ops.is_some() && !page.frame().is_uptodate() => {
+                    return Ok(Sought::Absent);
+                }
                 Err(page) => page.lock(),
             };
             if !page.is(index) {

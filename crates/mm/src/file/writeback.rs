@@ -84,7 +84,7 @@ impl<M: Mmu> PageCache<M> {
         if written.is_err() {
             frame.set_dirty();
         }
-        sys.waits.clear_and_wake(
+        sys.files.waits.clear_and_wake(
             page.pfn().0,
             frame.state(),
             Frame::<M>::WRITEBACK,

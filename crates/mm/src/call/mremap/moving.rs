@@ -82,7 +82,7 @@ impl<M: Mmu> Mm<M> {
             let attrs = sys.attrs.ensure(6, sys).ok_or(NoMemory)?;
             let vmas = sys.vmas.ensure(3, sys).ok_or(NoMemory)?;
             let links = u32::from(old.file.is_file()) * 3;
-            let links = sys.file_links.ensure(links, sys).ok_or(NoMemory)?;
+            let links = sys.files.links.ensure(links, sys).ok_or(NoMemory)?;
             Ok((
                 unlocked,
                 (chains, attrs, vmas, links, self.tree.ensure(sys, 0, 5)?),
