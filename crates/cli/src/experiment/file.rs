@@ -1,22 +1,24 @@
 //! The synthetic tables of 2014: threads that load from a file in the page cache.
 //!
 //! The file is smaller than the published one, the more threads the smaller, so that all threads
-//! together map about as many pages in each cell. What a process takes beside its pages (threads
-//! that start and end) is simulated apart, with a file of one page or one table, so that only what
-//! the pages take is multiplied.
+//! together map about as many pages in each cell; faults and times are multiplied by how much
+//! smaller it is. Times are those of the threads' loops. What the posting's include beside them,
+//! above all the end of the process, is left out.
+//!
+//! Threads are spread over sockets and cores as a scheduler does with an idle machine.
 //!
 //! A simulated page holds one word, so what the loops take for the words of a page is an amount of
 //! computing: word after word each is one that the nearest cache holds, for the lines come before
 //! they are asked for; at random each is one that no cache holds. Both are numbers of the machine
 //! file, and nothing is fitted to what the posting's loops took.
 
-use super::{Ran, era, lacking, simulate, threads_on};
+use super::{Ran, era, lacking, simulate_placed, threads_on};
 use crate::choice::Named;
 use crate::error::{Error, failed};
 use minflt_mm::config::FaultAround;
 use minflt_report::PublishedTable;
-use minflt_sim::MachineFile;
-use minflt_workload::{Outcome, parse_size};
+use minflt_sim::{MachineFile, Placing};
+use minflt_workload::parse_size;
 
 /// Pages that all threads of a cell map together, at the most.
 const MAPPED: u64 = 1 << 18;
@@ -117,39 +119,23 @@ pub(crate) fn cell(
 ) -> Result<Cell, Error> {
     let units = Units::of(published, threads)?;
     let (named, order) = era_of(published, column)?;
-    let ran = run(published, (units.scaled, units), threads, &named, file)?;
+    let bytes = (units.scaled * units.bytes).to_string();
+    let ns = page_ns(published, file).to_string();
+    let ran = simulate_placed(
+        Placing::Spread,
+        file,
+        &named,
+        &published.workload,
+        &["--size", &bytes, "--page-ns", &ns],
+        &threads_on(threads, threads),
+        units.scale(),
+    )?;
     Ok(Cell {
         ran,
         units,
         threads,
         order,
     })
-}
-
-/// Simulates what such a process takes beside its pages.
-pub(crate) fn beside_pages(
-    published: &PublishedTable,
-    threads: u32,
-    file: &MachineFile,
-) -> Result<Ran, Error> {
-    let units = Units::of(published, threads)?;
-    let (named, _) = era_of(published, "Baseline")?;
-    run(published, (1, units), threads, &named, file)
-}
-
-fn run(
-    published: &PublishedTable,
-    (count, units): (u64, Units),
-    threads: u32,
-    named: &Named,
-    file: &MachineFile,
-) -> Result<Ran, Error> {
-    let bytes = (count * units.bytes).to_string();
-    let ns = page_ns(published, file).to_string();
-    let options = ["--size", &bytes, "--page-ns", &ns, "--measure", "process"];
-    let plan = threads_on(threads, threads);
-    let scale = units.full / count;
-    simulate(file, named, &published.workload, &options, &plan, scale)
 }
 
 impl Cell {
@@ -181,12 +167,9 @@ impl Cell {
         faults + expected / 100 >= expected && faults <= most + expected / 100
     }
 
-    /// Seconds at the published size, where `beside` is what the process takes beside its pages.
-    pub(crate) fn seconds(&self, beside: &Outcome) -> f64 {
-        let beside = beside.wall_ns as f64;
-        let pages = self.ran.outcome.wall_ns as f64 - beside;
-        let more = (self.units.full - 1) as f64 / (self.units.scaled - 1) as f64;
-        (beside + pages * more) / 1e9
+    /// Seconds of the threads' loops at the published size.
+    pub(crate) fn seconds(&self) -> f64 {
+        self.ran.outcome.wall_ns as f64 * self.units.scale() as f64 / 1e9
     }
 }
 
@@ -206,8 +189,7 @@ pub(crate) fn figure(
     if label.ends_with("minor-faults") {
         Ok(cell.faults() as f64)
     } else if label.ends_with("time") {
-        let beside = beside_pages(published, threads, file)?;
-        Ok(cell.seconds(&beside.outcome))
+        Ok(cell.seconds())
     } else {
         Err(failed(published.id.clone())(&format!("no row {label}")))
     }

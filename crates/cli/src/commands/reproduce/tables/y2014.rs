@@ -12,11 +12,10 @@ use crate::progress::Progress;
 use minflt_report::published::{Kind, Role};
 use minflt_report::{Cell, Column, Posting, PublishedTable, Run, Status, Table};
 use minflt_sim::MachineFile;
-use minflt_workload::Outcome;
 
 const INTRO: &str = "The posting's three synthetic workloads on a model of its machine. Faults are counted, and \
      multiplied by how much smaller the file is; no cost model is in them. Times are simulated and \
-     extended to the posting's size. Its three real workloads are not yet reproduced: they need \
+     multiplied likewise. Its three real workloads are not yet reproduced: they need \
      recordings of real programs.";
 
 /// The order that the posting chose.
@@ -45,8 +44,6 @@ struct Grid {
     columns: Vec<String>,
     /// Number of threads by number of threads, column by column.
     cells: Vec<Ran>,
-    /// What a process of so many threads takes beside its pages.
-    beside: Vec<Outcome>,
 }
 
 impl Grid {
@@ -63,8 +60,6 @@ impl Grid {
         let columns = published.columns.iter();
         let columns = columns.filter(|column| column.kind == Kind::Number);
         let columns: Vec<String> = columns.map(|column| column.name.clone()).collect();
-        let beside = |threads: &u32| file::beside_pages(published, *threads, file);
-        let beside = parallel::map(&threads, beside)?;
         let mut cells = Vec::new();
         for threads in &threads {
             progress.says(&format!("{} with {threads} threads", published.id));
@@ -76,7 +71,6 @@ impl Grid {
             threads,
             columns,
             cells,
-            beside: beside.into_iter().map(|ran| ran.outcome).collect(),
         })
     }
 
@@ -84,12 +78,11 @@ impl Grid {
         self.cells.iter().map(|cell| cell.ran.run.clone())
     }
 
-    /// The cells of so many threads, and what such a process takes beside its pages.
-    fn of(&self, threads: u32) -> Option<(&[Ran], &Outcome)> {
+    /// The cells of so many threads.
+    fn of(&self, threads: u32) -> Option<&[Ran]> {
         let at = self.threads.iter().position(|it| *it == threads)?;
         let wide = self.columns.len();
-        let cells = self.cells.get(at * wide..(at + 1) * wide)?;
-        Some((cells, self.beside.get(at)?))
+        self.cells.get(at * wide..(at + 1) * wide)
     }
 
     fn table(
@@ -107,7 +100,7 @@ impl Grid {
         let title = format!("{}: {}", published.id, published.title);
         let mut table = Table::new(&title, heads);
         for row in 0..published.rows.len() {
-            let Some((cells, beside)) = file::threads_of(published, row)
+            let Some(cells) = file::threads_of(published, row)
                 .ok()
                 .and_then(|threads| self.of(threads))
             else {
@@ -121,7 +114,7 @@ impl Grid {
                     (cell.faults() as f64, Status::Counted)
                 } else {
                     let status = published.simulated_status(row, column, file.is_fitted());
-                    let ours = cell.seconds(beside);
+                    let ours = cell.seconds();
                     if let Some(printed) = printed {
                         compared.push(time(published, row, column, (printed, ours), status));
                     }
@@ -162,7 +155,8 @@ impl Grid {
              most one more for each neighbour that was skipped because another thread had it locked"
         ));
         table.footnotes.push(format!(
-            "times simulated on {}, extended to the posting's size: minflt reproduce 2014",
+            "times of the threads' loops, simulated on {} with a smaller file, times the scale, without \
+             start and end of the process: minflt reproduce 2014",
             file.name
         ));
         let looks = looked(self.cells.iter().map(|cell| &cell.ran.run));
