@@ -1,1 +1,4 @@
-//! Tests that span crates: differential, litmus, boot. The tests stand in `tests/`.
+//! Tests that span crates: differential, litmus, boot. The tests stand in `tests/`; here is what
+//! they share.
+
+pub mod disk;

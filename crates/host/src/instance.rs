@@ -1,7 +1,7 @@
 //! One machine: its memory, its CPUs, its clock, and whether an oracle has spoken.
 
 use crate::context::{HostCx, is_a_cpu, with_current};
-use crate::interrupts::{Handler, RUNNING};
+use crate::interrupts::{AWAY, Handler, RUNNING, SERVED_AWAY};
 use crate::ram::{Prefault, RamError, Region};
 use core::fmt;
 use core::marker::PhantomData;
@@ -206,7 +206,10 @@ impl Instance for HostInstance {
 
 impl Drop for HostInstance {
     fn drop(&mut self) {
-        let entered = |cpu: &HostCx| cpu.state.0.load(Ordering::Acquire) == RUNNING;
+        let entered = |cpu: &HostCx| {
+            let state = cpu.state.0.load(Ordering::Acquire);
+            matches!(state, RUNNING | AWAY | SERVED_AWAY)
+        };
         if self.shared().contexts.iter().any(entered) {
             // A guard was leaked: its thread still has its context, so that must stay.
             return;

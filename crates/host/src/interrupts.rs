@@ -8,13 +8,16 @@
 //! # Idea
 //! An interrupt is a flag. A CPU looks at its flag at each user access, at kernel entry, when it
 //! turns interrupts on, and in every wait. One that sleeps is woken to look. For a CPU that nobody
-//! is, the sender runs the handler itself, in that CPU's context.
+//! is, or whose thread is in a call of the host that may take long, the sender runs the handler
+//! itself, in that CPU's context.
 //!
 //! # Protocol
 //! ```text
-//! state    ABSENT    nobody is this CPU
-//!          RUNNING   a thread is this CPU
-//!          SERVED    nobody is this CPU, and a sender runs its handler
+//! state    ABSENT        nobody is this CPU
+//!          RUNNING       a thread is this CPU
+//!          SERVED        nobody is this CPU, and a sender runs its handler
+//!          AWAY          the thread that is this CPU is in a call of the host
+//!          SERVED_AWAY   the same, and a sender runs the CPU's handler
 //! owner of the context and of the translation buffer: the running thread, or the serving one
 //!
 //! sender                       running CPU            entering          leaving, or done serving
@@ -25,6 +28,9 @@
 //!
 //! serve: interrupts off; while pending was 1 and is now 0: call the handler; interrupts on
 //! ```
+//! A thread that goes away for a call does what one that leaves does, with AWAY for ABSENT and
+//! SERVED_AWAY for SERVED; nobody else can enter its CPU, and its translation buffer stays.
+//!
 //! The handler sees the target as the running CPU, and none of the sender's held locks.
 //!
 //! # Why it is correct
@@ -33,7 +39,8 @@
 //! - *Somebody serves.* The sender sets the flag, then reads the state; whoever gives a CPU up sets
 //!   the state, then reads the flag. Both are sequentially consistent, so one sees the other. The
 //!   same holds for the flag and a sleeper's word ([`crate::park`]).
-//! - *One owner.* RUNNING and SERVED are reached only by an exchange from ABSENT.
+//! - *One owner.* RUNNING, SERVED and SERVED_AWAY are reached only by an exchange from ABSENT or
+//!   AWAY, and SERVED_AWAY leads to AWAY only.
 //! - *No deadlock between initiators.* Both wait with interrupts on and serve each other.
 //!
 //! # Cost
@@ -51,6 +58,10 @@ pub(crate) const ABSENT: u32 = 0;
 pub(crate) const RUNNING: u32 = 1;
 /// Nobody is the CPU, and a sender runs its handler.
 pub(crate) const SERVED: u32 = 2;
+/// The thread that is the CPU is in a call of the host.
+pub(crate) const AWAY: u32 = 3;
+/// The same, and a sender runs the CPU's handler.
+pub(crate) const SERVED_AWAY: u32 = 4;
 
 /// An instance's handler, in one CPU's copy.
 #[derive(Clone, Copy, Debug)]
@@ -89,31 +100,40 @@ impl HostCx {
     pub(crate) fn settle(&self) {
         // ORDERING: SeqCst; pairs with [host-leave].
         while self.pending.0.load(Ordering::SeqCst) != 0 {
-            let exchanged =
-                self.state
-                    .0
-                    .compare_exchange(ABSENT, SERVED, Ordering::SeqCst, Ordering::SeqCst);
-            match exchanged {
-                Ok(_) => self.serve_absent(),
+            match self.exchange_state(ABSENT, SERVED) {
+                Ok(_) => self.serve_absent(ABSENT),
                 Err(RUNNING) => return self.wake_to_serve(),
+                Err(AWAY) => {
+                    if self.exchange_state(AWAY, SERVED_AWAY).is_ok() {
+                        self.serve_absent(AWAY);
+                    }
+                }
                 // Whoever serves looks at the flag again after it has given the CPU up.
                 Err(_) => return,
             }
         }
     }
 
-    /// Runs the handler in the context of this CPU, which the caller has just made its own.
-    fn serve_absent(&self) {
+    // ORDERING: SeqCst; pairs with [host-leave].
+    fn exchange_state(&self, from: u32, to: u32) -> Result<u32, u32> {
+        self.state
+            .0
+            .compare_exchange(from, to, Ordering::SeqCst, Ordering::SeqCst)
+    }
+
+    /// Runs the handler in the context of this CPU, which the caller has just made its own, and
+    /// gives it back as `state`.
+    fn serve_absent(&self, state: u32) {
         /// Gives the CPU up and the thread its own context back, also when the handler panics.
-        struct Return<'a>(&'a HostCx, *const HostCx);
+        struct Return<'a>(&'a HostCx, *const HostCx, u32);
         impl Drop for Return<'_> {
             fn drop(&mut self) {
                 reinstall(self.1);
                 // ORDERING: SeqCst; pairs with [host-leave].
-                self.0.state.0.store(ABSENT, Ordering::SeqCst);
+                self.0.state.0.store(self.2, Ordering::SeqCst);
             }
         }
-        let _return = Return(self, self.install());
+        let _return = Return(self, self.install(), state);
         self.serve();
     }
 
@@ -151,17 +171,10 @@ impl HostCx {
     /// The calling thread becomes the CPU, which must be absent.
     pub(crate) fn become_cpu(&self) {
         loop {
-            // ORDERING: SeqCst; pairs with [host-leave].
-            let exchanged =
-                self.state
-                    .0
-                    .compare_exchange(ABSENT, RUNNING, Ordering::SeqCst, Ordering::SeqCst);
-            match exchanged {
+            match self.exchange_state(ABSENT, RUNNING) {
                 Ok(_) => break,
-                Err(RUNNING) => {
-                    panic!("CPU {} is run by another thread already", self.cx.cpu.get())
-                }
-                Err(_) => std::thread::yield_now(),
+                Err(SERVED) => std::thread::yield_now(),
+                Err(_) => panic!("CPU {} is run by another thread already", self.cx.cpu.get()),
             }
         }
         self.install();
@@ -173,5 +186,32 @@ impl HostCx {
         // ORDERING: SeqCst; pairs with [host-leave].
         self.state.0.store(ABSENT, Ordering::SeqCst);
         self.settle();
+    }
+
+    /// Calls `call`, which may take as long as the host likes, and needs no CPU: interrupts of this
+    /// one are served by their senders meanwhile. The caller owns the context, with interrupts on.
+    pub(crate) fn away<R>(&self, call: impl FnOnce() -> R) -> R {
+        /// Makes the thread the CPU again, also when the call panics.
+        struct Return<'a>(&'a HostCx);
+        impl Drop for Return<'_> {
+            fn drop(&mut self) {
+                while self.0.exchange_state(AWAY, RUNNING).is_err() {
+                    std::thread::yield_now();
+                }
+                self.0.install();
+            }
+        }
+        if self.instance().is_none() {
+            return call();
+        }
+        reinstall(ptr::null());
+        // ORDERING: SeqCst; pairs with [host-leave].
+        self.state.0.store(AWAY, Ordering::SeqCst);
+        self.settle();
+        let back = Return(self);
+        let result = call();
+        drop(back);
+        self.poll();
+        result
     }
 }

@@ -16,6 +16,7 @@
 
 mod bare;
 mod context;
+mod file;
 mod instance;
 mod interrupts;
 mod machine;
@@ -29,6 +30,7 @@ mod worker;
 mod tests;
 
 pub use bare::{Door, HostBare, HostWith};
+pub use file::HostFile;
 pub use instance::{CpuGuard, HostInstance, HostOptions};
 pub use machine::Host;
 pub use probe::Probe;

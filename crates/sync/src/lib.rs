@@ -38,7 +38,7 @@ pub use cx::{Cx, TaskId};
 pub use lock_seq::{LockSeq, LockedAt};
 pub use lockdep::order;
 pub use machine::{Cost, Instance, IpiHandler, Irq, Kind, Machine, Ram};
-pub use percpu::{Apart, PerCpu, this_cpu};
+pub use percpu::{Apart, PerCpu, this_cpu, this_task};
 pub use phase::Phase;
 pub use plain::Plain;
 pub use prim::Ordering;

@@ -1,5 +1,6 @@
 //! One `T` for each CPU, far enough apart that no two share a line.
 
+use crate::cx::TaskId;
 use crate::machine::Machine;
 use core::fmt;
 use core::marker::PhantomData;
@@ -108,6 +109,14 @@ impl<T, M: Machine> PerCpu<T, M> {
 pub fn this_cpu<M: Machine>() -> u32 {
     // SAFETY: duty 1 of `Machine`.
     unsafe { (*M::cx()).cpu.get() }
+}
+
+/// The task the caller is.
+#[inline(always)]
+#[must_use]
+pub fn this_task<M: Machine>() -> TaskId {
+    // SAFETY: duty 1 of `Machine`.
+    unsafe { (*M::cx()).task.get() }
 }
 
 impl<T, M> fmt::Debug for PerCpu<T, M> {

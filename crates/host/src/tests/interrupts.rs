@@ -7,6 +7,7 @@ use minflt_addr::{Pfn, VirtAddr, VirtRange};
 use minflt_pgtable::{Mmu, SpaceId, Translation};
 use minflt_sync::order::{PageTableLock, ShootdownLock};
 use minflt_sync::{Atomic, CpuMask, Instance, IpiHandler, Machine, Ordering, SpinLock, TaskId};
+use std::sync::Barrier;
 
 const SPACE: SpaceId = SpaceId(1);
 
@@ -256,4 +257,55 @@ fn a_token_left_early_is_not_lost_and_an_interrupt_is_no_token() {
         }
     });
     assert_eq!(turn.load(Ordering::Relaxed), 20_000);
+}
+
+/// A thread that is in a call of the host acknowledges: else the call here would never return.
+#[test]
+fn interrupts_of_a_cpu_that_is_away_are_served() {
+    let at = machine(2);
+    let shootdown = Shootdown::new(&at);
+    let (gone, may_come) = (Barrier::new(2), Barrier::new(2));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let _cpu = at.enter(1);
+            shootdown.access();
+            let before = me().task.get();
+            crate::context::with_current(|here| {
+                here.away(|| {
+                    gone.wait();
+                    may_come.wait();
+                });
+            });
+            assert_eq!(me().task.get(), before);
+            // The buffer was searched meanwhile.
+            shootdown.access();
+        });
+        let _cpu = at.enter(0);
+        gone.wait();
+        assert!(!M::is_running(TaskId(2)));
+        shootdown.change();
+        may_come.wait();
+    });
+    at.set_ipi_handler(None);
+}
+
+#[test]
+fn a_cpu_whose_thread_is_away_cannot_be_entered() {
+    let at = machine(2);
+    let (gone, may_come) = (Barrier::new(2), Barrier::new(2));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let _cpu = at.enter(1);
+            crate::context::with_current(|here| {
+                here.away(|| {
+                    gone.wait();
+                    may_come.wait();
+                });
+            });
+        });
+        gone.wait();
+        let words = super::words_of(|| drop(at.enter(1)));
+        assert!(words.contains("another thread"), "{words}");
+        may_come.wait();
+    });
 }
