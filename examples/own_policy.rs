@@ -9,7 +9,9 @@
 //! the code that asks it. `docs/architecture.md`, "How to add", names that file for each point.
 
 use core::error::Error;
-use minflt_mm::config::{ExchangeBy, Ladder, Lifetime, Protocol, Rss, Unmap};
+use minflt_mm::config::{
+    ExchangeBy, FaultAround, Ladder, Lifetime, Neighbours, Protocol, Rss, Unmap,
+};
 use minflt_mm::{Config, Era, era};
 use minflt_sim::races::{RACES, search};
 use minflt_sim::{AnySimTarget, Budget, MachineFile};
@@ -27,6 +29,8 @@ const MINE: Era = Era {
         lifetime: Lifetime::Rcu,
         rss: Rss::PerCpu,
         unmap: Unmap::Exclusive,
+        around: FaultAround::Adaptive,
+        neighbours: Neighbours::Old,
         broken: None,
     },
 };
@@ -92,6 +96,7 @@ fn faults_per_second(
         cpus: threads,
         clear: Clear::InFault,
         spaces: Spaces::Shared,
+        file: None,
     };
     let outcome = match AnySimTarget::start(machine, config, 256 << 20)? {
         AnySimTarget::X86(target) => workload.run(&target, &plan)?,

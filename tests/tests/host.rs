@@ -439,7 +439,7 @@ fn a_system_refuses_too_little_memory_and_unsound_mixes() {
     );
     let unsound = Config {
         protocol: minflt_mm::config::Protocol::CompareExchange,
-        ..ERAS[3].config
+        ..era("spf-2017").expect("an era").config
     };
     let machine = HostInstance::new(&HostOptions {
         ram_bytes: 16 << 20,

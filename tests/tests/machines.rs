@@ -26,6 +26,7 @@ fn pft(file: &MachineFile, era: &Era, size: Size, threads: u32) -> Outcome {
         cpus: threads,
         clear: Clear::InFault,
         spaces: Spaces::Shared,
+        file: None,
     };
     let outcome = match &target {
         AnySimTarget::X86(target) => workload.run(target, &plan),

@@ -35,6 +35,7 @@ fn run_workload(
         cpus: threads,
         clear: Clear::InFault,
         spaces: Spaces::Shared,
+        file: None,
     };
     let outcome = match &target {
         AnySimTarget::X86(target) => workload.run(target, &plan),

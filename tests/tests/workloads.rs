@@ -35,6 +35,7 @@ fn plan(threads: u32) -> Plan {
         cpus: threads,
         clear: Clear::InFault,
         spaces: Spaces::Shared,
+        file: None,
     }
 }
 

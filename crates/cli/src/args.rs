@@ -127,7 +127,7 @@ pub(crate) struct Bench {
     #[arg(long, conflicts_with_all = [
         "workload", "on", "threads", "cpus", "size", "ram", "machine", "extend_machine",
         "clear_beforehand", "why", "free", "flame", "profile", "era", "ladder", "protocol",
-        "exchange", "lifetime", "rss", "unmap", "options",
+        "exchange", "lifetime", "rss", "unmap", "fault_around_order", "neighbours", "options",
     ])]
     pub(crate) proof: bool,
     /// Clear pages before the timed part (host and sim).
@@ -203,6 +203,13 @@ pub(crate) struct Choices {
     /// How munmap holds `mmap_lock`, in place of the era's.
     #[arg(long, value_name = "CHOICE")]
     pub(crate) unmap: Option<String>,
+    /// How many pages of a file a fault maps (2 to the power of this, or adaptive), in place of the
+    /// era's.
+    #[arg(long, value_name = "CHOICE")]
+    pub(crate) fault_around_order: Option<String>,
+    /// How the pages look that a fault maps beside its own, in place of the era's.
+    #[arg(long, value_name = "CHOICE")]
+    pub(crate) neighbours: Option<String>,
 }
 
 #[derive(Debug, clap::Args)]

@@ -2,7 +2,9 @@
 
 use crate::args::Choices;
 use crate::error::{Error, usage};
-use minflt_mm::config::{ExchangeBy, Ladder, Lifetime, Protocol, Rss, Unmap};
+use minflt_mm::config::{
+    ExchangeBy, FaultAround, Ladder, Lifetime, Neighbours, Protocol, Rss, Unmap,
+};
 use minflt_mm::{Config, ERAS, era};
 use minflt_workload::parse_size;
 
@@ -76,6 +78,8 @@ impl Choices {
         change!(self.lifetime, named, lifetime: Lifetime);
         change!(self.rss, named, rss: Rss);
         change!(self.unmap, named, unmap: Unmap);
+        change!(self.fault_around_order, named, around: FaultAround);
+        change!(self.neighbours, named, neighbours: Neighbours);
         let refuse = |illegal| usage(format!("{}: refused: {illegal}", named.name));
         named.config.check().map_err(refuse)?;
         Ok(named)

@@ -132,6 +132,7 @@ pub(crate) fn kernbench(
         cpus: file.cpus(),
         clear: Clear::InFault,
         spaces: Spaces::Own,
+        file: None,
     };
     let (few, many, runs) = (
         few.to_string(),
@@ -155,6 +156,7 @@ const fn threads_on(threads: u32, cpus: u32) -> Plan {
         cpus,
         clear: Clear::InFault,
         spaces: Spaces::Shared,
+        file: None,
     }
 }
 

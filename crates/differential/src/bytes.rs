@@ -4,6 +4,7 @@
 //! one byte changes one argument. Bytes that are no step are passed over; the end of the bytes is
 //! the end of the case.
 
+use crate::files::{self, HALF};
 use crate::generate::Choice;
 use crate::model::Running;
 use crate::step::{Call, Kind, Step};
@@ -25,7 +26,12 @@ pub fn steps(bytes: &[u8], choice: &Choice) -> Vec<Step> {
     while steps.len() < STEPS_MAX
         && let Some(first) = bytes.next()
     {
-        let Some(call) = Call::from_number(u64::from(first) % 24) else {
+        // The last bytes are the calls that came last.
+        let number = match u64::from(first) {
+            first @ 0..240 => first % 24,
+            last => 24 + (last - 240) % 6,
+        };
+        let Some(call) = Call::from_number(number) else {
             continue;
         };
         let mut args = [0; crate::step::ARGS];
@@ -101,9 +107,24 @@ fn argument(kind: &Kind, bytes: &mut impl Iterator<Item = u8>) -> u64 {
 
 /// Makes the arguments such that most steps mean something.
 fn tidy(step: &mut Step, stores: &mut u64) {
-    let [first, second, third, fourth, fifth] = &mut step.args;
+    let [first, second, third, fourth, fifth, sixth] = &mut step.args;
     match step.call {
         Call::Mmap => *fourth |= abi::MAP_ANONYMOUS | abi::MAP_PRIVATE,
+        Call::MmapFile => {
+            *fourth &= !abi::MAP_ANONYMOUS;
+            *sixth %= 8 * PAGE;
+        }
+        Call::Ftruncate => *second %= files::PAGES * PAGE,
+        Call::Fallocate => {
+            *third %= files::PAGES * PAGE;
+            *fourth = (*fourth).min(files::PAGES * PAGE - *third);
+        }
+        Call::Pread => *second = *second % 16 * HALF,
+        Call::Pwrite => {
+            *second = *second % 16 * HALF;
+            *stores += 16;
+            *third = *stores;
+        }
         Call::Mbind if *fifth & abi::MPOL_MF_MOVE != 0 => {
             *fifth &= !abi::MPOL_MF_STRICT;
         }

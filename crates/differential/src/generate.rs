@@ -4,15 +4,19 @@
 //! misaligned, wrap, or lie beyond user space. A step whose effect would reach out of the window
 //! is thrown away and drawn again ([`stays_inside`]).
 
+mod files;
+mod inside;
+
 use crate::model::Running;
 use crate::random::Random;
 use crate::record::Record;
 use crate::step::{ADVICE, BIND, Call, GET, LOCKALL, MAP, MODE, REMAP, Step};
-use crate::window::{END, HEAP, PAGE, PAGES, START};
-use minflt_spec::{Space, TASK_SIZE, abi};
+use crate::window::{HEAP, PAGE, PAGES, START};
+pub use inside::stays_inside;
+use minflt_spec::{HALF, Space, TASK_SIZE, abi};
 
 /// How often each call is drawn.
-const WEIGHTS: [(Call, u64); 24] = [
+const WEIGHTS: [(Call, u64); 30] = [
     (Call::Mmap, 160),
     (Call::Munmap, 60),
     (Call::Mprotect, 110),
@@ -30,13 +34,19 @@ const WEIGHTS: [(Call, u64); 24] = [
     (Call::GetMempolicy, 12),
     (Call::LimitMemlock, 8),
     (Call::LimitAs, 4),
-    (Call::Load, 70),
+    (Call::Load, 110),
     (Call::Store, 150),
     (Call::RemoteRead, 16),
     (Call::RemoteWrite, 16),
     (Call::ForcedRead, 12),
     (Call::ForcedWrite, 12),
     (Call::Fork, 12),
+    (Call::MmapFile, 130),
+    (Call::Msync, 12),
+    (Call::Ftruncate, 24),
+    (Call::Fallocate, 18),
+    (Call::Pread, 10),
+    (Call::Pwrite, 18),
 ];
 
 /// Which steps are drawn.
@@ -63,7 +73,9 @@ impl Choice {
         }
         let mut after = running.clone();
         let record = after.step(step);
-        if (self.differs)(step, running.space(), &record) {
+        let before = running.space();
+        let hangs = inside::hangs_on_more(step, before, after.space());
+        if hangs || (self.differs)(step, before, &record) {
             return None;
         }
         *running = after;
@@ -186,11 +198,17 @@ impl Draw<'_> {
     }
 
     fn map_flags(&mut self) -> u64 {
-        let mut flags = abi::MAP_ANONYMOUS;
-        if !self.random.once_in(100) {
-            flags |= abi::MAP_PRIVATE;
-        }
-        flags |= match self.random.below(8) {
+        let kind = match self.random.below(100) {
+            0 => self.random.pick(&[0, abi::MAP_SHARED_VALIDATE]),
+            1..12 => abi::MAP_SHARED,
+            _ => abi::MAP_PRIVATE,
+        };
+        self.place_flags() | kind | abi::MAP_ANONYMOUS
+    }
+
+    /// The flags beside those that say what is mapped.
+    fn place_flags(&mut self) -> u64 {
+        let mut flags = match self.random.below(8) {
             0..4 => abi::MAP_FIXED,
             4..6 => abi::MAP_FIXED_NOREPLACE,
             _ => 0,
@@ -207,6 +225,16 @@ impl Draw<'_> {
             }
         }
         flags
+    }
+
+    /// The address for an mmap with these flags: half of those that need none have none.
+    fn hint(&mut self, flags: u64, addr: u64) -> u64 {
+        let fixed = abi::MAP_FIXED | abi::MAP_FIXED_NOREPLACE;
+        if flags & fixed == 0 && self.random.once_in(2) {
+            0
+        } else {
+            addr
+        }
     }
 
     /// A set of these, most often of few, now and then with an unknown one.
@@ -260,27 +288,22 @@ impl Draw<'_> {
         let page = START + self.page(running) * PAGE;
         let len = self.len();
         let pages = (1 + self.random.below(6)) * PAGE;
-        let args: [u64; 5] = match call {
+        let word = page + self.random.pick(&[0, 0, 0, HALF]);
+        let step = |args: &[u64]| Step::new(call, args);
+        match call {
             Call::Mmap => {
                 let flags = self.map_flags();
-                let hint = if flags & (abi::MAP_FIXED | abi::MAP_FIXED_NOREPLACE) == 0
-                    && self.random.once_in(2)
-                {
-                    0
-                } else {
-                    addr
-                };
-                [hint, len, self.prot(), flags, 0]
+                step(&[self.hint(flags, addr), len, self.prot(), flags])
             }
-            Call::Mprotect => [addr, len, self.prot(), 0, 0],
-            Call::Mremap => self.remap(running, addr),
-            Call::Madvise => [addr, len, self.advice(), 0, 0],
+            Call::Mprotect => step(&[addr, len, self.prot()]),
+            Call::Mremap => step(&self.remap(running, addr)),
+            Call::Madvise => step(&[addr, len, self.advice()]),
             Call::Mlock2 => {
                 let how = self.random.pick(&[0, 1, 1, 1, 2]);
-                [addr, len, how, 0, 0]
+                step(&[addr, len, how])
             }
-            Call::Mlockall => [self.set(LOCKALL.names), 0, 0, 0, 0],
-            Call::Brk => [self.brk(addr), 0, 0, 0, 0],
+            Call::Mlockall => step(&[self.set(LOCKALL.names)]),
+            Call::Brk => step(&[self.brk(addr)]),
             Call::Mbind => {
                 let mut how = if self.random.once_in(4) {
                     self.set(BIND.names)
@@ -291,37 +314,37 @@ impl Draw<'_> {
                 if how & abi::MPOL_MF_MOVE != 0 {
                     how &= !abi::MPOL_MF_STRICT;
                 }
-                [addr, len, self.mode(), self.nodes(), how]
+                step(&[addr, len, self.mode(), self.nodes(), how])
             }
-            Call::SetMempolicy => [self.mode(), self.nodes(), 0, 0, 0],
+            Call::SetMempolicy => step(&[self.mode(), self.nodes()]),
             Call::GetMempolicy => {
                 let how = self.set(GET.names);
                 let at = if how & abi::MPOL_F_ADDR != 0 { page } else { 0 };
                 let odd = self.random.once_in(10);
-                [if odd { page } else { at }, how, 0, 0, 0]
+                step(&[if odd { page } else { at }, how])
             }
             Call::LimitMemlock => {
                 let some = self.random.below(64) * PAGE + self.random.pick(&[0, 0, 100]);
-                [
-                    self.random.pick(&[some, some, 0, u64::MAX, u64::MAX]),
-                    0,
-                    0,
-                    0,
-                    0,
-                ]
+                let bytes = self.random.pick(&[some, some, 0, u64::MAX, u64::MAX]);
+                step(&[bytes])
             }
             Call::LimitAs => {
                 let some = self.random.below(PAGES);
-                [self.random.pick(&[some, 1 << 40, 1 << 40]), 0, 0, 0, 0]
+                step(&[self.random.pick(&[some, 1 << 40, 1 << 40])])
             }
-            Call::Load | Call::ForcedRead => [page, 0, 0, 0, 0],
-            Call::Store | Call::ForcedWrite => [page, self.value(), 0, 0, 0],
-            Call::RemoteRead => [page, pages, 0, 0, 0],
-            Call::RemoteWrite => [page, pages, self.value(), 0, 0],
-            Call::Fork => [1 + self.random.below(8), 0, 0, 0, 0],
-            _ => [addr, len, 0, 0, 0],
-        };
-        Step::new(call, &args[..call.kinds().len()])
+            Call::Load | Call::ForcedRead => step(&[word]),
+            Call::Store | Call::ForcedWrite => step(&[word, self.value()]),
+            Call::RemoteRead => step(&[page, pages]),
+            Call::RemoteWrite => step(&[page, pages, self.value()]),
+            Call::Fork => step(&[1 + self.random.below(8)]),
+            Call::MmapFile
+            | Call::Msync
+            | Call::Ftruncate
+            | Call::Fallocate
+            | Call::Pread
+            | Call::Pwrite => self.of_files(call, addr, len),
+            _ => step(&[addr, len]),
+        }
     }
 
     /// A value that no other store of the case has.
@@ -377,87 +400,4 @@ impl Draw<'_> {
         };
         [from, old, new, flags, to]
     }
-}
-
-/// Whether a step changes nothing outside the window, whatever is mapped: it lies in the window, or
-/// the kernel refuses it before it acts.
-#[must_use]
-pub fn stays_inside(step: &Step) -> bool {
-    let [addr, len, third, fourth, fifth] = step.args;
-    let aligned = addr.is_multiple_of(PAGE);
-    let rounded = len.checked_add(PAGE - 1).map_or(0, |len| len & !(PAGE - 1));
-    let inside =
-        |addr: u64, len: u64| addr >= START && addr.checked_add(len).is_some_and(|end| end <= END);
-    let wraps = addr.checked_add(rounded).is_none();
-    match step.call {
-        Call::Mmap => {
-            let exec_only = third & 7 == abi::PROT_EXEC;
-            let fixed = fourth & (abi::MAP_FIXED | abi::MAP_FIXED_NOREPLACE) != 0;
-            let shared = fourth & abi::MAP_SHARED != 0;
-            let refused = rounded == 0
-                || rounded > TASK_SIZE
-                || (addr > TASK_SIZE - rounded.min(TASK_SIZE))
-                || !aligned;
-            let hint = addr == 0 || addr >= TASK_SIZE || inside(addr & !(PAGE - 1), 0);
-            let placed = if fixed {
-                refused || inside(addr, rounded)
-            } else {
-                hint
-            };
-            placed && !exec_only && !shared
-        }
-        Call::Munmap => {
-            let refused = !aligned || addr > TASK_SIZE || len > TASK_SIZE - addr || len == 0;
-            refused || inside(addr, rounded)
-        }
-        Call::Mprotect => {
-            let grows = abi::PROT_GROWSDOWN | abi::PROT_GROWSUP;
-            let refused = !aligned || third & grows == grows || (len > 0 && rounded == 0);
-            third & 7 != abi::PROT_EXEC && (refused || wraps || inside(addr, rounded))
-        }
-        Call::Mremap => remap_stays_inside([addr, len, third, fourth, fifth]),
-        Call::Madvise | Call::Mbind => {
-            !aligned || (len > 0 && rounded == 0) || wraps || inside(addr, rounded)
-        }
-        Call::Mlock | Call::Mlock2 | Call::Munlock => {
-            let within = addr % PAGE;
-            let rounded = len.wrapping_add(within).checked_add(PAGE - 1);
-            let rounded = rounded.map_or(0, |len| len & !(PAGE - 1));
-            let start = addr - within;
-            start.checked_add(rounded).is_none() || inside(start, rounded)
-        }
-        Call::Mincore => {
-            let beyond = addr.checked_add(len).is_none_or(|end| end > TASK_SIZE);
-            !aligned || beyond || (inside(addr, rounded) && rounded > 0) || len == 0
-        }
-        Call::Brk => true,
-        Call::GetMempolicy => len & abi::MPOL_F_ADDR == 0 || inside(addr, 1),
-        Call::Load | Call::Store | Call::ForcedRead | Call::ForcedWrite => {
-            aligned && inside(addr, PAGE)
-        }
-        Call::RemoteRead | Call::RemoteWrite => {
-            aligned && rounded == len && len <= 64 * PAGE && inside(addr, len)
-        }
-        _ => true,
-    }
-}
-
-fn remap_stays_inside([addr, old, new, flags, to]: [u64; 5]) -> bool {
-    let round = |len: u64| len.checked_add(PAGE - 1).map_or(0, |len| len & !(PAGE - 1));
-    let (old, new) = (round(old), round(new));
-    let inside =
-        |addr: u64, len: u64| addr >= START && addr.checked_add(len).is_some_and(|end| end <= END);
-    if flags & !7 != 0 || !addr.is_multiple_of(PAGE) || new == 0 || new > TASK_SIZE {
-        return true;
-    }
-    let fixed = flags & abi::MREMAP_FIXED != 0;
-    if fixed && (to > TASK_SIZE - new || !to.is_multiple_of(PAGE)) {
-        return true;
-    }
-    let target = if fixed {
-        inside(to, new)
-    } else {
-        to == 0 || to >= TASK_SIZE || inside(to & !(PAGE - 1), 0)
-    };
-    inside(addr, old.max(PAGE)) && target
 }

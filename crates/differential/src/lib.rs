@@ -7,6 +7,7 @@
 
 pub mod bytes;
 pub mod compare;
+pub mod files;
 pub mod generate;
 pub mod histogram;
 pub mod history;

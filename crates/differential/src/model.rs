@@ -1,9 +1,13 @@
 //! The model as a subject.
 
-use crate::record::{ACCERR, MAPERR, MapLine, Outcome, Record, Snapshot, Subject, bits};
+use crate::files::{self, FILES, opened};
+use crate::record::{
+    ACCERR, ADRERR, FileShot, MAPERR, MapLine, Outcome, Record, SHARED_ANONYMOUS, Snapshot,
+    Subject, bits,
+};
 use crate::step::{Call, Step};
 use crate::window::{self, HEAP, PAGE, page_of};
-use minflt_spec::{Errno, Flags, Signal, Space};
+use minflt_spec::{Errno, File, Flags, Signal, Space, Vma, Words};
 
 /// The model.
 #[derive(Clone, Copy, Debug)]
@@ -19,7 +23,8 @@ impl Running {
     /// An empty address space.
     #[must_use]
     pub fn new() -> Self {
-        let space = Space::new(window::range(), HEAP);
+        let mut space = Space::new(window::range(), HEAP);
+        files::add(&mut space);
         Self {
             spaces: vec![(space, u64::MAX)],
         }
@@ -48,8 +53,10 @@ impl Running {
             self.spaces.push((child, step.args[0]));
         } else if last > 0 {
             self.spaces[last].1 -= 1;
-            if self.spaces[last].1 == 0 {
-                self.spaces.pop();
+            if self.spaces[last].1 == 0
+                && let Some((child, _)) = self.spaces.pop()
+            {
+                self.spaces[0].0.join(child);
             }
         }
         Record { outcome, after }
@@ -74,7 +81,7 @@ impl Subject for Spec {
 }
 
 fn run(space: &mut Space, step: &Step) -> Outcome {
-    let [a, b, c, d, e] = step.args;
+    let [a, b, c, d, e, f] = step.args;
     let number = |result: Result<u64, Errno>| match result {
         Ok(value) => Outcome::done(value),
         Err(Errno(errno)) => Outcome::Errno(errno),
@@ -123,6 +130,15 @@ fn run(space: &mut Space, step: &Step) -> Outcome {
         Call::ForcedRead => number(space.forced_read(a)),
         Call::ForcedWrite => nothing(space.forced_write(a, b)),
         Call::Fork => Outcome::done(0),
+        Call::MmapFile => number(space.mmap_file(a, b, c, d, (opened(e), f))),
+        Call::Msync => nothing(space.msync(a, b, c)),
+        Call::Ftruncate => nothing(space.ftruncate(opened(a), b)),
+        Call::Fallocate => nothing(space.fallocate(opened(a), b, c, d)),
+        Call::Pread => match space.pread(opened(a), b) {
+            Ok((bytes, word)) => Outcome::Done(bytes, [word, 0]),
+            Err(Errno(errno)) => Outcome::Errno(errno),
+        },
+        Call::Pwrite => number(space.pwrite(opened(a), b, c)),
     }
 }
 
@@ -131,6 +147,7 @@ fn signal(result: Result<u64, Signal>) -> Outcome {
         Ok(value) => Outcome::done(value),
         Err(Signal::MapErr) => Outcome::Signal(MAPERR),
         Err(Signal::AccErr) => Outcome::Signal(ACCERR),
+        Err(Signal::Bus) => Outcome::Signal(ADRERR),
     }
 }
 
@@ -146,31 +163,58 @@ pub(crate) fn bits_of(present: &[bool]) -> [u64; 2] {
     bits(pages.map(|(page, _)| page))
 }
 
-fn line_of(vma: &minflt_spec::Vma) -> MapLine {
+fn line_of(vma: &Vma) -> MapLine {
     let right = |flag, bit| if vma.flags.has(flag) { bit } else { 0 };
+    let of = vma.file.map_or(0, |opened| opened.file as u64 + 1);
     MapLine {
         start: vma.start,
         end: vma.end,
-        rights: right(Flags::READ, 1) | right(Flags::WRITE, 2) | right(Flags::EXEC, 4),
+        rights: right(Flags::READ, 1)
+            | right(Flags::WRITE, 2)
+            | right(Flags::EXEC, 4)
+            | right(Flags::MAYSHARE, 8),
+        of: of.min(SHARED_ANONYMOUS),
+        offset: vma.file.map_or(0, |_| vma.pgoff * PAGE),
     }
 }
 
+fn letters(vma: &Vma) -> String {
+    let set = Flags::LETTERS
+        .iter()
+        .filter(|(flag, _)| vma.flags.has(*flag));
+    let letters: Vec<&str> = set.map(|(_, letters)| *letters).collect();
+    letters.join(" ")
+}
+
+/// The words of a page, by their place among all.
+fn placed(page: u64, words: Words) -> [(u64, u64); 2] {
+    [(2 * page, words[0]), (2 * page + 1, words[1])]
+}
+
 fn snapshot(space: &Space) -> Snapshot {
-    let letters = |vma: &minflt_spec::Vma| {
-        let set = Flags::LETTERS
-            .iter()
-            .filter(|(flag, _)| vma.flags.has(*flag));
-        let letters: Vec<&str> = set.map(|(_, letters)| *letters).collect();
-        letters.join(" ")
-    };
     let page = |number: u64| page_of(number * PAGE);
+    let private = space.pages().map(|(number, _)| page(number));
     let words = space
         .pages()
-        .map(|(number, found)| (page(number), found.word()));
+        .flat_map(|(number, found)| placed(page(number), found.words()));
+    let of_vma = |vma: &Vma| {
+        let pages = (vma.start..vma.end).step_by(PAGE as usize);
+        let found = pages.filter_map(|addr| {
+            let words = space.file_words(vma, addr)?;
+            Some(placed(page_of(addr), words))
+        });
+        found.flatten().collect::<Vec<_>>()
+    };
+    let file = |file: &File| FileShot {
+        bytes: file.bytes(),
+        words: (0..file.pages()).flat_map(|at| file.page(at)).collect(),
+    };
     Snapshot {
         maps: space.vmas().iter().map(line_of).collect(),
-        present: Some(bits(space.pages().map(|(number, _)| page(number)))),
+        present: Some(bits(private)),
         words: words.filter(|(_, word)| *word != 0).collect(),
+        of_files: space.vmas().iter().flat_map(of_vma).collect(),
+        files: Some(space.files().iter().take(FILES).map(file).collect()),
         flags: Some(space.vmas().iter().map(letters).collect()),
     }
 }

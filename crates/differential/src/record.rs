@@ -1,6 +1,6 @@
 //! What a step came to, and what the address space looked like afterwards.
 
-use crate::step::Step;
+use crate::step::{FILE, Step};
 use crate::window::{END, PAGE, PAGES, START, page_of};
 use core::fmt;
 use minflt_spec::Flags;
@@ -20,6 +20,8 @@ pub enum Outcome {
 pub const MAPERR: i32 = 1;
 /// `SEGV_ACCERR`.
 pub const ACCERR: i32 = 2;
+/// `SIGBUS`, `BUS_ADRERR`.
+pub const ADRERR: i32 = 7 << 8 | 2;
 
 impl Outcome {
     /// A call that returned a number.
@@ -36,6 +38,7 @@ impl Outcome {
             Self::Errno(errno) => errno_name(*errno),
             Self::Signal(MAPERR) => "SEGV_MAPERR".to_owned(),
             Self::Signal(ACCERR) => "SEGV_ACCERR".to_owned(),
+            Self::Signal(ADRERR) => "BUS_ADRERR".to_owned(),
             Self::Signal(code) => format!("signal {code}"),
         }
     }
@@ -45,11 +48,16 @@ fn errno_name(errno: i32) -> String {
     let names = [
         (1, "EPERM"),
         (5, "EIO"),
+        (9, "EBADF"),
         (11, "EAGAIN"),
         (12, "ENOMEM"),
+        (13, "EACCES"),
         (14, "EFAULT"),
+        (16, "EBUSY"),
         (17, "EEXIST"),
         (22, "EINVAL"),
+        (27, "EFBIG"),
+        (95, "EOPNOTSUPP"),
     ];
     let named = names.iter().find(|(number, _)| *number == errno);
     named.map_or_else(|| format!("errno {errno}"), |(_, name)| (*name).to_owned())
@@ -72,16 +80,34 @@ pub struct MapLine {
     pub start: u64,
     /// The first address behind it.
     pub end: u64,
-    /// Read, write, execute: bits 0, 1, 2.
+    /// Read, write, execute, shared: bits 0, 1, 2, 3.
     pub rights: u64,
+    /// Of what: 0 for private anonymous memory, 1 and 2 for the files, 3 for shared anonymous
+    /// memory.
+    pub of: u64,
+    /// The offset in the file, in bytes.
+    pub offset: u64,
 }
+
+/// [`MapLine::of`] of shared anonymous memory.
+pub const SHARED_ANONYMOUS: u64 = crate::files::FILES as u64 + 1;
 
 impl fmt::Display for MapLine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let letter = |bit, letter| if self.rights & bit != 0 { letter } else { '-' };
         let (start, end) = (page_of(self.start), page_of(self.end));
         write!(f, "@{start}..@{end} ")?;
-        write!(f, "{}{}{}", letter(1, 'r'), letter(2, 'w'), letter(4, 'x'))
+        write!(f, "{}{}{}", letter(1, 'r'), letter(2, 'w'), letter(4, 'x'))?;
+        let shared = if self.rights & 8 != 0 { 's' } else { 'p' };
+        write!(f, "{shared}")?;
+        match self.of {
+            0 => Ok(()),
+            SHARED_ANONYMOUS => write!(f, " anonymous+{:#x}", self.offset),
+            file => {
+                let (name, _) = FILE.names[file as usize - 1];
+                write!(f, " {name}+{:#x}", self.offset)
+            }
+        }
     }
 }
 
@@ -90,12 +116,25 @@ impl fmt::Display for MapLine {
 pub struct Snapshot {
     /// Its mappings.
     pub maps: Vec<MapLine>,
-    /// Which pages are present: a bit each. None where the subject cannot tell.
+    /// Which pages of private memory are present: a bit each. None where the subject cannot tell.
     pub present: Option<[u64; 2]>,
-    /// The first words of pages that are not zero, by page.
+    /// Their words that are not zero, by twice the page, and one more for the second half.
     pub words: Vec<(u64, u64)>,
+    /// The words of pages that are the files': in the model of all, else of those that are present.
+    pub of_files: Vec<(u64, u64)>,
+    /// The files, where the subject was asked.
+    pub files: Option<Vec<FileShot>>,
     /// The mappings' flags as `smaps` prints them, where the subject was asked.
     pub flags: Option<Vec<String>>,
+}
+
+/// What a file holds.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct FileShot {
+    /// How long it is.
+    pub bytes: u64,
+    /// Its words, up to its end; two for each page.
+    pub words: Vec<u64>,
 }
 
 /// What a step came to.
@@ -156,6 +195,17 @@ pub fn difference(expected: &Record, found: &Record) -> Option<String> {
             "contents {:x?} instead of {:x?}",
             after.words, before.words
         ));
+    }
+    // Which pages of files are there hangs on what was near; but what is there must be right.
+    let wrong = |seen: &&(u64, u64)| before.of_files.binary_search(seen).is_err();
+    if let Some((at, word)) = after.of_files.iter().find(wrong) {
+        let (page, half) = (at / 2, at % 2);
+        return Some(format!("page @{page} of a file, half {half}: {word:#x}"));
+    }
+    if let (Some(expected), Some(found)) = (&before.files, &after.files)
+        && expected != found
+    {
+        return Some(format!("files {found:x?} instead of {expected:x?}"));
     }
     match (&before.flags, &after.flags) {
         (Some(expected), Some(found)) if expected != found => {

@@ -5,10 +5,11 @@
 //! store @13 7
 //! fork 2
 //! load @13
+//! mmap_file @4 2p READ SHARED|FIXED disk 1p
 //! ```
 //!
 //! `@12` is page 12 of the window, `@12+0x8` lies within it, `3p` is three pages; other addresses
-//! and lengths are in hexadecimal.
+//! and lengths are in hexadecimal. The files are those of [`crate::files`].
 
 use crate::window::{PAGE, PAGES, START};
 use core::fmt;
@@ -16,7 +17,7 @@ use core::str::FromStr;
 use minflt_spec::abi;
 
 /// Arguments of the call with the most.
-pub const ARGS: usize = 5;
+pub const ARGS: usize = 6;
 
 /// What is called or done.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -54,6 +55,13 @@ pub enum Call {
     ForcedWrite,
     /// Forks; so many of the steps that follow are the child's, which exits then.
     Fork,
+    /// mmap of a file: also which, and from where on.
+    MmapFile,
+    Msync,
+    Ftruncate,
+    Fallocate,
+    Pread,
+    Pwrite,
 }
 
 /// A call with its arguments; those it does not have are 0.
@@ -106,6 +114,7 @@ pub static PROT: Names = Names {
 pub static MAP: Names = Names {
     prefix: "MAP_",
     names: &[
+        ("SHARED", abi::MAP_SHARED),
         ("PRIVATE", abi::MAP_PRIVATE),
         ("ANONYMOUS", abi::MAP_ANONYMOUS),
         ("FIXED", abi::MAP_FIXED),
@@ -116,6 +125,36 @@ pub static MAP: Names = Names {
         ("LOCKED", abi::MAP_LOCKED),
         ("GROWSDOWN", abi::MAP_GROWSDOWN),
         ("STACK", abi::MAP_STACK),
+    ],
+};
+
+/// Names of the files, as they are open.
+pub static FILE: Names = Names {
+    prefix: "fd_",
+    names: &[
+        ("tmpfs", 0),
+        ("disk", 1),
+        ("tmpfs-readonly", 2),
+        ("disk-readonly", 3),
+    ],
+};
+
+/// Names of msync's flags.
+pub static SYNC: Names = Names {
+    prefix: "MS_",
+    names: &[
+        ("ASYNC", abi::MS_ASYNC),
+        ("INVALIDATE", abi::MS_INVALIDATE),
+        ("SYNC", abi::MS_SYNC),
+    ],
+};
+
+/// Names of fallocate's modes.
+pub static FALLOC: Names = Names {
+    prefix: "FALLOC_FL_",
+    names: &[
+        ("KEEP_SIZE", abi::FALLOC_FL_KEEP_SIZE),
+        ("PUNCH_HOLE", abi::FALLOC_FL_PUNCH_HOLE),
     ],
 };
 
@@ -245,6 +284,20 @@ pub const CALLS: &[(Call, &str, &[Kind])] = &[
     (Call::ForcedRead, "forced_read", &[Addr]),
     (Call::ForcedWrite, "forced_write", &[Addr, Number]),
     (Call::Fork, "fork", &[Number]),
+    (
+        Call::MmapFile,
+        "mmap_file",
+        &[Addr, Len, Set(&PROT), Set(&MAP), One(&FILE), Len],
+    ),
+    (Call::Msync, "msync", &[Addr, Len, Set(&SYNC)]),
+    (Call::Ftruncate, "ftruncate", &[One(&FILE), Len]),
+    (
+        Call::Fallocate,
+        "fallocate",
+        &[One(&FILE), Set(&FALLOC), Len, Len],
+    ),
+    (Call::Pread, "pread", &[One(&FILE), Len]),
+    (Call::Pwrite, "pwrite", &[One(&FILE), Len, Number]),
 ];
 
 impl Call {
@@ -269,11 +322,11 @@ impl Call {
 }
 
 impl Step {
-    /// A call with these arguments.
+    /// A call with these arguments; those it does not have are left out.
     #[must_use]
     pub fn new(call: Call, given: &[u64]) -> Self {
         let mut args = [0; ARGS];
-        for (arg, given) in args.iter_mut().zip(given) {
+        for (arg, given) in args.iter_mut().zip(given).take(call.kinds().len()) {
             *arg = *given;
         }
         Self { call, args }

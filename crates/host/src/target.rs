@@ -157,7 +157,7 @@ impl<const CHECKED: bool> Target for HostTarget<CHECKED> {
 
     fn lacks(&self, feature: Feature) -> Option<&'static str> {
         match feature {
-            Feature::Files => Some("host has no files yet (part 5)"),
+            Feature::Files | Feature::ColdFiles => Some("host has no files yet (part 5)"),
             Feature::WholePages => None,
         }
     }

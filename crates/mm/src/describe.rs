@@ -3,6 +3,8 @@
 
 use crate::anon_vma::{AnonVma, Chain};
 use crate::call::userfaultfd as uffd;
+use crate::file::links::FileLink;
+use crate::file::{CacheNode, PageCache};
 use crate::frame::{Frame, Use};
 use crate::mm::Mm;
 use crate::system::{CpuArea, System};
@@ -51,6 +53,9 @@ impl Place {
             ("frame", "table_lock") => "page-table lock of a table",
             ("vma", "lock" | "refcnt") => "VMA lock",
             ("anon_vma", _) => "anon_vma lock",
+            ("file", "i_mmap") => "i_mmap lock",
+            ("file", "resize") => "file lock",
+            ("frame", "flags") => "folio lock",
             ("zone", _) => "zone lock",
             ("system", field) if field.starts_with("slab of") => "slab lock",
             ("system", "srcu" | "rcu") => "grace-period lock",
@@ -179,6 +184,9 @@ impl<M: Mmu> System<M> {
                 (self.chains.magazine_at(at), "anon_vma_chains"),
                 (self.uffds.magazine_at(at), "userfaultfds"),
                 (self.waiters.magazine_at(at), "waiters"),
+                (self.files.caches.magazine_at(at), "files"),
+                (self.files.nodes.magazine_at(at), "page cache nodes"),
+                (self.files.links.magazine_at(at), "file links"),
             ];
             slabs
                 .into_iter()
@@ -226,6 +234,8 @@ impl<M: Mmu> System<M> {
         const CHAIN: Fields = &[(0, "chain")];
         const UFFD: Fields = &[(0, "context")];
         const WAITER: Fields = &[(0, "waiter")];
+        const CACHE_NODE: Fields = &[(0, "slots")];
+        const LINK: Fields = &[(0, "link")];
         let place = |object, slot: usize, fields: &[(usize, &'static str)]| {
             let number = pfn.0 * 1000 + (offset / slot) as u64;
             Place {
@@ -246,7 +256,10 @@ impl<M: Mmu> System<M> {
             4 => place("anon_vma", size_of::<AnonVma<M>>(), ANON),
             5 => place("anon_vma_chain", size_of::<Chain<M>>(), CHAIN),
             6 => place("userfaultfd", size_of::<uffd::Context>(), UFFD),
-            _ => place("waiter", size_of::<uffd::Waiter>(), WAITER),
+            7 => place("waiter", size_of::<uffd::Waiter>(), WAITER),
+            8 => place("file", size_of::<PageCache<M>>(), &PageCache::<M>::fields()),
+            9 => place("page cache node", size_of::<CacheNode<M>>(), CACHE_NODE),
+            _ => place("file link", size_of::<FileLink<M>>(), LINK),
         }
     }
 

@@ -1,5 +1,8 @@
 //! How each call can fail, and the one table from those to Linux's error numbers.
 
+use crate::alloc::MAX_NODES;
+use crate::config::Illegal;
+use crate::file::{IoError, NotRead};
 use core::fmt;
 
 /// No frame, or no object, could be had.
@@ -25,6 +28,64 @@ pub enum MmapError {
     LockLimit,
     /// Nothing may be locked (`RLIMIT_MEMLOCK` is 0).
     NotPermitted,
+    /// A shared mapping that can be stored to, of a file that was opened for loads.
+    Access,
+    /// The mapping would reach further than page numbers do.
+    Overflow,
+}
+
+/// Why a call about a file failed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum FileError {
+    /// An offset is not a multiple of 8, or a length is 0.
+    Invalid,
+    /// No memory for a page.
+    NoMemory,
+    /// The device failed, or the page's memory is broken.
+    Io,
+    /// There is no room on the device.
+    NoSpace,
+    /// The file would be larger than a file may be.
+    TooLarge,
+    /// The handle is for loads only.
+    ReadOnly,
+}
+
+impl From<NoMemory> for FileError {
+    fn from(_: NoMemory) -> Self {
+        Self::NoMemory
+    }
+}
+
+impl From<NotRead> for FileError {
+    fn from(why: NotRead) -> Self {
+        match why {
+            NotRead::Failed => Self::Io,
+            NotRead::NoMemory => Self::NoMemory,
+        }
+    }
+}
+
+impl From<IoError> for FileError {
+    fn from(error: IoError) -> Self {
+        match error {
+            IoError::Failed => Self::Io,
+            IoError::NoSpace => Self::NoSpace,
+        }
+    }
+}
+
+/// Why msync failed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum MsyncError {
+    /// The address is not a multiple of the page size, or the call shall both wait and not.
+    Invalid,
+    /// Part of the range is not mapped; the rest was done.
+    NoMemory,
+    /// A mapping is locked, and shall be invalidated.
+    Busy,
+    /// What was stored could not be written. It is kept, and will be tried again.
+    Io,
 }
 
 /// Why munmap failed.
@@ -45,6 +106,8 @@ pub enum MprotectError {
     NoMemory,
     /// What becomes writable would promise more than the system may.
     Overcommit,
+    /// A shared mapping of a file that was opened for loads shall become writable.
+    Access,
 }
 
 /// Why mremap failed.
@@ -85,6 +148,13 @@ pub enum MadviseError {
     NoMemory,
     /// No memory to split a mapping.
     Again,
+    /// The mapping's file shall lose what it has, and the mapping is private, or its file was
+    /// opened for loads.
+    Access,
+    /// A page to populate lies behind the end of its file, or could not be read.
+    Fault,
+    /// The file's device failed.
+    Io,
 }
 
 /// Why locking or unlocking memory failed.
@@ -173,6 +243,41 @@ pub enum HeapError {
     OutOfRange,
 }
 
+/// Why a system could not be started.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum BootError {
+    /// The configuration is an unsound mix.
+    Illegal(Illegal),
+    /// The machine's memory is too small: bytes it has, bytes it needs at least.
+    TooSmall {
+        /// Bytes there are.
+        has: u64,
+        /// Bytes the system itself takes, with a few pages to use.
+        needs: u64,
+    },
+    /// More memory nodes than supported.
+    TooManyNodes(u32),
+}
+
+impl fmt::Display for BootError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Illegal(illegal) => illegal.fmt(f),
+            Self::TooSmall { has, needs } => {
+                write!(f, "{has} bytes of RAM are too few: give at least {needs}")
+            }
+            Self::TooManyNodes(nodes) => {
+                write!(
+                    f,
+                    "{nodes} memory nodes are more than the {MAX_NODES} supported"
+                )
+            }
+        }
+    }
+}
+
+impl core::error::Error for BootError {}
+
 /// A Linux error number.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Errno(pub i32);
@@ -188,6 +293,16 @@ impl Errno {
     pub const EAGAIN: Self = Self(11);
     /// Out of memory.
     pub const ENOMEM: Self = Self(12);
+    /// Permission denied.
+    pub const EACCES: Self = Self(13);
+    /// Bad file number, or one that is not for what was asked.
+    pub const EBADF: Self = Self(9);
+    /// File too large.
+    pub const EFBIG: Self = Self(27);
+    /// No space left on the device.
+    pub const ENOSPC: Self = Self(28);
+    /// Value too large.
+    pub const EOVERFLOW: Self = Self(75);
     /// Bad address.
     pub const EFAULT: Self = Self(14);
     /// Device or resource busy.
@@ -215,6 +330,38 @@ impl From<MmapError> for Errno {
             MmapError::LockLimit => Self::EAGAIN,
             MmapError::NotPermitted => Self::EPERM,
             MmapError::Exists => Self::EEXIST,
+            MmapError::Access => Self::EACCES,
+            MmapError::Overflow => Self::EOVERFLOW,
+        }
+    }
+}
+
+impl From<FileError> for Errno {
+    fn from(error: FileError) -> Self {
+        match error {
+            FileError::Invalid => Self::EINVAL,
+            FileError::NoMemory => Self::ENOMEM,
+            FileError::Io => Self::EIO,
+            FileError::NoSpace => Self::ENOSPC,
+            FileError::TooLarge => Self::EFBIG,
+            FileError::ReadOnly => Self::EBADF,
+        }
+    }
+}
+
+impl From<IoError> for Errno {
+    fn from(error: IoError) -> Self {
+        FileError::from(error).into()
+    }
+}
+
+impl From<MsyncError> for Errno {
+    fn from(error: MsyncError) -> Self {
+        match error {
+            MsyncError::Invalid => Self::EINVAL,
+            MsyncError::NoMemory => Self::ENOMEM,
+            MsyncError::Busy => Self::EBUSY,
+            MsyncError::Io => Self::EIO,
         }
     }
 }
@@ -233,6 +380,7 @@ impl From<MprotectError> for Errno {
         match error {
             MprotectError::Invalid => Self::EINVAL,
             MprotectError::NoMemory | MprotectError::Overcommit => Self::ENOMEM,
+            MprotectError::Access => Self::EACCES,
         }
     }
 }
@@ -255,6 +403,9 @@ impl From<MadviseError> for Errno {
             MadviseError::Invalid => Self::EINVAL,
             MadviseError::NoMemory => Self::ENOMEM,
             MadviseError::Again => Self::EAGAIN,
+            MadviseError::Access => Self::EACCES,
+            MadviseError::Fault => Self::EFAULT,
+            MadviseError::Io => Self::EIO,
         }
     }
 }
@@ -324,6 +475,11 @@ impl fmt::Display for Errno {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
             Self::EPERM => f.write_str("EPERM"),
+            Self::EACCES => f.write_str("EACCES"),
+            Self::EBADF => f.write_str("EBADF"),
+            Self::EFBIG => f.write_str("EFBIG"),
+            Self::ENOSPC => f.write_str("ENOSPC"),
+            Self::EOVERFLOW => f.write_str("EOVERFLOW"),
             Self::EIO => f.write_str("EIO"),
             Self::EAGAIN => f.write_str("EAGAIN"),
             Self::ENOMEM => f.write_str("ENOMEM"),

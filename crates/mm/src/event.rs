@@ -53,6 +53,29 @@ events! {
     Reuse = "reuse-faults",
     /// Stores to a read-only entry of a page that may be shared: replaced by a copy.
     Cow = "cow-faults",
+    /// Loads of a page of a file that nobody around had mapped: mapped.
+    FileRead = "file-read-faults",
+    /// Loads of a page of a file, mapped with those around it by one fault.
+    FileAround = "file-around-faults",
+    /// First stores to a page of a shared file: mapped.
+    FileWrite = "file-write-faults",
+    /// Stores to a read-only entry of a page of a shared file: made writable.
+    FileShared = "file-shared-faults",
+    /// First stores to a page of a private file: a copy was mapped.
+    FileCopy = "file-copy-faults",
+    /// Pages that a fault mapped beside the one it was for.
+    FaultAroundMapped = "fault-around-mapped",
+    /// Pages around a fault that were cached and could not be mapped without waiting.
+    FaultAroundSkipped = "fault-around-skipped",
+    /// Pages of files that were unmapped and had not been used: mapped by fault-around in vain,
+    /// where it maps its neighbours as old.
+    FaultAroundUnused = "fault-around-unused",
+    /// Pages of files that were read from where the file is.
+    PagesRead = "pages-read",
+    /// Those of them that nobody had asked for yet.
+    ReadAhead = "pages-read-ahead",
+    /// Pages of files that were written to where the file is.
+    PagesWritten = "pages-written",
     /// Faults that found nothing to change: another fault or the hardware was faster.
     Spurious = "spurious-faults",
     /// Accessed or dirty bits set by the low-level handler, without a fault.
@@ -125,6 +148,8 @@ events! {
     Fork = "fork-calls",
     /// Entries shared by fork.
     ForkEntries = "fork-entries",
+    /// Calls that synchronize files with what is mapped of them.
+    Msync = "msync-calls",
     /// Advice calls.
     Madvise = "madvise-calls",
     /// Calls that lock or unlock memory.

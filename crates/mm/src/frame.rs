@@ -37,6 +37,8 @@ pub(crate) enum Use {
     Anon = 6,
     /// Part of a block in use; its first frame says for what.
     Tail = 7,
+    /// A page of a file, cached or on its way out.
+    File = 8,
 }
 
 const USE: u32 = 0xf;
@@ -45,6 +47,9 @@ const ORDER: u32 = 0xf << ORDER_SHIFT;
 const ZEROED: u32 = 1 << 8;
 const EXCLUSIVE: u32 = 1 << 9;
 const FLUSHED: u32 = 1 << 10;
+const UPTODATE: u32 = 1 << 11;
+const DIRTY: u32 = 1 << 12;
+const POISONED: u32 = 1 << 13;
 
 /// What a pin adds to a frame's references: more than entries and holders ever are, so that it
 /// shows in the same word. A family of more than this many processes that share a page makes it
@@ -66,22 +71,25 @@ pub struct Frame<M: Mmu> {
     /// Entries that map the frame.
     pub(crate) maps: Atomic<u32, M>,
     /// Use, block order, whether it is known to be zero: written by whoever owns the frame. Whether
-    /// it is exclusive: set while private, and under the lock of the table that maps it.
+    /// it is exclusive: set while private, and under the lock of the table that maps it. Of a page
+    /// of a file what it is in, changed in one step, since others may at the same time.
     flags: Atomic<u32, M>,
     /// How often it was freed. Kept for the oracles, outside the door.
     generation: Atomic<u32, M>,
     /// For anonymous memory the address of its anon_vma. Set while private or exclusive, under the
-    /// lock of the table that maps it.
+    /// lock of the table that maps it. For a page of a file the address of its cache, 0 once it
+    /// left that. Guarded by: the folio lock, and set while private.
     pub(crate) mapping: Atomic<u64, M>,
     /// For anonymous memory its page number in the mapping ([`crate::VmaView::page_index`]).
-    /// Immutable while mapped. For slabs the number.
+    /// Immutable while mapped. For a page of a file its number, immutable. For slabs the number.
+    /// For a table of leaf entries the faults on files that it has had, for fault-around.
     pub(crate) index: Atomic<u64, M>,
     /// Neighbours in a free list. Guarded by: the zone's lock.
     pub(crate) links: Plain<Links, M>,
     /// Guards the entries, if this is a table and each has a lock of its own.
     pub(crate) table_lock: PtLock<M>,
     /// Level of the table, which says how many frames it has. Immutable while a table. For
-    /// anonymous memory the entries that the ledger has seen.
+    /// user memory the entries that the ledger has seen.
     pub(crate) level: Atomic<u32, M>,
     /// Waits for a grace period, if this was a table.
     pub(crate) callback: Callback,
@@ -106,6 +114,7 @@ impl<M: Mmu> Frame<M> {
             5 => Use::Slab,
             6 => Use::Anon,
             7 => Use::Tail,
+            8 => Use::File,
             _ => Use::Free,
         }
     }
@@ -159,6 +168,78 @@ impl<M: Mmu> Frame<M> {
         } else {
             flags
         });
+    }
+
+    /// What a page of a file is in, for whoever waits for bits of it.
+    #[inline]
+    pub(crate) const fn state(&self) -> &Atomic<u32, M> {
+        &self.flags
+    }
+
+    /// Somebody relies on what the frame is.
+    pub(crate) const LOCKED: u32 = 1 << 14;
+    /// It is being written back.
+    pub(crate) const WRITEBACK: u32 = 1 << 15;
+    /// Somebody sleeps for one of these two.
+    pub(crate) const WAITERS: u32 = 1 << 16;
+
+    /// Whether it is what the file has.
+    #[inline]
+    pub(crate) fn is_uptodate(&self) -> bool {
+        // ORDERING: Acquire; pairs with [frame-uptodate].
+        self.flags.load(Ordering::Acquire) & UPTODATE != 0
+    }
+
+    /// It is. The caller has the frame locked, and filled it.
+    pub(crate) fn set_uptodate(&self) {
+        // ORDERING: Release; pairs with [frame-uptodate].
+        self.flags.or(UPTODATE, Ordering::Release);
+    }
+
+    /// Whether somebody may have stored to it since it was written.
+    #[inline]
+    pub(crate) fn is_dirty(&self) -> bool {
+        self.flags.load(Ordering::Relaxed) & DIRTY != 0
+    }
+
+    /// Somebody may store to it from now on, or did.
+    #[inline]
+    pub(crate) fn set_dirty(&self) {
+        if !self.is_dirty() {
+            self.flags.or(DIRTY, Ordering::Relaxed);
+        }
+    }
+
+    /// Nobody may any more. The caller has the frame locked.
+    pub(crate) fn clean(&self) {
+        if self.is_dirty() {
+            self.flags.and(!DIRTY, Ordering::Relaxed);
+        }
+    }
+
+    /// The caller, who has the frame locked, is about to write it.
+    pub(crate) fn begin_writeback(&self) {
+        self.flags.or(Self::WRITEBACK, Ordering::Relaxed);
+    }
+
+    /// Whether its memory is broken.
+    #[inline]
+    pub(crate) fn is_poisoned(&self) -> bool {
+        self.flags.load(Ordering::Relaxed) & POISONED != 0
+    }
+
+    /// It is. The caller has the frame locked.
+    pub(crate) fn set_poisoned(&self) {
+        self.flags.or(POISONED, Ordering::Relaxed);
+    }
+
+    /// Whether it can be mapped without waiting for anybody: nobody has it locked, it is whole and
+    /// sound.
+    #[inline]
+    pub(crate) fn is_ready(&self) -> bool {
+        // ORDERING: Acquire; pairs with [frame-uptodate].
+        let flags = self.flags.load(Ordering::Acquire);
+        flags & (Self::LOCKED | UPTODATE | POISONED) == UPTODATE
     }
 
     /// Whether no other address space maps the frame, for certain: so a store needs no copy.

@@ -14,6 +14,7 @@ pub mod describe;
 mod error;
 mod event;
 mod fault;
+mod file;
 mod frame;
 mod lifetime;
 mod mm;
@@ -36,6 +37,7 @@ pub use call::mempolicy::Misplaced;
 pub use call::mlock::{LockAll, LockWhen};
 pub use call::mmap::{Growth, Lock, MapRequest, Populate};
 pub use call::mremap::{Remap, RemapRequest};
+pub use call::msync::Msync;
 pub use call::pin::Pin;
 pub use call::place::Place;
 pub use call::remote::Force;
@@ -43,17 +45,19 @@ pub use call::userfaultfd::{Message, Reason, Uffd, UffdMode, Wake, WriteProtecte
 pub use commit::{Overcommit, Reserve};
 pub use config::{Broken, Config, ERAS, Era, Illegal, Rung, era};
 pub use error::{
-    Errno, HeapError, MadviseError, MempolicyError, MincoreError, MlockError, MmapError,
-    MprotectError, MremapError, MunmapError, NoMemory, RemoteError, UffdError,
+    BootError, Errno, FileError, HeapError, MadviseError, MempolicyError, MincoreError, MlockError,
+    MmapError, MprotectError, MremapError, MsyncError, MunmapError, NoMemory, RemoteError,
+    UffdError,
 };
 pub use event::Event;
 pub use fault::{Done, FaultOutcome, Kind as FaultKind, Signal};
+pub use file::{FileAccess, FileHandle, FileKey, FileOps, IoError, Sharing};
 pub use frame::Frame;
 pub use mm::{Mappings, Mm, MmHandle};
 pub use oracle::{Check, Ledger, Refuse, Unbalanced};
 pub use policy::{NodeMask, Policy, PolicyMode};
 pub use rss::BATCH as RSS_BATCH;
-pub use system::{BootError, Running, System};
+pub use system::{Running, System};
 pub use thread::Thread;
 pub use tree::Mapping;
 pub use vma::{Attrs, Prot, Vma, VmaFlags, VmaView};

@@ -257,6 +257,7 @@ impl<M: Mmu> Mm<M> {
         let pfn = sys.frames.alloc_block(&sys.at, order, Use::Table)?;
         let frame = sys.frames.get(pfn);
         frame.level.store(level, Ordering::Relaxed);
+        frame.index.store(0, Ordering::Relaxed);
         frame.set_zeroed(crate::frame::Zeroed::No);
         let bytes = table_bytes::<M::Paging>(level);
         M::charge(minflt_sync::Cost::Clear {

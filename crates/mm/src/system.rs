@@ -15,8 +15,9 @@ use crate::call::stack::DEFAULT_GUARD_GAP;
 use crate::call::userfaultfd as uffd;
 use crate::commit::Commit;
 use crate::config::{Broken, Config, ExchangeBy, Illegal};
-use crate::error::NoMemory;
+use crate::error::{BootError, NoMemory};
 use crate::event::Event;
+use crate::file::Files;
 use crate::frame::{Frame, FrameTable, Use};
 use crate::mm::{Mm, MmHandle};
 use crate::oracle::Check;
@@ -24,7 +25,6 @@ use crate::rss::{self, Slots};
 use crate::shootdown::Mailbox;
 use crate::tree::Node;
 use crate::vma::{Attrs, Vma};
-use core::fmt;
 use core::mem::ManuallyDrop;
 use core::ops::Deref;
 use core::panic::Location;
@@ -56,6 +56,7 @@ pub struct System<M: Mmu> {
     pub(crate) chains: Slab<Chain<M>, M>,
     pub(crate) uffds: Slab<uffd::Context, M>,
     pub(crate) waiters: Slab<uffd::Waiter, M>,
+    pub(crate) files: Files<M>,
     pub(crate) zero_page: Pfn,
     /// Frames that the system itself lies in.
     reserved: u64,
@@ -101,41 +102,6 @@ pub struct Running<M: Mmu> {
 unsafe impl<M: Mmu> Send for Running<M> {}
 // SAFETY: as above.
 unsafe impl<M: Mmu> Sync for Running<M> {}
-
-/// Why a system could not be started.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum BootError {
-    /// The configuration is an unsound mix.
-    Illegal(Illegal),
-    /// The machine's memory is too small: bytes it has, bytes it needs at least.
-    TooSmall {
-        /// Bytes there are.
-        has: u64,
-        /// Bytes the system itself takes, with a few pages to use.
-        needs: u64,
-    },
-    /// More memory nodes than supported.
-    TooManyNodes(u32),
-}
-
-impl fmt::Display for BootError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Illegal(illegal) => illegal.fmt(f),
-            Self::TooSmall { has, needs } => {
-                write!(f, "{has} bytes of RAM are too few: give at least {needs}")
-            }
-            Self::TooManyNodes(nodes) => {
-                write!(
-                    f,
-                    "{nodes} memory nodes are more than the {MAX_NODES} supported"
-                )
-            }
-        }
-    }
-}
-
-impl core::error::Error for BootError {}
 
 /// Cuts areas off the start of RAM.
 struct Carve {
@@ -229,7 +195,7 @@ impl<M: Mmu> System<M> {
             // SAFETY: 1: the machine's memory is the system's from now on.
             unsafe { carve.per_cpu::<_, M>(cpus, |_| Magazine::new()) }
         };
-        let magazines = [(); 8].map(|()| magazines(carve));
+        let magazines = [(); 11].map(|()| magazines(carve));
         // SAFETY: 1, here and below: as above.
         let areas = unsafe { carve.per_cpu(cpus, |_| CpuArea::new()) };
         // SAFETY: 1.
@@ -251,7 +217,8 @@ impl<M: Mmu> System<M> {
         let zone = |node| Frames::zone(&table, node, nodes, reserved);
         // SAFETY: 1: cut off just now.
         let zones = unsafe { PerCpu::build(zones?, nodes, zone) };
-        let [node, vma, attr, mm, anon, chain, uffd, waiter] = magazines;
+        let [slabs @ .., cache, cache_node, link] = magazines;
+        let [node, vma, attr, mm, anon, chain, uffd, waiter] = slabs;
         let system = Self {
             at,
             config,
@@ -271,6 +238,7 @@ impl<M: Mmu> System<M> {
             chains: Slab::new(5, chain?),
             uffds: Slab::new(6, uffd?),
             waiters: Slab::new(7, waiter?),
+            files: Files::new([cache?, cache_node?, link?]),
             zero_page,
             reserved,
             next_id: Atomic::new(1),

@@ -21,6 +21,7 @@
 //! A record is never written after it is published, and freed by the configured lifetime; the first
 //! one with its VMA.
 
+use crate::file::FileKey;
 use crate::policy::Policy;
 use core::fmt;
 use core::mem::offset_of;
@@ -149,6 +150,12 @@ impl VmaFlags {
     /// A store to a page marked so is somebody else's to allow (`VM_UFFD_WP`).
     pub const UFFD_WP: Self = Self(1 << 13);
 
+    /// What is stored there is stored to the file (`VM_SHARED`).
+    pub const SHARED: Self = Self(1 << 14);
+    /// It can never be stored to: a shared mapping of a file that was opened for loads (no
+    /// `VM_MAYWRITE`).
+    pub const NEVER_WRITTEN: Self = Self(1 << 15);
+
     const NAMES: &[(Self, &str)] = &[
         (Self::ACCOUNT, "account"),
         (Self::NORESERVE, "noreserve"),
@@ -164,6 +171,8 @@ impl VmaFlags {
         (Self::NO_HUGE_PAGE, "no-huge-page"),
         (Self::UFFD_MISSING, "uffd-missing"),
         (Self::UFFD_WP, "uffd-wp"),
+        (Self::SHARED, "shared"),
+        (Self::NEVER_WRITTEN, "never-written"),
     ];
 
     /// With those of `other`.
@@ -219,6 +228,8 @@ pub struct VmaView {
     pub policy: Policy,
     /// Who is told of its faults: the number of a userfaultfd, 0 for nobody.
     pub uffd: u32,
+    /// Which file it maps, if any.
+    pub file: FileKey,
 }
 
 impl VmaView {
@@ -232,6 +243,7 @@ impl VmaView {
             flags,
             policy: Policy::DEFAULT,
             uffd: 0,
+            file: FileKey::NONE,
         }
     }
 
@@ -268,6 +280,13 @@ pub(crate) struct First {
     range: VirtRange,
     prot: Prot,
     flags: VmaFlags,
+}
+
+impl First {
+    /// The end of no mapping's range. The record of one that maps a file lies elsewhere always, so
+    /// its place here says something else: the start of the range is the address of the link to
+    /// the file.
+    const IS_LINK: VirtAddr = VirtAddr(u64::MAX);
 }
 
 /// A mapping's identity. What faults only read stands in its first line, the lock that they write
@@ -323,9 +342,9 @@ impl Attrs {
 }
 
 impl<M: Mmu> Vma<M> {
-    /// A VMA whose first record says the range, protection and flags of `view`; what else `view`
-    /// says, a record in its place has to ([`VmaView::is_plain`]).
-    pub(crate) fn new(id: u64, view: VmaView) -> Self {
+    /// A VMA whose first record says the range, protection and flags of `view`, with its link to a
+    /// file; what else `view` says, a record in its place has to ([`VmaView::is_plain`]).
+    pub(crate) fn new(id: u64, view: VmaView, link: u64) -> Self {
         const { assert!(size_of::<Self>() <= VMA_BYTES) };
         // A fault sees that a VMA is write-locked without the line that readers write.
         const { assert!(offset_of!(Self, lock_seq) < 64 && offset_of!(Self, mm) >= 64) };
@@ -335,7 +354,10 @@ impl<M: Mmu> Vma<M> {
             attrs: Atomic::new(0),
             anon_vma: Atomic::new(0),
             first: First {
-                range: view.range,
+                range: match link {
+                    0 => view.range,
+                    link => VirtRange::new(VirtAddr(link), First::IS_LINK),
+                },
                 prot: view.prot,
                 flags: view.flags,
             },
@@ -346,6 +368,16 @@ impl<M: Mmu> Vma<M> {
             mm: Atomic::new(0),
             refcnt: RefLock::new(),
             lock: RwSem::new(),
+        }
+    }
+
+    /// The address of its link to the file that it maps, 0 for anonymous memory. Immutable.
+    pub(crate) fn link(&self) -> u64 {
+        let range = self.first.range;
+        if range.end() == First::IS_LINK {
+            range.start().0
+        } else {
+            0
         }
     }
 

@@ -49,6 +49,9 @@
 //! - other zaps may run beside this one, as beside a discard: they count each other
 //!   ([`crate::zap`], P41). They cannot mean the same pages.
 //!
+//! A section ends only when the link of a VMA that maps a file says what its record does
+//! ([`crate::file::links`]).
+//!
 //! All that can fail came before. What comes after gives back only: pages, tables, links to
 //! anon_vmas under their own lock, VMAs, the promise.
 //!
@@ -325,24 +328,24 @@ impl<'v, M: Mmu> Section<'v, M> {
 
 impl<M: Mmu> Section<'_, M> {
     /// The VMA was taken out: nobody shall validate against it or lock it again.
-    pub(crate) fn for_ever(mut self) {
+    pub(crate) fn for_ever(self) {
         if let Owes::Detach(by) = self.owes {
             self.vma.detach(by, self.mm);
         }
-        self.owes = Owes::Nothing;
+        let _gone = self.leave_open();
     }
 }
 
 impl<'v, M: Mmu> Section<'v, M> {
     /// [`Sections`] closes it.
-    pub(crate) fn leave_open(mut self) -> &'v Vma<M> {
-        self.owes = Owes::Nothing;
-        self.vma
+    pub(crate) fn leave_open(self) -> &'v Vma<M> {
+        core::mem::ManuallyDrop::new(self).vma
     }
 }
 
 impl<M: Mmu> Drop for Section<'_, M> {
     fn drop(&mut self) {
+        self.vma.link_follows();
         if let Owes::Even = self.owes {
             self.vma.seq.write_end();
         }

@@ -34,6 +34,7 @@
 
 use crate::config::{Broken, ExchangeBy, Protocol};
 use crate::event::Event;
+use crate::frame::Use;
 use crate::mm::Mm;
 use crate::oracle;
 use crate::shootdown;
@@ -42,7 +43,7 @@ use crate::vma::Prot;
 use core::ops::Range;
 use minflt_addr::{Pfn, VirtAddr, VirtRange};
 use minflt_pgtable::{
-    Exchange, Gather, Grant, Leaf, Mmu, Paging, PtLock, Pte, Table, Walk, span_of, walk,
+    EntryRef, Exchange, Gather, Grant, Leaf, Mmu, Paging, PtLock, Pte, Table, Walk, span_of, walk,
 };
 use minflt_sync::order::PageTableLock;
 use minflt_sync::{Cost, Ordering, SpinGuard};
@@ -56,11 +57,20 @@ enum Others {
     Nobody,
 }
 
+/// Which pages are taken out.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Only {
+    All,
+    /// Those of files; copies that private mappings made stay.
+    OfFile,
+}
+
 /// A zap or protect under way.
 pub(crate) struct Zap<'m, M: Mmu> {
     pub(crate) mm: &'m Mm<M>,
     pub(crate) gather: Gather,
     others: Others,
+    only: Only,
     whole: VirtRange,
 }
 
@@ -71,6 +81,13 @@ impl<M: Mmu> Mm<M> {
             Protocol::MmLock | Protocol::CompareExchange => &self.page_table_lock,
             Protocol::TableLock => &self.system().frames.get(table).table_lock,
         }
+    }
+
+    /// The entry for `addr` in a table of leaf entries, which the caller's hold keeps: `mmap_lock`,
+    /// a VMA's lock, or a file's reverse map.
+    pub(crate) fn entry_in(&self, table: Pfn, addr: VirtAddr) -> EntryRef<'_, M> {
+        // SAFETY: 1: a table, kept by the hold.
+        unsafe { Table::<M>::at(&self.system().at, table, 0) }.entry_for(addr, 0)
     }
 
     /// How whoever may free tables exchanges the entries that point to them: nobody else changes
@@ -105,6 +122,7 @@ impl<'m, M: Mmu> Zap<'m, M> {
             mm,
             gather: Gather::new(),
             others: Others::Some,
+            only: Only::All,
             whole,
         }
     }
@@ -114,6 +132,14 @@ impl<'m, M: Mmu> Zap<'m, M> {
     pub(crate) fn begin_last(mm: &'m Mm<M>, whole: VirtRange) -> Self {
         Self {
             others: Others::Nobody,
+            ..Self::begin(mm, whole)
+        }
+    }
+
+    /// The same, for who found a mapping by the reverse map of its file and holds that.
+    pub(crate) fn begin_by_reverse_map(mm: &'m Mm<M>, whole: VirtRange, only: Only) -> Self {
+        Self {
+            only,
             ..Self::begin(mm, whole)
         }
     }
@@ -281,7 +307,8 @@ impl<'m, M: Mmu> Zap<'m, M> {
         while *at < range.end() {
             let here = *at;
             // SAFETY: 1: `mmap_lock` keeps the tables below what is mapped from being freed but by
-            // this very call, and those below what is not from being freed by others.
+            // this very call, and those below what is not from being freed by others. So does the
+            // reverse map of a file, below what it says is mapped.
             match unsafe { walk::<M>(&self.mm.system().at, self.mm.root, here) } {
                 Walk::Leaf(leaf) => {
                     let span = span_of::<M::Paging>(here, 1);
@@ -294,9 +321,8 @@ impl<'m, M: Mmu> Zap<'m, M> {
         None
     }
 
-    pub(crate) fn entry(&self, table: Pfn, addr: VirtAddr) -> minflt_pgtable::EntryRef<'m, M> {
-        // SAFETY: 1: a table, kept by `mmap_lock`.
-        unsafe { Table::<M>::at(&self.mm.system().at, table, 0) }.entry_for(addr, 0)
+    pub(crate) fn entry(&self, table: Pfn, addr: VirtAddr) -> EntryRef<'m, M> {
+        self.mm.entry_in(table, addr)
     }
 
     /// Takes pages of one table out, until the gather is full; returns what is left to do.
@@ -311,7 +337,8 @@ impl<'m, M: Mmu> Zap<'m, M> {
         let mut left = VirtRange::new(span.end(), span.end());
         for page in pages::<M>(span) {
             let entry = self.entry(leaf.table, page.start());
-            if entry.load().is_none() {
+            let found = entry.load();
+            if found.is_none() || self.keeps(found) {
                 continue;
             }
             let old = entry.swap(how, Pte::NONE);
@@ -332,6 +359,9 @@ impl<'m, M: Mmu> Zap<'m, M> {
             if sys.frames.get(old.pfn()).maps.sub(1, Ordering::AcqRel) == 0 {
                 M::violation(format_args!("map count of frame {} below zero", old.pfn()));
             }
+            if !old.is_young() && sys.is_of_file(old) {
+                sys.count(Event::FaultAroundUnused);
+            }
             resident -= 1;
             self.gather.page(old.pfn());
             if self.gather.is_full() {
@@ -344,6 +374,13 @@ impl<'m, M: Mmu> Zap<'m, M> {
         }
         drop(held);
         left
+    }
+
+    /// Whether the entry is left where it is. Under the lock that everybody takes who replaces what
+    /// it names.
+    #[inline(always)]
+    fn keeps(&self, found: Pte<M::Paging>) -> bool {
+        self.only == Only::OfFile && !self.mm.system().is_of_file(found)
     }
 
     fn free_below(&mut self, table: Pfn, level: u32, range: VirtRange, bounds: VirtRange) {
@@ -375,6 +412,13 @@ impl<'m, M: Mmu> Zap<'m, M> {
 }
 
 impl<M: Mmu> System<M> {
+    /// Whether an entry names a page of a file. Under the lock of its table.
+    #[inline(always)]
+    pub(crate) fn is_of_file(&self, pte: Pte<M::Paging>) -> bool {
+        let frame = |pte: Pte<M::Paging>| self.frames.get(pte.pfn());
+        pte.is_mapped() && !pte.is_zero_page() && frame(pte).used_as() == Use::File
+    }
+
     /// Whether a mapped entry is the only one that maps its frame. The caller holds the lock of the
     /// entry's table.
     fn maps_once(&self, pte: Pte<M::Paging>) -> bool {

@@ -117,11 +117,11 @@ fn errno(error: impl Into<Errno>) -> Stop {
     Stop::Errno(error.into().0)
 }
 
-/// SIGSEGV; SIGBUS where Linux would have killed somebody for memory.
+/// SIGSEGV; SIGBUS behind the end of a file, and where Linux would have killed somebody for memory.
 const fn signal(signal: Signal) -> Stop {
     match signal {
         Signal::MapErr | Signal::AccErr => Stop::Signal(11),
-        Signal::OutOfMemory => Stop::Signal(7),
+        Signal::Bus | Signal::OutOfMemory => Stop::Signal(7),
     }
 }
 

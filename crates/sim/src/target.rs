@@ -193,7 +193,7 @@ impl<P: Paging> Target for SimTarget<P> {
 
     fn lacks(&self, feature: Feature) -> Option<&'static str> {
         match feature {
-            Feature::Files => Some("sim has no files yet (part 5)"),
+            Feature::Files | Feature::ColdFiles => Some("sim has no files yet (part 5)"),
             Feature::WholePages => Some("a simulated page holds one word"),
         }
     }

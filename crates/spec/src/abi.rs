@@ -8,11 +8,16 @@ pub struct Errno(pub i32);
 impl Errno {
     pub const EPERM: Self = Self(1);
     pub const EIO: Self = Self(5);
+    pub const EBADF: Self = Self(9);
     pub const EAGAIN: Self = Self(11);
     pub const ENOMEM: Self = Self(12);
+    pub const EACCES: Self = Self(13);
     pub const EFAULT: Self = Self(14);
+    pub const EBUSY: Self = Self(16);
     pub const EEXIST: Self = Self(17);
     pub const EINVAL: Self = Self(22);
+    pub const EFBIG: Self = Self(27);
+    pub const EOPNOTSUPP: Self = Self(95);
 }
 
 macro_rules! numbers {
@@ -34,6 +39,7 @@ numbers! {
 
     MAP_SHARED = 0x01;
     MAP_PRIVATE = 0x02;
+    MAP_SHARED_VALIDATE = 0x03;
     MAP_TYPE = 0x0f;
     MAP_FIXED = 0x10;
     MAP_ANONYMOUS = 0x20;
@@ -71,6 +77,13 @@ numbers! {
     MADV_POPULATE_READ = 22;
     MADV_POPULATE_WRITE = 23;
     MADV_DONTNEED_LOCKED = 24;
+
+    MS_ASYNC = 1;
+    MS_INVALIDATE = 2;
+    MS_SYNC = 4;
+
+    FALLOC_FL_KEEP_SIZE = 1;
+    FALLOC_FL_PUNCH_HOLE = 2;
 
     MLOCK_ONFAULT = 1;
     MCL_CURRENT = 1;

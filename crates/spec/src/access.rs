@@ -1,16 +1,19 @@
 //! Loads and stores, and the pages they bring in.
 
+use crate::file::{HALF, half};
 use crate::space::{Page, Space};
 use crate::vma::Flags;
 use crate::{Errno, PAGE, Result, STACK_GAP, abi};
 
-/// Why an access raises `SIGSEGV`.
+/// Which signal an access raises.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Signal {
-    /// Nothing is mapped there (`SEGV_MAPERR`).
+    /// Nothing is mapped there (`SIGSEGV`, `SEGV_MAPERR`).
     MapErr,
-    /// The mapping does not allow it (`SEGV_ACCERR`).
+    /// The mapping does not allow it (`SIGSEGV`, `SEGV_ACCERR`).
     AccErr,
+    /// The mapped file does not reach so far (`SIGBUS`, `BUS_ADRERR`).
+    Bus,
 }
 
 /// What is done to a page.
@@ -20,8 +23,24 @@ pub(crate) enum Access {
     Write,
 }
 
+/// The mapped file does not reach so far.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct BehindEnd;
+
+impl From<BehindEnd> for Signal {
+    fn from(_: BehindEnd) -> Self {
+        Self::Bus
+    }
+}
+
+impl From<BehindEnd> for Errno {
+    fn from(_: BehindEnd) -> Self {
+        Self::EFAULT
+    }
+}
+
 impl Space {
-    /// Loads the first word of the page at `addr`.
+    /// Loads the word at `addr`, where a page or its second half begins.
     ///
     /// # Errors
     /// The signal the access raises.
@@ -31,11 +50,11 @@ impl Space {
         if !self.vmas[index].flags.has(Flags::ACCESS) {
             return Err(Signal::AccErr);
         }
-        self.fault(index, addr, Access::Read);
-        Ok(self.pages[&(addr / PAGE)].word())
+        self.fault(index, addr, Access::Read)?;
+        Ok(self.word(index, addr))
     }
 
-    /// Stores to the first word of the page at `addr`.
+    /// Stores to the word at `addr`, where a page or its second half begins.
     ///
     /// # Errors
     /// The signal the access raises.
@@ -44,26 +63,59 @@ impl Space {
         if !self.vmas[index].flags.has(Flags::WRITE) {
             return Err(Signal::AccErr);
         }
-        self.fault(index, addr, Access::Write);
-        self.pages.insert(addr / PAGE, Page::Own(value));
+        self.fault(index, addr, Access::Write)?;
+        self.set_word(index, addr, value);
         Ok(())
     }
 
-    /// Brings in what an access needs: a load the page of zeros, a store a page of its own.
-    pub(crate) fn fault(&mut self, index: usize, addr: u64, access: Access) {
-        let page = self.pages.entry(addr / PAGE);
-        match access {
-            Access::Read => {
-                page.or_insert(Page::Zero);
+    /// The word at `addr`, which was faulted in.
+    fn word(&self, index: usize, addr: u64) -> u64 {
+        let page = self.pages.get(&(addr / PAGE)).map(|page| page.words());
+        let words = page.or_else(|| self.file_words(&self.vmas[index], addr));
+        words.unwrap_or_default()[half(addr)]
+    }
+
+    /// Sets the word at `addr`, which was faulted in for it.
+    fn set_word(&mut self, index: usize, addr: u64, value: u64) {
+        let vma = &self.vmas[index];
+        if let Some(Page::Own(words)) = self.pages.get_mut(&(addr / PAGE)) {
+            words[half(addr)] = value;
+        } else if let Some((file, page)) = self.file_page(vma, addr) {
+            self.files[file].set(page, half(addr), value);
+        }
+    }
+
+    /// Brings in what an access needs: a load the page of zeros or the file's, a store to private
+    /// memory a page of its own. Linux: do_anonymous_page, do_read_fault, do_cow_fault,
+    /// do_shared_fault.
+    pub(crate) fn fault(
+        &mut self,
+        index: usize,
+        addr: u64,
+        access: Access,
+    ) -> core::result::Result<(), BehindEnd> {
+        let vma = &self.vmas[index];
+        let is_private = !vma.flags.has(Flags::SHARED);
+        let there = self.pages.get(&(addr / PAGE)).copied();
+        match (access, there) {
+            (_, Some(Page::Own(_))) | (Access::Read, Some(Page::Zero)) => {}
+            (Access::Read, None) if vma.file.is_none() => {
+                self.pages.insert(addr / PAGE, Page::Zero);
             }
-            Access::Write => {
-                let page = page.or_insert(Page::Zero);
-                if *page == Page::Zero {
-                    *page = Page::Own(0);
-                    self.prepare_anon(index);
-                }
+            (Access::Write, _) if is_private => {
+                // Before it is known whether there is anything to copy.
+                self.prepare_anon(index);
+                let words = match &self.vmas[index] {
+                    vma if vma.file.is_some() => self.file_words(vma, addr).ok_or(BehindEnd)?,
+                    _ => [0; 2],
+                };
+                self.pages.insert(addr / PAGE, Page::Own(words));
+            }
+            _ => {
+                self.file_page(vma, addr).ok_or(BehindEnd)?;
             }
         }
+        Ok(())
     }
 
     /// The mapping has an anon_vma: a neighbour's that it may share, else one of its own. Linux:
@@ -129,13 +181,14 @@ impl Space {
         if !flags.has(Flags::ACCESS) {
             return Err(Errno::EFAULT);
         }
-        let access = if flags.has(Flags::WRITE) {
+        // Stores to what is shared copy nothing, and there is nothing else to do beforehand.
+        let access = if flags.has(Flags::WRITE) && !flags.has(Flags::SHARED) {
             Access::Write
         } else {
             Access::Read
         };
         for addr in (start..end).step_by(PAGE as usize) {
-            self.fault(index, addr, access);
+            self.fault(index, addr, access)?;
         }
         Ok(())
     }
@@ -159,8 +212,9 @@ impl Space {
     pub fn remote_read(&mut self, addr: u64, len: u64) -> Result<(u64, Vec<u64>)> {
         let mut words = Vec::new();
         let done = self.remote(addr, len, Flags::READ, |space, index, at| {
-            space.fault(index, at, Access::Read);
-            words.push(space.pages[&(at / PAGE)].word());
+            space.fault(index, at, Access::Read)?;
+            words.push(space.word(index, at));
+            Ok(())
         })?;
         Ok((done, words))
     }
@@ -172,9 +226,10 @@ impl Space {
     /// `EFAULT` when nothing could be written.
     pub fn remote_write(&mut self, addr: u64, len: u64, value: u64) -> Result<u64> {
         self.remote(addr, len, Flags::WRITE, |space, index, at| {
-            space.fault(index, at, Access::Write);
-            let word = value + (at - addr) / PAGE;
-            space.pages.insert(at / PAGE, Page::Own(word));
+            space.fault(index, at, Access::Write)?;
+            space.set_word(index, at, value + (at - addr) / PAGE);
+            space.set_word(index, at + HALF, 0);
+            Ok(())
         })
     }
 
@@ -184,7 +239,7 @@ impl Space {
         addr: u64,
         len: u64,
         right: Flags,
-        mut page: impl FnMut(&mut Self, usize, u64),
+        mut page: impl FnMut(&mut Self, usize, u64) -> core::result::Result<(), BehindEnd>,
     ) -> Result<u64> {
         let mut done = 0;
         while done < len {
@@ -193,7 +248,9 @@ impl Space {
             let Some(index) = found.filter(|index| self.vmas[*index].flags.has(right)) else {
                 break;
             };
-            page(self, index, at);
+            if page(self, index, at).is_err() {
+                break;
+            }
             done += PAGE;
         }
         if done == 0 && len > 0 {
@@ -202,24 +259,33 @@ impl Space {
         Ok(done.min(len))
     }
 
-    /// Reads the first word of a page as a debugger does, whatever its mapping allows.
+    /// Reads a word as [`Self::load`] does, as a debugger does: whatever the mapping allows.
     ///
     /// # Errors
-    /// `EIO` where nothing is mapped.
+    /// `EIO` where nothing is mapped, and behind the end of a file.
     pub fn forced_read(&mut self, addr: u64) -> Result<u64> {
         let index = self.grown_to(addr).ok_or(Errno::EIO)?;
-        self.fault(index, addr, Access::Read);
-        Ok(self.pages[&(addr / PAGE)].word())
+        self.fault(index, addr, Access::Read)
+            .map_err(|_| Errno::EIO)?;
+        Ok(self.word(index, addr))
     }
 
-    /// Writes the first word of a page as a debugger does, whatever its mapping allows.
+    /// Writes a word as [`Self::store`] does, as a debugger does: whatever the mapping allows, if
+    /// the page is private. Linux: mm/gup.c check_vma_flags.
     ///
     /// # Errors
-    /// `EIO` where nothing is mapped.
+    /// `EIO` where nothing is mapped, behind the end of a file, and where the store would go to a
+    /// file that the mapping may not write to.
     pub fn forced_write(&mut self, addr: u64, value: u64) -> Result<()> {
         let index = self.grown_to(addr).ok_or(Errno::EIO)?;
-        self.fault(index, addr, Access::Write);
-        self.pages.insert(addr / PAGE, Page::Own(value));
+        let flags = self.vmas[index].flags;
+        let copies = flags.has(Flags::MAYWRITE) && !flags.has(Flags::SHARED);
+        if !flags.has(Flags::WRITE) && !copies {
+            return Err(Errno::EIO);
+        }
+        self.fault(index, addr, Access::Write)
+            .map_err(|_| Errno::EIO)?;
+        self.set_word(index, addr, value);
         Ok(())
     }
 
@@ -236,7 +302,7 @@ impl Space {
             if !self.vmas[index].flags.has(right) {
                 return Err(Errno::EINVAL);
             }
-            self.fault(index, addr, access);
+            self.fault(index, addr, access)?;
         }
         Ok(())
     }

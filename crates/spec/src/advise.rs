@@ -1,11 +1,13 @@
 //! madvise and mincore.
 
 use crate::abi::{
-    MADV_COLD, MADV_DODUMP, MADV_DOFORK, MADV_DONTDUMP, MADV_DONTFORK, MADV_DONTNEED,
-    MADV_DONTNEED_LOCKED, MADV_FREE, MADV_HUGEPAGE, MADV_KEEPONFORK, MADV_MERGEABLE,
-    MADV_NOHUGEPAGE, MADV_NORMAL, MADV_PAGEOUT, MADV_POPULATE_READ, MADV_POPULATE_WRITE,
-    MADV_RANDOM, MADV_REMOVE, MADV_SEQUENTIAL, MADV_UNMERGEABLE, MADV_WILLNEED, MADV_WIPEONFORK,
+    FALLOC_FL_KEEP_SIZE, FALLOC_FL_PUNCH_HOLE, MADV_COLD, MADV_DODUMP, MADV_DOFORK, MADV_DONTDUMP,
+    MADV_DONTFORK, MADV_DONTNEED, MADV_DONTNEED_LOCKED, MADV_FREE, MADV_HUGEPAGE, MADV_KEEPONFORK,
+    MADV_MERGEABLE, MADV_NOHUGEPAGE, MADV_NORMAL, MADV_PAGEOUT, MADV_POPULATE_READ,
+    MADV_POPULATE_WRITE, MADV_RANDOM, MADV_REMOVE, MADV_SEQUENTIAL, MADV_UNMERGEABLE,
+    MADV_WILLNEED, MADV_WIPEONFORK,
 };
+use crate::file::Opened;
 use crate::space::Space;
 use crate::vma::Flags;
 use crate::{Errno, PAGE, Result, TASK_SIZE, is_aligned, page_align};
@@ -72,7 +74,7 @@ impl Space {
             }
             let to = vma.end.min(end);
             match change {
-                Some((_, takes, sets)) => self.advise_flags(index, (at, to), *takes, *sets),
+                Some((_, takes, sets)) => self.advise_flags(index, (at, to), *takes, *sets)?,
                 None => self.advise_pages(index, (at, to), advice)?,
             }
             at = to;
@@ -80,12 +82,25 @@ impl Space {
         result
     }
 
-    fn advise_flags(&mut self, index: usize, range: (u64, u64), takes: Flags, sets: Flags) {
+    fn advise_flags(
+        &mut self,
+        index: usize,
+        range: (u64, u64),
+        takes: Flags,
+        sets: Flags,
+    ) -> Result<()> {
         let vma = &self.vmas[index];
+        if sets == Flags::WIPEONFORK && vma.file.is_some() {
+            return Err(Errno::EINVAL);
+        }
+        if sets == Flags::MERGEABLE && vma.flags.has(Flags::MAYSHARE) {
+            return Ok(());
+        }
         let (flags, policy) = (vma.flags.without(takes).with(sets), vma.policy);
         if flags != vma.flags {
             self.modify(index, range, flags, policy);
         }
+        Ok(())
     }
 
     /// Of pages that may be taken back later (`MADV_FREE`), the model keeps the contents.
@@ -93,10 +108,14 @@ impl Space {
         if advice == MADV_WILLNEED {
             return Ok(());
         }
-        let locked = self.vmas[index].flags.has(Flags::LOCKED);
-        // Anonymous memory has no file to remove from.
-        if advice == MADV_REMOVE || (locked && advice != MADV_DONTNEED_LOCKED) {
+        let vma = &self.vmas[index];
+        if vma.flags.has(Flags::LOCKED) && advice != MADV_DONTNEED_LOCKED {
             return Err(Errno::EINVAL);
+        }
+        match (advice, vma.file) {
+            (MADV_REMOVE, None) | (MADV_FREE, Some(_)) => return Err(Errno::EINVAL),
+            (MADV_REMOVE, Some(opened)) => return self.remove(index, range, opened),
+            _ => {}
         }
         if matches!(advice, MADV_DONTNEED | MADV_DONTNEED_LOCKED) {
             self.discard(range.0, range.1);
@@ -104,7 +123,19 @@ impl Space {
         Ok(())
     }
 
-    /// mincore: for each page, whether it is present. Linux: mm/mincore.c.
+    /// Punches a hole into the file. Linux: mm/madvise.c madvise_remove.
+    fn remove(&mut self, index: usize, range: (u64, u64), opened: Opened) -> Result<()> {
+        let vma = &self.vmas[index];
+        if !vma.flags.has(Flags::SHARED) {
+            return Err(Errno::EACCES);
+        }
+        let (offset, len) = (vma.pgoff_at(range.0) * PAGE, range.1 - range.0);
+        let mode = FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE;
+        self.fallocate(opened, mode, offset, len)
+    }
+
+    /// mincore: for each page of private memory, whether it is present; of a file, whether it is
+    /// in memory, which this model does not know. Linux: mm/mincore.c.
     ///
     /// # Errors
     /// As Linux.

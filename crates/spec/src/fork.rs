@@ -6,6 +6,8 @@ use crate::vma::Flags;
 impl Space {
     /// The address space of a forked child. The parent's is as it was. Linux: kernel/fork.c
     /// dup_mmap.
+    ///
+    /// The files are common: only one of the two may run, and [`Self::join`] ends the child.
     pub fn fork(&mut self) -> Self {
         let mut child = self.clone();
         child.future = Flags::NONE;
@@ -13,6 +15,9 @@ impl Space {
         child.outside_locked = false;
         child.vmas.retain(|vma| !vma.flags.has(Flags::DONTCOPY));
         child.pages.clear();
+        for file in &mut child.files {
+            file.shortest = file.bytes();
+        }
         for vma in &mut child.vmas {
             vma.flags = vma.flags.without(Flags::LOCKS);
             if vma.flags.has(Flags::WIPEONFORK) {

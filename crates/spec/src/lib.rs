@@ -3,7 +3,8 @@
 //! It is written to be read and compared, not to be fast, and it knows nothing of `mm`: no locks,
 //! no tables, no frames. [`Space`] is a sorted list of mappings and a map from pages to contents;
 //! a call is a function of it. Same result, same error number, same mappings and the same contents
-//! as Linux 6.18 on x86-64, for private anonymous memory.
+//! as Linux 6.18 on x86-64, for private anonymous memory and for mappings of files, private and shared,
+//! and of shared anonymous memory, which is a file without a name.
 //!
 //! # What it models
 //! A *window* of addresses. Everything else of user space counts as mapped without access, so that
@@ -18,6 +19,8 @@
 //! | the list of mappings: split, modify, merge | `space` |
 //! | loads, stores, what they bring in; stacks | `access` |
 //! | mmap, munmap, brk | `map` |
+//! | what a file holds | `file` |
+//! | ftruncate, fallocate, pread, pwrite, msync | `backed` |
 //! | mprotect | `protect` |
 //! | mremap | `remap` |
 //! | madvise, mincore | `advise` |
@@ -29,6 +32,8 @@
 pub mod abi;
 mod access;
 mod advise;
+mod backed;
+mod file;
 mod fork;
 mod lock;
 mod map;
@@ -43,6 +48,7 @@ mod tests;
 
 pub use abi::Errno;
 pub use access::Signal;
+pub use file::{File, HALF, Opened, Words};
 pub use policy::Policy;
 pub use space::{Page, Space};
 pub use vma::{Flags, Vma};

@@ -2,8 +2,9 @@
 
 use crate::abi::{
     MAP_FIXED, MAP_FIXED_NOREPLACE, MAP_GROWSDOWN, MAP_LOCKED, MAP_NONBLOCK, MAP_NORESERVE,
-    MAP_POPULATE, MAP_PRIVATE, MAP_STACK, MAP_TYPE,
+    MAP_POPULATE, MAP_PRIVATE, MAP_SHARED, MAP_SHARED_VALIDATE, MAP_STACK, MAP_TYPE, PROT_WRITE,
 };
+use crate::file::{File, Opened};
 use crate::policy::Policy;
 use crate::space::Space;
 use crate::vma::{Flags, Vma};
@@ -15,7 +16,36 @@ impl Space {
     /// # Errors
     /// As Linux.
     pub fn mmap(&mut self, addr: u64, len: u64, prot: u64, map: u64) -> Result<u64> {
-        let mut flags = Flags::of_prot(prot).with(self.future);
+        self.map(addr, len, prot, map, None)
+    }
+
+    /// mmap of a file from byte `offset` on.
+    ///
+    /// # Errors
+    /// As Linux.
+    pub fn mmap_file(
+        &mut self,
+        addr: u64,
+        len: u64,
+        prot: u64,
+        map: u64,
+        (opened, offset): (Opened, u64),
+    ) -> Result<u64> {
+        if !is_aligned(offset) {
+            return Err(Errno::EINVAL);
+        }
+        self.map(addr, len, prot, map, Some((opened, offset / PAGE)))
+    }
+
+    fn map(
+        &mut self,
+        addr: u64,
+        len: u64,
+        prot: u64,
+        map: u64,
+        mut of: Option<(Opened, u64)>,
+    ) -> Result<u64> {
+        let mut flags = Flags::of_prot(prot).with(self.future).with(Flags::MAYWRITE);
         for (bit, flag) in [
             (MAP_GROWSDOWN, Flags::GROWSDOWN),
             (MAP_LOCKED, Flags::LOCKED),
@@ -43,9 +73,7 @@ impl Space {
         if !self.may_lock(flags, len) {
             return Err(Errno::EAGAIN);
         }
-        if map & MAP_TYPE != MAP_PRIVATE {
-            return Err(Errno::EINVAL);
-        }
+        flags = shared(flags, map, prot, of)?;
         if map & MAP_NORESERVE != 0 {
             flags = flags.with(Flags::NORESERVE);
         }
@@ -56,15 +84,20 @@ impl Space {
             self.split(end);
             return Err(Errno::ENOMEM);
         }
-        if flags.and(Flags::WRITE.with(Flags::NORESERVE)) == Flags::WRITE {
+        let counts = Flags::WRITE.with(Flags::NORESERVE).with(Flags::SHARED);
+        if flags.and(counts) == Flags::WRITE {
             flags = flags.with(Flags::ACCOUNT);
         }
         self.unmap(addr, end);
+        if of.is_none() && flags.has(Flags::SHARED) {
+            of = Some((self.file_of_its_own(len), 0));
+        }
         self.insert(Vma {
             start: addr,
             end,
             flags,
-            pgoff: addr / PAGE,
+            file: of.map(|(opened, _)| opened),
+            pgoff: of.map_or(addr / PAGE, |(_, pgoff)| pgoff),
             policy: Policy::Default,
             anon: None,
             forked: false,
@@ -77,6 +110,15 @@ impl Space {
             self.populate(addr, end);
         }
         Ok(addr)
+    }
+
+    /// What shared anonymous memory is of. Linux: shmem_zero_setup.
+    fn file_of_its_own(&mut self, len: u64) -> Opened {
+        self.files.push(File::new(len));
+        Opened {
+            file: self.files.len() - 1,
+            writable: true,
+        }
     }
 
     /// Where a mapping of `len` bytes goes. Linux: mm/mmap.c __get_unmapped_area.
@@ -185,7 +227,8 @@ impl Space {
         }
         let len = new.checked_sub(old)?;
         self.place(old, len, MAP_FIXED).ok()?;
-        let flags = Flags::of_prot(3).with(Flags::ACCOUNT).with(self.future);
+        let flags = Flags::of_prot(3).with(Flags::ACCOUNT).with(Flags::MAYWRITE);
+        let flags = flags.with(self.future);
         if !self.may_lock(flags, len) {
             return None;
         }
@@ -199,6 +242,7 @@ impl Space {
             start: old,
             end: new,
             flags,
+            file: None,
             pgoff: old / PAGE,
             policy: Policy::Default,
             anon: None,
@@ -217,5 +261,33 @@ impl Space {
             self.populate(old, new);
         }
         Some(())
+    }
+}
+
+/// The flags of a mapping with what the kind of sharing adds, and whether that may be at all. Linux:
+/// do_mmap, from where it asks for `MAP_TYPE` on.
+fn shared(flags: Flags, map: u64, prot: u64, of: Option<(Opened, u64)>) -> Result<Flags> {
+    let kind = map & MAP_TYPE;
+    let grows = flags.has(Flags::GROWSDOWN);
+    let shares = Flags::SHARED.with(Flags::MAYSHARE);
+    match (kind, of) {
+        (MAP_PRIVATE, None) => Ok(flags),
+        (MAP_SHARED, None) if !grows => Ok(flags.with(shares)),
+        // Flags that are younger than this kind of sharing are not passed over by it.
+        (MAP_SHARED_VALIDATE, Some(_)) if map & MAP_FIXED_NOREPLACE != 0 => Err(Errno::EOPNOTSUPP),
+        (MAP_SHARED | MAP_SHARED_VALIDATE, Some((opened, _))) => {
+            if prot & PROT_WRITE != 0 && !opened.writable {
+                return Err(Errno::EACCES);
+            }
+            if grows {
+                return Err(Errno::EINVAL);
+            }
+            if opened.writable {
+                return Ok(flags.with(shares));
+            }
+            Ok(flags.with(Flags::MAYSHARE).without(Flags::MAYWRITE))
+        }
+        (MAP_PRIVATE, Some(_)) if !grows => Ok(flags),
+        _ => Err(Errno::EINVAL),
     }
 }

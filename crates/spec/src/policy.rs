@@ -182,7 +182,7 @@ impl Space {
         }
         match found {
             Some(index) if self.may_look(index, addr) => {
-                self.fault(index, addr, Access::Read);
+                self.fault(index, addr, Access::Read)?;
                 Ok((0, nodes))
             }
             Some(_) => Err(Errno::EFAULT),

@@ -42,31 +42,37 @@ impl Space {
         while at < end {
             let index = self.lookup(at).ok_or(Errno::ENOMEM)?;
             let to = self.vmas[index].end.min(end);
-            self.protect_one(index, at, to, Flags::of_prot(prot));
+            self.protect_one(index, at, to, Flags::of_prot(prot))?;
             at = to;
         }
         Ok(())
     }
 
-    fn protect_one(&mut self, index: usize, start: u64, end: u64, rights: Flags) {
+    fn protect_one(&mut self, index: usize, start: u64, end: u64, rights: Flags) -> Result<()> {
         let vma = &self.vmas[index];
         let (old, policy) = (vma.flags, vma.policy);
         let mut new = old.without(Flags::ACCESS).with(rights);
+        if rights.has(Flags::WRITE) && !old.has(Flags::MAYWRITE) {
+            return Err(Errno::EACCES);
+        }
         if new == old {
-            return;
+            return Ok(());
         }
         let counted = Flags::ACCOUNT.with(Flags::WRITE).with(Flags::NORESERVE);
+        let counted = counted.with(Flags::SHARED);
         if new.has(Flags::WRITE) {
             if !old.has(counted) {
                 new = new.with(Flags::ACCOUNT);
             }
-        } else if vma.anon.is_none() {
+        } else if vma.anon.is_none() && vma.file.is_none() {
             new = new.without(Flags::ACCOUNT);
         }
         let index = self.modify(index, (start, end), new, policy);
-        // A locked mapping that becomes writable gets its pages at once.
-        if old.has(Flags::LOCKED) && !old.has(Flags::WRITE) && new.has(Flags::WRITE) {
-            let _accessible = self.populate_one(index, start, end);
+        // A locked mapping that becomes writable gets its pages at once, as far as there are any.
+        let was = old.and(Flags::LOCKED.with(Flags::WRITE).with(Flags::SHARED));
+        if was == Flags::LOCKED && new.has(Flags::WRITE) {
+            let _as_far = self.populate_one(index, start, end);
         }
+        Ok(())
     }
 }

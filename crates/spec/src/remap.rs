@@ -94,7 +94,8 @@ impl Space {
         if !grows && !remap.moves() {
             return Ok(());
         }
-        if remap.old_len == 0 {
+        // Nothing of a shared mapping, made more, is a second mapping of the same.
+        if remap.old_len == 0 && !vma.flags.has(Flags::MAYSHARE) {
             return Err(Errno::EINVAL);
         }
         if remap.old_len.min(remap.new_len) > vma.end - remap.addr {
@@ -168,9 +169,9 @@ impl Space {
         let old = self.vmas[index].clone();
         let end = remap.addr + remap.old_len;
         // Without pages it may forget where it was, and so fit its new neighbours.
-        let pgoff = match old.anon {
-            Some(_) => old.pgoff_at(remap.addr),
-            None => remap.new_addr / PAGE,
+        let pgoff = match (old.anon, old.file) {
+            (None, None) => remap.new_addr / PAGE,
+            _ => old.pgoff_at(remap.addr),
         };
         self.insert(Vma {
             start: remap.new_addr,

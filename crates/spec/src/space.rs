@@ -1,27 +1,28 @@
 //! The list of mappings, and how it changes: found, split, modified, merged.
 
 use crate::PAGE;
+use crate::file::{File, Words};
 use crate::policy::Policy;
 use crate::vma::{Flags, Vma};
 use minflt_addr::{VirtAddr, VirtRange};
 use std::collections::BTreeMap;
 
-/// What is present at a page; every other page is absent.
+/// What is present at a page of private memory; every other page is absent, or the file's.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Page {
     /// The page of zeros that all read.
     Zero,
-    /// A page of its own, with its first word.
-    Own(u64),
+    /// A page of its own, with the words known of it.
+    Own(Words),
 }
 
 impl Page {
-    /// Its first word.
+    /// The words known of it.
     #[must_use]
-    pub const fn word(self) -> u64 {
+    pub const fn words(self) -> Words {
         match self {
-            Self::Zero => 0,
-            Self::Own(word) => word,
+            Self::Zero => [0; 2],
+            Self::Own(words) => words,
         }
     }
 }
@@ -34,6 +35,7 @@ pub struct Space {
     pub(crate) vmas: Vec<Vma>,
     /// By page number.
     pub(crate) pages: BTreeMap<u64, Page>,
+    pub(crate) files: Vec<File>,
     pub(crate) next_anon: u64,
     pub(crate) start_brk: u64,
     pub(crate) brk: u64,
@@ -58,6 +60,7 @@ impl Space {
             window,
             vmas: Vec::new(),
             pages: BTreeMap::new(),
+            files: Vec::new(),
             next_anon: 1,
             start_brk: brk,
             brk,
@@ -76,7 +79,7 @@ impl Space {
         &self.vmas
     }
 
-    /// The pages that are present, by number, in order.
+    /// The pages of private memory that are present, by number, in order.
     pub fn pages(&self) -> impl Iterator<Item = (u64, Page)> {
         self.pages.iter().map(|(number, page)| (*number, *page))
     }
@@ -226,6 +229,9 @@ impl Space {
 
     /// Takes everything in `[start, end)` out. Linux: do_vmi_align_munmap.
     pub(crate) fn unmap(&mut self, start: u64, end: u64) {
+        if start == end {
+            return;
+        }
         self.split(start);
         self.split(end);
         let gone = |vma: &Vma| vma.start >= start && vma.end <= end;

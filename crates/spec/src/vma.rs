@@ -1,6 +1,7 @@
 //! A mapping, and which two are alike enough to be one.
 
 use crate::abi::{PROT_EXEC, PROT_READ, PROT_WRITE};
+use crate::file::Opened;
 use crate::policy::Policy;
 use crate::{PAGE, STACK_GAP};
 
@@ -27,6 +28,11 @@ impl Flags {
     pub const HUGEPAGE: Self = Self(1 << 13);
     pub const NOHUGEPAGE: Self = Self(1 << 14);
     pub const MERGEABLE: Self = Self(1 << 15);
+    /// Stores go to the file: a shared mapping of a file that was opened for them.
+    pub const SHARED: Self = Self(1 << 16);
+    /// As the caller of mmap said.
+    pub const MAYSHARE: Self = Self(1 << 17);
+    pub const MAYWRITE: Self = Self(1 << 18);
 
     /// Any access at all (`VM_ACCESS_FLAGS`).
     pub const ACCESS: Self = Self(0b111);
@@ -34,7 +40,7 @@ impl Flags {
     pub const LOCKS: Self = Self(0b11 << 5);
 
     /// The flags with the two letters that `smaps` prints for each.
-    pub const LETTERS: [(Self, &'static str); 15] = [
+    pub const LETTERS: [(Self, &'static str); 18] = [
         (Self::READ, "rd"),
         (Self::WRITE, "wr"),
         (Self::EXEC, "ex"),
@@ -50,6 +56,9 @@ impl Flags {
         (Self::HUGEPAGE, "hg"),
         (Self::NOHUGEPAGE, "nh"),
         (Self::MERGEABLE, "mg"),
+        (Self::SHARED, "sh"),
+        (Self::MAYSHARE, "ms"),
+        (Self::MAYWRITE, "mw"),
     ];
 
     /// The rights that a `prot` argument gives.
@@ -81,7 +90,7 @@ impl Flags {
     }
 }
 
-/// A mapping of private anonymous memory.
+/// A mapping.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Vma {
     /// The first address.
@@ -90,7 +99,10 @@ pub struct Vma {
     pub end: u64,
     /// Rights and the rest.
     pub flags: Flags,
-    /// Where its pages would lie in an object: what keeps pages of moved mappings apart.
+    /// The file it is of; none for private anonymous memory.
+    pub file: Option<Opened>,
+    /// Where its pages lie in the file; without one, where they would lie in an object: what keeps
+    /// pages of moved mappings apart.
     pub pgoff: u64,
     /// Where its pages come from.
     pub policy: Policy,
@@ -146,7 +158,9 @@ impl Vma {
             (Some(_), None) => !self.forked,
             (mine, its) => mine == its,
         };
-        in_line && anon && self.flags == other.flags && self.policy == other.policy
+        let alike =
+            self.flags == other.flags && self.policy == other.policy && self.file == other.file;
+        in_line && anon && alike
     }
 
     /// Whether a first store to `self` may share the anon_vma of its neighbour `other`.
@@ -161,6 +175,7 @@ impl Vma {
         let alike = low.end == high.start
             && low.pgoff_at(low.end) == high.pgoff
             && low.policy == high.policy
+            && low.file == high.file
             && low.flags.without(Flags::ACCESS) == high.flags.without(Flags::ACCESS);
         other.anon.filter(|_| alike && !other.forked)
     }

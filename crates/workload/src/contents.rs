@@ -11,8 +11,10 @@ use minflt_addr::VirtAddr;
 /// Bytes of a cacheline. An option `-c` counts lines of this size on every machine.
 pub(crate) const LINE: u64 = 64;
 /// Every so many pages are sampled; a prime, so that no power of two hides behind it.
-const SAMPLE: u64 = 61;
-const WORD: u64 = 8;
+pub(crate) const SAMPLE: u64 = 61;
+pub(crate) const WORD: u64 = 8;
+/// Set in the words of a common file; [`tag`] sets the bit above it.
+const FILE: u64 = 1 << 62;
 /// Workers that map memory to check it once the window is closed: with more, the others only
 /// repeat what these do, and each unmapping interrupts every CPU.
 const CHECKERS: u32 = 64;
@@ -168,6 +170,13 @@ fn tag(worker: u32, page: u64, repetition: u32) -> u64 {
         | u64::from(repetition & 0x7fff) << 48
         | u64::from(worker & 0xffff) << 32
         | page & 0xffff_ffff
+}
+
+/// The word at the start of page `page` of a file that workers have in common: never 0, and other
+/// than anything that is stored.
+#[must_use]
+pub const fn file_word(page: u64) -> u64 {
+    FILE | page & !(1 << 63 | FILE)
 }
 
 /// Loads the word at `at`, which must be `value`.

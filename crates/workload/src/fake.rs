@@ -1,10 +1,12 @@
 //! A target for tests: memory is a map, each fault takes a virtual microsecond, each call of the
-//! system too, and it can be told to lose a store, to hand out dirty memory, to lack features, or
-//! to let a child's stores through to its parent.
+//! system too, and it can be told to map around faults, to lose a store, to hand out dirty memory,
+//! to take private mappings of files for shared ones and the reverse, to lose a page of the file
+//! that all have, to lack features, or to let a child's stores through to its parent.
 
+use crate::contents::file_word;
 use crate::target::{
-    Clear, Feature, Oracle, Plan, ProcessReport, Prot, Spaces, Stop, Target, TargetError, Worker,
-    WorkerReport,
+    Clear, CommonFile, Feature, Oracle, Plan, ProcessReport, Prot, Sharing, Spaces, Stop, Target,
+    TargetError, Worker, WorkerReport,
 };
 use minflt_addr::VirtAddr;
 use std::collections::{BTreeMap, BTreeSet};
@@ -12,6 +14,7 @@ use std::sync::{Barrier, Mutex, MutexGuard};
 
 const PAGE: u64 = 4096;
 const ENOMEM: i32 = 12;
+const ENODEV: i32 = 19;
 const SIGSEGV: i32 = 11;
 
 /// The target, and what is wrong with it.
@@ -25,6 +28,12 @@ pub(crate) struct Fake {
     pub(crate) bare: bool,
     /// A child's stores are seen by its parent.
     pub(crate) leaky_fork: bool,
+    /// Log2 of the pages that a load from a file maps with one fault.
+    pub(crate) around: u32,
+    /// Stores to private mappings of files reach the file, those to shared ones do not.
+    pub(crate) mixes_sharing: bool,
+    /// This page of the common file reads 0.
+    pub(crate) hole: Option<u64>,
 }
 
 /// A plan of so many threads.
@@ -34,7 +43,27 @@ pub(crate) fn plan(threads: u32) -> Plan {
         cpus: threads,
         clear: Clear::InFault,
         spaces: Spaces::Shared,
+        file: None,
     }
+}
+
+/// What a mapping shows.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+enum Backing {
+    Anonymous,
+    /// The file of a worker.
+    Own(u32),
+    /// The file of all.
+    Common,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Mapping {
+    len: u64,
+    prot: Prot,
+    backing: Backing,
+    /// Whether stores reach the file.
+    shared: bool,
 }
 
 /// What all workers share.
@@ -42,6 +71,7 @@ pub(crate) fn plan(threads: u32) -> Plan {
 struct World {
     barrier: Barrier,
     all: Mutex<Counts>,
+    file: Option<CommonFile>,
 }
 
 #[derive(Debug, Default)]
@@ -52,6 +82,9 @@ struct Counts {
     now_ns: u64,
     contents: u64,
     forks: u64,
+    around: u64,
+    /// What was stored in files.
+    files: BTreeMap<(Backing, u64), u64>,
 }
 
 /// An address space.
@@ -59,7 +92,7 @@ struct Counts {
 struct Memory {
     next: u64,
     brk: u64,
-    mapped: BTreeMap<u64, (u64, Prot)>,
+    mapped: BTreeMap<u64, Mapping>,
     present: BTreeSet<u64>,
     words: BTreeMap<u64, u64>,
 }
@@ -88,13 +121,19 @@ impl Memory {
         })
     }
 
-    /// The protection of the page at `page`, if it is mapped.
-    fn prot(&self, page: u64) -> Option<Prot> {
+    /// Where the mapping around `page` begins, and the mapping.
+    fn mapping(&self, page: u64) -> Option<(u64, Mapping)> {
         if (Self::HEAP..self.brk).contains(&page) {
-            return Some(Prot::ReadWrite);
+            let heap = Mapping {
+                len: self.brk - Self::HEAP,
+                prot: Prot::ReadWrite,
+                backing: Backing::Anonymous,
+                shared: false,
+            };
+            return Some((Self::HEAP, heap));
         }
-        let (start, (len, prot)) = self.mapped.range(..=page).next_back()?;
-        (page < start + len).then_some(*prot)
+        let (start, mapping) = self.mapped.range(..=page).next_back()?;
+        (page < start + mapping.len).then_some((*start, *mapping))
     }
 
     fn drop_pages(&mut self, at: u64, len: u64) {
@@ -122,6 +161,10 @@ impl Target for Fake {
         self.bare.then_some("the fake is bare")
     }
 
+    fn fault_around_bytes(&self) -> Option<u64> {
+        Some(PAGE << self.around)
+    }
+
     fn process<F>(&self, plan: &Plan, body: F) -> Result<ProcessReport, TargetError>
     where
         F: for<'w> Fn(&mut Self::Worker<'w>) -> Result<(), Stop> + Sync,
@@ -129,6 +172,7 @@ impl Target for Fake {
         let world = World {
             barrier: Barrier::new(plan.threads as usize),
             all: Mutex::new(Counts::default()),
+            file: plan.file,
         };
         let spaces: Vec<_> = (0..plan.threads).map(|_| Memory::new()).collect();
         let run = |index: u32| {
@@ -169,7 +213,10 @@ impl Target for Fake {
             sleeps: all.forks,
             preemptions: u64::from(plan.threads),
             workers,
-            events: BTreeMap::from([("page-faults".to_owned(), all.faults)]),
+            events: BTreeMap::from([
+                ("page-faults".to_owned(), all.faults),
+                ("fault-around-mapped".to_owned(), all.around),
+            ]),
             checks: BTreeMap::from([("contents".to_owned(), all.contents)]),
         })
     }
@@ -189,25 +236,49 @@ impl FakeWorker<'_> {
         self.all().now_ns += 1000;
     }
 
-    /// Brings the page of `at` in.
-    fn touch(&mut self, at: VirtAddr, store: bool) -> Result<(), Stop> {
+    /// Brings the page of `at` in, with its neighbours where a load is from a file.
+    fn touch(&mut self, at: VirtAddr, store: bool) -> Result<(u64, Mapping), Stop> {
         let page = at.0 / PAGE * PAGE;
         let mut memory = self.memory();
-        match memory.prot(page) {
-            Some(Prot::ReadWrite) => {}
-            Some(Prot::Read) if !store => {}
+        let found = memory.mapping(page).ok_or(Stop::Signal(SIGSEGV))?;
+        let (start, mapping) = found;
+        match mapping.prot {
+            Prot::ReadWrite => {}
+            Prot::Read if !store => {}
             _ => return Err(Stop::Signal(SIGSEGV)),
         }
         let fresh = memory.present.insert(page);
+        let mut around = 0;
+        if fresh && !store && mapping.backing != Backing::Anonymous {
+            let window = PAGE << self.fake.around;
+            let from = (page / window * window).max(start);
+            let to = (page / window * window + window).min(start + mapping.len);
+            let pages = (from..to).step_by(PAGE as usize);
+            around = pages.filter(|page| memory.present.insert(*page)).count() as u64;
+        }
         drop(memory);
         if fresh {
             let mut all = self.all();
             all.faults += 1;
+            all.around += around;
             all.now_ns += 1000;
             drop(all);
             self.faults += 1;
         }
-        Ok(())
+        Ok(found)
+    }
+
+    fn map_at(&mut self, mapping: Mapping) -> Result<VirtAddr, Stop> {
+        if mapping.len > 1 << 40 {
+            return Err(Stop::Errno(ENOMEM));
+        }
+        self.call();
+        let mut memory = self.memory();
+        let at = memory.next;
+        // The next window, as far as windows are as small as this.
+        memory.next += mapping.len.next_multiple_of(PAGE << 9) + (PAGE << 9);
+        memory.mapped.insert(at, mapping);
+        Ok(VirtAddr(at))
     }
 }
 
@@ -227,26 +298,37 @@ impl<'w> Worker for FakeWorker<'w> {
     }
 
     fn map(&mut self, len: u64, prot: Prot) -> Result<VirtAddr, Stop> {
-        if len > 1 << 40 {
-            return Err(Stop::Errno(ENOMEM));
-        }
-        self.call();
-        let mut memory = self.memory();
-        let at = memory.next;
-        memory.next += len.next_multiple_of(PAGE) + PAGE;
-        memory.mapped.insert(at, (len, prot));
-        Ok(VirtAddr(at))
+        self.map_at(Mapping {
+            len,
+            prot,
+            backing: Backing::Anonymous,
+            shared: false,
+        })
     }
 
-    fn map_file(&mut self, len: u64, prot: Prot) -> Result<VirtAddr, Stop> {
-        self.map(len, prot)
+    fn map_file(&mut self, len: u64, prot: Prot, sharing: Sharing) -> Result<VirtAddr, Stop> {
+        self.map_at(Mapping {
+            len,
+            prot,
+            backing: Backing::Own(self.index),
+            shared: (sharing == Sharing::Shared) != self.fake.mixes_sharing,
+        })
+    }
+
+    fn map_common(&mut self, prot: Prot, sharing: Sharing) -> Result<VirtAddr, Stop> {
+        let file = self.world.file.ok_or(Stop::Errno(ENODEV))?;
+        self.map_at(Mapping {
+            len: file.bytes.next_multiple_of(PAGE),
+            prot,
+            backing: Backing::Common,
+            shared: (sharing == Sharing::Shared) != self.fake.mixes_sharing,
+        })
     }
 
     fn unmap(&mut self, at: VirtAddr, len: u64) -> Result<(), Stop> {
         self.call();
         let mut memory = self.memory();
-        let (has, _) = memory.mapped.remove(&at.0).unwrap();
-        assert_eq!(has, len);
+        assert_eq!(memory.mapped.remove(&at.0).unwrap().len, len);
         memory.drop_pages(at.0, len.next_multiple_of(PAGE));
         Ok(())
     }
@@ -255,7 +337,9 @@ impl<'w> Worker for FakeWorker<'w> {
     fn protect(&mut self, at: VirtAddr, len: u64, prot: Prot) -> Result<(), Stop> {
         self.call();
         let mut memory = self.memory();
-        assert_eq!(memory.mapped.insert(at.0, (len, prot)).unwrap().0, len);
+        let mapping = memory.mapped.get_mut(&at.0).unwrap();
+        assert_eq!(mapping.len, len);
+        mapping.prot = prot;
         Ok(())
     }
 
@@ -304,22 +388,37 @@ impl<'w> Worker for FakeWorker<'w> {
     }
 
     fn store(&mut self, at: VirtAddr, value: u64) -> Result<(), Stop> {
-        self.touch(at, true)?;
+        let (start, mapping) = self.touch(at, true)?;
         let mut all = self.all();
         all.stores += 1;
         all.now_ns += 1;
         let lost = self.fake.lose_store == Some(all.stores - 1);
-        drop(all);
-        if !lost {
+        if lost {
+            return Ok(());
+        }
+        if mapping.shared {
+            let place = (mapping.backing, at.0 - start);
+            all.files.insert(place, value);
+        } else {
+            drop(all);
             self.memory().words.insert(at.0, value);
         }
         Ok(())
     }
 
     fn load(&mut self, at: VirtAddr) -> Result<u64, Stop> {
-        self.touch(at, false)?;
-        let fresh = self.fake.fresh;
-        Ok(self.memory().words.get(&at.0).copied().unwrap_or(fresh))
+        let (start, mapping) = self.touch(at, false)?;
+        if let Some(own) = self.memory().words.get(&at.0) {
+            return Ok(*own);
+        }
+        let (offset, page) = (at.0 - start, (at.0 - start) / PAGE);
+        let stored = self.all().files.get(&(mapping.backing, offset)).copied();
+        Ok(match mapping.backing {
+            Backing::Anonymous => self.fake.fresh,
+            Backing::Own(_) => stored.unwrap_or(0),
+            Backing::Common if offset % PAGE != 0 || self.fake.hole == Some(page) => 0,
+            Backing::Common => stored.unwrap_or(file_word(page)),
+        })
     }
 
     fn compute(&mut self, ns: u64) {

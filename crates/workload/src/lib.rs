@@ -2,8 +2,8 @@
 //!
 //! - [`Workload`] is a workload with its options, [`list`] the registry the command line shows, and
 //!   [`Outcome`] what a run yields.
-//! - [`pft`], [`page_fault1`], [`disturb`], [`ebizzy`], [`kernbench`], [`load`], [`mmap`], [`brk1`]
-//!   and [`fork1`] are the workloads.
+//! - [`pft`], [`page_fault1`], [`page_fault2`], [`file`], [`disturb`], [`ebizzy`], [`kernbench`],
+//!   [`load`], [`mmap`], [`brk1`] and [`fork1`] are the workloads.
 //! - [`linux`] runs them on the kernel of the machine we are on.
 //!
 //! Each workload states which part of a run it measures; contents are checked outside that part
@@ -19,12 +19,14 @@ mod workload;
 pub mod brk1;
 pub mod disturb;
 pub mod ebizzy;
+pub mod file;
 pub mod fork1;
 pub mod kernbench;
 pub mod linux;
 pub mod load;
 pub mod mmap;
 pub mod page_fault1;
+pub mod page_fault2;
 pub mod pft;
 pub mod target;
 pub mod will_it_scale;
@@ -37,9 +39,10 @@ pub mod will_it_scale;
 mod fake;
 
 pub use brk1::Brk1;
-pub use contents::Touch;
+pub use contents::{Touch, file_word};
 pub use disturb::Disturb;
 pub use ebizzy::Ebizzy;
+pub use file::File;
 pub use fork1::Fork1;
 pub use kernbench::Kernbench;
 pub use linux::Linux;
@@ -48,10 +51,11 @@ pub use mmap::Mmap;
 pub use options::{Info, Opt, OptionError, Refused};
 pub use outcome::{Columns, Outcome, Param};
 pub use page_fault1::PageFault1;
+pub use page_fault2::PageFault2;
 pub use pft::Pft;
 pub use size::{SizeError, parse_size};
 pub use target::{
-    Clear, Feature, Oracle, Plan, ProcessReport, Prot, Spaces, Stop, Target, TargetError, Worker,
-    WorkerReport,
+    Cache, Clear, CommonFile, Feature, Oracle, Plan, ProcessReport, Prot, Sharing, Spaces, Stop,
+    Target, TargetError, Worker, WorkerReport,
 };
 pub use workload::{Workload, list};

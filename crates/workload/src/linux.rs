@@ -34,6 +34,10 @@
 //! - **CPU time of a window** is exact in its sum (`CLOCK_THREAD_CPUTIME_ID`). How it falls into
 //!   user and system time is sampled by the timer tick on many kernels: a window of 100 ms or more
 //!   goes by its own samples, a shorter one by those of the whole process.
+//! - **Files**: a worker's own is in memory (`memfd`), and so is the one that all workers have in
+//!   common where its pages are to be in the page cache; else that one is in the temporary
+//!   directory, written out and dropped from the cache (`POSIX_FADV_DONTNEED`). How many bytes a
+//!   fault maps around itself is the kernel's setting, which is left as it is.
 //! - **A worker that stops early** ends all of them at once, so none waits at a barrier for it.
 //!
 //! Events: `page-faults` (minor and major), `minor-faults`, `major-faults`, `context-switches`, of
@@ -46,6 +50,7 @@
 )]
 mod area;
 mod child;
+mod file;
 #[expect(
     unsafe_code,
     reason = "the system calls, and user memory by its address"
@@ -63,6 +68,7 @@ pub use worker::LinuxWorker;
 use crate::target::{Clear, Feature, Plan, ProcessReport, Spaces, Stop, Target, TargetError};
 use area::{Area, Failure};
 use std::collections::BTreeMap;
+use std::os::fd::OwnedFd;
 use sys::process::{Ended, Exit};
 
 /// The kernel of the machine we run on.
@@ -107,6 +113,17 @@ impl Linux {
         };
         Err(TargetError::Unsupported(words))
     }
+
+    /// The plan's file and its length.
+    fn common_file(&self, plan: &Plan) -> Result<Option<(u64, OwnedFd)>, TargetError> {
+        let Some(wanted) = &plan.file else {
+            return Ok(None);
+        };
+        let file = file::make(wanted, self.page_size)
+            .map_err(|errno| failed("make the common file", errno))?;
+        let len = wanted.bytes.next_multiple_of(self.page_size);
+        Ok(Some((len, file)))
+    }
 }
 
 impl Default for Linux {
@@ -132,8 +149,12 @@ impl Target for Linux {
 
     fn lacks(&self, feature: Feature) -> Option<&'static str> {
         match feature {
-            Feature::Files | Feature::WholePages => None,
+            Feature::Files | Feature::ColdFiles | Feature::WholePages => None,
         }
+    }
+
+    fn fault_around_bytes(&self) -> Option<u64> {
+        file::around_bytes()
     }
 
     fn process<F>(&self, plan: &Plan, body: F) -> Result<ProcessReport, TargetError>
@@ -143,11 +164,13 @@ impl Target for Linux {
         self.refuse(plan)?;
         let area = Area::new(plan.threads)
             .map_err(|errno| failed("map the results' area (mmap)", errno))?;
+        let file = self.common_file(plan)?;
         let pins = self.allowed.get(..plan.cpus as usize).unwrap_or_default();
         let job = child::Job {
             area: &area,
             threads: plan.threads,
             page_size: self.page_size,
+            file: file.as_ref().map(|(bytes, file)| (*bytes, file)),
             pins,
         };
         child::silence_panics();

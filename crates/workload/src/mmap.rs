@@ -11,7 +11,9 @@
 use crate::contents::{check_fresh, checked_round, expect};
 use crate::options::{Info, Opt, OptionError};
 use crate::outcome::Outcome;
-use crate::target::{Feature, Oracle, Plan, Prot, Spaces, Stop, Target, TargetError, Worker};
+use crate::target::{
+    Feature, Oracle, Plan, Prot, Sharing, Spaces, Stop, Target, TargetError, Worker,
+};
 use crate::will_it_scale::{self, NOT_BOUND, TASKS, Tasks};
 use crate::workload::unsupported;
 use minflt_addr::VirtAddr;
@@ -150,7 +152,7 @@ impl Mmap {
     fn map<W: Worker>(&self, w: &mut W) -> Result<VirtAddr, Stop> {
         match self.backing {
             Backing::Anonymous => w.map(self.bytes, Prot::ReadWrite),
-            Backing::File => w.map_file(self.bytes, Prot::ReadWrite),
+            Backing::File => w.map_file(self.bytes, Prot::ReadWrite, Sharing::Private),
         }
     }
 

@@ -1,7 +1,7 @@
 //! What a run of a workload yields.
 
 use crate::target::{ProcessReport, WorkerReport};
-use crate::{ebizzy, kernbench, load, pft, will_it_scale};
+use crate::{ebizzy, file, kernbench, load, pft, will_it_scale};
 use core::fmt;
 use std::collections::BTreeMap;
 
@@ -53,6 +53,8 @@ pub enum Columns {
     Kernbench(kernbench::Columns),
     /// A row; our own.
     Load(load::Columns),
+    /// A row; our own.
+    File(file::Columns),
 }
 
 impl Columns {
@@ -63,6 +65,7 @@ impl Columns {
             Self::Pft(_) => Some(pft::HEADER),
             Self::WillItScale(_) => Some(will_it_scale::HEADER),
             Self::Load(_) => Some(load::HEADER),
+            Self::File(_) => Some(file::HEADER),
             Self::Ebizzy(_) | Self::Kernbench(_) => None,
         }
     }
@@ -76,6 +79,7 @@ impl fmt::Display for Columns {
             Self::WillItScale(columns) => columns.fmt(f),
             Self::Kernbench(columns) => columns.fmt(f),
             Self::Load(columns) => columns.fmt(f),
+            Self::File(columns) => columns.fmt(f),
         }
     }
 }

@@ -10,6 +10,9 @@ use core::fmt;
 use minflt_addr::VirtAddr;
 use std::collections::BTreeMap;
 
+/// What cannot be mapped here, as Linux numbers it.
+const ENODEV: i32 = 19;
+
 /// A machine that can run processes made of threads.
 pub trait Target {
     /// One worker, as its body sees it.
@@ -26,6 +29,18 @@ pub trait Target {
 
     /// Why it cannot do `feature`; `None` where it can.
     fn lacks(&self, feature: Feature) -> Option<&'static str>;
+
+    /// Bytes of addresses that one table of leaf entries covers.
+    fn table_bytes(&self) -> u64 {
+        // Entries of eight bytes, and tables of a page.
+        self.page_size() * (self.page_size() / 8)
+    }
+
+    /// Up to how many bytes around its address a fault on a file maps; `None` where that is not
+    /// known, or changes.
+    fn fault_around_bytes(&self) -> Option<u64> {
+        None
+    }
 
     /// Starts `plan.threads` workers, as one process or as a process each, runs `body` in each,
     /// waits for all, and tears the processes down.
@@ -51,6 +66,30 @@ pub struct Plan {
     pub clear: Clear,
     /// What has an address space of its own.
     pub spaces: Spaces,
+    /// A file that all workers can map ([`Worker::map_common`]); it is made before the process
+    /// starts, outside all measured time, and gone when the process has ended.
+    pub file: Option<CommonFile>,
+}
+
+/// A file that all workers of a process can map.
+///
+/// Page `n` of it begins with the word that [`file_word`](crate::file_word) says; all other words
+/// are 0.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct CommonFile {
+    /// Its length; the last page is filled up.
+    pub bytes: u64,
+    /// Where its pages are when the first worker starts.
+    pub cache: Cache,
+}
+
+/// Where the pages of a file are before anybody maps it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Cache {
+    /// All of them in the page cache.
+    Warm,
+    /// On a disk only, as far as the system lets us make it so.
+    Cold,
 }
 
 /// What has an address space of its own.
@@ -65,8 +104,10 @@ pub enum Spaces {
 /// What not every target can do.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Feature {
-    /// Files to map ([`Worker::map_file`]).
+    /// Files to map ([`Worker::map_file`], [`Worker::map_common`]).
     Files,
+    /// Files whose pages have to be read first ([`Cache::Cold`]).
+    ColdFiles,
     /// Pages that keep all their words, so that memory can be copied word by word.
     WholePages,
 }
@@ -92,6 +133,15 @@ pub enum Prot {
     ReadWrite,
 }
 
+/// Whose stores a mapping of a file shows.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Sharing {
+    /// Its own only: a store copies the page (`MAP_PRIVATE`).
+    Private,
+    /// Everybody's: a store is one to the file (`MAP_SHARED`).
+    Shared,
+}
+
 /// One worker: a thread of the process, or a process. All addresses are in its address space.
 pub trait Worker {
     /// The worker as a forked child sees itself.
@@ -112,15 +162,23 @@ pub trait Worker {
     /// The system's error number.
     fn map(&mut self, len: u64, prot: Prot) -> Result<VirtAddr, Stop>;
 
-    /// Maps `len` bytes of a file of the worker's own, privately (`MAP_PRIVATE`). The file is that
-    /// long, was never written and has no name; it is made at the first call, and again when `len`
-    /// is another.
+    /// Maps `len` bytes of a file of the worker's own. The file is that long, of zeros at first,
+    /// and has no name; it is made at the first call, and again when `len` is another.
     ///
     /// # Errors
     /// The system's error number; ENODEV on a target that lacks [`Feature::Files`].
-    fn map_file(&mut self, len: u64, prot: Prot) -> Result<VirtAddr, Stop> {
-        let _no_files = (len, prot);
-        Err(Stop::Errno(19))
+    fn map_file(&mut self, len: u64, prot: Prot, sharing: Sharing) -> Result<VirtAddr, Stop> {
+        let _no_files = (len, prot, sharing);
+        Err(Stop::Errno(ENODEV))
+    }
+
+    /// Maps the file that all workers have in common ([`Plan::file`]) from its start, all of it.
+    ///
+    /// # Errors
+    /// The system's error number; ENODEV where the plan has no file.
+    fn map_common(&mut self, prot: Prot, sharing: Sharing) -> Result<VirtAddr, Stop> {
+        let _no_file = (prot, sharing);
+        Err(Stop::Errno(ENODEV))
     }
 
     /// Unmaps `[at, at + len)`.

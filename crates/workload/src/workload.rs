@@ -3,6 +3,7 @@
 use crate::brk1::{self, Brk1};
 use crate::disturb::{self, Disturb};
 use crate::ebizzy::{self, Ebizzy};
+use crate::file::{self, File, Pattern};
 use crate::fork1::{self, Fork1};
 use crate::kernbench::{self, Kernbench};
 use crate::load::{self, Load};
@@ -10,8 +11,9 @@ use crate::mmap::{self, Backing, Mmap};
 use crate::options::{Info, OptionError, SIZE_MAX};
 use crate::outcome::Outcome;
 use crate::page_fault1::{self, PageFault1};
+use crate::page_fault2::{self, PageFault2};
 use crate::pft::{self, Pft};
-use crate::target::{Plan, Target, TargetError};
+use crate::target::{Plan, Sharing, Target, TargetError};
 
 /// A workload with its options.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -20,6 +22,10 @@ pub enum Workload {
     Pft(Pft),
     /// Map, touch, unmap.
     PageFault1(PageFault1),
+    /// Map a file, store, unmap.
+    PageFault2(PageFault2),
+    /// Load from a file.
+    File(File),
     /// One faults while the others map and unmap.
     Disturb(Disturb),
     /// Map, touch or search, unmap, by records.
@@ -42,6 +48,11 @@ pub fn list() -> &'static [Info] {
     &[
         pft::INFO,
         page_fault1::INFO,
+        page_fault2::INFO2,
+        page_fault2::INFO3,
+        file::SEQUENTIAL,
+        file::RANDOM,
+        file::SPARSE,
         disturb::INFO,
         ebizzy::INFO,
         kernbench::INFO,
@@ -59,6 +70,8 @@ macro_rules! each {
         match $workload {
             Self::Pft($test) => $what,
             Self::PageFault1($test) => $what,
+            Self::PageFault2($test) => $what,
+            Self::File($test) => $what,
             Self::Disturb($test) => $what,
             Self::Ebizzy($test) => $what,
             Self::Kernbench($test) => $what,
@@ -79,6 +92,11 @@ impl Workload {
         Ok(match name {
             "pft" => Self::Pft(Pft::parse(args)?),
             "page-fault1" => Self::PageFault1(PageFault1::parse(args)?),
+            "page-fault2" => Self::PageFault2(PageFault2::parse(Sharing::Private, args)?),
+            "page-fault3" => Self::PageFault2(PageFault2::parse(Sharing::Shared, args)?),
+            "file-seq" => Self::File(File::parse(Pattern::Sequential, args)?),
+            "file-rand" => Self::File(File::parse(Pattern::Random, args)?),
+            "file-sparse" => Self::File(File::parse(Pattern::Sparse, args)?),
             "disturb" => Self::Disturb(Disturb::parse(args)?),
             "ebizzy" => Self::Ebizzy(Ebizzy::parse(args)?),
             "kernbench" => Self::Kernbench(Kernbench::parse(args)?),
@@ -102,6 +120,8 @@ impl Workload {
         match self {
             Self::Pft(_) => &pft::INFO,
             Self::PageFault1(_) => &page_fault1::INFO,
+            Self::PageFault2(test) => test.info(),
+            Self::File(test) => test.info(),
             Self::Disturb(_) => &disturb::INFO,
             Self::Ebizzy(_) => &ebizzy::INFO,
             Self::Kernbench(_) => &kernbench::INFO,
@@ -113,9 +133,9 @@ impl Workload {
     }
 
     /// Sets its main size in bytes, as the command line's `--size` does: what `pft` and `load`
-    /// touch in all, `page-fault1`, `mmap1` and `mmap2` map in each round, `disturb` touches in
-    /// thread 0, a chunk of `ebizzy`, the largest unit of `kernbench`, what a task of `fork1` has
-    /// touched.
+    /// touch in all, `page-fault1` to `page-fault3`, `mmap1` and `mmap2` map in each round, the
+    /// file of `file-seq` and its siblings, what `disturb` touches in thread 0, a chunk of
+    /// `ebizzy`, the largest unit of `kernbench`, what a task of `fork1` has touched.
     ///
     /// # Errors
     /// When the size is 0, less than the workload can do with, or more than 128 TiB, or it has
@@ -134,6 +154,8 @@ impl Workload {
         match self {
             Self::Pft(pft) => pft.bytes = bytes,
             Self::PageFault1(test) => test.bytes = bytes,
+            Self::PageFault2(test) => test.bytes = bytes,
+            Self::File(test) => test.bytes = bytes,
             Self::Disturb(test) => test.bytes = bytes,
             Self::Ebizzy(test) => test.chunk_bytes = bytes,
             Self::Kernbench(test) => test.unit_bytes = bytes,
@@ -152,12 +174,13 @@ impl Workload {
         match self {
             Self::Pft(pft) => pft.threads,
             Self::PageFault1(test) => test.threads,
+            Self::PageFault2(test) => test.tasks.count,
             Self::Ebizzy(test) => test.threads,
             Self::Kernbench(test) => test.optimal,
             Self::Mmap(test) => test.tasks.count,
             Self::Brk1(test) => test.tasks.count,
             Self::Fork1(test) => test.tasks.count,
-            Self::Disturb(_) | Self::Load(_) => None,
+            Self::Disturb(_) | Self::Load(_) | Self::File(_) => None,
         }
     }
 
@@ -250,8 +273,9 @@ mod tests {
         for (line, says) in [
             (
                 "pfft",
-                "no workload `pfft`; there are pft, page-fault1, disturb, ebizzy, kernbench, load, \
-                 mmap1, mmap2, brk1, fork1",
+                "no workload `pfft`; there are pft, page-fault1, page-fault2, page-fault3, \
+                 file-seq, file-rand, file-sparse, disturb, ebizzy, kernbench, load, mmap1, \
+                 mmap2, brk1, fork1",
             ),
             ("pft -b 1M -g 1", "pft: -b and -g exclude each other"),
             ("pft -z -c 2", "pft: -c and -z exclude each other"),
@@ -285,6 +309,7 @@ mod tests {
                 Workload::Kernbench(test) => test.units = 5,
                 Workload::Mmap(test) => test.tasks.rounds = 5,
                 Workload::Brk1(test) => test.tasks.rounds = 5,
+                Workload::PageFault2(test) => test.tasks.rounds = 2,
                 Workload::Fork1(test) => test.tasks.rounds = 5,
                 _ => assert!(workload.bytes_needed(1, 4096) >= 1 << 20),
             }

@@ -145,6 +145,7 @@ impl<'a> Job<'a> {
                             cpus,
                             clear,
                             spaces: Spaces::Shared,
+                            file: None,
                         };
                         self.check(on, &plan)?;
                         cells.push(Variant {

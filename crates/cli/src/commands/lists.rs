@@ -2,7 +2,9 @@
 
 use crate::error::Error;
 use crate::out::{out, outln};
-use minflt_mm::config::{ExchangeBy, Ladder, Lifetime, Protocol, Rss, Unmap};
+use minflt_mm::config::{
+    ExchangeBy, FaultAround, Ladder, Lifetime, Neighbours, Protocol, Rss, Unmap,
+};
 use minflt_mm::{Config, ERAS};
 use minflt_pgtable::{AccessBits, BeforeInstall, ByteOrder, CasAbility, FORMATS};
 use minflt_report::{Column, Table};
@@ -20,7 +22,7 @@ pub(crate) fn eras() -> Result<(), Error> {
 /// The eras and their choices.
 pub(crate) fn era_table() -> Table {
     let columns = [
-        "era", "ladder", "protocol", "lifetime", "rss", "unmap", "idea",
+        "era", "ladder", "protocol", "lifetime", "rss", "unmap", "around", "idea",
     ]
     .map(Column::text);
     let mut table = Table::new("Eras", columns);
@@ -34,6 +36,7 @@ pub(crate) fn era_table() -> Table {
                 config.lifetime.name(),
                 config.rss.name(),
                 config.unmap.name(),
+                config.around.name(),
                 era.idea,
             ]
             .map(Into::into)
@@ -60,7 +63,16 @@ pub(crate) fn choice_table() -> Table {
             add(<$type>::WHAT, &rows);
         )+};
     }
-    point!(Ladder, Protocol, ExchangeBy, Lifetime, Rss, Unmap);
+    point!(
+        Ladder,
+        Protocol,
+        ExchangeBy,
+        Lifetime,
+        Rss,
+        Unmap,
+        FaultAround,
+        Neighbours
+    );
     table
 }
 

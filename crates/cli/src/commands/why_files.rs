@@ -127,6 +127,7 @@ mod tests {
             cpus: 3,
             clear: Clear::InFault,
             spaces: Spaces::Shared,
+            file: None,
         };
         let workload = Workload::parse("pft", &["-b".into(), "1M".into()]).expect("options");
         crate::targets::on_sim(&target, &workload, &plan).expect("runs");

@@ -6,9 +6,10 @@
 //!       16  steps, 8 words each: call, arguments
 //!    8192  records, one behind the other:
 //!           kind, value, 2 words of data
-//!           mappings n, then n times start, end, rights
-//!           2 words: which pages are present
-//!           words w, then w times page, word
+//!           mappings n, then n times start, end, rights, of, offset
+//!           2 words: which private pages are present
+//!           words w, then w times place, word; again for the files' pages
+//!           1 if the files follow: of each its bytes, words w, then w words
 //!           bytes s of smaps, then its text in words
 //! ```
 //! One side writes while the other waits for a byte in a pipe, which orders them.

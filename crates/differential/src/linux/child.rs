@@ -11,19 +11,22 @@
 //! it there. Each case is forked from it, and so starts empty.
 
 use super::area::{Area, COUNT, DONE, RECORDS, STEP_WORDS, STEPS, USED};
+use super::files::Numbers;
 use super::{probe, sys};
+use crate::files::{FILES, HALF};
 use crate::model::fold;
 use crate::record::{MAPERR, bits};
 use crate::step::{ARGS, Call, Step};
 use crate::window::{END, HEAP, PAGE, PAGES, START, page_of};
 
 /// Exit codes of the nursery when it cannot be set up: what failed, above the error number.
-pub(super) const SETUP: [&str; 5] = [
+pub(super) const SETUP: [&str; 6] = [
     "prctl",
     "move the heap (PR_SET_MM_MAP)",
     "lock memory without limit (capset, setrlimit)",
     "fill the address space (mmap)",
     "read /proc/self",
+    "map, execute and punch a file in the temporary directory",
 ];
 
 /// Bytes of stack that are touched before the address space is full.
@@ -32,9 +35,9 @@ const STACK: usize = 256 << 10;
 const USER_END: u64 = 0x7fff_ffff_f000;
 
 /// Runs cases until the harness goes away.
-pub(super) fn nursery(mut area: Area, commands: i32, answers: i32) -> ! {
+pub(super) fn nursery(mut area: Area, mut files: Numbers, commands: i32, answers: i32) -> ! {
     touch_stack();
-    let outside = match set_up() {
+    let outside = match set_up(&mut files) {
         Ok(outside) => outside,
         Err((what, errno)) => {
             let words = area.words();
@@ -48,7 +51,7 @@ pub(super) fn nursery(mut area: Area, commands: i32, answers: i32) -> ! {
     while sys::receive(commands).is_some() {
         let failed = match sys::fork() {
             Ok(0) => {
-                let code = match Case::new(&mut area, outside) {
+                let code = match Case::new(&mut area, files, outside) {
                     Ok(mut case) => case.run(),
                     Err(_) => 2,
                 };
@@ -71,11 +74,14 @@ fn touch_stack() {
 }
 
 /// Prepares the process; returns how many pages it has mapped.
-fn set_up() -> Result<u64, (u64, i32)> {
+fn set_up(files: &mut Numbers) -> Result<u64, (u64, i32)> {
     sys::prepare().map_err(|errno| (0, errno))?;
     sys::move_heap(HEAP).map_err(|errno| (1, errno))?;
     limit_memlock(u64::MAX).map_err(|errno| (2, errno))?;
     fill().map_err(|errno| (3, errno))?;
+    let maps = sys::open(c"/proc/self/maps", libc::O_RDONLY).map_err(|errno| (4, errno))?;
+    files.learn(maps).map_err(|errno| (5, errno))?;
+    sys::close(maps);
     probe::catch();
     let statm = sys::open(c"/proc/self/statm", libc::O_RDONLY).map_err(|errno| (4, errno))?;
     let mut text = [0; 32];
@@ -94,7 +100,7 @@ fn fill() -> Result<(), i32> {
     let mut at = PAGE;
     while at < USER_END {
         let (start, end) = match sys::mapping_at(maps, at) {
-            Ok((start, end, _)) => (start, end),
+            Ok(found) => (found.start, found.end),
             Err(libc::ENOENT) => (USER_END, USER_END),
             Err(errno) => return Err(errno),
         };
@@ -114,9 +120,17 @@ fn fill() -> Result<(), i32> {
     Ok(())
 }
 
+/// Whether words that are zero are told.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Zeros {
+    LeftOut,
+    Told,
+}
+
 /// A case in its process.
 struct Case<'a> {
     area: &'a mut Area,
+    files: Numbers,
     /// Words of the area written so far.
     used: usize,
     outside: u64,
@@ -127,9 +141,11 @@ struct Case<'a> {
 }
 
 impl<'a> Case<'a> {
-    fn new(area: &'a mut Area, outside: u64) -> Result<Self, i32> {
+    fn new(area: &'a mut Area, files: Numbers, outside: u64) -> Result<Self, i32> {
+        files.reset()?;
         let mut case = Self {
             area,
+            files,
             used: RECORDS,
             outside,
             maps: 0,
@@ -208,11 +224,10 @@ impl<'a> Case<'a> {
 
     /// Does it; the outcome in words.
     fn perform(&mut self, step: &Step) -> [u64; 4] {
-        let [a, b, c, d, e] = step.args;
-        let plain = |number, args: [u64; 5]| {
-            let [a, b, c, d, e] = args;
-            returned(sys::call(number, [a, b, c, d, e, 0]))
-        };
+        let [a, b, c, d, e, f] = step.args;
+        let plain = |number, args: [u64; 6]| returned(sys::call(number, args));
+        // The file that the argument names.
+        let fd = |arg| self.files.of(arg) as u64;
         match step.call {
             Call::Mmap => returned(sys::call(libc::SYS_mmap, [a, b, c, d, u64::MAX, 0])),
             Call::Munmap => plain(libc::SYS_munmap, step.args),
@@ -256,6 +271,21 @@ impl<'a> Case<'a> {
                 nothing(written.map(drop))
             }
             Call::Fork => [0; 4],
+            Call::MmapFile => plain(libc::SYS_mmap, [a, b, c, d, fd(e), f]),
+            Call::Msync => plain(libc::SYS_msync, step.args),
+            Call::Ftruncate => plain(libc::SYS_ftruncate, [fd(a), b, 0, 0, 0, 0]),
+            Call::Fallocate => plain(libc::SYS_fallocate, [fd(a), b, c, d, 0, 0]),
+            Call::Pread => {
+                let mut word = [0; 8];
+                match sys::read_at(self.files.of(a), &mut word, b) {
+                    Ok(bytes) => [0, bytes as u64, u64::from_le_bytes(word), 0],
+                    Err(errno) => returned(Err(errno)),
+                }
+            }
+            Call::Pwrite => {
+                let written = sys::write_at(self.files.of(a), &c.to_le_bytes(), b);
+                returned(written.map(|bytes| bytes as u64))
+            }
         }
     }
 
@@ -271,42 +301,47 @@ impl<'a> Case<'a> {
         for word in outcome {
             self.put(word);
         }
-        let present = self.maps_and_presence();
-        self.contents(present);
+        let [private, of_files] = self.maps_and_presence();
+        for word in private {
+            self.put(word);
+        }
+        self.contents(private, Zeros::LeftOut);
+        self.contents(of_files, Zeros::Told);
+        self.file_contents(last);
         self.flags(last);
         let words = self.area.words();
         words[DONE] += 1;
     }
 
-    /// The mappings of the window and the pages that are present.
-    fn maps_and_presence(&mut self) -> [u64; 2] {
+    /// The mappings of the window; and the pages that are present, private ones and the files'.
+    fn maps_and_presence(&mut self) -> [[u64; 2]; 2] {
         let counted = self.used;
         self.put(0);
         let mut at = START;
         let mut count = 0;
-        while let Ok((start, end, rights)) = sys::mapping_at(self.maps, at) {
-            if start >= END {
+        while let Ok(found) = sys::mapping_at(self.maps, at) {
+            if found.start >= END {
                 break;
             }
-            for word in [start, end, rights] {
+            let of = self.files.which(found.file);
+            for word in [found.start, found.end, found.rights, of, found.offset] {
                 self.put(word);
             }
             count += 1;
-            at = end;
+            at = found.end;
         }
         self.area.words()[counted] = count;
         let mut map = [0; PAGES as usize * 8];
         let read = sys::read_at(self.pagemap, &mut map, START / PAGE * 8);
-        let here = |page: &u64| read.is_ok() && map[*page as usize * 8 + 7] & 0x80 != 0;
-        let present = bits((0..PAGES).filter(here));
-        for word in present {
-            self.put(word);
-        }
-        present
+        // Present: bit 63; of a file: bit 61.
+        let is =
+            |page: u64, wanted: u8| read.is_ok() && map[page as usize * 8 + 7] & 0xa0 == wanted;
+        let all = |wanted| bits((0..PAGES).filter(|page| is(*page, wanted)));
+        [all(0x80), all(0xa0)]
     }
 
     /// The contents of pages that are present, none of which is brought in by looking.
-    fn contents(&mut self, present: [u64; 2]) {
+    fn contents(&mut self, present: [u64; 2], zeros: Zeros) {
         let counted = self.used;
         self.put(0);
         let mut count = 0;
@@ -314,16 +349,30 @@ impl<'a> Case<'a> {
             if present[page as usize / 64] >> (page % 64) & 1 == 0 {
                 continue;
             }
-            let mut word = [0; 8];
-            let read = sys::read_at(self.mem, &mut word, START + page * PAGE);
-            let word = read.map_or(u64::MAX, |_| u64::from_le_bytes(word));
-            if word != 0 {
-                self.put(page);
-                self.put(word);
-                count += 1;
+            for half in 0..2 {
+                let mut word = [0; 8];
+                let at = START + page * PAGE + half * HALF;
+                let read = sys::read_at(self.mem, &mut word, at);
+                let word = read.map_or(u64::MAX, |_| u64::from_le_bytes(word));
+                if word != 0 || zeros == Zeros::Told {
+                    self.put(2 * page + half);
+                    self.put(word);
+                    count += 1;
+                }
             }
         }
         self.area.words()[counted] = count;
+    }
+
+    /// The files, after the last step.
+    fn file_contents(&mut self, last: bool) {
+        self.put(u64::from(last));
+        if last {
+            let files = self.files;
+            for file in 0..FILES {
+                files.read(file, |word| self.put(word));
+            }
+        }
     }
 
     /// The text of smaps, after the last step.

@@ -3,6 +3,7 @@
 #[expect(unsafe_code, reason = "memory shared with the child")]
 mod area;
 mod child;
+mod files;
 #[expect(unsafe_code, reason = "accesses that raise signals, and their handler")]
 #[expect(
     clippy::disallowed_types,
@@ -12,9 +13,11 @@ mod probe;
 #[expect(unsafe_code, reason = "the system calls")]
 mod sys;
 
-use crate::record::{MapLine, Outcome, Record, Snapshot, Subject, smaps_flags};
+use crate::files::FILES;
+use crate::record::{FileShot, MapLine, Outcome, Record, Snapshot, Subject, smaps_flags};
 use crate::step::Step;
 use area::{Area, COUNT, DONE, RECORDS, STEP_WORDS, STEPS, STEPS_MAX, USED};
+use files::Files;
 
 /// The kernel the model is of; older ones merge and move by other rules.
 const SINCE: (u32, u32) = (6, 18);
@@ -23,6 +26,7 @@ const SINCE: (u32, u32) = (6, 18);
 #[derive(Debug)]
 pub struct Linux {
     area: Area,
+    _files: Files,
     pid: i32,
     commands: i32,
     answers: i32,
@@ -42,13 +46,14 @@ impl Linux {
         }
         let failed = |what: &'static str| move |errno| format!("{what}: errno {errno}");
         let area = Area::new().map_err(failed("mmap"))?;
+        let files = Files::open().map_err(|error| format!("files: {error}"))?;
         let theirs = sys::pipe().map_err(failed("pipe"))?;
         let ours = sys::pipe().map_err(failed("pipe"))?;
         let pid = match sys::fork().map_err(failed("fork"))? {
             0 => {
                 sys::close(theirs[1]);
                 sys::close(ours[0]);
-                child::nursery(area, theirs[0], ours[1])
+                child::nursery(area, files.numbers(), theirs[0], ours[1])
             }
             pid => pid,
         };
@@ -56,6 +61,7 @@ impl Linux {
         sys::close(ours[1]);
         let mut linux = Self {
             area,
+            _files: files,
             pid,
             commands: theirs[1],
             answers: ours[0],
@@ -141,11 +147,17 @@ fn read_records(words: &[u64], count: usize) -> Vec<Record> {
                 start: next(),
                 end: next(),
                 rights: next(),
+                of: next(),
+                offset: next(),
             })
             .collect();
         let present = Some([(); 2].map(|()| next()));
         let counted = next();
         let words = (0..counted).map(|_| (next(), next())).collect();
+        let counted = next();
+        let of_files = (0..counted).map(|_| (next(), next())).collect();
+        let asked = next() != 0;
+        let files = asked.then(|| (0..FILES).map(|_| read_file(&mut next)).collect());
         let bytes = next() as usize;
         let text: Vec<u8> = (0..bytes.div_ceil(8))
             .flat_map(|_| next().to_le_bytes())
@@ -155,9 +167,18 @@ fn read_records(words: &[u64], count: usize) -> Vec<Record> {
             maps,
             present,
             words,
+            of_files,
+            files,
             flags,
         };
         records.push(Record { outcome, after });
     }
     records
+}
+
+fn read_file(next: &mut impl FnMut() -> u64) -> FileShot {
+    let bytes = next();
+    let counted = next();
+    let words = (0..counted).map(|_| next()).collect();
+    FileShot { bytes, words }
 }

@@ -7,6 +7,7 @@
 use core::ffi::CStr;
 use core::mem::MaybeUninit;
 use core::ptr;
+use std::os::fd::{FromRawFd, OwnedFd};
 
 /// The error number of the last call.
 fn errno() -> i32 {
@@ -45,6 +46,17 @@ pub(super) fn open(path: &CStr, flags: libc::c_int) -> Result<i32, i32> {
     // SAFETY: 1. The path is a C string.
     let fd = unsafe { libc::open(path.as_ptr(), flags) };
     if fd < 0 { Err(errno()) } else { Ok(fd) }
+}
+
+/// Opens a file in memory.
+pub(super) fn memory_file() -> Result<OwnedFd, i32> {
+    // SAFETY: 1. The name is a C string.
+    let fd = unsafe { libc::memfd_create(c"minflt".as_ptr(), libc::MFD_CLOEXEC) };
+    if fd < 0 {
+        return Err(errno());
+    }
+    // SAFETY: 1. The call just opened it, and nobody else has it.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
 /// Reads at an offset.
@@ -224,8 +236,21 @@ struct MapQuery {
     addresses: [u64; 2],
 }
 
-/// The first mapping that ends after `addr`: start, end, rights. `maps` is `/proc/self/maps`.
-pub(super) fn mapping_at(maps: i32, addr: u64) -> Result<(u64, u64, u64), i32> {
+/// What is known of a mapping.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Mapping {
+    pub(super) start: u64,
+    pub(super) end: u64,
+    /// Read, write, execute, shared.
+    pub(super) rights: u64,
+    /// Where it begins in its file, in bytes.
+    pub(super) offset: u64,
+    /// Its file's device and inode; zeros without a file.
+    pub(super) file: [u64; 3],
+}
+
+/// The first mapping that ends after `addr`. `maps` is `/proc/self/maps`.
+pub(super) fn mapping_at(maps: i32, addr: u64) -> Result<Mapping, i32> {
     // _IOWR('f', 17, struct procmap_query), and its COVERING_OR_NEXT_VMA.
     let number = 3 << 30 | (size_of::<MapQuery>() as u64) << 16 | 0x66 << 8 | 17;
     let mut query = MapQuery {
@@ -236,7 +261,14 @@ pub(super) fn mapping_at(maps: i32, addr: u64) -> Result<(u64, u64, u64), i32> {
     };
     let args = [maps as u64, number, address(&mut query), 0, 0, 0];
     call(libc::SYS_ioctl, args)?;
-    Ok((query.start, query.end, query.flags & 7))
+    let [major, minor] = query.device.map(u64::from);
+    Ok(Mapping {
+        start: query.start,
+        end: query.end,
+        rights: query.flags & 15,
+        offset: query.offset,
+        file: [major, minor, query.inode],
+    })
 }
 
 /// The kernel's release, as in `6.18.44`.

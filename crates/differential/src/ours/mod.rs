@@ -2,12 +2,13 @@
 
 mod policy;
 
+use crate::files::HALF;
 use crate::generate::Choice;
 use crate::model::fold;
 use crate::record::{
     ACCERR, MAPERR, MapLine, Outcome, Record, Snapshot, Subject, addr_of, bits, smaps_flags,
 };
-use crate::step::{Call, Step};
+use crate::step::{ARGS, Call, Step};
 use crate::window::{END, HEAP, PAGE, PAGES, START, page_of, range};
 use core::mem::ManuallyDrop;
 use core::panic::AssertUnwindSafe;
@@ -170,7 +171,7 @@ fn run_child(
 /// Whether `mm` has the call with these flags at all: what it lacks stands in
 /// `docs/linux-compat.md`.
 fn has(step: &Step) -> bool {
-    let [_, _, third, fourth, _] = step.args;
+    let [_, _, third, fourth, ..] = step.args;
     match step.call {
         Call::Mmap => {
             let known = abi::MAP_PRIVATE
@@ -193,6 +194,12 @@ fn has(step: &Step) -> bool {
         Call::SetMempolicy => plain_mode(step.args[0]),
         // Whether a privilege or the lack of a limit lets all be locked shows where it wraps.
         Call::Mlock | Call::Mlock2 => step.args[1] < 1 << 50,
+        Call::MmapFile
+        | Call::Msync
+        | Call::Ftruncate
+        | Call::Fallocate
+        | Call::Pread
+        | Call::Pwrite => false,
         _ => true,
     }
 }
@@ -253,7 +260,7 @@ fn in_range(space: &Space, addr: u64, len: u64) -> impl Iterator<Item = &Vma> {
 pub const CHOICE: Choice = Choice { has, differs };
 
 fn perform(thread: &Thread<'_, Machine>, step: &Step) -> Outcome {
-    let [a, b, c, d, _] = step.args;
+    let [a, b, c, d, ..] = step.args;
     let mm = thread.mm();
     let at = VirtAddr(a);
     let prot = |bits: u64| Prot::from_bits((bits & 7) as u32);
@@ -307,11 +314,17 @@ fn perform(thread: &Thread<'_, Machine>, step: &Step) -> Outcome {
         Call::SetMempolicy => policy::set(thread, a, b),
         Call::GetMempolicy => policy::get(thread, a, b),
         Call::Fork => Outcome::done(0),
+        Call::MmapFile
+        | Call::Msync
+        | Call::Ftruncate
+        | Call::Fallocate
+        | Call::Pread
+        | Call::Pwrite => Outcome::Errno(Errno::EINVAL.0),
     }
 }
 
-fn mremap(thread: &Thread<'_, Machine>, args: [u64; 5]) -> Outcome {
-    let [old, old_len, new_len, flags, to] = args;
+fn mremap(thread: &Thread<'_, Machine>, args: [u64; ARGS]) -> Outcome {
+    let [old, old_len, new_len, flags, to, _] = args;
     let to = VirtAddr(to);
     let (may, fixed) = (abi::MREMAP_MAYMOVE, abi::MREMAP_MAYMOVE | abi::MREMAP_FIXED);
     let how = match flags {
@@ -448,6 +461,8 @@ fn snapshot(thread: &Thread<'_, Machine>, last: bool) -> Result<Snapshot, String
                 start: part.start().0,
                 end: part.end().0,
                 rights: u64::from(prot.bits()),
+                of: 0,
+                offset: 0,
             });
         }
     });
@@ -461,10 +476,13 @@ fn snapshot(thread: &Thread<'_, Machine>, last: bool) -> Result<Snapshot, String
         let pages = (page_of(line.start)..page_of(line.end)).zip(here);
         for (page, _) in pages.filter(|(_, here)| *here != 0) {
             present.push(page);
-            let mut word = [0; 8];
-            mm.remote_read(VirtAddr(addr_of(page)), &mut word, Force::Yes)
-                .map_err(|error| format!("a page that is there cannot be read: {error:?}"))?;
-            words.push((page, u64::from_le_bytes(word)));
+            for half in 0..2 {
+                let mut word = [0; 8];
+                let at = VirtAddr(addr_of(page) + half * HALF);
+                mm.remote_read(at, &mut word, Force::Yes)
+                    .map_err(|error| format!("a page that is there cannot be read: {error:?}"))?;
+                words.push((2 * page + half, u64::from_le_bytes(word)));
+            }
         }
     }
     words.retain(|(_, word)| *word != 0);
@@ -473,6 +491,8 @@ fn snapshot(thread: &Thread<'_, Machine>, last: bool) -> Result<Snapshot, String
         mm.smaps(&mut text).map_err(|error| error.to_string())?;
     }
     Ok(Snapshot {
+        of_files: Vec::new(),
+        files: None,
         maps,
         present: Some(bits(present)),
         words,

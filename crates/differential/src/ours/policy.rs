@@ -2,6 +2,7 @@
 
 use super::{Machine, nothing};
 use crate::record::Outcome;
+use crate::step::ARGS;
 use minflt_addr::VirtAddr;
 use minflt_mm::{Errno, MempolicyError, Misplaced, Mm, NodeMask, Policy, PolicyMode, Thread};
 use minflt_spec::abi;
@@ -21,7 +22,7 @@ fn policy(mode: u64, nodes: u64) -> Option<Policy> {
     Some(Policy::new(mode, NodeMask(nodes)))
 }
 
-pub(super) fn mbind(mm: &Mm<Machine>, [at, len, mode, nodes, how]: [u64; 5]) -> Outcome {
+pub(super) fn mbind(mm: &Mm<Machine>, [at, len, mode, nodes, how, _]: [u64; ARGS]) -> Outcome {
     let misplaced = match how {
         0 => Misplaced::Stay,
         abi::MPOL_MF_STRICT => Misplaced::Refuse,

@@ -295,6 +295,24 @@ impl<M: Mmu> Frames<M> {
         self.put_many(pfn, 1);
     }
 
+    /// Takes a reference to a frame that may be free, or anybody's: false, with none taken, if it
+    /// has none left. What it is has to be looked at after that.
+    ///
+    /// Linux: folio_try_get.
+    #[inline]
+    pub(crate) fn try_hold(&self, pfn: Pfn) -> bool {
+        let refs = &self.get(pfn).refs;
+        let mut found = refs.load(Ordering::Relaxed);
+        while found != 0 && found <= u32::MAX / 2 {
+            // ORDERING: Acquire; pairs with [frame-put].
+            match refs.cas(found, found + 1, Ordering::Acquire, Ordering::Relaxed) {
+                Ok(_) => return true,
+                Err(now) => found = now,
+            }
+        }
+        false
+    }
+
     /// Takes `count` references for a holder to a frame that has some; false, with none taken,
     /// where it has so many that their number could wrap, and the frame be freed under them.
     ///
@@ -315,9 +333,19 @@ impl<M: Mmu> Frames<M> {
         let before = self.get(pfn).refs.sub(count, Ordering::AcqRel);
         if before == count {
             // ORDERING: Acquire, by the same step; pairs with [frame-put].
-            self.free(pfn);
+            self.free_whole(pfn);
         } else if before < count {
             M::violation(format_args!("reference count of frame {pfn} below zero"));
+        }
+    }
+
+    /// Frees what the frame is the first of: usually itself. A reference that was taken to find out
+    /// what a frame is may be the last one of a block.
+    #[inline(always)]
+    fn free_whole(&self, pfn: Pfn) {
+        match self.get(pfn).block_order() {
+            0 => self.free(pfn),
+            order => self.free_block(pfn, order),
         }
     }
 

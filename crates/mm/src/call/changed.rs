@@ -78,6 +78,10 @@ impl<M: Mmu> Changed<'_, '_, M> {
         if !late {
             self.detach(mm);
         }
+        // Those that grew have the pages of those that go.
+        for section in self.sections.iter().flatten() {
+            section.vma().link_follows();
+        }
         if let Tables::Free(afterwards) = tables {
             writers.downgrade(afterwards);
         }

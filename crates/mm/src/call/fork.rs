@@ -143,7 +143,7 @@ fn copy_vma<M: Mmu>(
         .inspect_err(|_| discard_vma(child, new))
         .inspect_err(uncharge)?;
     if wiped || vma.anon_vma.load(Ordering::Relaxed) == 0 {
-        // Nothing, or at most pages of zeros, which the child's faults bring again.
+        // Nothing, or at most pages of zeros or of a file, which the child's faults bring again.
         return Ok(());
     }
     zap.share(view.range, child)

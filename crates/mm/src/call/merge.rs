@@ -170,7 +170,7 @@ pub(super) fn grow_up<'w, M: Mmu>(
     let grown = grown.publish(target);
     let start = old.range.start();
     let Some(rest) = rest else {
-        return match take_out(mm, start, middle) {
+        return match take_out(mm, target, start, middle) {
             Ok(()) => {
                 chained.keep();
                 Ok(None)
@@ -230,7 +230,7 @@ pub(super) fn swallow<'w, M: Mmu>(
     let chained = chain(mm, target, above.vma())?;
     let also = from.map(|from| chain(mm, target, from)).transpose()?;
     let grown = grown.publish(target);
-    match take_out(mm, start, above) {
+    match take_out(mm, target, start, above) {
         Ok(()) => {
             chained.keep();
             if let Some(also) = also {

@@ -1,7 +1,7 @@
 //! mincore: which pages are there.
 //!
 //! Linux: mm/mincore.c (v6.18). A page of anonymous memory is in core if its entry maps one, be it
-//! the page of zeros or one that nobody may access now.
+//! the page of zeros or one that nobody may access now. A page of a file is, if it is cached.
 
 use super::as_call;
 use crate::error::MincoreError;
@@ -54,12 +54,14 @@ impl<M: Mmu> Mm<M> {
     /// Looks at the pages of one mapping from `at` on; returns how many.
     fn look(&self, at: VirtAddr, answer: &mut [u8]) -> Result<usize, MincoreError> {
         let _held = self.mmap_lock.read();
-        let range = self.find(at).map(Vma::view).map(|view| view.range);
-        let range = range.filter(|range| range.contains(at));
-        let end = range.ok_or(MincoreError::NoMemory)?.end();
+        let view = self.find(at).map(Vma::view);
+        let view = view.filter(|view| view.range.contains(at));
+        let view = view.ok_or(MincoreError::NoMemory)?;
+        let end = view.range.end();
         let most = answer.len().min(BATCH) as u64 * M::Paging::PAGE;
         let asked = VirtRange::new(at, VirtAddr(end.0.min(at.0 + most)));
-        let mut answer = answer.iter_mut();
+        let whole = answer;
+        let mut answer = whole.iter_mut();
         let mut at = asked.start();
         while at < asked.end() {
             let here = VirtRange::new(at, asked.end());
@@ -78,6 +80,14 @@ impl<M: Mmu> Mm<M> {
                     span.end()
                 }
             };
+        }
+        if let Some(cache) = view.cache::<M>() {
+            let absent = pages::<M>(asked)
+                .zip(whole)
+                .filter(|(_, there)| **there == 0);
+            for (page, there) in absent {
+                *there = u8::from(cache.has(view.page_index::<M::Paging>(page.start())));
+            }
         }
         Ok(asked.pages(M::Paging::SHIFT) as usize)
     }

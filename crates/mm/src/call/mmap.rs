@@ -1,4 +1,4 @@
-//! mmap: private anonymous memory.
+//! mmap: anonymous memory, and files.
 //!
 //! Everything that can refuse is asked before anything is changed: the place, `RLIMIT_AS`, the
 //! promise ([`crate::commit`]). Linux: mm/mmap.c do_mmap, mmap_region (v6.12).
@@ -11,6 +11,7 @@ use super::populate::{Failure, to_lock};
 use crate::commit::{self, Pages, Reserve};
 use crate::error::{MmapError, NoMemory};
 use crate::event::Event;
+use crate::file::{FileAccess, FileHandle, Sharing};
 use crate::mm::Mm;
 use crate::rss::Share;
 use crate::thread::Thread;
@@ -27,6 +28,11 @@ pub enum Populate {
     /// By the call, after it let go of the write lock: each page by a fault under `mmap_lock` for
     /// reading. What cannot be faulted in is left out, and the call succeeds.
     Now,
+    /// By the call, as far as that needs no waiting: pages of a file that are cached are mapped, as
+    /// by fault-around; nothing is read in, and nothing allocated but tables.
+    ///
+    /// In Linux `MAP_POPULATE | MAP_NONBLOCK` does nothing; the posting of 2014 had this in mind.
+    NonBlock,
 }
 
 /// Whether a mapping is locked from the start (`MAP_LOCKED`).
@@ -83,6 +89,14 @@ impl MapRequest {
     }
 }
 
+/// A part of a file, and how it is mapped.
+struct Part<'f, M: Mmu> {
+    file: &'f FileHandle<'f, M>,
+    /// In bytes.
+    offset: u64,
+    sharing: Sharing,
+}
+
 impl<M: Mmu> Mm<M> {
     /// Maps `len` bytes (rounded up to pages) of private anonymous memory; returns where. The short
     /// form of [`Thread::mmap`].
@@ -94,25 +108,58 @@ impl<M: Mmu> Mm<M> {
     /// See [`MmapError`]. Nothing is changed then.
     pub fn mmap(&self, place: Place, len: u64, prot: Prot) -> Result<VirtAddr, MmapError> {
         let share = Share::default();
-        let mapped = self.map_and_populate(&share, &MapRequest::new(place, len, prot));
+        let mapped = self.map_and_populate(&share, &MapRequest::new(place, len, prot), None);
         self.rss.sync(&share);
         mapped
     }
 
-    fn map_and_populate(&self, share: &Share, request: &MapRequest) -> Result<VirtAddr, MmapError> {
+    /// Maps a file from `offset` on, in bytes, as the request says. What lies behind the file's end
+    /// can be mapped, and raises SIGBUS when it is touched.
+    ///
+    /// # Context
+    /// As [`Mm::mmap`].
+    ///
+    /// # Errors
+    /// See [`MmapError`]. Nothing is changed then.
+    pub fn mmap_file(
+        &self,
+        request: &MapRequest,
+        file: &FileHandle<'_, M>,
+        offset: u64,
+        sharing: Sharing,
+    ) -> Result<VirtAddr, MmapError> {
+        let share = Share::default();
+        let part = Part {
+            file,
+            offset,
+            sharing,
+        };
+        let mapped = self.map_and_populate(&share, request, Some(&part));
+        self.rss.sync(&share);
+        mapped
+    }
+
+    fn map_and_populate(
+        &self,
+        share: &Share,
+        request: &MapRequest,
+        part: Option<&Part<'_, M>>,
+    ) -> Result<VirtAddr, MmapError> {
         as_call(self.system(), || {
-            let view = self.map(request)?;
+            let view = self.map(request, part)?;
             let locked = view.flags.has(VmaFlags::LOCKED);
             if request.populate == Populate::Now || locked {
                 // Linux ignores what cannot be had: mm_populate.
                 let _some = self.populate_mapped(share, view.range, Failure::Skips, to_lock);
+            } else if request.populate == Populate::NonBlock && view.file.is_file() {
+                self.populate_ready(share, view.range);
             }
             Ok(view.range.start())
         })
     }
 
     /// Maps under the write lock; returns what.
-    fn map(&self, request: &MapRequest) -> Result<VmaView, MmapError> {
+    fn map(&self, request: &MapRequest, part: Option<&Part<'_, M>>) -> Result<VmaView, MmapError> {
         let sys = self.system();
         sys.count(Event::Mmap);
         let MapRequest { len, prot, .. } = *request;
@@ -133,7 +180,10 @@ impl<M: Mmu> Mm<M> {
         if request.growth == Growth::Down {
             flags = flags.with(VmaFlags::GROWS_DOWN);
         }
-        let view = VmaView::anonymous::<M::Paging>(range, prot, flags);
+        let mut view = VmaView::anonymous::<M::Paging>(range, prot, flags);
+        if let Some(part) = part {
+            view = part.view(view)?;
+        }
         let pages = Pages::of::<M>(&view);
         if self.may_lock(pages.locked).is_err() {
             return Err(MmapError::LockLimit);
@@ -187,7 +237,60 @@ impl<M: Mmu> Mm<M> {
     }
 }
 
+impl<M: Mmu> Part<'_, M> {
+    /// What anonymous memory is when it is this part of a file.
+    ///
+    /// Linux: do_mmap, for `MAP_SHARED` and `MAP_PRIVATE`.
+    fn view(&self, anonymous: VmaView) -> Result<VmaView, MmapError> {
+        if !self.offset.is_multiple_of(M::Paging::PAGE) {
+            return Err(MmapError::Invalid);
+        }
+        let end = self.offset.checked_add(anonymous.range.len());
+        end.ok_or(MmapError::Overflow)?;
+        let mut flags = anonymous.flags;
+        if self.sharing == Sharing::Shared {
+            // What is shared is the file's, and promised by it.
+            flags = flags.without(VmaFlags::ACCOUNT).with(VmaFlags::SHARED);
+            if self.file.access() == FileAccess::Read {
+                if anonymous.prot.has(Prot::WRITE) {
+                    return Err(MmapError::Access);
+                }
+                flags = flags.with(VmaFlags::NEVER_WRITTEN);
+            }
+        }
+        Ok(VmaView {
+            pgoff: self.offset >> M::Paging::SHIFT,
+            flags,
+            file: self.file.cache().key(),
+            ..anonymous
+        })
+    }
+}
+
 impl<M: Mmu> Thread<'_, M> {
+    /// Maps a file; see [`Mm::mmap_file`].
+    ///
+    /// # Context
+    /// As [`Thread::mmap`].
+    ///
+    /// # Errors
+    /// As [`Mm::mmap_file`].
+    pub fn mmap_file(
+        &self,
+        request: &MapRequest,
+        file: &FileHandle<'_, M>,
+        offset: u64,
+        sharing: Sharing,
+    ) -> Result<VirtAddr, MmapError> {
+        let part = Part {
+            file,
+            offset,
+            sharing,
+        };
+        let mm = self.mm();
+        mm.map_and_populate(&self.share, request, Some(&part))
+    }
+
     /// Maps private anonymous memory as the request says; returns where.
     ///
     /// # Context
@@ -196,6 +299,6 @@ impl<M: Mmu> Thread<'_, M> {
     /// # Errors
     /// As [`Mm::mmap`].
     pub fn mmap(&self, request: &MapRequest) -> Result<VirtAddr, MmapError> {
-        self.mm().map_and_populate(&self.share, request)
+        self.mm().map_and_populate(&self.share, request, None)
     }
 }

@@ -13,6 +13,7 @@
 //! | madvise of mappings | write | each VMA it changes | - |
 //! | mlock, munlock, mlockall | write; then read | each VMA it changes | faults |
 //! | mincore | read | none | traverse |
+//! | msync; madvise of files | read, let go before the file is asked | none | - |
 //! | mbind | write | each VMA it looks over, and each that it changes | traverse |
 //! | (a fault below a stack) | write | the stack | - |
 //! | remote access, pins | read | none: they change no VMA | - |
@@ -32,6 +33,7 @@ pub(crate) mod mmap;
 mod modify;
 pub(crate) mod mprotect;
 pub(crate) mod mremap;
+pub(crate) mod msync;
 pub(crate) mod munmap;
 pub(crate) mod pin;
 pub(crate) mod place;

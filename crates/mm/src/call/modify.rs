@@ -129,7 +129,8 @@ pub(super) fn modify<'w, M: Mmu>(
             grow_down(mm, &above, &section, part.start())?;
             Ok(Modified::new(
                 above.vma(),
-                [Some(section), Some(above), None],
+                // What grows is found at its file before what shrinks is not.
+                [Some(above), Some(section), None],
             ))
         }
         Neighbours {
@@ -167,6 +168,7 @@ fn swallow_both<'w, M: Mmu>(
     drop(ensured);
     chained.keep();
     also.keep();
+    below.vma().link_follows();
     gone(mm, middle);
     gone(mm, above);
     Ok(())

@@ -111,6 +111,9 @@ impl<M: Mmu> Mm<M> {
         prot: Prot,
     ) -> Result<(), MprotectError> {
         let old = vma.view();
+        if prot.has(Prot::WRITE) && old.flags.has(VmaFlags::NEVER_WRITTEN) {
+            return Err(MprotectError::Access);
+        }
         if old.prot == prot {
             return Ok(());
         }
@@ -121,7 +124,8 @@ impl<M: Mmu> Mm<M> {
         let (mut charged, mut freed) = (0, 0);
         if prot.has(Prot::WRITE) {
             // What was charged once, or never shall be, is not charged again.
-            if !flags.has(account.with(VmaFlags::NORESERVE)) {
+            let never = VmaFlags::NORESERVE.with(VmaFlags::SHARED);
+            if !flags.has(account.with(never)) {
                 sys.charge(pages).map_err(|_| MprotectError::Overcommit)?;
                 flags = flags.with(account);
                 charged = pages;

@@ -115,6 +115,9 @@ pub(crate) fn unmap_all<M: Mmu>(mm: &Mm<M>, all: VirtRange) {
         gone.add(Pages::of::<M>(&view));
     };
     mm.tree.visit(&mut zap_vma, &mut |_| ());
+    // Who comes from a file may be below a table.
+    mm.tree
+        .visit(&mut |vma: &Vma<M>| sys.drop_link(vma.link()), &mut |_| ());
     zap.free_tables(all, all);
     zap.finish();
     mm.count_unmapped(gone);

@@ -47,7 +47,7 @@ use crate::config::Broken;
 use crate::error::RemoteError;
 use crate::event::Event;
 use crate::fault::remote::Held;
-use crate::frame::PIN;
+use crate::frame::{PIN, Use};
 use crate::mm::Mm;
 use crate::thread::Thread;
 use minflt_addr::{Pfn, VirtAddr};
@@ -145,7 +145,13 @@ impl<'m, M: Mmu> Pin<'m, M> {
         if self.access == Access::Read {
             return Err(RemoteError::Fault);
         }
-        M::user_store(&self.mm.system().at, self.pfn, offset, value);
+        let sys = self.mm.system();
+        M::user_store(&sys.at, self.pfn, offset, value);
+        let frame = sys.frames.get(self.pfn);
+        if frame.used_as() == Use::File {
+            // No entry says so. Linux: unpin_user_pages_dirty_lock.
+            frame.set_dirty();
+        }
         Ok(())
     }
 }

@@ -5,13 +5,13 @@
 //!
 //! Linux: mm/gup.c `__mm_populate`, populate_vma_page_range, faultin_page_range (v6.18).
 
-use crate::fault::FaultOutcome;
+use crate::fault::{FaultOutcome, Signal};
 use crate::mm::Mm;
 use crate::rss::Share;
 use crate::vma::{Prot, Vma, VmaFlags, VmaView};
 use crate::zap::pages;
 use minflt_addr::{VirtAddr, VirtRange};
-use minflt_pgtable::{Access, Mmu};
+use minflt_pgtable::{Access, Mmu, span_of};
 
 /// Why not every page of a range was faulted in.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -22,6 +22,8 @@ pub(super) enum NotPopulated {
     Refused,
     /// There was no memory for the page.
     NoMemory,
+    /// The file ends before the page, or it could not be read.
+    Bus,
 }
 
 /// What a mapping whose pages cannot be had means for those behind it.
@@ -47,13 +49,13 @@ pub(super) const fn willing(view: &VmaView, access: Access) -> Result<Access, No
 }
 
 /// How a locked page is faulted in: as by a store where stores are allowed, so that it is not
-/// copied later. What is locked on touch waits for that.
+/// copied later; what is shared never is. What is locked on touch waits for that.
 ///
 /// Linux: populate_vma_page_range.
 pub(super) fn to_lock(view: &VmaView) -> Result<Option<Access>, NotPopulated> {
     if view.flags.has(VmaFlags::LOCKED_ON_FAULT) {
         Ok(None)
-    } else if view.prot.has(Prot::WRITE) {
+    } else if view.prot.has(Prot::WRITE) && !view.flags.has(VmaFlags::SHARED) {
         Ok(Some(Access::Write))
     } else if view.prot.allows(Access::Read) {
         Ok(Some(Access::Read))
@@ -109,6 +111,18 @@ impl<M: Mmu> Mm<M> {
         Ok(())
     }
 
+    /// Maps what is cached of the files mapped in `range`, as far as that needs no waiting.
+    ///
+    /// # Context
+    /// Sleeps for `mmap_lock`, a table at a time; the caller holds nothing.
+    pub(super) fn populate_ready(&self, share: &Share, range: VirtRange) {
+        let mut at = range.start();
+        while at < range.end() {
+            self.map_ready(share, at);
+            at = span_of::<M::Paging>(at, 1).end();
+        }
+    }
+
     /// What covers `at` now.
     fn covering(&self, at: VirtAddr) -> Option<VmaView> {
         let _held = self.mmap_lock.read();
@@ -134,6 +148,7 @@ impl<M: Mmu> Mm<M> {
         for page in pages::<M>(part) {
             match self.fault_in(share, page.start(), access) {
                 FaultOutcome::Done(_) => {}
+                FaultOutcome::Signal(Signal::Bus) => return Err(NotPopulated::Bus),
                 FaultOutcome::Signal(_) => return Ok(page.start()),
                 FaultOutcome::Oom => return Err(NotPopulated::NoMemory),
             }

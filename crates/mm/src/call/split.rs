@@ -149,7 +149,16 @@ pub(super) fn new_vma<M: Mmu>(mm: &Mm<M>, view: VmaView) -> Result<NonNull<Vma<M
     let sys = mm.system();
     let plain = view.is_plain::<M::Paging>();
     let attrs = (!plain).then(|| new_attrs(mm, view)).transpose()?;
-    let vma = sys.vmas.alloc(Vma::new(sys.new_id(), view), sys);
+    let free_attrs = |attrs: Option<_>| {
+        // SAFETY: 1, 2: allocated above, never published.
+        attrs
+            .into_iter()
+            .for_each(|it| unsafe { sys.attrs.free(it) });
+    };
+    let id = sys.new_id();
+    let link = sys.new_link(mm, id, &view);
+    let link = link.inspect_err(|_| free_attrs(attrs))?;
+    let vma = sys.vmas.alloc(Vma::new(id, view, link), sys);
     match (vma, attrs) {
         (Ok(vma), None) => Ok(vma),
         (Ok(vma), Some(attrs)) => {
@@ -158,10 +167,8 @@ pub(super) fn new_vma<M: Mmu>(mm: &Mm<M>, view: VmaView) -> Result<NonNull<Vma<M
             Ok(vma)
         }
         (Err(_), attrs) => {
-            // SAFETY: 1, 2: allocated above, never published.
-            attrs
-                .into_iter()
-                .for_each(|it| unsafe { sys.attrs.free(it) });
+            free_attrs(attrs);
+            sys.drop_link(link);
             Err(NoMemory)
         }
     }
@@ -179,6 +186,8 @@ pub(super) fn discard_vma<M: Mmu>(mm: &Mm<M>, vma: NonNull<Vma<M>>) {
     // SAFETY: nobody else has it.
     sys.unlink_anon_vmas(unsafe { vma.as_ref() });
     // SAFETY: nobody else has it.
+    sys.drop_link(unsafe { vma.as_ref() }.link());
+    // SAFETY: nobody else has it.
     if let Some(attrs) = unsafe { vma.as_ref() }.attrs_ptr() {
         // SAFETY: 1, 2: nobody else has it.
         unsafe { sys.attrs.free(attrs) };
@@ -187,17 +196,19 @@ pub(super) fn discard_vma<M: Mmu>(mm: &Mm<M>, vma: NonNull<Vma<M>>) {
     unsafe { sys.vmas.free(vma) };
 }
 
-/// Takes a VMA out of the tree for good.
+/// Takes a VMA out of the tree for good, which `over` has grown over.
 ///
 /// # Errors
 /// No memory: then it is in the tree, and the section goes back.
 pub(super) fn take_out<'v, M: Mmu>(
     mm: &Mm<M>,
+    over: &Vma<M>,
     start: VirtAddr,
     section: Section<'v, M>,
 ) -> Result<(), (NoMemory, Section<'v, M>)> {
     match mm.tree.remove(mm.system(), start) {
         Ok(()) => {
+            over.link_follows();
             gone(mm, section);
             Ok(())
         }
@@ -224,9 +235,10 @@ pub(super) fn detach<M: Mmu>(mm: &Mm<M>, section: Section<'_, M>) {
 /// Frees a VMA that was detached, and whose pages are gone or somebody else's.
 ///
 /// # Context
-/// Sleeps for the lock of its anon_vmas.
+/// Sleeps for the locks of its anon_vmas and of its file's mappings.
 pub(super) fn free<M: Mmu>(mm: &Mm<M>, vma: &Vma<M>) {
     mm.system().unlink_anon_vmas(vma);
+    mm.system().drop_link(vma.link());
     // SAFETY: 1: the caller took it out of the tree just now.
     unsafe { mm.system().retire_vma(NonNull::from(vma)) };
 }

@@ -103,6 +103,19 @@ broken! {
     DetachLate = "detach-late",
     /// Whoever ages pages walks through what munmap is taking out.
     AgeHoles = "age-holes",
+    /// Whoever finds a page of a file does not look again, once he has a reference, whether it is
+    /// that page still.
+    CachedUnchecked = "cached-unchecked",
+    /// A fault looks at a file's size before it has the page locked, and not after.
+    SizeBeforeLock = "size-before-lock",
+    /// Truncation takes entries out once, and does not ask whether a page was mapped again.
+    TruncateUnmapsOnce = "truncate-unmaps-once",
+    /// Fault-around replaces what stands in an entry.
+    AroundReplaces = "around-replaces",
+    /// Fault-around maps pages that are locked for reading in, or broken.
+    AroundTakesAll = "around-takes-all",
+    /// A page is written back while entries still grant stores to it.
+    WriteUnprotected = "write-unprotected",
     /// mlock counts what it locked after it let `mmap_lock` go.
     LockedCountLate = "locked-count-late",
 }

@@ -1,6 +1,6 @@
 //! The eras: names for whole configurations. This table is the only place that knows them.
 
-use super::{Config, ExchangeBy, Ladder, Lifetime, Protocol, Rss, Unmap};
+use super::{Config, ExchangeBy, FaultAround, Ladder, Lifetime, Neighbours, Protocol, Rss, Unmap};
 
 /// A generation of page-fault synchronization.
 #[derive(Clone, Copy, Debug)]
@@ -23,15 +23,33 @@ const fn config(ladder: Ladder, protocol: Protocol, lifetime: Lifetime, rss: Rss
         lifetime,
         rss,
         unmap: Unmap::Exclusive,
+        around: FaultAround::Order0,
+        neighbours: Neighbours::Young,
         broken: None,
     }
 }
+
+/// The same since Linux 3.15: a fault on a file maps 16 pages.
+const fn around(config: Config) -> Config {
+    Config {
+        around: FaultAround::Order4,
+        ..config
+    }
+}
+
+/// What Linux 3.14 and 4.13 have in common.
+const SPLIT_LOCKS: Config = config(
+    Ladder::Mmap,
+    Protocol::TableLock,
+    Lifetime::Immediate,
+    Rss::PerThread,
+);
 
 /// The same since Linux 4.20, whose munmap downgrades `mmap_lock`.
 const fn downgrading(config: Config) -> Config {
     Config {
         unmap: Unmap::Downgrade,
-        ..config
+        ..around(config)
     }
 }
 
@@ -60,26 +78,33 @@ pub const ERAS: &[Era] = &[
         ),
     },
     Era {
+        name: "linux-3.14",
+        source: "Linux 3.14 (2014); split locks since 2.6.15, H. Dickins (2005)",
+        idea: "one lock per table; every fault reads mmap_lock, and maps one page",
+        config: SPLIT_LOCKS,
+    },
+    Era {
+        name: "fault-around-2014",
+        source: "K. A. Shutemov, map_pages and fault-around, v3 (2014)",
+        idea: "a load's fault on a file maps the 16 pages around it that are cached",
+        config: around(SPLIT_LOCKS),
+    },
+    Era {
         name: "linux-4.13",
-        source: "Linux 4.13 (2017); split locks since 2.6.15, H. Dickins (2005)",
-        idea: "one lock per table; every fault reads mmap_lock",
-        config: config(
-            Ladder::Mmap,
-            Protocol::TableLock,
-            Lifetime::Immediate,
-            Rss::PerThread,
-        ),
+        source: "Linux 4.13 (2017)",
+        idea: "one lock per table; every fault reads mmap_lock; fault-around",
+        config: around(SPLIT_LOCKS),
     },
     Era {
         name: "spf-2017",
         source: "L. Dufour and P. Zijlstra, speculative page faults, RFC v6 (2017)",
         idea: "no mmap_lock: SRCU lookup, sequence count, trylock and check again, else fall back",
-        config: config(
+        config: around(config(
             Ladder::SpeculativeMmap,
             Protocol::TableLock,
             Lifetime::Srcu,
             Rss::PerThread,
-        ),
+        )),
     },
     Era {
         name: "linux-6.4",
@@ -104,6 +129,21 @@ pub const ERAS: &[Era] = &[
         )),
     },
 ];
+
+/// The eras that anonymous memory can tell apart: of those that differ in faults on files only, the
+/// oldest.
+pub fn eras_without_files() -> impl Iterator<Item = &'static Era> {
+    let seen_before = |at: usize| {
+        let config = ERAS[at].config.without_files();
+        let older = ERAS[..at].iter();
+        older
+            .map(|era| era.config.without_files())
+            .any(|it| it == config)
+    };
+    (0..ERAS.len())
+        .filter(move |at| !seen_before(*at))
+        .map(|at| &ERAS[at])
+}
 
 /// The era called `name`; `best` is the best measured so far.
 #[must_use]

@@ -17,7 +17,7 @@ mod broken;
 mod era;
 
 pub use broken::Broken;
-pub use era::{ERAS, Era, era};
+pub use era::{ERAS, Era, era, eras_without_files};
 
 use core::fmt;
 
@@ -36,6 +36,10 @@ pub struct Config {
     pub rss: Rss,
     /// How munmap holds `mmap_lock`.
     pub unmap: Unmap,
+    /// How many pages of a file a fault maps.
+    pub around: FaultAround,
+    /// How the pages look that a fault maps beside the one it is for.
+    pub neighbours: Neighbours,
     /// A fix switched off on purpose; `None` outside race checks.
     pub broken: Option<Broken>,
 }
@@ -153,6 +157,57 @@ choices! {
         /// For reading, once the tree has changed and what goes is detached (Linux 4.20): faults
         /// elsewhere go on.
         Downgrade = "downgrade",
+    }
+}
+
+choices! {
+    /// How many pages of a file a load's fault maps, of those that are cached: 2 to the power of
+    /// this.
+    FaultAround "fault-around-order" {
+        /// The page itself.
+        Order0 = "0",
+        /// Up to 2 pages.
+        Order1 = "1",
+        /// Up to 4 pages.
+        Order2 = "2",
+        /// Up to 8 pages.
+        Order3 = "3",
+        /// Up to 16 pages: as posted in 2014, and Linux's default since.
+        Order4 = "4",
+        /// Up to 32 pages.
+        Order5 = "5",
+        /// Up to 64 pages.
+        Order6 = "6",
+        /// Up to 128 pages.
+        Order7 = "7",
+        /// Up to 256 pages.
+        Order8 = "8",
+        /// Up to 512 pages.
+        Order9 = "9",
+        /// One page where a table's first fault on a file is, four times as many with each that
+        /// follows there.
+        Adaptive = "adaptive",
+    }
+}
+
+choices! {
+    /// How the pages look that a fault maps beside the one it is for.
+    Neighbours "neighbours" {
+        /// As used (as posted in 2014, and on x86-64 today).
+        Young = "young",
+        /// As not used yet (Linux 4.8, and where the hardware sets accessed bits for free).
+        Old = "old",
+    }
+}
+
+impl FaultAround {
+    /// The power of 2, where it is the same for all faults.
+    #[must_use]
+    pub const fn order(self) -> Option<u32> {
+        match self {
+            Self::Adaptive => None,
+            fixed => Some(fixed as u32),
+        }
     }
 }
 
@@ -327,6 +382,16 @@ impl Config {
     /// The table of illegal mixes.
     pub fn illegal_mixes() -> impl Iterator<Item = Illegal> {
         RULES.iter().map(|rule| rule.illegal)
+    }
+
+    /// The same where no fault maps more than its own page: all that anonymous memory knows of it.
+    #[must_use]
+    pub const fn without_files(self) -> Self {
+        Self {
+            around: FaultAround::Order0,
+            neighbours: Neighbours::Young,
+            ..self
+        }
     }
 
     /// The same with one fix switched off.

@@ -15,7 +15,7 @@ use super::stabilise::{Can, Stable};
 use super::{Fault, Kind, Stop, Why};
 use crate::config::{Broken, Rss};
 use crate::event::Event;
-use crate::frame::Exclusive;
+use crate::frame::{Exclusive, Use};
 use crate::oracle;
 use minflt_addr::{Pfn, VirtAddr, VirtRange};
 use minflt_pgtable::{Access, Grant, Leaf, Mmu, Paging, Pte, with_bits};
@@ -116,7 +116,7 @@ impl<M: Mmu> Fault<'_, M> {
     ///
     /// Linux: do_wp_page, wp_can_reuse_anon_folio.
     #[inline(never)]
-    fn write_protected(
+    pub(super) fn write_protected(
         &self,
         stable: &Stable<'_, M>,
         leaf: Leaf<'_, M>,
@@ -152,7 +152,7 @@ impl<M: Mmu> Fault<'_, M> {
         if sys.config.lacks(Broken::ReuseByMapCount) {
             users = frame.maps.load(Ordering::Acquire);
         }
-        if users == 1 {
+        if users == 1 && frame.used_as() == Use::Anon {
             let own = stable.vma.anon_vma.load(Ordering::Relaxed);
             frame.mapping.store(own, Ordering::Relaxed);
             frame.set_exclusive(Exclusive::Yes);
@@ -223,7 +223,7 @@ impl<M: Mmu> Fault<'_, M> {
     /// The entry allows the access, or a protection in flux does not yet: set what is missing; the
     /// access is tried again either way.
     #[inline(never)]
-    fn set_flags(
+    pub(super) fn set_flags(
         &self,
         stable: &Stable<'_, M>,
         leaf: Leaf<'_, M>,

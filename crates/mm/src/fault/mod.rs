@@ -7,10 +7,15 @@
 //! commit      one verb on the entry; the loser gets its frame back
 //! finish      rss, references, events
 //! ```
+//! On a file ([`file`]) *prepare* has the page locked, and *commit* may put more than one in
+//! ([`around`]).
+//!
 //! Only *stabilise* and *open* know the configuration's enums. A rung that cannot go on says why,
 //! the reason is counted, and the next rung is tried; the last one waits.
 
 mod anon;
+mod around;
+mod file;
 mod prepare;
 pub(crate) mod remote;
 mod slot;
@@ -21,6 +26,8 @@ use crate::config::{Broken, Config, Rss, Rung};
 use crate::event::Event;
 use crate::mm::Mm;
 use crate::rss::Share;
+use core::cell::Cell;
+use file::Wanted;
 use minflt_addr::VirtAddr;
 use minflt_pgtable::{Access, Mmu};
 use minflt_sync::Phase;
@@ -59,6 +66,16 @@ pub enum Kind {
     Reuse,
     /// Replace a page that others may share by a copy.
     Cow,
+    /// Map a page of a file for loads.
+    FileRead,
+    /// Map a page of a file and those around it for loads.
+    FileAround,
+    /// Map a page of a shared file for stores.
+    FileWrite,
+    /// Make a page of a shared file writable.
+    FileShared,
+    /// Map a copy of a page of a private file.
+    FileCopy,
     /// Nothing: somebody was faster, or only flags were missing.
     Spurious,
 }
@@ -70,6 +87,8 @@ pub enum Signal {
     MapErr,
     /// The mapping does not allow the access (SIGSEGV, SEGV_ACCERR).
     AccErr,
+    /// The file ends before the page, or it could not be read (SIGBUS, BUS_ADRERR).
+    Bus,
     /// There was no memory for the page (Linux kills a process for it; an embedder decides).
     OutOfMemory,
 }
@@ -96,6 +115,8 @@ enum Stop {
     Oom,
     /// A handler has been told; it wakes the thread.
     Userfault,
+    /// A page has to be read in, which is done with nothing held.
+    PageIn,
 }
 
 impl From<Why> for Stop {
@@ -110,6 +131,8 @@ pub(crate) struct Fault<'m, M: Mmu> {
     share: &'m Share,
     addr: VirtAddr,
     access: Access,
+    /// What has to be read in, if anything.
+    wanted: Cell<Option<Wanted>>,
 }
 
 impl<M: Mmu> Mm<M> {
@@ -125,18 +148,18 @@ impl<M: Mmu> Mm<M> {
     ) -> FaultOutcome {
         let sys = self.system();
         sys.count(Event::PageFaults);
-        let fault = Fault {
-            mm: self,
-            share,
-            addr,
-            access,
-        };
+        let fault = Fault::new(self, share, addr, access);
+        let mut waited = false;
         for rung in sys.config.ladder.rungs() {
             let mut again = tries_of(&sys.config);
             loop {
                 match fault.attempt(*rung) {
                     Ok(kind) => {
-                        sys.count(Event::MinorFaults);
+                        sys.count(if waited {
+                            Event::MajorFaults
+                        } else {
+                            Event::MinorFaults
+                        });
                         sys.count(kind.event());
                         match rung {
                             Rung::Speculative => sys.count(Event::Speculative),
@@ -170,6 +193,13 @@ impl<M: Mmu> Mm<M> {
                         self.await_wake();
                         continue;
                     }
+                    Err(Stop::PageIn) => match fault.page_in() {
+                        Ok(()) => {
+                            waited = true;
+                            continue;
+                        }
+                        Err(outcome) => return outcome,
+                    },
                     Err(Stop::Oom) => {
                         sys.count(Event::OutOfMemory);
                         return FaultOutcome::Oom;
@@ -185,21 +215,32 @@ impl<M: Mmu> Mm<M> {
         FaultOutcome::Oom
     }
 
+    /// Maps what is cached of the file at `addr`, as far as its table reaches, and as far as that
+    /// needs no waiting.
+    ///
+    /// # Context
+    /// Sleeps for `mmap_lock`; the caller holds nothing.
+    pub(crate) fn map_ready(&self, share: &Share, addr: VirtAddr) {
+        let fault = Fault::new(self, share, addr, Access::Read);
+        // What cannot be mapped is faulted in when it is touched.
+        let _later = fault.map_all_ready();
+    }
+
     /// Faults a page in on behalf of a call, under `mmap_lock` for reading. It counts as a minor
     /// fault of the thread, unless the page is there, and not among `page-faults`: nothing trapped.
     ///
     /// Linux: faultin_page; mm_account_fault without registers.
     pub(crate) fn fault_in(&self, share: &Share, addr: VirtAddr, access: Access) -> FaultOutcome {
         let sys = self.system();
-        let fault = Fault {
-            mm: self,
-            share,
-            addr,
-            access,
-        };
+        let fault = Fault::new(self, share, addr, access);
         let outcome = loop {
             match fault.attempt(Rung::Mmap) {
                 Err(Stop::Userfault) => self.await_wake(),
+                Err(Stop::PageIn) => {
+                    if let Err(outcome) = fault.page_in() {
+                        return outcome;
+                    }
+                }
                 outcome => break outcome,
             }
         };
@@ -215,7 +256,7 @@ impl<M: Mmu> Mm<M> {
                 FaultOutcome::Done(Done { kind, by })
             }
             Err(Stop::Signal(signal)) => FaultOutcome::Signal(signal),
-            Err(Stop::Retry(_) | Stop::Oom | Stop::Userfault) => FaultOutcome::Oom,
+            Err(Stop::Retry(_) | Stop::Oom | Stop::Userfault | Stop::PageIn) => FaultOutcome::Oom,
         }
     }
 }
@@ -228,6 +269,18 @@ fn tries_of(config: &Config) -> u32 {
         64
     } else {
         1
+    }
+}
+
+impl<'m, M: Mmu> Fault<'m, M> {
+    const fn new(mm: &'m Mm<M>, share: &'m Share, addr: VirtAddr, access: Access) -> Self {
+        Self {
+            mm,
+            share,
+            addr,
+            access,
+            wanted: Cell::new(None),
+        }
     }
 }
 
@@ -281,6 +334,9 @@ impl<M: Mmu> Fault<'_, M> {
     fn under(&self, stable: &Stable<'_, M>) -> Result<Kind, Stop> {
         stable.check_access(self.access)?;
         M::phase(Phase::Prepare);
+        if stable.view.file.is_file() {
+            return self.file(stable);
+        }
         self.prepare_anon(stable)?;
         let leaf = self.leaf(stable)?;
         self.anon(stable, leaf)
@@ -296,7 +352,10 @@ impl<M: Mmu> Fault<'_, M> {
 impl Kind {
     /// Whether one more frame is mapped.
     const fn maps_a_frame(self) -> bool {
-        matches!(self, Self::AnonWrite | Self::ZeroPageCow)
+        matches!(
+            self,
+            Self::AnonWrite | Self::ZeroPageCow | Self::FileRead | Self::FileWrite | Self::FileCopy
+        )
     }
 
     const fn event(self) -> Event {
@@ -306,6 +365,11 @@ impl Kind {
             Self::ZeroPageCow => Event::ZeroPageCow,
             Self::Reuse => Event::Reuse,
             Self::Cow => Event::Cow,
+            Self::FileRead => Event::FileRead,
+            Self::FileAround => Event::FileAround,
+            Self::FileWrite => Event::FileWrite,
+            Self::FileShared => Event::FileShared,
+            Self::FileCopy => Event::FileCopy,
             Self::Spurious => Event::Spurious,
         }
     }

@@ -209,7 +209,9 @@ impl<M: Mmu> Fault<'_, M> {
         let frames = &self.mm.system().frames;
         let frame = frames.get(pfn);
         frame.maps.store(0, Ordering::Relaxed);
-        frame.refs.store(1, Ordering::Relaxed);
-        frames.put(pfn);
+        // Whoever looks for a page of a file may refer to any frame for a moment: what others hold
+        // is left alone.
+        let late = self.mm.system().config.lacks(Broken::MapCountAfterExchange);
+        frames.put_many(pfn, if late { 2 } else { 1 });
     }
 }

@@ -14,7 +14,7 @@
 
 use super::slot::Lost;
 use super::stabilise::Stable;
-use super::{Fault, Kind, Signal, Stop};
+use super::{Fault, FaultOutcome, Kind, Signal, Stop};
 use crate::call::remote::Force;
 use crate::config::{Broken, Rss, Rung};
 use crate::error::RemoteError;
@@ -22,7 +22,7 @@ use crate::event::Event;
 use crate::frame::PIN;
 use crate::mm::Mm;
 use crate::rss::Share;
-use crate::vma::Prot;
+use crate::vma::{Prot, VmaFlags};
 use minflt_addr::{Pfn, VirtAddr};
 use minflt_pgtable::{Access, Grant, Leaf, Mmu, Pte, Walk, walk, with_bits};
 
@@ -51,17 +51,17 @@ impl<M: Mmu> Mm<M> {
     ) -> Result<Pfn, RemoteError> {
         // The caller is no thread of this address space, so it has no share in its counts.
         let share = Share::default();
-        let fault = Fault {
-            mm: self,
-            share: &share,
-            addr,
-            access,
-        };
+        let fault = Fault::new(self, &share, addr, access);
         let page = loop {
             match fault.hold(force, held) {
                 Ok(Some(pfn)) => break Ok(pfn),
                 Ok(None) => {}
                 Err(Stop::Userfault) => self.await_wake(),
+                Err(Stop::PageIn) => match fault.page_in() {
+                    Ok(()) => {}
+                    Err(FaultOutcome::Oom) => break Err(RemoteError::NoMemory),
+                    Err(_) => break Err(RemoteError::Fault),
+                },
                 // Linux: mm/memory.c __access_remote_vm, which alone grows stacks.
                 Err(Stop::Signal(Signal::MapErr))
                     if force == Force::Yes && self.expand_stack(addr).is_ok() => {}
@@ -82,13 +82,17 @@ impl<M: Mmu> Fault<'_, M> {
             Access::Read => Prot::READ,
             Access::Write => Prot::WRITE,
         });
-        if !allowed && force == Force::No {
+        // What is shared is never anybody's own.
+        let shared = stable.view.flags.has(VmaFlags::SHARED);
+        let own = self.access == Access::Read || !shared;
+        if !allowed && (force == Force::No || !own) {
             return Err(Stop::Signal(Signal::AccErr));
         }
         if let Some(pfn) = self.hold_now(&stable, held)? {
             return Ok(Some(pfn));
         }
-        let kind = if allowed && !self.wants_own(held) {
+        let wants_own = self.wants_own(held) && !stable.view.file.is_file();
+        let kind = if allowed && !wants_own {
             self.under(&stable)?
         } else {
             self.bring(&stable, held)?
@@ -150,7 +154,9 @@ impl<M: Mmu> Fault<'_, M> {
             let frame = self.mm.system().frames.get(found.pfn());
             !found.is_zero_page() && frame.is_exclusive()
         };
+        let of_file = stable.view.file.is_file();
         match self.access {
+            Access::Read if of_file => true,
             Access::Read => !self.wants_own(held) || found.is_zero_page() || exclusive(),
             Access::Write if found.grant() == Grant::Write => true,
             // Where stores are allowed the entry has to say so.
@@ -166,6 +172,9 @@ impl<M: Mmu> Fault<'_, M> {
     fn bring(&self, stable: &Stable<'_, M>, held: Held) -> Result<Kind, Stop> {
         let leaf = self.leaf(stable)?;
         let grant = stable.view.prot.grant().min(Grant::Read);
+        if stable.view.file.is_file() {
+            return self.bring_page(stable, leaf, grant);
+        }
         let found = leaf.entry.load();
         if stable.view.uffd != 0 {
             self.userfault(stable, found)?;
@@ -207,7 +216,7 @@ impl<M: Mmu> Fault<'_, M> {
     }
 
     /// A page of its own needs an anon_vma; zeros do not.
-    fn prepare_own(&self, stable: &Stable<'_, M>) -> Result<(), Stop> {
+    pub(super) fn prepare_own(&self, stable: &Stable<'_, M>) -> Result<(), Stop> {
         let prepared = self.mm.prepare_anon_vma_once(stable.vma);
         prepared.map_err(|_| Stop::Oom)
     }

@@ -37,7 +37,7 @@ use super::stabilise::{Hold, Stable};
 use super::{Stop, Why};
 use crate::config::{Broken, Protocol};
 use crate::shootdown;
-use minflt_addr::VirtRange;
+use minflt_addr::{Pfn, VirtRange};
 use minflt_pgtable::{Exchange, Grant, Leaf, Mmu, PtLock, Pte};
 use minflt_sync::order::PageTableLock;
 use minflt_sync::{Phase, SpinGuard};
@@ -153,6 +153,11 @@ impl<M: Mmu> Slot<'_, M> {
         }
         self.leaf.entry.store(new);
         Ok(())
+    }
+
+    /// The table that the entry is in.
+    pub(super) const fn table(&self) -> Pfn {
+        self.leaf.table
     }
 
     /// What stands in the entry.

@@ -162,7 +162,8 @@ impl<'m, M: Mmu> Stable<'m, M> {
         // ORDERING: Acquire; pairs with [vma-anon-vma].
         let now = || by == VmaLockBy::Count || vma.anon_vma.load(Ordering::Acquire) != 0;
         let anon = anon.unwrap_or_else(now);
-        if !(here && anon) {
+        // A file's page needs an anon_vma only to be copied.
+        if !(here && (anon || view.file.is_file())) {
             return Err(Why::VmaLocked.into());
         }
         Ok(Self {

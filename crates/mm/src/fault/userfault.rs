@@ -200,12 +200,7 @@ impl<M: Mmu> Mm<M> {
     pub(crate) fn fill_hole(&self, addr: VirtAddr, fill: Fill<'_>) -> Result<(), NotFilled> {
         // The handler need not be a thread of this address space.
         let share = Share::default();
-        let fault = Fault {
-            mm: self,
-            share: &share,
-            addr,
-            access: Access::Write,
-        };
+        let fault = Fault::new(self, &share, addr, Access::Write);
         let filled = fault.fill(fill);
         self.rss.sync(&share);
         filled.map(drop)

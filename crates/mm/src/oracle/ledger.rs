@@ -1,203 +1,15 @@
 //! The ledger: at quiescence every frame is free, or somebody can say what it is for.
 
+use super::unbalanced::{Ledger, Unbalanced};
 use crate::commit::Pages;
+use crate::file::PageCache;
 use crate::frame::{Entries, Frame, PIN, Use};
 use crate::mm::Mm;
 use crate::oracle::Check;
 use crate::system::System;
-use crate::vma::Vma;
-use core::fmt;
+use crate::vma::{Vma, VmaFlags, VmaView};
 use minflt_addr::{Pfn, VirtAddr};
 use minflt_pgtable::{Grant, Mmu, Paging, Pte, Table, entries_of, span_shift, table_order};
-
-/// Frames by use.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Ledger {
-    /// All frames of the machine.
-    pub total: u64,
-    /// Free.
-    pub free: u64,
-    /// The system's own.
-    pub reserved: u64,
-    /// Objects.
-    pub slab: u64,
-    /// Tables, in frames: some formats have tables larger than a page.
-    pub tables: u64,
-    /// Anonymous memory.
-    pub anon: u64,
-}
-
-/// What does not add up.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Unbalanced {
-    /// A tree of mappings is not what lookups rely on.
-    Tree(&'static str),
-    /// Frames free and used do not add up to all.
-    Total(Ledger),
-    /// Frames used as tables, and tables that can be reached.
-    Tables {
-        /// Frames used as tables.
-        used: u64,
-        /// Frames of tables reachable from the roots.
-        reachable: u64,
-    },
-    /// A frame of anonymous memory whose counts differ from the entries that map it.
-    Counts {
-        /// The frame.
-        pfn: Pfn,
-        /// Entries that map it.
-        entries: u32,
-        /// Its references.
-        refs: u32,
-        /// Its map count.
-        maps: u32,
-    },
-    /// More pins on frames than anybody has.
-    Pins {
-        /// On frames.
-        pinned: u64,
-        /// In somebody's hands.
-        pins: u64,
-    },
-    /// A frame that is said to be exclusive, but mapped more than once.
-    Shared {
-        /// The frame.
-        pfn: Pfn,
-        /// Entries that map it.
-        entries: u32,
-    },
-    /// An entry that grants stores to a frame that is not exclusive.
-    WritableShared(VirtAddr),
-    /// An entry that names a frame which is no user memory, or not any more.
-    NotAnon(VirtAddr),
-    /// A page that cannot be found from its anon_vma: the mapping is not chained to that.
-    NoReverseMap(VirtAddr),
-    /// Objects that are in use, and those that can be reached from the address spaces.
-    Objects {
-        /// What they are.
-        what: &'static str,
-        /// How many are in use.
-        live: u64,
-        /// How many can be reached.
-        reachable: u64,
-    },
-    /// An entry outside every mapping.
-    Unmapped(VirtAddr),
-    /// An entry that grants more than its mapping allows.
-    TooMuch(VirtAddr),
-    /// The resident count differs from the entries, where the configuration says it is exact.
-    Resident {
-        /// The number shown.
-        shown: i64,
-        /// Entries that map a frame.
-        mapped: u64,
-    },
-    /// The size of an address space differs from its mappings, in pages.
-    Size {
-        /// The number kept.
-        kept: u64,
-        /// The pages of its mappings.
-        mapped: u64,
-    },
-    /// The number of VMAs of an address space differs from its tree.
-    Vmas {
-        /// The number kept.
-        kept: u64,
-        /// Those in the tree.
-        found: u64,
-    },
-    /// The count of locked pages differs from the locked mappings.
-    Locked {
-        /// The number kept.
-        kept: u64,
-        /// The pages of the locked mappings.
-        locked: u64,
-    },
-    /// What is promised differs from the accounted mappings, in pages.
-    Committed {
-        /// The number kept.
-        kept: i64,
-        /// The pages of all accounted mappings.
-        accounted: u64,
-    },
-}
-
-impl fmt::Display for Unbalanced {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Tree(what) => write!(f, "the tree of mappings: {what}"),
-            Self::Total(ledger) => write!(f, "frames leaked or doubled: {ledger:?}"),
-            Self::Tables { used, reachable } => {
-                write!(f, "{used} frames hold tables, {reachable} can be reached")
-            }
-            Self::Counts {
-                pfn,
-                entries,
-                refs,
-                maps,
-            } => write!(
-                f,
-                "frame {pfn} is mapped by {entries} entries, but has refs {refs} and map count \
-                 {maps}"
-            ),
-            Self::Pins { pinned, pins } => write!(f, "{pinned} pins on frames, {pins} held"),
-            Self::Shared { pfn, entries } => {
-                write!(
-                    f,
-                    "frame {pfn} is exclusive, but mapped by {entries} entries"
-                )
-            }
-            Self::WritableShared(at) => {
-                write!(
-                    f,
-                    "the entry at {at} grants stores to a page that is not exclusive"
-                )
-            }
-            Self::NotAnon(at) => {
-                write!(f, "the entry at {at} names a frame that is no user memory")
-            }
-            Self::NoReverseMap(at) => {
-                write!(f, "the page at {at} is not found from its anon_vma")
-            }
-            Self::Objects {
-                what,
-                live,
-                reachable,
-            } => write!(
-                f,
-                "{live} objects of kind {what} are in use, {reachable} can be reached"
-            ),
-            Self::Unmapped(at) => write!(f, "an entry at {at} lies in no mapping"),
-            Self::TooMuch(at) => write!(f, "the entry at {at} grants more than its mapping allows"),
-            Self::Resident { shown, mapped } => {
-                write!(
-                    f,
-                    "the resident count is {shown}, but {mapped} frames are mapped"
-                )
-            }
-            Self::Size { kept, mapped } => {
-                write!(
-                    f,
-                    "the size is kept as {kept}, but {mapped} pages are mapped"
-                )
-            }
-            Self::Vmas { kept, found } => {
-                write!(f, "{kept} mappings are counted, but {found} are there")
-            }
-            Self::Locked { kept, locked } => {
-                write!(f, "{kept} pages are counted as locked, but {locked} are")
-            }
-            Self::Committed { kept, accounted } => {
-                write!(
-                    f,
-                    "{kept} pages are promised, but {accounted} are accounted"
-                )
-            }
-        }
-    }
-}
-
-impl core::error::Error for Unbalanced {}
 
 /// Objects by kind.
 #[derive(Default)]
@@ -208,6 +20,9 @@ struct Objects {
     nodes: u64,
     chains: u64,
     uffds: u64,
+    caches: u64,
+    cache_nodes: u64,
+    links: u64,
 }
 
 impl Objects {
@@ -217,6 +32,7 @@ impl Objects {
         self.nodes += other.nodes;
         self.chains += other.chains;
         self.uffds += other.uffds;
+        self.links += other.links;
     }
 }
 
@@ -251,9 +67,14 @@ impl<M: Mmu> System<M> {
                 ledger.anon += 1;
                 frame.count_entries(Entries::Clear);
             }
+            Use::File => {
+                ledger.file += 1;
+                frame.count_entries(Entries::Clear);
+            }
             Use::Free | Use::FreeBlock | Use::FreeCpu | Use::Reserved | Use::Tail => {}
         });
-        let used = ledger.reserved + ledger.slab + ledger.tables + ledger.anon;
+        let user = ledger.anon + ledger.file;
+        let used = ledger.reserved + ledger.slab + ledger.tables + user;
         if ledger.free + used != ledger.total {
             return Err(Unbalanced::Total(ledger));
         }
@@ -277,9 +98,12 @@ impl<M: Mmu> System<M> {
         }
         let (mut wrong, mut pinned) = (None, 0);
         self.frames.for_each_used(|pfn, frame| {
-            if frame.used_as() == Use::Anon {
-                wrong = wrong.or(frame_adds_up(pfn, frame, &mut pinned).err());
-            }
+            let cached = match frame.used_as() {
+                Use::Anon => 0,
+                Use::File => u32::from(is_cached(pfn, frame)),
+                _ => return,
+            };
+            wrong = wrong.or(frame_adds_up(pfn, frame, cached, &mut pinned).err());
         });
         wrong.map_or(Ok(()), Err)?;
         let pins: u64 = alive.iter().map(|mm| mm.pins.raw()).sum();
@@ -291,8 +115,27 @@ impl<M: Mmu> System<M> {
         if kept != accounted as i64 {
             return Err(Unbalanced::Committed { kept, accounted });
         }
+        self.files_add_up(&mut objects)?;
         self.objects_add_up(&objects)?;
         Ok(ledger)
+    }
+
+    /// Whether each file's reverse map has the links of its mappings, and no other.
+    fn files_add_up(&self, objects: &mut Objects) -> Result<(), Unbalanced> {
+        let (mut wrong, mut links) = (None, 0);
+        self.each_file(|cache| {
+            objects.caches += 1;
+            objects.cache_nodes += cache.nodes();
+            match cache.links.validate() {
+                Ok(found) if found <= cache.refs_raw() => links += found,
+                Ok(_) => wrong = Some("a file has more mappings than references"),
+                Err(why) => wrong = Some(why),
+            }
+        });
+        if links != objects.links {
+            wrong = wrong.or(Some("links of files and mappings of files are not as many"));
+        }
+        wrong.map_or(Ok(()), |why| Err(Unbalanced::Links(why)))
     }
 
     /// Whether nothing is in use that nobody reaches.
@@ -305,6 +148,13 @@ impl<M: Mmu> System<M> {
             ("anon_vma_chain", self.chains.live(), reached.chains),
             ("userfaultfd", self.uffds.live(), reached.uffds),
             ("userfault waiter", self.waiters.live(), 0),
+            ("file", self.files.caches.live(), reached.caches),
+            (
+                "page cache node",
+                self.files.nodes.live(),
+                reached.cache_nodes,
+            ),
+            ("file link", self.files.links.live(), reached.links),
         ];
         let wrong = kinds.into_iter().find(|(_, live, reach)| live != reach);
         if let Some((what, live, reachable)) = wrong {
@@ -328,13 +178,25 @@ impl<M: Mmu> System<M> {
     }
 }
 
-/// Whether a frame of anonymous memory has the counts that the entries seen ask for.
-fn frame_adds_up<M: Mmu>(pfn: Pfn, frame: &Frame<M>, pinned: &mut u64) -> Result<(), Unbalanced> {
+/// Whether the cache that a frame names has it.
+fn is_cached<M: Mmu>(pfn: Pfn, frame: &Frame<M>) -> bool {
+    let cache = PageCache::<M>::at(frame.mapping.peek());
+    cache.is_some_and(|cache| cache.peek(frame.index.peek()) == Some(pfn))
+}
+
+/// Whether a frame of user memory has the counts that the entries seen ask for, and `cached`
+/// references of a cache.
+fn frame_adds_up<M: Mmu>(
+    pfn: Pfn,
+    frame: &Frame<M>,
+    cached: u32,
+    pinned: &mut u64,
+) -> Result<(), Unbalanced> {
     let entries = frame.count_entries(Entries::Keep);
     let (refs, maps) = (frame.refs.peek(), frame.maps.peek());
     let pins = refs / PIN;
     *pinned += u64::from(pins);
-    if (refs % PIN, maps) != (entries, entries) || entries + pins == 0 {
+    if (refs % PIN, maps) != (entries + cached, entries) || entries + cached + pins == 0 {
         return Err(Unbalanced::Counts {
             pfn,
             entries,
@@ -363,6 +225,7 @@ impl<M: Mmu> Mm<M> {
                 walked.objects.vmas += 1;
                 walked.objects.attrs += u64::from(vma.attrs_ptr().is_some());
                 walked.objects.chains += vma.chain_links();
+                walked.objects.links += u64::from(vma.link() != 0);
             },
             &mut |_| nodes += 1,
         );
@@ -440,6 +303,10 @@ impl<M: Mmu> Mm<M> {
         }
         walked.mapped += 1;
         let frame = self.system().frames.get(value.pfn());
+        if frame.used_as() == Use::File {
+            frame.count_entries(Entries::One);
+            return page_agrees(at, value, &vma.peek(), frame);
+        }
         if frame.used_as() != Use::Anon {
             return Err(Unbalanced::NotAnon(at));
         }
@@ -453,4 +320,31 @@ impl<M: Mmu> Mm<M> {
         }
         Ok(())
     }
+}
+
+/// Whether an entry names the page that the mapping has there.
+fn page_agrees<M: Mmu>(
+    at: VirtAddr,
+    value: Pte<M::Paging>,
+    view: &VmaView,
+    frame: &Frame<M>,
+) -> Result<(), Unbalanced> {
+    let Some(cache) = view.cache::<M>() else {
+        return Err(Unbalanced::OtherPage(at));
+    };
+    let page = view.page_index::<M::Paging>(at);
+    let same = frame.mapping.peek() == cache.address() && frame.index.peek() == page;
+    if !same || page >= cache.pages() {
+        return Err(Unbalanced::OtherPage(at));
+    }
+    if value.grant() < Grant::Write {
+        return Ok(());
+    }
+    if !view.flags.has(VmaFlags::SHARED) {
+        return Err(Unbalanced::WritableShared(at));
+    }
+    if cache.writes_back() && !frame.is_dirty() {
+        return Err(Unbalanced::WritableClean(at));
+    }
+    Ok(())
 }

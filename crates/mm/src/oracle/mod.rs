@@ -5,11 +5,12 @@
 mod ledger;
 mod refusal;
 mod translation;
+mod unbalanced;
 
-pub use ledger::{Ledger, Unbalanced};
 pub(crate) use refusal::Refusals;
 pub use refusal::Refuse;
 pub(crate) use translation::{contents_flushed, translation_live, translations_agree};
+pub use unbalanced::{Ledger, Unbalanced};
 
 use crate::frame::Use;
 use crate::system::System;

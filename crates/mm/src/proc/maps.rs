@@ -2,6 +2,7 @@
 
 use super::{Line, Name};
 use crate::mm::Mm;
+use crate::vma::VmaFlags;
 use core::fmt::{self, Write};
 use minflt_pgtable::Mmu;
 
@@ -24,16 +25,23 @@ impl<M: Mmu> Mm<M> {
 }
 
 /// Range, rights, then offset, device and inode of the file, of which anonymous memory has none,
-/// and the name.
+/// and the name. A file has no name here, and is of no device; its inode is its number.
 pub(super) fn write_line(out: &mut impl Write, line: &Line) -> fmt::Result {
     let range = line.view.range;
     let mut counted = Counted { out, columns: 0 };
     write!(
         counted,
-        "{:08x}-{:08x} {}p 00000000 00:00 0 ",
+        "{:08x}-{:08x} {}{} {:08x} 00:00 {} ",
         range.start().0,
         range.end().0,
-        line.view.prot
+        line.view.prot,
+        if line.view.flags.has(VmaFlags::SHARED) {
+            's'
+        } else {
+            'p'
+        },
+        line.offset,
+        line.file,
     )?;
     if line.name != Name::Nothing {
         for _ in counted.columns..NAME_AT {

@@ -48,6 +48,10 @@ const BATCH: usize = 16;
 struct Line {
     view: VmaView,
     name: Name,
+    /// The file's number, 0 for none.
+    file: u64,
+    /// Where in the file the mapping begins, in bytes.
+    offset: u64,
 }
 
 /// What a mapping is known as.
@@ -73,6 +77,8 @@ impl<M: Mmu> Mm<M> {
         let empty = Line {
             view: VmaView::anonymous::<M::Paging>(nothing, Prot::NONE, VmaFlags::NONE),
             name: Name::Nothing,
+            file: 0,
+            offset: 0,
         };
         let mut lines = [empty; BATCH];
         let mut at = VirtAddr(0);
@@ -101,7 +107,15 @@ impl<M: Mmu> Mm<M> {
             } else {
                 Name::Nothing
             };
-            lines[copied] = Line { view, name };
+            let cache = view.cache::<M>();
+            let offset = cache.map_or(0, |_| view.pgoff << M::Paging::SHIFT);
+            let file = cache.map_or(0, |cache| cache.id);
+            lines[copied] = Line {
+                view,
+                name,
+                file,
+                offset,
+            };
             copied += 1;
             at = view.range.end();
         }

@@ -14,7 +14,7 @@ const PSS_SHIFT: u32 = 12;
 
 /// Pages of one mapping, by what they are.
 #[derive(Clone, Copy, Default)]
-struct Counts {
+pub(super) struct Counts {
     private_clean: u64,
     private_dirty: u64,
     shared_clean: u64,
@@ -23,9 +23,15 @@ struct Counts {
     /// Pages, each divided by the number of entries that map it, in parts.
     pss: u64,
     pss_dirty: u64,
+    /// Those of them that are of no file.
+    anonymous: u64,
 }
 
 impl Counts {
+    pub(super) const fn of_files(&self) -> u64 {
+        self.resident() - self.anonymous
+    }
+
     const fn resident(&self) -> u64 {
         self.private_clean + self.private_dirty + self.shared_clean + self.shared_dirty
     }
@@ -66,7 +72,7 @@ impl<M: Mmu> Mm<M> {
 
     /// Counts the pages of `range`, letting `mmap_lock` go after each table. What was unmapped
     /// meanwhile is left out: munmap may be freeing tables there.
-    fn count_pages(&self, range: VirtRange) -> Counts {
+    pub(super) fn count_pages(&self, range: VirtRange) -> Counts {
         let mut counts = Counts::default();
         let mut at = range.start();
         while at < range.end() {
@@ -100,6 +106,7 @@ impl<M: Mmu> Mm<M> {
             let table = unsafe { Table::<M>::at(&sys.at, leaf.table, 0) };
             let pte = table.entry_for(page.start(), 0).load();
             if pte.is_mapped() && !pte.is_zero_page() {
+                counts.anonymous += u64::from(!sys.is_of_file(pte));
                 let maps = sys.frames.get(pte.pfn()).maps.load(Ordering::Relaxed);
                 counts.add(pte, u64::from(maps));
             }
@@ -128,7 +135,7 @@ fn write_mapping<M: Mmu>(out: &mut impl Write, line: &Line, counts: &Counts) -> 
         ("Private_Clean:", kib::<M>(counts.private_clean)),
         ("Private_Dirty:", kib::<M>(counts.private_dirty)),
         ("Referenced:", kib::<M>(counts.referenced)),
-        ("Anonymous:", kib::<M>(counts.resident())),
+        ("Anonymous:", kib::<M>(counts.anonymous)),
         ("Locked:", locked),
     ];
     for (name, value) in fields {
@@ -150,8 +157,15 @@ fn write_flags(out: &mut impl Write, view: &VmaView) -> fmt::Result {
             out.write_str(text)?;
         }
     }
-    // Any right may be asked for later.
-    out.write_str("mr mw me ")?;
+    if view.flags.has(VmaFlags::SHARED) {
+        out.write_str("sh ")?;
+    }
+    // Which rights may be asked for later.
+    let never = view.flags.has(VmaFlags::NEVER_WRITTEN);
+    out.write_str(if never { "mr me " } else { "mr mw me " })?;
+    if view.flags.has(VmaFlags::SHARED) && !never {
+        out.write_str("ms ")?;
+    }
     for (flag, text) in FLAGS {
         if view.flags.has(*flag) {
             out.write_str(text)?;

@@ -42,8 +42,13 @@ impl<M: Mmu> Mm<M> {
     /// Those of `out`.
     pub fn status(&self, out: &mut impl Write) -> fmt::Result {
         let mut kinds = Kinds::default();
+        // Resident pages are kept as one number: those of files are counted here.
+        let mut files = 0;
         self.each_line(|line| {
             kinds.add::<M::Paging>(&line.view);
+            if line.view.file.is_file() {
+                files += self.count_pages(line.view.range).of_files();
+            }
             Ok(())
         })?;
         let resident = self.resident_pages_sum().max(0).unsigned_abs();
@@ -53,7 +58,8 @@ impl<M: Mmu> Mm<M> {
             ("VmLck", kinds.locked),
             ("VmPin", self.pins.count()),
             ("VmRSS", resident),
-            ("RssAnon", resident),
+            ("RssAnon", resident.saturating_sub(files)),
+            ("RssFile", files),
             ("VmData", kinds.data),
             ("VmStk", kinds.stack),
             ("VmLib", kinds.code),

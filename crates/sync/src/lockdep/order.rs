@@ -22,6 +22,8 @@ macro_rules! lock_order {
 }
 
 lock_order! {
+    /// The size of a file, and which pages it has.
+    FileLock: Sleeps,
     /// The address space: its tree of VMAs.
     MmapLock: Sleeps,
     /// One VMA, read or write.
@@ -34,6 +36,8 @@ lock_order! {
     AnonVmaLock: Sleeps,
     /// The tables of one address space, or of one table.
     PageTableLock: SpinsWithIrqsOn,
+    /// The list of all files.
+    FilesLock: Spins,
     /// The lists of pages by age.
     LruLock: Spins,
     /// Free objects of one type.

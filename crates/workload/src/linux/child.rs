@@ -7,6 +7,7 @@ use super::worker::LinuxWorker;
 use crate::target::Stop;
 use core::any::Any;
 use core::panic::AssertUnwindSafe;
+use std::os::fd::OwnedFd;
 use std::panic::{catch_unwind, set_hook, take_hook};
 use std::sync::Once;
 use std::thread::Builder;
@@ -22,6 +23,8 @@ pub(super) struct Job<'a> {
     pub(super) area: &'a Area,
     pub(super) threads: u32,
     pub(super) page_size: u64,
+    /// The file that all workers have in common, and its length.
+    pub(super) file: Option<(u64, &'a OwnedFd)>,
     /// The CPUs that the workers are bound to in turn; none, to leave them alone.
     pub(super) pins: &'a [usize],
 }

@@ -1,3 +1,5 @@
+mod files;
+
 use super::Linux;
 use crate::brk1::Brk1;
 use crate::disturb::Disturb;
@@ -8,7 +10,7 @@ use crate::load::Load;
 use crate::mmap::{Backing, Mmap};
 use crate::page_fault1::PageFault1;
 use crate::pft::{Definition, Pft};
-use crate::target::{Clear, Plan, Prot, Spaces, Stop, Target, TargetError, Worker};
+use crate::target::{Clear, Plan, Prot, Sharing, Spaces, Stop, Target, TargetError, Worker};
 use minflt_addr::VirtAddr;
 
 fn plan(threads: u32) -> Plan {
@@ -17,6 +19,7 @@ fn plan(threads: u32) -> Plan {
         cpus: 1,
         clear: Clear::InFault,
         spaces: Spaces::Shared,
+        file: None,
     }
 }
 
@@ -411,12 +414,12 @@ fn the_break_and_a_file_can_be_used() {
         assert_eq!(w.brk(Some(end)), end);
         assert_eq!(w.brk(Some(VirtAddr(1 << 60))), end);
         for _ in 0..2 {
-            let at = w.map_file(4 * page, Prot::ReadWrite)?;
+            let at = w.map_file(4 * page, Prot::ReadWrite, Sharing::Private)?;
             assert_eq!(w.load(at)?, 0);
             w.store(at, 7)?;
             w.unmap(at, 4 * page)?;
         }
-        let at = w.map_file(page, Prot::Read)?;
+        let at = w.map_file(page, Prot::Read, Sharing::Private)?;
         w.unmap(at, page)
     });
     assert!(report.is_ok(), "{report:?}");

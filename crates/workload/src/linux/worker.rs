@@ -5,7 +5,7 @@ use super::child::{self, FAILED, Job};
 use super::sys::process::{self, Exit};
 use super::sys::{clock, memory};
 use super::window::Window;
-use crate::target::{Oracle, Prot, Stop, Worker};
+use crate::target::{Oracle, Prot, Sharing, Stop, Worker};
 use minflt_addr::VirtAddr;
 use std::os::fd::OwnedFd;
 
@@ -32,6 +32,8 @@ pub struct LinuxWorker<'w> {
     page_size: u64,
     /// Its file and the length of it.
     file: Option<(u64, OwnedFd)>,
+    /// The file of all workers and the length of it.
+    common: Option<(u64, &'w OwnedFd)>,
     /// What its forked children took so far.
     children: clock::Usage,
     opened: Option<Opened>,
@@ -53,6 +55,7 @@ impl<'w> LinuxWorker<'w> {
             threads: job.threads,
             page_size: job.page_size,
             file: None,
+            common: job.file,
             children: clock::Usage::default(),
             opened: None,
             window: Window::default(),
@@ -109,13 +112,19 @@ impl<'w> Worker for LinuxWorker<'w> {
         memory::map(len, prot).map(VirtAddr).map_err(Stop::Errno)
     }
 
-    fn map_file(&mut self, len: u64, prot: Prot) -> Result<VirtAddr, Stop> {
+    fn map_file(&mut self, len: u64, prot: Prot, sharing: Sharing) -> Result<VirtAddr, Stop> {
         let file = match self.file.take() {
             Some((has, file)) if has == len => file,
             _ => memory::file(len).map_err(Stop::Errno)?,
         };
-        let mapped = memory::map_file(&file, len, prot);
+        let mapped = memory::map_file(&file, len, prot, sharing);
         self.file = Some((len, file));
+        mapped.map(VirtAddr).map_err(Stop::Errno)
+    }
+
+    fn map_common(&mut self, prot: Prot, sharing: Sharing) -> Result<VirtAddr, Stop> {
+        let (len, file) = self.common.ok_or(Stop::Errno(libc::ENODEV))?;
+        let mapped = memory::map_file(file, len, prot, sharing);
         mapped.map(VirtAddr).map_err(Stop::Errno)
     }
 

@@ -168,6 +168,7 @@ fn measure(job: &Job, machine: &MachineFile) -> Result<Done, Error> {
         cpus: job.threads,
         clear: Clear::InFault,
         spaces: Spaces::Shared,
+        file: None,
     };
     let outcome = targets::on_sim(&target, &workload, &plan)?;
     let place = Place {

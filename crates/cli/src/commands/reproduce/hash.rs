@@ -42,6 +42,7 @@ pub(crate) fn compute() -> Result<u64, Error> {
                     cpus: threads,
                     clear: Clear::InFault,
                     spaces: Spaces::Shared,
+                    file: None,
                 };
                 let outcome = targets::on_sim(&target, &workload, &plan)?;
                 let place = Place {

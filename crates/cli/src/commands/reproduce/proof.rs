@@ -117,6 +117,7 @@ impl Side {
             cpus: threads,
             clear: Clear::InFault,
             spaces: Spaces::Shared,
+            file: None,
         };
         let (target, outcome) = match self {
             Self::Host(_, target) => ("host", targets::on(target, workload, &plan)?),

@@ -52,7 +52,8 @@ advice! {
     Random = 1 "RANDOM",
     /// Accesses in order.
     Sequential = 2 "SEQUENTIAL",
-    /// It is needed soon. Anonymous memory that is not swapped out has nothing to read ahead.
+    /// It is needed soon: pages of files are read in. Anonymous memory that is not swapped out has
+    /// nothing to read ahead.
     WillNeed = 3 "WILLNEED",
     /// Its contents are not needed: the next access finds zeros.
     DontNeed = 4 "DONTNEED",
@@ -60,7 +61,8 @@ advice! {
     /// and be zeros then. Nothing takes pages yet, so that for now contents stay; but no entry says
     /// any more that anybody stored to them.
     Free = 8 "FREE",
-    /// The file's contents are to go. Anonymous memory has none, and refuses.
+    /// The file's contents are to go: a hole is made in it. Anonymous memory has none, and refuses;
+    /// so do private mappings.
     Remove = 9 "REMOVE",
     /// A child does not get it.
     DontFork = 10 "DONTFORK",
@@ -147,11 +149,10 @@ impl<M: Mmu> Mm<M> {
             let result = match advice {
                 Advice::PopulateRead => self.populate_for(share, range, Access::Read),
                 Advice::PopulateWrite => self.populate_for(share, range, Access::Write),
-                Advice::WillNeed
-                | Advice::DontNeed
+                Advice::WillNeed | Advice::Remove => self.advise_files(range, advice),
+                Advice::DontNeed
                 | Advice::DontNeedLocked
                 | Advice::Free
-                | Advice::Remove
                 | Advice::Cold
                 | Advice::PageOut => self.advise_pages(range, advice),
                 Advice::Normal
@@ -208,6 +209,7 @@ impl<M: Mmu> Mm<M> {
         self.populate_all(share, range, |view| willing(view, access).map(Some))
             .map_err(|why| match why {
                 NotPopulated::Refused => MadviseError::Invalid,
+                NotPopulated::Bus => MadviseError::Fault,
                 NotPopulated::Hole | NotPopulated::NoMemory => MadviseError::NoMemory,
             })
     }

@@ -226,7 +226,7 @@ impl<M: Mmu> Thread<'_, M> {
             let populated = mm.populate_mapped(&self.share, range, Failure::Ends, to_lock);
             populated.map_err(|why| match why {
                 NotPopulated::Refused | NotPopulated::Hole => MlockError::NoMemory,
-                NotPopulated::NoMemory => MlockError::Again,
+                NotPopulated::NoMemory | NotPopulated::Bus => MlockError::Again,
             })
         })
     }

@@ -81,9 +81,11 @@ impl<M: Mmu> Mm<M> {
             let chains = sys.chains.ensure(3 * links + 2, sys).ok_or(NoMemory)?;
             let attrs = sys.attrs.ensure(6, sys).ok_or(NoMemory)?;
             let vmas = sys.vmas.ensure(3, sys).ok_or(NoMemory)?;
+            let links = u32::from(old.file.is_file()) * 3;
+            let links = sys.files.links.ensure(links, sys).ok_or(NoMemory)?;
             Ok((
                 unlocked,
-                (chains, attrs, vmas, self.tree.ensure(sys, 0, 5)?),
+                (chains, attrs, vmas, links, self.tree.ensure(sys, 0, 5)?),
             ))
         });
         let (unlocked, ensured) = ensured.inspect_err(|_| self.free_room(new.range))?;
@@ -93,6 +95,8 @@ impl<M: Mmu> Mm<M> {
         let from = faulted.then_some(vma);
         let added = add(self, writers, open, new, from, Reach::Both);
         let added = added.inspect_err(|_| self.free_room(new.range))?;
+        // Whoever truncates finds the pages at the new place, too, once they are there.
+        added.vma().link_follows();
         let vma = self.find(old.range.start()).ok_or(NoMemory)?;
         let apart = !core::ptr::eq(vma, added.vma());
         let section = before.or_else(|| apart.then(|| writers.begin(vma)));
@@ -128,6 +132,8 @@ impl<M: Mmu> Mm<M> {
     fn move_pages<'m>(&'m self, vma: &Vma<M>, old: &VmaView, to: VirtAddr, late: &mut Late<'m, M>) {
         let mut zap = Zap::begin(self, old.range);
         {
+            let file = vma.view().cache::<M>();
+            let _file = file.map(|file| file.i_mmap.write());
             let _reverse_map = vma.lock_reverse_map();
             self.move_entries(&mut zap, old, to);
         }
@@ -190,7 +196,7 @@ fn new_view<M: Mmu>(vma: &Vma<M>, old: &VmaView, to: VirtAddr, len: u64) -> VmaV
     let uffd = VmaFlags::UFFD_MISSING.with(VmaFlags::UFFD_WP);
     VmaView {
         range: VirtRange::new(to, VirtAddr(to.0 + len)),
-        pgoff: if faulted {
+        pgoff: if faulted || old.file.is_file() {
             old.pgoff
         } else {
             to.page(M::Paging::SHIFT)

@@ -99,8 +99,8 @@ impl<M: Mmu> Uffd<'_, M> {
     ///
     /// # Errors
     /// `Invalid`: no whole pages, nothing mapped there, or write-protection on tables that have no
-    /// bit for it. `Busy`: another one watches part of it; nothing has changed then. `NoMemory`:
-    /// what lies below the mapping that could not be split is watched.
+    /// bit for it, or a file. `Busy`: another one watches part of it; nothing has changed then.
+    /// `NoMemory`: what lies below the mapping that could not be split is watched.
     pub fn register(&self, start: VirtAddr, len: u64, mode: UffdMode) -> Result<(), UffdError> {
         let protects = mode.flags().has(VmaFlags::UFFD_WP);
         if protects && M::Paging::BITS.uffd_wp == 0 {
@@ -193,6 +193,9 @@ impl<M: Mmu> Uffd<'_, M> {
         let mut found = Err(UffdError::Invalid);
         for_parts(self.mm, range, |_, view| {
             found = Ok(());
+            if view.file.is_file() {
+                return Err(UffdError::Invalid);
+            }
             if view.uffd == self.number || !self.mm.is_watched_by(view.uffd) {
                 Ok(())
             } else {

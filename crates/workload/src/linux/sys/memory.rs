@@ -4,7 +4,7 @@
 //! [`LinuxWorker`](super::super::LinuxWorker), numbered there.
 
 use super::{last_errno, zero_or_errno};
-use crate::target::Prot;
+use crate::target::{Prot, Sharing};
 use core::ptr::{self, NonNull};
 use core::sync::atomic::AtomicU64;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -80,10 +80,26 @@ pub(in crate::linux) fn file(len: u64) -> Result<OwnedFd, i32> {
     zero_or_errno(returned).map(|()| file)
 }
 
-/// Maps `len` bytes of `file` privately where the kernel likes.
-pub(in crate::linux) fn map_file(file: &OwnedFd, len: u64, prot: Prot) -> Result<u64, i32> {
-    let at = mmap(size(len)?, prot, libc::MAP_PRIVATE, file.as_raw_fd())?;
+/// Maps `len` bytes of `file` where the kernel likes.
+pub(in crate::linux) fn map_file(
+    file: &OwnedFd,
+    len: u64,
+    prot: Prot,
+    sharing: Sharing,
+) -> Result<u64, i32> {
+    let flags = match sharing {
+        Sharing::Private => libc::MAP_PRIVATE,
+        Sharing::Shared => libc::MAP_SHARED,
+    };
+    let at = mmap(size(len)?, prot, flags, file.as_raw_fd())?;
     Ok(at as u64)
+}
+
+/// Asks the kernel to drop the pages of `file` from its page cache; what is not written out stays.
+pub(in crate::linux) fn forget(file: &OwnedFd) -> Result<(), i32> {
+    // SAFETY: 1. The call takes no pointer.
+    let errno = unsafe { libc::posix_fadvise(file.as_raw_fd(), 0, 0, libc::POSIX_FADV_DONTNEED) };
+    if errno == 0 { Ok(()) } else { Err(errno) }
 }
 
 /// Moves the break to `at`, where it can be, and returns where it is; 0 asks.

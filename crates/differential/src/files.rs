@@ -1,0 +1,43 @@
+//! The files that steps use, and what they hold when a case begins.
+//!
+//! | name | what |
+//! |---|---|
+//! | `tmpfs` | a file in memory (`memfd_create`) |
+//! | `disk` | a file without a name in the system's temporary directory |
+//! | `tmpfs-readonly`, `disk-readonly` | the same, opened for reading only |
+
+pub use minflt_spec::HALF;
+use minflt_spec::{Opened, Space, Words};
+
+/// How many files there are.
+pub const FILES: usize = 2;
+/// No step makes a file longer.
+pub const PAGES: u64 = 16;
+/// How long each is at first, in bytes: one ends within the second half of a page.
+pub const BYTES: [u64; FILES] = [6 * 4096, 4 * 4096 + HALF + 0x80];
+/// The page of each that nothing was written to.
+const HOLE: u64 = 2;
+
+/// The file behind an argument of a step.
+#[must_use]
+pub const fn opened(arg: u64) -> Opened {
+    Opened {
+        file: (arg % 2) as usize,
+        writable: arg % 4 < 2,
+    }
+}
+
+/// The pages of a file that are written at first, with their words.
+pub fn pages(file: usize) -> impl Iterator<Item = (u64, Words)> {
+    let last = BYTES[file].div_ceil(4096);
+    let word = move |index: u64, half| (file as u64 + 1) << 40 | index << 8 | half;
+    let written = (0..last).filter(|index| *index != HOLE);
+    written.map(move |index| (index, [word(index, 1), word(index, 2)]))
+}
+
+/// Gives a model the files.
+pub fn add(space: &mut Space) {
+    for (file, bytes) in BYTES.into_iter().enumerate() {
+        space.add_file(bytes, pages(file));
+    }
+}

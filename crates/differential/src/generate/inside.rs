@@ -1,0 +1,120 @@
+//! Which steps may be run: they change nothing outside the window, and what they come to hangs on
+//! nothing but the steps.
+
+use crate::files;
+use crate::step::{Call, Step};
+use crate::window::{END, PAGE, START};
+use minflt_spec::{File, HALF, Space, TASK_SIZE, abi};
+
+/// Whether what a step comes to hangs on more than the steps before it.
+///
+/// - Which pages of a file are in memory: on readahead and on writeback.
+/// - A policy for a file in memory is the file's, for all who map it.
+/// - What is stored behind the end of a file, in its last page: each file system has its own idea
+///   of when that goes.
+pub(super) fn hangs_on_more(step: &Step, before: &Space, after: &Space) -> bool {
+    let [addr, len, ..] = step.args;
+    let of_file = |len: u64| {
+        let end = addr.saturating_add(len);
+        let inside = before
+            .vmas()
+            .iter()
+            .filter(|vma| vma.start < end && vma.end > addr);
+        inside.into_iter().any(|vma| vma.file.is_some())
+    };
+    match step.call {
+        Call::Mincore | Call::Mbind => of_file(len),
+        Call::GetMempolicy => len & abi::MPOL_F_ADDR != 0 && of_file(1),
+        _ => after.files().iter().any(File::has_tail),
+    }
+}
+
+/// Whether a step changes nothing outside the window, whatever is mapped: it lies in the window, or
+/// the kernel refuses it before it acts.
+#[must_use]
+pub fn stays_inside(step: &Step) -> bool {
+    let [addr, len, third, fourth, fifth, _] = step.args;
+    let aligned = addr.is_multiple_of(PAGE);
+    let rounded = len.checked_add(PAGE - 1).map_or(0, |len| len & !(PAGE - 1));
+    let inside =
+        |addr: u64, len: u64| addr >= START && addr.checked_add(len).is_some_and(|end| end <= END);
+    let wraps = addr.checked_add(rounded).is_none();
+    match step.call {
+        Call::Mmap | Call::MmapFile => {
+            let exec_only = third & 7 == abi::PROT_EXEC;
+            let fixed = fourth & (abi::MAP_FIXED | abi::MAP_FIXED_NOREPLACE) != 0;
+            let refused = rounded == 0
+                || rounded > TASK_SIZE
+                || (addr > TASK_SIZE - rounded.min(TASK_SIZE))
+                || !aligned;
+            let hint = addr == 0 || addr >= TASK_SIZE || inside(addr & !(PAGE - 1), 0);
+            let placed = if fixed {
+                refused || inside(addr, rounded)
+            } else {
+                hint
+            };
+            placed && !exec_only
+        }
+        Call::Munmap => {
+            let refused = !aligned || addr > TASK_SIZE || len > TASK_SIZE - addr || len == 0;
+            refused || inside(addr, rounded)
+        }
+        Call::Mprotect => {
+            let grows = abi::PROT_GROWSDOWN | abi::PROT_GROWSUP;
+            let refused = !aligned || third & grows == grows || (len > 0 && rounded == 0);
+            third & 7 != abi::PROT_EXEC && (refused || wraps || inside(addr, rounded))
+        }
+        Call::Mremap => remap_stays_inside([addr, len, third, fourth, fifth]),
+        Call::Madvise | Call::Mbind | Call::Msync => {
+            !aligned || (len > 0 && rounded == 0) || wraps || inside(addr, rounded)
+        }
+        Call::Mlock | Call::Mlock2 | Call::Munlock => {
+            let within = addr % PAGE;
+            let rounded = len.wrapping_add(within).checked_add(PAGE - 1);
+            let rounded = rounded.map_or(0, |len| len & !(PAGE - 1));
+            let start = addr - within;
+            start.checked_add(rounded).is_none() || inside(start, rounded)
+        }
+        Call::Mincore => {
+            let beyond = addr.checked_add(len).is_none_or(|end| end > TASK_SIZE);
+            !aligned || beyond || (inside(addr, rounded) && rounded > 0) || len == 0
+        }
+        Call::Brk => true,
+        Call::GetMempolicy => len & abi::MPOL_F_ADDR == 0 || inside(addr, 1),
+        Call::Load | Call::Store | Call::ForcedRead | Call::ForcedWrite => {
+            addr.is_multiple_of(HALF) && inside(addr, HALF)
+        }
+        Call::RemoteRead | Call::RemoteWrite => {
+            aligned && rounded == len && len <= 64 * PAGE && inside(addr, len)
+        }
+        Call::Ftruncate => len <= files::PAGES * PAGE || len > i64::MAX as u64,
+        Call::Fallocate => {
+            let known = abi::FALLOC_FL_KEEP_SIZE | abi::FALLOC_FL_PUNCH_HOLE;
+            let end = third.checked_add(fourth);
+            let refused = third > i64::MAX as u64 || fourth > i64::MAX as u64 || fourth == 0;
+            len & !known == 0 && (refused || end.is_some_and(|end| end <= files::PAGES * PAGE))
+        }
+        Call::Pread | Call::Pwrite => len.is_multiple_of(HALF) && len < files::PAGES * PAGE,
+        _ => true,
+    }
+}
+
+fn remap_stays_inside([addr, old, new, flags, to]: [u64; 5]) -> bool {
+    let round = |len: u64| len.checked_add(PAGE - 1).map_or(0, |len| len & !(PAGE - 1));
+    let (old, new) = (round(old), round(new));
+    let inside =
+        |addr: u64, len: u64| addr >= START && addr.checked_add(len).is_some_and(|end| end <= END);
+    if flags & !7 != 0 || !addr.is_multiple_of(PAGE) || new == 0 || new > TASK_SIZE {
+        return true;
+    }
+    let fixed = flags & abi::MREMAP_FIXED != 0;
+    if fixed && (to > TASK_SIZE - new || !to.is_multiple_of(PAGE)) {
+        return true;
+    }
+    let target = if fixed {
+        inside(to, new)
+    } else {
+        to == 0 || to >= TASK_SIZE || inside(to & !(PAGE - 1), 0)
+    };
+    inside(addr, old.max(PAGE)) && target
+}

@@ -1,0 +1,276 @@
+//! Pages of files: what a fault finds in the entry, and what it makes of it.
+//!
+//! ```text
+//! found            load                      store, shared            store, private
+//! none             the page, and those       the page, dirty          a copy
+//!                  around it ([`around`])
+//! read-only page   -                         dirty, then writable     a copy in its place
+//! else             accessed bit              accessed and dirty bit
+//! ```
+//! A page that is not cached is read in with nothing held; then the fault starts again. The page is
+//! locked until its entry is there: who truncates waits for that, and takes the entry out again.
+//!
+//! Linux: mm/memory.c do_read_fault, do_cow_fault, do_shared_fault, do_wp_page (v6.12), which
+//! lets `mmap_lock` go to wait for a page, as this does.
+//!
+//! [`around`]: super::around
+
+use super::slot::Lost;
+use super::stabilise::{Can, Stable};
+use super::{Fault, FaultOutcome, Kind, Signal, Stop, Why};
+use crate::config::Rss;
+use crate::event::Event;
+use crate::file::{Locked, NotRead, Page, PageCache, Sought};
+use crate::oracle;
+use crate::vma::{Prot, VmaFlags};
+use minflt_pgtable::{Access, Grant, Leaf, Mmu, Pte, with_bits};
+use minflt_sync::Ordering;
+
+/// A page that has to be read in. Whoever wants it holds the file.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Wanted {
+    /// The address of its cache, held since it was wanted.
+    cache: u64,
+    index: u64,
+    flags: VmaFlags,
+}
+
+impl<M: Mmu> Fault<'_, M> {
+    /// A fault on a mapping of a file.
+    #[inline(never)]
+    pub(super) fn file(&self, stable: &Stable<'_, M>) -> Result<Kind, Stop> {
+        if stable.can() == Can::Look {
+            return Err(Why::NotSupported.into());
+        }
+        let Some(cache) = stable.view.cache::<M>() else {
+            return Err(Stop::Signal(Signal::Bus));
+        };
+        let shared = stable.view.flags.has(VmaFlags::SHARED);
+        let copies = self.access == Access::Write && !shared;
+        if copies {
+            self.prepare_anon(stable)?;
+        }
+        let leaf = self.leaf(stable)?;
+        let found = leaf.entry.load();
+        oracle::is_table(self.mm.system(), leaf.table);
+        let protected = found.is_present() && found.grant() < Grant::Write;
+        match self.access {
+            Access::Read if found.is_none() => self.read_page(stable, leaf, cache),
+            Access::Write if found.is_none() && shared => {
+                let page = self.locked_page(stable, cache)?;
+                page.frame().set_dirty();
+                let pte = Pte::page(page.pfn(), Grant::Write).dirty();
+                self.map_page(stable, leaf, page, pte, Kind::FileWrite)
+            }
+            Access::Write if found.is_none() => self.map_copy(stable, leaf, cache, Grant::Write),
+            Access::Write if protected && shared => self.allow_stores(stable, leaf, cache, found),
+            Access::Write if protected => self.write_protected(stable, leaf, found),
+            _ => self.set_flags(stable, leaf, found),
+        }
+    }
+
+    /// Linux: do_read_fault.
+    fn read_page(
+        &self,
+        stable: &Stable<'_, M>,
+        leaf: Leaf<'_, M>,
+        cache: &PageCache<M>,
+    ) -> Result<Kind, Stop> {
+        if let Some(kind) = self.map_around(stable, leaf, cache)? {
+            return Ok(kind);
+        }
+        let page = self.locked_page(stable, cache)?;
+        // What nobody has to write anywhere needs no note of the first store.
+        let shared = stable.view.flags.has(VmaFlags::SHARED);
+        let grant = match stable.view.prot.has(Prot::WRITE) && shared && !cache.writes_back() {
+            true => Grant::Write,
+            false => Grant::Read,
+        };
+        let pte = Pte::page(page.pfn(), grant);
+        self.map_page(stable, leaf, page, pte, Kind::FileRead)
+    }
+
+    /// The page that the fault is for, locked, if it can be had without waiting for a device.
+    fn locked_page<'c>(
+        &self,
+        stable: &Stable<'_, M>,
+        cache: &'c PageCache<M>,
+    ) -> Result<Locked<'c, M>, Stop> {
+        let index = stable.view.page_index::<M::Paging>(self.addr);
+        match cache.seek(index).map_err(|_| Stop::Oom)? {
+            Sought::Locked(page) => Ok(page),
+            Sought::Beyond => Err(Stop::Signal(Signal::Bus)),
+            Sought::Absent => {
+                // The mapping may go while it is waited for.
+                cache.hold();
+                self.wanted.set(Some(Wanted {
+                    cache: cache.address(),
+                    index,
+                    flags: stable.view.flags,
+                }));
+                Err(Stop::PageIn)
+            }
+        }
+    }
+
+    /// Reads the page in that is wanted.
+    ///
+    /// # Context
+    /// Holds nothing. Sleeps, and waits for the device.
+    #[cold]
+    pub(super) fn page_in(&self) -> Result<(), FaultOutcome> {
+        let Some(wanted) = self.wanted.take() else {
+            return Ok(());
+        };
+        let Some(cache) = PageCache::<M>::at(wanted.cache) else {
+            return Ok(());
+        };
+        let read = cache.read_in(wanted.index, wanted.flags);
+        cache.put();
+        let sys = self.mm.system();
+        read.map_err(|why| match why {
+            NotRead::Failed => {
+                sys.count(Event::Signals);
+                FaultOutcome::Signal(Signal::Bus)
+            }
+            NotRead::NoMemory => {
+                sys.count(Event::OutOfMemory);
+                FaultOutcome::Oom
+            }
+        })
+    }
+
+    /// Puts a locked page in, with the reference that comes with it.
+    fn map_page(
+        &self,
+        stable: &Stable<'_, M>,
+        leaf: Leaf<'_, M>,
+        page: Locked<'_, M>,
+        pte: Pte<M::Paging>,
+        kind: Kind,
+    ) -> Result<Kind, Stop> {
+        let pfn = page.pfn();
+        let maps = &page.frame().maps;
+        // Before an entry names it, as of anonymous memory.
+        maps.add(1, Ordering::Relaxed);
+        let slot = stable.open(leaf).inspect_err(|_| {
+            maps.sub(1, Ordering::Relaxed);
+        })?;
+        if slot.install(pte).is_err() {
+            drop(slot);
+            maps.sub(1, Ordering::Relaxed);
+            return Ok(self.lost(Event::CasAnonRead));
+        }
+        M::note(format_args!("fault {} maps page {pfn}", self.addr));
+        if self.mm.system().config.rss == Rss::UnderLock {
+            self.count_page(1);
+        }
+        drop(slot);
+        let _entrys = page.unlock().give();
+        Ok(kind)
+    }
+
+    /// A copy of the page, where nothing is mapped. Linux: do_cow_fault.
+    fn map_copy(
+        &self,
+        stable: &Stable<'_, M>,
+        leaf: Leaf<'_, M>,
+        cache: &PageCache<M>,
+        grant: Grant,
+    ) -> Result<Kind, Stop> {
+        let page = self.locked_page(stable, cache)?;
+        let copy = self.private_frame(stable)?;
+        M::copy(&self.mm.system().at, copy, page.pfn());
+        self.flush_before_install(copy);
+        // Locked until the copy is there: one of a page that is being truncated goes, too.
+        let slot = self.open_with(stable, leaf, copy)?;
+        match slot.install(Pte::page(copy, grant).dirty()) {
+            Ok(()) => {
+                M::note(format_args!("fault {} maps copy {copy}", self.addr));
+                self.finish(slot, copy);
+                drop(page);
+                Ok(Kind::FileCopy)
+            }
+            Err(Lost) => {
+                drop(slot);
+                drop(page);
+                self.undo_frame(copy);
+                Ok(self.lost(Event::CasAnonWrite))
+            }
+        }
+    }
+
+    /// The first store to a page that was mapped for loads. Linux: wp_page_shared.
+    fn allow_stores(
+        &self,
+        stable: &Stable<'_, M>,
+        leaf: Leaf<'_, M>,
+        cache: &PageCache<M>,
+        found: Pte<M::Paging>,
+    ) -> Result<Kind, Stop> {
+        let writable = with_bits(found.with_grant(Grant::Write), Access::Write);
+        let Some(page) = self.held_page(stable, leaf, cache, found)? else {
+            return Ok(self.lost(Event::CasReuse));
+        };
+        let page = page.lock();
+        let index = stable.view.page_index::<M::Paging>(self.addr);
+        if !page.is(index) {
+            // Truncated: the entry goes, or is gone.
+            return Ok(Kind::Spurious);
+        }
+        page.frame().set_dirty();
+        Ok(match stable.open(leaf)?.change(found, writable) {
+            Ok(()) => Kind::FileShared,
+            Err(Lost) => self.lost(Event::CasReuse),
+        })
+    }
+
+    /// A reference to the page that the entry names, if it names it still.
+    fn held_page<'c>(
+        &self,
+        stable: &Stable<'_, M>,
+        leaf: Leaf<'_, M>,
+        cache: &'c PageCache<M>,
+        found: Pte<M::Paging>,
+    ) -> Result<Option<Page<'c, M>>, Stop> {
+        let sys = self.mm.system();
+        let slot = stable.open_locked(leaf)?;
+        let same = slot.holds(found) && sys.is_of_file(found);
+        if !same || !sys.frames.hold(found.pfn(), 1) {
+            return Ok(None);
+        }
+        Ok(Some(Page::held(cache, found.pfn())))
+    }
+
+    /// Brings a page for somebody whom the mapping does not allow it; of a private mapping, and
+    /// as its own where it is to be stored to.
+    #[cold]
+    pub(super) fn bring_page(
+        &self,
+        stable: &Stable<'_, M>,
+        leaf: Leaf<'_, M>,
+        grant: Grant,
+    ) -> Result<Kind, Stop> {
+        let Some(cache) = stable.view.cache::<M>() else {
+            return Err(Stop::Signal(Signal::Bus));
+        };
+        let found = leaf.entry.load();
+        match self.access {
+            Access::Read if found.is_none() => {
+                let page = self.locked_page(stable, cache)?;
+                let pte = Pte::page(page.pfn(), grant);
+                self.map_page(stable, leaf, page, pte, Kind::FileRead)
+            }
+            Access::Write if found.is_none() => {
+                self.prepare_own(stable)?;
+                self.map_copy(stable, leaf, cache, grant)
+            }
+            Access::Write if found.is_mapped() => {
+                self.prepare_own(stable)?;
+                let own = self.own(stable, leaf, found, grant)?;
+                Ok(own.unwrap_or(Kind::Spurious))
+            }
+            _ => Ok(Kind::Spurious),
+        }
+    }
+}

@@ -1,0 +1,484 @@
+//! Files: the pages that are cached of one, and who maps them.
+//!
+//! # Problem
+//! A page of a file is one page for all who map it. A fault has to find it without a lock that
+//! others wait for; truncation has to take it away from every address space, while faults go on
+//! that would map it again.
+//!
+//! # Idea
+//! A [`PageCache`] holds what there is of a file: an index from page numbers to frames
+//! ([`index`]), the reverse map to the mappings ([`links`]), the size. A frame that is cached
+//! names its cache and its page number. Whoever wants to rely on that locks the frame (the
+//! *folio lock*) and looks again.
+//!
+//! # Protocol
+//! - Find: look the frame up, take a reference unless it has none left, look the slot up again
+//!   ([`pages`]).
+//! - Map: the frame locked, its cache and number looked at again, the size looked at; then the
+//!   entry is put in, and only then the lock is let go.
+//! - Truncate: the size first; then the entries go, by the reverse map; then the frames, each
+//!   locked, and if it was mapped again its entries, too; then the copies once more
+//!   ([`truncate`]).
+//! - Store through a shared mapping: the frame is marked dirty before the entry grants stores.
+//!   Write back: entries lose the right to store, every CPU is told, then the mark goes, then the
+//!   page is written ([`writeback`]).
+//!
+//! # Why it is correct
+//! A fault that locked a frame before truncation did, and saw the old size, has put its entry in
+//! when truncation gets the lock, which then sees that the frame is mapped. One that locks it
+//! after sees the new size, or that the frame is no longer the cache's. A page is found by its
+//! number only where slot and frame agree while a reference is held, so a frame that was freed
+//! and used again is never taken for the page. An entry that grants stores names a page that is
+//! marked dirty; what is stored after the mark went is stored by a fault, which sets it again.
+//!
+//! # Cost
+//! A fault on a cached page: the index's walk, two exchanges for the lock, one for the reference,
+//! one for the map count. Faults on different pages share no line that they write.
+//!
+//! Linux: `struct address_space`; mm/filemap.c, mm/truncate.c, mm/shmem.c.
+
+mod index;
+pub(crate) mod links;
+mod ops;
+mod pages;
+mod part;
+mod read;
+mod truncate;
+mod words;
+mod writeback;
+
+pub(crate) use index::CacheNode;
+pub use ops::{FileOps, IoError};
+pub(crate) use pages::{Locked, Page, Sought};
+pub(crate) use part::FilePart;
+pub(crate) use read::NotRead;
+
+use crate::error::NoMemory;
+use crate::system::System;
+use crate::vma::VmaView;
+use core::fmt;
+use core::ptr::NonNull;
+use index::Index;
+use links::{FileLink, Links};
+use minflt_addr::Pfn;
+use minflt_pgtable::{Mmu, Paging};
+use minflt_sync::order::{FileLock, FilesLock, IMmapLock};
+use minflt_sync::slab::{Magazine, SlabObject};
+use minflt_sync::{Atomic, Ordering, PerCpu, RwSem, Slab, SpinLock, WaitTable};
+
+/// Bytes that a file may have: what a page number of 4 KiB pages fits in, with room to add.
+const LARGEST: u64 = 1 << 62;
+
+/// Whether what is stored to a mapping of a file is stored to the file.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Sharing {
+    /// No: the first store to a page makes a copy (`MAP_PRIVATE`).
+    Private,
+    /// Yes (`MAP_SHARED`).
+    Shared,
+}
+
+/// What a handle of a file may be used for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum FileAccess {
+    /// Loads (`O_RDONLY`): a shared mapping of it can never be stored to.
+    Read,
+    /// Loads and stores (`O_RDWR`).
+    ReadWrite,
+}
+
+/// Which file a mapping is of: its name within the system, 0 for anonymous memory.
+#[derive(Clone, Copy, PartialEq, Eq, Default)]
+pub struct FileKey(u64);
+
+impl FileKey {
+    /// Anonymous memory.
+    pub const NONE: Self = Self(0);
+
+    /// Whether it names a file.
+    #[inline(always)]
+    #[must_use]
+    pub const fn is_file(self) -> bool {
+        self.0 != 0
+    }
+}
+
+impl fmt::Debug for FileKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.is_file() { "file" } else { "no file" })
+    }
+}
+
+/// What is cached of a file, and who maps it.
+#[repr(C, align(64))]
+pub(crate) struct PageCache<M: Mmu> {
+    system: *const System<M>,
+    /// Where pages come from and go to; `None` for a file that is memory only.
+    ops: Option<&'static dyn FileOps<M>>,
+    /// Distinguishes it from every other file of the system, and names it in `maps`. Immutable.
+    pub(crate) id: u64,
+    index: Index<M>,
+    /// Bytes. Written by: `resize`, write.
+    size: Atomic<u64, M>,
+    /// Writebacks that failed and that nobody has been told of yet.
+    failed: Atomic<u64, M>,
+    /// The page behind the last one that was read in, and how many are read ahead of it. A hint.
+    read: read::Ahead<M>,
+    /// Handles, links of mappings, and those who read a page in.
+    refs: Atomic<u64, M>,
+    /// Neighbours among all files. Guarded by: the list's lock, in [`Files`].
+    next: Atomic<u64, M>,
+    prev: Atomic<u64, M>,
+    /// Held by whoever changes the size or takes pages out. Linux: `i_rwsem`.
+    resize: RwSem<FileLock, M>,
+    /// Guards `links`.
+    pub(crate) i_mmap: RwSem<IMmapLock, M>,
+    pub(crate) links: Links<M>,
+}
+
+/// What a system keeps of files.
+#[derive(Debug)]
+#[repr(C)]
+pub(crate) struct Files<M: Mmu> {
+    pub(crate) caches: Slab<PageCache<M>, M>,
+    pub(crate) nodes: Slab<CacheNode<M>, M>,
+    pub(crate) links: Slab<FileLink<M>, M>,
+    /// The address of the first of all files, 0 for none.
+    first: SpinLock<u64, FilesLock, M>,
+    /// Where those sleep who wait for pages.
+    pub(crate) waits: WaitTable<M>,
+}
+
+impl<M: Mmu> Files<M> {
+    /// No files; the slabs' magazines.
+    pub(crate) fn new([caches, nodes, links]: [PerCpu<Magazine<M>, M>; 3]) -> Self {
+        Self {
+            caches: Slab::new(8, caches),
+            nodes: Slab::new(9, nodes),
+            links: Slab::new(10, links),
+            first: SpinLock::new(0),
+            waits: WaitTable::new(),
+        }
+    }
+}
+
+// SAFETY: the free link overwrites `system`; nobody holds a cache that was freed.
+unsafe impl<M: Mmu> SlabObject for PageCache<M> {}
+// SAFETY: the system outlives it and is shared, as `FileOps` is; all else is shared by its locks.
+unsafe impl<M: Mmu> Send for PageCache<M> {}
+// SAFETY: as above.
+unsafe impl<M: Mmu> Sync for PageCache<M> {}
+
+/// A reference to a file. Dropping the last one, and the last mapping, writes back what is dirty
+/// and drops what is cached.
+pub struct FileHandle<'s, M: Mmu> {
+    sys: &'s System<M>,
+    cache: NonNull<PageCache<M>>,
+    access: FileAccess,
+}
+
+// SAFETY: a `PageCache` is made to be shared by threads.
+unsafe impl<M: Mmu> Send for FileHandle<'_, M> {}
+// SAFETY: as above.
+unsafe impl<M: Mmu> Sync for FileHandle<'_, M> {}
+
+impl<M: Mmu> System<M> {
+    /// A new file of `bytes` bytes that is memory only, all zeros: what tmpfs, memfd and shared
+    /// anonymous memory are made of.
+    ///
+    /// # Errors
+    /// No memory, or too large.
+    pub fn new_file(&self, bytes: u64) -> Result<FileHandle<'_, M>, NoMemory> {
+        self.make_file(None, bytes)
+    }
+
+    /// A file of `bytes` bytes whose pages come from and go to `ops`. Each call makes another
+    /// cache: of one file there shall be one.
+    ///
+    /// # Errors
+    /// No memory, or too large; `ops` then is not released.
+    pub fn open_file(
+        &self,
+        ops: &'static dyn FileOps<M>,
+        bytes: u64,
+    ) -> Result<FileHandle<'_, M>, NoMemory> {
+        self.make_file(Some(ops), bytes)
+    }
+
+    fn make_file(
+        &self,
+        ops: Option<&'static dyn FileOps<M>>,
+        bytes: u64,
+    ) -> Result<FileHandle<'_, M>, NoMemory> {
+        if bytes > LARGEST {
+            return Err(NoMemory);
+        }
+        let cache = PageCache {
+            system: self,
+            ops,
+            id: self.new_id(),
+            index: Index::new(),
+            size: Atomic::new(bytes),
+            failed: Atomic::new(0),
+            read: read::Ahead::new(),
+            refs: Atomic::new(1),
+            next: Atomic::new(0),
+            prev: Atomic::new(0),
+            resize: RwSem::new(),
+            i_mmap: RwSem::new(),
+            links: Links::new(),
+        };
+        let cache = self.files.caches.alloc(cache, self).map_err(|_| NoMemory)?;
+        self.list_file(cache);
+        Ok(FileHandle {
+            sys: self,
+            cache,
+            access: FileAccess::ReadWrite,
+        })
+    }
+
+    /// Puts a file in front of all files.
+    fn list_file(&self, cache: NonNull<PageCache<M>>) {
+        let mut first = self.files.first.lock();
+        // SAFETY: allocated just now.
+        let new = unsafe { cache.as_ref() };
+        new.next.store(*first, Ordering::Relaxed);
+        if let Some(second) = PageCache::<M>::at(*first) {
+            second.prev.store(new.address(), Ordering::Relaxed);
+        }
+        *first = new.address();
+    }
+
+    fn unlist_file(&self, cache: &PageCache<M>) {
+        let mut first = self.files.first.lock();
+        let next = cache.next.load(Ordering::Relaxed);
+        let prev = cache.prev.load(Ordering::Relaxed);
+        match PageCache::<M>::at(prev) {
+            Some(prev) => prev.next.store(next, Ordering::Relaxed),
+            None => *first = next,
+        }
+        if let Some(next) = PageCache::<M>::at(next) {
+            next.prev.store(prev, Ordering::Relaxed);
+        }
+    }
+
+    /// Calls `visit` with each file. For oracles, while nothing runs.
+    pub(crate) fn each_file(&self, mut visit: impl FnMut(&PageCache<M>)) {
+        // SAFETY: 1: nothing else runs.
+        let mut at = unsafe { *self.files.first.peek() };
+        while let Some(cache) = PageCache::<M>::at(at) {
+            at = cache.next.peek();
+            visit(cache);
+        }
+    }
+}
+
+impl<M: Mmu> PageCache<M> {
+    pub(crate) fn system(&self) -> &System<M> {
+        // SAFETY: a system outlives its files.
+        unsafe { &*self.system }
+    }
+
+    pub(crate) fn address(&self) -> u64 {
+        core::ptr::from_ref(self) as u64
+    }
+
+    /// The name that mappings know it by.
+    pub(crate) fn key(&self) -> FileKey {
+        FileKey(self.address())
+    }
+
+    /// The cache at an address that a list, a frame or a record names, which keeps it.
+    pub(crate) fn at<'a>(address: u64) -> Option<&'a Self> {
+        // SAFETY: lists and records name living caches, and the caller holds what keeps them.
+        unsafe { (address as *const Self).as_ref() }
+    }
+
+    /// How many nodes its index has. For oracles, while nothing runs.
+    pub(crate) fn nodes(&self) -> u64 {
+        self.index.nodes()
+    }
+
+    /// The frame of a page. For oracles, while nothing runs.
+    pub(crate) fn peek(&self, index: u64) -> Option<Pfn> {
+        self.index.peek(index)
+    }
+
+    /// Bytes.
+    pub(crate) fn size(&self) -> u64 {
+        // ORDERING: Acquire; pairs with [file-size].
+        self.size.load(Ordering::Acquire)
+    }
+
+    /// Pages that have bytes of the file.
+    pub(crate) fn pages(&self) -> u64 {
+        pages_of::<M>(self.size())
+    }
+
+    /// Whether its pages have to be written somewhere.
+    pub(crate) const fn writes_back(&self) -> bool {
+        self.ops.is_some()
+    }
+
+    /// Whether fault-around may map its pages.
+    pub(crate) fn maps_around(&self) -> bool {
+        self.ops.is_none_or(FileOps::maps_around)
+    }
+
+    /// One more who refers to it.
+    pub(crate) fn hold(&self) {
+        self.refs.add(1, Ordering::Relaxed);
+    }
+
+    /// How many refer to it. For oracles, while nothing runs.
+    pub(crate) fn refs_raw(&self) -> u64 {
+        self.refs.peek()
+    }
+
+    /// One less. The last one writes back what is dirty, and drops the pages.
+    ///
+    /// # Context
+    /// Holds no spinning lock, and of the sleeping ones none behind `mmap_lock` and the VMA's. May
+    /// sleep, and wait for a device.
+    pub(crate) fn put(&self) {
+        // ORDERING: Release; pairs with [file-put].
+        if self.refs.sub(1, Ordering::AcqRel) != 1 {
+            return;
+        }
+        // ORDERING: Acquire, by the same step; pairs with [file-put].
+        // Whoever can be told of an error has gone. Linux: the same, at the last iput.
+        let _nobody_asks = self.write_all();
+        self.drop_all();
+        let sys = self.system();
+        sys.unlist_file(self);
+        self.index.free(sys);
+        if let Some(ops) = self.ops {
+            ops.release();
+        }
+        // SAFETY: 1, 2: the last reference is gone.
+        unsafe { sys.files.caches.free(NonNull::from(self)) };
+    }
+}
+
+impl<M: Mmu> PageCache<M> {
+    /// Start offsets of its fields, ascending: for names.
+    pub(crate) fn fields() -> [(usize, &'static str); 6] {
+        use core::mem::offset_of;
+        let mut fields = [
+            (0, "file"),
+            (offset_of!(Self, index), "index"),
+            (offset_of!(Self, size), "size"),
+            (offset_of!(Self, refs), "refs"),
+            (offset_of!(Self, resize), "resize"),
+            (offset_of!(Self, i_mmap), "i_mmap"),
+        ];
+        fields.sort_unstable();
+        fields
+    }
+}
+
+/// Pages that `bytes` bytes lie in.
+pub(crate) fn pages_of<M: Mmu>(bytes: u64) -> u64 {
+    bytes.div_ceil(M::Paging::PAGE)
+}
+
+impl VmaView {
+    /// The cache of the file that it maps. Whoever holds the mapping holds the file.
+    #[inline(always)]
+    pub(crate) fn cache<'a, M: Mmu>(&self) -> Option<&'a PageCache<M>> {
+        PageCache::at(self.file.0)
+    }
+}
+
+impl<'s, M: Mmu> FileHandle<'s, M> {
+    pub(crate) fn cache(&self) -> &PageCache<M> {
+        // SAFETY: this handle counts.
+        unsafe { self.cache.as_ref() }
+    }
+
+    /// Another handle of the same file.
+    #[must_use]
+    pub fn share(&self) -> Self {
+        self.cache().hold();
+        Self { ..*self }
+    }
+
+    /// Another handle of the same file, for loads only.
+    #[must_use]
+    pub fn read_only(&self) -> Self {
+        let mut other = self.share();
+        other.access = FileAccess::Read;
+        other
+    }
+
+    /// What it may be used for.
+    #[must_use]
+    pub const fn access(&self) -> FileAccess {
+        self.access
+    }
+
+    /// The system it belongs to.
+    #[must_use]
+    pub const fn system(&self) -> &'s System<M> {
+        self.sys
+    }
+
+    /// Bytes in the file.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.cache().size()
+    }
+
+    /// Pages of it that are cached. A moment later it may be otherwise.
+    #[must_use]
+    pub fn cached_pages(&self) -> u64 {
+        let mut pages = 0;
+        self.cache().index.each(0, u64::MAX, |_, _| pages += 1);
+        pages
+    }
+
+    /// The number of the file that a mapping's line in `maps` shows as its inode.
+    #[must_use]
+    pub fn number(&self) -> u64 {
+        self.cache().id
+    }
+
+    /// Marks a cached page as one whose memory is broken: whoever touches it from now on gets a
+    /// signal, and nobody maps it again. Returns whether the page is cached.
+    ///
+    /// Linux: memory_failure, of which this is the part that a fault sees.
+    pub fn poison(&self, index: u64) -> bool {
+        let cache = self.cache();
+        let Some(page) = cache.find(index) else {
+            return false;
+        };
+        let page = page.lock();
+        page.frame().set_poisoned();
+        cache.unmap(index, index, truncate::Copies::Stay);
+        drop(page);
+        true
+    }
+}
+
+impl<M: Mmu> Drop for FileHandle<'_, M> {
+    fn drop(&mut self) {
+        self.cache().put();
+    }
+}
+
+impl<M: Mmu> fmt::Debug for FileHandle<'_, M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "File {}", self.cache().id)
+    }
+}
+
+impl<M: Mmu> fmt::Debug for PageCache<M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "PageCache {}", self.id)
+    }
+}
+
+/// The frame that a slot of the index names.
+const fn named(slot: u64) -> Pfn {
+    Pfn(slot)
+}

@@ -1,0 +1,284 @@
+//! One page of a file: held, locked, looked for, made.
+
+use super::PageCache;
+use crate::config::Broken;
+use crate::error::NoMemory;
+use crate::frame::{Frame, Use};
+use core::mem::ManuallyDrop;
+use minflt_addr::Pfn;
+use minflt_pgtable::Mmu;
+use minflt_sync::Ordering;
+use minflt_sync::order::FolioLock;
+
+/// A cached page, referred to until dropped.
+pub(crate) struct Page<'c, M: Mmu> {
+    cache: &'c PageCache<M>,
+    pfn: Pfn,
+}
+
+/// A cached page, locked until dropped.
+pub(crate) struct Locked<'c, M: Mmu> {
+    page: ManuallyDrop<Page<'c, M>>,
+}
+
+/// What came of looking for a page.
+pub(crate) enum Sought<'c, M: Mmu> {
+    /// It is there, whole, and within the file.
+    Locked(Locked<'c, M>),
+    /// It has to be read in first, which may take long.
+    Absent,
+    /// The file ends before it, or its memory is broken.
+    Beyond,
+}
+
+impl<'c, M: Mmu> Page<'c, M> {
+    /// Takes a reference over that the caller has.
+    pub(crate) const fn held(cache: &'c PageCache<M>, pfn: Pfn) -> Self {
+        Self { cache, pfn }
+    }
+
+    pub(crate) fn frame(&self) -> &'c Frame<M> {
+        self.cache.system().frames.get(self.pfn)
+    }
+
+    pub(crate) const fn pfn(&self) -> Pfn {
+        self.pfn
+    }
+
+    /// Locks it. What it belongs to has to be looked at after that.
+    ///
+    /// # Context
+    /// Sleeps.
+    pub(crate) fn lock(self) -> Locked<'c, M> {
+        let sys = self.cache.system();
+        sys.files.waits.lock::<FolioLock>(
+            self.pfn.0,
+            self.frame().state(),
+            Frame::<M>::LOCKED,
+            Frame::<M>::WAITERS,
+        );
+        Locked {
+            page: ManuallyDrop::new(self),
+        }
+    }
+
+    /// Locks it, if nobody has it locked.
+    pub(crate) fn try_lock(self) -> Result<Locked<'c, M>, Self> {
+        let sys = self.cache.system();
+        let mine = sys
+            .files
+            .waits
+            .try_lock::<FolioLock>(self.frame().state(), Frame::<M>::LOCKED);
+        if mine {
+            let page = ManuallyDrop::new(self);
+            return Ok(Locked { page });
+        }
+        Err(self)
+    }
+
+    /// The reference is somebody else's from now on.
+    pub(crate) fn give(self) -> Pfn {
+        ManuallyDrop::new(self).pfn
+    }
+}
+
+impl<M: Mmu> Drop for Page<'_, M> {
+    fn drop(&mut self) {
+        self.cache.system().frames.put(self.pfn);
+    }
+}
+
+impl<'c, M: Mmu> Locked<'c, M> {
+    pub(crate) fn frame(&self) -> &'c Frame<M> {
+        self.page.frame()
+    }
+
+    pub(crate) fn pfn(&self) -> Pfn {
+        self.page.pfn
+    }
+
+    /// Whether it is page `index` of the cache now: it may have been truncated before it was
+    /// locked.
+    pub(crate) fn is(&self, index: u64) -> bool {
+        let frame = self.frame();
+        frame.mapping.load(Ordering::Relaxed) == self.page.cache.address()
+            && frame.index.load(Ordering::Relaxed) == index
+    }
+
+    /// Lets the lock go and keeps the reference.
+    pub(crate) fn unlock(self) -> Page<'c, M> {
+        let locked = ManuallyDrop::new(self);
+        let (cache, pfn) = (locked.page.cache, locked.page.pfn);
+        unlock(cache, pfn);
+        Page { cache, pfn }
+    }
+
+    /// Waits until what is being written of it is written.
+    ///
+    /// # Context
+    /// Sleeps.
+    pub(crate) fn await_writeback(&self) {
+        let sys = self.page.cache.system();
+        sys.files.waits.wait_clear(
+            self.pfn().0,
+            self.frame().state(),
+            Frame::<M>::WRITEBACK,
+            Frame::<M>::WAITERS,
+        );
+    }
+}
+
+impl<M: Mmu> Drop for Locked<'_, M> {
+    fn drop(&mut self) {
+        let (cache, pfn) = (self.page.cache, self.page.pfn);
+        unlock(cache, pfn);
+        cache.system().frames.put(pfn);
+    }
+}
+
+fn unlock<M: Mmu>(cache: &PageCache<M>, pfn: Pfn) {
+    let sys = cache.system();
+    sys.files.waits.unlock::<FolioLock>(
+        pfn.0,
+        sys.frames.get(pfn).state(),
+        Frame::<M>::LOCKED,
+        Frame::<M>::WAITERS,
+    );
+}
+
+impl<M: Mmu> PageCache<M> {
+    /// Page `index`, if it is cached.
+    ///
+    /// # Races
+    /// Between the look at the slot and the reference the frame may be freed and used for
+    /// something else. So the slot is looked at again: if it still names the frame, the cache had
+    /// its reference all the time (P21).
+    ///
+    /// Linux: filemap_get_entry.
+    #[inline]
+    pub(crate) fn find(&self, index: u64) -> Option<Page<'_, M>> {
+        let sys = self.system();
+        let slot = self.index.slot(index)?;
+        loop {
+            // ORDERING: Acquire; pairs with [cache-slot].
+            let found = slot.load(Ordering::Acquire);
+            if found == 0 {
+                return None;
+            }
+            let pfn = super::named(found);
+            if !sys.frames.try_hold(pfn) {
+                continue;
+            }
+            let page = Page { cache: self, pfn };
+            // ORDERING: Acquire; pairs with [cache-slot].
+            if slot.load(Ordering::Acquire) == found || sys.config.lacks(Broken::CachedUnchecked) {
+                return Some(page);
+            }
+        }
+    }
+
+    /// Whether page `index` is cached, and whole.
+    pub(crate) fn has(&self, index: u64) -> bool {
+        let page = self.find(index);
+        page.is_some_and(|page| page.frame().is_uptodate())
+    }
+
+    /// Page `index`, locked, whole and within the file; made where the file is memory only.
+    ///
+    /// # Context
+    /// Sleeps for the lock of a page that is whole; not for one that is being read in.
+    ///
+    /// # Errors
+    /// No memory for a new page.
+    ///
+    /// Linux: filemap_fault, shmem_fault.
+    pub(crate) fn seek(&self, index: u64) -> Result<Sought<'_, M>, NoMemory> {
+        loop {
+            if index >= self.pages() {
+                return Ok(Sought::Beyond);
+            }
+            let Some(page) = self.find(index) else {
+                if self.ops.is_some() {
+                    return Ok(Sought::Absent);
+                }
+                match self.make_zeros(index)? {
+                    Some(page) => return Ok(Sought::Locked(page)),
+                    None => continue,
+                }
+            };
+            let page = match page.try_lock() {
+                Ok(page) => page,
+                Err(page) if !page.frame().is_uptodate() => return Ok(Sought::Absent),
+                Err(page) => page.lock(),
+            };
+            if !page.is(index) {
+                continue;
+            }
+            // With the lock held: who truncates comes to this page later, or has been here.
+            let within = index < self.pages() || self.system().config.lacks(Broken::SizeBeforeLock);
+            if !within || page.frame().is_poisoned() {
+                return Ok(Sought::Beyond);
+            }
+            if !page.frame().is_uptodate() {
+                return Ok(Sought::Absent);
+            }
+            return Ok(Sought::Locked(page));
+        }
+    }
+
+    /// A new page of zeros; none where somebody was faster, or the file became shorter.
+    fn make_zeros(&self, index: u64) -> Result<Option<Locked<'_, M>>, NoMemory> {
+        let Some(page) = self.make(index)? else {
+            return Ok(None);
+        };
+        let sys = self.system();
+        if !page.frame().is_zeroed() {
+            M::clear(&sys.at, page.pfn());
+        }
+        page.frame().set_uptodate();
+        Ok(Some(page))
+    }
+
+    /// A new page, locked, of whatever contents; none where somebody was faster, or the file
+    /// became shorter.
+    pub(crate) fn make(&self, index: u64) -> Result<Option<Locked<'_, M>>, NoMemory> {
+        let sys = self.system();
+        let slot = self.index.slot_for(sys, index)?;
+        let pfn = sys.frames.alloc(&sys.at, Use::File).ok_or(NoMemory)?;
+        let frame = sys.frames.get(pfn);
+        frame.mapping.store(self.address(), Ordering::Relaxed);
+        frame.index.store(index, Ordering::Relaxed);
+        frame.maps.store(0, Ordering::Relaxed);
+        let page = Page { cache: self, pfn };
+        let Ok(locked) = page.try_lock() else {
+            M::violation(format_args!("fresh frame {pfn} is locked"));
+        };
+        // The cache's.
+        frame.refs.add(1, Ordering::Relaxed);
+        // ORDERING: Release; pairs with [cache-slot].
+        let put_in = slot.cas(0, pfn.0, Ordering::AcqRel, Ordering::Relaxed);
+        if put_in.is_err() {
+            frame.mapping.store(0, Ordering::Relaxed);
+            frame.refs.sub(1, Ordering::Relaxed);
+            return Ok(None);
+        }
+        // ORDERING: fence SeqCst; pairs with [file-resize]: the page is there before the size is
+        // looked at.
+        M::fence(Ordering::SeqCst);
+        if index >= self.pages() {
+            self.take_out(index, &locked);
+            return Ok(None);
+        }
+        Ok(Some(locked))
+    }
+
+    /// Takes a locked page out of the cache. Nobody maps it any more, or will.
+    pub(crate) fn take_out(&self, index: u64, page: &Locked<'_, M>) {
+        if let Some(slot) = self.index.slot(index) {
+            slot.store(0, Ordering::Relaxed);
+        }
+        page.frame().clean();
+        page.frame().mapping.store(0, Ordering::Relaxed);
+        self.system().frames.put(page.pfn());
+    }
+}

@@ -1,0 +1,59 @@
+//! A part of a file that a call found mapped, and does something about with nothing held.
+
+use super::PageCache;
+use crate::error::MadviseError;
+use crate::vma::VmaView;
+use core::ops::Range;
+use minflt_addr::VirtRange;
+use minflt_pgtable::{Mmu, Paging};
+
+/// Pages of a file, which is held until this is dropped.
+pub(crate) struct FilePart<'m, M: Mmu> {
+    cache: &'m PageCache<M>,
+    view: VmaView,
+    pages: Range<u64>,
+}
+
+impl<'m, M: Mmu> FilePart<'m, M> {
+    /// What `part` of the mapping `view` has of its file. The caller holds the mapping.
+    pub(crate) fn new(cache: &'m PageCache<M>, view: &VmaView, part: VirtRange) -> Self {
+        cache.hold();
+        let first = view.page_index::<M::Paging>(part.start());
+        Self {
+            cache,
+            view: *view,
+            pages: first..first + part.pages(M::Paging::SHIFT),
+        }
+    }
+
+    /// Makes a hole.
+    pub(crate) fn punch(&self) -> Result<(), MadviseError> {
+        let shift = M::Paging::SHIFT;
+        let punched = self
+            .cache
+            .punch(self.pages.start << shift, self.pages.end << shift);
+        punched.map_err(|_| MadviseError::Io)
+    }
+
+    /// Reads the pages in, as far as they can be had.
+    pub(crate) fn read(&self) {
+        let end = self.pages.end.min(self.cache.pages());
+        for index in self.pages.start..end {
+            if !self.cache.has(index) && self.cache.read_in(index, self.view.flags).is_err() {
+                return;
+            }
+        }
+    }
+
+    /// Writes what is dirty of it.
+    pub(crate) fn write(&self) -> Result<(), super::IoError> {
+        let last = self.pages.end.saturating_sub(1);
+        self.cache.write_range(self.pages.start, last)
+    }
+}
+
+impl<M: Mmu> Drop for FilePart<'_, M> {
+    fn drop(&mut self) {
+        self.cache.put();
+    }
+}

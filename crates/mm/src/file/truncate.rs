@@ -1,0 +1,257 @@
+//! Taking pages away from everybody: truncation, holes.
+//!
+//! ```text
+//! truncate                                 fault
+//! size                                     page locked
+//! entries go, by the reverse map           size: still the old one
+//! page: waits for its lock                 entry put in
+//!                                          lock let go
+//! page locked; it is mapped: entries go
+//! the page leaves the cache
+//! copies go, once more
+//! ```
+//! A private copy of a page behind the end goes, too; one of a page in a hole stays, since it is
+//! the mapping's own.
+//!
+//! Linux: mm/truncate.c truncate_pagecache, truncate_inode_pages_range, truncate_cleanup_folio;
+//! mm/memory.c unmap_mapping_range.
+
+use super::{FileHandle, PageCache, pages_of};
+use crate::config::Broken;
+use crate::error::FileError;
+use crate::vma::VmaFlags;
+use crate::zap::{Only, Zap};
+use minflt_addr::Pfn;
+use minflt_pgtable::{Mmu, Paging};
+use minflt_sync::Ordering;
+
+/// More than any page's number.
+const LAST: u64 = u64::MAX >> 8;
+
+/// What becomes of the copies that private mappings made.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Copies {
+    Go,
+    Stay,
+}
+
+impl<M: Mmu> PageCache<M> {
+    /// Takes the entries of pages `first` to `last` out of every address space.
+    ///
+    /// # Context
+    /// Sleeps for `i_mmap`; waits for CPUs to forget translations.
+    pub(super) fn unmap(&self, first: u64, last: u64, copies: Copies) {
+        let _tree = self.i_mmap.read();
+        self.links.each(first, last, |part| {
+            let only = match copies {
+                Copies::Go => Only::All,
+                Copies::Stay => Only::OfFile,
+            };
+            let mut zap = Zap::begin_by_reverse_map(part.mm, part.range, only);
+            zap.range(part.range);
+            zap.finish();
+        });
+    }
+
+    /// Drops the pages `first` to `last`, which no fault maps from now on but one that has a page
+    /// locked already.
+    fn drop_pages(&self, first: u64, last: u64, copies: Copies) {
+        let lacks = |fix| self.system().config.lacks(fix);
+        self.unmap(first, last, copies);
+        self.index.each(first, last, |index, _| {
+            let Some(page) = self.find(index) else { return };
+            let page = page.lock();
+            if !page.is(index) {
+                return;
+            }
+            page.await_writeback();
+            let mapped = page.frame().maps.load(Ordering::Relaxed) > 0;
+            if mapped && !lacks(Broken::TruncateUnmapsOnce) {
+                self.unmap(index, index, copies);
+            }
+            self.take_out(index, &page);
+        });
+        if copies == Copies::Go && !lacks(Broken::TruncateUnmapsOnce) {
+            self.unmap(first, last, copies);
+        }
+    }
+
+    /// Nobody else has the file: drops all pages.
+    pub(super) fn drop_all(&self) {
+        self.index.each(0, u64::MAX, |index, _| {
+            if let Some(page) = self.find(index) {
+                self.take_out(index, &page.lock());
+            }
+        });
+    }
+
+    /// Gives the file another size, and drops what lies behind it.
+    fn resize(&self, bytes: u64) -> Result<(), FileError> {
+        if bytes > super::LARGEST {
+            return Err(FileError::TooLarge);
+        }
+        let _alone = self.resize.write();
+        let old = self.size.load(Ordering::Relaxed);
+        if bytes >= old {
+            return self.grow(bytes);
+        }
+        // What the last page keeps behind its end has to be zeros, also on the device.
+        if !bytes.is_multiple_of(M::Paging::PAGE) {
+            self.read_in(bytes >> M::Paging::SHIFT, VmaFlags::RANDOM)?;
+        }
+        // ORDERING: Release; pairs with [file-size].
+        self.size.store(bytes, Ordering::Release);
+        // ORDERING: fence SeqCst; pairs with [file-resize]: the size is there before pages are
+        // looked for.
+        M::fence(Ordering::SeqCst);
+        self.drop_pages(pages_of::<M>(bytes), LAST, Copies::Go);
+        self.clear(bytes, bytes.next_multiple_of(M::Paging::PAGE));
+        let resized = self.ops.map_or(Ok(()), |ops| ops.resize(bytes));
+        M::note(format_args!("truncate to {bytes} returns"));
+        resized.map_err(|_| FileError::Io)
+    }
+
+    /// Makes the file longer, if it is not as long as that. The caller holds `resize`.
+    pub(super) fn grow(&self, bytes: u64) -> Result<(), FileError> {
+        if bytes > self.size.load(Ordering::Relaxed) {
+            self.ops.map_or(Ok(()), |ops| ops.resize(bytes))?;
+            // ORDERING: Release; pairs with [file-size].
+            self.size.store(bytes, Ordering::Release);
+        }
+        Ok(())
+    }
+
+    /// Clears the bytes from `from` up to `to`, which lie in one page, where that is cached.
+    fn clear(&self, from: u64, to: u64) {
+        if from >= to {
+            return;
+        }
+        let index = from >> M::Paging::SHIFT;
+        let Some(page) = self.find(index) else {
+            return;
+        };
+        let page = page.lock();
+        if page.is(index) && page.frame().is_uptodate() {
+            let base = index << M::Paging::SHIFT;
+            clear_bytes::<M>(&self.system().at, page.pfn(), from - base, to - base);
+            page.frame().set_dirty();
+        }
+    }
+
+    /// Makes a hole: the bytes from `from` up to `to` are zeros.
+    pub(super) fn punch(&self, from: u64, to: u64) -> Result<(), FileError> {
+        let _alone = self.resize.write();
+        let shift = M::Paging::SHIFT;
+        let to = to.min(self.size().next_multiple_of(M::Paging::PAGE));
+        if from >= to {
+            return Ok(());
+        }
+        let (first, end) = (pages_of::<M>(from), to >> shift);
+        if first > end {
+            return self.clear_read(from, to);
+        }
+        self.clear_read(from, first << shift)?;
+        self.clear_read(end << shift, to)?;
+        if first == end {
+            return Ok(());
+        }
+        if self.ops.is_none() {
+            self.drop_pages(first, end - 1, Copies::Stay);
+            return Ok(());
+        }
+        // A device has no holes of its own: zeros are written.
+        for index in first..end {
+            self.clear_read(index << shift, (index + 1) << shift)?;
+        }
+        Ok(())
+    }
+
+    /// The same, of a page that is read in where it is not cached.
+    fn clear_read(&self, from: u64, to: u64) -> Result<(), FileError> {
+        if from < to {
+            self.read_in(from >> M::Paging::SHIFT, VmaFlags::RANDOM)?;
+            self.clear(from, to);
+        }
+        Ok(())
+    }
+
+    /// The bytes from `offset` on are there: the file is as long as that, and its pages have
+    /// memory, if it is memory.
+    fn allocate(&self, offset: u64, len: u64) -> Result<(), FileError> {
+        let end = offset.checked_add(len).filter(|end| *end <= super::LARGEST);
+        let end = end.ok_or(FileError::TooLarge)?;
+        let _alone = self.resize.write();
+        self.grow(end)?;
+        if self.ops.is_none() {
+            for index in offset >> M::Paging::SHIFT..pages_of::<M>(end) {
+                drop(self.seek(index)?);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Clears the bytes from `from` up to `to` of a user frame. Others may store to the words around.
+fn clear_bytes<M: Mmu>(at: &M::Instance, pfn: Pfn, from: u64, to: u64) {
+    let mut offset = from & !7;
+    while offset < to {
+        let skipped = from.saturating_sub(offset);
+        let kept = (offset + 8).saturating_sub(to);
+        let mask = (u64::MAX << (8 * skipped)) & (u64::MAX >> (8 * kept));
+        let mask = u64::from_ne_bytes(mask.to_le_bytes());
+        if M::user_load(at, pfn, offset) & mask != 0 {
+            M::user_merge(at, pfn, offset, 0, mask);
+        }
+        offset += 8;
+    }
+}
+
+impl<M: Mmu> FileHandle<'_, M> {
+    /// Gives the file another size. What lies behind a shorter one is gone for everybody who maps
+    /// it, copies of private mappings, too; what lies behind the old end of a longer one is zeros.
+    ///
+    /// # Context
+    /// Holds nothing. Sleeps; waits for CPUs to forget translations, and for the device.
+    ///
+    /// # Errors
+    /// See [`FileError`]. Nothing has changed then.
+    ///
+    /// Linux: ftruncate.
+    pub fn truncate(&self, bytes: u64) -> Result<(), FileError> {
+        self.writable()?;
+        self.cache().resize(bytes)
+    }
+
+    /// Makes the bytes zeros and gives their memory back; the size stays. Copies of private
+    /// mappings stay.
+    ///
+    /// # Context
+    /// As [`Self::truncate`].
+    ///
+    /// # Errors
+    /// See [`FileError`].
+    ///
+    /// Linux: fallocate with `FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE`.
+    pub fn punch_hole(&self, offset: u64, len: u64) -> Result<(), FileError> {
+        self.writable()?;
+        let end = offset.checked_add(len).filter(|_| len > 0);
+        self.cache().punch(offset, end.ok_or(FileError::Invalid)?)
+    }
+
+    /// Makes the file long enough for these bytes, and takes the memory for them.
+    ///
+    /// # Context
+    /// As [`Self::truncate`].
+    ///
+    /// # Errors
+    /// See [`FileError`]. The file may be longer already then.
+    ///
+    /// Linux: fallocate.
+    pub fn allocate(&self, offset: u64, len: u64) -> Result<(), FileError> {
+        self.writable()?;
+        if len == 0 {
+            return Err(FileError::Invalid);
+        }
+        self.cache().allocate(offset, len)
+    }
+}

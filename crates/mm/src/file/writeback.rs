@@ -1,0 +1,129 @@
+//! Writing dirty pages back, so that no store is lost.
+//!
+//! # Protocol
+//! ```text
+//! page locked, an earlier writeback waited for
+//! entries that grant stores grant loads, by the reverse map; every CPU is told
+//! dirty goes, writeback comes; lock let go
+//! the page is written
+//! writeback goes; after an error dirty comes back, and the error is kept for who asks
+//! ```
+//!
+//! # Why it is correct
+//! What was stored before the CPUs were told is in the page when it is written. Who stores later
+//! faults, and marks the page dirty before the entry lets him: it is written again by the next
+//! who syncs. The mark goes with the page locked, so no fault sets it in between and has it taken
+//! away.
+//!
+//! Linux: mm/page-writeback.c write_cache_pages, folio_clear_dirty_for_io; mm/rmap.c
+//! folio_mkclean. Pages are found by looking at all that are cached; there they are tagged.
+
+use super::{FileHandle, IoError, PageCache};
+use crate::config::Broken;
+use crate::event::Event;
+use crate::frame::Frame;
+use crate::zap::{Only, Zap};
+use minflt_addr::Pfn;
+use minflt_pgtable::{Grant, Mmu};
+use minflt_sync::Ordering;
+
+impl<M: Mmu> PageCache<M> {
+    /// Writes the dirty pages of the whole file.
+    pub(super) fn write_all(&self) -> Result<(), IoError> {
+        self.write_range(0, u64::MAX)
+    }
+
+    /// Writes the dirty pages `first` to `last`; waits until they are written.
+    ///
+    /// # Context
+    /// Sleeps, and waits for the device. The caller holds no lock behind `mmap_lock`.
+    ///
+    /// # Errors
+    /// The device failed, now or since somebody was told last.
+    pub(crate) fn write_range(&self, first: u64, last: u64) -> Result<(), IoError> {
+        if self.ops.is_none() {
+            return Ok(());
+        }
+        let mut failed = None;
+        self.index.each(first, last, |index, _| {
+            if let Err(error) = self.write_one(index) {
+                failed = Some(error);
+            }
+        });
+        // Each failure is told once, to whoever comes first.
+        let earlier = self.failed.swap(0, Ordering::Relaxed);
+        match failed {
+            Some(error) => Err(error),
+            None if earlier > 0 => Err(IoError::Failed),
+            None => Ok(()),
+        }
+    }
+
+    fn write_one(&self, index: u64) -> Result<(), IoError> {
+        let sys = self.system();
+        let (Some(ops), Some(page)) = (self.ops, self.find(index)) else {
+            return Ok(());
+        };
+        let page = page.lock();
+        if !page.is(index) {
+            return Ok(());
+        }
+        page.await_writeback();
+        let frame = page.frame();
+        if !frame.is_dirty() {
+            return Ok(());
+        }
+        if !sys.config.lacks(Broken::WriteUnprotected) {
+            self.protect(index, page.pfn());
+        }
+        frame.clean();
+        frame.begin_writeback();
+        let page = page.unlock();
+        sys.count(Event::PagesWritten);
+        let written = ops.write_page(&sys.at, index, page.pfn());
+        if written.is_err() {
+            frame.set_dirty();
+        }
+        sys.files.waits.clear_and_wake(
+            page.pfn().0,
+            frame.state(),
+            Frame::<M>::WRITEBACK,
+            Frame::<M>::WAITERS,
+        );
+        written
+    }
+
+    /// Takes the right to store from every entry that maps the page.
+    ///
+    /// Linux: folio_mkclean.
+    fn protect(&self, index: u64, pfn: Pfn) {
+        let _tree = self.i_mmap.read();
+        self.links.each(index, index, |part| {
+            let mut zap = Zap::begin_by_reverse_map(part.mm, part.range, Only::OfFile);
+            zap.change(part.range, |pte| {
+                let stores = pte.grant() == Grant::Write || pte.is_dirty();
+                (pte.pfn() == pfn && stores).then(|| {
+                    let grant = pte.grant().min(Grant::Read);
+                    pte.with_grant(grant).clean()
+                })
+            });
+            zap.finish();
+        });
+    }
+}
+
+impl<M: Mmu> FileHandle<'_, M> {
+    /// Writes what is dirty, and waits until it is written.
+    ///
+    /// # Context
+    /// Holds nothing. Sleeps, and waits for the device.
+    ///
+    /// # Errors
+    /// The device failed, now or since somebody was told last. What could not be written stays
+    /// dirty.
+    ///
+    /// Linux: fsync.
+    pub fn sync(&self) -> Result<(), IoError> {
+        self.cache().write_all()
+    }
+}

@@ -1,0 +1,210 @@
+//! What the ledger finds: frames by use, or the first thing that does not add up.
+
+use core::fmt;
+use minflt_addr::{Pfn, VirtAddr};
+
+/// Frames by use.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Ledger {
+    /// All frames of the machine.
+    pub total: u64,
+    /// Free.
+    pub free: u64,
+    /// The system's own.
+    pub reserved: u64,
+    /// Objects.
+    pub slab: u64,
+    /// Tables, in frames: some formats have tables larger than a page.
+    pub tables: u64,
+    /// Anonymous memory.
+    pub anon: u64,
+    /// Pages of files.
+    pub file: u64,
+}
+
+/// What does not add up.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Unbalanced {
+    /// A tree of mappings is not what lookups rely on.
+    Tree(&'static str),
+    /// Frames free and used do not add up to all.
+    Total(Ledger),
+    /// Frames used as tables, and tables that can be reached.
+    Tables {
+        /// Frames used as tables.
+        used: u64,
+        /// Frames of tables reachable from the roots.
+        reachable: u64,
+    },
+    /// The reverse map of a file is not what walks rely on.
+    Links(&'static str),
+    /// A frame of user memory whose counts differ from the entries that map it, and the cache that
+    /// has it.
+    Counts {
+        /// The frame.
+        pfn: Pfn,
+        /// Entries that map it.
+        entries: u32,
+        /// Its references.
+        refs: u32,
+        /// Its map count.
+        maps: u32,
+    },
+    /// More pins on frames than anybody has.
+    Pins {
+        /// On frames.
+        pinned: u64,
+        /// In somebody's hands.
+        pins: u64,
+    },
+    /// A frame that is said to be exclusive, but mapped more than once.
+    Shared {
+        /// The frame.
+        pfn: Pfn,
+        /// Entries that map it.
+        entries: u32,
+    },
+    /// An entry that grants stores to a frame that is not exclusive.
+    WritableShared(VirtAddr),
+    /// An entry that names a frame which is no user memory, or not any more.
+    NotAnon(VirtAddr),
+    /// An entry that names another page than the mapping's file has there, or one that the file
+    /// has not any more.
+    OtherPage(VirtAddr),
+    /// An entry that grants stores to a page of a file that is not marked dirty.
+    WritableClean(VirtAddr),
+    /// A page that cannot be found from its anon_vma: the mapping is not chained to that.
+    NoReverseMap(VirtAddr),
+    /// Objects that are in use, and those that can be reached from the address spaces.
+    Objects {
+        /// What they are.
+        what: &'static str,
+        /// How many are in use.
+        live: u64,
+        /// How many can be reached.
+        reachable: u64,
+    },
+    /// An entry outside every mapping.
+    Unmapped(VirtAddr),
+    /// An entry that grants more than its mapping allows.
+    TooMuch(VirtAddr),
+    /// The resident count differs from the entries, where the configuration says it is exact.
+    Resident {
+        /// The number shown.
+        shown: i64,
+        /// Entries that map a frame.
+        mapped: u64,
+    },
+    /// The size of an address space differs from its mappings, in pages.
+    Size {
+        /// The number kept.
+        kept: u64,
+        /// The pages of its mappings.
+        mapped: u64,
+    },
+    /// The number of VMAs of an address space differs from its tree.
+    Vmas {
+        /// The number kept.
+        kept: u64,
+        /// Those in the tree.
+        found: u64,
+    },
+    /// The count of locked pages differs from the locked mappings.
+    Locked {
+        /// The number kept.
+        kept: u64,
+        /// The pages of the locked mappings.
+        locked: u64,
+    },
+    /// What is promised differs from the accounted mappings, in pages.
+    Committed {
+        /// The number kept.
+        kept: i64,
+        /// The pages of all accounted mappings.
+        accounted: u64,
+    },
+}
+
+impl Unbalanced {
+    /// What is wrong with an entry, if that is it, and where it is.
+    const fn of_entry(&self) -> Option<(VirtAddr, &'static str)> {
+        Some(match *self {
+            Self::WritableShared(at) => (at, "grants stores to a page that is not exclusive"),
+            Self::OtherPage(at) => (at, "names no page of the file that is mapped there"),
+            Self::WritableClean(at) => (at, "grants stores to a page that nobody would write back"),
+            Self::NotAnon(at) => (at, "names a frame that is no user memory"),
+            Self::NoReverseMap(at) => (at, "names a page that is not found from its anon_vma"),
+            Self::Unmapped(at) => (at, "lies in no mapping"),
+            Self::TooMuch(at) => (at, "grants more than its mapping allows"),
+            _ => return None,
+        })
+    }
+}
+
+impl fmt::Display for Unbalanced {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some((at, what)) = self.of_entry() {
+            return write!(f, "the entry at {at} {what}");
+        }
+        match self {
+            Self::Tree(what) => write!(f, "the tree of mappings: {what}"),
+            Self::Total(ledger) => write!(f, "frames leaked or doubled: {ledger:?}"),
+            Self::Tables { used, reachable } => {
+                write!(f, "{used} frames hold tables, {reachable} can be reached")
+            }
+            Self::Counts {
+                pfn,
+                entries,
+                refs,
+                maps,
+            } => write!(
+                f,
+                "frame {pfn} is mapped by {entries} entries, but has refs {refs} and map count \
+                 {maps}"
+            ),
+            Self::Pins { pinned, pins } => write!(f, "{pinned} pins on frames, {pins} held"),
+            Self::Shared { pfn, entries } => {
+                write!(
+                    f,
+                    "frame {pfn} is exclusive, but mapped by {entries} entries"
+                )
+            }
+            Self::Links(why) => f.write_str(why),
+            Self::Objects {
+                what,
+                live,
+                reachable,
+            } => write!(
+                f,
+                "{live} objects of kind {what} are in use, {reachable} can be reached"
+            ),
+            Self::Resident { shown, mapped } => {
+                write!(
+                    f,
+                    "the resident count is {shown}, but {mapped} frames are mapped"
+                )
+            }
+            Self::Size { kept, mapped } => {
+                write!(
+                    f,
+                    "the size is kept as {kept}, but {mapped} pages are mapped"
+                )
+            }
+            Self::Vmas { kept, found } => {
+                write!(f, "{kept} mappings are counted, but {found} are there")
+            }
+            Self::Locked { kept, locked } => {
+                write!(f, "{kept} pages are counted as locked, but {locked} are")
+            }
+            Self::Committed { kept, accounted } => {
+                write!(
+                    f,
+                    "{kept} pages are promised, but {accounted} are accounted"
+                )
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+impl core::error::Error for Unbalanced {}
