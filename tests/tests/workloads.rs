@@ -25,6 +25,16 @@ const LINES: &[(u32, &str)] = &[
     (2, "brk1 -s 20"),
     (2, "brk1 -s 20 --touch"),
     (2, "brk1 -s 20 --mode threads"),
+    (2, "mmap2 -s 20 --len 1M"),
+    (2, "mmap2 -s 20 --len 1M --mode processes"),
+    (2, "page-fault2 -s 2 --len 256K"),
+    (2, "page-fault2 -s 2 --len 256K --mode processes"),
+    (2, "page-fault3 -s 2 --len 256K"),
+    (2, "page-fault3 -s 2 --len 256K --mode processes"),
+    (2, "file-seq --size 1M"),
+    (3, "file-rand --size 1M --measure process --page-ns 100"),
+    (2, "file-sparse --size 8M"),
+    (2, "file-rand --size 1M --cache cold"),
     (2, "fork1 -s 5 --resident 128K"),
     (2, "fork1 -s 5 --resident 128K --mode threads"),
 ];
@@ -80,7 +90,13 @@ fn sound(line: &str, era: &str, outcome: &Outcome) {
         outcome.columns.is_some() && !outcome.rates.is_empty(),
         "{what}"
     );
-    assert!(outcome.faults >= outcome.pages, "{what}");
+    let around = outcome.events.get("fault-around-mapped").copied();
+    let around = around.unwrap_or(0);
+    assert!(outcome.faults + around >= outcome.pages, "{what}");
+    if line.starts_with("file-") {
+        // Every page of every thread is mapped once, by a fault of its own or another.
+        assert_eq!(outcome.faults + around, outcome.pages, "{what}");
+    }
     assert!(outcome.wall_ns > 0, "{what}");
     let forks = outcome.events.get("fork-calls").copied().unwrap_or(0);
     let children = match line.split(' ').next() {
@@ -159,14 +175,10 @@ fn what_a_target_cannot_do_is_refused_with_the_reason() {
         Err(TargetError::Unsupported(words)) => words,
         other => panic!("{other:?}"),
     };
-    let files = "mmap1 maps anonymous memory, and linux has files";
     assert_eq!(
-        words(on_host::<false>(config, (1, "mmap2 -s 1"))),
-        format!("mmap2: host has no files yet (part 5); {files}")
-    );
-    assert_eq!(
-        words(on_sim("kvm16", config, (1, "mmap2 -s 1")).0),
-        format!("mmap2: sim has no files yet (part 5); {files}")
+        words(on_sim("kvm16", config, (1, "file-seq --every-word")).0),
+        "file-seq: a simulated page holds one word; leave --every-word out, and say with \
+         --page-ns what loading a page's words takes"
     );
     assert_eq!(
         words(on_sim("kvm16", config, (1, "ebizzy -R")).0),
@@ -285,4 +297,67 @@ fn kernbench_shares_the_work_in_virtual_time() {
     };
     let outcome = workload("kernbench -f -n 1 -HM --units 12 --unit 8M").run(target, &crowded);
     assert!(outcome.expect("runs").preemptions > 0);
+}
+
+/// Faults with an order of fault-around; the skipped neighbours of the run.
+fn faults(outcome: &Outcome) -> (u64, u64) {
+    let skipped = outcome.events.get("fault-around-skipped").copied();
+    (outcome.faults, skipped.unwrap_or(0))
+}
+
+/// What the tables of 2014 are about: how many faults a file takes. One thread takes the pages
+/// over those that one fault maps; where others fault on the same pages, at most one more for each
+/// neighbour that was skipped because somebody had it locked.
+#[test]
+fn faults_on_files_are_pages_over_the_order_and_skips_at_the_most() {
+    use minflt_mm::config::FaultAround;
+    let lines = [
+        "file-seq --size 4M",
+        "file-rand --size 4M",
+        "file-sparse --size 32M",
+    ];
+    for (at, (around, ..)) in FaultAround::ALL.iter().enumerate() {
+        let Some(order) = around.order() else {
+            continue;
+        };
+        let config = Config {
+            around: *around,
+            ..era("fault-around-2014").expect("an era").config
+        };
+        for line in lines {
+            for threads in [1, 2, 8] {
+                let expected = match line.starts_with("file-sparse") {
+                    true => 16,
+                    false => 1024 >> order,
+                };
+                let expected = expected * u64::from(threads);
+                let (sim, _) = on_sim("kvm16", config, (threads, line));
+                let mut outcomes = vec![sim.expect("runs")];
+                if threads <= 2 && at % 2 == 0 {
+                    let host = on_host::<true>(config, (threads, line));
+                    outcomes.push(host.expect("runs"));
+                }
+                for outcome in outcomes {
+                    let (faults, skipped) = faults(&outcome);
+                    let what = format!("{line}, order {order}, {threads}: {outcome:?}");
+                    assert!(faults >= expected, "{what}");
+                    assert!(faults <= expected + skipped, "{what}");
+                    assert!(threads > 1 || faults == expected, "{what}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn whole_pages_of_files_are_read_on_real_threads() {
+    let config = era("fault-around-2014").expect("an era").config;
+    for line in [
+        "file-seq --every-word --size 1M",
+        "file-rand --every-word --size 1M",
+    ] {
+        let outcome = on_host::<true>(config, (2, line)).expect("runs");
+        let (faults, skipped) = faults(&outcome);
+        assert!((32..=32 + skipped).contains(&faults), "{outcome:?}");
+    }
 }

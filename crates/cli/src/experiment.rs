@@ -2,13 +2,15 @@
 //!
 //! Everything here is scaled down: fewer pages, less time. The factor is part of each record.
 
+pub(crate) mod file;
+
 use crate::choice::{Named, era_list};
 use crate::error::{Error, failed, usage};
 use crate::parallel;
 use crate::rows::{Place, record};
 use crate::targets;
 use minflt_report::{PublishedTable, Run};
-use minflt_sim::MachineFile;
+use minflt_sim::{MachineFile, Placing};
 use minflt_workload::kernbench::LoadColumns;
 use minflt_workload::{Clear, Outcome, Plan, Spaces, Workload};
 
@@ -168,10 +170,23 @@ fn simulate(
     plan: &Plan,
     scale: u64,
 ) -> Result<Ran, Error> {
+    simulate_placed(Placing::First, file, era, workload, options, plan, scale)
+}
+
+fn simulate_placed(
+    placing: Placing,
+    file: &MachineFile,
+    era: &Named,
+    workload: &str,
+    options: &[&str],
+    plan: &Plan,
+    scale: u64,
+) -> Result<Ran, Error> {
     let options: Vec<String> = options.iter().map(ToString::to_string).collect();
     let workload = Workload::parse(workload, &options).map_err(|e| usage(e.to_string()))?;
     let ram = (file.shape.ram_mib.value as u64) << 20;
     let target = targets::sim(era, file, ram)?;
+    target.place(placing);
     let outcome = targets::on_sim(&target, &workload, plan)?;
     let place = Place {
         target: "sim",
@@ -247,6 +262,9 @@ pub(crate) fn figure(
         "ebizzy" => {
             let (spread, _) = ebizzy_spread(&era(published, column)?, file, runs)?;
             spread.of_row(&published.row_label(row))
+        }
+        "file-seq" | "file-rand" | "file-sparse" => {
+            Some(file::figure(published, row, column, file)?)
         }
         _ => None,
     };

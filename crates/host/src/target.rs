@@ -14,9 +14,9 @@ use crate::{Host, HostInstance, HostOptions, Prefault, RamError};
 use core::fmt;
 use core::mem::ManuallyDrop;
 use core::panic::AssertUnwindSafe;
-use minflt_mm::{BootError, Config, Mm, MmHandle, Running, System};
+use minflt_mm::{BootError, Config, FileHandle, Mm, MmHandle, Running, System};
 use minflt_pgtable::{Paging, X86_64};
-use minflt_process::{Tally, exit};
+use minflt_process::{Tally, common_file, exit, fault_around_bytes, table_bytes};
 use minflt_sync::Instance;
 use minflt_workload::{
     Clear, Feature, Plan, ProcessReport, Spaces, Stop, Target, TargetError, WorkerReport,
@@ -29,6 +29,9 @@ pub struct HostTarget<const CHECKED: bool> {
     system: Running<Host<X86_64, CHECKED>>,
     cpus: u32,
 }
+
+/// The file that the workers of a process have in common.
+type CommonHandle<'s, const CHECKED: bool> = ManuallyDrop<FileHandle<'s, Host<X86_64, CHECKED>>>;
 
 /// Why the target could not be started.
 #[derive(Debug)]
@@ -87,6 +90,16 @@ impl<const CHECKED: bool> HostTarget<CHECKED> {
         let mm = self.system.new_mm();
         mm.map(ManuallyDrop::new)
             .map_err(|_| TargetError::System("no memory for an address space".into()))
+    }
+
+    /// The file that the workers have in common. Left alone after a failure: locks may be held.
+    fn new_file(&self, plan: &Plan) -> Result<Option<CommonHandle<'_, CHECKED>>, TargetError> {
+        let Some(wanted) = &plan.file else {
+            return Ok(None);
+        };
+        let _cpu = self.machine().enter(0);
+        let file = common_file(&*self.system, wanted)?;
+        Ok(Some(ManuallyDrop::new(file)))
     }
 
     /// Runs one worker's body, in `mm` or in an address space of its own.
@@ -157,9 +170,16 @@ impl<const CHECKED: bool> Target for HostTarget<CHECKED> {
 
     fn lacks(&self, feature: Feature) -> Option<&'static str> {
         match feature {
-            Feature::Files | Feature::ColdFiles => Some("host has no files yet (part 5)"),
-            Feature::WholePages => None,
+            Feature::Files | Feature::ColdFiles | Feature::WholePages => None,
         }
+    }
+
+    fn table_bytes(&self) -> u64 {
+        table_bytes::<X86_64>()
+    }
+
+    fn fault_around_bytes(&self) -> Option<u64> {
+        fault_around_bytes(&*self.system)
     }
 
     fn process<F>(&self, plan: &Plan, body: F) -> Result<ProcessReport, TargetError>
@@ -182,6 +202,7 @@ impl<const CHECKED: bool> Target for HostTarget<CHECKED> {
         if plan.clear == Clear::Beforehand {
             self.system.clear_free_frames();
         }
+        let file = self.new_file(plan)?;
         let tally = Tally::start(&*self.system);
         let started = self.machine().now_ns();
         let main_cpu = thread_cpu_ns();
@@ -193,7 +214,7 @@ impl<const CHECKED: bool> Target for HostTarget<CHECKED> {
                 Some(self.new_mm()?)
             }
         };
-        let shared = Shared::new(&self.system, plan.threads);
+        let shared = Shared::new(&self.system, plan.threads, file.as_deref());
         let ended: Vec<_> = std::thread::scope(|scope| {
             let threads: Vec<_> = (0..plan.threads)
                 .map(|index| {
@@ -221,6 +242,7 @@ impl<const CHECKED: bool> Target for HostTarget<CHECKED> {
             system_ns: thread_cpu_ns() - main_cpu,
             ..ProcessReport::default()
         };
+        drop(file.map(ManuallyDrop::into_inner));
         let mut contents = 0;
         for ended in ended {
             let ended = ended?;

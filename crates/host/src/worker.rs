@@ -5,9 +5,9 @@ use core::mem::ManuallyDrop;
 use minflt_addr::VirtAddr;
 use minflt_mm::{Event, Mm};
 use minflt_pgtable::{Mmu, Paging, X86_64};
-use minflt_process::{Calls, exit};
+use minflt_process::{Calls, Files, exit};
 use minflt_sync::Instance;
-use minflt_workload::{Oracle, Prot, Stop, Worker, WorkerReport};
+use minflt_workload::{Oracle, Prot, Sharing, Stop, Worker, WorkerReport};
 use shared::Shared;
 use thread::thread_cpu_ns;
 
@@ -22,6 +22,7 @@ const STRETCH_NS: u64 = 50_000;
 pub struct HostWorker<'w, const CHECKED: bool> {
     shared: &'w Shared<'w, CHECKED>,
     calls: Calls<'w, Host<X86_64, CHECKED>>,
+    files: Files<'w, Host<X86_64, CHECKED>>,
     index: u32,
     pub(crate) report: WorkerReport,
     /// Looks of the oracle for contents.
@@ -39,6 +40,7 @@ impl<'w, const CHECKED: bool> HostWorker<'w, CHECKED> {
         Self {
             shared,
             calls: Calls::new(mm),
+            files: Files::new(shared.system, shared.file),
             index,
             report: WorkerReport::default(),
             contents: 0,
@@ -69,6 +71,14 @@ impl<const CHECKED: bool> Worker for HostWorker<'_, CHECKED> {
 
     fn map(&mut self, len: u64, access: Prot) -> Result<VirtAddr, Stop> {
         self.calls.map(len, access)
+    }
+
+    fn map_file(&mut self, len: u64, access: Prot, sharing: Sharing) -> Result<VirtAddr, Stop> {
+        self.files.map_own(self.calls.mm(), len, access, sharing)
+    }
+
+    fn map_common(&mut self, access: Prot, sharing: Sharing) -> Result<VirtAddr, Stop> {
+        self.files.map_common(self.calls.mm(), access, sharing)
     }
 
     fn unmap(&mut self, at: VirtAddr, len: u64) -> Result<(), Stop> {

@@ -2,6 +2,10 @@
 //! what a system counted while a process ran.
 #![forbid(unsafe_code)]
 
+mod file;
+
+pub use file::{Files, Made, common_file, fault_around_bytes, table_bytes};
+
 use minflt_addr::VirtAddr;
 use minflt_mm::{Advice, Check, Errno, Event, Mm, MmHandle, Place, Signal, System, Thread};
 use minflt_pgtable::Mmu;
@@ -22,7 +26,9 @@ impl<'m, M: Mmu> Calls<'m, M> {
         }
     }
 
-    fn mm(&self) -> &'m Mm<M> {
+    /// Its address space.
+    #[must_use]
+    pub fn mm(&self) -> &'m Mm<M> {
         self.thread.mm()
     }
 

@@ -58,7 +58,7 @@ pub use report::{Outcome, RunReport, TaskTimes};
 pub use rng::Rng;
 pub use run::{RunOptions, TaskSpec, run};
 pub use schedule::{Choice, Schedule, ScheduleError, To};
-pub use target::{AnySimTarget, Asked, SimTarget, StartError};
+pub use target::{AnySimTarget, Asked, Placing, SimTarget, StartError};
 pub use timeline::Timeline;
 pub use trace::{Event, Place, Step};
 pub use why::{Why, WhyOptions};

@@ -230,6 +230,22 @@ impl Model {
         time * 1000 / self.shared_core_permille
     }
 
+    /// All CPUs, in the order in which a scheduler that balances gives them to threads: a core of
+    /// each die in turn, and only then the second threads of cores.
+    pub(crate) fn spread(&self) -> Vec<u32> {
+        let place = |cpu: u32| {
+            let [core, die] = [Distance::Core, Distance::Die].map(|at| self.within(cpu, at));
+            let [thread, core] = [
+                cpu - core.start,
+                cpu / self.per[0] - die.start / self.per[0],
+            ];
+            (thread, core, self.places[cpu as usize].die)
+        };
+        let mut cpus: Vec<u32> = (0..self.places.len() as u32).collect();
+        cpus.sort_by_key(|cpu| place(*cpu));
+        cpus
+    }
+
     /// The other CPUs of `cpu`'s core.
     pub(crate) fn siblings(&self, cpu: u32) -> impl Iterator<Item = u32> + '_ {
         let core = self.places[cpu as usize].core;
@@ -271,6 +287,20 @@ mod tests {
         );
         assert!((12_400_000..12_600_000).contains(&local), "{local}");
         assert_eq!(model.siblings(5).count(), 0);
+    }
+
+    #[test]
+    fn threads_are_spread_over_dies_before_cores_are_shared() {
+        let model = Model::new(&MachineFile::shipped("ivb-ex120").unwrap(), 120);
+        let spread = model.spread();
+        assert_eq!(spread[..6], [0, 30, 60, 90, 2, 32]);
+        let mut cores = spread[..60].to_vec();
+        cores.sort_unstable();
+        assert!(cores.iter().all(|cpu| cpu % 2 == 0));
+        assert_eq!(spread[60..62], [1, 31]);
+        let mut all = spread;
+        all.sort_unstable();
+        assert!(all.into_iter().eq(0..120));
     }
 
     #[test]

@@ -1,7 +1,8 @@
 //! The workloads' target in virtual time: one system on a simulated machine, a new address space
 //! for each process.
 //!
-//! Worker `n` is a task on CPU `n` modulo the CPUs asked for. The last thread to end tears the
+//! Worker `n` is a task on CPU `n` modulo the CPUs asked for, or on the `n`th CPU of another order
+//! ([`Placing`]). The last thread to end tears the
 //! address space down, as the last thread of a Linux process does, so teardown is serial and inside
 //! the process's wall time. Where each worker is a process, it makes and tears down its own.
 //! A forked child runs in its parent's task while the parent waits; a fork counts as one sleep,
@@ -23,7 +24,7 @@ use core::mem::ManuallyDrop;
 use minflt_mm::describe::Field;
 use minflt_mm::{BootError, Config, Mm, MmHandle, Running, System};
 use minflt_pgtable::{Altix16K, Paging, PowerRadix, X86_64};
-use minflt_process::{Tally, exit};
+use minflt_process::{Tally, common_file, exit, fault_around_bytes, table_bytes};
 use minflt_workload::{Clear, Feature, Plan, ProcessReport, Spaces, Stop, Target, TargetError};
 
 /// A system on a simulated machine that runs workloads; oracles look at every access.
@@ -34,8 +35,20 @@ pub struct SimTarget<P: Paging> {
     most_workers: u32,
     /// Of all accesses of all runs so far.
     hash: Cell<u64>,
+    placing: Cell<Placing>,
     asked: RefCell<Option<Asked>>,
     why: RefCell<Option<Why>>,
+}
+
+/// Which CPUs the workers of a process run on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Placing {
+    /// The first ones, whatever they share.
+    #[default]
+    First,
+    /// As a scheduler spreads threads over an idle machine: a core of each die in turn, and second
+    /// threads of cores last.
+    Spread,
 }
 
 /// What is to be accounted of the processes that a target runs.
@@ -127,6 +140,15 @@ impl AnySimTarget {
         }
     }
 
+    /// See [`SimTarget::place`].
+    pub fn place(&self, placing: Placing) {
+        match self {
+            Self::X86(target) => target.place(placing),
+            Self::Altix(target) => target.place(placing),
+            Self::Power(target) => target.place(placing),
+        }
+    }
+
     /// See [`SimTarget::take_why`].
     #[must_use]
     pub fn take_why(&self) -> Option<Why> {
@@ -147,6 +169,7 @@ impl<P: Paging> SimTarget<P> {
             cpus: size.cpus,
             most_workers: size.max_tasks,
             hash: Cell::new(0),
+            placing: Cell::new(Placing::First),
             asked: RefCell::new(None),
             why: RefCell::new(None),
         })
@@ -161,6 +184,21 @@ impl<P: Paging> SimTarget<P> {
     /// From now on processes are accounted as `asked`, or not at all.
     pub fn account(&self, asked: Option<Asked>) {
         self.asked.replace(asked);
+    }
+
+    /// From now on workers run on these CPUs.
+    pub fn place(&self, placing: Placing) {
+        self.placing.set(placing);
+    }
+
+    /// The CPU of each worker of a plan, in turn.
+    fn cpus_of(&self, plan: &Plan) -> Vec<u32> {
+        let mut cpus = match self.placing.get() {
+            Placing::First => (0..plan.cpus.max(1)).collect(),
+            Placing::Spread => self.system.machine().model.spread(),
+        };
+        cpus.truncate(plan.cpus.max(1) as usize);
+        cpus
     }
 
     /// Where the time of the last process went, if it was accounted.
@@ -193,9 +231,17 @@ impl<P: Paging> Target for SimTarget<P> {
 
     fn lacks(&self, feature: Feature) -> Option<&'static str> {
         match feature {
-            Feature::Files | Feature::ColdFiles => Some("sim has no files yet (part 5)"),
+            Feature::Files | Feature::ColdFiles => None,
             Feature::WholePages => Some("a simulated page holds one word"),
         }
+    }
+
+    fn table_bytes(&self) -> u64 {
+        table_bytes::<P>()
+    }
+
+    fn fault_around_bytes(&self) -> Option<u64> {
+        fault_around_bytes(&*self.system)
     }
 
     fn process<F>(&self, plan: &Plan, body: F) -> Result<ProcessReport, TargetError>
@@ -217,13 +263,19 @@ impl<P: Paging> Target for SimTarget<P> {
         if plan.clear == Clear::Beforehand {
             self.system.clear_free_frames();
         }
+        // Made outside the run, so that no cache holds anything of it, and left alone after a
+        // failure.
+        let file = plan.file.as_ref();
+        let file = file.map(|wanted| common_file(&*self.system, wanted).map(ManuallyDrop::new));
+        let file = file.transpose()?;
         let tally = Tally::start(&*self.system);
         let mm = RefCell::new(match plan.spaces {
             Spaces::Own => None,
             Spaces::Shared => Some(new_mm(&self.system)?),
         });
         let exit = self.system.machine().model.exit;
-        let shared = Shared::new(&self.system, plan.threads, exit);
+        let shared = Shared::new(&self.system, plan.threads, file.as_deref(), exit);
+        let cpus = self.cpus_of(plan);
         let task = |index: u32| {
             let (shared, mm, body) = (&shared, &mm, &body);
             let work = move || {
@@ -233,7 +285,7 @@ impl<P: Paging> Target for SimTarget<P> {
                     Spaces::Shared => work_together(shared, mm, index, body),
                 }
             };
-            TaskSpec::new(index % plan.cpus.max(1), work)
+            TaskSpec::new(cpus[index as usize % cpus.len()], work)
         };
         let tasks = (0..plan.threads).map(task).collect();
         let names = |offset| name(&self.system, offset);
@@ -257,7 +309,9 @@ impl<P: Paging> Target for SimTarget<P> {
             let _left = ManuallyDrop::new(mm.take());
             return Err(TargetError::Violation(ran.outcome.to_string()));
         }
-        self.report(&shared, &ran, tally)
+        let (ended, forks) = (shared.ended.take(), shared.forks.get());
+        drop(file.map(ManuallyDrop::into_inner));
+        self.report(ended, forks, &ran, tally)
     }
 }
 
@@ -274,17 +328,18 @@ impl<P: Paging> SimTarget<P> {
 
     fn report(
         &self,
-        shared: &Shared<'_, P>,
+        ended: Vec<Result<Ended, TargetError>>,
+        forks: u64,
         ran: &RunReport,
         tally: Tally,
     ) -> Result<ProcessReport, TargetError> {
-        let mut ended: Vec<_> = shared.ended.take().into_iter().collect::<Result<_, _>>()?;
+        let mut ended: Vec<_> = ended.into_iter().collect::<Result<_, _>>()?;
         ended.sort_unstable_by_key(|ended: &Ended| ended.index);
         let mut report = ProcessReport {
             wall_ns: ran.end_ns,
             user_ns: ran.tasks.iter().map(|task| task.user_ns).sum(),
             system_ns: ran.tasks.iter().map(|task| task.system_ns).sum(),
-            sleeps: ran.sleeps + shared.forks.get(),
+            sleeps: ran.sleeps + forks,
             preemptions: ran.context_switches - ran.sleeps,
             workers: ended.iter().map(|ended| ended.report).collect(),
             ..ProcessReport::default()

@@ -6,11 +6,11 @@ use crate::why::Window;
 use core::cell::{Cell, RefCell};
 use core::mem::ManuallyDrop;
 use minflt_addr::VirtAddr;
-use minflt_mm::{Event, Mm, System};
+use minflt_mm::{Event, FileHandle, Mm, System};
 use minflt_pgtable::Paging;
-use minflt_process::{Calls, exit};
+use minflt_process::{Calls, Files, exit};
 use minflt_sync::{Instance, Machine, TaskId};
-use minflt_workload::{Oracle, Prot, Stop, TargetError, Worker, WorkerReport};
+use minflt_workload::{Oracle, Prot, Sharing, Stop, TargetError, Worker, WorkerReport};
 
 const SLOTS: usize = 8;
 
@@ -19,6 +19,8 @@ const SLOTS: usize = 8;
 pub(crate) struct Shared<'s, P: Paging> {
     system: &'s System<Sim<P>>,
     workers: u32,
+    /// The file that all workers have in common.
+    file: Option<&'s FileHandle<'s, Sim<P>>>,
     /// What ending a worker costs.
     pub(crate) exit: Ps,
     /// Workers that have not ended.
@@ -45,6 +47,7 @@ pub(crate) struct Ended {
 pub struct SimWorker<'w, P: Paging> {
     shared: &'w Shared<'w, P>,
     calls: Calls<'w, Sim<P>>,
+    files: Files<'w, Sim<P>>,
     index: u32,
     report: WorkerReport,
     contents: u64,
@@ -52,10 +55,16 @@ pub struct SimWorker<'w, P: Paging> {
 }
 
 impl<'s, P: Paging> Shared<'s, P> {
-    pub(crate) fn new(system: &'s System<Sim<P>>, workers: u32, exit: Ps) -> Self {
+    pub(crate) fn new(
+        system: &'s System<Sim<P>>,
+        workers: u32,
+        file: Option<&'s FileHandle<'s, Sim<P>>>,
+        exit: Ps,
+    ) -> Self {
         Self {
             system,
             workers,
+            file,
             exit,
             alive: Cell::new(workers),
             waiting: Cell::new(0),
@@ -101,6 +110,7 @@ impl<'w, P: Paging> SimWorker<'w, P> {
         Self {
             shared,
             calls: Calls::new(mm),
+            files: Files::new(shared.system, shared.file),
             index,
             report: WorkerReport::default(),
             contents: 0,
@@ -142,6 +152,14 @@ impl<P: Paging> Worker for SimWorker<'_, P> {
 
     fn map(&mut self, len: u64, prot: Prot) -> Result<VirtAddr, Stop> {
         self.calls.map(len, prot)
+    }
+
+    fn map_file(&mut self, len: u64, prot: Prot, sharing: Sharing) -> Result<VirtAddr, Stop> {
+        self.files.map_own(self.calls.mm(), len, prot, sharing)
+    }
+
+    fn map_common(&mut self, prot: Prot, sharing: Sharing) -> Result<VirtAddr, Stop> {
+        self.files.map_common(self.calls.mm(), prot, sharing)
     }
 
     fn unmap(&mut self, at: VirtAddr, len: u64) -> Result<(), Stop> {

@@ -338,8 +338,9 @@ impl Walk {
     }
 
     fn body<W: Worker>(&self, w: &mut W) -> Result<(), Stop> {
-        w.barrier();
         let at = w.map_common(Prot::Read, Sharing::Shared)?;
+        // Nobody's mapping is in the way of another's faults.
+        w.barrier();
         w.window_open();
         let sum = match self.pattern {
             Pattern::Sequential | Pattern::Sparse => self.in_order(w, at),

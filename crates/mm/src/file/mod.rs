@@ -453,10 +453,12 @@ impl<'s, M: Mmu> FileHandle<'s, M> {
             return false;
         };
         let page = page.lock();
-        page.frame().set_poisoned();
-        cache.unmap(index, index, truncate::Copies::Stay);
-        drop(page);
-        true
+        let here = page.is(index);
+        if here {
+            page.frame().set_poisoned();
+            cache.unmap(index, index, truncate::Copies::Stay);
+        }
+        here
     }
 }
 

@@ -186,7 +186,7 @@ impl<M: Mmu> PageCache<M> {
     /// Page `index`, locked, whole and within the file; made where the file is memory only.
     ///
     /// # Context
-    /// Sleeps for the lock of a page that is whole; not for one that is being read in.
+    /// Sleeps for the lock of a page, but not for one that is being read in.
     ///
     /// # Errors
     /// No memory for a new page.
@@ -208,7 +208,9 @@ impl<M: Mmu> PageCache<M> {
             };
             let page = match page.try_lock() {
                 Ok(page) => page,
-                Err(page) if !page.frame().is_uptodate() => return Ok(Sought::Absent),
+                Err(page) if self.ops.is_some() && !page.frame().is_uptodate() => {
+                    return Ok(Sought::Absent);
+                }
                 Err(page) => page.lock(),
             };
             if !page.is(index) {

@@ -20,6 +20,9 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::PathBuf;
 
+/// The postings of which something is measured and simulated.
+const REPRODUCED: [&str; 3] = ["2004", "2014", "2017"];
+
 /// Everything that was found out.
 #[derive(Debug, Default)]
 struct Findings {
@@ -53,7 +56,7 @@ pub(crate) fn run(args: &Reproduce) -> Result<(), Error> {
             "--full: only the tables of 2004 can be simulated in full; name 2004 too",
         ));
     }
-    let steps = ["2004", "2017"].into_iter().zip(tables::STEPS);
+    let steps = REPRODUCED.into_iter().zip(tables::STEPS);
     let steps: u64 = steps.filter(|(id, _)| has(id)).map(|(_, n)| n).sum();
     let progress = Progress::new(args.quiet, proof::STEPS + steps);
     let mut found = Findings::default();
@@ -62,7 +65,7 @@ pub(crate) fn run(args: &Reproduce) -> Result<(), Error> {
         env!("CARGO_PKG_VERSION"),
         machine::line()
     );
-    let proof = measured(&mut found, &progress, [has("2004"), has("2017")])?;
+    let proof = measured(&mut found, &progress, REPRODUCED.map(has))?;
     let mut here = None;
     if has("2004") {
         let table = here::simulate(&proof, &mut found.runs)?;
@@ -75,6 +78,7 @@ pub(crate) fn run(args: &Reproduce) -> Result<(), Error> {
     for posting in &chosen {
         let done = match posting.id.as_str() {
             "2004" => tables::simulate_2004(posting, size, &progress)?,
+            "2014" => tables::simulate_2014(posting, &progress)?,
             "2017" => tables::simulate_2017(posting, &progress)?,
             _ => continue,
         };
@@ -124,7 +128,7 @@ const MEASURED: &str = "Two threads on this machine's own processors, each pair 
 fn measured(
     found: &mut Findings,
     progress: &Progress,
-    pairs: [bool; 2],
+    pairs: [bool; 3],
 ) -> Result<proof::Proof, Error> {
     let proof = proof::measure(progress, pairs)?;
     if !proof.tables.is_empty() {

@@ -3,6 +3,8 @@
 //! Sides alternate within each round, so that a machine that slows down slows all of them; figures
 //! are medians over the rounds.
 
+mod around;
+
 use crate::choice::{Named, era_list};
 use crate::error::{Error, usage};
 use crate::machine;
@@ -18,7 +20,7 @@ const ROUNDS: u64 = 7;
 const RAM: u64 = 512 << 20;
 
 /// Steps of progress.
-pub(crate) const STEPS: u64 = PAIRS.len() as u64 * ROUNDS;
+pub(crate) const STEPS: u64 = (PAIRS.len() as u64 + 1) * ROUNDS;
 
 /// What was measured.
 #[derive(Debug, Default)]
@@ -59,7 +61,7 @@ const PAIRS: [Pair; 3] = [
         ratio: "2 threads / 1",
     },
     Pair {
-        posting: 1,
+        posting: 2,
         title: "One thread faulting, one looping {mmap 512 KiB, touch all, munmap} (2017)",
         command: "minflt bench disturb --on host,linux --threads 1,2 --era \
                   linux-4.13,spf-2017,linux-6.4,linux-6.15 -- --size 64M",
@@ -72,7 +74,7 @@ const PAIRS: [Pair; 3] = [
         ratio: "disturbed / alone",
     },
     Pair {
-        posting: 1,
+        posting: 2,
         title: "ebizzy -mTRp: every thread maps, touches and unmaps records of random size (2017)",
         command: "minflt bench ebizzy --on host,linux --threads 1,2 --era \
                   linux-4.13,spf-2017,linux-6.4,linux-6.15 -- -mTRp -S 0.05",
@@ -86,14 +88,19 @@ const PAIRS: [Pair; 3] = [
     },
 ];
 
-/// The pairs of both postings.
-pub(crate) const ALL: [bool; 2] = [true; 2];
+/// All the postings that something is measured of: 2004, 2014 and 2017.
+pub(crate) const ALL: [bool; 3] = [true; 3];
 
-/// Measures the pairs of the postings chosen.
-pub(crate) fn measure(progress: &Progress, chosen: [bool; 2]) -> Result<Proof, Error> {
+/// Measures what belongs to the postings chosen, in their order.
+pub(crate) fn measure(progress: &Progress, chosen: [bool; 3]) -> Result<Proof, Error> {
     let mut proof = Proof::default();
-    for pair in PAIRS.iter().filter(|pair| chosen[pair.posting]) {
-        pair.measure(progress, &mut proof)?;
+    for (posting, _) in chosen.iter().enumerate().filter(|(_, chosen)| **chosen) {
+        for pair in PAIRS.iter().filter(|pair| pair.posting == posting) {
+            pair.measure(progress, &mut proof)?;
+        }
+        if posting == around::POSTING {
+            around::measure(progress, &mut proof)?;
+        }
     }
     Ok(proof)
 }
@@ -105,6 +112,13 @@ enum Side {
 }
 
 impl Side {
+    fn linux() -> Result<Self, Error> {
+        Ok(Self::Linux(Named {
+            name: format!("Linux {}", machine::kernel()),
+            ..era_list("best")?.remove(0)
+        }))
+    }
+
     const fn named(&self) -> &Named {
         match self {
             Self::Host(named, _) | Self::Linux(named) => named,
@@ -146,11 +160,7 @@ impl Pair {
             let target = targets::host(&named, 2, RAM)?;
             sides.push(Side::Host(named, target));
         }
-        let linux = Named {
-            name: format!("Linux {}", machine::kernel()),
-            ..era_list("best")?.remove(0)
-        };
-        sides.push(Side::Linux(linux));
+        sides.push(Side::linux()?);
         let mut runs: Vec<[Vec<Run>; 2]> = sides.iter().map(|_| [vec![], vec![]]).collect();
         for _ in 0..ROUNDS {
             progress.says(self.title);
@@ -249,6 +259,10 @@ mod tests {
                 args.expect(pair.command).command,
                 Command::Bench(_)
             ));
+        }
+        for command in super::around::COMMANDS {
+            let args = Args::try_parse_from(command.split_whitespace());
+            assert!(matches!(args.expect(command).command, Command::Bench(_)));
         }
     }
 }

@@ -1,0 +1,169 @@
+//! The proof row of 2014: loads from a file that is in the page cache, one page a fault and
+//! sixteen.
+
+use super::{MEASURED, Proof, RAM, ROUNDS, Side, median};
+use crate::choice::era_list;
+use crate::error::{Error, usage};
+use crate::machine;
+use crate::progress::Progress;
+use crate::rows::checks;
+use crate::targets;
+use minflt_report::{Cell, Column, Run, Table};
+use minflt_workload::Workload;
+
+/// Its posting's place in what `measure` is asked for.
+pub(super) const POSTING: usize = 1;
+
+const TITLE: &str = "Loads from a file in the page cache (2014)";
+const ERAS: &str = "linux-3.14,fault-around-2014";
+/// One such run each.
+pub(super) const COMMANDS: [&str; 2] = [
+    "minflt bench file-seq --on host,linux --threads 1,2 --era linux-3.14,fault-around-2014 -- \
+     --size 256M",
+    "minflt bench file-sparse --on host,linux --threads 1 --era linux-3.14,fault-around-2014 -- \
+     --size 256M",
+];
+
+/// What is measured of each side: the workload, and the threads.
+const CELLS: [(&str, u32); 3] = [("file-seq", 1), ("file-seq", 2), ("file-sparse", 1)];
+
+/// The runs of one side, cell by cell.
+type Runs = [Vec<Run>; CELLS.len()];
+
+/// Measures it.
+pub(super) fn measure(progress: &Progress, proof: &mut Proof) -> Result<(), Error> {
+    let mut sides = Vec::new();
+    for named in era_list(ERAS)? {
+        let target = targets::host(&named, 2, RAM)?;
+        sides.push(Side::Host(named, target));
+    }
+    sides.push(Side::linux()?);
+    let options = ["--size".to_owned(), "256M".to_owned()];
+    let mut runs: Vec<Runs> = sides.iter().map(|_| Runs::default()).collect();
+    for _ in 0..ROUNDS {
+        progress.says(TITLE);
+        for (side, runs) in sides.iter().zip(&mut runs) {
+            for ((name, threads), runs) in CELLS.iter().zip(runs) {
+                let workload = Workload::parse(name, &options);
+                let workload = workload.map_err(|error| usage(error.to_string()))?;
+                runs.push(side.run(&workload, *threads)?);
+            }
+        }
+        progress.step();
+    }
+    proof.tables.push(table(&sides, &runs));
+    proof.runs.extend(runs.into_iter().flatten().flatten());
+    Ok(())
+}
+
+/// Nanoseconds that a thread took for each page it loaded from.
+fn ns_per_page(run: &Run) -> f64 {
+    let rate = run.rates.get("pages_per_second").copied();
+    rate.map_or(0.0, |rate| 1e9 * f64::from(run.threads) / rate)
+}
+
+/// What each page that a fault mapped beside its own took on top, sparse rounds of `after` against
+/// those of `before`.
+fn page_more(before: &[Run], after: &[Run]) -> Option<f64> {
+    let pages = |run: &Run| {
+        let around = run.events.get("fault-around-mapped").copied()?;
+        (run.faults > 0 && around > 0).then(|| around as f64 / run.faults as f64)
+    };
+    let more = |(before, after): (&Run, &Run)| {
+        Some((ns_per_page(after) - ns_per_page(before)) / pages(after)?)
+    };
+    let all: Option<Vec<f64>> = before.iter().zip(after).map(more).collect();
+    all.filter(|all| !all.is_empty()).map(median)
+}
+
+fn table(sides: &[Side], runs: &[Runs]) -> Table {
+    let number = |name: &str| Column::number(name, "").with_status(MEASURED);
+    let columns = [
+        Column::text("era"),
+        number("in order: faults a page"),
+        number("ns a page"),
+        number("2 threads, ns a page"),
+        number("one page a table: ns a fault"),
+        number("a page more, ns"),
+        Column::text("checks"),
+    ];
+    let mut table = Table::new(TITLE, columns);
+    for (side, cells) in sides.iter().zip(runs) {
+        let ns = |at: usize| median(cells[at].iter().map(ns_per_page).collect());
+        let pages = |run: &Run| {
+            run.rates
+                .get("pages_per_second")
+                .map(|rate| rate * run.seconds)
+        };
+        let faults = |run: &Run| pages(run).map_or(0.0, |pages| run.faults as f64 / pages);
+        let more = runs
+            .first()
+            .and_then(|first| page_more(&first[2], &cells[2]));
+        let row = [
+            side.named().name.clone(),
+            format!("{:.4}", median(cells[0].iter().map(faults).collect())),
+            format!("{:.0}", ns(0)),
+            format!("{:.0}", ns(1)),
+            format!("{:.0}", ns(2)),
+            more.map_or("-".into(), |ns| format!("{ns:.1}")),
+            cells[2].last().map_or(String::new(), checks),
+        ];
+        table.rows.push(row.map(Cell::from).into());
+    }
+    table
+        .footnotes
+        .push(format!("measured on {}", machine::line()));
+    table.footnotes.push(format!(
+        "medians of {ROUNDS} alternated rounds; a page more: what each page that a fault maps beside \
+         its own adds to the fault, where nobody uses it"
+    ));
+    table.footnotes.push(linux_maps(runs));
+    table
+        .footnotes
+        .push(format!("one such run each: {}", COMMANDS.join("; ")));
+    table
+}
+
+/// What is known of the kernel's own setting, which is left as it is.
+fn linux_maps(runs: &[Runs]) -> String {
+    let last = runs.last().and_then(|cells| cells[0].last());
+    let bytes = last.and_then(|run| run.params.get("fault_around_bytes"));
+    let bytes = bytes.map_or("unknown".into(), |bytes| match bytes.as_u64() {
+        Some(bytes) => bytes.to_string(),
+        None => "unknown to this user".into(),
+    });
+    format!(
+        "our rows run on a software MMU in user space; Linux's include the processor's trap and \
+         everything else a real kernel does, on a file in memory; its fault_around_bytes: {bytes}"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::page_more;
+    use minflt_report::Run;
+    use minflt_report::run::Timing;
+
+    #[test]
+    fn what_a_page_more_takes_is_the_difference_over_the_pages() {
+        let run = |ns_per_page: f64, around: u64| {
+            let timing = Timing {
+                faults: 100,
+                ..Timing::default()
+            };
+            let mut run = Run::simulated("file-sparse", timing);
+            run.rates
+                .insert("pages_per_second".into(), 1e9 / ns_per_page);
+            if around > 0 {
+                run.events.insert("fault-around-mapped".into(), around);
+            }
+            run
+        };
+        let before = [run(500.0, 0), run(700.0, 0), run(500.0, 0)];
+        let after = [run(800.0, 1500), run(850.0, 1500), run(950.0, 1500)];
+        let more = page_more(&before, &after).expect("pages were mapped");
+        assert!((more - 20.0).abs() < 1e-6, "{more}");
+        assert_eq!(page_more(&after, &before), None);
+        assert_eq!(page_more(&[], &[]), None);
+    }
+}

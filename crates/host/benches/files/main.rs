@@ -1,0 +1,213 @@
+//! What a fault on a cached file costs on real threads, and each page that it maps beside its own.
+//!
+//! ```text
+//! cargo bench -p minflt-host --bench files             20 rounds, verdicts
+//! cargo bench -p minflt-host --bench files -- --smoke  small, no verdicts; so does `cargo test`
+//! cargo bench -p minflt-host --bench files -- --quick  3 rounds, no verdicts
+//! ```
+//!
+//! A file of memory is mapped again and again, and touched by loads. Every round measures every
+//! order of fault-around, one after the other, and real Linux; a figure is the median over the
+//! rounds.
+//!
+//! - *each window*: one load in each 64 KiB. The faults are the same with every order; an order of
+//!   4 maps 15 pages more in each. So *one extra page* is the difference to order 0, by 15.
+//! - *each page*: a load of every page.
+//!
+//! Linux's order is not changed. There the file is mapped in pieces that do not merge: of one page,
+//! around which there is nothing to map, and of 16 pages; one load in each. The difference, by 15,
+//! is its extra page, if its order is 4 as by default.
+//!
+//! Rows are unchecked (`Host<X86_64, false>`).
+
+#![expect(clippy::expect_used, reason = "a bench that fails stops")]
+
+#[path = "../common/figures.rs"]
+#[expect(dead_code, reason = "benches share it")]
+mod figures;
+mod linux;
+#[path = "../common/machine.rs"]
+#[expect(dead_code, reason = "benches share it")]
+mod machine;
+#[path = "../common/table.rs"]
+mod table;
+
+use core::error::Error;
+use figures::{Bound, Noise};
+use machine::{CpuTime, PAGE};
+use minflt_addr::VirtAddr;
+use minflt_host::{Host, HostInstance, HostOptions, Prefault};
+use minflt_mm::config::FaultAround;
+use minflt_mm::{Config, FileHandle, MapRequest, MmHandle, Place, Prot, Running, Sharing, System};
+use minflt_mm::{Populate, era};
+use minflt_pgtable::X86_64;
+use std::process::ExitCode;
+use table::{Judge, Times};
+
+/// The machine measured.
+pub(crate) type M = Host<X86_64, false>;
+
+/// Pages of a window of order 4.
+pub(crate) const WINDOW: u64 = 16;
+
+/// The rows, in the order of what is measured.
+pub(crate) const ROWS: [&str; 3] = [
+    "each window: ns a load",
+    "each page: ns a load",
+    "populated without waiting: ns a page",
+];
+
+/// How much is measured.
+#[derive(Clone, Copy, Debug)]
+struct Size {
+    rounds: usize,
+    /// Of the file.
+    pages: u64,
+    /// As the command line spells it.
+    flag: &'static str,
+}
+
+const FULL: Size = Size {
+    rounds: 20,
+    pages: 16_384,
+    flag: "",
+};
+
+const QUICK: Size = Size {
+    rounds: 3,
+    flag: " -- --quick",
+    ..FULL
+};
+
+const SMOKE: Size = Size {
+    rounds: 2,
+    pages: 1024,
+    flag: " -- --smoke",
+};
+
+fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let has = |flag: &str| args.iter().any(|arg| arg == flag);
+    let result = match (has("--bench"), has("--smoke"), has("--quick")) {
+        (true, false, false) => run(FULL),
+        (_, false, true) => run(QUICK),
+        _ => run(SMOKE),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// A system that maps so many pages around a fault.
+fn boot(around: FaultAround, pages: u64) -> Result<Running<M>, Box<dyn Error>> {
+    let machine = HostInstance::new(&HostOptions {
+        cpus: 1,
+        ram_bytes: ((pages * PAGE * 5 / 4) as usize).max(16 << 20),
+        prefault: Prefault::Now,
+    })?;
+    let era = era("fault-around-2014").ok_or("no such era")?;
+    let config = Config {
+        around,
+        ..era.config
+    };
+    Ok(System::boot(machine, config)?)
+}
+
+fn run(size: Size) -> Result<(), Box<dyn Error>> {
+    let orders = [
+        FaultAround::Order0,
+        FaultAround::Order4,
+        FaultAround::Order9,
+        FaultAround::Adaptive,
+    ];
+    let mut times = Times::default();
+    let systems: Result<Vec<_>, _> = orders
+        .map(|order| boot(order, size.pages))
+        .into_iter()
+        .collect();
+    let systems = systems?;
+    for _ in 0..size.rounds {
+        for (order, system) in orders.iter().zip(&systems) {
+            times.push(&whose(*order), &ROWS, measure(system, size.pages));
+        }
+        times.push("linux", &linux::ROWS, linux::measure(size.pages)?);
+    }
+    times.print("files", size.rounds, size.flag);
+    println!("\nfigure, median [quartiles], bound, verdict");
+    let judge = Judge::of(size.flag);
+    let (zero, four) = (whose(FaultAround::Order0), whose(FaultAround::Order4));
+    let extra = |with: f64, without: f64| (with - without) / (WINDOW - 1) as f64;
+    let ours = times.pairs((&four, ROWS[0]), (&zero, ROWS[0]), extra);
+    let noise = Noise::of_times(times.of(&zero, ROWS[0]));
+    judge.print("one extra page, ns", &ours, Bound::AtMost(40.0), noise);
+    let linux = ("linux", linux::ROWS[1]);
+    let theirs = times.pairs(linux, ("linux", linux::ROWS[0]), extra);
+    judge.print("linux: one extra page, ns", &theirs, Bound::None, noise);
+    for order in orders {
+        let ratio = times.pairs((&whose(order), ROWS[1]), (&zero, ROWS[1]), |one, zero| {
+            one / zero
+        });
+        let figure = format!("{}: each page / order 0", whose(order));
+        judge.print(&figure, &ratio, Bound::None, Noise::of_ratios(&ratio));
+    }
+    Ok(())
+}
+
+fn whose(order: FaultAround) -> String {
+    format!("order {order}")
+}
+
+/// Nanoseconds, one number a row.
+fn measure(system: &Running<M>, pages: u64) -> Vec<f64> {
+    let _cpu = system.machine().enter(0);
+    let mm = system.new_mm().expect("memory");
+    let file = system.new_file(pages * PAGE).expect("memory");
+    file.allocate(0, pages * PAGE).expect("memory");
+    let windows = touch(&mm, &file, pages, WINDOW, Populate::OnTouch);
+    let each = touch(&mm, &file, pages, 1, Populate::OnTouch);
+    let start = CpuTime::start();
+    let thread = mm.thread();
+    let request = request(pages, Populate::NonBlock);
+    let at = thread
+        .mmap_file(&request, &file, 0, Sharing::Private)
+        .expect("a hole");
+    let populated = start.ns() / pages as f64;
+    mm.munmap(at, pages * PAGE).expect("mapped");
+    drop(thread);
+    vec![windows, each, populated]
+}
+
+fn request(pages: u64, populate: Populate) -> MapRequest {
+    let mut request = MapRequest::new(Place::Any, pages * PAGE, Prot::READ);
+    request.populate = populate;
+    request
+}
+
+/// Maps the file and loads from each `step`th page; nanoseconds a load.
+fn touch(
+    mm: &MmHandle<'_, M>,
+    file: &FileHandle<'_, M>,
+    pages: u64,
+    step: u64,
+    populate: Populate,
+) -> f64 {
+    let thread = mm.thread();
+    let request = request(pages, populate);
+    let at = thread
+        .mmap_file(&request, file, 0, Sharing::Private)
+        .expect("a hole");
+    let start = CpuTime::start();
+    for page in (0..pages).step_by(step as usize) {
+        thread
+            .load(VirtAddr(at.0 + page * PAGE))
+            .expect("within the file");
+    }
+    let ns = start.ns() / (pages / step) as f64;
+    mm.munmap(at, pages * PAGE).expect("mapped");
+    drop(thread);
+    ns
+}
