@@ -281,6 +281,16 @@ impl<'m, M: Mmu> Zap<'m, M> {
         self.mm.flushes_pending.sub(1, Ordering::SeqCst);
     }
 
+    /// For controls: nobody sees that it has yet to invalidate.
+    pub(crate) fn hide(&self) {
+        self.mm.flushes_pending.sub(1, Ordering::Relaxed);
+    }
+
+    /// The end of [`Self::hide`].
+    pub(crate) fn show(&self) {
+        self.mm.flushes_pending.add(1, Ordering::Relaxed);
+    }
+
     /// Invalidates what has to be and gives the frames gathered so far back.
     pub(crate) fn flush(&mut self) {
         let sys = self.mm.system();
@@ -363,6 +373,10 @@ impl<'m, M: Mmu> Zap<'m, M> {
                 sys.count(Event::FaultAroundUnused);
             }
             resident -= 1;
+            if sys.config.lacks(Broken::FilePagesAtOnce) && sys.is_of_file(old) {
+                sys.frames.put(old.pfn());
+                continue;
+            }
             self.gather.page(old.pfn());
             if self.gather.is_full() {
                 left = VirtRange::new(page.end(), span.end());

@@ -51,10 +51,13 @@ impl<M: Mmu> Mm<M> {
     ) -> Result<Pfn, RemoteError> {
         // The caller is no thread of this address space, so it has no share in its counts.
         let share = Share::default();
-        let fault = Fault::new(self, &share, addr, access);
+        let mut fault = Fault::new(self, &share, addr, access);
         let page = loop {
             match fault.hold(force, held) {
                 Ok(Some(pfn)) => break Ok(pfn),
+                Ok(None) if self.system().config.lacks(Broken::ForceTrustsFault) => {
+                    fault = Fault::new(self, &share, addr, Access::Read);
+                }
                 Ok(None) => {}
                 Err(Stop::Userfault) => self.await_wake(),
                 Err(Stop::PageIn) => match fault.page_in() {

@@ -6,6 +6,7 @@
 
 use super::advice;
 use super::entries;
+use super::files;
 use super::forks;
 use super::pins;
 use super::promises;
@@ -57,6 +58,16 @@ pub(super) enum Scene {
     ChargeCharge,
     HalfEqual,
     Emulated,
+    AroundTruncate,
+    MakeTruncate,
+    AroundReuse,
+    AroundEdges,
+    AroundUnready,
+    AroundCopy,
+    RemapTruncate,
+    UnmapTruncate,
+    ForceDiscard,
+    WriteStore,
     Tour,
 }
 
@@ -101,6 +112,16 @@ pub(super) fn script<'s, P: Paging>(scene: Scene, stage: &Stage<'s, P>) -> Scrip
         Scene::ChargeCharge => promises::charge_charge(&stage),
         Scene::HalfEqual => entries::half_equal(&stage),
         Scene::Emulated => entries::emulated(&stage),
+        Scene::AroundTruncate => files::around_truncate(&stage),
+        Scene::MakeTruncate => files::make_truncate(&stage),
+        Scene::AroundReuse => files::around_reuse(&stage),
+        Scene::AroundEdges => files::around_edges(&stage),
+        Scene::AroundUnready => files::around_unready(&stage),
+        Scene::AroundCopy => files::around_copy(&stage),
+        Scene::RemapTruncate => files::remap_truncate(&stage),
+        Scene::UnmapTruncate => files::unmap_truncate(&stage),
+        Scene::ForceDiscard => files::force_discard(&stage),
+        Scene::WriteStore => files::write_store(&stage),
         Scene::Tour => entries::tour(&stage),
     }
 }
