@@ -109,8 +109,12 @@ fn argument(kind: &Kind, bytes: &mut impl Iterator<Item = u8>) -> u64 {
 fn tidy(step: &mut Step, stores: &mut u64) {
     let [first, second, third, fourth, fifth, sixth] = &mut step.args;
     match step.call {
-        Call::Mmap => *fourth |= abi::MAP_ANONYMOUS | abi::MAP_PRIVATE,
+        Call::Mmap => {
+            shares(fourth);
+            *fourth |= abi::MAP_ANONYMOUS;
+        }
         Call::MmapFile => {
+            shares(fourth);
             *fourth &= !abi::MAP_ANONYMOUS;
             *sixth %= 8 * PAGE;
         }
@@ -147,5 +151,14 @@ fn tidy(step: &mut Step, stores: &mut u64) {
         }
         Call::Fork => *first = 1 + *first % 8,
         _ => {}
+    }
+}
+
+/// Shared or private, not both or neither.
+fn shares(flags: &mut u64) {
+    if *flags & abi::MAP_SHARED != 0 {
+        *flags &= !abi::MAP_PRIVATE;
+    } else {
+        *flags |= abi::MAP_PRIVATE;
     }
 }

@@ -8,6 +8,8 @@
 
 pub use minflt_spec::HALF;
 use minflt_spec::{Opened, Space, Words};
+use std::fs::{File, OpenOptions, remove_file};
+use std::io;
 
 /// How many files there are.
 pub const FILES: usize = 2;
@@ -40,4 +42,26 @@ pub fn add(space: &mut Space) {
     for (file, bytes) in BYTES.into_iter().enumerate() {
         space.add_file(bytes, pages(file));
     }
+}
+
+/// A file without a name in the system's temporary directory: open for both, and for reading.
+///
+/// # Errors
+/// Those of the system.
+pub fn nameless() -> io::Result<[File; 2]> {
+    for number in 0.. {
+        let name = format!("minflt-differential-{}-{number}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        let mut options = OpenOptions::new();
+        match options.read(true).write(true).create_new(true).open(&path) {
+            Ok(file) => {
+                let again = File::open(&path);
+                remove_file(&path)?;
+                return Ok([file, again?]);
+            }
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Err(io::ErrorKind::AlreadyExists.into())
 }

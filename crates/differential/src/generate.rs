@@ -133,6 +133,11 @@ impl Draw<'_> {
     /// The number of a page, or of the end.
     fn page(&mut self, running: &Running) -> u64 {
         let vmas = running.space().vmas();
+        if self.random.once_in(6)
+            && let Some(page) = self.page_of_file(vmas)
+        {
+            return page;
+        }
         if vmas.is_empty() || self.random.once_in(2) {
             return self.random.below(PAGES);
         }

@@ -92,7 +92,7 @@ impl Histogram {
                 flag.contains('_').then_some((flag, count))
             });
             let flags: Vec<String> = ours
-                .filter(|(flag, _)| !flag.starts_with("SEGV"))
+                .filter(|(flag, _)| !flag.starts_with("SEGV_") && !flag.starts_with("BUS_"))
                 .map(|(flag, count)| format!("`{}` {count}", flag.replace('|', "\\|")))
                 .collect();
             if !flags.is_empty() {

@@ -114,7 +114,6 @@ pub static PROT: Names = Names {
 pub static MAP: Names = Names {
     prefix: "MAP_",
     names: &[
-        ("SHARED", abi::MAP_SHARED),
         ("PRIVATE", abi::MAP_PRIVATE),
         ("ANONYMOUS", abi::MAP_ANONYMOUS),
         ("FIXED", abi::MAP_FIXED),
@@ -125,6 +124,7 @@ pub static MAP: Names = Names {
         ("LOCKED", abi::MAP_LOCKED),
         ("GROWSDOWN", abi::MAP_GROWSDOWN),
         ("STACK", abi::MAP_STACK),
+        ("SHARED", abi::MAP_SHARED),
     ],
 };
 

@@ -162,8 +162,9 @@ pub enum MadviseError {
 pub enum MlockError {
     /// The range wraps, or the flags say nothing that can be done.
     Invalid,
-    /// Part of the range is not mapped, or allows no access, or more would be locked than may be
-    /// (`RLIMIT_MEMLOCK`), or there is no memory to split a mapping.
+    /// Part of the range is not mapped, or allows no access, or lies behind the end of its file, or
+    /// more would be locked than may be (`RLIMIT_MEMLOCK`), or there is no memory to split a
+    /// mapping.
     NoMemory,
     /// All is locked, but not every page could be had.
     Again,

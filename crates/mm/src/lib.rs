@@ -56,6 +56,7 @@ pub use frame::Frame;
 pub use mm::{Mappings, Mm, MmHandle};
 pub use oracle::{Check, Ledger, Refuse, Unbalanced};
 pub use policy::{NodeMask, Policy, PolicyMode};
+pub use proc::Mapped;
 pub use rss::BATCH as RSS_BATCH;
 pub use system::{Running, System};
 pub use thread::Thread;

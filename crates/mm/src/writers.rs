@@ -337,6 +337,14 @@ impl<M: Mmu> Section<'_, M> {
 }
 
 impl<'v, M: Mmu> Section<'v, M> {
+    /// Ends it, but leaves the link to a file for later: the VMA has lost pages that are still
+    /// mapped.
+    pub(crate) fn end_before_link(self) -> &'v Vma<M> {
+        let section = core::mem::ManuallyDrop::new(self);
+        section.end();
+        section.vma
+    }
+
     /// [`Sections`] closes it.
     pub(crate) fn leave_open(self) -> &'v Vma<M> {
         core::mem::ManuallyDrop::new(self).vma
@@ -346,6 +354,12 @@ impl<'v, M: Mmu> Section<'v, M> {
 impl<M: Mmu> Drop for Section<'_, M> {
     fn drop(&mut self) {
         self.vma.link_follows();
+        self.end();
+    }
+}
+
+impl<M: Mmu> Section<'_, M> {
+    fn end(&self) {
         if let Owes::Even = self.owes {
             self.vma.seq.write_end();
         }

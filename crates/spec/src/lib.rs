@@ -3,8 +3,8 @@
 //! It is written to be read and compared, not to be fast, and it knows nothing of `mm`: no locks,
 //! no tables, no frames. [`Space`] is a sorted list of mappings and a map from pages to contents;
 //! a call is a function of it. Same result, same error number, same mappings and the same contents
-//! as Linux 6.18 on x86-64, for private anonymous memory and for mappings of files, private and shared,
-//! and of shared anonymous memory, which is a file without a name.
+//! as Linux 6.18 on x86-64, for private anonymous memory and for mappings of files, private and
+//! shared, and of shared anonymous memory, which is a file without a name.
 //!
 //! # What it models
 //! A *window* of addresses. Everything else of user space counts as mapped without access, so that

@@ -264,8 +264,8 @@ impl Space {
     }
 }
 
-/// The flags of a mapping with what the kind of sharing adds, and whether that may be at all. Linux:
-/// do_mmap, from where it asks for `MAP_TYPE` on.
+/// The flags of a mapping with what the kind of sharing adds, and whether that may be at all.
+/// Linux: do_mmap, from where it asks for `MAP_TYPE` on.
 fn shared(flags: Flags, map: u64, prot: u64, of: Option<(Opened, u64)>) -> Result<Flags> {
     let kind = map & MAP_TYPE;
     let grows = flags.has(Flags::GROWSDOWN);

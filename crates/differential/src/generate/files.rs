@@ -3,8 +3,8 @@
 use super::Draw;
 use crate::files::PAGES;
 use crate::step::{Call, SYNC, Step};
-use crate::window::PAGE;
-use minflt_spec::{HALF, abi};
+use crate::window::{PAGE, page_of};
+use minflt_spec::{HALF, Vma, abi};
 
 impl Draw<'_> {
     /// A call that is of files only.
@@ -26,6 +26,14 @@ impl Draw<'_> {
                 step(&[hint, len, self.prot(), flags, file, offset])
             }
         }
+    }
+
+    /// The number of a page that is a file's, or that of a private copy.
+    pub(super) fn page_of_file(&mut self, vmas: &[Vma]) -> Option<u64> {
+        let of_files: Vec<&Vma> = vmas.iter().filter(|vma| vma.file.is_some()).collect();
+        let at = self.random.below(of_files.len() as u64) as usize;
+        let vma = of_files.get(at)?;
+        Some(page_of(vma.start) + self.random.below(vma.pages()))
     }
 
     /// Which file, as it is open.

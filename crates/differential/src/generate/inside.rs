@@ -25,7 +25,10 @@ pub(super) fn hangs_on_more(step: &Step, before: &Space, after: &Space) -> bool 
     match step.call {
         Call::Mincore | Call::Mbind => of_file(len),
         Call::GetMempolicy => len & abi::MPOL_F_ADDR != 0 && of_file(1),
-        _ => after.files().iter().any(File::has_tail),
+        Call::Store | Call::ForcedWrite | Call::RemoteWrite => {
+            after.files().iter().any(File::has_tail)
+        }
+        _ => false,
     }
 }
 

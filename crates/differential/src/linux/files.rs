@@ -1,9 +1,9 @@
 //! The files on Linux: one in memory, one on a disk.
 
 use super::sys;
-use crate::files::{BYTES, FILES, HALF, PAGES, pages};
+use crate::files::{BYTES, FILES, HALF, PAGES, nameless, pages};
 use crate::window::{PAGE, START};
-use std::fs::{File, OpenOptions, remove_file};
+use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 
@@ -16,17 +16,8 @@ impl Files {
     pub(super) fn open() -> io::Result<Self> {
         let memory = sys::memory_file().map_err(io::Error::from_raw_os_error)?;
         let again = File::open(format!("/proc/self/fd/{}", memory.as_raw_fd()))?;
-        let name = format!("minflt-differential-{}", std::process::id());
-        let path = std::env::temp_dir().join(name);
-        let mut options = OpenOptions::new();
-        let disk = options
-            .read(true)
-            .write(true)
-            .create_new(true)
-            .open(&path)?;
-        let read = File::open(&path);
-        remove_file(&path)?;
-        Ok(Self([memory, disk.into(), again.into(), read?.into()]))
+        let [disk, read] = nameless()?;
+        Ok(Self([memory, disk.into(), again.into(), read.into()]))
     }
 
     /// Their numbers, which forked processes have, too.

@@ -1,25 +1,29 @@
 //! `mm` on the machine of real threads, checked, as a subject: one for each era.
 
+mod choice;
+mod files;
 mod policy;
+mod request;
+mod snapshot;
 
-use crate::files::HALF;
-use crate::generate::Choice;
 use crate::model::fold;
-use crate::record::{
-    ACCERR, MAPERR, MapLine, Outcome, Record, Snapshot, Subject, addr_of, bits, smaps_flags,
-};
+use crate::record::{ACCERR, ADRERR, MAPERR, Outcome, Record, Subject, bits};
 use crate::step::{ARGS, Call, Step};
-use crate::window::{END, HEAP, PAGE, PAGES, START, page_of, range};
+use crate::window::{END, HEAP, PAGE, PAGES, START};
+pub use choice::CHOICE;
 use core::mem::ManuallyDrop;
 use core::panic::AssertUnwindSafe;
+use files::{Disk, Files};
 use minflt_addr::VirtAddr;
 use minflt_host::{Host, HostInstance, HostOptions, Prefault};
 use minflt_mm::{
-    Advice, Era, Errno, Force, Growth, Lock, LockAll, LockWhen, MapRequest, Mm, Place, Policy,
-    Populate, Prot, Remap, RemapRequest, Reserve, Running, Signal, System, Thread,
+    Advice, Era, Errno, Force, LockAll, LockWhen, MapRequest, Mm, Msync, Place, Policy, Prot,
+    Remap, RemapRequest, Reserve, Running, Signal, System, Thread,
 };
 use minflt_pgtable::X86_64;
-use minflt_spec::{Flags, Space, Vma, abi};
+use minflt_spec::abi;
+use request::request;
+use snapshot::snapshot;
 use std::panic::catch_unwind;
 
 /// The machine.
@@ -32,6 +36,7 @@ const RAM: usize = 16 << 20;
 #[derive(Debug)]
 pub struct Ours {
     era: &'static Era,
+    disk: Disk,
     /// Left alone when its oracles have spoken: locks may be held for ever.
     system: ManuallyDrop<Running<Machine>>,
 }
@@ -43,7 +48,8 @@ impl Ours {
     /// When there is no memory for it, in words.
     pub fn start(era: &'static Era) -> Result<Self, String> {
         let system = ManuallyDrop::new(boot(era)?);
-        Ok(Self { era, system })
+        let disk = Disk::new().map_err(|error| format!("a file: {error}"))?;
+        Ok(Self { era, disk, system })
     }
 }
 
@@ -65,7 +71,8 @@ impl Subject for Ours {
     fn run(&mut self, steps: &[Step]) -> Result<Vec<Record>, (String, usize)> {
         let mut found = Vec::with_capacity(steps.len());
         let system: &Running<Machine> = &self.system;
-        let ran = catch_unwind(AssertUnwindSafe(|| case(system, steps, &mut found)));
+        let disk = &self.disk;
+        let ran = catch_unwind(AssertUnwindSafe(|| case(system, disk, steps, &mut found)));
         let why = match ran {
             Ok(Ok(())) => return Ok(found),
             Ok(Err(why)) => why,
@@ -81,18 +88,25 @@ impl Subject for Ours {
     }
 }
 
-fn case(system: &Running<Machine>, steps: &[Step], found: &mut Vec<Record>) -> Result<(), String> {
+fn case(
+    system: &Running<Machine>,
+    disk: &Disk,
+    steps: &[Step],
+    found: &mut Vec<Record>,
+) -> Result<(), String> {
     let _cpu = system.machine().enter(0);
     let no_memory = |_| "no memory for a case".to_owned();
     let mm = ManuallyDrop::new(system.new_mm().map_err(no_memory)?);
     fill(&mm)?;
     mm.set_start_brk(VirtAddr(HEAP))
         .map_err(|error| format!("the heap: {error:?}"))?;
-    run(&mm, steps, found)?;
+    let files = ManuallyDrop::new(Files::open(system, disk)?);
+    run(&mm, &files, steps, found)?;
     system
         .check_ledger(&[&mm])
         .map_err(|error| format!("ledger: {error}"))?;
     drop(ManuallyDrop::into_inner(mm));
+    drop(ManuallyDrop::into_inner(files));
     let ledger = system.check_ledger(&[]);
     ledger
         .map(drop)
@@ -127,13 +141,18 @@ fn fill(mm: &Mm<Machine>) -> Result<(), String> {
     Ok(())
 }
 
-fn run(mm: &Mm<Machine>, steps: &[Step], found: &mut Vec<Record>) -> Result<(), String> {
+fn run(
+    mm: &Mm<Machine>,
+    files: &Files<'_>,
+    steps: &[Step],
+    found: &mut Vec<Record>,
+) -> Result<(), String> {
     let total = steps.len();
     let thread = mm.thread();
     let mut at = 0;
     while let Some(step) = steps.get(at) {
-        let outcome = perform(&thread, step);
-        let after = snapshot(&thread, found.len() + 1 == total)?;
+        let outcome = perform(&thread, files, step);
+        let after = snapshot(mm, files, found.len() + 1 == total)?;
         found.push(Record { outcome, after });
         at += 1;
         if step.call == Call::Fork && step.args[0] > 0 {
@@ -141,7 +160,7 @@ fn run(mm: &Mm<Machine>, steps: &[Step], found: &mut Vec<Record>) -> Result<(), 
             let child = mm.fork().map_err(|_| "no memory to fork".to_owned())?;
             let child = ManuallyDrop::new(child);
             let policy = thread.get_mempolicy();
-            run_child(&child, policy, &steps[at..last], total, found)?;
+            run_child(&child, files, policy, &steps[at..last], total, found)?;
             drop(ManuallyDrop::into_inner(child));
             at = last;
         }
@@ -152,6 +171,7 @@ fn run(mm: &Mm<Machine>, steps: &[Step], found: &mut Vec<Record>) -> Result<(), 
 /// As [`run`], where a fork is no step of its own.
 fn run_child(
     mm: &Mm<Machine>,
+    files: &Files<'_>,
     policy: Policy,
     steps: &[Step],
     total: usize,
@@ -161,111 +181,24 @@ fn run_child(
     let inherited = thread.set_mempolicy(policy);
     inherited.map_err(|error| format!("the policy of a child: {error:?}"))?;
     for step in steps {
-        let outcome = perform(&thread, step);
-        let after = snapshot(&thread, found.len() + 1 == total)?;
+        let outcome = perform(&thread, files, step);
+        let after = snapshot(mm, files, found.len() + 1 == total)?;
         found.push(Record { outcome, after });
     }
     Ok(())
 }
 
-/// Whether `mm` has the call with these flags at all: what it lacks stands in
-/// `docs/linux-compat.md`.
-fn has(step: &Step) -> bool {
-    let [_, _, third, fourth, ..] = step.args;
-    match step.call {
-        Call::Mmap => {
-            let known = abi::MAP_PRIVATE
-                | abi::MAP_ANONYMOUS
-                | abi::MAP_FIXED
-                | abi::MAP_FIXED_NOREPLACE
-                | abi::MAP_POPULATE
-                | abi::MAP_NONBLOCK
-                | abi::MAP_NORESERVE
-                | abi::MAP_LOCKED
-                | abi::MAP_GROWSDOWN;
-            fourth & !known == 0 && fourth & abi::MAP_PRIVATE != 0
-        }
-        Call::Mprotect => third & !7 == 0,
-        Call::Madvise => Advice::from_number(third as u32).is_some(),
-        Call::Mbind => {
-            let moves = abi::MPOL_MF_MOVE | abi::MPOL_MF_MOVE_ALL;
-            plain_mode(third) && step.args[4] & moves == 0
-        }
-        Call::SetMempolicy => plain_mode(step.args[0]),
-        // Whether a privilege or the lack of a limit lets all be locked shows where it wraps.
-        Call::Mlock | Call::Mlock2 => step.args[1] < 1 << 50,
-        Call::MmapFile
-        | Call::Msync
-        | Call::Ftruncate
-        | Call::Fallocate
-        | Call::Pread
-        | Call::Pwrite => false,
-        _ => true,
-    }
-}
-
-/// Whether a mode is without flags.
-const fn plain_mode(mode: u64) -> bool {
-    mode & (abi::MPOL_F_STATIC_NODES | abi::MPOL_F_RELATIVE_NODES | abi::MPOL_F_NUMA_BALANCING) == 0
-}
-
-/// Whether what a step came to differs by design.
-///
-/// - An mmap that is refused because too much would be mapped has cut the mappings at the edges of
-///   its range in Linux; in `mm` a call that fails has changed nothing.
-/// - The node of a page that is there but may not be loaded: Linux tells it, if no lock is needed.
-/// - Of several mappings that mprotect makes writable Linux fills a locked one before it goes on to
-///   the next, which then does not merge with it; `mm` fills it when all are changed.
-/// - What a locked mapping leaves behind when its pages are moved away: Linux goes on counting it
-///   as locked, though it is not.
-fn differs(step: &Step, before: &Space, record: &Record) -> bool {
-    let failed = matches!(record.outcome, Outcome::Errno(_));
-    let looks = abi::MPOL_F_NODE | abi::MPOL_F_ADDR;
-    let [addr, len, ..] = step.args;
-    match step.call {
-        Call::Mmap => {
-            let was = before.vmas().iter().map(|vma| (vma.start, vma.end));
-            let is = record.after.maps.iter().map(|line| (line.start, line.end));
-            failed && !was.eq(is)
-        }
-        Call::GetMempolicy => {
-            let found = before.at(addr);
-            let loads = found.is_some_and(|vma| vma.flags.has(Flags::READ));
-            step.args[1] == looks && !failed && !loads
-        }
-        Call::Mprotect if step.args[2] & abi::PROT_WRITE != 0 => {
-            let filled = |vma: &Vma| {
-                let not = Flags::WRITE.with(Flags::LOCKONFAULT);
-                vma.flags.has(Flags::LOCKED) && !vma.flags.has(not)
-            };
-            let vmas = || in_range(before, addr, len);
-            vmas().count() > 1 && vmas().any(filled)
-        }
-        Call::Mremap => {
-            let locked = |vma: &Vma| vma.flags.has(Flags::LOCKED);
-            step.args[3] & abi::MREMAP_DONTUNMAP != 0 && in_range(before, addr, len).any(locked)
-        }
-        _ => false,
-    }
-}
-
-/// The mappings of which part lies in the range.
-fn in_range(space: &Space, addr: u64, len: u64) -> impl Iterator<Item = &Vma> {
-    let end = addr.saturating_add(len);
-    let inside = move |vma: &&Vma| vma.start < end && vma.end > addr;
-    space.vmas().iter().filter(inside)
-}
-
-/// The steps that `mm` has and whose results do not differ by design.
-pub const CHOICE: Choice = Choice { has, differs };
-
-fn perform(thread: &Thread<'_, Machine>, step: &Step) -> Outcome {
-    let [a, b, c, d, ..] = step.args;
+fn perform(thread: &Thread<'_, Machine>, files: &Files<'_>, step: &Step) -> Outcome {
+    let [a, b, c, d, e, f] = step.args;
     let mm = thread.mm();
     let at = VirtAddr(a);
     let prot = |bits: u64| Prot::from_bits((bits & 7) as u32);
     match step.call {
+        Call::Mmap if d & abi::MAP_SHARED != 0 => {
+            files::map_shared(thread, &request(a, b, prot(c), d), b)
+        }
         Call::Mmap => number(thread.mmap(&request(a, b, prot(c), d)).map(|at| at.0)),
+        Call::MmapFile => files.map(thread, &request(a, b, prot(c), d), [d, e, f]),
         Call::Munmap => nothing(mm.munmap(at, b)),
         Call::Mprotect => nothing(mm.mprotect(at, b, prot(c))),
         Call::Madvise => match Advice::from_number(c as u32) {
@@ -314,12 +247,14 @@ fn perform(thread: &Thread<'_, Machine>, step: &Step) -> Outcome {
         Call::SetMempolicy => policy::set(thread, a, b),
         Call::GetMempolicy => policy::get(thread, a, b),
         Call::Fork => Outcome::done(0),
-        Call::MmapFile
-        | Call::Msync
-        | Call::Ftruncate
-        | Call::Fallocate
-        | Call::Pread
-        | Call::Pwrite => Outcome::Errno(Errno::EINVAL.0),
+        Call::Msync => match Msync::from_bits(c as u32) {
+            Some(how) => nothing(mm.msync(at, b, how)),
+            None => Outcome::Errno(Errno::EINVAL.0),
+        },
+        Call::Ftruncate => files.truncate(a, b),
+        Call::Fallocate => files.allocate(a, b, c, d),
+        Call::Pread => files.read(a, b),
+        Call::Pwrite => files.write(a, b, c),
     }
 }
 
@@ -389,46 +324,6 @@ fn first_word(bytes: &[u8]) -> u64 {
     word.map_or(0, |word| u64::from_le_bytes(*word))
 }
 
-fn request(addr: u64, len: u64, prot: Prot, flags: u64) -> MapRequest {
-    let has = |flag| flags & flag != 0;
-    let place = if has(abi::MAP_FIXED_NOREPLACE) {
-        Place::FixedNoReplace(VirtAddr(addr))
-    } else if has(abi::MAP_FIXED) {
-        Place::Fixed(VirtAddr(addr))
-    } else if addr == 0 {
-        Place::Any
-    } else {
-        Place::Hint(VirtAddr(addr))
-    };
-    let populate = if has(abi::MAP_POPULATE) && !has(abi::MAP_NONBLOCK) {
-        Populate::Now
-    } else {
-        Populate::OnTouch
-    };
-    let reserve = if has(abi::MAP_NORESERVE) {
-        Reserve::NoReserve
-    } else {
-        Reserve::Charged
-    };
-    let lock = if has(abi::MAP_LOCKED) {
-        Lock::Yes
-    } else {
-        Lock::AsSaid
-    };
-    let growth = if has(abi::MAP_GROWSDOWN) {
-        Growth::Down
-    } else {
-        Growth::Fixed
-    };
-    MapRequest {
-        populate,
-        reserve,
-        lock,
-        growth,
-        ..MapRequest::new(place, len, prot)
-    }
-}
-
 fn number<E: Into<Errno>>(result: Result<u64, E>) -> Outcome {
     match result {
         Ok(value) => Outcome::done(value),
@@ -445,57 +340,7 @@ fn signal(result: Result<u64, Signal>) -> Outcome {
         Ok(value) => Outcome::done(value),
         Err(Signal::MapErr) => Outcome::Signal(MAPERR),
         Err(Signal::AccErr) => Outcome::Signal(ACCERR),
+        Err(Signal::Bus) => Outcome::Signal(ADRERR),
         Err(_) => Outcome::Signal(-1),
     }
-}
-
-/// Nothing is faulted in by looking: mincore says which pages are there, and those are read as a
-/// debugger reads. `last`: whether the flags are asked for, too.
-fn snapshot(thread: &Thread<'_, Machine>, last: bool) -> Result<Snapshot, String> {
-    let mm = thread.mm();
-    let mut maps = Vec::new();
-    mm.for_each_mapping(|found, prot| {
-        let part = found.intersect(range());
-        if !part.is_empty() {
-            maps.push(MapLine {
-                start: part.start().0,
-                end: part.end().0,
-                rights: u64::from(prot.bits()),
-                of: 0,
-                offset: 0,
-            });
-        }
-    });
-    let mut present = Vec::new();
-    let mut words = Vec::new();
-    for line in &maps {
-        let mut here = [0; PAGES as usize];
-        let (start, len) = (VirtAddr(line.start), line.end - line.start);
-        mm.mincore(start, len, &mut here)
-            .map_err(|error| format!("mincore of a mapping: {error:?}"))?;
-        let pages = (page_of(line.start)..page_of(line.end)).zip(here);
-        for (page, _) in pages.filter(|(_, here)| *here != 0) {
-            present.push(page);
-            for half in 0..2 {
-                let mut word = [0; 8];
-                let at = VirtAddr(addr_of(page) + half * HALF);
-                mm.remote_read(at, &mut word, Force::Yes)
-                    .map_err(|error| format!("a page that is there cannot be read: {error:?}"))?;
-                words.push((2 * page + half, u64::from_le_bytes(word)));
-            }
-        }
-    }
-    words.retain(|(_, word)| *word != 0);
-    let mut text = String::new();
-    if last {
-        mm.smaps(&mut text).map_err(|error| error.to_string())?;
-    }
-    Ok(Snapshot {
-        of_files: Vec::new(),
-        files: None,
-        maps,
-        present: Some(bits(present)),
-        words,
-        flags: last.then(|| smaps_flags(&text)),
-    })
 }

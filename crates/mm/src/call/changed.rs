@@ -29,6 +29,8 @@ pub(super) struct Changed<'w, 'm, M: Mmu> {
     pub(super) swallowed: Option<&'w Vma<M>>,
     /// Of those that stay or come.
     pub(super) sections: [Option<Section<'w, M>>; 3],
+    /// Those of them whose section has ended.
+    pub(super) ended: [Option<&'w Vma<M>>; 3],
 }
 
 /// What becomes of the tables below a range whose pages go.
@@ -40,7 +42,7 @@ pub(super) enum Tables {
     Keep,
 }
 
-impl<M: Mmu> Changed<'_, '_, M> {
+impl<'w, M: Mmu> Changed<'w, '_, M> {
     /// Calls `each` with the VMAs that go; it may free them.
     fn each_gone(&self, mut each: impl FnMut(&Vma<M>)) {
         let mut next = self.last;
@@ -59,7 +61,20 @@ impl<M: Mmu> Changed<'_, '_, M> {
 
     /// Those that stay are as they will be.
     pub(super) fn end_sections(&mut self) {
-        self.sections = [const { None }; 3];
+        self.end_those(|_| true);
+    }
+
+    fn end_those(&mut self, which: impl Fn(&Section<'_, M>) -> bool) {
+        for (section, ended) in self.sections.iter_mut().zip(&mut self.ended) {
+            let gone = section.take_if(|it| which(it));
+            *ended = gone.map(Section::end_before_link);
+        }
+    }
+
+    /// Calls `each` with those that stay or come.
+    fn each_kept(&self, each: impl Fn(&Vma<M>)) {
+        let open = self.sections.iter().flatten().map(Section::vma);
+        open.chain(self.ended.into_iter().flatten()).for_each(each);
     }
 
     /// Detaches what goes, lets others in again where that is the choice, and takes pages and
@@ -79,9 +94,7 @@ impl<M: Mmu> Changed<'_, '_, M> {
             self.detach(mm);
         }
         // Those that grew have the pages of those that go.
-        for section in self.sections.iter().flatten() {
-            section.vma().link_follows();
-        }
+        self.each_kept(Vma::link_grows);
         if let Tables::Free(afterwards) = tables {
             writers.downgrade(afterwards);
         }
@@ -90,6 +103,8 @@ impl<M: Mmu> Changed<'_, '_, M> {
         if late {
             self.detach(mm);
         }
+        // Those that lost a part have none of its pages any more.
+        self.each_kept(Vma::link_follows);
         self.free(mm);
         if let Tables::Free(_) = tables {
             free_own_tables(mm, writers, range, &mut zap);
@@ -107,9 +122,7 @@ impl<M: Mmu> Changed<'_, '_, M> {
 
     /// Ends the sections of those that have nothing in `range`.
     pub(super) fn let_neighbours_go(&mut self, range: VirtRange) {
-        for section in &mut self.sections {
-            drop(section.take_if(|it| !it.vma().view().range.overlaps(range)));
-        }
+        self.end_those(|it| !it.vma().view().range.overlaps(range));
     }
 
     /// Frees those that go.

@@ -408,6 +408,7 @@ impl<'w, 'm, M: Mmu> Cut<'w, 'm, M> {
             // Left open, as those of the others that go.
             swallowed: swallowed.map(Section::leave_open),
             sections,
+            ended: [None; 3],
         })
     }
 

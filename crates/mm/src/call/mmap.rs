@@ -163,7 +163,8 @@ impl<M: Mmu> Mm<M> {
         let sys = self.system();
         sys.count(Event::Mmap);
         let MapRequest { len, prot, .. } = *request;
-        if len == 0 {
+        let misaligned = |part: &Part<'_, M>| !part.offset.is_multiple_of(M::Paging::PAGE);
+        if len == 0 || part.is_some_and(misaligned) {
             return Err(MmapError::Invalid);
         }
         let writers = Writers::lock(self);
@@ -187,6 +188,9 @@ impl<M: Mmu> Mm<M> {
         let pages = Pages::of::<M>(&view);
         if self.may_lock(pages.locked).is_err() {
             return Err(MmapError::LockLimit);
+        }
+        if let Some(part) = part {
+            part.allows(&view)?;
         }
         // What stands there goes, so only what comes on top of it is asked for.
         let cut = match request.place {
@@ -240,11 +244,9 @@ impl<M: Mmu> Mm<M> {
 impl<M: Mmu> Part<'_, M> {
     /// What anonymous memory is when it is this part of a file.
     ///
-    /// Linux: do_mmap, for `MAP_SHARED` and `MAP_PRIVATE`.
+    /// # Errors
+    /// It would reach further than page numbers do.
     fn view(&self, anonymous: VmaView) -> Result<VmaView, MmapError> {
-        if !self.offset.is_multiple_of(M::Paging::PAGE) {
-            return Err(MmapError::Invalid);
-        }
         let end = self.offset.checked_add(anonymous.range.len());
         end.ok_or(MmapError::Overflow)?;
         let mut flags = anonymous.flags;
@@ -252,9 +254,6 @@ impl<M: Mmu> Part<'_, M> {
             // What is shared is the file's, and promised by it.
             flags = flags.without(VmaFlags::ACCOUNT).with(VmaFlags::SHARED);
             if self.file.access() == FileAccess::Read {
-                if anonymous.prot.has(Prot::WRITE) {
-                    return Err(MmapError::Access);
-                }
                 flags = flags.with(VmaFlags::NEVER_WRITTEN);
             }
         }
@@ -264,6 +263,20 @@ impl<M: Mmu> Part<'_, M> {
             file: self.file.cache().key(),
             ..anonymous
         })
+    }
+
+    /// Whether it may be mapped so.
+    ///
+    /// Linux: do_mmap, for `MAP_SHARED` and `MAP_PRIVATE`.
+    fn allows(&self, view: &VmaView) -> Result<(), MmapError> {
+        if view.flags.has(VmaFlags::NEVER_WRITTEN) && view.prot.has(Prot::WRITE) {
+            return Err(MmapError::Access);
+        }
+        // Below a file's first page there is nothing to grow into.
+        if view.flags.has(VmaFlags::GROWS_DOWN) {
+            return Err(MmapError::Invalid);
+        }
+        Ok(())
     }
 }
 

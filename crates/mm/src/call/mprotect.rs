@@ -93,7 +93,7 @@ impl<M: Mmu> Mm<M> {
             let part = VirtRange::new(at, range.end()).intersect(whole);
             self.protect_one(writers, vma, part, prot)?;
             let gains = prot.has(Prot::WRITE) && !old.has(Prot::WRITE);
-            if gains && flags.has(VmaFlags::LOCKED) {
+            if gains && flags.has(VmaFlags::LOCKED) && !flags.has(VmaFlags::SHARED) {
                 let start = locked.map_or(part.start(), VirtRange::start);
                 *locked = Some(VirtRange::new(start, part.end()));
             }
@@ -130,7 +130,10 @@ impl<M: Mmu> Mm<M> {
                 flags = flags.with(account);
                 charged = pages;
             }
-        } else if flags.has(account) && vma.anon_vma.load(Ordering::Relaxed) == 0 {
+        } else if flags.has(account)
+            && !old.file.is_file()
+            && vma.anon_vma.load(Ordering::Relaxed) == 0
+        {
             flags = flags.without(account);
             freed = pages;
         }

@@ -62,6 +62,10 @@ impl<M: Mmu> Mm<M> {
             if how.wait && how.begin || !start.is_aligned(M::Paging::SHIFT) {
                 return Err(MsyncError::Invalid);
             }
+            // What wraps when it is rounded up is 0, as in Linux.
+            let len = VirtAddr(len)
+                .align_up(M::Paging::SHIFT)
+                .map_or(0, |len| len.0);
             let range = page_range::<M>(start, len).ok_or(MsyncError::NoMemory)?;
             let mut at = range.start();
             let mut result = Ok(());

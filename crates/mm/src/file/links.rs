@@ -15,8 +15,8 @@
 //! record, late or early: a page that is mapped is covered by a link at every moment.
 //! - A new VMA's link is there before the VMA is.
 //! - One that grows says so before a fault finds pages there, and before what it grows over goes.
-//! - One that shrinks says so when its section ends, or later: until then other mappings of the
-//!   same pages are where it was, or nothing is.
+//! - One that shrinks says so when its section ends, or, where it lost pages that go, when these
+//!   are gone: until then other mappings of the same pages are where it was, or nothing is.
 //! - One that goes is taken out after its pages, and before tables are freed.
 //!
 //! # Why it is correct
@@ -124,6 +124,12 @@ impl<M: Mmu> FileLink<M> {
         self.first.load(Ordering::Relaxed) == first
             && self.last.load(Ordering::Relaxed) == last
             && self.start.load(Ordering::Relaxed) == view.range.start().0
+    }
+
+    /// Whether all that it says is in the record of its VMA.
+    fn is_within(&self, view: &VmaView) -> bool {
+        let (first, last) = pages_of::<M::Paging>(view);
+        first <= self.first.load(Ordering::Relaxed) && self.last.load(Ordering::Relaxed) <= last
     }
 
     fn say(&self, view: &VmaView) {
@@ -406,6 +412,15 @@ impl<M: Mmu> Vma<M> {
     #[inline]
     pub(crate) fn link_follows(&self) {
         if self.link() != 0 {
+            self.move_link();
+        }
+    }
+
+    /// The same, if the record says more than the link.
+    #[inline]
+    pub(crate) fn link_grows(&self) {
+        if self.link() != 0 && link::<M>(self.link()).is_some_and(|own| own.is_within(&self.view()))
+        {
             self.move_link();
         }
     }

@@ -1,4 +1,5 @@
-//! The text of an address space, as Linux's `/proc/PID` has it: `maps`, `smaps`, `status`.
+//! The text of an address space, as Linux's `/proc/PID` has it: `maps`, `smaps`, `status`; and
+//! `pagemap`, which is no text.
 //!
 //! # Problem
 //! Whoever reads the text may be slow, or be stopped. With `mmap_lock` held for reading meanwhile,
@@ -31,8 +32,11 @@
 //! Linux: fs/proc/task_mmu.c m_start, m_next, show_map_vma, show_smap, task_mem (v6.12).
 
 mod maps;
+mod pagemap;
 mod smaps;
 mod status;
+
+pub use pagemap::Mapped;
 
 use crate::mm::Mm;
 use crate::vma::{Prot, Vma, VmaFlags, VmaView};

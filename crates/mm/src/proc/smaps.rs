@@ -157,13 +157,15 @@ fn write_flags(out: &mut impl Write, view: &VmaView) -> fmt::Result {
             out.write_str(text)?;
         }
     }
-    if view.flags.has(VmaFlags::SHARED) {
+    // What may never be stored to is shared by name only (`VM_MAYSHARE` without `VM_SHARED`).
+    let never = view.flags.has(VmaFlags::NEVER_WRITTEN);
+    let shared = view.flags.has(VmaFlags::SHARED);
+    if shared && !never {
         out.write_str("sh ")?;
     }
     // Which rights may be asked for later.
-    let never = view.flags.has(VmaFlags::NEVER_WRITTEN);
     out.write_str(if never { "mr me " } else { "mr mw me " })?;
-    if view.flags.has(VmaFlags::SHARED) && !never {
+    if shared {
         out.write_str("ms ")?;
     }
     for (flag, text) in FLAGS {

@@ -21,7 +21,11 @@ impl<M: Mmu> Mm<M> {
         let writers = Writers::lock(self);
         self.advise_each(range, |part| {
             let view = self.find(part.start()).map(Vma::view);
-            let old = view.ok_or(MadviseError::NoMemory)?.flags;
+            let view = view.ok_or(MadviseError::NoMemory)?;
+            if advice == Advice::WipeOnFork && view.file.is_file() {
+                return Err(MadviseError::Invalid);
+            }
+            let old = view.flags;
             let flags = advised(old, advice);
             if flags == old {
                 return Ok(());

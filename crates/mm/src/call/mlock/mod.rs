@@ -225,8 +225,11 @@ impl<M: Mmu> Thread<'_, M> {
             M::note(format_args!("mlock {range} populates"));
             let populated = mm.populate_mapped(&self.share, range, Failure::Ends, to_lock);
             populated.map_err(|why| match why {
-                NotPopulated::Refused | NotPopulated::Hole => MlockError::NoMemory,
-                NotPopulated::NoMemory | NotPopulated::Bus => MlockError::Again,
+                // Linux: __mlock_posix_error_return.
+                NotPopulated::Refused | NotPopulated::Hole | NotPopulated::Bus => {
+                    MlockError::NoMemory
+                }
+                NotPopulated::NoMemory => MlockError::Again,
             })
         })
     }

@@ -290,7 +290,8 @@ impl<M: Mmu> Mm<M> {
         if !plan.grows() && plan.how.target().is_none() {
             return Ok(());
         }
-        if plan.old_len == 0 {
+        // Nothing of a shared mapping, made longer, is a second mapping of the same.
+        if plan.old_len == 0 && !view.flags.has(VmaFlags::SHARED) {
             return Err(MremapError::Invalid);
         }
         if plan.old_len.min(plan.new_len) > view.range.end().0 - plan.old.0 {

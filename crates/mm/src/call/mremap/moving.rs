@@ -41,6 +41,9 @@ impl<M: Mmu> Mm<M> {
         let view = vma.view();
         let old = of_range::<M>(&view, plan.old, VirtAddr(plan.old.0 + plan.old_len));
         let new = new_view::<M>(vma, &old, to, plan.new_len);
+        if plan.old_len == 0 {
+            return self.map_again(writers, &new);
+        }
         // The old place gives its own promise back.
         let pages = (Pages::of::<M>(&old), Pages::of::<M>(&new));
         let more = match plan.how.keeps_old() {
@@ -55,6 +58,17 @@ impl<M: Mmu> Mm<M> {
         Ok(Done {
             at: to,
             more: locked.then_some(more),
+        })
+    }
+
+    /// A second mapping of what a shared one has: no page is moved, and nothing is promised.
+    fn map_again(&self, writers: &Writers<'_, M>, new: &VmaView) -> Result<Done, MremapError> {
+        let open = |vma| writers.begin(vma);
+        drop(add(self, writers, open, new, None, Reach::Both)?);
+        self.count_mapped(Pages::of::<M>(new));
+        Ok(Done {
+            at: new.range.start(),
+            more: new.flags.has(VmaFlags::LOCKED).then_some(new.range),
         })
     }
 

@@ -1,0 +1,71 @@
+//! `pagemap`: what each page's entry maps.
+//!
+//! Linux: fs/proc/task_mmu.c pagemap_pmd_range (v6.18), of which these are the bits 63 and 61.
+
+use crate::mm::Mm;
+use crate::zap::pages;
+use minflt_addr::{VirtAddr, VirtRange};
+use minflt_pgtable::{Leaf, Mmu, Paging, Table, Walk, span_of, walk};
+
+/// What a page's entry maps.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub enum Mapped {
+    /// Nothing.
+    #[default]
+    Nothing,
+    /// A page of the address space's own, or the page of zeros.
+    Private,
+    /// A page of a file, shared anonymous memory among them.
+    OfFile,
+}
+
+impl<M: Mmu> Mm<M> {
+    /// Says of each page from `start` on, which begins a page, what its entry maps. Nothing is
+    /// faulted in by that. A moment later it may be otherwise.
+    ///
+    /// # Context
+    /// Sleeps for `mmap_lock`, which it takes for reading, for each table anew.
+    pub fn pagemap(&self, start: VirtAddr, found: &mut [Mapped]) {
+        found.fill(Mapped::Nothing);
+        let len = found.len() as u64 * M::Paging::PAGE;
+        let user = VirtRange::new(VirtAddr(0), VirtAddr(M::Paging::USER_END));
+        let asked = VirtRange::from_len(start, len).map(|asked| asked.intersect(user));
+        let Some(asked) = asked else { return };
+        let mut at = asked.start();
+        while at < asked.end() {
+            let _held = self.mmap_lock.read();
+            let mapped = self.find(at).map(|vma| vma.view().range);
+            let Some(mapped) = mapped.filter(|mapped| mapped.overlaps(asked)) else {
+                break;
+            };
+            at = at.max(mapped.start());
+            let end = mapped.intersect(asked).end();
+            // SAFETY: 1: `mmap_lock` keeps tables.
+            at = match unsafe { walk::<M>(&self.system().at, self.root, at) } {
+                Walk::Leaf(leaf) => {
+                    let here = span_of::<M::Paging>(at, 1).intersect(VirtRange::new(at, end));
+                    let skipped = VirtRange::new(asked.start(), at).pages(M::Paging::SHIFT);
+                    self.map_table(leaf, here, &mut found[skipped as usize..]);
+                    here.end()
+                }
+                Walk::Missing { level, .. } => span_of::<M::Paging>(at, level).end().min(end),
+            };
+        }
+    }
+
+    /// Looks at the entries of one table.
+    fn map_table(&self, leaf: Leaf<'_, M>, span: VirtRange, found: &mut [Mapped]) {
+        let sys = self.system();
+        let _held = self.table_lock(leaf.table).lock();
+        for (page, found) in pages::<M>(span).zip(found) {
+            // SAFETY: 1: a table, kept by `mmap_lock`.
+            let table = unsafe { Table::<M>::at(&sys.at, leaf.table, 0) };
+            let pte = table.entry_for(page.start(), 0).load();
+            if sys.is_of_file(pte) {
+                *found = Mapped::OfFile;
+            } else if pte.is_mapped() {
+                *found = Mapped::Private;
+            }
+        }
+    }
+}
