@@ -268,7 +268,10 @@ impl<'m, M: Mmu> Zap<'m, M> {
         self.end();
     }
 
-    fn end(&mut self) {
+    /// Makes every CPU forget what was taken out so far, by this zap or by others beside it. What a
+    /// file's mapping loses has to be forgotten before the file is: who writes back finds no
+    /// mapping then, and who has a translation still stores to the page.
+    pub(crate) fn settle(&mut self) {
         let sys = self.mm.system();
         // ORDERING: SeqCst; pairs with [flush-pending].
         let alone = self.mm.flushes_pending.load(Ordering::SeqCst) == 1;
@@ -277,6 +280,10 @@ impl<'m, M: Mmu> Zap<'m, M> {
             self.gather.touch(self.whole);
         }
         self.flush();
+    }
+
+    fn end(&mut self) {
+        self.settle();
         // ORDERING: SeqCst; pairs with [flush-pending]: lowered after the invalidation returned.
         self.mm.flushes_pending.sub(1, Ordering::SeqCst);
     }

@@ -122,6 +122,8 @@ broken! {
     FilePagesAtOnce = "file-pages-at-once",
     /// A forced store that has made a copy takes what it finds there afterwards for that copy.
     ForceTrustsFault = "force-trusts-fault",
+    /// munmap takes a mapping out of its file before every CPU has forgotten its pages.
+    UnlinkBeforeFlush = "unlink-before-flush",
     /// A page is written back while entries still grant stores to it.
     WriteUnprotected = "write-unprotected",
     /// mlock counts what it locked after it let `mmap_lock` go.

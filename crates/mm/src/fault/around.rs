@@ -212,7 +212,8 @@ impl<M: Mmu> Fault<'_, M> {
         };
         let within = index < cache.pages() || sys.config.lacks(Broken::SizeBeforeLock);
         let same = page.is(index) || sys.config.lacks(Broken::CachedUnchecked);
-        if !same || !within {
+        let sound = !page.frame().is_poisoned() || sys.config.lacks(Broken::AroundTakesAll);
+        if !same || !within || !sound {
             return false;
         }
         page.frame().maps.add(1, Ordering::Relaxed);

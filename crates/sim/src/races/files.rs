@@ -4,6 +4,7 @@
 use super::disk::Disk;
 use super::scenes::{S, expect, tasks};
 use super::stage::{Checked, Script, Stage};
+use core::cell::Cell;
 use core::mem::ManuallyDrop;
 use minflt_addr::VirtAddr;
 use minflt_mm::{
@@ -394,6 +395,43 @@ pub(super) fn write_store<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
         if (synced, found) != (Ok(()), 3) {
             return Err(format!(
                 "writeback: {found} is on the disk, and 3 was stored"
+            ));
+        }
+        file.end()
+    })
+}
+
+/// Writing back beside a munmap, and one who stores as long as it is mapped.
+pub(super) fn unmap_write<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
+    let disk = Disk::fresh();
+    let file = File::on(stage, disk);
+    file.map(stage, 0, 1, Prot::READ_WRITE, Sharing::Shared);
+    assert!(stage.thread().store(stage.page(0), 1).is_ok(), "alone");
+    let (user, caller, written) = (Rc::clone(stage), Rc::clone(stage), Rc::clone(&file));
+    let stored = Rc::new(Cell::new(1));
+    let last = Rc::clone(&stored);
+    let bodies = vec![
+        boxed(move || {
+            let thread = user.thread();
+            for value in 2..6 {
+                match thread.store(user.page(0), value) {
+                    Ok(()) => stored.set(value),
+                    Err(signal) => assert_eq!(signal, Signal::MapErr, "it was mapped"),
+                }
+            }
+        }),
+        boxed(move || {
+            let done = caller.mm.munmap(caller.page(0), P::PAGE);
+            assert!(done.is_ok(), "mapped");
+        }),
+        boxed(move || assert_eq!(written.0.sync(), Ok(()))),
+    ];
+    tasks(bodies, move || {
+        let synced = file.0.sync();
+        let (found, last) = (disk.word(0), last.get());
+        if (synced, found) != (Ok(()), last) {
+            return Err(format!(
+                "writeback: {found} is on the disk, and {last} was stored"
             ));
         }
         file.end()

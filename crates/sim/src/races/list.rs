@@ -461,6 +461,15 @@ pub const RACES: &[Race] = &[
         ..USUAL
     },
     Race {
+        number: "writeback-unmap",
+        name: "munmap-write",
+        never: "a store through a mapping that goes is never written",
+        fix: Broken::UnlinkBeforeFlush,
+        shows_in: "linux-4.13",
+        scene: Scene::UnmapWrite,
+        ..USUAL
+    },
+    Race {
         number: "writeback",
         name: "write-store",
         never: "a store while a page is written is never written",

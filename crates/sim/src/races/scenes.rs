@@ -67,8 +67,30 @@ pub(super) enum Scene {
     RemapTruncate,
     UnmapTruncate,
     ForceDiscard,
+    UnmapWrite,
     WriteStore,
     Tour,
+}
+
+impl Scene {
+    /// Whether faults in it are on files: eras that differ in these only are one to the others.
+    #[cfg(test)]
+    pub(super) const fn maps_files(self) -> bool {
+        matches!(
+            self,
+            Self::AroundCopy
+                | Self::AroundEdges
+                | Self::AroundReuse
+                | Self::AroundTruncate
+                | Self::AroundUnready
+                | Self::ForceDiscard
+                | Self::MakeTruncate
+                | Self::RemapTruncate
+                | Self::UnmapTruncate
+                | Self::UnmapWrite
+                | Self::WriteStore
+        )
+    }
 }
 
 /// Writes the scenario out on a stage.
@@ -121,6 +143,7 @@ pub(super) fn script<'s, P: Paging>(scene: Scene, stage: &Stage<'s, P>) -> Scrip
         Scene::RemapTruncate => files::remap_truncate(&stage),
         Scene::UnmapTruncate => files::unmap_truncate(&stage),
         Scene::ForceDiscard => files::force_discard(&stage),
+        Scene::UnmapWrite => files::unmap_write(&stage),
         Scene::WriteStore => files::write_store(&stage),
         Scene::Tour => entries::tour(&stage),
     }

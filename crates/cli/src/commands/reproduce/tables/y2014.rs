@@ -91,7 +91,7 @@ impl Grid {
         file: &MachineFile,
         compared: &mut Vec<Compared>,
     ) -> Table {
-        let mut heads = vec![Column::text("threads, metric")];
+        let mut heads = vec![Column::text("threads, metric"), Column::text("ours is")];
         for column in &self.columns {
             heads.push(Column::number(column, ""));
             heads.push(Column::number("ours", ""));
@@ -108,20 +108,24 @@ impl Grid {
             };
             let counts = published.row_label(row).ends_with("minor-faults");
             let mut line = vec![Cell::from(published.row_label(row))];
+            let fitted = file.is_fitted();
+            let status = match counts {
+                true => Status::Counted,
+                false => published.simulated_status(row, &self.columns[0], fitted),
+            };
+            line.push(Cell::with_status(&status.to_string(), status));
             for (cell, column) in cells.iter().zip(&self.columns) {
                 let printed = published.cell_at(row, column).and_then(|it| it.value);
-                let (ours, status) = if counts {
-                    (cell.faults() as f64, Status::Counted)
-                } else {
-                    let status = published.simulated_status(row, column, file.is_fitted());
-                    let ours = cell.seconds();
-                    if let Some(printed) = printed {
-                        compared.push(time(published, row, column, (printed, ours), status));
-                    }
-                    (ours, status)
+                let ours = match counts {
+                    true => cell.faults() as f64,
+                    false => cell.seconds(),
                 };
+                if let (false, Some(printed)) = (counts, printed) {
+                    let status = published.simulated_status(row, column, fitted);
+                    compared.push(time(published, row, column, (printed, ours), status));
+                }
                 line.push(text(printed).into());
-                line.push(Cell::with_status(&text(Some(ours)), status));
+                line.push(text(Some(ours)).into());
             }
             line.push(format!("1/{}", cells.first().map_or(1, |it| it.units.scale())).into());
             table.rows.push(line);
@@ -136,7 +140,8 @@ impl Grid {
     /// Under a row of faults: what there must be, and the neighbours skipped.
     fn surplus(&self, published: &PublishedTable, cells: &[Ran]) -> Vec<Cell> {
         let threads = cells.first().map_or(0, |cell| cell.threads);
-        let mut line = vec![Cell::from(format!("expected + skipped, {threads}"))];
+        let label = format!("expected + skipped, {threads}");
+        let mut line = vec![Cell::from(label), "".into()];
         for cell in cells {
             let (expected, skipped) = (cell.expected(published), cell.skipped());
             line.push("".into());
@@ -179,7 +184,7 @@ fn time(
         _ => format!("{}, order {column}", published.id),
     };
     Compared {
-        group: "2014 times on ivb-ex120".into(),
+        group: "2014 times on ivb-ex120, nothing fitted".into(),
         role,
         row: published.row_label(row),
         what,
