@@ -11,6 +11,7 @@
     reason = "all of an integration test is a test"
 )]
 
+mod files;
 mod others;
 mod scenes;
 mod sites;
@@ -18,9 +19,11 @@ mod sites;
 use minflt_addr::VirtAddr;
 use minflt_host::{Host, HostInstance, HostOptions, Prefault};
 use minflt_mm::{
-    Config, ERAS, Mm, MmHandle, Overcommit, Prot, Refuse, Running, Signal, System, Thread,
+    Config, ERAS, FileHandle, Mm, MmHandle, Overcommit, Prot, Refuse, Running, Signal, System,
+    Thread,
 };
 use minflt_pgtable::X86_64;
+use minflt_tests::disk::Disk;
 use scenes::{Failing, SCENES, Scene};
 use sites::Sites;
 
@@ -42,6 +45,10 @@ struct World<'w> {
     sys: &'w System<Machine>,
     mm: &'w MmHandle<'w, Machine>,
     thread: &'w Thread<'w, Machine>,
+    /// 16 pages in memory, of which every other one is there.
+    file: &'w FileHandle<'w, Machine>,
+    /// 16 pages on a disk.
+    disk: &'w FileHandle<'w, Machine>,
 }
 
 /// What an address space is: its mappings, and the first word of each page of the window.
@@ -75,16 +82,30 @@ fn boot(config: Config) -> Running<Machine> {
     sys
 }
 
+fn files(sys: &System<Machine>) -> (FileHandle<'_, Machine>, FileHandle<'_, Machine>) {
+    let file = sys.new_file(16 * PAGE).expect("memory");
+    for number in (0..16).step_by(2) {
+        let written = file.write_word(number * PAGE, 100 + number);
+        written.expect("memory");
+    }
+    let disk = Disk::new(16 * PAGE, &[(0, 100), (PAGE, 101)]);
+    let disk = sys.open_file(disk, 16 * PAGE).expect("memory");
+    (file, disk)
+}
+
 /// Does the scene once, with allocations refused as said; then once more, without.
 fn run(config: Config, scene: &Scene, refuse: Refuse) -> Came {
     let sys = boot(config);
     let entered = sys.machine().enter(0);
     let mm = sys.new_mm().expect("memory");
     let thread = mm.thread();
+    let (file, disk) = files(&sys);
     let world = World {
         sys: &sys,
         mm: &mm,
         thread: &thread,
+        file: &file,
+        disk: &disk,
     };
     (scene.set_up)(&world);
     sys.refuse_allocations(refuse);
@@ -100,6 +121,7 @@ fn run(config: Config, scene: &Scene, refuse: Refuse) -> Came {
         }
     };
     drop(thread);
+    drop((file, disk));
     drop(mm);
     let balanced = sys.check_ledger(&[]);
     balanced.expect("nothing is leaked");
@@ -149,7 +171,7 @@ fn try_all(era: &str, config: Config, scene: &Scene, sites: &mut Sites) {
 fn every_allocation_fails_once_and_nothing_is_lost() {
     let mut sites = Sites::of_the_source();
     for era in ERAS {
-        for scene in SCENES.iter().chain(others::SCENES) {
+        for scene in SCENES.iter().chain(others::SCENES).chain(files::SCENES) {
             try_all(era.name, era.config, scene, &mut sites);
         }
     }

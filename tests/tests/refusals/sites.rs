@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 /// What an allocation looks like. The allocator's own folder is left out: what it calls of itself
 /// is no allocation but part of one.
-const CALLS: [&str; 8] = [
+const CALLS: [&str; 9] = [
     ".alloc(",
     ".alloc_block(",
     ".alloc_copy(",
@@ -16,6 +16,7 @@ const CALLS: [&str; 8] = [
     "vmas.ensure(",
     "attrs.ensure(",
     "chains.ensure(",
+    "links.ensure(",
 ];
 const ALLOCATOR: &str = "alloc/";
 

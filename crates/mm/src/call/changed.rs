@@ -9,7 +9,7 @@
 
 use super::split::{detach, free};
 use crate::commit::Pages;
-use crate::config::Broken;
+use crate::config::{Broken, Config};
 use crate::mm::Mm;
 use crate::oracle;
 use crate::vma::Vma;
@@ -113,7 +113,7 @@ impl<'w, M: Mmu> Changed<'w, '_, M> {
             self.detach(mm);
         }
         // Those that lost a part have none of its pages any more, and no CPU reaches them.
-        if self.maps_files() && !mm.system().config.lacks(Broken::UnlinkBeforeFlush) {
+        if self.maps_files() && !unlinks_first(&mm.system().config) {
             zap.settle();
         }
         self.each_kept(Vma::link_follows);
@@ -145,6 +145,11 @@ impl<'w, M: Mmu> Changed<'w, '_, M> {
             free(mm, vma);
         });
     }
+}
+
+/// For controls: files forget a mapping before every CPU has forgotten its pages.
+pub(super) fn unlinks_first(config: &Config) -> bool {
+    config.lacks(Broken::UnlinkBeforeFlush) || config.lacks(Broken::FilePagesAtOnce)
 }
 
 /// Unlinks the tables that only `range` used.

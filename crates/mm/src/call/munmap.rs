@@ -7,7 +7,7 @@
 //! the zap does and is zapped with the rest. A fault under the VMA's lock was waited for, or does
 //! not get it any more.
 
-use super::changed::free_own_tables;
+use super::changed::{free_own_tables, unlinks_first};
 use super::cut::Cut;
 use super::split::{detach, free};
 use super::{as_call, page_range};
@@ -75,7 +75,7 @@ fn unmap_one<M: Mmu>(
     if let Some(section) = late {
         detach(mm, section);
     }
-    if vma.link() != 0 && !mm.system().config.lacks(Broken::UnlinkBeforeFlush) {
+    if vma.link() != 0 && !unlinks_first(&mm.system().config) {
         zap.settle();
     }
     free(mm, vma);

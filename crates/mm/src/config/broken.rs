@@ -118,7 +118,8 @@ broken! {
     AroundUnclamped = "around-unclamped",
     /// Fault-around waits for the locks of pages, with a table's lock held.
     AroundWaits = "around-waits",
-    /// A zap lets pages of files go before every CPU has forgotten them: the cache has them, too.
+    /// A zap lets pages of files go before every CPU has forgotten them, since the cache has them,
+    /// too; and munmap unlinks the mapping before that.
     FilePagesAtOnce = "file-pages-at-once",
     /// A forced store that has made a copy takes what it finds there afterwards for that copy.
     ForceTrustsFault = "force-trusts-fault",

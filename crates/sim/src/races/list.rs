@@ -370,7 +370,7 @@ pub const RACES: &[Race] = &[
         never: "fork takes a page away from somebody who has just pinned it",
         fix: Broken::PinWithoutSequence,
         shows_in: "linux-4.13",
-        seed: 6,
+        seed: 20,
         scene: Scene::ForkPin,
         ..USUAL
     },
