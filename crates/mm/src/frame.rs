@@ -210,16 +210,28 @@ impl<M: Mmu> Frame<M> {
         }
     }
 
+    /// Somebody stored to it who has it neither locked nor in a table.
+    pub(crate) fn set_stored(&self) {
+        // ORDERING: Release; pairs with [frame-stored]: whoever takes the mark away sees the store.
+        self.flags.or(DIRTY, Ordering::Release);
+    }
+
     /// Nobody may any more. The caller has the frame locked.
     pub(crate) fn clean(&self) {
         if self.is_dirty() {
-            self.flags.and(!DIRTY, Ordering::Relaxed);
+            // ORDERING: Acquire; pairs with [frame-stored].
+            self.flags.and(!DIRTY, Ordering::Acquire);
         }
     }
 
     /// The caller, who has the frame locked, is about to write it.
     pub(crate) fn begin_writeback(&self) {
         self.flags.or(Self::WRITEBACK, Ordering::Relaxed);
+    }
+
+    /// Whether anybody has it locked, writes it, or sleeps for that. For the ledger.
+    pub(crate) fn is_busy(&self) -> bool {
+        self.flags.peek() & (Self::LOCKED | Self::WRITEBACK | Self::WAITERS) != 0
     }
 
     /// Whether its memory is broken.

@@ -268,7 +268,10 @@ impl<'m, M: Mmu> Zap<'m, M> {
         self.end();
     }
 
-    fn end(&mut self) {
+    /// Makes every CPU forget what was taken out so far, by this zap or by others beside it. What a
+    /// file's mapping loses has to be forgotten before the file is: who writes back finds no
+    /// mapping then, and who has a translation still stores to the page.
+    pub(crate) fn settle(&mut self) {
         let sys = self.mm.system();
         // ORDERING: SeqCst; pairs with [flush-pending].
         let alone = self.mm.flushes_pending.load(Ordering::SeqCst) == 1;
@@ -277,8 +280,22 @@ impl<'m, M: Mmu> Zap<'m, M> {
             self.gather.touch(self.whole);
         }
         self.flush();
+    }
+
+    fn end(&mut self) {
+        self.settle();
         // ORDERING: SeqCst; pairs with [flush-pending]: lowered after the invalidation returned.
         self.mm.flushes_pending.sub(1, Ordering::SeqCst);
+    }
+
+    /// For controls: nobody sees that it has yet to invalidate.
+    pub(crate) fn hide(&self) {
+        self.mm.flushes_pending.sub(1, Ordering::Relaxed);
+    }
+
+    /// The end of [`Self::hide`].
+    pub(crate) fn show(&self) {
+        self.mm.flushes_pending.add(1, Ordering::Relaxed);
     }
 
     /// Invalidates what has to be and gives the frames gathered so far back.
@@ -363,6 +380,10 @@ impl<'m, M: Mmu> Zap<'m, M> {
                 sys.count(Event::FaultAroundUnused);
             }
             resident -= 1;
+            if sys.config.lacks(Broken::FilePagesAtOnce) && sys.is_of_file(old) {
+                sys.frames.put(old.pfn());
+                continue;
+            }
             self.gather.page(old.pfn());
             if self.gather.is_full() {
                 left = VirtRange::new(page.end(), span.end());

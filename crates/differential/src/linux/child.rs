@@ -12,9 +12,9 @@
 
 use super::area::{Area, COUNT, DONE, RECORDS, STEP_WORDS, STEPS, USED};
 use super::files::Numbers;
+use super::remote::{remote_read, remote_write};
 use super::{probe, sys};
 use crate::files::{FILES, HALF};
-use crate::model::fold;
 use crate::record::{MAPERR, bits};
 use crate::step::{ARGS, Call, Step};
 use crate::window::{END, HEAP, PAGE, PAGES, START, page_of};
@@ -259,8 +259,8 @@ impl<'a> Case<'a> {
             }
             Call::Load => caught(probe::load(a)),
             Call::Store => caught(probe::store(a, b).map(|()| 0)),
-            Call::RemoteRead => remote_read(self, a, b),
-            Call::RemoteWrite => remote_write(self, a, b, c),
+            Call::RemoteRead => remote_read(self.area, a, b),
+            Call::RemoteWrite => remote_write(self.area, a, b, c),
             Call::ForcedRead => {
                 let mut word = [0; 8];
                 let read = sys::read_at(self.mem, &mut word, a);
@@ -413,7 +413,8 @@ fn limit_memlock(bytes: u64) -> Result<(), i32> {
     sys::set_limit(libc::RLIMIT_MEMLOCK, bytes)
 }
 
-fn returned(result: Result<u64, i32>) -> [u64; 4] {
+/// What a call returned, in words.
+pub(super) fn returned(result: Result<u64, i32>) -> [u64; 4] {
     match result {
         Ok(value) => [0, value, 0, 0],
         Err(errno) => [1, u64::from(errno.cast_unsigned()), 0, 0],
@@ -454,48 +455,6 @@ fn get_mempolicy(addr: u64, how: u64) -> [u64; 4] {
         Ok(_) => [0, u64::from(mode.cast_unsigned()), nodes[0], 0],
         Err(errno) => returned(Err(errno)),
     }
-}
-
-/// A piece of memory, as the calls that read another process take it.
-#[repr(C)]
-struct Piece {
-    start: u64,
-    len: u64,
-}
-
-/// Words behind the records, for pages on their way.
-const SCRATCH: usize = 1 << 19;
-
-fn remote(case: &mut Case<'_>, number: libc::c_long, addr: u64, len: u64) -> Result<u64, i32> {
-    let scratch = sys::address(&mut case.area.words()[SCRATCH]);
-    let mut here = Piece {
-        start: scratch,
-        len,
-    };
-    let mut there = Piece { start: addr, len };
-    let pid = sys::call(libc::SYS_getpid, [0; 6])?;
-    let (here, there) = (sys::address(&mut here), sys::address(&mut there));
-    sys::call(number, [pid, here, 1, there, 1, 0])
-}
-
-fn remote_read(case: &mut Case<'_>, addr: u64, len: u64) -> [u64; 4] {
-    match remote(case, libc::SYS_process_vm_readv, addr, len) {
-        Ok(bytes) => {
-            let words = &case.area.words()[SCRATCH..];
-            let pages = 0..bytes.div_ceil(PAGE) as usize;
-            [0, bytes, fold(pages.map(|page| words[page * 512])), 0]
-        }
-        Err(errno) => returned(Err(errno)),
-    }
-}
-
-fn remote_write(case: &mut Case<'_>, addr: u64, len: u64, value: u64) -> [u64; 4] {
-    let words = &mut case.area.words()[SCRATCH..];
-    for page in 0..len.div_ceil(PAGE) as usize {
-        words[page * 512..(page + 1) * 512].fill(0);
-        words[page * 512] = value.wrapping_add(page as u64);
-    }
-    returned(remote(case, libc::SYS_process_vm_writev, addr, len))
 }
 
 const _: () = assert!(MAPERR == 1 && page_of(START) == 0);

@@ -10,6 +10,7 @@ mod files;
     reason = "no machine of ours runs here, so there is no door"
 )]
 mod probe;
+mod remote;
 #[expect(unsafe_code, reason = "the system calls")]
 mod sys;
 

@@ -188,7 +188,9 @@ impl<M: Mmu> Frames<M> {
         };
         let frame = self.get(pfn);
         frame.set_use(used_as);
-        frame.refs.store(1, Ordering::Relaxed);
+        // ORDERING: Release; pairs with [frame-put]: who takes a reference to what he thinks is a
+        // page of a file sees that it left the file.
+        frame.refs.store(1, Ordering::Release);
         Some(pfn)
     }
 
@@ -303,7 +305,8 @@ impl<M: Mmu> Frames<M> {
     pub(crate) fn try_hold(&self, pfn: Pfn) -> bool {
         let refs = &self.get(pfn).refs;
         let mut found = refs.load(Ordering::Relaxed);
-        while found != 0 && found <= u32::MAX / 2 {
+        // Pins stop far below; those who look for a page are no more than there are tasks.
+        while found != 0 && found < u32::MAX {
             // ORDERING: Acquire; pairs with [frame-put].
             match refs.cas(found, found + 1, Ordering::Acquire, Ordering::Relaxed) {
                 Ok(_) => return true,

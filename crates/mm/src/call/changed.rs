@@ -15,6 +15,7 @@ use crate::oracle;
 use crate::vma::Vma;
 use crate::writers::{Afterwards, Section, Sections, Writers};
 use crate::zap::Zap;
+use core::cell::Cell;
 use core::ptr::NonNull;
 use minflt_addr::{VirtAddr, VirtRange};
 use minflt_pgtable::{Mmu, Paging};
@@ -71,6 +72,14 @@ impl<'w, M: Mmu> Changed<'w, '_, M> {
         }
     }
 
+    /// Whether any of them maps a file.
+    fn maps_files(&self) -> bool {
+        let found = Cell::new(false);
+        self.each_kept(|vma| found.set(found.get() || vma.link() != 0));
+        self.each_gone(|vma| found.set(found.get() || vma.link() != 0));
+        found.get()
+    }
+
     /// Calls `each` with those that stay or come.
     fn each_kept(&self, each: impl Fn(&Vma<M>)) {
         let open = self.sections.iter().flatten().map(Section::vma);
@@ -103,7 +112,10 @@ impl<'w, M: Mmu> Changed<'w, '_, M> {
         if late {
             self.detach(mm);
         }
-        // Those that lost a part have none of its pages any more.
+        // Those that lost a part have none of its pages any more, and no CPU reaches them.
+        if self.maps_files() && !mm.system().config.lacks(Broken::UnlinkBeforeFlush) {
+            zap.settle();
+        }
         self.each_kept(Vma::link_follows);
         self.free(mm);
         if let Tables::Free(_) = tables {

@@ -42,7 +42,7 @@
 
 use super::as_call;
 use super::split::{discard_vma, new_vma};
-use crate::config::Broken;
+use crate::config::{Broken, Rss};
 use crate::error::NoMemory;
 use crate::event::Event;
 use crate::frame::{Exclusive, Use};
@@ -80,7 +80,7 @@ impl<M: Mmu> System<M> {
             let copied = copy_all(self, parent, &child, &mut zap);
             parent.pins.end_fork();
             zap.finish();
-            oracle::translations_agree(parent, user, u64::MAX);
+            oracle::translations_agree_alone(parent, user);
             vma_lock::end_all(&child);
             drop(sections);
             drop(writers);
@@ -142,6 +142,8 @@ fn copy_vma<M: Mmu>(
         .and_then(|()| vma_lock::insert(child, view.range.start(), new))
         .inspect_err(|_| discard_vma(child, new))
         .inspect_err(uncharge)?;
+    // Before any page is shared.
+    unchained.link_follows();
     if wiped || vma.anon_vma.load(Ordering::Relaxed) == 0 {
         // Nothing, or at most pages of zeros or of a file, which the child's faults bring again.
         return Ok(());
@@ -179,7 +181,11 @@ impl<M: Mmu> Zap<'_, M> {
             let span = VirtRange::new(first.start(), span.end());
             let (shared, done) = self.share_table(leaf.table, table, span, child);
             sys.count_n(Event::ForkEntries, shared);
+            // Truncation may have found the child by its file already.
+            let one_lock = sys.config.rss == Rss::UnderLock;
+            let held = one_lock.then(|| child.page_table_lock.lock());
             child.count_resident(None, shared as i64);
+            drop(held);
             done?;
         }
         Ok(())

@@ -36,7 +36,7 @@ impl<M: Mmu> Mm<M> {
             if !start.is_aligned(M::Paging::SHIFT) {
                 return Err(MincoreError::Invalid);
             }
-            let user = VirtRange::new(VirtAddr(0), VirtAddr(M::Paging::USER_END));
+            let user = VirtRange::new(VirtAddr(0), Self::user_range().end());
             let asked = VirtRange::from_len(start, len).filter(|asked| user.covers(*asked));
             let asked = asked.ok_or(MincoreError::NoMemory)?;
             let count = asked.len().div_ceil(M::Paging::PAGE) as usize;

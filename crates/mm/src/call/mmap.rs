@@ -247,8 +247,10 @@ impl<M: Mmu> Part<'_, M> {
     /// # Errors
     /// It would reach further than page numbers do.
     fn view(&self, anonymous: VmaView) -> Result<VmaView, MmapError> {
+        // Linux: file_mmap_ok.
         let end = self.offset.checked_add(anonymous.range.len());
-        end.ok_or(MmapError::Overflow)?;
+        end.filter(|end| i64::try_from(*end).is_ok())
+            .ok_or(MmapError::Overflow)?;
         let mut flags = anonymous.flags;
         if self.sharing == Sharing::Shared {
             // What is shared is the file's, and promised by it.

@@ -75,6 +75,9 @@ fn unmap_one<M: Mmu>(
     if let Some(section) = late {
         detach(mm, section);
     }
+    if vma.link() != 0 && !mm.system().config.lacks(Broken::UnlinkBeforeFlush) {
+        zap.settle();
+    }
     free(mm, vma);
     free_own_tables(mm, writers, range, &mut zap);
     zap.finish();

@@ -150,7 +150,7 @@ impl<'m, M: Mmu> Pin<'m, M> {
         let frame = sys.frames.get(self.pfn);
         if frame.used_as() == Use::File {
             // No entry says so. Linux: unpin_user_pages_dirty_lock.
-            frame.set_dirty();
+            frame.set_stored();
         }
         Ok(())
     }

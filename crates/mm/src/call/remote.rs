@@ -8,7 +8,7 @@
 use super::as_call;
 use crate::error::RemoteError;
 use crate::fault::remote::Held;
-use crate::frame::PIN;
+use crate::frame::{PIN, Use};
 use crate::mm::Mm;
 use minflt_addr::{Pfn, VirtAddr};
 use minflt_pgtable::{Access, Mmu, Paging};
@@ -90,6 +90,11 @@ impl<M: Mmu> Mm<M> {
                     M::user_merge(&sys.at, pfn, offset, value, mask);
                 },
             );
+            let frame = sys.frames.get(pfn);
+            if frame.used_as() == Use::File {
+                // Linux: access_remote_vm, set_page_dirty_lock.
+                frame.set_stored();
+            }
             self.put_page(pfn, PIN);
             Ok(())
         })

@@ -112,6 +112,7 @@ impl<'m, M: Mmu> NewVma<'m, M> {
     /// Like `old`, with which it shares or from which it takes pages.
     pub(super) fn like(mm: &'m Mm<M>, view: VmaView, old: &Vma<M>) -> Result<Self, NoMemory> {
         let new = Self::new(mm, view)?;
+        new.get().link_follows();
         mm.system().split_anon_vma(new.get(), old)?;
         Ok(new)
     }

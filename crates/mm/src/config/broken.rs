@@ -91,7 +91,7 @@ broken! {
     ExpandUnderReadLock = "expand-under-read-lock",
     /// mremap ends the new mapping's section before the pages are there.
     RemapPublishesEarly = "remap-publishes-early",
-    /// mremap tells the CPUs after it has let its locks go.
+    /// mremap tells the CPUs after it has let its locks go, and nobody that it is going to.
     RemapFlushesLate = "remap-flushes-late",
     /// A fault asks whether a VMA has an anon_vma before it has its lock, and not after.
     AnonVmaBeforeLock = "anon-vma-before-lock",
@@ -114,6 +114,16 @@ broken! {
     AroundReplaces = "around-replaces",
     /// Fault-around maps pages that are locked for reading in, or broken.
     AroundTakesAll = "around-takes-all",
+    /// Fault-around maps pages behind the end of the mapping.
+    AroundUnclamped = "around-unclamped",
+    /// Fault-around waits for the locks of pages, with a table's lock held.
+    AroundWaits = "around-waits",
+    /// A zap lets pages of files go before every CPU has forgotten them: the cache has them, too.
+    FilePagesAtOnce = "file-pages-at-once",
+    /// A forced store that has made a copy takes what it finds there afterwards for that copy.
+    ForceTrustsFault = "force-trusts-fault",
+    /// munmap takes a mapping out of its file before every CPU has forgotten its pages.
+    UnlinkBeforeFlush = "unlink-before-flush",
     /// A page is written back while entries still grant stores to it.
     WriteUnprotected = "write-unprotected",
     /// mlock counts what it locked after it let `mmap_lock` go.

@@ -180,7 +180,11 @@ impl<M: Mmu> Fault<'_, M> {
     ) -> Result<Kind, Stop> {
         let (sys, from) = (self.mm.system(), found.pfn());
         let pfn = self.private_frame(stable)?;
-        M::copy(&sys.at, pfn, from);
+        match sys.frames.get(from).used_as() {
+            // Others may store to it, by other mappings.
+            Use::File => M::copy_in_use(&sys.at, pfn, from),
+            _ => M::copy(&sys.at, pfn, from),
+        }
         self.flush_before_install(pfn);
         let slot = stable
             .open_locked(leaf)

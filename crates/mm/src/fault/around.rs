@@ -38,7 +38,7 @@
 use super::slot::Slot;
 use super::stabilise::Stable;
 use super::{Fault, Kind, Stop};
-use crate::config::{Broken, Neighbours, Protocol, Rss, Rung};
+use crate::config::{Broken, Config, Neighbours, Protocol, Rss, Rung};
 use crate::event::Event;
 use crate::file::PageCache;
 use crate::vma::{Prot, VmaFlags, VmaView};
@@ -63,7 +63,7 @@ impl Window {
     /// The window of 2^`order` pages around `addr`.
     ///
     /// Linux: do_fault_around.
-    fn new<M: Mmu>(view: &VmaView, addr: VirtAddr, order: u32) -> Self {
+    fn new<M: Mmu>(config: &Config, view: &VmaView, addr: VirtAddr, order: u32) -> Self {
         let entries = entries_of::<M::Paging>(0);
         let pages = (1 << order).min(entries);
         let at = index_of::<M::Paging>(addr, 0) as u64;
@@ -71,7 +71,11 @@ impl Window {
         let into = addr.page(M::Paging::SHIFT) - range.start().page(M::Paging::SHIFT);
         let left = range.pages(M::Paging::SHIFT) - into;
         let from = (at - at % pages).max(at - at.min(into));
-        let end = (from + pages).min(entries).min(at + left);
+        let end = (from + pages).min(entries);
+        let end = match config.lacks(Broken::AroundUnclamped) {
+            true => end,
+            false => end.min(at + left),
+        };
         Self {
             below: at - from,
             from: end - at,
@@ -104,7 +108,7 @@ impl<M: Mmu> Fault<'_, M> {
             Some(order) => order,
             None => self.adaptive_order(leaf),
         };
-        let window = Window::new::<M>(&stable.view, self.addr, order);
+        let window = Window::new::<M>(&sys.config, &stable.view, self.addr, order);
         if window.pages() < 2 || !cache.maps_around() {
             return Ok(None);
         }
@@ -146,7 +150,7 @@ impl<M: Mmu> Fault<'_, M> {
         }
         let leaf = self.leaf(&stable)?;
         let whole = entries_of::<M::Paging>(0).ilog2();
-        let window = Window::new::<M>(&stable.view, self.addr, whole);
+        let window = Window::new::<M>(&self.mm.system().config, &stable.view, self.addr, whole);
         let slot = stable.open_locked(leaf)?;
         let index = stable.view.page_index::<M::Paging>(self.addr);
         let mapped = self.map_window(&stable, &slot, cache, window.around(index));
@@ -198,13 +202,18 @@ impl<M: Mmu> Fault<'_, M> {
             sys.count(Event::FaultAroundSkipped);
             return false;
         }
-        let Ok(page) = page.try_lock() else {
+        let locked = match sys.config.lacks(Broken::AroundWaits) {
+            true => Ok(page.lock()),
+            false => page.try_lock(),
+        };
+        let Ok(page) = locked else {
             sys.count(Event::FaultAroundSkipped);
             return false;
         };
         let within = index < cache.pages() || sys.config.lacks(Broken::SizeBeforeLock);
         let same = page.is(index) || sys.config.lacks(Broken::CachedUnchecked);
-        if !same || !within {
+        let sound = !page.frame().is_poisoned() || sys.config.lacks(Broken::AroundTakesAll);
+        if !same || !within || !sound {
             return false;
         }
         page.frame().maps.add(1, Ordering::Relaxed);

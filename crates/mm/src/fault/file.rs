@@ -21,6 +21,7 @@ use super::{Fault, FaultOutcome, Kind, Signal, Stop, Why};
 use crate::config::Rss;
 use crate::event::Event;
 use crate::file::{Locked, NotRead, Page, PageCache, Sought};
+use crate::frame::Use;
 use crate::oracle;
 use crate::vma::{Prot, VmaFlags};
 use minflt_pgtable::{Access, Grant, Leaf, Mmu, Pte, with_bits};
@@ -180,7 +181,8 @@ impl<M: Mmu> Fault<'_, M> {
     ) -> Result<Kind, Stop> {
         let page = self.locked_page(stable, cache)?;
         let copy = self.private_frame(stable)?;
-        M::copy(&self.mm.system().at, copy, page.pfn());
+        // Others may store to it, by other mappings.
+        M::copy_in_use(&self.mm.system().at, copy, page.pfn());
         self.flush_before_install(copy);
         // Locked until the copy is there: one of a page that is being truncated goes, too.
         let slot = self.open_with(stable, leaf, copy)?;
@@ -255,6 +257,8 @@ impl<M: Mmu> Fault<'_, M> {
             return Err(Stop::Signal(Signal::Bus));
         };
         let found = leaf.entry.load();
+        let frames = &self.mm.system().frames;
+        let copied = found.is_mapped() && frames.get(found.pfn()).used_as() == Use::Anon;
         match self.access {
             Access::Read if found.is_none() => {
                 let page = self.locked_page(stable, cache)?;
@@ -265,7 +269,8 @@ impl<M: Mmu> Fault<'_, M> {
                 self.prepare_own(stable)?;
                 self.map_copy(stable, leaf, cache, grant)
             }
-            Access::Write if found.is_mapped() => {
+            // A copy that a child may have, too, is not the mapping's own.
+            _ if found.is_mapped() && (self.access == Access::Write || copied) => {
                 self.prepare_own(stable)?;
                 let own = self.own(stable, leaf, found, grant)?;
                 Ok(own.unwrap_or(Kind::Spurious))

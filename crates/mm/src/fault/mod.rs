@@ -226,17 +226,19 @@ impl<M: Mmu> Mm<M> {
         let _later = fault.map_all_ready();
     }
 
-    /// Faults a page in on behalf of a call, under `mmap_lock` for reading. It counts as a minor
-    /// fault of the thread, unless the page is there, and not among `page-faults`: nothing trapped.
+    /// Faults a page in on behalf of a call, under `mmap_lock` for reading. It counts as a fault of
+    /// the thread, unless the page is there, and not among `page-faults`: nothing trapped.
     ///
     /// Linux: faultin_page; mm_account_fault without registers.
     pub(crate) fn fault_in(&self, share: &Share, addr: VirtAddr, access: Access) -> FaultOutcome {
         let sys = self.system();
         let fault = Fault::new(self, share, addr, access);
+        let mut how = Event::MinorFaults;
         let outcome = loop {
             match fault.attempt(Rung::Mmap) {
                 Err(Stop::Userfault) => self.await_wake(),
                 Err(Stop::PageIn) => {
+                    how = Event::MajorFaults;
                     if let Err(outcome) = fault.page_in() {
                         return outcome;
                     }
@@ -248,7 +250,7 @@ impl<M: Mmu> Mm<M> {
         match outcome {
             Ok(kind) => {
                 if kind != Kind::Spurious {
-                    sys.count(Event::MinorFaults);
+                    sys.count(how);
                     sys.count(Event::Populated);
                     sys.count(kind.event());
                 }

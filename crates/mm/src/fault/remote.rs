@@ -51,10 +51,13 @@ impl<M: Mmu> Mm<M> {
     ) -> Result<Pfn, RemoteError> {
         // The caller is no thread of this address space, so it has no share in its counts.
         let share = Share::default();
-        let fault = Fault::new(self, &share, addr, access);
+        let mut fault = Fault::new(self, &share, addr, access);
         let page = loop {
             match fault.hold(force, held) {
                 Ok(Some(pfn)) => break Ok(pfn),
+                Ok(None) if self.system().config.lacks(Broken::ForceTrustsFault) => {
+                    fault = Fault::new(self, &share, addr, Access::Read);
+                }
                 Ok(None) => {}
                 Err(Stop::Userfault) => self.await_wake(),
                 Err(Stop::PageIn) => match fault.page_in() {
@@ -91,8 +94,7 @@ impl<M: Mmu> Fault<'_, M> {
         if let Some(pfn) = self.hold_now(&stable, held)? {
             return Ok(Some(pfn));
         }
-        let wants_own = self.wants_own(held) && !stable.view.file.is_file();
-        let kind = if allowed && !wants_own {
+        let kind = if allowed && !self.wants_own(held) {
             self.under(&stable)?
         } else {
             self.bring(&stable, held)?
@@ -154,9 +156,9 @@ impl<M: Mmu> Fault<'_, M> {
             let frame = self.mm.system().frames.get(found.pfn());
             !found.is_zero_page() && frame.is_exclusive()
         };
-        let of_file = stable.view.file.is_file();
         match self.access {
-            Access::Read if of_file => true,
+            // Nobody's own, whoever stores to it.
+            Access::Read if self.mm.system().is_of_file(found) => true,
             Access::Read => !self.wants_own(held) || found.is_zero_page() || exclusive(),
             Access::Write if found.grant() == Grant::Write => true,
             // Where stores are allowed the entry has to say so.

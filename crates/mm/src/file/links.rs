@@ -6,23 +6,30 @@
 //!
 //! # Idea
 //! Each mapping has a link that says which pages of the file it has, and where. The links of a
-//! file stand in an interval tree: a treap by first page, each node with the largest last page
-//! below it. A link's place in the heap is a hash of its VMA's number, so that the tree is as
-//! likely high as a random one, and the same in each run.
+//! file stand in an interval tree: a treap by first page and number of the VMA, each node with the
+//! largest last page below it. A link's place in the heap is a hash of the number, so that the tree
+//! is as likely high as a random one, and the same in each run.
 //!
 //! # Protocol
 //! `i_mmap` for writing to change the tree, for reading to walk it. A link follows its VMA's
 //! record, late or early: a page that is mapped is covered by a link at every moment.
-//! - A new VMA's link is there before the VMA is.
+//! - A new VMA's link is there before the VMA is, if it has pages of another from the beginning
+//!   (a split, a copy, a child). Otherwise it is there before the VMA's section ends: what it
+//!   replaces has pages of its own there until then.
 //! - One that grows says so before a fault finds pages there, and before what it grows over goes.
 //! - One that shrinks says so when its section ends, or, where it lost pages that go, when these
 //!   are gone: until then other mappings of the same pages are where it was, or nothing is.
-//! - One that goes is taken out after its pages, and before tables are freed.
+//! - One that goes is taken out after its pages, and after every CPU has forgotten them, but before
+//!   tables are freed.
 //!
 //! # Why it is correct
 //! Who walks finds each mapping of a page, by one link or by two. He may walk the tables below it:
 //! those of a linked mapping are not freed, since whoever frees tables has taken the links out
 //! first, which waits for him.
+//!
+//! A child has a larger number than its parent. So who takes pages away comes to the parent first:
+//! what a fork copies after that is not there any more, and what it copied before is found when he
+//! comes to the child. (Linux: vma_interval_tree_insert_after in dup_mmap.)
 //!
 //! # Cost
 //! A link for each mapping of a file; a change of `log n` nodes under the lock for each call that
@@ -49,8 +56,8 @@ pub(crate) struct FileLink<M: Mmu> {
     cache: NonNull<PageCache<M>>,
     /// Immutable.
     mm: NonNull<Mm<M>>,
-    /// A hash of the VMA's number: the larger one is above. Immutable.
-    priority: u64,
+    /// The VMA's number. Immutable.
+    id: u64,
     /// The first page. This and what follows is guarded by: the cache's `i_mmap`.
     first: Atomic<u64, M>,
     /// The last page.
@@ -61,6 +68,8 @@ pub(crate) struct FileLink<M: Mmu> {
     most: Atomic<u64, M>,
     left: Atomic<u64, M>,
     right: Atomic<u64, M>,
+    /// 1 while it stands in the tree.
+    inside: Atomic<u64, M>,
 }
 
 // SAFETY: the free link overwrites the cache of a link that no tree has.
@@ -115,13 +124,19 @@ impl<M: Mmu> FileLink<M> {
 
     /// What orders links in the tree.
     fn key(&self) -> (u64, u64) {
-        (self.first.load(Ordering::Relaxed), self.priority)
+        (self.first.load(Ordering::Relaxed), self.id)
+    }
+
+    /// Of two, the one with the larger is above.
+    const fn priority(&self) -> (u64, u64) {
+        (mixed(self.id), self.id)
     }
 
     /// Whether it says what the record of its VMA does.
     fn says(&self, view: &VmaView) -> bool {
         let (first, last) = pages_of::<M::Paging>(view);
-        self.first.load(Ordering::Relaxed) == first
+        self.inside.load(Ordering::Relaxed) == 1
+            && self.first.load(Ordering::Relaxed) == first
             && self.last.load(Ordering::Relaxed) == last
             && self.start.load(Ordering::Relaxed) == view.range.start().0
     }
@@ -129,7 +144,9 @@ impl<M: Mmu> FileLink<M> {
     /// Whether all that it says is in the record of its VMA.
     fn is_within(&self, view: &VmaView) -> bool {
         let (first, last) = pages_of::<M::Paging>(view);
-        first <= self.first.load(Ordering::Relaxed) && self.last.load(Ordering::Relaxed) <= last
+        first <= self.first.load(Ordering::Relaxed)
+            && self.inside.load(Ordering::Relaxed) == 1
+            && self.last.load(Ordering::Relaxed) <= last
     }
 
     fn say(&self, view: &VmaView) {
@@ -160,6 +177,7 @@ impl<M: Mmu> Links<M> {
 
     /// Under `i_mmap` for writing.
     fn insert(&self, new: &FileLink<M>) {
+        new.inside.store(1, Ordering::Relaxed);
         new.left.store(0, Ordering::Relaxed);
         new.right.store(0, Ordering::Relaxed);
         new.update();
@@ -169,6 +187,9 @@ impl<M: Mmu> Links<M> {
 
     /// Under `i_mmap` for writing.
     fn remove(&self, old: &FileLink<M>) {
+        if old.inside.swap(0, Ordering::Relaxed) == 0 {
+            return;
+        }
         let root = remove(self.root.load(Ordering::Relaxed), old);
         self.root.store(root, Ordering::Relaxed);
     }
@@ -203,7 +224,7 @@ fn insert<M: Mmu>(root: u64, new: &FileLink<M>) -> u64 {
     let Some(top) = link::<M>(root) else {
         return new.address();
     };
-    if new.priority > top.priority {
+    if new.priority() > top.priority() {
         let (below, above) = split::<M>(root, new.key());
         new.left.store(below, Ordering::Relaxed);
         new.right.store(above, Ordering::Relaxed);
@@ -267,7 +288,7 @@ fn join<M: Mmu>(first: u64, second: u64) -> u64 {
     let (Some(before), Some(after)) = (link::<M>(first), link::<M>(second)) else {
         return first | second;
     };
-    if before.priority > after.priority {
+    if before.priority() > after.priority() {
         let child = &before.right;
         child.store(
             join::<M>(child.load(Ordering::Relaxed), second),
@@ -308,7 +329,7 @@ struct Found {
     least: (u64, u64),
     greatest: (u64, u64),
     most: u64,
-    priority: u64,
+    priority: (u64, u64),
 }
 
 fn validate<M: Mmu>(root: u64) -> Result<Option<Found>, &'static str> {
@@ -319,13 +340,13 @@ fn validate<M: Mmu>(root: u64) -> Result<Option<Found>, &'static str> {
         validate::<M>(top.left.peek())?,
         validate::<M>(top.right.peek())?,
     );
-    let key = (top.first.peek(), top.priority);
+    let key = (top.first.peek(), top.id);
     let mut all = Found {
         links: 1,
         least: key,
         greatest: key,
         most: top.last.peek(),
-        priority: top.priority,
+        priority: top.priority(),
     };
     if left.as_ref().is_some_and(|left| left.greatest >= key)
         || right.as_ref().is_some_and(|right| right.least <= key)
@@ -334,7 +355,7 @@ fn validate<M: Mmu>(root: u64) -> Result<Option<Found>, &'static str> {
     }
     for (child, first) in [(left, true), (right, false)] {
         let Some(child) = child else { continue };
-        if child.priority > top.priority {
+        if child.priority > top.priority() {
             return Err("the links of a file are no heap");
         }
         all.links += child.links;
@@ -353,10 +374,7 @@ fn validate<M: Mmu>(root: u64) -> Result<Option<Found>, &'static str> {
 
 impl<M: Mmu> System<M> {
     /// The link of a new VMA, number `id`, to the file that `view` maps: the address, 0 for
-    /// anonymous memory. It stands in the file's tree already.
-    ///
-    /// # Context
-    /// Sleeps for the file's `i_mmap`.
+    /// anonymous memory. It stands in no tree yet ([`Vma::link_follows`]).
     ///
     /// # Errors
     /// No memory.
@@ -367,22 +385,18 @@ impl<M: Mmu> System<M> {
         let new = FileLink {
             cache: NonNull::from(cache),
             mm: NonNull::from(mm),
-            priority: mixed(id),
+            id,
             first: Atomic::new(0),
             last: Atomic::new(0),
             start: Atomic::new(0),
             most: Atomic::new(0),
             left: Atomic::new(0),
             right: Atomic::new(0),
+            inside: Atomic::new(0),
         };
         let new = self.files.links.alloc(new, self).map_err(|_| NoMemory)?;
         cache.hold();
-        // SAFETY: allocated just now.
-        let new = unsafe { new.as_ref() };
-        let _tree = cache.i_mmap.write();
-        new.say(view);
-        cache.links.insert(new);
-        Ok(new.address())
+        Ok(new.as_ptr() as u64)
     }
 
     /// Takes the link of a VMA out, which has no pages any more, and lets the file go.
@@ -423,6 +437,17 @@ impl<M: Mmu> Vma<M> {
         {
             self.move_link();
         }
+    }
+
+    /// Whether its link says what the record says, and stands in the tree. For oracles, while
+    /// nothing runs.
+    pub(crate) fn link_agrees(&self) -> bool {
+        let view = self.peek();
+        let (first, last) = pages_of::<M::Paging>(&view);
+        link::<M>(self.link()).is_none_or(|own| {
+            let said = (own.first.peek(), own.last.peek(), own.start.peek());
+            own.inside.peek() == 1 && said == (first, last, view.range.start().0)
+        })
     }
 
     #[cold]

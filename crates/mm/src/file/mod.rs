@@ -120,8 +120,6 @@ pub(crate) struct PageCache<M: Mmu> {
     index: Index<M>,
     /// Bytes. Written by: `resize`, write.
     size: Atomic<u64, M>,
-    /// Writebacks that failed and that nobody has been told of yet.
-    failed: Atomic<u64, M>,
     /// The page behind the last one that was read in, and how many are read ahead of it. A hint.
     read: read::Ahead<M>,
     /// Handles, links of mappings, and those who read a page in.
@@ -219,7 +217,6 @@ impl<M: Mmu> System<M> {
             id: self.new_id(),
             index: Index::new(),
             size: Atomic::new(bytes),
-            failed: Atomic::new(0),
             read: read::Ahead::new(),
             refs: Atomic::new(1),
             next: Atomic::new(0),

@@ -267,7 +267,7 @@ impl<M: Mmu> PageCache<M> {
         // ORDERING: fence SeqCst; pairs with [file-resize]: the page is there before the size is
         // looked at.
         M::fence(Ordering::SeqCst);
-        if index >= self.pages() {
+        if index >= self.pages() && !sys.config.lacks(Broken::SizeBeforeLock) {
             self.take_out(index, &locked);
             return Ok(None);
         }

@@ -104,11 +104,16 @@ impl<M: Mmu> PageCache<M> {
         // ORDERING: fence SeqCst; pairs with [file-resize]: the size is there before pages are
         // looked for.
         M::fence(Ordering::SeqCst);
+        // Before any page goes: a device that refuses keeps what it has, and so does the file.
+        if let Some(Err(error)) = self.ops.map(|ops| ops.resize(bytes)) {
+            // ORDERING: Release; pairs with [file-size].
+            self.size.store(old, Ordering::Release);
+            return Err(error.into());
+        }
         self.drop_pages(pages_of::<M>(bytes), LAST, Copies::Go);
         self.clear(bytes, bytes.next_multiple_of(M::Paging::PAGE));
-        let resized = self.ops.map_or(Ok(()), |ops| ops.resize(bytes));
         M::note(format_args!("truncate to {bytes} returns"));
-        resized.map_err(|_| FileError::Io)
+        Ok(())
     }
 
     /// Makes the file longer, if it is not as long as that. The caller holds `resize`.
@@ -214,7 +219,8 @@ impl<M: Mmu> FileHandle<'_, M> {
     /// Holds nothing. Sleeps; waits for CPUs to forget translations, and for the device.
     ///
     /// # Errors
-    /// See [`FileError`]. Nothing has changed then.
+    /// See [`FileError`]. Nothing has changed then, but that an access behind the end may have been
+    /// refused meanwhile.
     ///
     /// Linux: ftruncate.
     pub fn truncate(&self, bytes: u64) -> Result<(), FileError> {

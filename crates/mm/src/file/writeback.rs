@@ -6,7 +6,7 @@
 //! entries that grant stores grant loads, by the reverse map; every CPU is told
 //! dirty goes, writeback comes; lock let go
 //! the page is written
-//! writeback goes; after an error dirty comes back, and the error is kept for who asks
+//! writeback goes; after an error dirty comes back, and who asked is told
 //! ```
 //!
 //! # Why it is correct
@@ -25,7 +25,6 @@ use crate::frame::Frame;
 use crate::zap::{Only, Zap};
 use minflt_addr::Pfn;
 use minflt_pgtable::{Grant, Mmu};
-use minflt_sync::Ordering;
 
 impl<M: Mmu> PageCache<M> {
     /// Writes the dirty pages of the whole file.
@@ -39,7 +38,7 @@ impl<M: Mmu> PageCache<M> {
     /// Sleeps, and waits for the device. The caller holds no lock behind `mmap_lock`.
     ///
     /// # Errors
-    /// The device failed, now or since somebody was told last.
+    /// The device failed. What could not be written stays dirty, and is tried again by the next.
     pub(crate) fn write_range(&self, first: u64, last: u64) -> Result<(), IoError> {
         if self.ops.is_none() {
             return Ok(());
@@ -50,13 +49,7 @@ impl<M: Mmu> PageCache<M> {
                 failed = Some(error);
             }
         });
-        // Each failure is told once, to whoever comes first.
-        let earlier = self.failed.swap(0, Ordering::Relaxed);
-        match failed {
-            Some(error) => Err(error),
-            None if earlier > 0 => Err(IoError::Failed),
-            None => Ok(()),
-        }
+        failed.map_or(Ok(()), Err)
     }
 
     fn write_one(&self, index: u64) -> Result<(), IoError> {
@@ -119,8 +112,7 @@ impl<M: Mmu> FileHandle<'_, M> {
     /// Holds nothing. Sleeps, and waits for the device.
     ///
     /// # Errors
-    /// The device failed, now or since somebody was told last. What could not be written stays
-    /// dirty.
+    /// The device failed. What could not be written stays dirty, and is tried again by the next.
     ///
     /// Linux: fsync.
     pub fn sync(&self) -> Result<(), IoError> {

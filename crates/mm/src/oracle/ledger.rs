@@ -100,6 +100,10 @@ impl<M: Mmu> System<M> {
         self.frames.for_each_used(|pfn, frame| {
             let cached = match frame.used_as() {
                 Use::Anon => 0,
+                Use::File if frame.is_busy() => {
+                    wrong = wrong.or(Some(Unbalanced::Busy(pfn)));
+                    return;
+                }
                 Use::File => u32::from(is_cached(pfn, frame)),
                 _ => return,
             };
@@ -218,7 +222,7 @@ impl<M: Mmu> Mm<M> {
         let mut walked = Walked::default();
         self.walk_table(self.root, M::Paging::LEVELS - 1, 0, &mut walked)?;
         self.tree.validate().map_err(Unbalanced::Tree)?;
-        let mut nodes = 0;
+        let (mut nodes, mut lost) = (0, None);
         self.tree.visit(
             &mut |vma| {
                 walked.vmas.add(Pages::of::<M>(&vma.peek()));
@@ -226,9 +230,13 @@ impl<M: Mmu> Mm<M> {
                 walked.objects.attrs += u64::from(vma.attrs_ptr().is_some());
                 walked.objects.chains += vma.chain_links();
                 walked.objects.links += u64::from(vma.link() != 0);
+                if !vma.link_agrees() {
+                    lost = Some("a mapping of a file is not where its link says");
+                }
             },
             &mut |_| nodes += 1,
         );
+        lost.map_or(Ok(()), |why| Err(Unbalanced::Links(why)))?;
         walked.objects.nodes = nodes;
         walked.objects.uffds = self.count_contexts();
         let (kept, mapped) = (self.sizes.raw(), walked.vmas.mapped);

@@ -9,7 +9,9 @@ mod unbalanced;
 
 pub(crate) use refusal::Refusals;
 pub use refusal::Refuse;
-pub(crate) use translation::{contents_flushed, translation_live, translations_agree};
+pub(crate) use translation::{
+    contents_flushed, translation_live, translations_agree, translations_agree_alone,
+};
 pub use unbalanced::{Ledger, Unbalanced};
 
 use crate::frame::Use;

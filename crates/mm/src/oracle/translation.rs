@@ -58,6 +58,15 @@ pub(crate) fn translations_agree<M: Mmu>(mm: &Mm<M>, range: VirtRange, since: u6
     }
 }
 
+/// The same for a call that holds `mmap_lock` for writing and changes what stays mapped: who comes
+/// from a file may change entries beside it, and has told nobody yet. Looks where there is nobody.
+#[inline(always)]
+pub(crate) fn translations_agree_alone<M: Mmu>(mm: &Mm<M>, range: VirtRange) {
+    if M::CHECKED && M::STOPS_THE_WORLD && mm.flushes_pending.peek() == 0 {
+        check_all(mm, range, u64::MAX);
+    }
+}
+
 fn check_all<M: Mmu>(mm: &Mm<M>, range: VirtRange, since: u64) {
     let sys = mm.system();
     sys.looked(Check::Invalidation);

@@ -50,6 +50,8 @@ pub enum Unbalanced {
         /// Its map count.
         maps: u32,
     },
+    /// A page of a file that is locked, being written or waited for, though nothing runs.
+    Busy(Pfn),
     /// More pins on frames than anybody has.
     Pins {
         /// On frames.
@@ -169,6 +171,7 @@ impl fmt::Display for Unbalanced {
                     "frame {pfn} is exclusive, but mapped by {entries} entries"
                 )
             }
+            Self::Busy(pfn) => write!(f, "page {pfn} of a file is busy, though nothing runs"),
             Self::Links(why) => f.write_str(why),
             Self::Objects {
                 what,

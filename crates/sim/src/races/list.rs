@@ -8,6 +8,19 @@ use minflt_mm::config::ExchangeBy;
 const X86: &[Format] = &[Format::X86_64];
 const ALTIX: &[Format] = &[Format::Altix16K];
 
+/// What most of them have in common.
+const USUAL: Race = Race {
+    number: "",
+    name: "",
+    never: "",
+    fix: Broken::NoRevalidate,
+    shows_in: "",
+    seed: 1,
+    formats: X86,
+    exchange: ExchangeBy::Native,
+    scene: Scene::Tour,
+};
+
 /// Every race that can be checked.
 pub const RACES: &[Race] = &[
     Race {
@@ -16,10 +29,8 @@ pub const RACES: &[Race] = &[
         never: "two faults below one missing table: a table or a page is lost",
         fix: Broken::BlindPopulate,
         shows_in: "atomic-pte-2004",
-        seed: 1,
-        formats: X86,
-        exchange: ExchangeBy::Native,
         scene: Scene::FaultFault,
+        ..USUAL
     },
     Race {
         number: "P5",
@@ -27,10 +38,9 @@ pub const RACES: &[Race] = &[
         never: "an exchange compares half of an entry, or another CPU reads one half exchanged",
         fix: Broken::HalfWidthExchange,
         shows_in: "atomic-pte-2004",
-        seed: 1,
         formats: Format::ALL,
-        exchange: ExchangeBy::Native,
         scene: Scene::HalfEqual,
+        ..USUAL
     },
     // What the swapper does with the lock held waits for swap; the zap holds it as well.
     Race {
@@ -39,10 +49,10 @@ pub const RACES: &[Race] = &[
         never: "who holds the lock that emulates the exchange waits for itself in an exchange",
         fix: Broken::EmulateUnderLock,
         shows_in: "atomic-pte-2004",
-        seed: 1,
         formats: Format::ALL,
         exchange: ExchangeBy::Emulated,
         scene: Scene::Emulated,
+        ..USUAL
     },
     Race {
         number: "P7",
@@ -50,10 +60,9 @@ pub const RACES: &[Race] = &[
         never: "after mprotect returned, setting an accessed bit brings the old protection back",
         fix: Broken::StaleAccessBits,
         shows_in: "atomic-pte-2004",
-        seed: 1,
         formats: ALTIX,
-        exchange: ExchangeBy::Native,
         scene: Scene::AccessedProtect,
+        ..USUAL
     },
     Race {
         number: "P8",
@@ -61,10 +70,8 @@ pub const RACES: &[Race] = &[
         never: "a resident count below zero is shown",
         fix: Broken::RawRss,
         shows_in: "atomic-pte-2004",
-        seed: 1,
-        formats: X86,
-        exchange: ExchangeBy::Native,
         scene: Scene::Resident,
+        ..USUAL
     },
     Race {
         number: "P9",
@@ -72,10 +79,8 @@ pub const RACES: &[Race] = &[
         never: "a fault walks into a table that munmap freed",
         fix: Broken::TablesAtOnce,
         shows_in: "spf-2017",
-        seed: 1,
-        formats: X86,
-        exchange: ExchangeBy::Native,
         scene: Scene::WalkFree,
+        ..USUAL
     },
     Race {
         number: "P9-age",
@@ -84,9 +89,71 @@ pub const RACES: &[Race] = &[
         fix: Broken::AgeHoles,
         shows_in: "linux-4.13",
         seed: 2,
-        formats: X86,
-        exchange: ExchangeBy::Native,
         scene: Scene::AgeUnmap,
+        ..USUAL
+    },
+    Race {
+        number: "P20",
+        name: "around-truncate",
+        never: "an entry maps a page behind the end after truncate returned",
+        fix: Broken::TruncateUnmapsOnce,
+        shows_in: "fault-around-2014",
+        scene: Scene::AroundTruncate,
+        ..USUAL
+    },
+    Race {
+        number: "P20-make",
+        name: "make-truncate",
+        never: "a page is made behind the end while the file becomes shorter",
+        fix: Broken::SizeBeforeLock,
+        shows_in: "linux-4.13",
+        scene: Scene::MakeTruncate,
+        ..USUAL
+    },
+    Race {
+        number: "P21",
+        name: "around-reuse",
+        never: "a page is mapped that was the file's before its frame was used again",
+        fix: Broken::CachedUnchecked,
+        shows_in: "fault-around-2014",
+        scene: Scene::AroundReuse,
+        ..USUAL
+    },
+    Race {
+        number: "P22",
+        name: "around-edges",
+        never: "pages around a fault are mapped where their mapping has ended",
+        fix: Broken::AroundUnclamped,
+        shows_in: "fault-around-2014",
+        scene: Scene::AroundEdges,
+        ..USUAL
+    },
+    Race {
+        number: "P23",
+        name: "around-unready",
+        never: "a page is mapped that was not read in, or whose memory is broken",
+        fix: Broken::AroundTakesAll,
+        shows_in: "fault-around-2014",
+        scene: Scene::AroundUnready,
+        ..USUAL
+    },
+    Race {
+        number: "P23-wait",
+        name: "around-waits",
+        never: "who maps pages around a fault waits for one with a table's lock held",
+        fix: Broken::AroundWaits,
+        shows_in: "fault-around-2014",
+        scene: Scene::AroundUnready,
+        ..USUAL
+    },
+    Race {
+        number: "P24",
+        name: "around-copy",
+        never: "a private copy is replaced by the file's page around a load's fault",
+        fix: Broken::AroundReplaces,
+        shows_in: "fault-around-2014",
+        scene: Scene::AroundCopy,
+        ..USUAL
     },
     Race {
         number: "P27",
@@ -94,10 +161,8 @@ pub const RACES: &[Race] = &[
         never: "a fault of the old mapping installs a page after munmap returned",
         fix: Broken::NoRevalidate,
         shows_in: "spf-2017",
-        seed: 1,
-        formats: X86,
-        exchange: ExchangeBy::Native,
         scene: Scene::FaultRemap,
+        ..USUAL
     },
     Race {
         number: "P27-detach",
@@ -106,9 +171,8 @@ pub const RACES: &[Race] = &[
         fix: Broken::DetachLate,
         shows_in: "linux-6.15",
         seed: 2,
-        formats: X86,
-        exchange: ExchangeBy::Native,
         scene: Scene::FaultReuse,
+        ..USUAL
     },
     Race {
         number: "P28",
@@ -116,10 +180,8 @@ pub const RACES: &[Race] = &[
         never: "after mprotect(NONE) returned, an entry grants a store",
         fix: Broken::ProtectWithoutSection,
         shows_in: "spf-2017",
-        seed: 1,
-        formats: X86,
-        exchange: ExchangeBy::Native,
         scene: Scene::FaultProtect,
+        ..USUAL
     },
     Race {
         number: "P29",
@@ -127,10 +189,8 @@ pub const RACES: &[Race] = &[
         never: "a fault puts a page in where mremap is about to move one",
         fix: Broken::RemapPublishesEarly,
         shows_in: "spf-2017",
-        seed: 1,
-        formats: X86,
-        exchange: ExchangeBy::Native,
         scene: Scene::RemapFault,
+        ..USUAL
     },
     Race {
         number: "P30",
@@ -138,10 +198,8 @@ pub const RACES: &[Race] = &[
         never: "a lookup without a lock reads a VMA that was freed",
         fix: Broken::NoGracePeriod,
         shows_in: "spf-2017",
-        seed: 1,
-        formats: X86,
-        exchange: ExchangeBy::Native,
         scene: Scene::FaultRemap,
+        ..USUAL
     },
     Race {
         number: "P30-reuse",
@@ -149,10 +207,8 @@ pub const RACES: &[Race] = &[
         never: "a fault holds a VMA that has become another address space's, and takes it for its own",
         fix: Broken::NoOwnerRecheck,
         shows_in: "linux-6.15",
-        seed: 1,
-        formats: X86,
-        exchange: ExchangeBy::Native,
         scene: Scene::FaultReuse,
+        ..USUAL
     },
     Race {
         number: "P30-range",
@@ -160,10 +216,8 @@ pub const RACES: &[Race] = &[
         never: "a fault holds a VMA that no longer covers its address, and goes on",
         fix: Broken::NoRangeRecheck,
         shows_in: "linux-6.4",
-        seed: 1,
-        formats: X86,
-        exchange: ExchangeBy::Native,
         scene: Scene::FaultSplit,
+        ..USUAL
     },
     Race {
         number: "P31",
@@ -171,10 +225,8 @@ pub const RACES: &[Race] = &[
         never: "two stacks grow at once, and one that is mapped is not found, or does not grow",
         fix: Broken::ExpandUnderReadLock,
         shows_in: "linux-6.4",
-        seed: 1,
-        formats: X86,
-        exchange: ExchangeBy::Native,
         scene: Scene::StackStack,
+        ..USUAL
     },
     Race {
         number: "P31-insert",
@@ -182,10 +234,8 @@ pub const RACES: &[Race] = &[
         never: "a lookup without a lock misses a mapping that is there before and after",
         fix: Broken::LeafInPlace,
         shows_in: "spf-2017",
-        seed: 1,
-        formats: X86,
-        exchange: ExchangeBy::Native,
         scene: Scene::LookupBeside,
+        ..USUAL
     },
     Race {
         number: "P32",
@@ -193,10 +243,8 @@ pub const RACES: &[Race] = &[
         never: "a forked child lacks a store of its parent and has a later one",
         fix: Broken::ForkWithoutSections,
         shows_in: "spf-2017",
-        seed: 1,
-        formats: X86,
-        exchange: ExchangeBy::Native,
         scene: Scene::ForkFault,
+        ..USUAL
     },
     Race {
         number: "P32-fresh",
@@ -204,10 +252,8 @@ pub const RACES: &[Race] = &[
         never: "a forked child lacks a page that a fault was putting in, and has a later store",
         fix: Broken::ForkLooksUnlocked,
         shows_in: "spf-2017",
-        seed: 1,
-        formats: X86,
-        exchange: ExchangeBy::Native,
         scene: Scene::ForkFresh,
+        ..USUAL
     },
     Race {
         number: "P33",
@@ -215,10 +261,8 @@ pub const RACES: &[Race] = &[
         never: "a fault finds a VMA that does not yet say what may be done there",
         fix: Broken::PublishEarly,
         shows_in: "linux-6.15",
-        seed: 1,
-        formats: X86,
-        exchange: ExchangeBy::Native,
         scene: Scene::MapLoad,
+        ..USUAL
     },
     Race {
         number: "P34",
@@ -226,10 +270,8 @@ pub const RACES: &[Race] = &[
         never: "a fault makes a page of a mapping that has lost its anon_vma",
         fix: Broken::AnonVmaBeforeLock,
         shows_in: "linux-6.15",
-        seed: 1,
-        formats: X86,
-        exchange: ExchangeBy::Native,
         scene: Scene::RemapAnon,
+        ..USUAL
     },
     Race {
         number: "P35",
@@ -237,10 +279,8 @@ pub const RACES: &[Race] = &[
         never: "a fault that goes on after mbind returned takes a page by the old policy",
         fix: Broken::ProtectWithoutSection,
         shows_in: "spf-2017",
-        seed: 1,
-        formats: X86,
-        exchange: ExchangeBy::Native,
         scene: Scene::PolicyFault,
+        ..USUAL
     },
     Race {
         number: "P35-locked",
@@ -248,10 +288,8 @@ pub const RACES: &[Race] = &[
         never: "two calls lock memory at once, and the count of locked pages lacks one of them",
         fix: Broken::LockedCountLate,
         shows_in: "linux-6.15",
-        seed: 1,
-        formats: X86,
-        exchange: ExchangeBy::Native,
         scene: Scene::LockLock,
+        ..USUAL
     },
     Race {
         number: "P36",
@@ -259,10 +297,8 @@ pub const RACES: &[Race] = &[
         never: "a fault waits for mmap_lock with its VMA's lock held",
         fix: Broken::MmapLockUnderVmaLock,
         shows_in: "linux-6.15",
-        seed: 1,
-        formats: X86,
-        exchange: ExchangeBy::Native,
         scene: Scene::FaultWaits,
+        ..USUAL
     },
     Race {
         number: "P37",
@@ -270,10 +306,8 @@ pub const RACES: &[Race] = &[
         never: "a speculative fault waits for a table's lock whose holder waits for its CPU",
         fix: Broken::SpinForTableLock,
         shows_in: "spf-2017",
-        seed: 1,
-        formats: X86,
-        exchange: ExchangeBy::Native,
         scene: Scene::FaultShootdown,
+        ..USUAL
     },
     Race {
         number: "P38",
@@ -281,10 +315,8 @@ pub const RACES: &[Race] = &[
         never: "a fault fails again and again among writers, and never waits",
         fix: Broken::LadderWithoutEnd,
         shows_in: "linux-6.4",
-        seed: 1,
-        formats: X86,
-        exchange: ExchangeBy::Native,
         scene: Scene::FaultStarves,
+        ..USUAL
     },
     Race {
         number: "P38-writer",
@@ -292,10 +324,8 @@ pub const RACES: &[Race] = &[
         never: "a writer waits for a VMA while new faults go on coming in",
         fix: Broken::WriterLetsReadersIn,
         shows_in: "linux-6.15",
-        seed: 1,
-        formats: X86,
-        exchange: ExchangeBy::Native,
         scene: Scene::WriterStarves,
+        ..USUAL
     },
     Race {
         number: "P39",
@@ -303,10 +333,8 @@ pub const RACES: &[Race] = &[
         never: "a stack grows into a range whose tables munmap is freeing",
         fix: Broken::UnmapUnlocked,
         shows_in: "linux-4.13",
-        seed: 1,
-        formats: X86,
-        exchange: ExchangeBy::Native,
         scene: Scene::StackUnmap,
+        ..USUAL
     },
     Race {
         number: "P40",
@@ -315,9 +343,8 @@ pub const RACES: &[Race] = &[
         fix: Broken::RemapFlushesLate,
         shows_in: "linux-6.4",
         seed: 6,
-        formats: X86,
-        exchange: ExchangeBy::Native,
         scene: Scene::RemapZap,
+        ..USUAL
     },
     Race {
         number: "P41",
@@ -325,10 +352,8 @@ pub const RACES: &[Race] = &[
         never: "a zap that found nothing returns while another CPU still reaches the page",
         fix: Broken::NoNestedFlush,
         shows_in: "linux-4.13",
-        seed: 1,
-        formats: X86,
-        exchange: ExchangeBy::Native,
         scene: Scene::ZapZap,
+        ..USUAL
     },
     Race {
         number: "P43",
@@ -336,10 +361,8 @@ pub const RACES: &[Race] = &[
         never: "a page that a handler protects and copies is stored to meanwhile",
         fix: Broken::ProtectWithoutFlush,
         shows_in: "linux-4.13",
-        seed: 1,
-        formats: X86,
-        exchange: ExchangeBy::Native,
         scene: Scene::ProtectCopy,
+        ..USUAL
     },
     Race {
         number: "P45",
@@ -348,9 +371,8 @@ pub const RACES: &[Race] = &[
         fix: Broken::PinWithoutSequence,
         shows_in: "linux-4.13",
         seed: 6,
-        formats: X86,
-        exchange: ExchangeBy::Native,
         scene: Scene::ForkPin,
+        ..USUAL
     },
     Race {
         number: "P46",
@@ -358,10 +380,8 @@ pub const RACES: &[Race] = &[
         never: "a store reaches a page that another address space still reaches",
         fix: Broken::ReuseByMapCount,
         shows_in: "linux-4.13",
-        seed: 1,
-        formats: X86,
-        exchange: ExchangeBy::Native,
         scene: Scene::ReuseZap,
+        ..USUAL
     },
     Race {
         number: "P57",
@@ -369,10 +389,8 @@ pub const RACES: &[Race] = &[
         never: "a zap takes a map count below zero that the fault has not raised yet",
         fix: Broken::MapCountAfterExchange,
         shows_in: "atomic-pte-2004",
-        seed: 1,
-        formats: X86,
-        exchange: ExchangeBy::Native,
         scene: Scene::FaultZap,
+        ..USUAL
     },
     // Found with store buffers only.
     Race {
@@ -381,10 +399,8 @@ pub const RACES: &[Race] = &[
         never: "two mappings are admitted at once of which only one fits",
         fix: Broken::ChargeWithoutFence,
         shows_in: "linux-4.13",
-        seed: 1,
-        formats: X86,
-        exchange: ExchangeBy::Native,
         scene: Scene::ChargeCharge,
+        ..USUAL
     },
     Race {
         number: "flush",
@@ -392,10 +408,9 @@ pub const RACES: &[Race] = &[
         never: "a CPU uses a page before the caches that need telling were told what is in it",
         fix: Broken::FlushAfterInstall,
         shows_in: "atomic-pte-2004",
-        seed: 1,
         formats: ALTIX,
-        exchange: ExchangeBy::Native,
         scene: Scene::FaultFault,
+        ..USUAL
     },
     Race {
         number: "zero-page",
@@ -404,9 +419,8 @@ pub const RACES: &[Race] = &[
         fix: Broken::ReplaceBeforeFlush,
         shows_in: "atomic-pte-2004",
         seed: 12,
-        formats: X86,
-        exchange: ExchangeBy::Native,
         scene: Scene::ReplaceLoad,
+        ..USUAL
     },
     Race {
         number: "speculative-exchange",
@@ -414,9 +428,54 @@ pub const RACES: &[Race] = &[
         never: "an entry is installed in a table that munmap freed",
         fix: Broken::SpeculativeExchange,
         shows_in: "spf-2017",
-        seed: 1,
-        formats: X86,
-        exchange: ExchangeBy::Native,
         scene: Scene::FaultUnmap,
+        ..USUAL
+    },
+    Race {
+        number: "P40-truncate",
+        name: "remap-truncate",
+        never: "a page that was truncated is stored to by its place before mremap",
+        fix: Broken::RemapFlushesLate,
+        shows_in: "linux-6.4",
+        seed: 3,
+        scene: Scene::RemapTruncate,
+        ..USUAL
+    },
+    Race {
+        number: "P42",
+        name: "munmap-truncate",
+        never: "a page that was truncated is stored to before munmap told every CPU",
+        fix: Broken::FilePagesAtOnce,
+        shows_in: "linux-4.13",
+        seed: 2,
+        scene: Scene::UnmapTruncate,
+        ..USUAL
+    },
+    Race {
+        number: "P44",
+        name: "force-discard",
+        never: "a forced store reaches the file of a private mapping",
+        fix: Broken::ForceTrustsFault,
+        shows_in: "linux-4.13",
+        scene: Scene::ForceDiscard,
+        ..USUAL
+    },
+    Race {
+        number: "writeback-unmap",
+        name: "munmap-write",
+        never: "a store through a mapping that goes is never written",
+        fix: Broken::UnlinkBeforeFlush,
+        shows_in: "linux-4.13",
+        scene: Scene::UnmapWrite,
+        ..USUAL
+    },
+    Race {
+        number: "writeback",
+        name: "write-store",
+        never: "a store while a page is written is never written",
+        fix: Broken::WriteUnprotected,
+        shows_in: "linux-4.13",
+        scene: Scene::WriteStore,
+        ..USUAL
     },
 ];

@@ -5,7 +5,9 @@
 //! switched off it has to find the race, with the fix in place it must find nothing.
 
 mod advice;
+mod disk;
 mod entries;
+mod files;
 mod forks;
 mod format;
 mod list;

@@ -6,6 +6,7 @@
 
 use super::advice;
 use super::entries;
+use super::files;
 use super::forks;
 use super::pins;
 use super::promises;
@@ -57,7 +58,39 @@ pub(super) enum Scene {
     ChargeCharge,
     HalfEqual,
     Emulated,
+    AroundTruncate,
+    MakeTruncate,
+    AroundReuse,
+    AroundEdges,
+    AroundUnready,
+    AroundCopy,
+    RemapTruncate,
+    UnmapTruncate,
+    ForceDiscard,
+    UnmapWrite,
+    WriteStore,
     Tour,
+}
+
+impl Scene {
+    /// Whether faults in it are on files: eras that differ in these only are one to the others.
+    #[cfg(test)]
+    pub(super) const fn maps_files(self) -> bool {
+        matches!(
+            self,
+            Self::AroundCopy
+                | Self::AroundEdges
+                | Self::AroundReuse
+                | Self::AroundTruncate
+                | Self::AroundUnready
+                | Self::ForceDiscard
+                | Self::MakeTruncate
+                | Self::RemapTruncate
+                | Self::UnmapTruncate
+                | Self::UnmapWrite
+                | Self::WriteStore
+        )
+    }
 }
 
 /// Writes the scenario out on a stage.
@@ -101,6 +134,17 @@ pub(super) fn script<'s, P: Paging>(scene: Scene, stage: &Stage<'s, P>) -> Scrip
         Scene::ChargeCharge => promises::charge_charge(&stage),
         Scene::HalfEqual => entries::half_equal(&stage),
         Scene::Emulated => entries::emulated(&stage),
+        Scene::AroundTruncate => files::around_truncate(&stage),
+        Scene::MakeTruncate => files::make_truncate(&stage),
+        Scene::AroundReuse => files::around_reuse(&stage),
+        Scene::AroundEdges => files::around_edges(&stage),
+        Scene::AroundUnready => files::around_unready(&stage),
+        Scene::AroundCopy => files::around_copy(&stage),
+        Scene::RemapTruncate => files::remap_truncate(&stage),
+        Scene::UnmapTruncate => files::unmap_truncate(&stage),
+        Scene::ForceDiscard => files::force_discard(&stage),
+        Scene::UnmapWrite => files::unmap_write(&stage),
+        Scene::WriteStore => files::write_store(&stage),
         Scene::Tour => entries::tour(&stage),
     }
 }

@@ -1,7 +1,7 @@
 use super::{Format, RACES, Race, Searched, race, search, search_on, show, tour};
 use crate::explore::{Budget, Mix};
 use crate::policy::Policy;
-use minflt_mm::config::{ExchangeBy, Ladder, Lifetime, Protocol, Rss, Unmap};
+use minflt_mm::config::{ExchangeBy, Ladder, Lifetime, Protocol, Rss, Unmap, eras_without_files};
 use minflt_mm::{Broken, Check, Config, ERAS, era};
 
 fn control(race: &Race) -> Config {
@@ -90,8 +90,11 @@ fn both_mistakes_of_half_width_are_found() {
 #[test]
 fn no_race_is_found_in_any_era_with_every_fix_in_place() {
     for race in RACES {
-        for era in ERAS {
-            holds_in(race, era.config, era.name);
+        if race.scene.maps_files() {
+            ERAS.iter()
+                .for_each(|era| holds_in(race, era.config, era.name));
+        } else {
+            eras_without_files().for_each(|era| holds_in(race, era.config, era.name));
         }
     }
 }

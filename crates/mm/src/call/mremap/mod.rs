@@ -210,6 +210,7 @@ impl<M: Mmu> Mm<M> {
         };
         drop(writers);
         if let Some(mut zap) = late {
+            zap.show();
             zap.finish();
         }
         result

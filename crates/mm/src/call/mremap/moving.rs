@@ -152,6 +152,7 @@ impl<M: Mmu> Mm<M> {
             self.move_entries(&mut zap, old, to);
         }
         if self.system().config.lacks(Broken::RemapFlushesLate) {
+            zap.hide();
             *late = Some(zap);
         } else {
             zap.finish();
