@@ -1,5 +1,5 @@
-//! A file that several threads map, store to, cut, write back and map anew at the same time, on real
-//! threads, in every era: the oracles look on, and at the end everything adds up.
+//! A file that several threads map, store to, cut, write back and map anew at the same time, on
+//! real threads, in every era: the oracles look on, and at the end everything adds up.
 #![expect(
     clippy::expect_used,
     clippy::tests_outside_test_module,
