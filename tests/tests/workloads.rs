@@ -93,7 +93,7 @@ fn sound(line: &str, era: &str, outcome: &Outcome) {
     let around = outcome.events.get("fault-around-mapped").copied();
     let around = around.unwrap_or(0);
     assert!(outcome.faults + around >= outcome.pages, "{what}");
-    if line.starts_with("file-") {
+    if line.starts_with("file-") && !line.starts_with("file-sparse") {
         // Every page of every thread is mapped once, by a fault of its own or another.
         assert_eq!(outcome.faults + around, outcome.pages, "{what}");
     }
@@ -306,8 +306,9 @@ fn faults(outcome: &Outcome) -> (u64, u64) {
 }
 
 /// What the tables of 2014 are about: how many faults a file takes. One thread takes the pages
-/// over those that one fault maps; where others fault on the same pages, at most one more for each
-/// neighbour that was skipped because somebody had it locked.
+/// over those that one fault maps, but for the window that the mapping begins in; where others
+/// fault on the same pages, at most one more for each neighbour that was skipped because somebody
+/// had it locked.
 #[test]
 fn faults_on_files_are_pages_over_the_order_and_skips_at_the_most() {
     use minflt_mm::config::FaultAround;
@@ -340,9 +341,10 @@ fn faults_on_files_are_pages_over_the_order_and_skips_at_the_most() {
                 for outcome in outcomes {
                     let (faults, skipped) = faults(&outcome);
                     let what = format!("{line}, order {order}, {threads}: {outcome:?}");
-                    assert!(faults >= expected, "{what}");
-                    assert!(faults <= expected + skipped, "{what}");
-                    assert!(threads > 1 || faults == expected, "{what}");
+                    // A mapping that begins amid a window takes one window more.
+                    let most = expected + skipped + u64::from(threads);
+                    assert!((expected..=most).contains(&faults), "{what}");
+                    assert!(threads > 1 || skipped == 0, "{what}");
                 }
             }
         }
@@ -358,6 +360,6 @@ fn whole_pages_of_files_are_read_on_real_threads() {
     ] {
         let outcome = on_host::<true>(config, (2, line)).expect("runs");
         let (faults, skipped) = faults(&outcome);
-        assert!((32..=32 + skipped).contains(&faults), "{outcome:?}");
+        assert!((32..=34 + skipped).contains(&faults), "{outcome:?}");
     }
 }

@@ -108,24 +108,27 @@ impl Grid {
             };
             let counts = published.row_label(row).ends_with("minor-faults");
             let mut line = vec![Cell::from(published.row_label(row))];
-            let fitted = file.is_fitted();
-            let status = match counts {
+            let status_of = |column: &str| match counts {
                 true => Status::Counted,
-                false => published.simulated_status(row, &self.columns[0], fitted),
+                false => published.simulated_status(row, column, file.is_fitted()),
             };
-            line.push(Cell::with_status(&status.to_string(), status));
+            let most = status_of(CHOSEN);
+            line.push(Cell::with_status(&most.to_string(), most));
             for (cell, column) in cells.iter().zip(&self.columns) {
                 let printed = published.cell_at(row, column).and_then(|it| it.value);
                 let ours = match counts {
                     true => cell.faults() as f64,
                     false => cell.seconds(),
                 };
+                let status = status_of(column);
                 if let (false, Some(printed)) = (counts, printed) {
-                    let status = published.simulated_status(row, column, fitted);
                     compared.push(time(published, row, column, (printed, ours), status));
                 }
                 line.push(text(printed).into());
-                line.push(text(Some(ours)).into());
+                line.push(match status == most {
+                    true => text(Some(ours)).into(),
+                    false => Cell::with_status(&text(Some(ours)), status),
+                });
             }
             line.push(format!("1/{}", cells.first().map_or(1, |it| it.units.scale())).into());
             table.rows.push(line);
