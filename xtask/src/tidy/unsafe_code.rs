@@ -36,7 +36,7 @@ const ALLOWED: &[&str] = &[
     "crates/mm/src/tree",
     "crates/mm/src/vma",
     "crates/mm/src/zap.rs",
-    "tests/tests/formats/",
+    "tests/tests/all/formats/",
     "kernel/",
     "guest/",
 ];

@@ -1,0 +1,27 @@
+//! All tests that span crates and need nothing but this program: in one, so that what they are made
+//! of is compiled once. `cargo test -p minflt-tests --test all remap` runs those of one file.
+
+mod advice;
+mod calls;
+mod commit;
+mod file;
+mod file_mappings;
+mod file_storm;
+mod fork;
+mod formats;
+mod heap;
+mod host;
+mod lines;
+mod lock;
+mod machines;
+mod policy;
+mod proc;
+mod refusals;
+mod remap;
+mod remote;
+mod rss;
+mod sim;
+mod stacks;
+mod tree;
+mod userfaultfd;
+mod workloads;
