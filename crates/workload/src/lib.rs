@@ -2,7 +2,7 @@
 //!
 //! - [`Workload`] is a workload with its options, [`list`] the registry the command line shows, and
 //!   [`Outcome`] what a run yields.
-//! - [`pft`], [`page_fault1`], [`page_fault2`], [`file`], [`disturb`], [`ebizzy`], [`kernbench`],
+//! - [`pft`], [`page_fault1`], [`page_fault2`], [`mod@file`], [`disturb`], [`ebizzy`], [`kernbench`],
 //!   [`load`], [`mmap`], [`brk1`] and [`fork1`] are the workloads.
 //! - [`linux`] runs them on the kernel of the machine we are on.
 //!
