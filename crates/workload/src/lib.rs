@@ -2,8 +2,8 @@
 //!
 //! - [`Workload`] is a workload with its options, [`list`] the registry the command line shows, and
 //!   [`Outcome`] what a run yields.
-//! - [`pft`], [`page_fault1`], [`page_fault2`], [`mod@file`], [`disturb`], [`ebizzy`], [`kernbench`],
-//!   [`load`], [`mmap`], [`brk1`] and [`fork1`] are the workloads.
+//! - [`pft`], [`page_fault1`], [`page_fault2`], [`mod@file`], [`disturb`], [`ebizzy`],
+//!   [`kernbench`], [`load`], [`mmap`], [`brk1`] and [`fork1`] are the workloads.
 //! - [`linux`] runs them on the kernel of the machine we are on.
 //!
 //! Each workload states which part of a run it measures; contents are checked outside that part
