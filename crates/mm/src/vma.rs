@@ -227,7 +227,7 @@ pub struct VmaView {
     /// Where its pages come from.
     pub policy: Policy,
     /// Who is told of its faults: the number of a userfaultfd, 0 for nobody.
-    pub uffd: u32,
+    pub uffd: u16,
     /// Which file it maps, if any.
     pub file: FileKey,
 }

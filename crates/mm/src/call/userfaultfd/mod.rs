@@ -61,7 +61,7 @@ pub enum Wake {
 #[derive(Debug)]
 pub struct Uffd<'m, M: Mmu> {
     mm: &'m Mm<M>,
-    number: u32,
+    number: u16,
 }
 
 impl<M: Mmu> Mm<M> {

@@ -50,11 +50,15 @@ pub struct Message {
     pub reason: Reason,
 }
 
+/// The most userfaultfds that an address space has at a time: as many as Linux by default lets a
+/// process open files.
+const MOST: u64 = 1024;
+
 /// A userfaultfd that has not ended.
 #[derive(Debug)]
 pub(crate) struct Context {
     next: Option<NonNull<Self>>,
-    number: u32,
+    number: u16,
 }
 
 /// A place in the queue. Guarded by: the queue's lock.
@@ -63,7 +67,7 @@ pub(crate) struct Waiter {
     next: Option<NonNull<Self>>,
     task: TaskId,
     /// Whose.
-    number: u32,
+    number: u16,
     what: What,
     state: State,
 }
@@ -98,7 +102,7 @@ struct Queue {
     contexts: Option<NonNull<Context>>,
     /// The newest first.
     waiters: Option<NonNull<Waiter>>,
-    last_number: u32,
+    last_number: u16,
 }
 
 /// The userfaultfds of an address space, and who waits.
@@ -122,7 +126,7 @@ impl<M: Mmu> Userfaults<M> {
 }
 
 impl Queue {
-    fn knows(&self, number: u32) -> bool {
+    fn knows(&self, number: u16) -> bool {
         let mut at = self.contexts;
         while let Some(context) = at {
             // SAFETY: in the list, so not freed; the lock is held.
@@ -133,6 +137,14 @@ impl Queue {
             at = context.next;
         }
         false
+    }
+
+    /// A number that no userfaultfd has; 0 is nobody's.
+    fn unused_number(&self) -> Option<u16> {
+        let others = (1..=u16::MAX).map(|step| self.last_number.wrapping_add(step));
+        others
+            .chain([self.last_number])
+            .find(|number| *number != 0 && !self.knows(*number))
     }
 
     /// Calls `visit` with each place, the newest first, until it is told to stop.
@@ -186,31 +198,39 @@ fn me<M: Mmu>() -> TaskId {
 
 impl<M: Mmu> Mm<M> {
     /// Begins a userfaultfd; returns its number.
-    pub(super) fn new_context(&self) -> Result<u32, NoMemory> {
+    ///
+    /// # Errors
+    /// No memory, or there are [`MOST`] already.
+    pub(super) fn new_context(&self) -> Result<u16, NoMemory> {
         let sys = self.system();
         let context = Context {
             next: None,
             number: 0,
         };
         let mut new = sys.uffds.alloc(context, sys).map_err(|_| NoMemory)?;
-        self.uffd.contexts.add(1, Ordering::Relaxed);
-        let mut queue = self.uffd.queue.lock();
-        let queue = &mut *queue;
-        loop {
-            queue.last_number = queue.last_number.wrapping_add(1);
-            if queue.last_number != 0 && !queue.knows(queue.last_number) {
-                break;
+        let number = {
+            let mut queue = self.uffd.queue.lock();
+            let room = self.uffd.contexts.load(Ordering::Relaxed) < MOST;
+            let number = room.then(|| queue.unused_number()).flatten();
+            if let Some(number) = number {
+                // SAFETY: allocated above; nobody else has it.
+                let context = unsafe { new.as_mut() };
+                context.number = number;
+                context.next = queue.contexts.replace(new);
+                queue.last_number = number;
+                self.uffd.contexts.add(1, Ordering::Relaxed);
             }
+            number
+        };
+        if number.is_none() {
+            // SAFETY: 1, 2: allocated above, in no list.
+            unsafe { sys.uffds.free(new) };
         }
-        // SAFETY: allocated above; nobody else has it.
-        let context = unsafe { new.as_mut() };
-        context.number = queue.last_number;
-        context.next = queue.contexts.replace(new);
-        Ok(queue.last_number)
+        number.ok_or(NoMemory)
     }
 
     /// Ends a userfaultfd: whoever waits for it goes on.
-    pub(super) fn end_context(&self, number: u32) {
+    pub(super) fn end_context(&self, number: u16) {
         let mut queue = self.uffd.queue.lock();
         let mut ended = None;
         let mut link = &mut queue.contexts;
@@ -239,7 +259,7 @@ impl<M: Mmu> Mm<M> {
     }
 
     /// Whether the userfaultfd of this number, if it is one, has not ended.
-    pub(super) fn is_watched_by(&self, number: u32) -> bool {
+    pub(super) fn is_watched_by(&self, number: u16) -> bool {
         number != 0 && self.uffd.queue.lock().knows(number)
     }
 
@@ -259,7 +279,7 @@ impl<M: Mmu> Mm<M> {
     /// Queues the calling thread for a handler, and tells one; false when there is none any more.
     pub(crate) fn queue_userfault(
         &self,
-        number: u32,
+        number: u16,
         addr: VirtAddr,
         access: Access,
         reason: Reason,
@@ -277,7 +297,7 @@ impl<M: Mmu> Mm<M> {
         Ok(queued)
     }
 
-    fn enqueue(&self, number: u32, what: What) -> Result<bool, NoMemory> {
+    fn enqueue(&self, number: u16, what: What) -> Result<bool, NoMemory> {
         let sys = self.system();
         let waiter = Waiter {
             next: None,
@@ -337,7 +357,7 @@ impl<M: Mmu> Mm<M> {
     }
 
     /// The oldest fault that no handler has read.
-    pub(super) fn next_userfault(&self, number: u32) -> Option<Message> {
+    pub(super) fn next_userfault(&self, number: u16) -> Option<Message> {
         let mut queue = self.uffd.queue.lock();
         let mut oldest = None;
         queue.visit(|waiter| {
@@ -361,7 +381,7 @@ impl<M: Mmu> Mm<M> {
     }
 
     /// A handler sleeps until there may be a fault to read.
-    pub(super) fn await_userfault(&self, number: u32) -> Result<(), NoMemory> {
+    pub(super) fn await_userfault(&self, number: u16) -> Result<(), NoMemory> {
         self.enqueue(number, What::Handler)?;
         // One may have come before the place was there.
         let mut queue = self.uffd.queue.lock();
@@ -396,7 +416,7 @@ impl<M: Mmu> Mm<M> {
 }
 
 /// Wakes one handler that waits.
-fn wake_handler<M: Mmu>(queue: &mut Queue, number: u32) {
+fn wake_handler<M: Mmu>(queue: &mut Queue, number: u16) {
     queue.visit(|waiter| {
         let waits = waiter.what == What::Handler && waiter.state == State::New;
         if !waits || waiter.number != number {
