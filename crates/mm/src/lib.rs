@@ -6,7 +6,6 @@
 #![no_std]
 
 mod alloc;
-mod anon_vma;
 mod call;
 mod commit;
 pub mod config;
@@ -19,9 +18,11 @@ mod frame;
 mod lifetime;
 mod mm;
 mod oracle;
+mod page;
 mod percpu_counter;
 mod policy;
 mod proc;
+mod rmap;
 mod rss;
 mod shootdown;
 mod system;

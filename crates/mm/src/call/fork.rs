@@ -136,7 +136,7 @@ fn copy_vma<M: Mmu>(
     let chained = if wiped {
         Ok(())
     } else {
-        sys.fork_anon_vma(unchained, vma)
+        sys.fork_anon_vma(child, unchained, vma)
     };
     chained
         .and_then(|()| vma_lock::insert(child, view.range.start(), new))

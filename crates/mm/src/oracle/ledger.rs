@@ -130,7 +130,7 @@ impl<M: Mmu> System<M> {
         self.each_file(|cache| {
             objects.caches += 1;
             objects.cache_nodes += cache.nodes();
-            match cache.links.validate() {
+            match cache.spans.validate() {
                 Ok(found) if found <= cache.refs_raw() => links += found,
                 Ok(_) => wrong = Some("a file has more mappings than references"),
                 Err(why) => wrong = Some(why),
@@ -232,6 +232,9 @@ impl<M: Mmu> Mm<M> {
                 walked.objects.links += u64::from(vma.link() != 0);
                 if !vma.link_agrees() {
                     lost = Some("a mapping of a file is not where its link says");
+                }
+                if let Err(why) = vma.spans_agree() {
+                    lost = Some(why);
                 }
             },
             &mut |_| nodes += 1,
