@@ -44,7 +44,10 @@ pub use call::place::Place;
 pub use call::remote::Force;
 pub use call::userfaultfd::{Message, Reason, Uffd, UffdMode, Wake, WriteProtected};
 pub use commit::{Overcommit, Reserve};
-pub use config::{Broken, Config, ERAS, Era, Illegal, Rung, era};
+pub use config::{
+    Broken, Config, ERAS, Era, Illegal, Rung, era, eras_of_migration, eras_without_files,
+    eras_without_migration,
+};
 pub use error::{
     BootError, Errno, FileError, HeapError, MadviseError, MempolicyError, MincoreError, MlockError,
     MmapError, MprotectError, MremapError, MsyncError, MunmapError, NoMemory, RemoteError,
