@@ -5,6 +5,7 @@ use crate::config::Broken;
 use crate::error::NoMemory;
 use crate::frame::Use;
 use crate::page::{Locked, Page};
+use minflt_addr::Pfn;
 use minflt_pgtable::Mmu;
 use minflt_sync::Ordering;
 
@@ -144,6 +145,15 @@ impl<M: Mmu> PageCache<M> {
             return Ok(None);
         }
         Ok(Some(locked))
+    }
+
+    /// Page `index`, which is locked, and to which nobody has a reference, is in another frame from
+    /// now on: the caller has that locked, too.
+    pub(crate) fn replace(&self, index: u64, pfn: Pfn) {
+        if let Some(slot) = self.index.slot(index) {
+            // ORDERING: Release; pairs with [cache-slot].
+            slot.store(pfn.0, Ordering::Release);
+        }
     }
 
     /// Takes a locked page out of the cache. Nobody maps it any more, or will.
