@@ -35,7 +35,7 @@ fn no_store_is_lost_while_pages_move() {
     // Every era has ten million: `cargo xtask soak`.
     for name in ["atomic-pte-2004", "anon-vma-2012", "spf-2017", "linux-6.15"] {
         let moved = run(era(name).expect("an era").config, 5_000);
-        assert!(moved.moved > 50 && moved.forks > 0, "{name}: {moved:?}");
+        assert!(moved.moved > 10 && moved.forks > 0, "{name}: {moved:?}");
     }
 }
 
