@@ -194,8 +194,8 @@ impl<M: Mmu> Frames<M> {
         Some(pfn)
     }
 
-    /// Asks for the descriptor of the frame that this CPU takes next, and for the line at `offset` of
-    /// it.
+    /// Asks for the descriptor of the frame that this CPU takes next, and for the line at `offset`
+    /// of it.
     #[inline(always)]
     pub(crate) fn prefetch_next(&self, at: &M::Instance, offset: u64) {
         // SAFETY: 1: the CPU's own list, and a task does not leave its CPU within this function.
