@@ -30,6 +30,8 @@ pub struct HostOptions {
 /// left.
 pub struct HostInstance {
     shared: NonNull<Shared>,
+    /// Memory nodes, each with its part of the CPUs and of RAM.
+    nodes: u32,
 }
 
 /// What lies at one address as long as the instance lives.
@@ -92,11 +94,19 @@ impl HostInstance {
         // SAFETY: just built, and nobody else knows it.
         let shared = unsafe { NonNull::new_unchecked(shared) };
         // INVARIANT: out of a `Box`.
-        let instance = Self { shared };
+        let instance = Self { shared, nodes: 1 };
         for context in &instance.shared().contexts {
             context.instance.set(shared.as_ptr());
         }
         Ok(instance)
+    }
+
+    /// The same machine as one of `nodes` memory nodes, each with its part of the CPUs and of RAM:
+    /// as books are kept, that is. All memory is as far from each thread as the host has it.
+    #[must_use]
+    pub fn with_nodes(mut self, nodes: u32) -> Self {
+        self.nodes = nodes.max(1);
+        self
     }
 
     /// The calling thread becomes CPU `cpu` until the guard is dropped.
@@ -191,6 +201,14 @@ impl Instance for HostInstance {
     #[inline]
     fn cpus(&self) -> u32 {
         self.shared().contexts.len() as u32
+    }
+
+    fn nodes(&self) -> u32 {
+        self.nodes
+    }
+
+    fn node_of(&self, cpu: u32) -> u32 {
+        (u64::from(cpu) * u64::from(self.nodes) / u64::from(self.cpus())) as u32
     }
 
     fn now_ns(&self) -> u64 {
