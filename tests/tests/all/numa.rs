@@ -6,11 +6,12 @@
 )]
 
 use core::cell::Cell;
+use core::ops::Deref;
 use minflt_addr::VirtAddr;
 use minflt_host::{Host, HostInstance, HostOptions, Prefault};
 use minflt_mm::config::{AnonRmap, Balancing};
 use minflt_mm::{
-    Advice, Config, Errno, Event, MempolicyError, Misplaced, Mm, MovePageError, NodeMask,
+    Advice, Config, Errno, Event, MempolicyError, Misplaced, Mm, MmHandle, MovePageError, NodeMask,
     NumaKnobs, Place, Policy, PolicyMode, Prot, Running, Signal, System, Thread, Which, era,
     eras_of_migration, eras_without_files,
 };
@@ -75,6 +76,28 @@ impl Machine for Simulated {
     }
 }
 
+/// An address space that ends on CPU 0.
+struct Space<'w, M: Machine> {
+    world: &'w World<M>,
+    mm: Option<MmHandle<'w, M>>,
+}
+
+impl<M: Machine> Deref for Space<'_, M> {
+    type Target = Mm<M>;
+
+    fn deref(&self) -> &Mm<M> {
+        self.mm.as_ref().expect("not ended")
+    }
+}
+
+impl<M: Machine> Drop for Space<'_, M> {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            M::on(&self.world.sys, 0, &mut || drop(self.mm.take()));
+        }
+    }
+}
+
 /// A system whose scans come when they are asked for.
 struct World<M: Machine> {
     sys: Running<M>,
@@ -125,7 +148,8 @@ impl<M: Machine> World<M> {
         self.sys.count_of(event)
     }
 
-    fn space(&self, pages: u64) -> minflt_mm::MmHandle<'_, M> {
+    /// An address space of pages that CPU 0 has stored to.
+    fn space(&self, pages: u64) -> Space<'_, M> {
         let mut mm = None;
         M::on(&self.sys, 0, &mut || {
             let new = self.sys.new_mm().expect("memory");
@@ -137,7 +161,15 @@ impl<M: Machine> World<M> {
             drop(thread);
             mm = Some(new);
         });
-        mm.expect("made")
+        Space { world: self, mm }
+    }
+
+    fn fork(&self, parent: &Mm<M>) -> Space<'_, M> {
+        let mut mm = None;
+        M::on(&self.sys, 0, &mut || {
+            mm = Some(self.sys.fork(parent).expect("memory"));
+        });
+        Space { world: self, mm }
     }
 
     fn balances(&self, spaces: &[&Mm<M>]) {
@@ -312,9 +344,7 @@ fn fork_and_discard_find_hinting_entries_like_others() {
         let world = World::<Simulated>::new(config);
         let mm = world.space(4);
         assert_eq!(world.scan(&mm), 4, "{name}");
-        let mut child = None;
-        world.on(&mm, 0, |_| child = Some(mm.fork().expect("memory")));
-        let child = child.expect("forked");
+        let child = world.fork(&mm);
         world.on(&child, 1, |thread| {
             assert_eq!(thread.load(page(0)), Ok(1), "{name}");
             assert_eq!(thread.store(page(0), 70), Ok(()), "{name}");
@@ -426,7 +456,6 @@ fn number(status: Result<u32, MovePageError>) -> i32 {
 fn moved<M: Machine>(name: &str, config: Config) {
     let world = World::<M>::new(config);
     let mm = world.space(6);
-    let mut child = None;
     world.on(&mm, 0, |thread| {
         // 0, 1, 2 there; 3 for nobody; 4 the page of zeros; 5 not there; 6 not mapped.
         mm.mprotect(page(3), PAGE, Prot::NONE).expect("mapped");
@@ -456,8 +485,7 @@ fn moved<M: Machine>(name: &str, config: Config) {
     });
     assert_eq!(there, [1, 1, 1, 1, -14, -2, -14], "{name}");
     // What a child maps too, is moved for both, or not.
-    world.on(&mm, 0, |_| child = Some(mm.fork().expect("memory")));
-    let child = child.expect("forked");
+    let child = world.fork(&mm);
     let back = [(0, 0), (1, 0), (2, 1)];
     let (told, _) = statuses(&world, &mm, &back, Which::Own);
     assert_eq!(told, [0, -13, 1], "{name}");
@@ -513,8 +541,7 @@ fn mbind_moves_pages_that_are_elsewhere() {
         );
         assert_eq!(nodes(), [0; 8], "{name}");
         // Of a child as well: passed over, or moved for both.
-        let mut child = None;
-        world.on(&mm, 0, |_| child = Some(mm.fork().expect("memory")));
+        let child = world.fork(&mm);
         let strict = bind(PolicyMode::Bind, 2, Misplaced::MoveOrFail(own));
         assert_eq!(strict, Ok(()), "{name}: nobody asked for shared pages");
         assert_eq!(nodes(), [0; 8], "{name}");
@@ -524,7 +551,7 @@ fn mbind_moves_pages_that_are_elsewhere() {
             "{name}"
         );
         assert_eq!(nodes(), [1; 8], "{name}");
-        world.balances(&[&mm, child.as_ref().expect("forked")]);
+        world.balances(&[&mm, &child]);
         drop(child);
         assert_eq!(
             bind(PolicyMode::Default, 0, Misplaced::Move(own)),
