@@ -30,7 +30,6 @@ pub struct HostOptions {
 /// left.
 pub struct HostInstance {
     shared: NonNull<Shared>,
-    /// Memory nodes, each with its part of the CPUs and of RAM.
     nodes: u32,
 }
 
@@ -101,12 +100,21 @@ impl HostInstance {
         Ok(instance)
     }
 
-    /// The same machine as one of `nodes` memory nodes, each with its part of the CPUs and of RAM:
-    /// as books are kept, that is. All memory is as far from each thread as the host has it.
+    /// The same machine with its RAM and its CPUs counted as those of `nodes` memory nodes, in
+    /// order. That is bookkeeping: all memory is equally far.
+    ///
+    /// # Panics
+    /// If there are fewer CPUs than nodes, or no node.
     #[must_use]
-    pub fn with_nodes(mut self, nodes: u32) -> Self {
-        self.nodes = nodes.max(1);
-        self
+    pub fn with_nodes(self, nodes: u32) -> Self {
+        let cpus = self.cpus();
+        assert!(
+            (1..=cpus).contains(&nodes),
+            "{cpus} CPUs cannot be of {nodes} nodes"
+        );
+        let mut machine = self;
+        machine.nodes = nodes;
+        machine
     }
 
     /// The calling thread becomes CPU `cpu` until the guard is dropped.
@@ -208,7 +216,7 @@ impl Instance for HostInstance {
     }
 
     fn node_of(&self, cpu: u32) -> u32 {
-        (u64::from(cpu) * u64::from(self.nodes) / u64::from(self.cpus())) as u32
+        cpu * self.nodes / self.cpus()
     }
 
     fn now_ns(&self) -> u64 {

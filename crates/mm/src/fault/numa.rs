@@ -54,7 +54,7 @@ use super::{Fault, Kind, Stop, Why};
 use crate::config::AnonRmap;
 use crate::event::Event;
 use crate::frame::Use;
-use crate::page::{Locked, Page};
+use crate::page::Locked;
 use crate::rmap::owner::Owner;
 use minflt_addr::Pfn;
 use minflt_pgtable::{Access, Grant, Leaf, Mmu, Pte, with_bits};
@@ -123,9 +123,7 @@ impl<M: Mmu> Fault<'_, M> {
         if here || !again || !sys.numa.may_move_to(node, sys.at.now_ns()) {
             return None;
         }
-        // Of an entry's references, so there is one.
-        let page = sys.frames.hold(pfn, 1).then(|| Page::held(sys, pfn))?;
-        page.try_lock().ok()
+        sys.try_lock_mapped(pfn)
     }
 
     /// Moves the page to the node. The caller still has the hold that the entry was found under.
