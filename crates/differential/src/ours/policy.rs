@@ -28,6 +28,9 @@ pub(super) fn mbind(mm: &Mm<Machine>, [at, len, mode, nodes, how, _]: [u64; ARGS
     const STRICT: u64 = abi::MPOL_MF_STRICT;
     const MOVE: u64 = abi::MPOL_MF_MOVE;
     const BOTH: u64 = STRICT | MOVE;
+    let Some(policy) = policy(mode, nodes) else {
+        return INVALID;
+    };
     let misplaced = match how {
         0 => Misplaced::Stay,
         STRICT => Misplaced::Refuse,
@@ -39,10 +42,7 @@ pub(super) fn mbind(mm: &Mm<Machine>, [at, len, mode, nodes, how, _]: [u64; ARGS
         }
         _ => return INVALID,
     };
-    match policy(mode, nodes) {
-        Some(policy) => nothing(mm.mbind(VirtAddr(at), len, policy, misplaced)),
-        None => INVALID,
-    }
+    nothing(mm.mbind(VirtAddr(at), len, policy, misplaced))
 }
 
 pub(super) fn set(thread: &Thread<'_, Machine>, mode: u64, nodes: u64) -> Outcome {
