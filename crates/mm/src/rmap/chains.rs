@@ -78,8 +78,8 @@ impl<M: Mmu> System<M> {
         self.clone_chains(mm, new, old)
     }
 
-    /// Chains `child`, a forked mapping of `mm`: to all its parent is chained to, and to an anon_vma
-    /// of its own.
+    /// Chains `child`, a forked mapping of `mm`: to all its parent is chained to, and to an
+    /// anon_vma of its own.
     /// Under the parent's `mmap_lock` for writing.
     ///
     /// Linux: anon_vma_fork.
