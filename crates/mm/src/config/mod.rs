@@ -207,11 +207,7 @@ choices! {
 }
 
 choices! {
-<<<<<<< HEAD
-    /// How a walk from an anonymous page to all entries that map it holds its lock.
-=======
     /// How a walk from an anonymous page to what maps it holds the lock of the anon_vmas.
->>>>>>> b111dec887352cb485e02e6fed455976657e3d5d
     AnonRmap "anon-rmap" {
         /// For writing, as if it were a mutex (until Linux 3.7).
         Exclusive = "exclusive",
