@@ -1,5 +1,6 @@
 //! A worker, as a body sees it, and what the workers share beside memory.
 
+use crate::data;
 use crate::machine::Sim;
 use crate::model::Ps;
 use crate::why::Window;
@@ -10,7 +11,7 @@ use minflt_mm::{Event, FileHandle, Mm, System};
 use minflt_pgtable::Paging;
 use minflt_process::{Calls, Files, exit};
 use minflt_sync::{Instance, Machine, TaskId};
-use minflt_workload::{Oracle, Prot, Sharing, Stop, TargetError, Worker, WorkerReport};
+use minflt_workload::{Oracle, Prot, Sharing, Stop, TargetError, Use, Worker, WorkerReport};
 
 const SLOTS: usize = 8;
 
@@ -203,6 +204,19 @@ impl<P: Paging> Worker for SimWorker<'_, P> {
 
     fn load(&mut self, at: VirtAddr) -> Result<u64, Stop> {
         self.calls.load(at)
+    }
+
+    /// The stretch's first word is loaded or stored to, and all of it is paid for.
+    fn use_data(&mut self, at: VirtAddr, bytes: u64, how: Use, value: u64) -> Result<u64, Stop> {
+        let first = match how {
+            Use::Load | Use::Update => self.calls.load(at)?,
+            Use::Store => 0,
+        };
+        if how != Use::Load {
+            self.calls.store(at, value)?;
+        }
+        data::used(self.shared.system.machine(), P::SHIFT, bytes, how);
+        Ok(first)
     }
 
     fn compute(&mut self, ns: u64) {
