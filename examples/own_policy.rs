@@ -10,7 +10,8 @@
 
 use core::error::Error;
 use minflt_mm::config::{
-    ExchangeBy, FaultAround, Ladder, Lifetime, Neighbours, Protocol, Rss, Unmap,
+    AnonRmap, Balancing, ExchangeBy, FaultAround, Ladder, Lifetime, Neighbours, Protocol, Rss,
+    Unmap,
 };
 use minflt_mm::{Config, Era, era};
 use minflt_sim::races::{RACES, search};
@@ -31,6 +32,8 @@ const MINE: Era = Era {
         unmap: Unmap::Exclusive,
         around: FaultAround::Adaptive,
         neighbours: Neighbours::Old,
+        anon_rmap: AnonRmap::Shared,
+        balancing: Balancing::Off,
         broken: None,
     },
 };

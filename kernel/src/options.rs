@@ -44,7 +44,7 @@ impl Options {
         let Some(era) = era(name) else {
             say!("minflt: no era \"{name}\"; there are:");
             for era in ERAS {
-                say!("  {:<16} {}", era.name, era.idea);
+                say!("  {:<20} {}", era.name, era.idea);
             }
             return None;
         };

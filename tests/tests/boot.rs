@@ -7,7 +7,7 @@
     reason = "all of an integration test is a test"
 )]
 
-use minflt_mm::{ERAS, Era};
+use minflt_mm::{ERAS, Era, eras_without_migration};
 use std::collections::BTreeMap;
 use std::env;
 use std::io::Write;
@@ -26,7 +26,7 @@ fn the_kernel_boots_in_every_era() {
     let Some(kernel) = Kernel::build() else {
         return;
     };
-    for era in ERAS {
+    for era in eras_without_migration() {
         passes(&kernel, era);
     }
     a_wrong_expectation_fails(&kernel);

@@ -127,7 +127,8 @@ pub(crate) struct Bench {
     #[arg(long, conflicts_with_all = [
         "workload", "on", "threads", "cpus", "size", "ram", "machine", "extend_machine",
         "clear_beforehand", "why", "free", "flame", "profile", "era", "ladder", "protocol",
-        "exchange", "lifetime", "rss", "unmap", "fault_around_order", "neighbours", "options",
+        "exchange", "lifetime", "rss", "unmap", "fault_around_order", "neighbours", "anon_rmap",
+        "numa_balancing", "options",
     ])]
     pub(crate) proof: bool,
     /// Clear pages before the timed part (host and sim).
@@ -210,6 +211,12 @@ pub(crate) struct Choices {
     /// How the pages look that a fault maps beside its own, in place of the era's.
     #[arg(long, value_name = "CHOICE")]
     pub(crate) neighbours: Option<String>,
+    /// How walks of the anonymous reverse map hold its lock, in place of the era's.
+    #[arg(long, value_name = "CHOICE")]
+    pub(crate) anon_rmap: Option<String>,
+    /// Whether pages follow the threads that use them to their nodes, in place of the era's.
+    #[arg(long, value_name = "CHOICE")]
+    pub(crate) numa_balancing: Option<String>,
 }
 
 #[derive(Debug, clap::Args)]
@@ -226,7 +233,7 @@ pub(crate) struct Curves {
         default_value = "1,2,4,8,16,32,64,128,256,512,1024"
     )]
     pub(crate) threads: String,
-    /// Eras; several separated by commas; every era if not given.
+    /// Eras; several separated by commas; all that anonymous memory can tell apart if not given.
     #[arg(long, value_name = "LIST")]
     pub(crate) era: Option<String>,
     /// The folder that pictures and the page are written to; printed only, if not given.

@@ -3,9 +3,10 @@
 use crate::args::Choices;
 use crate::error::{Error, usage};
 use minflt_mm::config::{
-    ExchangeBy, FaultAround, Ladder, Lifetime, Neighbours, Protocol, Rss, Unmap,
+    AnonRmap, Balancing, ExchangeBy, FaultAround, Ladder, Lifetime, Neighbours, Protocol, Rss,
+    Unmap, eras_without_files,
 };
-use minflt_mm::{Config, ERAS, era};
+use minflt_mm::{Config, ERAS, Era, era};
 use minflt_workload::parse_size;
 
 /// A configuration with the name it is shown by.
@@ -33,22 +34,26 @@ pub(crate) fn era_list(list: &str) -> Result<Vec<Named>, Error> {
                 known.join(", ")
             ))
         })?;
-        Ok(Named {
-            name: found.name.to_string(),
-            config: found.config,
-        })
+        Ok(named(found))
     };
     list.split(',').map(one).collect()
 }
 
 /// Every era.
 pub(crate) fn all_eras() -> Vec<Named> {
-    ERAS.iter()
-        .map(|era| Named {
-            name: era.name.to_string(),
-            config: era.config,
-        })
-        .collect()
+    ERAS.iter().map(named).collect()
+}
+
+/// The eras that differ where there are no files and no page moves.
+pub(crate) fn plain_eras() -> Vec<Named> {
+    eras_without_files().map(named).collect()
+}
+
+fn named(era: &Era) -> Named {
+    Named {
+        name: era.name.to_string(),
+        config: era.config,
+    }
 }
 
 macro_rules! change {
@@ -80,6 +85,8 @@ impl Choices {
         change!(self.unmap, named, unmap: Unmap);
         change!(self.fault_around_order, named, around: FaultAround);
         change!(self.neighbours, named, neighbours: Neighbours);
+        change!(self.anon_rmap, named, anon_rmap: AnonRmap);
+        change!(self.numa_balancing, named, balancing: Balancing);
         let refuse = |illegal| usage(format!("{}: refused: {illegal}", named.name));
         named.config.check().map_err(refuse)?;
         Ok(named)
@@ -133,7 +140,7 @@ mod tests {
 
     #[test]
     fn each_wrong_word_gets_one_line_that_says_what_is_right() {
-        assert_snapshot!(refused(era_list("linux-9.9")), @"unknown era `linux-9.9`; eras are linux-2.6.10, atomic-pte-2004, linux-3.14, fault-around-2014, linux-4.13, spf-2017, linux-6.4, linux-6.15, best");
+        assert_snapshot!(refused(era_list("linux-9.9")), @"unknown era `linux-9.9`; eras are linux-2.6.10, atomic-pte-2004, linux-3.7, numa-balancing-2012, anon-vma-2012, linux-3.14, fault-around-2014, linux-4.13, spf-2017, linux-6.4, linux-6.15, best");
         let wrong = Choices {
             rss: Some("exact".into()),
             ..choices("best")

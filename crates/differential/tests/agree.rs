@@ -12,7 +12,7 @@ use minflt_differential::ours::{self, Ours};
 use minflt_differential::run::{Plan, run};
 use minflt_differential::step::{Step, read_steps, show_steps};
 use minflt_differential::{Call, Linux, Outcome, Record, Subject, bytes, generate, random};
-use minflt_mm::ERAS;
+use minflt_mm::eras_without_migration;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -21,7 +21,7 @@ const STEPS: u64 = 20_000;
 
 fn eras() -> Vec<Box<dyn Subject>> {
     let start = |era| Ours::start(era).expect("memory");
-    ERAS.iter()
+    eras_without_migration()
         .map(|era| Box::new(start(era)) as Box<dyn Subject>)
         .collect()
 }

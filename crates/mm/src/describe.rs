@@ -1,12 +1,12 @@
 //! What lies where: names for places in a system's memory, for timelines and for "which line
 //! limits".
 
-use crate::anon_vma::{AnonVma, Chain};
 use crate::call::userfaultfd as uffd;
 use crate::file::links::FileLink;
 use crate::file::{CacheNode, PageCache};
 use crate::frame::{Frame, Use};
 use crate::mm::Mm;
+use crate::rmap::anon_vma::{AnonVma, Chain};
 use crate::system::{CpuArea, System};
 use crate::tree::Node;
 use crate::vma::{Attrs, Vma};
@@ -230,7 +230,6 @@ impl<M: Mmu> System<M> {
     fn in_slab(&self, pfn: Pfn, slab: u64, offset: usize) -> Place {
         const NODE: Fields = &[(0, "node")];
         const ATTRS: Fields = &[(0, "attrs")];
-        const ANON: Fields = &[(0, "anon_vma")];
         const CHAIN: Fields = &[(0, "chain")];
         const UFFD: Fields = &[(0, "context")];
         const WAITER: Fields = &[(0, "waiter")];
@@ -253,7 +252,10 @@ impl<M: Mmu> System<M> {
             }
             2 => place("attrs", size_of::<Attrs>(), ATTRS),
             3 => Self::in_mm(place("mm", size_of::<Mm<M>>(), &Self::mm_fields()), offset),
-            4 => place("anon_vma", size_of::<AnonVma<M>>(), ANON),
+            4 => {
+                let fields = AnonVma::<M>::fields();
+                place("anon_vma", size_of::<AnonVma<M>>(), &fields)
+            }
             5 => place("anon_vma_chain", size_of::<Chain<M>>(), CHAIN),
             6 => place("userfaultfd", size_of::<uffd::Context>(), UFFD),
             7 => place("waiter", size_of::<uffd::Waiter>(), WAITER),

@@ -6,7 +6,6 @@
 #![no_std]
 
 mod alloc;
-mod anon_vma;
 mod call;
 mod commit;
 pub mod config;
@@ -17,11 +16,14 @@ mod fault;
 mod file;
 mod frame;
 mod lifetime;
+mod migrate;
 mod mm;
 mod oracle;
+mod page;
 mod percpu_counter;
 mod policy;
 mod proc;
+mod rmap;
 mod rss;
 mod shootdown;
 mod system;
@@ -43,11 +45,14 @@ pub use call::place::Place;
 pub use call::remote::Force;
 pub use call::userfaultfd::{Message, Reason, Uffd, UffdMode, Wake, WriteProtected};
 pub use commit::{Overcommit, Reserve};
-pub use config::{Broken, Config, ERAS, Era, Illegal, Rung, era};
+pub use config::{
+    Broken, Config, ERAS, Era, Illegal, Rung, era, eras_of_migration, eras_without_files,
+    eras_without_migration,
+};
 pub use error::{
     BootError, Errno, FileError, HeapError, MadviseError, MempolicyError, MincoreError, MlockError,
-    MmapError, MprotectError, MremapError, MsyncError, MunmapError, NoMemory, RemoteError,
-    UffdError,
+    MmapError, MovePageError, MprotectError, MremapError, MsyncError, MunmapError, NoMemory,
+    RemoteError, UffdError,
 };
 pub use event::Event;
 pub use fault::{Done, FaultOutcome, Kind as FaultKind, Signal};

@@ -10,7 +10,6 @@
 //! ```
 
 use crate::alloc::{CpuFrames, Frames, MAX_NODES};
-use crate::anon_vma::{AnonVma, Chain};
 use crate::call::stack::DEFAULT_GUARD_GAP;
 use crate::call::userfaultfd as uffd;
 use crate::commit::Commit;
@@ -21,6 +20,7 @@ use crate::file::Files;
 use crate::frame::{Frame, FrameTable, Use};
 use crate::mm::{Mm, MmHandle};
 use crate::oracle::Check;
+use crate::rmap::anon_vma::{AnonVma, Chain};
 use crate::rss::{self, Slots};
 use crate::shootdown::Mailbox;
 use crate::tree::Node;

@@ -1,5 +1,9 @@
 //! The value of one entry.
 
+mod nonpresent;
+
+pub use nonpresent::NonPresent;
+
 use crate::paging::{Bits, ByteOrder, Paging};
 use crate::walk::Access;
 use core::fmt;
@@ -305,7 +309,7 @@ impl<P: Paging> fmt::Debug for Pte<P> {
             return f.write_str("none");
         }
         if !self.is_mapped() {
-            return write!(f, "{:#x}", self.raw);
+            return nonpresent::show(*self, f);
         }
         let grant = match self.grant() {
             Grant::Nothing => "--",

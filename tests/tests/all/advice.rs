@@ -8,8 +8,8 @@
 use minflt_addr::VirtAddr;
 use minflt_host::{Host, HostInstance, HostOptions, Prefault};
 use minflt_mm::{
-    Advice, Config, ERAS, Errno, Event, MadviseError, MincoreError, Mm, Place, Prot, Running,
-    Signal, System, VmaView,
+    Advice, Config, Errno, Event, MadviseError, MincoreError, Mm, Place, Prot, Running, Signal,
+    System, VmaView, eras_without_migration,
 };
 use minflt_pgtable::X86_64;
 
@@ -33,7 +33,7 @@ fn page(n: u64) -> VirtAddr {
 }
 
 fn everywhere(body: impl Fn(&'static str, &System<Real>, &Mm<Real>)) {
-    for era in ERAS {
+    for era in eras_without_migration() {
         let sys = boot(era.config);
         let _cpu = sys.machine().enter(0);
         let mm = sys.new_mm().expect("memory");

@@ -9,7 +9,8 @@ use core::ops::Range;
 use minflt_addr::VirtAddr;
 use minflt_host::{Host, HostInstance, HostOptions, Prefault};
 use minflt_mm::{
-    Advice, ERAS, Errno, MapRequest, Overcommit, Place, Populate, Prot, Reserve, Signal, System,
+    Advice, Errno, MapRequest, Overcommit, Place, Populate, Prot, Reserve, Signal, System,
+    eras_without_migration,
 };
 use minflt_pgtable::X86_64;
 use proptest::prelude::{Strategy, prop_oneof, proptest};
@@ -310,7 +311,7 @@ fn on_mm(thread: &minflt_mm::Thread<'_, Machine>, op: Op) -> Came {
 }
 
 fn agree(ops: &[Op]) {
-    for era in ERAS {
+    for era in eras_without_migration() {
         let options = HostOptions {
             cpus: 1,
             ram_bytes: 4 << 20,

@@ -9,7 +9,7 @@ use minflt_addr::VirtAddr;
 use minflt_host::{Host, HostInstance, HostOptions, Prefault};
 use minflt_mm::{
     Advice, Config, ERAS, Errno, Event, MapRequest, Mm, MmapError, MprotectError, Overcommit,
-    Place, Prot, Reserve, Running, Signal, System,
+    Place, Prot, Reserve, Running, Signal, System, eras_without_migration,
 };
 use minflt_pgtable::{Mmu, X86_64};
 use std::sync::Barrier;
@@ -28,7 +28,7 @@ fn boot(config: Config) -> Running<Real> {
 }
 
 fn everywhere(body: impl Fn(&'static str, &System<Real>, &Mm<Real>)) {
-    for era in ERAS {
+    for era in eras_without_migration() {
         let sys = boot(era.config);
         let _cpu = sys.machine().enter(0);
         let mm = sys.new_mm().expect("memory");
@@ -248,7 +248,7 @@ fn fork_owes_a_charge_for_each_accounted_vma_and_hands_on_heap_and_limit() {
 #[test]
 fn threads_together_do_not_promise_more_than_the_limit() {
     const LIMIT: u64 = 500;
-    for era in ERAS {
+    for era in eras_without_migration() {
         let sys = boot(era.config);
         sys.set_overcommit(Overcommit::Never);
         sys.set_overcommit_ratio(0);

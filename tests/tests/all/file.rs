@@ -8,8 +8,9 @@
 use minflt_addr::VirtAddr;
 use minflt_host::{Host, HostInstance, HostOptions, Prefault};
 use minflt_mm::{
-    Advice, Broken, Config, ERAS, Errno, Event, FileError, FileHandle, IoError, MapRequest, Mm,
-    MmHandle, Msync, MsyncError, Place, Populate, Prot, Running, Sharing, Signal, System, Thread,
+    Advice, Broken, Config, Errno, Event, FileError, FileHandle, IoError, MapRequest, Mm, MmHandle,
+    Msync, MsyncError, Place, Populate, Prot, Running, Sharing, Signal, System, Thread,
+    eras_without_migration,
 };
 use minflt_pgtable::{Mmu, X86_64};
 use minflt_sim::{
@@ -81,7 +82,7 @@ impl World<'_> {
 
 /// Runs `test` in each era, with a file whose pages are on a disk and nowhere else.
 fn in_each_era(test: impl Fn(&World<'_>)) {
-    for era in ERAS {
+    for era in eras_without_migration() {
         let sys = boot(era.config, 1);
         let entered = sys.machine().enter(0);
         let disk = Disk::new(BYTES, &filled());
@@ -257,7 +258,7 @@ fn truncation_and_holes_reach_the_disk() {
 
 #[test]
 fn what_is_dirty_when_the_last_one_goes_is_written() {
-    for era in ERAS {
+    for era in eras_without_migration() {
         let sys = boot(era.config, 1);
         let _entered = sys.machine().enter(0);
         let disk = Disk::new(BYTES, &filled());
@@ -396,7 +397,7 @@ fn two_syncs(config: Config) -> u64 {
 
 #[test]
 fn a_store_is_lost_where_writing_back_lets_others_store_unnoticed() {
-    for era in ERAS {
+    for era in eras_without_migration() {
         assert_eq!(two_syncs(era.config), 2, "{}", era.name);
         let broken = era.config.broken(Some(Broken::WriteUnprotected));
         assert_eq!(two_syncs(broken), 1, "{}", era.name);
@@ -406,7 +407,7 @@ fn a_store_is_lost_where_writing_back_lets_others_store_unnoticed() {
 /// One who waits for a page holds nobody up who does not want it.
 #[test]
 fn others_go_on_while_one_waits_for_the_disk() {
-    for era in ERAS {
+    for era in eras_without_migration() {
         let sys = boot(era.config, 2);
         let _first = sys.machine().enter(0);
         let disk = Disk::new(BYTES, &filled());
@@ -444,7 +445,7 @@ fn others_go_on_while_one_waits_for_the_disk() {
 
 #[test]
 fn two_who_want_one_page_have_it_read_once_and_truncation_waits_for_both() {
-    for era in ERAS {
+    for era in eras_without_migration() {
         let sys = boot(era.config, 4);
         let _first = sys.machine().enter(0);
         let disk = Disk::new(BYTES, &filled());
@@ -529,7 +530,7 @@ fn simulated(config: Config, options: &RunOptions<'_>) -> RunReport {
 
 #[test]
 fn in_simulation_every_store_is_written_and_every_page_read_once() {
-    for era in ERAS {
+    for era in eras_without_migration() {
         let budget = Budget {
             schedules: 100,
             seed: 1,

@@ -9,8 +9,8 @@
 use minflt_addr::VirtAddr;
 use minflt_host::{Host, HostInstance, HostOptions, Prefault};
 use minflt_mm::{
-    Advice, Check, ERAS, Errno, Event, FileHandle, Force, MapRequest, Mm, Msync, Place, Prot,
-    Remap, RemapRequest, Sharing, Signal, System, Thread,
+    Advice, Check, Errno, Event, FileHandle, Force, MapRequest, Mm, Msync, Place, Prot, Remap,
+    RemapRequest, Sharing, Signal, System, Thread, eras_without_migration,
 };
 use minflt_pgtable::X86_64;
 use minflt_tests::disk::Disk;
@@ -119,7 +119,7 @@ fn fine(done: Result<(), Signal>) {
 
 #[test]
 fn a_storm_over_one_file_leaves_everything_as_it_should_be() {
-    for (era, number) in ERAS.iter().zip(0..) {
+    for (era, number) in eras_without_migration().zip(0..) {
         let options = HostOptions {
             cpus: CPUS,
             ram_bytes: 16 << 20,

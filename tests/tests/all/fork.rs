@@ -8,8 +8,8 @@
 use minflt_addr::VirtAddr;
 use minflt_host::{Host, HostInstance, HostOptions, Prefault};
 use minflt_mm::{
-    Advice, Broken, Config, Done, ERAS, Event, FaultKind, FaultOutcome, Mm, MmHandle, Overcommit,
-    Place, Prot, Running, Signal, System, Unbalanced, era,
+    Advice, Broken, Config, Done, Event, FaultKind, FaultOutcome, Mm, MmHandle, Overcommit, Place,
+    Prot, Running, Signal, System, Unbalanced, era, eras_without_migration,
 };
 use minflt_pgtable::{Access, X86_64};
 use proptest::prelude::{Strategy, prop_oneof, proptest};
@@ -119,7 +119,7 @@ fn calls(mm: &Mm<Machine>, model: &mut Model, op: Op) {
 }
 
 fn agree(ops: &[(usize, Op)]) {
-    for era in ERAS {
+    for era in eras_without_migration() {
         let sys = boot(era.config, 8 << 20, 1);
         let _cpu = sys.machine().enter(0);
         let mut family: [Option<(MmHandle<'_, Machine>, Model)>; FAMILY] = Default::default();
@@ -170,7 +170,7 @@ proptest! {
 /// A store of the parent or the child copies once; whoever is left alone copies nothing.
 #[test]
 fn a_store_copies_what_is_shared_and_takes_what_is_not() {
-    for era in ERAS {
+    for era in eras_without_migration() {
         let sys = boot(era.config, 8 << 20, 1);
         let _cpu = sys.machine().enter(0);
         let mm = sys.new_mm().expect("memory");
@@ -229,7 +229,7 @@ fn a_shared_address_space_is_one() {
 /// A thread ends while others go on: its share of the count is in, nobody waits for it.
 #[test]
 fn one_of_many_threads_ends() {
-    for era in ERAS {
+    for era in eras_without_migration() {
         let sys = boot(era.config, 8 << 20, 3);
         let mm = {
             let _cpu = sys.machine().enter(0);
@@ -267,7 +267,7 @@ fn one_of_many_threads_ends() {
 /// fork fails for lack of memory at whatever step, and leaves everything as it was.
 #[test]
 fn fork_without_memory_leaves_nothing_behind() {
-    for era in ERAS {
+    for era in eras_without_migration() {
         let mut failed = 0;
         for filled in (100..256).step_by(3) {
             let sys = boot(era.config, 1 << 20, 1);

@@ -8,8 +8,8 @@
 use minflt_addr::{VirtAddr, VirtRange};
 use minflt_host::{Host, HostInstance, HostOptions, Prefault};
 use minflt_mm::{
-    Advice, ERAS, Event, HeapError, MapRequest, Mm, Overcommit, Place, Populate, Prot, Running,
-    Signal, System,
+    Advice, Event, HeapError, MapRequest, Mm, Overcommit, Place, Populate, Prot, Running, Signal,
+    System, eras_without_migration,
 };
 use minflt_pgtable::{Altix16K, Mmu, Paging, X86_64};
 
@@ -27,7 +27,7 @@ fn everywhere(
     x86: impl Fn(&'static str, &Mm<Host<X86_64, true>>),
     altix: impl Fn(&'static str, &Mm<Host<Altix16K, true>>),
 ) {
-    for era in ERAS {
+    for era in eras_without_migration() {
         let sys = boot::<X86_64>(era.config);
         alone(era.name, &sys, &x86);
         let sys = boot::<Altix16K>(era.config);
@@ -192,7 +192,7 @@ fn storm<M: Mmu<Instance = HostInstance>>(era: &str, sys: &System<M>) {
 
 #[test]
 fn the_heap_grows_and_shrinks_beside_faults_in_every_era() {
-    for era in ERAS {
+    for era in eras_without_migration() {
         storm(era.name, &*boot::<X86_64>(era.config));
         storm(era.name, &*boot::<Altix16K>(era.config));
     }

@@ -10,7 +10,7 @@ use minflt_host::{Host, HostInstance, HostOptions, Prefault};
 use minflt_mm::config::Lifetime;
 use minflt_mm::{
     Advice, BootError, Broken, Check, Config, ERAS, Event, MmapError, MprotectError, MunmapError,
-    Overcommit, Place, Prot, Running, Signal, System, era,
+    Overcommit, Place, Prot, Running, Signal, System, era, eras_without_migration,
 };
 use minflt_pgtable::{Altix16K, Mmu, Paging, S390x, X86_64};
 
@@ -44,7 +44,7 @@ fn configs() -> impl Iterator<Item = (&'static str, Config)> {
         lifetime: Lifetime::Rcu,
         ..era("spf-2017").expect("an era").config
     };
-    ERAS.iter()
+    eras_without_migration()
         .map(|era| (era.name, era.config))
         .chain([("spf-2017 with RCU", speculative_rcu)])
 }
@@ -386,7 +386,7 @@ fn memory_runs_out_as_a_value_and_comes_back() {
 /// Tables of four frames are found among what single pages left behind, and merge again.
 #[test]
 fn tables_larger_than_a_page_come_and_go() {
-    for era in ERAS {
+    for era in eras_without_migration() {
         let sys = boot::<S390x>(era.config, 4 << 20, 4);
         sys.set_overcommit(Overcommit::Always);
         storm("s390x", &sys);

@@ -8,8 +8,8 @@
 use minflt_addr::VirtAddr;
 use minflt_host::{Host, HostInstance, HostOptions, Prefault};
 use minflt_mm::{
-    Advice, Config, ERAS, Errno, Lock, LockAll, LockWhen, MadviseError, MapRequest, MlockError, Mm,
-    MmapError, Place, Prot, Running, Signal, System, VmaFlags,
+    Advice, Config, Errno, Lock, LockAll, LockWhen, MadviseError, MapRequest, MlockError, Mm,
+    MmapError, Place, Prot, Running, Signal, System, VmaFlags, eras_without_migration,
 };
 use minflt_pgtable::X86_64;
 
@@ -33,7 +33,7 @@ fn page(n: u64) -> VirtAddr {
 }
 
 fn everywhere(body: impl Fn(&'static str, &System<Real>, &Mm<Real>)) {
-    for era in ERAS {
+    for era in eras_without_migration() {
         let sys = boot(era.config, 8 << 20);
         let _cpu = sys.machine().enter(0);
         let mm = sys.new_mm().expect("memory");
@@ -334,7 +334,7 @@ fn a_child_has_nothing_locked() {
 
 #[test]
 fn a_page_that_cannot_be_had_is_eagain_and_the_rest_is_locked() {
-    for era in ERAS {
+    for era in eras_without_migration() {
         let sys = boot(era.config, 1 << 20);
         let _cpu = sys.machine().enter(0);
         let mm = sys.new_mm().expect("memory");

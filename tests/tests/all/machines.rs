@@ -5,7 +5,7 @@
     reason = "all of an integration test is a test"
 )]
 
-use minflt_mm::{ERAS, Era};
+use minflt_mm::{Era, eras_without_migration};
 use minflt_sim::machine_file::SHIPPED;
 use minflt_sim::{AnySimTarget, MachineFile, Size};
 use minflt_workload::{Clear, Outcome, Plan, Spaces, Workload};
@@ -56,7 +56,7 @@ fn size(file: &MachineFile) -> Size {
 fn every_machine_runs_every_era_on_one_and_two_cpus() {
     for (name, _) in SHIPPED {
         let file = MachineFile::shipped(name).expect("shipped");
-        for era in ERAS {
+        for era in eras_without_migration() {
             for threads in [1, 2] {
                 pft(&file, era, size(&file), threads);
             }
@@ -78,7 +78,7 @@ fn every_machine_that_is_not_too_large_runs_on_all_its_cpus() {
             continue;
         }
         let is_run = |era: &&Era| file.cpus() <= MANY || era.name == "spf-2017";
-        for era in ERAS.iter().filter(is_run) {
+        for era in eras_without_migration().filter(is_run) {
             pft(&file, era, size(&file), file.cpus());
         }
     }

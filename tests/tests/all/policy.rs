@@ -8,8 +8,8 @@
 
 use minflt_addr::VirtAddr;
 use minflt_mm::{
-    ERAS, Errno, Event, MempolicyError, Misplaced, Mm, NodeMask, Place, Policy, PolicyMode, Prot,
-    Signal, System, Thread,
+    Errno, Event, MempolicyError, Misplaced, Mm, NodeMask, Place, Policy, PolicyMode, Prot, Signal,
+    System, Thread, eras_without_migration,
 };
 use minflt_pgtable::X86_64;
 use minflt_sim::{MachineFile, Sim, SimInstance, Size};
@@ -31,7 +31,7 @@ fn everywhere(body: impl Fn(&'static str, &System<Simulated>, &Mm<Simulated>)) {
         ram_bytes: NODES * FRAMES * PAGE,
         max_tasks: 1,
     };
-    for era in ERAS {
+    for era in eras_without_migration() {
         let machine = SimInstance::new(&file, size).expect("memory");
         let sys = System::<Simulated>::boot(machine, era.config).expect("boots");
         let mm = sys.new_mm().expect("memory");

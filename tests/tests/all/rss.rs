@@ -12,7 +12,8 @@ use minflt_addr::VirtAddr;
 use minflt_host::{Host, HostInstance, HostOptions, Prefault};
 use minflt_mm::config::Rss;
 use minflt_mm::{
-    Advice, Broken, Config, ERAS, Mm, Place, Prot, RSS_BATCH, Running, System, Thread, era,
+    Advice, Broken, Config, Mm, Place, Prot, RSS_BATCH, Running, System, Thread, era,
+    eras_without_migration,
 };
 use minflt_pgtable::{Mmu, X86_64};
 use minflt_sim::{
@@ -33,7 +34,7 @@ const LONG: u32 = 20_000;
 
 /// Every era with every form that goes with it.
 fn forms() -> impl Iterator<Item = Config> {
-    ERAS.iter()
+    eras_without_migration()
         .flat_map(|era| {
             let with = |(rss, ..): &(Rss, _, _)| Config {
                 rss: *rss,

@@ -7,7 +7,7 @@
 
 use core::cell::Cell;
 use minflt_mm::config::eras_without_files;
-use minflt_mm::{ERAS, Overcommit, Place, Prot, System, era};
+use minflt_mm::{Overcommit, Place, Prot, System, era, eras_without_migration};
 use minflt_pgtable::X86_64;
 use minflt_sim::why::{Ranges, disjoint};
 use minflt_sim::{
@@ -141,7 +141,7 @@ const PAGE: u64 = 4096;
 fn of_two_promises_that_do_not_fit_together_never_both_are_made() {
     let file = MachineFile::shipped("explorer").expect("shipped");
     let seen = [const { Cell::new(0) }; 3];
-    for era in ERAS {
+    for era in eras_without_migration() {
         let budget = Budget {
             schedules: 500,
             seed: 5,

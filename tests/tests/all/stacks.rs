@@ -9,7 +9,8 @@
 use minflt_addr::{VirtAddr, VirtRange};
 use minflt_host::{Host, HostInstance, HostOptions, Prefault};
 use minflt_mm::{
-    Config, ERAS, Event, Growth, MapRequest, Mm, Overcommit, Place, Prot, Running, Signal, System,
+    Config, Event, Growth, MapRequest, Mm, Overcommit, Place, Prot, Running, Signal, System,
+    eras_without_migration,
 };
 use minflt_pgtable::X86_64;
 
@@ -44,7 +45,7 @@ fn map_stack(mm: &Mm<Machine>, from: u64, to: u64, prot: Prot) {
 
 /// In each era an empty address space with a stack of the last page below [`TOP`].
 fn in_each_era(test: impl Fn(&str, &System<Machine>, &Mm<Machine>)) {
-    for era in ERAS {
+    for era in eras_without_migration() {
         let sys = boot(era.config, 1);
         let _cpu = sys.machine().enter(0);
         let mm = sys.new_mm().expect("memory");
@@ -166,7 +167,7 @@ fn a_stack_that_must_not_be_stored_to_grows_and_refuses() {
 
 #[test]
 fn many_stacks_grow_at_once() {
-    for era in ERAS {
+    for era in eras_without_migration() {
         let sys = boot(era.config, 2);
         let mm = {
             let _cpu = sys.machine().enter(0);

@@ -9,8 +9,8 @@
 use minflt_addr::VirtAddr;
 use minflt_host::{Host, HostInstance, HostOptions, Prefault};
 use minflt_mm::{
-    Config, ERAS, Errno, Event, Force, Message, Mm, Place, Prot, Reason, Remap, RemapRequest,
-    Running, Signal, System, UffdError, UffdMode, Wake, WriteProtected,
+    Config, Errno, Event, Force, Message, Mm, Place, Prot, Reason, Remap, RemapRequest, Running,
+    Signal, System, UffdError, UffdMode, Wake, WriteProtected, eras_without_migration,
 };
 use minflt_pgtable::{Access, X86_64};
 use std::sync::mpsc;
@@ -48,7 +48,7 @@ fn bytes(word: u64, pages: usize) -> Vec<u8> {
 }
 
 fn in_each_era(test: impl Fn(&System<Machine>, &Mm<Machine>)) {
-    for era in ERAS {
+    for era in eras_without_migration() {
         let sys = boot(era.config, 1);
         let _cpu = sys.machine().enter(0);
         let mm = sys.new_mm().expect("memory");
@@ -168,7 +168,7 @@ fn beside(
 
 #[test]
 fn a_touch_of_a_hole_waits_for_the_handler() {
-    for era in ERAS {
+    for era in eras_without_migration() {
         let uffd_ready = std::sync::Barrier::new(2);
         beside(
             era.config,
@@ -213,7 +213,7 @@ fn a_touch_of_a_hole_waits_for_the_handler() {
 
 #[test]
 fn who_waits_goes_on_when_the_handler_ends_or_the_mapping_goes() {
-    for era in ERAS {
+    for era in eras_without_migration() {
         for unmapped in [false, true] {
             let ready = std::sync::Barrier::new(2);
             beside(
@@ -243,7 +243,7 @@ fn who_waits_goes_on_when_the_handler_ends_or_the_mapping_goes() {
 
 #[test]
 fn a_store_to_a_protected_page_waits_for_the_handler() {
-    for era in ERAS {
+    for era in eras_without_migration() {
         let (stored, ready) = mpsc::channel();
         let (go, went) = mpsc::channel();
         beside(
@@ -327,7 +327,7 @@ fn a_page_may_be_filled_protected() {
 
 #[test]
 fn who_waits_to_store_goes_on_when_only_holes_are_watched() {
-    for era in ERAS {
+    for era in eras_without_migration() {
         let ready = std::sync::Barrier::new(2);
         let (stored, done) = mpsc::channel();
         beside(
@@ -359,7 +359,7 @@ fn who_waits_to_store_goes_on_when_only_holes_are_watched() {
 
 #[test]
 fn no_mark_moves_with_a_page() {
-    for era in ERAS {
+    for era in eras_without_migration() {
         let ready = std::sync::Barrier::new(2);
         let (stored, done) = mpsc::channel();
         beside(

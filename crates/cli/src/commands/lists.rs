@@ -3,7 +3,8 @@
 use crate::error::Error;
 use crate::out::{out, outln};
 use minflt_mm::config::{
-    ExchangeBy, FaultAround, Ladder, Lifetime, Neighbours, Protocol, Rss, Unmap,
+    AnonRmap, Balancing, ExchangeBy, FaultAround, Ladder, Lifetime, Neighbours, Protocol, Rss,
+    Unmap,
 };
 use minflt_mm::{Config, ERAS};
 use minflt_pgtable::{AccessBits, BeforeInstall, ByteOrder, CasAbility, FORMATS};
@@ -22,7 +23,16 @@ pub(crate) fn eras() -> Result<(), Error> {
 /// The eras and their choices.
 pub(crate) fn era_table() -> Table {
     let columns = [
-        "era", "ladder", "protocol", "lifetime", "rss", "unmap", "around", "idea",
+        "era",
+        "ladder",
+        "protocol",
+        "lifetime",
+        "rss",
+        "unmap",
+        "around",
+        "anon rmap",
+        "balancing",
+        "idea",
     ]
     .map(Column::text);
     let mut table = Table::new("Eras", columns);
@@ -37,6 +47,8 @@ pub(crate) fn era_table() -> Table {
                 config.rss.name(),
                 config.unmap.name(),
                 config.around.name(),
+                config.anon_rmap.name(),
+                config.balancing.name(),
                 era.idea,
             ]
             .map(Into::into)
@@ -71,7 +83,9 @@ pub(crate) fn choice_table() -> Table {
         Rss,
         Unmap,
         FaultAround,
-        Neighbours
+        Neighbours,
+        AnonRmap,
+        Balancing
     );
     table
 }

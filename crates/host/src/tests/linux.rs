@@ -4,7 +4,7 @@
 use super::{M, machine};
 use core::mem::MaybeUninit;
 use minflt_addr::VirtAddr;
-use minflt_mm::{ERAS, Errno, MapRequest, Mm, Place, Prot, Reserve, System};
+use minflt_mm::{Errno, MapRequest, Mm, Place, Prot, Reserve, System, eras_without_migration};
 
 const PAGE: i64 = 4096;
 /// More than any machine has that tests run on, and less than half of user space.
@@ -244,7 +244,7 @@ fn in_child(ops: &[Op]) -> Vec<i64> {
 fn compare(ops: &[Op]) -> Vec<i64> {
     let linux = in_child(ops);
     assert_eq!(linux.len(), ops.len());
-    for era in ERAS {
+    for era in eras_without_migration() {
         let sys = System::<M>::boot(machine(1), era.config).unwrap();
         let _cpu = sys.machine().enter(0);
         let mm = sys.new_mm().unwrap();

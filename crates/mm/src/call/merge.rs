@@ -145,7 +145,7 @@ pub(super) fn chain<'v, M: Mmu>(
     let has = |vma: &Vma<M>| vma.anon_vma.load(Ordering::Relaxed) != 0;
     let takes = has(from) && !has(to);
     if takes {
-        mm.system().split_anon_vma(to, from)?;
+        mm.system().split_anon_vma(mm, to, from)?;
     }
     let vma = takes.then_some(to);
     Ok(Chained { mm, vma })

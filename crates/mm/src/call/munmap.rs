@@ -118,14 +118,16 @@ pub(crate) fn unmap_all<M: Mmu>(mm: &Mm<M>, all: VirtRange) {
         gone.add(Pages::of::<M>(&view));
     };
     mm.tree.visit(&mut zap_vma, &mut |_| ());
-    // Who comes from a file may be below a table.
-    mm.tree
-        .visit(&mut |vma: &Vma<M>| sys.drop_link(vma.link()), &mut |_| ());
+    // Who comes by a reverse map may be below a table.
+    let mut unlink = |vma: &Vma<M>| {
+        sys.drop_link(vma.link());
+        sys.unlink_anon_vmas(vma);
+    };
+    mm.tree.visit(&mut unlink, &mut |_| ());
     zap.free_tables(all, all);
     zap.finish();
     mm.count_unmapped(gone);
     let vma = |vma: &Vma<M>| {
-        sys.unlink_anon_vmas(vma);
         if let Some(by) = sys.config.ladder.vma_lock() {
             vma.detach(by, mm);
         }

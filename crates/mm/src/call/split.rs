@@ -113,7 +113,7 @@ impl<'m, M: Mmu> NewVma<'m, M> {
     pub(super) fn like(mm: &'m Mm<M>, view: VmaView, old: &Vma<M>) -> Result<Self, NoMemory> {
         let new = Self::new(mm, view)?;
         new.get().link_follows();
-        mm.system().split_anon_vma(new.get(), old)?;
+        mm.system().split_anon_vma(mm, new.get(), old)?;
         Ok(new)
     }
 

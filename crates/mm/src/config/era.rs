@@ -1,6 +1,9 @@
 //! The eras: names for whole configurations. This table is the only place that knows them.
 
-use super::{Config, ExchangeBy, FaultAround, Ladder, Lifetime, Neighbours, Protocol, Rss, Unmap};
+use super::{
+    AnonRmap, Balancing, Config, ExchangeBy, FaultAround, Ladder, Lifetime, Neighbours, Protocol,
+    Rss, Unmap,
+};
 
 /// A generation of page-fault synchronization.
 #[derive(Clone, Copy, Debug)]
@@ -25,7 +28,25 @@ const fn config(ladder: Ladder, protocol: Protocol, lifetime: Lifetime, rss: Rss
         unmap: Unmap::Exclusive,
         around: FaultAround::Order0,
         neighbours: Neighbours::Young,
+        anon_rmap: AnonRmap::Exclusive,
+        balancing: Balancing::Off,
         broken: None,
+    }
+}
+
+/// The same since Linux 3.8: walks of the reverse map read.
+const fn shared(config: Config) -> Config {
+    Config {
+        anon_rmap: AnonRmap::Shared,
+        ..config
+    }
+}
+
+/// The same, and pages follow the threads that use them.
+const fn balancing(config: Config) -> Config {
+    Config {
+        balancing: Balancing::On,
+        ..config
     }
 }
 
@@ -33,11 +54,11 @@ const fn config(ladder: Ladder, protocol: Protocol, lifetime: Lifetime, rss: Rss
 const fn around(config: Config) -> Config {
     Config {
         around: FaultAround::Order4,
-        ..config
+        ..shared(config)
     }
 }
 
-/// What Linux 3.14 and 4.13 have in common.
+/// What Linux 3.7, 3.14 and 4.13 have in common.
 const SPLIT_LOCKS: Config = config(
     Ladder::Mmap,
     Protocol::TableLock,
@@ -78,10 +99,31 @@ pub const ERAS: &[Era] = &[
         ),
     },
     Era {
+        name: "linux-3.7",
+        source: "Linux 3.7 (2012); split locks since 2.6.15, H. Dickins (2005)",
+        idea: "one lock per table; a walk of the reverse map locks an anon_vma's root alone",
+        config: SPLIT_LOCKS,
+    },
+    Era {
+        name: "numa-balancing-2012",
+        source: "I. Molnar and P. Zijlstra, NUMA balancing as it stood before the posting (2012)",
+        idea: "hinting faults move pages to who uses them, under the exclusive lock",
+        config: balancing(SPLIT_LOCKS),
+    },
+    Era {
+        name: "anon-vma-2012",
+        source: "I. Molnar, migration without the anon_vma lock (2012), where that is safe",
+        idea: "the same, but without the lock for a page that provably has one place",
+        config: Config {
+            anon_rmap: AnonRmap::Skipped,
+            ..balancing(SPLIT_LOCKS)
+        },
+    },
+    Era {
         name: "linux-3.14",
         source: "Linux 3.14 (2014); split locks since 2.6.15, H. Dickins (2005)",
         idea: "one lock per table; every fault reads mmap_lock, and maps one page",
-        config: SPLIT_LOCKS,
+        config: shared(SPLIT_LOCKS),
     },
     Era {
         name: "fault-around-2014",
@@ -130,18 +172,33 @@ pub const ERAS: &[Era] = &[
     },
 ];
 
-/// The eras that anonymous memory can tell apart: of those that differ in faults on files only, the
-/// oldest.
+/// The eras that memory without files can tell apart whose pages stay where they are: of those that
+/// differ in nothing else, the newest.
 pub fn eras_without_files() -> impl Iterator<Item = &'static Era> {
-    let seen_before = |at: usize| {
-        let config = ERAS[at].config.without_files();
-        let older = ERAS[..at].iter();
-        older
-            .map(|era| era.config.without_files())
-            .any(|it| it == config)
+    newest_by(|config| config.without_files().without_migration())
+}
+
+/// The eras that can be told apart as long as no page moves: of those that differ in nothing else,
+/// the newest.
+pub fn eras_without_migration() -> impl Iterator<Item = &'static Era> {
+    newest_by(Config::without_migration)
+}
+
+/// The eras that pages which move can tell apart: of those that differ in faults on files only, the
+/// newest.
+pub fn eras_of_migration() -> impl Iterator<Item = &'static Era> {
+    newest_by(Config::without_files)
+}
+
+/// The newest era of each kind.
+fn newest_by(kind: fn(Config) -> Config) -> impl Iterator<Item = &'static Era> {
+    let newest = move |at: usize| {
+        let newer = ERAS[at + 1..].iter();
+        let mut newer = newer.map(|era| kind(era.config));
+        newer.all(|it| it != kind(ERAS[at].config))
     };
     (0..ERAS.len())
-        .filter(move |at| !seen_before(*at))
+        .filter(move |at| newest(*at))
         .map(|at| &ERAS[at])
 }
 

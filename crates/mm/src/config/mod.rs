@@ -17,7 +17,7 @@ mod broken;
 mod era;
 
 pub use broken::Broken;
-pub use era::{ERAS, Era, era, eras_without_files};
+pub use era::{ERAS, Era, era, eras_of_migration, eras_without_files, eras_without_migration};
 
 use core::fmt;
 
@@ -40,6 +40,10 @@ pub struct Config {
     pub around: FaultAround,
     /// How the pages look that a fault maps beside the one it is for.
     pub neighbours: Neighbours,
+    /// How a walk to all entries of an anonymous page holds the lock of their anon_vmas.
+    pub anon_rmap: AnonRmap,
+    /// Whether pages follow the threads that use them to their nodes.
+    pub balancing: Balancing,
     /// A fix switched off on purpose; `None` outside race checks.
     pub broken: Option<Broken>,
 }
@@ -197,6 +201,31 @@ choices! {
         Young = "young",
         /// As not used yet (Linux 4.8, and where the hardware sets accessed bits for free).
         Old = "old",
+    }
+}
+
+choices! {
+    /// How a walk from an anonymous page to the entries that map it holds the lock of the anon_vmas.
+    AnonRmap "anon-rmap" {
+        /// For writing, as if it were a mutex (until Linux 3.7).
+        Exclusive = "exclusive",
+        /// For reading (since Linux 3.8): walks go on side by side, and wait only for who changes
+        /// what they walk.
+        Shared = "shared",
+        /// Not at all where a page provably has one place; else for writing. As posted in 2012 it
+        /// was not taken for any migration, which is unsound.
+        Skipped = "skipped",
+    }
+}
+
+choices! {
+    /// Whether pages follow the threads that use them to their nodes.
+    Balancing "numa-balancing" {
+        /// A page stays where its first fault, or a call, put it.
+        Off = "off",
+        /// Entries are made to fault now and then, and a page that faults on one node twice running
+        /// moves there.
+        On = "on",
     }
 }
 
@@ -390,6 +419,16 @@ impl Config {
         Self {
             around: FaultAround::Order0,
             neighbours: Neighbours::Young,
+            ..self
+        }
+    }
+
+    /// The same where no page moves: all that a system knows of it whose pages stay where they are.
+    #[must_use]
+    pub const fn without_migration(self) -> Self {
+        Self {
+            anon_rmap: AnonRmap::Exclusive,
+            balancing: Balancing::Off,
             ..self
         }
     }

@@ -1,4 +1,7 @@
-use super::{Broken, Config, ERAS, ExchangeBy, Ladder, Lifetime, Protocol, Rss, era};
+use super::{
+    AnonRmap, Balancing, Broken, Config, ERAS, Era, ExchangeBy, Ladder, Lifetime, Protocol, Rss,
+    era, eras_of_migration, eras_without_files, eras_without_migration,
+};
 
 #[test]
 fn every_era_is_a_legal_mix_with_a_name_of_its_own() {
@@ -107,4 +110,50 @@ fn names_parse_back() {
         assert!(!meaning.is_empty());
     }
     assert_eq!(Rss::parse("exact"), None);
+}
+
+/// What a test runs in that does not ask a choice stands for what it leaves out.
+#[test]
+fn eras_that_cannot_be_told_apart_are_run_once() {
+    let names = |era: &'static Era| era.name;
+    let plain = [
+        "linux-2.6.10",
+        "atomic-pte-2004",
+        "linux-4.13",
+        "spf-2017",
+        "linux-6.4",
+        "linux-6.15",
+    ];
+    assert!(eras_without_files().map(names).eq(plain));
+    let files = || eras_without_migration().map(names);
+    assert!(plain.iter().all(|name| files().any(|it| it == *name)));
+    assert_eq!(
+        files().count(),
+        plain.len() + 1,
+        "one that maps single pages"
+    );
+    let moving = || eras_of_migration().map(names);
+    let of_2012 = ["linux-3.7", "numa-balancing-2012", "anon-vma-2012"];
+    let mut all = plain.iter().chain(&of_2012);
+    assert!(all.all(|name| moving().any(|it| it == *name)));
+    assert_eq!(moving().count(), plain.len() + of_2012.len());
+}
+
+#[test]
+fn the_three_of_2012_differ_in_the_reverse_maps_lock_and_in_balancing_only() {
+    let config = |name| era(name).expect("an era").config;
+    let before = config("linux-3.7");
+    assert_eq!(before.anon_rmap, AnonRmap::Exclusive);
+    assert_eq!(before.balancing, Balancing::Off);
+    let balancing = config("numa-balancing-2012");
+    assert_eq!(balancing.anon_rmap, AnonRmap::Exclusive);
+    assert_eq!(balancing.balancing, Balancing::On);
+    let posted = config("anon-vma-2012");
+    assert_eq!(posted.anon_rmap, AnonRmap::Skipped);
+    assert_eq!(posted.balancing, Balancing::On);
+    let after = config("linux-3.14");
+    assert_eq!(after.anon_rmap, AnonRmap::Shared);
+    for other in [balancing, posted, after] {
+        assert_eq!(other.without_migration(), before);
+    }
 }

@@ -211,7 +211,7 @@ impl<M: Mmu> Fault<'_, M> {
             return false;
         };
         let within = index < cache.pages() || sys.config.lacks(Broken::SizeBeforeLock);
-        let same = page.is(index) || sys.config.lacks(Broken::CachedUnchecked);
+        let same = page.is(cache, index) || sys.config.lacks(Broken::CachedUnchecked);
         let sound = !page.frame().is_poisoned() || sys.config.lacks(Broken::AroundTakesAll);
         if !same || !within || !sound {
             return false;

@@ -20,9 +20,10 @@ use super::stabilise::{Can, Stable};
 use super::{Fault, FaultOutcome, Kind, Signal, Stop, Why};
 use crate::config::Rss;
 use crate::event::Event;
-use crate::file::{Locked, NotRead, Page, PageCache, Sought};
+use crate::file::{NotRead, PageCache, Sought};
 use crate::frame::Use;
 use crate::oracle;
+use crate::page::{Locked, Page};
 use crate::vma::{Prot, VmaFlags};
 use minflt_pgtable::{Access, Grant, Leaf, Mmu, Pte, with_bits};
 use minflt_sync::Ordering;
@@ -211,12 +212,12 @@ impl<M: Mmu> Fault<'_, M> {
         found: Pte<M::Paging>,
     ) -> Result<Kind, Stop> {
         let writable = with_bits(found.with_grant(Grant::Write), Access::Write);
-        let Some(page) = self.held_page(stable, leaf, cache, found)? else {
+        let Some(page) = self.held_page(stable, leaf, found)? else {
             return Ok(self.lost(Event::CasReuse));
         };
         let page = page.lock();
         let index = stable.view.page_index::<M::Paging>(self.addr);
-        if !page.is(index) {
+        if !page.is(cache, index) {
             // Truncated: the entry goes, or is gone.
             return Ok(Kind::Spurious);
         }
@@ -228,20 +229,19 @@ impl<M: Mmu> Fault<'_, M> {
     }
 
     /// A reference to the page that the entry names, if it names it still.
-    fn held_page<'c>(
+    fn held_page(
         &self,
         stable: &Stable<'_, M>,
         leaf: Leaf<'_, M>,
-        cache: &'c PageCache<M>,
         found: Pte<M::Paging>,
-    ) -> Result<Option<Page<'c, M>>, Stop> {
+    ) -> Result<Option<Page<'_, M>>, Stop> {
         let sys = self.mm.system();
         let slot = stable.open_locked(leaf)?;
         let same = slot.holds(found) && sys.is_of_file(found);
         if !same || !sys.frames.hold(found.pfn(), 1) {
             return Ok(None);
         }
-        Ok(Some(Page::held(cache, found.pfn())))
+        Ok(Some(Page::held(sys, found.pfn())))
     }
 
     /// Brings a page for somebody whom the mapping does not allow it; of a private mapping, and
@@ -257,6 +257,9 @@ impl<M: Mmu> Fault<'_, M> {
             return Err(Stop::Signal(Signal::Bus));
         };
         let found = leaf.entry.load();
+        if !found.is_mapped() && !found.is_none() {
+            return self.away(found);
+        }
         let frames = &self.mm.system().frames;
         let copied = found.is_mapped() && frames.get(found.pfn()).used_as() == Use::Anon;
         match self.access {

@@ -28,8 +28,8 @@ use crate::mm::Mm;
 use crate::rss::Share;
 use core::cell::Cell;
 use file::Wanted;
-use minflt_addr::VirtAddr;
-use minflt_pgtable::{Access, Mmu};
+use minflt_addr::{Pfn, VirtAddr};
+use minflt_pgtable::{Access, Mmu, NonPresent, Pte};
 use minflt_sync::Phase;
 use stabilise::Stable;
 
@@ -117,6 +117,8 @@ enum Stop {
     Userfault,
     /// A page has to be read in, which is done with nothing held.
     PageIn,
+    /// The page is being moved from this frame, which is waited for with nothing held.
+    Moving(Pfn),
 }
 
 impl From<Why> for Stop {
@@ -193,6 +195,10 @@ impl<M: Mmu> Mm<M> {
                         self.await_wake();
                         continue;
                     }
+                    Err(Stop::Moving(pfn)) => {
+                        sys.await_move(pfn);
+                        continue;
+                    }
                     Err(Stop::PageIn) => match fault.page_in() {
                         Ok(()) => {
                             waited = true;
@@ -237,6 +243,7 @@ impl<M: Mmu> Mm<M> {
         let outcome = loop {
             match fault.attempt(Rung::Mmap) {
                 Err(Stop::Userfault) => self.await_wake(),
+                Err(Stop::Moving(pfn)) => sys.await_move(pfn),
                 Err(Stop::PageIn) => {
                     how = Event::MajorFaults;
                     if let Err(outcome) = fault.page_in() {
@@ -258,7 +265,8 @@ impl<M: Mmu> Mm<M> {
                 FaultOutcome::Done(Done { kind, by })
             }
             Err(Stop::Signal(signal)) => FaultOutcome::Signal(signal),
-            Err(Stop::Retry(_) | Stop::Oom | Stop::Userfault | Stop::PageIn) => FaultOutcome::Oom,
+            // The others were dealt with.
+            Err(_) => FaultOutcome::Oom,
         }
     }
 }
@@ -342,6 +350,15 @@ impl<M: Mmu> Fault<'_, M> {
         self.prepare_anon(stable)?;
         let leaf = self.leaf(stable)?;
         self.anon(stable, leaf)
+    }
+
+    /// The page is not in a frame that could be mapped now.
+    #[cold]
+    fn away(&self, found: Pte<M::Paging>) -> Result<Kind, Stop> {
+        match found.nonpresent() {
+            Some(NonPresent::Migration(pfn)) => Err(Stop::Moving(pfn)),
+            Some(NonPresent::Swap(_)) | None => Ok(Kind::Spurious),
+        }
     }
 
     /// One more page is resident.

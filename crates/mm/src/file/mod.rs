@@ -49,17 +49,18 @@ mod writeback;
 
 pub(crate) use index::CacheNode;
 pub use ops::{FileOps, IoError};
-pub(crate) use pages::{Locked, Page, Sought};
+pub(crate) use pages::Sought;
 pub(crate) use part::FilePart;
 pub(crate) use read::NotRead;
 
 use crate::error::NoMemory;
+use crate::rmap::interval::Spans;
 use crate::system::System;
 use crate::vma::VmaView;
 use core::fmt;
 use core::ptr::NonNull;
 use index::Index;
-use links::{FileLink, Links};
+use links::FileLink;
 use minflt_addr::Pfn;
 use minflt_pgtable::{Mmu, Paging};
 use minflt_sync::order::{FileLock, FilesLock, IMmapLock};
@@ -131,7 +132,7 @@ pub(crate) struct PageCache<M: Mmu> {
     resize: RwSem<FileLock, M>,
     /// Guards `links`.
     pub(crate) i_mmap: RwSem<IMmapLock, M>,
-    pub(crate) links: Links<M>,
+    pub(crate) spans: Spans<M>,
 }
 
 /// What a system keeps of files.
@@ -223,7 +224,7 @@ impl<M: Mmu> System<M> {
             prev: Atomic::new(0),
             resize: RwSem::new(),
             i_mmap: RwSem::new(),
-            links: Links::new(),
+            spans: Spans::new(),
         };
         let cache = self.files.caches.alloc(cache, self).map_err(|_| NoMemory)?;
         self.list_file(cache);
@@ -450,7 +451,7 @@ impl<'s, M: Mmu> FileHandle<'s, M> {
             return false;
         };
         let page = page.lock();
-        let here = page.is(index);
+        let here = page.is(cache, index);
         if here {
             page.frame().set_poisoned();
             cache.unmap(index, index, truncate::Copies::Stay);

@@ -1,25 +1,13 @@
-//! One page of a file: held, locked, looked for, made.
+//! One page of a file: looked for, made.
 
 use super::PageCache;
 use crate::config::Broken;
 use crate::error::NoMemory;
-use crate::frame::{Frame, Use};
-use core::mem::ManuallyDrop;
+use crate::frame::Use;
+use crate::page::{Locked, Page};
 use minflt_addr::Pfn;
 use minflt_pgtable::Mmu;
 use minflt_sync::Ordering;
-use minflt_sync::order::FolioLock;
-
-/// A cached page, referred to until dropped.
-pub(crate) struct Page<'c, M: Mmu> {
-    cache: &'c PageCache<M>,
-    pfn: Pfn,
-}
-
-/// A cached page, locked until dropped.
-pub(crate) struct Locked<'c, M: Mmu> {
-    page: ManuallyDrop<Page<'c, M>>,
-}
 
 /// What came of looking for a page.
 pub(crate) enum Sought<'c, M: Mmu> {
@@ -29,121 +17,6 @@ pub(crate) enum Sought<'c, M: Mmu> {
     Absent,
     /// The file ends before it, or its memory is broken.
     Beyond,
-}
-
-impl<'c, M: Mmu> Page<'c, M> {
-    /// Takes a reference over that the caller has.
-    pub(crate) const fn held(cache: &'c PageCache<M>, pfn: Pfn) -> Self {
-        Self { cache, pfn }
-    }
-
-    pub(crate) fn frame(&self) -> &'c Frame<M> {
-        self.cache.system().frames.get(self.pfn)
-    }
-
-    pub(crate) const fn pfn(&self) -> Pfn {
-        self.pfn
-    }
-
-    /// Locks it. What it belongs to has to be looked at after that.
-    ///
-    /// # Context
-    /// Sleeps.
-    pub(crate) fn lock(self) -> Locked<'c, M> {
-        let sys = self.cache.system();
-        sys.files.waits.lock::<FolioLock>(
-            self.pfn.0,
-            self.frame().state(),
-            Frame::<M>::LOCKED,
-            Frame::<M>::WAITERS,
-        );
-        Locked {
-            page: ManuallyDrop::new(self),
-        }
-    }
-
-    /// Locks it, if nobody has it locked.
-    pub(crate) fn try_lock(self) -> Result<Locked<'c, M>, Self> {
-        let sys = self.cache.system();
-        let mine = sys
-            .files
-            .waits
-            .try_lock::<FolioLock>(self.frame().state(), Frame::<M>::LOCKED);
-        if mine {
-            let page = ManuallyDrop::new(self);
-            return Ok(Locked { page });
-        }
-        Err(self)
-    }
-
-    /// The reference is somebody else's from now on.
-    pub(crate) fn give(self) -> Pfn {
-        ManuallyDrop::new(self).pfn
-    }
-}
-
-impl<M: Mmu> Drop for Page<'_, M> {
-    fn drop(&mut self) {
-        self.cache.system().frames.put(self.pfn);
-    }
-}
-
-impl<'c, M: Mmu> Locked<'c, M> {
-    pub(crate) fn frame(&self) -> &'c Frame<M> {
-        self.page.frame()
-    }
-
-    pub(crate) fn pfn(&self) -> Pfn {
-        self.page.pfn
-    }
-
-    /// Whether it is page `index` of the cache now: it may have been truncated before it was
-    /// locked.
-    pub(crate) fn is(&self, index: u64) -> bool {
-        let frame = self.frame();
-        frame.mapping.load(Ordering::Relaxed) == self.page.cache.address()
-            && frame.index.load(Ordering::Relaxed) == index
-    }
-
-    /// Lets the lock go and keeps the reference.
-    pub(crate) fn unlock(self) -> Page<'c, M> {
-        let locked = ManuallyDrop::new(self);
-        let (cache, pfn) = (locked.page.cache, locked.page.pfn);
-        unlock(cache, pfn);
-        Page { cache, pfn }
-    }
-
-    /// Waits until what is being written of it is written.
-    ///
-    /// # Context
-    /// Sleeps.
-    pub(crate) fn await_writeback(&self) {
-        let sys = self.page.cache.system();
-        sys.files.waits.wait_clear(
-            self.pfn().0,
-            self.frame().state(),
-            Frame::<M>::WRITEBACK,
-            Frame::<M>::WAITERS,
-        );
-    }
-}
-
-impl<M: Mmu> Drop for Locked<'_, M> {
-    fn drop(&mut self) {
-        let (cache, pfn) = (self.page.cache, self.page.pfn);
-        unlock(cache, pfn);
-        cache.system().frames.put(pfn);
-    }
-}
-
-fn unlock<M: Mmu>(cache: &PageCache<M>, pfn: Pfn) {
-    let sys = cache.system();
-    sys.files.waits.unlock::<FolioLock>(
-        pfn.0,
-        sys.frames.get(pfn).state(),
-        Frame::<M>::LOCKED,
-        Frame::<M>::WAITERS,
-    );
 }
 
 impl<M: Mmu> PageCache<M> {
@@ -169,7 +42,7 @@ impl<M: Mmu> PageCache<M> {
             if !sys.frames.try_hold(pfn) {
                 continue;
             }
-            let page = Page { cache: self, pfn };
+            let page = Page::held(sys, pfn);
             // ORDERING: Acquire; pairs with [cache-slot].
             if slot.load(Ordering::Acquire) == found || sys.config.lacks(Broken::CachedUnchecked) {
                 return Some(page);
@@ -213,7 +86,7 @@ impl<M: Mmu> PageCache<M> {
                 }
                 Err(page) => page.lock(),
             };
-            if !page.is(index) {
+            if !page.is(self, index) {
                 continue;
             }
             // With the lock held: who truncates comes to this page later, or has been here.
@@ -251,7 +124,7 @@ impl<M: Mmu> PageCache<M> {
         frame.mapping.store(self.address(), Ordering::Relaxed);
         frame.index.store(index, Ordering::Relaxed);
         frame.maps.store(0, Ordering::Relaxed);
-        let page = Page { cache: self, pfn };
+        let page = Page::held(sys, pfn);
         let Ok(locked) = page.try_lock() else {
             M::violation(format_args!("fresh frame {pfn} is locked"));
         };
@@ -272,6 +145,15 @@ impl<M: Mmu> PageCache<M> {
             return Ok(None);
         }
         Ok(Some(locked))
+    }
+
+    /// Page `index`, which is locked, and to which nobody has a reference, is in another frame from
+    /// now on: the caller has that locked, too.
+    pub(crate) fn replace(&self, index: u64, pfn: Pfn) {
+        if let Some(slot) = self.index.slot(index) {
+            // ORDERING: Release; pairs with [cache-slot].
+            slot.store(pfn.0, Ordering::Release);
+        }
     }
 
     /// Takes a locked page out of the cache. Nobody maps it any more, or will.

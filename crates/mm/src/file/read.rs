@@ -8,9 +8,9 @@
 //! Linux: mm/readahead.c, which reads ahead without waiting.
 
 use super::PageCache;
-use super::pages::Locked;
 use crate::error::NoMemory;
 use crate::event::Event;
+use crate::page::Locked;
 use crate::vma::VmaFlags;
 use minflt_pgtable::Mmu;
 use minflt_sync::{Atomic, Ordering};
@@ -104,7 +104,7 @@ impl<M: Mmu> PageCache<M> {
                     None => continue,
                 },
             };
-            if !page.is(index) {
+            if !page.is(self, index) {
                 continue;
             }
             if page.frame().is_uptodate() {

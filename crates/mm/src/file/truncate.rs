@@ -21,6 +21,7 @@ use crate::config::Broken;
 use crate::error::FileError;
 use crate::vma::VmaFlags;
 use crate::zap::{Only, Zap};
+use core::ops::ControlFlow;
 use minflt_addr::Pfn;
 use minflt_pgtable::{Mmu, Paging};
 use minflt_sync::Ordering;
@@ -42,7 +43,7 @@ impl<M: Mmu> PageCache<M> {
     /// Sleeps for `i_mmap`; waits for CPUs to forget translations.
     pub(super) fn unmap(&self, first: u64, last: u64, copies: Copies) {
         let _tree = self.i_mmap.read();
-        self.links.each(first, last, |part| {
+        let _all = self.spans.each(first, last, |part| {
             let only = match copies {
                 Copies::Go => Only::All,
                 Copies::Stay => Only::OfFile,
@@ -50,6 +51,7 @@ impl<M: Mmu> PageCache<M> {
             let mut zap = Zap::begin_by_reverse_map(part.mm, part.range, only);
             zap.range(part.range);
             zap.finish();
+            ControlFlow::Continue(())
         });
     }
 
@@ -61,7 +63,7 @@ impl<M: Mmu> PageCache<M> {
         self.index.each(first, last, |index, _| {
             let Some(page) = self.find(index) else { return };
             let page = page.lock();
-            if !page.is(index) {
+            if !page.is(self, index) {
                 return;
             }
             page.await_writeback();
@@ -136,7 +138,7 @@ impl<M: Mmu> PageCache<M> {
             return;
         };
         let page = page.lock();
-        if page.is(index) && page.frame().is_uptodate() {
+        if page.is(self, index) && page.frame().is_uptodate() {
             let base = index << M::Paging::SHIFT;
             clear_bytes::<M>(&self.system().at, page.pfn(), from - base, to - base);
             page.frame().set_dirty();

@@ -2,9 +2,9 @@
 //!
 //! Linux: generic_file_read_iter, generic_perform_write, of which these are the page's part.
 
-use super::pages::Locked;
 use super::{FileAccess, FileHandle, PageCache, Sought};
 use crate::error::FileError;
+use crate::page::Locked;
 use crate::vma::VmaFlags;
 use minflt_pgtable::{Mmu, Paging};
 

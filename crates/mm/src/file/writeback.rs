@@ -23,6 +23,7 @@ use crate::config::Broken;
 use crate::event::Event;
 use crate::frame::Frame;
 use crate::zap::{Only, Zap};
+use core::ops::ControlFlow;
 use minflt_addr::Pfn;
 use minflt_pgtable::{Grant, Mmu};
 
@@ -58,7 +59,7 @@ impl<M: Mmu> PageCache<M> {
             return Ok(());
         };
         let page = page.lock();
-        if !page.is(index) {
+        if !page.is(self, index) {
             return Ok(());
         }
         page.await_writeback();
@@ -91,7 +92,7 @@ impl<M: Mmu> PageCache<M> {
     /// Linux: folio_mkclean.
     fn protect(&self, index: u64, pfn: Pfn) {
         let _tree = self.i_mmap.read();
-        self.links.each(index, index, |part| {
+        let _all = self.spans.each(index, index, |part| {
             let mut zap = Zap::begin_by_reverse_map(part.mm, part.range, Only::OfFile);
             zap.change(part.range, |pte| {
                 let stores = pte.grant() == Grant::Write || pte.is_dirty();
@@ -101,6 +102,7 @@ impl<M: Mmu> PageCache<M> {
                 })
             });
             zap.finish();
+            ControlFlow::Continue(())
         });
     }
 }

@@ -130,7 +130,7 @@ impl<M: Mmu> System<M> {
         self.each_file(|cache| {
             objects.caches += 1;
             objects.cache_nodes += cache.nodes();
-            match cache.links.validate() {
+            match cache.spans.validate() {
                 Ok(found) if found <= cache.refs_raw() => links += found,
                 Ok(_) => wrong = Some("a file has more mappings than references"),
                 Err(why) => wrong = Some(why),
@@ -233,6 +233,9 @@ impl<M: Mmu> Mm<M> {
                 if !vma.link_agrees() {
                     lost = Some("a mapping of a file is not where its link says");
                 }
+                if let Err(why) = vma.spans_agree() {
+                    lost = Some(why);
+                }
             },
             &mut |_| nodes += 1,
         );
@@ -288,6 +291,8 @@ impl<M: Mmu> Mm<M> {
                 self.walk_table(value.pfn(), level - 1, at, walked)?;
             } else if value.is_mapped() {
                 self.check_entry(VirtAddr(at), value, walked)?;
+            } else if value.moving().is_some() {
+                return Err(Unbalanced::Moving(VirtAddr(at)));
             }
         }
         Ok(())

@@ -13,8 +13,8 @@ use manual::Manual;
 use minflt_addr::{Pfn, VirtAddr};
 use minflt_host::{Host, HostInstance, HostOptions, Prefault};
 use minflt_pgtable::{
-    Access, AccessBits, EntryRef, Exchange, Grant, PtLock, Pte, Table, each_format, entries_of,
-    format, index_of, span_of, span_shift, table_bytes, table_order,
+    Access, AccessBits, EntryRef, Exchange, Grant, NonPresent, PtLock, Pte, Table, each_format,
+    entries_of, format, index_of, span_of, span_shift, table_bytes, table_order,
 };
 use minflt_sync::{SpinLock, Word};
 use proptest::prelude::{Just, Strategy, any, prop_oneof, proptest};
@@ -140,6 +140,54 @@ fn means_what_it_was_told<P: Manual>(pfn: u64, grant: Grant, zero_page: bool, op
     }
 }
 
+/// The hardware finds nothing in `pte`, and nobody takes it for empty or mapped.
+fn is_away<P: Manual>(pte: Pte<P>, says: NonPresent) {
+    let id = P::ID;
+    let seen = P::leaf(P::entry(&in_memory(pte)));
+    assert!(!seen.load && !seen.store, "{id} {pte:?} {seen:?}");
+    assert!(!pte.is_none() && !pte.is_mapped(), "{id} {pte:?}");
+    assert_eq!(pte.nonpresent(), Some(says), "{id} {pte:?}");
+    assert_eq!(Pte::from_word(pte.word()), pte, "{id}: through memory");
+}
+
+fn comes_back_as_it_went<P: Manual>(numbers: [u64; 2], grant: Grant, bits: [bool; 3], ops: &[Op]) {
+    let [from, to] = numbers.map(|number| Pfn(number & last_pfn::<P>()));
+    let mut old = Pte::<P>::page(from, grant);
+    let [young, dirty, marked] = bits;
+    old = if young { old } else { old.old() };
+    old = if dirty { old.dirty() } else { old };
+    old = if marked { old.uffd_wp() } else { old };
+    let mut away = old.migration();
+    is_away(away, NonPresent::Migration(from));
+    assert_eq!(away.grant_later(), grant, "{}", P::ID);
+    let mut wanted = old;
+    for op in ops {
+        if let Op::Grant(grant) = op {
+            away = away.granting_later(*grant);
+            wanted = wanted.with_grant(*grant);
+            is_away(away, NonPresent::Migration(from));
+        }
+    }
+    let back = away.migrated(to);
+    let marked = marked && P::BITS.uffd_wp != 0;
+    assert_eq!(back.is_uffd_wp(), marked, "{}", P::ID);
+    let (young, dirty, grant) = (wanted.is_young(), wanted.is_dirty(), wanted.grant());
+    says(
+        back,
+        Meaning {
+            pfn: to,
+            grant,
+            young,
+            dirty,
+            zero_page: false,
+        },
+    );
+    let slot = numbers[1] % Pte::<P>::SLOTS;
+    let swapped = old.swapped(slot);
+    is_away(swapped, NonPresent::Swap(slot));
+    assert_eq!(swapped.is_uffd_wp(), marked, "{}", P::ID);
+}
+
 fn tables_are_found<P: Manual>(pfn: u64) {
     let pfn = Pfn(pfn & last_pfn::<P>());
     for level in 1..P::LEVELS {
@@ -186,6 +234,16 @@ proptest! {
         ops in proptest::collection::vec(op(), 0..12),
     ) {
         on_each!(means_what_it_was_told(pfn, grant, zero_page, &ops));
+    }
+
+    #[test]
+    fn a_page_that_is_away_is_nothing_to_the_hardware_and_comes_back_as_it_went(
+        numbers in any::<[u64; 2]>(),
+        grant in grant(),
+        bits in any::<[bool; 3]>(),
+        ops in proptest::collection::vec(op(), 0..4),
+    ) {
+        on_each!(comes_back_as_it_went(numbers, grant, bits, &ops));
     }
 
     #[test]

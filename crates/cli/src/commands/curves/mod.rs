@@ -8,7 +8,7 @@ mod usl;
 mod work;
 
 use crate::args::Curves;
-use crate::choice::{Named, all_eras, counts, era_list};
+use crate::choice::{Named, counts, era_list, plain_eras};
 use crate::commands::why;
 use crate::error::{Error, failed, usage};
 use crate::out::outln;
@@ -82,7 +82,7 @@ pub(crate) fn run(args: &Curves) -> Result<(), Error> {
     let eras = args
         .era
         .as_deref()
-        .map_or_else(|| Ok(all_eras()), era_list)?;
+        .map_or_else(|| Ok(plain_eras()), era_list)?;
     let mut jobs = Vec::new();
     for kind in kinds.iter().copied() {
         for era in &eras {

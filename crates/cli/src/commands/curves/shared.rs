@@ -1,6 +1,6 @@
 //! The table of lines that faults share which have nothing to do with each other.
 
-use crate::choice::all_eras;
+use crate::choice::plain_eras;
 use crate::error::{Error, failed};
 use minflt_report::{Cell, Column, Table};
 use minflt_sim::why::{Disjoint, Ranges, disjoint};
@@ -18,7 +18,7 @@ pub(super) fn table() -> Result<Table, Error> {
     }
     columns.push(Column::text("writes in one mapping, 16 CPUs"));
     let mut table = Table::new("Shared lines that a fault writes", columns);
-    for era in all_eras() {
+    for era in plain_eras() {
         let cannot = failed(format!("{}: shared lines", era.name));
         let mut row = vec![Cell::from(era.name.as_str())];
         let mut writes = String::new();

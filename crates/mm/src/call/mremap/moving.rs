@@ -5,12 +5,12 @@ use super::super::cut::Cut;
 use super::super::merge::{Reach, add, of_range};
 use super::super::split::NewRecord;
 use super::{Done, Late, Plan, Remap};
-use crate::anon_vma::chains_of;
 use crate::commit::Pages;
 use crate::config::Broken;
 use crate::error::{MremapError, NoMemory};
 use crate::mm::Mm;
 use crate::oracle;
+use crate::rmap::anon_vma::chains_of;
 use crate::vma::{Vma, VmaFlags, VmaView};
 use crate::writers::{Afterwards, Writers};
 use crate::zap::Zap;
@@ -146,9 +146,10 @@ impl<M: Mmu> Mm<M> {
     fn move_pages<'m>(&'m self, vma: &Vma<M>, old: &VmaView, to: VirtAddr, late: &mut Late<'m, M>) {
         let mut zap = Zap::begin(self, old.range);
         {
-            let file = vma.view().cache::<M>();
+            let locks = !self.system().config.lacks(Broken::RemapUnlocked);
+            let file = vma.view().cache::<M>().filter(|_| locks);
             let _file = file.map(|file| file.i_mmap.write());
-            let _reverse_map = vma.lock_reverse_map();
+            let _reverse_map = locks.then(|| vma.lock_reverse_map());
             self.move_entries(&mut zap, old, to);
         }
         if self.system().config.lacks(Broken::RemapFlushesLate) {

@@ -38,15 +38,15 @@
 //! The first fault of a mapping takes the root's lock; no other fault does. Fork and split allocate
 //! a link for each generation.
 //!
-//! Linux: mm/rmap.c __anon_vma_prepare, anon_vma_clone, anon_vma_fork, unlink_anon_vmas. The links
-//! of one anon_vma stand in a list here; there they stand in an interval tree, which pays once
-//! somebody walks them.
+//! Linux: mm/rmap.c __anon_vma_prepare, anon_vma_clone, anon_vma_fork, unlink_anon_vmas.
 
-use crate::config::Broken;
+use super::interval::{Span, Spans};
 use crate::error::NoMemory;
 use crate::mm::Mm;
 use crate::system::System;
 use crate::vma::{Vma, VmaView};
+use core::mem::offset_of;
+use core::ops::Range;
 use core::ptr::NonNull;
 use minflt_addr::VirtAddr;
 use minflt_pgtable::Mmu;
@@ -55,22 +55,25 @@ use minflt_sync::slab::SlabObject;
 use minflt_sync::{Atomic, Ordering, RwSem};
 
 /// Where the mappings of the pages that one mapping made can be found.
+///
+/// Its memory stays of its type: who comes from a page may look at one that is free, or another's
+/// by now ([`System::hold_anon_vma`]).
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct AnonVma<M: Mmu> {
-    /// The oldest of its tree, which has the lock. Immutable.
-    root: NonNull<Self>,
     /// That of the mapping it was forked from; a root is its own. Immutable.
-    parent: NonNull<Self>,
-    /// The first of the links to mappings that may hold its pages, 0 for none. Guarded by: the
-    /// root's lock.
-    links: Atomic<u64, M>,
+    pub(super) parent: NonNull<Self>,
+    /// Where mappings may hold its pages. Guarded by: the root's lock.
+    pub(super) spans: Spans<M>,
     /// Anon_vmas that have it for a parent; a root counts itself. Guarded by: the root's lock.
-    children: Atomic<u64, M>,
+    pub(super) children: Atomic<u64, M>,
     /// Mappings whose own anon_vma it is. Guarded by: the root's lock.
-    active: Atomic<u64, M>,
-    /// One while it has links, and one for each descendant of a root.
-    refs: Atomic<u64, M>,
+    pub(super) active: Atomic<u64, M>,
+    /// The address of the oldest of its tree, which has the lock. Immutable while it is in use.
+    pub(super) root: Atomic<u64, M>,
+    /// One while it has links, one for each who holds it, and one for each descendant of a root;
+    /// 0 while it is free.
+    pub(super) refs: Atomic<u64, M>,
     /// Guards the links and counts of the whole tree. Only a root's is used.
     pub(crate) lock: RwSem<AnonVmaLock, M>,
 }
@@ -81,18 +84,21 @@ pub(crate) struct AnonVma<M: Mmu> {
 pub(crate) struct Chain<M: Mmu> {
     /// The next older link of the same mapping, 0 for none. Guarded by: `mmap_lock` for writing,
     /// or for reading with `page_table_lock`.
-    older: Atomic<u64, M>,
+    pub(super) older: Atomic<u64, M>,
     /// Immutable.
-    anon_vma: NonNull<AnonVma<M>>,
-    /// The neighbours among the links of the anon_vma. Guarded by: the root's lock.
-    next: Atomic<u64, M>,
-    prev: Atomic<u64, M>,
-    /// The mapping, for whoever walks the anon_vma. Immutable.
-    vma: NonNull<Vma<M>>,
+    pub(super) anon_vma: NonNull<AnonVma<M>>,
+    /// In the tree of the anon_vma. Guarded by: the root's lock.
+    pub(super) span: Span<M>,
+    /// Whether the anon_vma has no link left. For whoever unchains the mapping.
+    pub(super) last: Atomic<u64, M>,
 }
 
-// SAFETY: the free link overwrites the root of an anon_vma that nothing names any more.
-unsafe impl<M: Mmu> SlabObject for AnonVma<M> {}
+// SAFETY: the free link overwrites the parent, which nobody without a reference looks at. Those who
+// have none look at the root, the count and the lock only; zeros are an anon_vma that nobody has,
+// and a free lock.
+unsafe impl<M: Mmu> SlabObject for AnonVma<M> {
+    const KEPT: Range<usize> = offset_of!(Self, root)..size_of::<Self>();
+}
 // SAFETY: nobody reads a freed link.
 unsafe impl<M: Mmu> SlabObject for Chain<M> {}
 // SAFETY: what the pointers lead to is shared by the locks named above.
@@ -105,60 +111,52 @@ unsafe impl<M: Mmu> Send for Chain<M> {}
 unsafe impl<M: Mmu> Sync for Chain<M> {}
 
 impl<M: Mmu> AnonVma<M> {
+    /// Start offsets of its fields, ascending: for names.
+    pub(crate) const fn fields() -> [(usize, &'static str); 5] {
+        [
+            (0, "anon_vma"),
+            (offset_of!(Self, spans), "spans"),
+            (offset_of!(Self, root), "root"),
+            (offset_of!(Self, refs), "refs"),
+            (offset_of!(Self, lock), "lock"),
+        ]
+    }
+
     pub(crate) fn root(&self) -> &Self {
+        let root = self.root.load(Ordering::Relaxed) as *const Self;
         // SAFETY: a root outlives its descendants, each of which counts in its `refs`.
-        unsafe { self.root.as_ref() }
+        unsafe { &*root }
     }
 
     fn is_root(&self) -> bool {
-        core::ptr::eq(self.root.as_ptr(), self)
+        core::ptr::eq(self.root(), self)
     }
 
-    /// Puts `chain` in front of the links. The root's lock is held.
-    fn link(&self, chain: NonNull<Chain<M>>) {
-        let first = self.links.load(Ordering::Relaxed);
-        // SAFETY: the caller made it, or it stands in this list.
-        unsafe { chain.as_ref() }
-            .next
-            .store(first, Ordering::Relaxed);
-        if let Some(first) = chain_at::<M>(first) {
-            first.prev.store(address(chain), Ordering::Relaxed);
-        }
-        self.links.store(address(chain), Ordering::Relaxed);
-    }
-
-    /// Takes `chain` out of the links. The root's lock is held.
-    fn unlink(&self, chain: &Chain<M>) {
-        let next = chain.next.load(Ordering::Relaxed);
-        let prev = chain.prev.load(Ordering::Relaxed);
-        match chain_at::<M>(prev) {
-            Some(prev) => prev.next.store(next, Ordering::Relaxed),
-            None => self.links.store(next, Ordering::Relaxed),
-        }
-        if let Some(next) = chain_at::<M>(next) {
-            next.prev.store(prev, Ordering::Relaxed);
-        }
+    /// Puts the link of a mapping that is as `view` says into the tree. The root's lock is held.
+    pub(super) fn link(&self, chain: NonNull<Chain<M>>, view: &VmaView) {
+        // SAFETY: the caller made it.
+        self.spans.put(&unsafe { chain.as_ref() }.span, view);
     }
 
     /// Whether a forked mapping may have it for its own.
-    fn reusable(&self) -> bool {
+    pub(super) fn reusable(&self) -> bool {
         self.children.load(Ordering::Relaxed) < 2 && self.active.load(Ordering::Relaxed) == 0
     }
 }
 
 impl<M: Mmu> Chain<M> {
-    fn anon_vma(&self) -> &AnonVma<M> {
+    pub(super) fn anon_vma(&self) -> &AnonVma<M> {
         // SAFETY: an anon_vma lives as long as it has links.
         unsafe { self.anon_vma.as_ref() }
     }
 }
 
-fn address<T>(object: NonNull<T>) -> u64 {
+pub(super) fn address<T>(object: NonNull<T>) -> u64 {
     object.as_ptr() as u64
 }
 
 /// The link at an address taken from a list, which keeps it.
-fn chain_at<'a, M: Mmu>(address: u64) -> Option<&'a Chain<M>> {
+pub(super) fn chain_at<'a, M: Mmu>(address: u64) -> Option<&'a Chain<M>> {
     // SAFETY: lists name live links, and the caller holds the lock of the list.
     unsafe { (address as *const Chain<M>).as_ref() }
 }
@@ -184,6 +182,41 @@ impl<M: Mmu> Vma<M> {
     pub(crate) fn chain_links(&self) -> u64 {
         let first = chain_at::<M>(self.chain.peek());
         core::iter::successors(first, |chain| chain_at(chain.older.peek())).count() as u64
+    }
+
+    /// Whether its spans say what the record says, or else what is wrong. For oracles, while
+    /// nothing runs.
+    pub(crate) fn spans_agree(&self) -> Result<(), &'static str> {
+        let view = self.peek();
+        let first = chain_at::<M>(self.chain.peek());
+        let mut all = core::iter::successors(first, |chain| chain_at(chain.older.peek()));
+        all.try_for_each(|chain| {
+            if !chain.span.agrees(&view) {
+                return Err("a mapping of anonymous memory is not where its span says");
+            }
+            chain.anon_vma().spans.validate().map(drop)
+        })
+    }
+
+    /// Its spans are as they shall be, after this, unless those that it has are `enough`. Nobody
+    /// else changes them.
+    #[inline]
+    pub(crate) fn spans_follow(&self, enough: impl Fn(&Span<M>, &VmaView) -> bool) {
+        if let Some(newest) = chain_at::<M>(self.chain.load(Ordering::Relaxed)) {
+            self.move_spans(newest, enough);
+        }
+    }
+
+    /// All of them say the same.
+    fn move_spans(&self, newest: &Chain<M>, enough: impl Fn(&Span<M>, &VmaView) -> bool) {
+        let view = self.view();
+        if enough(&newest.span, &view) {
+            return;
+        }
+        let _tree = newest.anon_vma().root().lock.write();
+        for chain in chains_of(self) {
+            chain.anon_vma().spans.put(&chain.span, &view);
+        }
     }
 
     /// Its own anon_vma, if it has one. The caller holds `mmap_lock`.
@@ -220,7 +253,7 @@ impl<M: Mmu> Mm<M> {
                 (fresh, Some(fresh))
             }
         };
-        let chain = sys.new_chain(vma, anon_vma).inspect_err(|_| {
+        let chain = sys.new_chain(self, vma, anon_vma).inspect_err(|_| {
             if let Some(fresh) = fresh {
                 sys.discard_anon_vma(fresh);
             }
@@ -232,7 +265,7 @@ impl<M: Mmu> Mm<M> {
             let _tables = self.page_table_lock.lock();
             let mine = vma.anon_vma.load(Ordering::Relaxed) == 0;
             if mine {
-                own.link(chain);
+                own.link(chain, &vma.view());
                 own.active.add(1, Ordering::Relaxed);
                 if fresh.is_some() {
                     own.children.add(1, Ordering::Relaxed);
@@ -288,55 +321,63 @@ impl<M: Mmu> Mm<M> {
 
 impl<M: Mmu> System<M> {
     /// A new anon_vma without links: a child of `parent`, or a root.
-    fn new_anon_vma(&self, parent: Option<&AnonVma<M>>) -> Result<NonNull<AnonVma<M>>, NoMemory> {
-        let dangling = NonNull::dangling();
+    pub(super) fn new_anon_vma(
+        &self,
+        parent: Option<&AnonVma<M>>,
+    ) -> Result<NonNull<AnonVma<M>>, NoMemory> {
         let new = AnonVma {
-            root: parent.map_or(dangling, |parent| parent.root),
-            parent: parent.map_or(dangling, NonNull::from),
-            links: Atomic::new(0),
+            parent: parent.map_or(NonNull::dangling(), NonNull::from),
+            spans: Spans::new(),
             children: Atomic::new(0),
             active: Atomic::new(0),
-            refs: Atomic::new(1),
+            // These three are not copied: see `SlabObject::KEPT`.
+            root: Atomic::new(0),
+            refs: Atomic::new(0),
             lock: RwSem::new(),
         };
         let mut new = self.anon_vmas.alloc(new, self).map_err(|_| NoMemory)?;
-        match parent {
+        let own = new;
+        // SAFETY: allocated just now, and nobody has a reference.
+        let made = unsafe { new.as_mut() };
+        let root = match parent {
             Some(parent) => {
                 parent.root().refs.add(1, Ordering::Relaxed);
+                parent.root.load(Ordering::Relaxed)
             }
             None => {
-                let own = new;
-                // SAFETY: allocated just now, published nowhere.
-                let new = unsafe { new.as_mut() };
-                (new.root, new.parent) = (own, own);
+                made.parent = own;
+                address(own)
             }
-        }
+        };
+        made.root.store(root, Ordering::Relaxed);
+        // ORDERING: Release; pairs with [anon-vma-hold].
+        made.refs.store(1, Ordering::Release);
         Ok(new)
     }
 
-    fn new_chain(
+    pub(super) fn new_chain(
         &self,
+        mm: &Mm<M>,
         vma: &Vma<M>,
         anon_vma: NonNull<AnonVma<M>>,
     ) -> Result<NonNull<Chain<M>>, NoMemory> {
         let chain = Chain {
             older: Atomic::new(0),
             anon_vma,
-            next: Atomic::new(0),
-            prev: Atomic::new(0),
-            vma: NonNull::from(vma),
+            span: Span::new(mm, vma.id),
+            last: Atomic::new(0),
         };
         self.chains.alloc(chain, self).map_err(|_| NoMemory)
     }
 
-    fn discard_chain(&self, chain: NonNull<Chain<M>>) {
+    pub(super) fn discard_chain(&self, chain: NonNull<Chain<M>>) {
         // SAFETY: 1, 2: linked nowhere.
         unsafe { self.chains.free(chain) };
     }
 
     /// Lets go of one that has no links; frees it, and then perhaps its root, when nobody else
     /// counts on it.
-    fn discard_anon_vma(&self, anon_vma: NonNull<AnonVma<M>>) {
+    pub(super) fn discard_anon_vma(&self, anon_vma: NonNull<AnonVma<M>>) {
         // SAFETY: alive: the caller's count is still in it.
         let dying = unsafe { anon_vma.as_ref() };
         // ORDERING: Release; pairs with [anon-vma-put].
@@ -344,157 +385,11 @@ impl<M: Mmu> System<M> {
             return;
         }
         // ORDERING: Acquire, by the same step; pairs with [anon-vma-put].
-        let root = (!dying.is_root()).then_some(dying.root);
+        let root = (!dying.is_root()).then(|| NonNull::from(dying.root()));
         // SAFETY: 1, 2: the last count is gone, so no link, page walk or descendant names it.
         unsafe { self.anon_vmas.free(anon_vma) };
         if let Some(root) = root {
             self.discard_anon_vma(root);
         }
-    }
-
-    /// Chains `new` to every anon_vma that `old` is chained to. Under `mmap_lock` for writing, and
-    /// `new` is in no tree yet.
-    ///
-    /// Where `new` has no anon_vma of its own (a fork), one that nobody owns any more becomes it.
-    ///
-    /// # Errors
-    /// No memory; `new` then is chained to nothing.
-    fn clone_chains(&self, new: &Vma<M>, old: &Vma<M>) -> Result<(), NoMemory> {
-        let Some(first) = chains_of(old).next() else {
-            return Ok(());
-        };
-        let tree = first.anon_vma().root().lock.write();
-        let mut newest: Option<NonNull<Chain<M>>> = None;
-        let mut failed = false;
-        for from in chains_of(old) {
-            let Ok(chain) = self.new_chain(new, from.anon_vma) else {
-                failed = true;
-                break;
-            };
-            from.anon_vma().link(chain);
-            match newest {
-                // SAFETY: made by the round before.
-                Some(newer) => unsafe { newer.as_ref() }
-                    .older
-                    .store(address(chain), Ordering::Relaxed),
-                None => new.chain.store(address(chain), Ordering::Relaxed),
-            }
-            newest = Some(chain);
-            let unowned = new.anon_vma.load(Ordering::Relaxed) == 0;
-            if unowned && from.anon_vma().reusable() {
-                new.anon_vma
-                    .store(address(from.anon_vma), Ordering::Relaxed);
-            }
-        }
-        if failed {
-            new.anon_vma.store(0, Ordering::Relaxed);
-        } else if let Some(own) = new.own_anon_vma() {
-            own.active.add(1, Ordering::Relaxed);
-        }
-        drop(tree);
-        if failed {
-            self.unlink_anon_vmas(new);
-            return Err(NoMemory);
-        }
-        Ok(())
-    }
-
-    /// Chains `new`, which is chained to nothing, as `old` is: the new part of a split mapping, a
-    /// copy, or a mapping that takes pages of a neighbour over. Under `mmap_lock` for writing, with
-    /// a section open on `new` if it is in the tree.
-    ///
-    /// Linux: anon_vma_clone, dup_anon_vma.
-    ///
-    /// # Errors
-    /// No memory; `new` then is chained to nothing.
-    pub(crate) fn split_anon_vma(&self, new: &Vma<M>, old: &Vma<M>) -> Result<(), NoMemory> {
-        let own = old.anon_vma.load(Ordering::Relaxed);
-        new.anon_vma.store(own, Ordering::Relaxed);
-        self.clone_chains(new, old)
-    }
-
-    /// Chains a forked mapping: to all its parent is chained to, and to an anon_vma of its own.
-    /// Under the parent's `mmap_lock` for writing.
-    ///
-    /// Linux: anon_vma_fork.
-    ///
-    /// # Errors
-    /// No memory; `child` then is chained to nothing.
-    pub(crate) fn fork_anon_vma(&self, child: &Vma<M>, parent: &Vma<M>) -> Result<(), NoMemory> {
-        let Some(parents) = parent.own_anon_vma() else {
-            return Ok(());
-        };
-        self.clone_chains(child, parent)?;
-        if child.anon_vma.load(Ordering::Relaxed) != 0 {
-            return Ok(());
-        }
-        let made = self.new_anon_vma(Some(parents)).and_then(|own| {
-            let chain = self.new_chain(child, own);
-            let chain = chain.inspect_err(|_| self.discard_anon_vma(own))?;
-            Ok((own, chain))
-        });
-        let (own, chain) = made.inspect_err(|_| self.unlink_anon_vmas(child))?;
-        let _tree = parents.root().lock.write();
-        let older = child.chain.load(Ordering::Relaxed);
-        // SAFETY: made above.
-        unsafe { chain.as_ref() }
-            .older
-            .store(older, Ordering::Relaxed);
-        child.chain.store(address(chain), Ordering::Relaxed);
-        child.anon_vma.store(address(own), Ordering::Relaxed);
-        // SAFETY: made above.
-        let own = unsafe { own.as_ref() };
-        own.link(chain);
-        own.active.add(1, Ordering::Relaxed);
-        parents.children.add(1, Ordering::Relaxed);
-        Ok(())
-    }
-
-    /// Unchains a mapping whose pages are gone. Under `mmap_lock` for writing; or it is detached,
-    /// or nobody else has the address space.
-    ///
-    /// Linux: unlink_anon_vmas.
-    pub(crate) fn unlink_anon_vmas(&self, vma: &Vma<M>) {
-        let Some(first) = chain_at::<M>(vma.chain.load(Ordering::Relaxed)) else {
-            return;
-        };
-        if self.config.lacks(Broken::ChainsStay) {
-            return;
-        }
-        // The root outlives its lock's being let go, though somebody else may by then have taken
-        // the last link of all.
-        let root = first.anon_vma().root;
-        first.anon_vma().root().refs.add(1, Ordering::Relaxed);
-        {
-            let _tree = first.anon_vma().root().lock.write();
-            for chain in chains_of(vma) {
-                let anon_vma = chain.anon_vma();
-                anon_vma.unlink(chain);
-                let last = anon_vma.links.load(Ordering::Relaxed) == 0;
-                chain.prev.store(u64::from(last), Ordering::Relaxed);
-                if last {
-                    // SAFETY: whoever is chained to a child is chained to its parent, too.
-                    let parent = unsafe { anon_vma.parent.as_ref() };
-                    parent.children.sub(1, Ordering::Relaxed);
-                }
-            }
-            if let Some(own) = vma.own_anon_vma() {
-                own.active.sub(1, Ordering::Relaxed);
-            }
-        }
-        vma.anon_vma.store(0, Ordering::Relaxed);
-        // Nobody finds an anon_vma without links, so what this mapping emptied is its to free,
-        // behind the lock, which may be in it.
-        let mut at = vma.chain.swap(0, Ordering::Relaxed);
-        while let Some(chain) = chain_at::<M>(at) {
-            at = chain.older.load(Ordering::Relaxed);
-            let emptied = chain.prev.load(Ordering::Relaxed) == 1;
-            let anon_vma = chain.anon_vma;
-            self.discard_chain(NonNull::from(chain));
-            if emptied {
-                self.discard_anon_vma(anon_vma);
-            }
-        }
-        self.discard_anon_vma(root);
     }
 }

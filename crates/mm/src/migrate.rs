@@ -1,0 +1,246 @@
+//! Moving a page to another frame, while those who map it go on.
+//!
+//! # Problem
+//! A page lies on the wrong node. Its contents have to be somewhere else, every entry has to name
+//! the new place, and no store may be lost, whoever loads and stores meanwhile.
+//!
+//! # Idea
+//! Take the page away from everybody, copy it, give the copy back to all who had the page. Who
+//! wants it meanwhile sleeps until the old page's lock is let go.
+//!
+//! # Protocol
+//! ```text
+//! the page held and locked; what is being written of it, written
+//! a frame on the other node, locked
+//! the owner of its entries held             (an unmapped page names it no more)
+//! every entry: says that the page is being moved; CPUs told
+//! anybody else refers to it?                -> entries back, as they were
+//! a page of a file: nobody can find it any more
+//! the contents, and what the descriptor says, copied
+//! a page of a file: its file names the new one
+//! every entry: the new frame
+//! both unlocked; who slept tries again
+//! ```
+//!
+//! # Why it is correct
+//! Between the last CPU's being told and the entries' coming back nobody can reach the page: those
+//! who have a reference are counted, and one more than the mover's (and the file's) ends it. An
+//! entry cannot come to name the page meanwhile: faults leave entries of this kind alone, and a
+//! fork copies what they say, not the page. A page of a file could be found in its file; its count
+//! is taken from what is expected to zero in one step, and whoever comes waits for it to be
+//! another's ([`crate::file`]). See [`crate::rmap::away`] for the entries.
+//!
+//! # Cost
+//! For each entry two exchanges and an invalidation, and the reverse map's lock twice; a copy.
+//!
+//! Linux: mm/migrate.c migrate_folio_unmap, migrate_folio_move, `__folio_migrate_mapping`.
+
+use crate::call::as_call;
+use crate::config::AnonRmap;
+use crate::error::MovePageError;
+use crate::event::Event;
+use crate::file::PageCache;
+use crate::frame::{Exclusive, Use};
+use crate::mm::Mm;
+use crate::page::{Locked, Page};
+use crate::rmap::away::To;
+use crate::rmap::owner::Owner;
+use crate::system::System;
+use minflt_addr::VirtAddr;
+use minflt_pgtable::{BeforeInstall, Mmu, Paging, Walk, walk};
+use minflt_sync::Ordering;
+
+/// Why a page was not moved. It is where it was, and as it was.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum NotMoved {
+    /// Somebody else refers to it, or it is on its way out.
+    Busy,
+    /// There is no frame on that node.
+    NoMemory,
+}
+
+impl<M: Mmu> System<M> {
+    /// Moves a page of user memory to `node`. Where the page is exclusive and the caller's hold
+    /// keeps the entry for it, `known` is that entry's place ([`Owner::known`]).
+    ///
+    /// # Context
+    /// Sleeps for the lock of the reverse map; waits for CPUs to forget translations. The caller
+    /// has no other page locked.
+    ///
+    /// # Errors
+    /// See [`NotMoved`].
+    pub(crate) fn migrate<'s>(
+        &'s self,
+        page: Locked<'s, M>,
+        node: u32,
+        known: Option<Owner<'s, M>>,
+    ) -> Result<(), NotMoved> {
+        let moved = self.try_migrate(&page, node, known);
+        match moved {
+            Ok(()) => self.count(Event::PagesMigrated),
+            Err(_) => self.count(Event::MigrationsFailed),
+        }
+        moved
+    }
+
+    fn try_migrate<'s>(
+        &'s self,
+        page: &Locked<'s, M>,
+        node: u32,
+        known: Option<Owner<'s, M>>,
+    ) -> Result<(), NotMoved> {
+        page.await_writeback();
+        let owner = known.or_else(|| self.owner_of(page));
+        let owner = owner.ok_or(NotMoved::Busy)?;
+        let frame = page.frame();
+        // Not worth taking it away.
+        if frame.may_be_pinned() || frame.is_poisoned() {
+            return Err(NotMoved::Busy);
+        }
+        let new = self.frame_for(frame.used_as(), node)?;
+        self.put_away(page, &owner, To::Migration);
+        let moved = self.move_to(page, &new, &owner);
+        let at = if moved.is_ok() { &new } else { page };
+        self.put_back(page.pfn(), at, &owner);
+        M::note(format_args!(
+            "migrate {} to {}: {moved:?}",
+            page.pfn(),
+            new.pfn()
+        ));
+        moved
+    }
+
+    /// A frame on `node`, locked, that nobody can find.
+    fn frame_for(&self, used_as: Use, node: u32) -> Result<Locked<'_, M>, NotMoved> {
+        let pfn = self.frames.alloc_at(used_as, node);
+        let pfn = pfn.ok_or(NotMoved::NoMemory)?;
+        self.frames.get(pfn).maps.store(0, Ordering::Relaxed);
+        self.frames.get(pfn).mapping.store(0, Ordering::Relaxed);
+        match Page::held(self, pfn).try_lock() {
+            Ok(new) => Ok(new),
+            Err(_) => M::violation(format_args!("fresh frame {pfn} is locked")),
+        }
+    }
+
+    /// Makes `new` what `page` is, if nobody but the caller, and its file, refers to that.
+    fn move_to(
+        &self,
+        page: &Locked<'_, M>,
+        new: &Locked<'_, M>,
+        owner: &Owner<'_, M>,
+    ) -> Result<(), NotMoved> {
+        let (frame, fresh) = (page.frame(), new.frame());
+        let of_file = match owner {
+            Owner::File(cache) => Some(*cache),
+            Owner::Anon(_) | Owner::Known(_) => None,
+        };
+        let alone = 1 + u32::from(of_file.is_some());
+        // ORDERING: Acquire; pairs with [frame-put].
+        let frozen = frame
+            .refs
+            .cas(alone, 0, Ordering::Acquire, Ordering::Relaxed);
+        if frame.maps.load(Ordering::Relaxed) != 0 || frozen.is_err() {
+            if frozen.is_ok() {
+                frame.refs.store(alone, Ordering::Relaxed);
+            }
+            return Err(NotMoved::Busy);
+        }
+        M::copy(&self.at, new.pfn(), page.pfn());
+        if M::Paging::CAPS.before_install == BeforeInstall::FlushCaches {
+            fresh.flush_once(|| M::flush_frame(&self.at, new.pfn()));
+        }
+        let (mapping, index) = (&frame.mapping, frame.index.load(Ordering::Relaxed));
+        fresh.index.store(index, Ordering::Relaxed);
+        fresh
+            .mapping
+            .store(mapping.load(Ordering::Relaxed), Ordering::Relaxed);
+        if !frame.is_exclusive() {
+            fresh.set_exclusive(Exclusive::No);
+        }
+        if let Some(cache) = of_file {
+            self.move_in_file(cache, index, new);
+            if frame.is_dirty() {
+                fresh.set_dirty();
+                frame.clean();
+            }
+            mapping.store(0, Ordering::Relaxed);
+        }
+        // The file's reference is the new page's now.
+        // ORDERING: Release; pairs with [frame-put].
+        frame.refs.store(1, Ordering::Release);
+        Ok(())
+    }
+
+    /// The file has `new` for its page `index` from now on.
+    fn move_in_file(&self, cache: &PageCache<M>, index: u64, new: &Locked<'_, M>) {
+        new.frame().set_uptodate();
+        new.frame().refs.add(1, Ordering::Relaxed);
+        cache.replace(index, new.pfn());
+    }
+}
+
+impl<M: Mmu> Mm<M> {
+    /// Moves the page at `addr` to the memory of `node`, for everybody who maps it.
+    ///
+    /// # Context
+    /// Holds nothing. Sleeps for `mmap_lock`, which it takes for reading, and for the page; waits
+    /// for CPUs to forget translations.
+    ///
+    /// # Errors
+    /// See [`MovePageError`].
+    ///
+    /// Linux: move_pages with one page.
+    pub fn move_page(&self, addr: VirtAddr, node: u32) -> Result<(), MovePageError> {
+        as_call(self.system(), || {
+            let _held = self.mmap_lock.read();
+            self.move_mapped(addr, node)
+        })
+    }
+
+    /// The same, under `mmap_lock`.
+    pub(crate) fn move_mapped(&self, addr: VirtAddr, node: u32) -> Result<(), MovePageError> {
+        let sys = self.system();
+        if node >= sys.frames.nodes() {
+            return Err(MovePageError::NoNode);
+        }
+        let page = self.hold_mapped(addr)?;
+        if sys.frames.node_of(page.pfn()) == node {
+            return Ok(());
+        }
+        let page = page.lock();
+        let alone = sys.config.anon_rmap == AnonRmap::Skipped && page.frame().is_exclusive();
+        let known = alone.then(|| Owner::known(self, addr));
+        sys.migrate(page, node, known).map_err(|why| match why {
+            NotMoved::Busy => MovePageError::Busy,
+            NotMoved::NoMemory => MovePageError::NoMemory,
+        })
+    }
+
+    /// A reference to the page at `addr`. Under `mmap_lock`.
+    fn hold_mapped(&self, addr: VirtAddr) -> Result<Page<'_, M>, MovePageError> {
+        let sys = self.system();
+        let vma = self.find(addr).ok_or(MovePageError::Fault)?;
+        if !vma.view().range.contains(addr) {
+            return Err(MovePageError::Fault);
+        }
+        // SAFETY: 1: `mmap_lock` keeps tables from being freed.
+        let Walk::Leaf(leaf) = (unsafe { walk::<M>(&sys.at, self.root, addr) }) else {
+            return Err(MovePageError::NotThere);
+        };
+        let _held = self.table_lock(leaf.table).lock();
+        let found = leaf.entry.load();
+        if found.moving().is_some() {
+            return Err(MovePageError::Busy);
+        }
+        if !found.is_mapped() {
+            return Err(MovePageError::NotThere);
+        }
+        if found.is_zero_page() {
+            return Err(MovePageError::Fault);
+        }
+        if !sys.frames.hold(found.pfn(), 1) {
+            return Err(MovePageError::Busy);
+        }
+        Ok(Page::held(sys, found.pfn()))
+    }
+}

@@ -1,0 +1,126 @@
+//! Entries that map nothing now and still say where the page is: it is being moved to another
+//! frame, or it lies on a swap device.
+//!
+//! The hardware looks at no bit of an entry that is not valid, so what such an entry says is
+//! software's own. It is the empty entry with a number in the frame's field and a code in the four
+//! bits that every format has for "shared page of zeros", "granting stores", "accessed" and
+//! "dirty":
+//!
+//! ```text
+//! zeros write  accessed dirty
+//!   1   stores  young   dirty    the frame of this number is being moved; loads are granted
+//!   0     1     young   dirty    the same of one that nobody may access
+//!   0     0       -       1      the page lies in the slot of this number
+//!   0     0       1       0      free
+//! ```
+//! A page that is being moved keeps all that its entry said, protection included: whoever lowers
+//! what a mapping grants lowers it here, too, and who puts the page back needs no mapping for it.
+//! A userfaultfd's mark stays in both.
+
+use super::{Grant, Pte};
+use crate::paging::Paging;
+use core::fmt;
+use minflt_addr::Pfn;
+
+/// What a non-present entry says.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum NonPresent {
+    /// The page is in this frame, and being moved to another: who wants it waits. Linux: a
+    /// migration entry.
+    Migration(Pfn),
+    /// The page is in this slot of a swap device. Linux: a swap entry.
+    Swap(u64),
+}
+
+impl<P: Paging> Pte<P> {
+    /// Swap slots that an entry can name: those below this number.
+    pub const SLOTS: u64 = (Self::B.pfn_mask >> Self::B.pfn_shift) + 1;
+
+    /// What stands in place of the mapped entry `self` while its page is being moved.
+    #[must_use]
+    pub const fn migration(self) -> Self {
+        let (old, b) = (self.settled(), Self::B);
+        let kept = old & (b.pfn_mask | b.accessed | b.dirty | b.uffd_wp);
+        Self::of(P::TREE[0].none | kept).granting_later(self.grant())
+    }
+
+    /// What stands in place of the mapped entry `self` while its page is in `slot`, which is below
+    /// [`Self::SLOTS`].
+    #[must_use]
+    pub const fn swapped(self, slot: u64) -> Self {
+        let kept = self.raw & Self::B.uffd_wp;
+        Self::of(P::TREE[0].none | slot << Self::B.pfn_shift | Self::B.dirty | kept)
+    }
+
+    /// The mapped entry that comes in place of the migration entry `self`, whose page is in frame
+    /// `pfn` now.
+    #[must_use]
+    pub const fn migrated(self, pfn: Pfn) -> Self {
+        let page = Self::page(pfn, self.grant_later());
+        let page = if self.is_young() { page } else { page.old() };
+        let page = if self.raw & Self::B.dirty == 0 {
+            page
+        } else {
+            page.dirty()
+        };
+        Self::of(page.raw | self.raw & Self::B.uffd_wp)
+    }
+
+    /// What it says, if it is neither empty nor maps a page.
+    #[inline]
+    #[must_use]
+    pub const fn nonpresent(self) -> Option<NonPresent> {
+        if self.is_none() || self.is_mapped() {
+            return None;
+        }
+        let number = (self.raw & Self::B.pfn_mask) >> Self::B.pfn_shift;
+        Some(if self.raw & (Self::B.zero_page | Self::B.write) == 0 {
+            NonPresent::Swap(number)
+        } else {
+            NonPresent::Migration(Pfn(number))
+        })
+    }
+
+    /// The frame that is being moved, if that is what the entry says.
+    #[inline]
+    #[must_use]
+    pub const fn moving(self) -> Option<Pfn> {
+        match self.nonpresent() {
+            Some(NonPresent::Migration(pfn)) => Some(pfn),
+            _ => None,
+        }
+    }
+
+    /// What a migration entry says that the page's entry grants.
+    #[must_use]
+    pub const fn grant_later(self) -> Grant {
+        if self.raw & Self::B.zero_page == 0 {
+            Grant::Nothing
+        } else if self.raw & Self::B.write == 0 {
+            Grant::Read
+        } else {
+            Grant::Write
+        }
+    }
+
+    /// A migration entry that says so.
+    #[must_use]
+    pub const fn granting_later(self, grant: Grant) -> Self {
+        let kept = self.raw & !(Self::B.zero_page | Self::B.write);
+        let bits = match grant {
+            Grant::Nothing => Self::B.write,
+            Grant::Read => Self::B.zero_page,
+            Grant::Write => Self::B.zero_page | Self::B.write,
+        };
+        Self::of(kept | bits)
+    }
+}
+
+/// As [`fmt::Debug`] of an entry shows it.
+pub(super) fn show<P: Paging>(pte: Pte<P>, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    match pte.nonpresent() {
+        Some(NonPresent::Swap(slot)) => write!(f, "in slot {slot}"),
+        Some(NonPresent::Migration(pfn)) => write!(f, "frame {pfn} is being moved"),
+        None => write!(f, "{:#x}", pte.raw),
+    }
+}
