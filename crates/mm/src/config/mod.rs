@@ -212,7 +212,7 @@ choices! {
         /// For reading (since Linux 3.8): walks go on side by side, and wait only for who changes
         /// what they walk.
         Shared = "shared",
-        /// Not at all where a page provably has one place; else for writing. As posted in 2012 it
+        /// Not at all where a page provably has one place; else for reading. As posted in 2012 it
         /// was not taken for any migration, which is unsound.
         Skipped = "skipped",
     }
