@@ -44,6 +44,8 @@ pub struct Config {
     pub anon_rmap: AnonRmap,
     /// Whether pages follow the threads that use them to their nodes.
     pub balancing: Balancing,
+    /// What a first touch asks the caches for before it needs it.
+    pub ahead: Ahead,
     /// A fix switched off on purpose; `None` outside race checks.
     pub broken: Option<Broken>,
 }
@@ -212,7 +214,7 @@ choices! {
         /// For reading (since Linux 3.8): walks go on side by side, and wait only for who changes
         /// what they walk.
         Shared = "shared",
-        /// Not at all where a page provably has one place; else for reading. As posted in 2012 it
+        /// Not at all where a page provably has one place; else for writing. As posted in 2012 it
         /// was not taken for any migration, which is unsound.
         Skipped = "skipped",
     }
@@ -226,6 +228,17 @@ choices! {
         /// Entries are made to fault now and then, and a page that faults on one node twice running
         /// moves there.
         On = "on",
+    }
+}
+
+choices! {
+    /// What a first touch asks the caches for before it needs it. Simulated machines take no hints.
+    Ahead "ahead" {
+        /// Nothing.
+        Nothing = "nothing",
+        /// The line of the new page that the access is for, and the descriptor and that line of the
+        /// frame that this CPU takes next; of a file, the descriptors of the pages around.
+        Frame = "frame",
     }
 }
 
