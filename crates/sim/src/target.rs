@@ -22,7 +22,7 @@ use core::cell::{Cell, RefCell};
 use core::fmt;
 use core::mem::ManuallyDrop;
 use minflt_mm::describe::Field;
-use minflt_mm::{BootError, Config, Mm, MmHandle, Running, System};
+use minflt_mm::{BootError, Config, Mm, MmHandle, NumaKnobs, Running, System};
 use minflt_pgtable::{Altix16K, Paging, PowerRadix, X86_64};
 use minflt_process::{Tally, common_file, exit, fault_around_bytes, table_bytes};
 use minflt_workload::{Clear, Feature, Plan, ProcessReport, Spaces, Stop, Target, TargetError};
@@ -146,6 +146,15 @@ impl AnySimTarget {
             Self::X86(target) => target.place(placing),
             Self::Altix(target) => target.place(placing),
             Self::Power(target) => target.place(placing),
+        }
+    }
+
+    /// See [`System::set_numa_knobs`].
+    pub fn set_numa_knobs(&self, knobs: NumaKnobs) {
+        match self {
+            Self::X86(target) => target.system.set_numa_knobs(knobs),
+            Self::Altix(target) => target.system.set_numa_knobs(knobs),
+            Self::Power(target) => target.system.set_numa_knobs(knobs),
         }
     }
 

@@ -6,6 +6,7 @@
 //! What runs is a group of *workers*: the threads of one process, or as many processes of one
 //! thread each ([`Spaces`]). Barrier, mailbox and clock reach across all of them either way.
 
+use crate::contents::WORD;
 use core::fmt;
 use minflt_addr::VirtAddr;
 use std::collections::BTreeMap;
@@ -133,6 +134,17 @@ pub enum Prot {
     ReadWrite,
 }
 
+/// What is done with the words of a stretch of memory.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Use {
+    /// All are loaded.
+    Load,
+    /// All are stored to.
+    Store,
+    /// Each is loaded, then stored to.
+    Update,
+}
+
 /// Whose stores a mapping of a file shows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Sharing {
@@ -225,6 +237,32 @@ pub trait Worker {
     /// # Errors
     /// A signal that the access raised. (On *linux* a signal ends the process instead.)
     fn load(&mut self, at: VirtAddr) -> Result<u64, Stop>;
+
+    /// Uses all words of the `bytes` bytes at `at`, which lie in one page; both are multiples of 8,
+    /// and there is at least one word. What is stored is `value`, in every word. Returns what the
+    /// first word held where words are loaded, else 0.
+    ///
+    /// Where a page holds one word (*sim*) that is the first of them, and what it costs is what all
+    /// of them cost from the memory in which the page lies.
+    ///
+    /// # Errors
+    /// A signal that the access raised. (On *linux* a signal ends the process instead.)
+    fn use_data(&mut self, at: VirtAddr, bytes: u64, how: Use, value: u64) -> Result<u64, Stop> {
+        let mut first = 0;
+        for word in (0..bytes).step_by(WORD as usize) {
+            let at = VirtAddr(at.0 + word);
+            if how != Use::Store {
+                let found = self.load(at)?;
+                if word == 0 {
+                    first = found;
+                }
+            }
+            if how != Use::Load {
+                self.store(at, value)?;
+            }
+        }
+        Ok(first)
+    }
 
     /// Does `ns` nanoseconds of user computation that touches no shared memory. Time in which the
     /// worker has no CPU does not count.
