@@ -113,6 +113,10 @@ impl<const CHECKED: bool> Worker for HostWorker<'_, CHECKED> {
         self.calls.discard(at, len)
     }
 
+    fn move_page(&mut self, at: VirtAddr, node: u32) -> Result<bool, Stop> {
+        self.calls.move_page(at, node)
+    }
+
     fn brk(&mut self, at: Option<VirtAddr>) -> VirtAddr {
         self.calls.brk(at)
     }

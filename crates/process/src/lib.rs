@@ -8,7 +8,9 @@ pub use file::{Files, Made, common_file, fault_around_bytes, table_bytes};
 
 use minflt_addr::VirtAddr;
 use minflt_mm::config::Balancing;
-use minflt_mm::{Advice, Check, Errno, Event, Mm, MmHandle, Place, Signal, System, Thread};
+use minflt_mm::{
+    Advice, Check, Errno, Event, Mm, MmHandle, MovePageError, Place, Signal, System, Thread,
+};
 use minflt_pgtable::Mmu;
 use minflt_sync::Phase;
 use minflt_workload::{ProcessReport, Prot, Stop, TargetError};
@@ -67,6 +69,19 @@ impl<'m, M: Mmu> Calls<'m, M> {
     pub fn discard(&self, at: VirtAddr, len: u64) -> Result<(), Stop> {
         M::phase(Phase::Call("madvise"));
         self.mm().madvise(at, len, Advice::DontNeed).map_err(errno)
+    }
+
+    /// See [`minflt_workload::Worker::move_page`].
+    ///
+    /// # Errors
+    /// What the call returned, but for a page that is busy or being moved.
+    pub fn move_page(&self, at: VirtAddr, node: u32) -> Result<bool, Stop> {
+        M::phase(Phase::Call("move_pages"));
+        match self.mm().move_page(at, node) {
+            Ok(()) => Ok(true),
+            Err(MovePageError::Busy) => Ok(false),
+            Err(why) => Err(errno(why)),
+        }
     }
 
     /// See [`minflt_workload::Worker::brk`].

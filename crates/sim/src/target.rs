@@ -25,6 +25,7 @@ use minflt_mm::describe::Field;
 use minflt_mm::{BootError, Config, Mm, MmHandle, NumaKnobs, Running, System};
 use minflt_pgtable::{Altix16K, Paging, PowerRadix, X86_64};
 use minflt_process::{Tally, common_file, exit, fault_around_bytes, table_bytes};
+use minflt_sync::Instance;
 use minflt_workload::{Clear, Feature, Plan, ProcessReport, Spaces, Stop, Target, TargetError};
 
 /// A system on a simulated machine that runs workloads; oracles look at every access.
@@ -242,6 +243,10 @@ impl<P: Paging> Target for SimTarget<P> {
         match feature {
             Feature::Files | Feature::ColdFiles => None,
             Feature::WholePages => Some("a simulated page holds one word"),
+            Feature::Nodes => {
+                let nodes = self.system.machine().nodes();
+                (nodes < 2).then_some("the machine has one memory node")
+            }
         }
     }
 

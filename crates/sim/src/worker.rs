@@ -186,6 +186,10 @@ impl<P: Paging> Worker for SimWorker<'_, P> {
         self.calls.discard(at, len)
     }
 
+    fn move_page(&mut self, at: VirtAddr, node: u32) -> Result<bool, Stop> {
+        self.calls.move_page(at, node)
+    }
+
     fn brk(&mut self, at: Option<VirtAddr>) -> VirtAddr {
         self.calls.brk(at)
     }

@@ -111,6 +111,8 @@ pub enum Feature {
     ColdFiles,
     /// Pages that keep all their words, so that memory can be copied word by word.
     WholePages,
+    /// Two memory nodes, between which pages can be moved ([`Worker::move_page`]).
+    Nodes,
 }
 
 /// When fresh pages are cleared.
@@ -263,6 +265,13 @@ pub trait Worker {
         }
         Ok(first)
     }
+
+    /// Moves the page at `at` to memory node `node`; false where that could not be done now, since
+    /// somebody else uses the page in a way that keeps it where it is.
+    ///
+    /// # Errors
+    /// The system's error number; ENODEV on a target that lacks [`Feature::Nodes`].
+    fn move_page(&mut self, at: VirtAddr, node: u32) -> Result<bool, Stop>;
 
     /// Does `ns` nanoseconds of user computation that touches no shared memory. Time in which the
     /// worker has no CPU does not count.
