@@ -16,6 +16,7 @@ mod lock;
 mod machines;
 mod migrate;
 mod numa;
+mod numa_mem;
 mod policy;
 mod proc;
 mod refusals;

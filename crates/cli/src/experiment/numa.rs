@@ -4,7 +4,7 @@
 //! less time; the times of balancing are that much shorter, and what it looks at or moves at a time
 //! is that much less. So pages move as often as they would, for each loop, and times are multiplied
 //! by the scale. What is not scaled: what a fault, a move and an interrupt cost, which is right, as
-//! there are fewer pages; and the timer's 4 ms, a timer that interrupts eight times a second.
+//! there are fewer pages; and the timer's 4 ms, so that scans are at least that far apart.
 //!
 //! Without balancing nothing changes from loop to loop, and [`ALIKE`] loops stand for all.
 
@@ -59,7 +59,7 @@ pub(crate) fn cell(
     let options = ["-T", &bytes, "-l", &count, "-zZ0"].map(str::to_owned);
     let test = Workload::parse("numa-mem", &options).map_err(|e| usage(e.to_string()))?;
     let target = targets::sim(named, file, (file.shape.ram_mib.value as u64) << 20)?;
-    target.set_numa_knobs(scaled(NumaKnobs::default()));
+    target.set_numa_knobs(scaled(first_knobs()));
     target.account(Some(Asked::default()));
     let plan = threads_on(threads, threads);
     let outcome = targets::on_sim(&target, &test, &plan)?;
@@ -81,6 +81,16 @@ pub(crate) fn cell(
         columns,
         scale,
     })
+}
+
+/// The knobs of Linux 3.8, the first that balances (kernel/sched/fair.c): scans begin a tenth of a
+/// second apart, today a second.
+fn first_knobs() -> NumaKnobs {
+    NumaKnobs {
+        scan_period_min_ns: 100_000_000,
+        scan_period_max_ns: 5_000_000_000,
+        ..NumaKnobs::default()
+    }
 }
 
 /// The knobs of balancing for a run that is smaller by the scale.
