@@ -66,7 +66,10 @@ fn memory_of_one_node_serves_all_threads_and_its_own_first() {
     let [own, others @ ..] = by_node(&far);
     assert!(others.iter().all(|it| own > 1.5 * it), "{own}, {others:?}");
     let speeds = by_node(&near);
-    assert!(speeds.iter().all(|it| (it / speeds[0] - 1.0).abs() < 0.02), "{speeds:?}");
+    assert!(
+        speeds.iter().all(|it| (it / speeds[0] - 1.0).abs() < 0.02),
+        "{speeds:?}"
+    );
 }
 
 #[test]
@@ -77,7 +80,10 @@ fn loading_takes_half_of_what_storing_does() {
     };
     let loads = run("-T 64K -l 20 -0 --no-data_rand_walk --no-data_writes");
     let stores = run("-T 64K -l 20 -0 --no-data_rand_walk --no-data_reads");
-    assert!((1.9..2.1).contains(&(loads / stores)), "{loads} over {stores}");
+    assert!(
+        (1.9..2.1).contains(&(loads / stores)),
+        "{loads} over {stores}"
+    );
 }
 
 /// Balancing moves the pages to the threads that use them, after which they are as fast as if those
