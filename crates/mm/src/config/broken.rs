@@ -127,6 +127,8 @@ broken! {
     UnlinkBeforeFlush = "unlink-before-flush",
     /// A page is written back while entries still grant stores to it.
     WriteUnprotected = "write-unprotected",
+    /// Swap-out writes a page before its entry goes, and not again if it was stored to in between.
+    SwapForgetsDirty = "swap-forgets-dirty",
     /// mlock counts what it locked after it let `mmap_lock` go.
     LockedCountLate = "locked-count-late",
 }

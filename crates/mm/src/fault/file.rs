@@ -121,6 +121,9 @@ impl<M: Mmu> Fault<'_, M> {
     /// Holds nothing. Sleeps, and waits for the device.
     #[cold]
     pub(super) fn page_in(&self) -> Result<(), FaultOutcome> {
+        if let Some(away) = self.away.take() {
+            return self.bring(away);
+        }
         let Some(wanted) = self.wanted.take() else {
             return Ok(());
         };

@@ -20,6 +20,7 @@ mod prepare;
 pub(crate) mod remote;
 mod slot;
 mod stabilise;
+mod swap;
 pub(crate) mod userfault;
 
 use crate::config::{Broken, Config, Rss, Rung};
@@ -32,6 +33,7 @@ use minflt_addr::VirtAddr;
 use minflt_pgtable::{Access, Mmu};
 use minflt_sync::Phase;
 use stabilise::Stable;
+use swap::{Away, Brought};
 
 /// What came of a fault.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -76,6 +78,8 @@ pub enum Kind {
     FileShared,
     /// Map a copy of a page of a private file.
     FileCopy,
+    /// Map a page that was swapped out.
+    SwapIn,
     /// Nothing: somebody was faster, or only flags were missing.
     Spurious,
 }
@@ -133,6 +137,10 @@ pub(crate) struct Fault<'m, M: Mmu> {
     access: Access,
     /// What has to be read in, if anything.
     wanted: Cell<Option<Wanted>>,
+    /// What has to be read from a swap device, or waited for.
+    away: Cell<Option<Away>>,
+    /// What was read from there.
+    brought: Cell<Option<Brought<'m, M>>>,
 }
 
 impl<M: Mmu> Mm<M> {
@@ -282,6 +290,8 @@ impl<'m, M: Mmu> Fault<'m, M> {
             addr,
             access,
             wanted: Cell::new(None),
+            away: Cell::new(None),
+            brought: Cell::new(None),
         }
     }
 }
@@ -356,7 +366,12 @@ impl Kind {
     const fn maps_a_frame(self) -> bool {
         matches!(
             self,
-            Self::AnonWrite | Self::ZeroPageCow | Self::FileRead | Self::FileWrite | Self::FileCopy
+            Self::AnonWrite
+                | Self::ZeroPageCow
+                | Self::FileRead
+                | Self::FileWrite
+                | Self::FileCopy
+                | Self::SwapIn
         )
     }
 
@@ -372,6 +387,7 @@ impl Kind {
             Self::FileWrite => Event::FileWrite,
             Self::FileShared => Event::FileShared,
             Self::FileCopy => Event::FileCopy,
+            Self::SwapIn => Event::SwapIn,
             Self::Spurious => Event::Spurious,
         }
     }

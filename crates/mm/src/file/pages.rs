@@ -118,7 +118,8 @@ impl<M: Mmu> PageCache<M> {
     pub(crate) fn make(&self, index: u64) -> Result<Option<Locked<'_, M>>, NoMemory> {
         let sys = self.system();
         let slot = self.index.slot_for(sys, index)?;
-        let pfn = sys.frames.alloc(&sys.at, Use::File).ok_or(NoMemory)?;
+        let alloc = || sys.frames.alloc(&sys.at, Use::File);
+        let pfn = sys.alloc_or_reclaim(None, alloc).ok_or(NoMemory)?;
         let frame = sys.frames.get(pfn);
         frame.mapping.store(self.address(), Ordering::Relaxed);
         frame.index.store(index, Ordering::Relaxed);
