@@ -122,7 +122,7 @@ impl<M: Mmu> Fault<'_, M> {
     #[cold]
     pub(super) fn page_in(&self) -> Result<(), FaultOutcome> {
         if let Some(away) = self.away.take() {
-            return self.bring(away);
+            return self.fetch(away);
         }
         let Some(wanted) = self.wanted.take() else {
             return Ok(());

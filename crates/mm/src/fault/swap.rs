@@ -91,7 +91,7 @@ impl<M: Mmu> Fault<'_, M> {
     ///
     /// # Context
     /// Holds nothing. Sleeps, and waits for the device.
-    pub(super) fn bring(&self, away: Away) -> Result<(), FaultOutcome> {
+    pub(super) fn fetch(&self, away: Away) -> Result<(), FaultOutcome> {
         let sys = self.mm.system();
         let (slot, policy, index) = match away {
             Away::Await(slot) => {

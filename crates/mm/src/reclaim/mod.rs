@@ -45,7 +45,6 @@ mod page;
 use crate::event::Event;
 use crate::policy::NodeMask;
 use crate::system::System;
-use core::panic::Location;
 use minflt_addr::Pfn;
 use minflt_pgtable::Mmu;
 use minflt_sync::{Instance, lockdep};
