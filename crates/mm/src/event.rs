@@ -43,6 +43,12 @@ events! {
     MinorFaults = "minor-faults",
     /// Faults done after waiting for a device.
     MajorFaults = "major-faults",
+    /// Pages moved to another frame.
+    PagesMigrated = "pages-migrated",
+    /// Pages that were to be moved, and could not be.
+    MigrationsFailed = "migrations-failed",
+    /// Faults that waited for a page that was being moved.
+    MigrationWaits = "migration-waits",
     /// Anonymous first touches by a store: a frame of zeros was installed.
     AnonWrite = "anon-write-faults",
     /// Anonymous first touches by a load: the shared page of zeros was installed.

@@ -290,12 +290,11 @@ impl<M: Mmu> Frame<M> {
     /// frame to say yes.
     #[inline]
     pub(crate) fn set_exclusive(&self, exclusive: Exclusive) {
-        let flags = self.flags.load(Ordering::Relaxed);
-        let flags = match exclusive {
-            Exclusive::Yes => flags | EXCLUSIVE,
-            Exclusive::No => flags & !EXCLUSIVE,
+        // In one step: others may lock the page meanwhile.
+        match exclusive {
+            Exclusive::Yes => self.flags.or(EXCLUSIVE, Ordering::Relaxed),
+            Exclusive::No => self.flags.and(!EXCLUSIVE, Ordering::Relaxed),
         };
-        self.flags.store(flags, Ordering::Relaxed);
     }
 
     /// The owner makes the caches of instructions see, by `flush`, what was written to the frame,
@@ -305,7 +304,7 @@ impl<M: Mmu> Frame<M> {
     pub(crate) fn flush_once(&self, flush: impl FnOnce()) {
         if self.flags.load(Ordering::Relaxed) & FLUSHED == 0 {
             flush();
-            self.flags.poke(self.flags.peek() | FLUSHED);
+            self.flags.or(FLUSHED, Ordering::Relaxed);
         }
     }
 

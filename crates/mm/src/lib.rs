@@ -16,6 +16,7 @@ mod fault;
 mod file;
 mod frame;
 mod lifetime;
+mod migrate;
 mod mm;
 mod oracle;
 mod page;

@@ -161,19 +161,25 @@ impl<'m, M: Mmu> Zap<'m, M> {
     /// Lowers what the entries of `range` grant to what `prot` allows.
     pub(crate) fn protect(&mut self, range: VirtRange, prot: Prot) {
         let allowed = prot.grant();
+        let keeps_moving = self.mm.system().config.lacks(Broken::MoveKeepsGrant);
         let how = self.mm.exchange_under_lock();
         let mut at = range.start();
         while let Some((leaf, span)) = self.next_table(&mut at, range) {
             let _held = self.mm.table_lock(leaf.table).lock();
             for page in pages::<M>(span) {
                 let entry = self.entry(leaf.table, page.start());
+                let lowered = |old: Grant| match allowed {
+                    Grant::Nothing => Grant::Nothing,
+                    // What was read-only before may be read-only for a reason of its own: the
+                    // next store finds out.
+                    Grant::Read | Grant::Write => old.min(allowed).max(Grant::Read),
+                };
                 let lower = |pte: Pte<M::Paging>| {
-                    let grant = match allowed {
-                        Grant::Nothing => Grant::Nothing,
-                        // What was read-only before may be read-only for a reason of its own: the
-                        // next store finds out.
-                        Grant::Read | Grant::Write => pte.grant().min(allowed).max(Grant::Read),
-                    };
+                    if pte.moving().is_some() && !keeps_moving {
+                        let grant = lowered(pte.grant_later());
+                        return (grant != pte.grant_later()).then(|| pte.granting_later(grant));
+                    }
+                    let grant = lowered(pte.grant());
                     (pte.is_mapped() && grant != pte.grant()).then(|| pte.with_grant(grant))
                 };
                 if entry
@@ -220,12 +226,21 @@ impl<'m, M: Mmu> Zap<'m, M> {
 
     /// Takes a handler's marks off the pages of `range`: nobody watches their stores any more.
     pub(crate) fn unmark(&mut self, range: VirtRange) {
-        self.change(range, |pte| pte.is_uffd_wp().then(|| pte.without_uffd_wp()));
+        self.change_any(range, |pte| pte.is_uffd_wp().then(|| pte.without_uffd_wp()));
     }
 
     /// Changes bits of the mapped entries of `range`, those for which `to` says so; returns how
     /// many. The translations are invalidated, so that the next use sets what was cleared again.
     pub(crate) fn change(
+        &mut self,
+        range: VirtRange,
+        to: impl Fn(Pte<M::Paging>) -> Option<Pte<M::Paging>>,
+    ) -> u64 {
+        self.change_any(range, |pte| pte.is_mapped().then(|| to(pte)).flatten())
+    }
+
+    /// The same of all entries that are not empty.
+    fn change_any(
         &mut self,
         range: VirtRange,
         to: impl Fn(Pte<M::Paging>) -> Option<Pte<M::Paging>>,
@@ -237,8 +252,8 @@ impl<'m, M: Mmu> Zap<'m, M> {
             let _held = self.mm.table_lock(leaf.table).lock();
             for page in pages::<M>(span) {
                 let entry = self.entry(leaf.table, page.start());
-                let mapped = |pte: Pte<M::Paging>| pte.is_mapped().then(|| to(pte)).flatten();
-                if entry.update(how, mapped).is_ok() {
+                let some = |pte: Pte<M::Paging>| (!pte.is_none()).then(|| to(pte)).flatten();
+                if entry.update(how, some).is_ok() {
                     changed += 1;
                     self.gather.touch(page);
                 }
@@ -360,6 +375,7 @@ impl<'m, M: Mmu> Zap<'m, M> {
             }
             let old = entry.swap(how, Pte::NONE);
             if !old.is_mapped() {
+                resident -= i64::from(self.mm.drop_nonpresent(old));
                 continue;
             }
             self.gather.touch(page);

@@ -60,10 +60,31 @@ impl<M: Mmu> Frames<M> {
             self.drain_this_cpu();
             look()
         })?;
+        Some(self.taken(pfn, used_as))
+    }
+
+    /// A frame of `node`, with one reference; `None` when it has none left.
+    #[cold]
+    #[track_caller]
+    pub(crate) fn alloc_at(&self, used_as: Use, node: u32) -> Option<Pfn> {
+        if M::CHECKED && self.refusals.refuses(Location::caller()) || node >= self.nodes {
+            return None;
+        }
+        let look = || self.freed_last(node).or_else(|| self.one_of(node));
+        let pfn = look().or_else(|| {
+            self.drain_this_cpu();
+            look()
+        })?;
+        Some(self.taken(pfn, used_as))
+    }
+
+    /// A frame that was free becomes the caller's.
+    fn taken(&self, pfn: Pfn, used_as: Use) -> Pfn {
         let frame = self.get(pfn);
         frame.set_use(used_as);
-        frame.refs.store(1, Ordering::Relaxed);
-        Some(pfn)
+        // ORDERING: Release; pairs with [frame-put], as in [`Self::alloc`].
+        frame.refs.store(1, Ordering::Release);
+        pfn
     }
 
     /// The node of the CPU that asks.

@@ -287,6 +287,8 @@ impl<M: Mmu> Frames<M> {
     pub(crate) fn free(&self, pfn: Pfn) {
         let frame = self.get(pfn);
         frame.next_generation();
+        // Whoever looks at it once it is somebody else's finds nothing here until that says so.
+        frame.mapping.poke(0);
         frame.set_zeroed(Zeroed::No);
         frame.set_use(Use::FreeCpu);
         // SAFETY: 1: the CPU's own list, and a task does not leave its CPU within this function.

@@ -54,7 +54,7 @@ use crate::vma_lock;
 use crate::writers::Writers;
 use crate::zap::{Zap, pages};
 use minflt_addr::{Pfn, VirtAddr, VirtRange};
-use minflt_pgtable::{BeforeInstall, Grant, Mmu, Paging, Pte, Walk, walk};
+use minflt_pgtable::{BeforeInstall, Grant, Mmu, NonPresent, Paging, Pte, Walk, walk};
 use minflt_sync::Ordering;
 
 impl<M: Mmu> System<M> {
@@ -204,6 +204,7 @@ impl<M: Mmu> Zap<'_, M> {
         let how = self.mm.exchange_under_lock();
         let mut shared = 0;
         let mutant = sys.config.lacks(Broken::ForkLeavesWritable);
+        let leaves_moving = sys.config.lacks(Broken::ForkLeavesMoving);
         let pins = self.mm.pins.any() && !sys.config.lacks(Broken::ForkSharesPinned);
         let pinned = |pte: Pte<M::Paging>| pins && pinned(sys, pte);
         let _held = self.mm.table_lock(from).lock();
@@ -214,12 +215,16 @@ impl<M: Mmu> Zap<'_, M> {
             // parent's entry still grants stores.
             let mut keeps = false;
             let lower = |pte: Pte<M::Paging>| {
+                if pte.moving().is_some() {
+                    let stores = pte.grant_later() == Grant::Write && !leaves_moving;
+                    return stores.then(|| pte.granting_later(Grant::Read));
+                }
                 keeps = pinned(pte);
                 let stores = pte.is_mapped() && pte.grant() == Grant::Write && !mutant;
                 (stores && !keeps).then(|| pte.with_grant(Grant::Read))
             };
             let found = match entry.update(how, lower) {
-                Ok(old) => {
+                Ok(old) if old.is_none() || old.is_mapped() => {
                     self.gather.touch(page);
                     old.with_grant(Grant::Read)
                 }
@@ -232,7 +237,13 @@ impl<M: Mmu> Zap<'_, M> {
                     continue;
                 }
                 Err(found) if found.is_mapped() => found,
-                Err(_) => continue,
+                Ok(found) | Err(found) => {
+                    if let Some(copy) = sys.share_nonpresent(found, leaves_moving) {
+                        self.entry(to, page.start()).store(copy);
+                        shared += u64::from(copy.moving().is_some());
+                    }
+                    continue;
+                }
             };
             if !found.is_zero_page() {
                 let frame = sys.frames.get(found.pfn());
@@ -289,6 +300,31 @@ fn copy_pinned<M: Mmu>(
     to.maps.store(1, Ordering::Relaxed);
     sys.count(Event::ForkCopies);
     Ok(Pte::page(pfn, found.grant()).dirty())
+}
+
+impl<M: Mmu> System<M> {
+    /// What a child gets for an entry that maps nothing now, if anything: its page is shared, like
+    /// any other. Under the lock of the parent's table. See [`crate::rmap::away`].
+    #[cold]
+    fn share_nonpresent(
+        &self,
+        found: Pte<M::Paging>,
+        leaves_moving: bool,
+    ) -> Option<Pte<M::Paging>> {
+        let pfn = match found.nonpresent()? {
+            NonPresent::Migration(pfn) => pfn,
+            NonPresent::Swap(slot) => {
+                self.swap.dup(slot);
+                return Some(found.without_uffd_wp());
+            }
+        };
+        if leaves_moving {
+            return Some(found);
+        }
+        self.frames.get(pfn).set_exclusive(Exclusive::No);
+        let grant = found.grant_later().min(Grant::Read);
+        Some(found.granting_later(grant).without_uffd_wp())
+    }
 }
 
 impl<M: Mmu> Mm<M> {

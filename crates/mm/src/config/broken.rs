@@ -127,6 +127,18 @@ broken! {
     UnlinkBeforeFlush = "unlink-before-flush",
     /// A page is written back while entries still grant stores to it.
     WriteUnprotected = "write-unprotected",
+    /// A walk of an anon_vma's tree takes no lock, as posted in 2012.
+    RmapUnlocked = "rmap-unlocked",
+    /// A page is copied before the CPUs that may store to it are told.
+    CopyBeforeFlush = "copy-before-flush",
+    /// Whoever takes a page away looks whether it was stored to before he exchanges the entry.
+    AwayForgetsDirty = "away-forgets-dirty",
+    /// A page that was moved is mapped with the protection that it had when it was taken away.
+    MoveKeepsGrant = "move-keeps-grant",
+    /// A fork leaves entries of pages that are being moved as they are, in parent and child.
+    ForkLeavesMoving = "fork-leaves-moving",
+    /// mremap moves entries without the locks of their reverse maps.
+    RemapUnlocked = "remap-unlocked",
     /// Swap-out writes a page before its entry goes, and not again if it was stored to in between.
     SwapForgetsDirty = "swap-forgets-dirty",
     /// mlock counts what it locked after it let `mmap_lock` go.

@@ -233,13 +233,16 @@ impl<M: Mmu> Fault<'_, M> {
         leaf: Leaf<'_, M>,
         found: Pte<M::Paging>,
     ) -> Result<Kind, Stop> {
+        if !found.is_mapped() {
+            return self.away(stable, leaf, found);
+        }
         let grant = if found.is_present() {
             found.grant()
         } else {
             Grant::Read
         };
         let pte = with_bits(found.with_grant(grant), self.access);
-        if found.is_mapped() && pte != found {
+        if pte != found {
             // What grants nothing is being replaced, under the lock: wait for whoever does that.
             let slot = if found.is_present() {
                 stable.open(leaf)?

@@ -260,6 +260,9 @@ impl<M: Mmu> Fault<'_, M> {
             return Err(Stop::Signal(Signal::Bus));
         };
         let found = leaf.entry.load();
+        if !found.is_mapped() && !found.is_none() {
+            return self.away(stable, leaf, found);
+        }
         let frames = &self.mm.system().frames;
         let copied = found.is_mapped() && frames.get(found.pfn()).used_as() == Use::Anon;
         match self.access {

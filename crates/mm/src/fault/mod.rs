@@ -29,8 +29,8 @@ use crate::mm::Mm;
 use crate::rss::Share;
 use core::cell::Cell;
 use file::Wanted;
-use minflt_addr::VirtAddr;
-use minflt_pgtable::{Access, Mmu};
+use minflt_addr::{Pfn, VirtAddr};
+use minflt_pgtable::{Access, Leaf, Mmu, NonPresent, Pte};
 use minflt_sync::Phase;
 use stabilise::Stable;
 use swap::{Away, Brought};
@@ -121,6 +121,8 @@ enum Stop {
     Userfault,
     /// A page has to be read in, which is done with nothing held.
     PageIn,
+    /// The page is being moved from this frame, which is waited for with nothing held.
+    Moving(Pfn),
 }
 
 impl From<Why> for Stop {
@@ -201,6 +203,10 @@ impl<M: Mmu> Mm<M> {
                         self.await_wake();
                         continue;
                     }
+                    Err(Stop::Moving(pfn)) => {
+                        sys.await_move(pfn);
+                        continue;
+                    }
                     Err(Stop::PageIn) => match fault.page_in() {
                         Ok(()) => {
                             waited = true;
@@ -245,6 +251,7 @@ impl<M: Mmu> Mm<M> {
         let outcome = loop {
             match fault.attempt(Rung::Mmap) {
                 Err(Stop::Userfault) => self.await_wake(),
+                Err(Stop::Moving(pfn)) => sys.await_move(pfn),
                 Err(Stop::PageIn) => {
                     how = Event::MajorFaults;
                     if let Err(outcome) = fault.page_in() {
@@ -266,7 +273,8 @@ impl<M: Mmu> Mm<M> {
                 FaultOutcome::Done(Done { kind, by })
             }
             Err(Stop::Signal(signal)) => FaultOutcome::Signal(signal),
-            Err(Stop::Retry(_) | Stop::Oom | Stop::Userfault | Stop::PageIn) => FaultOutcome::Oom,
+            // The others were dealt with.
+            Err(_) => FaultOutcome::Oom,
         }
     }
 }
@@ -352,6 +360,21 @@ impl<M: Mmu> Fault<'_, M> {
         self.prepare_anon(stable)?;
         let leaf = self.leaf(stable)?;
         self.anon(stable, leaf)
+    }
+
+    /// The page is not in a frame that could be mapped now.
+    #[cold]
+    fn away(
+        &self,
+        stable: &Stable<'_, M>,
+        leaf: Leaf<'_, M>,
+        found: Pte<M::Paging>,
+    ) -> Result<Kind, Stop> {
+        match found.nonpresent() {
+            Some(NonPresent::Migration(pfn)) => Err(Stop::Moving(pfn)),
+            Some(NonPresent::Swap(slot)) => self.swap_in(stable, leaf, found, slot),
+            None => Ok(Kind::Spurious),
+        }
     }
 
     /// One more page is resident.

@@ -162,7 +162,8 @@ impl<M: Mmu> Fault<'_, M> {
             Ordering::Relaxed,
         );
         let late = sys.config.lacks(Broken::MapCountAfterExchange);
-        frame.maps.store(u32::from(!late), Ordering::Relaxed);
+        // ORDERING: Release; pairs with [frame-maps]: what it belongs to is there before.
+        frame.maps.store(u32::from(!late), Ordering::Release);
         if late {
             frame.refs.store(2, Ordering::Relaxed);
         }

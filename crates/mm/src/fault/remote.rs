@@ -60,6 +60,7 @@ impl<M: Mmu> Mm<M> {
                 }
                 Ok(None) => {}
                 Err(Stop::Userfault) => self.await_wake(),
+                Err(Stop::Moving(pfn)) => self.system().await_move(pfn),
                 Err(Stop::PageIn) => match fault.page_in() {
                     Ok(()) => {}
                     Err(FaultOutcome::Oom) => break Err(RemoteError::NoMemory),
@@ -180,6 +181,9 @@ impl<M: Mmu> Fault<'_, M> {
         let found = leaf.entry.load();
         if stable.view.uffd != 0 {
             self.userfault(stable, found)?;
+        }
+        if !found.is_mapped() && !found.is_none() {
+            return self.away(stable, leaf, found);
         }
         match self.access {
             Access::Read if found.is_none() => self.bring_zeros(stable, leaf, grant),

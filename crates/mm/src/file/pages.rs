@@ -5,6 +5,7 @@ use crate::config::Broken;
 use crate::error::NoMemory;
 use crate::frame::Use;
 use crate::page::{Locked, Page};
+use minflt_addr::Pfn;
 use minflt_pgtable::Mmu;
 use minflt_sync::Ordering;
 
@@ -121,13 +122,11 @@ impl<M: Mmu> PageCache<M> {
         let alloc = || sys.frames.alloc(&sys.at, Use::File);
         let pfn = sys.alloc_or_reclaim(None, alloc).ok_or(NoMemory)?;
         let frame = sys.frames.get(pfn);
+        // Reclaim may look for a moment what it is: nothing, until it is locked.
+        let locked = Page::held(sys, pfn).lock();
         frame.mapping.store(self.address(), Ordering::Relaxed);
         frame.index.store(index, Ordering::Relaxed);
         frame.maps.store(0, Ordering::Relaxed);
-        let page = Page::held(sys, pfn);
-        let Ok(locked) = page.try_lock() else {
-            M::violation(format_args!("fresh frame {pfn} is locked"));
-        };
         // The cache's.
         frame.refs.add(1, Ordering::Relaxed);
         // ORDERING: Release; pairs with [cache-slot].
@@ -145,6 +144,15 @@ impl<M: Mmu> PageCache<M> {
             return Ok(None);
         }
         Ok(Some(locked))
+    }
+
+    /// Page `index`, which is locked, and to which nobody has a reference, is in another frame from
+    /// now on: the caller has that locked, too.
+    pub(crate) fn replace(&self, index: u64, pfn: Pfn) {
+        if let Some(slot) = self.index.slot(index) {
+            // ORDERING: Release; pairs with [cache-slot].
+            slot.store(pfn.0, Ordering::Release);
+        }
     }
 
     /// Takes a locked page out of the cache. Nobody maps it any more, or will.

@@ -291,6 +291,8 @@ impl<M: Mmu> Mm<M> {
                 self.walk_table(value.pfn(), level - 1, at, walked)?;
             } else if value.is_mapped() {
                 self.check_entry(VirtAddr(at), value, walked)?;
+            } else if value.moving().is_some() {
+                return Err(Unbalanced::Moving(VirtAddr(at)));
             }
         }
         Ok(())

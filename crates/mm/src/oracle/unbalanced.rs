@@ -68,6 +68,8 @@ pub enum Unbalanced {
     },
     /// An entry that grants stores to a frame that is not exclusive.
     WritableShared(VirtAddr),
+    /// An entry says that its page is being moved, and nobody moves it.
+    Moving(VirtAddr),
     /// An entry that names a frame which is no user memory, or not any more.
     NotAnon(VirtAddr),
     /// An entry that names another page than the mapping's file has there, or one that the file
@@ -131,6 +133,7 @@ impl Unbalanced {
     /// What is wrong with an entry, if that is it, and where it is.
     const fn of_entry(&self) -> Option<(VirtAddr, &'static str)> {
         Some(match *self {
+            Self::Moving(at) => (at, "says that its page is being moved, and nobody moves it"),
             Self::WritableShared(at) => (at, "grants stores to a page that is not exclusive"),
             Self::OtherPage(at) => (at, "names no page of the file that is mapped there"),
             Self::WritableClean(at) => (at, "grants stores to a page that nobody would write back"),

@@ -146,9 +146,10 @@ impl<M: Mmu> Mm<M> {
     fn move_pages<'m>(&'m self, vma: &Vma<M>, old: &VmaView, to: VirtAddr, late: &mut Late<'m, M>) {
         let mut zap = Zap::begin(self, old.range);
         {
-            let file = vma.view().cache::<M>();
+            let locks = !self.system().config.lacks(Broken::RemapUnlocked);
+            let file = vma.view().cache::<M>().filter(|_| locks);
             let _file = file.map(|file| file.i_mmap.write());
-            let _reverse_map = vma.lock_reverse_map();
+            let _reverse_map = locks.then(|| vma.lock_reverse_map());
             self.move_entries(&mut zap, old, to);
         }
         if self.system().config.lacks(Broken::RemapFlushesLate) {

@@ -1,0 +1,185 @@
+//! Moving a page to another frame, while those who map it go on.
+//!
+//! # Problem
+//! A page lies on the wrong node. Its contents have to be somewhere else, every entry has to name
+//! the new place, and no store may be lost, whoever loads and stores meanwhile.
+//!
+//! # Idea
+//! Take the page away from everybody, copy it, give the copy back to all who had the page. Who
+//! wants it meanwhile sleeps until the old page's lock is let go.
+//!
+//! # Protocol
+//! ```text
+//! the page held and locked; what is being written of it, written
+//! a frame on the other node, locked
+//! the owner of its entries held             (an unmapped page names it no more)
+//! every entry: says that the page is being moved; CPUs told
+//! anybody else refers to it?                -> entries back, as they were
+//! a page of a file: nobody can find it any more
+//! the contents, and what the descriptor says, copied
+//! a page of a file: its file names the new one
+//! every entry: the new frame
+//! both unlocked; who slept tries again
+//! ```
+//!
+//! # Why it is correct
+//! Between the last CPU's being told and the entries' coming back nobody can reach the page: those
+//! who have a reference are counted, and one more than the mover's (and the file's) ends it. An
+//! entry cannot come to name the page meanwhile: faults leave entries of this kind alone, and a
+//! fork copies what they say, not the page. A page of a file could be found in its file; its count
+//! is taken from what is expected to zero in one step, and whoever comes waits for it to be
+//! another's ([`crate::file`]). See [`crate::rmap::away`] for the entries.
+//!
+//! # Cost
+//! For each entry two exchanges and an invalidation, and the reverse map's lock twice; a copy.
+//!
+//! Linux: mm/migrate.c migrate_folio_unmap, migrate_folio_move, `__folio_migrate_mapping`.
+
+use crate::event::Event;
+use crate::file::PageCache;
+use crate::frame::{Exclusive, Use};
+use crate::page::{Locked, Page};
+use crate::rmap::away::To;
+use crate::rmap::owner::Owner;
+use crate::system::System;
+use minflt_addr::Pfn;
+use minflt_pgtable::{BeforeInstall, Mmu, Paging};
+use minflt_sync::Ordering;
+
+/// Why a page was not moved. It is where it was, and as it was.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum NotMoved {
+    /// Somebody else refers to it, or it is on its way out.
+    Busy,
+    /// There is no frame on that node.
+    NoMemory,
+}
+
+impl<M: Mmu> System<M> {
+    /// Moves a page of user memory to `node`. Where the page is exclusive and the caller's hold
+    /// keeps the entry for it, `known` is that entry's place ([`Owner::known`]).
+    ///
+    /// # Context
+    /// Sleeps for the lock of the reverse map; waits for CPUs to forget translations. The caller
+    /// has no other page locked.
+    ///
+    /// # Errors
+    /// See [`NotMoved`].
+    pub(crate) fn migrate<'s>(
+        &'s self,
+        page: Locked<'s, M>,
+        node: u32,
+        known: Option<Owner<'s, M>>,
+    ) -> Result<(), NotMoved> {
+        let moved = self.try_migrate(&page, node, known);
+        match moved {
+            Ok(()) => self.count(Event::PagesMigrated),
+            Err(_) => self.count(Event::MigrationsFailed),
+        }
+        moved
+    }
+
+    fn try_migrate<'s>(
+        &'s self,
+        page: &Locked<'s, M>,
+        node: u32,
+        known: Option<Owner<'s, M>>,
+    ) -> Result<(), NotMoved> {
+        page.await_writeback();
+        let owner = known.or_else(|| self.owner_of(page));
+        let owner = owner.ok_or(NotMoved::Busy)?;
+        let frame = page.frame();
+        // Not worth taking it away.
+        if frame.may_be_pinned() || frame.is_poisoned() {
+            return Err(NotMoved::Busy);
+        }
+        let new = self.frame_for(frame.used_as(), node)?;
+        self.put_away(page, &owner, To::Migration);
+        let moved = self.move_to(page, &new, &owner);
+        let at = if moved.is_ok() { &new } else { page };
+        self.put_back(page.pfn(), at, &owner);
+        M::note(format_args!(
+            "migrate {} to {}: {moved:?}",
+            page.pfn(),
+            new.pfn()
+        ));
+        moved
+    }
+
+    /// A frame on `node`, locked, that nobody can find.
+    fn frame_for(&self, used_as: Use, node: u32) -> Result<Locked<'_, M>, NotMoved> {
+        let pfn = self.frames.alloc_at(used_as, node);
+        let pfn = pfn.ok_or(NotMoved::NoMemory)?;
+        self.frames.get(pfn).maps.store(0, Ordering::Relaxed);
+        self.frames.get(pfn).mapping.store(0, Ordering::Relaxed);
+        match Page::held(self, pfn).try_lock() {
+            Ok(new) => Ok(new),
+            Err(_) => M::violation(format_args!("fresh frame {pfn} is locked")),
+        }
+    }
+
+    /// Makes `new` what `page` is, if nobody but the caller, and its file, refers to that.
+    fn move_to(
+        &self,
+        page: &Locked<'_, M>,
+        new: &Locked<'_, M>,
+        owner: &Owner<'_, M>,
+    ) -> Result<(), NotMoved> {
+        let (frame, fresh) = (page.frame(), new.frame());
+        let of_file = match owner {
+            Owner::File(cache) => Some(*cache),
+            Owner::Anon(_) | Owner::Known(_) => None,
+        };
+        let alone = 1 + u32::from(of_file.is_some());
+        // ORDERING: Acquire; pairs with [frame-put].
+        let frozen = frame
+            .refs
+            .cas(alone, 0, Ordering::Acquire, Ordering::Relaxed);
+        if frame.maps.load(Ordering::Relaxed) != 0 || frozen.is_err() {
+            if frozen.is_ok() {
+                frame.refs.store(alone, Ordering::Relaxed);
+            }
+            return Err(NotMoved::Busy);
+        }
+        M::copy(&self.at, new.pfn(), page.pfn());
+        if M::Paging::CAPS.before_install == BeforeInstall::FlushCaches {
+            fresh.flush_once(|| M::flush_frame(&self.at, new.pfn()));
+        }
+        let (mapping, index) = (&frame.mapping, frame.index.load(Ordering::Relaxed));
+        fresh.index.store(index, Ordering::Relaxed);
+        fresh
+            .mapping
+            .store(mapping.load(Ordering::Relaxed), Ordering::Relaxed);
+        if !frame.is_exclusive() {
+            fresh.set_exclusive(Exclusive::No);
+        }
+        if let Some(cache) = of_file {
+            self.move_in_file(cache, index, new);
+            if frame.is_dirty() {
+                fresh.set_dirty();
+                frame.clean();
+            }
+            mapping.store(0, Ordering::Relaxed);
+        }
+        // The file's reference is the new page's now.
+        // ORDERING: Release; pairs with [frame-put].
+        frame.refs.store(1, Ordering::Release);
+        Ok(())
+    }
+
+    /// The file has `new` for its page `index` from now on.
+    fn move_in_file(&self, cache: &PageCache<M>, index: u64, new: &Locked<'_, M>) {
+        new.frame().set_uptodate();
+        new.frame().refs.add(1, Ordering::Relaxed);
+        cache.replace(index, new.pfn());
+    }
+
+    /// The page that an entry of the caller's names, locked, if nobody else has it locked. The
+    /// caller holds the lock of the entry's table.
+    pub(crate) fn try_lock_mapped(&self, pfn: Pfn) -> Option<Locked<'_, M>> {
+        if !self.frames.hold(pfn, 1) {
+            return None;
+        }
+        Page::held(self, pfn).try_lock().ok()
+    }
+}
