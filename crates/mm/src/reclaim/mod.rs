@@ -42,6 +42,8 @@
 
 mod page;
 
+pub(crate) use page::Spare;
+
 use crate::event::Event;
 use crate::policy::NodeMask;
 use crate::system::System;

@@ -233,6 +233,11 @@ impl<M: Mmu> SwapArea<M> {
         self.word(slot).load(Ordering::Relaxed) & COUNT
     }
 
+    /// The same, of a slot that an entry names.
+    pub(crate) fn names(&self, slot: u64) -> u64 {
+        u64::from(self.count(slot))
+    }
+
     /// Whether anybody names the slot or uses it. For oracles, while nothing runs.
     pub(crate) fn peek(&self, slot: u64) -> u32 {
         self.word(slot).peek()
