@@ -53,8 +53,8 @@ pub use config::{
 };
 pub use error::{
     BootError, Errno, FileError, HeapError, MadviseError, MempolicyError, MincoreError, MlockError,
-    MmapError, MprotectError, MremapError, MsyncError, MunmapError, NoMemory, RemoteError,
-    UffdError,
+    MmapError, MovePageError, MprotectError, MremapError, MsyncError, MunmapError, NoMemory,
+    RemoteError, UffdError,
 };
 pub use event::Event;
 pub use fault::{Done, FaultOutcome, Kind as FaultKind, Signal};

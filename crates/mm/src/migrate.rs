@@ -35,15 +35,19 @@
 //!
 //! Linux: mm/migrate.c migrate_folio_unmap, migrate_folio_move, `__folio_migrate_mapping`.
 
+use crate::call::as_call;
+use crate::config::AnonRmap;
+use crate::error::MovePageError;
 use crate::event::Event;
 use crate::file::PageCache;
 use crate::frame::{Exclusive, Use};
+use crate::mm::Mm;
 use crate::page::{Locked, Page};
 use crate::rmap::away::To;
 use crate::rmap::owner::Owner;
 use crate::system::System;
-use minflt_addr::Pfn;
-use minflt_pgtable::{BeforeInstall, Mmu, Paging};
+use minflt_addr::VirtAddr;
+use minflt_pgtable::{BeforeInstall, Mmu, Paging, Walk, walk};
 use minflt_sync::Ordering;
 
 /// Why a page was not moved. It is where it was, and as it was.
@@ -173,13 +177,70 @@ impl<M: Mmu> System<M> {
         new.frame().refs.add(1, Ordering::Relaxed);
         cache.replace(index, new.pfn());
     }
+}
 
-    /// The page that an entry of the caller's names, locked, if nobody else has it locked. The
-    /// caller holds the lock of the entry's table.
-    pub(crate) fn try_lock_mapped(&self, pfn: Pfn) -> Option<Locked<'_, M>> {
-        if !self.frames.hold(pfn, 1) {
-            return None;
+impl<M: Mmu> Mm<M> {
+    /// Moves the page at `addr` to the memory of `node`, for everybody who maps it.
+    ///
+    /// # Context
+    /// Holds nothing. Sleeps for `mmap_lock`, which it takes for reading, and for the page; waits
+    /// for CPUs to forget translations.
+    ///
+    /// # Errors
+    /// See [`MovePageError`].
+    ///
+    /// Linux: move_pages with one page.
+    pub fn move_page(&self, addr: VirtAddr, node: u32) -> Result<(), MovePageError> {
+        as_call(self.system(), || {
+            let _held = self.mmap_lock.read();
+            self.move_mapped(addr, node)
+        })
+    }
+
+    /// The same, under `mmap_lock`.
+    pub(crate) fn move_mapped(&self, addr: VirtAddr, node: u32) -> Result<(), MovePageError> {
+        let sys = self.system();
+        if node >= sys.frames.nodes() {
+            return Err(MovePageError::NoNode);
         }
-        Page::held(self, pfn).try_lock().ok()
+        let page = self.hold_mapped(addr)?;
+        if sys.frames.node_of(page.pfn()) == node {
+            return Ok(());
+        }
+        let page = page.lock();
+        let alone = sys.config.anon_rmap == AnonRmap::Skipped && page.frame().is_exclusive();
+        let known = alone.then(|| Owner::known(self, addr));
+        sys.migrate(page, node, known).map_err(|why| match why {
+            NotMoved::Busy => MovePageError::Busy,
+            NotMoved::NoMemory => MovePageError::NoMemory,
+        })
+    }
+
+    /// A reference to the page at `addr`. Under `mmap_lock`.
+    fn hold_mapped(&self, addr: VirtAddr) -> Result<Page<'_, M>, MovePageError> {
+        let sys = self.system();
+        let vma = self.find(addr).ok_or(MovePageError::Fault)?;
+        if !vma.view().range.contains(addr) {
+            return Err(MovePageError::Fault);
+        }
+        // SAFETY: 1: `mmap_lock` keeps tables from being freed.
+        let Walk::Leaf(leaf) = (unsafe { walk::<M>(&sys.at, self.root, addr) }) else {
+            return Err(MovePageError::NotThere);
+        };
+        let _held = self.table_lock(leaf.table).lock();
+        let found = leaf.entry.load();
+        if found.moving().is_some() {
+            return Err(MovePageError::Busy);
+        }
+        if !found.is_mapped() {
+            return Err(MovePageError::NotThere);
+        }
+        if found.is_zero_page() {
+            return Err(MovePageError::Fault);
+        }
+        if !sys.frames.hold(found.pfn(), 1) {
+            return Err(MovePageError::Busy);
+        }
+        Ok(Page::held(sys, found.pfn()))
     }
 }

@@ -27,6 +27,11 @@ impl<M: Mmu> Frames<M> {
         NodeMask::below(self.nodes)
     }
 
+    /// How many nodes there are.
+    pub(crate) const fn nodes(&self) -> u32 {
+        self.nodes
+    }
+
     /// A frame for page number `index` of a mapping, as `policy` chooses, with one reference;
     /// `None` when the nodes it allows have none left.
     #[cold]

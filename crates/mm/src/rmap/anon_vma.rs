@@ -132,11 +132,6 @@ impl<M: Mmu> AnonVma<M> {
         core::ptr::eq(self.root(), self)
     }
 
-    /// Where mappings may hold its pages. The root's lock is held.
-    pub(crate) const fn spans(&self) -> &Spans<M> {
-        &self.spans
-    }
-
     /// Puts the link of a mapping that is as `view` says into the tree. The root's lock is held.
     pub(super) fn link(&self, chain: NonNull<Chain<M>>, view: &VmaView) {
         // SAFETY: the caller made it.

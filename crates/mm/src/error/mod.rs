@@ -1,5 +1,9 @@
 //! How each call can fail, and the one table from those to Linux's error numbers.
 
+mod errno;
+
+pub use errno::Errno;
+
 use crate::alloc::MAX_NODES;
 use crate::config::Illegal;
 use crate::file::{IoError, NotRead};
@@ -187,6 +191,21 @@ pub enum MempolicyError {
     Misplaced,
 }
 
+/// Why a page was not moved to another node. It is where it was.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum MovePageError {
+    /// Nothing is mapped there, or the shared page of zeros.
+    Fault,
+    /// There is no page now.
+    NotThere,
+    /// Somebody else refers to the page, or does something with it.
+    Busy,
+    /// There is no memory on that node.
+    NoMemory,
+    /// There is no such node.
+    NoNode,
+}
+
 /// Why mincore failed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum MincoreError {
@@ -278,41 +297,6 @@ impl fmt::Display for BootError {
 }
 
 impl core::error::Error for BootError {}
-
-/// A Linux error number.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Errno(pub i32);
-
-impl Errno {
-    /// Not permitted.
-    pub const EPERM: Self = Self(1);
-    /// No such file or directory.
-    pub const ENOENT: Self = Self(2);
-    /// Input or output error; a page that is where it should not be.
-    pub const EIO: Self = Self(5);
-    /// Try again.
-    pub const EAGAIN: Self = Self(11);
-    /// Out of memory.
-    pub const ENOMEM: Self = Self(12);
-    /// Permission denied.
-    pub const EACCES: Self = Self(13);
-    /// Bad file number, or one that is not for what was asked.
-    pub const EBADF: Self = Self(9);
-    /// File too large.
-    pub const EFBIG: Self = Self(27);
-    /// No space left on the device.
-    pub const ENOSPC: Self = Self(28);
-    /// Value too large.
-    pub const EOVERFLOW: Self = Self(75);
-    /// Bad address.
-    pub const EFAULT: Self = Self(14);
-    /// Device or resource busy.
-    pub const EBUSY: Self = Self(16);
-    /// File exists.
-    pub const EEXIST: Self = Self(17);
-    /// Invalid argument.
-    pub const EINVAL: Self = Self(22);
-}
 
 impl From<NoMemory> for Errno {
     fn from(_: NoMemory) -> Self {
@@ -433,6 +417,18 @@ impl From<MempolicyError> for Errno {
     }
 }
 
+impl From<MovePageError> for Errno {
+    fn from(error: MovePageError) -> Self {
+        match error {
+            MovePageError::Fault => Self::EFAULT,
+            MovePageError::NotThere => Self::ENOENT,
+            MovePageError::Busy => Self::EBUSY,
+            MovePageError::NoMemory => Self::ENOMEM,
+            MovePageError::NoNode => Self::ENODEV,
+        }
+    }
+}
+
 impl From<MincoreError> for Errno {
     fn from(error: MincoreError) -> Self {
         match error {
@@ -469,27 +465,5 @@ impl From<UffdError> for Errno {
 impl From<HeapError> for Errno {
     fn from(_: HeapError) -> Self {
         Self::EINVAL
-    }
-}
-
-impl fmt::Display for Errno {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match *self {
-            Self::EPERM => f.write_str("EPERM"),
-            Self::EACCES => f.write_str("EACCES"),
-            Self::EBADF => f.write_str("EBADF"),
-            Self::EFBIG => f.write_str("EFBIG"),
-            Self::ENOSPC => f.write_str("ENOSPC"),
-            Self::EOVERFLOW => f.write_str("EOVERFLOW"),
-            Self::EIO => f.write_str("EIO"),
-            Self::EAGAIN => f.write_str("EAGAIN"),
-            Self::ENOMEM => f.write_str("ENOMEM"),
-            Self::ENOENT => f.write_str("ENOENT"),
-            Self::EBUSY => f.write_str("EBUSY"),
-            Self::EFAULT => f.write_str("EFAULT"),
-            Self::EEXIST => f.write_str("EEXIST"),
-            Self::EINVAL => f.write_str("EINVAL"),
-            Self(number) => write!(f, "errno {number}"),
-        }
     }
 }
