@@ -141,7 +141,7 @@ impl<M: Mmu> System<M> {
     fn own_field(offset: usize) -> Field {
         let fields = fields!(Self: at, config, exchanges, frames, cpus, srcu, nodes, vmas,
             attrs, mms, anon_vmas, chains, uffds, waiters, zero_page, next_id, spaces, rcu, commit,
-            rss_slots, stack_guard_gap);
+            rss_slots, stack_guard_gap, swap);
         match find(&fields, offset) {
             Field::Named(name) => Field::Named(match name {
                 "nodes" => "slab of tree nodes",
@@ -166,7 +166,7 @@ impl<M: Mmu> System<M> {
             field: Field::Named(field),
         };
         if let Some((cpu, offset)) = self.cpus.find(at) {
-            let fields = fields!(CpuArea<M>: events, checks, committed, mailbox);
+            let fields = fields!(CpuArea<M>: events, checks, committed, slot, mailbox);
             return Some(Place {
                 object: "per-cpu",
                 number: u64::from(cpu),
@@ -193,12 +193,18 @@ impl<M: Mmu> System<M> {
                 .find_map(|(cpu, what)| Some(place("per-cpu", cpu?, what)))
         };
         let zone = |node| place("zone", node, "free lists");
+        let slot = |number| Place {
+            object: "swap slot",
+            number,
+            field: Field::Named("count"),
+        };
         (self.frames.list_at(at).map(of_cpu("free frames")))
             .or_else(|| self.srcu.cpu_at(at).map(of_cpu("srcu")))
             .or_else(|| self.rcu.cpu_at(at).map(of_cpu("rcu")))
             .or_else(|| self.rss_slots.cpu_at(at).map(of_cpu("rss")))
             .or_else(magazines)
             .or_else(|| self.frames.zone_at(at).map(zone))
+            .or_else(|| self.swap.slot_at(at).map(slot))
     }
 
     fn in_frame(&self, pfn: Pfn, offset: usize) -> Place {

@@ -27,12 +27,7 @@ fn boot(config: Config, ram: usize, cpus: u32) -> Running<Machine> {
     boot_with_swap(config, ram, cpus, Swap::None)
 }
 
-fn boot_with_swap(
-    config: Config,
-    ram: usize,
-    cpus: u32,
-    swap: Swap<Machine>,
-) -> Running<Machine> {
+fn boot_with_swap(config: Config, ram: usize, cpus: u32, swap: Swap<Machine>) -> Running<Machine> {
     let options = HostOptions {
         cpus,
         ram_bytes: ram,

@@ -32,6 +32,7 @@ const ALLOWED: &[&str] = &[
     "crates/mm/src/proc/pagemap.rs",
     "crates/mm/src/proc/smaps.rs",
     "crates/mm/src/shootdown.rs",
+    "crates/mm/src/swap/",
     "crates/mm/src/thread.rs",
     "crates/mm/src/tree",
     "crates/mm/src/vma",

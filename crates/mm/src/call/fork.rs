@@ -337,7 +337,8 @@ impl<M: Mmu> Mm<M> {
             match unsafe { walk::<M>(&sys.at, self.root, addr) } {
                 Walk::Leaf(leaf) => return Ok(leaf.table),
                 Walk::Missing { entry, level } => {
-                    let table = Self::new_table(sys, level - 1).ok_or(NoMemory)?;
+                    let alloc = || Self::new_table(sys, level - 1);
+                    let table = sys.alloc_or_reclaim(None, alloc).ok_or(NoMemory)?;
                     entry.store(Pte::table(table, level));
                     sys.count(Event::TablesInstalled);
                 }

@@ -11,7 +11,7 @@ use crate::config::{Broken, Protocol};
 use crate::event::Event;
 use crate::frame::Use;
 use crate::mm::Mm;
-use crate::policy::{Policy, PolicyMode};
+use crate::policy::{NodeMask, Policy, PolicyMode};
 use crate::system::Exchanges;
 use minflt_addr::Pfn;
 use minflt_pgtable::{
@@ -137,9 +137,10 @@ impl<M: Mmu> Fault<'_, M> {
     pub(super) fn private_frame(&self, stable: &Stable<'_, M>) -> Result<Pfn, Stop> {
         let sys = self.mm.system();
         let pfn = if Policy::both_default(stable.view.policy, self.share.policy()) {
-            match sys.frames.alloc(&sys.at, Use::Anon) {
+            let alloc = || sys.frames.alloc(&sys.at, Use::Anon);
+            match alloc() {
                 Some(pfn) => pfn,
-                None => self.reclaimed_frame(stable)?,
+                None => self.reclaimed_frame(stable, None, alloc)?,
             }
         } else {
             self.chosen_frame(stable)?
@@ -173,13 +174,17 @@ impl<M: Mmu> Fault<'_, M> {
     /// to the next rung.
     #[cold]
     #[inline(never)]
-    fn reclaimed_frame(&self, stable: &Stable<'_, M>) -> Result<Pfn, Stop> {
+    fn reclaimed_frame(
+        &self,
+        stable: &Stable<'_, M>,
+        within: Option<NodeMask>,
+        alloc: impl Fn() -> Option<Pfn>,
+    ) -> Result<Pfn, Stop> {
         let sys = self.mm.system();
         if stable.can() == Can::Look && sys.reclaims() {
             return Err(Why::NotSupported.into());
         }
-        let alloc = || sys.frames.alloc(&sys.at, Use::Anon);
-        sys.reclaim_for(None, alloc).ok_or(Stop::Oom)
+        sys.reclaim_for(within, alloc).ok_or(Stop::Oom)
     }
 
     /// A frame as the mapping's policy says, or the thread's where that says nothing. Whose turn it
@@ -189,20 +194,22 @@ impl<M: Mmu> Fault<'_, M> {
     #[cold]
     #[inline(never)]
     fn chosen_frame(&self, stable: &Stable<'_, M>) -> Result<Pfn, Stop> {
-        let sys = self.mm.system();
         let policy = self.policy(stable);
         if policy.mode() == PolicyMode::Interleave && stable.can() == Can::Look {
             return Err(Why::NotSupported.into());
         }
         let index = stable.view.page_index::<M::Paging>(self.addr);
-        let alloc = || sys.frames.alloc_on(&sys.at, Use::Anon, policy, index);
-        if let Some(chosen) = alloc() {
-            return Ok(chosen);
+        let alloc = || self.alloc_by(policy, index);
+        match alloc() {
+            Some(pfn) => Ok(pfn),
+            None => self.reclaimed_frame(stable, policy.bound(), alloc),
         }
-        if stable.can() == Can::Look && sys.reclaims() {
-            return Err(Why::NotSupported.into());
-        }
-        sys.reclaim_for(policy.bound(), alloc).ok_or(Stop::Oom)
+    }
+
+    /// A frame for page number `index` of a mapping, as a policy chooses.
+    pub(super) fn alloc_by(&self, policy: Policy, index: u64) -> Option<Pfn> {
+        let sys = self.mm.system();
+        sys.frames.alloc_on(&sys.at, Use::Anon, policy, index)
     }
 
     /// The policy that a page of the mapping is taken by.

@@ -11,7 +11,6 @@ use super::stabilise::{Can, Stable};
 use super::{Fault, FaultOutcome, Kind, Signal, Stop, Why};
 use crate::config::Rss;
 use crate::event::Event;
-use crate::frame::Use;
 use crate::policy::Policy;
 use crate::swap::Sought;
 use crate::system::System;
@@ -109,10 +108,7 @@ impl<M: Mmu> Fault<'_, M> {
             slot,
             pfn: None,
         };
-        let alloc = || match policy {
-            Policy::DEFAULT => sys.frames.alloc(&sys.at, Use::Anon),
-            chosen => sys.frames.alloc_on(&sys.at, Use::Anon, chosen, index),
-        };
+        let alloc = || self.alloc_by(policy, index);
         let Some(pfn) = sys.alloc_or_reclaim(policy.bound(), alloc) else {
             sys.count(Event::OutOfMemory);
             return Err(FaultOutcome::Oom);

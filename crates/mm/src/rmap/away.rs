@@ -131,8 +131,13 @@ impl<M: Mmu> Zap<'_, M> {
         }
         // The lock keeps it mapped; only its bits change.
         let mut old = entry.load();
-        while let Err(found) = entry.cas(how, old, away(old, to)) {
-            old = found;
+        if matches!(to, To::Swap { .. }) && sys.config.lacks(Broken::SwapInTwoSteps) {
+            old = entry.swap(how, Pte::NONE);
+            entry.store(away(old, to));
+        } else {
+            while let Err(found) = entry.cas(how, old, away(old, to)) {
+                old = found;
+            }
         }
         M::note(format_args!("{} of frame {pfn} is put away", page.start()));
         self.gather.touch(page);

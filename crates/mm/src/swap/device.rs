@@ -52,6 +52,15 @@ pub enum Swap<M: Mmu> {
 }
 
 impl<M: Mmu> Swap<M> {
+    /// Memory of `bytes` bytes, or nothing where that is less than a page.
+    #[must_use]
+    pub fn of_bytes(bytes: u64) -> Self {
+        match bytes >> M::Paging::SHIFT {
+            0 => Self::None,
+            pages => Self::Memory { pages },
+        }
+    }
+
     /// Pages of it, as many as entries can name.
     #[must_use]
     pub fn pages(&self) -> u64 {

@@ -108,12 +108,11 @@ fn what_goes_out_comes_back_as_it_was() {
         let _cpu = sys.machine().enter(0);
         let mm = sys.new_mm().expect("memory");
         let at = map(&mm, 9);
-        let thread = mm.thread();
         for n in 0..8 {
-            assert_eq!(thread.store(page(at, n), 100 + n), Ok(()));
+            assert_eq!(mm.thread().store(page(at, n), 100 + n), Ok(()));
         }
         // The page of zeros has nowhere to go.
-        assert_eq!(thread.load(page(at, 8)), Ok(0));
+        assert_eq!(mm.thread().load(page(at, 8)), Ok(0));
         out(&mm, at, 9);
         let name = era.name;
         assert_eq!(sys.count_of(Event::SwapOut), 8, "{name}");
@@ -123,15 +122,19 @@ fn what_goes_out_comes_back_as_it_was() {
         mm.mincore(at, 9 * PAGE, &mut core).expect("mapped");
         assert_eq!(core, [0, 0, 0, 0, 0, 0, 0, 0, 1], "{name}");
         for n in 0..4 {
-            assert_eq!(thread.load(page(at, n)), Ok(100 + n), "{name}");
-            assert_eq!(thread.store(page(at, n + 4), 200 + n), Ok(()), "{name}");
+            assert_eq!(mm.thread().load(page(at, n)), Ok(100 + n), "{name}");
+            assert_eq!(
+                mm.thread().store(page(at, n + 4), 200 + n),
+                Ok(()),
+                "{name}"
+            );
         }
         assert_eq!(sys.count_of(Event::SwapIn), 8, "{name}");
         assert_eq!(sys.count_of(Event::MajorFaults), 8, "{name}");
         for n in 0..4 {
-            assert_eq!(thread.store(page(at, n), 300 + n), Ok(()), "{name}");
-            assert_eq!(thread.load(page(at, n)), Ok(300 + n), "{name}");
-            assert_eq!(thread.load(page(at, n + 4)), Ok(200 + n), "{name}");
+            assert_eq!(mm.thread().store(page(at, n), 300 + n), Ok(()), "{name}");
+            assert_eq!(mm.thread().load(page(at, n)), Ok(300 + n), "{name}");
+            assert_eq!(mm.thread().load(page(at, n + 4)), Ok(200 + n), "{name}");
         }
         let ledger = sys.check_ledger(&[&mm]).expect(name);
         assert_eq!((ledger.anon, ledger.swapped), (8, 0), "{name}");
@@ -345,7 +348,11 @@ fn sweep<M: Mmu>(mm: &Mm<M>, at: VirtAddr, pages: u64, sweeps: u64, tag: u64) {
             let word = tag << 32 | sweep << 16 | n;
             if sweep > 0 {
                 let before = tag << 32 | (sweep - 1) << 16 | n;
-                assert_eq!(thread.load(page(at, n)), Ok(before), "page {n}, sweep {sweep}");
+                assert_eq!(
+                    thread.load(page(at, n)),
+                    Ok(before),
+                    "page {n}, sweep {sweep}"
+                );
             }
             assert_eq!(thread.store(page(at, n), word), Ok(()), "page {n}");
         }

@@ -157,7 +157,7 @@ impl Pair {
         let workload = workload.map_err(|error| usage(error.to_string()))?;
         let mut sides = Vec::new();
         for named in era_list(self.eras)? {
-            let target = targets::host(&named, 2, RAM)?;
+            let target = targets::host(&named, 2, RAM, 0)?;
             sides.push(Side::Host(named, target));
         }
         sides.push(Side::linux()?);

@@ -34,7 +34,7 @@ type Runs = [Vec<Run>; CELLS.len()];
 pub(super) fn measure(progress: &Progress, proof: &mut Proof) -> Result<(), Error> {
     let mut sides = Vec::new();
     for named in era_list(ERAS)? {
-        let target = targets::host(&named, 2, RAM)?;
+        let target = targets::host(&named, 2, RAM, 0)?;
         sides.push(Side::Host(named, target));
     }
     sides.push(Side::linux()?);
