@@ -81,6 +81,14 @@ events! {
     ReclaimScanned = "pgscan",
     /// Frames that reclaim gave back.
     ReclaimStolen = "pgsteal",
+    /// Faults on pages of which balancing had taken the right to use them away.
+    NumaHintFaults = "numa-hint-faults",
+    /// Those of them that came from a CPU of the page's own node.
+    NumaHintFaultsLocal = "numa-hint-faults-local",
+    /// Pages moved to the node that they were used from, by such faults.
+    NumaPagesMigrated = "numa-pages-migrated",
+    /// Entries of which balancing took that right away.
+    NumaPteUpdates = "numa-pte-updates",
     /// Pages that a fault mapped beside the one it was for.
     FaultAroundMapped = "fault-around-mapped",
     /// Pages around a fault that were cached and could not be mapped without waiting.

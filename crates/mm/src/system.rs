@@ -19,6 +19,7 @@ use crate::event::Event;
 use crate::file::Files;
 use crate::frame::{Frame, FrameTable, Use};
 use crate::mm::{Mm, MmHandle};
+use crate::numa::{Numa, Rate};
 use crate::oracle::Check;
 use crate::rmap::anon_vma::{AnonVma, Chain};
 use crate::rss::{self, Slots};
@@ -72,6 +73,7 @@ pub struct System<M: Mmu> {
     /// Pages that stay free below a stack.
     pub(crate) stack_guard_gap: Atomic<u64, M>,
     pub(crate) swap: SwapArea<M>,
+    pub(crate) numa: Numa<M>,
 }
 
 /// How entries are exchanged where no lock of the tables is held: what the configuration and the
@@ -232,6 +234,8 @@ impl<M: Mmu> System<M> {
         let pieces = rss::pieces_for(slots, cpus);
         // SAFETY: 1.
         let pieces = unsafe { carve.per_cpu(pieces, |_| rss::piece()) };
+        // SAFETY: 1.
+        let rates = unsafe { carve.per_cpu(nodes, |_| Rate::new()) };
         let zones = carve.cut(Frames::<M>::zone_bytes(nodes));
         let table = carve.cut(len as usize * size_of::<Frame<M>>());
         let words = carve.cut(swap.word_bytes());
@@ -281,6 +285,7 @@ impl<M: Mmu> System<M> {
             rss_slots: Slots::new(pieces?, slots, cpus),
             stack_guard_gap: Atomic::new(DEFAULT_GUARD_GAP),
             swap,
+            numa: Numa::new(rates?),
         };
         let place = place?.cast::<Self>();
         // SAFETY: cut off for this, aligned to 128.

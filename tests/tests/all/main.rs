@@ -14,6 +14,7 @@ mod host;
 mod lines;
 mod lock;
 mod machines;
+mod migrate;
 mod policy;
 mod proc;
 mod refusals;

@@ -44,6 +44,8 @@ pub struct Config {
     pub anon_rmap: AnonRmap,
     /// Whether pages follow the threads that use them to their nodes.
     pub balancing: Balancing,
+    /// What a first touch asks the caches for before it needs it.
+    pub ahead: Ahead,
     /// A fix switched off on purpose; `None` outside race checks.
     pub broken: Option<Broken>,
 }
@@ -226,6 +228,17 @@ choices! {
         /// Entries are made to fault now and then, and a page that faults on one node twice running
         /// moves there.
         On = "on",
+    }
+}
+
+choices! {
+    /// What a first touch asks the caches for before it needs it. Simulated machines take no hints.
+    Ahead "ahead" {
+        /// Nothing.
+        Nothing = "nothing",
+        /// The line of the new page that the access is for, and the descriptor and that line of the
+        /// frame that this CPU takes next; of a file, the descriptors of the pages around.
+        Frame = "frame",
     }
 }
 

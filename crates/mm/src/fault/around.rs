@@ -38,7 +38,7 @@
 use super::slot::Slot;
 use super::stabilise::Stable;
 use super::{Fault, Kind, Stop};
-use crate::config::{Broken, Config, Neighbours, Protocol, Rss, Rung};
+use crate::config::{Ahead, Broken, Config, Neighbours, Protocol, Rss, Rung};
 use crate::event::Event;
 use crate::file::PageCache;
 use crate::vma::{Prot, VmaFlags, VmaView};
@@ -112,8 +112,11 @@ impl<M: Mmu> Fault<'_, M> {
         if window.pages() < 2 || !cache.maps_around() {
             return Ok(None);
         }
-        let slot = stable.open_locked(leaf)?;
         let index = stable.view.page_index::<M::Paging>(self.addr);
+        if sys.config.ahead == Ahead::Frame {
+            cache.prefetch(window.around(index));
+        }
+        let slot = stable.open_locked(leaf)?;
         let mapped = self.map_window(stable, &slot, cache, window.around(index));
         let done = !slot.value().is_none();
         if mapped > 0 && sys.config.rss == Rss::UnderLock {

@@ -16,6 +16,7 @@
 mod anon;
 mod around;
 mod file;
+mod numa;
 mod prepare;
 pub(crate) mod remote;
 mod slot;
@@ -80,6 +81,8 @@ pub enum Kind {
     FileCopy,
     /// Map a page that was swapped out.
     SwapIn,
+    /// Give the right to use a page back that a scan took away, to see who uses it.
+    NumaHint,
     /// Nothing: somebody was faster, or only flags were missing.
     Spurious,
 }
@@ -411,6 +414,7 @@ impl Kind {
             Self::FileShared => Event::FileShared,
             Self::FileCopy => Event::FileCopy,
             Self::SwapIn => Event::SwapIn,
+            Self::NumaHint => Event::NumaHintFaults,
             Self::Spurious => Event::Spurious,
         }
     }

@@ -5,6 +5,7 @@ use crate::config::Broken;
 use crate::error::NoMemory;
 use crate::frame::Use;
 use crate::page::{Locked, Page};
+use core::ops::Range;
 use minflt_addr::Pfn;
 use minflt_pgtable::Mmu;
 use minflt_sync::Ordering;
@@ -46,6 +47,18 @@ impl<M: Mmu> PageCache<M> {
             // ORDERING: Acquire; pairs with [cache-slot].
             if slot.load(Ordering::Acquire) == found || sys.config.lacks(Broken::CachedUnchecked) {
                 return Some(page);
+            }
+        }
+    }
+
+    /// Asks for the descriptors of those pages of a range that are cached: they are looked for with
+    /// a lock held.
+    pub(crate) fn prefetch(&self, range: Range<u64>) {
+        let frames = &self.system().frames;
+        for slot in range.filter_map(|index| self.index.slot(index)) {
+            let found = slot.load(Ordering::Relaxed);
+            if found != 0 {
+                M::prefetch_write(core::ptr::from_ref(frames.get(super::named(found))).cast());
             }
         }
     }
