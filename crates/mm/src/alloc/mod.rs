@@ -122,21 +122,23 @@ pub(crate) struct Frames<M: Mmu> {
 }
 
 impl<M: Mmu> Frames<M> {
-    /// All of `table`, for `count` CPUs.
+    /// All of `table`, for `count` CPUs; of them the frames that the swap device has, if there is
+    /// one.
     pub(crate) fn new(
         table: FrameTable<M>,
         zones: PerCpu<Zone<M>, M>,
         cpus: PerCpu<CpuFrames<M>, M>,
         nodes: u32,
         count: u32,
-        swaps: bool,
+        swap: Option<u64>,
     ) -> Self {
+        let len = table.len() - swap.unwrap_or(0);
         // What a CPU has, others do without: an eighth of all is enough for that.
-        let share = table.len() / (8 * u64::from(count));
-        let keep = (table.len() / 64 / u64::from(nodes)).clamp(8, 256);
+        let share = len / (8 * u64::from(count));
+        let keep = (len / 64 / u64::from(nodes)).clamp(8, 256);
         Self {
             cpu_list: (share as usize).clamp(4, CPU_LIST),
-            keep: if swaps { keep } else { 0 },
+            keep: if swap.is_some() { keep } else { 0 },
             block_order: share.max(1).ilog2().min(BLOCK_ORDER),
             table,
             zones,

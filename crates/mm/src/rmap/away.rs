@@ -80,6 +80,10 @@ impl<M: Mmu> System<M> {
         let frame = page.frame();
         let index = frame.index.load(Ordering::Relaxed);
         let _all = owner.each(index, |place| {
+            if place.locked && to != To::Migration {
+                // Locked since the caller asked. Linux: VM_LOCKED in try_to_unmap_one.
+                return ControlFlow::Continue(());
+            }
             let mut zap = Zap::begin_by_reverse_map(place.mm, place.range, Only::All);
             zap.put_away(place.range, page.pfn(), to);
             if self.config.lacks(Broken::CopyBeforeFlush) {
