@@ -71,9 +71,10 @@ pub(crate) fn fits(
     )))
 }
 
-/// A host system for `cpus` threads.
+/// A host system for `cpus` threads, counted as of as many memory nodes as the workload is about.
 pub(crate) fn host(
     named: &Named,
+    workload: &Workload,
     cpus: u32,
     ram: u64,
     swap: u64,
@@ -83,7 +84,8 @@ pub(crate) fn host(
             .map_err(|_| usage(format!("{option}: more than this host can address")))
     };
     let (ram, swap) = (bytes(ram, "--ram")?, bytes(swap, "--swap")?);
-    let start = HostTarget::start_with_swap(named.config, cpus, ram, swap);
+    let nodes = workload.nodes();
+    let start = HostTarget::start_with_swap(named.config, cpus, ram, nodes, swap);
     start.map_err(|error| match error {
         minflt_host::StartError::Boot(BootError::Illegal(illegal)) => refused(named, illegal),
         error => usage(format!("--ram: {error}")),

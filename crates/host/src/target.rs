@@ -59,18 +59,33 @@ impl<const CHECKED: bool> HostTarget<CHECKED> {
     /// # Errors
     /// When the host has not enough memory, or the configuration is refused.
     pub fn start(config: Config, cpus: u32, ram_bytes: usize) -> Result<Self, StartError> {
-        Self::start_with_swap(config, cpus, ram_bytes, 0)
+        Self::start_on(config, cpus, ram_bytes, 1)
+    }
+
+    /// The same, with CPUs and RAM counted as those of `nodes` memory nodes, or of as many as there
+    /// are CPUs.
+    ///
+    /// # Errors
+    /// As [`Self::start`].
+    pub fn start_on(
+        config: Config,
+        cpus: u32,
+        ram_bytes: usize,
+        nodes: u32,
+    ) -> Result<Self, StartError> {
+        Self::start_with_swap(config, cpus, ram_bytes, nodes, 0)
     }
 
     /// The same, with a swap device of `swap_bytes` bytes, which is memory of the host beside that
     /// RAM.
     ///
     /// # Errors
-    /// As [`HostTarget::start`].
+    /// As [`Self::start`].
     pub fn start_with_swap(
         config: Config,
         cpus: u32,
         ram_bytes: usize,
+        nodes: u32,
         swap_bytes: usize,
     ) -> Result<Self, StartError> {
         let options = HostOptions {
@@ -79,6 +94,7 @@ impl<const CHECKED: bool> HostTarget<CHECKED> {
             prefault: Prefault::Now,
         };
         let machine = HostInstance::new(&options).map_err(StartError::Ram)?;
+        let machine = machine.with_nodes(nodes.clamp(1, cpus));
         let swap = Swap::of_bytes(swap_bytes as u64);
         let system = System::boot_with_swap(machine, config, swap).map_err(StartError::Boot)?;
         Ok(Self { system, cpus })
@@ -186,6 +202,8 @@ impl<const CHECKED: bool> Target for HostTarget<CHECKED> {
     fn lacks(&self, feature: Feature) -> Option<&'static str> {
         match feature {
             Feature::Files | Feature::ColdFiles | Feature::WholePages => None,
+            Feature::Nodes => (self.machine().nodes() < 2)
+                .then_some("the machine has one memory node; it has two where two threads run"),
         }
     }
 

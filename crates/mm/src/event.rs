@@ -184,6 +184,8 @@ events! {
     Mincore = "mincore-calls",
     /// Calls about memory policies.
     Mempolicy = "mempolicy-calls",
+    /// Calls that move pages to nodes, or ask where they are.
+    MovePages = "move-pages-calls",
     /// Calls that move or ask for the heap's end.
     Brk = "brk-calls",
     /// Pages faulted in by a call that maps and populates. They are minor faults, as in Linux, but

@@ -41,6 +41,7 @@ pub use call::madvise::Advice;
 pub use call::mempolicy::Misplaced;
 pub use call::mlock::{LockAll, LockWhen};
 pub use call::mmap::{Growth, Lock, MapRequest, Populate};
+pub use call::move_pages::Which;
 pub use call::mremap::{Remap, RemapRequest};
 pub use call::msync::Msync;
 pub use call::pin::Pin;

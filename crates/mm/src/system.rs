@@ -246,6 +246,7 @@ impl<M: Mmu> System<M> {
         // SAFETY: 1: cut off just now, zeroed, and kept with the system.
         let swap = unsafe { SwapArea::new(words?.cast(), swap, &table, nodes, reserved) }?;
         let kept = swap.frames() / u64::from(nodes);
+        let pages = len.saturating_sub(reserved + swap.frames());
         let zone = |node| Frames::zone(&table, node, nodes, reserved, kept);
         // SAFETY: 1: cut off just now.
         let zones = unsafe { PerCpu::build(zones?, nodes, zone) };
@@ -259,14 +260,7 @@ impl<M: Mmu> System<M> {
                 ExchangeBy::Native => Exchanges::Native,
                 ExchangeBy::Emulated => Exchanges::Emulated,
             },
-            frames: Frames::new(
-                table,
-                zones,
-                lists?,
-                nodes,
-                cpus,
-                swap.exists().then(|| swap.frames()),
-            ),
+            frames: Frames::new(table, zones, lists?, nodes, cpus, &swap),
             cpus: areas?,
             srcu: Srcu::new(readers?),
             nodes: Slab::new(0, node?),
@@ -284,11 +278,7 @@ impl<M: Mmu> System<M> {
             stamp: Atomic::new(1),
             spaces: Atomic::new(0),
             rcu: Rcu::new(reports?, patience::<M>()),
-            commit: Commit::new(
-                len.saturating_sub(reserved + swap.frames()),
-                cpus,
-                swap.slots(),
-            ),
+            commit: Commit::new(pages, cpus, swap.slots()),
             rss_slots: Slots::new(pieces?, slots, cpus),
             stack_guard_gap: Atomic::new(DEFAULT_GUARD_GAP),
             swap,

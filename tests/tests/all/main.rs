@@ -15,6 +15,7 @@ mod lines;
 mod lock;
 mod machines;
 mod migrate;
+mod numa;
 mod policy;
 mod proc;
 mod refusals;

@@ -23,6 +23,7 @@ mod zone;
 
 use crate::frame::{Frame, FrameTable, Use, Zeroed};
 use crate::oracle::Refusals;
+use crate::swap::SwapArea;
 use core::ops::Range;
 use core::panic::Location;
 use minflt_addr::Pfn;
@@ -122,23 +123,22 @@ pub(crate) struct Frames<M: Mmu> {
 }
 
 impl<M: Mmu> Frames<M> {
-    /// All of `table`, for `count` CPUs; of them the frames that the swap device has, if there is
-    /// one.
+    /// All of `table`, for `count` CPUs; those that the swap device has are never free.
     pub(crate) fn new(
         table: FrameTable<M>,
         zones: PerCpu<Zone<M>, M>,
         cpus: PerCpu<CpuFrames<M>, M>,
         nodes: u32,
         count: u32,
-        swap: Option<u64>,
+        swap: &SwapArea<M>,
     ) -> Self {
-        let len = table.len() - swap.unwrap_or(0);
+        let len = table.len() - swap.frames();
         // What a CPU has, others do without: an eighth of all is enough for that.
         let share = len / (8 * u64::from(count));
         let keep = (len / 64 / u64::from(nodes)).clamp(8, 256);
         Self {
             cpu_list: (share as usize).clamp(4, CPU_LIST),
-            keep: if swap.is_some() { keep } else { 0 },
+            keep: if swap.exists() { keep } else { 0 },
             block_order: share.max(1).ilog2().min(BLOCK_ORDER),
             table,
             zones,
@@ -213,8 +213,8 @@ impl<M: Mmu> Frames<M> {
         Some(pfn)
     }
 
-    /// Asks for the descriptor of the frame that this CPU takes next, and for the line at `offset` of
-    /// it.
+    /// Asks for the descriptor of the frame that this CPU takes next, and for the line at `offset`
+    /// of it.
     #[inline(always)]
     pub(crate) fn prefetch_next(&self, at: &M::Instance, offset: u64) {
         // SAFETY: 1: the CPU's own list, and a task does not leave its CPU within this function.

@@ -207,7 +207,7 @@ choices! {
 }
 
 choices! {
-    /// How a walk from an anonymous page to the entries that map it holds the lock of the anon_vmas.
+    /// How a walk from an anonymous page to what maps it holds the lock of the anon_vmas.
     AnonRmap "anon-rmap" {
         /// For writing, as if it were a mutex (until Linux 3.7).
         Exclusive = "exclusive",

@@ -109,8 +109,8 @@ impl<M: Mmu> Fault<'_, M> {
         with_bits(found.with_grant(grant), access)
     }
 
-    /// Notes that the page is used by a CPU of `node`; the page, locked, if it is to move there. The
-    /// caller holds the lock of the table whose entry names it.
+    /// Notes that the page is used by a CPU of `node`; the page, locked, if it is to move there.
+    /// The caller holds the lock of the table whose entry names it.
     fn note_node(&self, pfn: Pfn, node: u32) -> Option<Locked<'_, M>> {
         let sys = self.mm.system();
         let here = sys.frames.node_of(pfn) == node;

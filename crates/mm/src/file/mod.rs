@@ -49,6 +49,7 @@ mod words;
 mod writeback;
 
 pub(crate) use index::CacheNode;
+pub(crate) use index::InOrder;
 pub use ops::{FileOps, IoError};
 pub(crate) use pages::Sought;
 pub(crate) use part::FilePart;

@@ -176,7 +176,6 @@ impl<M: Mmu> Zap<'_, M> {
                 if !sys.frames.get(from).is_exclusive() {
                     frame.set_exclusive(Exclusive::No);
                 }
-                // ORDERING: Release; pairs with [entry-frame], by the exchange.
                 entry.swap(mm.exchange_under_lock(), found.migrated(to));
                 M::note(format_args!("{} is put back to frame {to}", page.start()));
             }

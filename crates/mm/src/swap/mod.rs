@@ -311,7 +311,7 @@ impl<M: Mmu> System<M> {
             .wait_clear(KEYS | slot, word, WRITING, WAITERS);
     }
 
-    /// Fills frame `pfn`, which is the caller's, with what is in `slot`, in which the caller counts.
+    /// Fills frame `pfn`, which is the caller's, with what is in `slot`, in which he counts.
     ///
     /// # Context
     /// Sleeps, and waits for the device.
