@@ -135,10 +135,17 @@ impl<M: Mmu> Frames<M> {
         let len = table.len() - swap.frames();
         // What a CPU has, others do without: an eighth of all is enough for that.
         let share = len / (8 * u64::from(count));
-        let keep = (len / 64 / u64::from(nodes)).clamp(8, 256);
+        // With a swap device memory may be small and full, and then that holds for lists, too.
+        let (cpu_list, keep) = match swap.exists() {
+            true => (
+                (share as usize).clamp(4, CPU_LIST),
+                (len / 64 / u64::from(nodes)).clamp(8, 256),
+            ),
+            false => (CPU_LIST, 0),
+        };
         Self {
-            cpu_list: (share as usize).clamp(4, CPU_LIST),
-            keep: if swap.exists() { keep } else { 0 },
+            cpu_list,
+            keep,
             block_order: share.max(1).ilog2().min(BLOCK_ORDER),
             table,
             zones,

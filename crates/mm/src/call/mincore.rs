@@ -1,8 +1,8 @@
 //! mincore: which pages are there.
 //!
 //! Linux: mm/mincore.c (v6.18). A page of anonymous memory is in core if its entry maps one, be it
-//! the page of zeros or one that nobody may access now, and not if it is swapped out. A page of a file
-//! is, if it is cached.
+//! the page of zeros or one that nobody may access now, and not if it is swapped out. A page of a
+//! file is, if it is cached.
 
 use super::as_call;
 use crate::error::MincoreError;
