@@ -148,7 +148,8 @@ impl<M: Mmu> PageCache<M> {
     /// became shorter.
     pub(crate) fn make(&self, index: u64) -> Result<Option<Locked<'_, M>>, NoMemory> {
         let sys = self.system();
-        let slot = self.index.slot_for(sys, index)?;
+        let place = || self.index.slot_for(sys, index).ok();
+        let slot = sys.alloc_or_reclaim(None, place).ok_or(NoMemory)?;
         let alloc = || sys.frames.alloc(&sys.at, Use::File);
         let pfn = sys.alloc_or_reclaim(None, alloc).ok_or(NoMemory)?;
         let frame = sys.frames.get(pfn);

@@ -21,8 +21,8 @@
 //! - Of a file on a device: its entries go, it is written if it is dirty, and leaves the cache.
 //! - Of a file that is memory only: it stays.
 //!
-//! Only user memory asks for this, where a fault may wait: a page of its own or of a file, a copy,
-//! a table. What the system itself needs comes from frames that user memory leaves it where a swap
+//! Only user memory asks for this, where a fault may wait: a page of its own or of a file, its place
+//! in the file's index, a copy, a table. What the system itself needs comes from frames that user memory leaves it where a swap
 //! device is there, since it may be asked for under locks that reclaim takes.
 //!
 //! # Why it is correct
@@ -70,21 +70,21 @@ impl<M: Mmu> System<M> {
     ///
     /// # Context
     /// Sleeps; holds what stands before the lock of a page, or pages of files.
-    pub(crate) fn alloc_or_reclaim(
+    pub(crate) fn alloc_or_reclaim<T>(
         &self,
         within: Option<NodeMask>,
-        alloc: impl Fn() -> Option<Pfn>,
-    ) -> Option<Pfn> {
+        alloc: impl Fn() -> Option<T>,
+    ) -> Option<T> {
         alloc().or_else(|| self.reclaim_for(within, alloc))
     }
 
     /// The same, where `alloc` has just given nothing.
     #[cold]
-    pub(crate) fn reclaim_for(
+    pub(crate) fn reclaim_for<T>(
         &self,
         within: Option<NodeMask>,
-        alloc: impl Fn() -> Option<Pfn>,
-    ) -> Option<Pfn> {
+        alloc: impl Fn() -> Option<T>,
+    ) -> Option<T> {
         if !self.reclaims() || M::CHECKED && self.frames.refusals.spoke() {
             return None;
         }
@@ -94,8 +94,8 @@ impl<M: Mmu> System<M> {
         while in_vain < ROUNDS {
             let freed = self.reclaim(within);
             // Others may have freed some, or taken what was.
-            if let Some(pfn) = alloc() {
-                return Some(pfn);
+            if let Some(had) = alloc() {
+                return Some(had);
             }
             in_vain = if freed == 0 { in_vain + 1 } else { 0 };
         }

@@ -363,6 +363,43 @@ fn sweep<M: Mmu>(mm: &Mm<M>, at: VirtAddr, pages: u64, sweeps: u64, tag: u64) {
     }
 }
 
+/// What is stored to a file larger than memory is in the file, and comes back from there.
+#[test]
+fn a_file_larger_than_memory_is_used_by_two_threads() {
+    const PAGES: u64 = 2048;
+    let disk = Disk::new(PAGES * PAGE, &[]);
+    let sys = boot(newest(), 4 << 20, 2, Swap::None);
+    let (mm, file) = {
+        let _cpu = sys.machine().enter(0);
+        let file = sys.open_file(disk, PAGES * PAGE).expect("memory");
+        (sys.new_mm().expect("memory"), file)
+    };
+    let half = PAGES / 2;
+    std::thread::scope(|scope| {
+        for cpu in 0..2 {
+            let (sys, mm, file) = (&sys, &mm, &file);
+            scope.spawn(move || {
+                let _cpu = sys.machine().enter(cpu);
+                let request = MapRequest::new(Place::Any, half * PAGE, Prot::READ_WRITE);
+                let offset = u64::from(cpu) * half * PAGE;
+                let at = mm.mmap_file(&request, file, offset, Sharing::Shared);
+                sweep(mm, at.expect("a hole"), half, 2, u64::from(cpu));
+            });
+        }
+    });
+    let _cpu = sys.machine().enter(0);
+    assert_eq!(sys.machine().failed(), None);
+    assert!(sys.count_of(Event::ReclaimStolen) > PAGES);
+    sys.check_ledger(&[&mm]).expect("adds up");
+    file.sync().expect("a disk that works");
+    for n in 0..PAGES {
+        let (tag, n_of_half) = (n / half, n % half);
+        assert_eq!(disk.word(n * PAGE), tag << 32 | 1 << 16 | n_of_half);
+    }
+    drop((mm, file));
+    sys.check_ledger(&[]).expect("adds up");
+}
+
 #[test]
 fn a_program_four_times_its_memory_ends_on_two_threads() {
     const RAM: usize = 4 << 20;
