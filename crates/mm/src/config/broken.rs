@@ -139,6 +139,10 @@ broken! {
     ForkLeavesMoving = "fork-leaves-moving",
     /// mremap moves entries without the locks of their reverse maps.
     RemapUnlocked = "remap-unlocked",
+    /// Swap-out empties an entry first, and then makes it name the slot.
+    SwapInTwoSteps = "swap-in-two-steps",
+    /// Swap-out writes a page before its entry goes, and not again if it was stored to in between.
+    SwapForgetsDirty = "swap-forgets-dirty",
     /// mlock counts what it locked after it let `mmap_lock` go.
     LockedCountLate = "locked-count-late",
 }

@@ -63,6 +63,11 @@ pub(crate) enum To {
     Migration,
     /// Nowhere: it is in its file, and found there.
     File,
+    /// To a slot of the swap device, in which each entry counts: see [`crate::swap`].
+    Swap {
+        /// Which.
+        slot: u64,
+    },
 }
 
 impl<M: Mmu> System<M> {
@@ -75,6 +80,10 @@ impl<M: Mmu> System<M> {
         let frame = page.frame();
         let index = frame.index.load(Ordering::Relaxed);
         let _all = owner.each(index, |place| {
+            if place.locked && to != To::Migration {
+                // Locked since the caller asked. Linux: VM_LOCKED in try_to_unmap_one.
+                return ControlFlow::Continue(());
+            }
             let mut zap = Zap::begin_by_reverse_map(place.mm, place.range, Only::All);
             zap.put_away(place.range, page.pfn(), to);
             if self.config.lacks(Broken::CopyBeforeFlush) {
@@ -120,10 +129,19 @@ impl<M: Mmu> Zap<'_, M> {
         if !names(entry.load()) {
             return;
         }
+        if let To::Swap { slot } = to {
+            // Before an entry names it.
+            sys.swap.dup(slot);
+        }
         // The lock keeps it mapped; only its bits change.
         let mut old = entry.load();
-        while let Err(found) = entry.cas(how, old, away(old, to)) {
-            old = found;
+        if matches!(to, To::Swap { .. }) && sys.config.lacks(Broken::SwapInTwoSteps) {
+            old = entry.swap(how, Pte::NONE);
+            entry.store(away(old, to));
+        } else {
+            while let Err(found) = entry.cas(how, old, away(old, to)) {
+                old = found;
+            }
         }
         M::note(format_args!("{} of frame {pfn} is put away", page.start()));
         self.gather.touch(page);
@@ -171,6 +189,7 @@ fn away<P: Paging>(old: Pte<P>, to: To) -> Pte<P> {
     match to {
         To::Migration => old.migration(),
         To::File => Pte::NONE,
+        To::Swap { slot } => old.swapped(slot),
     }
 }
 
@@ -200,6 +219,13 @@ impl<M: Mmu> Mm<M> {
     /// entry counted as resident.
     #[cold]
     pub(crate) fn drop_nonpresent(&self, old: Pte<M::Paging>) -> bool {
-        matches!(old.nonpresent(), Some(NonPresent::Migration(_)))
+        match old.nonpresent() {
+            Some(NonPresent::Migration(_)) => true,
+            Some(NonPresent::Swap(slot)) => {
+                self.system().swap.put(slot);
+                false
+            }
+            None => false,
+        }
     }
 }
