@@ -247,7 +247,8 @@ impl<M: Mmu> Frames<M> {
         })?;
         let frame = self.get(pfn);
         frame.set_block_use(used_as, order);
-        frame.refs.store(1, Ordering::Relaxed);
+        // ORDERING: Release; pairs with [frame-put], as in [`Self::alloc`].
+        frame.refs.store(1, Ordering::Release);
         for tail in pfn.0 + 1..pfn.0 + (1 << order) {
             self.get(Pfn(tail)).set_use(Use::Tail);
         }

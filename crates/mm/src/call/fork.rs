@@ -297,7 +297,8 @@ fn copy_pinned<M: Mmu>(
     to.mapping.store(own, Ordering::Relaxed);
     to.index
         .store(from.index.load(Ordering::Relaxed), Ordering::Relaxed);
-    to.maps.store(1, Ordering::Relaxed);
+    // ORDERING: Release; pairs with [frame-maps].
+    to.maps.store(1, Ordering::Release);
     sys.count(Event::ForkCopies);
     Ok(Pte::page(pfn, found.grant()).dirty())
 }

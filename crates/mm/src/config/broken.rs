@@ -129,6 +129,8 @@ broken! {
     WriteUnprotected = "write-unprotected",
     /// A walk of an anon_vma's tree takes no lock, as posted in 2012.
     RmapUnlocked = "rmap-unlocked",
+    /// A page that somebody has pinned meanwhile goes to a slot all the same.
+    SwapSharesPinned = "swap-shares-pinned",
     /// A page is copied before the CPUs that may store to it are told.
     CopyBeforeFlush = "copy-before-flush",
     /// Whoever takes a page away looks whether it was stored to before he exchanges the entry.

@@ -121,11 +121,11 @@ impl<M: Mmu> System<M> {
         let (mut wrong, mut pinned) = (None, 0);
         self.frames.for_each_used(|pfn, frame| {
             let cached = match frame.used_as() {
-                Use::Anon => 0,
-                Use::File if frame.is_busy() => {
+                Use::Anon | Use::File if frame.is_busy() => {
                     wrong = wrong.or(Some(Unbalanced::Busy(pfn)));
                     return;
                 }
+                Use::Anon => 0,
                 Use::File => u32::from(is_cached(pfn, frame)),
                 _ => return,
             };

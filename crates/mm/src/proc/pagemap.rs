@@ -62,7 +62,7 @@ impl<M: Mmu> Mm<M> {
         for (page, found) in pages::<M>(span).zip(found) {
             // SAFETY: 1: a table, kept by `mmap_lock`.
             let table = unsafe { Table::<M>::at(&sys.at, leaf.table, 0) };
-            let pte = table.entry_for(page.start(), 0).load();
+            let pte = table.entry_for(page.start(), 0).load().unmoved();
             if sys.is_of_file(pte) {
                 *found = Mapped::OfFile;
             } else if pte.is_mapped() {

@@ -111,7 +111,7 @@ impl<M: Mmu> Mm<M> {
         for page in pages::<M>(span) {
             // SAFETY: 1: a table, kept by `mmap_lock`.
             let table = unsafe { Table::<M>::at(&sys.at, leaf.table, 0) };
-            let pte = table.entry_for(page.start(), 0).load();
+            let pte = table.entry_for(page.start(), 0).load().unmoved();
             if pte.is_mapped() && !pte.is_zero_page() {
                 counts.anonymous += u64::from(!sys.is_of_file(pte));
                 let maps = sys.frames.get(pte.pfn()).maps.load(Ordering::Relaxed);

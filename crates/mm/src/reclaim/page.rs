@@ -33,23 +33,28 @@ pub(crate) enum Spare {
 impl<M: Mmu> System<M> {
     /// Gives the frame back if that is possible and what is in it was not used; says whether.
     pub(super) fn reclaim_frame(&self, pfn: Pfn) -> bool {
-        let frame = self.frames.get(pfn);
-        let mapped = frame.maps.load(Ordering::Relaxed);
         // Most frames end here, with nothing written to their lines.
-        let candidate = match frame.used_as() {
-            Use::Anon => self.swap.exists() && mapped > 0,
-            Use::File => true,
-            _ => false,
-        };
-        if !candidate {
+        if !self.may_be_reclaimed(pfn) || !self.frames.try_hold(pfn) {
             return false;
         }
-        if !self.frames.try_hold(pfn) {
+        let page = Page::held(self, pfn);
+        // Asked again, now that it stays what it is: only user memory that others can find already
+        // may be locked by somebody who comes from nowhere.
+        if !self.may_be_reclaimed(pfn) {
             return false;
         }
-        Page::held(self, pfn)
-            .try_lock()
+        page.try_lock()
             .is_ok_and(|page| self.reclaim_page(page, Spare::Used))
+    }
+
+    /// Whether a frame is user memory that others can find.
+    fn may_be_reclaimed(&self, pfn: Pfn) -> bool {
+        let frame = self.frames.get(pfn);
+        match frame.used_as() {
+            Use::Anon => self.swap.exists() && frame.maps.load(Ordering::Relaxed) > 0,
+            Use::File => frame.mapping.load(Ordering::Relaxed) != 0,
+            _ => false,
+        }
     }
 
     /// The same of a page that is locked: whatever it is now.

@@ -36,6 +36,12 @@
 //! ([`super::interval`]). What a fork copied is restored as the parent's is; it takes the right to
 //! store from both, and the page is no longer exclusive, which is looked at under the table's lock.
 //!
+//! *Pins.* A page that is pinned stays its owner's own, which a fork that finds a slot in the entry
+//! could not know. So an exclusive page goes to a slot only if nobody has it pinned after all CPUs
+//! were told, with the table's lock still held, which keeps a fork off. Who moves a page to
+//! another frame holds `mmap_lock`, or the VMA's lock, of the one address space that an exclusive
+//! page has, so no fork comes between.
+//!
 //! *Protection* (P14): the entry itself says what it will grant, and mprotect lowers that.
 //!
 //! # Cost
@@ -49,6 +55,7 @@ use crate::event::Event;
 use crate::frame::{Exclusive, Frame};
 use crate::mm::Mm;
 use crate::page::Locked;
+use crate::shootdown;
 use crate::system::System;
 use crate::zap::{Only, Zap};
 use core::ops::ControlFlow;
@@ -143,9 +150,20 @@ impl<M: Mmu> Zap<'_, M> {
                 old = found;
             }
         }
-        M::note(format_args!("{} of frame {pfn} is put away", page.start()));
-        self.gather.touch(page);
         let frame = sys.frames.get(pfn);
+        if matches!(to, To::Swap { .. }) && frame.is_exclusive() {
+            // Whoever pins it without a lock is done when his CPU has answered.
+            shootdown::flush(sys, mm, page);
+            if frame.may_be_pinned() && !sys.config.lacks(Broken::SwapSharesPinned) {
+                entry.swap(how, old);
+                drop(held);
+                mm.drop_nonpresent(away(old, to));
+                return;
+            }
+        } else {
+            self.gather.touch(page);
+        }
+        M::note(format_args!("{} of frame {pfn} is put away", page.start()));
         if old.is_dirty() && !sys.config.lacks(Broken::AwayForgetsDirty) {
             frame.set_dirty();
         }

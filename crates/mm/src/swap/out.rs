@@ -20,7 +20,7 @@
 
 use crate::config::Broken;
 use crate::event::Event;
-use crate::frame::{Exclusive, PIN};
+use crate::frame::Exclusive;
 use crate::page::Locked;
 use crate::rmap::away::To;
 use crate::rmap::owner::Owner;
@@ -106,10 +106,8 @@ impl<M: Mmu> System<M> {
         }
         self.count(Event::SwapPutBack);
         let frame = page.frame();
-        // Others may have it by now, but for who pinned it: his page is not forked.
-        if frame.refs.load(Ordering::Relaxed) < PIN {
-            frame.set_exclusive(Exclusive::No);
-        }
+        // A child may have it by now. Nobody has it pinned.
+        frame.set_exclusive(Exclusive::No);
         let index = frame.index.load(Ordering::Relaxed);
         while self.swap.count(slot) != 0 {
             let _all = owner.each(index, |place| {
@@ -133,7 +131,8 @@ impl<M: Mmu> Zap<'_, M> {
             if found.nonpresent() == Some(NonPresent::Swap(slot)) {
                 let frame = sys.frames.get(pfn);
                 frame.refs.add(1, Ordering::Relaxed);
-                frame.maps.add(1, Ordering::Relaxed);
+                // ORDERING: Release; pairs with [frame-maps].
+                frame.maps.add(1, Ordering::Release);
                 let back = Pte::page(pfn, Grant::Nothing).dirty();
                 let marked = found.is_uffd_wp();
                 entry.swap(
