@@ -48,8 +48,7 @@ mod truncate;
 mod words;
 mod writeback;
 
-pub(crate) use index::CacheNode;
-pub(crate) use index::InOrder;
+pub(crate) use index::{CacheNode, InOrder};
 pub use ops::{FileOps, IoError};
 pub(crate) use pages::Sought;
 pub(crate) use part::FilePart;

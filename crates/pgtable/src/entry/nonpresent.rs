@@ -91,8 +91,8 @@ impl<P: Paging> Pte<P> {
         }
     }
 
-    /// The same, but for a page that is being moved as if it were where it was: for who asks what is
-    /// mapped.
+    /// The same, but for a page that is being moved as if it were where it was: for who asks what
+    /// is mapped.
     #[must_use]
     pub const fn unmoved(self) -> Self {
         match self.moving() {
