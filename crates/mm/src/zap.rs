@@ -240,7 +240,7 @@ impl<'m, M: Mmu> Zap<'m, M> {
     }
 
     /// The same of all entries that are not empty.
-    fn change_any(
+    pub(crate) fn change_any(
         &mut self,
         range: VirtRange,
         to: impl Fn(Pte<M::Paging>) -> Option<Pte<M::Paging>>,

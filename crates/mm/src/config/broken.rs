@@ -139,6 +139,18 @@ broken! {
     ForkLeavesMoving = "fork-leaves-moving",
     /// mremap moves entries without the locks of their reverse maps.
     RemapUnlocked = "remap-unlocked",
+    /// A page is moved whoever refers to it.
+    MoveUncounted = "move-uncounted",
+    /// A userfaultfd's handler passes over pages that are being moved.
+    WatchSkipsMoving = "watch-skips-moving",
+    /// A child's span comes before its parent's in a walk of the reverse map.
+    ChildFirst = "child-first",
+    /// Who comes from a page takes a reference to its anon_vma, whether that has one left or not.
+    HoldsFreedAnonVma = "holds-freed-anon-vma",
+    /// One number counts the children of an anon_vma and the mappings whose own it is.
+    ChildrenAndOwners = "children-and-owners",
+    /// A mapping that takes over the pages of one that moves is not chained to their anon_vma.
+    MergeForgetsChain = "merge-forgets-chain",
     /// mlock counts what it locked after it let `mmap_lock` go.
     LockedCountLate = "locked-count-late",
 }

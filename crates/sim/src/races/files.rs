@@ -23,7 +23,7 @@ type Body<'s> = Box<dyn FnOnce() + 's>;
 
 /// A handle that is dropped only when the scene ended well: after a failure locks may be held for
 /// ever.
-struct File<'s, P: Paging>(ManuallyDrop<FileHandle<'s, Checked<P>>>);
+pub(super) struct File<'s, P: Paging>(ManuallyDrop<FileHandle<'s, Checked<P>>>);
 
 /// What page `n` of a file begins with.
 const fn word(n: u64) -> u64 {
@@ -39,7 +39,7 @@ impl<'s, P: Paging> File<'s, P> {
     }
 
     /// Memory only, with all pages there.
-    fn in_memory(stage: &S<'s, P>) -> Rc<Self> {
+    pub(super) fn in_memory(stage: &S<'s, P>) -> Rc<Self> {
         let file = Self::of(stage.sys.new_file(PAGES * P::PAGE));
         for n in 0..PAGES {
             let written = file.0.write_word(n * P::PAGE, word(n));
@@ -54,15 +54,28 @@ impl<'s, P: Paging> File<'s, P> {
     }
 
     /// Maps the first pages of it at stage page `at`.
-    fn map(&self, stage: &Stage<'_, P>, at: u64, pages: u64, prot: Prot, sharing: Sharing) {
+    pub(super) fn map(&self, stage: &Stage<'_, P>, at: u64, pages: u64, prot: Prot, sharing: Sharing) {
         let place = Place::FixedNoReplace(stage.page(at));
         let request = MapRequest::new(place, pages * P::PAGE, prot);
         let mapped = stage.mm.mmap_file(&request, &self.0, 0, sharing);
         assert!(mapped.is_ok(), "the stage is free and small: {mapped:?}");
     }
 
+    /// The first word of page `n`.
+    pub(super) fn word(&self, n: u64) -> u64 {
+        match self.0.read_word(n * P::PAGE) {
+            Ok(Some(found)) => found,
+            other => Checked::<P>::violation(format_args!("contents: {other:?} in a file")),
+        }
+    }
+
+    /// Cuts the file.
+    pub(super) fn cut(&self, bytes: u64) {
+        assert!(self.0.truncate(bytes).is_ok(), "a small file");
+    }
+
     /// The last of it: nobody else has it any more.
-    fn end(self: Rc<Self>) -> Result<(), String> {
+    pub(super) fn end(self: Rc<Self>) -> Result<(), String> {
         let file = Rc::try_unwrap(self).map_err(|_| "the file is in use still")?;
         drop(ManuallyDrop::into_inner(file.0));
         Ok(())
