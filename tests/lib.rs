@@ -2,3 +2,4 @@
 //! they share.
 
 pub mod disk;
+pub mod moving;

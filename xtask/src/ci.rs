@@ -74,6 +74,11 @@ pub(crate) fn soak(root: &Path, extra: &[String]) -> Vec<Step> {
     vec![
         Step::cargo("check", root, &check).with_args(extra),
         Step::cargo("differential", root, &differential),
+        Step::cargo(
+            "moving",
+            root,
+            "run --release -p minflt-tests --example moving",
+        ),
         loom(root, LOOM_PREEMPTIONS_SOAK),
     ]
 }

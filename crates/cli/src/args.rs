@@ -128,7 +128,7 @@ pub(crate) struct Bench {
         "workload", "on", "threads", "cpus", "size", "ram", "machine", "extend_machine",
         "clear_beforehand", "why", "free", "flame", "profile", "era", "ladder", "protocol",
         "exchange", "lifetime", "rss", "unmap", "fault_around_order", "neighbours", "anon_rmap",
-        "numa_balancing", "options",
+        "numa_balancing", "ahead", "options",
     ])]
     pub(crate) proof: bool,
     /// Clear pages before the timed part (host and sim).
@@ -217,6 +217,9 @@ pub(crate) struct Choices {
     /// Whether pages follow the threads that use them to their nodes, in place of the era's.
     #[arg(long, value_name = "CHOICE")]
     pub(crate) numa_balancing: Option<String>,
+    /// What a first touch asks the caches for before it needs it, in place of the era's.
+    #[arg(long, value_name = "CHOICE")]
+    pub(crate) ahead: Option<String>,
 }
 
 #[derive(Debug, clap::Args)]

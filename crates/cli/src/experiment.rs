@@ -3,6 +3,7 @@
 //! Everything here is scaled down: fewer pages, less time. The factor is part of each record.
 
 pub(crate) mod file;
+pub(crate) mod numa;
 
 use crate::choice::{Named, era_list};
 use crate::error::{Error, failed, usage};
@@ -266,6 +267,7 @@ pub(crate) fn figure(
         "file-seq" | "file-rand" | "file-sparse" => {
             Some(file::figure(published, row, column, file)?)
         }
+        "numa-mem" => Some(numa::figure(published, row, column, file)?),
         _ => None,
     };
     found.ok_or_else(|| lacking(published, &format!("column {column} is not simulated")))

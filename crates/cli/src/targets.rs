@@ -71,10 +71,16 @@ pub(crate) fn fits(
     )))
 }
 
-/// A host system for `cpus` threads.
-pub(crate) fn host(named: &Named, cpus: u32, ram: u64) -> Result<HostTarget<false>, Error> {
+/// A host system for `cpus` threads, counted as of as many memory nodes as the workload is about.
+pub(crate) fn host(
+    named: &Named,
+    workload: &Workload,
+    cpus: u32,
+    ram: u64,
+) -> Result<HostTarget<false>, Error> {
     let ram = usize::try_from(ram).map_err(|_| usage("--ram: more than this host can address"))?;
-    HostTarget::start(named.config, cpus, ram).map_err(|error| match error {
+    let start = HostTarget::start_on(named.config, cpus, ram, workload.nodes());
+    start.map_err(|error| match error {
         minflt_host::StartError::Boot(BootError::Illegal(illegal)) => refused(named, illegal),
         error => usage(format!("--ram: {error}")),
     })

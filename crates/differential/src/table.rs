@@ -195,6 +195,8 @@ pub const ROWS: &[(&str, Says)] = &[
     ("mbind MPOL_LOCAL", Same),
     ("mbind MPOL_PREFERRED_MANY", Same),
     ("mbind MPOL_MF_STRICT", Same),
+    ("mbind MPOL_MF_MOVE", Same),
+    ("mbind MPOL_MF_MOVE_ALL", Same),
     ("mbind EINVAL", Same),
     ("mbind EFAULT", Same),
     ("set_mempolicy", Same),
@@ -212,10 +214,6 @@ pub const ROWS: &[(&str, Says)] = &[
     (
         "mbind MPOL_WEIGHTED_INTERLEAVE, MPOL_F_STATIC_NODES, MPOL_F_RELATIVE_NODES, MPOL_F_NUMA_BALANCING",
         Unsupported("no words in the library"),
-    ),
-    (
-        "mbind MPOL_MF_MOVE, MPOL_MF_MOVE_ALL",
-        Unsupported("nothing migrates yet (part 6)"),
     ),
     ("limit_memlock", Same),
     ("limit_as", Same),

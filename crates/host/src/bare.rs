@@ -108,6 +108,11 @@ macro_rules! memory_as_the_base {
         }
 
         #[inline(always)]
+        fn prefetch_user(at: &HostInstance, pfn: Pfn, offset: u64) {
+            Base::<P>::prefetch_user(at, pfn, offset);
+        }
+
+        #[inline(always)]
         fn clear(at: &HostInstance, pfn: Pfn) {
             Base::<P>::clear(at, pfn);
         }

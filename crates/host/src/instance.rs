@@ -30,6 +30,7 @@ pub struct HostOptions {
 /// left.
 pub struct HostInstance {
     shared: NonNull<Shared>,
+    nodes: u32,
 }
 
 /// What lies at one address as long as the instance lives.
@@ -92,11 +93,28 @@ impl HostInstance {
         // SAFETY: just built, and nobody else knows it.
         let shared = unsafe { NonNull::new_unchecked(shared) };
         // INVARIANT: out of a `Box`.
-        let instance = Self { shared };
+        let instance = Self { shared, nodes: 1 };
         for context in &instance.shared().contexts {
             context.instance.set(shared.as_ptr());
         }
         Ok(instance)
+    }
+
+    /// The same machine with its RAM and its CPUs counted as those of `nodes` memory nodes, in
+    /// order. That is bookkeeping: all memory is equally far.
+    ///
+    /// # Panics
+    /// If there are fewer CPUs than nodes, or no node.
+    #[must_use]
+    pub fn with_nodes(self, nodes: u32) -> Self {
+        let cpus = self.cpus();
+        assert!(
+            (1..=cpus).contains(&nodes),
+            "{cpus} CPUs cannot be of {nodes} nodes"
+        );
+        let mut machine = self;
+        machine.nodes = nodes;
+        machine
     }
 
     /// The calling thread becomes CPU `cpu` until the guard is dropped.
@@ -191,6 +209,14 @@ impl Instance for HostInstance {
     #[inline]
     fn cpus(&self) -> u32 {
         self.shared().contexts.len() as u32
+    }
+
+    fn nodes(&self) -> u32 {
+        self.nodes
+    }
+
+    fn node_of(&self, cpu: u32) -> u32 {
+        cpu * self.nodes / self.cpus()
     }
 
     fn now_ns(&self) -> u64 {

@@ -164,6 +164,11 @@ unsafe impl<P: Paging, const CHECKED: bool> Mmu for Host<P, CHECKED> {
         frame::<P>(at, pfn)
     }
 
+    #[inline(always)]
+    fn prefetch_user(at: &HostInstance, pfn: Pfn, offset: u64) {
+        prefetch_write(frame::<P>(at, pfn).wrapping_add(offset as usize));
+    }
+
     #[inline]
     fn clear(at: &HostInstance, pfn: Pfn) {
         // SAFETY: 1: a page of the region, aligned; the caller has the frame to itself.

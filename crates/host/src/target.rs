@@ -59,12 +59,27 @@ impl<const CHECKED: bool> HostTarget<CHECKED> {
     /// # Errors
     /// When the host has not enough memory, or the configuration is refused.
     pub fn start(config: Config, cpus: u32, ram_bytes: usize) -> Result<Self, StartError> {
+        Self::start_on(config, cpus, ram_bytes, 1)
+    }
+
+    /// The same, with CPUs and RAM counted as those of `nodes` memory nodes, or of as many as there
+    /// are CPUs.
+    ///
+    /// # Errors
+    /// As [`Self::start`].
+    pub fn start_on(
+        config: Config,
+        cpus: u32,
+        ram_bytes: usize,
+        nodes: u32,
+    ) -> Result<Self, StartError> {
         let options = HostOptions {
             cpus,
             ram_bytes,
             prefault: Prefault::Now,
         };
         let machine = HostInstance::new(&options).map_err(StartError::Ram)?;
+        let machine = machine.with_nodes(nodes.clamp(1, cpus));
         let system = System::boot(machine, config).map_err(StartError::Boot)?;
         Ok(Self { system, cpus })
     }
@@ -171,6 +186,8 @@ impl<const CHECKED: bool> Target for HostTarget<CHECKED> {
     fn lacks(&self, feature: Feature) -> Option<&'static str> {
         match feature {
             Feature::Files | Feature::ColdFiles | Feature::WholePages => None,
+            Feature::Nodes => (self.machine().nodes() < 2)
+                .then_some("the machine has one memory node; it has two where two threads run"),
         }
     }
 

@@ -5,7 +5,7 @@ use core::mem::ManuallyDrop;
 use minflt_addr::VirtAddr;
 use minflt_mm::{Event, Mm};
 use minflt_pgtable::{Mmu, Paging, X86_64};
-use minflt_process::{Calls, Files, exit};
+use minflt_process::{Calls, Files, Timer, exit};
 use minflt_sync::Instance;
 use minflt_workload::{Oracle, Prot, Sharing, Stop, Worker, WorkerReport};
 use shared::Shared;
@@ -16,6 +16,8 @@ pub(crate) mod thread;
 
 /// The longest stretch of computing that the kernel is not asked about.
 const STRETCH_NS: u64 = 50_000;
+/// Accesses after which the clock is asked whether the timer is due: some microseconds.
+const ACCESSES: u32 = 256;
 
 /// A worker: a thread, on a CPU of its own, of the process or of a process of its own.
 #[derive(Debug)]
@@ -29,6 +31,9 @@ pub struct HostWorker<'w, const CHECKED: bool> {
     pub(crate) contents: u64,
     cpu_at_open: u64,
     faults_at_open: u64,
+    timer: Timer,
+    /// Accesses until the clock is asked whether the timer is due.
+    unasked: u32,
 }
 
 impl<'w, const CHECKED: bool> HostWorker<'w, CHECKED> {
@@ -46,6 +51,21 @@ impl<'w, const CHECKED: bool> HostWorker<'w, CHECKED> {
             contents: 0,
             cpu_at_open: 0,
             faults_at_open: 0,
+            timer: Timer::new(shared.system, shared.system.machine().now_ns()),
+            unasked: ACCESSES,
+        }
+    }
+
+    /// The timer may interrupt, where there is one: the clock is asked after some accesses only.
+    #[inline]
+    fn timer(&mut self) {
+        if self.timer.runs() {
+            self.unasked -= 1;
+            if self.unasked == 0 {
+                self.unasked = ACCESSES;
+                let now_ns = self.shared.system.machine().now_ns();
+                self.timer.look(&self.calls, now_ns);
+            }
         }
     }
 
@@ -93,6 +113,10 @@ impl<const CHECKED: bool> Worker for HostWorker<'_, CHECKED> {
         self.calls.discard(at, len)
     }
 
+    fn move_page(&mut self, at: VirtAddr, node: u32) -> Result<bool, Stop> {
+        self.calls.move_page(at, node)
+    }
+
     fn brk(&mut self, at: Option<VirtAddr>) -> VirtAddr {
         self.calls.brk(at)
     }
@@ -117,12 +141,16 @@ impl<const CHECKED: bool> Worker for HostWorker<'_, CHECKED> {
 
     #[inline]
     fn store(&mut self, at: VirtAddr, value: u64) -> Result<(), Stop> {
-        self.calls.store(at, value)
+        self.calls.store(at, value)?;
+        self.timer();
+        Ok(())
     }
 
     #[inline]
     fn load(&mut self, at: VirtAddr) -> Result<u64, Stop> {
-        self.calls.load(at)
+        let found = self.calls.load(at)?;
+        self.timer();
+        Ok(found)
     }
 
     /// Reads the clock until the time is over. Time in which the thread was off its processor does

@@ -141,7 +141,7 @@ impl<M: Mmu> System<M> {
     fn own_field(offset: usize) -> Field {
         let fields = fields!(Self: at, config, exchanges, frames, cpus, srcu, nodes, vmas,
             attrs, mms, anon_vmas, chains, uffds, waiters, zero_page, next_id, spaces, rcu, commit,
-            rss_slots, stack_guard_gap);
+            rss_slots, stack_guard_gap, numa);
         match find(&fields, offset) {
             Field::Named(name) => Field::Named(match name {
                 "nodes" => "slab of tree nodes",
@@ -193,12 +193,14 @@ impl<M: Mmu> System<M> {
                 .find_map(|(cpu, what)| Some(place("per-cpu", cpu?, what)))
         };
         let zone = |node| place("zone", node, "free lists");
+        let rate = |(node, _)| place("node", node, "pages moved to it");
         (self.frames.list_at(at).map(of_cpu("free frames")))
             .or_else(|| self.srcu.cpu_at(at).map(of_cpu("srcu")))
             .or_else(|| self.rcu.cpu_at(at).map(of_cpu("rcu")))
             .or_else(|| self.rss_slots.cpu_at(at).map(of_cpu("rss")))
             .or_else(magazines)
             .or_else(|| self.frames.zone_at(at).map(zone))
+            .or_else(|| self.numa.rates.find(at).map(rate))
     }
 
     fn in_frame(&self, pfn: Pfn, offset: usize) -> Place {
@@ -265,9 +267,10 @@ impl<M: Mmu> System<M> {
         }
     }
 
-    fn mm_fields() -> [(usize, &'static str); 18] {
+    fn mm_fields() -> [(usize, &'static str); 19] {
         fields!(Mm<M>: system, space, root, tree, users, lock_seq, cpus, rss_slot, heap, pins,
-            uffd, limit_stack, sizes, locks, mmap_lock, rss, page_table_lock, flushes_pending)
+            uffd, limit_stack, sizes, locks, mmap_lock, rss, page_table_lock, flushes_pending,
+            balance)
     }
 
     /// The same place, with the part of `mmap_lock` where it is one.

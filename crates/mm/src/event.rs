@@ -69,6 +69,14 @@ events! {
     FileShared = "file-shared-faults",
     /// First stores to a page of a private file: a copy was mapped.
     FileCopy = "file-copy-faults",
+    /// Faults on pages of which balancing had taken the right to use them away.
+    NumaHintFaults = "numa-hint-faults",
+    /// Those of them that came from a CPU of the page's own node.
+    NumaHintFaultsLocal = "numa-hint-faults-local",
+    /// Pages moved to the node that they were used from, by such faults.
+    NumaPagesMigrated = "numa-pages-migrated",
+    /// Entries of which balancing took that right away.
+    NumaPteUpdates = "numa-pte-updates",
     /// Pages that a fault mapped beside the one it was for.
     FaultAroundMapped = "fault-around-mapped",
     /// Pages around a fault that were cached and could not be mapped without waiting.
@@ -164,6 +172,8 @@ events! {
     Mincore = "mincore-calls",
     /// Calls about memory policies.
     Mempolicy = "mempolicy-calls",
+    /// Calls that move pages to nodes, or ask where they are.
+    MovePages = "move-pages-calls",
     /// Calls that move or ask for the heap's end.
     Brk = "brk-calls",
     /// Pages faulted in by a call that maps and populates. They are minor faults, as in Linux, but

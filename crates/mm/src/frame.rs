@@ -11,6 +11,7 @@
 //! Zeroed memory is a valid table: a descriptor that was never touched describes a frame that was
 //! never used, which lets memory of any size be modelled sparsely.
 
+use crate::alloc::MAX_NODES;
 use core::fmt;
 use core::ptr::NonNull;
 use minflt_addr::Pfn;
@@ -50,6 +51,10 @@ const FLUSHED: u32 = 1 << 10;
 const UPTODATE: u32 = 1 << 11;
 const DIRTY: u32 = 1 << 12;
 const POISONED: u32 = 1 << 13;
+/// Of anonymous memory one more than the node that its last hinting fault came from, or 0.
+const USED_FROM_SHIFT: u32 = 23;
+const USED_FROM: u32 = 0x1ff << USED_FROM_SHIFT;
+const _: () = assert!(MAX_NODES <= (USED_FROM >> USED_FROM_SHIFT) as usize);
 
 /// What a pin adds to a frame's references: more than entries and holders ever are, so that it
 /// shows in the same word. A family of more than this many processes that share a page makes it
@@ -232,6 +237,24 @@ impl<M: Mmu> Frame<M> {
     /// Whether anybody has it locked, writes it, or sleeps for that. For the ledger.
     pub(crate) fn is_busy(&self) -> bool {
         self.flags.peek() & (Self::LOCKED | Self::WRITEBACK | Self::WAITERS) != 0
+    }
+
+    /// A hinting fault came from a CPU of `node`: whether the last one did, too. Under the lock of
+    /// the one table that maps it; forgotten when the frame is used for something else.
+    ///
+    /// Linux: page_nid_xchg_last (v3.8), whose place is in the flags as well.
+    pub(crate) fn used_from(&self, node: u32) -> bool {
+        let now = (node + 1) << USED_FROM_SHIFT;
+        let before = self.flags.load(Ordering::Relaxed) & USED_FROM;
+        if before == now {
+            return true;
+        }
+        // Two steps: who reads between them reads a hint, as he does before and after.
+        if before != 0 {
+            self.flags.and(!USED_FROM, Ordering::Relaxed);
+        }
+        self.flags.or(now, Ordering::Relaxed);
+        false
     }
 
     /// Whether its memory is broken.

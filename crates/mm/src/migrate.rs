@@ -46,7 +46,7 @@ use crate::page::{Locked, Page};
 use crate::rmap::away::To;
 use crate::rmap::owner::Owner;
 use crate::system::System;
-use minflt_addr::VirtAddr;
+use minflt_addr::{Pfn, VirtAddr};
 use minflt_pgtable::{BeforeInstall, Mmu, Paging, Walk, walk};
 use minflt_sync::Ordering;
 
@@ -173,7 +173,9 @@ impl<M: Mmu> System<M> {
         if let Some(cache) = of_file {
             self.move_in_file(cache, index, new);
             if frame.is_dirty() {
-                fresh.set_dirty();
+                if !self.config.lacks(Broken::MoveForgetsDirty) {
+                    fresh.set_dirty();
+                }
                 frame.clean();
             }
             mapping.store(0, Ordering::Relaxed);
@@ -189,6 +191,17 @@ impl<M: Mmu> System<M> {
         new.frame().set_uptodate();
         new.frame().refs.add(1, Ordering::Relaxed);
         cache.replace(index, new.pfn());
+    }
+}
+
+impl<M: Mmu> System<M> {
+    /// The page that an entry of the caller's names, locked, if nobody else has it locked. The
+    /// caller holds the lock of the entry's table.
+    pub(crate) fn try_lock_mapped(&self, pfn: Pfn) -> Option<Locked<'_, M>> {
+        if !self.frames.hold(pfn, 1) {
+            return None;
+        }
+        Page::held(self, pfn).try_lock().ok()
     }
 }
 

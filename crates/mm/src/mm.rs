@@ -9,6 +9,7 @@ use crate::commit::Sizes;
 use crate::config::Broken;
 use crate::error::NoMemory;
 use crate::frame::Use;
+use crate::numa::Balance;
 use crate::rss::{Resident, Slot};
 use crate::system::System;
 use crate::tree::{Mapping, Tree};
@@ -63,6 +64,9 @@ pub struct Mm<M: Mmu> {
     pub(crate) page_table_lock: PtLock<M>,
     /// Zaps and protects whose invalidation is not yet done.
     pub(crate) flushes_pending: Atomic<u64, M>,
+    hinted: Apart,
+    /// When and where balancing goes on, and what came of it.
+    pub(crate) balance: Balance<M>,
 }
 
 // SAFETY: the link overwrites `system`; nobody holds an address space that was freed.
@@ -134,6 +138,8 @@ impl<M: Mmu> Mm<M> {
             rss: Resident::new(),
             page_table_lock: SpinLock::new(()),
             flushes_pending: Atomic::new(0),
+            hinted: Apart,
+            balance: Balance::new(),
         };
         match sys.mms.alloc(mm, sys) {
             Ok(mm) => {

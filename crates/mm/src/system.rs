@@ -19,6 +19,7 @@ use crate::event::Event;
 use crate::file::Files;
 use crate::frame::{Frame, FrameTable, Use};
 use crate::mm::{Mm, MmHandle};
+use crate::numa::{Numa, Rate};
 use crate::oracle::Check;
 use crate::rmap::anon_vma::{AnonVma, Chain};
 use crate::rss::{self, Slots};
@@ -70,6 +71,7 @@ pub struct System<M: Mmu> {
     pub(crate) rss_slots: Slots<M>,
     /// Pages that stay free below a stack.
     pub(crate) stack_guard_gap: Atomic<u64, M>,
+    pub(crate) numa: Numa<M>,
 }
 
 /// How entries are exchanged where no lock of the tables is held: what the configuration and the
@@ -208,6 +210,8 @@ impl<M: Mmu> System<M> {
         let pieces = rss::pieces_for(slots, cpus);
         // SAFETY: 1.
         let pieces = unsafe { carve.per_cpu(pieces, |_| rss::piece()) };
+        // SAFETY: 1.
+        let rates = unsafe { carve.per_cpu(nodes, |_| Rate::new()) };
         let zones = carve.cut(Frames::<M>::zone_bytes(nodes));
         let table = carve.cut(len as usize * size_of::<Frame<M>>());
         let reserved = (carve.used as u64).div_ceil(M::Paging::PAGE) + 1;
@@ -248,6 +252,7 @@ impl<M: Mmu> System<M> {
             commit: Commit::new(len.saturating_sub(reserved), cpus),
             rss_slots: Slots::new(pieces?, slots, cpus),
             stack_guard_gap: Atomic::new(DEFAULT_GUARD_GAP),
+            numa: Numa::new(rates?),
         };
         let place = place?.cast::<Self>();
         // SAFETY: cut off for this, aligned to 128.

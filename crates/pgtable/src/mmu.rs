@@ -46,6 +46,10 @@ pub unsafe trait Mmu: Machine {
     /// Where the kernel reaches frame `pfn`: for tables and slabs, which always have bytes.
     fn frame_ptr(at: &Self::Instance, pfn: Pfn) -> *mut u8;
 
+    /// Asks for the line at `offset` of a user frame, to be written soon: a hint, and no access.
+    #[inline(always)]
+    fn prefetch_user(_at: &Self::Instance, _pfn: Pfn, _offset: u64) {}
+
     /// Fills a user frame with zeros. Charges the machine for it.
     fn clear(at: &Self::Instance, pfn: Pfn);
 

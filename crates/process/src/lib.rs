@@ -7,7 +7,10 @@ mod file;
 pub use file::{Files, Made, common_file, fault_around_bytes, table_bytes};
 
 use minflt_addr::VirtAddr;
-use minflt_mm::{Advice, Check, Errno, Event, Mm, MmHandle, Place, Signal, System, Thread};
+use minflt_mm::config::Balancing;
+use minflt_mm::{
+    Advice, Check, Errno, Event, Mm, MmHandle, MovePageError, Place, Signal, System, Thread,
+};
 use minflt_pgtable::Mmu;
 use minflt_sync::Phase;
 use minflt_workload::{ProcessReport, Prot, Stop, TargetError};
@@ -68,6 +71,19 @@ impl<'m, M: Mmu> Calls<'m, M> {
         self.mm().madvise(at, len, Advice::DontNeed).map_err(errno)
     }
 
+    /// See [`minflt_workload::Worker::move_page`].
+    ///
+    /// # Errors
+    /// What the call returned, but for a page that is busy or being moved.
+    pub fn move_page(&self, at: VirtAddr, node: u32) -> Result<bool, Stop> {
+        M::phase(Phase::Call("move_pages"));
+        match self.mm().move_page(at, node) {
+            Ok(()) => Ok(true),
+            Err(MovePageError::Busy) => Ok(false),
+            Err(why) => Err(errno(why)),
+        }
+    }
+
     /// See [`minflt_workload::Worker::brk`].
     #[must_use]
     pub fn brk(&self, at: Option<VirtAddr>) -> VirtAddr {
@@ -100,6 +116,43 @@ impl<'m, M: Mmu> Calls<'m, M> {
     #[inline]
     pub fn load(&self, at: VirtAddr) -> Result<u64, Stop> {
         self.thread.load(at).map_err(signal)
+    }
+}
+
+/// When a thread's timer interrupts it. Only where pages follow their threads; nothing else here
+/// waits for a timer.
+#[derive(Clone, Copy, Debug)]
+pub struct Timer {
+    next_ns: u64,
+}
+
+impl Timer {
+    /// From one interrupt to the next: Linux's with 250 a second.
+    const PERIOD_NS: u64 = 4_000_000;
+
+    /// The timer of a thread of `system` that begins at `now_ns`.
+    #[must_use]
+    pub fn new<M: Mmu>(system: &System<M>, now_ns: u64) -> Self {
+        let next_ns = match system.config().balancing {
+            Balancing::Off => u64::MAX,
+            Balancing::On => now_ns.saturating_add(Self::PERIOD_NS),
+        };
+        Self { next_ns }
+    }
+
+    /// Whether it ever interrupts.
+    #[inline]
+    #[must_use]
+    pub const fn runs(&self) -> bool {
+        self.next_ns < u64::MAX
+    }
+
+    /// Interrupts the thread of `calls` if that is due; interrupts that were missed are one.
+    pub fn look<M: Mmu>(&mut self, calls: &Calls<'_, M>, now_ns: u64) {
+        if now_ns >= self.next_ns {
+            self.next_ns = now_ns.saturating_add(Self::PERIOD_NS);
+            calls.thread.tick(now_ns);
+        }
     }
 }
 

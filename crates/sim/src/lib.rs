@@ -11,13 +11,14 @@
 //! why           where time went, and which line limits
 //! explore       many schedules of one scenario    minimize  a failing schedule, made short
 //! schedule      choices as text                   fuzz      clocks that run unevenly
-//! buffer        stores that reach memory later
+//! buffer        stores that reach memory later    data      what using a page's words costs
 //! ```
 //!
 //! A simulated figure is a claim about a cost model, and is to be labelled so wherever it is shown.
 
 mod broadcast;
 mod buffer;
+mod data;
 mod explore;
 mod fuzz;
 mod here;

@@ -2,6 +2,7 @@
 
 mod words;
 
+use crate::data;
 use crate::here;
 use crate::instance::{SimInstance, Stamp};
 use crate::model::Ps;
@@ -326,6 +327,7 @@ unsafe impl<P: Paging, const CHECKED: bool> Mmu for Sim<P, CHECKED> {
 
     #[inline]
     fn user_load(at: &SimInstance, pfn: Pfn, offset: u64) -> u64 {
+        data::touches(pfn);
         let stamp = at.stamp(pfn).get();
         if stamp.offset == offset {
             stamp.value
@@ -337,6 +339,7 @@ unsafe impl<P: Paging, const CHECKED: bool> Mmu for Sim<P, CHECKED> {
     #[inline]
     fn user_store(at: &SimInstance, pfn: Pfn, offset: u64, value: u64) {
         drain();
+        data::touches(pfn);
         at.stamp_mut(pfn, P::SHIFT).set(Stamp { value, offset });
     }
 

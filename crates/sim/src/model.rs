@@ -220,6 +220,19 @@ impl Model {
         }
     }
 
+    /// What storing to `bytes` of the memory of a node takes a CPU that has it for itself; the CPU
+    /// is next to the node or not.
+    pub(crate) fn data(&self, bytes: u64, is_near: bool) -> Ps {
+        at_rate(
+            bytes,
+            if is_near {
+                self.clear_local
+            } else {
+                self.clear_far
+            },
+        )
+    }
+
     /// How long a node's memory is busy with writing `bytes`.
     pub(crate) fn node_busy(&self, bytes: u64) -> Ps {
         at_rate(bytes, self.node)

@@ -22,9 +22,10 @@ use core::cell::{Cell, RefCell};
 use core::fmt;
 use core::mem::ManuallyDrop;
 use minflt_mm::describe::Field;
-use minflt_mm::{BootError, Config, Mm, MmHandle, Running, System};
+use minflt_mm::{BootError, Config, Mm, MmHandle, NumaKnobs, Running, System};
 use minflt_pgtable::{Altix16K, Paging, PowerRadix, X86_64};
 use minflt_process::{Tally, common_file, exit, fault_around_bytes, table_bytes};
+use minflt_sync::Instance;
 use minflt_workload::{Clear, Feature, Plan, ProcessReport, Spaces, Stop, Target, TargetError};
 
 /// A system on a simulated machine that runs workloads; oracles look at every access.
@@ -149,6 +150,15 @@ impl AnySimTarget {
         }
     }
 
+    /// See [`System::set_numa_knobs`].
+    pub fn set_numa_knobs(&self, knobs: NumaKnobs) {
+        match self {
+            Self::X86(target) => target.system.set_numa_knobs(knobs),
+            Self::Altix(target) => target.system.set_numa_knobs(knobs),
+            Self::Power(target) => target.system.set_numa_knobs(knobs),
+        }
+    }
+
     /// See [`SimTarget::take_why`].
     #[must_use]
     pub fn take_why(&self) -> Option<Why> {
@@ -233,6 +243,10 @@ impl<P: Paging> Target for SimTarget<P> {
         match feature {
             Feature::Files | Feature::ColdFiles => None,
             Feature::WholePages => Some("a simulated page holds one word"),
+            Feature::Nodes => {
+                let nodes = self.system.machine().nodes();
+                (nodes < 2).then_some("the machine has one memory node")
+            }
         }
     }
 

@@ -1,5 +1,6 @@
 //! A worker, as a body sees it, and what the workers share beside memory.
 
+use crate::data;
 use crate::machine::Sim;
 use crate::model::Ps;
 use crate::why::Window;
@@ -8,9 +9,9 @@ use core::mem::ManuallyDrop;
 use minflt_addr::VirtAddr;
 use minflt_mm::{Event, FileHandle, Mm, System};
 use minflt_pgtable::Paging;
-use minflt_process::{Calls, Files, exit};
+use minflt_process::{Calls, Files, Timer, exit};
 use minflt_sync::{Instance, Machine, TaskId};
-use minflt_workload::{Oracle, Prot, Sharing, Stop, TargetError, Worker, WorkerReport};
+use minflt_workload::{Oracle, Prot, Sharing, Stop, TargetError, Use, Worker, WorkerReport};
 
 const SLOTS: usize = 8;
 
@@ -52,6 +53,7 @@ pub struct SimWorker<'w, P: Paging> {
     report: WorkerReport,
     contents: u64,
     at_open: (u64, u64, u64),
+    timer: Timer,
 }
 
 impl<'s, P: Paging> Shared<'s, P> {
@@ -115,6 +117,7 @@ impl<'w, P: Paging> SimWorker<'w, P> {
             report: WorkerReport::default(),
             contents: 0,
             at_open: (0, 0, 0),
+            timer: Timer::new(shared.system, shared.system.machine().now_ns()),
         }
     }
 
@@ -124,6 +127,15 @@ impl<'w, P: Paging> SimWorker<'w, P> {
             index: self.index,
             report: self.report,
             contents: self.contents,
+        }
+    }
+
+    /// The end of a stretch in user mode: the timer may interrupt.
+    #[inline]
+    fn timer(&mut self) {
+        if self.timer.runs() {
+            let now_ns = self.shared.system.machine().now_ns();
+            self.timer.look(&self.calls, now_ns);
         }
     }
 
@@ -174,6 +186,10 @@ impl<P: Paging> Worker for SimWorker<'_, P> {
         self.calls.discard(at, len)
     }
 
+    fn move_page(&mut self, at: VirtAddr, node: u32) -> Result<bool, Stop> {
+        self.calls.move_page(at, node)
+    }
+
     fn brk(&mut self, at: Option<VirtAddr>) -> VirtAddr {
         self.calls.brk(at)
     }
@@ -198,15 +214,34 @@ impl<P: Paging> Worker for SimWorker<'_, P> {
     }
 
     fn store(&mut self, at: VirtAddr, value: u64) -> Result<(), Stop> {
-        self.calls.store(at, value)
+        self.calls.store(at, value)?;
+        self.timer();
+        Ok(())
     }
 
     fn load(&mut self, at: VirtAddr) -> Result<u64, Stop> {
-        self.calls.load(at)
+        let found = self.calls.load(at)?;
+        self.timer();
+        Ok(found)
+    }
+
+    /// The stretch's first word is loaded or stored to, and all of it is paid for.
+    fn use_data(&mut self, at: VirtAddr, bytes: u64, how: Use, value: u64) -> Result<u64, Stop> {
+        let first = match how {
+            Use::Load | Use::Update => self.calls.load(at)?,
+            Use::Store => 0,
+        };
+        if how != Use::Load {
+            self.calls.store(at, value)?;
+        }
+        data::used(self.shared.system.machine(), P::SHIFT, bytes, how);
+        self.timer();
+        Ok(first)
     }
 
     fn compute(&mut self, ns: u64) {
         Sim::<P>::compute(ns);
+        self.timer();
     }
 
     fn barrier(&mut self) {

@@ -165,7 +165,7 @@ pub(crate) fn checked_round<W: Worker>(w: &mut W, pages: u64, repetition: u32) -
 }
 
 /// What is stored in page `page` of thread `worker`'s memory: never 0.
-fn tag(worker: u32, page: u64, repetition: u32) -> u64 {
+pub(crate) fn tag(worker: u32, page: u64, repetition: u32) -> u64 {
     1 << 63
         | u64::from(repetition & 0x7fff) << 48
         | u64::from(worker & 0xffff) << 32

@@ -349,6 +349,11 @@ impl<'w> Worker for FakeWorker<'w> {
         Ok(())
     }
 
+    fn move_page(&mut self, _at: VirtAddr, _node: u32) -> Result<bool, Stop> {
+        self.call();
+        Ok(true)
+    }
+
     fn brk(&mut self, at: Option<VirtAddr>) -> VirtAddr {
         self.call();
         let mut memory = self.memory();

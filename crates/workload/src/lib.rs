@@ -3,7 +3,7 @@
 //! - [`Workload`] is a workload with its options, [`list`] the registry the command line shows, and
 //!   [`Outcome`] what a run yields.
 //! - [`pft`], [`page_fault1`], [`page_fault2`], [`mod@file`], [`disturb`], [`ebizzy`],
-//!   [`kernbench`], [`load`], [`mmap`], [`brk1`] and [`fork1`] are the workloads.
+//!   [`kernbench`], [`load`], [`mmap`], [`brk1`], [`fork1`] and [`numa_mem`] are the workloads.
 //! - [`linux`] runs them on the kernel of the machine we are on.
 //!
 //! Each workload states which part of a run it measures; contents are checked outside that part
@@ -25,6 +25,8 @@ pub mod kernbench;
 pub mod linux;
 pub mod load;
 pub mod mmap;
+pub mod move_pages;
+pub mod numa_mem;
 pub mod page_fault1;
 pub mod page_fault2;
 pub mod pft;
@@ -48,6 +50,8 @@ pub use kernbench::Kernbench;
 pub use linux::Linux;
 pub use load::Load;
 pub use mmap::Mmap;
+pub use move_pages::MovePages;
+pub use numa_mem::NumaMem;
 pub use options::{Info, Opt, OptionError, Refused};
 pub use outcome::{Columns, Outcome, Param};
 pub use page_fault1::PageFault1;
@@ -56,6 +60,6 @@ pub use pft::Pft;
 pub use size::{SizeError, parse_size};
 pub use target::{
     Cache, Clear, CommonFile, Feature, Oracle, Plan, ProcessReport, Prot, Sharing, Spaces, Stop,
-    Target, TargetError, Worker, WorkerReport,
+    Target, TargetError, Use, Worker, WorkerReport,
 };
 pub use workload::{Workload, list};

@@ -132,6 +132,11 @@ impl Default for Linux {
     }
 }
 
+/// Whether the kernel shows more than one memory node.
+fn has_two_nodes() -> bool {
+    std::path::Path::new("/sys/devices/system/node/node1").exists()
+}
+
 impl Target for Linux {
     type Worker<'w> = LinuxWorker<'w>;
 
@@ -150,6 +155,7 @@ impl Target for Linux {
     fn lacks(&self, feature: Feature) -> Option<&'static str> {
         match feature {
             Feature::Files | Feature::ColdFiles | Feature::WholePages => None,
+            Feature::Nodes => (!has_two_nodes()).then_some("this machine has one memory node"),
         }
     }
 

@@ -1,7 +1,7 @@
 //! What a run of a workload yields.
 
 use crate::target::{ProcessReport, WorkerReport};
-use crate::{ebizzy, file, kernbench, load, pft, will_it_scale};
+use crate::{ebizzy, file, kernbench, load, numa_mem, pft, will_it_scale};
 use core::fmt;
 use std::collections::BTreeMap;
 
@@ -55,6 +55,8 @@ pub enum Columns {
     Load(load::Columns),
     /// A row; our own.
     File(file::Columns),
+    /// Lines.
+    NumaMem(numa_mem::Columns),
 }
 
 impl Columns {
@@ -66,7 +68,7 @@ impl Columns {
             Self::WillItScale(_) => Some(will_it_scale::HEADER),
             Self::Load(_) => Some(load::HEADER),
             Self::File(_) => Some(file::HEADER),
-            Self::Ebizzy(_) | Self::Kernbench(_) => None,
+            Self::Ebizzy(_) | Self::Kernbench(_) | Self::NumaMem(_) => None,
         }
     }
 }
@@ -80,6 +82,7 @@ impl fmt::Display for Columns {
             Self::Kernbench(columns) => columns.fmt(f),
             Self::Load(columns) => columns.fmt(f),
             Self::File(columns) => columns.fmt(f),
+            Self::NumaMem(columns) => columns.fmt(f),
         }
     }
 }

@@ -6,6 +6,7 @@
 //! What runs is a group of *workers*: the threads of one process, or as many processes of one
 //! thread each ([`Spaces`]). Barrier, mailbox and clock reach across all of them either way.
 
+use crate::contents::WORD;
 use core::fmt;
 use minflt_addr::VirtAddr;
 use std::collections::BTreeMap;
@@ -110,6 +111,8 @@ pub enum Feature {
     ColdFiles,
     /// Pages that keep all their words, so that memory can be copied word by word.
     WholePages,
+    /// Two memory nodes, between which pages can be moved ([`Worker::move_page`]).
+    Nodes,
 }
 
 /// When fresh pages are cleared.
@@ -131,6 +134,17 @@ pub enum Prot {
     Read,
     /// Loads and stores.
     ReadWrite,
+}
+
+/// What is done with the words of a stretch of memory.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Use {
+    /// All are loaded.
+    Load,
+    /// All are stored to.
+    Store,
+    /// Each is loaded, then stored to.
+    Update,
 }
 
 /// Whose stores a mapping of a file shows.
@@ -225,6 +239,39 @@ pub trait Worker {
     /// # Errors
     /// A signal that the access raised. (On *linux* a signal ends the process instead.)
     fn load(&mut self, at: VirtAddr) -> Result<u64, Stop>;
+
+    /// Uses all words of the `bytes` bytes at `at`, which lie in one page; both are multiples of 8,
+    /// and there is at least one word. What is stored is `value`, in every word. Returns what the
+    /// first word held where words are loaded, else 0.
+    ///
+    /// Where a page holds one word (*sim*) that is the first of them, and what it costs is what all
+    /// of them cost from the memory in which the page lies.
+    ///
+    /// # Errors
+    /// A signal that the access raised. (On *linux* a signal ends the process instead.)
+    fn use_data(&mut self, at: VirtAddr, bytes: u64, how: Use, value: u64) -> Result<u64, Stop> {
+        let mut first = 0;
+        for word in (0..bytes).step_by(WORD as usize) {
+            let at = VirtAddr(at.0 + word);
+            if how != Use::Store {
+                let found = self.load(at)?;
+                if word == 0 {
+                    first = found;
+                }
+            }
+            if how != Use::Load {
+                self.store(at, value)?;
+            }
+        }
+        Ok(first)
+    }
+
+    /// Moves the page at `at` to memory node `node`; false where that could not be done now, since
+    /// somebody else uses the page in a way that keeps it where it is.
+    ///
+    /// # Errors
+    /// The system's error number; ENODEV on a target that lacks [`Feature::Nodes`].
+    fn move_page(&mut self, at: VirtAddr, node: u32) -> Result<bool, Stop>;
 
     /// Does `ns` nanoseconds of user computation that touches no shared memory. Time in which the
     /// worker has no CPU does not count.

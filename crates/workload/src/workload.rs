@@ -8,6 +8,8 @@ use crate::fork1::{self, Fork1};
 use crate::kernbench::{self, Kernbench};
 use crate::load::{self, Load};
 use crate::mmap::{self, Backing, Mmap};
+use crate::move_pages::{self, MovePages};
+use crate::numa_mem::{self, NumaMem};
 use crate::options::{Info, OptionError, SIZE_MAX};
 use crate::outcome::Outcome;
 use crate::page_fault1::{self, PageFault1};
@@ -40,6 +42,10 @@ pub enum Workload {
     Brk1(Brk1),
     /// Fork, wait.
     Fork1(Fork1),
+    /// One faults while the others move pages.
+    MovePages(MovePages),
+    /// Use memory that may be far.
+    NumaMem(NumaMem),
 }
 
 /// All workloads there are.
@@ -61,6 +67,8 @@ pub fn list() -> &'static [Info] {
         mmap::INFO2,
         brk1::INFO,
         fork1::INFO,
+        numa_mem::INFO,
+        move_pages::INFO,
     ]
 }
 
@@ -79,6 +87,8 @@ macro_rules! each {
             Self::Mmap($test) => $what,
             Self::Brk1($test) => $what,
             Self::Fork1($test) => $what,
+            Self::NumaMem($test) => $what,
+            Self::MovePages($test) => $what,
         }
     };
 }
@@ -105,6 +115,8 @@ impl Workload {
             "mmap2" => Self::Mmap(Mmap::parse(Backing::File, args)?),
             "brk1" => Self::Brk1(Brk1::parse(args)?),
             "fork1" => Self::Fork1(Fork1::parse(args)?),
+            "numa-mem" => Self::NumaMem(NumaMem::parse(args)?),
+            "move-pages" => Self::MovePages(MovePages::parse(args)?),
             _ => {
                 let names: Vec<_> = list().iter().map(|info| info.name).collect();
                 let names = names.join(", ");
@@ -129,13 +141,16 @@ impl Workload {
             Self::Mmap(test) => test.info(),
             Self::Brk1(_) => &brk1::INFO,
             Self::Fork1(_) => &fork1::INFO,
+            Self::NumaMem(_) => &numa_mem::INFO,
+            Self::MovePages(_) => &move_pages::INFO,
         }
     }
 
     /// Sets its main size in bytes, as the command line's `--size` does: what `pft` and `load`
     /// touch in all, `page-fault1` to `page-fault3`, `mmap1` and `mmap2` map in each round, the
     /// file of `file-seq` and its siblings, what `disturb` touches in thread 0, a chunk of
-    /// `ebizzy`, the largest unit of `kernbench`, what a task of `fork1` has touched.
+    /// `ebizzy`, the largest unit of `kernbench`, what a task of `fork1` has touched,
+    /// each thread's own memory of `numa-mem`, what thread 0 of `move-pages` touches.
     ///
     /// # Errors
     /// When the size is 0, less than the workload can do with, or more than 128 TiB, or it has
@@ -163,6 +178,8 @@ impl Workload {
             Self::Mmap(test) => test.bytes = bytes,
             Self::Brk1(_) => return Err(OptionError::new("brk1 moves a page; it has no size")),
             Self::Fork1(test) => test.bytes = bytes,
+            Self::NumaMem(test) => test.memory.thread = bytes,
+            Self::MovePages(test) => test.bytes = bytes,
         }
         Ok(())
     }
@@ -180,7 +197,8 @@ impl Workload {
             Self::Mmap(test) => test.tasks.count,
             Self::Brk1(test) => test.tasks.count,
             Self::Fork1(test) => test.tasks.count,
-            Self::Disturb(_) | Self::Load(_) | Self::File(_) => None,
+            Self::NumaMem(test) => test.tasks(),
+            Self::Disturb(_) | Self::Load(_) | Self::File(_) | Self::MovePages(_) => None,
         }
     }
 
@@ -198,6 +216,15 @@ impl Workload {
     #[must_use]
     pub fn bytes_needed(&self, threads: u32, page_size: u64) -> u64 {
         each!(self, test => test.bytes_needed(threads, page_size))
+    }
+
+    /// Memory nodes that it is about: on a machine of one it does nothing, or is refused.
+    #[must_use]
+    pub const fn nodes(&self) -> u32 {
+        match self {
+            Self::NumaMem(_) | Self::MovePages(_) => 2,
+            _ => 1,
+        }
     }
 
     /// Runs it on `target`.
@@ -275,7 +302,7 @@ mod tests {
                 "pfft",
                 "no workload `pfft`; there are pft, page-fault1, page-fault2, page-fault3, \
                  file-seq, file-rand, file-sparse, disturb, ebizzy, kernbench, load, mmap1, \
-                 mmap2, brk1, fork1",
+                 mmap2, brk1, fork1, numa-mem, move-pages",
             ),
             ("pft -b 1M -g 1", "pft: -b and -g exclude each other"),
             ("pft -z -c 2", "pft: -c and -z exclude each other"),
@@ -311,6 +338,7 @@ mod tests {
                 Workload::Brk1(test) => test.tasks.rounds = 5,
                 Workload::PageFault2(test) => test.tasks.rounds = 2,
                 Workload::Fork1(test) => test.tasks.rounds = 5,
+                Workload::NumaMem(test) => test.loops = Some(1),
                 _ => assert!(workload.bytes_needed(1, 4096) >= 1 << 20),
             }
             assert!(workload.bytes_needed(1, 4096) > 0);

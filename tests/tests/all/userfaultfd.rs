@@ -102,6 +102,20 @@ fn what_cannot_be_watched_says_why() {
 }
 
 #[test]
+fn an_address_space_has_so_many_userfaultfds_and_numbers_are_used_again() {
+    let newest = eras_without_migration().last().expect("an era");
+    let sys = boot(newest.config, 1);
+    let _cpu = sys.machine().enter(0);
+    let mm = sys.new_mm().expect("memory");
+    // More in all than there are numbers.
+    for _ in 0..65 {
+        let all: Vec<_> = (0..1024).map(|_| mm.userfaultfd()).collect();
+        assert!(all.iter().all(Result::is_ok));
+        assert!(matches!(mm.userfaultfd(), Err(UffdError::NoMemory)));
+    }
+}
+
+#[test]
 fn holes_are_filled_before_anybody_waits() {
     in_each_era(|sys, mm| {
         map(mm, 510, 6, Prot::READ_WRITE);

@@ -37,6 +37,9 @@ const LINES: &[(u32, &str)] = &[
     (2, "file-rand --size 1M --cache cold"),
     (2, "fork1 -s 5 --resident 128K"),
     (2, "fork1 -s 5 --resident 128K --mode threads"),
+    (2, "numa-mem -T 16K -l 2 -zZ0"),
+    (2, "numa-mem -t 2 -T 8K -P 8K -L 8K -G 8K -l 2"),
+    (2, "numa-mem -p 2 -T 8K -P 8K -L 8K -G 8K -l 2"),
 ];
 
 fn plan(threads: u32) -> Plan {

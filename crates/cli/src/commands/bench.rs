@@ -259,7 +259,8 @@ impl<'a> Job<'a> {
         match cell.on {
             On::Host => {
                 let workers = self.workload.most_workers(plan.threads, plan.cpus);
-                let target = targets::host(&cell.era, workers.max(plan.cpus), ram)?;
+                let cpus = workers.max(plan.cpus).max(self.workload.nodes());
+                let target = targets::host(&cell.era, &self.workload, cpus, ram)?;
                 Ok((targets::on(&target, &self.workload, plan)?, None))
             }
             On::Sim => {

@@ -3,8 +3,8 @@
 use crate::error::Error;
 use crate::out::{out, outln};
 use minflt_mm::config::{
-    AnonRmap, Balancing, ExchangeBy, FaultAround, Ladder, Lifetime, Neighbours, Protocol, Rss,
-    Unmap,
+    Ahead, AnonRmap, Balancing, ExchangeBy, FaultAround, Ladder, Lifetime, Neighbours, Protocol,
+    Rss, Unmap,
 };
 use minflt_mm::{Config, ERAS};
 use minflt_pgtable::{AccessBits, BeforeInstall, ByteOrder, CasAbility, FORMATS};
@@ -85,7 +85,8 @@ pub(crate) fn choice_table() -> Table {
         FaultAround,
         Neighbours,
         AnonRmap,
-        Balancing
+        Balancing,
+        Ahead
     );
     table
 }

@@ -42,10 +42,7 @@ fn has(step: &Step) -> bool {
         Call::Fallocate => matches!(step.args[1], 0 | PUNCH),
         Call::Mprotect => third & !7 == 0,
         Call::Madvise => Advice::from_number(third as u32).is_some(),
-        Call::Mbind => {
-            let moves = abi::MPOL_MF_MOVE | abi::MPOL_MF_MOVE_ALL;
-            plain_mode(third) && step.args[4] & moves == 0
-        }
+        Call::Mbind => plain_mode(third),
         Call::SetMempolicy => plain_mode(step.args[0]),
         // Whether a privilege or the lack of a limit lets all be locked shows where it wraps.
         Call::Mlock | Call::Mlock2 => step.args[1] < 1 << 50,

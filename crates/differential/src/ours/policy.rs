@@ -4,7 +4,9 @@ use super::{Machine, nothing};
 use crate::record::Outcome;
 use crate::step::ARGS;
 use minflt_addr::VirtAddr;
-use minflt_mm::{Errno, MempolicyError, Misplaced, Mm, NodeMask, Policy, PolicyMode, Thread};
+use minflt_mm::{
+    Errno, MempolicyError, Misplaced, Mm, NodeMask, Policy, PolicyMode, Thread, Which,
+};
 use minflt_spec::abi;
 
 const INVALID: Outcome = Outcome::Errno(Errno::EINVAL.0);
@@ -23,15 +25,24 @@ fn policy(mode: u64, nodes: u64) -> Option<Policy> {
 }
 
 pub(super) fn mbind(mm: &Mm<Machine>, [at, len, mode, nodes, how, _]: [u64; ARGS]) -> Outcome {
+    const STRICT: u64 = abi::MPOL_MF_STRICT;
+    const MOVE: u64 = abi::MPOL_MF_MOVE;
+    const BOTH: u64 = STRICT | MOVE;
+    let Some(policy) = policy(mode, nodes) else {
+        return INVALID;
+    };
     let misplaced = match how {
         0 => Misplaced::Stay,
-        abi::MPOL_MF_STRICT => Misplaced::Refuse,
+        STRICT => Misplaced::Refuse,
+        MOVE => Misplaced::Move(Which::Own),
+        BOTH => Misplaced::MoveOrFail(Which::Own),
+        // Nobody here has the privilege.
+        _ if how & !(BOTH | abi::MPOL_MF_MOVE_ALL) == 0 => {
+            return Outcome::Errno(Errno::EPERM.0);
+        }
         _ => return INVALID,
     };
-    match policy(mode, nodes) {
-        Some(policy) => nothing(mm.mbind(VirtAddr(at), len, policy, misplaced)),
-        None => INVALID,
-    }
+    nothing(mm.mbind(VirtAddr(at), len, policy, misplaced))
 }
 
 pub(super) fn set(thread: &Thread<'_, Machine>, mode: u64, nodes: u64) -> Outcome {

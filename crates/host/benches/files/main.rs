@@ -37,7 +37,7 @@ use figures::{Bound, Noise};
 use machine::{CpuTime, PAGE};
 use minflt_addr::VirtAddr;
 use minflt_host::{Host, HostInstance, HostOptions, Prefault};
-use minflt_mm::config::FaultAround;
+use minflt_mm::config::{Ahead, FaultAround};
 use minflt_mm::{Config, FileHandle, MapRequest, MmHandle, Place, Prot, Running, Sharing, System};
 use minflt_mm::{Populate, era};
 use minflt_pgtable::X86_64;
@@ -112,6 +112,7 @@ fn boot(around: FaultAround, pages: u64) -> Result<Running<M>, Box<dyn Error>> {
     let era = era("fault-around-2014").ok_or("no such era")?;
     let config = Config {
         around,
+        ahead: Ahead::Frame,
         ..era.config
     };
     Ok(System::boot(machine, config)?)

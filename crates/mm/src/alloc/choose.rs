@@ -93,7 +93,7 @@ impl<M: Mmu> Frames<M> {
     }
 
     /// The node of the CPU that asks.
-    fn home(&self, at: &M::Instance) -> u32 {
+    pub(crate) fn home(&self, at: &M::Instance) -> u32 {
         at.node_of(minflt_sync::this_cpu::<M>()) % self.nodes
     }
 

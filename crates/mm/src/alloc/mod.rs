@@ -194,6 +194,17 @@ impl<M: Mmu> Frames<M> {
         Some(pfn)
     }
 
+    /// Asks for the descriptor of the frame that this CPU takes next, and for the line at `offset`
+    /// of it.
+    #[inline(always)]
+    pub(crate) fn prefetch_next(&self, at: &M::Instance, offset: u64) {
+        // SAFETY: 1: the CPU's own list, and a task does not leave its CPU within this function.
+        if let Some(next) = unsafe { self.cpus.this().list.get_mut() }.next() {
+            M::prefetch_write(core::ptr::from_ref(self.get(next)).cast());
+            M::prefetch_user(at, next, offset);
+        }
+    }
+
     /// A block of 2^`order` frames near the caller, aligned to its size, with one reference on its
     /// first frame; `None` when no such block is left.
     #[track_caller]

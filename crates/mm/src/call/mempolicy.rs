@@ -22,10 +22,12 @@
 //! # Cost
 //! A fault without policies: one branch. With one: a zone's lock for each frame.
 //!
-//! Linux: mm/mempolicy.c do_mbind, do_set_mempolicy, do_get_mempolicy (v6.18). Pages that are there
-//! stay where they are: moving them (`MPOL_MF_MOVE`) does not exist.
+//! Linux: mm/mempolicy.c do_mbind, do_set_mempolicy, do_get_mempolicy (v6.18), which
+//! has the pages to move in a list before the policy changes; here they are looked for after, under
+//! `mmap_lock` for reading ([`super::move_pages`]).
 
 use super::modify::modify;
+use super::move_pages::Which;
 use super::{as_call, page_range};
 use crate::error::{MempolicyError, NoMemory};
 use crate::event::Event;
@@ -46,6 +48,11 @@ pub enum Misplaced {
     Stay,
     /// They refuse the policy (`MPOL_MF_STRICT`).
     Refuse,
+    /// They are moved (`MPOL_MF_MOVE`, `MPOL_MF_MOVE_ALL`), if that is possible.
+    Move(Which),
+    /// They are moved; where one cannot be, the call fails although the policy holds (the same with
+    /// `MPOL_MF_STRICT`).
+    MoveOrFail(Which),
 }
 
 impl<M: Mmu> System<M> {
@@ -89,7 +96,8 @@ impl<M: Mmu> Mm<M> {
     ///
     /// # Errors
     /// See [`MempolicyError`]. Nothing is changed then, but after `NoMemory`, where the mappings
-    /// before the one that could not be split have the policy.
+    /// before the one that could not be split have the policy, and after `Misplaced` of
+    /// [`Misplaced::MoveOrFail`].
     pub fn mbind(
         &self,
         start: VirtAddr,
@@ -115,8 +123,18 @@ impl<M: Mmu> Mm<M> {
             self.look_over(&writers, range, kept, nodes)?;
             self.bind_all(&writers, range, kept)?;
             drop(writers);
+            let moved = match misplaced {
+                Misplaced::Stay | Misplaced::Refuse => true,
+                Misplaced::Move(which) | Misplaced::MoveOrFail(which) => {
+                    self.move_for(range, kept, which)
+                }
+            };
             M::note(format_args!("mbind {range} {kept:?} returns"));
-            Ok(())
+            let fails = matches!(misplaced, Misplaced::MoveOrFail(_)) && !kept.is_default();
+            match moved || !fails {
+                true => Ok(()),
+                false => Err(MempolicyError::Misplaced),
+            }
         })
     }
 

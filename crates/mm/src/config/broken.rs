@@ -143,6 +143,10 @@ broken! {
     MoveUncounted = "move-uncounted",
     /// A userfaultfd's handler passes over pages that are being moved.
     WatchSkipsMoving = "watch-skips-moving",
+    /// A mapping grows over another, and gets its anon_vma, outside of its own section.
+    MergeWithoutSection = "merge-without-section",
+    /// A page of a file that was moved counts as written, whether it is or not.
+    MoveForgetsDirty = "move-forgets-dirty",
     /// A child's span comes before its parent's in a walk of the reverse map.
     ChildFirst = "child-first",
     /// Who comes from a page takes a reference to its anon_vma, whether that has one left or not.

@@ -44,6 +44,8 @@ pub struct Config {
     pub anon_rmap: AnonRmap,
     /// Whether pages follow the threads that use them to their nodes.
     pub balancing: Balancing,
+    /// What a first touch asks the caches for before it needs it.
+    pub ahead: Ahead,
     /// A fix switched off on purpose; `None` outside race checks.
     pub broken: Option<Broken>,
 }
@@ -205,7 +207,7 @@ choices! {
 }
 
 choices! {
-    /// How a walk from an anonymous page to the entries that map it holds the lock of the anon_vmas.
+    /// How a walk from an anonymous page to what maps it holds the lock of the anon_vmas.
     AnonRmap "anon-rmap" {
         /// For writing, as if it were a mutex (until Linux 3.7).
         Exclusive = "exclusive",
@@ -226,6 +228,17 @@ choices! {
         /// Entries are made to fault now and then, and a page that faults on one node twice running
         /// moves there.
         On = "on",
+    }
+}
+
+choices! {
+    /// What a first touch asks the caches for before it needs it. Simulated machines take no hints.
+    Ahead "ahead" {
+        /// Nothing.
+        Nothing = "nothing",
+        /// The line of the new page that the access is for, and the descriptor and that line of the
+        /// frame that this CPU takes next; of a file, the descriptors of the pages around.
+        Frame = "frame",
     }
 }
 

@@ -202,6 +202,8 @@ pub enum MovePageError {
     Busy,
     /// There is no memory on that node.
     NoMemory,
+    /// Others map the page too, and only pages of one's own were to be moved.
+    Shared,
     /// There is no such node.
     NoNode,
 }
@@ -424,6 +426,7 @@ impl From<MovePageError> for Errno {
             MovePageError::NotThere => Self::ENOENT,
             MovePageError::Busy => Self::EBUSY,
             MovePageError::NoMemory => Self::ENOMEM,
+            MovePageError::Shared => Self::EACCES,
             MovePageError::NoNode => Self::ENODEV,
         }
     }

@@ -6,13 +6,16 @@
 //! page of zeros    -                       frame of zeros in its place, all CPUs told
 //! read-only page   -                       writable if it is exclusive or has no other user,
 //!                                          else a copy in its place, all CPUs told
+//! page, no right   a hint ([`numa`]), for both
 //! else             accessed bit            accessed and dirty bit
 //! ```
 //! The entry is sampled once and never again to build what it is compared with.
+//!
+//! [`numa`]: super::numa
 
 use super::slot::{Lost, Slot};
-use super::stabilise::{Can, Stable};
-use super::{Fault, Kind, Stop, Why};
+use super::stabilise::Stable;
+use super::{Fault, Kind, Stop};
 use crate::config::{Broken, Rss};
 use crate::event::Event;
 use crate::frame::{Exclusive, Use};
@@ -29,9 +32,8 @@ impl<M: Mmu> Fault<'_, M> {
             self.userfault(stable, found)?;
         }
         oracle::is_table(self.mm.system(), leaf.table);
-        if found.is_mapped() && !found.is_present() && stable.can() == Can::Look {
-            // A protection in flux, or raised since: only the lock tells which.
-            return Err(Why::NotSupported.into());
+        if found.is_mapped() && !found.is_present() {
+            return self.hint(stable, leaf, found);
         }
         match self.access {
             Access::Read if found.is_none() => self.read_nothing(stable, leaf),
@@ -224,8 +226,7 @@ impl<M: Mmu> Fault<'_, M> {
         })
     }
 
-    /// The entry allows the access, or a protection in flux does not yet: set what is missing; the
-    /// access is tried again either way.
+    /// The entry allows the access: set what is missing; the access is tried again either way.
     #[inline(never)]
     pub(super) fn set_flags(
         &self,
@@ -236,20 +237,9 @@ impl<M: Mmu> Fault<'_, M> {
         if !found.is_mapped() {
             return self.away(found);
         }
-        let grant = if found.is_present() {
-            found.grant()
-        } else {
-            Grant::Read
-        };
-        let pte = with_bits(found.with_grant(grant), self.access);
+        let pte = with_bits(found, self.access);
         if pte != found {
-            // What grants nothing is being replaced, under the lock: wait for whoever does that.
-            let slot = if found.is_present() {
-                stable.open(leaf)?
-            } else {
-                stable.open_locked(leaf)?
-            };
-            match slot.change(found, pte) {
+            match stable.open(leaf)?.change(found, pte) {
                 Ok(()) => {}
                 Err(Lost) => return Ok(self.lost(Event::CasFlags)),
             }

@@ -38,9 +38,9 @@
 use super::slot::Slot;
 use super::stabilise::Stable;
 use super::{Fault, Kind, Stop};
-use crate::config::{Broken, Config, Neighbours, Protocol, Rss, Rung};
+use crate::config::{Ahead, Broken, Config, Neighbours, Protocol, Rss, Rung};
 use crate::event::Event;
-use crate::file::PageCache;
+use crate::file::{InOrder, PageCache};
 use crate::vma::{Prot, VmaFlags, VmaView};
 use core::ops::Range;
 use minflt_addr::VirtAddr;
@@ -112,8 +112,11 @@ impl<M: Mmu> Fault<'_, M> {
         if window.pages() < 2 || !cache.maps_around() {
             return Ok(None);
         }
-        let slot = stable.open_locked(leaf)?;
         let index = stable.view.page_index::<M::Paging>(self.addr);
+        if sys.config.ahead == Ahead::Frame {
+            cache.prefetch(window.around(index));
+        }
+        let slot = stable.open_locked(leaf)?;
         let mapped = self.map_window(stable, &slot, cache, window.around(index));
         let done = !slot.value().is_none();
         if mapped > 0 && sys.config.rss == Rss::UnderLock {
@@ -170,10 +173,11 @@ impl<M: Mmu> Fault<'_, M> {
         let own = stable.view.page_index::<M::Paging>(self.addr);
         let page = self.addr.align_down(M::Paging::SHIFT);
         let mut mapped = 0;
+        let mut slots = cache.in_order();
         for index in range {
             let distance = index.wrapping_sub(own) << M::Paging::SHIFT;
             let addr = VirtAddr(page.0.wrapping_add(distance));
-            if self.map_ready(stable, slot, cache, addr, index) {
+            if self.map_ready(stable, slot, cache, &mut slots, (addr, index)) {
                 mapped += 1;
             }
         }
@@ -186,8 +190,8 @@ impl<M: Mmu> Fault<'_, M> {
         stable: &Stable<'_, M>,
         slot: &Slot<'_, M>,
         cache: &PageCache<M>,
-        addr: VirtAddr,
-        index: u64,
+        slots: &mut InOrder<'_, M>,
+        (addr, index): (VirtAddr, u64),
     ) -> bool {
         let sys = self.mm.system();
         let entry = self.mm.entry_in(slot.table(), addr);
@@ -195,7 +199,7 @@ impl<M: Mmu> Fault<'_, M> {
         if !entry.load().is_none() && !over {
             return false;
         }
-        let Some(page) = cache.find(index) else {
+        let Some(page) = cache.find_next(slots, index) else {
             return false;
         };
         if !page.frame().is_ready() && !sys.config.lacks(Broken::AroundTakesAll) {

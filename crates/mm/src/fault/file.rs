@@ -55,6 +55,9 @@ impl<M: Mmu> Fault<'_, M> {
         let leaf = self.leaf(stable)?;
         let found = leaf.entry.load();
         oracle::is_table(self.mm.system(), leaf.table);
+        if found.is_mapped() && !found.is_present() {
+            return self.hint(stable, leaf, found);
+        }
         let protected = found.is_present() && found.grant() < Grant::Write;
         match self.access {
             Access::Read if found.is_none() => self.read_page(stable, leaf, cache),

@@ -16,6 +16,7 @@
 mod anon;
 mod around;
 mod file;
+mod numa;
 mod prepare;
 pub(crate) mod remote;
 mod slot;
@@ -76,6 +77,8 @@ pub enum Kind {
     FileShared,
     /// Map a copy of a page of a private file.
     FileCopy,
+    /// Give the right to use a page back that a scan took away, to see who uses it.
+    NumaHint,
     /// Nothing: somebody was faster, or only flags were missing.
     Spurious,
 }
@@ -389,6 +392,7 @@ impl Kind {
             Self::FileWrite => Event::FileWrite,
             Self::FileShared => Event::FileShared,
             Self::FileCopy => Event::FileCopy,
+            Self::NumaHint => Event::NumaHintFaults,
             Self::Spurious => Event::Spurious,
         }
     }

@@ -7,7 +7,7 @@
 
 use super::stabilise::{Can, Stable};
 use super::{Fault, Stop, Why};
-use crate::config::{Broken, Protocol};
+use crate::config::{Ahead, Broken, Protocol};
 use crate::event::Event;
 use crate::frame::Use;
 use crate::mm::Mm;
@@ -141,6 +141,11 @@ impl<M: Mmu> Fault<'_, M> {
             self.chosen_frame(stable)?
         };
         M::charge(Cost::Cold);
+        if sys.config.ahead == Ahead::Frame {
+            let offset = self.addr.0 & (M::Paging::PAGE - 1);
+            M::prefetch_user(&sys.at, pfn, offset);
+            sys.frames.prefetch_next(&sys.at, offset);
+        }
         let frame = sys.frames.get(pfn);
         let anon_vma = stable.vma.anon_vma.load(Ordering::Relaxed);
         frame.mapping.store(anon_vma, Ordering::Relaxed);

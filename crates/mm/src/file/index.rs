@@ -72,6 +72,29 @@ const fn reaches(height: u64, number: u64) -> bool {
     bits >= 64 || number >> bits == 0
 }
 
+/// Slots looked at in order: the node that has the last one has most likely the next one.
+pub(crate) struct InOrder<'i, M: Mmu> {
+    index: &'i Index<M>,
+    leaf: Option<(u64, &'i CacheNode<M>)>,
+}
+
+impl<'i, M: Mmu> InOrder<'i, M> {
+    /// The slot of page `number`, if there is one.
+    #[inline]
+    pub(super) fn slot(&mut self, number: u64) -> Option<&'i Atomic<u64, M>> {
+        let of = number >> BITS;
+        let leaf = match self.leaf {
+            Some((here, leaf)) if here == of => leaf,
+            _ => {
+                let leaf = self.index.leaf(number)?;
+                self.leaf = Some((of, leaf));
+                leaf
+            }
+        };
+        Some(&leaf.slots[slot_of(number, 1)])
+    }
+}
+
 impl<M: Mmu> Index<M> {
     pub(super) fn new() -> Self {
         Self {
@@ -82,6 +105,12 @@ impl<M: Mmu> Index<M> {
     /// The slot of page `number`, if there is one.
     #[inline]
     pub(super) fn slot<'a>(&self, number: u64) -> Option<&'a Atomic<u64, M>> {
+        Some(&self.leaf(number)?.slots[slot_of(number, 1)])
+    }
+
+    /// The lowest node above page `number`, if there is one.
+    #[inline]
+    fn leaf<'a>(&self, number: u64) -> Option<&'a CacheNode<M>> {
         // ORDERING: Acquire; pairs with [cache-slot].
         let root = self.root.load(Ordering::Acquire);
         let mut height = root & HEIGHT;
@@ -94,7 +123,15 @@ impl<M: Mmu> Index<M> {
             at = node(at.slots[slot_of(number, height)].load(Ordering::Acquire))?;
             height -= 1;
         }
-        Some(&at.slots[slot_of(number, 1)])
+        Some(at)
+    }
+
+    /// The slots of pages that are looked at in order.
+    pub(super) const fn in_order(&self) -> InOrder<'_, M> {
+        InOrder {
+            index: self,
+            leaf: None,
+        }
     }
 
     /// The slot of page `number`, with the nodes above it made where they are missing.

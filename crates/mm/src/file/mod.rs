@@ -48,6 +48,7 @@ mod words;
 mod writeback;
 
 pub(crate) use index::CacheNode;
+pub(crate) use index::InOrder;
 pub use ops::{FileOps, IoError};
 pub(crate) use pages::Sought;
 pub(crate) use part::FilePart;
@@ -57,6 +58,7 @@ use crate::error::NoMemory;
 use crate::rmap::interval::Spans;
 use crate::system::System;
 use crate::vma::VmaView;
+use crate::zap::Only;
 use core::fmt;
 use core::ptr::NonNull;
 use index::Index;
@@ -454,7 +456,7 @@ impl<'s, M: Mmu> FileHandle<'s, M> {
         let here = page.is(cache, index);
         if here {
             page.frame().set_poisoned();
-            cache.unmap(index, index, truncate::Copies::Stay);
+            cache.unmap(index, index, Only::OfFile);
         }
         here
     }

@@ -1,13 +1,15 @@
 //! One page of a file: looked for, made.
 
 use super::PageCache;
+use super::index::InOrder;
 use crate::config::Broken;
 use crate::error::NoMemory;
 use crate::frame::Use;
 use crate::page::{Locked, Page};
+use core::ops::Range;
 use minflt_addr::Pfn;
 use minflt_pgtable::Mmu;
-use minflt_sync::Ordering;
+use minflt_sync::{Atomic, Ordering};
 
 /// What came of looking for a page.
 pub(crate) enum Sought<'c, M: Mmu> {
@@ -30,8 +32,23 @@ impl<M: Mmu> PageCache<M> {
     /// Linux: filemap_get_entry.
     #[inline]
     pub(crate) fn find(&self, index: u64) -> Option<Page<'_, M>> {
+        self.find_in(self.index.slot(index)?)
+    }
+
+    /// The same of pages in order.
+    #[inline]
+    pub(crate) fn find_next(&self, slots: &mut InOrder<'_, M>, index: u64) -> Option<Page<'_, M>> {
+        self.find_in(slots.slot(index)?)
+    }
+
+    /// The slots of pages that are looked for in order.
+    pub(crate) const fn in_order(&self) -> InOrder<'_, M> {
+        self.index.in_order()
+    }
+
+    #[inline]
+    fn find_in(&self, slot: &Atomic<u64, M>) -> Option<Page<'_, M>> {
         let sys = self.system();
-        let slot = self.index.slot(index)?;
         loop {
             // ORDERING: Acquire; pairs with [cache-slot].
             let found = slot.load(Ordering::Acquire);
@@ -46,6 +63,19 @@ impl<M: Mmu> PageCache<M> {
             // ORDERING: Acquire; pairs with [cache-slot].
             if slot.load(Ordering::Acquire) == found || sys.config.lacks(Broken::CachedUnchecked) {
                 return Some(page);
+            }
+        }
+    }
+
+    /// Asks for the descriptors of those pages of a range that are cached: they are looked for with
+    /// a lock held.
+    pub(crate) fn prefetch(&self, range: Range<u64>) {
+        let frames = &self.system().frames;
+        let mut slots = self.in_order();
+        for slot in range.filter_map(|index| slots.slot(index)) {
+            let found = slot.load(Ordering::Relaxed);
+            if found != 0 {
+                M::prefetch_write(core::ptr::from_ref(frames.get(super::named(found))).cast());
             }
         }
     }

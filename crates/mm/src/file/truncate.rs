@@ -29,26 +29,16 @@ use minflt_sync::Ordering;
 /// More than any page's number.
 const LAST: u64 = u64::MAX >> 8;
 
-/// What becomes of the copies that private mappings made.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Copies {
-    Go,
-    Stay,
-}
-
 impl<M: Mmu> PageCache<M> {
-    /// Takes the entries of pages `first` to `last` out of every address space.
+    /// Takes the entries of pages `first` to `last` out of every address space: with or without
+    /// the copies that private mappings made.
     ///
     /// # Context
     /// Sleeps for `i_mmap`; waits for CPUs to forget translations.
-    pub(super) fn unmap(&self, first: u64, last: u64, copies: Copies) {
+    pub(super) fn unmap(&self, first: u64, last: u64, which: Only) {
         let _tree = self.i_mmap.read();
         let _all = self.spans.each(first, last, |part| {
-            let only = match copies {
-                Copies::Go => Only::All,
-                Copies::Stay => Only::OfFile,
-            };
-            let mut zap = Zap::begin_by_reverse_map(part.mm, part.range, only);
+            let mut zap = Zap::begin_by_reverse_map(part.mm, part.range, which);
             zap.range(part.range);
             zap.finish();
             ControlFlow::Continue(())
@@ -57,9 +47,9 @@ impl<M: Mmu> PageCache<M> {
 
     /// Drops the pages `first` to `last`, which no fault maps from now on but one that has a page
     /// locked already.
-    fn drop_pages(&self, first: u64, last: u64, copies: Copies) {
+    fn drop_pages(&self, first: u64, last: u64, which: Only) {
         let lacks = |fix| self.system().config.lacks(fix);
-        self.unmap(first, last, copies);
+        self.unmap(first, last, which);
         self.index.each(first, last, |index, _| {
             let Some(page) = self.find(index) else { return };
             let page = page.lock();
@@ -69,12 +59,12 @@ impl<M: Mmu> PageCache<M> {
             page.await_writeback();
             let mapped = page.frame().maps.load(Ordering::Relaxed) > 0;
             if mapped && !lacks(Broken::TruncateUnmapsOnce) {
-                self.unmap(index, index, copies);
+                self.unmap(index, index, which);
             }
             self.take_out(index, &page);
         });
-        if copies == Copies::Go && !lacks(Broken::TruncateUnmapsOnce) {
-            self.unmap(first, last, copies);
+        if which == Only::All && !lacks(Broken::TruncateUnmapsOnce) {
+            self.unmap(first, last, which);
         }
     }
 
@@ -112,7 +102,7 @@ impl<M: Mmu> PageCache<M> {
             self.size.store(old, Ordering::Release);
             return Err(error.into());
         }
-        self.drop_pages(pages_of::<M>(bytes), LAST, Copies::Go);
+        self.drop_pages(pages_of::<M>(bytes), LAST, Only::All);
         self.clear(bytes, bytes.next_multiple_of(M::Paging::PAGE));
         M::note(format_args!("truncate to {bytes} returns"));
         Ok(())
@@ -163,7 +153,7 @@ impl<M: Mmu> PageCache<M> {
             return Ok(());
         }
         if self.ops.is_none() {
-            self.drop_pages(first, end - 1, Copies::Stay);
+            self.drop_pages(first, end - 1, Only::OfFile);
             return Ok(());
         }
         // A device has no holes of its own: zeros are written.

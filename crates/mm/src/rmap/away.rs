@@ -156,12 +156,12 @@ impl<M: Mmu> Zap<'_, M> {
             if found.moving() == Some(from) {
                 let frame = sys.frames.get(to);
                 frame.refs.add(1, Ordering::Relaxed);
-                frame.maps.add(1, Ordering::Relaxed);
+                // ORDERING: Release; pairs with [frame-maps].
+                frame.maps.add(1, Ordering::Release);
                 // A fork may have come to this entry before.
                 if !sys.frames.get(from).is_exclusive() {
                     frame.set_exclusive(Exclusive::No);
                 }
-                // ORDERING: Release; pairs with [entry-frame], by the exchange.
                 entry.swap(mm.exchange_under_lock(), found.migrated(to));
                 M::note(format_args!("{} is put back to frame {to}", page.start()));
             }

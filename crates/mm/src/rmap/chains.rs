@@ -11,8 +11,8 @@ use minflt_pgtable::Mmu;
 use minflt_sync::Ordering;
 
 impl<M: Mmu> System<M> {
-    /// Chains `new`, a mapping of `mm`, to every anon_vma that `old` is chained to. Under `mmap_lock` for writing, and
-    /// `new` is in no tree yet.
+    /// Chains `new`, a mapping of `mm`, to every anon_vma that `old` is chained to. Under
+    /// `mmap_lock` for writing, and `new` is in no tree yet.
     ///
     /// Where `new` has no anon_vma of its own (a fork), one that nobody owns any more becomes it.
     ///
@@ -78,7 +78,8 @@ impl<M: Mmu> System<M> {
         self.clone_chains(mm, new, old)
     }
 
-    /// Chains `child`, a forked mapping of `mm`: to all its parent is chained to, and to an anon_vma of its own.
+    /// Chains `child`, a forked mapping of `mm`: to all its parent is chained to, and to an
+    /// anon_vma of its own.
     /// Under the parent's `mmap_lock` for writing.
     ///
     /// Linux: anon_vma_fork.

@@ -15,7 +15,7 @@
 //! mapped?                          no -> nobody maps it
 //! the anon_vma it names: reference, unless its count is zero
 //! mapped, and the same anon_vma?   no -> let go; somebody else is at it
-//! the root's lock: for writing (`exclusive`), or for reading (`shared`, `skipped`)
+//! the root's lock: for writing (`exclusive`, `skipped`), or for reading (`shared`)
 //! each span that covers the page
 //! ```
 //! A page of a file is in its file as long as it is locked, so its cache needs no reference.
@@ -180,11 +180,11 @@ impl<'s, M: Mmu> Owner<'s, M> {
                 let lock = &own.root().lock;
                 match config.anon_rmap {
                     _ if config.lacks(Broken::RmapUnlocked) => own.spans.each(index, index, visit),
-                    AnonRmap::Exclusive => {
+                    AnonRmap::Exclusive | AnonRmap::Skipped => {
                         let _tree = lock.write();
                         own.spans.each(index, index, visit)
                     }
-                    AnonRmap::Shared | AnonRmap::Skipped => {
+                    AnonRmap::Shared => {
                         let _tree = lock.read();
                         own.spans.each(index, index, visit)
                     }

@@ -13,6 +13,10 @@ use serde::{Deserialize, Serialize};
 /// The fits that come with the program: machine and text of each file.
 pub const FITS: &[(&str, &str)] = &[
     ("altix32", include_str!("../../../../data/fit/altix32.toml")),
+    (
+        "x86-4n32",
+        include_str!("../../../../data/fit/x86-4n32.toml"),
+    ),
     ("kvm16", include_str!("../../../../data/fit/kvm16.toml")),
     (
         "power8-80",

@@ -49,7 +49,7 @@ impl<'s, P: Paging> File<'s, P> {
     }
 
     /// On a disk, with no page there.
-    fn on(stage: &S<'s, P>, disk: &'static Disk) -> Rc<Self> {
+    pub(super) fn on(stage: &S<'s, P>, disk: &'static Disk) -> Rc<Self> {
         Self::of(stage.sys.open_file(disk, PAGES * P::PAGE))
     }
 
@@ -61,17 +61,14 @@ impl<'s, P: Paging> File<'s, P> {
         assert!(mapped.is_ok(), "the stage is free and small: {mapped:?}");
     }
 
-    /// The first word of page `n`.
-    pub(super) fn word(&self, n: u64) -> u64 {
-        match self.0.read_word(n * P::PAGE) {
-            Ok(Some(found)) => found,
-            other => Checked::<P>::violation(format_args!("contents: {other:?} in a file")),
-        }
+    /// Writes it back.
+    pub(super) fn write_back(&self) {
+        assert_eq!(self.0.sync(), Ok(()));
     }
 
-    /// Cuts the file.
-    pub(super) fn cut(&self, bytes: u64) {
-        assert!(self.0.truncate(bytes).is_ok(), "a small file");
+    /// Makes a hole of page `n`.
+    pub(super) fn punch(&self, n: u64) {
+        assert!(self.0.punch_hole(n * P::PAGE, P::PAGE).is_ok(), "a small file");
     }
 
     /// The last of it: nobody else has it any more.

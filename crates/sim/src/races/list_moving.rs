@@ -90,7 +90,7 @@ pub(super) const MOVING: &[Race] = &[
         name: "merge-refused",
         never: "a fault makes a page by a link to an anon_vma that is then taken back",
         shows_in: "linux-6.15",
-        ..lineage(Lineage::Refused, Broken::ProtectWithoutSection)
+        ..lineage(Lineage::Refused, Broken::MergeWithoutSection)
     },
     Race {
         number: "watch-move",
@@ -105,15 +105,15 @@ pub(super) const MOVING: &[Race] = &[
         ..moving(Moving::Pin, Broken::MoveUncounted)
     },
     Race {
-        number: "cache-move",
-        name: "migrate-read",
-        never: "a file is read from a frame that its page has left",
-        ..moving(Moving::Cached, Broken::MoveUncounted)
+        number: "write-move",
+        name: "migrate-write",
+        never: "a page of a file that was moved is never written",
+        ..moving(Moving::Written, Broken::MoveForgetsDirty)
     },
     Race {
-        number: "P20-move",
-        name: "migrate-truncate",
-        never: "a page that is being moved is mapped again behind the end of its file",
-        ..moving(Moving::Truncate, Broken::TruncateUnmapsOnce)
+        number: "hole-move",
+        name: "migrate-hole",
+        never: "a page that is being moved stays mapped where a hole was made of it",
+        ..moving(Moving::Hole, Broken::TruncateUnmapsOnce)
     },
 ];

@@ -5,9 +5,11 @@
 //! they are in, by somebody who holds nothing. A move that finds the page in use gives up, which is
 //! no mistake.
 
+use super::disk::Disk;
 use super::entries::leaf;
 use super::files::File;
 use super::forks::Child;
+use super::pins;
 use super::scenes::{S, expect, tasks};
 use super::stage::{Checked, Script, Stage};
 use core::cell::{Cell, RefCell};
@@ -34,8 +36,8 @@ pub(in crate::races) enum Moving {
     Protect,
     Store,
     Pin,
-    Cached,
-    Truncate,
+    Written,
+    Hole,
     Watched,
 }
 
@@ -49,8 +51,8 @@ pub(super) fn script<'s, P: Paging>(scene: Moving, stage: &S<'s, P>) -> Script<'
         Moving::Protect => protect(stage),
         Moving::Store => store(stage),
         Moving::Pin => pin(stage),
-        Moving::Cached => cached(stage),
-        Moving::Truncate => truncate(stage),
+        Moving::Written => written(stage),
+        Moving::Hole => hole(stage),
         Moving::Watched => watched(stage),
     }
 }
@@ -171,10 +173,7 @@ fn remap<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
     let (caller, last) = (Rc::clone(stage), Rc::clone(stage));
     let bodies = vec![
         mover(stage, pfn),
-        boxed(move || {
-            move_mapping(&caller, THERE, 1);
-            expect(&caller, &caller.thread(), 1, Ok(1));
-        }),
+        boxed(move || move_mapping(&caller, THERE, 1)),
     ];
     tasks(bodies, move || left(&last, &[last.mm], 1, Ok(1)))
 }
@@ -300,81 +299,63 @@ fn pin<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
     })
 }
 
-/// A page of a file is moved while one stores to it by a mapping, and another reads the file.
-fn cached<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
-    let file = File::in_memory(stage);
-    file.map(stage, 0, 2, Prot::READ_WRITE, Sharing::Shared);
-    assert!(stage.thread().store(stage.page(1), 1).is_ok(), "alone");
-    let pfn = frame_of(stage, 1);
-    let (user, reader, last) = (Rc::clone(stage), Rc::clone(&file), Rc::clone(stage));
+/// A page of a file is moved while one stores to it by a mapping, and another writes it back.
+fn written<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
+    let disk = Disk::fresh();
+    let file = File::on(stage, disk);
+    file.map(stage, 0, 1, Prot::READ_WRITE, Sharing::Shared);
+    assert!(stage.thread().store(stage.page(0), 1).is_ok(), "alone");
+    let pfn = frame_of(stage, 0);
+    let (user, syncer, last) = (Rc::clone(stage), Rc::clone(&file), Rc::clone(stage));
     let bodies = vec![
         mover(stage, pfn),
         boxed(move || {
             let thread = user.thread();
-            for value in 2..5 {
-                let stored = thread.store(user.page(1), value);
-                expect(&user, &thread, 1, stored.map(|()| value));
+            for value in 2..4 {
+                let stored = thread.store(user.page(0), value);
+                expect(&user, &thread, 0, stored.map(|()| value));
             }
         }),
-        boxed(move || {
-            let mut before = 1;
-            for _ in 0..2 {
-                let found = reader.word(1);
-                if found < before {
-                    Checked::<P>::violation(format_args!(
-                        "contents: the file holds {found} after {before}"
-                    ));
-                }
-                before = found;
-            }
-        }),
+        boxed(move || syncer.write_back()),
     ];
     tasks(bodies, move || {
-        left(&last, &[last.mm], 1, Ok(4))?;
+        left(&last, &[last.mm], 0, Ok(3))?;
+        file.write_back();
+        let found = disk.word(0);
+        if found != 3 {
+            return Err(format!(
+                "writeback: {found} is on the disk, and 3 was stored"
+            ));
+        }
         file.end()
     })
 }
 
-/// A page of a file is moved while the file is cut before it.
-fn truncate<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
+/// A page of a file is moved while a hole is made of it.
+fn hole<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
     let file = File::in_memory(stage);
     file.map(stage, 0, 2, Prot::READ_WRITE, Sharing::Shared);
-    file.map(stage, THERE, 2, Prot::READ_WRITE, Sharing::Private);
-    let thread = stage.thread();
-    for n in [1, THERE + 1] {
-        assert!(thread.store(stage.page(n), 1).is_ok(), "alone");
-    }
-    drop(thread);
-    let (page, copy) = (frame_of(stage, 1), frame_of(stage, THERE + 1));
+    assert!(stage.thread().store(stage.page(1), 1).is_ok(), "alone");
+    let pfn = frame_of(stage, 1);
     let (caller, cut, last) = (Rc::clone(stage), Rc::clone(&file), Rc::clone(stage));
-    let mover = Rc::clone(stage);
     let bodies = vec![
+        mover(stage, pfn),
         boxed(move || {
-            fine(mover.sys.move_frame(page, FAR));
-            fine(mover.sys.move_frame(copy, FAR));
-        }),
-        boxed(move || {
-            cut.cut(P::PAGE);
-            for n in [1, THERE + 1] {
-                expect(&caller, &caller.thread(), n, Err(Signal::Bus));
-            }
+            cut.punch(1);
+            expect(&caller, &caller.thread(), 1, Ok(0));
         }),
     ];
     tasks(bodies, move || {
-        for n in [1, THERE + 1] {
-            left(&last, &[last.mm], n, Err(Signal::Bus))?;
-        }
+        left(&last, &[last.mm], 1, Ok(0))?;
         file.end()
     })
 }
 
 /// A page is moved while a handler protects it and reads it twice, beside one who stores to it.
 fn watched<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
-    let script = super::pins::protect_copy(stage);
-    if P::BITS.uffd_wp == 0 {
-        return script;
+    let mut script = pins::protect_copy(stage);
+    if P::BITS.uffd_wp != 0 {
+        script.tasks.push(mover(stage, frame_of(stage, 0)));
     }
-    let mut script = script;
-    script.tasks.push(mover(stage, frame_of(stage, 0)));
     script
 }

@@ -201,4 +201,3 @@ pub fn show(race: &Race, format: Format, config: Config, policy: Policy) -> Show
 #[cfg(test)]
 mod tests;
 #[cfg(test)]
-mod tmp;

@@ -35,6 +35,7 @@
 
 mod arbitration;
 mod hooks;
+mod node;
 mod queue;
 mod task;
 mod time;
@@ -109,8 +110,8 @@ pub(crate) struct Core {
     free_queues: Vec<u32>,
     /// For arbitration.
     random: Rng,
-    /// Until when each node's memory is busy.
-    nodes: Vec<Ps>,
+    /// The nodes' memories, and how busy they are.
+    nodes: Vec<node::NodeMemory>,
     /// Until when a broadcast is under way.
     broadcasting: Ps,
     pub(crate) started: Ps,
@@ -151,6 +152,7 @@ impl Core {
             kernel: 0,
             user: 0,
             system: 0,
+            touched: None,
         };
         let with_body = on.iter().map(|cpu| task(*cpu, State::Queued));
         let tasks: Vec<Task> = with_body
@@ -176,7 +178,7 @@ impl Core {
         };
         let mut core = Self {
             cpus: core::iter::repeat_with(cpu).take(cpus as usize).collect(),
-            nodes: vec![now; model.nodes as usize],
+            nodes: vec![node::NodeMemory::idle(now); model.nodes as usize],
             broadcasting: now,
             model,
             lines,

@@ -2,6 +2,7 @@
 
 use crate::lines::LineId;
 use crate::model::Ps;
+use minflt_addr::Pfn;
 use std::collections::VecDeque;
 
 /// What a task is doing.
@@ -109,6 +110,8 @@ pub(crate) struct Task {
     pub(super) kernel: u32,
     pub(crate) user: Ps,
     pub(crate) system: Ps,
+    /// The frame of its last access in user mode.
+    pub(crate) touched: Option<Pfn>,
 }
 
 #[derive(Debug)]

@@ -4,6 +4,7 @@ use super::{Core, Order};
 use crate::model::Ps;
 use crate::why::Cause;
 use minflt_sync::Cost;
+use minflt_workload::Use;
 
 impl Core {
     /// Whether accesses and work take time.
@@ -67,10 +68,31 @@ impl Core {
     /// `task` is not done before the memory of `node` has had its share of `bytes`.
     fn through_memory(&mut self, task: u32, started: Ps, node: u32, bytes: u64) {
         let at = self.tasks[task as usize].cpu as usize;
-        if let Some(busy) = self.nodes.get_mut(node as usize) {
-            *busy = started.max(*busy) + self.model.node_busy(bytes);
+        if let Some(memory) = self.nodes.get_mut(node as usize) {
+            let done = memory.kernel(started, self.model.node_busy(bytes));
             let clock = &mut self.cpus[at].clock;
-            *clock = (*clock).max(*busy);
+            *clock = (*clock).max(done);
+            self.spent(task, Cause::Node);
+        }
+    }
+
+    /// `task` uses `bytes` bytes of the memory of `node` in user mode.
+    pub(crate) fn use_data(&mut self, task: u32, node: u32, bytes: u64, how: Use) {
+        if !self.is_virtual() {
+            return;
+        }
+        let at = self.tasks[task as usize].cpu as usize;
+        let is_near = self.model.places[at].node == node;
+        let started = self.cpus[at].clock;
+        // To store to a line it is read before, which takes half of what both take.
+        let bytes = if how == Use::Load { bytes / 2 } else { bytes };
+        self.compute(task, self.model.data(bytes, is_near));
+        self.spent(task, Cause::User);
+        let (busy, near_first) = (self.model.node_busy(bytes), self.model.near_first_permille);
+        if let Some(memory) = self.nodes.get_mut(node as usize) {
+            let done = memory.user(started, busy, is_near, near_first);
+            let clock = &mut self.cpus[at].clock;
+            *clock = (*clock).max(done);
             self.spent(task, Cause::Node);
         }
     }

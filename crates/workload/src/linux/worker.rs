@@ -140,6 +140,10 @@ impl<'w> Worker for LinuxWorker<'w> {
         memory::discard(at.0, len).map_err(Stop::Errno)
     }
 
+    fn move_page(&mut self, at: VirtAddr, node: u32) -> Result<bool, Stop> {
+        memory::move_page(at.0, node).map_err(Stop::Errno)
+    }
+
     fn brk(&mut self, at: Option<VirtAddr>) -> VirtAddr {
         VirtAddr(memory::brk(at.map_or(0, |at| at.0)))
     }

@@ -21,7 +21,7 @@ use std::fs;
 use std::path::PathBuf;
 
 /// The postings of which something is measured and simulated.
-const REPRODUCED: [&str; 3] = ["2004", "2014", "2017"];
+const REPRODUCED: [&str; 4] = ["2004", "2012", "2014", "2017"];
 
 /// Everything that was found out.
 #[derive(Debug, Default)]
@@ -78,6 +78,7 @@ pub(crate) fn run(args: &Reproduce) -> Result<(), Error> {
     for posting in &chosen {
         let done = match posting.id.as_str() {
             "2004" => tables::simulate_2004(posting, size, &progress)?,
+            "2012" => tables::simulate_2012(posting, &progress)?,
             "2014" => tables::simulate_2014(posting, &progress)?,
             "2017" => tables::simulate_2017(posting, &progress)?,
             _ => continue,
@@ -128,7 +129,7 @@ const MEASURED: &str = "Two threads on this machine's own processors, each pair 
 fn measured(
     found: &mut Findings,
     progress: &Progress,
-    pairs: [bool; 3],
+    pairs: [bool; 4],
 ) -> Result<proof::Proof, Error> {
     let proof = proof::measure(progress, pairs)?;
     if !proof.tables.is_empty() {

@@ -13,7 +13,7 @@ use crate::rows::{Place, checks, record};
 use crate::targets;
 use minflt_host::HostTarget;
 use minflt_report::{Cell, Column, Run, Status, Table};
-use minflt_workload::{Clear, Plan, Spaces, Workload};
+use minflt_workload::{Clear, Feature, Linux, Plan, Spaces, Target, Workload};
 
 const MEASURED: Status = Status::Measured;
 const ROUNDS: u64 = 7;
@@ -44,9 +44,11 @@ struct Pair {
     rate: Option<&'static str>,
     unit: &'static str,
     ratio: &'static str,
+    /// What the other thread does meanwhile, and the rate of it.
+    beside: Option<(&'static str, &'static str)>,
 }
 
-const PAIRS: [Pair; 3] = [
+const PAIRS: [Pair; 4] = [
     Pair {
         posting: 0,
         title: "Two threads faulting in one address space (2004)",
@@ -59,9 +61,24 @@ const PAIRS: [Pair; 3] = [
         rate: None,
         unit: "pages/s",
         ratio: "2 threads / 1",
+        beside: None,
     },
     Pair {
-        posting: 2,
+        posting: 1,
+        title: "One thread faulting, one moving pages of the same mapping to and fro (2012)",
+        command: "minflt bench move-pages --on host --threads 1,2 --era \
+                  numa-balancing-2012,anon-vma-2012,linux-3.14,linux-6.15",
+        workload: "move-pages",
+        options: &[],
+        eras: "numa-balancing-2012,anon-vma-2012,linux-3.14,linux-6.15",
+        columns: ["alone", "beside"],
+        rate: Some("pages_per_second"),
+        unit: "pages/s",
+        ratio: "beside / alone",
+        beside: Some(("moves_per_second", "moved, pages/s")),
+    },
+    Pair {
+        posting: 3,
         title: "One thread faulting, one looping {mmap 512 KiB, touch all, munmap} (2017)",
         command: "minflt bench disturb --on host,linux --threads 1,2 --era \
                   linux-4.13,spf-2017,linux-6.4,linux-6.15 -- --size 64M",
@@ -72,9 +89,10 @@ const PAIRS: [Pair; 3] = [
         rate: Some("pages_per_second"),
         unit: "pages/s",
         ratio: "disturbed / alone",
+        beside: None,
     },
     Pair {
-        posting: 2,
+        posting: 3,
         title: "ebizzy -mTRp: every thread maps, touches and unmaps records of random size (2017)",
         command: "minflt bench ebizzy --on host,linux --threads 1,2 --era \
                   linux-4.13,spf-2017,linux-6.4,linux-6.15 -- -mTRp -S 0.05",
@@ -85,14 +103,15 @@ const PAIRS: [Pair; 3] = [
         rate: Some("records_per_second"),
         unit: "records/s",
         ratio: "2 threads / 1",
+        beside: None,
     },
 ];
 
-/// All the postings that something is measured of: 2004, 2014 and 2017.
-pub(crate) const ALL: [bool; 3] = [true; 3];
+/// All the postings that something is measured of: 2004, 2012, 2014 and 2017.
+pub(crate) const ALL: [bool; 4] = [true; 4];
 
 /// Measures what belongs to the postings chosen, in their order.
-pub(crate) fn measure(progress: &Progress, chosen: [bool; 3]) -> Result<Proof, Error> {
+pub(crate) fn measure(progress: &Progress, chosen: [bool; 4]) -> Result<Proof, Error> {
     let mut proof = Proof::default();
     for (posting, _) in chosen.iter().enumerate().filter(|(_, chosen)| **chosen) {
         for pair in PAIRS.iter().filter(|pair| pair.posting == posting) {
@@ -157,10 +176,14 @@ impl Pair {
         let workload = workload.map_err(|error| usage(error.to_string()))?;
         let mut sides = Vec::new();
         for named in era_list(self.eras)? {
-            let target = targets::host(&named, 2, RAM)?;
+            let target = targets::host(&named, &workload, 2, RAM)?;
             sides.push(Side::Host(named, target));
         }
-        sides.push(Side::linux()?);
+        let nodes = (workload.nodes() > 1).then_some(Feature::Nodes);
+        let missing = nodes.and_then(|nodes| Linux::new().lacks(nodes));
+        if missing.is_none() {
+            sides.push(Side::linux()?);
+        }
         let mut runs: Vec<[Vec<Run>; 2]> = sides.iter().map(|_| [vec![], vec![]]).collect();
         for _ in 0..ROUNDS {
             progress.says(self.title);
@@ -171,7 +194,7 @@ impl Pair {
             }
             progress.step();
         }
-        proof.tables.push(self.table(&sides, &runs));
+        proof.tables.push(self.table(&sides, &runs, missing));
         proof.runs.extend(runs.into_iter().flatten().flatten());
         Ok(())
     }
@@ -188,14 +211,17 @@ impl Pair {
         format!("{}, {}", self.columns[at], self.unit)
     }
 
-    fn table(&self, sides: &[Side], runs: &[[Vec<Run>; 2]]) -> Table {
-        let columns = [
+    fn table(&self, sides: &[Side], runs: &[[Vec<Run>; 2]], missing: Option<&str>) -> Table {
+        let mut columns = vec![
             Column::text("era"),
             Column::number(&self.heading(0), "").with_status(MEASURED),
             Column::number(&self.heading(1), "").with_status(MEASURED),
             Column::number(self.ratio, "").with_status(MEASURED),
-            Column::text("checks"),
         ];
+        if let Some((_, heading)) = self.beside {
+            columns.push(Column::number(heading, "").with_status(MEASURED));
+        }
+        columns.push(Column::text("checks"));
         let mut table = Table::new(self.title, columns);
         for (side, runs) in sides.iter().zip(runs) {
             let rates = |at: usize| runs[at].iter().map(|run| self.rate(run)).collect();
@@ -204,13 +230,20 @@ impl Pair {
                 .map(|(one, two)| self.rate(two) / self.rate(one))
                 .collect();
             let last = runs[1].last().map_or(String::new(), checks);
-            let cells = [
+            let mut cells = vec![
                 side.named().name.clone(),
                 format!("{:.0}", median(rates(0))),
                 format!("{:.0}", median(rates(1))),
                 format!("{:.2}", median(ratios)),
-                last,
             ];
+            if let Some((rate, _)) = self.beside {
+                let other = |run: &Run| run.rates.get(rate).copied().unwrap_or(0.0);
+                cells.push(format!(
+                    "{:.0}",
+                    median(runs[1].iter().map(other).collect())
+                ));
+            }
+            cells.push(last);
             table
                 .rows
                 .push(cells.iter().map(|text| Cell::from(text.as_str())).collect());
@@ -221,11 +254,17 @@ impl Pair {
         table.footnotes.push(format!(
             "medians of {ROUNDS} alternated rounds; the ratio is the median of the rounds' ratios"
         ));
-        table.footnotes.push(
-            "our rows run on a software MMU in user space; Linux's include the processor's trap and \
-             everything else a real kernel does"
-                .into(),
-        );
+        table.footnotes.push(match missing {
+            None => {
+                "our rows run on a software MMU in user space; Linux's include the processor's \
+                     trap and everything else a real kernel does"
+                    .into()
+            }
+            Some(why) => format!(
+                "our rows run on a software MMU in user space, and their two memory nodes are \
+                 bookkeeping; Linux has no row here: {why}"
+            ),
+        });
         table
             .footnotes
             .push(format!("one such run: {}", self.command));

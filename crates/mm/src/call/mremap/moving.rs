@@ -120,7 +120,7 @@ impl<M: Mmu> Mm<M> {
         } else {
             Some(added)
         };
-        self.move_pages(vma, old, new.range.start(), late);
+        self.move_mapped_pages(vma, old, new.range.start(), late);
         self.count_mapped(Pages::of::<M>(new));
         if how.keeps_old() {
             self.leave_empty(vma, unlocked, apart && vma.view().range == old.range);
@@ -143,7 +143,13 @@ impl<M: Mmu> Mm<M> {
     }
 
     /// Moves the pages of `old`, a part of `vma`, and makes every CPU forget the old place.
-    fn move_pages<'m>(&'m self, vma: &Vma<M>, old: &VmaView, to: VirtAddr, late: &mut Late<'m, M>) {
+    fn move_mapped_pages<'m>(
+        &'m self,
+        vma: &Vma<M>,
+        old: &VmaView,
+        to: VirtAddr,
+        late: &mut Late<'m, M>,
+    ) {
         let mut zap = Zap::begin(self, old.range);
         {
             let locks = !self.system().config.lacks(Broken::RemapUnlocked);

@@ -157,17 +157,33 @@ impl<M: Mmu> Uffd<'_, M> {
         let mut result = Err(UffdError::NotWatched);
         let mut zap = Zap::begin(self.mm, range);
         let late = self.mm.system().config.lacks(Broken::ProtectWithoutFlush);
-        let lowered = |pte: Pte<M::Paging>| pte.is_uffd_wp() && pte.grant() < Grant::Write;
+        let lowered = |pte: Pte<M::Paging>| {
+            let grant = match pte.moving() {
+                Some(_) => pte.grant_later(),
+                None => pte.grant(),
+            };
+            pte.is_uffd_wp() && grant < Grant::Write
+        };
+        let skips = self.mm.system().config.lacks(Broken::WatchSkipsMoving);
         let change = |pte: Pte<M::Paging>| match protect {
+            _ if skips && !pte.is_mapped() => None,
             WriteProtected::Yes if lowered(pte) => None,
-            WriteProtected::Yes => Some(pte.with_grant(pte.grant().min(Grant::Read)).uffd_wp()),
+            WriteProtected::Yes if pte.is_mapped() => {
+                Some(pte.with_grant(pte.grant().min(Grant::Read)).uffd_wp())
+            }
+            // It comes back so.
+            WriteProtected::Yes if pte.moving().is_some() => {
+                let grant = pte.grant_later().min(Grant::Read);
+                Some(pte.granting_later(grant).uffd_wp())
+            }
+            WriteProtected::Yes => Some(pte.uffd_wp()),
             WriteProtected::No => pte.is_uffd_wp().then(|| pte.without_uffd_wp()),
         };
         let stopped = for_parts(self.mm, range, |part, view| {
             if !view.flags.has(VmaFlags::UFFD_WP) {
                 return Err(UffdError::NotWatched);
             }
-            zap.change(part, change);
+            zap.change_any(part, change);
             result = Ok(());
             Ok(())
         });

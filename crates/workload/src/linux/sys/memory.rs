@@ -148,6 +148,38 @@ pub(in crate::linux) fn discard(at: u64, len: u64) -> Result<(), i32> {
     zero_or_errno(returned)
 }
 
+/// Pages that only this process maps. Linux: include/uapi/linux/mempolicy.h; `libc` lacks it.
+const MPOL_MF_MOVE: libc::c_int = 1 << 1;
+
+/// Moves a page to a memory node; false if it is busy.
+///
+/// # Errors
+/// The error number of `move_pages`, or what it says of the page.
+pub(in crate::linux) fn move_page(at: u64, node: u32) -> Result<bool, i32> {
+    let pages = [address(at)];
+    let nodes = [node.cast_signed()];
+    let mut status = [0];
+    // SAFETY: 1. The three arrays have one element each, as is said, and outlive the call; of the
+    // page itself only the frame changes.
+    let returned = unsafe {
+        libc::syscall(
+            libc::SYS_move_pages,
+            0,
+            1_u64,
+            pages.as_ptr(),
+            nodes.as_ptr(),
+            status.as_mut_ptr(),
+            MPOL_MF_MOVE,
+        )
+    };
+    match (returned, status[0]) {
+        (..0, _) => Err(last_errno()),
+        (_, 0..) => Ok(true),
+        (_, status) if status == -libc::EBUSY => Ok(false),
+        (_, status) => Err(-status),
+    }
+}
+
 /// Stores a word.
 #[inline]
 pub(in crate::linux) fn store(at: u64, value: u64) {

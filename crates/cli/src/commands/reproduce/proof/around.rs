@@ -12,7 +12,7 @@ use minflt_report::{Cell, Column, Run, Table};
 use minflt_workload::Workload;
 
 /// Its posting's place in what `measure` is asked for.
-pub(super) const POSTING: usize = 1;
+pub(super) const POSTING: usize = 2;
 
 const TITLE: &str = "Loads from a file in the page cache (2014)";
 const ERAS: &str = "linux-3.14,fault-around-2014";
@@ -32,13 +32,14 @@ type Runs = [Vec<Run>; CELLS.len()];
 
 /// Measures it.
 pub(super) fn measure(progress: &Progress, proof: &mut Proof) -> Result<(), Error> {
+    let options = ["--size".to_owned(), "256M".to_owned()];
+    let first = Workload::parse(CELLS[0].0, &options).map_err(|error| usage(error.to_string()))?;
     let mut sides = Vec::new();
     for named in era_list(ERAS)? {
-        let target = targets::host(&named, 2, RAM)?;
+        let target = targets::host(&named, &first, 2, RAM)?;
         sides.push(Side::Host(named, target));
     }
     sides.push(Side::linux()?);
-    let options = ["--size".to_owned(), "256M".to_owned()];
     let mut runs: Vec<Runs> = sides.iter().map(|_| Runs::default()).collect();
     for _ in 0..ROUNDS {
         progress.says(TITLE);

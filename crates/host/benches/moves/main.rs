@@ -1,0 +1,198 @@
+//! What moving a page costs on real threads, and what finding out that it should move does.
+//!
+//! ```text
+//! cargo bench -p minflt-host --bench moves              20 rounds
+//! cargo bench -p minflt-host --bench moves -- --smoke   small; so does `cargo test`
+//! ```
+//!
+//! One thread, one mapping, two memory nodes that are bookkeeping only. The eras differ in how a
+//! walk of the reverse map holds its lock: exclusive (`numa-balancing-2012`), skipped where the page
+//! has one place (`anon-vma-2012`), shared (`linux-6.15` with balancing). The rows, a page each:
+//!
+//! - *moved by a call*: `move_page`, two walks, an invalidation, a copy;
+//! - *scanned*: a timer's scan takes the right to use it away;
+//! - *hinting fault*: the next access, of a page that is where it is used;
+//! - *hinting fault that moves*: the second such access from another node.
+//!
+//! Processor time; the ledger is checked outside the timed part.
+
+#![expect(clippy::expect_used, reason = "a bench that fails stops")]
+
+#[path = "../common/figures.rs"]
+#[expect(dead_code, reason = "benches share it")]
+mod figures;
+#[path = "../common/machine.rs"]
+#[expect(dead_code, reason = "benches share it")]
+mod machine;
+#[path = "../common/table.rs"]
+#[expect(dead_code, reason = "benches share it")]
+mod table;
+
+use core::error::Error;
+use machine::{CpuTime, PAGE};
+use minflt_addr::VirtAddr;
+use minflt_host::{Host, HostInstance, HostOptions, Prefault};
+use minflt_mm::config::Balancing;
+use minflt_mm::{Config, Event, MmHandle, NumaKnobs, Place, Prot, Running, System, era};
+use minflt_pgtable::X86_64;
+use std::process::ExitCode;
+use table::Times;
+
+/// The machine measured.
+pub(crate) type M = Host<X86_64, false>;
+
+const ERAS: [&str; 3] = ["numa-balancing-2012", "anon-vma-2012", "linux-6.15"];
+const ROWS: [&str; 4] = [
+    "moved by a call",
+    "scanned",
+    "hinting fault",
+    "hinting fault that moves",
+];
+const BASE: u64 = 1 << 30;
+
+/// How much is measured.
+#[derive(Clone, Copy, Debug)]
+struct Size {
+    rounds: usize,
+    pages: u64,
+    /// As the command line spells it.
+    flag: &'static str,
+}
+
+const FULL: Size = Size {
+    rounds: 20,
+    pages: 4096,
+    flag: "",
+};
+
+const SMOKE: Size = Size {
+    rounds: 2,
+    pages: 64,
+    flag: " -- --smoke",
+};
+
+fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let has = |flag: &str| args.iter().any(|arg| arg == flag);
+    // `cargo bench` says so; `cargo test` says nothing.
+    let full = has("--bench") && !has("--smoke");
+    match run(if full { FULL } else { SMOKE }) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(size: Size) -> Result<(), Box<dyn Error>> {
+    let systems: Result<Vec<_>, _> = ERAS.iter().map(|name| boot(name, size.pages)).collect();
+    let systems = systems?;
+    let mut times = Times::default();
+    for _ in 0..size.rounds {
+        for (name, sys) in ERAS.iter().zip(&systems) {
+            times.push(name, &ROWS, measure(sys, size.pages));
+        }
+    }
+    times.print("moves", size.rounds, size.flag);
+    Ok(())
+}
+
+fn boot(name: &str, pages: u64) -> Result<Running<M>, Box<dyn Error>> {
+    let machine = HostInstance::new(&HostOptions {
+        cpus: 2,
+        ram_bytes: (pages * PAGE * 3) as usize + (16 << 20),
+        prefault: Prefault::Now,
+    })?;
+    let config = Config {
+        balancing: Balancing::On,
+        ..era(name).ok_or("no such era")?.config
+    };
+    let sys = System::boot(machine.with_nodes(2), config)?;
+    sys.set_numa_knobs(NumaKnobs {
+        scan_delay_ns: 0,
+        scan_period_min_ns: 1,
+        scan_period_max_ns: 1,
+        scan_bytes: pages * PAGE,
+        rate_bytes: u64::MAX,
+        ..NumaKnobs::default()
+    });
+    Ok(sys)
+}
+
+const fn page(n: u64) -> VirtAddr {
+    VirtAddr(BASE + n * PAGE)
+}
+
+/// The pages of one address space, and a clock that its timer goes by.
+struct Pages<'m> {
+    mm: &'m MmHandle<'m, M>,
+    thread: minflt_mm::Thread<'m, M>,
+    pages: u64,
+    now_ns: u64,
+}
+
+impl Pages<'_> {
+    /// Nanoseconds a page that `each` takes.
+    fn time(&self, mut each: impl FnMut(VirtAddr)) -> f64 {
+        let start = CpuTime::start();
+        (0..self.pages).for_each(|n| each(page(n)));
+        start.ns() / self.pages as f64
+    }
+
+    fn move_all(&self, node: u32) -> f64 {
+        self.time(|at| self.mm.move_page(at, node).expect("nobody else has it"))
+    }
+
+    fn load_all(&self) -> f64 {
+        self.time(|at| assert!(self.thread.load(at).is_ok()))
+    }
+
+    /// Nanoseconds a page that a scan of all takes.
+    fn scan(&mut self) -> f64 {
+        let sys = self.mm.system();
+        let before = sys.count_of(Event::NumaPteUpdates);
+        let start = CpuTime::start();
+        // One to begin with, one that goes by what the last found.
+        while sys.count_of(Event::NumaPteUpdates) < before + self.pages {
+            self.now_ns += 1 << 40;
+            self.thread.tick(self.now_ns);
+        }
+        start.ns() / self.pages as f64
+    }
+}
+
+fn measure(sys: &Running<M>, pages: u64) -> Vec<f64> {
+    let _cpu = sys.machine().enter(0);
+    let mm = sys.new_mm().expect("memory");
+    let place = Place::Fixed(page(0));
+    let mapped = mm.mmap(place, pages * PAGE, Prot::READ_WRITE);
+    assert_eq!(mapped, Ok(page(0)));
+    let mut all = Pages {
+        mm: &mm,
+        thread: mm.thread(),
+        pages,
+        now_ns: 0,
+    };
+    for n in 0..pages {
+        assert_eq!(all.thread.store(page(n), n), Ok(()));
+    }
+    let moved = (all.move_all(1) + all.move_all(0)) / 2.0;
+    let scanned = all.scan();
+    let stays = all.load_all();
+    let before = sys.count_of(Event::NumaPagesMigrated);
+    let _back = all.move_all(1);
+    // The first from here says so, the second moves.
+    let _scan = all.scan();
+    let _first = all.load_all();
+    let _scan = all.scan();
+    let moves = all.load_all();
+    let found = sys.count_of(Event::NumaPagesMigrated) - before;
+    assert!(found >= pages * 9 / 10, "{found} of {pages} moved");
+    for n in 0..pages {
+        assert_eq!(all.thread.load(page(n)), Ok(n), "moved, and still there");
+    }
+    drop(all);
+    sys.check_ledger(&[&mm]).expect("adds up");
+    vec![moved, scanned, stays, moves]
+}

@@ -1,0 +1,224 @@
+//! move_pages: single pages to nodes of the caller's choice, or which node each is on; and what
+//! mbind moves for its policy.
+//!
+//! # Problem
+//! Who knows where pages belong wants them there, and wants to know of each what came of it.
+//!
+//! # Idea
+//! Page by page: look at its entry, then move it as anybody would ([`crate::migrate`]). What is in
+//! the way of one page is its status, and the call goes on.
+//!
+//! # Protocol
+//! For each page: `mmap_lock` for reading; the entry looked at under its table's lock; moved; let
+//! go. So a long call keeps nobody out for long, and no two of its statuses are of one moment.
+//!
+//! # Why it is correct
+//! Whether a page is the caller's own is asked of its map count under the table's lock. That is
+//! policy, not safety: moving a page that somebody comes to share a moment later moves it for him
+//! too.
+//!
+//! # Cost
+//! For each page `mmap_lock`, its table's lock twice, and the move.
+//!
+//! Linux: mm/migrate.c do_pages_move, do_pages_stat, add_folio_for_migration (v6.18), which moves
+//! pages for one node in batches; mm/mempolicy.c do_mbind, queue_folios_pte_range,
+//! alloc_migration_target_by_mpol.
+
+use super::as_call;
+use crate::error::MovePageError;
+use crate::event::Event;
+use crate::mm::Mm;
+use crate::policy::{NodeMask, Policy, PolicyMode};
+use minflt_addr::{Pfn, VirtAddr, VirtRange};
+use minflt_pgtable::{Mmu, Paging, Walk, span_of, walk};
+use minflt_sync::Ordering;
+
+/// How often a page is tried that somebody does something with. Linux:
+/// NR_MAX_MIGRATE_SYNC_RETRY.
+const TRIES: u32 = 3;
+
+/// Which pages a call may move.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Which {
+    /// Those that only one entry maps (`MPOL_MF_MOVE`).
+    Own,
+    /// All of them, whoever else maps them (`MPOL_MF_MOVE_ALL`). Linux asks for CAP_SYS_NICE; an
+    /// embedder decides.
+    All,
+}
+
+/// What stands at an address.
+struct Seen {
+    pfn: Pfn,
+    /// More than one entry maps it.
+    shared: bool,
+}
+
+impl<M: Mmu> Mm<M> {
+    /// Moves each page to the node beside it, and tells the status of each, in order: the node that
+    /// it is on, or why it was not moved. Returns how many were not moved for reasons that pass.
+    ///
+    /// # Context
+    /// Sleeps for `mmap_lock`, which it takes for reading, and for pages; waits for CPUs to forget
+    /// translations.
+    ///
+    /// # Errors
+    /// `NoNode`: there is no such node. The pages before it were moved, and told of.
+    pub fn move_pages(
+        &self,
+        pages: impl IntoIterator<Item = (VirtAddr, u32)>,
+        which: Which,
+        mut tell: impl FnMut(Result<u32, MovePageError>),
+    ) -> Result<u64, MovePageError> {
+        let sys = self.system();
+        as_call(sys, || {
+            sys.count(Event::MovePages);
+            let mut left = 0;
+            for (addr, node) in pages {
+                if node >= sys.frames.nodes() {
+                    return Err(MovePageError::NoNode);
+                }
+                let status = self.move_one(addr, node, which);
+                if let Err(MovePageError::Busy | MovePageError::NoMemory) = status {
+                    left += 1;
+                }
+                tell(status);
+            }
+            Ok(left)
+        })
+    }
+
+    /// Tells the node that each page is on, in order, or why there is none.
+    ///
+    /// # Context
+    /// Sleeps for `mmap_lock`, which it takes for reading.
+    pub fn page_nodes(
+        &self,
+        pages: impl IntoIterator<Item = VirtAddr>,
+        mut tell: impl FnMut(Result<u32, MovePageError>),
+    ) {
+        let sys = self.system();
+        as_call(sys, || {
+            sys.count(Event::MovePages);
+            for addr in pages {
+                let held = self.mmap_lock.read();
+                let seen = self.look_at(addr);
+                drop(held);
+                tell(seen.map(|seen| sys.frames.node_of(seen.pfn)));
+            }
+        });
+    }
+
+    fn move_one(&self, addr: VirtAddr, node: u32, which: Which) -> Result<u32, MovePageError> {
+        let frames = &self.system().frames;
+        let mut tries = TRIES;
+        loop {
+            let held = self.mmap_lock.read();
+            let seen = self.look_at(addr)?;
+            if frames.node_of(seen.pfn) == node {
+                return Ok(node);
+            }
+            if seen.shared && which == Which::Own {
+                return Err(MovePageError::Shared);
+            }
+            let moved = self.move_mapped(addr, node);
+            drop(held);
+            tries -= 1;
+            match moved {
+                Err(MovePageError::Busy) if tries > 0 => {}
+                moved => return moved.map(|()| node),
+            }
+        }
+    }
+
+    /// What the entry for `addr` maps. The caller holds `mmap_lock`.
+    fn look_at(&self, addr: VirtAddr) -> Result<Seen, MovePageError> {
+        let sys = self.system();
+        let vma = self.find(addr).map(|vma| vma.view().range);
+        if !vma.is_some_and(|range| range.contains(addr)) {
+            return Err(MovePageError::Fault);
+        }
+        // SAFETY: 1: `mmap_lock` keeps tables from being freed.
+        let Walk::Leaf(leaf) = (unsafe { walk::<M>(&sys.at, self.root, addr) }) else {
+            return Err(MovePageError::NotThere);
+        };
+        let _held = self.table_lock(leaf.table).lock();
+        let found = leaf.entry.load();
+        if !found.is_mapped() {
+            return Err(MovePageError::NotThere);
+        }
+        if found.is_zero_page() {
+            return Err(MovePageError::Fault);
+        }
+        let maps = &sys.frames.get(found.pfn()).maps;
+        Ok(Seen {
+            pfn: found.pfn(),
+            shared: maps.load(Ordering::Relaxed) > 1,
+        })
+    }
+
+    /// Moves the pages of `range` that are elsewhere than `policy` has them, of those that may be
+    /// moved; whether all of those are where it has them now.
+    ///
+    /// # Context
+    /// Holds nothing. Sleeps for `mmap_lock`, which it takes for reading, and for pages.
+    pub(super) fn move_for(&self, range: VirtRange, policy: Policy, which: Which) -> bool {
+        let sys = self.system();
+        let (home, all) = (sys.frames.home(&sys.at), sys.frames.all_nodes());
+        let mut done = true;
+        let mut at = range.start();
+        while at < range.end() {
+            let here = at;
+            let held = self.mmap_lock.read();
+            let view = self.find(at).map(|vma| vma.view());
+            let Some(view) = view.filter(|view| view.range.start() < range.end()) else {
+                break;
+            };
+            at = at.max(view.range.start());
+            // SAFETY: 1: `mmap_lock` keeps tables from being freed.
+            let walked = unsafe { walk::<M>(&sys.at, self.root, at) };
+            if let Walk::Missing { level, .. } = walked {
+                at = span_of::<M::Paging>(at, level).end();
+                continue;
+            }
+            let seen = self.look_at(at);
+            drop(held);
+            let page = at;
+            at = VirtAddr(at.0 + M::Paging::PAGE);
+            let Ok(seen) = seen else { continue };
+            let index = view.page_index::<M::Paging>(page.max(here));
+            let node = target(policy, home, index, all);
+            let misplaced = is_outside(policy, home, sys.frames.node_of(seen.pfn));
+            if misplaced && !(seen.shared && which == Which::Own) {
+                done &= self.move_one(page, node, which).is_ok();
+            }
+        }
+        done
+    }
+}
+
+/// Whether a page on `node` is not where `policy` has pages. Without a set they are to be at
+/// `home`.
+fn is_outside(policy: Policy, home: u32, node: u32) -> bool {
+    match policy.nodes() {
+        nodes if nodes.is_empty() => node != home,
+        nodes => !nodes.has(node),
+    }
+}
+
+/// The node that `policy` has page number `index` on, asked by a CPU of node `home`.
+fn target(policy: Policy, home: u32, index: u64, all: NodeMask) -> u32 {
+    let nodes = policy.nodes();
+    let nearest = || {
+        let count = all.0.count_ones();
+        let near_first = (0..count).map(|step| (home + step) % count);
+        near_first.into_iter().find(|node| nodes.has(*node))
+    };
+    let chosen = match policy.mode() {
+        PolicyMode::Default | PolicyMode::Local => None,
+        PolicyMode::Preferred => nodes.nth(0),
+        PolicyMode::Interleave => nodes.nth(index),
+        PolicyMode::Bind | PolicyMode::PreferredMany => nearest(),
+    };
+    chosen.unwrap_or(home)
+}

@@ -1,0 +1,127 @@
+//! Pages that move from node to node.
+#![expect(
+    clippy::expect_used,
+    clippy::tests_outside_test_module,
+    reason = "all of an integration test is a test"
+)]
+
+use minflt_addr::VirtAddr;
+use minflt_host::{HostInstance, HostOptions, Prefault};
+use minflt_mm::config::AnonRmap;
+use minflt_mm::{
+    Config, Errno, MapRequest, MovePageError, Place, Prot, Running, Sharing, System, era,
+};
+use minflt_tests::moving::{Machine, run};
+
+const PAGE: u64 = 4096;
+const BASE: u64 = 1 << 30;
+
+fn boot(config: Config) -> Running<Machine> {
+    let options = HostOptions {
+        cpus: 2,
+        ram_bytes: 16 << 20,
+        prefault: Prefault::OnTouch,
+    };
+    let machine = HostInstance::new(&options).expect("memory").with_nodes(2);
+    System::boot(machine, config).expect("boots")
+}
+
+fn page(n: u64) -> VirtAddr {
+    VirtAddr(BASE + n * PAGE)
+}
+
+#[test]
+fn no_store_is_lost_while_pages_move() {
+    // Every era has ten million: `cargo xtask soak`.
+    for name in ["atomic-pte-2004", "anon-vma-2012", "spf-2017", "linux-6.15"] {
+        let moved = run(era(name).expect("an era").config, 5_000);
+        assert!(moved.moved > 10 && moved.forks > 0, "{name}: {moved:?}");
+    }
+}
+
+#[test]
+fn a_page_that_is_shared_moves_for_everybody_and_keeps_what_it_says() {
+    for (rmap, ..) in AnonRmap::ALL {
+        let config = Config {
+            anon_rmap: *rmap,
+            ..era("linux-4.13").expect("an era").config
+        };
+        let sys = boot(config);
+        let _cpu = sys.machine().enter(0);
+        let mm = sys.new_mm().expect("memory");
+        let mapped = mm.mmap(Place::Fixed(page(0)), 8 * PAGE, Prot::READ_WRITE);
+        assert_eq!(mapped, Ok(page(0)));
+        let thread = mm.thread();
+        for n in 0..4 {
+            assert_eq!(thread.store(page(n), 10 + n), Ok(()));
+        }
+        let child = mm.fork().expect("memory");
+        let theirs = child.thread();
+        let grandchild = child.fork().expect("memory");
+        for n in 0..4 {
+            assert_eq!(mm.move_page(page(n), 1), Ok(()), "{rmap}");
+            assert_eq!(thread.node_at(page(n)), Ok(1));
+            assert_eq!(theirs.node_at(page(n)), Ok(1));
+            assert_eq!(grandchild.thread().load(page(n)), Ok(10 + n));
+        }
+        // Still shared: a store copies.
+        assert_eq!(theirs.store(page(0), 99), Ok(()));
+        assert_eq!(thread.load(page(0)), Ok(10));
+        // What mprotect took stays taken.
+        assert_eq!(mm.mprotect(page(1), PAGE, Prot::NONE), Ok(()));
+        assert_eq!(mm.move_page(page(1), 0), Ok(()));
+        assert!(thread.load(page(1)).is_err());
+        assert_eq!(theirs.load(page(1)), Ok(11));
+        drop((thread, theirs));
+        sys.check_ledger(&[&mm, &child, &grandchild])
+            .unwrap_or_else(|e| panic!("{rmap}: {e}"));
+    }
+}
+
+#[test]
+fn a_page_of_a_file_moves_and_stays_in_its_file() {
+    let sys = boot(era("linux-4.13").expect("an era").config);
+    let _cpu = sys.machine().enter(0);
+    let mm = sys.new_mm().expect("memory");
+    let file = sys.new_file(4 * PAGE).expect("memory");
+    let request = MapRequest::new(Place::Fixed(page(0)), 4 * PAGE, Prot::READ_WRITE);
+    let thread = mm.thread();
+    let mapped = thread.mmap_file(&request, &file, 0, Sharing::Shared);
+    assert_eq!(mapped, Ok(page(0)));
+    assert_eq!(thread.store(page(2), 7), Ok(()));
+    assert_eq!(mm.move_page(page(2), 1), Ok(()));
+    assert_eq!(thread.node_at(page(2)), Ok(1));
+    assert_eq!(file.read_word(2 * PAGE), Ok(Some(7)));
+    assert_eq!(file.write_word(2 * PAGE, 8), Ok(()));
+    assert_eq!(thread.load(page(2)), Ok(8));
+    drop(thread);
+    sys.check_ledger(&[&mm]).unwrap_or_else(|e| panic!("{e}"));
+    assert_eq!(file.truncate(0), Ok(()));
+    assert!(mm.thread().load(page(2)).is_err());
+}
+
+#[test]
+fn what_cannot_be_moved_is_said() {
+    let sys = boot(era("linux-4.13").expect("an era").config);
+    let _cpu = sys.machine().enter(0);
+    let mm = sys.new_mm().expect("memory");
+    let mapped = mm.mmap(Place::Fixed(page(0)), 8 * PAGE, Prot::READ_WRITE);
+    assert_eq!(mapped, Ok(page(0)));
+    let thread = mm.thread();
+    let moved = |n, node| mm.move_page(page(n), node).map_err(Errno::from);
+    assert_eq!(moved(9, 1), Err(Errno::EFAULT), "not mapped");
+    assert_eq!(moved(0, 1), Err(Errno::ENOENT), "no table");
+    assert_eq!(thread.load(page(1)), Ok(0));
+    assert_eq!(moved(1, 1), Err(Errno::EFAULT), "zeros");
+    assert_eq!(moved(0, 1), Err(Errno::ENOENT), "no page");
+    assert_eq!(moved(0, 2), Err(Errno::ENODEV));
+    assert_eq!(thread.store(page(0), 5), Ok(()));
+    let pin = thread.pin_fast(page(0), minflt_pgtable::Access::Write);
+    let pin = pin.expect("exclusive and writable");
+    assert_eq!(mm.move_page(page(0), 1), Err(MovePageError::Busy), "pinned");
+    assert_eq!(thread.store(page(0), 6), Ok(()), "as it was");
+    drop(pin);
+    assert_eq!(moved(0, 1), Ok(()));
+    assert_eq!(moved(0, 1), Ok(()), "there already");
+    assert_eq!(thread.load(page(0)), Ok(6));
+}
