@@ -117,6 +117,10 @@ pub(crate) struct Bench {
     /// RAM of a host or sim system [default: 1G on host, the machine's on sim].
     #[arg(long, value_name = "SIZE")]
     pub(crate) ram: Option<String>,
+    /// A swap device of memory beside the RAM of a host or sim system [default: none]. The
+    /// workload's memory may be larger than RAM then.
+    #[arg(long, value_name = "SIZE")]
+    pub(crate) swap: Option<String>,
     /// The machine that sim models, by name or by its file [default: altix32].
     #[arg(long, value_name = "NAME")]
     pub(crate) machine: Option<String>,
@@ -125,8 +129,8 @@ pub(crate) struct Bench {
     pub(crate) extend_machine: bool,
     /// The before/after rows measured on this machine's real threads. Takes no other choice.
     #[arg(long, conflicts_with_all = [
-        "workload", "on", "threads", "cpus", "size", "ram", "machine", "extend_machine",
-        "clear_beforehand", "why", "free", "flame", "profile", "era", "ladder", "protocol",
+        "workload", "on", "threads", "cpus", "size", "ram", "swap", "machine",
+        "extend_machine", "clear_beforehand", "why", "free", "flame", "profile", "era", "ladder", "protocol",
         "exchange", "lifetime", "rss", "unmap", "fault_around_order", "neighbours", "anon_rmap",
         "numa_balancing", "ahead", "options",
     ])]

@@ -50,7 +50,7 @@ pub(crate) fn machine(option: &str, name: &str) -> Result<MachineFile, Error> {
     MachineFile::find(name).map_err(|error| usage(format!("{option}: {error}")))
 }
 
-/// Refuses a workload whose pages do not fit.
+/// Refuses a workload whose pages do not fit into the memory there is, a swap device included.
 pub(crate) fn fits(
     workload: &Workload,
     threads: u32,
@@ -77,9 +77,15 @@ pub(crate) fn host(
     workload: &Workload,
     cpus: u32,
     ram: u64,
+    swap: u64,
 ) -> Result<HostTarget<false>, Error> {
-    let ram = usize::try_from(ram).map_err(|_| usage("--ram: more than this host can address"))?;
-    let start = HostTarget::start_on(named.config, cpus, ram, workload.nodes());
+    let bytes = |bytes, option| {
+        usize::try_from(bytes)
+            .map_err(|_| usage(format!("{option}: more than this host can address")))
+    };
+    let (ram, swap) = (bytes(ram, "--ram")?, bytes(swap, "--swap")?);
+    let nodes = workload.nodes();
+    let start = HostTarget::start_with_swap(named.config, cpus, ram, nodes, swap);
     start.map_err(|error| match error {
         minflt_host::StartError::Boot(BootError::Illegal(illegal)) => refused(named, illegal),
         error => usage(format!("--ram: {error}")),
@@ -101,8 +107,18 @@ pub(crate) fn sim_sized(
     file: &MachineFile,
     size: Size,
 ) -> Result<AnySimTarget, Error> {
+    sim_with_swap(named, file, size, 0)
+}
+
+/// The same with a swap device.
+pub(crate) fn sim_with_swap(
+    named: &Named,
+    file: &MachineFile,
+    size: Size,
+    swap: u64,
+) -> Result<AnySimTarget, Error> {
     use minflt_sim::StartError::{Boot, PageSize};
-    let start = AnySimTarget::start_sized(file, named.config, size);
+    let start = AnySimTarget::start_with_swap(file, named.config, size, swap);
     start.map_err(|error| match error {
         Boot(BootError::Illegal(illegal)) => refused(named, illegal),
         Boot(BootError::TooManyNodes(_)) | PageSize(_) => usage(format!(

@@ -14,7 +14,7 @@ use crate::{Host, HostInstance, HostOptions, Prefault, RamError};
 use core::fmt;
 use core::mem::ManuallyDrop;
 use core::panic::AssertUnwindSafe;
-use minflt_mm::{BootError, Config, FileHandle, Mm, MmHandle, Running, System};
+use minflt_mm::{BootError, Config, FileHandle, Mm, MmHandle, Running, Swap, System};
 use minflt_pgtable::{Paging, X86_64};
 use minflt_process::{Tally, common_file, exit, fault_around_bytes, table_bytes};
 use minflt_sync::Instance;
@@ -73,14 +73,30 @@ impl<const CHECKED: bool> HostTarget<CHECKED> {
         ram_bytes: usize,
         nodes: u32,
     ) -> Result<Self, StartError> {
+        Self::start_with_swap(config, cpus, ram_bytes, nodes, 0)
+    }
+
+    /// The same, with a swap device of `swap_bytes` bytes, which is memory of the host beside that
+    /// RAM.
+    ///
+    /// # Errors
+    /// As [`Self::start`].
+    pub fn start_with_swap(
+        config: Config,
+        cpus: u32,
+        ram_bytes: usize,
+        nodes: u32,
+        swap_bytes: usize,
+    ) -> Result<Self, StartError> {
         let options = HostOptions {
             cpus,
-            ram_bytes,
+            ram_bytes: ram_bytes.saturating_add(swap_bytes),
             prefault: Prefault::Now,
         };
         let machine = HostInstance::new(&options).map_err(StartError::Ram)?;
         let machine = machine.with_nodes(nodes.clamp(1, cpus));
-        let system = System::boot(machine, config).map_err(StartError::Boot)?;
+        let swap = Swap::of_bytes(swap_bytes as u64);
+        let system = System::boot_with_swap(machine, config, swap).map_err(StartError::Boot)?;
         Ok(Self { system, cpus })
     }
 

@@ -151,11 +151,11 @@ impl Pages {
 
 impl<M: Mmu> Commit<M> {
     /// Nothing promised; Linux's defaults. `pages` and `cpus` are the machine's.
-    pub(crate) fn new(pages: u64, cpus: u32) -> Self {
+    pub(crate) fn new(pages: u64, cpus: u32, swap_pages: u64) -> Self {
         Self {
             mode: Atomic::new(Overcommit::Heuristic.number()),
             ratio: Atomic::new(DEFAULT_RATIO),
-            swap_pages: Atomic::new(0),
+            swap_pages: Atomic::new(swap_pages),
             batch: Atomic::new(batch(Overcommit::Heuristic, pages, cpus)),
             widest: Atomic::new(batch(Overcommit::Heuristic, pages, cpus)),
             max_map_count: Atomic::new(DEFAULT_MAX_MAP_COUNT),
@@ -199,7 +199,8 @@ impl<M: Mmu> System<M> {
         self.commit.ratio.store(percent, Ordering::Relaxed);
     }
 
-    /// How many pages of swap there are, all of which may be promised. 0 at first.
+    /// How many pages of swap count as there, all of which may be promised: those of the swap
+    /// device at first.
     pub fn set_swap_pages(&self, pages: u64) {
         self.commit.swap_pages.store(pages, Ordering::Relaxed);
     }

@@ -141,7 +141,7 @@ impl<M: Mmu> System<M> {
     fn own_field(offset: usize) -> Field {
         let fields = fields!(Self: at, config, exchanges, frames, cpus, srcu, nodes, vmas,
             attrs, mms, anon_vmas, chains, uffds, waiters, zero_page, next_id, spaces, rcu, commit,
-            rss_slots, stack_guard_gap, numa);
+            rss_slots, stack_guard_gap, numa, swap);
         match find(&fields, offset) {
             Field::Named(name) => Field::Named(match name {
                 "nodes" => "slab of tree nodes",
@@ -166,7 +166,7 @@ impl<M: Mmu> System<M> {
             field: Field::Named(field),
         };
         if let Some((cpu, offset)) = self.cpus.find(at) {
-            let fields = fields!(CpuArea<M>: events, checks, committed, mailbox);
+            let fields = fields!(CpuArea<M>: events, checks, committed, slot, mailbox);
             return Some(Place {
                 object: "per-cpu",
                 number: u64::from(cpu),
@@ -193,6 +193,11 @@ impl<M: Mmu> System<M> {
                 .find_map(|(cpu, what)| Some(place("per-cpu", cpu?, what)))
         };
         let zone = |node| place("zone", node, "free lists");
+        let slot = |number| Place {
+            object: "swap slot",
+            number,
+            field: Field::Named("count"),
+        };
         let rate = |(node, _)| place("node", node, "pages moved to it");
         (self.frames.list_at(at).map(of_cpu("free frames")))
             .or_else(|| self.srcu.cpu_at(at).map(of_cpu("srcu")))
@@ -200,6 +205,7 @@ impl<M: Mmu> System<M> {
             .or_else(|| self.rss_slots.cpu_at(at).map(of_cpu("rss")))
             .or_else(magazines)
             .or_else(|| self.frames.zone_at(at).map(zone))
+            .or_else(|| self.swap.slot_at(at).map(slot))
             .or_else(|| self.numa.rates.find(at).map(rate))
     }
 

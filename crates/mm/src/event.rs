@@ -69,6 +69,18 @@ events! {
     FileShared = "file-shared-faults",
     /// First stores to a page of a private file: a copy was mapped.
     FileCopy = "file-copy-faults",
+    /// Faults on pages that were swapped out: read back in.
+    SwapIn = "swap-in-faults",
+    /// Pages written to the swap device, whose frames were given back.
+    SwapOut = "swapped-out",
+    /// Pages that were to be swapped out, and came back before they were gone.
+    SwapPutBack = "swap-put-back",
+    /// Times that an allocation had to wait until pages were given back.
+    ReclaimStalls = "allocstall",
+    /// Frames that reclaim looked at.
+    ReclaimScanned = "pgscan",
+    /// Frames that reclaim gave back.
+    ReclaimStolen = "pgsteal",
     /// Faults on pages of which balancing had taken the right to use them away.
     NumaHintFaults = "numa-hint-faults",
     /// Those of them that came from a CPU of the page's own node.

@@ -234,6 +234,11 @@ impl<M: Mmu> Frame<M> {
         self.flags.or(Self::WRITEBACK, Ordering::Relaxed);
     }
 
+    /// Whether it is being written.
+    pub(crate) fn is_in_writeback(&self) -> bool {
+        self.flags.load(Ordering::Relaxed) & Self::WRITEBACK != 0
+    }
+
     /// Whether anybody has it locked, writes it, or sleeps for that. For the ledger.
     pub(crate) fn is_busy(&self) -> bool {
         self.flags.peek() & (Self::LOCKED | Self::WRITEBACK | Self::WAITERS) != 0

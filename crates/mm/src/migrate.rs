@@ -126,10 +126,8 @@ impl<M: Mmu> System<M> {
         let pfn = pfn.ok_or(NotMoved::NoMemory)?;
         self.frames.get(pfn).maps.store(0, Ordering::Relaxed);
         self.frames.get(pfn).mapping.store(0, Ordering::Relaxed);
-        match Page::held(self, pfn).try_lock() {
-            Ok(new) => Ok(new),
-            Err(_) => M::violation(format_args!("fresh frame {pfn} is locked")),
-        }
+        // Reclaim may have taken it for what it was a moment ago.
+        Page::held(self, pfn).try_lock().map_err(|_| NotMoved::Busy)
     }
 
     /// Makes `new` what `page` is, if nobody but the caller, and its file, refers to that.
@@ -188,6 +186,7 @@ impl<M: Mmu> System<M> {
 
     /// The file has `new` for its page `index` from now on.
     fn move_in_file(&self, cache: &PageCache<M>, index: u64, new: &Locked<'_, M>) {
+        // It is mapped, so it is whole.
         new.frame().set_uptodate();
         new.frame().refs.add(1, Ordering::Relaxed);
         cache.replace(index, new.pfn());
@@ -234,7 +233,11 @@ impl<M: Mmu> Mm<M> {
             return Ok(());
         }
         let page = page.lock();
-        let alone = sys.config.anon_rmap == AnonRmap::Skipped && page.frame().is_exclusive();
+        let frame = page.frame();
+        // Not mapped any more, it was taken out meanwhile.
+        let mapped = frame.maps.load(Ordering::Relaxed) == 1;
+        let skips = sys.config.anon_rmap == AnonRmap::Skipped;
+        let alone = skips && mapped && frame.is_exclusive();
         let known = alone.then(|| Owner::known(self, addr));
         Ok(sys.migrate(page, node, known)?)
     }

@@ -137,6 +137,16 @@ impl Policy {
     }
 }
 
+impl Policy {
+    /// The only nodes that it allows, if it allows some only.
+    pub(crate) const fn bound(self) -> Option<NodeMask> {
+        match self.mode() {
+            PolicyMode::Bind => Some(self.nodes()),
+            _ => None,
+        }
+    }
+}
+
 impl fmt::Debug for Policy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:?} {:?}", self.mode(), self.nodes())

@@ -24,6 +24,7 @@ use crate::oracle::Check;
 use crate::rmap::anon_vma::{AnonVma, Chain};
 use crate::rss::{self, Slots};
 use crate::shootdown::Mailbox;
+use crate::swap::{Swap, SwapArea};
 use crate::tree::Node;
 use crate::vma::{Attrs, Vma};
 use core::mem::ManuallyDrop;
@@ -71,6 +72,7 @@ pub struct System<M: Mmu> {
     pub(crate) rss_slots: Slots<M>,
     /// Pages that stay free below a stack.
     pub(crate) stack_guard_gap: Atomic<u64, M>,
+    pub(crate) swap: SwapArea<M>,
     pub(crate) numa: Numa<M>,
 }
 
@@ -91,6 +93,8 @@ pub(crate) struct CpuArea<M: Mmu> {
     pub(crate) checks: [Counter; Check::COUNT],
     /// This CPU's part of what is promised.
     pub(crate) committed: Atomic<u64, M>,
+    /// Where this CPU looks for a free slot of the swap device next. A hint.
+    pub(crate) slot: Atomic<u64, M>,
     pub(crate) mailbox: Mailbox<M>,
 }
 
@@ -140,6 +144,19 @@ impl<M: Mmu> System<M> {
     /// # Errors
     /// When the configuration is illegal, or the memory too small.
     pub fn boot(at: M::Instance, config: Config) -> Result<Running<M>, BootError> {
+        Self::boot_with_swap(at, config, Swap::None)
+    }
+
+    /// The same, with somewhere for pages to go that are not used: a program may then have more
+    /// memory than the machine.
+    ///
+    /// # Errors
+    /// As [`Self::boot`].
+    pub fn boot_with_swap(
+        at: M::Instance,
+        config: Config,
+        swap: Swap<M>,
+    ) -> Result<Running<M>, BootError> {
         config.check().map_err(BootError::Illegal)?;
         let config = Self::on_this_cpu(&at, config).map_err(BootError::Illegal)?;
         if at.nodes() as usize > MAX_NODES {
@@ -153,8 +170,10 @@ impl<M: Mmu> System<M> {
             used: 0,
             bytes: ram.bytes,
         };
-        let built = Self::build(&mut carve, at, config);
-        let needs = (carve.used as u64 + 16 * M::Paging::PAGE).next_multiple_of(M::Paging::PAGE);
+        let nodes = u64::from(at.nodes());
+        let built = Self::build(&mut carve, at, config, swap);
+        let needs = carve.used as u64 + 16 * M::Paging::PAGE + swap.bytes_at_least(nodes);
+        let needs = needs.next_multiple_of(M::Paging::PAGE);
         match built {
             Some(system) if needs <= has => {
                 let running = Running { system };
@@ -188,7 +207,12 @@ impl<M: Mmu> System<M> {
         Ok(Config { exchange, ..config })
     }
 
-    fn build(carve: &mut Carve, at: M::Instance, config: Config) -> Option<NonNull<Self>> {
+    fn build(
+        carve: &mut Carve,
+        at: M::Instance,
+        config: Config,
+        swap: Swap<M>,
+    ) -> Option<NonNull<Self>> {
         let (cpus, nodes) = (at.cpus(), at.nodes());
         let first = PhysAddr(at.ram_phys()).pfn(M::Paging::SHIFT);
         let len = carve.bytes as u64 >> M::Paging::SHIFT;
@@ -214,11 +238,16 @@ impl<M: Mmu> System<M> {
         let rates = unsafe { carve.per_cpu(nodes, |_| Rate::new()) };
         let zones = carve.cut(Frames::<M>::zone_bytes(nodes));
         let table = carve.cut(len as usize * size_of::<Frame<M>>());
+        let words = carve.cut(swap.word_bytes());
         let reserved = (carve.used as u64).div_ceil(M::Paging::PAGE) + 1;
         let zero_page = Pfn(first.0 + reserved - 1);
         // SAFETY: 1: cut off just now, zeroed, and kept with the system.
         let table = unsafe { FrameTable::new(table?.cast(), first, len) };
-        let zone = |node| Frames::zone(&table, node, nodes, reserved);
+        // SAFETY: 1: cut off just now, zeroed, and kept with the system.
+        let swap = unsafe { SwapArea::new(words?.cast(), swap, &table, nodes, reserved) }?;
+        let kept = swap.frames() / u64::from(nodes);
+        let pages = len.saturating_sub(reserved + swap.frames());
+        let zone = |node| Frames::zone(&table, node, nodes, reserved, kept);
         // SAFETY: 1: cut off just now.
         let zones = unsafe { PerCpu::build(zones?, nodes, zone) };
         let [slabs @ .., cache, cache_node, link] = magazines;
@@ -231,7 +260,7 @@ impl<M: Mmu> System<M> {
                 ExchangeBy::Native => Exchanges::Native,
                 ExchangeBy::Emulated => Exchanges::Emulated,
             },
-            frames: Frames::new(table, zones, lists?, nodes, cpus),
+            frames: Frames::new(table, zones, lists?, nodes, cpus, &swap),
             cpus: areas?,
             srcu: Srcu::new(readers?),
             nodes: Slab::new(0, node?),
@@ -249,9 +278,10 @@ impl<M: Mmu> System<M> {
             stamp: Atomic::new(1),
             spaces: Atomic::new(0),
             rcu: Rcu::new(reports?, patience::<M>()),
-            commit: Commit::new(len.saturating_sub(reserved), cpus),
+            commit: Commit::new(pages, cpus, swap.slots()),
             rss_slots: Slots::new(pieces?, slots, cpus),
             stack_guard_gap: Atomic::new(DEFAULT_GUARD_GAP),
+            swap,
             numa: Numa::new(rates?),
         };
         let place = place?.cast::<Self>();
@@ -356,7 +386,8 @@ impl<M: Mmu> System<M> {
 
     /// Frames that are not the system's own. Linux: `totalram_pages`.
     pub(crate) fn usable_frames(&self) -> u64 {
-        self.total_frames().saturating_sub(self.reserved)
+        let kept = self.reserved + self.swap.frames();
+        self.total_frames().saturating_sub(kept)
     }
 
     pub(crate) fn machine_cpus(&self) -> u32 {
@@ -376,6 +407,7 @@ impl<M: Mmu> CpuArea<M> {
             events: core::array::from_fn(|_| Counter::new()),
             checks: core::array::from_fn(|_| Counter::new()),
             committed: Atomic::new(0),
+            slot: Atomic::new(0),
             mailbox: Mailbox::new(),
         }
     }

@@ -458,7 +458,7 @@ impl<M: Mmu> System<M> {
 
     /// Whether a mapped entry is the only one that maps its frame. The caller holds the lock of the
     /// entry's table.
-    fn maps_once(&self, pte: Pte<M::Paging>) -> bool {
+    pub(crate) fn maps_once(&self, pte: Pte<M::Paging>) -> bool {
         // Of a count that others may raise or lower a moment later: a hint, as what it is for.
         !pte.is_zero_page() && self.frames.get(pte.pfn()).maps.load(Ordering::Relaxed) == 1
     }

@@ -2,8 +2,8 @@
 //!
 //! # Problem
 //! How fast a thread goes over its memory depends on where that lies: on the thread's own node or
-//! on another, and on who else uses that node. Yet the accesses of a workload go through translation
-//! buffers and tables, which name frames, and a worker knows addresses only.
+//! on another, and on who else uses that node. Yet the accesses of a workload go through
+//! translation buffers and tables, which name frames, and a worker knows addresses only.
 //!
 //! # Idea
 //! The access to a page's word notes its frame; then the bytes that the word stands for are charged

@@ -22,7 +22,7 @@ use core::cell::{Cell, RefCell};
 use core::fmt;
 use core::mem::ManuallyDrop;
 use minflt_mm::describe::Field;
-use minflt_mm::{BootError, Config, Mm, MmHandle, NumaKnobs, Running, System};
+use minflt_mm::{BootError, Config, Mm, MmHandle, NumaKnobs, Running, Swap, System};
 use minflt_pgtable::{Altix16K, Paging, PowerRadix, X86_64};
 use minflt_process::{Tally, common_file, exit, fault_around_bytes, table_bytes};
 use minflt_sync::Instance;
@@ -118,13 +118,27 @@ impl AnySimTarget {
     /// # Errors
     /// As [`AnySimTarget::start`].
     pub fn start_sized(file: &MachineFile, config: Config, size: Size) -> Result<Self, StartError> {
+        Self::start_with_swap(file, config, size, 0)
+    }
+
+    /// The same, with a swap device of `swap_bytes` bytes, which is memory of the machine beside
+    /// that of `size`, some of it on each node.
+    ///
+    /// # Errors
+    /// As [`AnySimTarget::start`].
+    pub fn start_with_swap(
+        file: &MachineFile,
+        config: Config,
+        size: Size,
+        swap_bytes: u64,
+    ) -> Result<Self, StartError> {
         let bytes = file.shape.page_bytes.value as u64;
         if bytes == X86_64::PAGE {
-            SimTarget::start(file, config, size).map(Self::X86)
+            SimTarget::start(file, config, size, swap_bytes).map(Self::X86)
         } else if bytes == Altix16K::PAGE {
-            SimTarget::start(file, config, size).map(Self::Altix)
+            SimTarget::start(file, config, size, swap_bytes).map(Self::Altix)
         } else if bytes == PowerRadix::PAGE {
-            SimTarget::start(file, config, size).map(Self::Power)
+            SimTarget::start(file, config, size, swap_bytes).map(Self::Power)
         } else {
             Err(StartError::PageSize(bytes))
         }
@@ -171,9 +185,19 @@ impl AnySimTarget {
 }
 
 impl<P: Paging> SimTarget<P> {
-    fn start(file: &MachineFile, config: Config, size: Size) -> Result<Self, StartError> {
+    fn start(
+        file: &MachineFile,
+        config: Config,
+        size: Size,
+        swap_bytes: u64,
+    ) -> Result<Self, StartError> {
+        let size = Size {
+            ram_bytes: size.ram_bytes.saturating_add(swap_bytes),
+            ..size
+        };
         let machine = SimInstance::new(file, size).map_err(StartError::Host)?;
-        let system = System::boot(machine, config).map_err(StartError::Boot)?;
+        let swap = Swap::of_bytes(swap_bytes);
+        let system = System::boot_with_swap(machine, config, swap).map_err(StartError::Boot)?;
         Ok(Self {
             system,
             cpus: size.cpus,

@@ -9,7 +9,7 @@ use minflt_addr::VirtAddr;
 use minflt_host::{Host, HostInstance, HostOptions, Prefault};
 use minflt_mm::{
     Advice, Broken, Config, Done, Event, FaultKind, FaultOutcome, Mm, MmHandle, Overcommit, Place,
-    Prot, Running, Signal, System, Unbalanced, era, eras_without_migration,
+    Prot, Running, Signal, Swap, System, Unbalanced, era, eras_without_migration,
 };
 use minflt_pgtable::{Access, X86_64};
 use proptest::prelude::{Strategy, prop_oneof, proptest};
@@ -24,13 +24,17 @@ const BASE: u64 = (1 << 30) - PAGES / 2 * PAGE;
 const FAMILY: usize = 5;
 
 fn boot(config: Config, ram: usize, cpus: u32) -> Running<Machine> {
+    boot_with_swap(config, ram, cpus, Swap::None)
+}
+
+fn boot_with_swap(config: Config, ram: usize, cpus: u32, swap: Swap<Machine>) -> Running<Machine> {
     let options = HostOptions {
         cpus,
         ram_bytes: ram,
         prefault: Prefault::OnTouch,
     };
     let machine = HostInstance::new(&options).expect("memory");
-    System::boot(machine, config).expect("boots")
+    System::boot_with_swap(machine, config, swap).expect("boots")
 }
 
 fn page(n: u64) -> VirtAddr {
@@ -43,6 +47,7 @@ enum Op {
     Unmap(u64, u64),
     Protect(u64, u64, Prot),
     Discard(u64, u64),
+    PageOut(u64, u64),
     Load(u64),
     Store(u64, u64),
     Fork,
@@ -62,6 +67,7 @@ fn op() -> impl Strategy<Value = (usize, Op)> {
         1 => (from(), len()).prop_map(|(a, n)| Op::Unmap(a, n)),
         2 => (from(), len(), prot).prop_map(|(a, n, p)| Op::Protect(a, n, p)),
         1 => (from(), len()).prop_map(|(a, n)| Op::Discard(a, n)),
+        2 => (from(), len()).prop_map(|(a, n)| Op::PageOut(a, n)),
         5 => from().prop_map(Op::Load),
         8 => (from(), 1..1000u64).prop_map(|(a, v)| Op::Store(a, v)),
         3 => proptest::strategy::Just(Op::Fork),
@@ -95,6 +101,9 @@ fn calls(mm: &Mm<Machine>, model: &mut Model, op: Op) {
             let _some = mm.madvise(page(a), n * PAGE, Advice::DontNeed);
             model.range_mut(a..a + n).for_each(|(_, entry)| entry.1 = 0);
         }
+        Op::PageOut(a, n) => {
+            let _some = mm.madvise(page(a), n * PAGE, Advice::PageOut);
+        }
         Op::Load(a) => {
             let expected = match model.get(&a) {
                 None => Err(Signal::MapErr),
@@ -120,7 +129,7 @@ fn calls(mm: &Mm<Machine>, model: &mut Model, op: Op) {
 
 fn agree(ops: &[(usize, Op)]) {
     for era in eras_without_migration() {
-        let sys = boot(era.config, 8 << 20, 1);
+        let sys = boot_with_swap(era.config, 8 << 20, 1, Swap::Memory { pages: 40 });
         let _cpu = sys.machine().enter(0);
         let mut family: [Option<(MmHandle<'_, Machine>, Model)>; FAMILY] = Default::default();
         family[0] = Some((sys.new_mm().expect("memory"), Model::new()));

@@ -25,6 +25,7 @@ mod remote;
 mod rss;
 mod sim;
 mod stacks;
+mod swap;
 mod tree;
 mod userfaultfd;
 mod workloads;

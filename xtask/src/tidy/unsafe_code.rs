@@ -35,6 +35,7 @@ const ALLOWED: &[&str] = &[
     "crates/mm/src/rmap/interval.rs",
     "crates/mm/src/rmap/owner.rs",
     "crates/mm/src/shootdown.rs",
+    "crates/mm/src/swap/",
     "crates/mm/src/system",
     "crates/mm/src/thread.rs",
     "crates/mm/src/tree",

@@ -64,6 +64,8 @@ struct Job<'a> {
     workload: Workload,
     machine: minflt_sim::MachineFile,
     ram: Option<u64>,
+    /// Bytes of a swap device, 0 for none.
+    swap: u64,
 }
 
 /// One run to make.
@@ -95,11 +97,13 @@ impl<'a> Job<'a> {
             .as_deref()
             .map(|word| size("--ram", word))
             .transpose()?;
+        let swap = args.swap.as_deref().map(|word| size("--swap", word));
         Ok(Self {
             args,
             workload,
             machine: targets::machine("--machine", args.machine.as_deref().unwrap_or("altix32"))?,
             ram,
+            swap: swap.transpose()?.unwrap_or(0),
         })
     }
 
@@ -184,6 +188,11 @@ impl<'a> Job<'a> {
                 "--ram: linux has the RAM it has; add host or sim to --on",
             ));
         }
+        if self.swap != 0 && on.iter().all(|on| *on == On::Linux) {
+            return Err(usage(
+                "--swap: linux has the swap it has; add host or sim to --on",
+            ));
+        }
         Ok(())
     }
 
@@ -230,7 +239,7 @@ impl<'a> Job<'a> {
             On::Linux => Ok(()),
             On::Host | On::Sim => {
                 let ram = self.ram(on, plan.cpus);
-                targets::fits(&self.workload, plan.threads, page, ram)
+                targets::fits(&self.workload, plan.threads, page, ram + self.swap)
             }
         }
     }
@@ -260,7 +269,7 @@ impl<'a> Job<'a> {
             On::Host => {
                 let workers = self.workload.most_workers(plan.threads, plan.cpus);
                 let cpus = workers.max(plan.cpus).max(self.workload.nodes());
-                let target = targets::host(&cell.era, &self.workload, cpus, ram)?;
+                let target = targets::host(&cell.era, &self.workload, cpus, ram, self.swap)?;
                 Ok((targets::on(&target, &self.workload, plan)?, None))
             }
             On::Sim => {
@@ -268,7 +277,7 @@ impl<'a> Job<'a> {
                     ram_bytes: ram,
                     ..Size::extended(&self.machine, plan.cpus)
                 };
-                let target = targets::sim_sized(&cell.era, &self.machine, size)?;
+                let target = targets::sim_with_swap(&cell.era, &self.machine, size, self.swap)?;
                 let why = &self.args.why;
                 target.account(why.option().map(|_| Asked {
                     free: free.map(str::to_owned),

@@ -1,10 +1,11 @@
 //! numa02, the benchmark of 2012: threads whose memory lies on the first node.
 //!
-//! Memory is smaller than it was, by [`SCALE`], and loops are as many, so that a run takes that much
-//! less time; the times of balancing are that much shorter, and what it looks at or moves at a time
-//! is that much less. So pages move as often as they would, for each loop, and times are multiplied
-//! by the scale. What is not scaled: what a fault, a move and an interrupt cost, which is right, as
-//! there are fewer pages; and the timer's 4 ms, so that scans are at least that far apart.
+//! Memory is smaller than it was, by [`SCALE`], and loops are as many, so that a run takes that
+//! much less time; the times of balancing are that much shorter, and what it looks at or moves at
+//! a time is that much less. So pages move as often as they would, for each loop, and times are
+//! multiplied by the scale. What is not scaled: what a fault, a move and an interrupt cost, which
+//! is right, as there are fewer pages; and the timer's 4 ms, so that scans are at least that far
+//! apart.
 //!
 //! Without balancing nothing changes from loop to loop, and [`ALIKE`] loops stand for all.
 

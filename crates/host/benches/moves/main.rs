@@ -1,4 +1,5 @@
-//! What moving a page costs on real threads, and what finding out that it should move does.
+//! What moving a page costs on real threads, to another frame or to a swap device, and what finding
+//! out that it should move does.
 //!
 //! ```text
 //! cargo bench -p minflt-host --bench moves              20 rounds
@@ -12,7 +13,9 @@
 //! - *moved by a call*: `move_page`, two walks, an invalidation, a copy;
 //! - *scanned*: a timer's scan takes the right to use it away;
 //! - *hinting fault*: the next access, of a page that is where it is used;
-//! - *hinting fault that moves*: the second such access from another node.
+//! - *hinting fault that moves*: the second such access from another node;
+//! - *swapped out*: one of a call for all, to a device that is memory: a walk, an invalidation, a copy;
+//! - *swapped in*: the next access.
 //!
 //! Processor time; the ledger is checked outside the timed part.
 
@@ -33,7 +36,9 @@ use machine::{CpuTime, PAGE};
 use minflt_addr::VirtAddr;
 use minflt_host::{Host, HostInstance, HostOptions, Prefault};
 use minflt_mm::config::Balancing;
-use minflt_mm::{Config, Event, MmHandle, NumaKnobs, Place, Prot, Running, System, era};
+use minflt_mm::{
+    Advice, Config, Event, MmHandle, NumaKnobs, Place, Prot, Running, Swap, System, era,
+};
 use minflt_pgtable::X86_64;
 use std::process::ExitCode;
 use table::Times;
@@ -42,11 +47,13 @@ use table::Times;
 pub(crate) type M = Host<X86_64, false>;
 
 const ERAS: [&str; 3] = ["numa-balancing-2012", "anon-vma-2012", "linux-6.15"];
-const ROWS: [&str; 4] = [
+const ROWS: [&str; 6] = [
     "moved by a call",
     "scanned",
     "hinting fault",
     "hinting fault that moves",
+    "swapped out",
+    "swapped in",
 ];
 const BASE: u64 = 1 << 30;
 
@@ -101,14 +108,15 @@ fn run(size: Size) -> Result<(), Box<dyn Error>> {
 fn boot(name: &str, pages: u64) -> Result<Running<M>, Box<dyn Error>> {
     let machine = HostInstance::new(&HostOptions {
         cpus: 2,
-        ram_bytes: (pages * PAGE * 3) as usize + (16 << 20),
+        ram_bytes: (pages * PAGE * 4) as usize + (16 << 20),
         prefault: Prefault::Now,
     })?;
     let config = Config {
         balancing: Balancing::On,
         ..era(name).ok_or("no such era")?.config
     };
-    let sys = System::boot(machine.with_nodes(2), config)?;
+    let swap = Swap::Memory { pages };
+    let sys = System::boot_with_swap(machine.with_nodes(2), config, swap)?;
     sys.set_numa_knobs(NumaKnobs {
         scan_delay_ns: 0,
         scan_period_min_ns: 1,
@@ -142,6 +150,13 @@ impl Pages<'_> {
 
     fn move_all(&self, node: u32) -> f64 {
         self.time(|at| self.mm.move_page(at, node).expect("nobody else has it"))
+    }
+
+    fn swap_all_out(&self) -> f64 {
+        let start = CpuTime::start();
+        let out = self.mm.madvise(page(0), self.pages * PAGE, Advice::PageOut);
+        assert_eq!(out, Ok(()));
+        start.ns() / self.pages as f64
     }
 
     fn load_all(&self) -> f64 {
@@ -192,7 +207,11 @@ fn measure(sys: &Running<M>, pages: u64) -> Vec<f64> {
     for n in 0..pages {
         assert_eq!(all.thread.load(page(n)), Ok(n), "moved, and still there");
     }
+    let out = all.swap_all_out();
+    assert_eq!(sys.swap_used(), pages, "nobody else has them");
+    let back = all.load_all();
+    assert_eq!(sys.swap_used(), 0);
     drop(all);
     sys.check_ledger(&[&mm]).expect("adds up");
-    vec![moved, scanned, stays, moves]
+    vec![moved, scanned, stays, moves, out, back]
 }

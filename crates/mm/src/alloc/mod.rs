@@ -23,6 +23,7 @@ mod zone;
 
 use crate::frame::{Frame, FrameTable, Use, Zeroed};
 use crate::oracle::Refusals;
+use crate::swap::SwapArea;
 use core::ops::Range;
 use core::panic::Location;
 use minflt_addr::Pfn;
@@ -82,12 +83,13 @@ impl CpuList {
         freed.chain(self.block.clone().map(Pfn))
     }
 
-    /// Takes some of those that were freed.
-    fn take_batch(&mut self) -> [u32; CPU_BATCH] {
+    /// Takes half of those that were freed.
+    fn take_batch(&mut self) -> ([u32; CPU_BATCH], usize) {
         let mut batch = [0; CPU_BATCH];
-        self.len -= CPU_BATCH;
-        batch.copy_from_slice(&self.frames[self.len..self.len + CPU_BATCH]);
-        batch
+        let count = self.len.div_ceil(2);
+        self.len -= count;
+        batch[..count].copy_from_slice(&self.frames[self.len..self.len + count]);
+        (batch, count)
     }
 }
 
@@ -112,21 +114,38 @@ pub(crate) struct Frames<M: Mmu> {
     nodes: u32,
     /// Order of the blocks that CPUs take.
     block_order: u32,
+    /// Frames that a CPU keeps of those it freed, at most.
+    cpu_list: usize,
+    /// Frames of each node that user memory leaves to the system itself: 0 where nothing is ever
+    /// taken from user memory.
+    keep: u64,
     pub(crate) refusals: Refusals<M>,
 }
 
 impl<M: Mmu> Frames<M> {
-    /// All of `table`, for `count` CPUs.
+    /// All of `table`, for `count` CPUs; those that the swap device has are never free.
     pub(crate) fn new(
         table: FrameTable<M>,
         zones: PerCpu<Zone<M>, M>,
         cpus: PerCpu<CpuFrames<M>, M>,
         nodes: u32,
         count: u32,
+        swap: &SwapArea<M>,
     ) -> Self {
+        let len = table.len() - swap.frames();
         // What a CPU has, others do without: an eighth of all is enough for that.
-        let share = table.len() / (8 * u64::from(count));
+        let share = len / (8 * u64::from(count));
+        // With a swap device memory may be small and full, and then that holds for lists, too.
+        let (cpu_list, keep) = match swap.exists() {
+            true => (
+                (share as usize).clamp(4, CPU_LIST),
+                (len / 64 / u64::from(nodes)).clamp(8, 256),
+            ),
+            false => (CPU_LIST, 0),
+        };
         Self {
+            cpu_list,
+            keep,
             block_order: share.max(1).ilog2().min(BLOCK_ORDER),
             table,
             zones,
@@ -142,12 +161,19 @@ impl<M: Mmu> Frames<M> {
     }
 
     /// The zone of `node`: its part of all frames, split evenly among `nodes` nodes, without the
-    /// first `reserved` of all.
-    pub(crate) fn zone(table: &FrameTable<M>, node: u32, nodes: u32, reserved: u64) -> Zone<M> {
+    /// first `reserved` of all and the last `kept` of its own.
+    pub(crate) fn zone(
+        table: &FrameTable<M>,
+        node: u32,
+        nodes: u32,
+        reserved: u64,
+        kept: u64,
+    ) -> Zone<M> {
         let (first, len) = (table.first().0, table.len());
         let share = len.div_ceil(u64::from(nodes));
         let start = (share * u64::from(node)).max(reserved);
-        let end = (share * u64::from(node + 1)).min(len).max(start);
+        let end = (share * u64::from(node + 1)).min(len);
+        let end = end.saturating_sub(kept).max(start);
         Zone::new(first + start, first + end)
     }
 
@@ -184,7 +210,7 @@ impl<M: Mmu> Frames<M> {
         let list = unsafe { self.cpus.this().list.get_mut() };
         let pfn = match list.take() {
             Some(pfn) => pfn,
-            None => self.alloc_from_zones(at)?,
+            None => self.alloc_from_zones(at, used_as)?,
         };
         let frame = self.get(pfn);
         frame.set_use(used_as);
@@ -221,7 +247,8 @@ impl<M: Mmu> Frames<M> {
         })?;
         let frame = self.get(pfn);
         frame.set_block_use(used_as, order);
-        frame.refs.store(1, Ordering::Relaxed);
+        // ORDERING: Release; pairs with [frame-put], as in [`Self::alloc`].
+        frame.refs.store(1, Ordering::Release);
         for tail in pfn.0 + 1..pfn.0 + (1 << order) {
             self.get(Pfn(tail)).set_use(Use::Tail);
         }
@@ -281,15 +308,17 @@ impl<M: Mmu> Frames<M> {
     pub(crate) fn free(&self, pfn: Pfn) {
         let frame = self.get(pfn);
         frame.next_generation();
+        // Whoever looks at it once it is somebody else's finds nothing here until that says so.
+        frame.mapping.poke(0);
         frame.set_zeroed(Zeroed::No);
         frame.set_use(Use::FreeCpu);
         // SAFETY: 1: the CPU's own list, and a task does not leave its CPU within this function.
         let list = unsafe { self.cpus.this().list.get_mut() };
-        let batch = (list.len == CPU_LIST).then(|| list.take_batch());
+        let batch = (list.len == self.cpu_list).then(|| list.take_batch());
         list.frames[list.len] = pfn.0 as u32;
         list.len += 1;
-        if let Some(batch) = batch {
-            self.free_batch(&batch);
+        if let Some((batch, count)) = batch {
+            self.free_batch(&batch[..count]);
         }
     }
 
@@ -365,8 +394,8 @@ impl<M: Mmu> Frames<M> {
 
     /// A frame of a block from a zone; the rest of the block is the CPU's.
     #[cold]
-    fn alloc_from_zones(&self, at: &M::Instance) -> Option<Pfn> {
-        let block = self.take_block(at);
+    fn alloc_from_zones(&self, at: &M::Instance, used_as: Use) -> Option<Pfn> {
+        let block = self.take_block(at, used_as);
         // SAFETY: 1: the CPU's own list, and a task does not leave its CPU within this function.
         let list = unsafe { self.cpus.this().list.get_mut() };
         // While this task waited for the zone, another of the CPU may have brought a block, too.
@@ -381,9 +410,16 @@ impl<M: Mmu> Frames<M> {
         pfn
     }
 
-    fn take_block(&self, at: &M::Instance) -> Option<Range<u64>> {
-        self.zones_from(at)
-            .find_map(|zone| zone.alloc_block(&self.table, self.block_order))
+    /// The system itself takes what user memory leaves it one by one, or a CPU would keep that for
+    /// user memory.
+    fn take_block(&self, at: &M::Instance, used_as: Use) -> Option<Range<u64>> {
+        let take = |order, keep| {
+            self.zones_from(at)
+                .find_map(|zone| zone.alloc_block(&self.table, order, keep))
+        };
+        let system = self.keep != 0 && !matches!(used_as, Use::Anon | Use::File);
+        let block = take(self.block_order, self.keep);
+        block.or_else(|| system.then(|| take(0, 0)).flatten())
     }
 
     /// The zones, the caller's own first.
@@ -393,6 +429,12 @@ impl<M: Mmu> Frames<M> {
         let home = at.node_of(cx.cpu.get());
         let near_first = (0..self.nodes).map(move |step| (home + step) % self.nodes);
         near_first.map(|node| self.zones.get(node))
+    }
+
+    /// The next frames of a node for reclaim to look at, and how many there are in all: see
+    /// [`Zone::next_to_scan`].
+    pub(crate) fn next_to_scan(&self, node: u32, count: u64) -> (Range<u64>, u64) {
+        self.zones.get(node).next_to_scan(count)
     }
 
     /// Clears every free frame now, so that faults need not. Only while nothing else runs.

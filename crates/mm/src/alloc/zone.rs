@@ -14,8 +14,8 @@ use crate::frame::{FrameTable, Links};
 use core::ops::Range;
 use minflt_addr::Pfn;
 use minflt_pgtable::Mmu;
-use minflt_sync::SpinLock;
 use minflt_sync::order::ZoneLock;
+use minflt_sync::{Atomic, Ordering, SpinLock};
 
 /// Blocks of at most 2^this frames.
 pub(crate) const MAX_ORDER: u32 = 10;
@@ -24,6 +24,8 @@ pub(crate) const MAX_ORDER: u32 = 10;
 #[derive(Debug)]
 pub(crate) struct Zone<M: Mmu> {
     start: u64,
+    /// Frames that reclaim has looked at so far.
+    hand: Atomic<u64, M>,
     lists: SpinLock<Lists, ZoneLock, M>,
 }
 
@@ -43,6 +45,7 @@ impl<M: Mmu> Zone<M> {
         let heads = [0; MAX_ORDER as usize + 1];
         Self {
             start,
+            hand: Atomic::new(0),
             lists: SpinLock::new(Lists {
                 heads,
                 free: 0,
@@ -52,12 +55,21 @@ impl<M: Mmu> Zone<M> {
         }
     }
 
-    /// A block of at most 2^`most` frames, of the smallest there is, so that large ones last.
+    /// A block of at most 2^`most` frames, of the smallest there is, so that large ones last;
+    /// `keep` frames and more stay free.
     ///
     /// The lock is held for a few list operations, whatever the size: behind every fault of every
     /// CPU, it is the one lock that all eras share.
-    pub(crate) fn alloc_block(&self, table: &FrameTable<M>, most: u32) -> Option<Range<u64>> {
-        let (pfn, order) = self.lists.lock().take(table, most)?;
+    pub(crate) fn alloc_block(
+        &self,
+        table: &FrameTable<M>,
+        most: u32,
+        keep: u64,
+    ) -> Option<Range<u64>> {
+        let mut lists = self.lists.lock();
+        let spare = (lists.free + lists.end - lists.untouched).checked_sub(keep)?;
+        let most = most.min(spare.checked_ilog2()?);
+        let (pfn, order) = lists.take(table, most)?;
         Some(pfn.0..pfn.0 + (1 << order))
     }
 
@@ -82,6 +94,18 @@ impl<M: Mmu> Zone<M> {
     pub(crate) fn touched(&self) -> Range<u64> {
         // SAFETY: 1: called while nothing else runs.
         self.start..unsafe { self.lists.peek() }.untouched
+    }
+
+    /// The next frames to look at for ones to take from user memory, all of which were used at
+    /// least once, `count` of them at most; and how many there are in all.
+    pub(crate) fn next_to_scan(&self, count: u64) -> (Range<u64>, u64) {
+        let end = self.lists.lock().untouched;
+        let all = end - self.start;
+        if all == 0 {
+            return (0..0, 0);
+        }
+        let at = self.start + self.hand.add(count, Ordering::Relaxed) % all;
+        (at..end.min(at + count), all)
     }
 
     pub(crate) fn for_each_free(&self, table: &FrameTable<M>, mut visit: impl FnMut(Pfn)) {

@@ -54,7 +54,7 @@ use crate::vma_lock;
 use crate::writers::Writers;
 use crate::zap::{Zap, pages};
 use minflt_addr::{Pfn, VirtAddr, VirtRange};
-use minflt_pgtable::{BeforeInstall, Grant, Mmu, Paging, Pte, Walk, walk};
+use minflt_pgtable::{BeforeInstall, Grant, Mmu, NonPresent, Paging, Pte, Walk, walk};
 use minflt_sync::Ordering;
 
 impl<M: Mmu> System<M> {
@@ -297,7 +297,8 @@ fn copy_pinned<M: Mmu>(
     to.mapping.store(own, Ordering::Relaxed);
     to.index
         .store(from.index.load(Ordering::Relaxed), Ordering::Relaxed);
-    to.maps.store(1, Ordering::Relaxed);
+    // ORDERING: Release; pairs with [frame-maps].
+    to.maps.store(1, Ordering::Release);
     sys.count(Event::ForkCopies);
     Ok(Pte::page(pfn, found.grant()).dirty())
 }
@@ -311,7 +312,13 @@ impl<M: Mmu> System<M> {
         found: Pte<M::Paging>,
         leaves_moving: bool,
     ) -> Option<Pte<M::Paging>> {
-        let pfn = found.moving()?;
+        let pfn = match found.nonpresent()? {
+            NonPresent::Migration(pfn) => pfn,
+            NonPresent::Swap(slot) => {
+                self.swap.dup(slot);
+                return Some(found.without_uffd_wp());
+            }
+        };
         if leaves_moving {
             return Some(found);
         }
@@ -331,7 +338,8 @@ impl<M: Mmu> Mm<M> {
             match unsafe { walk::<M>(&sys.at, self.root, addr) } {
                 Walk::Leaf(leaf) => return Ok(leaf.table),
                 Walk::Missing { entry, level } => {
-                    let table = Self::new_table(sys, level - 1).ok_or(NoMemory)?;
+                    let alloc = || Self::new_table(sys, level - 1);
+                    let table = sys.alloc_or_reclaim(None, alloc).ok_or(NoMemory)?;
                     entry.store(Pte::table(table, level));
                     sys.count(Event::TablesInstalled);
                 }

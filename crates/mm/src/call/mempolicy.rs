@@ -243,7 +243,7 @@ impl<M: Mmu> Mm<M> {
             // SAFETY: 1: `mmap_lock` keeps tables from being freed.
             match unsafe { walk::<M>(&self.system().at, self.root, at) } {
                 Walk::Leaf(leaf) => {
-                    let found = leaf.entry.load();
+                    let found = leaf.entry.load().unmoved();
                     if found.is_mapped() && test(found) {
                         return true;
                     }

@@ -1,7 +1,8 @@
 //! mincore: which pages are there.
 //!
 //! Linux: mm/mincore.c (v6.18). A page of anonymous memory is in core if its entry maps one, be it
-//! the page of zeros or one that nobody may access now. A page of a file is, if it is cached.
+//! the page of zeros or one that nobody may access now, and not if it is swapped out. A page of a
+//! file is, if it is cached.
 
 use super::as_call;
 use crate::error::MincoreError;
@@ -10,8 +11,10 @@ use crate::mm::Mm;
 use crate::vma::Vma;
 use crate::zap::pages;
 use minflt_addr::{VirtAddr, VirtRange};
-use minflt_pgtable::{Leaf, Mmu, Paging, Table, Walk, span_of, walk};
+use minflt_pgtable::{Leaf, Mmu, NonPresent, Paging, Table, Walk, span_of, walk};
 
+/// Noted of a page that is swapped out, which is in core nowhere.
+const SWAPPED: u8 = 2;
 /// Pages looked at before others may have `mmap_lock`.
 const BATCH: usize = 4096;
 
@@ -81,13 +84,13 @@ impl<M: Mmu> Mm<M> {
                 }
             };
         }
-        if let Some(cache) = view.cache::<M>() {
-            let absent = pages::<M>(asked)
-                .zip(whole)
-                .filter(|(_, there)| **there == 0);
-            for (page, there) in absent {
-                *there = u8::from(cache.has(view.page_index::<M::Paging>(page.start())));
-            }
+        let cache = view.cache::<M>();
+        for (page, there) in pages::<M>(asked).zip(whole) {
+            let cached = || {
+                let index = view.page_index::<M::Paging>(page.start());
+                cache.is_some_and(|cache| cache.has(index))
+            };
+            *there = u8::from(*there == 1 || *there == 0 && cached());
         }
         Ok(asked.pages(M::Paging::SHIFT) as usize)
     }
@@ -106,7 +109,12 @@ impl<M: Mmu> Mm<M> {
         // SAFETY: 1: a table, kept by `mmap_lock`.
         let table = unsafe { Table::<M>::at(&self.system().at, leaf.table, 0) };
         for (page, there) in pages::<M>(span).zip(answer) {
-            *there = u8::from(table.entry_for(page.start(), 0).load().is_mapped());
+            let found = table.entry_for(page.start(), 0).load();
+            *there = match found.nonpresent() {
+                Some(NonPresent::Swap(_)) => SWAPPED,
+                Some(NonPresent::Migration(_)) => 1,
+                None => u8::from(found.is_mapped()),
+            };
         }
     }
 }

@@ -143,7 +143,7 @@ impl<M: Mmu> Mm<M> {
             return Err(MovePageError::NotThere);
         };
         let _held = self.table_lock(leaf.table).lock();
-        let found = leaf.entry.load();
+        let found = leaf.entry.load().unmoved();
         if !found.is_mapped() {
             return Err(MovePageError::NotThere);
         }

@@ -129,6 +129,8 @@ broken! {
     WriteUnprotected = "write-unprotected",
     /// A walk of an anon_vma's tree takes no lock, as posted in 2012.
     RmapUnlocked = "rmap-unlocked",
+    /// A page that somebody has pinned meanwhile goes to a slot all the same.
+    SwapSharesPinned = "swap-shares-pinned",
     /// A page is copied before the CPUs that may store to it are told.
     CopyBeforeFlush = "copy-before-flush",
     /// Whoever takes a page away looks whether it was stored to before he exchanges the entry.
@@ -155,6 +157,10 @@ broken! {
     ChildrenAndOwners = "children-and-owners",
     /// A mapping that takes over the pages of one that moves is not chained to their anon_vma.
     MergeForgetsChain = "merge-forgets-chain",
+    /// Swap-out empties an entry first, and then makes it name the slot.
+    SwapInTwoSteps = "swap-in-two-steps",
+    /// Swap-out writes a page before its entry goes, and not again if it was stored to in between.
+    SwapForgetsDirty = "swap-forgets-dirty",
     /// mlock counts what it locked after it let `mmap_lock` go.
     LockedCountLate = "locked-count-late",
 }

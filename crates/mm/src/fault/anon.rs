@@ -235,7 +235,7 @@ impl<M: Mmu> Fault<'_, M> {
         found: Pte<M::Paging>,
     ) -> Result<Kind, Stop> {
         if !found.is_mapped() {
-            return self.away(found);
+            return self.away(stable, leaf, found);
         }
         let pte = with_bits(found, self.access);
         if pte != found {

@@ -124,6 +124,9 @@ impl<M: Mmu> Fault<'_, M> {
     /// Holds nothing. Sleeps, and waits for the device.
     #[cold]
     pub(super) fn page_in(&self) -> Result<(), FaultOutcome> {
+        if let Some(away) = self.away.take() {
+            return self.fetch(away);
+        }
         let Some(wanted) = self.wanted.take() else {
             return Ok(());
         };
@@ -261,7 +264,7 @@ impl<M: Mmu> Fault<'_, M> {
         };
         let found = leaf.entry.load();
         if !found.is_mapped() && !found.is_none() {
-            return self.away(found);
+            return self.away(stable, leaf, found);
         }
         let frames = &self.mm.system().frames;
         let copied = found.is_mapped() && frames.get(found.pfn()).used_as() == Use::Anon;

@@ -21,6 +21,7 @@ mod prepare;
 pub(crate) mod remote;
 mod slot;
 mod stabilise;
+mod swap;
 pub(crate) mod userfault;
 
 use crate::config::{Broken, Config, Rss, Rung};
@@ -30,9 +31,10 @@ use crate::rss::Share;
 use core::cell::Cell;
 use file::Wanted;
 use minflt_addr::{Pfn, VirtAddr};
-use minflt_pgtable::{Access, Mmu, NonPresent, Pte};
+use minflt_pgtable::{Access, Leaf, Mmu, NonPresent, Pte};
 use minflt_sync::Phase;
 use stabilise::Stable;
+use swap::{Away, Brought};
 
 /// What came of a fault.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -77,6 +79,8 @@ pub enum Kind {
     FileShared,
     /// Map a copy of a page of a private file.
     FileCopy,
+    /// Map a page that was swapped out.
+    SwapIn,
     /// Give the right to use a page back that a scan took away, to see who uses it.
     NumaHint,
     /// Nothing: somebody was faster, or only flags were missing.
@@ -138,6 +142,10 @@ pub(crate) struct Fault<'m, M: Mmu> {
     access: Access,
     /// What has to be read in, if anything.
     wanted: Cell<Option<Wanted>>,
+    /// What has to be read from a swap device, or waited for.
+    away: Cell<Option<Away>>,
+    /// What was read from there.
+    brought: Cell<Option<Brought<'m, M>>>,
 }
 
 impl<M: Mmu> Mm<M> {
@@ -293,6 +301,8 @@ impl<'m, M: Mmu> Fault<'m, M> {
             addr,
             access,
             wanted: Cell::new(None),
+            away: Cell::new(None),
+            brought: Cell::new(None),
         }
     }
 }
@@ -357,10 +367,16 @@ impl<M: Mmu> Fault<'_, M> {
 
     /// The page is not in a frame that could be mapped now.
     #[cold]
-    fn away(&self, found: Pte<M::Paging>) -> Result<Kind, Stop> {
+    fn away(
+        &self,
+        stable: &Stable<'_, M>,
+        leaf: Leaf<'_, M>,
+        found: Pte<M::Paging>,
+    ) -> Result<Kind, Stop> {
         match found.nonpresent() {
             Some(NonPresent::Migration(pfn)) => Err(Stop::Moving(pfn)),
-            Some(NonPresent::Swap(_)) | None => Ok(Kind::Spurious),
+            Some(NonPresent::Swap(slot)) => self.swap_in(stable, leaf, found, slot),
+            None => Ok(Kind::Spurious),
         }
     }
 
@@ -376,7 +392,12 @@ impl Kind {
     const fn maps_a_frame(self) -> bool {
         matches!(
             self,
-            Self::AnonWrite | Self::ZeroPageCow | Self::FileRead | Self::FileWrite | Self::FileCopy
+            Self::AnonWrite
+                | Self::ZeroPageCow
+                | Self::FileRead
+                | Self::FileWrite
+                | Self::FileCopy
+                | Self::SwapIn
         )
     }
 
@@ -392,6 +413,7 @@ impl Kind {
             Self::FileWrite => Event::FileWrite,
             Self::FileShared => Event::FileShared,
             Self::FileCopy => Event::FileCopy,
+            Self::SwapIn => Event::SwapIn,
             Self::NumaHint => Event::NumaHintFaults,
             Self::Spurious => Event::Spurious,
         }

@@ -51,7 +51,7 @@
 use super::slot::Lost;
 use super::stabilise::{Can, Stable};
 use super::{Fault, Kind, Stop, Why};
-use crate::config::AnonRmap;
+use crate::config::{AnonRmap, Balancing};
 use crate::event::Event;
 use crate::frame::Use;
 use crate::page::Locked;
@@ -82,6 +82,10 @@ impl<M: Mmu> Fault<'_, M> {
             return Ok(self.lost(Event::CasFlags));
         }
         let sys = self.mm.system();
+        if sys.config.balancing == Balancing::Off {
+            // One that was to go to a slot, and came back.
+            return Ok(Kind::Spurious);
+        }
         let anon = !found.is_zero_page() && sys.frames.get(found.pfn()).used_as() == Use::Anon;
         if !anon {
             return Ok(Kind::Spurious);

@@ -11,7 +11,7 @@ use crate::config::{Ahead, Broken, Protocol};
 use crate::event::Event;
 use crate::frame::Use;
 use crate::mm::Mm;
-use crate::policy::{Policy, PolicyMode};
+use crate::policy::{NodeMask, Policy, PolicyMode};
 use crate::system::Exchanges;
 use minflt_addr::Pfn;
 use minflt_pgtable::{
@@ -34,7 +34,8 @@ impl<M: Mmu> Mm<M> {
     #[cold]
     fn populate(&self, entry: EntryRef<'_, M>, level: u32) -> Result<(), Stop> {
         let sys = self.system();
-        let fresh = Self::new_table(sys, level - 1).ok_or(Stop::Oom)?;
+        let fresh = sys.alloc_or_reclaim(None, || Self::new_table(sys, level - 1));
+        let fresh = fresh.ok_or(Stop::Oom)?;
         let (none, value) = (Pte::none_at(level), Pte::table(fresh, level));
         let mine = match sys.config.protocol {
             _ if sys.config.lacks(Broken::BlindPopulate) => {
@@ -136,7 +137,11 @@ impl<M: Mmu> Fault<'_, M> {
     pub(super) fn private_frame(&self, stable: &Stable<'_, M>) -> Result<Pfn, Stop> {
         let sys = self.mm.system();
         let pfn = if Policy::both_default(stable.view.policy, self.share.policy()) {
-            sys.frames.alloc(&sys.at, Use::Anon).ok_or(Stop::Oom)?
+            let alloc = || sys.frames.alloc(&sys.at, Use::Anon);
+            match alloc() {
+                Some(pfn) => pfn,
+                None => self.reclaimed_frame(stable, None, alloc)?,
+            }
         } else {
             self.chosen_frame(stable)?
         };
@@ -146,6 +151,15 @@ impl<M: Mmu> Fault<'_, M> {
             M::prefetch_user(&sys.at, pfn, offset);
             sys.frames.prefetch_next(&sys.at, offset);
         }
+        self.make_private(stable, pfn);
+        Ok(pfn)
+    }
+
+    /// The frame, which is the caller's, is a page of the mapping's own; see
+    /// [`Self::private_frame`].
+    #[inline(always)]
+    pub(super) fn make_private(&self, stable: &Stable<'_, M>, pfn: Pfn) {
+        let sys = self.mm.system();
         let frame = sys.frames.get(pfn);
         let anon_vma = stable.vma.anon_vma.load(Ordering::Relaxed);
         frame.mapping.store(anon_vma, Ordering::Relaxed);
@@ -159,7 +173,23 @@ impl<M: Mmu> Fault<'_, M> {
         if late {
             frame.refs.store(2, Ordering::Relaxed);
         }
-        Ok(pfn)
+    }
+
+    /// A frame where none was free: others' pages go for it. A fault that may not wait leaves that
+    /// to the next rung.
+    #[cold]
+    #[inline(never)]
+    fn reclaimed_frame(
+        &self,
+        stable: &Stable<'_, M>,
+        within: Option<NodeMask>,
+        alloc: impl Fn() -> Option<Pfn>,
+    ) -> Result<Pfn, Stop> {
+        let sys = self.mm.system();
+        if stable.can() == Can::Look && sys.reclaims() {
+            return Err(Why::NotSupported.into());
+        }
+        sys.reclaim_for(within, alloc).ok_or(Stop::Oom)
     }
 
     /// A frame as the mapping's policy says, or the thread's where that says nothing. Whose turn it
@@ -169,17 +199,30 @@ impl<M: Mmu> Fault<'_, M> {
     #[cold]
     #[inline(never)]
     fn chosen_frame(&self, stable: &Stable<'_, M>) -> Result<Pfn, Stop> {
-        let sys = self.mm.system();
-        let policy = match stable.view.policy {
-            Policy::DEFAULT => self.share.policy(),
-            own => own,
-        };
+        let policy = self.policy(stable);
         if policy.mode() == PolicyMode::Interleave && stable.can() == Can::Look {
             return Err(Why::NotSupported.into());
         }
         let index = stable.view.page_index::<M::Paging>(self.addr);
-        let chosen = sys.frames.alloc_on(&sys.at, Use::Anon, policy, index);
-        chosen.ok_or(Stop::Oom)
+        let alloc = || self.alloc_by(policy, index);
+        match alloc() {
+            Some(pfn) => Ok(pfn),
+            None => self.reclaimed_frame(stable, policy.bound(), alloc),
+        }
+    }
+
+    /// A frame for page number `index` of a mapping, as a policy chooses.
+    pub(super) fn alloc_by(&self, policy: Policy, index: u64) -> Option<Pfn> {
+        let sys = self.mm.system();
+        sys.frames.alloc_on(&sys.at, Use::Anon, policy, index)
+    }
+
+    /// The policy that a page of the mapping is taken by.
+    pub(super) fn policy(&self, stable: &Stable<'_, M>) -> Policy {
+        match stable.view.policy {
+            Policy::DEFAULT => self.share.policy(),
+            own => own,
+        }
     }
 
     /// Does what the format wants done before an entry names the frame. As posted in 2004 for ia64:

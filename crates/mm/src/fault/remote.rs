@@ -183,7 +183,7 @@ impl<M: Mmu> Fault<'_, M> {
             self.userfault(stable, found)?;
         }
         if !found.is_mapped() && !found.is_none() {
-            return self.away(found);
+            return self.away(stable, leaf, found);
         }
         match self.access {
             Access::Read if found.is_none() => self.bring_zeros(stable, leaf, grant),

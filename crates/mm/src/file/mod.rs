@@ -43,12 +43,12 @@ mod ops;
 mod pages;
 mod part;
 mod read;
+mod reclaim;
 mod truncate;
 mod words;
 mod writeback;
 
-pub(crate) use index::CacheNode;
-pub(crate) use index::InOrder;
+pub(crate) use index::{CacheNode, InOrder};
 pub use ops::{FileOps, IoError};
 pub(crate) use pages::Sought;
 pub(crate) use part::FilePart;
@@ -146,6 +146,8 @@ pub(crate) struct Files<M: Mmu> {
     pub(crate) links: Slab<FileLink<M>, M>,
     /// The address of the first of all files, 0 for none.
     first: SpinLock<u64, FilesLock, M>,
+    /// How many of them are on devices: their clean pages can be had again.
+    on_devices: Atomic<u64, M>,
     /// Where those sleep who wait for pages.
     pub(crate) waits: WaitTable<M>,
 }
@@ -158,8 +160,16 @@ impl<M: Mmu> Files<M> {
             nodes: Slab::new(9, nodes),
             links: Slab::new(10, links),
             first: SpinLock::new(0),
+            on_devices: Atomic::new(0),
             waits: WaitTable::new(),
         }
+    }
+}
+
+impl<M: Mmu> Files<M> {
+    /// How many files are on devices.
+    pub(crate) fn on_devices(&self) -> u64 {
+        self.on_devices.load(Ordering::Relaxed)
     }
 }
 
@@ -230,6 +240,9 @@ impl<M: Mmu> System<M> {
         };
         let cache = self.files.caches.alloc(cache, self).map_err(|_| NoMemory)?;
         self.list_file(cache);
+        if ops.is_some() {
+            self.files.on_devices.add(1, Ordering::Relaxed);
+        }
         Ok(FileHandle {
             sys: self,
             cache,
@@ -353,6 +366,7 @@ impl<M: Mmu> PageCache<M> {
         sys.unlist_file(self);
         self.index.free(sys);
         if let Some(ops) = self.ops {
+            sys.files.on_devices.sub(1, Ordering::Relaxed);
             ops.release();
         }
         // SAFETY: 1, 2: the last reference is gone.

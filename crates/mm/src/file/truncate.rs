@@ -72,7 +72,10 @@ impl<M: Mmu> PageCache<M> {
     pub(super) fn drop_all(&self) {
         self.index.each(0, u64::MAX, |index, _| {
             if let Some(page) = self.find(index) {
-                self.take_out(index, &page.lock());
+                let page = page.lock();
+                // Reclaim may be at it, which has nothing but the page.
+                page.await_writeback();
+                self.take_out(index, &page);
             }
         });
     }

@@ -22,10 +22,12 @@ use super::{FileHandle, IoError, PageCache};
 use crate::config::Broken;
 use crate::event::Event;
 use crate::frame::Frame;
+use crate::page::{Locked, Page};
 use crate::zap::{Only, Zap};
 use core::ops::ControlFlow;
 use minflt_addr::Pfn;
 use minflt_pgtable::{Grant, Mmu};
+use minflt_sync::Ordering;
 
 impl<M: Mmu> PageCache<M> {
     /// Writes the dirty pages of the whole file.
@@ -54,8 +56,7 @@ impl<M: Mmu> PageCache<M> {
     }
 
     fn write_one(&self, index: u64) -> Result<(), IoError> {
-        let sys = self.system();
-        let (Some(ops), Some(page)) = (self.ops, self.find(index)) else {
+        let Some(page) = self.find(index) else {
             return Ok(());
         };
         let page = page.lock();
@@ -63,10 +64,26 @@ impl<M: Mmu> PageCache<M> {
             return Ok(());
         }
         page.await_writeback();
-        let frame = page.frame();
-        if !frame.is_dirty() {
+        if !page.frame().is_dirty() {
             return Ok(());
         }
+        self.write_locked(page).map(drop)
+    }
+
+    /// Writes a dirty page of this file that the caller has locked, and that nobody else is
+    /// writing. Who drops the cache waits for that; once this has returned it may be gone.
+    ///
+    /// # Context
+    /// Sleeps for the reverse map's lock, and for the device, with the page not locked.
+    ///
+    /// # Errors
+    /// The device failed; the page stays dirty.
+    pub(crate) fn write_locked<'s>(&self, page: Locked<'s, M>) -> Result<Page<'s, M>, IoError> {
+        let Some(ops) = self.ops else {
+            return Ok(page.unlock());
+        };
+        let (sys, frame) = (self.system(), page.frame());
+        let index = frame.index.load(Ordering::Relaxed);
         if !sys.config.lacks(Broken::WriteUnprotected) {
             self.protect(index, page.pfn());
         }
@@ -84,7 +101,7 @@ impl<M: Mmu> PageCache<M> {
             Frame::<M>::WRITEBACK,
             Frame::<M>::WAITERS,
         );
-        written
+        written.map(|()| page)
     }
 
     /// Takes the right to store from every entry that maps the page.

@@ -9,7 +9,9 @@ use crate::oracle::Check;
 use crate::system::System;
 use crate::vma::{Vma, VmaFlags, VmaView};
 use minflt_addr::{Pfn, VirtAddr};
-use minflt_pgtable::{Grant, Mmu, Paging, Pte, Table, entries_of, span_shift, table_order};
+use minflt_pgtable::{
+    Grant, Mmu, NonPresent, Paging, Pte, Table, entries_of, span_shift, table_order,
+};
 
 /// Objects by kind.
 #[derive(Default)]
@@ -23,6 +25,7 @@ struct Objects {
     caches: u64,
     cache_nodes: u64,
     links: u64,
+    slots: Named,
 }
 
 impl Objects {
@@ -33,6 +36,25 @@ impl Objects {
         self.chains += other.chains;
         self.uffds += other.uffds;
         self.links += other.links;
+        self.slots.times += other.slots.times;
+        self.slots.weight = self.slots.weight.wrapping_add(other.slots.weight);
+    }
+}
+
+/// Which slots of the swap device are named how often, without a list of them: how often any is,
+/// and a sum in which each has a weight of its own.
+#[derive(Clone, Copy, PartialEq, Eq, Default)]
+struct Named {
+    times: u64,
+    weight: u64,
+}
+
+impl Named {
+    fn add(&mut self, slot: u64, times: u64) {
+        let weight = (slot + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let weight = weight ^ weight >> 29;
+        self.times += times;
+        self.weight = self.weight.wrapping_add(weight.wrapping_mul(times));
     }
 }
 
@@ -57,7 +79,7 @@ impl<M: Mmu> System<M> {
         let mut ledger = Ledger {
             total: self.frames.table.len(),
             free: self.frames.count_free(),
-            reserved: self.reserved_frames(),
+            reserved: self.reserved_frames() + self.swap.frames(),
             ..Ledger::default()
         };
         self.frames.for_each_used(|_, frame| match frame.used_as() {
@@ -99,11 +121,11 @@ impl<M: Mmu> System<M> {
         let (mut wrong, mut pinned) = (None, 0);
         self.frames.for_each_used(|pfn, frame| {
             let cached = match frame.used_as() {
-                Use::Anon => 0,
-                Use::File if frame.is_busy() => {
+                Use::Anon | Use::File if frame.is_busy() => {
                     wrong = wrong.or(Some(Unbalanced::Busy(pfn)));
                     return;
                 }
+                Use::Anon => 0,
                 Use::File => u32::from(is_cached(pfn, frame)),
                 _ => return,
             };
@@ -119,9 +141,26 @@ impl<M: Mmu> System<M> {
         if kept != accounted as i64 {
             return Err(Unbalanced::Committed { kept, accounted });
         }
+        ledger.swapped = self.slots_add_up(objects.slots)?;
         self.files_add_up(&mut objects)?;
         self.objects_add_up(&objects)?;
         Ok(ledger)
+    }
+
+    /// Whether each slot of the swap device counts those entries that name it, and no other is in
+    /// use; how many are.
+    fn slots_add_up(&self, named: Named) -> Result<u64, Unbalanced> {
+        let (mut counted, mut used) = (Named::default(), 0);
+        for slot in 0..self.swap.slots() {
+            let word = self.swap.peek(slot);
+            counted.add(slot, u64::from(word));
+            used += u64::from(word != 0);
+        }
+        if counted != named {
+            let (counted, named) = (counted.times, named.times);
+            return Err(Unbalanced::Slots { counted, named });
+        }
+        Ok(used)
     }
 
     /// Whether each file's reverse map has the links of its mappings, and no other.
@@ -291,11 +330,37 @@ impl<M: Mmu> Mm<M> {
                 self.walk_table(value.pfn(), level - 1, at, walked)?;
             } else if value.is_mapped() {
                 self.check_entry(VirtAddr(at), value, walked)?;
-            } else if value.moving().is_some() {
-                return Err(Unbalanced::Moving(VirtAddr(at)));
+            } else {
+                self.check_away(VirtAddr(at), value, walked)?;
             }
         }
         Ok(())
+    }
+
+    /// An entry that says where its page is.
+    fn check_away(
+        &self,
+        at: VirtAddr,
+        value: Pte<M::Paging>,
+        walked: &mut Walked,
+    ) -> Result<(), Unbalanced> {
+        match value.nonpresent() {
+            Some(NonPresent::Swap(slot)) if slot < self.system().swap.slots() => {
+                self.mapping_of(at)?;
+                walked.objects.slots.add(slot, 1);
+                Ok(())
+            }
+            Some(NonPresent::Swap(_)) => Err(Unbalanced::NoSlot(at)),
+            _ => Err(Unbalanced::Moving(at)),
+        }
+    }
+
+    /// The mapping that an entry lies in.
+    fn mapping_of(&self, at: VirtAddr) -> Result<&Vma<M>, Unbalanced> {
+        // SAFETY: 1: nothing else runs.
+        let vma = unsafe { self.tree.at_or_before(at) };
+        let covers = |vma: &&Vma<M>| vma.peek().range.contains(at);
+        vma.filter(covers).ok_or(Unbalanced::Unmapped(at))
     }
 
     fn check_entry(
@@ -304,10 +369,7 @@ impl<M: Mmu> Mm<M> {
         value: Pte<M::Paging>,
         walked: &mut Walked,
     ) -> Result<(), Unbalanced> {
-        // SAFETY: 1: nothing else runs.
-        let vma = unsafe { self.tree.at_or_before(at) };
-        let covers = |vma: &&Vma<M>| vma.peek().range.contains(at);
-        let vma = vma.filter(covers).ok_or(Unbalanced::Unmapped(at))?;
+        let vma = self.mapping_of(at)?;
         if value.grant() > vma.peek().prot.grant() {
             return Err(Unbalanced::TooMuch(at));
         }

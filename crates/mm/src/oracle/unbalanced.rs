@@ -20,6 +20,8 @@ pub struct Ledger {
     pub anon: u64,
     /// Pages of files.
     pub file: u64,
+    /// Slots of the swap device that are in use; no frames.
+    pub swapped: u64,
 }
 
 /// What does not add up.
@@ -70,6 +72,16 @@ pub enum Unbalanced {
     WritableShared(VirtAddr),
     /// An entry says that its page is being moved, and nobody moves it.
     Moving(VirtAddr),
+    /// An entry that names a slot which the swap device does not have.
+    NoSlot(VirtAddr),
+    /// The slots of the swap device do not count the entries that name them, or are being written
+    /// though nothing runs.
+    Slots {
+        /// The sum of their counts.
+        counted: u64,
+        /// Entries that name one.
+        named: u64,
+    },
     /// An entry that names a frame which is no user memory, or not any more.
     NotAnon(VirtAddr),
     /// An entry that names another page than the mapping's file has there, or one that the file
@@ -133,6 +145,7 @@ impl Unbalanced {
     /// What is wrong with an entry, if that is it, and where it is.
     const fn of_entry(&self) -> Option<(VirtAddr, &'static str)> {
         Some(match *self {
+            Self::NoSlot(at) => (at, "names a slot that the swap device does not have"),
             Self::Moving(at) => (at, "says that its page is being moved, and nobody moves it"),
             Self::WritableShared(at) => (at, "grants stores to a page that is not exclusive"),
             Self::OtherPage(at) => (at, "names no page of the file that is mapped there"),
@@ -175,6 +188,10 @@ impl fmt::Display for Unbalanced {
                 )
             }
             Self::Busy(pfn) => write!(f, "page {pfn} of a file is busy, though nothing runs"),
+            Self::Slots { counted, named } => write!(
+                f,
+                "slots of the swap device count {counted} entries, {named} name them"
+            ),
             Self::Links(why) => f.write_str(why),
             Self::Objects {
                 what,

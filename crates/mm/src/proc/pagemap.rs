@@ -1,11 +1,11 @@
 //! `pagemap`: what each page's entry maps.
 //!
-//! Linux: fs/proc/task_mmu.c pagemap_pmd_range (v6.18), of which these are the bits 63 and 61.
+//! Linux: fs/proc/task_mmu.c pagemap_pmd_range (v6.18), of which these are the bits 63, 62 and 61.
 
 use crate::mm::Mm;
 use crate::zap::pages;
 use minflt_addr::{VirtAddr, VirtRange};
-use minflt_pgtable::{Leaf, Mmu, Paging, Table, Walk, span_of, walk};
+use minflt_pgtable::{Leaf, Mmu, NonPresent, Paging, Table, Walk, span_of, walk};
 
 /// What a page's entry maps.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -17,6 +17,8 @@ pub enum Mapped {
     Private,
     /// A page of a file, shared anonymous memory among them.
     OfFile,
+    /// A page that is swapped out.
+    Swapped,
 }
 
 impl<M: Mmu> Mm<M> {
@@ -60,11 +62,13 @@ impl<M: Mmu> Mm<M> {
         for (page, found) in pages::<M>(span).zip(found) {
             // SAFETY: 1: a table, kept by `mmap_lock`.
             let table = unsafe { Table::<M>::at(&sys.at, leaf.table, 0) };
-            let pte = table.entry_for(page.start(), 0).load();
+            let pte = table.entry_for(page.start(), 0).load().unmoved();
             if sys.is_of_file(pte) {
                 *found = Mapped::OfFile;
             } else if pte.is_mapped() {
                 *found = Mapped::Private;
+            } else if let Some(NonPresent::Swap(_)) = pte.nonpresent() {
+                *found = Mapped::Swapped;
             }
         }
     }

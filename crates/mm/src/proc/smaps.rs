@@ -6,7 +6,7 @@ use crate::vma::{Prot, VmaFlags, VmaView};
 use crate::zap::pages;
 use core::fmt::{self, Write};
 use minflt_addr::VirtRange;
-use minflt_pgtable::{Leaf, Mmu, Paging, Pte, Table, Walk, span_of, walk};
+use minflt_pgtable::{Leaf, Mmu, NonPresent, Paging, Pte, Table, Walk, span_of, walk};
 use minflt_sync::Ordering;
 
 /// Parts of a page, which its users share.
@@ -25,9 +25,16 @@ pub(super) struct Counts {
     pss_dirty: u64,
     /// Those of them that are of no file.
     anonymous: u64,
+    /// Pages that are swapped out, and the same divided by the number of entries that name each.
+    swapped: u64,
+    swap_pss: u64,
 }
 
 impl Counts {
+    pub(super) const fn swapped(&self) -> u64 {
+        self.swapped
+    }
+
     pub(super) const fn of_files(&self) -> u64 {
         self.resident() - self.anonymous
     }
@@ -104,11 +111,14 @@ impl<M: Mmu> Mm<M> {
         for page in pages::<M>(span) {
             // SAFETY: 1: a table, kept by `mmap_lock`.
             let table = unsafe { Table::<M>::at(&sys.at, leaf.table, 0) };
-            let pte = table.entry_for(page.start(), 0).load();
+            let pte = table.entry_for(page.start(), 0).load().unmoved();
             if pte.is_mapped() && !pte.is_zero_page() {
                 counts.anonymous += u64::from(!sys.is_of_file(pte));
                 let maps = sys.frames.get(pte.pfn()).maps.load(Ordering::Relaxed);
                 counts.add(pte, u64::from(maps));
+            } else if let Some(NonPresent::Swap(slot)) = pte.nonpresent() {
+                counts.swapped += 1;
+                counts.swap_pss += (1 << PSS_SHIFT) / sys.swap.names(slot).max(1);
             }
         }
     }
@@ -136,6 +146,8 @@ fn write_mapping<M: Mmu>(out: &mut impl Write, line: &Line, counts: &Counts) -> 
         ("Private_Dirty:", kib::<M>(counts.private_dirty)),
         ("Referenced:", kib::<M>(counts.referenced)),
         ("Anonymous:", kib::<M>(counts.anonymous)),
+        ("Swap:", kib::<M>(counts.swapped)),
+        ("SwapPss:", parts(counts.swap_pss)),
         ("Locked:", locked),
     ];
     for (name, value) in fields {

@@ -42,12 +42,15 @@ impl<M: Mmu> Mm<M> {
     /// Those of `out`.
     pub fn status(&self, out: &mut impl Write) -> fmt::Result {
         let mut kinds = Kinds::default();
-        // Resident pages are kept as one number: those of files are counted here.
-        let mut files = 0;
+        // Resident pages are kept as one number: those of files are counted here, as are those that
+        // are swapped out.
+        let (mut files, mut swapped) = (0, 0);
         self.each_line(|line| {
             kinds.add::<M::Paging>(&line.view);
-            if line.view.file.is_file() {
-                files += self.count_pages(line.view.range).of_files();
+            if line.view.file.is_file() || self.system().swap.exists() {
+                let counts = self.count_pages(line.view.range);
+                files += counts.of_files();
+                swapped += counts.swapped();
             }
             Ok(())
         })?;
@@ -63,6 +66,7 @@ impl<M: Mmu> Mm<M> {
             ("VmData", kinds.data),
             ("VmStk", kinds.stack),
             ("VmLib", kinds.code),
+            ("VmSwap", swapped),
         ];
         for (name, pages) in fields {
             writeln!(out, "{name}:\t{:>8} kB", kib::<M>(pages))?;

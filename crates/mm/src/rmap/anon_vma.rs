@@ -210,7 +210,11 @@ impl<M: Mmu> Vma<M> {
     /// else changes them.
     #[inline]
     pub(crate) fn spans_follow(&self, enough: impl Fn(&Span<M>, &VmaView) -> bool) {
-        if let Some(newest) = chain_at::<M>(self.chain.load(Ordering::Relaxed)) {
+        // Under a downgraded `mmap_lock` a fault may be chaining it just now, with the record as it
+        // is: who finds no anon_vma has nothing to do, who finds one finds the whole chain.
+        if self.own_anon_vma().is_some()
+            && let Some(newest) = chain_at::<M>(self.chain.load(Ordering::Relaxed))
+        {
             self.move_spans(newest, enough);
         }
     }

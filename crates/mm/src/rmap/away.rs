@@ -36,6 +36,12 @@
 //! ([`super::interval`]). What a fork copied is restored as the parent's is; it takes the right to
 //! store from both, and the page is no longer exclusive, which is looked at under the table's lock.
 //!
+//! *Pins.* A page that is pinned stays its owner's own, which a fork that finds a slot in the entry
+//! could not know. So an exclusive page goes to a slot only if nobody has it pinned after all CPUs
+//! were told, with the table's lock still held, which keeps a fork off. Who moves a page to
+//! another frame holds `mmap_lock`, or the VMA's lock, of the one address space that an exclusive
+//! page has, so no fork comes between.
+//!
 //! *Protection* (P14): the entry itself says what it will grant, and mprotect lowers that.
 //!
 //! # Cost
@@ -49,6 +55,7 @@ use crate::event::Event;
 use crate::frame::{Exclusive, Frame};
 use crate::mm::Mm;
 use crate::page::Locked;
+use crate::shootdown;
 use crate::system::System;
 use crate::zap::{Only, Zap};
 use core::ops::ControlFlow;
@@ -63,6 +70,11 @@ pub(crate) enum To {
     Migration,
     /// Nowhere: it is in its file, and found there.
     File,
+    /// To a slot of the swap device, in which each entry counts: see [`crate::swap`].
+    Swap {
+        /// Which.
+        slot: u64,
+    },
 }
 
 impl<M: Mmu> System<M> {
@@ -75,6 +87,10 @@ impl<M: Mmu> System<M> {
         let frame = page.frame();
         let index = frame.index.load(Ordering::Relaxed);
         let _all = owner.each(index, |place| {
+            if place.locked && to != To::Migration {
+                // Locked since the caller asked. Linux: VM_LOCKED in try_to_unmap_one.
+                return ControlFlow::Continue(());
+            }
             let mut zap = Zap::begin_by_reverse_map(place.mm, place.range, Only::All);
             zap.put_away(place.range, page.pfn(), to);
             if self.config.lacks(Broken::CopyBeforeFlush) {
@@ -120,14 +136,34 @@ impl<M: Mmu> Zap<'_, M> {
         if !names(entry.load()) {
             return;
         }
+        if let To::Swap { slot } = to {
+            // Before an entry names it.
+            sys.swap.dup(slot);
+        }
         // The lock keeps it mapped; only its bits change.
         let mut old = entry.load();
-        while let Err(found) = entry.cas(how, old, away(old, to)) {
-            old = found;
+        if matches!(to, To::Swap { .. }) && sys.config.lacks(Broken::SwapInTwoSteps) {
+            old = entry.swap(how, Pte::NONE);
+            entry.store(away(old, to));
+        } else {
+            while let Err(found) = entry.cas(how, old, away(old, to)) {
+                old = found;
+            }
+        }
+        let frame = sys.frames.get(pfn);
+        if matches!(to, To::Swap { .. }) && frame.is_exclusive() {
+            // Whoever pins it without a lock is done when his CPU has answered.
+            shootdown::flush(sys, mm, page);
+            if frame.may_be_pinned() && !sys.config.lacks(Broken::SwapSharesPinned) {
+                entry.swap(how, old);
+                drop(held);
+                mm.drop_nonpresent(away(old, to));
+                return;
+            }
+        } else {
+            self.gather.touch(page);
         }
         M::note(format_args!("{} of frame {pfn} is put away", page.start()));
-        self.gather.touch(page);
-        let frame = sys.frames.get(pfn);
         if old.is_dirty() && !sys.config.lacks(Broken::AwayForgetsDirty) {
             frame.set_dirty();
         }
@@ -174,6 +210,7 @@ fn away<P: Paging>(old: Pte<P>, to: To) -> Pte<P> {
     match to {
         To::Migration => old.migration(),
         To::File => Pte::NONE,
+        To::Swap { slot } => old.swapped(slot),
     }
 }
 
@@ -203,6 +240,13 @@ impl<M: Mmu> Mm<M> {
     /// entry counted as resident.
     #[cold]
     pub(crate) fn drop_nonpresent(&self, old: Pte<M::Paging>) -> bool {
-        matches!(old.nonpresent(), Some(NonPresent::Migration(_)))
+        match old.nonpresent() {
+            Some(NonPresent::Migration(_)) => true,
+            Some(NonPresent::Swap(slot)) => {
+                self.system().swap.put(slot);
+                false
+            }
+            None => false,
+        }
     }
 }

@@ -91,6 +91,16 @@ impl<P: Paging> Pte<P> {
         }
     }
 
+    /// The same, but for a page that is being moved as if it were where it was: for who asks what
+    /// is mapped.
+    #[must_use]
+    pub const fn unmoved(self) -> Self {
+        match self.moving() {
+            Some(pfn) => self.migrated(pfn),
+            None => self,
+        }
+    }
+
     /// What a migration entry says that the page's entry grants.
     #[must_use]
     pub const fn grant_later(self) -> Grant {

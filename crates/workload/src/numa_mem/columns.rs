@@ -61,8 +61,8 @@ impl Columns {
         }
     }
 
-    /// Half of what lies between the fastest and the last thread, in percent of the last one's time;
-    /// the posting of 2012 prints it with a minus sign.
+    /// Half of what lies between the fastest and the last thread, in percent of the last one's
+    /// time; the posting of 2012 prints it with a minus sign.
     #[must_use]
     pub fn spread_percent(&self) -> f64 {
         over((self.max_s - self.min_s) / 2.0, self.max_s) * 100.0

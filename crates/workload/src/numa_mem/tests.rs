@@ -26,7 +26,7 @@ fn the_posted_command_line_parses() {
         (test.first, test.touched_by),
         (First::Zeros, TouchedBy::First)
     );
-    assert_eq!(test.bytes_needed(32, 4096), (32 * 32 << 20) + 32 * 4 * 4096);
+    assert_eq!(test.bytes_needed(32, 4096), (1 << 30) + 32 * 4 * 4096);
     let defaults = parse("").unwrap();
     assert_eq!(defaults, NumaMem::default());
     let short = parse("-s 0.5 -T 64K -G 0.25 --no-data_rand_walk -q").unwrap();

@@ -1,8 +1,8 @@
 //! How a thread goes over memory, and what it must find there.
 //!
 //! Three ways, as in the original: all words in order from a place that moves with each loop, the
-//! same backwards, and pieces of 1024 words at random places. Either way memory is used in stretches
-//! of at most a page ([`Worker::use_data`]).
+//! same backwards, and pieces of 1024 words at random places. Either way memory is used in
+//! stretches of at most a page ([`Worker::use_data`]).
 //!
 //! Memory that one thread has for itself is checked: [`Seen`] keeps for each page where the last
 //! stretch began that was stored to, and in which loop.

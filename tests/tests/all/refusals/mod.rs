@@ -19,8 +19,8 @@ mod sites;
 use minflt_addr::VirtAddr;
 use minflt_host::{Host, HostInstance, HostOptions, Prefault};
 use minflt_mm::{
-    Config, FileHandle, Mm, MmHandle, Overcommit, Prot, Refuse, Running, Signal, System, Thread,
-    eras_without_migration,
+    Config, FileHandle, Mm, MmHandle, Overcommit, Prot, Refuse, Running, Signal, Swap, System,
+    Thread, eras_without_migration,
 };
 use minflt_pgtable::X86_64;
 use minflt_tests::disk::Disk;
@@ -77,7 +77,8 @@ fn boot(config: Config) -> Running<Machine> {
         prefault: Prefault::OnTouch,
     };
     let machine = HostInstance::new(&options).expect("memory");
-    let sys = System::<Machine>::boot(machine, config).expect("boots");
+    let swap = Swap::Memory { pages: 64 };
+    let sys = System::<Machine>::boot_with_swap(machine, config, swap).expect("boots");
     sys.set_overcommit(Overcommit::Always);
     sys
 }

@@ -145,6 +145,15 @@ pub(crate) const SCENES: &[Scene] = &[
         },
         |w| w.store(8..24),
     )),
+    partly(whole(
+        "stores to what is swapped out",
+        |w| {
+            w.block();
+            let out = w.mm.madvise(page(8), 16 * PAGE, Advice::PageOut);
+            out.expect("mapped");
+        },
+        |w| w.store(8..24),
+    )),
     whole(
         "unmap the middle",
         |w| w.block(),

@@ -176,7 +176,7 @@ impl Pair {
         let workload = workload.map_err(|error| usage(error.to_string()))?;
         let mut sides = Vec::new();
         for named in era_list(self.eras)? {
-            let target = targets::host(&named, &workload, 2, RAM)?;
+            let target = targets::host(&named, &workload, 2, RAM, 0)?;
             sides.push(Side::Host(named, target));
         }
         let nodes = (workload.nodes() > 1).then_some(Feature::Nodes);

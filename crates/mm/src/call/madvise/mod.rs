@@ -52,14 +52,14 @@ advice! {
     Random = 1 "RANDOM",
     /// Accesses in order.
     Sequential = 2 "SEQUENTIAL",
-    /// It is needed soon: pages of files are read in. Anonymous memory that is not swapped out has
-    /// nothing to read ahead.
+    /// It is needed soon: pages of files are read in. What is swapped out is read when it is
+    /// touched.
     WillNeed = 3 "WILLNEED",
     /// Its contents are not needed: the next access finds zeros.
     DontNeed = 4 "DONTNEED",
     /// Its contents are not needed until the next store. A page that is not stored to may be taken,
-    /// and be zeros then. Nothing takes pages yet, so that for now contents stay; but no entry says
-    /// any more that anybody stored to them.
+    /// and be zeros then. Reclaim does not make use of that, so that contents stay; but no entry
+    /// says any more that anybody stored to them.
     Free = 8 "FREE",
     /// The file's contents are to go: a hole is made in it. Anonymous memory has none, and refuses;
     /// so do private mappings.
@@ -82,8 +82,8 @@ advice! {
     KeepOnFork = 19 "KEEPONFORK",
     /// Not needed soon: its pages look as if they had not been used.
     Cold = 20 "COLD",
-    /// Not needed for long: to be written out. There is nowhere to write to, so it stays as it is,
-    /// as in a Linux without swap.
+    /// Not needed for long: its pages are swapped out, or leave their file's cache. Without a swap
+    /// device anonymous memory stays as it is.
     PageOut = 21 "PAGEOUT",
     /// Its pages are faulted in as by loads.
     PopulateRead = 22 "POPULATE_READ",

@@ -5,9 +5,11 @@ use crate::error::MadviseError;
 use crate::file::FilePart;
 use crate::mm::Mm;
 use crate::oracle;
+use crate::page::Page;
+use crate::reclaim::Spare;
 use crate::vma::VmaFlags;
-use crate::zap::Zap;
-use minflt_addr::{VirtAddr, VirtRange};
+use crate::zap::{Zap, pages};
+use minflt_addr::{Pfn, VirtAddr, VirtRange};
 use minflt_pgtable::Mmu;
 
 impl<M: Mmu> Mm<M> {
@@ -31,6 +33,7 @@ impl<M: Mmu> Mm<M> {
                 Advice::DontNeed | Advice::DontNeedLocked => zap.range(part),
                 Advice::Free => zap.forget_stores(part),
                 Advice::Cold => zap.cool(part),
+                Advice::PageOut => self.page_out(part),
                 _ => {}
             }
             Ok(())
@@ -103,6 +106,38 @@ impl<M: Mmu> Mm<M> {
         }
         let file = cache.map(|cache| FilePart::new(cache, &view, part));
         Ok(Found { hole, end, file })
+    }
+}
+
+impl<M: Mmu> Mm<M> {
+    /// Gives back what can be given back of the pages of `part` that nobody else maps, used or not.
+    /// The caller holds `mmap_lock` for reading.
+    ///
+    /// Linux: madvise_cold_or_pageout_pte_range, reclaim_pages.
+    fn page_out(&self, part: VirtRange) {
+        let sys = self.system();
+        let mut at = part.start();
+        loop {
+            let mut zap = Zap::begin(self, part);
+            let next = zap.next_table(&mut at, part);
+            zap.finish();
+            let Some((leaf, span)) = next else { return };
+            for page in pages::<M>(span) {
+                let held = self.hold_alone(leaf.table, page.start());
+                if let Some(Ok(page)) = held.map(|pfn| Page::held(sys, pfn).try_lock()) {
+                    sys.reclaim_page(page, Spare::Nothing);
+                }
+            }
+        }
+    }
+
+    /// A reference to the page that an entry maps, if no other entry does.
+    fn hold_alone(&self, table: Pfn, at: VirtAddr) -> Option<Pfn> {
+        let sys = self.system();
+        let _held = self.table_lock(table).lock();
+        let pte = self.entry_in(table, at).load();
+        let alone = pte.is_mapped() && sys.maps_once(pte);
+        (alone && sys.frames.hold(pte.pfn(), 1)).then(|| pte.pfn())
     }
 }
 

@@ -36,7 +36,7 @@ pub(super) fn measure(progress: &Progress, proof: &mut Proof) -> Result<(), Erro
     let first = Workload::parse(CELLS[0].0, &options).map_err(|error| usage(error.to_string()))?;
     let mut sides = Vec::new();
     for named in era_list(ERAS)? {
-        let target = targets::host(&named, &first, 2, RAM)?;
+        let target = targets::host(&named, &first, 2, RAM, 0)?;
         sides.push(Side::Host(named, target));
     }
     sides.push(Side::linux()?);
