@@ -36,7 +36,7 @@
 //! Linux: mm/migrate.c migrate_folio_unmap, migrate_folio_move, `__folio_migrate_mapping`.
 
 use crate::call::as_call;
-use crate::config::AnonRmap;
+use crate::config::{AnonRmap, Broken};
 use crate::error::MovePageError;
 use crate::event::Event;
 use crate::file::PageCache;
@@ -57,6 +57,15 @@ pub(crate) enum NotMoved {
     Busy,
     /// There is no frame on that node.
     NoMemory,
+}
+
+impl From<NotMoved> for MovePageError {
+    fn from(why: NotMoved) -> Self {
+        match why {
+            NotMoved::Busy => Self::Busy,
+            NotMoved::NoMemory => Self::NoMemory,
+        }
+    }
 }
 
 impl<M: Mmu> System<M> {
@@ -94,7 +103,8 @@ impl<M: Mmu> System<M> {
         let owner = owner.ok_or(NotMoved::Busy)?;
         let frame = page.frame();
         // Not worth taking it away.
-        if frame.may_be_pinned() || frame.is_poisoned() {
+        let uncounted = self.config.lacks(Broken::MoveUncounted);
+        if frame.may_be_pinned() && !uncounted || frame.is_poisoned() {
             return Err(NotMoved::Busy);
         }
         let new = self.frame_for(frame.used_as(), node)?;
@@ -132,7 +142,10 @@ impl<M: Mmu> System<M> {
             Owner::File(cache) => Some(*cache),
             Owner::Anon(_) | Owner::Known(_) => None,
         };
-        let alone = 1 + u32::from(of_file.is_some());
+        let mut alone = 1 + u32::from(of_file.is_some());
+        if self.config.lacks(Broken::MoveUncounted) {
+            alone = frame.refs.load(Ordering::Relaxed);
+        }
         // ORDERING: Acquire; pairs with [frame-put].
         let frozen = frame
             .refs
@@ -158,14 +171,16 @@ impl<M: Mmu> System<M> {
         if let Some(cache) = of_file {
             self.move_in_file(cache, index, new);
             if frame.is_dirty() {
-                fresh.set_dirty();
+                if !self.config.lacks(Broken::MoveForgetsDirty) {
+                    fresh.set_dirty();
+                }
                 frame.clean();
             }
             mapping.store(0, Ordering::Relaxed);
         }
         // The file's reference is the new page's now.
         // ORDERING: Release; pairs with [frame-put].
-        frame.refs.store(1, Ordering::Release);
+        frame.refs.store(alone - u32::from(of_file.is_some()), Ordering::Release);
         Ok(())
     }
 
@@ -224,10 +239,7 @@ impl<M: Mmu> Mm<M> {
         let skips = sys.config.anon_rmap == AnonRmap::Skipped;
         let alone = skips && mapped && frame.is_exclusive();
         let known = alone.then(|| Owner::known(self, addr));
-        sys.migrate(page, node, known).map_err(|why| match why {
-            NotMoved::Busy => MovePageError::Busy,
-            NotMoved::NoMemory => MovePageError::NoMemory,
-        })
+        Ok(sys.migrate(page, node, known)?)
     }
 
     /// A reference to the page at `addr`. Under `mmap_lock`.

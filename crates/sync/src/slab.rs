@@ -259,6 +259,9 @@ impl<T: SlabObject, M: Machine> Slab<T, M> {
         M::before(slot, 8, crate::machine::Kind::PlainWrite);
         self.cpus.this().live.add(u64::MAX);
         if M::CHECKED {
+            if Self::is_free(slot) {
+                M::violation(format_args!("an object is freed twice"));
+            }
             // Whoever still reads it follows a pointer that leads nowhere.
             for part in Self::OWN {
                 // SAFETY: within the slot.
@@ -274,6 +277,20 @@ impl<T: SlabObject, M: Machine> Slab<T, M> {
         if stack.len > 2 * BATCH {
             self.share_some(stack);
         }
+    }
+
+    /// Whether the slot is filled as [`Self::free`] leaves it, where the machine is checked.
+    fn is_free(slot: *mut u8) -> bool {
+        let link = T::LINK..T::LINK + 8;
+        let own = Self::OWN.into_iter().flatten();
+        let mut own = own.filter(|at| !link.contains(at)).peekable();
+        own.peek().is_some()
+            && own.all(|at| {
+                // SAFETY: within the slot.
+                let at = unsafe { slot.add(at) };
+                // SAFETY: the slot is nobody's, but for the bytes kept.
+                unsafe { at.read() == POISON }
+            })
     }
 
     fn slot(&self, pages: &impl PageSource) -> Option<NonNull<u8>> {

@@ -21,6 +21,7 @@
 //! Linux: mm/vma.c is_mergeable_vma, vma_merge_existing_range, vma_merge_new_range (v6.18).
 
 use super::split::{NewRecord, NewVma, take_out};
+use crate::config::Broken;
 use crate::error::NoMemory;
 use crate::mm::Mm;
 use crate::vma::{Vma, VmaView};
@@ -295,6 +296,8 @@ pub(super) fn add<'w, M: Mmu>(
         }
         None => {
             let grown = NewRecord::new(mm, grown(end))?;
+            let forgets = mm.system().config.lacks(Broken::MergeForgetsChain);
+            let from = from.filter(|_| !forgets);
             let chained = from.map(|from| chain(mm, below.vma(), from)).transpose()?;
             drop(grown.publish(below.vma()));
             if let Some(chained) = chained {

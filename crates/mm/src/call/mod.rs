@@ -31,6 +31,7 @@ pub(crate) mod mincore;
 pub(crate) mod mlock;
 pub(crate) mod mmap;
 mod modify;
+mod move_frame;
 pub(crate) mod move_pages;
 pub(crate) mod mprotect;
 pub(crate) mod mremap;

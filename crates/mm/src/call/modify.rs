@@ -98,7 +98,11 @@ pub(super) fn modify<'w, M: Mmu>(
         return Ok(Modified::new(vma, [Some(section), None, None]));
     }
     let all = whole.range == part;
-    match neighbours(mm, open, &new, whole.range, Some(vma)) {
+    let beside = |vma: &'w Vma<M>| match mm.system().config.lacks(Broken::MergeWithoutSection) {
+        true => writers.begin_none(vma),
+        false => open(vma),
+    };
+    match neighbours(mm, beside, &new, whole.range, Some(vma)) {
         Neighbours {
             below: Some(below),
             above: Some(above),

@@ -141,6 +141,22 @@ broken! {
     ForkLeavesMoving = "fork-leaves-moving",
     /// mremap moves entries without the locks of their reverse maps.
     RemapUnlocked = "remap-unlocked",
+    /// A page is moved whoever refers to it.
+    MoveUncounted = "move-uncounted",
+    /// A userfaultfd's handler passes over pages that are being moved.
+    WatchSkipsMoving = "watch-skips-moving",
+    /// A mapping grows over another, and gets its anon_vma, outside of its own section.
+    MergeWithoutSection = "merge-without-section",
+    /// A page of a file that was moved counts as written, whether it is or not.
+    MoveForgetsDirty = "move-forgets-dirty",
+    /// A child's span comes before its parent's in a walk of the reverse map.
+    ChildFirst = "child-first",
+    /// Who comes from a page takes a reference to its anon_vma, whether that has one left or not.
+    HoldsFreedAnonVma = "holds-freed-anon-vma",
+    /// One number counts the children of an anon_vma and the mappings whose own it is.
+    ChildrenAndOwners = "children-and-owners",
+    /// A mapping that takes over the pages of one that moves is not chained to their anon_vma.
+    MergeForgetsChain = "merge-forgets-chain",
     /// Swap-out empties an entry first, and then makes it name the slot.
     SwapInTwoSteps = "swap-in-two-steps",
     /// Swap-out writes a page before its entry goes, and not again if it was stored to in between.

@@ -41,6 +41,7 @@
 //! Linux: mm/rmap.c __anon_vma_prepare, anon_vma_clone, anon_vma_fork, unlink_anon_vmas.
 
 use super::interval::{Span, Spans};
+use crate::config::{Broken, Config};
 use crate::error::NoMemory;
 use crate::mm::Mm;
 use crate::system::System;
@@ -138,9 +139,16 @@ impl<M: Mmu> AnonVma<M> {
         self.spans.put(&unsafe { chain.as_ref() }.span, view);
     }
 
-    /// Whether a forked mapping may have it for its own.
-    pub(super) fn reusable(&self) -> bool {
-        self.children.load(Ordering::Relaxed) < 2 && self.active.load(Ordering::Relaxed) == 0
+    /// Whether a mapping that is forked from `parent` may have it for its own.
+    pub(super) fn reusable(&self, parent: &Vma<M>, config: &Config) -> bool {
+        let children = self.children.load(Ordering::Relaxed);
+        let active = self.active.load(Ordering::Relaxed);
+        if config.lacks(Broken::ChildrenAndOwners) {
+            // Linux: anon_vma_clone before 2555283eb40d.
+            let parents = parent.anon_vma.load(Ordering::Relaxed);
+            return address(NonNull::from(self)) != parents && children + active < 2;
+        }
+        children < 2 && active == 0
     }
 }
 

@@ -180,6 +180,9 @@ impl<M: Mmu> Zap<'_, M> {
 
     /// Maps frame `to` where the entry of one page says that `from` is being moved.
     fn put_back(mut self, page: VirtRange, from: Pfn, to: Pfn) {
+        if self.mm.system().config.lacks(Broken::CopyBeforeFlush) {
+            self.gather.touch(page);
+        }
         let mut at = page.start();
         if let Some((leaf, _)) = self.next_table(&mut at, page) {
             let (mm, sys) = (self.mm, self.mm.system());

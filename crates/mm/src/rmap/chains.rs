@@ -41,7 +41,7 @@ impl<M: Mmu> System<M> {
             }
             newest = Some(chain);
             let unowned = new.anon_vma.load(Ordering::Relaxed) == 0;
-            if unowned && from.anon_vma().reusable() {
+            if unowned && from.anon_vma().reusable(old, &self.config) {
                 new.anon_vma
                     .store(address(from.anon_vma), Ordering::Relaxed);
             }

@@ -37,6 +37,7 @@
 //!
 //! Linux: mm/interval_tree.c, mm/vma.c vma_prepare.
 
+use crate::config::Broken;
 use crate::mm::Mm;
 use crate::vma::{VmaFlags, VmaView};
 use core::fmt;
@@ -125,6 +126,10 @@ const fn flags_of(view: &VmaView) -> u64 {
 impl<M: Mmu> Span<M> {
     /// One of VMA number `id`, in no tree and of no pages yet.
     pub(crate) fn new(mm: &Mm<M>, id: u64) -> Self {
+        let id = match mm.system().config.lacks(Broken::ChildFirst) {
+            true => !id,
+            false => id,
+        };
         Self {
             mm: NonNull::from(mm),
             id,

@@ -109,7 +109,10 @@ impl<M: Mmu> System<M> {
         let named = frame.mapping.load(Ordering::Relaxed);
         let anon_vma = NonNull::new(named as *mut AnonVma<M>)?;
         // SAFETY: memory of anon_vmas stays that; what is looked at here is never overwritten.
-        if !unsafe { anon_vma.as_ref() }.try_hold() {
+        let alive = unsafe { anon_vma.as_ref() };
+        if self.config.lacks(Broken::HoldsFreedAnonVma) {
+            alive.refs.add(1, Ordering::Relaxed);
+        } else if !alive.try_hold() {
             return None;
         }
         let held = HeldAnonVma {

@@ -11,7 +11,7 @@ use minflt_sync::{Machine, Word};
 use std::rc::Rc;
 
 /// The leaf entry for page `n`, whose table is there.
-fn leaf<'s, P: Paging>(stage: &Stage<'s, P>, n: u64) -> EntryRef<'s, Checked<P>> {
+pub(super) fn leaf<'s, P: Paging>(stage: &Stage<'s, P>, n: u64) -> EntryRef<'s, Checked<P>> {
     let (at, root) = (stage.sys.machine(), stage.mm.root_table());
     // SAFETY: 1: nobody unmaps anything in the scene that asks.
     match unsafe { walk::<Checked<P>>(at, root, stage.page(n)) } {

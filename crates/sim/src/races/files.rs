@@ -23,7 +23,7 @@ type Body<'s> = Box<dyn FnOnce() + 's>;
 
 /// A handle that is dropped only when the scene ended well: after a failure locks may be held for
 /// ever.
-struct File<'s, P: Paging>(ManuallyDrop<FileHandle<'s, Checked<P>>>);
+pub(super) struct File<'s, P: Paging>(ManuallyDrop<FileHandle<'s, Checked<P>>>);
 
 /// What page `n` of a file begins with.
 const fn word(n: u64) -> u64 {
@@ -39,7 +39,7 @@ impl<'s, P: Paging> File<'s, P> {
     }
 
     /// Memory only, with all pages there.
-    fn in_memory(stage: &S<'s, P>) -> Rc<Self> {
+    pub(super) fn in_memory(stage: &S<'s, P>) -> Rc<Self> {
         let file = Self::of(stage.sys.new_file(PAGES * P::PAGE));
         for n in 0..PAGES {
             let written = file.0.write_word(n * P::PAGE, word(n));
@@ -49,20 +49,30 @@ impl<'s, P: Paging> File<'s, P> {
     }
 
     /// On a disk, with no page there.
-    fn on(stage: &S<'s, P>, disk: &'static Disk) -> Rc<Self> {
+    pub(super) fn on(stage: &S<'s, P>, disk: &'static Disk) -> Rc<Self> {
         Self::of(stage.sys.open_file(disk, PAGES * P::PAGE))
     }
 
     /// Maps the first pages of it at stage page `at`.
-    fn map(&self, stage: &Stage<'_, P>, at: u64, pages: u64, prot: Prot, sharing: Sharing) {
+    pub(super) fn map(&self, stage: &Stage<'_, P>, at: u64, pages: u64, prot: Prot, sharing: Sharing) {
         let place = Place::FixedNoReplace(stage.page(at));
         let request = MapRequest::new(place, pages * P::PAGE, prot);
         let mapped = stage.mm.mmap_file(&request, &self.0, 0, sharing);
         assert!(mapped.is_ok(), "the stage is free and small: {mapped:?}");
     }
 
+    /// Writes it back.
+    pub(super) fn write_back(&self) {
+        assert_eq!(self.0.sync(), Ok(()));
+    }
+
+    /// Makes a hole of page `n`.
+    pub(super) fn punch(&self, n: u64) {
+        assert!(self.0.punch_hole(n * P::PAGE, P::PAGE).is_ok(), "a small file");
+    }
+
     /// The last of it: nobody else has it any more.
-    fn end(self: Rc<Self>) -> Result<(), String> {
+    pub(super) fn end(self: Rc<Self>) -> Result<(), String> {
         let file = Rc::try_unwrap(self).map_err(|_| "the file is in use still")?;
         drop(ManuallyDrop::into_inner(file.0));
         Ok(())

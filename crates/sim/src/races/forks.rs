@@ -21,6 +21,14 @@ impl<'s, P: Paging> Child<'s, P> {
         }
     }
 
+    /// A child of the child.
+    pub(super) fn child(&self, stage: &S<'s, P>) -> Self {
+        match stage.sys.fork(self.mm()) {
+            Ok(child) => Self(ManuallyDrop::new(child)),
+            Err(error) => panic!("the stage is large enough: {error:?}"),
+        }
+    }
+
     /// Not a child, but an empty address space beside the stage's.
     pub(super) fn beside(stage: &S<'s, P>) -> Self {
         match stage.sys.new_mm() {
@@ -33,11 +41,16 @@ impl<'s, P: Paging> Child<'s, P> {
         &self.0
     }
 
+    /// It ends while others go on.
+    pub(super) fn exit(self) {
+        drop(ManuallyDrop::into_inner(self.0));
+    }
+
     /// The ledger of both, then the end of the child.
     pub(super) fn end(self, stage: &S<'s, P>) -> Result<(), String> {
         let ledger = stage.sys.check_ledger(&[stage.mm, self.mm()]);
         ledger.map_err(|error| format!("ledger with the child: {error}"))?;
-        drop(ManuallyDrop::into_inner(self.0));
+        self.exit();
         Ok(())
     }
 }

@@ -10,7 +10,10 @@ mod entries;
 mod files;
 mod forks;
 mod format;
+mod lineage;
 mod list;
+mod list_moving;
+mod migration;
 mod pins;
 mod promises;
 mod remaps;
@@ -197,3 +200,4 @@ pub fn show(race: &Race, format: Format, config: Config, policy: Policy) -> Show
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]

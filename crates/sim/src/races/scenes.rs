@@ -8,6 +8,8 @@ use super::advice;
 use super::entries;
 use super::files;
 use super::forks;
+use super::lineage::{self, Lineage};
+use super::migration::{self, Moving};
 use super::pins;
 use super::promises;
 use super::remaps;
@@ -69,6 +71,8 @@ pub(super) enum Scene {
     ForceDiscard,
     UnmapWrite,
     WriteStore,
+    Moving(Moving),
+    Lineage(Lineage),
     Tour,
 }
 
@@ -90,6 +94,20 @@ impl Scene {
                 | Self::UnmapWrite
                 | Self::WriteStore
         )
+    }
+
+    /// Whether pages are moved in it: eras that differ in that only are one to the others.
+    #[cfg(test)]
+    pub(super) const fn moves_pages(self) -> bool {
+        matches!(self, Self::Moving(_) | Self::Lineage(_))
+    }
+
+    /// Memory nodes of its machine; the last CPU is of the last one.
+    pub(super) const fn nodes(self) -> u32 {
+        match self {
+            Self::PolicyFault | Self::Moving(_) | Self::Lineage(_) => 2,
+            _ => 1,
+        }
     }
 }
 
@@ -145,6 +163,8 @@ pub(super) fn script<'s, P: Paging>(scene: Scene, stage: &Stage<'s, P>) -> Scrip
         Scene::ForceDiscard => files::force_discard(&stage),
         Scene::UnmapWrite => files::unmap_write(&stage),
         Scene::WriteStore => files::write_store(&stage),
+        Scene::Moving(scene) => migration::script(scene, &stage),
+        Scene::Lineage(scene) => lineage::script(scene, &stage),
         Scene::Tour => entries::tour(&stage),
     }
 }

@@ -133,8 +133,7 @@ pub(super) fn perform<P: Paging>(
     } else {
         CPUS
     };
-    // The last CPU is of another node, where that is what the scene is about.
-    let nodes = if scene == Scene::PolicyFault { 2 } else { 1 };
+    let nodes = scene.nodes();
     let frames = u64::from(nodes) * FRAMES;
     let machine = scratch.take(cpus, nodes.min(cpus), frames * P::PAGE);
     machine.set_lacking(if emulated { OLD } else { &[] });

@@ -2,7 +2,8 @@ use super::{Format, RACES, Race, Searched, race, search, search_on, show, tour};
 use crate::explore::{Budget, Mix};
 use crate::policy::Policy;
 use minflt_mm::config::{
-    ExchangeBy, Ladder, Lifetime, Protocol, Rss, Unmap, eras_without_files, eras_without_migration,
+    AnonRmap, ExchangeBy, Ladder, Lifetime, Protocol, Rss, Unmap, eras_of_migration,
+    eras_without_files, eras_without_migration,
 };
 use minflt_mm::{Broken, Check, Config, ERAS, era};
 
@@ -92,7 +93,9 @@ fn both_mistakes_of_half_width_are_found() {
 #[test]
 fn no_race_is_found_in_any_era_with_every_fix_in_place() {
     for race in RACES {
-        if race.scene.maps_files() {
+        if race.scene.moves_pages() {
+            eras_of_migration().for_each(|era| holds_in(race, era.config, era.name));
+        } else if race.scene.maps_files() {
             eras_without_migration().for_each(|era| holds_in(race, era.config, era.name));
         } else {
             eras_without_files().for_each(|era| holds_in(race, era.config, era.name));

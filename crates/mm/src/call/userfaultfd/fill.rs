@@ -164,7 +164,9 @@ impl<M: Mmu> Uffd<'_, M> {
             };
             pte.is_uffd_wp() && grant < Grant::Write
         };
+        let skips = self.mm.system().config.lacks(Broken::WatchSkipsMoving);
         let change = |pte: Pte<M::Paging>| match protect {
+            _ if skips && !pte.is_mapped() => None,
             WriteProtected::Yes if lowered(pte) => None,
             WriteProtected::Yes if pte.is_mapped() => {
                 Some(pte.with_grant(pte.grant().min(Grant::Read)).uffd_wp())

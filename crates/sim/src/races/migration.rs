@@ -1,0 +1,361 @@
+//! What happens in the races about pages that are moved to another frame while those who have them
+//! go on.
+//!
+//! Pages are moved by their address, under `mmap_lock` for reading, as from a fault; or by the frame
+//! they are in, by somebody who holds nothing. A move that finds the page in use gives up, which is
+//! no mistake.
+
+use super::disk::Disk;
+use super::entries::leaf;
+use super::files::File;
+use super::forks::Child;
+use super::pins;
+use super::scenes::{S, expect, tasks};
+use super::stage::{Checked, Script, Stage};
+use core::cell::{Cell, RefCell};
+use minflt_addr::Pfn;
+use minflt_mm::{Mm, MovePageError, Prot, Remap, RemapRequest, Sharing, Signal};
+use minflt_pgtable::{Access, Paging};
+use minflt_sync::Machine;
+use std::rc::Rc;
+
+/// The node that pages are moved to.
+const FAR: u32 = 1;
+/// Where mappings are moved to.
+const THERE: u64 = 8;
+
+type Body<'s> = Box<dyn FnOnce() + 's>;
+
+/// A scene of this file.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(in crate::races) enum Moving {
+    Child,
+    FirstFault,
+    Remap,
+    Fork,
+    Protect,
+    Store,
+    Pin,
+    Written,
+    Hole,
+    Watched,
+}
+
+/// Writes the scenario out on a stage.
+pub(super) fn script<'s, P: Paging>(scene: Moving, stage: &S<'s, P>) -> Script<'s> {
+    match scene {
+        Moving::Child => child(stage),
+        Moving::FirstFault => first_fault(stage),
+        Moving::Remap => remap(stage),
+        Moving::Fork => fork(stage),
+        Moving::Protect => protect(stage),
+        Moving::Store => store(stage),
+        Moving::Pin => pin(stage),
+        Moving::Written => written(stage),
+        Moving::Hole => hole(stage),
+        Moving::Watched => watched(stage),
+    }
+}
+
+pub(super) fn boxed<'s, F: FnOnce() + 's>(body: F) -> Body<'s> {
+    Box::new(body)
+}
+
+/// Maps pages `from..to`, of which each holds its number.
+pub(super) fn touched<P: Paging>(stage: &Stage<'_, P>, from: u64, to: u64) {
+    stage.map(from, to);
+    let thread = stage.thread();
+    for n in from..to {
+        assert!(thread.store(stage.page(n), n).is_ok(), "alone, and mapped");
+    }
+}
+
+/// The frame of page `n`, which is there, and which nobody uses yet.
+pub(super) fn frame_of<P: Paging>(stage: &Stage<'_, P>, n: u64) -> Pfn {
+    leaf(stage, n).load().pfn()
+}
+
+/// Whether a move may end so.
+pub(super) fn fine(moved: Result<(), MovePageError>) {
+    use MovePageError::{Busy, NoNode, NotThere};
+    // A machine of one CPU has one node.
+    let fine = matches!(moved, Ok(()) | Err(Busy | NotThere | NoNode));
+    assert!(fine, "{moved:?}");
+}
+
+/// Moves what is in frame `pfn`.
+pub(super) fn mover<'s, P: Paging>(stage: &S<'s, P>, pfn: Pfn) -> Body<'s> {
+    let stage = Rc::clone(stage);
+    boxed(move || fine(stage.sys.move_frame(pfn, FAR)))
+}
+
+/// Moves the page at page `n` of an address space there and back.
+fn move_to_and_fro<P: Paging>(stage: &Stage<'_, P>, mm: &Mm<Checked<P>>, n: u64) {
+    for node in [FAR, 0] {
+        fine(mm.move_page(stage.page(n), node));
+    }
+}
+
+/// When the tasks have ended: all adds up, of these address spaces; and page `n` of the first holds
+/// `expected`.
+pub(super) fn left<P: Paging>(
+    stage: &Stage<'_, P>,
+    alive: &[&Mm<Checked<P>>],
+    n: u64,
+    expected: Result<u64, Signal>,
+) -> Result<(), String> {
+    // Whoever loads a page that nobody puts back waits for ever.
+    let ledger = stage.sys.check_ledger(alive);
+    ledger.map_err(|error| format!("ledger: {error}"))?;
+    let found = alive[0].thread().load(stage.page(n));
+    if found == expected {
+        return Ok(());
+    }
+    Err(format!("contents: page {n} holds {found:?}, not {expected:?}"))
+}
+
+/// P10: a page that a child shares is moved, while the child takes a part of its mapping out, which
+/// splits it, and ends.
+fn child<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
+    touched(stage, 0, 3);
+    let child = Child::of(stage);
+    let (caller, user, last) = (Rc::clone(stage), Rc::clone(stage), Rc::clone(stage));
+    let bodies = vec![
+        boxed(move || move_to_and_fro(&caller, caller.mm, 2)),
+        boxed(move || {
+            let done = child.mm().munmap(user.page(1), P::PAGE);
+            assert!(done.is_ok(), "mapped");
+            child.exit();
+        }),
+    ];
+    tasks(bodies, move || left(&last, &[last.mm], 2, Ok(2)))
+}
+
+/// P11: a page is moved under `mmap_lock` for reading, while the first store to a mapping between
+/// its own and another brings that under their anon_vma.
+fn first_fault<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
+    touched(stage, 0, 3);
+    let cut = stage.mm.munmap(stage.page(1), P::PAGE);
+    assert!(cut.is_ok(), "mapped");
+    // Numbers of mappings say where their spans stand: after these the next one stands above both.
+    for _ in 0..LATER {
+        stage.map(THERE, THERE + 1);
+        let cut = stage.mm.munmap(stage.page(THERE), P::PAGE);
+        assert!(cut.is_ok(), "mapped");
+    }
+    let place = minflt_mm::Place::FixedNoReplace(stage.page(1));
+    // Not one with its neighbours, and yet alike.
+    let prot = Prot::READ_WRITE.with(Prot::EXEC);
+    assert!(stage.mm.mmap(place, P::PAGE, prot).is_ok(), "free");
+    let (caller, user, last) = (Rc::clone(stage), Rc::clone(stage), Rc::clone(stage));
+    let bodies = vec![
+        boxed(move || move_to_and_fro(&caller, caller.mm, 2)),
+        boxed(move || {
+            let thread = user.thread();
+            let stored = thread.store(user.page(1), 7);
+            expect(&user, &thread, 1, stored.map(|()| 7));
+        }),
+    ];
+    tasks(bodies, move || left(&last, &[last.mm], 2, Ok(2)))
+}
+
+/// Mappings made and taken out before that of [`first_fault`].
+const LATER: u64 = 4;
+
+/// P12: mremap moves the mapping of a page that is being moved back to where it was split off: there
+/// it is part of a mapping that a walk comes to before the one that it leaves.
+fn remap<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
+    touched(stage, 0, 2);
+    protect_page(stage, 1, Prot::READ);
+    move_mapping(stage, 1, THERE);
+    protect_page(stage, THERE, Prot::READ_WRITE);
+    let pfn = frame_of(stage, THERE);
+    let (caller, last) = (Rc::clone(stage), Rc::clone(stage));
+    let bodies = vec![
+        mover(stage, pfn),
+        boxed(move || move_mapping(&caller, THERE, 1)),
+    ];
+    tasks(bodies, move || left(&last, &[last.mm], 1, Ok(1)))
+}
+
+/// mprotect of one page.
+pub(super) fn protect_page<P: Paging>(stage: &Stage<'_, P>, n: u64, prot: Prot) {
+    let done = stage.mm.mprotect(stage.page(n), P::PAGE, prot);
+    assert!(done.is_ok(), "mapped: {done:?}");
+}
+
+/// mremap of one page.
+pub(super) fn move_mapping<P: Paging>(stage: &Stage<'_, P>, from: u64, to: u64) {
+    let moved = stage.thread().mremap(&RemapRequest {
+        old: stage.page(from),
+        old_len: P::PAGE,
+        new_len: P::PAGE,
+        how: Remap::Fixed(stage.page(to)),
+    });
+    assert_eq!(moved, Ok(stage.page(to)));
+}
+
+/// P13: fork while a page is moved. Child and parent then store to it.
+fn fork<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
+    touched(stage, 0, 1);
+    let pfn = frame_of(stage, 0);
+    let born = Rc::new(RefCell::new(None));
+    let child = Rc::clone(&born);
+    let (forker, last) = (Rc::clone(stage), Rc::clone(stage));
+    let bodies = vec![
+        mover(stage, pfn),
+        boxed(move || {
+            let child = Child::of(&forker);
+            assert!(forker.thread().store(forker.page(0), 7).is_ok(), "mapped");
+            *born.borrow_mut() = Some(child);
+        }),
+    ];
+    tasks(bodies, move || {
+        let Some(child) = child.take() else {
+            return Err("fork did not return".into());
+        };
+        left(&last, &[child.mm(), last.mm], 0, Ok(0))?;
+        left(&last, &[last.mm, child.mm()], 0, Ok(7))?;
+        child.end(&last)
+    })
+}
+
+/// P14: mprotect(READ) while a page is moved that was stored to.
+fn protect<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
+    touched(stage, 0, 1);
+    let pfn = frame_of(stage, 0);
+    let caller = Rc::clone(stage);
+    let bodies = vec![
+        mover(stage, pfn),
+        boxed(move || {
+            protect_page(&caller, 0, Prot::READ);
+            let thread = caller.thread();
+            expect(&caller, &thread, 0, Ok(0));
+            if thread.store(caller.page(0), 6) != Err(Signal::AccErr) {
+                Checked::<P>::violation(format_args!(
+                    "protection: a store succeeded after mprotect(READ) returned"
+                ));
+            }
+        }),
+    ];
+    tasks(bodies, || Ok(()))
+}
+
+/// P15: a page is moved while one thread stores to it all the time, and another loads.
+fn store<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
+    touched(stage, 0, 1);
+    let pfn = frame_of(stage, 0);
+    let (user, looker, last) = (Rc::clone(stage), Rc::clone(stage), Rc::clone(stage));
+    let bodies = vec![
+        mover(stage, pfn),
+        boxed(move || {
+            let thread = user.thread();
+            for value in 1..5 {
+                let stored = thread.store(user.page(0), value);
+                expect(&user, &thread, 0, stored.map(|()| value));
+            }
+        }),
+        boxed(move || {
+            let thread = looker.thread();
+            let mut before = 0;
+            for _ in 0..3 {
+                let found = thread.load(looker.page(0));
+                match found {
+                    Ok(found) if found >= before => before = found,
+                    _ => Checked::<P>::violation(format_args!(
+                        "contents: page 0 holds {found:?} after {before}"
+                    )),
+                }
+            }
+        }),
+    ];
+    tasks(bodies, move || left(&last, &[last.mm], 0, Ok(4)))
+}
+
+/// A page is moved while somebody pins it without a lock, and stores by the pin.
+fn pin<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
+    touched(stage, 0, 1);
+    let pfn = frame_of(stage, 0);
+    let (user, last) = (Rc::clone(stage), Rc::clone(stage));
+    let pinned = Rc::new(Cell::new(false));
+    let was = Rc::clone(&pinned);
+    let bodies = vec![
+        mover(stage, pfn),
+        boxed(move || {
+            let thread = user.thread();
+            let Some(pin) = thread.pin_fast(user.page(0), Access::Write) else {
+                return;
+            };
+            was.set(true);
+            for value in [5, 6] {
+                assert!(pin.store(0, value).is_ok(), "pinned for stores");
+                expect(&user, &thread, 0, Ok(value));
+            }
+        }),
+    ];
+    tasks(bodies, move || {
+        let expected = if pinned.get() { 6 } else { 0 };
+        left(&last, &[last.mm], 0, Ok(expected))
+    })
+}
+
+/// A page of a file is moved while one stores to it by a mapping, and another writes it back.
+fn written<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
+    let disk = Disk::fresh();
+    let file = File::on(stage, disk);
+    file.map(stage, 0, 1, Prot::READ_WRITE, Sharing::Shared);
+    assert!(stage.thread().store(stage.page(0), 1).is_ok(), "alone");
+    let pfn = frame_of(stage, 0);
+    let (user, syncer, last) = (Rc::clone(stage), Rc::clone(&file), Rc::clone(stage));
+    let bodies = vec![
+        mover(stage, pfn),
+        boxed(move || {
+            let thread = user.thread();
+            for value in 2..4 {
+                let stored = thread.store(user.page(0), value);
+                expect(&user, &thread, 0, stored.map(|()| value));
+            }
+        }),
+        boxed(move || syncer.write_back()),
+    ];
+    tasks(bodies, move || {
+        left(&last, &[last.mm], 0, Ok(3))?;
+        file.write_back();
+        let found = disk.word(0);
+        if found != 3 {
+            return Err(format!(
+                "writeback: {found} is on the disk, and 3 was stored"
+            ));
+        }
+        file.end()
+    })
+}
+
+/// A page of a file is moved while a hole is made of it.
+fn hole<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
+    let file = File::in_memory(stage);
+    file.map(stage, 0, 2, Prot::READ_WRITE, Sharing::Shared);
+    assert!(stage.thread().store(stage.page(1), 1).is_ok(), "alone");
+    let pfn = frame_of(stage, 1);
+    let (caller, cut, last) = (Rc::clone(stage), Rc::clone(&file), Rc::clone(stage));
+    let bodies = vec![
+        mover(stage, pfn),
+        boxed(move || {
+            cut.punch(1);
+            expect(&caller, &caller.thread(), 1, Ok(0));
+        }),
+    ];
+    tasks(bodies, move || {
+        left(&last, &[last.mm], 1, Ok(0))?;
+        file.end()
+    })
+}
+
+/// A page is moved while a handler protects it and reads it twice, beside one who stores to it.
+fn watched<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
+    let mut script = pins::protect_copy(stage);
+    if P::BITS.uffd_wp != 0 {
+        script.tasks.push(mover(stage, frame_of(stage, 0)));
+    }
+    script
+}
