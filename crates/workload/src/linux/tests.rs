@@ -8,6 +8,7 @@ use crate::fork1::Fork1;
 use crate::kernbench::{Kernbench, Warmth};
 use crate::load::Load;
 use crate::mmap::{Backing, Mmap};
+use crate::numa_mem::NumaMem;
 use crate::page_fault1::PageFault1;
 use crate::pft::{Definition, Pft};
 use crate::target::{Clear, Plan, Prot, Sharing, Spaces, Stop, Target, TargetError, Worker};
@@ -180,6 +181,22 @@ fn ebizzy_touches_or_copies_and_searches() {
     };
     let outcome = test.run(&Linux::new(), &plan(1)).unwrap();
     assert!(outcome.wall_ns >= ns && outcome.rates["records_per_second"] > 0.0);
+}
+
+#[test]
+fn numa_mem_finds_in_real_memory_what_it_stored_last() {
+    for (line, bytes) in [
+        ("-t 2 -T 64K -l 3 -zZ0", 3 * 64),
+        ("-t 2 -T 64K -P 32K -L 16K -G 16K -l 2", 2 * 128),
+        ("-p 2 -T 64K -P 32K -L 16K -G 16K -l 2", 2 * 128),
+    ] {
+        let args: Vec<_> = line.split(' ').map(str::to_owned).collect();
+        let test = NumaMem::parse(&args).unwrap();
+        let outcome = test.run(&Linux::new(), &plan(2)).unwrap();
+        let ops = outcome.workers.iter().map(|worker| worker.ops);
+        assert_eq!(ops.collect::<Vec<_>>(), [bytes << 10; 2], "{line}");
+        assert_eq!(outcome.checks["contents"], 2 * (16 + 8), "{line}");
+    }
 }
 
 #[test]
