@@ -303,6 +303,10 @@ pub(crate) struct Races {
     /// Draw the failing schedule, a column per CPU, and the same with the fix.
     #[arg(long, requires = "race")]
     pub(crate) show: bool,
+    /// Draw how the posting of 2012 fails, which walked the reverse map without a lock: after a
+    /// fork (P10), and beside a neighbour's first fault (P11).
+    #[arg(long, requires = "race")]
+    pub(crate) as_posted: bool,
 }
 
 #[derive(Debug, clap::Args)]

@@ -84,7 +84,30 @@ impl<M: Mmu> System<M> {
         node: u32,
         known: Option<Owner<'s, M>>,
     ) -> Result<(), NotMoved> {
-        let moved = self.try_migrate(&page, node, known);
+        let owner = known.or_else(|| self.owner_of(&page));
+        self.migrate_from(&page, node, owner, To::Migration)
+    }
+
+    /// The same, for who holds nothing but the page: neither `mmap_lock` nor a VMA's lock.
+    ///
+    /// # Context, Errors
+    /// As [`Self::migrate`].
+    pub(crate) fn migrate_unheld(&self, page: Locked<'_, M>, node: u32) -> Result<(), NotMoved> {
+        let owner = self.owner_of(&page);
+        self.migrate_from(&page, node, owner, To::MigrationUnheld)
+    }
+
+    fn migrate_from<'s>(
+        &'s self,
+        page: &Locked<'s, M>,
+        node: u32,
+        owner: Option<Owner<'s, M>>,
+        to: To,
+    ) -> Result<(), NotMoved> {
+        let moved = match owner {
+            Some(owner) => self.try_migrate(page, node, &owner, to),
+            None => Err(NotMoved::Busy),
+        };
         match moved {
             Ok(()) => self.count(Event::PagesMigrated),
             Err(_) => self.count(Event::MigrationsFailed),
@@ -96,11 +119,10 @@ impl<M: Mmu> System<M> {
         &'s self,
         page: &Locked<'s, M>,
         node: u32,
-        known: Option<Owner<'s, M>>,
+        owner: &Owner<'s, M>,
+        to: To,
     ) -> Result<(), NotMoved> {
         page.await_writeback();
-        let owner = known.or_else(|| self.owner_of(page));
-        let owner = owner.ok_or(NotMoved::Busy)?;
         let frame = page.frame();
         // Not worth taking it away.
         let uncounted = self.config.lacks(Broken::MoveUncounted);
@@ -108,10 +130,10 @@ impl<M: Mmu> System<M> {
             return Err(NotMoved::Busy);
         }
         let new = self.frame_for(frame.used_as(), node)?;
-        self.put_away(page, &owner, To::Migration);
-        let moved = self.move_to(page, &new, &owner);
+        self.put_away(page, owner, to);
+        let moved = self.move_to(page, &new, owner);
         let at = if moved.is_ok() { &new } else { page };
-        self.put_back(page.pfn(), at, &owner);
+        self.put_back(page.pfn(), at, owner);
         M::note(format_args!(
             "migrate {} to {}: {moved:?}",
             page.pfn(),
@@ -180,7 +202,9 @@ impl<M: Mmu> System<M> {
         }
         // The file's reference is the new page's now.
         // ORDERING: Release; pairs with [frame-put].
-        frame.refs.store(alone - u32::from(of_file.is_some()), Ordering::Release);
+        frame
+            .refs
+            .store(alone - u32::from(of_file.is_some()), Ordering::Release);
         Ok(())
     }
 

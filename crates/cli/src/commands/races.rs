@@ -2,9 +2,10 @@
 
 use super::check::{list, one};
 use crate::args::Races;
-use crate::choice::era_list;
+use crate::choice::{Named, era_list};
 use crate::error::Error;
 use crate::out::{out, outln};
+use minflt_mm::Broken;
 use minflt_sim::races::{Race, search, shortest, show};
 use minflt_sim::{Budget, Policy};
 
@@ -17,6 +18,9 @@ pub(crate) fn run(args: &Races) -> Result<(), Error> {
         None => out!("{}", list().to_text()),
         Some(name) => {
             let race = one(name)?;
+            if args.as_posted {
+                return as_posted(race);
+            }
             about(race);
             if args.show {
                 draw(race)?;
@@ -36,14 +40,55 @@ fn about(race: &Race) {
 }
 
 fn fix(race: &Race) -> String {
-    let meaning = minflt_mm::Broken::ALL
-        .iter()
-        .find(|(fix, _, _)| *fix == race.fix);
+    let meaning = Broken::ALL.iter().find(|(fix, _, _)| *fix == race.fix);
     meaning.map_or_else(String::new, |(_, name, doc)| format!("{name}:{doc}"))
 }
 
+/// The posting of 2012, as posted: NUMA balancing as it stood, and no lock for walks of the reverse
+/// map. It argued that a hinting fault holds `mmap_lock` for reading; both races show what that does
+/// not keep away.
+fn as_posted(race: &Race) -> Result<(), Error> {
+    if race.fix != Broken::RmapUnlocked {
+        return Err(Error::Usage(format!(
+            "{} is no race of a posting that can be played as posted; P10 and P11 are",
+            race.number
+        )));
+    }
+    for (number, what) in [
+        (
+            "P10",
+            "after a fork, the tree has mappings of other address spaces",
+        ),
+        (
+            "P11",
+            "in one address space, a first fault changes it under the same lock",
+        ),
+    ] {
+        let race = one(number)?;
+        outln!("{number} ({}): {what}: never {}", race.name, race.never);
+        draw_in(race, era_list("numa-balancing-2012")?.remove(0))?;
+        let safe = era_list("anon-vma-2012")?.remove(0).config;
+        let budget = Budget {
+            schedules: 2_000,
+            seed: race.seed,
+        };
+        let found = search(race, safe, &budget).explored;
+        outln!(
+            "\nwithout the lock only for pages that provably have one place (anon-vma-2012): {}\n",
+            found.failure.map_or_else(
+                || format!("nothing found in {} schedules", found.schedules),
+                |failure| failure.report.outcome.to_string(),
+            )
+        );
+    }
+    Ok(())
+}
+
 fn draw(race: &Race) -> Result<(), Error> {
-    let era = era_list(race.shows_in)?.remove(0);
+    draw_in(race, era_list(race.shows_in)?.remove(0))
+}
+
+fn draw_in(race: &Race, era: Named) -> Result<(), Error> {
     let without = race.without_fix(era.config);
     let found = search(
         race,

@@ -46,6 +46,6 @@ impl<M: Mmu> System<M> {
         if self.frames.node_of(pfn) == node {
             return Ok(());
         }
-        Ok(self.migrate(page.lock(), node, None)?)
+        Ok(self.migrate_unheld(page.lock(), node)?)
     }
 }

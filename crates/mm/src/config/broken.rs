@@ -141,6 +141,8 @@ broken! {
     ForkLeavesMoving = "fork-leaves-moving",
     /// mremap moves entries without the locks of their reverse maps.
     RemapUnlocked = "remap-unlocked",
+    /// A page can be found, and goes, before the fault that makes it has counted its entry.
+    FoundBeforeCounted = "found-before-counted",
     /// A page is moved whoever refers to it.
     MoveUncounted = "move-uncounted",
     /// A userfaultfd's handler passes over pages that are being moved.

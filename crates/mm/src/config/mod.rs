@@ -452,6 +452,12 @@ impl Config {
         Self { broken, ..self }
     }
 
+    /// For controls: whether a fault counts its entry only after that is there.
+    #[inline(always)]
+    pub(crate) fn counts_late(&self) -> bool {
+        self.lacks(Broken::MapCountAfterExchange) || self.lacks(Broken::FoundBeforeCounted)
+    }
+
     /// Whether this fix is switched off.
     #[inline(always)]
     #[must_use]

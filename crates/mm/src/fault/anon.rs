@@ -275,7 +275,7 @@ impl<M: Mmu> Fault<'_, M> {
     fn count_late(&self, pfn: Pfn) {
         self.flush_after_install(pfn);
         let sys = self.mm.system();
-        if sys.config.lacks(Broken::MapCountAfterExchange) {
+        if sys.config.counts_late() {
             sys.frames.get(pfn).maps.add(1, Ordering::AcqRel);
             sys.frames.put(pfn);
         }

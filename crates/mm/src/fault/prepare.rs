@@ -167,7 +167,7 @@ impl<M: Mmu> Fault<'_, M> {
             stable.view.page_index::<M::Paging>(self.addr),
             Ordering::Relaxed,
         );
-        let late = sys.config.lacks(Broken::MapCountAfterExchange);
+        let late = sys.config.counts_late();
         // ORDERING: Release; pairs with [frame-maps]: what it belongs to is there before.
         frame.maps.store(u32::from(!late), Ordering::Release);
         if late {
@@ -260,7 +260,7 @@ impl<M: Mmu> Fault<'_, M> {
         frame.maps.store(0, Ordering::Relaxed);
         // Whoever looks for a page of a file may refer to any frame for a moment: what others hold
         // is left alone.
-        let late = self.mm.system().config.lacks(Broken::MapCountAfterExchange);
+        let late = self.mm.system().config.counts_late();
         frames.put_many(pfn, if late { 2 } else { 1 });
     }
 }

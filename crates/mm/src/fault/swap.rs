@@ -147,6 +147,11 @@ impl<M: Mmu> Fault<'_, M> {
         self.make_private(stable, pfn);
         self.flush_before_install(pfn);
         let frame = sys.frames.get(pfn);
+        if sys.config.counts_late() {
+            // That is about pages made by a fault.
+            frame.maps.store(1, Ordering::Relaxed);
+            frame.refs.store(1, Ordering::Relaxed);
+        }
         let unmapped = || {
             frame.maps.store(0, Ordering::Relaxed);
             frame.mapping.store(0, Ordering::Relaxed);

@@ -40,7 +40,7 @@
 //! could not know. So an exclusive page goes to a slot only if nobody has it pinned after all CPUs
 //! were told, with the table's lock still held, which keeps a fork off. Who moves a page to
 //! another frame holds `mmap_lock`, or the VMA's lock, of the one address space that an exclusive
-//! page has, so no fork comes between.
+//! page has, so no fork comes between; or else does as for a slot.
 //!
 //! *Protection* (P14): the entry itself says what it will grant, and mprotect lowers that.
 //!
@@ -68,6 +68,8 @@ use minflt_sync::Ordering;
 pub(crate) enum To {
     /// To another frame: whoever wants it waits.
     Migration,
+    /// The same, by who keeps no fork off.
+    MigrationUnheld,
     /// Nowhere: it is in its file, and found there.
     File,
     /// To a slot of the swap device, in which each entry counts: see [`crate::swap`].
@@ -75,6 +77,19 @@ pub(crate) enum To {
         /// Which.
         slot: u64,
     },
+}
+
+impl To {
+    /// Whether the page stays in memory.
+    const fn moves(self) -> bool {
+        matches!(self, Self::Migration | Self::MigrationUnheld)
+    }
+
+    /// Whether a fork may come between the entry's going and its coming back, and would share a
+    /// page that is pinned.
+    const fn may_be_forked(self) -> bool {
+        matches!(self, Self::Swap { .. } | Self::MigrationUnheld)
+    }
 }
 
 impl<M: Mmu> System<M> {
@@ -87,7 +102,7 @@ impl<M: Mmu> System<M> {
         let frame = page.frame();
         let index = frame.index.load(Ordering::Relaxed);
         let _all = owner.each(index, |place| {
-            if place.locked && to != To::Migration {
+            if place.locked && !to.moves() {
                 // Locked since the caller asked. Linux: VM_LOCKED in try_to_unmap_one.
                 return ControlFlow::Continue(());
             }
@@ -151,7 +166,7 @@ impl<M: Mmu> Zap<'_, M> {
             }
         }
         let frame = sys.frames.get(pfn);
-        if matches!(to, To::Swap { .. }) && frame.is_exclusive() {
+        if to.may_be_forked() && frame.is_exclusive() {
             // Whoever pins it without a lock is done when his CPU has answered.
             shootdown::flush(sys, mm, page);
             if frame.may_be_pinned() && !sys.config.lacks(Broken::SwapSharesPinned) {
@@ -171,7 +186,7 @@ impl<M: Mmu> Zap<'_, M> {
         if frame.maps.sub(1, Ordering::AcqRel) == 0 {
             M::violation(format_args!("map count of frame {pfn} below zero"));
         }
-        if to != To::Migration {
+        if !to.moves() {
             mm.count_resident(None, -1);
         }
         drop(held);
@@ -208,7 +223,7 @@ impl<M: Mmu> Zap<'_, M> {
 
 fn away<P: Paging>(old: Pte<P>, to: To) -> Pte<P> {
     match to {
-        To::Migration => old.migration(),
+        To::Migration | To::MigrationUnheld => old.migration(),
         To::File => Pte::NONE,
         To::Swap { slot } => old.swapped(slot),
     }

@@ -103,7 +103,8 @@ impl<M: Mmu> System<M> {
     /// mapped, or is being changed by somebody else.
     fn hold_anon_vma(&self, frame: &Frame<M>) -> Option<HeldAnonVma<'_, M>> {
         // ORDERING: Acquire; pairs with [frame-maps].
-        if frame.maps.load(Ordering::Acquire) == 0 {
+        let uncounted = self.config.lacks(Broken::FoundBeforeCounted);
+        if frame.maps.load(Ordering::Acquire) == 0 && !uncounted {
             return None;
         }
         let named = frame.mapping.load(Ordering::Relaxed);
@@ -119,7 +120,7 @@ impl<M: Mmu> System<M> {
             sys: self,
             anon_vma,
         };
-        let mapped = frame.maps.load(Ordering::Relaxed) > 0;
+        let mapped = frame.maps.load(Ordering::Relaxed) > 0 || uncounted;
         (mapped && frame.mapping.load(Ordering::Relaxed) == named).then_some(held)
     }
 

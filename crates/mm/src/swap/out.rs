@@ -54,7 +54,8 @@ impl<M: Mmu> System<M> {
     /// The page stays as it was, but that its next users fault.
     pub(crate) fn swap_out(&self, page: Locked<'_, M>, owner: &Owner<'_, M>) -> Result<(), Stays> {
         let maps = page.frame().maps.load(Ordering::Relaxed);
-        if page.frame().refs.load(Ordering::Relaxed) != maps + 1 {
+        let uncounted = self.config.lacks(Broken::FoundBeforeCounted);
+        if page.frame().refs.load(Ordering::Relaxed) != maps + 1 && !uncounted {
             return Err(Stays::Busy);
         }
         let slot = self.begin_slot().ok_or(Stays::NoSlot)?;

@@ -54,7 +54,14 @@ impl<'s, P: Paging> File<'s, P> {
     }
 
     /// Maps the first pages of it at stage page `at`.
-    pub(super) fn map(&self, stage: &Stage<'_, P>, at: u64, pages: u64, prot: Prot, sharing: Sharing) {
+    pub(super) fn map(
+        &self,
+        stage: &Stage<'_, P>,
+        at: u64,
+        pages: u64,
+        prot: Prot,
+        sharing: Sharing,
+    ) {
         let place = Place::FixedNoReplace(stage.page(at));
         let request = MapRequest::new(place, pages * P::PAGE, prot);
         let mapped = stage.mm.mmap_file(&request, &self.0, 0, sharing);
@@ -68,7 +75,10 @@ impl<'s, P: Paging> File<'s, P> {
 
     /// Makes a hole of page `n`.
     pub(super) fn punch(&self, n: u64) {
-        assert!(self.0.punch_hole(n * P::PAGE, P::PAGE).is_ok(), "a small file");
+        assert!(
+            self.0.punch_hole(n * P::PAGE, P::PAGE).is_ok(),
+            "a small file"
+        );
     }
 
     /// The last of it: nobody else has it any more.

@@ -1,7 +1,7 @@
 //! What happens in the races about anon_vmas: freed, used again, shared and passed on.
 
 use super::forks::Child;
-use super::migration::{boxed, fine, frame_of, left, move_mapping, mover, protect_page, touched};
+use super::migration::{boxed, frame_of, left, move_mapping, mover, protect_page, touched};
 use super::scenes::{S, expect, tasks};
 use super::stage::Script;
 use core::cell::RefCell;
@@ -71,7 +71,10 @@ fn reused<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
     };
     touched(stage, 0, 3);
     let first = Child::of(stage);
-    assert!(stage.mm.munmap(stage.page(0), 3 * P::PAGE).is_ok(), "mapped");
+    assert!(
+        stage.mm.munmap(stage.page(0), 3 * P::PAGE).is_ok(),
+        "mapped"
+    );
     let second = first.child(stage);
     first.exit();
     let third = second.child(stage);

@@ -1,11 +1,12 @@
 //! The races about pages that are moved, and about who finds them.
 
-use super::Race;
-use super::list::USUAL;
 use super::lineage::Lineage;
+use super::list::USUAL;
 use super::migration::Moving;
 use super::scenes::Scene;
+use super::{Format, Race};
 use minflt_mm::Broken;
+use minflt_mm::config::ExchangeBy;
 
 const fn moving(scene: Moving, fix: Broken) -> Race {
     Race {
@@ -25,6 +26,35 @@ const fn lineage(scene: Lineage, fix: Broken) -> Race {
 
 /// See [`super::RACES`].
 pub(super) const MOVING: &[Race] = &[
+    Race {
+        number: "P2",
+        name: "swap-fault",
+        never: "a fault fills an entry whose page is on its way out",
+        shows_in: "atomic-pte-2004",
+        ..moving(Moving::Out, Broken::SwapInTwoSteps)
+    },
+    Race {
+        number: "P3",
+        name: "swap-store",
+        never: "a store that comes before a page's entry goes is not in what is written",
+        ..moving(Moving::Out, Broken::SwapForgetsDirty)
+    },
+    Race {
+        number: "P4",
+        name: "swap-install",
+        never: "a page goes out before the fault that makes it has counted its entry",
+        shows_in: "atomic-pte-2004",
+        ..moving(Moving::OutFault, Broken::FoundBeforeCounted)
+    },
+    Race {
+        number: "P6-swap",
+        name: "swap-emulated",
+        never: "swap-out, with the lock held that emulates the exchange, waits for itself",
+        shows_in: "atomic-pte-2004",
+        formats: Format::ALL,
+        exchange: ExchangeBy::Emulated,
+        ..moving(Moving::Out, Broken::EmulateUnderLock)
+    },
     Race {
         number: "P10",
         name: "migrate-child",
@@ -97,6 +127,12 @@ pub(super) const MOVING: &[Race] = &[
         name: "migrate-watched",
         never: "a page grants stores again that a handler protected while it was moved",
         ..moving(Moving::Watched, Broken::WatchSkipsMoving)
+    },
+    Race {
+        number: "P45-move",
+        name: "migrate-pin-fork",
+        never: "fork shares a page that is pinned, since it is just being moved",
+        ..moving(Moving::PinFork, Broken::SwapSharesPinned)
     },
     Race {
         number: "pin-move",

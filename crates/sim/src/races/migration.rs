@@ -14,7 +14,7 @@ use super::scenes::{S, expect, tasks};
 use super::stage::{Checked, Script, Stage};
 use core::cell::{Cell, RefCell};
 use minflt_addr::Pfn;
-use minflt_mm::{Mm, MovePageError, Prot, Remap, RemapRequest, Sharing, Signal};
+use minflt_mm::{Advice, Mm, MovePageError, Prot, Remap, RemapRequest, Sharing, Signal};
 use minflt_pgtable::{Access, Paging};
 use minflt_sync::Machine;
 use std::rc::Rc;
@@ -39,6 +39,16 @@ pub(in crate::races) enum Moving {
     Written,
     Hole,
     Watched,
+    PinFork,
+    Out,
+    OutFault,
+}
+
+impl Moving {
+    /// Whether its system has a swap device.
+    pub(super) const fn swaps(self) -> bool {
+        matches!(self, Self::Out | Self::OutFault)
+    }
 }
 
 /// Writes the scenario out on a stage.
@@ -54,6 +64,9 @@ pub(super) fn script<'s, P: Paging>(scene: Moving, stage: &S<'s, P>) -> Script<'
         Moving::Written => written(stage),
         Moving::Hole => hole(stage),
         Moving::Watched => watched(stage),
+        Moving::PinFork => pin_fork(stage),
+        Moving::Out => out(stage),
+        Moving::OutFault => out_fault(stage),
     }
 }
 
@@ -111,7 +124,9 @@ pub(super) fn left<P: Paging>(
     if found == expected {
         return Ok(());
     }
-    Err(format!("contents: page {n} holds {found:?}, not {expected:?}"))
+    Err(format!(
+        "contents: page {n} holds {found:?}, not {expected:?}"
+    ))
 }
 
 /// P10: a page that a child shares is moved, while the child takes a part of its mapping out, which
@@ -255,21 +270,23 @@ fn store<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
                 expect(&user, &thread, 0, stored.map(|()| value));
             }
         }),
-        boxed(move || {
-            let thread = looker.thread();
-            let mut before = 0;
-            for _ in 0..3 {
-                let found = thread.load(looker.page(0));
-                match found {
-                    Ok(found) if found >= before => before = found,
-                    _ => Checked::<P>::violation(format_args!(
-                        "contents: page 0 holds {found:?} after {before}"
-                    )),
-                }
-            }
-        }),
+        boxed(move || grows(&looker, 0)),
     ];
     tasks(bodies, move || left(&last, &[last.mm], 0, Ok(4)))
+}
+
+/// What page 0 holds becomes larger, and is `before` at first.
+fn grows<P: Paging>(stage: &Stage<'_, P>, mut before: u64) {
+    let thread = stage.thread();
+    for _ in 0..3 {
+        let found = thread.load(stage.page(0));
+        match found {
+            Ok(found) if found >= before => before = found,
+            _ => Checked::<P>::violation(format_args!(
+                "contents: page 0 holds {found:?} after {before}"
+            )),
+        }
+    }
 }
 
 /// A page is moved while somebody pins it without a lock, and stores by the pin.
@@ -358,4 +375,61 @@ fn watched<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
         script.tasks.push(mover(stage, frame_of(stage, 0)));
     }
     script
+}
+
+/// A page is moved while somebody pins it without a lock, and another forks.
+fn pin_fork<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
+    let mut script = pins::fork_pin(stage);
+    script.tasks.push(mover(stage, frame_of(stage, 0)));
+    script
+}
+
+/// Swaps a page out that is there, whether it was used or not.
+fn page_out<P: Paging>(stage: &Stage<'_, P>, n: u64) {
+    let done = stage.mm.madvise(stage.page(n), P::PAGE, Advice::PageOut);
+    assert!(done.is_ok(), "mapped: {done:?}");
+}
+
+/// P2, P3: a page goes out again and again, while one thread stores to it and another loads it.
+fn out<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
+    stage.map(0, 1);
+    assert!(stage.thread().store(stage.page(0), 1).is_ok(), "alone");
+    let (caller, user, looker) = (Rc::clone(stage), Rc::clone(stage), Rc::clone(stage));
+    let last = Rc::clone(stage);
+    let bodies = vec![
+        boxed(move || {
+            for _ in 0..2 {
+                page_out(&caller, 0);
+            }
+        }),
+        boxed(move || {
+            let thread = user.thread();
+            for value in 2..5 {
+                let stored = thread.store(user.page(0), value);
+                expect(&user, &thread, 0, stored.map(|()| value));
+            }
+        }),
+        boxed(move || grows(&looker, 1)),
+    ];
+    tasks(bodies, move || left(&last, &[last.mm], 0, Ok(4)))
+}
+
+/// P4: the first store to a page beside one who swaps out what he finds there.
+fn out_fault<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
+    stage.map(0, 1);
+    super::scenes::warm(stage, 0);
+    let (caller, user, last) = (Rc::clone(stage), Rc::clone(stage), Rc::clone(stage));
+    let bodies = vec![
+        boxed(move || {
+            for _ in 0..2 {
+                page_out(&caller, 0);
+            }
+        }),
+        boxed(move || {
+            let thread = user.thread();
+            let stored = thread.store(user.page(0), 5);
+            expect(&user, &thread, 0, stored.map(|()| 5));
+        }),
+    ];
+    tasks(bodies, move || left(&last, &[last.mm], 0, Ok(5)))
 }

@@ -200,4 +200,3 @@ pub fn show(race: &Race, format: Format, config: Config, policy: Policy) -> Show
 
 #[cfg(test)]
 mod tests;
-#[cfg(test)]

@@ -102,9 +102,18 @@ impl Scene {
         matches!(self, Self::Moving(_) | Self::Lineage(_))
     }
 
+    /// Pages of its swap device.
+    pub(super) const fn swap_pages(self) -> u64 {
+        match self {
+            Self::Moving(scene) if scene.swaps() => 16,
+            _ => 0,
+        }
+    }
+
     /// Memory nodes of its machine; the last CPU is of the last one.
     pub(super) const fn nodes(self) -> u32 {
         match self {
+            Self::Moving(scene) if scene.swaps() => 1,
             Self::PolicyFault | Self::Moving(_) | Self::Lineage(_) => 2,
             _ => 1,
         }

@@ -10,7 +10,7 @@ use crate::timeline::Timeline;
 use core::mem::ManuallyDrop;
 use minflt_addr::{VirtAddr, VirtRange};
 use minflt_mm::config::ExchangeBy;
-use minflt_mm::{Check, Config, Mm, Place, Prot, System, Thread};
+use minflt_mm::{Check, Config, Mm, Place, Prot, Swap, System, Thread};
 use minflt_pgtable::{AccessBits, Feature, Paging};
 use minflt_sync::Instance;
 
@@ -137,7 +137,8 @@ pub(super) fn perform<P: Paging>(
     let frames = u64::from(nodes) * FRAMES;
     let machine = scratch.take(cpus, nodes.min(cpus), frames * P::PAGE);
     machine.set_lacking(if emulated { OLD } else { &[] });
-    let running = match System::<Checked<P>>::boot(machine, config) {
+    let swap = Swap::of_bytes(scene.swap_pages() * P::PAGE);
+    let running = match System::<Checked<P>>::boot_with_swap(machine, config, swap) {
         Ok(running) => running,
         Err(error) => panic!("the stage is large enough and the mix legal: {error}"),
     };
