@@ -14,7 +14,8 @@
 //! - *scanned*: a timer's scan takes the right to use it away;
 //! - *hinting fault*: the next access, of a page that is where it is used;
 //! - *hinting fault that moves*: the second such access from another node;
-//! - *swapped out*: one of a call for all, to a device that is memory: a walk, an invalidation, a copy;
+//! - *swapped out*: one of a call for all, to a device that is memory: a walk, an invalidation, a
+//!   copy;
 //! - *swapped in*: the next access.
 //!
 //! Processor time; the ledger is checked outside the timed part.
