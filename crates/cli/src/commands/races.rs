@@ -45,8 +45,8 @@ fn fix(race: &Race) -> String {
 }
 
 /// The posting of 2012, as posted: NUMA balancing as it stood, and no lock for walks of the reverse
-/// map. It argued that a hinting fault holds `mmap_lock` for reading; both races show what that does
-/// not keep away.
+/// map. It argued that a hinting fault holds `mmap_lock` for reading; both races show what that
+/// does not keep away.
 fn as_posted(race: &Race) -> Result<(), Error> {
     if race.fix != Broken::RmapUnlocked {
         return Err(Error::Usage(format!(

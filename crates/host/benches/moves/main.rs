@@ -7,7 +7,7 @@
 //! ```
 //!
 //! One thread, one mapping, two memory nodes that are bookkeeping only. The eras differ in how a
-//! walk of the reverse map holds its lock: exclusive (`numa-balancing-2012`), skipped where the page
+//! walk of the reverse map holds its lock: exclusive (`numa-balancing-2012`), skipped where a page
 //! has one place (`anon-vma-2012`), shared (`linux-6.15` with balancing). The rows, a page each:
 //!
 //! - *moved by a call*: `move_page`, two walks, an invalidation, a copy;

@@ -133,8 +133,8 @@ fn inherited<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
     tasks(bodies, move || left(&last, &[last.mm], 1, Ok(1)))
 }
 
-/// Allocations of the merge of [`refused`], and of the store beside it, before that which fails when
-/// the store comes in between.
+/// Allocations of the merge of [`refused`], and of the store beside it, before that which fails
+/// when the store comes in between.
 const BEFORE: u64 = 2;
 
 /// P18: two mappings become one, of which the one that stays gets the other's anon_vma, and there

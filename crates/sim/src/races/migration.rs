@@ -1,8 +1,8 @@
 //! What happens in the races about pages that are moved to another frame while those who have them
 //! go on.
 //!
-//! Pages are moved by their address, under `mmap_lock` for reading, as from a fault; or by the frame
-//! they are in, by somebody who holds nothing. A move that finds the page in use gives up, which is
+//! Pages are moved by their address, under `mmap_lock` for reading, as from a fault; or by the
+//! frame they are in, by somebody who holds nothing. A move that finds the page in use gives up, which is
 //! no mistake.
 
 use super::disk::Disk;
@@ -177,8 +177,8 @@ fn first_fault<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
 /// Mappings made and taken out before that of [`first_fault`].
 const LATER: u64 = 4;
 
-/// P12: mremap moves the mapping of a page that is being moved back to where it was split off: there
-/// it is part of a mapping that a walk comes to before the one that it leaves.
+/// P12: mremap moves the mapping of a page that is being moved back to where it was split off:
+/// there it is part of a mapping that a walk comes to before the one that it leaves.
 fn remap<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
     touched(stage, 0, 2);
     protect_page(stage, 1, Prot::READ);

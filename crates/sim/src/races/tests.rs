@@ -2,8 +2,8 @@ use super::{Format, RACES, Race, Searched, race, search, search_on, show, tour};
 use crate::explore::{Budget, Mix};
 use crate::policy::Policy;
 use minflt_mm::config::{
-    ExchangeBy, Ladder, Lifetime, Protocol, Rss, Unmap, eras_of_migration,
-    eras_without_files, eras_without_migration,
+    ExchangeBy, Ladder, Lifetime, Protocol, Rss, Unmap, eras_of_migration, eras_without_files,
+    eras_without_migration,
 };
 use minflt_mm::{Broken, Check, Config, ERAS, era};
 
