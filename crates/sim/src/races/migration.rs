@@ -2,8 +2,8 @@
 //! go on.
 //!
 //! Pages are moved by their address, under `mmap_lock` for reading, as from a fault; or by the
-//! frame they are in, by somebody who holds nothing. A move that finds the page in use gives up, which is
-//! no mistake.
+//! frame they are in, by somebody who holds nothing. A move that finds the page in use gives up,
+//! which is no mistake.
 
 use super::disk::Disk;
 use super::entries::leaf;
