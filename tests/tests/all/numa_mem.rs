@@ -57,8 +57,8 @@ fn by_node(outcome: &Outcome) -> [f64; 4] {
 #[test]
 fn memory_of_one_node_serves_all_threads_and_its_own_first() {
     let knobs = NumaKnobs::default();
-    let (far, one) = on_sim("linux-3.7", knobs, "-T 64K -l 40 -zZ0");
-    let (near, all) = on_sim("linux-3.7", knobs, "-T 64K -l 40 -zZ");
+    let (far, one) = on_sim("linux-3.7", knobs, "-T 64K -l 40 -zZ0 --no-data_rand_walk");
+    let (near, all) = on_sim("linux-3.7", knobs, "-T 64K -l 40 -zZ --no-data_rand_walk");
     // One node's bandwidth, and that of four.
     let (one, all) = (one.total_gb_per_s(), all.total_gb_per_s());
     assert!((14.0..15.0).contains(&one), "{one}");

@@ -7,14 +7,15 @@
 //! ```
 //!
 //! One thread, one mapping, two memory nodes that are bookkeeping only. The eras differ in how a
-//! walk of the reverse map holds its lock: exclusive (`numa-balancing-2012`), skipped where the page
+//! walk of the reverse map holds its lock: exclusive (`numa-balancing-2012`), skipped where a page
 //! has one place (`anon-vma-2012`), shared (`linux-6.15` with balancing). The rows, a page each:
 //!
 //! - *moved by a call*: `move_page`, two walks, an invalidation, a copy;
 //! - *scanned*: a timer's scan takes the right to use it away;
 //! - *hinting fault*: the next access, of a page that is where it is used;
 //! - *hinting fault that moves*: the second such access from another node;
-//! - *swapped out*: one of a call for all, to a device that is memory: a walk, an invalidation, a copy;
+//! - *swapped out*: one of a call for all, to a device that is memory: a walk, an invalidation, a
+//!   copy;
 //! - *swapped in*: the next access.
 //!
 //! Processor time; the ledger is checked outside the timed part.

@@ -21,9 +21,10 @@
 //! - Of a file on a device: its entries go, it is written if it is dirty, and leaves the cache.
 //! - Of a file that is memory only: it stays.
 //!
-//! Only user memory asks for this, where a fault may wait: a page of its own or of a file, its place
-//! in the file's index, a copy, a table. What the system itself needs comes from frames that user memory leaves it where a swap
-//! device is there, since it may be asked for under locks that reclaim takes.
+//! Only user memory asks for this, where a fault may wait: a page of its own or of a file, its
+//! place in the file's index, a copy, a table. What the system itself needs comes from frames
+//! that user memory leaves it where a swap device is there, since it may be asked for under locks
+//! that reclaim takes.
 //!
 //! # Why it is correct
 //! What is held where it is called: `mmap_lock` for reading, a VMA's lock, a page of a file. All

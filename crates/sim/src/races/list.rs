@@ -387,7 +387,7 @@ const STAYING: &[Race] = &[
         never: "fork takes a page away from somebody who has just pinned it",
         fix: Broken::PinWithoutSequence,
         shows_in: "linux-4.13",
-        seed: 20,
+        seed: 140,
         scene: Scene::ForkPin,
         ..USUAL
     },

@@ -72,11 +72,13 @@ struct Came {
 
 fn boot(config: Config) -> Running<Machine> {
     let options = HostOptions {
-        cpus: 1,
+        cpus: 2,
         ram_bytes: 8 << 20,
         prefault: Prefault::OnTouch,
     };
     let machine = HostInstance::new(&options).expect("memory");
+    // The scenes run on the first node.
+    let machine = machine.with_nodes(2);
     let swap = Swap::Memory { pages: 64 };
     let sys = System::<Machine>::boot_with_swap(machine, config, swap).expect("boots");
     sys.set_overcommit(Overcommit::Always);

@@ -4,7 +4,7 @@ use super::{BASE, PAGE, World, page};
 use minflt_addr::VirtAddr;
 use minflt_mm::{
     Advice, Errno, MapRequest, Misplaced, NodeMask, Place, Policy, PolicyMode, Populate, Prot,
-    Remap, RemapRequest,
+    Remap, RemapRequest, Which,
 };
 
 /// What a table of leaf entries covers.
@@ -332,6 +332,19 @@ pub(crate) const SCENES: &[Scene] = &[
         |w| {
             let (at, len) = (page(12), 4 * PAGE);
             Ok(w.mm.mbind(at, len, bound(), Misplaced::Stay)?)
+        },
+    ),
+    whole(
+        "move the middle to the other node",
+        |w| w.block(),
+        |w| {
+            let pages = (12..16).map(|n| (page(n), 1));
+            let mut why = Ok(());
+            let left = w.mm.move_pages(pages, Which::Own, |status| {
+                why = why.and(status.map(drop));
+            });
+            left?;
+            Ok(why?)
         },
     ),
     partly(whole(

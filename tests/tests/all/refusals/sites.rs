@@ -7,8 +7,9 @@ use std::path::{Path, PathBuf};
 
 /// What an allocation looks like. The allocator's own folder is left out: what it calls of itself
 /// is no allocation but part of one.
-const CALLS: [&str; 9] = [
+const CALLS: [&str; 10] = [
     ".alloc(",
+    ".alloc_at(",
     ".alloc_block(",
     ".alloc_copy(",
     ".alloc_on(",

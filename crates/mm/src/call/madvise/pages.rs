@@ -1,6 +1,7 @@
 //! Advice about pages: nothing about the mapping changes.
 
 use super::Advice;
+use crate::config::Broken;
 use crate::error::MadviseError;
 use crate::file::FilePart;
 use crate::mm::Mm;
@@ -136,7 +137,8 @@ impl<M: Mmu> Mm<M> {
         let sys = self.system();
         let _held = self.table_lock(table).lock();
         let pte = self.entry_in(table, at).load();
-        let alone = pte.is_mapped() && sys.maps_once(pte);
+        let uncounted = sys.config.lacks(Broken::FoundBeforeCounted) && !pte.is_zero_page();
+        let alone = pte.is_mapped() && (sys.maps_once(pte) || uncounted);
         (alone && sys.frames.hold(pte.pfn(), 1)).then(|| pte.pfn())
     }
 }
