@@ -44,9 +44,9 @@ fn fix(race: &Race) -> String {
     meaning.map_or_else(String::new, |(_, name, doc)| format!("{name}:{doc}"))
 }
 
-/// The posting of 2012, as posted: NUMA balancing as it stood, and no lock for walks of the
-/// reverse map. It argued that a hinting fault holds `mmap_lock` for reading; both races show what
-/// that does not keep away.
+/// The posting of 2012, as posted: NUMA balancing as it stood, and no lock for walks of the reverse
+/// map. It argued that a hinting fault holds `mmap_lock` for reading; both races show what that
+/// does not keep away.
 fn as_posted(race: &Race) -> Result<(), Error> {
     if race.fix != Broken::RmapUnlocked {
         return Err(Error::Usage(format!(

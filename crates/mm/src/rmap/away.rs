@@ -166,10 +166,13 @@ impl<M: Mmu> Zap<'_, M> {
             }
         }
         let frame = sys.frames.get(pfn);
-        if to.may_be_forked() && frame.is_exclusive() {
+        let late = sys.config.lacks(Broken::CopyBeforeFlush);
+        if to.may_be_forked() && frame.is_exclusive() && !late {
             // Whoever pins it without a lock is done when his CPU has answered.
             shootdown::flush(sys, mm, page);
-            if frame.may_be_pinned() && !sys.config.lacks(Broken::SwapSharesPinned) {
+            let shares = [Broken::SwapSharesPinned, Broken::MoveUncounted];
+            let shares = sys.config.broken.is_some_and(|it| shares.contains(&it));
+            if frame.may_be_pinned() && !shares {
                 entry.swap(how, old);
                 drop(held);
                 mm.drop_nonpresent(away(old, to));
