@@ -112,7 +112,7 @@ fn overview(all: &[Posting], figures: &Figures<'_>) -> Table {
                 "numa02, 32 threads: 14.503 -> 44.595 GB/s".into(),
                 measured(1, "faults beside moves / alone"),
                 simulated_2012(figures),
-                "P11".into(),
+                "P2 to P4, P6, P10 to P18".into(),
             ],
             "2014" => [
                 "[2014](docs/postings/2014.md)".to_string(),
