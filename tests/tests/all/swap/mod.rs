@@ -375,15 +375,19 @@ fn a_file_larger_than_memory_is_used_by_two_threads() {
         (sys.new_mm().expect("memory"), file)
     };
     let half = PAGES / 2;
+    // Before memory is full: a call does not wait for pages of files to go.
+    let places = {
+        let _cpu = sys.machine().enter(0);
+        let request = MapRequest::new(Place::Any, half * PAGE, Prot::READ_WRITE);
+        let map = |n| mm.mmap_file(&request, &file, n * half * PAGE, Sharing::Shared);
+        [0, 1].map(|n| map(n).expect("a hole"))
+    };
     std::thread::scope(|scope| {
-        for cpu in 0..2 {
-            let (sys, mm, file) = (&sys, &mm, &file);
+        for (cpu, at) in (0..).zip(places) {
+            let (sys, mm) = (&sys, &mm);
             scope.spawn(move || {
                 let _cpu = sys.machine().enter(cpu);
-                let request = MapRequest::new(Place::Any, half * PAGE, Prot::READ_WRITE);
-                let offset = u64::from(cpu) * half * PAGE;
-                let at = mm.mmap_file(&request, file, offset, Sharing::Shared);
-                sweep(mm, at.expect("a hole"), half, 2, u64::from(cpu));
+                sweep(mm, at, half, 2, u64::from(cpu));
             });
         }
     });
