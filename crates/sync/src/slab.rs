@@ -279,13 +279,16 @@ impl<T: SlabObject, M: Machine> Slab<T, M> {
         }
     }
 
-    /// Whether the slot is filled as [`Self::free`] leaves it, where the machine is checked.
+    /// Whether the slot is filled as [`Self::free`] leaves it, where the machine is checked. Of an
+    /// object of few bytes that cannot be told: they may happen to be those.
     fn is_free(slot: *mut u8) -> bool {
         let link = T::LINK..T::LINK + 8;
-        let own = Self::OWN.into_iter().flatten();
-        let mut own = own.filter(|at| !link.contains(at)).peekable();
-        own.peek().is_some()
-            && own.all(|at| {
+        let own = || {
+            let own = Self::OWN.into_iter().flatten();
+            own.filter(|at| !link.contains(at))
+        };
+        own().count() >= 16
+            && own().all(|at| {
                 // SAFETY: within the slot.
                 let at = unsafe { slot.add(at) };
                 // SAFETY: the slot is nobody's, but for the bytes kept.

@@ -16,11 +16,11 @@ fn four_times<P: Paging>(sys: &System<Sim<P, true>>) -> u64 {
 fn a_program_four_times_its_memory_ends_on_64_simulated_cpus() {
     const CPUS: u32 = 64;
     let file = MachineFile::shipped("x86-4n32").expect("shipped");
-    let slots = 4096;
+    let slots = 8192;
     let size = Size {
         cpus: CPUS,
-        // What the system itself needs, the slots, and some 600 frames.
-        ram_bytes: (slots + 1024) * PAGE,
+        // What the system itself needs, the slots, and some hundreds of frames.
+        ram_bytes: (slots + 1792) * PAGE,
         max_tasks: CPUS,
     };
     let machine = SimInstance::new(&file, size).expect("memory");
@@ -33,7 +33,7 @@ fn a_program_four_times_its_memory_ends_on_64_simulated_cpus() {
         let mm = &mm;
         TaskSpec::new(cpu, move || {
             let at = map(mm, each);
-            sweep(mm, at, each, 2, u64::from(cpu));
+            sweep(mm, at, each, 1, u64::from(cpu));
         })
     });
     let report = run(sys.machine(), &RunOptions::virtual_time(), tasks.collect());
