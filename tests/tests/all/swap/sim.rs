@@ -16,11 +16,11 @@ fn four_times<P: Paging>(sys: &System<Sim<P, true>>) -> u64 {
 fn a_program_four_times_its_memory_ends_on_64_simulated_cpus() {
     const CPUS: u32 = 64;
     let file = MachineFile::shipped("x86-4n32").expect("shipped");
-    let slots = 8192;
+    let slots = 12288;
     let size = Size {
         cpus: CPUS,
         // What the system itself needs, the slots, and some hundreds of frames.
-        ram_bytes: (slots + 1792) * PAGE,
+        ram_bytes: (slots + 2560) * PAGE,
         max_tasks: CPUS,
     };
     let machine = SimInstance::new(&file, size).expect("memory");
