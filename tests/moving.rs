@@ -1,13 +1,18 @@
 //! Pages that move from node to node without pause, while threads store to them, fork, remap and
 //! discard: no store may be lost. On real threads.
 
+#![expect(
+    clippy::disallowed_types,
+    reason = "what the threads agree on is no part of the machine"
+)]
+
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use minflt_addr::VirtAddr;
 use minflt_host::{Host, HostInstance, HostOptions, Prefault};
 use minflt_mm::{
     Advice, Config, Errno, Event, MmHandle, MovePageError, Place, Prot, Remap, RemapRequest, System,
 };
 use minflt_pgtable::X86_64;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// The machine that it runs on.
 pub type Machine = Host<X86_64, true>;
@@ -112,7 +117,7 @@ fn store(mm: &MmHandle<'_, Machine>, first: u64, next: impl FnMut() -> Option<u6
     let thread = mm.thread();
     let mut last = [0; PAGES as usize];
     let mut stores = 0;
-    for number in std::iter::from_fn(next) {
+    for number in core::iter::from_fn(next) {
         let n = number % PAGES;
         let (at, last) = (page(first + n), &mut last[n as usize]);
         assert_eq!(thread.load(at), Ok(*last), "store {last} of page {n}");

@@ -4,7 +4,7 @@
 use minflt_mm::eras_of_migration;
 use minflt_tests::moving::run;
 
-fn main() -> Result<(), std::num::ParseIntError> {
+fn main() -> Result<(), core::num::ParseIntError> {
     let stores = std::env::args().nth(1);
     let stores = stores.map_or(Ok(10_000_000), |stores| stores.parse())?;
     for era in eras_of_migration() {

@@ -78,6 +78,23 @@ fn fill(file: &str, block: &str, body: &str) -> Result<(), Error> {
     fs::write(file, text).map_err(|error| cannot(&error))
 }
 
+/// The row of a posting of which nothing is there yet.
+fn not_yet(posting: &Posting) -> [String; 7] {
+    let technique = "hugetlb sharing under a lock per VMA";
+    let missing = posting.tables.iter().find(|t| t.status == Status::NotYet);
+    let note = missing.map_or("", |table| table.status_note.as_str());
+    let not_yet = format!("not yet ({note})");
+    [
+        posting.id.clone(),
+        technique.into(),
+        "`minflt postings`".into(),
+        format!("{} tables", posting.tables.len()),
+        not_yet.clone(),
+        not_yet.clone(),
+        not_yet,
+    ]
+}
+
 /// The README's one table over the postings.
 fn overview(all: &[Posting], figures: &Figures<'_>) -> Table {
     let measured = |at: usize, what: &str| {
@@ -132,21 +149,7 @@ fn overview(all: &[Posting], figures: &Figures<'_>) -> Table {
                 simulated_2017(figures),
                 "P9, P27 to P41, P43, P45".into(),
             ],
-            other => {
-                let technique = "hugetlb sharing under a lock per VMA";
-                let missing = posting.tables.iter().find(|t| t.status == Status::NotYet);
-                let note = missing.map_or("", |table| table.status_note.as_str());
-                let not_yet = format!("not yet ({note})");
-                [
-                    other.to_string(),
-                    technique.into(),
-                    "`minflt postings`".into(),
-                    format!("{} tables", posting.tables.len()),
-                    not_yet.clone(),
-                    not_yet.clone(),
-                    not_yet,
-                ]
-            }
+            _ => not_yet(posting),
         };
         table
             .rows
