@@ -47,7 +47,7 @@ use crate::rmap::away::To;
 use crate::rmap::owner::Owner;
 use crate::system::System;
 use minflt_addr::{Pfn, VirtAddr};
-use minflt_pgtable::{BeforeInstall, Mmu, Paging, Walk, walk};
+use minflt_pgtable::{BeforeInstall, Mmu, Paging, Pte, Walk, walk};
 use minflt_sync::Ordering;
 
 /// Why a page was not moved. It is where it was, and as it was.
@@ -269,28 +269,35 @@ impl<M: Mmu> Mm<M> {
     /// A reference to the page at `addr`. Under `mmap_lock`.
     fn hold_mapped(&self, addr: VirtAddr) -> Result<Page<'_, M>, MovePageError> {
         let sys = self.system();
+        self.page_of_entry(addr, |found| {
+            let free = found.moving().is_none() && sys.frames.hold(found.pfn(), 1);
+            let page = free.then(|| Page::held(sys, found.pfn()));
+            page.ok_or(MovePageError::Busy)
+        })
+    }
+
+    /// What `see` makes of the entry for `addr`, under the lock of its table, if that names a page
+    /// of user memory, moving or not. Under `mmap_lock`.
+    pub(crate) fn page_of_entry<T>(
+        &self,
+        addr: VirtAddr,
+        see: impl FnOnce(Pte<M::Paging>) -> Result<T, MovePageError>,
+    ) -> Result<T, MovePageError> {
         let vma = self.find(addr).ok_or(MovePageError::Fault)?;
         if !vma.view().range.contains(addr) {
             return Err(MovePageError::Fault);
         }
         // SAFETY: 1: `mmap_lock` keeps tables from being freed.
-        let Walk::Leaf(leaf) = (unsafe { walk::<M>(&sys.at, self.root, addr) }) else {
+        let walked = unsafe { walk::<M>(&self.system().at, self.root, addr) };
+        let Walk::Leaf(leaf) = walked else {
             return Err(MovePageError::NotThere);
         };
         let _held = self.table_lock(leaf.table).lock();
         let found = leaf.entry.load();
-        if found.moving().is_some() {
-            return Err(MovePageError::Busy);
+        match found.unmoved() {
+            page if !page.is_mapped() => Err(MovePageError::NotThere),
+            page if page.is_zero_page() => Err(MovePageError::Fault),
+            _ => see(found),
         }
-        if !found.is_mapped() {
-            return Err(MovePageError::NotThere);
-        }
-        if found.is_zero_page() {
-            return Err(MovePageError::Fault);
-        }
-        if !sys.frames.hold(found.pfn(), 1) {
-            return Err(MovePageError::Busy);
-        }
-        Ok(Page::held(sys, found.pfn()))
     }
 }

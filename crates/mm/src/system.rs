@@ -172,21 +172,26 @@ impl<M: Mmu> System<M> {
         };
         let nodes = u64::from(at.nodes());
         let built = Self::build(&mut carve, at, config, swap);
-        let needs = carve.used as u64 + 16 * M::Paging::PAGE + swap.bytes_at_least(nodes);
-        let needs = needs.next_multiple_of(M::Paging::PAGE);
+        let used = carve.used as u64;
+        let needs = used + 16 * M::Paging::PAGE + swap.bytes_at_least(nodes);
         match built {
             Some(system) if needs <= has => {
                 let running = Running { system };
                 running.start();
-                Ok(running)
+                return Ok(running);
             }
-            Some(system) => {
-                // SAFETY: built just now; nobody else has it.
-                drop(unsafe { system.read() });
-                Err(BootError::TooSmall { has, needs })
-            }
-            None => Err(BootError::TooSmall { has, needs }),
+            // SAFETY: built just now; nobody else has it.
+            Some(system) => drop(unsafe { system.read() }),
+            None => {}
         }
+        let needs = needs.max(swap.machine_at_least(nodes, used));
+        // The frames that are missing are described too, on the first node; all are as large.
+        let described = needs.saturating_sub(has) * nodes * size_of::<Frame<M>>() as u64;
+        // A page is zeros, and each node's share is whole pages.
+        let rounded = (1 + nodes) * M::Paging::PAGE;
+        let needs = needs + described.div_ceil(M::Paging::PAGE) + rounded;
+        let needs = needs.next_multiple_of(M::Paging::PAGE);
+        Err(BootError::TooSmall { has, needs })
     }
 
     /// The configuration with the exchange that these CPUs have: chosen when the system starts, so

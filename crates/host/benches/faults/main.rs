@@ -74,6 +74,11 @@ fn main() -> ExitCode {
     let era = args.iter().skip_while(|arg| *arg != "--era").nth(1);
     let wanted = |it: &&Era| era.is_none_or(|era| it.name == era);
     let eras: Vec<&Era> = ERAS.iter().filter(wanted).collect();
+    if let (Some(era), []) = (era, &*eras) {
+        let names: Vec<&str> = ERAS.iter().map(|it| it.name).collect();
+        eprintln!("unknown era `{era}`; eras are {}", names.join(", "));
+        return ExitCode::from(2);
+    }
     match run(&eras, if full { FULL } else { SMOKE }) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {

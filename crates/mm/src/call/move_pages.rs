@@ -133,27 +133,11 @@ impl<M: Mmu> Mm<M> {
 
     /// What the entry for `addr` maps. The caller holds `mmap_lock`.
     fn look_at(&self, addr: VirtAddr) -> Result<Seen, MovePageError> {
-        let sys = self.system();
-        let vma = self.find(addr).map(|vma| vma.view().range);
-        if !vma.is_some_and(|range| range.contains(addr)) {
-            return Err(MovePageError::Fault);
-        }
-        // SAFETY: 1: `mmap_lock` keeps tables from being freed.
-        let Walk::Leaf(leaf) = (unsafe { walk::<M>(&sys.at, self.root, addr) }) else {
-            return Err(MovePageError::NotThere);
-        };
-        let _held = self.table_lock(leaf.table).lock();
-        let found = leaf.entry.load().unmoved();
-        if !found.is_mapped() {
-            return Err(MovePageError::NotThere);
-        }
-        if found.is_zero_page() {
-            return Err(MovePageError::Fault);
-        }
-        let maps = &sys.frames.get(found.pfn()).maps;
-        Ok(Seen {
-            pfn: found.pfn(),
-            shared: maps.load(Ordering::Relaxed) > 1,
+        self.page_of_entry(addr, |found| {
+            let pfn = found.unmoved().pfn();
+            let maps = &self.system().frames.get(pfn).maps;
+            let shared = maps.load(Ordering::Relaxed) > 1;
+            Ok(Seen { pfn, shared })
         })
     }
 

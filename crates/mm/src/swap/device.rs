@@ -76,6 +76,14 @@ impl<M: Mmu> Swap<M> {
         self.pages() as usize * size_of::<Atomic<u32, M>>()
     }
 
+    /// Bytes that a machine of `nodes` nodes has to have for the device, where the system's own
+    /// take `used`: all of those are on the first node, and each node is as large as it.
+    pub(crate) fn machine_at_least(&self, nodes: u64, used: u64) -> u64 {
+        let Self::Memory { .. } = self else { return 0 };
+        let own = used.div_ceil(M::Paging::PAGE) + self.pages().div_ceil(nodes) + 16;
+        own * nodes * M::Paging::PAGE
+    }
+
     /// Bytes of the machine's memory that the device itself needs.
     pub(crate) fn bytes_at_least(&self, nodes: u64) -> u64 {
         match self {

@@ -12,8 +12,8 @@ use minflt_addr::{Pfn, VirtAddr};
 use minflt_host::{Host, HostInstance, HostOptions, Prefault};
 use minflt_mm::config::eras_without_files;
 use minflt_mm::{
-    Advice, Config, Event, IoError, MadviseError, MapRequest, Mm, Place, Prot, Remap, RemapRequest,
-    Running, Sharing, Signal, Swap, SwapDevice, System, era,
+    Advice, BootError, Config, Event, IoError, MadviseError, MapRequest, Mm, Place, Prot, Remap,
+    RemapRequest, Running, Sharing, Signal, Swap, SwapDevice, System, era,
 };
 use minflt_pgtable::{Access, Mmu, Paging, X86_64};
 use minflt_tests::disk::Disk;
@@ -82,6 +82,28 @@ fn boot(config: Config, ram: usize, cpus: u32, swap: Swap<Machine>) -> Running<M
     };
     let machine = HostInstance::new(&options).expect("memory");
     System::boot_with_swap(machine, config, swap).expect("boots")
+}
+
+#[test]
+fn memory_that_is_too_small_for_its_slots_says_how_much_would_do() {
+    for nodes in [1, 2, 4] {
+        let boot = |ram_bytes: u64| {
+            let options = HostOptions {
+                cpus: 4,
+                ram_bytes: ram_bytes as usize,
+                prefault: Prefault::OnTouch,
+            };
+            let machine = HostInstance::new(&options).expect("memory");
+            let swap = Swap::Memory { pages: 1024 };
+            System::<Machine>::boot_with_swap(machine.with_nodes(nodes), newest(), swap)
+        };
+        let refused = boot(4 << 20).err();
+        let Some(BootError::TooSmall { has, needs }) = refused else {
+            panic!("4 MiB of slots in 4 MiB: {refused:?}");
+        };
+        assert!(needs > has, "{nodes} nodes: {needs} of {has}");
+        assert!(boot(needs).is_ok(), "{nodes} nodes: {needs} would not do");
+    }
 }
 
 fn newest() -> Config {
