@@ -5,11 +5,13 @@
 //! switched off it has to find the race, with the fix in place it must find nothing.
 
 mod advice;
+mod away;
 mod disk;
 mod entries;
 mod files;
 mod forks;
 mod format;
+mod hints;
 mod lineage;
 mod list;
 mod list_moving;
@@ -68,9 +70,13 @@ pub fn race(name: &str) -> Option<&'static Race> {
 
 impl Race {
     /// The configuration it is played in: with its own way to exchange entries, where that may be
-    /// chosen.
+    /// chosen, and with what the scene is about.
     #[must_use]
     pub fn staged(&self, config: Config) -> Config {
+        let config = match self.scene {
+            Scene::Moving(scene) => scene.staged(config),
+            _ => config,
+        };
         match config.protocol {
             Protocol::CompareExchange if self.exchange == ExchangeBy::Emulated => Config {
                 exchange: ExchangeBy::Emulated,

@@ -110,6 +110,14 @@ impl Scene {
         }
     }
 
+    /// Frames of each of its machine's nodes, where not the usual.
+    pub(super) const fn frames(self) -> Option<u64> {
+        match self {
+            Self::Moving(scene) => scene.frames(),
+            _ => None,
+        }
+    }
+
     /// Memory nodes of its machine; the last CPU is of the last one.
     pub(super) const fn nodes(self) -> u32 {
         match self {
