@@ -12,9 +12,14 @@ use std::rc::Rc;
 
 /// Frames of a machine that is small enough for [`unused`]: all of them are looked at, in each
 /// schedule.
-pub(super) const FRAMES: u64 = 128;
+pub(super) const FRAMES: u64 = 96;
 /// Frames that are free when the tasks of [`unused`] begin, of which the system keeps some.
 const FREE: u64 = 14;
+/// Pages that were stored to: more than are asked for at a time.
+const USED: u64 = 6;
+/// Pages of memory between those that were used and those of the file: the hand comes to one of
+/// them first.
+const APART: u64 = 16;
 /// Where the file of [`unused`] is mapped, and where its frames are used up.
 const FILE: u64 = 8;
 const FRESH: u64 = 16;
@@ -65,9 +70,9 @@ pub(super) fn around_out<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
 /// any page a second time.
 pub(super) fn unused<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
     let file = File::on(stage, Disk::fresh());
-    touched(stage, 0, 2);
+    touched(stage, 0, USED);
+    let between = File::of_pages(stage, APART);
     file.read(PAGES);
-    touched(stage, 2, 4);
     file.map(stage, FILE, PAGES, Prot::READ, Sharing::Private);
     finds(stage, FILE, &[Ok(word(0))]);
     stage.map(FRESH, FRESH + MOST);
@@ -84,7 +89,7 @@ pub(super) fn unused<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
             }
         }),
         boxed(move || {
-            for n in 0..4 {
+            for n in 0..2 {
                 expect(&looker, &looker.thread(), n, Ok(n));
             }
         }),
@@ -99,6 +104,7 @@ pub(super) fn unused<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
             ));
         }
         filler.end()?;
+        between.end()?;
         file.end()
     })
 }

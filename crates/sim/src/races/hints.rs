@@ -5,10 +5,13 @@ use super::migration::{FAR, boxed, fine, left, protect_page, touched};
 use super::scenes::{S, expect, tasks};
 use super::stage::{Checked, Script, Stage};
 use core::cell::Cell;
-use minflt_mm::{NumaKnobs, Prot, Signal};
+use minflt_mm::{Advice, NumaKnobs, Prot, Signal};
 use minflt_pgtable::Paging;
 use minflt_sync::Machine;
 use std::rc::Rc;
+
+/// Pages in use.
+const PAGES: u64 = 3;
 
 /// A clock for scans: one is due whenever it is asked for.
 #[derive(Debug)]
@@ -36,17 +39,17 @@ impl Clock {
     }
 }
 
-/// Two threads of one node use a page of another, which moves to them; meanwhile the right to store
-/// to it is taken away, and the page beside it.
+/// Two threads of one node use pages of another, which move to them; meanwhile one page is
+/// protected, one is thrown away, and one is taken out.
 pub(super) fn hint<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
-    touched(stage, 0, 2);
-    let clock = Rc::new(Clock::of(stage));
-    for n in 0..2 {
+    touched(stage, 0, PAGES);
+    let clock = Clock::of(stage);
+    for n in 0..PAGES {
         fine(stage.mm.move_page(stage.page(n), FAR));
     }
     // The first fault from the other node; the next one moves the page.
     clock.scan(stage);
-    for n in 0..2 {
+    for n in 0..PAGES {
         finds(stage, n, &[Ok(n)]);
     }
     clock.scan(stage);
@@ -55,34 +58,38 @@ pub(super) fn hint<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
     let written = Rc::clone(&stored);
     let bodies = vec![
         boxed(move || {
-            let thread = user.thread();
-            for value in 1..4 {
-                match thread.store(user.page(0), value) {
-                    Ok(()) => {
-                        written.set(value);
-                        expect(&user, &thread, 0, Ok(value));
+            for n in 0..PAGES {
+                let thread = user.thread();
+                match (n, thread.store(user.page(n), 10 + n)) {
+                    (0, Ok(())) => {
+                        written.set(10);
+                        expect(&user, &thread, 0, Ok(10));
                     }
-                    Err(signal) => assert_eq!(signal, Signal::AccErr, "it is mapped"),
+                    (_, Ok(())) | (0, Err(Signal::AccErr)) | (2, Err(Signal::MapErr)) => {}
+                    (_, other) => assert_eq!(other, Ok(()), "it is mapped"),
                 }
             }
         }),
         boxed(move || {
-            finds(&looker, 0, &[0, 1, 2, 3].map(Ok));
-            finds(&looker, 1, &[Ok(1), Err(Signal::MapErr)]);
+            finds(&looker, 0, &[Ok(0), Ok(10)]);
+            finds(&looker, 1, &[Ok(1), Ok(11), Ok(0)]);
+            finds(&looker, 2, &[Ok(2), Ok(12), Err(Signal::MapErr)]);
             clock.scan(&looker);
-            finds(&looker, 0, &[0, 1, 2, 3].map(Ok));
+            finds(&looker, 0, &[Ok(0), Ok(10)]);
         }),
         boxed(move || {
-            let thread = caller.thread();
             protect_page(&caller, 0, Prot::READ);
+            let thread = caller.thread();
             if thread.store(caller.page(0), 9) != Err(Signal::AccErr) {
                 Checked::<P>::violation(format_args!(
                     "protection: a store succeeded after mprotect(READ) returned"
                 ));
             }
-            let done = caller.mm.munmap(caller.page(1), P::PAGE);
-            assert!(done.is_ok(), "mapped");
-            expect(&caller, &thread, 1, Err(Signal::MapErr));
+            let (at, len) = (caller.page(1), P::PAGE);
+            assert_eq!(caller.mm.madvise(at, len, Advice::DontNeed), Ok(()));
+            finds(&caller, 1, &[Ok(0), Ok(11)]);
+            assert_eq!(caller.mm.munmap(caller.page(2), len), Ok(()));
+            expect(&caller, &thread, 2, Err(Signal::MapErr));
         }),
     ];
     tasks(bodies, move || left(&last, &[last.mm], 0, Ok(stored.get())))

@@ -135,9 +135,9 @@ pub(super) const MOVING: &[Race] = &[
         ..moving(Moving::Unused, Broken::NeighboursUsed)
     },
     Race {
-        number: "hint-move",
-        name: "hint-hint",
-        never: "a hinting fault puts back an entry of a page that another one has moved",
+        number: "hint",
+        name: "hint-discard",
+        never: "a hinting fault puts back what it read of an entry whose page has gone",
         ..moving(Moving::Hint, Broken::HintPutsBack)
     },
     Race {
