@@ -48,11 +48,11 @@ const WEIGHTS: [(Call, u64); 35] = [
     (Call::Fallocate, 18),
     (Call::Pread, 10),
     (Call::Pwrite, 18),
-    (Call::UffdRegister, 24),
-    (Call::UffdUnregister, 6),
-    (Call::UffdCopy, 16),
-    (Call::UffdZeropage, 8),
-    (Call::UffdWriteprotect, 16),
+    (Call::UffdRegister, 40),
+    (Call::UffdUnregister, 8),
+    (Call::UffdCopy, 40),
+    (Call::UffdZeropage, 24),
+    (Call::UffdWriteprotect, 40),
 ];
 
 /// Which steps are drawn.

@@ -136,7 +136,9 @@ impl Space {
     /// nobody's to decide any more where they are not watched.
     fn watch(&mut self, start: u64, end: u64, to: impl Fn(Flags) -> Flags) {
         let mut at = start;
-        while let Some(vma) = self.vmas.get(self.find(at)).filter(|vma| vma.start < end) {
+        while at < end
+            && let Some(vma) = self.vmas.get(self.find(at)).filter(|vma| vma.start < end)
+        {
             let (index, from, stop) = (self.find(at), vma.start.max(at), vma.end.min(end));
             let (flags, policy) = (to(vma.flags), vma.policy);
             if flags != vma.flags {

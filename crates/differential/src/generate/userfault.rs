@@ -4,19 +4,16 @@ use super::Draw;
 use crate::model::Running;
 use crate::step::{Call, Step};
 use crate::window::PAGE;
-use minflt_spec::{Flags, abi};
+use minflt_spec::{Flags, Vma, abi};
 
 impl Draw<'_> {
     /// A call of the userfaultfd.
     pub(super) fn of_userfaultfd(&mut self, running: &Running, call: Call, addr: u64) -> Step {
-        let len = match self.random.below(40) {
-            0 => 0,
-            1 => PAGE / 2,
-            _ => (1 + self.random.below(4)) * PAGE,
-        };
-        let addr = match call {
-            Call::UffdRegister | Call::UffdUnregister => addr,
-            _ => self.watched(running).unwrap_or(addr),
+        let (addr, len) = match self.random.below(30) {
+            0 => (addr, 0),
+            1 => (addr, PAGE / 2),
+            2..8 => (addr, (1 + self.random.below(4)) * PAGE),
+            _ => self.part_of_one(running, call).unwrap_or((addr, PAGE)),
         };
         let step = |args: &[u64]| Step::new(call, args);
         match call {
@@ -35,17 +32,25 @@ impl Draw<'_> {
         }
     }
 
-    /// A page that is watched, most of the time.
-    fn watched(&mut self, running: &Running) -> Option<u64> {
-        let vmas = running.space().vmas();
-        let watched: Vec<_> = vmas
-            .iter()
-            .filter(|vma| vma.flags.has(Flags::UFFD))
-            .collect();
-        if watched.is_empty() || self.random.once_in(6) {
-            return None;
+    /// A range within one mapping that the call is likely to do something to.
+    fn part_of_one(&mut self, running: &Running, call: Call) -> Option<(u64, u64)> {
+        let space = running.space();
+        let wanted = |vma: &&Vma| match call {
+            Call::UffdRegister => vma.file.is_none(),
+            Call::UffdWriteprotect => vma.flags.has(Flags::UFFD_WP),
+            _ => vma.flags.has(Flags::UFFD),
+        };
+        let found: Vec<&Vma> = space.vmas().iter().filter(wanted).collect();
+        let at = self.random.below(found.len() as u64) as usize;
+        let vma = found.get(at)?;
+        let mut first = vma.start / PAGE + self.random.below(vma.pages());
+        // Holes are filled, most of the time.
+        if matches!(call, Call::UffdCopy | Call::UffdZeropage) && !self.random.once_in(4) {
+            let there = |page: &u64| space.pages().any(|(number, _)| number == *page);
+            let mut pages = vma.start / PAGE..vma.end / PAGE;
+            first = pages.find(|page| !there(page))?;
         }
-        let vma = watched[self.random.below(watched.len() as u64) as usize];
-        Some(vma.start + self.random.below(vma.pages()) * PAGE)
+        let most = (vma.end / PAGE - first).min(4);
+        Some((first * PAGE, (1 + self.random.below(most)) * PAGE))
     }
 }
