@@ -78,7 +78,6 @@ pub(super) enum Scene {
 
 impl Scene {
     /// Whether faults in it are on files: eras that differ in these only are one to the others.
-    #[cfg(test)]
     pub(super) const fn maps_files(self) -> bool {
         matches!(
             self,
@@ -97,9 +96,13 @@ impl Scene {
     }
 
     /// Whether pages are moved in it: eras that differ in that only are one to the others.
-    #[cfg(test)]
     pub(super) const fn moves_pages(self) -> bool {
         matches!(self, Self::Moving(_) | Self::Lineage(_))
+    }
+
+    /// Whether pages go in it beside faults that map what is around them.
+    pub(super) const fn maps_around(self) -> bool {
+        matches!(self, Self::Moving(Moving::AroundOut | Moving::Unused))
     }
 
     /// Pages of its swap device.

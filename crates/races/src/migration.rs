@@ -31,7 +31,7 @@ type Body<'s> = Box<dyn FnOnce() + 's>;
 
 /// A scene of this file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(in crate::races) enum Moving {
+pub(crate) enum Moving {
     Child,
     FirstFault,
     Remap,
@@ -80,12 +80,6 @@ impl Moving {
             },
             _ => config,
         }
-    }
-
-    /// Whether it is about faults that map what is around them.
-    #[cfg(test)]
-    pub(super) const fn maps_around(self) -> bool {
-        matches!(self, Self::AroundOut | Self::Unused)
     }
 }
 

@@ -95,9 +95,12 @@ pub(super) fn unused<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
         }),
     ];
     tasks(bodies, move || {
+        if !swapped(&last) {
+            return Err("reclaim: nobody's page had to go".into());
+        }
         // The page that was loaded may be one of them.
         let stay = file.cached();
-        if swapped(&last) && stay > 1 {
+        if stay > 1 {
             return Err(format!(
                 "reclaim: a page that was used went, and {} stay that were not",
                 stay - 1
