@@ -318,6 +318,18 @@ fn one_detaches_what_was_attached_there() {
         assert_eq!(w.detach(0), Err(Errno::EINVAL));
         assert_eq!(w.detach(1), Ok(()));
         w.remove(other);
+        // So does a part of another that lies as if it had been attached there, the first time.
+        let other = w.private(4);
+        w.attach_at(id, 0);
+        w.attach_at(other, 20);
+        w.remap(22, 1, 1, Remap::Fixed(at(2)));
+        assert_eq!((w.attached(id), w.attached(other)), (2, 3));
+        assert_eq!(w.detach(0), Ok(()));
+        assert_eq!((w.attached(id), w.attached(other)), (0, 3));
+        assert_eq!(w.detach(0), Ok(()));
+        assert_eq!(w.attached(other), 2);
+        assert_eq!(w.detach(20), Ok(()));
+        w.remove(other);
         // All of one of which the first page is gone, and only that of ordinary memory around.
         w.attach_at(id, 0);
         let mapped = w.mm.mmap(Place::Fixed(at(0)), PAGE, Prot::READ_WRITE);
@@ -485,7 +497,7 @@ fn limits_hold() {
             ..limits
         });
         assert_eq!(private(1), Err(Errno::ENOSPC), "a fourth");
-        two.map(|id| w.remove(id));
+        two.iter().for_each(|id| w.remove(*id));
         w.remove(second);
     });
 }
