@@ -201,6 +201,10 @@ impl<M: Mmu> Mm<M> {
 
     fn attach(&self, share: &Share, id: ShmId, attach: &ShmAttach) -> Result<VirtAddr, ShmatError> {
         let place = attach.place::<M::Paging>()?;
+        let access = match attach.prot.has(Prot::WRITE) {
+            true => FileAccess::ReadWrite,
+            false => FileAccess::Read,
+        };
         let held = {
             let table = self.system().segments();
             let segment = table.numbered(id).ok_or(ShmatError::Invalid)?;
@@ -208,22 +212,17 @@ impl<M: Mmu> Mm<M> {
                 return Err(ShmatError::Access);
             }
             // As for Linux's `shm_nattch`: until there is a mapping that counts.
-            table.hold(segment)
+            table.hold(segment, access)
         };
         if let Place::FixedNoReplace(at) = place
-            && at.0.checked_add(held.bytes()).is_none()
+            && at.0.checked_add(held.bytes).is_none()
         {
             return Err(ShmatError::Invalid);
         }
-        let access = match attach.prot.has(Prot::WRITE) {
-            true => FileAccess::ReadWrite,
-            false => FileAccess::Read,
-        };
         let prot = attach.prot.with(Prot::READ);
-        let request = MapRequest::new(place, held.bytes(), prot);
-        let file = held.file(access);
+        let request = MapRequest::new(place, held.bytes, prot);
         let part = Part {
-            file: &file,
+            file: &held.file,
             offset: 0,
             sharing: Sharing::Shared,
         };

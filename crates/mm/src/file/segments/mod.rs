@@ -33,7 +33,7 @@ mod table;
 pub use table::ShmLimits;
 pub(crate) use table::{Segments, Table};
 
-use super::{FileAccess, FileHandle, PageCache};
+use super::{FileHandle, PageCache};
 use crate::commit::Reserve;
 use crate::mm::Mm;
 use crate::system::System;
@@ -115,8 +115,12 @@ unsafe impl<M: Mmu> SlabObject for Segment<M> {}
 
 /// A segment that is counted as attached until this is dropped, and so stays.
 pub(crate) struct Held<'s, M: Mmu> {
-    sys: &'s System<M>,
-    segment: &'s Segment<M>,
+    /// Its file.
+    pub(crate) file: FileHandle<'s, M>,
+    /// Bytes asked for.
+    pub(crate) bytes: u64,
+    /// None for a control.
+    counted: Option<&'s Segment<M>>,
 }
 
 impl<M: Mmu> Segment<M> {
@@ -191,26 +195,11 @@ impl<M: Mmu> Segment<M> {
     }
 }
 
-impl<'s, M: Mmu> Held<'s, M> {
-    /// A handle of its file.
-    pub(crate) fn file(&self, access: FileAccess) -> FileHandle<'s, M> {
-        self.segment.cache().hold();
-        FileHandle {
-            sys: self.sys,
-            cache: self.segment.cache,
-            access,
-        }
-    }
-
-    /// Bytes asked for.
-    pub(crate) const fn bytes(&self) -> u64 {
-        self.segment.bytes
-    }
-}
-
 impl<M: Mmu> Drop for Held<'_, M> {
     fn drop(&mut self) {
-        self.segment.detach(self.sys);
+        if let Some(segment) = self.counted {
+            segment.detach(self.file.sys);
+        }
     }
 }
 

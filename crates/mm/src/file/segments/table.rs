@@ -2,8 +2,9 @@
 
 use super::{Held, NewSegment, Segment, ShmId, ShmKey};
 use crate::commit::{Overcommit, Reserve};
+use crate::config::Broken;
 use crate::error::{NoMemory, ShmgetError};
-use crate::file::pages_of;
+use crate::file::{FileAccess, FileHandle, pages_of};
 use crate::system::System;
 use core::iter::successors;
 use core::ptr::NonNull;
@@ -214,12 +215,22 @@ impl<'s, M: Mmu> Table<'s, M> {
         }
     }
 
-    /// Counts one more, who keeps the segment.
-    pub(crate) fn hold(&self, segment: &'s Segment<M>) -> Held<'s, M> {
-        segment.attached.add(1, Ordering::Relaxed);
+    /// Counts one more, who keeps the segment; with a handle of its file.
+    pub(crate) fn hold(&self, segment: &'s Segment<M>, access: FileAccess) -> Held<'s, M> {
+        let sys = self.sys;
+        let counted = (!sys.config.lacks(Broken::AttachUncounted)).then_some(segment);
+        if let Some(segment) = counted {
+            segment.attached.add(1, Ordering::Relaxed);
+        }
+        segment.cache().hold();
         Held {
-            sys: self.sys,
-            segment,
+            file: FileHandle {
+                sys,
+                cache: segment.cache,
+                access,
+            },
+            bytes: segment.bytes,
+            counted,
         }
     }
 
