@@ -2,7 +2,7 @@
 //! table of refused mixes, the search for known races, and a curve on a simulated machine beside
 //! the others.
 //!
-//! `cargo run --release -p minflt-sim --example own_policy`
+//! `cargo run --release -p minflt-races --example own_policy`
 //!
 //! To ship an era, put the row into `ERAS` (`crates/mm/src/config/era.rs`). A *choice* that there
 //! is not yet takes a variant of its decision point in `crates/mm/src/config/mod.rs`, and one file:
@@ -14,7 +14,7 @@ use minflt_mm::config::{
     Rss, Unmap,
 };
 use minflt_mm::{Config, Era, era};
-use minflt_sim::races::{RACES, search};
+use minflt_races::{RACES, search};
 use minflt_sim::{AnySimTarget, Budget, MachineFile};
 use minflt_workload::{Clear, Plan, Spaces, Workload};
 

@@ -29,7 +29,8 @@ pub fn steps(bytes: &[u8], choice: &Choice) -> Vec<Step> {
         // The last bytes are the calls that came last.
         let number = match u64::from(first) {
             first @ 0..240 => first % 24,
-            last => 24 + (last - 240) % 6,
+            last @ 240..250 => 24 + (last - 240) % 6,
+            last => 30 + (last - 250) % 5,
         };
         let Some(call) = Call::from_number(number) else {
             continue;

@@ -6,6 +6,7 @@
 
 mod files;
 mod inside;
+mod userfault;
 
 use crate::model::Running;
 use crate::random::Random;
@@ -16,7 +17,7 @@ pub use inside::stays_inside;
 use minflt_spec::{HALF, Space, TASK_SIZE, abi};
 
 /// How often each call is drawn.
-const WEIGHTS: [(Call, u64); 30] = [
+const WEIGHTS: [(Call, u64); 35] = [
     (Call::Mmap, 160),
     (Call::Munmap, 60),
     (Call::Mprotect, 110),
@@ -47,6 +48,11 @@ const WEIGHTS: [(Call, u64); 30] = [
     (Call::Fallocate, 18),
     (Call::Pread, 10),
     (Call::Pwrite, 18),
+    (Call::UffdRegister, 40),
+    (Call::UffdUnregister, 8),
+    (Call::UffdCopy, 40),
+    (Call::UffdZeropage, 24),
+    (Call::UffdWriteprotect, 40),
 ];
 
 /// Which steps are drawn.
@@ -68,7 +74,8 @@ impl Choice {
 
     /// Runs the step on the model, unless it is left out; what it came to.
     pub fn step(&self, running: &mut Running, step: &Step) -> Option<Record> {
-        if !(self.has)(step) || !stays_inside(step) {
+        let others = running.in_child() && step.call.is_of_userfaultfd();
+        if !(self.has)(step) || !stays_inside(step) || others {
             return None;
         }
         let mut after = running.clone();
@@ -348,6 +355,7 @@ impl Draw<'_> {
             | Call::Fallocate
             | Call::Pread
             | Call::Pwrite => self.of_files(call, addr, len),
+            call if call.is_of_userfaultfd() => self.of_userfaultfd(running, call, addr),
             _ => step(&[addr, len]),
         }
     }

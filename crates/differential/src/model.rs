@@ -139,6 +139,11 @@ fn run(space: &mut Space, step: &Step) -> Outcome {
             Err(Errno(errno)) => Outcome::Errno(errno),
         },
         Call::Pwrite => number(space.pwrite(opened(a), b, c)),
+        Call::UffdRegister => nothing(space.uffd_register(a, b, c)),
+        Call::UffdUnregister => nothing(space.uffd_unregister(a, b)),
+        Call::UffdCopy => nothing(space.uffd_copy(a, b, c, d)),
+        Call::UffdZeropage => nothing(space.uffd_zeropage(a, b, c)),
+        Call::UffdWriteprotect => nothing(space.uffd_writeprotect(a, b, c)),
     }
 }
 

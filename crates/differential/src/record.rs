@@ -47,6 +47,7 @@ impl Outcome {
 fn errno_name(errno: i32) -> String {
     let names = [
         (1, "EPERM"),
+        (2, "ENOENT"),
         (5, "EIO"),
         (9, "EBADF"),
         (11, "EAGAIN"),

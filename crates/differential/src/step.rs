@@ -62,6 +62,13 @@ pub enum Call {
     Fallocate,
     Pread,
     Pwrite,
+    /// The one userfaultfd of a case (`UFFDIO_REGISTER`, and so on): who touches what it watches
+    /// gets a signal.
+    UffdRegister,
+    UffdUnregister,
+    UffdCopy,
+    UffdZeropage,
+    UffdWriteprotect,
 }
 
 /// A call with its arguments; those it does not have are 0.
@@ -252,6 +259,39 @@ pub static GET: Names = Names {
     ],
 };
 
+/// Names of what a userfaultfd watches for.
+pub static WATCH: Names = Names {
+    prefix: "UFFDIO_REGISTER_MODE_",
+    names: &[
+        ("MISSING", abi::UFFDIO_REGISTER_MODE_MISSING),
+        ("WP", abi::UFFDIO_REGISTER_MODE_WP),
+    ],
+};
+
+/// Names of the ways to fill a hole.
+pub static COPY: Names = Names {
+    prefix: "UFFDIO_COPY_MODE_",
+    names: &[
+        ("DONTWAKE", abi::UFFDIO_COPY_MODE_DONTWAKE),
+        ("WP", abi::UFFDIO_COPY_MODE_WP),
+    ],
+};
+
+/// Names of the ways to fill a hole with zeros.
+pub static ZEROPAGE: Names = Names {
+    prefix: "UFFDIO_ZEROPAGE_MODE_",
+    names: &[("DONTWAKE", abi::UFFDIO_ZEROPAGE_MODE_DONTWAKE)],
+};
+
+/// Names of what is done to the pages of a range.
+pub static WRITEPROTECT: Names = Names {
+    prefix: "UFFDIO_WRITEPROTECT_MODE_",
+    names: &[
+        ("WP", abi::UFFDIO_WRITEPROTECT_MODE_WP),
+        ("DONTWAKE", abi::UFFDIO_WRITEPROTECT_MODE_DONTWAKE),
+    ],
+};
+
 use Kind::{Addr, Len, Number, One, Set};
 
 /// Every call, with the name it has in text and the kinds of its arguments.
@@ -298,6 +338,27 @@ pub const CALLS: &[(Call, &str, &[Kind])] = &[
     ),
     (Call::Pread, "pread", &[One(&FILE), Len]),
     (Call::Pwrite, "pwrite", &[One(&FILE), Len, Number]),
+    (
+        Call::UffdRegister,
+        "uffd_register",
+        &[Addr, Len, Set(&WATCH)],
+    ),
+    (Call::UffdUnregister, "uffd_unregister", &[Addr, Len]),
+    (
+        Call::UffdCopy,
+        "uffd_copy",
+        &[Addr, Len, Number, Set(&COPY)],
+    ),
+    (
+        Call::UffdZeropage,
+        "uffd_zeropage",
+        &[Addr, Len, Set(&ZEROPAGE)],
+    ),
+    (
+        Call::UffdWriteprotect,
+        "uffd_writeprotect",
+        &[Addr, Len, Set(&WRITEPROTECT)],
+    ),
 ];
 
 impl Call {
@@ -311,6 +372,12 @@ impl Call {
     #[must_use]
     pub fn kinds(self) -> &'static [Kind] {
         CALLS[self as usize].2
+    }
+
+    /// Whether it is told the userfaultfd, which is the first process's.
+    #[must_use]
+    pub fn is_of_userfaultfd(self) -> bool {
+        self as u8 >= Self::UffdRegister as u8
     }
 
     /// The call with this number.

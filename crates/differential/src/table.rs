@@ -234,6 +234,56 @@ pub const ROWS: &[(&str, Says)] = &[
     ("forced_write", Same),
     ("forced_write EIO", Same),
     ("fork", Same),
+    ("uffd_register", Same),
+    ("uffd_register UFFDIO_REGISTER_MODE_MISSING", Same),
+    ("uffd_register UFFDIO_REGISTER_MODE_WP", Same),
+    ("uffd_register EINVAL", Same),
+    ("uffd_unregister", Same),
+    ("uffd_unregister EINVAL", Same),
+    ("uffd_copy", Same),
+    ("uffd_copy UFFDIO_COPY_MODE_WP", Same),
+    ("uffd_copy UFFDIO_COPY_MODE_DONTWAKE", Same),
+    ("uffd_copy EINVAL", Same),
+    ("uffd_copy ENOENT", Same),
+    ("uffd_copy EEXIST", Same),
+    ("uffd_copy EAGAIN", Same),
+    ("uffd_zeropage", Same),
+    ("uffd_zeropage UFFDIO_ZEROPAGE_MODE_DONTWAKE", Same),
+    ("uffd_zeropage EINVAL", Same),
+    ("uffd_zeropage ENOENT", Same),
+    ("uffd_zeropage EEXIST", Same),
+    ("uffd_zeropage EAGAIN", Same),
+    ("uffd_writeprotect", Same),
+    ("uffd_writeprotect UFFDIO_WRITEPROTECT_MODE_WP", Same),
+    ("uffd_writeprotect UFFDIO_WRITEPROTECT_MODE_DONTWAKE", Same),
+    ("uffd_writeprotect EINVAL", Same),
+    ("uffd_writeprotect ENOENT", Same),
+    (
+        "uffd_register of files in memory",
+        Unsupported("`EINVAL`; Linux watches them, too"),
+    ),
+    (
+        "uffd_register for missing pages only, where stores were watched",
+        Differs(
+            "protected pages are not any more; in Linux they are again once stores are watched again",
+        ),
+    ),
+    (
+        "mremap of a watched mapping beside one that it goes with",
+        Differs(
+            "it is not watched afterwards, and becomes one with a neighbour that is alike then; Linux asks before, and watches neither any more",
+        ),
+    ),
+    (
+        "uffd_copy ENOENT of a mapping nobody has stored to",
+        Differs(
+            "nothing changes; Linux gives it an anon_vma, by which it may become one with fewer neighbours",
+        ),
+    ),
+    (
+        "userfaultfd UFFD_FEATURE_MINOR, UFFDIO_CONTINUE, POISON, MOVE, events, WP_UNPOPULATED, WP_ASYNC",
+        Unsupported("no words in the library"),
+    ),
 ];
 
 /// The fewest steps of a run that a row which says *same* needs to be believed.

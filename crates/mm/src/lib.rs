@@ -48,7 +48,7 @@ pub use call::pin::Pin;
 pub use call::place::Place;
 pub use call::remote::Force;
 pub use call::shm::{ShmAttach, ShmCreate, ShmPlace, ShmRequest, ShmRound};
-pub use call::userfaultfd::{Message, Reason, Uffd, UffdMode, Wake, WriteProtected};
+pub use call::userfaultfd::{Message, Reason, Uffd, UffdFaults, UffdMode, Wake, WriteProtected};
 pub use commit::{Overcommit, Reserve};
 pub use config::{
     Broken, Config, ERAS, Era, Illegal, Rung, era, eras_of_migration, eras_without_files,

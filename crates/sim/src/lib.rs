@@ -32,7 +32,6 @@ mod memory;
 mod minimize;
 mod model;
 mod policy;
-pub mod races;
 mod report;
 mod rng;
 mod run;

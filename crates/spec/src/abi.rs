@@ -14,6 +14,7 @@ impl Errno {
     pub const EACCES: Self = Self(13);
     pub const EFAULT: Self = Self(14);
     pub const EBUSY: Self = Self(16);
+    pub const ENOENT: Self = Self(2);
     pub const EEXIST: Self = Self(17);
     pub const EINVAL: Self = Self(22);
     pub const EFBIG: Self = Self(27);
@@ -84,6 +85,14 @@ numbers! {
 
     FALLOC_FL_KEEP_SIZE = 1;
     FALLOC_FL_PUNCH_HOLE = 2;
+
+    UFFDIO_REGISTER_MODE_MISSING = 1;
+    UFFDIO_REGISTER_MODE_WP = 2;
+    UFFDIO_COPY_MODE_DONTWAKE = 1;
+    UFFDIO_COPY_MODE_WP = 2;
+    UFFDIO_ZEROPAGE_MODE_DONTWAKE = 1;
+    UFFDIO_WRITEPROTECT_MODE_WP = 1;
+    UFFDIO_WRITEPROTECT_MODE_DONTWAKE = 2;
 
     MLOCK_ONFAULT = 1;
     MCL_CURRENT = 1;

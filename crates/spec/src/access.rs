@@ -12,7 +12,7 @@ pub enum Signal {
     MapErr,
     /// The mapping does not allow it (`SIGSEGV`, `SEGV_ACCERR`).
     AccErr,
-    /// The mapped file does not reach so far (`SIGBUS`, `BUS_ADRERR`).
+    /// The mapped file does not reach so far, or a userfaultfd decides (`SIGBUS`, `BUS_ADRERR`).
     Bus,
 }
 
@@ -23,18 +23,18 @@ pub(crate) enum Access {
     Write,
 }
 
-/// The mapped file does not reach so far.
+/// The mapped file does not reach so far, or the page is for a userfaultfd to decide.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct BehindEnd;
+pub(crate) struct NotToBeHad;
 
-impl From<BehindEnd> for Signal {
-    fn from(_: BehindEnd) -> Self {
+impl From<NotToBeHad> for Signal {
+    fn from(_: NotToBeHad) -> Self {
         Self::Bus
     }
 }
 
-impl From<BehindEnd> for Errno {
-    fn from(_: BehindEnd) -> Self {
+impl From<NotToBeHad> for Errno {
+    fn from(_: NotToBeHad) -> Self {
         Self::EFAULT
     }
 }
@@ -93,10 +93,16 @@ impl Space {
         index: usize,
         addr: u64,
         access: Access,
-    ) -> core::result::Result<(), BehindEnd> {
+    ) -> core::result::Result<(), NotToBeHad> {
         let vma = &self.vmas[index];
         let is_private = !vma.flags.has(Flags::SHARED);
         let there = self.pages.get(&(addr / PAGE)).copied();
+        if vma.flags.has(Flags::UFFD) && self.is_watched(vma.flags, addr, access) {
+            if (access, there) == (Access::Write, None) {
+                self.prepare_anon(index);
+            }
+            return Err(NotToBeHad);
+        }
         match (access, there) {
             (_, Some(Page::Own(_))) | (Access::Read, Some(Page::Zero)) => {}
             (Access::Read, None) if vma.file.is_none() => {
@@ -106,21 +112,32 @@ impl Space {
                 // Before it is known whether there is anything to copy.
                 self.prepare_anon(index);
                 let words = match &self.vmas[index] {
-                    vma if vma.file.is_some() => self.file_words(vma, addr).ok_or(BehindEnd)?,
+                    vma if vma.file.is_some() => self.file_words(vma, addr).ok_or(NotToBeHad)?,
                     _ => [0; 2],
                 };
                 self.pages.insert(addr / PAGE, Page::Own(words));
             }
             _ => {
-                self.file_page(vma, addr).ok_or(BehindEnd)?;
+                self.file_page(vma, addr).ok_or(NotToBeHad)?;
             }
         }
         Ok(())
     }
 
+    /// Whether a userfaultfd decides on the access. Linux: handle_userfault.
+    fn is_watched(&self, flags: Flags, addr: u64, access: Access) -> bool {
+        let page = addr / PAGE;
+        let protected = self.protected.contains(&page) && flags.has(Flags::UFFD_WP);
+        match access {
+            _ if !self.pages.contains_key(&page) => flags.has(Flags::UFFD_MISSING),
+            Access::Write => protected,
+            Access::Read => false,
+        }
+    }
+
     /// The mapping has an anon_vma: a neighbour's that it may share, else one of its own. Linux:
     /// __anon_vma_prepare, find_mergeable_anon_vma.
-    fn prepare_anon(&mut self, index: usize) {
+    pub(crate) fn prepare_anon(&mut self, index: usize) {
         if self.vmas[index].anon.is_some() {
             return;
         }
@@ -239,7 +256,7 @@ impl Space {
         addr: u64,
         len: u64,
         right: Flags,
-        mut page: impl FnMut(&mut Self, usize, u64) -> core::result::Result<(), BehindEnd>,
+        mut page: impl FnMut(&mut Self, usize, u64) -> core::result::Result<(), NotToBeHad>,
     ) -> Result<u64> {
         let mut done = 0;
         while done < len {

@@ -15,11 +15,12 @@ impl Space {
         child.outside_locked = false;
         child.vmas.retain(|vma| !vma.flags.has(Flags::DONTCOPY));
         child.pages.clear();
+        child.protected.clear();
         for file in &mut child.files {
             file.shortest = file.bytes();
         }
         for vma in &mut child.vmas {
-            vma.flags = vma.flags.without(Flags::LOCKS);
+            vma.flags = vma.flags.without(Flags::LOCKS.with(Flags::UFFD));
             if vma.flags.has(Flags::WIPEONFORK) {
                 vma.anon = None;
                 vma.forked = false;

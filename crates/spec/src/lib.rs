@@ -26,6 +26,7 @@
 //! | madvise, mincore | `advise` |
 //! | mlock and its kin | `lock` |
 //! | mbind and its kin | `policy` |
+//! | userfaultfd | `userfault` |
 //! | fork | `fork` |
 #![forbid(unsafe_code)]
 
@@ -41,6 +42,7 @@ mod policy;
 mod protect;
 mod remap;
 mod space;
+mod userfault;
 mod vma;
 
 #[cfg(test)]

@@ -70,6 +70,10 @@ impl Space {
             if first.is_none() && vma.start > all.addr {
                 return Err(Errno::EFAULT);
             }
+            // Linux: vma_multi_allowed.
+            if vma.flags.has(Flags::UFFD) && (first.is_some() || vma.end < end) {
+                return Err(Errno::EFAULT);
+            }
             let (start, stop) = (vma.start.max(at), vma.end.min(end));
             let part = Remap {
                 addr: start,
@@ -173,13 +177,18 @@ impl Space {
             (None, None) => remap.new_addr / PAGE,
             _ => old.pgoff_at(remap.addr),
         };
-        self.insert(Vma {
+        let new = self.insert(Vma {
             start: remap.new_addr,
             end: remap.new_addr + remap.new_len,
             pgoff,
             ..old.clone()
         });
         self.move_pages(remap.addr, remap.new_addr, remap.old_len);
+        // Linux: mremap_userfaultfd_prep.
+        if old.flags.has(Flags::UFFD) {
+            let flags = self.vmas[new].flags;
+            self.vmas[new].flags = flags.without(Flags::UFFD);
+        }
         if remap.has(MREMAP_DONTUNMAP) {
             if old.flags.has(Flags::LOCKED) {
                 self.locked_pages += remap.new_len / PAGE;
@@ -226,6 +235,7 @@ impl Space {
             .collect();
         for (at, page) in inside {
             self.pages.remove(&at);
+            self.protected.remove(&at);
             self.pages.insert(at - from / PAGE + to / PAGE, page);
         }
     }

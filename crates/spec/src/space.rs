@@ -5,7 +5,7 @@ use crate::file::{File, Words};
 use crate::policy::Policy;
 use crate::vma::{Flags, Vma};
 use minflt_addr::{VirtAddr, VirtRange};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// What is present at a page of private memory; every other page is absent, or the file's.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -35,6 +35,8 @@ pub struct Space {
     pub(crate) vmas: Vec<Vma>,
     /// By page number.
     pub(crate) pages: BTreeMap<u64, Page>,
+    /// Pages among them whose stores a userfaultfd decides.
+    pub(crate) protected: BTreeSet<u64>,
     pub(crate) files: Vec<File>,
     pub(crate) next_anon: u64,
     pub(crate) start_brk: u64,
@@ -60,6 +62,7 @@ impl Space {
             window,
             vmas: Vec::new(),
             pages: BTreeMap::new(),
+            protected: BTreeSet::new(),
             files: Vec::new(),
             next_anon: 1,
             start_brk: brk,
@@ -248,6 +251,7 @@ impl Space {
     pub(crate) fn discard(&mut self, start: u64, end: u64) {
         let range = start / PAGE..end / PAGE;
         self.pages.retain(|page, _| !range.contains(page));
+        self.protected.retain(|page| !range.contains(page));
     }
 }
 

@@ -1,6 +1,7 @@
 //! What the model says of a few cases that are known by heart.
 
 mod files;
+mod userfault;
 
 use crate::abi::{
     MADV_DONTNEED, MADV_WIPEONFORK, MAP_ANONYMOUS, MAP_FIXED, MAP_GROWSDOWN, MAP_PRIVATE,

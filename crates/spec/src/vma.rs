@@ -33,14 +33,18 @@ impl Flags {
     /// As the caller of mmap said.
     pub const MAYSHARE: Self = Self(1 << 17);
     pub const MAYWRITE: Self = Self(1 << 18);
+    pub const UFFD_MISSING: Self = Self(1 << 19);
+    pub const UFFD_WP: Self = Self(1 << 20);
 
     /// Any access at all (`VM_ACCESS_FLAGS`).
     pub const ACCESS: Self = Self(0b111);
     /// Both kinds of lock (`VM_LOCKED_MASK`).
     pub const LOCKS: Self = Self(0b11 << 5);
+    /// What a userfaultfd watches for (`__VM_UFFD_FLAGS`).
+    pub const UFFD: Self = Self(0b11 << 19);
 
     /// The flags with the two letters that `smaps` prints for each.
-    pub const LETTERS: [(Self, &'static str); 18] = [
+    pub const LETTERS: [(Self, &'static str); 20] = [
         (Self::READ, "rd"),
         (Self::WRITE, "wr"),
         (Self::EXEC, "ex"),
@@ -59,6 +63,8 @@ impl Flags {
         (Self::SHARED, "sh"),
         (Self::MAYSHARE, "ms"),
         (Self::MAYWRITE, "mw"),
+        (Self::UFFD_MISSING, "um"),
+        (Self::UFFD_WP, "uw"),
     ];
 
     /// The rights that a `prot` argument gives.
@@ -117,6 +123,12 @@ impl Vma {
     #[must_use]
     pub const fn pages(&self) -> u64 {
         (self.end - self.start) / PAGE
+    }
+
+    /// Whether anything was stored to it, or was going to be.
+    #[must_use]
+    pub const fn has_anon(&self) -> bool {
+        self.anon.is_some()
     }
 
     /// Its offset at `addr`.

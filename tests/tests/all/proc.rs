@@ -11,8 +11,8 @@ use core::fmt::{self, Write};
 use minflt_addr::VirtAddr;
 use minflt_host::{Host, HostInstance, HostOptions, Prefault};
 use minflt_mm::{
-    Config, ERAS, Growth, MapRequest, Mm, Place, Prot, Reserve, Running, System, Thread,
-    eras_without_migration,
+    Config, ERAS, Growth, MapRequest, Mm, Overcommit, Place, Prot, Reserve, Running, System,
+    Thread, eras_without_migration,
 };
 use minflt_pgtable::X86_64;
 use std::collections::BTreeMap;
@@ -91,6 +91,8 @@ fn a_line_looks_as_the_hosts() {
     };
     let sys = boot(ERAS[0].config, 1);
     let _cpu = sys.machine().enter(0);
+    // The host's heap may be larger than this machine.
+    sys.set_overcommit(Overcommit::Always);
     let mm = sys.new_mm().expect("memory");
     let range = heap
         .split(' ')

@@ -9,8 +9,9 @@
 use minflt_addr::VirtAddr;
 use minflt_host::{Host, HostInstance, HostOptions, Prefault};
 use minflt_mm::{
-    Config, Errno, Event, Force, Message, Mm, Place, Prot, Reason, Remap, RemapRequest, Running,
-    Signal, System, UffdError, UffdMode, Wake, WriteProtected, eras_without_migration,
+    Config, Errno, Event, Force, Message, Mm, Place, Prot, Reason, Remap, RemapRequest,
+    RemoteError, Running, Signal, System, UffdError, UffdFaults, UffdMode, Wake, WriteProtected,
+    eras_without_migration,
 };
 use minflt_pgtable::{Access, X86_64};
 use std::sync::mpsc;
@@ -98,6 +99,37 @@ fn what_cannot_be_watched_says_why() {
             assert_eq!(Errno::from(error), errno);
         }
         drop((uffd, other));
+    });
+}
+
+#[test]
+fn where_nobody_waits_there_are_signals() {
+    in_each_era(|sys, mm| {
+        map(mm, 0, 4, Prot::READ_WRITE);
+        let uffd = mm.userfaultfd_with(UffdFaults::Signal).expect("memory");
+        let thread = mm.thread();
+        assert_eq!(uffd.register(page(0), 4 * PAGE, UffdMode::Both), Ok(()));
+        assert_eq!(thread.load(page(0)), Err(Signal::Bus));
+        assert_eq!(thread.store(page(0), 1), Err(Signal::Bus));
+        assert_eq!(
+            mm.remote_read(page(0), &mut [0; 8], Force::Yes),
+            Err(RemoteError::Fault)
+        );
+        assert_eq!(uffd.try_read(), Err(UffdError::Again));
+        let filled = uffd.copy(page(0), &bytes(5, 2), WriteProtected::Yes, Wake::Yes);
+        assert_eq!(filled, Ok(()));
+        assert_eq!(thread.load(page(0)), Ok(5));
+        assert_eq!(thread.store(page(0), 6), Err(Signal::Bus));
+        let forced = mm.remote_write(page(0), &[1; 8], Force::Yes);
+        assert_eq!(forced, Err(RemoteError::Fault));
+        let allowed = uffd.writeprotect(page(0), PAGE, WriteProtected::No, Wake::Yes);
+        assert_eq!(allowed, Ok(()));
+        assert_eq!(thread.store(page(0), 6), Ok(()));
+        assert_eq!(thread.store(page(1), 6), Err(Signal::Bus));
+        assert_eq!(sys.count_of(Event::Userfaults), 0, "nobody is queued");
+        drop(uffd);
+        assert_eq!(thread.store(page(1), 6), Ok(()));
+        assert_eq!(thread.load(page(2)), Ok(0));
     });
 }
 

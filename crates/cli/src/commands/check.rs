@@ -6,10 +6,8 @@ use crate::error::{Error, usage};
 use crate::out::{out, outln};
 use crate::progress::Progress;
 use minflt_mm::{Check as Oracle, era};
+use minflt_races::{Format, RACES, Race, Searched, race, search_mix, search_on, shortest, show};
 use minflt_report::{Cell, Column, Table};
-use minflt_sim::races::{
-    Format, RACES, Race, Searched, race, search_mix, search_on, shortest, show,
-};
 use minflt_sim::{Budget, Explored, Failure, How, Memory, Mix, Policy};
 use std::time::Instant;
 

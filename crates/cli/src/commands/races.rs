@@ -6,7 +6,7 @@ use crate::choice::{Named, era_list};
 use crate::error::Error;
 use crate::out::{out, outln};
 use minflt_mm::Broken;
-use minflt_sim::races::{Race, search, shortest, show};
+use minflt_races::{Race, search, shortest, show};
 use minflt_sim::{Budget, Policy};
 
 /// Schedules after which a control counts as not found.

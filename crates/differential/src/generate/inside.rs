@@ -4,32 +4,58 @@
 use crate::files;
 use crate::step::{Call, Step};
 use crate::window::{END, PAGE, START};
-use minflt_spec::{File, HALF, Space, TASK_SIZE, abi};
+use minflt_spec::{File, Flags, HALF, Space, TASK_SIZE, Vma, abi};
 
 /// Whether what a step comes to hangs on more than the steps before it.
 ///
 /// - Which pages of a file are in memory: on readahead and on writeback.
 /// - A policy for a file in memory is the file's, for all who map it.
+/// - Whether a file may be watched: on what it lies. Here none may.
+/// - A userfaultfd's marks that outlive its watching for them: in Linux, until somebody watches for
+///   them again.
+/// - An anon_vma that a hole is given, though nobody watches it.
+/// - What stood beside a watched mapping when it was moved: it is watched no more afterwards, but
+///   Linux asks before that which neighbours it goes with.
 /// - What is stored behind the end of a file, in its last page: each file system has its own idea
 ///   of when that goes.
 pub(super) fn hangs_on_more(step: &Step, before: &Space, after: &Space) -> bool {
     let [addr, len, ..] = step.args;
-    let of_file = |len: u64| {
+    let in_range = |len: u64| {
         let end = addr.saturating_add(len);
-        let inside = before
-            .vmas()
-            .iter()
-            .filter(|vma| vma.start < end && vma.end > addr);
-        inside.into_iter().any(|vma| vma.file.is_some())
+        let inside = move |vma: &&Vma| vma.start < end && vma.end > addr;
+        before.vmas().iter().filter(inside)
     };
+    let of_file = |len: u64| in_range(len).any(|vma| vma.file.is_some());
     match step.call {
         Call::Mincore | Call::Mbind => of_file(len),
         Call::GetMempolicy => len & abi::MPOL_F_ADDR != 0 && of_file(1),
+        Call::UffdRegister | Call::UffdUnregister => {
+            let loses = step.args[2] & abi::UFFDIO_REGISTER_MODE_WP == 0;
+            let marked = |vma: &Vma| loses && vma.flags.has(Flags::UFFD_WP);
+            of_file(len) || step.call == Call::UffdRegister && in_range(len).any(marked)
+        }
+        Call::UffdCopy | Call::UffdZeropage => {
+            let found = before.at(addr);
+            found.is_some_and(|vma| !vma.has_anon() && !vma.flags.has(Flags::UFFD))
+                || after.at(addr) != found && after.pages().eq(before.pages())
+        }
+        Call::Mremap => {
+            let watched = |vma: &Vma| vma.flags.has(Flags::UFFD);
+            in_range(len.max(1)).any(watched) && !alone(before, after)
+        }
         Call::Store | Call::ForcedWrite | Call::RemoteWrite => {
             after.files().iter().any(File::has_tail)
         }
         _ => false,
     }
+}
+
+/// Whether each mapping that is new, or not as it was, has no neighbour.
+fn alone(before: &Space, after: &Space) -> bool {
+    let vmas = after.vmas();
+    let is_new = |vma: &Vma| !before.vmas().contains(vma);
+    vmas.windows(2)
+        .all(|pair| pair[0].end < pair[1].start || !(is_new(&pair[0]) || is_new(&pair[1])))
 }
 
 /// Whether a step changes nothing outside the window, whatever is mapped: it lies in the window, or
@@ -89,6 +115,11 @@ pub fn stays_inside(step: &Step) -> bool {
         }
         Call::RemoteRead | Call::RemoteWrite => {
             aligned && rounded == len && len <= 64 * PAGE && inside(addr, len)
+        }
+        Call::UffdCopy if len > 64 * PAGE => false,
+        call if call.is_of_userfaultfd() => {
+            let refused = !aligned || rounded != len || len == 0 || wraps;
+            refused || inside(addr, len)
         }
         Call::Ftruncate => len <= files::PAGES * PAGE || len > i64::MAX as u64,
         Call::Fallocate => {

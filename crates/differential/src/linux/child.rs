@@ -13,20 +13,21 @@
 use super::area::{Area, COUNT, DONE, RECORDS, STEP_WORDS, STEPS, USED};
 use super::files::Numbers;
 use super::remote::{remote_read, remote_write};
-use super::{probe, sys};
+use super::{probe, sys, userfault};
 use crate::files::{FILES, HALF};
 use crate::record::{MAPERR, bits};
 use crate::step::{ARGS, Call, Step};
 use crate::window::{END, HEAP, PAGE, PAGES, START, page_of};
 
 /// Exit codes of the nursery when it cannot be set up: what failed, above the error number.
-pub(super) const SETUP: [&str; 6] = [
+pub(super) const SETUP: [&str; 7] = [
     "prctl",
     "move the heap (PR_SET_MM_MAP)",
     "lock memory without limit (capset, setrlimit)",
     "fill the address space (mmap)",
     "read /proc/self",
     "map, execute and punch a file in the temporary directory",
+    "open a userfaultfd",
 ];
 
 /// Bytes of stack that are touched before the address space is full.
@@ -82,6 +83,7 @@ fn set_up(files: &mut Numbers) -> Result<u64, (u64, i32)> {
     let maps = sys::open(c"/proc/self/maps", libc::O_RDONLY).map_err(|errno| (4, errno))?;
     files.learn(maps).map_err(|errno| (5, errno))?;
     sys::close(maps);
+    sys::close(userfault::open().map_err(|errno| (6, errno))?);
     probe::catch();
     let statm = sys::open(c"/proc/self/statm", libc::O_RDONLY).map_err(|errno| (4, errno))?;
     let mut text = [0; 32];
@@ -138,6 +140,7 @@ struct Case<'a> {
     pagemap: i32,
     mem: i32,
     smaps: i32,
+    userfaultfd: i32,
 }
 
 impl<'a> Case<'a> {
@@ -152,6 +155,7 @@ impl<'a> Case<'a> {
             pagemap: 0,
             mem: 0,
             smaps: 0,
+            userfaultfd: userfault::open()?,
         };
         case.open()?;
         Ok(case)
@@ -286,6 +290,11 @@ impl<'a> Case<'a> {
                 let written = sys::write_at(self.files.of(a), &c.to_le_bytes(), b);
                 returned(written.map(|bytes| bytes as u64))
             }
+            Call::UffdRegister
+            | Call::UffdUnregister
+            | Call::UffdCopy
+            | Call::UffdZeropage
+            | Call::UffdWriteprotect => userfault::perform(self.area, self.userfaultfd, step),
         }
     }
 

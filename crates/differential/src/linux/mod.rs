@@ -13,6 +13,7 @@ mod probe;
 mod remote;
 #[expect(unsafe_code, reason = "the system calls")]
 mod sys;
+mod userfault;
 
 use crate::files::FILES;
 use crate::record::{FileShot, MapLine, Outcome, Record, Snapshot, Subject, smaps_flags};

@@ -41,12 +41,18 @@ pub(super) fn remote_read(area: &mut Area, addr: u64, len: u64) -> [u64; 4] {
     }
 }
 
-/// Writes to the window as another process does.
-pub(super) fn remote_write(area: &mut Area, addr: u64, len: u64, value: u64) -> [u64; 4] {
+/// Pages of which number `i` begins with the word `value + i`; where they are.
+pub(super) fn pages_of(area: &mut Area, len: u64, value: u64) -> u64 {
     let words = &mut area.words()[SCRATCH..];
     for page in 0..len.div_ceil(PAGE) as usize {
         words[page * 512..(page + 1) * 512].fill(0);
         words[page * 512] = value.wrapping_add(page as u64);
     }
+    sys::address(&mut words[0])
+}
+
+/// Writes to the window as another process does.
+pub(super) fn remote_write(area: &mut Area, addr: u64, len: u64, value: u64) -> [u64; 4] {
+    pages_of(area, len, value);
     returned(remote(area, libc::SYS_process_vm_writev, addr, len))
 }

@@ -5,6 +5,7 @@ mod files;
 mod policy;
 mod request;
 mod snapshot;
+mod userfault;
 
 use crate::model::fold;
 use crate::record::{ACCERR, ADRERR, MAPERR, Outcome, Record, Subject, bits};
@@ -18,7 +19,7 @@ use minflt_addr::VirtAddr;
 use minflt_host::{Host, HostInstance, HostOptions, Prefault};
 use minflt_mm::{
     Advice, Era, Errno, Force, LockAll, LockWhen, MapRequest, Mm, Msync, Place, Policy, Prot,
-    Remap, RemapRequest, Reserve, Running, Signal, System, Thread,
+    Remap, RemapRequest, Reserve, Running, Signal, System, Thread, UffdFaults,
 };
 use minflt_pgtable::X86_64;
 use minflt_spec::abi;
@@ -149,9 +150,14 @@ fn run(
 ) -> Result<(), String> {
     let total = steps.len();
     let thread = mm.thread();
+    let uffd = mm.userfaultfd_with(UffdFaults::Signal);
+    let uffd = ManuallyDrop::new(uffd.map_err(|_| "no memory for a userfaultfd".to_owned())?);
     let mut at = 0;
     while let Some(step) = steps.get(at) {
-        let outcome = perform(&thread, files, step);
+        let outcome = match step.call {
+            call if call.is_of_userfaultfd() => userfault::perform(&uffd, step),
+            _ => perform(&thread, files, step),
+        };
         let after = snapshot(mm, files, found.len() + 1 == total)?;
         found.push(Record { outcome, after });
         at += 1;
@@ -165,6 +171,7 @@ fn run(
             at = last;
         }
     }
+    drop(ManuallyDrop::into_inner(uffd));
     Ok(())
 }
 
@@ -255,6 +262,12 @@ fn perform(thread: &Thread<'_, Machine>, files: &Files<'_>, step: &Step) -> Outc
         Call::Fallocate => files.allocate(a, b, c, d),
         Call::Pread => files.read(a, b),
         Call::Pwrite => files.write(a, b, c),
+        // The userfaultfd is the first process's; the others have none.
+        Call::UffdRegister
+        | Call::UffdUnregister
+        | Call::UffdCopy
+        | Call::UffdZeropage
+        | Call::UffdWriteprotect => Outcome::Errno(Errno::EBADF.0),
     }
 }
 

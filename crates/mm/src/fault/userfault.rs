@@ -37,9 +37,9 @@
 //! do_anonymous_page, which ask under the table's lock (v6.12).
 
 use super::slot::Lost;
-use super::stabilise::Stable;
-use super::{Fault, Kind, Stop};
-use crate::call::userfaultfd::{Reason, WriteProtected};
+use super::stabilise::{Can, Stable};
+use super::{Fault, Kind, Signal, Stop, Why};
+use crate::call::userfaultfd::{Queued, Reason, WriteProtected};
 use crate::config::Rss;
 use crate::event::Event;
 use crate::mm::Mm;
@@ -84,9 +84,13 @@ impl<M: Mmu> Fault<'_, M> {
         let queued = self
             .mm
             .queue_userfault(view.uffd, page, self.access, reason);
-        if !queued.map_err(|_| Stop::Oom)? {
+        match queued.map_err(|_| Stop::Oom)? {
+            Queued::Waits => {}
+            // Whether it is still so a rung with a lock can tell.
+            Queued::Signal if stable.can() == Can::Look => return Err(Why::NotSupported.into()),
+            Queued::Signal => return Err(Stop::Signal(Signal::Bus)),
             // Nobody is there any more to wait for.
-            return Ok(());
+            Queued::Nobody => return Ok(()),
         }
         if self.reason(stable, self.look_again()) != Some(reason) {
             self.mm.leave_queue();
@@ -123,6 +127,9 @@ impl<M: Mmu> Fault<'_, M> {
         if stable.view.uffd == 0 || protects && !flags.has(VmaFlags::UFFD_WP) {
             return Err(NotFilled::Gone);
         }
+        // Linux: find_vma_and_prepare_anon; for zeros, too.
+        let anon = self.mm.prepare_anon_vma_once(stable.vma);
+        anon.map_err(|_| NotFilled::NoMemory)?;
         let filled = match fill {
             Fill::Zeros => self.fill_zeros(&stable),
             Fill::Bytes(bytes, protect) => self.fill_bytes(&stable, bytes, protect),
@@ -156,8 +163,6 @@ impl<M: Mmu> Fault<'_, M> {
         bytes: &[u8],
         protect: WriteProtected,
     ) -> Result<Kind, Stop> {
-        let anon = self.mm.prepare_anon_vma_once(stable.vma);
-        anon.map_err(|_| Stop::Oom)?;
         let leaf = self.leaf(stable)?;
         let sys = self.mm.system();
         let pfn = self.private_frame(stable)?;

@@ -13,8 +13,8 @@
 mod fill;
 mod queue;
 
-pub(crate) use queue::{Context, Userfaults, Waiter};
-pub use queue::{Message, Reason};
+pub(crate) use queue::{Context, Queued, Userfaults, Waiter};
+pub use queue::{Message, Reason, UffdFaults};
 
 use super::modify::modify;
 use super::{as_call, page_range};
@@ -70,8 +70,16 @@ impl<M: Mmu> Mm<M> {
     /// # Errors
     /// No memory.
     pub fn userfaultfd(&self) -> Result<Uffd<'_, M>, UffdError> {
+        self.userfaultfd_with(UffdFaults::Wait)
+    }
+
+    /// The same, and what faults in its ranges come to.
+    ///
+    /// # Errors
+    /// No memory.
+    pub fn userfaultfd_with(&self, faults: UffdFaults) -> Result<Uffd<'_, M>, UffdError> {
         as_call(self.system(), || {
-            let number = self.new_context()?;
+            let number = self.new_context(faults)?;
             Ok(Uffd { mm: self, number })
         })
     }

@@ -50,6 +50,27 @@ pub struct Message {
     pub reason: Reason,
 }
 
+/// What a fault comes to that is a handler's.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum UffdFaults {
+    /// The thread waits, and the handler reads of it.
+    Wait,
+    /// The thread gets a signal, as behind the end of a file; whoever touches the page for a call
+    /// finds it not to be had. Nobody waits. Linux: `UFFD_FEATURE_SIGBUS`.
+    Signal,
+}
+
+/// What became of a thread that faulted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Queued {
+    /// It is in the queue.
+    Waits,
+    /// It is not to wait.
+    Signal,
+    /// There is no handler any more.
+    Nobody,
+}
+
 /// The most userfaultfds that an address space has at a time: as many as Linux by default lets a
 /// process open files.
 const MOST: u64 = 1024;
@@ -59,6 +80,7 @@ const MOST: u64 = 1024;
 pub(crate) struct Context {
     next: Option<NonNull<Self>>,
     number: u16,
+    faults: UffdFaults,
 }
 
 /// A place in the queue. Guarded by: the queue's lock.
@@ -127,16 +149,21 @@ impl<M: Mmu> Userfaults<M> {
 
 impl Queue {
     fn knows(&self, number: u16) -> bool {
+        self.faults_of(number).is_some()
+    }
+
+    /// What faults come to, of the userfaultfd of this number if there is one.
+    fn faults_of(&self, number: u16) -> Option<UffdFaults> {
         let mut at = self.contexts;
         while let Some(context) = at {
             // SAFETY: in the list, so not freed; the lock is held.
             let context = unsafe { context.as_ref() };
             if context.number == number {
-                return true;
+                return Some(context.faults);
             }
             at = context.next;
         }
-        false
+        None
     }
 
     /// A number that no userfaultfd has; 0 is nobody's.
@@ -201,11 +228,12 @@ impl<M: Mmu> Mm<M> {
     ///
     /// # Errors
     /// No memory, or there are [`MOST`] already.
-    pub(super) fn new_context(&self) -> Result<u16, NoMemory> {
+    pub(super) fn new_context(&self, faults: UffdFaults) -> Result<u16, NoMemory> {
         let sys = self.system();
         let context = Context {
             next: None,
             number: 0,
+            faults,
         };
         let mut new = sys.uffds.alloc(context, sys).map_err(|_| NoMemory)?;
         let number = {
@@ -276,14 +304,17 @@ impl<M: Mmu> Mm<M> {
         }
     }
 
-    /// Queues the calling thread for a handler, and tells one; false when there is none any more.
+    /// Queues the calling thread for a handler, and tells one, if it is to wait.
     pub(crate) fn queue_userfault(
         &self,
         number: u16,
         addr: VirtAddr,
         access: Access,
         reason: Reason,
-    ) -> Result<bool, NoMemory> {
+    ) -> Result<Queued, NoMemory> {
+        if self.uffd.queue.lock().faults_of(number) == Some(UffdFaults::Signal) {
+            return Ok(Queued::Signal);
+        }
         let message = Message {
             addr,
             access,
@@ -294,7 +325,11 @@ impl<M: Mmu> Mm<M> {
             self.system().count(Event::Userfaults);
             M::note(format_args!("fault {addr} waits for a handler"));
         }
-        Ok(queued)
+        Ok(if queued {
+            Queued::Waits
+        } else {
+            Queued::Nobody
+        })
     }
 
     fn enqueue(&self, number: u16, what: What) -> Result<bool, NoMemory> {

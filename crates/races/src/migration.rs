@@ -28,7 +28,7 @@ type Body<'s> = Box<dyn FnOnce() + 's>;
 
 /// A scene of this file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(in crate::races) enum Moving {
+pub(crate) enum Moving {
     Child,
     FirstFault,
     Remap,

@@ -1,17 +1,17 @@
 //! The stage: a small machine with one address space, set up, run and looked at.
 
 use super::scenes::{Scene, script};
-use crate::instance::{SimInstance, Size};
-use crate::machine::Sim;
-use crate::machine_file::MachineFile;
-use crate::report::{Outcome, RunReport};
-use crate::run::{RunOptions, TaskSpec, run};
-use crate::timeline::Timeline;
 use core::mem::ManuallyDrop;
 use minflt_addr::{VirtAddr, VirtRange};
 use minflt_mm::config::ExchangeBy;
 use minflt_mm::{Check, Config, Mm, Place, Prot, Swap, System, Thread};
 use minflt_pgtable::{AccessBits, Feature, Paging};
+use minflt_sim::MachineFile;
+use minflt_sim::Sim;
+use minflt_sim::Timeline;
+use minflt_sim::{Outcome, RunReport};
+use minflt_sim::{RunOptions, TaskSpec, run};
+use minflt_sim::{SimInstance, Size};
 use minflt_sync::Instance;
 
 const CPUS: u32 = 3;

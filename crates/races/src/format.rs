@@ -2,10 +2,10 @@
 
 use super::scenes::Scene;
 use super::stage::{self, Scratch};
-use crate::report::RunReport;
-use crate::run::RunOptions;
 use minflt_mm::Config;
 use minflt_pgtable::each_format;
+use minflt_sim::RunOptions;
+use minflt_sim::RunReport;
 
 macro_rules! formats {
     ($($name:ident),+) => {

@@ -80,7 +80,6 @@ pub(super) enum Scene {
 
 impl Scene {
     /// Whether faults in it are on files: eras that differ in these only are one to the others.
-    #[cfg(test)]
     pub(super) const fn maps_files(self) -> bool {
         matches!(
             self,
@@ -99,7 +98,6 @@ impl Scene {
     }
 
     /// Whether pages are moved in it: eras that differ in that only are one to the others.
-    #[cfg(test)]
     pub(super) const fn moves_pages(self) -> bool {
         matches!(self, Self::Moving(_) | Self::Lineage(_))
     }

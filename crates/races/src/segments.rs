@@ -1,10 +1,11 @@
 //! What happens in the race about segments of shared memory.
 
 use super::scenes::{S, tasks};
-use super::stage::Script;
+use super::stage::{Checked, Script};
 use core::cell::Cell;
 use minflt_mm::{Errno, ShmAttach, ShmPlace, ShmRequest};
 use minflt_pgtable::Paging;
+use minflt_sync::Machine;
 use std::rc::Rc;
 
 /// A segment is removed while somebody attaches it, who either finds none, or has it until he
@@ -36,7 +37,7 @@ pub(super) fn attach_remove<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
         }),
         Box::new(move || {
             if removes.sys.shmctl_remove(id).is_err() {
-                <super::stage::Checked<P> as minflt_sync::Machine>::violation(format_args!(
+                Checked::<P>::violation(format_args!(
                     "segment: it was there, and cannot be removed"
                 ));
             }

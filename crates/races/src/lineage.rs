@@ -14,7 +14,7 @@ const THERE: u64 = 8;
 
 /// A scene of this file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(in crate::races) enum Lineage {
+pub(crate) enum Lineage {
     Recycled,
     Reused,
     Inherited,

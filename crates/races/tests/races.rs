@@ -1,11 +1,15 @@
-use super::{Format, RACES, Race, Searched, race, search, search_on, show, tour};
-use crate::explore::{Budget, Mix};
-use crate::policy::Policy;
-use minflt_mm::config::{
-    ExchangeBy, Ladder, Lifetime, Protocol, Rss, Unmap, eras_of_migration, eras_without_files,
-    eras_without_migration,
-};
+//! Each known race: found where its fix is switched off, and nowhere else.
+
+#![expect(
+    clippy::expect_used,
+    clippy::tests_outside_test_module,
+    reason = "all of an integration test is a test"
+)]
+
+use minflt_mm::config::{ExchangeBy, Ladder, Lifetime, Protocol, Rss, Unmap, eras_without_files};
 use minflt_mm::{Broken, Check, Config, ERAS, era};
+use minflt_races::{Format, RACES, Race, Searched, race, search, search_on, show, tour};
+use minflt_sim::{Budget, Mix, Policy};
 
 fn control(race: &Race) -> Config {
     race.without_fix(era(race.shows_in).expect("an era").config)
@@ -93,12 +97,8 @@ fn both_mistakes_of_half_width_are_found() {
 #[test]
 fn no_race_is_found_in_any_era_with_every_fix_in_place() {
     for race in RACES {
-        if race.scene.moves_pages() {
-            eras_of_migration().for_each(|era| holds_in(race, era.config, era.name));
-        } else if race.scene.maps_files() {
-            eras_without_migration().for_each(|era| holds_in(race, era.config, era.name));
-        } else {
-            eras_without_files().for_each(|era| holds_in(race, era.config, era.name));
+        for era in race.eras() {
+            holds_in(race, era.config, era.name);
         }
     }
 }

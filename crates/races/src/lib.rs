@@ -27,13 +27,15 @@ pub use format::Format;
 pub use list::RACES;
 pub use stage::Shown;
 
-use crate::explore::{Budget, Explored, Mix, explore_mix};
-use crate::minimize::{Minimized, minimize};
-use crate::policy::Policy;
-use crate::report::RunReport;
-use crate::run::RunOptions;
-use minflt_mm::config::{ExchangeBy, Protocol, Unmap};
-use minflt_mm::{Broken, Check, Config};
+use minflt_mm::config::{
+    ExchangeBy, Protocol, Unmap, eras_of_migration, eras_without_files, eras_without_migration,
+};
+use minflt_mm::{Broken, Check, Config, Era};
+use minflt_sim::Policy;
+use minflt_sim::RunOptions;
+use minflt_sim::RunReport;
+use minflt_sim::{Budget, Explored, Mix, explore_mix};
+use minflt_sim::{Minimized, minimize};
 use scenes::Scene;
 use stage::Scratch;
 
@@ -68,6 +70,18 @@ pub fn race(name: &str) -> Option<&'static Race> {
 }
 
 impl Race {
+    /// The eras that its scene can tell apart.
+    #[must_use]
+    pub fn eras(&self) -> Vec<&'static Era> {
+        if self.scene.moves_pages() {
+            eras_of_migration().collect()
+        } else if self.scene.maps_files() {
+            eras_without_migration().collect()
+        } else {
+            eras_without_files().collect()
+        }
+    }
+
     /// The configuration it is played in: with its own way to exchange entries, where that may be
     /// chosen.
     #[must_use]
@@ -198,6 +212,3 @@ pub fn show(race: &Race, format: Format, config: Config, policy: Policy) -> Show
     let (report, drawing) = format.perform(&mut scratch, race.scene, config, &options);
     Shown { report, drawing }
 }
-
-#[cfg(test)]
-mod tests;
