@@ -103,6 +103,7 @@ pub(super) fn modify<'w, M: Mmu>(
         false => open(vma),
     };
     if all && !may_go::<M>(&old) {
+        // Linux gives up, too, rather than let a neighbour have it.
         return split(mm, writers, section, new);
     }
     match neighbours(mm, beside, &new, whole.range, Some(vma)) {
