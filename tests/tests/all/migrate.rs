@@ -9,7 +9,8 @@ use minflt_addr::VirtAddr;
 use minflt_host::{HostInstance, HostOptions, Prefault};
 use minflt_mm::config::AnonRmap;
 use minflt_mm::{
-    Config, Errno, MapRequest, MovePageError, Place, Prot, Running, Sharing, System, era,
+    Config, ERAS, Errno, MapRequest, MovePageError, Overcommit, Place, Prot, Running, Sharing,
+    System, era,
 };
 use minflt_tests::moving::{Machine, run};
 
@@ -28,6 +29,49 @@ fn boot(config: Config) -> Running<Machine> {
 
 fn page(n: u64) -> VirtAddr {
     VirtAddr(BASE + n * PAGE)
+}
+
+/// Nodes 0 and 3 are next to each other, and so are 1 and 2.
+#[test]
+fn what_a_node_lacks_comes_from_the_nearest() {
+    const RAM: usize = 16 << 20;
+    let far = [
+        [10, 31, 21, 15],
+        [31, 10, 15, 21],
+        [21, 15, 10, 31],
+        [15, 21, 31, 10],
+    ];
+    let options = HostOptions {
+        cpus: 4,
+        ram_bytes: RAM,
+        prefault: Prefault::OnTouch,
+    };
+    let machine = HostInstance::new(&options).expect("memory").with_nodes(4);
+    let machine = machine.with_distances(far.as_flattened());
+    let newest = ERAS.last().expect("an era");
+    let sys = System::<Machine>::boot(machine, newest.config).expect("boots");
+    for (cpu, order) in [(1, [1, 2, 3, 0]), (3, [3, 0, 1, 2])] {
+        let _cpu = sys.machine().enter(cpu);
+        let mm = sys.new_mm().expect("memory");
+        sys.set_overcommit(Overcommit::Always);
+        let at = mm.mmap(Place::Any, RAM as u64, Prot::READ_WRITE);
+        let at = at.expect("a hole").0;
+        let thread = mm.thread();
+        let mut seen = Vec::new();
+        for page in 0..RAM as u64 / PAGE {
+            let here = VirtAddr(at + page * PAGE);
+            if thread.store(here, 1).is_err() {
+                break;
+            }
+            let node = thread.node_at(here).expect("there");
+            if seen.last() != Some(&node) {
+                seen.push(node);
+            }
+        }
+        assert_eq!(seen, order);
+    }
+    let _cpu = sys.machine().enter(0);
+    sys.check_ledger(&[]).expect("adds up");
 }
 
 #[test]
