@@ -20,6 +20,7 @@ mod pins;
 mod promises;
 mod remaps;
 mod scenes;
+mod segments;
 mod stacks;
 mod stage;
 mod vma_scenes;

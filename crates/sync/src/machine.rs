@@ -306,7 +306,7 @@ pub trait Instance: Send + Sync + fmt::Debug {
     {
         NearFirst {
             at: self,
-            from,
+            from: from % self.nodes(),
             last: None,
         }
     }

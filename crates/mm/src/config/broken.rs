@@ -171,4 +171,6 @@ broken! {
     HintPutsBack = "hint-puts-back",
     /// mlock counts what it locked after it let `mmap_lock` go.
     LockedCountLate = "locked-count-late",
+    /// shmat does not count as one who has the segment while it maps it.
+    AttachUncounted = "attach-uncounted",
 }
