@@ -26,14 +26,14 @@ const WEIGHTS: [(Call, u64); 35] = [
     (Call::Mlock, 16),
     (Call::Mlock2, 16),
     (Call::Munlock, 24),
-    (Call::Mlockall, 8),
+    (Call::Mlockall, 12),
     (Call::Munlockall, 4),
     (Call::Mincore, 16),
     (Call::Brk, 30),
     (Call::Mbind, 24),
     (Call::SetMempolicy, 6),
     (Call::GetMempolicy, 12),
-    (Call::LimitMemlock, 8),
+    (Call::LimitMemlock, 14),
     (Call::LimitAs, 4),
     (Call::Load, 110),
     (Call::Store, 150),
@@ -81,7 +81,7 @@ impl Choice {
         let mut after = running.clone();
         let record = after.step(step);
         let before = running.space();
-        let hangs = inside::hangs_on_more(step, before, after.space());
+        let hangs = inside::hangs_on_more(step, before, after.space(), &record.outcome);
         if hangs || (self.differs)(step, before, &record) {
             return None;
         }
@@ -326,6 +326,13 @@ impl Draw<'_> {
                 if how & abi::MPOL_MF_MOVE != 0 {
                     how &= !abi::MPOL_MF_STRICT;
                 }
+                // What is nowhere in particular cannot be where it has to be.
+                if how == abi::MPOL_MF_STRICT && self.random.once_in(2) {
+                    let mode = self
+                        .random
+                        .pick(&[abi::MPOL_LOCAL, abi::MPOL_PREFERRED_MANY]);
+                    return step(&[addr, len, mode, 0, how]);
+                }
                 step(&[addr, len, self.mode(), self.nodes(), how])
             }
             Call::SetMempolicy => step(&[self.mode(), self.nodes()]),
@@ -334,6 +341,9 @@ impl Draw<'_> {
                 let at = if how & abi::MPOL_F_ADDR != 0 { page } else { 0 };
                 let odd = self.random.once_in(10);
                 step(&[if odd { page } else { at }, how])
+            }
+            Call::Mlock | Call::Munlock if self.random.once_in(60) => {
+                step(&[addr, u64::MAX - PAGE - self.random.below(2)])
             }
             Call::LimitMemlock => {
                 let some = self.random.below(64) * PAGE + self.random.pick(&[0, 0, 100]);

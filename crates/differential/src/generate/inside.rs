@@ -2,6 +2,7 @@
 //! nothing but the steps.
 
 use crate::files;
+use crate::record::Outcome;
 use crate::step::{Call, Step};
 use crate::window::{END, PAGE, START};
 use minflt_spec::{File, Flags, HALF, Space, TASK_SIZE, Vma, abi};
@@ -18,7 +19,7 @@ use minflt_spec::{File, Flags, HALF, Space, TASK_SIZE, Vma, abi};
 ///   Linux asks before that which neighbours it goes with.
 /// - What is stored behind the end of a file, in its last page: each file system has its own idea
 ///   of when that goes.
-pub(super) fn hangs_on_more(step: &Step, before: &Space, after: &Space) -> bool {
+pub(super) fn hangs_on_more(step: &Step, before: &Space, after: &Space, outcome: &Outcome) -> bool {
     let [addr, len, ..] = step.args;
     let in_range = |len: u64| {
         let end = addr.saturating_add(len);
@@ -41,21 +42,18 @@ pub(super) fn hangs_on_more(step: &Step, before: &Space, after: &Space) -> bool 
         }
         Call::Mremap => {
             let watched = |vma: &Vma| vma.flags.has(Flags::UFFD);
-            in_range(len.max(1)).any(watched) && !alone(before, after)
+            let Outcome::Done(to, _) = outcome else {
+                return false;
+            };
+            let round = step.args[2].div_ceil(PAGE) * PAGE;
+            let beside = |vma: &Vma| vma.end == *to || vma.start == to + round;
+            *to != addr && in_range(len.max(1)).any(watched) && before.vmas().iter().any(beside)
         }
         Call::Store | Call::ForcedWrite | Call::RemoteWrite => {
             after.files().iter().any(File::has_tail)
         }
         _ => false,
     }
-}
-
-/// Whether each mapping that is new, or not as it was, has no neighbour.
-fn alone(before: &Space, after: &Space) -> bool {
-    let vmas = after.vmas();
-    let is_new = |vma: &Vma| !before.vmas().contains(vma);
-    vmas.windows(2)
-        .all(|pair| pair[0].end < pair[1].start || !(is_new(&pair[0]) || is_new(&pair[1])))
 }
 
 /// Whether a step changes nothing outside the window, whatever is mapped: it lies in the window, or

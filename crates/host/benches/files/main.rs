@@ -14,6 +14,10 @@
 //! - *each window*: one load in each 64 KiB. The faults are the same with every order; an order of
 //!   4 maps 15 pages more in each. So *one extra page* is the difference to order 0, by 15.
 //! - *each page*: a load of every page.
+//! - *here and there*: a load of every 16th page, in no order that anybody could foresee.
+//!
+//! `adaptive` follows what is used; its figure is over the best fixed order of the same row. All
+//! orders ask caches ahead (`--ahead frame`), which the eras before 2017 do not.
 //!
 //! Linux's order is not changed. There the file is mapped in pieces that do not merge: of one page,
 //! around which there is nothing to map, and of 16 pages; one load in each. The difference, by 15,
@@ -34,7 +38,7 @@ mod machine;
 mod table;
 
 use core::error::Error;
-use figures::{Bound, Noise};
+use figures::{Bound, Noise, Quartiles};
 use machine::{CpuTime, PAGE};
 use minflt_addr::VirtAddr;
 use minflt_host::{Host, HostInstance, HostOptions, Prefault};
@@ -52,9 +56,10 @@ pub(crate) type M = Host<X86_64, false>;
 pub(crate) const WINDOW: u64 = 16;
 
 /// The rows, in the order of what is measured.
-pub(crate) const ROWS: [&str; 3] = [
+pub(crate) const ROWS: [&str; 4] = [
     "each window: ns a load",
     "each page: ns a load",
+    "here and there: ns a load",
     "populated without waiting: ns a page",
 ];
 
@@ -122,7 +127,11 @@ fn boot(around: FaultAround, pages: u64) -> Result<Running<M>, Box<dyn Error>> {
 fn run(size: Size) -> Result<(), Box<dyn Error>> {
     let orders = [
         FaultAround::Order0,
+        FaultAround::Order1,
+        FaultAround::Order2,
+        FaultAround::Order3,
         FaultAround::Order4,
+        FaultAround::Order6,
         FaultAround::Order9,
         FaultAround::Adaptive,
     ];
@@ -156,6 +165,22 @@ fn run(size: Size) -> Result<(), Box<dyn Error>> {
         let figure = format!("{}: each page / order 0", whose(order));
         judge.print(&figure, &ratio, Bound::None, Noise::of_ratios(&ratio));
     }
+    for row in &ROWS[..3] {
+        let adaptive = whose(FaultAround::Adaptive);
+        let fixed = orders.iter().filter(|it| it.order().is_some());
+        let median = |order: &&FaultAround| Quartiles::of(times.of(&whose(**order), row)).median;
+        let best = fixed.min_by(|one, other| median(one).total_cmp(&median(other)));
+        let best = whose(*best.ok_or("no order is fixed")?);
+        let ratio = times.pairs((&adaptive, row), (&best, row), |one, best| one / best);
+        let name = row.split(':').next().unwrap_or(row);
+        let figure = format!("{name}: adaptive / {best}, the best");
+        judge.print(
+            &figure,
+            &ratio,
+            Bound::AtMost(1.15),
+            Noise::of_times(times.of(&best, row)),
+        );
+    }
     Ok(())
 }
 
@@ -169,8 +194,12 @@ fn measure(system: &Running<M>, pages: u64) -> Vec<f64> {
     let mm = system.new_mm().expect("memory");
     let file = system.new_file(pages * PAGE).expect("memory");
     file.allocate(0, pages * PAGE).expect("memory");
-    let windows = touch(&mm, &file, pages, WINDOW, Populate::OnTouch);
-    let each = touch(&mm, &file, pages, 1, Populate::OnTouch);
+    let windows = touch(&mm, &file, pages, (0..pages).step_by(WINDOW as usize));
+    let each = touch(&mm, &file, pages, 0..pages);
+    // A full period: the file has a power of two of pages.
+    let next = |page: &u64| Some((page * 1_664_525 + 1_013_904_223) % pages);
+    let scattered = core::iter::successors(Some(1), next).take((pages / WINDOW) as usize);
+    let scattered = touch(&mm, &file, pages, scattered);
     let start = CpuTime::start();
     let thread = mm.thread();
     let request = request(pages, Populate::NonBlock);
@@ -180,7 +209,7 @@ fn measure(system: &Running<M>, pages: u64) -> Vec<f64> {
     let populated = start.ns() / pages as f64;
     mm.munmap(at, pages * PAGE).expect("mapped");
     drop(thread);
-    vec![windows, each, populated]
+    vec![windows, each, scattered, populated]
 }
 
 fn request(pages: u64, populate: Populate) -> MapRequest {
@@ -189,26 +218,27 @@ fn request(pages: u64, populate: Populate) -> MapRequest {
     request
 }
 
-/// Maps the file and loads from each `step`th page; nanoseconds a load.
+/// Maps the file and loads from each of `touched`; nanoseconds a load.
 fn touch(
     mm: &MmHandle<'_, M>,
     file: &FileHandle<'_, M>,
     pages: u64,
-    step: u64,
-    populate: Populate,
+    touched: impl Iterator<Item = u64>,
 ) -> f64 {
     let thread = mm.thread();
-    let request = request(pages, populate);
+    let request = request(pages, Populate::OnTouch);
     let at = thread
         .mmap_file(&request, file, 0, Sharing::Private)
         .expect("a hole");
     let start = CpuTime::start();
-    for page in (0..pages).step_by(step as usize) {
+    let mut loads = 0u64;
+    for page in touched {
         thread
             .load(VirtAddr(at.0 + page * PAGE))
             .expect("within the file");
+        loads += 1;
     }
-    let ns = start.ns() / (pages / step) as f64;
+    let ns = start.ns() / loads as f64;
     mm.munmap(at, pages * PAGE).expect("mapped");
     drop(thread);
     ns

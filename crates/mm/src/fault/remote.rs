@@ -180,6 +180,10 @@ impl<M: Mmu> Fault<'_, M> {
         }
         let found = leaf.entry.load();
         if stable.view.uffd != 0 {
+            // Linux: do_anonymous_page, which asks when all is prepared.
+            if self.access == Access::Write && found.is_none() {
+                self.prepare_own(stable)?;
+            }
             self.userfault(stable, found)?;
         }
         if !found.is_mapped() && !found.is_none() {
