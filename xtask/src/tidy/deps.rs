@@ -5,7 +5,7 @@ use super::tree::{Text, Tree};
 use toml::{Table, Value};
 
 /// Which crates of ours each folder may depend on, outside tests. Arrows point down only.
-const ARROWS: [(&str, &[&str]); 17] = [
+const ARROWS: [(&str, &[&str]); 18] = [
     ("crates/addr", &[]),
     ("crates/sync", &[]),
     ("crates/pgtable", &["addr", "sync"]),
@@ -23,6 +23,7 @@ const ARROWS: [(&str, &[&str]); 17] = [
     ),
     ("crates/host", &MACHINE),
     ("crates/sim", &MACHINE),
+    ("crates/races", &["addr", "sync", "pgtable", "mm", "sim"]),
     ("crates/report", &[]),
     ("crates/cli", &ALL),
     ("tests", &ALL),
@@ -34,7 +35,7 @@ const ARROWS: [(&str, &[&str]); 17] = [
 /// What the machines stand on.
 const MACHINE: [&str; 6] = ["addr", "sync", "pgtable", "mm", "workload", "process"];
 
-const ALL: [&str; 12] = [
+const ALL: [&str; 13] = [
     "addr",
     "sync",
     "pgtable",
@@ -46,6 +47,7 @@ const ALL: [&str; 12] = [
     "trace",
     "host",
     "sim",
+    "races",
     "report",
 ];
 

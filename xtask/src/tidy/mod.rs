@@ -99,8 +99,8 @@ mod tests {
     use super::{RULES, Tree};
     use std::path::Path;
 
-    /// So that what only `cargo xtask tidy` looked at is looked at by `cargo test`, too: the list of
-    /// sections, the order of locks.
+    /// So that `cargo test` looks at what only `cargo xtask tidy` did: the list of sections, the
+    /// order of locks.
     #[test]
     fn this_tree_is_tidy() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent();

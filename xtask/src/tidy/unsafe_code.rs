@@ -12,6 +12,7 @@ const ALLOWED: &[&str] = &[
     "crates/pgtable/",
     "crates/host/",
     "crates/sim/",
+    "crates/races/",
     "crates/workload/src/linux",
     "crates/differential/src/linux/",
     "crates/mm/src/alloc/",
