@@ -1,7 +1,7 @@
 //! The same on simulated machines.
 
-use super::{PAGE, map, newest, sweep};
-use minflt_mm::{Swap, System};
+use super::{PAGE, map, sweep};
+use minflt_mm::{Config, Swap, System, era};
 use minflt_pgtable::{Paging, X86_64};
 use minflt_sim::{MachineFile, RunOptions, Sim, SimInstance, Size, TaskSpec, run};
 
@@ -12,8 +12,15 @@ fn four_times<P: Paging>(sys: &System<Sim<P, true>>) -> u64 {
     4 * sys.check_ledger(&[]).expect("adds up").free
 }
 
+/// With the anon_vma's lock exclusive, skipped where it can be, and shared.
 #[test]
 fn a_program_four_times_its_memory_ends_on_64_simulated_cpus() {
+    for name in ["linux-3.7", "anon-vma-2012", "linux-6.15"] {
+        four_times_on_64_cpus(name, era(name).expect("an era").config);
+    }
+}
+
+fn four_times_on_64_cpus(name: &str, config: Config) {
     const CPUS: u32 = 64;
     let file = MachineFile::shipped("x86-4n32").expect("shipped");
     let slots = 12288;
@@ -25,7 +32,7 @@ fn a_program_four_times_its_memory_ends_on_64_simulated_cpus() {
     };
     let machine = SimInstance::new(&file, size).expect("memory");
     let swap = Swap::Memory { pages: slots };
-    let sys = System::<Virtual>::boot_with_swap(machine, newest(), swap).expect("boots");
+    let sys = System::<Virtual>::boot_with_swap(machine, config, swap).expect("boots");
     let each = four_times(&sys) / u64::from(CPUS);
     assert!(each >= 16 && each * u64::from(CPUS) <= slots, "{each}");
     let mm = sys.new_mm().expect("memory");
@@ -37,10 +44,10 @@ fn a_program_four_times_its_memory_ends_on_64_simulated_cpus() {
         })
     });
     let report = run(sys.machine(), &RunOptions::virtual_time(), tasks.collect());
-    assert!(report.outcome.is_ok(), "{}", report.outcome);
-    let ledger = sys.check_ledger(&[&mm]).expect("adds up");
-    assert!(ledger.swapped > 2 * ledger.anon, "{ledger:?}");
+    assert!(report.outcome.is_ok(), "{name}: {}", report.outcome);
+    let ledger = sys.check_ledger(&[&mm]).expect(name);
+    assert!(ledger.swapped > 2 * ledger.anon, "{name}: {ledger:?}");
     drop(mm);
-    let ledger = sys.check_ledger(&[]).expect("adds up");
-    assert_eq!((ledger.anon, ledger.swapped), (0, 0));
+    let ledger = sys.check_ledger(&[]).expect(name);
+    assert_eq!((ledger.anon, ledger.swapped), (0, 0), "{name}");
 }
