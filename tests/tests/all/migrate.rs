@@ -9,8 +9,8 @@ use minflt_addr::VirtAddr;
 use minflt_host::{HostInstance, HostOptions, Prefault};
 use minflt_mm::config::AnonRmap;
 use minflt_mm::{
-    Config, Errno, Event, MapRequest, Misplaced, MovePageError, NodeMask, Place, Policy, PolicyMode,
-    Prot, Running, Sharing, System, era,
+    Config, Errno, Event, MapRequest, Misplaced, MovePageError, NodeMask, Place, Policy,
+    PolicyMode, Prot, Running, Sharing, System, era,
 };
 use minflt_pgtable::Access;
 use minflt_tests::moving::{Machine, run};
