@@ -57,7 +57,7 @@ fn page(n: u64) -> VirtAddr {
 const ROUNDS: u64 = 2;
 /// Stores of a thread between two timer interrupts.
 const TICK: u64 = 128;
-/// So many times the stores asked for are enough for the others to do theirs.
+/// So many times the stores asked for are enough for a page to follow its user.
 const PATIENCE: u64 = 1000;
 
 /// Storing threads are on nodes of their own; the others have the CPUs between.
@@ -112,10 +112,10 @@ pub fn run(config: Config, stores: u64) -> Moved {
                 let _cpu = sys.machine().enter(cpu_of(storer));
                 let (mut number, own) = (0, stores / STORERS);
                 let enough = |count: &AtomicU64| count.load(Ordering::Relaxed) >= ROUNDS;
-                let all_done = || rounds.iter().all(enough) && (!balances || followed() > 0);
                 let more = || {
                     number += 1;
-                    let more = number <= own || number <= own * PATIENCE && !all_done();
+                    let waits = balances && number <= own * PATIENCE && followed() == 0;
+                    let more = number <= own || waits || !rounds.iter().all(enough);
                     more.then_some(number)
                 };
                 stored.fetch_add(store(mm, storer * PAGES, clock, more), Ordering::Relaxed);
