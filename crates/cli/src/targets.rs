@@ -55,19 +55,25 @@ pub(crate) fn fits(
     workload: &Workload,
     threads: u32,
     page_size: u64,
-    ram: u64,
+    (ram, swap): (u64, u64),
 ) -> Result<(), Error> {
     let needed = workload.bytes_needed(threads, page_size);
     // A sixteenth for tables, descriptors and what CPUs keep in hand.
-    if needed + needed / 16 <= ram {
+    if needed + needed / 16 <= ram + swap {
         return Ok(());
     }
     let mib = |bytes: u64| bytes.next_multiple_of(1 << 20);
+    let into = match swap {
+        0 => format!("--ram {}", spell(ram)),
+        swap => format!("--ram {} and --swap {}", spell(ram), spell(swap)),
+    };
+    let missing = needed + needed / 16 - ram;
     Err(usage(format!(
-        "--size: {} of pages do not fit into --ram {}; give a smaller size, or --ram {} and more",
+        "--size: {} of pages do not fit into {into}; give a smaller size, --ram {} and more, or \
+         --swap {} and more",
         spell(mib(needed)),
-        spell(ram),
-        spell(mib(needed + needed / 16))
+        spell(mib(needed + needed / 16 - swap)),
+        spell(mib(missing))
     )))
 }
 

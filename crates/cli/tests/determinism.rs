@@ -22,6 +22,11 @@ const JOBS: &[(&str, &str)] = &[
         "bench kernbench --on sim --machine kvm16 --era linux-2.6.10,spf-2017 --threads 2,4",
         "-f -n 2 --units 6 --unit 256K",
     ),
+    // More than the memory there is.
+    (
+        "bench pft --on sim --machine kvm16 --era linux-2.6.10,linux-6.15 --threads 1,2 --ram 32M --swap 64M",
+        "-b 40M",
+    ),
 ];
 
 fn rows(name: &str, command: impl Fn() -> Command) -> String {

@@ -76,10 +76,26 @@ fn an_illegal_mix_gets_the_tables_reason() {
 
 #[test]
 fn sizes_are_checked_against_the_memory_there_is() {
-    assert_snapshot!(refused("bench pft --size 2G --ram 1G"), @"2: minflt: --size: 2049M of pages do not fit into --ram 1G; give a smaller size, or --ram 2177M and more");
-    assert_snapshot!(refused("bench pft --on sim --size 100G"), @"2: minflt: --size: 102401M of pages do not fit into --ram 64G; give a smaller size, or --ram 108801M and more");
+    assert_snapshot!(refused("bench pft --size 2G --ram 1G"), @"2: minflt: --size: 2049M of pages do not fit into --ram 1G; give a smaller size, --ram 2177M and more, or --swap 1153M and more");
+    assert_snapshot!(refused("bench pft --size 2G --ram 1G --swap 512M"), @"2: minflt: --size: 2049M of pages do not fit into --ram 1G and --swap 512M; give a smaller size, --ram 1665M and more, or --swap 1153M and more");
+    assert_snapshot!(refused("bench pft --on sim --size 100G"), @"2: minflt: --size: 102401M of pages do not fit into --ram 64G; give a smaller size, --ram 108801M and more, or --swap 43265M and more");
     assert_snapshot!(refused("bench pft --size 12Q"), @"2: minflt: --size: `12Q` is no size; the suffix is one of K, M, G, T");
     assert_snapshot!(refused("bench pft -- -q"), @"2: minflt: pft: no option `-q`; there are -b, -g, -f, -r, -c, -z, --measure");
     assert_snapshot!(refused("bench pft --on sim --threads 64 --cpus 64"), @"2: minflt: --cpus 64: altix32 has 32 CPUs; give at most 32, a larger --machine, or --extend-machine to repeat its topology");
     assert_snapshot!(refused("bench"), @"2: minflt: bench: name a workload (minflt workloads lists them), or --proof");
+}
+
+/// The posting of 2012 as posted breaks in both ways, and what was taken in its place does not.
+#[test]
+fn the_posting_of_2012_breaks_as_posted() {
+    let minflt = Command::new(env!("CARGO_BIN_EXE_minflt"))
+        .args(["races", "P11", "--as-posted"])
+        .output()
+        .expect("the program runs");
+    let text = String::from_utf8(minflt.stdout).expect("text");
+    assert!(minflt.status.success(), "{text}");
+    for said in ["P10 (", "P11 ("] {
+        assert!(text.contains(said), "{said} in {text}");
+    }
+    assert_eq!(text.matches("nothing found").count(), 2, "{text}");
 }

@@ -31,6 +31,8 @@ pub struct HostOptions {
 pub struct HostInstance {
     shared: NonNull<Shared>,
     nodes: u32,
+    /// A row for each node, or none where all others are equally far.
+    distances: Vec<u32>,
 }
 
 /// What lies at one address as long as the instance lives.
@@ -93,7 +95,11 @@ impl HostInstance {
         // SAFETY: just built, and nobody else knows it.
         let shared = unsafe { NonNull::new_unchecked(shared) };
         // INVARIANT: out of a `Box`.
-        let instance = Self { shared, nodes: 1 };
+        let instance = Self {
+            shared,
+            nodes: 1,
+            distances: Vec::new(),
+        };
         for context in &instance.shared().contexts {
             context.instance.set(shared.as_ptr());
         }
@@ -114,6 +120,20 @@ impl HostInstance {
         );
         let mut machine = self;
         machine.nodes = nodes;
+        machine
+    }
+
+    /// The same with its nodes so far apart: a row for each of them, where 10 is as near as its
+    /// own. Bookkeeping, too: frames are taken from near nodes first.
+    ///
+    /// # Panics
+    /// If there are not as many numbers as pairs of nodes.
+    #[must_use]
+    pub fn with_distances(self, rows: &[u32]) -> Self {
+        let nodes = self.nodes as usize;
+        assert_eq!(rows.len(), nodes * nodes, "{nodes} nodes need as many rows");
+        let mut machine = self;
+        machine.distances = rows.to_vec();
         machine
     }
 
@@ -217,6 +237,11 @@ impl Instance for HostInstance {
 
     fn node_of(&self, cpu: u32) -> u32 {
         cpu * self.nodes / self.cpus()
+    }
+
+    fn distance(&self, a: u32, b: u32) -> u32 {
+        let told = self.distances.get((a * self.nodes + b) as usize);
+        told.copied().unwrap_or(if a == b { 10 } else { 20 })
     }
 
     fn now_ns(&self) -> u64 {

@@ -360,6 +360,15 @@ impl Instance for SimInstance {
         self.model.places[cpu as usize].node
     }
 
+    /// What a word of the other node costs, where 10 is one of its own.
+    fn distance(&self, a: u32, b: u32) -> u32 {
+        let (near, far) = (self.model.dram_local.max(1), self.model.dram_far);
+        match a == b {
+            true => 10,
+            false => u32::try_from(far * 10 / near).map_or(u32::MAX, |far| far.max(10)),
+        }
+    }
+
     fn now_ns(&self) -> u64 {
         crate::here::clock(self).unwrap_or(self.clock.get()) / 1000
     }

@@ -292,9 +292,59 @@ pub trait Instance: Send + Sync + fmt::Debug {
         0
     }
 
+    /// How far memory node `b` is from CPUs of node `a`, where 10 is as near as their own: what
+    /// ACPI's table of distances (SLIT) says.
+    fn distance(&self, a: u32, b: u32) -> u32 {
+        if a == b { 10 } else { 20 }
+    }
+
+    /// The nodes, those nearest to `from` first. Of some that are as far, the one that follows
+    /// `from` in number comes first, so that not all begin with the same.
+    fn near_first(&self, from: u32) -> NearFirst<'_, Self>
+    where
+        Self: Sized,
+    {
+        NearFirst {
+            at: self,
+            from: from % self.nodes(),
+            last: None,
+        }
+    }
+
     /// Nanoseconds since some fixed moment; virtual where time is.
     fn now_ns(&self) -> u64;
 
     /// Sets the handler of inter-processor interrupts.
     fn set_ipi_handler(&self, handler: Option<IpiHandler>);
+}
+
+/// The nodes of a machine by their distance from one of them: [`Instance::near_first`].
+#[derive(Debug)]
+pub struct NearFirst<'a, I> {
+    at: &'a I,
+    from: u32,
+    /// The last one's distance, and how far it comes behind in number.
+    last: Option<(u32, u32)>,
+}
+
+impl<I: Instance> Iterator for NearFirst<'_, I> {
+    type Item = u32;
+
+    /// A look at all of them, once the first one is had: there are few.
+    fn next(&mut self) -> Option<u32> {
+        let nodes = self.at.nodes();
+        let key = |node: u32| {
+            let behind = (node + nodes - self.from) % nodes;
+            (self.at.distance(self.from, node), behind)
+        };
+        let next = match self.last {
+            None => self.from,
+            Some(last) => (0..nodes)
+                .filter(|node| *node != self.from && key(*node) > last)
+                .min_by_key(|node| key(*node))?,
+        };
+        // Whatever the distances say, the first one is the nearest.
+        self.last = Some(self.last.map_or((0, 0), |_| key(next)));
+        Some(next)
+    }
 }

@@ -9,8 +9,8 @@ use minflt_addr::VirtAddr;
 use minflt_host::{HostInstance, HostOptions, Prefault};
 use minflt_mm::config::AnonRmap;
 use minflt_mm::{
-    Config, Errno, Event, MapRequest, Misplaced, MovePageError, NodeMask, Place, Policy,
-    PolicyMode, Prot, Running, Sharing, System, era,
+    Config, ERAS, Errno, Event, MapRequest, Misplaced, MovePageError, NodeMask, Overcommit, Place,
+    Policy, PolicyMode, Prot, Running, Sharing, System, era,
 };
 use minflt_pgtable::Access;
 use minflt_tests::moving::{Machine, run};
@@ -30,6 +30,49 @@ fn boot(config: Config) -> Running<Machine> {
 
 fn page(n: u64) -> VirtAddr {
     VirtAddr(BASE + n * PAGE)
+}
+
+/// Nodes 0 and 3 are next to each other, and so are 1 and 2.
+#[test]
+fn what_a_node_lacks_comes_from_the_nearest() {
+    const RAM: usize = 16 << 20;
+    let far = [
+        [10, 31, 21, 15],
+        [31, 10, 15, 21],
+        [21, 15, 10, 31],
+        [15, 21, 31, 10],
+    ];
+    let options = HostOptions {
+        cpus: 4,
+        ram_bytes: RAM,
+        prefault: Prefault::OnTouch,
+    };
+    let machine = HostInstance::new(&options).expect("memory").with_nodes(4);
+    let machine = machine.with_distances(far.as_flattened());
+    let newest = ERAS.last().expect("an era");
+    let sys = System::<Machine>::boot(machine, newest.config).expect("boots");
+    for (cpu, order) in [(1, [1, 2, 3, 0]), (3, [3, 0, 1, 2])] {
+        let _cpu = sys.machine().enter(cpu);
+        let mm = sys.new_mm().expect("memory");
+        sys.set_overcommit(Overcommit::Always);
+        let at = mm.mmap(Place::Any, RAM as u64, Prot::READ_WRITE);
+        let at = at.expect("a hole").0;
+        let thread = mm.thread();
+        let mut seen = Vec::new();
+        for page in 0..RAM as u64 / PAGE {
+            let here = VirtAddr(at + page * PAGE);
+            if thread.store(here, 1).is_err() {
+                break;
+            }
+            let node = thread.node_at(here).expect("there");
+            if seen.last() != Some(&node) {
+                seen.push(node);
+            }
+        }
+        assert_eq!(seen, order);
+    }
+    let _cpu = sys.machine().enter(0);
+    sys.check_ledger(&[]).expect("adds up");
 }
 
 #[test]
@@ -103,7 +146,7 @@ fn a_page_of_a_file_moves_and_stays_in_its_file() {
     assert!(mm.thread().load(page(2)).is_err());
 }
 
-/// A child's copy of a page that stays its parent's own is of the node that its mapping is bound to.
+/// A child's copy of a page that stays its parent's own is of the node its mapping is bound to.
 #[test]
 fn a_childs_copy_of_a_pinned_page_comes_from_where_its_mapping_says() {
     let sys = boot(era("linux-6.15").expect("an era").config);

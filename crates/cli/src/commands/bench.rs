@@ -239,7 +239,7 @@ impl<'a> Job<'a> {
             On::Linux => Ok(()),
             On::Host | On::Sim => {
                 let ram = self.ram(on, plan.cpus);
-                targets::fits(&self.workload, plan.threads, page, ram + self.swap)
+                targets::fits(&self.workload, plan.threads, page, (ram, self.swap))
             }
         }
     }

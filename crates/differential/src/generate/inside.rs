@@ -46,7 +46,10 @@ pub(super) fn hangs_on_more(step: &Step, before: &Space, after: &Space, outcome:
                 return false;
             };
             let round = step.args[2].div_ceil(PAGE) * PAGE;
-            let beside = |vma: &Vma| vma.end == *to || vma.start == to + round;
+            let end = to + round;
+            let beside = |vma: &Vma| {
+                (vma.start < *to && vma.end >= *to) || (vma.start <= end && vma.end > end)
+            };
             *to != addr && in_range(len.max(1)).any(watched) && before.vmas().iter().any(beside)
         }
         Call::Store | Call::ForcedWrite | Call::RemoteWrite => {

@@ -57,8 +57,8 @@ impl<M: Mmu> Frames<M> {
             PolicyMode::PreferredMany => (search(home, nodes), Some(search(home, all))),
         };
         let look = || {
-            let found = self.find(best);
-            found.or_else(|| then.and_then(|then| self.find(then)))
+            let found = self.find(at, best);
+            found.or_else(|| then.and_then(|then| self.find(at, then)))
         };
         let pfn = look().or_else(|| {
             // What is wanted may be what this CPU keeps.
@@ -97,9 +97,9 @@ impl<M: Mmu> Frames<M> {
         at.node_of(minflt_sync::this_cpu::<M>()) % self.nodes
     }
 
-    fn find(&self, search: Search) -> Option<Pfn> {
-        let near_first = (0..self.nodes).map(|step| (search.first + step) % self.nodes);
-        let mut nodes = near_first
+    fn find(&self, at: &M::Instance, search: Search) -> Option<Pfn> {
+        let mut nodes = at
+            .near_first(search.first)
             .filter(|node| search.within.has(*node))
             .peekable();
         let nearest = *nodes.peek()?;

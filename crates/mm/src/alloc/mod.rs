@@ -422,13 +422,12 @@ impl<M: Mmu> Frames<M> {
         block.or_else(|| system.then(|| take(0, 0)).flatten())
     }
 
-    /// The zones, the caller's own first.
+    /// The zones, the nearest first.
     fn zones_from(&self, at: &M::Instance) -> impl Iterator<Item = &Zone<M>> {
         // SAFETY: duty 1 of `Machine`.
         let cx: &Cx = unsafe { &*M::cx() };
         let home = at.node_of(cx.cpu.get());
-        let near_first = (0..self.nodes).map(move |step| (home + step) % self.nodes);
-        near_first.map(|node| self.zones.get(node))
+        at.near_first(home).map(|node| self.zones.get(node))
     }
 
     /// The next frames of a node for reclaim to look at, and how many there are in all: see

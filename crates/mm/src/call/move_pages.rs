@@ -28,10 +28,10 @@ use super::as_call;
 use crate::error::MovePageError;
 use crate::event::Event;
 use crate::mm::Mm;
-use crate::policy::{NodeMask, Policy, PolicyMode};
+use crate::policy::{Policy, PolicyMode};
 use minflt_addr::{Pfn, VirtAddr, VirtRange};
 use minflt_pgtable::{Mmu, Paging, Walk, span_of, walk};
-use minflt_sync::Ordering;
+use minflt_sync::{Instance, Ordering};
 
 /// How often a page is tried that somebody does something with. Linux:
 /// NR_MAX_MIGRATE_SYNC_RETRY.
@@ -148,7 +148,7 @@ impl<M: Mmu> Mm<M> {
     /// Holds nothing. Sleeps for `mmap_lock`, which it takes for reading, and for pages.
     pub(super) fn move_for(&self, range: VirtRange, policy: Policy, which: Which) -> bool {
         let sys = self.system();
-        let (home, all) = (sys.frames.home(&sys.at), sys.frames.all_nodes());
+        let home = sys.frames.home(&sys.at);
         let mut done = true;
         let mut at = range.start();
         while at < range.end() {
@@ -171,7 +171,7 @@ impl<M: Mmu> Mm<M> {
             at = VirtAddr(at.0 + M::Paging::PAGE);
             let Ok(seen) = seen else { continue };
             let index = view.page_index::<M::Paging>(page.max(here));
-            let node = target(policy, home, index, all);
+            let node = target(&sys.at, policy, home, index);
             let misplaced = is_outside(policy, home, sys.frames.node_of(seen.pfn));
             if misplaced && !(seen.shared && which == Which::Own) {
                 done &= self.move_one(page, node, which).is_ok();
@@ -191,13 +191,9 @@ fn is_outside(policy: Policy, home: u32, node: u32) -> bool {
 }
 
 /// The node that `policy` has page number `index` on, asked by a CPU of node `home`.
-fn target(policy: Policy, home: u32, index: u64, all: NodeMask) -> u32 {
+fn target(at: &impl Instance, policy: Policy, home: u32, index: u64) -> u32 {
     let nodes = policy.nodes();
-    let nearest = || {
-        let count = all.0.count_ones();
-        let near_first = (0..count).map(|step| (home + step) % count);
-        near_first.into_iter().find(|node| nodes.has(*node))
-    };
+    let nearest = || at.near_first(home).find(|node| nodes.has(*node));
     let chosen = match policy.mode() {
         PolicyMode::Default | PolicyMode::Local => None,
         PolicyMode::Preferred => nodes.nth(0),

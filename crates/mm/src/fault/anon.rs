@@ -29,7 +29,7 @@ impl<M: Mmu> Fault<'_, M> {
     pub(super) fn anon(&self, stable: &Stable<'_, M>, leaf: Leaf<'_, M>) -> Result<Kind, Stop> {
         let found = leaf.entry.load();
         if stable.view.uffd != 0 {
-            self.userfault(stable, found)?;
+            self.watched(stable, found)?;
         }
         oracle::is_table(self.mm.system(), leaf.table);
         if found.is_mapped() && !found.is_present() {
@@ -46,6 +46,18 @@ impl<M: Mmu> Fault<'_, M> {
             }
             _ => self.set_flags(stable, leaf, found),
         }
+    }
+
+    /// Asks the handler, and prepares for what comes if there is nothing to ask. Linux:
+    /// do_anonymous_page asks when all is prepared, do_wp_page before.
+    #[cold]
+    fn watched(&self, stable: &Stable<'_, M>, found: Pte<M::Paging>) -> Result<(), Stop> {
+        if found.is_none() {
+            self.prepare_anon(stable)?;
+            return self.userfault(stable, found);
+        }
+        self.userfault(stable, found)?;
+        self.prepare_anon(stable)
     }
 
     /// Linux: do_anonymous_page, a load.

@@ -360,7 +360,10 @@ impl<M: Mmu> Fault<'_, M> {
         if stable.view.file.is_file() {
             return self.file(stable);
         }
-        self.prepare_anon(stable)?;
+        // What is watched is prepared when it is known what stands there.
+        if stable.view.uffd == 0 {
+            self.prepare_anon(stable)?;
+        }
         let leaf = self.leaf(stable)?;
         self.anon(stable, leaf)
     }

@@ -107,9 +107,8 @@ impl<M: Mmu> System<M> {
     fn reclaim(&self, within: Option<NodeMask>) -> u64 {
         let share = self.usable_frames() / (8 * u64::from(self.machine_cpus()));
         let wanted = share.clamp(1, BATCH);
-        let nodes = self.at.nodes();
         let home = self.at.node_of(minflt_sync::this_cpu::<M>());
-        let near_first = (0..nodes).map(|step| (home + step) % nodes);
+        let near_first = self.at.near_first(home);
         let allowed = near_first.filter(|node| within.is_none_or(|within| within.has(*node)));
         let mut freed = 0;
         for node in allowed {

@@ -23,9 +23,12 @@ use minflt_mm::{
     Thread, era, eras_without_migration,
 };
 use minflt_pgtable::X86_64;
+use minflt_report::replace_generated;
 use minflt_tests::disk::Disk;
 use scenes::{Failing, SCENES, Scene};
 use sites::Sites;
+use std::fs;
+use std::path::Path;
 
 type Machine = Host<X86_64, true>;
 
@@ -183,7 +186,18 @@ fn every_allocation_fails_once_and_nothing_is_lost() {
     for scene in others::SCENES.iter().chain([&others::FOLLOW]) {
         try_all("anon-vma-2012", balancing, scene, &mut sites);
     }
-    print!("{sites}");
     let missed = sites.missed();
     assert!(missed.is_empty(), "no scene fails at {missed:#?}");
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/refusals.md");
+    let text = fs::read_to_string(&page).expect("a page of docs");
+    let new = replace_generated(&text, "refusals", &sites.to_string()).expect("its markers");
+    if std::env::var_os("MINFLT_DOCS").is_some() {
+        fs::write(&page, &new).expect("ours");
+    } else {
+        let again = "MINFLT_DOCS=1 cargo test -p minflt-tests --test all refusals";
+        assert!(
+            text == new,
+            "docs/refusals.md is not what the test saw: {again}"
+        );
+    }
 }

@@ -21,8 +21,16 @@ const CALLS: [&str; 10] = [
 ];
 const ALLOCATOR: &str = "alloc/";
 
-/// Each line that allocates, `file:line`, with its failures.
-pub(crate) struct Sites(BTreeMap<String, u64>);
+/// Each line that allocates, `file:line`.
+pub(crate) struct Sites(BTreeMap<String, Site>);
+
+/// A line that allocates.
+struct Site {
+    file: String,
+    /// The line, as it is written.
+    code: String,
+    failures: u64,
+}
 
 impl Sites {
     /// Those of mm's source, none of which has failed.
@@ -44,7 +52,12 @@ impl Sites {
                 }
                 let code = line.split("//").next().unwrap_or_default();
                 if CALLS.iter().any(|call| code.contains(call)) {
-                    sites.insert(format!("{name}:{}", number + 1), 0);
+                    let site = Site {
+                        file: name.to_owned(),
+                        code: code.trim().to_owned(),
+                        failures: 0,
+                    };
+                    sites.insert(format!("{name}:{}", number + 1), site);
                 }
             }
         }
@@ -56,21 +69,34 @@ impl Sites {
         let (line, _column) = site.rsplit_once(':').expect("a column");
         let (_, name) = line.rsplit_once("mm/src/").expect("a file of mm");
         let failures = self.0.get_mut(name);
-        *failures.unwrap_or_else(|| panic!("{name} allocates, unseen")) += 1;
+        let site = failures.unwrap_or_else(|| panic!("{name} allocates, unseen"));
+        site.failures += 1;
     }
 
     /// Those that never failed.
     pub(crate) fn missed(&self) -> Vec<&String> {
-        let never = self.0.iter().filter(|(_, failures)| **failures == 0);
+        let never = self.0.iter().filter(|(_, site)| site.failures == 0);
         never.map(|(site, _)| site).collect()
     }
 }
 
 impl fmt::Display for Sites {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "failures  allocation")?;
-        for (site, failures) in &self.0 {
-            writeln!(f, "{failures:8}  {site}")?;
+        writeln!(f, "| file of `mm` | line | refused |\n|---|---|---:|")?;
+        // Not by line numbers, which say nothing.
+        let mut rows: Vec<_> = self.0.values().collect();
+        rows.sort_by_key(|site| (&site.file, &site.code, site.failures));
+        for Site {
+            file,
+            code,
+            failures,
+        } in rows
+        {
+            writeln!(
+                f,
+                "| `{file}` | `{}` | {failures} |",
+                code.replace('|', "\\|")
+            )?;
         }
         Ok(())
     }

@@ -162,7 +162,7 @@ fn measure(job: &Job, machine: &MachineFile) -> Result<Done, Error> {
     target.account(job.asked.then(Asked::default));
     let page = machine.shape.page_bytes.value as u64;
     let workload = job.kind.workload(job.threads, page)?;
-    targets::fits(&workload, job.threads, page, size.ram_bytes)?;
+    targets::fits(&workload, job.threads, page, (size.ram_bytes, 0))?;
     let plan = Plan {
         threads: job.threads,
         cpus: job.threads,
