@@ -19,6 +19,8 @@
 //! | mremap | what is longer; of a mapping that stays, all | what is shorter |
 //! | munmap, brk downwards, exit | - | the pages of accounted VMAs |
 //! | fork | the child's accounted VMAs | - |
+//! | shmget | a segment of shared memory, unless it is `SHM_NORESERVE` | - |
+//! | a segment goes | - | its pages |
 //!
 //! mprotect from writable to read-only gives back only what no store can have touched yet: of a
 //! mapping without an anon_vma.
@@ -28,16 +30,17 @@
 //! # Why it is correct
 //! The charge of a VMA is made under `mmap_lock` for writing, before the VMA's record with the flag
 //! is published, and given back under it after the VMA was taken out. At quiescence the number is
-//! the pages of all accounted VMAs; the ledger checks that. A fence between adding and looking lets
-//! at least one of two charges see the other. Who gives back beside a charge may be seen before
-//! what it gives back: then the charge is admitted by as much too early.
+//! the pages of all accounted VMAs and segments; the ledger checks that. A fence between adding and
+//! looking lets at least one of two charges see the other. Who gives back beside a charge may be
+//! seen before what it gives back: then the charge is admitted by as much too early.
 //!
 //! # Cost
 //! Below the batch no shared line is written. The limit is looked at by the whole number, and by
 //! the sum of all CPUs only where that is too close to tell.
 //!
 //! Linux: mm/util.c `__vm_enough_memory` (v6.12), mm/mm_init.c `mm_compute_batch`,
-//! `accountable_mapping`, `may_expand_vm`. Not there: the reserves for administrators and users.
+//! `accountable_mapping`, `may_expand_vm`. Not there: the reserves for administrators and users;
+//! promises for files in memory that are no segments, and for pages of segments that have none.
 
 use crate::config::Broken;
 use crate::error::NoMemory;

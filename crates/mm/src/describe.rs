@@ -3,7 +3,7 @@
 
 use crate::call::userfaultfd as uffd;
 use crate::file::links::FileLink;
-use crate::file::{CacheNode, PageCache};
+use crate::file::{CacheNode, PageCache, Segment};
 use crate::frame::{Frame, Use};
 use crate::mm::Mm;
 use crate::rmap::anon_vma::{AnonVma, Chain};
@@ -141,7 +141,7 @@ impl<M: Mmu> System<M> {
     fn own_field(offset: usize) -> Field {
         let fields = fields!(Self: at, config, exchanges, frames, cpus, srcu, nodes, vmas,
             attrs, mms, anon_vmas, chains, uffds, waiters, zero_page, next_id, spaces, rcu, commit,
-            rss_slots, stack_guard_gap, numa, swap);
+            rss_slots, stack_guard_gap, numa, swap, shm);
         match find(&fields, offset) {
             Field::Named(name) => Field::Named(match name {
                 "nodes" => "slab of tree nodes",
@@ -187,6 +187,7 @@ impl<M: Mmu> System<M> {
                 (self.files.caches.magazine_at(at), "files"),
                 (self.files.nodes.magazine_at(at), "page cache nodes"),
                 (self.files.links.magazine_at(at), "file links"),
+                (self.shm.slab.magazine_at(at), "segments"),
             ];
             slabs
                 .into_iter()
@@ -243,6 +244,7 @@ impl<M: Mmu> System<M> {
         const WAITER: Fields = &[(0, "waiter")];
         const CACHE_NODE: Fields = &[(0, "slots")];
         const LINK: Fields = &[(0, "link")];
+        const SEGMENT: Fields = &[(0, "segment")];
         let place = |object, slot: usize, fields: &[(usize, &'static str)]| {
             let number = pfn.0 * 1000 + (offset / slot) as u64;
             Place {
@@ -269,7 +271,8 @@ impl<M: Mmu> System<M> {
             7 => place("waiter", size_of::<uffd::Waiter>(), WAITER),
             8 => place("file", size_of::<PageCache<M>>(), &PageCache::<M>::fields()),
             9 => place("page cache node", size_of::<CacheNode<M>>(), CACHE_NODE),
-            _ => place("file link", size_of::<FileLink<M>>(), LINK),
+            10 => place("file link", size_of::<FileLink<M>>(), LINK),
+            _ => place("segment", size_of::<Segment<M>>(), SEGMENT),
         }
     }
 

@@ -47,6 +47,7 @@ pub use call::msync::Msync;
 pub use call::pin::Pin;
 pub use call::place::Place;
 pub use call::remote::Force;
+pub use call::shm::{ShmAttach, ShmCreate, ShmPlace, ShmRequest, ShmRound};
 pub use call::userfaultfd::{Message, Reason, Uffd, UffdFaults, UffdMode, Wake, WriteProtected};
 pub use commit::{Overcommit, Reserve};
 pub use config::{
@@ -56,11 +57,13 @@ pub use config::{
 pub use error::{
     BootError, Errno, FileError, HeapError, MadviseError, MempolicyError, MincoreError, MlockError,
     MmapError, MovePageError, MprotectError, MremapError, MsyncError, MunmapError, NoMemory,
-    RemoteError, UffdError,
+    RemoteError, ShmatError, ShmctlError, ShmdtError, ShmgetError, UffdError,
 };
 pub use event::Event;
 pub use fault::{Done, FaultOutcome, Kind as FaultKind, Signal};
-pub use file::{FileAccess, FileHandle, FileKey, FileOps, IoError, Sharing};
+pub use file::{
+    FileAccess, FileHandle, FileKey, FileOps, IoError, Sharing, ShmId, ShmKey, ShmLimits, ShmStatus,
+};
 pub use frame::Frame;
 pub use mm::{Mappings, Mm, MmHandle};
 pub use numa::NumaKnobs;

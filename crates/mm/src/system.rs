@@ -16,7 +16,7 @@ use crate::commit::Commit;
 use crate::config::{Broken, Config, ExchangeBy, Illegal};
 use crate::error::{BootError, NoMemory};
 use crate::event::Event;
-use crate::file::Files;
+use crate::file::{Files, Segments};
 use crate::frame::{Frame, FrameTable, Use};
 use crate::mm::{Mm, MmHandle};
 use crate::numa::{Numa, Rate};
@@ -74,6 +74,7 @@ pub struct System<M: Mmu> {
     pub(crate) stack_guard_gap: Atomic<u64, M>,
     pub(crate) swap: SwapArea<M>,
     pub(crate) numa: Numa<M>,
+    pub(crate) shm: Segments<M>,
 }
 
 /// How entries are exchanged where no lock of the tables is held: what the configuration and the
@@ -226,7 +227,7 @@ impl<M: Mmu> System<M> {
             // SAFETY: 1: the machine's memory is the system's from now on.
             unsafe { carve.per_cpu::<_, M>(cpus, |_| Magazine::new()) }
         };
-        let magazines = [(); 11].map(|()| magazines(carve));
+        let magazines = [(); 12].map(|()| magazines(carve));
         // SAFETY: 1, here and below: as above.
         let areas = unsafe { carve.per_cpu(cpus, |_| CpuArea::new()) };
         // SAFETY: 1.
@@ -255,7 +256,7 @@ impl<M: Mmu> System<M> {
         let zone = |node| Frames::zone(&table, node, nodes, reserved, kept);
         // SAFETY: 1: cut off just now.
         let zones = unsafe { PerCpu::build(zones?, nodes, zone) };
-        let [slabs @ .., cache, cache_node, link] = magazines;
+        let [slabs @ .., cache, cache_node, link, segment] = magazines;
         let [node, vma, attr, mm, anon, chain, uffd, waiter] = slabs;
         let system = Self {
             at,
@@ -288,6 +289,7 @@ impl<M: Mmu> System<M> {
             stack_guard_gap: Atomic::new(DEFAULT_GUARD_GAP),
             swap,
             numa: Numa::new(rates?),
+            shm: Segments::new(segment?),
         };
         let place = place?.cast::<Self>();
         // SAFETY: cut off for this, aligned to 128.

@@ -18,6 +18,7 @@ mod pins;
 mod promises;
 mod remaps;
 mod scenes;
+mod segments;
 mod stacks;
 mod stage;
 mod vma_scenes;

@@ -38,7 +38,7 @@ const ALL: [Race; STAYING.len() + MOVING.len()] = {
     all
 };
 
-/// Those in which no page is moved.
+/// Those that are not in [`MOVING`]: no page is moved.
 const STAYING: &[Race] = &[
     Race {
         number: "P1",

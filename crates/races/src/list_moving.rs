@@ -1,4 +1,4 @@
-//! The races about pages that are moved, and about who finds them.
+//! The races about pages that are moved, about who finds them, and about shared memory.
 
 use super::lineage::Lineage;
 use super::list::USUAL;
@@ -151,5 +151,14 @@ pub(super) const MOVING: &[Race] = &[
         name: "migrate-hole",
         never: "a page that is being moved stays mapped where a hole was made of it",
         ..moving(Moving::Hole, Broken::TruncateUnmapsOnce)
+    },
+    Race {
+        number: "shm-remove",
+        name: "attach-remove",
+        never: "a segment goes that somebody has attached",
+        fix: Broken::AttachUncounted,
+        shows_in: "linux-4.13",
+        scene: Scene::AttachRemove,
+        ..USUAL
     },
 ];

@@ -13,6 +13,7 @@ use super::migration::{self, Moving};
 use super::pins;
 use super::promises;
 use super::remaps;
+use super::segments;
 use super::stacks;
 use super::stage::{Checked, Script, Stage};
 use super::vma_scenes;
@@ -58,6 +59,7 @@ pub(super) enum Scene {
     PolicyFault,
     LockLock,
     ChargeCharge,
+    AttachRemove,
     HalfEqual,
     Emulated,
     AroundTruncate,
@@ -157,6 +159,7 @@ pub(super) fn script<'s, P: Paging>(scene: Scene, stage: &Stage<'s, P>) -> Scrip
         Scene::PolicyFault => advice::policy_fault(&stage),
         Scene::LockLock => advice::lock_lock(&stage),
         Scene::ChargeCharge => promises::charge_charge(&stage),
+        Scene::AttachRemove => segments::attach_remove(&stage),
         Scene::HalfEqual => entries::half_equal(&stage),
         Scene::Emulated => entries::emulated(&stage),
         Scene::AroundTruncate => files::around_truncate(&stage),

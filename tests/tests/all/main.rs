@@ -26,6 +26,7 @@ mod rss;
 mod sim;
 mod stacks;
 mod swap;
+mod sysv_shm;
 mod tree;
 mod userfaultfd;
 mod workloads;

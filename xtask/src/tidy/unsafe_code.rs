@@ -24,6 +24,7 @@ const ALLOWED: &[&str] = &[
     "crates/mm/src/file/index.rs",
     "crates/mm/src/file/links.rs",
     "crates/mm/src/file/mod.rs",
+    "crates/mm/src/file/segments/",
     "crates/mm/src/frame",
     "crates/mm/src/lifetime.rs",
     "crates/mm/src/migrate.rs",

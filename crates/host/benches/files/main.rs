@@ -8,8 +8,7 @@
 //!
 //! A file of memory is mapped again and again, and touched by loads. Every round measures every
 //! order of fault-around, one after the other, and real Linux; a figure is the median over the
-//! rounds. All orders are run with `--ahead frame`, which `fault-around-2014` has not: the fault
-//! asks for the descriptors of the pages around before it needs them.
+//! rounds.
 //!
 //! - *each window*: one load in each 64 KiB. The faults are the same with every order; an order of
 //!   4 maps 15 pages more in each. So *one extra page* is the difference to order 0, by 15.

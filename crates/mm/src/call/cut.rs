@@ -31,7 +31,7 @@
 //! Linux: mm/vma.c vms_gather_munmap_vmas, vms_complete_munmap_vmas (v6.18).
 
 use super::changed::{Changed, Tables};
-use super::merge::{Chained, chain, goes_on, of_range};
+use super::merge::{Chained, chain, goes_on, may_go, of_range};
 use super::split::{NewRecord, NewVma};
 use crate::commit::Pages;
 use crate::error::NoMemory;
@@ -286,7 +286,8 @@ impl<'w, 'm, M: Mmu> Cut<'w, 'm, M> {
         .map(|it| it.map(|(vma, _)| writers.begin(vma)));
         let below = below.filter(|(vma, _)| vma.may_take(None));
         let above = above.filter(|(vma, _)| {
-            vma.may_take(None) && below.is_none_or(|(other, _)| other.may_share(vma))
+            let both = |(other, _): (&Vma<M>, _)| other.may_share(vma) && may_go::<M>(&view);
+            vma.may_take(None) && below.is_none_or(both)
         });
         let (start, end) = (self.range.start(), self.range.end());
         match (below, above) {

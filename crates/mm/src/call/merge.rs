@@ -41,6 +41,14 @@ pub(super) fn goes_on<P: Paging>(below: &VmaView, above: &VmaView) -> bool {
     below.range.end() == above.range.start() && *above == below.of_range::<P>(above.range)
 }
 
+/// Whether a mapping may become part of another: not where each that is there is counted.
+///
+/// Linux: can_merge_remove_vma.
+pub(super) fn may_go<M: Mmu>(view: &VmaView) -> bool {
+    view.cache::<M>()
+        .is_none_or(|cache| !cache.counts_mappings())
+}
+
 /// The neighbours that `view` can be one with: what lies at the edges of `whole`, of which it is a
 /// part; with the pages of `from`, if it has any.
 pub(super) fn neighbours<'w, M: Mmu>(
@@ -290,11 +298,11 @@ pub(super) fn add<'w, M: Mmu>(
     let old = below.vma().view();
     let grown = |end| of_range::<M>(&old, old.range.start(), end);
     match above {
-        Some(above) => {
+        Some(above) if may_go::<M>(view) => {
             let grown = grown(above.vma().view().range.end());
             swallow(mm, &below, above, grown, from)?;
         }
-        None => {
+        _ => {
             let grown = NewRecord::new(mm, grown(end))?;
             let forgets = mm.system().config.lacks(Broken::MergeForgetsChain);
             let from = from.filter(|_| !forgets);

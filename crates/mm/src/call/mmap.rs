@@ -90,11 +90,11 @@ impl MapRequest {
 }
 
 /// A part of a file, and how it is mapped.
-struct Part<'f, M: Mmu> {
-    file: &'f FileHandle<'f, M>,
+pub(super) struct Part<'f, M: Mmu> {
+    pub(super) file: &'f FileHandle<'f, M>,
     /// In bytes.
-    offset: u64,
-    sharing: Sharing,
+    pub(super) offset: u64,
+    pub(super) sharing: Sharing,
 }
 
 impl<M: Mmu> Mm<M> {
@@ -145,17 +145,25 @@ impl<M: Mmu> Mm<M> {
         request: &MapRequest,
         part: Option<&Part<'_, M>>,
     ) -> Result<VirtAddr, MmapError> {
-        as_call(self.system(), || {
-            let view = self.map(request, part)?;
-            let locked = view.flags.has(VmaFlags::LOCKED);
-            if request.populate == Populate::Now || locked {
-                // Linux ignores what cannot be had: mm_populate.
-                let _some = self.populate_mapped(share, view.range, Failure::Skips, to_lock);
-            } else if request.populate == Populate::NonBlock && view.file.is_file() {
-                self.populate_ready(share, view.range);
-            }
-            Ok(view.range.start())
-        })
+        as_call(self.system(), || self.map_populated(share, request, part))
+    }
+
+    /// The same as a part of a call.
+    pub(super) fn map_populated(
+        &self,
+        share: &Share,
+        request: &MapRequest,
+        part: Option<&Part<'_, M>>,
+    ) -> Result<VirtAddr, MmapError> {
+        let view = self.map(request, part)?;
+        let locked = view.flags.has(VmaFlags::LOCKED);
+        if request.populate == Populate::Now || locked {
+            // Linux ignores what cannot be had: mm_populate.
+            let _some = self.populate_mapped(share, view.range, Failure::Skips, to_lock);
+        } else if request.populate == Populate::NonBlock && view.file.is_file() {
+            self.populate_ready(share, view.range);
+        }
+        Ok(view.range.start())
     }
 
     /// Maps under the write lock; returns what.

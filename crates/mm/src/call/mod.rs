@@ -17,6 +17,7 @@
 //! | mbind | write | each VMA it looks over, and each that it changes | traverse |
 //! | (a fault below a stack) | write | the stack | - |
 //! | remote access, pins | read | none: they change no VMA | - |
+//! | shmat, shmdt | write | as mmap, munmap | zap, free |
 //! | userfaultfd: register, unregister, end | write | each VMA it changes | allow |
 //! | userfaultfd: fill, writeprotect | read | none: they change no VMA | install; protect |
 
@@ -41,6 +42,7 @@ pub(crate) mod pin;
 pub(crate) mod place;
 mod populate;
 pub(crate) mod remote;
+pub(crate) mod shm;
 mod split;
 pub(crate) mod stack;
 pub(crate) mod userfaultfd;

@@ -28,7 +28,7 @@
 //!
 //! Linux: mm/vma.c vma_modify (v6.18).
 
-use super::merge::{Neighbours, chain, grow_down, grow_up, neighbours, of_range, swallow};
+use super::merge::{Neighbours, chain, grow_down, grow_up, may_go, neighbours, of_range, swallow};
 use super::split::{NewRecord, NewVma, gone};
 use crate::config::Broken;
 use crate::error::NoMemory;
@@ -102,6 +102,10 @@ pub(super) fn modify<'w, M: Mmu>(
         true => writers.begin_none(vma),
         false => open(vma),
     };
+    if all && !may_go::<M>(&old) {
+        // Linux gives up, too, rather than let a neighbour have it.
+        return split(mm, writers, section, new);
+    }
     match neighbours(mm, beside, &new, whole.range, Some(vma)) {
         Neighbours {
             below: Some(below),

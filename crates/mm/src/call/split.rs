@@ -169,7 +169,7 @@ pub(super) fn new_vma<M: Mmu>(mm: &Mm<M>, view: VmaView) -> Result<NonNull<Vma<M
         }
         (Err(_), attrs) => {
             free_attrs(attrs);
-            sys.drop_link(link);
+            sys.drop_link(mm, link);
             Err(NoMemory)
         }
     }
@@ -187,7 +187,7 @@ pub(super) fn discard_vma<M: Mmu>(mm: &Mm<M>, vma: NonNull<Vma<M>>) {
     // SAFETY: nobody else has it.
     sys.unlink_anon_vmas(unsafe { vma.as_ref() });
     // SAFETY: nobody else has it.
-    sys.drop_link(unsafe { vma.as_ref() }.link());
+    sys.drop_link(mm, unsafe { vma.as_ref() }.link());
     // SAFETY: nobody else has it.
     if let Some(attrs) = unsafe { vma.as_ref() }.attrs_ptr() {
         // SAFETY: 1, 2: nobody else has it.
@@ -239,7 +239,7 @@ pub(super) fn detach<M: Mmu>(mm: &Mm<M>, section: Section<'_, M>) {
 /// Sleeps for the locks of its anon_vmas and of its file's mappings.
 pub(super) fn free<M: Mmu>(mm: &Mm<M>, vma: &Vma<M>) {
     mm.system().unlink_anon_vmas(vma);
-    mm.system().drop_link(vma.link());
+    mm.system().drop_link(mm, vma.link());
     // SAFETY: 1: the caller took it out of the tree just now.
     unsafe { mm.system().retire_vma(NonNull::from(vma)) };
 }

@@ -165,4 +165,6 @@ broken! {
     SwapForgetsDirty = "swap-forgets-dirty",
     /// mlock counts what it locked after it let `mmap_lock` go.
     LockedCountLate = "locked-count-late",
+    /// shmat does not count as one who has the segment while it maps it.
+    AttachUncounted = "attach-uncounted",
 }

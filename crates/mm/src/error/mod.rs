@@ -1,8 +1,10 @@
 //! How each call can fail, and the one table from those to Linux's error numbers.
 
 mod errno;
+mod shm;
 
 pub use errno::Errno;
+pub use shm::{ShmatError, ShmctlError, ShmdtError, ShmgetError};
 
 use crate::alloc::MAX_NODES;
 use crate::config::Illegal;

@@ -3,6 +3,7 @@
 //! A mapping of a file has one link, which has a reference to the file and a span in its tree,
 //! guarded by `i_mmap`. It is taken out after its pages, and after every CPU has forgotten them:
 //! who writes back finds no mapping then, and who has a translation still stores to the page.
+//! Of a segment of shared memory it is also what counts as attached ([`super::segments`]).
 //!
 //! Linux: mm/vma.c `__vma_link_file`, unlink_file_vma.
 
@@ -61,14 +62,16 @@ impl<M: Mmu> System<M> {
         };
         let new = self.files.links.alloc(new, self).map_err(|_| NoMemory)?;
         cache.hold();
+        cache.mapped_by(mm);
         Ok(new.as_ptr() as u64)
     }
 
-    /// Takes the link of a VMA out, which has no pages any more, and lets the file go.
+    /// Takes the link of a VMA of `mm` out, which has no pages any more, and lets the file go.
     ///
     /// # Context
-    /// Sleeps for the file's `i_mmap`; if this was the last to have the file, for its device.
-    pub(crate) fn drop_link(&self, address: u64) {
+    /// Sleeps for the file's `i_mmap`, or for the table of segments; if this was the last to have
+    /// the file, for its device.
+    pub(crate) fn drop_link(&self, mm: &Mm<M>, address: u64) {
         let Some(old) = link::<M>(address) else {
             return;
         };
@@ -79,6 +82,7 @@ impl<M: Mmu> System<M> {
         }
         // SAFETY: 1, 2: in no tree any more, and the VMA goes.
         unsafe { self.files.links.free(NonNull::from(old)) };
+        cache.unmapped_by(mm);
         cache.put();
     }
 }

@@ -44,6 +44,7 @@ mod pages;
 mod part;
 mod read;
 mod reclaim;
+mod segments;
 mod truncate;
 mod words;
 mod writeback;
@@ -53,12 +54,13 @@ pub use ops::{FileOps, IoError};
 pub(crate) use pages::Sought;
 pub(crate) use part::FilePart;
 pub(crate) use read::NotRead;
+pub(crate) use segments::{NewSegment, Segment, Segments};
+pub use segments::{ShmId, ShmKey, ShmLimits, ShmStatus};
 
 use crate::error::NoMemory;
 use crate::rmap::interval::Spans;
 use crate::system::System;
 use crate::vma::VmaView;
-use crate::zap::Only;
 use core::fmt;
 use core::ptr::NonNull;
 use index::Index;
@@ -135,6 +137,8 @@ pub(crate) struct PageCache<M: Mmu> {
     /// Guards `links`.
     pub(crate) i_mmap: RwSem<IMmapLock, M>,
     pub(crate) spans: Spans<M>,
+    /// The segment that it is the memory of, 0 for none. Set before anybody has it.
+    segment: Atomic<u64, M>,
 }
 
 /// What a system keeps of files.
@@ -237,6 +241,7 @@ impl<M: Mmu> System<M> {
             resize: RwSem::new(),
             i_mmap: RwSem::new(),
             spans: Spans::new(),
+            segment: Atomic::new(0),
         };
         let cache = self.files.caches.alloc(cache, self).map_err(|_| NoMemory)?;
         self.list_file(cache);
@@ -376,7 +381,7 @@ impl<M: Mmu> PageCache<M> {
 
 impl<M: Mmu> PageCache<M> {
     /// Start offsets of its fields, ascending: for names.
-    pub(crate) fn fields() -> [(usize, &'static str); 6] {
+    pub(crate) fn fields() -> [(usize, &'static str); 7] {
         use core::mem::offset_of;
         let mut fields = [
             (0, "file"),
@@ -385,6 +390,7 @@ impl<M: Mmu> PageCache<M> {
             (offset_of!(Self, refs), "refs"),
             (offset_of!(Self, resize), "resize"),
             (offset_of!(Self, i_mmap), "i_mmap"),
+            (offset_of!(Self, segment), "segment"),
         ];
         fields.sort_unstable();
         fields
@@ -455,24 +461,6 @@ impl<'s, M: Mmu> FileHandle<'s, M> {
     #[must_use]
     pub fn number(&self) -> u64 {
         self.cache().id
-    }
-
-    /// Marks a cached page as one whose memory is broken: whoever touches it from now on gets a
-    /// signal, and nobody maps it again. Returns whether the page is cached.
-    ///
-    /// Linux: memory_failure, of which this is the part that a fault sees.
-    pub fn poison(&self, index: u64) -> bool {
-        let cache = self.cache();
-        let Some(page) = cache.find(index) else {
-            return false;
-        };
-        let page = page.lock();
-        let here = page.is(cache, index);
-        if here {
-            page.frame().set_poisoned();
-            cache.unmap(index, index, Only::OfFile);
-        }
-        here
     }
 }
 

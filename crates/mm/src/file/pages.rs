@@ -1,11 +1,12 @@
 //! One page of a file: looked for, made.
 
-use super::PageCache;
 use super::index::InOrder;
+use super::{FileHandle, PageCache};
 use crate::config::Broken;
 use crate::error::NoMemory;
 use crate::frame::Use;
 use crate::page::{Locked, Page};
+use crate::zap::Only;
 use core::ops::Range;
 use minflt_addr::Pfn;
 use minflt_pgtable::Mmu;
@@ -194,5 +195,25 @@ impl<M: Mmu> PageCache<M> {
         page.frame().clean();
         page.frame().mapping.store(0, Ordering::Relaxed);
         self.system().frames.put(page.pfn());
+    }
+}
+
+impl<M: Mmu> FileHandle<'_, M> {
+    /// Marks a cached page as one whose memory is broken: whoever touches it from now on gets a
+    /// signal, and nobody maps it again. Returns whether the page is cached.
+    ///
+    /// Linux: memory_failure, of which this is the part that a fault sees.
+    pub fn poison(&self, index: u64) -> bool {
+        let cache = self.cache();
+        let Some(page) = cache.find(index) else {
+            return false;
+        };
+        let page = page.lock();
+        let here = page.is(cache, index);
+        if here {
+            page.frame().set_poisoned();
+            cache.unmap(index, index, Only::OfFile);
+        }
+        here
     }
 }

@@ -25,6 +25,7 @@ struct Objects {
     caches: u64,
     cache_nodes: u64,
     links: u64,
+    segments: u64,
     slots: Named,
 }
 
@@ -137,14 +138,26 @@ impl<M: Mmu> System<M> {
         if pinned > pins {
             return Err(Unbalanced::Pins { pinned, pins });
         }
-        let (kept, accounted) = (self.committed_raw(), vmas.accounted);
-        if kept != accounted as i64 {
-            return Err(Unbalanced::Committed { kept, accounted });
-        }
+        self.promises_add_up(vmas.accounted, &mut objects)?;
         ledger.swapped = self.slots_add_up(objects.slots)?;
         self.files_add_up(&mut objects)?;
         self.objects_add_up(&objects)?;
         Ok(ledger)
+    }
+
+    /// Whether what is promised is what was promised for mappings and for segments.
+    fn promises_add_up(&self, mappings: u64, objects: &mut Objects) -> Result<(), Unbalanced> {
+        let mut accounted = mappings;
+        self.each_segment(|segment| {
+            objects.segments += 1;
+            accounted += segment.peek().0;
+        });
+        let kept = self.committed_raw();
+        if kept == accounted as i64 {
+            Ok(())
+        } else {
+            Err(Unbalanced::Committed { kept, accounted })
+        }
     }
 
     /// Whether each slot of the swap device counts those entries that name it, and no other is in
@@ -169,7 +182,11 @@ impl<M: Mmu> System<M> {
         self.each_file(|cache| {
             objects.caches += 1;
             objects.cache_nodes += cache.nodes();
+            let attached = cache.segment_peek().map(|segment| segment.peek().1);
             match cache.spans.validate() {
+                Ok(found) if attached.is_some_and(|attached| attached != found) => {
+                    wrong = Some("a segment counts other mappings than it has");
+                }
                 Ok(found) if found <= cache.refs_raw() => links += found,
                 Ok(_) => wrong = Some("a file has more mappings than references"),
                 Err(why) => wrong = Some(why),
@@ -198,6 +215,7 @@ impl<M: Mmu> System<M> {
                 reached.cache_nodes,
             ),
             ("file link", self.files.links.live(), reached.links),
+            ("segment", self.shm.slab.live(), reached.segments),
         ];
         let wrong = kinds.into_iter().find(|(_, live, reach)| live != reach);
         if let Some((what, live, reachable)) = wrong {

@@ -136,7 +136,7 @@ pub enum Unbalanced {
     Committed {
         /// The number kept.
         kept: i64,
-        /// The pages of all accounted mappings.
+        /// The pages of all accounted mappings and segments.
         accounted: u64,
     },
 }

@@ -28,6 +28,8 @@ lock_order! {
     MmapLock: Sleeps,
     /// One VMA, read or write.
     VmaLock: Sleeps,
+    /// The table of segments of shared memory.
+    ShmLock: Sleeps,
     /// One folio.
     FolioLock: Sleeps,
     /// The reverse map of a file.

@@ -3,7 +3,8 @@
 use super::scenes::{Failing, Scene};
 use super::{PAGE, World, page};
 use minflt_mm::{
-    Advice, Errno, Force, MapRequest, Place, Prot, Remap, RemapRequest, Sharing, Signal,
+    Advice, Errno, Force, MapRequest, Place, Prot, Remap, RemapRequest, Sharing, ShmAttach,
+    ShmCreate, ShmId, ShmKey, ShmPlace, ShmRequest, Signal,
 };
 
 const fn scene(
@@ -41,6 +42,17 @@ impl World<'_> {
         };
         self.thread.mremap(&request)?;
         Ok(())
+    }
+}
+
+impl World<'_> {
+    /// A segment of 8 pages, the same each time.
+    fn segment(&self) -> Result<ShmId, Errno> {
+        Ok(self.mm.shmget(&ShmRequest {
+            key: ShmKey(1),
+            create: ShmCreate::IfMissing,
+            ..ShmRequest::private(8 * PAGE)
+        })?)
     }
 }
 
@@ -230,5 +242,39 @@ pub(crate) const SCENES: &[Scene] = &[
             }
             Ok(w.mm.madvise(page(9), PAGE, Advice::Remove)?)
         },
+    ),
+    scene(
+        "a segment comes and goes",
+        Whole,
+        |_| (),
+        |w| {
+            let id = w.mm.shmget(&ShmRequest::private(4 * PAGE))?;
+            Ok(w.sys.shmctl_remove(id)?)
+        },
+    ),
+    scene(
+        "attach a segment",
+        Whole,
+        |w| assert!(w.segment().is_ok()),
+        |w| {
+            let place = ShmPlace::Over(page(8));
+            w.mm.shmat(w.segment()?, &ShmAttach::new(place))?;
+            Ok(())
+        },
+    ),
+    scene(
+        "detach what is in parts",
+        Partly,
+        |w| {
+            let id = w.segment().expect("memory");
+            let place = ShmPlace::Over(page(8));
+            assert_eq!(w.mm.shmat(id, &ShmAttach::new(place)), Ok(page(8)));
+            for number in [9, 11, 13] {
+                w.mm.mprotect(page(number), PAGE, Prot::READ)
+                    .expect("memory");
+            }
+            assert_eq!(w.sys.shmctl_remove(id), Ok(()));
+        },
+        |w| Ok(w.mm.shmdt(page(8))?),
     ),
 ];

@@ -1,0 +1,53 @@
+//! What happens in the race about segments of shared memory.
+
+use super::scenes::{S, tasks};
+use super::stage::{Checked, Script};
+use core::cell::Cell;
+use minflt_mm::{Errno, ShmAttach, ShmPlace, ShmRequest};
+use minflt_pgtable::Paging;
+use minflt_sync::Machine;
+use std::rc::Rc;
+
+/// A segment is removed while somebody attaches it, who either finds none, or has it until he
+/// detaches it.
+pub(super) fn attach_remove<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
+    let made = stage.mm.shmget(&ShmRequest::private(2 * P::PAGE));
+    let id = made.unwrap_or_else(|error| panic!("the stage is large enough: {error:?}"));
+    let (attaches, removes, last) = (Rc::clone(stage), Rc::clone(stage), Rc::clone(stage));
+    let came: Rc<Cell<Result<(), &str>>> = Rc::new(Cell::new(Ok(())));
+    let said = Rc::clone(&came);
+    let bodies: Vec<Box<dyn FnOnce() + 's>> = vec![
+        Box::new(move || {
+            let at = attaches.page(0);
+            let how = ShmAttach::new(ShmPlace::Free(at));
+            match attaches.mm.shmat(id, &how).map_err(Errno::from) {
+                Ok(_) => {}
+                Err(Errno::EINVAL) => return,
+                Err(_) => return said.set(Err("segment: it is there, and cannot be attached")),
+            }
+            if attaches.thread().store(at, 7).is_err() {
+                said.set(Err("segment: attached, and not to be stored to"));
+            }
+            if attaches.sys.shmctl_stat(id).map(|found| found.attached) != Ok(1) {
+                said.set(Err("segment: attached, and not counted"));
+            }
+            if attaches.mm.shmdt(at).is_err() {
+                said.set(Err("segment: attached, and not to be detached"));
+            }
+        }),
+        Box::new(move || {
+            if removes.sys.shmctl_remove(id).is_err() {
+                Checked::<P>::violation(format_args!(
+                    "segment: it was there, and cannot be removed"
+                ));
+            }
+        }),
+    ];
+    tasks(bodies, move || {
+        came.get()?;
+        if last.sys.shmctl_stat(id).is_ok() {
+            return Err("segment: removed, attached nowhere, and there".to_owned());
+        }
+        Ok(())
+    })
+}
