@@ -15,7 +15,7 @@ use minflt_sync::Machine;
 use std::rc::Rc;
 
 /// Pages of a scene's file; page `n` begins with [`word`].
-const PAGES: u64 = 4;
+pub(super) const PAGES: u64 = 4;
 /// Where a private mapping of the same file is, and where pages are moved to.
 const THERE: u64 = 8;
 
@@ -26,7 +26,7 @@ type Body<'s> = Box<dyn FnOnce() + 's>;
 pub(super) struct File<'s, P: Paging>(ManuallyDrop<FileHandle<'s, Checked<P>>>);
 
 /// What page `n` of a file begins with.
-const fn word(n: u64) -> u64 {
+pub(super) const fn word(n: u64) -> u64 {
     100 + n
 }
 
@@ -40,11 +40,13 @@ impl<'s, P: Paging> File<'s, P> {
 
     /// Memory only, with all pages there.
     pub(super) fn in_memory(stage: &S<'s, P>) -> Rc<Self> {
-        let file = Self::of(stage.sys.new_file(PAGES * P::PAGE));
-        for n in 0..PAGES {
-            let written = file.0.write_word(n * P::PAGE, word(n));
-            assert!(written.is_ok(), "the stage is large enough: {written:?}");
-        }
+        Self::of_pages(stage, PAGES)
+    }
+
+    /// The same of so many pages.
+    pub(super) fn of_pages(stage: &S<'s, P>, pages: u64) -> Rc<Self> {
+        let file = Self::of(stage.sys.new_file(pages * P::PAGE));
+        (0..pages).for_each(|n| file.make(n));
         file
     }
 
@@ -66,6 +68,24 @@ impl<'s, P: Paging> File<'s, P> {
         let request = MapRequest::new(place, pages * P::PAGE, prot);
         let mapped = stage.mm.mmap_file(&request, &self.0, 0, sharing);
         assert!(mapped.is_ok(), "the stage is free and small: {mapped:?}");
+    }
+
+    /// Makes page `n` hold a word, which takes a frame for it.
+    pub(super) fn make(&self, n: u64) {
+        let made = self.0.write_word(n * P::PAGE, word(n));
+        assert!(made.is_ok(), "there are frames for it: {made:?}");
+    }
+
+    /// Reads its first pages in, as if by a call.
+    pub(super) fn read(&self, pages: u64) {
+        for n in 0..pages {
+            assert_eq!(self.0.read_word(n * P::PAGE), Ok(Some(word(n))));
+        }
+    }
+
+    /// Pages of it that are cached.
+    pub(super) fn cached(&self) -> u64 {
+        self.0.cached_pages()
     }
 
     /// Writes it back.
@@ -98,7 +118,7 @@ fn warm<P: Paging>(stage: &Stage<'_, P>, at: u64) {
 }
 
 /// A load of page `n` finds one of these.
-fn finds<P: Paging>(stage: &Stage<'_, P>, n: u64, allowed: &[Result<u64, Signal>]) {
+pub(super) fn finds<P: Paging>(stage: &Stage<'_, P>, n: u64, allowed: &[Result<u64, Signal>]) {
     let found = stage.thread().load(stage.page(n));
     if !allowed.contains(&found) {
         Checked::<P>::violation(format_args!(

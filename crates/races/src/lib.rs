@@ -5,11 +5,13 @@
 //! switched off it has to find the race, with the fix in place it must find nothing.
 
 mod advice;
+mod away;
 mod disk;
 mod entries;
 mod files;
 mod forks;
 mod format;
+mod hints;
 mod lineage;
 mod list;
 mod list_moving;
@@ -28,7 +30,8 @@ pub use list::RACES;
 pub use stage::Shown;
 
 use minflt_mm::config::{
-    ExchangeBy, Protocol, Unmap, eras_of_migration, eras_without_files, eras_without_migration,
+    ExchangeBy, FaultAround, Protocol, Unmap, eras_of_migration, eras_without_files,
+    eras_without_migration,
 };
 use minflt_mm::{Broken, Check, Config, Era};
 use minflt_sim::Policy;
@@ -70,10 +73,14 @@ pub fn race(name: &str) -> Option<&'static Race> {
 }
 
 impl Race {
-    /// The eras that its scene can tell apart.
+    /// The eras that its scene can tell apart, and that have what it is about.
     #[must_use]
     pub fn eras(&self) -> Vec<&'static Era> {
-        if self.scene.moves_pages() {
+        if self.scene.maps_around() {
+            let eras = eras_of_migration();
+            eras.filter(|era| era.config.around != FaultAround::Order0)
+                .collect()
+        } else if self.scene.moves_pages() {
             eras_of_migration().collect()
         } else if self.scene.maps_files() {
             eras_without_migration().collect()
@@ -83,9 +90,13 @@ impl Race {
     }
 
     /// The configuration it is played in: with its own way to exchange entries, where that may be
-    /// chosen.
+    /// chosen, and with what the scene is about.
     #[must_use]
     pub fn staged(&self, config: Config) -> Config {
+        let config = match self.scene {
+            Scene::Moving(scene) => scene.staged(config),
+            _ => config,
+        };
         match config.protocol {
             Protocol::CompareExchange if self.exchange == ExchangeBy::Emulated => Config {
                 exchange: ExchangeBy::Emulated,

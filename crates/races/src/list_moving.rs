@@ -123,6 +123,24 @@ pub(super) const MOVING: &[Race] = &[
         ..lineage(Lineage::Refused, Broken::MergeWithoutSection)
     },
     Race {
+        number: "P25",
+        name: "around-swap",
+        never: "the file's page is mapped over a private copy that was swapped out",
+        ..moving(Moving::AroundOut, Broken::AroundForgetsAway)
+    },
+    Race {
+        number: "P26",
+        name: "around-unused",
+        never: "a page that was used goes while one stays that was mapped around and never used",
+        ..moving(Moving::Unused, Broken::NeighboursUsed)
+    },
+    Race {
+        number: "hint",
+        name: "hint-discard",
+        never: "a hinting fault puts back what it read of an entry whose page has gone",
+        ..moving(Moving::Hint, Broken::HintPutsBack)
+    },
+    Race {
         number: "watch-move",
         name: "migrate-watched",
         never: "a page grants stores again that a handler protected while it was moved",

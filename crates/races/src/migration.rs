@@ -5,22 +5,25 @@
 //! frame they are in, by somebody who holds nothing. A move that finds the page in use gives up,
 //! which is no mistake.
 
+use super::away;
 use super::disk::Disk;
 use super::entries::leaf;
 use super::files::File;
 use super::forks::Child;
+use super::hints;
 use super::pins;
 use super::scenes::{S, expect, tasks};
 use super::stage::{Checked, Script, Stage};
 use core::cell::{Cell, RefCell};
 use minflt_addr::Pfn;
-use minflt_mm::{Advice, Mm, MovePageError, Prot, Remap, RemapRequest, Sharing, Signal};
+use minflt_mm::config::{Balancing, Neighbours};
+use minflt_mm::{Advice, Config, Mm, MovePageError, Prot, Remap, RemapRequest, Sharing, Signal};
 use minflt_pgtable::{Access, Paging};
 use minflt_sync::Machine;
 use std::rc::Rc;
 
 /// The node that pages are moved to.
-const FAR: u32 = 1;
+pub(super) const FAR: u32 = 1;
 /// Where mappings are moved to.
 const THERE: u64 = 8;
 
@@ -42,12 +45,41 @@ pub(crate) enum Moving {
     PinFork,
     Out,
     OutFault,
+    AroundOut,
+    Unused,
+    Hint,
 }
 
 impl Moving {
     /// Whether its system has a swap device.
     pub(super) const fn swaps(self) -> bool {
-        matches!(self, Self::Out | Self::OutFault)
+        matches!(
+            self,
+            Self::Out | Self::OutFault | Self::AroundOut | Self::Unused
+        )
+    }
+
+    /// Frames of each node of its machine, where that matters.
+    pub(super) const fn frames(self) -> Option<u64> {
+        match self {
+            Self::Unused => Some(away::FRAMES),
+            _ => None,
+        }
+    }
+
+    /// The configuration that it is about, made from another.
+    pub(super) const fn staged(self, config: Config) -> Config {
+        match self {
+            Self::Unused => Config {
+                neighbours: Neighbours::Old,
+                ..config
+            },
+            Self::Hint => Config {
+                balancing: Balancing::On,
+                ..config
+            },
+            _ => config,
+        }
     }
 }
 
@@ -67,6 +99,9 @@ pub(super) fn script<'s, P: Paging>(scene: Moving, stage: &S<'s, P>) -> Script<'
         Moving::PinFork => pin_fork(stage),
         Moving::Out => out(stage),
         Moving::OutFault => out_fault(stage),
+        Moving::AroundOut => away::around_out(stage),
+        Moving::Unused => away::unused(stage),
+        Moving::Hint => hints::hint(stage),
     }
 }
 
@@ -276,7 +311,7 @@ fn store<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
 }
 
 /// What page 0 holds becomes larger, and is `before` at first.
-fn grows<P: Paging>(stage: &Stage<'_, P>, mut before: u64) {
+pub(super) fn grows<P: Paging>(stage: &Stage<'_, P>, mut before: u64) {
     let thread = stage.thread();
     for _ in 0..3 {
         let found = thread.load(stage.page(0));
@@ -385,7 +420,7 @@ fn pin_fork<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
 }
 
 /// Swaps a page out that is there, whether it was used or not.
-fn page_out<P: Paging>(stage: &Stage<'_, P>, n: u64) {
+pub(super) fn page_out<P: Paging>(stage: &Stage<'_, P>, n: u64) {
     let done = stage.mm.madvise(stage.page(n), P::PAGE, Advice::PageOut);
     assert!(done.is_ok(), "mapped: {done:?}");
 }

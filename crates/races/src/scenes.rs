@@ -102,11 +102,24 @@ impl Scene {
         matches!(self, Self::Moving(_) | Self::Lineage(_))
     }
 
+    /// Whether pages go in it beside faults that map what is around them.
+    pub(super) const fn maps_around(self) -> bool {
+        matches!(self, Self::Moving(Moving::AroundOut | Moving::Unused))
+    }
+
     /// Pages of its swap device.
     pub(super) const fn swap_pages(self) -> u64 {
         match self {
             Self::Moving(scene) if scene.swaps() => 16,
             _ => 0,
+        }
+    }
+
+    /// Frames of each of its machine's nodes, where not the usual.
+    pub(super) const fn frames(self) -> Option<u64> {
+        match self {
+            Self::Moving(scene) => scene.frames(),
+            _ => None,
         }
     }
 

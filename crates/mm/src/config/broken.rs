@@ -118,6 +118,10 @@ broken! {
     AroundUnclamped = "around-unclamped",
     /// Fault-around waits for the locks of pages, with a table's lock held.
     AroundWaits = "around-waits",
+    /// Fault-around takes an entry whose page is away for an empty one.
+    AroundForgetsAway = "around-forgets-away",
+    /// Pages that fault-around maps look as if they had been used, whatever the choice.
+    NeighboursUsed = "neighbours-used",
     /// A zap lets pages of files go before every CPU has forgotten them, since the cache has them,
     /// too; and munmap unlinks the mapping before that.
     FilePagesAtOnce = "file-pages-at-once",
@@ -163,6 +167,8 @@ broken! {
     SwapInTwoSteps = "swap-in-two-steps",
     /// Swap-out writes a page before its entry goes, and not again if it was stored to in between.
     SwapForgetsDirty = "swap-forgets-dirty",
+    /// A hinting fault puts back what it read before it had the table's lock.
+    HintPutsBack = "hint-puts-back",
     /// mlock counts what it locked after it let `mmap_lock` go.
     LockedCountLate = "locked-count-late",
     /// shmat does not count as one who has the segment while it maps it.

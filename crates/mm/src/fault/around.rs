@@ -18,8 +18,8 @@
 //! # Why it is correct
 //! Each page is locked while its entry is put in, as for a fault of its own; so truncation sees
 //! the entry, or the page is not the file's any more. Nothing that stands in an entry is replaced:
-//! not a private copy, and not a page that somebody watches. Nothing is waited for, and no memory
-//! is taken.
+//! not a private copy, be it in a frame or in a slot of the swap device, and not a page that
+//! somebody watches. Nothing is waited for, and no memory is taken.
 //!
 //! # Cost
 //! For each page more: a walk of the index, its lock, its reference and its map count, each in the
@@ -195,8 +195,7 @@ impl<M: Mmu> Fault<'_, M> {
     ) -> bool {
         let sys = self.mm.system();
         let entry = self.mm.entry_in(slot.table(), addr);
-        let over = sys.config.lacks(Broken::AroundReplaces);
-        if !entry.load().is_none() && !over {
+        if !self.is_free(entry.load()) {
             return false;
         }
         let Some(page) = cache.find_next(slots, index) else {
@@ -241,6 +240,15 @@ impl<M: Mmu> Fault<'_, M> {
         put_in
     }
 
+    /// Whether nothing stands in an entry: no page, and none that is away.
+    fn is_free(&self, found: Pte<M::Paging>) -> bool {
+        match self.mm.system().config.broken {
+            Some(Broken::AroundReplaces) => true,
+            Some(Broken::AroundForgetsAway) => !found.is_present(),
+            _ => found.is_none(),
+        }
+    }
+
     /// The entry of a page that is mapped so.
     fn pte_around(
         &self,
@@ -256,7 +264,9 @@ impl<M: Mmu> Fault<'_, M> {
             false => pte,
         };
         let neighbour = addr != self.addr.align_down(M::Paging::SHIFT);
-        match neighbour && self.mm.system().config.neighbours == Neighbours::Old {
+        let config = &self.mm.system().config;
+        let old = config.neighbours == Neighbours::Old && !config.lacks(Broken::NeighboursUsed);
+        match neighbour && old {
             true => pte.old(),
             false => pte,
         }

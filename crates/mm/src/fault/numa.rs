@@ -51,7 +51,7 @@
 use super::slot::Lost;
 use super::stabilise::{Can, Stable};
 use super::{Fault, Kind, Stop, Why};
-use crate::config::{AnonRmap, Balancing};
+use crate::config::{AnonRmap, Balancing, Broken};
 use crate::event::Event;
 use crate::frame::Use;
 use crate::page::Locked;
@@ -77,11 +77,15 @@ impl<M: Mmu> Fault<'_, M> {
         }
         let slot = stable.open_locked(leaf)?;
         let restored = self.restored(stable, found);
-        if let Err(Lost) = slot.change(found, restored) {
+        let sys = self.mm.system();
+        let expected = match sys.config.lacks(Broken::HintPutsBack) {
+            true => slot.value(),
+            false => found,
+        };
+        if let Err(Lost) = slot.change(expected, restored) {
             drop(slot);
             return Ok(self.lost(Event::CasFlags));
         }
-        let sys = self.mm.system();
         if sys.config.balancing == Balancing::Off {
             // One that was to go to a slot, and came back.
             return Ok(Kind::Spurious);

@@ -138,7 +138,7 @@ fn overview(all: &[Posting], figures: &Figures<'_>) -> Table {
                 "16 GiB in order, order 4: 4,195,437 -> 262,251 faults".into(),
                 measured_2014(figures),
                 simulated_2014(figures),
-                "P20 to P24, P42, P44".into(),
+                "P20 to P26, P42, P44".into(),
             ],
             "2017" => [
                 "[2017](docs/postings/2017.md)".to_string(),

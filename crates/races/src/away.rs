@@ -1,0 +1,126 @@
+//! What happens in the races about pages that go to the swap device, where files are mapped around
+//! faults.
+
+use super::disk::Disk;
+use super::files::{File, PAGES, finds, word};
+use super::migration::{boxed, left, page_out, touched};
+use super::scenes::{S, expect, tasks};
+use super::stage::{Script, Stage};
+use minflt_mm::{Advice, Event, Prot, Sharing};
+use minflt_pgtable::Paging;
+use std::rc::Rc;
+
+/// Frames of a machine that is small enough for [`unused`]: all of them are looked at, in each
+/// schedule.
+pub(super) const FRAMES: u64 = 96;
+/// Frames that are free when the tasks of [`unused`] begin, of which the system keeps some.
+const FREE: u64 = 14;
+/// Pages that were stored to: more than are asked for at a time.
+const USED: u64 = 6;
+/// Pages of memory between those that were used and those of the file: the hand comes to one of
+/// them first.
+const APART: u64 = 16;
+/// Where the file of [`unused`] is mapped, and where its frames are used up.
+const FILE: u64 = 8;
+const FRESH: u64 = 16;
+/// Pages there: more than are free.
+const MOST: u64 = 16;
+
+/// P25: a private copy goes out, and comes back when it is stored to, beside loads that map what is
+/// around them.
+pub(super) fn around_out<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
+    let file = File::in_memory(stage);
+    file.map(stage, 0, PAGES, Prot::READ_WRITE, Sharing::Private);
+    assert!(stage.thread().store(stage.page(2), 5).is_ok(), "alone");
+    let (caller, user, looker) = (Rc::clone(stage), Rc::clone(stage), Rc::clone(stage));
+    let last = Rc::clone(stage);
+    let bodies = vec![
+        boxed(move || {
+            for _ in 0..2 {
+                page_out(&caller, 2);
+            }
+        }),
+        boxed(move || {
+            for n in [1, 3] {
+                finds(&looker, n, &[Ok(word(n))]);
+                let done = looker.mm.madvise(looker.page(n), P::PAGE, Advice::DontNeed);
+                assert!(done.is_ok(), "mapped");
+            }
+            finds(&looker, 1, &[Ok(word(1))]);
+        }),
+        boxed(move || {
+            let thread = user.thread();
+            expect(&user, &thread, 2, Ok(5));
+            let stored = thread.store(user.page(2), 6);
+            expect(&user, &thread, 2, stored.map(|()| 6));
+        }),
+    ];
+    tasks(bodies, move || {
+        left(&last, &[last.mm], 2, Ok(6))?;
+        file.end()
+    })
+}
+
+/// P26: a file of which one page was loaded, pages that were stored to, and one who stores to more
+/// until somebody's have to go, beside one who loads the pages that are used.
+///
+/// # Correctness
+/// Only one of them asks for frames, and only once pages have gone the other may. So nothing keeps
+/// the hand of the clock from going round, and the pages that nobody used go before it comes to
+/// any page a second time.
+pub(super) fn unused<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
+    let file = File::on(stage, Disk::fresh());
+    touched(stage, 0, USED);
+    let between = File::of_pages(stage, APART);
+    file.read(PAGES);
+    file.map(stage, FILE, PAGES, Prot::READ, Sharing::Private);
+    finds(stage, FILE, &[Ok(word(0))]);
+    stage.map(FRESH, FRESH + MOST);
+    let filler = File::of_pages(stage, free(stage).saturating_sub(FREE));
+    let (user, looker, last) = (Rc::clone(stage), Rc::clone(stage), Rc::clone(stage));
+    let bodies = vec![
+        boxed(move || {
+            let thread = user.thread();
+            for n in FRESH..FRESH + MOST {
+                assert!(thread.store(user.page(n), n).is_ok(), "pages can go");
+                if swapped(&user) {
+                    break;
+                }
+            }
+        }),
+        boxed(move || {
+            for n in 0..2 {
+                expect(&looker, &looker.thread(), n, Ok(n));
+            }
+        }),
+    ];
+    tasks(bodies, move || {
+        if !swapped(&last) {
+            return Err("reclaim: nobody's page had to go".into());
+        }
+        // The page that was loaded may be one of them.
+        let stay = file.cached();
+        if stay > 1 {
+            return Err(format!(
+                "reclaim: a page that was used went, and {} stay that were not",
+                stay - 1
+            ));
+        }
+        filler.end()?;
+        between.end()?;
+        file.end()
+    })
+}
+
+/// Whether an anonymous page has gone.
+fn swapped<P: Paging>(stage: &Stage<'_, P>) -> bool {
+    stage.sys.count_of(Event::SwapOut) > 0
+}
+
+/// Frames that are free. Only while nothing else runs.
+fn free<P: Paging>(stage: &Stage<'_, P>) -> u64 {
+    match stage.sys.check_ledger(&[stage.mm]) {
+        Ok(ledger) => ledger.free,
+        Err(error) => panic!("it is set up only: {error}"),
+    }
+}
