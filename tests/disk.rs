@@ -36,6 +36,9 @@ struct State {
     readers: Vec<TaskId>,
     watchers: Vec<TaskId>,
     written: Vec<Written>,
+    /// Pages written since the last flush.
+    at_risk: u64,
+    fails_flush: Option<IoError>,
     read: Vec<u64>,
     released: bool,
 }
@@ -85,9 +88,21 @@ impl Disk {
         self.state().fails_write.insert(index, error);
     }
 
+    /// Flushing fails from now on.
+    pub fn fail_flush(&self, error: IoError) {
+        self.state().fails_flush = Some(error);
+    }
+
+    /// Pages that were written, and not flushed since.
+    #[must_use]
+    pub fn at_risk(&self) -> u64 {
+        self.state().at_risk
+    }
+
     /// Nothing fails any more.
     pub fn heal(&self) {
         let mut state = self.state();
+        state.fails_flush = None;
         state.fails_read.clear();
         state.fails_write.clear();
     }
@@ -210,6 +225,16 @@ impl<M: Mmu> FileOps<M> for Disk {
             }
         }
         state.written.push(Written { index, words });
+        state.at_risk += 1;
+        Ok(())
+    }
+
+    fn flush(&self) -> Result<(), IoError> {
+        let mut state = self.state();
+        if let Some(error) = state.fails_flush {
+            return Err(error);
+        }
+        state.at_risk = 0;
         Ok(())
     }
 

@@ -1,5 +1,9 @@
 //! Pages that move from node to node without pause, while threads store to them, fork, remap and
 //! discard: no store may be lost. On real threads.
+//!
+//! One thread moves every page by a call. Where balancing is on, the storing threads' timers make
+//! pages fault as well, and a page that its storer, on the node of its own, finds elsewhere twice
+//! running comes back to it.
 
 #![expect(
     clippy::disallowed_types,
@@ -9,8 +13,10 @@
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use minflt_addr::VirtAddr;
 use minflt_host::{Host, HostInstance, HostOptions, Prefault};
+use minflt_mm::config::Balancing;
 use minflt_mm::{
-    Advice, Config, Errno, Event, MmHandle, MovePageError, Place, Prot, Remap, RemapRequest, System,
+    Advice, Config, Errno, Event, MmHandle, MovePageError, NumaKnobs, Place, Prot, Remap,
+    RemapRequest, System,
 };
 use minflt_pgtable::X86_64;
 
@@ -33,6 +39,8 @@ pub struct Moved {
     pub stores: u64,
     /// Pages that were moved.
     pub moved: u64,
+    /// Those that hinting faults moved.
+    pub followed: u64,
     /// Pages that could not be.
     pub failed: u64,
     /// Faults that waited for a page that was being moved.
@@ -47,11 +55,33 @@ fn page(n: u64) -> VirtAddr {
 
 /// Each of the others does its work at least so often.
 const ROUNDS: u64 = 2;
+/// Stores of a thread between two timer interrupts.
+const TICK: u64 = 128;
+/// So many times the stores asked for are enough for a page to follow its user.
+const PATIENCE: u64 = 1000;
+
+/// Storing threads are on nodes of their own; the others have the CPUs between.
+const fn cpu_of(thread: u64) -> u32 {
+    let nodes = NODES as u64;
+    ((thread % STORERS) * nodes + thread / STORERS) as u32
+}
+
+/// Scans of everything whenever a timer interrupt comes.
+fn knobs() -> NumaKnobs {
+    NumaKnobs {
+        scan_delay_ns: 0,
+        scan_period_min_ns: 1,
+        scan_period_max_ns: 1,
+        rate_bytes: u64::MAX,
+        ..NumaKnobs::default()
+    }
+}
 
 /// Stores at least `stores` words under `config`, half of them by each of two threads.
 ///
 /// # Panics
-/// If a store is lost, or anything does not add up at the end.
+/// If a store is lost, anything does not add up at the end, or no page followed its user where
+/// balancing is on.
 #[must_use]
 pub fn run(config: Config, stores: u64) -> Moved {
     let options = HostOptions {
@@ -62,6 +92,9 @@ pub fn run(config: Config, stores: u64) -> Moved {
     let machine = HostInstance::new(&options).unwrap_or_else(|e| panic!("{e}"));
     let sys = System::<Machine>::boot(machine.with_nodes(NODES), config);
     let sys = sys.unwrap_or_else(|e| panic!("{e:?}"));
+    sys.set_numa_knobs(knobs());
+    let balances = config.balancing == Balancing::On;
+    let followed = || sys.count_of(Event::NumaPagesMigrated);
     let first = sys.machine().enter(0);
     let mm = sys.new_mm().unwrap_or_else(|e| panic!("{e:?}"));
     let mapped = mm.mmap(Place::Fixed(page(0)), ALL * PAGE, Prot::READ_WRITE);
@@ -70,30 +103,33 @@ pub fn run(config: Config, stores: u64) -> Moved {
     let (left, stored) = (AtomicU64::new(STORERS), AtomicU64::new(0));
     let done = AtomicBool::new(false);
     let rounds = [AtomicU64::new(0), AtomicU64::new(0)];
+    let clock = AtomicU64::new(1);
     std::thread::scope(|scope| {
         for storer in 0..STORERS {
             let (sys, mm, left, done) = (&sys, &mm, &left, &done);
-            let (rounds, stored) = (&rounds, &stored);
+            let (rounds, stored, clock) = (&rounds, &stored, &clock);
             scope.spawn(move || {
-                let _cpu = sys.machine().enter(storer as u32);
-                let mut number = 0;
+                let _cpu = sys.machine().enter(cpu_of(storer));
+                let (mut number, own) = (0, stores / STORERS);
                 let enough = |count: &AtomicU64| count.load(Ordering::Relaxed) >= ROUNDS;
                 let more = || {
                     number += 1;
-                    (number <= stores / STORERS || !rounds.iter().all(enough)).then_some(number)
+                    let waits = balances && number <= own * PATIENCE && followed() == 0;
+                    let more = number <= own || waits || !rounds.iter().all(enough);
+                    more.then_some(number)
                 };
-                stored.fetch_add(store(mm, storer * PAGES, more), Ordering::Relaxed);
+                stored.fetch_add(store(mm, storer * PAGES, clock, more), Ordering::Relaxed);
                 if left.fetch_sub(1, Ordering::Relaxed) == 1 {
                     done.store(true, Ordering::Relaxed);
                 }
             });
         }
         scope.spawn(|| {
-            let _cpu = sys.machine().enter(STORERS as u32);
+            let _cpu = sys.machine().enter(cpu_of(STORERS));
             migrate(&mm, &done, &rounds[0]);
         });
         scope.spawn(|| {
-            let _cpu = sys.machine().enter(STORERS as u32 + 1);
+            let _cpu = sys.machine().enter(cpu_of(STORERS + 1));
             disturb(&mm, &done, &rounds[1]);
         });
     });
@@ -102,9 +138,11 @@ pub fn run(config: Config, stores: u64) -> Moved {
     drop(mm);
     drop(last);
     let count = |event| sys.count_of(event);
+    assert_eq!(followed() > 0, balances, "pages that followed their users");
     Moved {
         stores: stored.load(Ordering::Relaxed),
         moved: count(Event::PagesMigrated),
+        followed: followed(),
         failed: count(Event::MigrationsFailed),
         waits: count(Event::MigrationWaits),
         forks: rounds[1].load(Ordering::Relaxed),
@@ -113,10 +151,15 @@ pub fn run(config: Config, stores: u64) -> Moved {
 
 /// Each store has a number of its own, and is found again before the page's next one. Returns how
 /// many there were.
-fn store(mm: &MmHandle<'_, Machine>, first: u64, next: impl FnMut() -> Option<u64>) -> u64 {
+fn store(
+    mm: &MmHandle<'_, Machine>,
+    first: u64,
+    clock: &AtomicU64,
+    next: impl FnMut() -> Option<u64>,
+) -> u64 {
     let thread = mm.thread();
     let mut last = [0; PAGES as usize];
-    let mut stores = 0;
+    let mut stores = 0_u64;
     for number in core::iter::from_fn(next) {
         let n = number % PAGES;
         let (at, last) = (page(first + n), &mut last[n as usize]);
@@ -124,6 +167,9 @@ fn store(mm: &MmHandle<'_, Machine>, first: u64, next: impl FnMut() -> Option<u6
         assert_eq!(thread.store(at, number), Ok(()));
         *last = number;
         stores += 1;
+        if stores.is_multiple_of(TICK) {
+            thread.tick(clock.fetch_add(2, Ordering::Relaxed));
+        }
     }
     for (n, last) in (0..).zip(last) {
         assert_eq!(thread.load(page(first + n)), Ok(last), "at the end");

@@ -1,5 +1,6 @@
 //! `cargo run --release -p minflt-tests --example moving [STORES]`: in each era that moving pages
-//! can tell apart, so many stores (ten million) while pages move from node to node without pause.
+//! can tell apart, so many stores (ten million) while pages move from node to node without pause:
+//! by calls, and by hinting faults where balancing is on.
 
 use minflt_mm::eras_of_migration;
 use minflt_tests::moving::run;

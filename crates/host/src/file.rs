@@ -4,7 +4,8 @@
 //! made a word at a time, since others may store to it meanwhile. While the host reads or writes
 //! the calling thread is away from its CPU, whose interrupts are served by their senders.
 //!
-//! What is written has reached the host, and maybe not the host's device yet.
+//! What is written has reached the host, and the host's device when the file is flushed, as every
+//! sync does.
 
 use crate::context::with_current;
 use crate::machine::Host;
@@ -108,6 +109,11 @@ impl<P: Paging, const CHECKED: bool> FileOps<Host<P, CHECKED>> for HostFile {
             with_current(|here| here.away(write)).map_err(because)?;
         }
         Ok(())
+    }
+
+    fn flush(&self) -> Result<(), IoError> {
+        lockdep::might_sleep::<Host<P, CHECKED>>();
+        with_current(|here| here.away(|| self.file.sync_data())).map_err(because)
     }
 
     fn resize(&self, bytes: u64) -> Result<(), IoError> {

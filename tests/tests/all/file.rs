@@ -179,6 +179,10 @@ fn what_cannot_be_written_is_told_kept_and_written_later() {
         // All others are written.
         assert_eq!(w.on_disk()[..4], [7, 8, 102, 10]);
         let done = w.mm.msync(at(0), BYTES, Msync::SYNC);
+        assert_eq!(done, Err(MsyncError::NoSpace));
+        assert_eq!(Errno::from(MsyncError::NoSpace), Errno::ENOSPC);
+        w.disk.fail_write(2, IoError::Failed);
+        let done = w.mm.msync(at(0), BYTES, Msync::SYNC);
         assert_eq!(done, Err(MsyncError::Io));
         assert_eq!(
             w.mm.msync(at(0), 2 * PAGE, Msync::SYNC),
@@ -194,6 +198,33 @@ fn what_cannot_be_written_is_told_kept_and_written_later() {
         assert_eq!(written, [2], "the others were clean");
         assert_eq!(w.file.sync(), Ok(()));
         assert_eq!(w.disk.written(), []);
+    });
+}
+
+/// A page that reclaim wrote is clean, and not yet safe: whoever syncs asks for it.
+#[test]
+fn a_sync_asks_for_what_was_written_to_be_kept() {
+    in_each_era(|w| {
+        w.map(0, Sharing::Shared);
+        assert_eq!(w.store(1, 7), Ok(()));
+        assert_eq!(w.mm.madvise(at(1), PAGE, Advice::PageOut), Ok(()));
+        assert_eq!((w.disk.word(PAGE), w.disk.at_risk()), (7, 1));
+        w.disk.fail_flush(IoError::Failed);
+        let done = w.mm.msync(at(1), PAGE, Msync::SYNC);
+        assert_eq!((done, w.disk.at_risk()), (Err(MsyncError::Io), 1));
+        w.disk.heal();
+        assert_eq!(w.mm.msync(at(1), PAGE, Msync::SYNC), Ok(()));
+        assert_eq!(w.disk.at_risk(), 0, "though nothing was dirty");
+        for page in 2..4 {
+            assert_eq!(w.store(page, 8), Ok(()));
+        }
+        // What can be written is kept, whatever became of the rest.
+        w.disk.fail_write(2, IoError::NoSpace);
+        assert_eq!(w.file.sync(), Err(IoError::NoSpace));
+        assert_eq!((w.disk.word(3 * PAGE), w.disk.at_risk()), (8, 0));
+        w.disk.heal();
+        assert_eq!(w.file.sync(), Ok(()));
+        assert_eq!((w.disk.word(2 * PAGE), w.disk.at_risk()), (8, 0));
     });
 }
 

@@ -10,7 +10,7 @@ use minflt_host::{Host, HostInstance, HostOptions, Prefault};
 use minflt_mm::config::{FaultAround, Neighbours};
 use minflt_mm::{
     Advice, Config, ERAS, Errno, Event, FileHandle, MapRequest, MmHandle, Msync, Place, Populate,
-    Prot, Remap, RemapRequest, Sharing, Signal, System, Thread, eras_without_migration,
+    Prot, Remap, RemapRequest, Sharing, Signal, System, Thread, era, eras_without_migration,
 };
 use minflt_pgtable::X86_64;
 
@@ -116,6 +116,25 @@ fn a_mapping_shows_the_file() {
             w.holds(page, &(100..120).collect::<Vec<_>>());
         }
     });
+}
+
+/// Who speculates does not on files, and says so; the VMA's lock does for them, too.
+#[test]
+fn faults_on_files_go_by_the_eras_rung() {
+    for (name, rung, none) in [
+        ("spf-2017", Event::SpfNotSupported, Event::Speculative),
+        ("linux-6.4", Event::VmaLockSuccess, Event::VmaLockRetry),
+        ("linux-6.15", Event::VmaLockSuccess, Event::VmaLockRetry),
+    ] {
+        in_one(name, era(name).expect("an era").config, &|w| {
+            let file = w.file(1);
+            w.map(0, 1, &file, Sharing::Shared);
+            let before = [rung, none].map(|event| w.count(event));
+            w.holds(0, &[100]);
+            let after = [rung, none].map(|event| w.count(event));
+            assert_eq!(after, [before[0] + 1, before[1]], "{name}: {rung}, {none}");
+        });
+    }
 }
 
 #[test]

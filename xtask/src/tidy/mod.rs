@@ -93,3 +93,27 @@ pub(crate) fn run(root: &Path) -> ExitCode {
     );
     ExitCode::FAILURE
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{RULES, Tree};
+    use std::path::Path;
+
+    /// So that `cargo test` looks at what only `cargo xtask tidy` did: the list of sections, the
+    /// order of locks.
+    #[test]
+    fn this_tree_is_tidy() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent();
+        let tree = root.and_then(|root| Tree::read(root).ok());
+        let Some(tree) = tree else {
+            panic!("xtask is not in the repository");
+        };
+        assert!(tree.checked() > 100, "{} files", tree.checked());
+        let findings: Vec<String> = RULES
+            .iter()
+            .flat_map(|rule| rule(&tree))
+            .map(|finding| finding.to_string())
+            .collect();
+        assert!(findings.is_empty(), "{}", findings.join("\n"));
+    }
+}

@@ -106,6 +106,11 @@ fn what_the_host_refuses_is_an_error() {
     open.write_word(8, 7).unwrap();
     assert_eq!(open.sync(), Err(IoError::NoSpace));
     assert_eq!(open.read_word(8), Ok(Some(7)), "and it is kept");
+    // It cannot be flushed, which shows that a sync asks for that also if nothing is dirty.
+    let unflushed = File::open("/dev/zero").unwrap();
+    let unflushed: &HostFile = Box::leak(Box::new(HostFile::of(unflushed, PAGE)));
+    let third = running.open_file(unflushed, PAGE).unwrap();
+    assert_eq!(third.sync(), Err(IoError::Failed));
     // A folder can be opened, and not be read.
     let folder = File::open(PathBuf::from("/")).unwrap();
     let folder: &HostFile = Box::leak(Box::new(HostFile::of(folder, PAGE)));
@@ -114,7 +119,7 @@ fn what_the_host_refuses_is_an_error() {
     assert_eq!(other.truncate(2 * PAGE), Err(FileError::Io));
     assert_eq!(other.bytes(), PAGE);
     assert!(HostFile::new(pipe()).is_err(), "a pipe has no length");
-    drop((open, other));
+    drop((open, other, third));
     running.check_ledger(&[]).unwrap();
 }
 

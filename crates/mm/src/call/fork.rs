@@ -48,6 +48,7 @@ use crate::event::Event;
 use crate::frame::{Exclusive, Use};
 use crate::mm::{Mm, MmHandle};
 use crate::oracle;
+use crate::policy::Policy;
 use crate::system::System;
 use crate::vma::{Vma, VmaFlags, VmaView};
 use crate::vma_lock;
@@ -274,7 +275,7 @@ fn pinned<M: Mmu>(sys: &System<M>, pte: Pte<M::Paging>) -> bool {
 
 /// A child's own copy of a page that stays the parent's own; what the entry for it says. Whoever
 /// has it pinned may store to it meanwhile, and so may the parent: as Linux has it, the copy is of
-/// no one moment.
+/// no one moment. It comes from where the mapping's policy says; a thread's is not known here.
 ///
 /// Linux: copy_present_page.
 #[cold]
@@ -284,19 +285,22 @@ fn copy_pinned<M: Mmu>(
     found: Pte<M::Paging>,
     addr: VirtAddr,
 ) -> Result<Pte<M::Paging>, NoMemory> {
-    let pfn = sys.frames.alloc(&sys.at, Use::Anon).ok_or(NoMemory)?;
+    // SAFETY: 1: nobody else has the child.
+    let vma = unsafe { child.tree.at_or_before(addr) };
+    let from = sys.frames.get(found.pfn());
+    let index = from.index.load(Ordering::Relaxed);
+    let policy = vma.map_or(Policy::DEFAULT, |vma| vma.view().policy);
+    let pfn = sys.frames.alloc_on(&sys.at, Use::Anon, policy, index);
+    let pfn = pfn.ok_or(NoMemory)?;
     M::copy_in_use(&sys.at, pfn, found.pfn());
     if M::Paging::CAPS.before_install == BeforeInstall::FlushCaches {
         let frame = sys.frames.get(pfn);
         frame.flush_once(|| M::flush_frame(&sys.at, pfn));
     }
-    let (from, to) = (sys.frames.get(found.pfn()), sys.frames.get(pfn));
-    // SAFETY: 1: nobody else has the child.
-    let vma = unsafe { child.tree.at_or_before(addr) };
+    let to = sys.frames.get(pfn);
     let own = vma.map_or(0, |vma| vma.anon_vma.load(Ordering::Relaxed));
     to.mapping.store(own, Ordering::Relaxed);
-    to.index
-        .store(from.index.load(Ordering::Relaxed), Ordering::Relaxed);
+    to.index.store(index, Ordering::Relaxed);
     // ORDERING: Release; pairs with [frame-maps].
     to.maps.store(1, Ordering::Release);
     sys.count(Event::ForkCopies);

@@ -77,7 +77,7 @@ impl<M: Mmu> Mm<M> {
                 }
                 let Some((end, file)) = found else { break };
                 if let Some(file) = file {
-                    file.write().map_err(|_| MsyncError::Io)?;
+                    file.write().map_err(MsyncError::from)?;
                 }
                 at = end;
             }

@@ -92,6 +92,8 @@ pub enum MsyncError {
     Busy,
     /// What was stored could not be written. It is kept, and will be tried again.
     Io,
+    /// The same, for there is no room where the file is.
+    NoSpace,
 }
 
 /// Why munmap failed.
@@ -344,6 +346,15 @@ impl From<IoError> for Errno {
     }
 }
 
+impl From<IoError> for MsyncError {
+    fn from(error: IoError) -> Self {
+        match error {
+            IoError::Failed => Self::Io,
+            IoError::NoSpace => Self::NoSpace,
+        }
+    }
+}
+
 impl From<MsyncError> for Errno {
     fn from(error: MsyncError) -> Self {
         match error {
@@ -351,6 +362,7 @@ impl From<MsyncError> for Errno {
             MsyncError::NoMemory => Self::ENOMEM,
             MsyncError::Busy => Self::EBUSY,
             MsyncError::Io => Self::EIO,
+            MsyncError::NoSpace => Self::ENOSPC,
         }
     }
 }

@@ -48,6 +48,17 @@ pub trait FileOps<M: Mmu>: Send + Sync {
     /// The page stays dirty, and whoever syncs the file next is told.
     fn write_page(&self, at: &M::Instance, index: u64, pfn: Pfn) -> Result<(), IoError>;
 
+    /// All that was written before is to outlast a crash when this returns.
+    ///
+    /// # Context
+    /// Comes after the pages that a sync wrote, and also where it had none to write. May sleep.
+    ///
+    /// # Errors
+    /// Something is not there for good. Whoever syncs now is told; the pages are not written again.
+    fn flush(&self) -> Result<(), IoError> {
+        Ok(())
+    }
+
     /// The file has another size: shorter, and what lies behind it is gone for good; or longer, and
     /// what comes is zeros.
     ///

@@ -45,7 +45,7 @@ impl<'m, M: Mmu> FilePart<'m, M> {
         }
     }
 
-    /// Writes what is dirty of it.
+    /// Writes what is dirty of it, for good.
     pub(crate) fn write(&self) -> Result<(), super::IoError> {
         let last = self.pages.end.saturating_sub(1);
         self.cache.write_range(self.pages.start, last)

@@ -7,6 +7,7 @@
 //! dirty goes, writeback comes; lock let go
 //! the page is written
 //! writeback goes; after an error dirty comes back, and who asked is told
+//! after the last page of a sync: what the file is on is told to keep it
 //! ```
 //!
 //! # Why it is correct
@@ -14,6 +15,9 @@
 //! faults, and marks the page dirty before the entry lets him: it is written again by the next
 //! who syncs. The mark goes with the page locked, so no fault sets it in between and has it taken
 //! away.
+//!
+//! A page that reclaim wrote is clean, and yet what the file is on may have it in a cache only. So
+//! whoever syncs asks for that cache to be written out, also where no page was dirty.
 //!
 //! Linux: mm/page-writeback.c write_cache_pages, folio_clear_dirty_for_io; mm/rmap.c
 //! folio_mkclean. Pages are found by looking at all that are cached; there they are tagged.
@@ -30,29 +34,34 @@ use minflt_pgtable::{Grant, Mmu};
 use minflt_sync::Ordering;
 
 impl<M: Mmu> PageCache<M> {
-    /// Writes the dirty pages of the whole file.
+    /// Writes the dirty pages of the whole file, for good.
     pub(super) fn write_all(&self) -> Result<(), IoError> {
         self.write_range(0, u64::MAX)
     }
 
-    /// Writes the dirty pages `first` to `last`; waits until they are written.
+    /// Writes the dirty pages `first` to `last`; waits until they are written, and what was
+    /// written before, for good.
     ///
     /// # Context
     /// Sleeps, and waits for the device. The caller holds no lock behind `mmap_lock`.
     ///
     /// # Errors
     /// The device failed. What could not be written stays dirty, and is tried again by the next.
+    ///
+    /// Linux: vfs_fsync_range.
     pub(crate) fn write_range(&self, first: u64, last: u64) -> Result<(), IoError> {
-        if self.ops.is_none() {
+        let Some(ops) = self.ops else {
             return Ok(());
-        }
+        };
         let mut failed = None;
         self.index.each(first, last, |index, _| {
             if let Err(error) = self.write_one(index) {
                 failed = Some(error);
             }
         });
-        failed.map_or(Ok(()), Err)
+        // What could be written is kept, even so.
+        let flushed = ops.flush();
+        failed.map_or(flushed, Err)
     }
 
     fn write_one(&self, index: u64) -> Result<(), IoError> {
@@ -125,7 +134,8 @@ impl<M: Mmu> PageCache<M> {
 }
 
 impl<M: Mmu> FileHandle<'_, M> {
-    /// Writes what is dirty, and waits until it is written.
+    /// Writes what is dirty, and waits until it is written and kept for good, as far as what the
+    /// file is on can tell.
     ///
     /// # Context
     /// Holds nothing. Sleeps, and waits for the device.

@@ -40,7 +40,7 @@ lock_order! {
     PageTableLock: SpinsWithIrqsOn,
     /// The list of all files.
     FilesLock: Spins,
-    /// The lists of pages by age.
+    /// Lists of pages by age. There are none (ADR 0005); the rank is kept, and tests use it.
     LruLock: Spins,
     /// Free objects of one type.
     SlabLock: Spins,

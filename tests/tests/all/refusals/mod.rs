@@ -20,7 +20,7 @@ use minflt_addr::VirtAddr;
 use minflt_host::{Host, HostInstance, HostOptions, Prefault};
 use minflt_mm::{
     Config, FileHandle, Mm, MmHandle, Overcommit, Prot, Refuse, Running, Signal, Swap, System,
-    Thread, eras_without_migration,
+    Thread, era, eras_without_migration,
 };
 use minflt_pgtable::X86_64;
 use minflt_report::replace_generated;
@@ -180,6 +180,11 @@ fn every_allocation_fails_once_and_nothing_is_lost() {
         for scene in SCENES.iter().chain(others::SCENES).chain(files::SCENES) {
             try_all(era.name, era.config, scene, &mut sites);
         }
+    }
+    // Where pages follow their users, without the lock of an anon_vma.
+    let balancing = era("anon-vma-2012").expect("an era").config;
+    for scene in others::SCENES.iter().chain([&others::FOLLOW]) {
+        try_all("anon-vma-2012", balancing, scene, &mut sites);
     }
     let missed = sites.missed();
     assert!(missed.is_empty(), "no scene fails at {missed:#?}");

@@ -33,7 +33,7 @@ pub(crate) struct Scene {
 }
 
 impl World<'_> {
-    fn map(&self, first: u64, pages: u64, prot: Prot) -> Result<(), Errno> {
+    pub(super) fn map(&self, first: u64, pages: u64, prot: Prot) -> Result<(), Errno> {
         let place = Place::Fixed(page(first));
         self.mm.mmap(place, pages * PAGE, prot)?;
         Ok(())
@@ -44,7 +44,7 @@ impl World<'_> {
         Ok(self.mm.mprotect(page(first), length, Prot::READ)?)
     }
 
-    fn remap(&self, first: u64, pages: u64, to: u64, how: Remap) -> Result<(), Errno> {
+    pub(super) fn remap(&self, first: u64, pages: u64, to: u64, how: Remap) -> Result<(), Errno> {
         let request = RemapRequest {
             old: page(first),
             old_len: pages * PAGE,
@@ -55,7 +55,7 @@ impl World<'_> {
         Ok(())
     }
 
-    fn store(&self, pages: core::ops::Range<u64>) -> Result<(), Errno> {
+    pub(super) fn store(&self, pages: core::ops::Range<u64>) -> Result<(), Errno> {
         for number in pages {
             let stored = self.thread.store(page(number), 100 + number);
             stored.map_err(|_| Errno::ENOMEM)?;
@@ -64,14 +64,14 @@ impl World<'_> {
     }
 
     /// Mappings with holes between them, of every other page.
-    fn comb(&self, teeth: u64) {
+    pub(super) fn comb(&self, teeth: u64) {
         for tooth in 0..teeth {
             self.map(2 * tooth, 1, Prot::READ_WRITE).expect("memory");
         }
     }
 
     /// A mapping of 16 pages in the middle, with contents.
-    fn block(&self) {
+    pub(super) fn block(&self) {
         self.map(8, 16, Prot::READ_WRITE).expect("memory");
         self.store(8..24).expect("memory");
     }

@@ -10,10 +10,9 @@ mod sim;
 
 use minflt_addr::{Pfn, VirtAddr};
 use minflt_host::{Host, HostInstance, HostOptions, Prefault};
-use minflt_mm::config::eras_without_files;
 use minflt_mm::{
     Advice, BootError, Config, Event, IoError, MadviseError, MapRequest, Mm, Place, Prot, Remap,
-    RemapRequest, Running, Sharing, Signal, Swap, SwapDevice, System, era,
+    RemapRequest, Running, Sharing, Signal, Swap, SwapDevice, System, era, eras_of_migration,
 };
 use minflt_pgtable::{Access, Mmu, Paging, X86_64};
 use minflt_tests::disk::Disk;
@@ -125,7 +124,7 @@ fn out<M: Mmu>(mm: &Mm<M>, at: VirtAddr, pages: u64) {
 
 #[test]
 fn what_goes_out_comes_back_as_it_was() {
-    for era in eras_without_files() {
+    for era in eras_of_migration() {
         let sys = boot(era.config, 8 << 20, 1, Swap::Memory { pages: 32 });
         let _cpu = sys.machine().enter(0);
         let mm = sys.new_mm().expect("memory");
@@ -191,7 +190,7 @@ fn swapped_pages_are_told() {
 
 #[test]
 fn a_family_shares_slots_and_has_copies_afterwards() {
-    for era in eras_without_files() {
+    for era in eras_of_migration() {
         let name = era.name;
         let sys = boot(era.config, 8 << 20, 1, Swap::Memory { pages: 32 });
         let _cpu = sys.machine().enter(0);
@@ -429,7 +428,7 @@ fn a_file_larger_than_memory_is_used_by_two_threads() {
 #[test]
 fn a_program_four_times_its_memory_ends_on_two_threads() {
     const RAM: usize = 4 << 20;
-    for era in eras_without_files() {
+    for era in eras_of_migration() {
         let pages = 4 * RAM as u64 / PAGE;
         let swap = Swap::Memory { pages };
         let sys = boot(era.config, RAM + 4 * RAM, 2, swap);
