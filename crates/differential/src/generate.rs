@@ -316,25 +316,7 @@ impl Draw<'_> {
             }
             Call::Mlockall => step(&[self.set(LOCKALL.names)]),
             Call::Brk => step(&[self.brk(addr)]),
-            Call::Mbind => {
-                let mut how = if self.random.once_in(4) {
-                    self.set(BIND.names)
-                } else {
-                    0
-                };
-                // Whether all pages could be moved hangs on more than this process.
-                if how & abi::MPOL_MF_MOVE != 0 {
-                    how &= !abi::MPOL_MF_STRICT;
-                }
-                // What is nowhere in particular cannot be where it has to be.
-                if how == abi::MPOL_MF_STRICT && self.random.once_in(2) {
-                    let mode = self
-                        .random
-                        .pick(&[abi::MPOL_LOCAL, abi::MPOL_PREFERRED_MANY]);
-                    return step(&[addr, len, mode, 0, how]);
-                }
-                step(&[addr, len, self.mode(), self.nodes(), how])
-            }
+            Call::Mbind => step(&self.mbind(addr, len)),
             Call::SetMempolicy => step(&[self.mode(), self.nodes()]),
             Call::GetMempolicy => {
                 let how = self.set(GET.names);
@@ -342,8 +324,8 @@ impl Draw<'_> {
                 let odd = self.random.once_in(10);
                 step(&[if odd { page } else { at }, how])
             }
-            Call::Mlock | Call::Munlock if self.random.once_in(60) => {
-                step(&[addr, u64::MAX - PAGE - self.random.below(2)])
+            Call::Mlock | Call::Munlock if self.random.once_in(40) => {
+                step(&[u64::MAX - (PAGE - 1), pages])
             }
             Call::LimitMemlock => {
                 let some = self.random.below(64) * PAGE + self.random.pick(&[0, 0, 100]);
@@ -368,6 +350,24 @@ impl Draw<'_> {
             call if call.is_of_userfaultfd() => self.of_userfaultfd(running, call, addr),
             _ => step(&[addr, len]),
         }
+    }
+
+    fn mbind(&mut self, addr: u64, len: u64) -> [u64; 5] {
+        let mut how = if self.random.once_in(4) {
+            self.set(BIND.names)
+        } else {
+            0
+        };
+        // Whether all pages could be moved hangs on more than this process.
+        if how & abi::MPOL_MF_MOVE != 0 {
+            how &= !abi::MPOL_MF_STRICT;
+        }
+        // What is nowhere in particular cannot be where it has to be.
+        if how == abi::MPOL_MF_STRICT && self.random.once_in(2) {
+            let mode = [abi::MPOL_LOCAL, abi::MPOL_PREFERRED_MANY];
+            return [addr, len, self.random.pick(&mode), 0, how];
+        }
+        [addr, len, self.mode(), self.nodes(), how]
     }
 
     /// A value that no other store of the case has.

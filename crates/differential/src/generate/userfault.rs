@@ -48,6 +48,13 @@ impl Draw<'_> {
         if matches!(call, Call::UffdCopy | Call::UffdZeropage) && !self.random.once_in(4) {
             let there = |page: &u64| space.pages().any(|(number, _)| number == *page);
             let mut pages = vma.start / PAGE..vma.end / PAGE;
+            // One before a page that is there, and some time that one, too.
+            let half = |page: &u64| !there(page) && page + 1 < vma.end / PAGE && there(&(page + 1));
+            if self.random.once_in(3)
+                && let Some(page) = pages.clone().find(half)
+            {
+                return Some((page * PAGE, 2 * PAGE));
+            }
             first = pages.find(|page| !there(page))?;
         }
         let most = (vma.end / PAGE - first).min(4);

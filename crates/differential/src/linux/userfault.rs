@@ -8,7 +8,7 @@ use crate::step::{Call, Step};
 
 /// `_IOC` of userfaultfd's calls: 1 for writing, 2 for reading, bytes of the structure, number.
 const fn ioctl(direction: u64, words: u64, number: u64) -> u64 {
-    direction << 30 | words * 8 << 16 | 0xaa << 8 | number
+    (direction << 30) | (words * 8) << 16 | (0xaa << 8) | number
 }
 const UFFD_API: u64 = 0xaa;
 const UFFD_USER_MODE_ONLY: u64 = 1;

@@ -263,11 +263,7 @@ fn perform(thread: &Thread<'_, Machine>, files: &Files<'_>, step: &Step) -> Outc
         Call::Pread => files.read(a, b),
         Call::Pwrite => files.write(a, b, c),
         // The userfaultfd is the first process's; the others have none.
-        Call::UffdRegister
-        | Call::UffdUnregister
-        | Call::UffdCopy
-        | Call::UffdZeropage
-        | Call::UffdWriteprotect => Outcome::Errno(Errno::EBADF.0),
+        _ => Outcome::Errno(Errno::EBADF.0),
     }
 }
 
