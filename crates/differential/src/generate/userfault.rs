@@ -41,21 +41,25 @@ impl Draw<'_> {
             _ => vma.flags.has(Flags::UFFD),
         };
         let found: Vec<&Vma> = space.vmas().iter().filter(wanted).collect();
+        let there = |page: u64| space.pages().any(|(number, _)| number == page);
+        let fills = matches!(call, Call::UffdCopy | Call::UffdZeropage);
+        // A hole before a page that is there, so that only a part is filled.
+        if fills && self.random.once_in(3) {
+            let mut pages = found
+                .iter()
+                .flat_map(|vma| vma.start / PAGE..vma.end / PAGE - 1);
+            let half = pages.find(|page| !there(*page) && there(page + 1));
+            if let Some(page) = half {
+                return Some((page * PAGE, 2 * PAGE));
+            }
+        }
         let at = self.random.below(found.len() as u64) as usize;
         let vma = found.get(at)?;
         let mut first = vma.start / PAGE + self.random.below(vma.pages());
         // Holes are filled, most of the time.
-        if matches!(call, Call::UffdCopy | Call::UffdZeropage) && !self.random.once_in(4) {
-            let there = |page: &u64| space.pages().any(|(number, _)| number == *page);
+        if fills && !self.random.once_in(4) {
             let mut pages = vma.start / PAGE..vma.end / PAGE;
-            // One before a page that is there, and some time that one, too.
-            let half = |page: &u64| !there(page) && page + 1 < vma.end / PAGE && there(&(page + 1));
-            if self.random.once_in(3)
-                && let Some(page) = pages.clone().find(half)
-            {
-                return Some((page * PAGE, 2 * PAGE));
-            }
-            first = pages.find(|page| !there(page))?;
+            first = pages.find(|page| !there(*page))?;
         }
         let most = (vma.end / PAGE - first).min(4);
         Some((first * PAGE, (1 + self.random.below(most)) * PAGE))
