@@ -16,10 +16,10 @@
 //! - *in no order*: a load of every page, in an order that nobody could foresee.
 //! - *each table*: a load of one page of every 512.
 //!
-//! The last three are what the workloads `file-seq`, `file-rand` and `file-sparse` do. The figure of
-//! `adaptive` is over the best fixed order of the same row; that of *each window* has no bound, for
-//! who uses one page of 16 looks to it like somebody who reads on. All
-//! orders ask caches ahead (`--ahead frame`), which the eras before 2017 do not.
+//! The last three are what the workloads `file-seq`, `file-rand` and `file-sparse` do. The figure
+//! of `adaptive` is over the best fixed order of the same row; that of *each window* has no bound,
+//! for who uses one page of 16 looks to it like somebody who reads on. All orders ask caches ahead
+//! (`--ahead frame`), which the eras before 2017 do not.
 //!
 //! Linux's order is not changed. There the file is mapped in pieces that do not merge: of one page,
 //! around which there is nothing to map, and of 16 pages; one load in each. The difference, by 15,
