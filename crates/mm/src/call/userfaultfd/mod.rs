@@ -173,7 +173,8 @@ impl<M: Mmu> Uffd<'_, M> {
         Ok(())
     }
 
-    /// The next fault that nobody has read yet; sleeps until there is one.
+    /// The next fault that nobody has read yet; sleeps until there is one, which there never is
+    /// where faults come to signals ([`UffdFaults::Signal`]).
     ///
     /// # Errors
     /// No memory for a place to sleep in.
