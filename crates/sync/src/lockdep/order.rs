@@ -30,6 +30,12 @@ lock_order! {
     VmaLock: Sleeps,
     /// The table of segments of shared memory.
     ShmLock: Sleeps,
+    /// Who maps a file of huge pages, where faults hold that throughout.
+    HugeMapLock: Sleeps,
+    /// One of the locks of faults on huge pages: by file and page.
+    HugeFaultLock: Sleeps,
+    /// The tables of one mapping of huge pages.
+    HugeVmaLock: Sleeps,
     /// One folio.
     FolioLock: Sleeps,
     /// The reverse map of a file.

@@ -8,7 +8,8 @@ use crate::mm::Mm;
 use crate::oracle;
 use crate::page::Page;
 use crate::reclaim::Spare;
-use crate::vma::VmaFlags;
+use crate::hugetlb;
+use crate::vma::{Vma, VmaFlags};
 use crate::zap::{Zap, pages};
 use minflt_addr::{Pfn, VirtAddr, VirtRange};
 use minflt_pgtable::Mmu;
@@ -30,6 +31,9 @@ impl<M: Mmu> Mm<M> {
             if !allowed(advice, flags) || advice == Advice::Free && of_file {
                 return Err(MadviseError::Invalid);
             }
+            if let Some(vma) = self.find(part.start()).filter(|vma| vma.view().is_huge()) {
+                return self.discard_huge(&mut zap, vma, part, advice);
+            }
             match advice {
                 Advice::DontNeed | Advice::DontNeedLocked => zap.range(part),
                 Advice::Free => zap.forget_stores(part),
@@ -45,6 +49,28 @@ impl<M: Mmu> Mm<M> {
             oracle::translations_agree(self, range, since);
         }
         result
+    }
+}
+
+impl<M: Mmu> Mm<M> {
+    /// Advice about huge pages: which can be thrown away, and nothing else. What is not a whole
+    /// page at the end of the part stays.
+    ///
+    /// Linux: madvise_dontneed_free_valid_vma.
+    fn discard_huge(
+        &self,
+        zap: &mut Zap<'_, M>,
+        vma: &Vma<M>,
+        part: VirtRange,
+        advice: Advice,
+    ) -> Result<(), MadviseError> {
+        let discards = matches!(advice, Advice::DontNeed | Advice::DontNeedLocked);
+        if !discards || !hugetlb::is_aligned::<M::Paging>(part.start()) {
+            return Err(MadviseError::Invalid);
+        }
+        let end = part.end().align_down(hugetlb::shift::<M::Paging>());
+        zap.huge(vma, &vma.view(), VirtRange::new(part.start(), end));
+        Ok(())
     }
 }
 
