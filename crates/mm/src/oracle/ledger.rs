@@ -26,6 +26,7 @@ struct Objects {
     cache_nodes: u64,
     links: u64,
     segments: u64,
+    regions: u64,
     slots: Named,
 }
 
@@ -86,6 +87,7 @@ impl<M: Mmu> System<M> {
         self.frames.for_each_used(|_, frame| match frame.used_as() {
             Use::Table => ledger.tables += 1 << frame.block_order(),
             Use::Slab => ledger.slab += 1,
+            Use::Huge => ledger.huge += 1 << frame.block_order(),
             Use::Anon => {
                 ledger.anon += 1;
                 frame.count_entries(Entries::Clear);
@@ -97,10 +99,12 @@ impl<M: Mmu> System<M> {
             Use::Free | Use::FreeBlock | Use::FreeCpu | Use::Reserved | Use::Tail => {}
         });
         let user = ledger.anon + ledger.file;
-        let used = ledger.reserved + ledger.slab + ledger.tables + user;
+        let kernel = ledger.reserved + ledger.slab + ledger.tables;
+        let used = kernel + user + ledger.huge;
         if ledger.free + used != ledger.total {
             return Err(Unbalanced::Total(ledger));
         }
+        self.frames.huge_adds_up().map_err(Unbalanced::Pools)?;
         let mut reachable = 0;
         let mut vmas = Pages::default();
         let mut objects = Objects {
@@ -216,6 +220,7 @@ impl<M: Mmu> System<M> {
             ),
             ("file link", self.files.links.live(), reached.links),
             ("segment", self.shm.slab.live(), reached.segments),
+            ("region", self.hugetlb.regions.live(), reached.regions),
         ];
         let wrong = kinds.into_iter().find(|(_, live, reach)| live != reach);
         if let Some((what, live, reachable)) = wrong {

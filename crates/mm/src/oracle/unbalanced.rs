@@ -20,6 +20,8 @@ pub struct Ledger {
     pub anon: u64,
     /// Pages of files.
     pub file: u64,
+    /// Huge pages, in frames: in pools and in use.
+    pub huge: u64,
     /// Slots of the swap device that are in use; no frames.
     pub swapped: u64,
 }
@@ -38,6 +40,8 @@ pub enum Unbalanced {
         /// Frames of tables reachable from the roots.
         reachable: u64,
     },
+    /// The pools of huge pages are not what their counts say.
+    Pools(&'static str),
     /// The reverse map of a file is not what walks rely on.
     Links(&'static str),
     /// A frame of user memory whose counts differ from the entries that map it, and the cache that
@@ -193,6 +197,7 @@ impl fmt::Display for Unbalanced {
                 "slots of the swap device count {counted} entries, {named} name them"
             ),
             Self::Links(why) => f.write_str(why),
+            Self::Pools(what) => write!(f, "the pools of huge pages: {what}"),
             Self::Objects {
                 what,
                 live,
