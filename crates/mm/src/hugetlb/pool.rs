@@ -165,7 +165,7 @@ impl<M: Mmu> Pools<M> {
     }
 
     pub(super) fn list_locked_mut<'c>(&'c self, _: &'c mut Counts, node: u32) -> &'c mut NodeList {
-        // SAFETY: 1: the counts are borrowed alone, so their lock is held, and nobody has another list.
+        // SAFETY: 1: the counts are borrowed alone, so their lock is held, for this list only.
         unsafe { self.nodes.get(node).list.get_mut() }
     }
 

@@ -1,10 +1,4 @@
 //! Pools and reservations on a machine of real threads.
-#![expect(
-    clippy::expect_used,
-    clippy::let_underscore_drop,
-    reason = "all of it is a test"
-)]
-
 extern crate std;
 
 mod pool;
