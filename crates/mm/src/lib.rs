@@ -66,7 +66,7 @@ pub use file::{
     FileAccess, FileHandle, FileKey, FileOps, IoError, Sharing, ShmId, ShmKey, ShmLimits, ShmStatus,
 };
 pub use frame::Frame;
-pub use hugetlb::PoolCounters;
+pub use hugetlb::pool::{NodeCounters, PoolCounters};
 pub use mm::{Mappings, Mm, MmHandle};
 pub use numa::NumaKnobs;
 pub use oracle::{Check, Ledger, Refuse, Unbalanced};

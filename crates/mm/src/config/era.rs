@@ -222,6 +222,15 @@ pub fn eras_of_migration() -> impl Iterator<Item = &'static Era> {
     newest_by(Config::without_files)
 }
 
+/// The eras that huge pages can tell apart: of those that differ in faults on other pages, or in how
+/// pages move, the newest.
+pub fn eras_of_huge_pages() -> impl Iterator<Item = &'static Era> {
+    newest_by(|config| Config {
+        hugetlb: config.hugetlb,
+        ..config.without_files().without_migration()
+    })
+}
+
 /// The newest era of each kind.
 fn newest_by(kind: fn(Config) -> Config) -> impl Iterator<Item = &'static Era> {
     let newest = move |at: usize| {

@@ -17,7 +17,10 @@ mod broken;
 mod era;
 
 pub use broken::Broken;
-pub use era::{ERAS, Era, era, eras_of_migration, eras_without_files, eras_without_migration};
+pub use era::{
+    ERAS, Era, era, eras_of_huge_pages, eras_of_migration, eras_without_files,
+    eras_without_migration,
+};
 
 use core::fmt;
 
@@ -447,8 +450,7 @@ impl Config {
         Self {
             around: FaultAround::Order0,
             neighbours: Neighbours::Young,
-            hugetlb: Hugetlb::IMmap,
-            ..self
+            ..self.without_huge_pages()
         }
     }
 
@@ -458,6 +460,15 @@ impl Config {
         Self {
             anon_rmap: AnonRmap::Exclusive,
             balancing: Balancing::Off,
+            ..self.without_huge_pages()
+        }
+    }
+
+    /// The same where there are no huge pages.
+    #[must_use]
+    pub const fn without_huge_pages(self) -> Self {
+        Self {
+            hugetlb: Hugetlb::IMmap,
             ..self
         }
     }

@@ -36,9 +36,9 @@ use minflt_pgtable::{Access, Grant, Leaf, Mmu, Pte, with_bits};
 use minflt_sync::{Ordering, Phase};
 
 /// A fault on a huge page whose mutex, and whose tables, are held.
-struct HugeFault<'f, 'm, M: Mmu> {
+struct HugeFault<'f, 'm, 's, M: Mmu> {
     fault: &'f Fault<'m, M>,
-    stable: &'f Stable<'m, M>,
+    stable: &'f Stable<'s, M>,
     cache: &'f PageCache<M>,
     index: u64,
     page: VirtRange,
@@ -90,7 +90,11 @@ impl<M: Mmu> Fault<'_, M> {
                 Err(missing) => missing,
             };
             let place = (entry, self.addr);
-            if level == LEVEL + 1 && stable.mm.share_table(stable.vma, &stable.view, cache, place) {
+            if level == LEVEL + 1
+                && stable
+                    .mm
+                    .share_table(stable.vma, &stable.view, cache, place)
+            {
                 continue;
             }
             self.mm.populate(entry, level)?;
@@ -98,7 +102,7 @@ impl<M: Mmu> Fault<'_, M> {
     }
 }
 
-impl<M: Mmu> HugeFault<'_, '_, M> {
+impl<M: Mmu> HugeFault<'_, '_, '_, M> {
     fn handle(&self) -> Result<Kind, Stop> {
         let found = self.leaf.entry.load();
         let stores = self.fault.access == Access::Write;
@@ -126,7 +130,11 @@ impl<M: Mmu> HugeFault<'_, '_, M> {
     fn most(&self, found: Pte<M::Paging>) -> Grant {
         let own = self.is_shared() || self.frame(found.pfn()).is_exclusive();
         let allowed = self.stable.view.prot.grant();
-        if own { allowed } else { allowed.min(Grant::Read) }
+        if own {
+            allowed
+        } else {
+            allowed.min(Grant::Read)
+        }
     }
 
     fn frame(&self, pfn: Pfn) -> &Frame<M> {
@@ -201,7 +209,11 @@ impl<M: Mmu> HugeFault<'_, '_, M> {
         let empty = self.leaf.entry.load().is_none_at(LEVEL);
         if empty {
             self.leaf.entry.store(new.huge());
-            M::note(format_args!("fault {} maps huge page {}", self.fault.addr, new.pfn()));
+            M::note(format_args!(
+                "fault {} maps huge page {}",
+                self.fault.addr,
+                new.pfn()
+            ));
         }
         empty
     }
@@ -215,10 +227,14 @@ impl<M: Mmu> HugeFault<'_, '_, M> {
         let own = self.stable.vma.huge_own();
         let change = own.map(|own| own.used.change(sys, self.index, self.index + 1));
         let change = change.transpose().map_err(|_| Stop::Oom)?;
-        let reserved = change.as_ref().is_some_and(|change| change.pages() > 0);
-        let taking = if reserved { Taking::Reserved } else { Taking::Unreserved };
+        let reserved = change.as_ref().is_some_and(|change| change.missing() > 0);
+        let taking = if reserved {
+            Taking::Reserved
+        } else {
+            Taking::Unreserved
+        };
         let policy = self.fault.policy(self.stable);
-        let take = || sys.frames.take_huge(&sys.at, taking, policy, self.index);
+        let take = || sys.frames.take_huge(&sys.at, policy, self.index, taking);
         let pfn = take().or_else(|| {
             // Whoever reserved it wins.
             let wins = own.is_some() && old.is_some();
@@ -244,7 +260,7 @@ impl<M: Mmu> HugeFault<'_, '_, M> {
             return Kind::Spurious;
         }
         change.map(Change::add);
-        sys.frames.instantiated(pfn);
+        sys.huge_frame(pfn).clear_restore_reserve();
         Kind::Huge
     }
 
@@ -291,7 +307,7 @@ impl<M: Mmu> HugeFault<'_, '_, M> {
             return Ok(Kind::Spurious);
         }
         change.map(Change::add);
-        sys.frames.instantiated(new);
+        sys.huge_frame(new).clear_restore_reserve();
         old.maps.sub(1, Ordering::AcqRel);
         // The entry's reference.
         sys.frames.put(found.pfn());
@@ -321,7 +337,7 @@ impl<M: Mmu> HugeFault<'_, '_, M> {
         let last = first + (1 << order::<M::Paging>()) - 1;
         let _all = cache.spans.each(first, last, |part| {
             let mine = core::ptr::eq(part.mm, mm) && part.range == self.page;
-            if !mine && !crate::file::has_own_pages(part.span) {
+            if !mine && !crate::file::has_own_pages(&part) {
                 any |= part.mm.lose_huge(part.range, old);
             }
             ControlFlow::Continue(())
@@ -345,7 +361,8 @@ impl<M: Mmu> crate::mm::Mm<M> {
             let found = leaf.entry.load();
             let here = found.is_mapped() && found.pfn() == old;
             if here {
-                leaf.entry.swap(self.exchange_of_huge(), Pte::none_at(LEVEL));
+                leaf.entry
+                    .swap(self.exchange_of_huge(), Pte::none_at(LEVEL));
                 sys.huge_frame(old).maps.sub(1, Ordering::AcqRel);
                 zap.gather.touch(page);
                 zap.gather.page(old);

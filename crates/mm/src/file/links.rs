@@ -13,7 +13,7 @@ use crate::error::NoMemory;
 use crate::hugetlb::lock::HugeLock;
 use crate::hugetlb::own::OwnPages;
 use crate::mm::Mm;
-use crate::rmap::interval::Span;
+use crate::rmap::interval::{Mapped, Span};
 use crate::system::System;
 use crate::vma::{Vma, VmaFlags, VmaView};
 use core::mem::offset_of;
@@ -83,9 +83,6 @@ impl<M: Mmu> System<M> {
             close_huge(self, lock, own);
             NoMemory
         })?;
-        if let Some(lock) = HugeLock::<M>::at(lock) {
-            lock.belongs_to(new.as_ptr() as u64);
-        }
         cache.hold();
         cache.mapped_by(mm);
         Ok(new.as_ptr() as u64)
@@ -196,7 +193,7 @@ impl<M: Mmu> Vma<M> {
 /// What a link had of huge pages goes with it.
 fn close_huge<M: Mmu>(sys: &System<M>, lock: u64, own: u64) {
     if let Some(lock) = HugeLock::<M>::at(lock) {
-        lock.close(sys);
+        lock.put(sys);
     }
     if let Some(own) = OwnPages::<M>::at(own) {
         own.put(sys);
@@ -208,12 +205,13 @@ fn link_of<M: Mmu>(span: &Span<M>) -> Option<&FileLink<M>> {
     link(span.address() - offset_of!(FileLink<M>, span) as u64)
 }
 
-/// The lock of the mapping of huge pages that a span of its file's tree is of, if it has one.
-pub(crate) fn huge_lock_of<M: Mmu>(span: &Span<M>) -> Option<&HugeLock<M>> {
-    HugeLock::at(link_of(span)?.lock)
+/// The lock of the mapping of huge pages that was found by its file, if it has one.
+pub(crate) fn huge_lock_of<'l, M: Mmu>(found: &Mapped<'l, M>) -> Option<&'l HugeLock<M>> {
+    HugeLock::at(link_of(found.span?)?.lock)
 }
 
-/// Whether the mapping that a span of its file's tree is of has pages of its own set aside.
-pub(crate) fn has_own_pages<M: Mmu>(span: &Span<M>) -> bool {
-    link_of(span).is_some_and(|link| link.own != 0)
+/// Whether the mapping that was found by its file has pages of its own set aside.
+pub(crate) fn has_own_pages<M: Mmu>(found: &Mapped<'_, M>) -> bool {
+    let link = found.span.and_then(link_of);
+    link.is_some_and(|link| link.own != 0)
 }

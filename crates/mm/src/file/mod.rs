@@ -55,9 +55,9 @@ pub use ops::{FileOps, IoError};
 pub(crate) use pages::Sought;
 pub(crate) use part::FilePart;
 pub(crate) use read::NotRead;
-pub(crate) use truncate::clear_bytes;
 pub(crate) use segments::{NewSegment, Segment, Segments};
 pub use segments::{ShmId, ShmKey, ShmLimits, ShmStatus};
+pub(crate) use truncate::clear_bytes;
 
 use crate::error::NoMemory;
 use crate::hugetlb::reserve::Reservations;
@@ -342,6 +342,11 @@ impl<M: Mmu> PageCache<M> {
         self.size.load(Ordering::Acquire)
     }
 
+    /// The same, for oracles.
+    pub(crate) fn size_peek(&self) -> u64 {
+        self.size.peek()
+    }
+
     /// Pages that have bytes of the file.
     pub(crate) fn pages(&self) -> u64 {
         pages_of::<M>(self.size())
@@ -358,7 +363,10 @@ impl<M: Mmu> PageCache<M> {
         let mut size = self.size.load(Ordering::Relaxed);
         while size < bytes {
             // ORDERING: Release; pairs with [file-size].
-            match self.size.cas(size, bytes, Ordering::Release, Ordering::Relaxed) {
+            match self
+                .size
+                .cas(size, bytes, Ordering::Release, Ordering::Relaxed)
+            {
                 Ok(_) => return,
                 Err(found) => size = found,
             }

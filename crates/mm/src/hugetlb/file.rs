@@ -59,7 +59,7 @@ pub(crate) enum NotMade {
 impl<M: Mmu> System<M> {
     /// A new file of huge pages, of `bytes` bytes, a multiple of such a page, all zeros: what
     /// hugetlbfs, `memfd_create(MFD_HUGETLB)` and `MAP_HUGETLB` are made of. Pages come from the
-    /// pool ([`System::set_huge_pages`]).
+    /// pool ([`System::resize_huge_pool`]).
     ///
     /// # Errors
     /// [`FileError::Invalid`] where the size is no multiple, or the format has no huge pages; no
@@ -72,8 +72,11 @@ impl<M: Mmu> System<M> {
         Ok(self.make_file(None, bytes_of_it, order::<M::Paging>())?)
     }
 
-    /// Clears a huge page.
+    /// Clears a huge page, unless it is known to be zeros.
     pub(crate) fn clear_huge(&self, pfn: Pfn) {
+        if self.huge_frame(pfn).is_zeroed() {
+            return;
+        }
         for part in pfn.0..pfn.0 + (1 << order::<M::Paging>()) {
             M::clear(&self.at, Pfn(part));
         }
@@ -98,16 +101,19 @@ impl<M: Mmu> PageCache<M> {
     pub(crate) fn make_huge(&self, index: u64, policy: Policy) -> Result<Locked<'_, M>, NotMade> {
         let sys = self.system();
         let no_memory = |_| NotMade::NoMemory;
-        let change = self.reserved.change(sys, index, index + 1).map_err(no_memory)?;
+        let change = self
+            .reserved
+            .change(sys, index, index + 1)
+            .map_err(no_memory)?;
         let slot = self.slot_of_huge(index).map_err(no_memory)?;
-        let taking = match change.pages() {
+        let taking = match change.missing() {
             0 => Taking::Reserved,
             _ => Taking::Unreserved,
         };
-        let pfn = sys.frames.take_huge(&sys.at, taking, policy, index);
+        let pfn = sys.frames.take_huge(&sys.at, policy, index, taking);
         let pfn = pfn.ok_or(NotMade::Empty)?;
-        sys.clear_huge(pfn);
         let frame = sys.huge_frame(pfn);
+        sys.clear_huge(pfn);
         let page = crate::page::Page::held(sys, pfn).lock();
         frame.mapping.store(self.address(), Ordering::Relaxed);
         frame.index.store(index, Ordering::Relaxed);
@@ -117,7 +123,7 @@ impl<M: Mmu> PageCache<M> {
         // ORDERING: Release; pairs with [cache-slot].
         slot.store(pfn.0, Ordering::Release);
         change.add();
-        sys.frames.instantiated(pfn);
+        sys.huge_frame(pfn).clear_restore_reserve();
         sys.count(Event::HugePagesMade);
         Ok(page)
     }
@@ -132,8 +138,10 @@ impl<M: Mmu> PageCache<M> {
         if new < old {
             let (first, end) = (new >> shift::<M::Paging>(), old >> shift::<M::Paging>());
             let freed = self.drop_huge(first, end);
-            let gone = self.reserved.remove_from(self.system(), first);
-            self.system().frames.unreserve(gone.saturating_sub(freed));
+            let gone = self.reserved.truncate(self.system(), first);
+            self.system()
+                .frames
+                .unreserve_huge(gone.saturating_sub(freed));
         }
         M::note(format_args!("truncate to {new} returns"));
         Ok(())
@@ -152,7 +160,7 @@ impl<M: Mmu> PageCache<M> {
             // What was reserved once and is gone may be had by others again; who comes back takes
             // what is left.
             let gone = self.reserved.remove(sys, index, index + 1).unwrap_or(freed);
-            sys.frames.unreserve(gone.saturating_sub(freed));
+            sys.frames.unreserve_huge(gone.saturating_sub(freed));
         }
         Ok(())
     }
@@ -174,7 +182,9 @@ impl<M: Mmu> PageCache<M> {
     /// The word at `offset`, within the file; 0 where there is no page.
     pub(crate) fn huge_word(&self, offset: u64) -> u64 {
         let index = offset >> shift::<M::Paging>();
-        let Some(page) = self.find(index) else { return 0 };
+        let Some(page) = self.find(index) else {
+            return 0;
+        };
         let page = page.lock();
         let part = (offset % bytes::<M::Paging>()) >> M::Paging::SHIFT;
         let pfn = Pfn(page.pfn().0 + part);
@@ -209,10 +219,11 @@ impl<M: Mmu> PageCache<M> {
         for index in first..last {
             let _one = sys.huge.mutex(self, index).write();
             if self.find(index).is_none() {
-                self.make_huge(index, Policy::DEFAULT).map_err(|why| match why {
-                    NotMade::Empty => FileError::NoSpace,
-                    NotMade::NoMemory => FileError::NoMemory,
-                })?;
+                self.make_huge(index, Policy::DEFAULT)
+                    .map_err(|why| match why {
+                        NotMade::Empty => FileError::NoSpace,
+                        NotMade::NoMemory => FileError::NoMemory,
+                    })?;
             }
         }
         self.set_size(self.size().max(last << shift::<M::Paging>()));
@@ -229,8 +240,8 @@ impl<M: Mmu> PageCache<M> {
                 freed += 1;
             }
         });
-        let gone = self.reserved.remove_from(sys, 0);
-        sys.frames.unreserve(gone.saturating_sub(freed));
+        let gone = self.reserved.truncate(sys, 0);
+        sys.frames.unreserve_huge(gone.saturating_sub(freed));
     }
 
     /// Drops the pages from `first` on up to `end`; returns how many there were.
@@ -279,7 +290,7 @@ impl<M: Mmu> PageCache<M> {
         let _all = self.each_mapping(first, end - 1, |part| {
             let lock = match sys.config.hugetlb {
                 Hugetlb::IMmap => None,
-                Hugetlb::VmaLock => huge_lock_of(part.span),
+                Hugetlb::VmaLock => huge_lock_of(&part),
             };
             let tried = lock.map(|lock| lock.sem.try_write());
             if matches!(tried, Some(None)) && !sys.config.lacks(Broken::HugeUnlocked) {
@@ -302,7 +313,7 @@ impl<M: Mmu> PageCache<M> {
                 let _some = self.each_mapping(index, index, |part| {
                     let lock = match sys.config.hugetlb {
                         Hugetlb::IMmap => None,
-                        Hugetlb::VmaLock => huge_lock_of(part.span),
+                        Hugetlb::VmaLock => huge_lock_of(&part),
                     };
                     let Some(lock) = lock else {
                         self.unmap_part(part);
@@ -318,8 +329,17 @@ impl<M: Mmu> PageCache<M> {
                 });
             }
             let Some(lock) = wait else { return };
-            // The mapping may go meanwhile: then it is not among those that are looked at again.
-            drop(lock.write());
+            {
+                let _alone = lock.write();
+                let _tree = self.i_mmap.write();
+                // Unless the mapping has gone meanwhile.
+                let _that = self.each_mapping(index, index, |part| {
+                    if lock.is(huge_lock_of(&part)) {
+                        self.unmap_part(part);
+                    }
+                    ControlFlow::Continue(())
+                });
+            }
             lock.put(sys);
         }
     }

@@ -42,7 +42,8 @@ impl<M: Mmu> Zap<'_, M> {
             let copy = child.huge_entry_for(page.start())?;
             let _held = sys.huge_lock(leaf.table).lock();
             let lower = |pte: Pte<M::Paging>| {
-                pte.is_mapped().then(|| pte.with_grant(pte.grant().min(Grant::Read)))
+                pte.is_mapped()
+                    .then(|| pte.with_grant(pte.grant().min(Grant::Read)))
             };
             let Ok(old) = leaf.entry.update(mm.exchange_of_huge(), lower) else {
                 continue;

@@ -6,21 +6,22 @@
 //!
 //! # Idea
 //! The lock is an object of its own, counted, beside the mapping's link to the file. Whoever cannot
-//! have it at once takes a reference, lets the file go, waits, and looks whether the mapping is
-//! still there.
+//! have it at once takes a reference, lets the file go, waits, and looks whether the file still has
+//! a mapping with that lock.
 //!
 //! # Protocol
-//! [`HugeLock::link`] names the link while the mapping has it. It is set before others can find the
-//! link (P51), and becomes 0, under the lock for writing, when the mapping goes.
+//! A link names its lock from before others can find it (P51) until after it was taken out of the
+//! file.
 //!
 //! # Why it is correct
-//! Whoever has the lock for writing and `i_mmap`, and finds the link named, has a mapping that
-//! nobody frees: to free it is to have the lock.
+//! Whoever has the lock for writing, and under `i_mmap` finds a mapping that names it, has one that
+//! nobody frees: to free it is to take its link out, under `i_mmap`. A lock of one that has gone is
+//! found no more, and freed with the last reference.
 //!
 //! A mapping for which there was no memory for a lock shares no tables, so there is nothing to take
 //! away. Linux: hugetlb_vma_lock_alloc, which has the same.
 //!
-//! Linux: `struct hugetlb_vma_lock`, mm/hugetlb.c hugetlb_vma_lock_read, hugetlb_vma_lock_free,
+//! Linux: `struct hugetlb_vma_lock`, mm/hugetlb.c hugetlb_vma_lock_read, hugetlb_vma_lock_release,
 //! fs/hugetlbfs/inode.c hugetlb_unmap_file_folio (v6.1).
 
 use crate::system::System;
@@ -36,8 +37,6 @@ use minflt_sync::{Atomic, Ordering, RwSem, WriteGuard};
 pub(crate) struct HugeLock<M: Mmu> {
     /// The mapping's, and one for each who waits from outside.
     refs: Atomic<u64, M>,
-    /// The address of the mapping's link, 0 once it is gone. Written by: who has `sem`, write.
-    link: Atomic<u64, M>,
     pub(crate) sem: RwSem<HugeVmaLock, M>,
 }
 
@@ -45,11 +44,10 @@ pub(crate) struct HugeLock<M: Mmu> {
 unsafe impl<M: Mmu> SlabObject for HugeLock<M> {}
 
 impl<M: Mmu> HugeLock<M> {
-    /// One of the link at `link`; `None` where there is no memory for it.
+    /// A new one: its address, 0 where there is no memory for it.
     pub(crate) fn create(sys: &System<M>) -> u64 {
         let new = Self {
             refs: Atomic::new(1),
-            link: Atomic::new(0),
             sem: RwSem::new(),
         };
         let new = sys.huge.locks.alloc(new, sys);
@@ -62,35 +60,16 @@ impl<M: Mmu> HugeLock<M> {
         unsafe { (address as *const Self).as_ref() }
     }
 
-    /// The mapping whose link that is has it from now on.
-    pub(crate) fn belongs_to(&self, link: u64) {
-        self.link.store(link, Ordering::Relaxed);
-    }
-
-    /// Whether it is the lock of that link still. Under it for writing, and the file's `i_mmap`.
-    pub(crate) fn is_of(&self, link: u64) -> bool {
-        self.link.load(Ordering::Relaxed) == link
-    }
-
     /// A reference for somebody who will wait.
-    pub(crate) fn hold(&self) -> Held<'_, M> {
+    pub(crate) fn hold(&self) -> Held<M> {
         self.refs.add(1, Ordering::Relaxed);
-        Held { lock: self }
-    }
-
-    /// The mapping goes: waits for whoever has the lock.
-    ///
-    /// # Context
-    /// Sleeps.
-    pub(crate) fn close(&self, sys: &System<M>) {
-        {
-            let _alone = self.sem.write();
-            self.link.store(0, Ordering::Relaxed);
+        Held {
+            lock: NonNull::from(self),
         }
-        self.put(sys);
     }
 
-    fn put(&self, sys: &System<M>) {
+    /// One reference less.
+    pub(crate) fn put(&self, sys: &System<M>) {
         // ORDERING: AcqRel; pairs with [huge-lock-put].
         if self.refs.sub(1, Ordering::AcqRel) == 1 {
             // SAFETY: 1, 2: the last reference is gone.
@@ -99,24 +78,32 @@ impl<M: Mmu> HugeLock<M> {
     }
 }
 
-/// A lock that somebody from outside refers to.
-pub(crate) struct Held<'l, M: Mmu> {
-    lock: &'l HugeLock<M>,
+/// A lock that somebody from outside refers to, whatever becomes of its mapping.
+pub(crate) struct Held<M: Mmu> {
+    lock: NonNull<HugeLock<M>>,
 }
 
-impl<M: Mmu> Held<'_, M> {
-    /// Waits for it, for writing.
-    pub(crate) fn write(&self) -> WriteGuard<'_, HugeVmaLock, M> {
-        self.lock.sem.write()
+impl<M: Mmu> Held<M> {
+    fn lock(&self) -> &HugeLock<M> {
+        // SAFETY: this counts.
+        unsafe { self.lock.as_ref() }
     }
 
-    /// See [`HugeLock::is_of`].
-    pub(crate) fn is_of(&self, link: u64) -> bool {
-        self.lock.is_of(link)
+    /// Waits for it, for writing.
+    ///
+    /// # Context
+    /// Sleeps.
+    pub(crate) fn write(&self) -> WriteGuard<'_, HugeVmaLock, M> {
+        self.lock().sem.write()
+    }
+
+    /// Whether it is that lock.
+    pub(crate) fn is(&self, other: Option<&HugeLock<M>>) -> bool {
+        other.is_some_and(|other| core::ptr::eq(self.lock(), other))
     }
 
     /// Lets it go.
     pub(crate) fn put(self, sys: &System<M>) {
-        self.lock.put(sys);
+        self.lock().put(sys);
     }
 }

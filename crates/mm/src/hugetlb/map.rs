@@ -5,15 +5,15 @@
 
 use super::own::OwnPages;
 use super::reserve::Change;
-use super::{order, pages_of, pool::PoolCounters, shift};
-use crate::call::MapRequest;
+use super::{order, pages_of, shift};
+use crate::call::mmap::MapRequest;
 use crate::error::{FileError, MmapError};
 use crate::file::{PageCache, Sharing};
 use crate::mm::Mm;
 use crate::system::System;
 use crate::vma::{Prot, VmaFlags, VmaView};
 use minflt_addr::VirtAddr;
-use minflt_pgtable::{Mmu, Paging};
+use minflt_pgtable::Mmu;
 
 /// Huge pages set aside for a mapping that is being made. Dropping it gives them back.
 #[must_use = "dropped, it gives the pages back"]
@@ -39,7 +39,7 @@ impl<M: Mmu> SetAside<'_, M> {
 
 impl<M: Mmu> Drop for SetAside<'_, M> {
     fn drop(&mut self) {
-        self.sys.frames.unreserve(self.pages);
+        self.sys.frames.unreserve_huge(self.pages);
     }
 }
 
@@ -63,11 +63,11 @@ impl<M: Mmu> PageCache<M> {
             // Pages are had when they are touched, or not.
         } else if view.flags.has(VmaFlags::SHARED) {
             let change = self.reserved.change(sys, first, end).map_err(none)?;
-            sys.frames.reserve(change.pages()).map_err(none)?;
-            aside.pages = change.pages();
+            sys.frames.reserve_huge(change.missing()).map_err(none)?;
+            aside.pages = change.missing();
             aside.change = Some(change);
         } else {
-            sys.frames.reserve(end - first).map_err(none)?;
+            sys.frames.reserve_huge(end - first).map_err(none)?;
             aside.pages = end - first;
             view.flags = view.flags.with(VmaFlags::HUGE_OWNER);
         }
@@ -85,25 +85,8 @@ impl<M: Mmu> System<M> {
         let order = order::<M::Paging>();
         let (first, end) = (first >> order, (last + 1) >> order);
         let used = own.used.count(first, end);
-        self.frames.unreserve((end - first).saturating_sub(used));
-    }
-
-    /// Makes the pool have `pages` huge pages, as far as there is memory for them, or as they are
-    /// not in use (`vm.nr_hugepages`); returns how many it has.
-    pub fn set_huge_pages(&self, pages: u64) -> u64 {
-        self.frames.resize_pool(&self.at, pages)
-    }
-
-    /// How many huge pages there are, of whom.
-    #[must_use]
-    pub fn huge_pages(&self) -> PoolCounters {
-        self.frames.pool_counters()
-    }
-
-    /// Bytes of a huge page; `None` where the format has none.
-    #[must_use]
-    pub fn huge_page_bytes(&self) -> Option<u64> {
-        M::Paging::HUGE_ORDER.map(|_| super::bytes::<M::Paging>())
+        self.frames
+            .unreserve_huge((end - first).saturating_sub(used));
     }
 }
 
@@ -116,11 +99,7 @@ impl<M: Mmu> Mm<M> {
     ///
     /// # Errors
     /// See [`MmapError`].
-    pub fn mmap_huge(
-        &self,
-        request: &MapRequest,
-        sharing: Sharing,
-    ) -> Result<VirtAddr, MmapError> {
+    pub fn mmap_huge(&self, request: &MapRequest, sharing: Sharing) -> Result<VirtAddr, MmapError> {
         let file = self.system().new_huge_file(0).map_err(|why| match why {
             FileError::Invalid => MmapError::Invalid,
             _ => MmapError::NoMemory,

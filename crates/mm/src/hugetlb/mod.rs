@@ -6,7 +6,7 @@
 //! unless somebody set it aside before.
 //!
 //! # Idea
-//! Pages come from a pool ([`pool`]), and mappings reserve theirs when they are made ([`reserve`],
+//! Pages come from a pool ([`pool`], [`resize`]), and mappings reserve theirs when they are made ([`reserve`],
 //! [`own`]). A huge page is mapped by an entry of level 1; a table of such entries covers an
 //! *interval* of addresses, and where several mappings have the same pages of a file in an
 //! interval, they use one table ([`share`]).
@@ -55,15 +55,18 @@ mod map;
 pub(crate) mod own;
 pub(crate) mod pool;
 pub(crate) mod reserve;
+mod resize;
 pub(crate) mod share;
 mod zap;
 
-pub use pool::PoolCounters;
+#[cfg(test)]
+mod tests;
 
 use crate::file::PageCache;
 use crate::frame::Frame;
 use crate::system::System;
 use crate::vma::{VmaFlags, VmaView};
+pub(crate) use file::NotMade;
 use lock::HugeLock;
 use minflt_addr::{Pfn, VirtAddr, VirtRange};
 use minflt_pgtable::{EntryRef, Leaf, Mmu, Paging, PtLock, span_of, span_shift, walk_to};
@@ -108,14 +111,14 @@ impl<M: Mmu> Huge<M> {
     pub(crate) fn new(
         mutexes: PerCpu<FaultMutex<M>, M>,
         count: u32,
-        [locks, owns, regions]: [PerCpu<Magazine<M>, M>; 3],
+        [regions, locks, owns]: [PerCpu<Magazine<M>, M>; 3],
     ) -> Self {
         Self {
             mutexes,
             count,
-            locks: Slab::new(12, locks),
-            owns: Slab::new(13, owns),
-            regions: Slab::new(14, regions),
+            regions: Slab::new(12, regions),
+            locks: Slab::new(13, locks),
+            owns: Slab::new(14, owns),
         }
     }
 
@@ -224,10 +227,7 @@ impl<M: Mmu> System<M> {
 impl<M: Mmu> crate::mm::Mm<M> {
     /// The entry that maps, or would map, a huge page at `addr`, if there is a table for it; else
     /// the entry below which one is missing, and its level. The caller holds what keeps the tables.
-    pub(crate) fn huge_entry(
-        &self,
-        addr: VirtAddr,
-    ) -> Result<Leaf<'_, M>, (EntryRef<'_, M>, u32)> {
+    pub(crate) fn huge_entry(&self, addr: VirtAddr) -> Result<Leaf<'_, M>, (EntryRef<'_, M>, u32)> {
         // SAFETY: 1: the caller's hold.
         unsafe { walk_to::<M>(&self.system().at, self.root, addr, LEVEL) }
     }

@@ -20,6 +20,8 @@ use minflt_sync::{Atomic, Ordering};
 pub(crate) struct OwnPages<M: Mmu> {
     /// The mappings that a mapping was split into.
     refs: Atomic<u64, M>,
+    /// How many of them the ledger has come to.
+    seen: Atomic<u64, M>,
     pub(crate) used: Reservations<M>,
 }
 
@@ -31,6 +33,7 @@ impl<M: Mmu> OwnPages<M> {
     pub(crate) fn create(sys: &System<M>) -> Result<u64, NoMemory> {
         let new = Self {
             refs: Atomic::new(1),
+            seen: Atomic::new(0),
             used: Reservations::new(),
         };
         let new = sys.huge.owns.alloc(new, sys).map_err(|_| NoMemory)?;
@@ -46,6 +49,14 @@ impl<M: Mmu> OwnPages<M> {
     /// One mapping more.
     pub(crate) fn hold(&self) {
         self.refs.add(1, Ordering::Relaxed);
+    }
+
+    /// The ledger came to one of the mappings: whether that was the last. While nothing runs.
+    pub(crate) fn is_last_look(&self) -> bool {
+        let seen = self.seen.peek() + 1;
+        let last = seen == self.refs.peek();
+        self.seen.poke(if last { 0 } else { seen });
+        last
     }
 
     /// One less.

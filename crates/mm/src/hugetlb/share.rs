@@ -78,8 +78,10 @@ impl<M: Mmu> Mm<M> {
         let _tree = cache.i_mmap.read();
         let mut found = None;
         let _first_of_them = cache.spans.each(first, last, |other| {
-            let like = other.span.like() == view.sharing_kind();
-            let like = like && huge_lock_of(other.span).is_some();
+            let like = other
+                .span
+                .is_some_and(|span| span.like() == view.sharing_kind());
+            let like = like && huge_lock_of(&other).is_some();
             let whole = other.range == interval::<M::Paging>(other.range.start());
             // Its own mapping may be among them, which has no table there.
             match (like && whole).then(|| other.mm.huge_table(other.range.start())) {

@@ -97,7 +97,10 @@ impl<M: Mmu> Zap<'_, M> {
                 (pte.is_mapped() && grant != pte.grant()).then(|| pte.with_grant(grant))
             };
             let how = zap.mm.exchange_of_huge();
-            if entry.update(how, lower).is_ok_and(|old| old.grant() > allowed) {
+            if entry
+                .update(how, lower)
+                .is_ok_and(|old| old.grant() > allowed)
+            {
                 zap.gather.touch(page);
             }
         });

@@ -96,8 +96,8 @@ pub(crate) struct Mapped<'c, M: Mmu> {
     pub(crate) range: VirtRange,
     /// Whether its pages stay resident (`VM_LOCKED`).
     pub(crate) locked: bool,
-    /// Its span.
-    pub(crate) span: &'c Span<M>,
+    /// Its span, where it was found by that.
+    pub(crate) span: Option<&'c Span<M>>,
 }
 
 /// The span at an address that a tree names.
@@ -281,7 +281,7 @@ impl<M: Mmu> Spans<M> {
                 mm: unsafe { found.mm.as_ref() },
                 range: VirtRange::new(at(from), at(to + 1)),
                 locked: found.flags.load(Ordering::Relaxed) & LOCKED != 0,
-                span: found,
+                span: Some(found),
             })
         })
     }

@@ -44,6 +44,10 @@ lock_order! {
     AnonVmaLock: Sleeps,
     /// The tables of one address space, or of one table.
     PageTableLock: SpinsWithIrqsOn,
+    /// Which huge pages of a file are reserved, or which of a private mapping are used.
+    ReservationLock: Spins,
+    /// The pools of huge pages.
+    HugetlbLock: Spins,
     /// The list of all files.
     FilesLock: Spins,
     /// Lists of pages by age. There are none (ADR 0005); the rank is kept, and tests use it.

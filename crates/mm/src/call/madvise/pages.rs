@@ -4,11 +4,11 @@ use super::Advice;
 use crate::config::Broken;
 use crate::error::MadviseError;
 use crate::file::FilePart;
+use crate::hugetlb;
 use crate::mm::Mm;
 use crate::oracle;
 use crate::page::Page;
 use crate::reclaim::Spare;
-use crate::hugetlb;
 use crate::vma::{Vma, VmaFlags};
 use crate::zap::{Zap, pages};
 use minflt_addr::{Pfn, VirtAddr, VirtRange};
@@ -25,7 +25,7 @@ impl<M: Mmu> Mm<M> {
         let held = self.mmap_lock.read();
         let mut zap = Zap::begin(self, range);
         let result = self.advise_each(range, |part| {
-            let view = self.find(part.start()).map(crate::vma::Vma::view);
+            let view = self.find(part.start()).map(Vma::view);
             let flags = view.map_or(VmaFlags::NONE, |view| view.flags);
             let of_file = view.is_some_and(|view| view.file.is_file());
             if !allowed(advice, flags) || advice == Advice::Free && of_file {
@@ -109,7 +109,7 @@ impl<M: Mmu> Mm<M> {
         advice: Advice,
     ) -> Result<Found<'_, M>, MadviseError> {
         let _held = self.mmap_lock.read();
-        let view = self.find(range.start()).map(crate::vma::Vma::view);
+        let view = self.find(range.start()).map(Vma::view);
         let view = view.ok_or(MadviseError::NoMemory)?;
         let part = view.range.intersect(range);
         let hole = view.range.start() > range.start();
