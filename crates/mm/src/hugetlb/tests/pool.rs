@@ -331,7 +331,7 @@ fn the_ledger_sees_what_the_counts_do_not_say() {
 }
 
 #[test]
-fn a_format_whose_huge_pages_are_too_large_has_none() {
+fn a_format_without_huge_pages_has_none() {
     let sys = boot::<Altix16K>();
     let _cpu = sys.machine().enter(0);
     assert_eq!(sys.huge_page_bytes(), None);
