@@ -49,16 +49,18 @@ use crate::frame::{FrameTable, Links, Use, Zeroed};
 use crate::policy::Policy;
 use core::panic::Location;
 use minflt_addr::Pfn;
-use minflt_pgtable::{Mmu, Paging, span_shift};
+use minflt_pgtable::{Mmu, Paging};
 use minflt_sync::order::HugetlbLock;
 use minflt_sync::{Ordering, PerCpu, Plain, SpinLock};
 
 /// The huge pages of one size: what one entry of a level 1 table maps. A second size would be a
-/// second value of this type, told by the order of its blocks.
+/// second value of this type, told by the order of its blocks. On lines of their own: other faults
+/// read what stands around them.
 #[derive(Debug)]
+#[repr(align(128))]
 pub(crate) struct Pools<M: Mmu> {
-    /// A page has 2^this frames; `None` where that is no block of a zone's, so that there are none.
-    /// Immutable.
+    /// A page has 2^this frames; `None` where the format has no huge pages, or they are larger than
+    /// a zone's blocks. Immutable.
     order: Option<u32>,
     /// Frames of a node that a growing pool leaves to others. Immutable.
     pub(super) keep: u64,
@@ -133,10 +135,9 @@ impl<M: Mmu> NodePool<M> {
 impl<M: Mmu> Pools<M> {
     /// Empty ones, on a machine that has so many frames for use.
     pub(crate) fn new(frames: u64, nodes: PerCpu<NodePool<M>, M>) -> Self {
-        let order = span_shift::<M::Paging>(1) - M::Paging::SHIFT;
         let share = frames / u64::from(nodes.count());
         Self {
-            order: (order <= MAX_ORDER).then_some(order),
+            order: M::Paging::HUGE_ORDER.filter(|order| *order <= MAX_ORDER),
             keep: (share / 64).clamp(64, 8192),
             counts: SpinLock::new(Counts::default()),
             nodes,

@@ -1,7 +1,7 @@
 use super::{X86, boot, std};
 use crate::alloc::Frames;
 use crate::error::NoMemory;
-use crate::frame::Use;
+use crate::frame::{Use, Zeroed};
 use crate::hugetlb::pool::{NodeCounters, PoolCounters, Taking};
 use crate::oracle::{Refuse, Unbalanced};
 use crate::policy::{NodeMask, Policy, PolicyMode};
@@ -267,6 +267,14 @@ fn a_pool_that_grows_by_cleared_frames_knows_that() {
     sys.resize_huge_pool(1);
     let pfn = take(&sys, Taking::Unreserved).expect("is free");
     assert!(sys.frames.get(pfn).is_zeroed());
+    // One of its frames is not.
+    sys.frames.put(pfn);
+    sys.resize_huge_pool(0);
+    sys.clear_free_frames();
+    sys.frames.get(Pfn(pfn.0 + 7)).set_zeroed(Zeroed::No);
+    sys.resize_huge_pool_of(sys.frames.node_of(pfn), 1);
+    assert_eq!(take(&sys, Taking::Unreserved), Some(pfn));
+    assert!(!sys.frames.get(pfn).is_zeroed());
 }
 
 #[test]
@@ -323,7 +331,7 @@ fn the_ledger_sees_what_the_counts_do_not_say() {
 }
 
 #[test]
-fn a_format_whose_huge_pages_are_too_large_has_none() {
+fn a_format_without_huge_pages_has_none() {
     let sys = boot::<Altix16K>();
     let _cpu = sys.machine().enter(0);
     assert_eq!(sys.huge_page_bytes(), None);
