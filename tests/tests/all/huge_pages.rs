@@ -8,8 +8,8 @@
 use minflt_addr::VirtAddr;
 use minflt_host::{Host, HostInstance, HostOptions, Prefault};
 use minflt_mm::{
-    Advice, Config, Event, FileHandle, MapRequest, MmHandle, MmapError, Place, Populate, PoolCounters,
-    Prot, Reserve, Sharing, Signal, System, Thread, eras_of_huge_pages,
+    Advice, Config, Event, FileHandle, MapRequest, Mapped, MmHandle, MmapError, MremapError, Place, Populate, PoolCounters,
+    Prot, Remap, RemapRequest, Reserve, Sharing, Signal, System, Thread, eras_of_huge_pages,
 };
 use minflt_pgtable::X86_64;
 
@@ -338,5 +338,70 @@ fn populated_and_preallocated_pages_need_no_fault() {
         assert_eq!(world.thread.store(at(101), 1), Ok(()));
         assert_eq!(world.count(Event::PageFaults), faults);
         world.holds(&[]);
+    });
+}
+
+#[test]
+fn a_moved_mapping_takes_its_pages_and_what_it_reserved_along() {
+    in_each_era(|world| {
+        let remap = |old: u64, pages: u64, to: u64| RemapRequest {
+            old: at(old),
+            old_len: pages * PAGE,
+            new_len: pages * PAGE,
+            how: Remap::Fixed(at(to)),
+        };
+        world.private(0, 6);
+        for page in [0, 2, 5] {
+            assert_eq!(world.thread.store(at(page), page + 1), Ok(()));
+        }
+        // A part, over a mapping that goes.
+        world.private(700, 2);
+        assert_eq!(world.thread.mremap(&remap(1, 2, 700)), Ok(at(700)));
+        world.holds(&[]);
+        assert_eq!(world.pool(), (POOL, POOL - 3, 3));
+        assert_eq!(world.thread.load(at(701)), Ok(3));
+        assert_eq!(world.thread.load(at(2)), Err(Signal::MapErr));
+        assert_eq!(world.thread.load(at(700)), Ok(0), "still reserved");
+        assert_eq!(world.thread.mremap(&remap(3, 3, 1400)), Ok(at(1400)));
+        assert_eq!(world.thread.load(at(1402)), Ok(6));
+        world.holds(&[]);
+        let file = world.file(0);
+        world.map(2000, 2, &file, Sharing::Shared);
+        assert_eq!(world.thread.store(at(2001), 9), Ok(()));
+        assert_eq!(world.thread.mremap(&remap(2000, 2, 2600)), Ok(at(2600)));
+        assert_eq!(world.thread.load(at(2601)), Ok(9));
+        assert_eq!(world.thread.load(at(2001)), Err(Signal::MapErr));
+        let longer = RemapRequest {
+            new_len: 3 * PAGE,
+            how: Remap::MayMove,
+            ..remap(2600, 2, 0)
+        };
+        assert_eq!(world.thread.mremap(&longer), Err(MremapError::Invalid));
+        let shorter = RemapRequest {
+            new_len: PAGE,
+            how: Remap::InPlace,
+            ..remap(2600, 2, 0)
+        };
+        assert_eq!(world.thread.mremap(&shorter), Ok(at(2600)));
+        assert_eq!(world.thread.load(at(2601)), Err(Signal::MapErr));
+        assert_eq!(file.read_word(PAGE), Ok(Some(9)));
+        world.holds(&[]);
+    });
+}
+
+#[test]
+fn what_is_shown_of_huge_pages() {
+    in_each_era(|world| {
+        world.private(0, 2);
+        assert_eq!(world.thread.store(at(1), 1), Ok(()));
+        let mut found = [Mapped::Swapped; 3];
+        world.mm.pagemap(VirtAddr(at(1).0 - 4096), &mut found);
+        assert_eq!(found, [Mapped::Nothing, Mapped::Private, Mapped::Private]);
+        let mut there = [9; 2];
+        assert_eq!(world.mm.mincore(VirtAddr(at(1).0 - 4096), 2 * 4096, &mut there), Ok(()));
+        assert_eq!(there, [0, 1]);
+        let mut smaps = String::new();
+        assert!(world.mm.smaps(&mut smaps).is_ok());
+        assert!(smaps.contains("KernelPageSize:     2048 kB"), "{smaps}");
     });
 }

@@ -42,7 +42,7 @@
 //! the one that all faults of all processes on a file write, if only to read: `i-mmap`.
 //!
 //! Not there: pages of a gigabyte, surplus pages, mounts with limits, cgroups; userfaultfd, pins,
-//! access from other processes, mremap, and moving of huge pages.
+//! access from other processes, and moving of huge pages to other frames.
 //!
 //! Linux: mm/hugetlb.c, fs/hugetlbfs/inode.c.
 //!
@@ -54,6 +54,7 @@ pub(crate) mod lock;
 mod map;
 pub(crate) mod own;
 pub(crate) mod pool;
+mod remap;
 pub(crate) mod reserve;
 mod resize;
 pub(crate) mod share;
@@ -171,6 +172,13 @@ pub(crate) fn interval<P: Paging>(addr: VirtAddr) -> VirtRange {
 /// The huge pages of a range whose ends are multiples of them.
 pub(crate) const fn pages_of<P: Paging>(range: VirtRange) -> u64 {
     range.pages(shift::<P>())
+}
+
+/// The huge pages of a range that starts with one, each as a range.
+pub(crate) fn pages<P: Paging>(range: VirtRange) -> impl Iterator<Item = VirtRange> {
+    let count = range.len().div_ceil(bytes::<P>());
+    let at = move |page| VirtAddr(range.start().0 + page * bytes::<P>());
+    (0..count).map(move |page| VirtRange::new(at(page), at(page + 1)))
 }
 
 /// Whether tables of huge pages can be shared at all: they are not the root.
