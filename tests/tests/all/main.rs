@@ -11,6 +11,7 @@ mod fork;
 mod formats;
 mod heap;
 mod host;
+mod huge_pages;
 mod lines;
 mod lock;
 mod machines;
