@@ -180,6 +180,8 @@ broken! {
     UnshareWithoutFlush = "unshare-without-flush",
     /// A mapping of huge pages that is cut leaves the table there before its section.
     SplitSharesAgain = "split-shares-again",
+    /// Others may share the tables of a mapping of huge pages that is being unmapped.
+    GoneStillShares = "gone-still-shares",
     /// shmat does not count as one who has the segment while it maps it.
     AttachUncounted = "attach-uncounted",
 }

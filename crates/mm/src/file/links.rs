@@ -174,6 +174,13 @@ impl<M: Mmu> Vma<M> {
         HugeLock::at(link::<M>(self.link())?.lock)
     }
 
+    /// Nobody shares its tables any more. Under the file's `i_mmap` for writing.
+    pub(crate) fn shares_no_more(&self) {
+        if let Some(own) = link::<M>(self.link()) {
+            own.span.shares_no_more();
+        }
+    }
+
     /// What a private mapping of huge pages has set aside, if anything.
     pub(crate) fn huge_own(&self) -> Option<&OwnPages<M>> {
         OwnPages::at(link::<M>(self.link())?.own())
