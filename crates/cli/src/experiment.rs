@@ -136,6 +136,8 @@ pub(crate) fn kernbench(
         clear: Clear::InFault,
         spaces: Spaces::Own,
         file: None,
+        huge: None,
+        inherited: None,
     };
     let (few, many, runs) = (
         few.to_string(),
@@ -160,6 +162,8 @@ const fn threads_on(threads: u32, cpus: u32) -> Plan {
         clear: Clear::InFault,
         spaces: Spaces::Shared,
         file: None,
+        huge: None,
+        inherited: None,
     }
 }
 

@@ -1,4 +1,5 @@
 mod files;
+mod huge;
 
 use super::Linux;
 use crate::brk1::Brk1;
@@ -21,6 +22,8 @@ fn plan(threads: u32) -> Plan {
         clear: Clear::InFault,
         spaces: Spaces::Shared,
         file: None,
+        huge: None,
+        inherited: None,
     }
 }
 

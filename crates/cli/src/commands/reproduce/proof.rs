@@ -151,6 +151,8 @@ impl Side {
             clear: Clear::InFault,
             spaces: Spaces::Shared,
             file: None,
+            huge: None,
+            inherited: None,
         };
         let (target, outcome) = match self {
             Self::Host(_, target) => ("host", targets::on(target, workload, &plan)?),
