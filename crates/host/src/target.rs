@@ -202,6 +202,7 @@ impl<const CHECKED: bool> Target for HostTarget<CHECKED> {
     fn lacks(&self, feature: Feature) -> Option<&'static str> {
         match feature {
             Feature::Files | Feature::ColdFiles | Feature::WholePages => None,
+            Feature::HugePages => Some("only linux has huge pages (hugetlb) so far"),
             Feature::Nodes => (self.machine().nodes() < 2)
                 .then_some("the machine has one memory node; it has two where two threads run"),
         }

@@ -267,6 +267,7 @@ impl<P: Paging> Target for SimTarget<P> {
         match feature {
             Feature::Files | Feature::ColdFiles => None,
             Feature::WholePages => Some("a simulated page holds one word"),
+            Feature::HugePages => Some("only linux has huge pages (hugetlb) so far"),
             Feature::Nodes => {
                 let nodes = self.system.machine().nodes();
                 (nodes < 2).then_some("the machine has one memory node")

@@ -284,7 +284,7 @@ impl<'w> Worker for FakeWorker<'w> {
     }
 
     fn map_huge(&mut self, len: u64, populate: Populate) -> Result<VirtAddr, Stop> {
-        assert!(self.world.huge.is_some() && len % HUGE == 0);
+        assert!(self.world.huge.is_some() && len.is_multiple_of(HUGE));
         let mapping = Mapping {
             len,
             prot: Prot::ReadWrite,

@@ -1,4 +1,8 @@
 mod files;
+#[expect(
+    clippy::disallowed_types,
+    reason = "the tests are threads of this program, and nothing explores them"
+)]
 mod huge;
 
 use super::Linux;

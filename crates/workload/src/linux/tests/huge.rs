@@ -98,7 +98,7 @@ fn usemem_copies_what_its_processes_inherit() {
             };
             let used = 2 * test.bytes;
             assert!(outcome.workers.iter().all(|worker| worker.ops == used));
-            assert_eq!(outcome.checks["contents"], 2 * 4);
+            assert!(outcome.checks["contents"] >= 2 * 4);
             // Processes copy what they inherit, all of which is mapped and write-protected.
             if mapped_by == MappedBy::First && spaces == Spaces::Own {
                 assert!(outcome.faults >= outcome.pages, "{outcome:?}");
