@@ -20,8 +20,8 @@
 //! worker                    pin, body, publish,  exit
 //! ```
 //!
-//! - **Transparent huge pages are off** for the child (`PR_SET_THP_DISABLE`): where they are on, a first touch
-//!   may map 2 MiB, and the run would count something else than page faults.
+//! - **Transparent huge pages are off** for the child (`PR_SET_THP_DISABLE`): where they are on, a
+//!   first touch may map 2 MiB, and the run would count something else than page faults.
 //! - **Threads after fork.** POSIX promises little to the child of a process with threads; glibc
 //!   lets it allocate and start threads in practice. The child prints nothing, and takes no lock
 //!   that another thread of the parent may have held. For that, the first process wraps the panic
@@ -39,9 +39,9 @@
 //!   directory, written out and dropped from the cache (`POSIX_FADV_DONTNEED`). How many bytes a
 //!   fault maps around itself is the kernel's setting, which is left as it is.
 //! - **Huge pages of hugetlbfs** are taken from the pool of the kernel's own size of them
-//!   (`Hugepagesize` of `/proc/meminfo`), which is left as it is: a plan that needs more than are free
-//!   and promised to nobody is refused with the command that makes more. The file that all workers
-//!   have in common is a `memfd` of such pages.
+//!   (`Hugepagesize` of `/proc/meminfo`), which is left as it is: a plan that needs more than are
+//!   free and promised to nobody is refused with the command that makes more. The file that all
+//!   workers have in common is a `memfd` of such pages.
 //! - **What workers inherit** the child maps before it starts its threads or forks its workers.
 //! - **A worker that stops early** ends all of them at once, so none waits at a barrier for it.
 //!

@@ -1,9 +1,9 @@
 //! `usemem`: processes or threads store to every word of private memory, in order.
 //!
 //! After `usemem` of vm-scalability, whose options these are. The posting of 2022 ran
-//! `usemem -n 48 --prealloc --prefault -O -U 3448054972`: the first process maps the memory, of huge
-//! pages that are faulted in at once, and forks 48; each stores to every word, so that it copies
-//! every page before it has stored to all of it.
+//! `usemem -n 48 --prealloc --prefault -O -U 3448054972`: the first process maps the memory, of
+//! huge pages that are faulted in at once, and forks 48; each stores to every word, and so copies
+//! every page.
 //!
 //! ```text
 //! first process   map, populate, fork, fork, ...                        wait for all

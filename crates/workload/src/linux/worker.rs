@@ -17,7 +17,8 @@ const STRETCH_NS: u64 = 50_000;
 /// # Contract
 /// The addresses are real, and no method can check them. A body
 /// 1. passes only addresses inside mappings that the worker's methods returned in this process and
-///    that nobody unmapped, or addresses at which nothing is mapped at all (the access raises a signal);
+///    that nobody unmapped, or addresses at which nothing is mapped at all (the access raises a
+///    signal);
 /// 2. passes multiples of 8 to [`Worker::store`] and [`Worker::load`];
 /// 3. never passes the address of anything that Rust code refers to;
 /// 4. moves the break up from where it found it and back, nowhere else, and counts the memory
