@@ -45,7 +45,7 @@ impl<'w, const CHECKED: bool> HostWorker<'w, CHECKED> {
         Self {
             shared,
             calls: Calls::new(mm),
-            files: Files::new(shared.system, shared.file),
+            files: Files::new(shared.system, shared.common),
             index,
             report: WorkerReport::default(),
             contents: 0,
@@ -99,6 +99,10 @@ impl<const CHECKED: bool> Worker for HostWorker<'_, CHECKED> {
 
     fn map_common(&mut self, access: Prot, sharing: Sharing) -> Result<VirtAddr, Stop> {
         self.files.map_common(self.calls.mm(), access, sharing)
+    }
+
+    fn inherited(&mut self) -> Result<VirtAddr, Stop> {
+        self.shared.common.inherited()
     }
 
     fn unmap(&mut self, at: VirtAddr, len: u64) -> Result<(), Stop> {

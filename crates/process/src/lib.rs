@@ -2,9 +2,11 @@
 //! what a system counted while a process ran.
 #![forbid(unsafe_code)]
 
+mod common;
 mod file;
 
-pub use file::{Files, Made, common_file, fault_around_bytes, table_bytes};
+pub use common::Common;
+pub use file::{Files, Made, fault_around_bytes, table_bytes};
 
 use minflt_addr::VirtAddr;
 use minflt_mm::config::Balancing;

@@ -7,9 +7,9 @@ use crate::why::Window;
 use core::cell::{Cell, RefCell};
 use core::mem::ManuallyDrop;
 use minflt_addr::VirtAddr;
-use minflt_mm::{Event, FileHandle, Mm, System};
+use minflt_mm::{Event, Mm, System};
 use minflt_pgtable::Paging;
-use minflt_process::{Calls, Files, Timer, exit};
+use minflt_process::{Calls, Common, Files, Timer, exit};
 use minflt_sync::{Instance, Machine, TaskId};
 use minflt_workload::{Oracle, Prot, Sharing, Stop, TargetError, Use, Worker, WorkerReport};
 
@@ -20,8 +20,8 @@ const SLOTS: usize = 8;
 pub(crate) struct Shared<'s, P: Paging> {
     system: &'s System<Sim<P>>,
     workers: u32,
-    /// The file that all workers have in common.
-    file: Option<&'s FileHandle<'s, Sim<P>>>,
+    /// What all workers have in common.
+    pub(crate) common: &'s Common<'s, Sim<P>>,
     /// What ending a worker costs.
     pub(crate) exit: Ps,
     /// Workers that have not ended.
@@ -60,13 +60,13 @@ impl<'s, P: Paging> Shared<'s, P> {
     pub(crate) fn new(
         system: &'s System<Sim<P>>,
         workers: u32,
-        file: Option<&'s FileHandle<'s, Sim<P>>>,
+        common: &'s Common<'s, Sim<P>>,
         exit: Ps,
     ) -> Self {
         Self {
             system,
             workers,
-            file,
+            common,
             exit,
             alive: Cell::new(workers),
             waiting: Cell::new(0),
@@ -112,7 +112,7 @@ impl<'w, P: Paging> SimWorker<'w, P> {
         Self {
             shared,
             calls: Calls::new(mm),
-            files: Files::new(shared.system, shared.file),
+            files: Files::new(shared.system, shared.common),
             index,
             report: WorkerReport::default(),
             contents: 0,
@@ -172,6 +172,10 @@ impl<P: Paging> Worker for SimWorker<'_, P> {
 
     fn map_common(&mut self, prot: Prot, sharing: Sharing) -> Result<VirtAddr, Stop> {
         self.files.map_common(self.calls.mm(), prot, sharing)
+    }
+
+    fn inherited(&mut self) -> Result<VirtAddr, Stop> {
+        self.shared.common.inherited()
     }
 
     fn unmap(&mut self, at: VirtAddr, len: u64) -> Result<(), Stop> {

@@ -40,6 +40,8 @@ const LINES: &[(u32, &str)] = &[
     (2, "numa-mem -T 16K -l 2 -zZ0"),
     (2, "numa-mem -t 2 -T 8K -P 8K -L 8K -G 8K -l 2"),
     (2, "numa-mem -p 2 -T 8K -P 8K -L 8K -G 8K -l 2"),
+    (2, "usemem --prealloc --prefault -r 2 64K"),
+    (2, "usemem -t 2 -PF -r 2 64K"),
 ];
 
 fn plan(threads: u32) -> Plan {

@@ -1,0 +1,109 @@
+//! What the workers of a process find when they start.
+
+use crate::file::common_file;
+use crate::{errno, own};
+use minflt_addr::VirtAddr;
+use minflt_mm::{FileHandle, MapRequest, MmHandle, Place, System, Thread};
+use minflt_pgtable::Mmu;
+use minflt_sync::Phase;
+use minflt_workload::{Inherited, Pages, Plan, Populate, Prot, Stop, TargetError};
+
+/// What a plan has ready for its workers. It is made before anything is counted, and dropped once
+/// all workers have ended.
+#[derive(Debug)]
+pub struct Common<'s, M: Mmu> {
+    system: &'s System<M>,
+    /// The file that all can map.
+    pub(crate) file: Option<FileHandle<'s, M>>,
+    /// Where the memory lies that all inherit.
+    inherited: Option<VirtAddr>,
+    /// The process that mapped it, if it is not theirs.
+    first: Option<MmHandle<'s, M>>,
+}
+
+impl<'s, M: Mmu> Common<'s, M> {
+    /// Makes it.
+    ///
+    /// # Context
+    /// Sleeps.
+    ///
+    /// # Errors
+    /// When the system has no memory for it, or cannot do it.
+    pub fn new(system: &'s System<M>, plan: &Plan) -> Result<Self, TargetError> {
+        let file = plan.file.as_ref().map(|wanted| common_file(system, wanted));
+        let mut common = Self {
+            system,
+            file: file.transpose()?,
+            inherited: None,
+            first: None,
+        };
+        if let Some(wanted) = &plan.inherited {
+            let first = common.fresh()?;
+            let at = map(first.thread(), wanted).map_err(|why| no_memory(wanted.bytes, why))?;
+            common.inherited = Some(at);
+            common.first = Some(first);
+        }
+        Ok(common)
+    }
+
+    /// The address space of the one process that all workers are threads of.
+    ///
+    /// # Errors
+    /// When there is no memory for it.
+    pub fn shared_space(&mut self) -> Result<MmHandle<'s, M>, TargetError> {
+        match self.first.take() {
+            Some(first) => Ok(first),
+            None => self.fresh(),
+        }
+    }
+
+    /// The address space of a worker that is a process.
+    ///
+    /// # Context
+    /// Sleeps.
+    ///
+    /// # Errors
+    /// When there is no memory for it.
+    pub fn own_space(&self) -> Result<MmHandle<'s, M>, TargetError> {
+        let Some(first) = &self.first else {
+            return self.fresh();
+        };
+        M::phase(Phase::Call("fork"));
+        let forked = first.fork();
+        forked.map_err(|why| no_memory(0, errno(why)))
+    }
+
+    fn fresh(&self) -> Result<MmHandle<'s, M>, TargetError> {
+        let none = |_| TargetError::System("no memory for an address space".into());
+        self.system.new_mm().map_err(none)
+    }
+
+    /// See [`minflt_workload::Worker::inherited`].
+    ///
+    /// # Errors
+    /// ENODEV where there is none.
+    pub fn inherited(&self) -> Result<VirtAddr, Stop> {
+        const ENODEV: i32 = 19;
+        self.inherited.ok_or(Stop::Errno(ENODEV))
+    }
+}
+
+fn map<M: Mmu>(thread: Thread<'_, M>, wanted: &Inherited) -> Result<VirtAddr, Stop> {
+    const ENODEV: i32 = 19;
+    if wanted.pages == Pages::Huge {
+        return Err(Stop::Errno(ENODEV));
+    }
+    let populate = match wanted.populate {
+        Populate::OnTouch => minflt_mm::Populate::OnTouch,
+        Populate::Now => minflt_mm::Populate::Now,
+    };
+    let request = MapRequest {
+        populate,
+        ..MapRequest::new(Place::Any, wanted.bytes, own(Prot::ReadWrite))
+    };
+    thread.mmap(&request).map_err(errno)
+}
+
+fn no_memory(bytes: u64, why: Stop) -> TargetError {
+    TargetError::System(format!("first process, {bytes} bytes to inherit: {why}"))
+}
