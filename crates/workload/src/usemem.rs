@@ -118,6 +118,17 @@ impl Usemem {
         }
     }
 
+    /// How many workers take a fault for each page, or copy it.
+    fn first_touches(&self, workers: u32) -> u64 {
+        let workers = u64::from(workers);
+        match (self.mapped_by, self.spaces, self.populate, self.how) {
+            (MappedBy::First, Spaces::Shared, Populate::Now, _)
+            | (MappedBy::First, _, Populate::Now, Use::Load) => 0,
+            (MappedBy::First, Spaces::Shared, Populate::OnTouch, _) => 1,
+            _ => workers,
+        }
+    }
+
     /// Bytes of RAM its pages fill at once, with `threads` workers and pages of `page_size` bytes,
     /// huge ones as large as what a table of pages covers; page tables and stacks come on top.
     #[must_use]
@@ -146,7 +157,7 @@ impl Usemem {
         let all = 0..report.workers.len();
         outcome.add_windows(report, all);
         let pages = self.bytes.div_ceil(place.page);
-        outcome.pages = pages.saturating_mul(u64::from(workers));
+        outcome.pages = pages.saturating_mul(self.first_touches(workers));
         let columns = Columns::new(&outcome.workers);
         for (name, rate) in [
             ("min", columns.min()),

@@ -110,6 +110,8 @@ fn sound(line: &str, era: &str, outcome: &Outcome) {
         // The warm run's units are not counted; each task forks once more for its check.
         Some("kernbench") => 3 * 5,
         Some("fork1") => 2 * 6,
+        // The first process forks the workers.
+        Some("usemem") if !line.contains("-t 2") => 2,
         _ => 0,
     };
     assert_eq!(forks, children, "{what}");
