@@ -15,6 +15,7 @@ mod event;
 mod fault;
 mod file;
 mod frame;
+mod hugetlb;
 mod lifetime;
 mod migrate;
 mod mm;
@@ -65,6 +66,7 @@ pub use file::{
     FileAccess, FileHandle, FileKey, FileOps, IoError, Sharing, ShmId, ShmKey, ShmLimits, ShmStatus,
 };
 pub use frame::Frame;
+pub use hugetlb::pool::{NodeCounters, PoolCounters};
 pub use mm::{Mappings, Mm, MmHandle};
 pub use numa::NumaKnobs;
 pub use oracle::{Check, Ledger, Refuse, Unbalanced};

@@ -26,6 +26,8 @@ const ALLOWED: &[&str] = &[
     "crates/mm/src/file/mod.rs",
     "crates/mm/src/file/segments/",
     "crates/mm/src/frame",
+    "crates/mm/src/hugetlb/pool.rs",
+    "crates/mm/src/hugetlb/reserve.rs",
     "crates/mm/src/lifetime.rs",
     "crates/mm/src/migrate.rs",
     "crates/mm/src/mm.rs",

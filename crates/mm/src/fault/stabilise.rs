@@ -78,7 +78,8 @@ pub(super) enum Can {
 /// Mappings whose faults are left to the locks. Linux: handle_speculative_fault (v8 to v11).
 const NOT_SPECULATED: VmaFlags = VmaFlags::GROWS_DOWN
     .with(VmaFlags::UFFD_MISSING)
-    .with(VmaFlags::UFFD_WP);
+    .with(VmaFlags::UFFD_WP)
+    .with(VmaFlags::HUGETLB);
 
 impl<'m, M: Mmu> Stable<'m, M> {
     #[inline(always)]

@@ -30,6 +30,12 @@ lock_order! {
     VmaLock: Sleeps,
     /// The table of segments of shared memory.
     ShmLock: Sleeps,
+    /// Who maps a file of huge pages, where faults hold that throughout.
+    HugeMapLock: Sleeps,
+    /// One of the locks of faults on huge pages: by file and page.
+    HugeFaultLock: Sleeps,
+    /// The tables of one mapping of huge pages.
+    HugeVmaLock: Sleeps,
     /// One folio.
     FolioLock: Sleeps,
     /// The reverse map of a file.
@@ -38,6 +44,10 @@ lock_order! {
     AnonVmaLock: Sleeps,
     /// The tables of one address space, or of one table.
     PageTableLock: SpinsWithIrqsOn,
+    /// Which huge pages of a file are reserved, or which of a private mapping are used.
+    ReservationLock: Spins,
+    /// The pools of huge pages.
+    HugetlbLock: Spins,
     /// The list of all files.
     FilesLock: Spins,
     /// Lists of pages by age. There are none (ADR 0005); the rank is kept, and tests use it.
