@@ -16,7 +16,7 @@ use core::mem::ManuallyDrop;
 use core::panic::AssertUnwindSafe;
 use minflt_mm::{BootError, Config, Mm, Running, Swap, System};
 use minflt_pgtable::{Paging, X86_64};
-use minflt_process::{Common, Tally, exit, fault_around_bytes, table_bytes};
+use minflt_process::{Common, Tally, exit, fault_around_bytes, no_huge_pages, table_bytes};
 use minflt_sync::Instance;
 use minflt_workload::{
     Clear, Feature, Plan, ProcessReport, Spaces, Stop, Target, TargetError, WorkerReport,
@@ -183,10 +183,14 @@ impl<const CHECKED: bool> Target for HostTarget<CHECKED> {
     fn lacks(&self, feature: Feature) -> Option<&'static str> {
         match feature {
             Feature::Files | Feature::ColdFiles | Feature::WholePages => None,
-            Feature::HugePages => Some("only linux has huge pages (hugetlb) so far"),
+            Feature::HugePages => no_huge_pages(&*self.system),
             Feature::Nodes => (self.machine().nodes() < 2)
                 .then_some("the machine has one memory node; it has two where two threads run"),
         }
+    }
+
+    fn huge_page_size(&self) -> Option<u64> {
+        self.system.huge_page_bytes()
     }
 
     fn table_bytes(&self) -> u64 {

@@ -104,6 +104,16 @@ impl<'s, M: Mmu> Files<'s, M> {
         let file = self.common.file.as_ref().ok_or(Stop::Errno(ENODEV))?;
         map(mm, file, prot, sharing)
     }
+
+    /// See [`minflt_workload::Worker::map_huge_common`].
+    ///
+    /// # Errors
+    /// Linux's error number.
+    pub fn map_huge_common(&self, mm: &Mm<M>, prot: Prot) -> Result<VirtAddr, Stop> {
+        const ENODEV: i32 = 19;
+        let file = self.common.huge.as_ref().ok_or(Stop::Errno(ENODEV))?;
+        map(mm, file, prot, Sharing::Shared)
+    }
 }
 
 /// Maps all of a file.

@@ -24,7 +24,7 @@ use core::mem::ManuallyDrop;
 use minflt_mm::describe::Field;
 use minflt_mm::{BootError, Config, Mm, MmHandle, NumaKnobs, Running, Swap, System};
 use minflt_pgtable::{Altix16K, Paging, PowerRadix, X86_64};
-use minflt_process::{Common, Tally, exit, fault_around_bytes, table_bytes};
+use minflt_process::{Common, Tally, exit, fault_around_bytes, no_huge_pages, table_bytes};
 use minflt_sync::Instance;
 use minflt_workload::{Clear, Feature, Plan, ProcessReport, Spaces, Stop, Target, TargetError};
 
@@ -267,12 +267,16 @@ impl<P: Paging> Target for SimTarget<P> {
         match feature {
             Feature::Files | Feature::ColdFiles => None,
             Feature::WholePages => Some("a simulated page holds one word"),
-            Feature::HugePages => Some("only linux has huge pages (hugetlb) so far"),
+            Feature::HugePages => no_huge_pages(&*self.system),
             Feature::Nodes => {
                 let nodes = self.system.machine().nodes();
                 (nodes < 2).then_some("the machine has one memory node")
             }
         }
+    }
+
+    fn huge_page_size(&self) -> Option<u64> {
+        self.system.huge_page_bytes()
     }
 
     fn table_bytes(&self) -> u64 {

@@ -11,7 +11,9 @@ use minflt_mm::{Event, Mm, System};
 use minflt_pgtable::Paging;
 use minflt_process::{Calls, Common, Files, Timer, exit};
 use minflt_sync::{Instance, Machine, TaskId};
-use minflt_workload::{Oracle, Prot, Sharing, Stop, TargetError, Use, Worker, WorkerReport};
+use minflt_workload::{
+    Oracle, Populate, Prot, Sharing, Stop, TargetError, Use, Worker, WorkerReport,
+};
 
 const SLOTS: usize = 8;
 
@@ -172,6 +174,14 @@ impl<P: Paging> Worker for SimWorker<'_, P> {
 
     fn map_common(&mut self, prot: Prot, sharing: Sharing) -> Result<VirtAddr, Stop> {
         self.files.map_common(self.calls.mm(), prot, sharing)
+    }
+
+    fn map_huge(&mut self, len: u64, populate: Populate) -> Result<VirtAddr, Stop> {
+        self.calls.map_huge(len, populate)
+    }
+
+    fn map_huge_common(&mut self, access: Prot) -> Result<VirtAddr, Stop> {
+        self.files.map_huge_common(self.calls.mm(), access)
     }
 
     fn inherited(&mut self) -> Result<VirtAddr, Stop> {
