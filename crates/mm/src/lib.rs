@@ -52,8 +52,8 @@ pub use call::shm::{ShmAttach, ShmCreate, ShmPlace, ShmRequest, ShmRound};
 pub use call::userfaultfd::{Message, Reason, Uffd, UffdFaults, UffdMode, Wake, WriteProtected};
 pub use commit::{Overcommit, Reserve};
 pub use config::{
-    Broken, Config, ERAS, Era, Illegal, Rung, era, eras_of_migration, eras_without_files,
-    eras_without_migration,
+    Broken, Config, ERAS, Era, Illegal, Rung, era, eras_of_huge_pages, eras_of_migration,
+    eras_without_files, eras_without_migration,
 };
 pub use error::{
     BootError, Errno, FileError, HeapError, MadviseError, MempolicyError, MincoreError, MlockError,

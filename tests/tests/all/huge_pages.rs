@@ -8,7 +8,7 @@
 use minflt_addr::VirtAddr;
 use minflt_host::{Host, HostInstance, HostOptions, Prefault};
 use minflt_mm::{
-    Advice, Config, Errno, Event, FileHandle, MapRequest, MmHandle, Place, Populate, PoolCounters,
+    Advice, Config, Event, FileHandle, MapRequest, MmHandle, MmapError, Place, Populate, PoolCounters,
     Prot, Reserve, Sharing, Signal, System, Thread, eras_of_huge_pages,
 };
 use minflt_pgtable::X86_64;
@@ -29,6 +29,11 @@ struct World<'w> {
 
 fn at(page: u64) -> VirtAddr {
     VirtAddr(BASE + page * PAGE)
+}
+
+/// Some bytes into a page.
+fn within(page: u64, bytes: u64) -> VirtAddr {
+    VirtAddr(at(page).0 + bytes)
 }
 
 fn request(page: u64, pages: u64, prot: Prot) -> MapRequest {
@@ -73,13 +78,13 @@ fn in_one(name: &str, config: Config, test: &impl Fn(&World<'_>)) {
         ram_bytes: 64 << 20,
         prefault: Prefault::OnTouch,
     };
-    let instance = HostInstance::<X86_64, true>::new(&options).expect("memory");
-    let sys = System::boot(instance, config).expect("legal");
+    let instance = HostInstance::new(&options).expect("memory");
+    let sys = System::<Machine>::boot(instance, config).expect("legal");
     let _cpu = sys.machine().enter(0);
     let mm = sys.new_mm().expect("memory");
     assert_eq!(sys.resize_huge_pool(POOL), POOL, "{name}");
     {
-        let thread = Thread::new(&mm);
+        let thread = mm.thread();
         test(&World {
             sys: &sys,
             mm: &mm,
@@ -107,9 +112,9 @@ fn a_shared_page_is_one_page_for_all() {
         world.map(100, 4, &file, Sharing::Shared);
         assert_eq!(world.pool(), (POOL, POOL, 4), "reserved once");
         for page in 0..4 {
-            assert_eq!(world.thread.store(at(page) + 4096, 7 + page), Ok(()));
-            assert_eq!(world.thread.load(at(100 + page) + 4096), Ok(7 + page));
-            assert_eq!(world.thread.load(at(100 + page) + (PAGE - 8)), Ok(0));
+            assert_eq!(world.thread.store(within(page, 4096), 7 + page), Ok(()));
+            assert_eq!(world.thread.load(within(100 + page, 4096)), Ok(7 + page));
+            assert_eq!(world.thread.load(within(100 + page, PAGE - 8)), Ok(0));
         }
         assert_eq!(world.pool(), (POOL, POOL - 4, 0));
         assert_eq!(world.count(Event::HugeFaults), 8);
@@ -117,7 +122,7 @@ fn a_shared_page_is_one_page_for_all() {
         world.holds(&[]);
         assert_eq!(world.mm.munmap(at(0), 4 * PAGE), Ok(()));
         assert_eq!(world.thread.load(at(0)), Err(Signal::MapErr));
-        assert_eq!(world.thread.load(at(101) + 4096), Ok(8));
+        assert_eq!(world.thread.load(within(101, 4096)), Ok(8));
         world.holds(&[]);
     });
 }
@@ -129,10 +134,10 @@ fn what_is_not_left_is_refused_when_it_is_mapped() {
         assert_eq!(world.pool(), (POOL, POOL, POOL - 2));
         let much = request(100, 3, Prot::READ_WRITE);
         let refused = world.mm.mmap_huge(&much, Sharing::Private);
-        assert_eq!(refused.map_err(|error| error.errno()), Err(Errno::ENOMEM));
+        assert_eq!(refused, Err(MmapError::NoMemory));
         let file = world.file(0);
         let refused = world.mm.mmap_file(&much, &file, 0, Sharing::Shared);
-        assert_eq!(refused.map_err(|error| error.errno()), Err(Errno::ENOMEM));
+        assert_eq!(refused, Err(MmapError::NoMemory));
         // Who reserves nothing may get nothing.
         let late = MapRequest {
             reserve: Reserve::NoReserve,
@@ -179,7 +184,7 @@ fn a_child_shares_private_pages_until_one_of_the_two_stores() {
         let child = world.mm.fork().expect("memory");
         world.holds(&[&child]);
         {
-            let thread = Thread::new(&child);
+            let thread = child.thread();
             assert_eq!(thread.load(at(0)), Ok(1));
             assert_eq!(world.thread.store(at(0), 10), Ok(()));
             assert_eq!(thread.load(at(0)), Ok(1));
@@ -203,7 +208,7 @@ fn who_reserved_a_page_wins_it_from_children() {
             assert_eq!(world.thread.store(at(page), page), Ok(()));
         }
         let child = world.mm.fork().expect("memory");
-        let thread = Thread::new(&child);
+        let thread = child.thread();
         assert_eq!(thread.store(at(0), 1), Err(Signal::Bus), "none is left");
         assert_eq!(world.thread.store(at(0), 100), Ok(()));
         assert_eq!(world.count(Event::HugePagesLost), 1);
@@ -225,7 +230,7 @@ fn a_truncated_file_has_no_pages_behind_its_end() {
             assert_eq!(world.thread.store(at(page), page + 1), Ok(()));
         }
         let child = world.mm.fork().expect("memory");
-        let thread = Thread::new(&child);
+        let thread = child.thread();
         assert_eq!(thread.load(at(3)), Ok(4));
         assert_eq!(file.truncate(PAGE / 2), Err(minflt_mm::FileError::Invalid));
         assert_eq!(file.truncate(2 * PAGE), Ok(()));
@@ -259,7 +264,7 @@ fn an_interval_has_one_table_for_all_who_may_share_it() {
         assert_eq!(world.thread.store(at(3), 33), Ok(()));
         assert_eq!(world.thread.store(at(512), 44), Ok(()));
         let child = world.mm.fork().expect("memory");
-        let thread = Thread::new(&child);
+        let thread = child.thread();
         let faults = world.count(Event::HugeFaults);
         assert_eq!(thread.load(at(3)), Ok(33));
         assert_eq!(world.count(Event::TablesShared), 1);
@@ -299,7 +304,7 @@ fn who_is_cut_in_an_interval_leaves_its_table() {
         assert_eq!(mapped, Ok(at(0)));
         assert_eq!(world.thread.store(at(3), 33), Ok(()));
         let child = world.mm.fork().expect("memory");
-        let thread = Thread::new(&child);
+        let thread = child.thread();
         assert_eq!(thread.load(at(3)), Ok(33));
         assert_eq!(world.count(Event::TablesShared), 1);
         assert_eq!(child.munmap(at(100), PAGE), Ok(()));

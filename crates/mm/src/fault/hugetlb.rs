@@ -45,6 +45,9 @@ struct HugeFault<'f, 'm, 's, M: Mmu> {
     leaf: Leaf<'f, M>,
 }
 
+/// A page of a private mapping's own, and what is to be said of what it reserved once it is there.
+type Own<'c, M> = (Pfn, Option<Change<'c, M>>);
+
 impl<M: Mmu> Fault<'_, M> {
     /// A fault on a mapping of huge pages.
     #[cold]
@@ -177,7 +180,7 @@ impl<M: Mmu> HugeFault<'_, '_, '_, M> {
     fn map_cached(&self, page: Page<'_, M>) -> Result<Kind, Stop> {
         let stores = self.fault.access == Access::Write;
         if stores && !self.is_shared() {
-            let copy = self.own_page(None)?;
+            let copy = self.own_page()?.ok_or(Stop::Signal(Signal::Bus))?;
             self.copy(copy.0, page.pfn());
             return Ok(self.install_own(copy));
         }
@@ -196,7 +199,7 @@ impl<M: Mmu> HugeFault<'_, '_, '_, M> {
 
     /// A page of a private mapping's own, where its file has none.
     fn map_own(&self) -> Result<Kind, Stop> {
-        let own = self.own_page(None)?;
+        let own = self.own_page()?.ok_or(Stop::Signal(Signal::Bus))?;
         self.fault.mm.system().clear_huge(own.0);
         Ok(self.install_own(own))
     }
@@ -218,40 +221,34 @@ impl<M: Mmu> HugeFault<'_, '_, '_, M> {
         empty
     }
 
-    /// A page for a private mapping: one of those it reserved, or one that nobody did. Where there
-    /// is none, and it is the one that reserved it, children lose the page `old`.
+    /// A page for a private mapping: one of those it reserved, or one that nobody did; none where
+    /// there is none.
     ///
-    /// Linux: alloc_hugetlb_folio, and the end of hugetlb_wp that retries.
-    fn own_page(&self, old: Option<Pfn>) -> Result<(Pfn, Option<Change<'_, M>>), Stop> {
+    /// Linux: alloc_hugetlb_folio.
+    fn own_page(&self) -> Result<Option<Own<'_, M>>, Stop> {
         let sys = self.fault.mm.system();
         let own = self.stable.vma.huge_own();
         let change = own.map(|own| own.used.change(sys, self.index, self.index + 1));
         let change = change.transpose().map_err(|_| Stop::Oom)?;
         let reserved = change.as_ref().is_some_and(|change| change.missing() > 0);
-        let taking = if reserved {
-            Taking::Reserved
-        } else {
-            Taking::Unreserved
+        let taking = match reserved {
+            true => Taking::Reserved,
+            false => Taking::Unreserved,
         };
         let policy = self.fault.policy(self.stable);
-        let take = || sys.frames.take_huge(&sys.at, policy, self.index, taking);
-        let pfn = take().or_else(|| {
-            // Whoever reserved it wins.
-            let wins = own.is_some() && old.is_some();
-            (wins && self.take_from_children(old?)).then(take).flatten()
-        });
-        let pfn = pfn.ok_or(Stop::Signal(Signal::Bus))?;
+        let pfn = sys.frames.take_huge(&sys.at, policy, self.index, taking);
+        let Some(pfn) = pfn else { return Ok(None) };
         let frame = sys.huge_frame(pfn);
         frame.mapping.store(0, Ordering::Relaxed);
         frame.index.store(self.index, Ordering::Relaxed);
         frame.set_exclusive(Exclusive::Yes);
         // ORDERING: Release; pairs with [frame-maps].
         frame.maps.store(1, Ordering::Release);
-        Ok((pfn, change))
+        Ok(Some((pfn, change)))
     }
 
     /// Maps a page of the mapping's own where nothing stands.
-    fn install_own(&self, (pfn, change): (Pfn, Option<Change<'_, M>>)) -> Kind {
+    fn install_own(&self, (pfn, change): Own<'_, M>) -> Kind {
         let sys = self.fault.mm.system();
         let grant = self.stable.view.prot.grant();
         let pte = with_bits(Pte::page(pfn, grant), self.fault.access);
@@ -277,15 +274,28 @@ impl<M: Mmu> HugeFault<'_, '_, '_, M> {
         let (mm, sys) = (self.fault.mm, self.fault.mm.system());
         let old = self.frame(found.pfn());
         let own = old.mapping.load(Ordering::Relaxed) != self.cache.address();
-        if own && old.maps.load(Ordering::Relaxed) == 1 {
+        let alone = || own && old.maps.load(Ordering::Relaxed) == 1;
+        let reuse = || {
             old.set_exclusive(Exclusive::Yes);
-            return Ok(self.change(found, found.with_grant(Grant::Write)));
+            self.change(found, found.with_grant(Grant::Write))
+        };
+        if alone() {
+            return Ok(reuse());
         }
         if !sys.frames.hold(found.pfn(), 1) {
             return Err(Stop::Oom);
         }
         let kept = Page::held(sys, found.pfn());
-        let (new, change) = self.own_page(own.then_some(found.pfn()))?;
+        let Some((new, change)) = self.own_page()? else {
+            // Whoever reserved it wins.
+            if own && self.stable.vma.huge_own().is_some() {
+                self.take_from_children(found.pfn());
+            }
+            return match alone() {
+                true => Ok(reuse()),
+                false => Err(Stop::Signal(Signal::Bus)),
+            };
+        };
         self.copy(new, found.pfn());
         let pte = with_bits(Pte::page(new, self.stable.view.prot.grant()), Access::Write);
         let mut zap = Zap::begin(mm, self.page);
@@ -324,43 +334,38 @@ impl<M: Mmu> HugeFault<'_, '_, '_, M> {
         }
     }
 
-    /// Takes the page `old` out of the mappings of children, which have none of their own reserved;
-    /// whether any lost it.
+    /// Takes the page `old` out of the mappings of children, which have none of their own reserved.
     ///
     /// Linux: unmap_ref_private.
     #[cold]
-    fn take_from_children(&self, old: Pfn) -> bool {
+    fn take_from_children(&self, old: Pfn) {
         let (mm, cache) = (self.fault.mm, self.cache);
-        let mut any = false;
         let _tree = cache.i_mmap.write();
         let first = self.index << order::<M::Paging>();
         let last = first + (1 << order::<M::Paging>()) - 1;
         let _all = cache.spans.each(first, last, |part| {
             let mine = core::ptr::eq(part.mm, mm) && part.range == self.page;
             if !mine && !crate::file::has_own_pages(&part) {
-                any |= part.mm.lose_huge(part.range, old);
+                part.mm.lose_huge(part.range, old);
             }
             ControlFlow::Continue(())
         });
-        any
     }
 }
 
 impl<M: Mmu> crate::mm::Mm<M> {
-    /// Takes the huge page `old` out, if it is mapped at `page`; whether it was. Under `i_mmap` for
-    /// writing.
-    fn lose_huge(&self, page: VirtRange, old: Pfn) -> bool {
+    /// Takes the huge page `old` out, if it is mapped at `page`. Under `i_mmap` for writing.
+    fn lose_huge(&self, page: VirtRange, old: Pfn) {
         let Ok(leaf) = self.huge_entry(page.start()) else {
-            return false;
+            return;
         };
         debug_assert!(page.len() == 1 << shift::<M::Paging>(), "one huge page");
         let sys = self.system();
         let mut zap = Zap::begin(self, page);
-        let found = {
+        {
             let _held = sys.huge_lock(leaf.table).lock();
             let found = leaf.entry.load();
-            let here = found.is_mapped() && found.pfn() == old;
-            if here {
+            if found.is_mapped() && found.pfn() == old {
                 leaf.entry
                     .swap(self.exchange_of_huge(), Pte::none_at(LEVEL));
                 sys.huge_frame(old).maps.sub(1, Ordering::AcqRel);
@@ -368,9 +373,7 @@ impl<M: Mmu> crate::mm::Mm<M> {
                 zap.gather.page(old);
                 sys.count(Event::HugePagesLost);
             }
-            here
-        };
+        }
         zap.finish();
-        found
     }
 }
