@@ -314,8 +314,9 @@ impl<P: Paging> Target for SimTarget<P> {
             Spaces::Own => None,
             Spaces::Shared => Some(common.shared_space()?),
         });
-        let exit = self.system.machine().model.exit;
-        let shared = Shared::new(&self.system, plan.threads, &common, exit);
+        let model = &self.system.machine().model;
+        let costs = (model.spawn, model.exit);
+        let shared = Shared::new(&self.system, plan.threads, &common, costs);
         let cpus = self.cpus_of(plan);
         let task = |index: u32| {
             let (shared, mm, body) = (&shared, &mm, &body);

@@ -24,7 +24,8 @@ pub(crate) struct Shared<'s, P: Paging> {
     workers: u32,
     /// What all workers have in common.
     pub(crate) common: &'s Common<'s, Sim<P>>,
-    /// What ending a worker costs.
+    /// What starting and ending a worker or a child costs, beside its memory.
+    pub(crate) spawn: Ps,
     pub(crate) exit: Ps,
     /// Workers that have not ended.
     alive: Cell<u32>,
@@ -63,12 +64,13 @@ impl<'s, P: Paging> Shared<'s, P> {
         system: &'s System<Sim<P>>,
         workers: u32,
         common: &'s Common<'s, Sim<P>>,
-        exit: Ps,
+        (spawn, exit): (Ps, Ps),
     ) -> Self {
         Self {
             system,
             workers,
             common,
+            spawn,
             exit,
             alive: Cell::new(workers),
             waiting: Cell::new(0),
@@ -215,6 +217,7 @@ impl<P: Paging> Worker for SimWorker<'_, P> {
     {
         // Left alone if the child panics: locks may be held for ever.
         let mm = ManuallyDrop::new(self.calls.fork()?);
+        Sim::<P>::kernel_works(self.shared.spawn);
         self.shared.forks.set(self.shared.forks.get() + 1);
         let mut worker = SimWorker::new(self.shared, &mm, self.index);
         worker.report.ops = self.report.ops;
@@ -223,6 +226,7 @@ impl<P: Paging> Worker for SimWorker<'_, P> {
         self.report.ops = worker.report.ops;
         self.contents = worker.contents;
         drop(worker);
+        Sim::<P>::kernel_works(self.shared.exit);
         exit(ManuallyDrop::into_inner(mm));
         done
     }
