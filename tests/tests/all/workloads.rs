@@ -128,6 +128,52 @@ fn every_workload_ends_well_on_real_threads_in_every_era() {
     }
 }
 
+/// The workloads of huge pages, in the eras that differ in them.
+const HUGE: &[(u32, &str)] = &[
+    (2, "hugetlb-fault --size 4M -S 0.002"),
+    (2, "hugetlb-fork --size 4M -S 0.002"),
+    (2, "hugetlb-both --size 4M -S 0.002"),
+    (2, "usemem -U --prealloc --prefault -r 2 5M"),
+    (2, "usemem -U 5M"),
+    (2, "usemem -t 2 -UPF 5M"),
+];
+const HUGE_ERAS: [&str; 3] = ["linux-5.19", "hugetlb-vma-lock-2022", "linux-6.15"];
+
+#[test]
+fn workloads_of_huge_pages_end_well_on_real_threads() {
+    for name in HUGE_ERAS {
+        let config = era(name).expect("an era").config;
+        for line in HUGE {
+            let outcome = on_host::<true>(config, *line);
+            let outcome = outcome.unwrap_or_else(|error| panic!("{name} {line:?}: {error}"));
+            assert!(outcome.checks["contents"] > 0 && outcome.checks["ledger"] > 0);
+            assert!(outcome.workers.iter().all(|worker| worker.ops > 0));
+        }
+    }
+}
+
+#[test]
+fn workloads_of_huge_pages_repeat_in_virtual_time() {
+    for name in HUGE_ERAS {
+        let config = era(name).expect("an era").config;
+        for line in HUGE {
+            let (outcome, hash) = on_sim("kvm16", config, *line);
+            let outcome = outcome.unwrap_or_else(|error| panic!("{name} {line:?}: {error}"));
+            assert!(outcome.checks["contents"] > 0 && outcome.checks["ledger"] > 0);
+            let (again, same) = on_sim("kvm16", config, *line);
+            let again = again.expect("as before");
+            assert_eq!(format!("{outcome:?}"), format!("{again:?}"), "{line:?}");
+            assert_eq!(hash, same, "{line:?}");
+        }
+    }
+    let config = era("linux-5.19").expect("an era").config;
+    let why = on_sim("altix32", config, HUGE[0])
+        .0
+        .expect_err("no huge pages");
+    let words = "hugetlb-fault: the machine's format of page tables has no huge pages";
+    assert_eq!(why.to_string(), words);
+}
+
 #[test]
 fn records_are_copied_and_searched_on_real_threads() {
     for line in [
