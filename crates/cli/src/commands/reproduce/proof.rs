@@ -107,11 +107,11 @@ const PAIRS: [Pair; 4] = [
     },
 ];
 
-/// All the postings that something is measured of: 2004, 2012, 2014 and 2017.
-pub(crate) const ALL: [bool; 4] = [true; 4];
+/// All the postings that something is measured of: 2004, 2012, 2014, 2017 and 2022.
+pub(crate) const ALL: [bool; 5] = [true; 5];
 
 /// Measures what belongs to the postings chosen, in their order.
-pub(crate) fn measure(progress: &Progress, chosen: [bool; 4]) -> Result<Proof, Error> {
+pub(crate) fn measure(progress: &Progress, chosen: [bool; 5]) -> Result<Proof, Error> {
     let mut proof = Proof::default();
     for (posting, _) in chosen.iter().enumerate().filter(|(_, chosen)| **chosen) {
         for pair in PAIRS.iter().filter(|pair| pair.posting == posting) {
@@ -151,6 +151,8 @@ impl Side {
             clear: Clear::InFault,
             spaces: Spaces::Shared,
             file: None,
+            huge: None,
+            inherited: None,
         };
         let (target, outcome) = match self {
             Self::Host(_, target) => ("host", targets::on(target, workload, &plan)?),
