@@ -102,6 +102,12 @@ impl Linux {
         }
     }
 
+    /// Why so many huge pages cannot be had, and what to do about it; `None` where they can.
+    #[must_use]
+    pub fn too_few_huge_pages(&self, count: u64) -> Option<String> {
+        huge::are_enough(count).err()
+    }
+
     fn refuse(&self, plan: &Plan) -> Result<(), TargetError> {
         let words = if plan.clear == Clear::Beforehand {
             "linux clears each page inside its fault and cannot do so beforehand; \
@@ -116,7 +122,7 @@ impl Linux {
             )
         } else {
             return plan.huge.map_or(Ok(()), |wanted| {
-                huge::are_enough(&wanted).map_err(TargetError::Unsupported)
+                huge::are_enough(wanted.count).map_err(TargetError::Unsupported)
             });
         };
         Err(TargetError::Unsupported(words))

@@ -192,11 +192,17 @@ impl Usemem {
         })
     }
 
+    /// Huge pages of `page` bytes that it uses at once.
+    pub(crate) fn huge_pages(&self, workers: u32, page: u64) -> Option<u64> {
+        let count = self.bytes.div_ceil(page) * self.copies(workers);
+        (self.pages == Pages::Huge).then_some(count)
+    }
+
     fn plan(&self, plan: &Plan, workers: u32, place: &Place) -> Plan {
-        let count = place.len / place.page * self.copies(workers);
+        let huge = self.huge_pages(workers, place.page);
         Plan {
             spaces: self.spaces,
-            huge: (self.pages == Pages::Huge).then_some(HugePages {
+            huge: huge.map(|count| HugePages {
                 count,
                 file_bytes: None,
             }),

@@ -242,6 +242,18 @@ impl Workload {
         each!(self, test => test.bytes_needed(threads, page_size))
     }
 
+    /// Huge pages that it uses at once, with `threads` threads on `target`; `None` where it uses
+    /// none, or there are none.
+    #[must_use]
+    pub fn huge_pages_needed<T: Target>(&self, threads: u32, target: &T) -> Option<u64> {
+        let page = target.huge_page_size()?;
+        match self {
+            Self::Hugetlb(test) => Some(test.bytes.div_ceil(page)),
+            Self::Usemem(test) => test.huge_pages(threads, page),
+            _ => None,
+        }
+    }
+
     /// Memory nodes that it is about: on a machine of one it does nothing, or is refused.
     #[must_use]
     pub const fn nodes(&self) -> u32 {

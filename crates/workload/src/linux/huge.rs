@@ -1,7 +1,5 @@
 //! The kernel's pool of huge pages.
 
-use crate::target::HugePages;
-
 /// Bytes of a huge page, of the size that is used where none is named; `None` where the kernel has
 /// none.
 pub(super) fn page_size() -> Option<u64> {
@@ -12,8 +10,8 @@ pub(super) fn page_size() -> Option<u64> {
 ///
 /// # Errors
 /// Why not, and what to do about it.
-pub(super) fn are_enough(wanted: &HugePages) -> Result<(), String> {
-    Pool::read().unwrap_or_default().has(wanted.count)
+pub(super) fn are_enough(count: u64) -> Result<(), String> {
+    Pool::read().unwrap_or_default().has(count)
 }
 
 /// What `/proc/meminfo` says of it.
