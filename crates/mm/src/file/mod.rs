@@ -72,7 +72,7 @@ use index::Index;
 use links::FileLink;
 use minflt_addr::Pfn;
 use minflt_pgtable::{Mmu, Paging};
-use minflt_sync::order::{FileLock, FilesLock, HugeMapLock, IMmapLock};
+use minflt_sync::order::{FileLock, FilesLock, HugeMapLock, HugeReserveLock, IMmapLock};
 use minflt_sync::slab::{Magazine, SlabObject};
 use minflt_sync::{Atomic, Ordering, PerCpu, RwSem, Slab, SpinLock, WaitTable};
 
@@ -144,6 +144,8 @@ pub(crate) struct PageCache<M: Mmu> {
     pub(crate) spans: Spans<M>,
     /// Of huge pages: what faults hold while they use a table, where that is the choice.
     pub(crate) map_lock: RwSem<HugeMapLock, M>,
+    /// Held by who maps huge pages until they are reserved. Linux: hugetlbfs's `i_rwsem`.
+    pub(crate) reserving: RwSem<HugeReserveLock, M>,
     /// Huge pages that are reserved or were used.
     pub(crate) reserved: Reservations<M>,
     /// 2 to the power of this are the pages of each of its pages: 0 but of huge ones. Immutable.
@@ -242,6 +244,7 @@ impl<M: Mmu> System<M> {
             i_mmap: RwSem::new(),
             spans: Spans::new(),
             map_lock: RwSem::new(),
+            reserving: RwSem::new(),
             reserved: Reservations::new(),
             order,
             segment: Atomic::new(0),
@@ -429,7 +432,7 @@ impl<M: Mmu> PageCache<M> {
 
 impl<M: Mmu> PageCache<M> {
     /// Start offsets of its fields, ascending: for names.
-    pub(crate) fn fields() -> [(usize, &'static str); 9] {
+    pub(crate) fn fields() -> [(usize, &'static str); 10] {
         use core::mem::offset_of;
         let mut fields = [
             (0, "file"),
@@ -439,6 +442,7 @@ impl<M: Mmu> PageCache<M> {
             (offset_of!(Self, resize), "resize"),
             (offset_of!(Self, i_mmap), "i_mmap"),
             (offset_of!(Self, map_lock), "map_lock"),
+            (offset_of!(Self, reserving), "reserving"),
             (offset_of!(Self, reserved), "reserved"),
             (offset_of!(Self, segment), "segment"),
         ];

@@ -14,6 +14,8 @@ use crate::system::System;
 use crate::vma::{Prot, VmaFlags, VmaView};
 use minflt_addr::VirtAddr;
 use minflt_pgtable::Mmu;
+use minflt_sync::WriteGuard;
+use minflt_sync::order::HugeReserveLock;
 
 /// Huge pages set aside for a mapping that is being made. Dropping it gives them back.
 #[must_use = "dropped, it gives the pages back"]
@@ -21,6 +23,8 @@ pub(crate) struct SetAside<'c, M: Mmu> {
     sys: &'c System<M>,
     pages: u64,
     change: Option<Change<'c, M>>,
+    /// Held: two who map the same at once would each reserve what both lack, and the second find nothing.
+    alone: Option<WriteGuard<'c, HugeReserveLock, M>>,
 }
 
 impl<M: Mmu> SetAside<'_, M> {
@@ -40,6 +44,7 @@ impl<M: Mmu> SetAside<'_, M> {
 impl<M: Mmu> Drop for SetAside<'_, M> {
     fn drop(&mut self) {
         self.sys.frames.unreserve_huge(self.pages);
+        self.alone = None;
     }
 }
 
@@ -58,10 +63,12 @@ impl<M: Mmu> PageCache<M> {
             sys,
             pages: 0,
             change: None,
+            alone: None,
         };
         if view.flags.has(VmaFlags::NORESERVE) {
             // Pages are had when they are touched, or not.
         } else if view.flags.has(VmaFlags::SHARED) {
+            aside.alone = Some(self.reserving.write());
             let change = self.reserved.change(sys, first, end).map_err(none)?;
             sys.frames.reserve_huge(change.missing()).map_err(none)?;
             aside.pages = change.missing();
