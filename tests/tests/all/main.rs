@@ -12,6 +12,7 @@ mod formats;
 mod heap;
 mod host;
 mod huge_pages;
+mod huge_storm;
 mod lines;
 mod lock;
 mod machines;

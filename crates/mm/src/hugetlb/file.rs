@@ -33,7 +33,7 @@
 use super::zap::NoFaults;
 use super::{bytes, order, shift};
 use crate::config::{Broken, Hugetlb};
-use crate::error::FileError;
+use crate::error::{FileError, NoMemory};
 use crate::event::Event;
 use crate::file::{FileHandle, PageCache, clear_bytes, huge_lock_of};
 use crate::hugetlb::pool::Taking;
@@ -54,6 +54,15 @@ pub(crate) enum NotMade {
     Empty,
     /// No memory for what names it.
     NoMemory,
+}
+
+/// Why a page goes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Why {
+    /// The file ends before it; what was reserved for it is given back with what else there was.
+    End,
+    /// A hole is made, which may be filled again.
+    Hole,
 }
 
 impl<M: Mmu> System<M> {
@@ -122,7 +131,11 @@ impl<M: Mmu> PageCache<M> {
         frame.set_uptodate();
         // ORDERING: Release; pairs with [cache-slot].
         slot.store(pfn.0, Ordering::Release);
-        change.add();
+        let missing = change.missing();
+        if missing > change.add() {
+            // Reserved since it was looked at, for a page that nobody will take so.
+            sys.frames.unreserve_huge(1);
+        }
         sys.huge_frame(pfn).clear_restore_reserve();
         sys.count(Event::HugePagesMade);
         Ok(page)
@@ -133,6 +146,8 @@ impl<M: Mmu> PageCache<M> {
         if !new.is_multiple_of(bytes::<M::Paging>()) {
             return Err(FileError::Invalid);
         }
+        // Nobody maps it meanwhile, which may make it longer.
+        let _alone = self.reserving.write();
         let old = self.size();
         self.set_size(new);
         if new < old {
@@ -148,19 +163,16 @@ impl<M: Mmu> PageCache<M> {
     }
 
     /// Makes a hole of the huge pages from `first` on up to `end`. The caller holds `resize`.
-    pub(crate) fn punch_huge(&self, first: u64, end: u64) -> Result<(), FileError> {
-        let sys = self.system();
+    ///
+    /// # Errors
+    /// No memory for what is still reserved: the page is there then, and those before it are not.
+    fn punch_huge(&self, first: u64, end: u64) -> Result<(), FileError> {
+        // Nobody maps it meanwhile, and reserves what goes here.
+        let _alone = self.reserving.write();
         let end = end.min(self.huge_pages());
         self.unmap_huge(first, end);
         for index in first..end {
-            let freed = self.drop_one(index);
-            if freed == 0 {
-                continue;
-            }
-            // What was reserved once and is gone may be had by others again; who comes back takes
-            // what is left.
-            let gone = self.reserved.remove(sys, index, index + 1).unwrap_or(freed);
-            sys.frames.unreserve_huge(gone.saturating_sub(freed));
+            self.drop_one(index, Why::Hole)?;
         }
         Ok(())
     }
@@ -226,7 +238,7 @@ impl<M: Mmu> PageCache<M> {
                     })?;
             }
         }
-        self.set_size(self.size().max(last << shift::<M::Paging>()));
+        self.grow_to(last << shift::<M::Paging>());
         Ok(())
     }
 
@@ -247,35 +259,45 @@ impl<M: Mmu> PageCache<M> {
     /// Drops the pages from `first` on up to `end`; returns how many there were.
     fn drop_huge(&self, first: u64, end: u64) -> u64 {
         self.unmap_huge(first, end);
-        (first..end).map(|index| self.drop_one(index)).sum()
+        let dropped = (first..end).filter(|index| self.drop_one(*index, Why::End) == Ok(true));
+        dropped.count() as u64
     }
 
-    /// Takes page `index` away from everybody; returns how many there were: one, or none.
-    fn drop_one(&self, index: u64) -> u64 {
+    /// Takes page `index` away from everybody; returns whether there was one.
+    ///
+    /// # Races
+    /// Of a hole, what the page was reserved by goes in the same hold of its mutex: a fault that
+    /// found it there would take a reservation that was used up with the page.
+    fn drop_one(&self, index: u64, why: Why) -> Result<bool, NoMemory> {
         let sys = self.system();
         let mutex = sys.huge.mutex(self, index);
+        let by_map = sys.config.hugetlb == Hugetlb::IMmap;
+        let mut map = None;
         let mut one = mutex.write();
-        let Some(page) = self.find(index) else {
-            return 0;
+        let Some(mut page) = self.find(index) else {
+            return Ok(false);
         };
-        if page.frame().maps.load(Ordering::Relaxed) > 0 {
-            if sys.config.hugetlb == Hugetlb::IMmap {
-                // Faults take that lock first.
-                drop(one);
-                let _map = self.map_lock.write();
-                one = mutex.write();
-                self.unmap_for_sure(index);
-            } else {
-                self.unmap_for_sure(index);
+        if by_map && page.frame().maps.load(Ordering::Relaxed) > 0 {
+            // Faults take that lock first.
+            drop(one);
+            map = Some(self.map_lock.write());
+            one = mutex.write();
+            match self.find(index) {
+                Some(found) => page = found,
+                None => return Ok(false),
             }
         }
-        let page = page.lock();
-        let here = page.is(self, index);
-        if here {
-            self.take_out(index, &page);
+        if why == Why::Hole {
+            // One that is there is among what is reserved or used.
+            self.reserved.remove(sys, index, index + 1)?;
         }
+        if page.frame().maps.load(Ordering::Relaxed) > 0 {
+            self.unmap_for_sure(index);
+        }
+        self.take_out(index, &page.lock());
         drop(one);
-        u64::from(here)
+        drop(map);
+        Ok(true)
     }
 
     /// Takes the entries of pages `first` up to `end` out of the mappings whose locks can be had at

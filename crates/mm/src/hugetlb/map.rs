@@ -23,8 +23,9 @@ pub(crate) struct SetAside<'c, M: Mmu> {
     sys: &'c System<M>,
     pages: u64,
     change: Option<Change<'c, M>>,
-    /// Held: two who map the same at once would each reserve what both lack, and the second find nothing.
-    alone: Option<WriteGuard<'c, HugeReserveLock, M>>,
+    /// Two who map the same at once would each reserve what both lack, and a truncation give back
+    /// what it does not know of.
+    _alone: WriteGuard<'c, HugeReserveLock, M>,
 }
 
 impl<M: Mmu> SetAside<'_, M> {
@@ -44,7 +45,6 @@ impl<M: Mmu> SetAside<'_, M> {
 impl<M: Mmu> Drop for SetAside<'_, M> {
     fn drop(&mut self) {
         self.sys.frames.unreserve_huge(self.pages);
-        self.alone = None;
     }
 }
 
@@ -63,12 +63,11 @@ impl<M: Mmu> PageCache<M> {
             sys,
             pages: 0,
             change: None,
-            alone: None,
+            _alone: self.reserving.write(),
         };
         if view.flags.has(VmaFlags::NORESERVE) {
             // Pages are had when they are touched, or not.
         } else if view.flags.has(VmaFlags::SHARED) {
-            aside.alone = Some(self.reserving.write());
             let change = self.reserved.change(sys, first, end).map_err(none)?;
             sys.frames.reserve_huge(change.missing()).map_err(none)?;
             aside.pages = change.missing();
