@@ -34,6 +34,7 @@
 //! In virtual time a heap operation for each change of CPU.
 
 mod arbitration;
+mod bits;
 mod hooks;
 mod node;
 mod queue;
@@ -453,8 +454,9 @@ impl Core {
                     kind,
                     waited: self.tasks[task as usize].asks.is_some(),
                 };
-                let end = self.lines.access(&self.model, ask, now);
-                let end = self.accessed(task, ask, now, end);
+                let done = self.lines.access(&self.model, ask, now);
+                self.came(cpu, done);
+                let end = self.accessed(task, ask, now, done.end);
                 match &mut self.order {
                     Order::Virtual(_) => self.cpus[cpu as usize].clock = end,
                     Order::Explored { chooser, .. } => chooser.pass(cpu, end - now),
