@@ -201,7 +201,7 @@ impl Lines {
     /// Whether somebody of `cpu`'s die shares line `id`, so that the die's last cache has it.
     pub(crate) fn die_shares(&self, model: &Model, id: LineId, cpu: u32) -> bool {
         let line = self.seen(id);
-        line.owner == 0 && self.count(line, model.within(cpu, Distance::Die)) > 0
+        line.owner == 0 && self.any(&line, model.within(cpu, Distance::Die))
     }
 
     /// CPU `cpu` reads line `id`, which CPUs of its die share.
@@ -283,16 +283,17 @@ impl Lines {
     /// What getting a line costs that nobody owns, and for how long it is busy with that.
     fn fetch(&self, model: &Model, line: Line, ask: Ask) -> (Ps, Ps) {
         let cpu = ask.cpu;
-        let me = u64::from(self.has(line, cpu));
-        let others = |level| self.count(line, model.within(cpu, level)) - me;
-        let all = if ask.kind.writes() {
-            others(Distance::Beyond)
+        let has = self.has(line, cpu);
+        let within = |level| model.within(cpu, level);
+        // Whoever reads has no copy.
+        let nearest = if has {
+            None
         } else {
-            0
+            let near = |level: &Distance| self.any(&line, within(*level));
+            Distance::ALL.into_iter().find(near)
         };
-        let nearest = Distance::ALL.into_iter().find(|level| others(*level) > 0);
         let fetched = match nearest {
-            _ if me == 1 => 0,
+            _ if has => 0,
             Some(Distance::Die) => model.llc,
             Some(distance) => model.transfer(distance),
             None if model.places[cpu as usize].node == ask.node => model.dram_local,
@@ -306,6 +307,8 @@ impl Lines {
             };
             return (fetched, busy);
         }
+        let others = |level| self.count(&line, within(level)) - u64::from(has);
+        let all = others(Distance::Beyond);
         // The farthest is in the smallest circle that has them all.
         let farthest = Distance::ALL
             .into_iter()
@@ -359,18 +362,36 @@ impl Lines {
     }
 
     /// How many CPUs of a range share the line.
-    fn count(&self, line: Line, cpus: Range<u32>) -> u64 {
-        let words = self.words_of(&line);
+    fn count(&self, line: &Line, cpus: Range<u32>) -> u64 {
+        let words = self.shared_within(line, cpus);
+        words.map(|word| u64::from(word.count_ones())).sum()
+    }
+
+    /// Whether some CPU of a range shares the line.
+    fn any(&self, line: &Line, cpus: Range<u32>) -> bool {
+        self.shared_within(line, cpus).any(|word| word != 0)
+    }
+
+    /// The words of the set of those who share a line, cut to a range.
+    #[inline]
+    fn shared_within<'a>(
+        &'a self,
+        line: &'a Line,
+        cpus: Range<u32>,
+    ) -> impl Iterator<Item = u64> + 'a {
+        let words = self.words_of(line);
         let (from, to) = (cpus.start, cpus.end.min(words.len() as u32 * 64));
-        let mut count = 0;
-        let mut at = from;
-        while at < to {
-            let end = to.min((at / 64 + 1) * 64);
-            let mask = (u64::MAX >> (64 - (end - at))) << (at % 64);
-            count += (words[at as usize / 64] & mask).count_ones();
-            at = end;
-        }
-        u64::from(count)
+        let last = to.div_ceil(64);
+        (from / 64..last).map(move |n| {
+            let mut word = words[n as usize];
+            if n == from / 64 {
+                word &= u64::MAX << (from % 64);
+            }
+            if n + 1 == last && to % 64 != 0 {
+                word &= !(u64::MAX << (to % 64));
+            }
+            word
+        })
     }
 
     fn forget_sharers(&mut self, place: usize) {

@@ -115,7 +115,7 @@ fn sharers_are_counted_in_any_range() {
         load(cpu);
     }
     let line = *lines.line(7);
-    let count = |from, to| lines.count(line, from..to);
+    let count = |from, to| lines.count(&line, from..to);
     assert_eq!(count(0, 1024), 6);
     assert_eq!(count(1, 64), 1);
     assert_eq!(count(63, 129), 4);

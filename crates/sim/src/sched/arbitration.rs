@@ -17,8 +17,8 @@
 //! # Cost
 //! Words of bits, and the dies whose cache became free since the last choice.
 
-use super::bits::{Bits, places};
-use crate::lines::{Came, LineId, Lines};
+use super::bits::{Bits, find};
+use crate::lines::{Came, Line};
 use crate::machine_file::Arbitration;
 use crate::model::{Distance, Model, Ps};
 use crate::rng::Rng;
@@ -115,21 +115,19 @@ impl Queue {
         (place as usize).checked_sub(1)
     }
 
-    /// Takes the next one out. If nobody can be served at time `now`: when somebody can, if there
+    /// Takes the next one out, `found` being the line as it is. If nobody can be served at time `now`: when somebody can, if there
     /// is anybody.
     pub(super) fn choose(
         &mut self,
         model: &Model,
-        lines: &Lines,
+        found: &Line,
         random: &mut Rng,
-        line: LineId,
         now: Ps,
     ) -> Result<Asking, Option<Ps>> {
-        if let Some(merged) = self.merged(model, lines, line, now) {
+        if let Some(merged) = self.merged(model, found, now) {
             return Ok(merged);
         }
         self.take_up(model, random, now);
-        let found = lines.seen(line);
         let busy = found.busy;
         let at = match model.arbitration {
             Arbitration::Fifo => {
@@ -166,8 +164,7 @@ impl Queue {
 
     /// One whose core has the line anyhow: it was read for a sibling, or came for one after both
     /// had asked.
-    fn merged(&mut self, model: &Model, lines: &Lines, line: LineId, now: Ps) -> Option<Asking> {
-        let found = lines.seen(line);
+    fn merged(&mut self, model: &Model, found: &Line, now: Ps) -> Option<Asking> {
         let read = self.read.take();
         let owner = found.owned_by().filter(|_| found.busy <= now);
         let core = model.within(read.or(owner)?, Distance::Core);
@@ -186,20 +183,23 @@ impl Queue {
 
     /// Each last cache that is free takes one up: with `fifo` the first to ask, else any.
     fn take_up(&mut self, model: &Model, random: &mut Rng, now: Ps) {
-        let len = self.dies.len();
+        let (dies, taken_up) = (&mut self.dies, &mut self.taken_up);
+        let len = dies.len();
         for n in 0..len.div_ceil(64) {
-            let idle = !self.taken_up.word(n);
-            for at in places(n * 64, len.min(n * 64 + 64), |_| idle) {
-                let die = &mut self.dies[at];
-                if die.free > now {
-                    continue;
+            let idle = !taken_up.word(n);
+            let to = len.min(n * 64 + 64);
+            let all = |at: usize| {
+                let die = &mut dies[at];
+                if die.free <= now {
+                    if model.arbitration != Arbitration::Fifo {
+                        let one = random.below(die.asking.len() as u64) as usize;
+                        die.asking.swap(0, one);
+                    }
+                    taken_up.set(at, true);
                 }
-                if model.arbitration != Arbitration::Fifo {
-                    let one = random.below(die.asking.len() as u64) as usize;
-                    die.asking.swap(0, one);
-                }
-                self.taken_up.set(at, true);
-            }
+                false
+            };
+            find(n * 64, to, |_| idle, all);
         }
     }
 
@@ -218,37 +218,35 @@ impl Queue {
     fn any(&self, random: &mut Rng, busy: Ps, now: Ps) -> Option<usize> {
         let len = self.dies.len();
         let start = random.below(len.max(1) as u64) as usize;
+        let is = |at| self.is_ready(at, busy, now);
+        if busy <= now {
+            let word = |n| self.taken_up.word(n);
+            return find(start, len, word, is).or_else(|| find(0, start, word, is));
+        }
         // While the line moves, only dies with a copy.
-        let word = |n| match busy <= now {
-            true => self.taken_up.word(n),
-            false => self.taken_up.word(n) & self.sharing.word(n),
-        };
-        let mut order = places(start, len, word).chain(places(0, start, word));
-        order.find(|at| self.is_ready(*at, busy, now))
+        let word = |n| self.taken_up.word(n) & self.sharing.word(n);
+        find(start, len, word, is).or_else(|| find(0, start, word, is))
     }
 
     /// When somebody can be served, where nobody can be now.
     fn ready_at(&self, busy: Ps, now: Ps) -> Option<Ps> {
         let len = self.dies.len();
-        let free = |at: usize| self.dies[at].free;
-        let taken = |at: usize| match self.alone(at) {
-            true => free(at),
-            // Also a cache that is free later than the line does not wait for it.
-            false => free(at).max(busy),
-        };
-        let later = places(0, len, |n| !self.taken_up.word(n)).map(free);
-        let later = later.min();
-        // Of those that wait for the line alone, one is enough.
-        let mut first = None;
-        for at in places(0, len, |n| self.taken_up.word(n) & !self.sharing.word(n)) {
-            first = Some(first.unwrap_or(Ps::MAX).min(taken(at)));
-            if free(at) <= now {
-                break;
-            }
-        }
-        let copies = places(0, len, |n| self.taken_up.word(n) & self.sharing.word(n));
-        let copies = copies.map(taken).min();
-        [later, first, copies].into_iter().flatten().min()
+        let mut first = Ps::MAX;
+        // Of those that wait for the line and not for their cache, one is enough.
+        let waits = |n| self.taken_up.word(n) & !self.sharing.word(n);
+        find(0, len, waits, |at| {
+            let free = self.dies[at].free;
+            first = first.min(free.max(busy));
+            free <= now
+        });
+        let others = |n| !self.taken_up.word(n) | self.sharing.word(n);
+        find(0, len, others, |at| {
+            let free = self.dies[at].free;
+            let by_itself = !self.taken_up.has(at) || self.alone(at);
+            first = first.min(if by_itself { free } else { free.max(busy) });
+            false
+        });
+        (len > 0).then_some(first)
     }
 
     /// Takes one of a die out; the die, if it was the last.

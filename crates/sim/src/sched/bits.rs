@@ -46,36 +46,38 @@ impl Bits {
     }
 }
 
-/// The places from `from` to `to` whose bit is set in the words that `word` gives, in order.
-pub(super) fn places(
+/// The first place from `from` to `to` whose bit is set in the words that `word` gives and that
+/// `is` it.
+#[inline]
+pub(super) fn find(
     from: usize,
     to: usize,
     word: impl Fn(usize) -> u64,
-) -> impl Iterator<Item = usize> {
-    let masked = move |n: usize| {
-        let mut bits = word(n);
-        if n == from / 64 {
-            bits &= u64::MAX << (from % 64);
+    mut is: impl FnMut(usize) -> bool,
+) -> Option<usize> {
+    let mut n = from / 64;
+    let mut mask = u64::MAX << (from % 64);
+    while n * 64 < to {
+        let mut bits = word(n) & mask;
+        while bits != 0 {
+            let at = n * 64 + bits.trailing_zeros() as usize;
+            if at >= to {
+                return None;
+            }
+            if is(at) {
+                return Some(at);
+            }
+            bits &= bits - 1;
         }
-        if n == to / 64 {
-            bits &= !(u64::MAX << (to % 64));
-        }
-        bits
-    };
-    (from / 64..to.div_ceil(64)).flat_map(move |n| {
-        let mut bits = masked(n);
-        core::iter::from_fn(move || {
-            let at = bits.trailing_zeros() as usize;
-            let some = bits != 0;
-            bits &= bits.wrapping_sub(1);
-            some.then_some(n * 64 + at)
-        })
-    })
+        mask = u64::MAX;
+        n += 1;
+    }
+    None
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Bits, places};
+    use super::{Bits, find};
 
     #[test]
     fn places_are_found_in_any_range() {
@@ -84,11 +86,25 @@ mod tests {
         for at in [0, 63, 64, 127, 199] {
             bits.set(at, true);
         }
-        let of = |from, to| places(from, to, |n| bits.word(n)).collect::<Vec<_>>();
+        let of = |from, to| {
+            let mut found = Vec::new();
+            let none = find(
+                from,
+                to,
+                |n| bits.word(n),
+                |at| {
+                    found.push(at);
+                    false
+                },
+            );
+            assert_eq!(none, None);
+            found
+        };
+        assert_eq!(find(1, 200, |n| bits.word(n), |at| at > 63), Some(64));
         assert_eq!(of(0, 200), [0, 63, 64, 127, 199]);
         assert_eq!(of(1, 127), [63, 64]);
         assert_eq!(of(64, 128), [64, 127]);
-        assert_eq!(of(70, 70), []);
+        assert_eq!(of(70, 70), [0; 0]);
         assert_eq!(of(128, 192), []);
     }
 

@@ -70,45 +70,64 @@ impl Core {
     }
 
     fn join(&mut self, line: LineId, asking: Asking) {
+        let (place, opened) = self.open(line);
+        self.enter(line, place, asking);
+        if let Some(busy) = opened {
+            self.make_ready(asking.cpu, busy.max(asking.at));
+        }
+    }
+
+    /// The queue of a line; where there was none yet, also until when the line moves.
+    fn open(&mut self, line: LineId) -> (usize, Option<Ps>) {
+        let found = self.lines.line(line);
+        if found.queue != 0 {
+            return (found.queue as usize - 1, None);
+        }
+        let place = self.free_queues.pop().unwrap_or_else(|| {
+            self.queues.push(Queue::default());
+            self.queues.len() as u32 - 1
+        });
+        found.queue = place + 1;
+        (place as usize, Some(found.busy))
+    }
+
+    #[inline]
+    fn enter(&mut self, line: LineId, place: usize, asking: Asking) {
         let entry = &mut self.tasks[asking.task as usize];
         entry.state = State::Asking;
         entry.asks = Some(line);
         let die = self.model.places[asking.cpu as usize].die;
-        let found = self.lines.line(line);
-        let first = found.queue == 0;
-        if first {
-            let place = self.free_queues.pop().unwrap_or_else(|| {
-                self.queues.push(Queue::default());
-                self.queues.len() as u32 - 1
-            });
-            found.queue = place + 1;
-        }
-        let (place, busy) = (found.queue as usize - 1, found.busy);
         let shares = || self.lines.die_shares(&self.model, line, asking.cpu);
         self.queues[place].join(die, asking, shares);
-        if first {
-            self.make_ready(asking.cpu, busy.max(asking.at));
-        }
     }
 
     /// All who spin on `line` look at it again, from `now` on.
     pub(super) fn spinners_ask(&mut self, line: LineId, now: Ps) {
         let mut next = core::mem::replace(&mut self.lines.line(line).spinners, NOBODY);
-        while next != NOBODY {
-            let task = next - 1;
-            let entry = &mut self.tasks[task as usize];
+        if next == NOBODY {
+            return;
+        }
+        let asking = |task, cpu| Asking {
+            task,
+            cpu,
+            at: now,
+            kind: Kind::Load,
+        };
+        let mut one = asking(next - 1, self.tasks[next as usize - 1].cpu);
+        let (place, opened) = self.open(line);
+        let head = one.cpu;
+        loop {
+            let entry = &mut self.tasks[one.task as usize];
             next = core::mem::replace(&mut entry.next_spinner, NOBODY);
-            let (cpu, kind) = (entry.cpu, Kind::Load);
             self.spinners -= 1;
-            self.join(
-                line,
-                Asking {
-                    task,
-                    cpu,
-                    at: now,
-                    kind,
-                },
-            );
+            self.enter(line, place, one);
+            if next == NOBODY {
+                break;
+            }
+            one = asking(next - 1, self.tasks[next as usize - 1].cpu);
+        }
+        if let Some(busy) = opened {
+            self.make_ready(head, busy.max(now));
         }
     }
 
@@ -124,9 +143,8 @@ impl Core {
         }
         let mut now = self.cpus[cpu as usize].clock;
         loop {
-            let queue = &mut self.queues[place];
-            let chosen = queue.choose(&self.model, &self.lines, &mut self.random, line, now);
-            let chosen = match chosen {
+            let (queue, found) = (&mut self.queues[place], self.lines.line(line));
+            let chosen = match queue.choose(&self.model, found, &mut self.random, now) {
                 Ok(chosen) => chosen,
                 Err(None) => {
                     self.close(line);
