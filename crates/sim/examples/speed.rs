@@ -126,20 +126,20 @@ fn faults<P: Paging>(machine: &str, cpus: u32, era: &Era) {
     let Ok(range) = mm.mmap(Place::Any, bytes, Prot::READ_WRITE) else {
         return;
     };
-    let done = Cell::new(0);
     let body = |cpu: u32| {
-        let (mm, done) = (&mm, &done);
+        let mm = &mm;
         move || {
             let thread = mm.thread();
             for page in 0..PAGES {
                 let offset = (u64::from(cpu) * PAGES + page) * P::PAGE;
-                done.set(
-                    done.get() + u64::from(thread.store(VirtAddr(range.0 + offset), page).is_ok()),
-                );
+                if thread.store(VirtAddr(range.0 + offset), page).is_err() {
+                    return;
+                }
             }
         }
     };
     let tasks = (0..cpus).map(|cpu| TaskSpec::new(cpu, body(cpu))).collect();
+    let faults = u64::from(cpus) * PAGES;
     let start = now();
     let report = run(system.machine(), &RunOptions::virtual_time(), tasks);
     let seconds = start();
@@ -147,8 +147,8 @@ fn faults<P: Paging>(machine: &str, cpus: u32, era: &Era) {
         "  {machine}, {cpus:>3} CPUs, {:<16} {:>8.0} faults/s, {:>6} accesses a fault, {:>4.1} M \
          accesses/s, end {} us, hash {:016x} ({})",
         era.name,
-        done.get() as f64 / seconds,
-        report.events / done.get().max(1),
+        faults as f64 / seconds,
+        report.events / faults,
         report.events as f64 / seconds / 1e6,
         report.end_ns / 1000,
         report.hash,
