@@ -242,10 +242,12 @@ unsafe impl<P: Paging, const CHECKED: bool> Mmu for Host<P, CHECKED> {
 fn frame<P: Paging>(at: &HostInstance, pfn: Pfn) -> *mut u8 {
     const { assert!(P::PAGE as usize <= BEHIND) };
     let ram = &at.shared().ram;
-    // The first byte is looked at, and not the number: a walk has it by one mask of the entry. Of a
-    // number that no entry can hold bits are lost, which leaves some byte of the region.
-    let start = (pfn.0 << P::SHIFT) as usize;
-    assert!(start < ram.bytes(), "no such frame");
+    // The first byte is compared, and not the number: a walk has it by one mask of the entry, and
+    // knows then that no bits were lost.
+    let start = pfn.0 << P::SHIFT;
+    let whole = start >> P::SHIFT == pfn.0;
+    let start = start as usize;
+    assert!(whole && start < ram.bytes(), "no such frame");
     // SAFETY: within the region, and what of the frame is not lies in the bytes behind it.
     unsafe { ram.base().add(start) }
 }
