@@ -93,6 +93,16 @@ impl<P: Paging> Pte<P> {
         Self::of(raw | Self::B.read_only).with_grant(grant)
     }
 
+    /// The leaf entry `self` as an entry of level 1 that maps a huge page, which begins with the
+    /// frame that it names. Of a format without huge pages it is the same.
+    #[must_use]
+    pub const fn huge(self) -> Self {
+        match P::HUGE {
+            Some(huge) => Self::of(self.raw & !huge.clear | huge.set),
+            None => self,
+        }
+    }
+
     /// The same, granting `grant` and no more.
     #[inline(always)]
     #[must_use]
@@ -175,6 +185,17 @@ impl<P: Paging> Pte<P> {
     #[must_use]
     pub const fn is_none_at(self, level: u32) -> bool {
         self.raw == Self::none_at(level).raw
+    }
+
+    /// Whether this entry of level `level` (1 and up) points to a table: else it is empty, or says
+    /// of one huge page what a leaf entry says of a page.
+    #[inline(always)]
+    #[must_use]
+    pub const fn is_table_at(self, level: u32) -> bool {
+        match P::HUGE {
+            Some(huge) => self.raw & huge.mask == huge.table,
+            None => !self.is_none_at(level),
+        }
     }
 
     /// Whether it grants anything.

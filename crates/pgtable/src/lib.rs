@@ -19,11 +19,11 @@ pub use format::{
 pub use gather::Gather;
 pub use mmu::{Mmu, SpaceId};
 pub use paging::{
-    AccessBits, BeforeInstall, Bits, ByteOrder, Caps, CasAbility, Feature, Level, Paging, Shape,
+    AccessBits, BeforeInstall, Bits, ByteOrder, Caps, CasAbility, Feature, Huge, Level, Paging, Shape,
 };
 pub use table::{
     EntryRef, Exchange, PtLock, Table, entries_of, index_of, span_of, span_shift, table_bytes,
     table_order,
 };
 pub use tlb::{Tlb, Translation};
-pub use walk::{Access, Hardware, Leaf, Walk, hardware_walk, walk, with_bits};
+pub use walk::{Access, Hardware, Leaf, Walk, hardware_walk, walk, walk_to, with_bits};

@@ -31,6 +31,9 @@ pub trait Paging: Copy + Debug + Send + Sync + 'static {
     const BYTES: ByteOrder;
     /// What the hardware can do.
     const CAPS: Caps;
+    /// How an entry of level 1 maps one page of all that it covers; `None` where it cannot, or no
+    /// use is made of it.
+    const HUGE: Option<Huge> = None;
 
     /// Bytes per page.
     const PAGE: u64 = 1 << Self::SHIFT;
@@ -38,6 +41,25 @@ pub trait Paging: Copy + Debug + Send + Sync + 'static {
     const LEVELS: u32 = Self::TREE.len() as u32;
     /// What follows from the tree.
     const SHAPE: Shape = Shape::of(Self::SHIFT, Self::TREE);
+    /// A huge page has 2 to the power of this pages.
+    const HUGE_ORDER: Option<u32> = match Self::HUGE {
+        Some(_) => Some(Self::TREE[0].bits),
+        None => None,
+    };
+}
+
+/// How an entry of level 1 differs from a leaf entry where it maps a *huge page*, and how such
+/// entries are told from those that point to tables.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Huge {
+    /// Set, beside what a leaf entry has.
+    pub set: u64,
+    /// Clear, though a leaf entry has it.
+    pub clear: u64,
+    /// An entry of level 1 or above points to a table if these bits ...
+    pub mask: u64,
+    /// ... are these.
+    pub table: u64,
 }
 
 /// The tables of one level.

@@ -52,9 +52,10 @@ impl<M: Mmu> Copy for Leaf<'_, M> {}
 pub enum Walk<'t, M: Mmu> {
     /// At a leaf.
     Leaf(Leaf<'t, M>),
-    /// At an empty entry of level `level` (1 and up): a table is missing below it.
+    /// At an entry of level `level` (1 and up) below which there is no table: it is empty, or maps
+    /// a huge page.
     Missing {
-        /// The empty entry.
+        /// That entry.
         entry: EntryRef<'t, M>,
         /// Its level.
         level: u32,
@@ -73,7 +74,7 @@ pub unsafe fn walk<M: Mmu>(at: &M::Instance, root: Pfn, addr: VirtAddr) -> Walk<
     loop {
         let entry = table.entry_for(addr, level);
         let value = entry.load();
-        if value.is_none_at(level) {
+        if !value.is_table_at(level) {
             return Walk::Missing { entry, level };
         }
         level -= 1;
@@ -88,6 +89,43 @@ pub unsafe fn walk<M: Mmu>(at: &M::Instance, root: Pfn, addr: VirtAddr) -> Walk<
             });
         }
     }
+}
+
+/// Traverses the tables under `root` to the entry of level `level` (1 and up) for `addr`, whatever
+/// it says, as a [`Leaf`] of that level; each entry is read once.
+///
+/// # Errors
+/// The entry, above that, below which a table is missing, and its level.
+///
+/// # Safety
+/// 1. The tables under `root` stay tables as long as `'t`.
+pub unsafe fn walk_to<M: Mmu>(
+    at: &M::Instance,
+    root: Pfn,
+    addr: VirtAddr,
+    level: u32,
+) -> Result<Leaf<'_, M>, (EntryRef<'_, M>, u32)> {
+    let mut here = M::Paging::LEVELS - 1;
+    // SAFETY: 1 of this function.
+    let mut table = unsafe { Table::<M>::at(at, root, here) };
+    let mut parent = table.entry_for(addr, here);
+    let mut parent_value = Pte::none_at(here);
+    while here > level {
+        parent = table.entry_for(addr, here);
+        parent_value = parent.load();
+        if !parent_value.is_table_at(here) {
+            return Err((parent, here));
+        }
+        here -= 1;
+        // SAFETY: 1 of this function: a table entry names a table of the next level.
+        table = unsafe { Table::<M>::at(at, parent_value.pfn(), here) };
+    }
+    Ok(Leaf {
+        entry: table.entry_for(addr, here),
+        table: table.pfn(),
+        parent,
+        parent_value,
+    })
 }
 
 /// What the hardware's walker says to an access.
@@ -122,11 +160,22 @@ pub unsafe fn hardware_walk<M: Mmu>(
 ) -> Hardware {
     M::charge(Cost::Walk);
     // SAFETY: 1 of this function.
-    let Walk::Leaf(leaf) = (unsafe { walk::<M>(at, root, addr) }) else {
-        return Hardware::Fault;
+    let (entry, huge) = match unsafe { walk::<M>(at, root, addr) } {
+        Walk::Leaf(leaf) => (leaf.entry, None),
+        // What is not a huge page grants nothing, as an empty entry does.
+        Walk::Missing { entry, level: 1 } => match M::Paging::HUGE_ORDER {
+            Some(order) => (entry, Some(order)),
+            None => return Hardware::Fault,
+        },
+        Walk::Missing { .. } => return Hardware::Fault,
     };
-    let mut pte = leaf.entry.load();
+    let within = huge.map_or(0, |order| addr.page(M::Paging::SHIFT) & ((1 << order) - 1));
+    let mut pte = entry.load();
     loop {
+        // A table was put in meanwhile.
+        if huge.is_some() && pte.is_table_at(1) {
+            return Hardware::Fault;
+        }
         if !pte.is_present() || pte.grant() < access.needs() {
             return Hardware::Fault;
         }
@@ -137,7 +186,7 @@ pub unsafe fn hardware_walk<M: Mmu>(
             AccessBits::Fault | AccessBits::ByCpu(_) => return Hardware::Fault,
         };
         if used != pte
-            && let Err(found) = leaf.entry.cas(Exchange::Native, pte, used)
+            && let Err(found) = entry.cas(Exchange::Native, pte, used)
         {
             pte = found;
             continue;
@@ -145,7 +194,7 @@ pub unsafe fn hardware_walk<M: Mmu>(
         // A clean page is entered read-only, so that the first store walks again and marks it.
         let writable = used.grant() == Grant::Write && used.is_dirty();
         return Hardware::Hit {
-            pfn: pte.pfn(),
+            pfn: Pfn(pte.pfn().0 + within),
             writable,
         };
     }

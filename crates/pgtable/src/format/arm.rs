@@ -16,7 +16,7 @@
 //! User space has all addresses that `TTBR0_EL1` translates.
 
 use crate::paging::{
-    AccessBits, BeforeInstall, Bits, ByteOrder, Caps, CasAbility, Feature, Level, Paging,
+    AccessBits, BeforeInstall, Bits, ByteOrder, Caps, CasAbility, Feature, Huge, Level, Paging,
 };
 
 /// A table descriptor.
@@ -75,6 +75,14 @@ impl Paging for Aarch64K4 {
     const BITS: Bits = bits(12);
     const BYTES: ByteOrder = ByteOrder::Little;
     const CAPS: Caps = CAPS;
+    // A block descriptor: bit 1 is clear. Blocks of the other granules, 32 and 512 MiB, are more
+    // than the allocator's largest.
+    const HUGE: Option<Huge> = Some(Huge {
+        set: 0,
+        clear: 1 << 1,
+        mask: 0b11,
+        table: 0b11,
+    });
 }
 
 /// AArch64 with 16 KiB pages: three levels, 47 bits of address.

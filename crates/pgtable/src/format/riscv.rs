@@ -10,7 +10,7 @@
 //! (`Svade`). User space is the lower half: the upper one has the sign bit set.
 
 use crate::paging::{
-    AccessBits, BeforeInstall, Bits, ByteOrder, Caps, CasAbility, Feature, Level, Paging,
+    AccessBits, BeforeInstall, Bits, ByteOrder, Caps, CasAbility, Feature, Huge, Level, Paging,
 };
 
 const UPPER: Level = Level {
@@ -36,6 +36,13 @@ const BITS: Bits = Bits {
     pfn_mask: 0x003f_ffff_ffff_fc00,
     pfn_shift: 10,
 };
+/// An entry that grants anything is a leaf, at whatever level.
+const HUGE: Option<Huge> = Some(Huge {
+    set: 0,
+    clear: 0,
+    mask: 0b1111,
+    table: 0b0001,
+});
 const CAPS: Caps = Caps {
     cas: CasAbility::Native,
     access_bits: AccessBits::ByCpu(Feature::Svadu),
@@ -57,6 +64,7 @@ impl Paging for RiscvSv39 {
     const BITS: Bits = BITS;
     const BYTES: ByteOrder = ByteOrder::Little;
     const CAPS: Caps = CAPS;
+    const HUGE: Option<Huge> = HUGE;
 }
 
 /// RISC-V with four levels and 4 KiB pages.
@@ -74,4 +82,5 @@ impl Paging for RiscvSv48 {
     const BITS: Bits = BITS;
     const BYTES: ByteOrder = ByteOrder::Little;
     const CAPS: Caps = CAPS;
+    const HUGE: Option<Huge> = HUGE;
 }

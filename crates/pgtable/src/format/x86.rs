@@ -11,7 +11,7 @@
 //! emulation covers it, and so does this.)
 
 use crate::paging::{
-    AccessBits, BeforeInstall, Bits, ByteOrder, Caps, CasAbility, Feature, Level, Paging,
+    AccessBits, BeforeInstall, Bits, ByteOrder, Caps, CasAbility, Feature, Huge, Level, Paging,
 };
 
 const PRESENT: u64 = 1;
@@ -60,6 +60,15 @@ const fn caps(cas: CasAbility) -> Caps {
     }
 }
 
+/// Bit 7 of an entry above the leaves: it maps a page itself ("PS"). Where the entry is not present
+/// the bit says nothing.
+const HUGE: Option<Huge> = Some(Huge {
+    set: 1 << 7,
+    clear: 0,
+    mask: 1 << 7 | PRESENT,
+    table: PRESENT,
+});
+
 const PFN_52: u64 = 0x000f_ffff_ffff_f000;
 
 /// x86-64 with four levels and 4 KiB pages.
@@ -80,6 +89,7 @@ impl Paging for X86_64 {
     const BITS: Bits = bits(PFN_52);
     const BYTES: ByteOrder = ByteOrder::Little;
     const CAPS: Caps = caps(CasAbility::Native);
+    const HUGE: Option<Huge> = HUGE;
 }
 
 /// x86-64 with five levels (`CR4.LA57`).
@@ -99,6 +109,7 @@ impl Paging for X86_64La57 {
     const BITS: Bits = bits(PFN_52);
     const BYTES: ByteOrder = ByteOrder::Little;
     const CAPS: Caps = caps(CasAbility::Native);
+    const HUGE: Option<Huge> = HUGE;
 }
 
 /// Linux's split of 32-bit addresses: 3 GiB for user space.
@@ -121,6 +132,7 @@ impl Paging for I386 {
     const BITS: Bits = bits(0xffff_f000);
     const BYTES: ByteOrder = ByteOrder::Little;
     const CAPS: Caps = caps(CasAbility::ByCpu(Feature::Cmpxchg));
+    const HUGE: Option<Huge> = HUGE;
 }
 
 /// i386 with physical address extension: entries of 64 bits on a machine of 32.
@@ -150,4 +162,5 @@ impl Paging for I386Pae {
     const BITS: Bits = bits(PFN_52);
     const BYTES: ByteOrder = ByteOrder::Little;
     const CAPS: Caps = caps(CasAbility::ByCpu(Feature::Cmpxchg8b));
+    const HUGE: Option<Huge> = HUGE;
 }
