@@ -362,9 +362,15 @@ impl<M: Mmu> System<M> {
         self.frames.clear_free(&self.at);
     }
 
+    /// What the CPU that the caller runs on has of its own.
+    #[inline(always)]
+    pub(crate) fn here(&self) -> &CpuArea<M> {
+        self.cpus.this()
+    }
+
     #[inline(always)]
     pub(crate) fn count(&self, event: Event) {
-        self.cpus.this().events[event as usize].add(1);
+        self.here().count(event);
     }
 
     #[inline(always)]
@@ -419,6 +425,12 @@ const fn patience<M: Mmu>() -> Patience {
 }
 
 impl<M: Mmu> CpuArea<M> {
+    /// For who asked once whose it is.
+    #[inline(always)]
+    pub(crate) fn count(&self, event: Event) {
+        self.events[event as usize].add(1);
+    }
+
     fn new() -> Self {
         Self {
             events: core::array::from_fn(|_| Counter::new()),

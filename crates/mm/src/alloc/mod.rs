@@ -41,6 +41,8 @@ const CPU_LIST: usize = 64;
 const CPU_BATCH: usize = 32;
 /// A CPU takes a block of at most 2^this frames from a zone.
 const BLOCK_ORDER: u32 = 8;
+/// Frames that are taken before the one that a fault asks for.
+const BETWEEN: usize = 2;
 
 /// The free frames of one CPU.
 #[derive(Debug)]
@@ -62,10 +64,17 @@ impl CpuList {
     /// The frame that is taken next.
     #[inline(always)]
     fn next(&self) -> Option<Pfn> {
-        match self.frames[..self.len].last() {
-            Some(top) => Some(Pfn(u64::from(*top))),
-            None => (!self.block.is_empty()).then_some(Pfn(self.block.start)),
+        self.coming(0)
+    }
+
+    /// The frame that is taken after `others`, as far as is known.
+    #[inline(always)]
+    fn coming(&self, others: usize) -> Option<Pfn> {
+        if others < self.len {
+            return Some(Pfn(u64::from(self.frames[self.len - 1 - others])));
         }
+        let pfn = self.block.start + (others - self.len) as u64;
+        (pfn < self.block.end).then_some(Pfn(pfn))
     }
 
     /// Takes that frame.
@@ -207,10 +216,16 @@ impl<M: Mmu> Frames<M> {
         ((pfn.0 - self.table.first().0) / share) as u32
     }
 
-    /// A frame near the caller, with one reference; `None` when memory is short.
-    #[inline]
+    /// As [`Self::alloc_here`], where a call more is not worth its instructions.
     #[track_caller]
     pub(crate) fn alloc(&self, at: &M::Instance, used_as: Use) -> Option<Pfn> {
+        self.alloc_here(at, used_as)
+    }
+
+    /// A frame near the caller, with one reference; `None` when memory is short.
+    #[inline(always)]
+    #[track_caller]
+    pub(crate) fn alloc_here(&self, at: &M::Instance, used_as: Use) -> Option<Pfn> {
         if M::CHECKED && self.refusals.refuses(Location::caller()) {
             return None;
         }
@@ -228,14 +243,15 @@ impl<M: Mmu> Frames<M> {
         Some(pfn)
     }
 
-    /// Asks for the descriptor of the frame that this CPU takes next, and for the line at `offset`
-    /// of it.
+    /// Asks for the descriptor of a frame that this CPU takes soon, and for the line at `offset` of
+    /// it: not for the next one, whose fault may be here before the lines are.
     #[inline(always)]
-    pub(crate) fn prefetch_next(&self, at: &M::Instance, offset: u64) {
+    pub(crate) fn prefetch_coming(&self, at: &M::Instance, offset: u64) {
         // SAFETY: 1: the CPU's own list, and a task does not leave its CPU within this function.
-        if let Some(next) = unsafe { self.cpus.this().list.get_mut() }.next() {
-            M::prefetch_write(core::ptr::from_ref(self.get(next)).cast());
-            M::prefetch_user(at, next, offset);
+        let list = unsafe { self.cpus.this().list.peek() };
+        if let Some(pfn) = list.coming(BETWEEN) {
+            M::prefetch_write(core::ptr::from_ref(self.get(pfn)).cast());
+            M::prefetch_user(at, pfn, offset);
         }
     }
 
