@@ -10,8 +10,8 @@
 
 use core::error::Error;
 use minflt_mm::config::{
-    Ahead, AnonRmap, Balancing, ExchangeBy, FaultAround, Ladder, Lifetime, Neighbours, Protocol,
-    Rss, Unmap,
+    Ahead, AnonRmap, Balancing, ExchangeBy, FaultAround, Hugetlb, Ladder, Lifetime, Neighbours,
+    Protocol, Rss, Unmap,
 };
 use minflt_mm::{Config, Era, era};
 use minflt_races::{RACES, search};
@@ -34,6 +34,7 @@ const MINE: Era = Era {
         neighbours: Neighbours::Old,
         anon_rmap: AnonRmap::Shared,
         balancing: Balancing::Off,
+        hugetlb: Hugetlb::VmaLock,
         ahead: Ahead::Nothing,
         broken: None,
     },

@@ -132,7 +132,7 @@ pub(crate) struct Bench {
         "workload", "on", "threads", "cpus", "size", "ram", "swap", "machine",
         "extend_machine", "clear_beforehand", "why", "free", "flame", "profile", "era", "ladder", "protocol",
         "exchange", "lifetime", "rss", "unmap", "fault_around_order", "neighbours", "anon_rmap",
-        "numa_balancing", "ahead", "options",
+        "numa_balancing", "hugetlb", "ahead", "options",
     ])]
     pub(crate) proof: bool,
     /// Clear pages before the timed part (host and sim).
@@ -221,6 +221,9 @@ pub(crate) struct Choices {
     /// Whether pages follow the threads that use them to their nodes, in place of the era's.
     #[arg(long, value_name = "CHOICE")]
     pub(crate) numa_balancing: Option<String>,
+    /// What keeps shared tables of huge pages while a fault uses them, in place of the era's.
+    #[arg(long, value_name = "CHOICE")]
+    pub(crate) hugetlb: Option<String>,
     /// What a first touch asks the caches for before it needs it, in place of the era's.
     #[arg(long, value_name = "CHOICE")]
     pub(crate) ahead: Option<String>,

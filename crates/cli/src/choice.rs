@@ -3,8 +3,8 @@
 use crate::args::Choices;
 use crate::error::{Error, usage};
 use minflt_mm::config::{
-    Ahead, AnonRmap, Balancing, ExchangeBy, FaultAround, Ladder, Lifetime, Neighbours, Protocol,
-    Rss, Unmap, eras_without_files,
+    Ahead, AnonRmap, Balancing, ExchangeBy, FaultAround, Hugetlb, Ladder, Lifetime, Neighbours,
+    Protocol, Rss, Unmap, eras_without_files,
 };
 use minflt_mm::{Config, ERAS, Era, era};
 use minflt_workload::parse_size;
@@ -87,6 +87,7 @@ impl Choices {
         change!(self.neighbours, named, neighbours: Neighbours);
         change!(self.anon_rmap, named, anon_rmap: AnonRmap);
         change!(self.numa_balancing, named, balancing: Balancing);
+        change!(self.hugetlb, named, hugetlb: Hugetlb);
         change!(self.ahead, named, ahead: Ahead);
         let refuse = |illegal| usage(format!("{}: refused: {illegal}", named.name));
         named.config.check().map_err(refuse)?;

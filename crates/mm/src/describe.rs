@@ -5,6 +5,10 @@ use crate::call::userfaultfd as uffd;
 use crate::file::links::FileLink;
 use crate::file::{CacheNode, PageCache, Segment};
 use crate::frame::{Frame, Use};
+use crate::hugetlb::lock::HugeLock;
+use crate::hugetlb::own::OwnPages;
+use crate::hugetlb::pool::Pools;
+use crate::hugetlb::reserve::Region;
 use crate::mm::Mm;
 use crate::rmap::anon_vma::{AnonVma, Chain};
 use crate::system::{CpuArea, System};
@@ -58,6 +62,11 @@ impl Place {
             ("frame", "flags") => "folio lock",
             ("zone", _) => "zone lock",
             ("system", field) if field.starts_with("slab of") => "slab lock",
+            ("file", "reserving") => "hugetlb reserve lock",
+            ("file", "map_lock") => "i_mmap lock, held by faults",
+            ("fault mutex", _) => "hugetlb fault mutex",
+            ("hugetlb vma lock", _) => "hugetlb VMA lock",
+            ("system", "huge pages") => "hugetlb lock",
             ("system", "srcu" | "rcu") => "grace-period lock",
             ("per-cpu", "mailbox") => "shootdown: mailboxes and answers",
             _ => return None,
@@ -139,9 +148,14 @@ impl<M: Mmu> System<M> {
     }
 
     fn own_field(offset: usize) -> Field {
+        let pools = offset_of!(Self, frames.huge);
+        if (pools..pools + size_of::<Pools<M>>()).contains(&offset) {
+            return Field::Named("huge pages");
+        }
         let fields = fields!(Self: at, config, exchanges, frames, cpus, srcu, nodes, vmas,
             attrs, mms, anon_vmas, chains, uffds, waiters, zero_page, next_id, spaces, rcu, commit,
-            rss_slots, stack_guard_gap, numa, swap, shm);
+            rss_slots, stack_guard_gap, numa, swap, shm,
+            huge);
         match find(&fields, offset) {
             Field::Named(name) => Field::Named(match name {
                 "nodes" => "slab of tree nodes",
@@ -188,6 +202,9 @@ impl<M: Mmu> System<M> {
                 (self.files.nodes.magazine_at(at), "page cache nodes"),
                 (self.files.links.magazine_at(at), "file links"),
                 (self.shm.slab.magazine_at(at), "segments"),
+                (self.huge.regions.magazine_at(at), "regions"),
+                (self.huge.locks.magazine_at(at), "hugetlb VMA locks"),
+                (self.huge.owns.magazine_at(at), "pages set aside"),
             ];
             slabs
                 .into_iter()
@@ -199,6 +216,8 @@ impl<M: Mmu> System<M> {
             number,
             field: Field::Named("count"),
         };
+        let pool = |node| place("node", node, "free huge pages");
+        let mutex = |number| place("fault mutex", number, "lock");
         let rate = |(node, _)| place("node", node, "pages moved to it");
         (self.frames.list_at(at).map(of_cpu("free frames")))
             .or_else(|| self.srcu.cpu_at(at).map(of_cpu("srcu")))
@@ -207,7 +226,9 @@ impl<M: Mmu> System<M> {
             .or_else(magazines)
             .or_else(|| self.frames.zone_at(at).map(zone))
             .or_else(|| self.swap.slot_at(at).map(slot))
+            .or_else(|| self.frames.huge.node_at(at).map(pool))
             .or_else(|| self.numa.rates.find(at).map(rate))
+            .or_else(|| self.huge.mutex_at(at).map(mutex))
     }
 
     fn in_frame(&self, pfn: Pfn, offset: usize) -> Place {
@@ -244,6 +265,9 @@ impl<M: Mmu> System<M> {
         const WAITER: Fields = &[(0, "waiter")];
         const CACHE_NODE: Fields = &[(0, "slots")];
         const LINK: Fields = &[(0, "link")];
+        const REGION: Fields = &[(0, "region")];
+        const HUGE_LOCK: Fields = &[(0, "lock")];
+        const OWN_PAGES: Fields = &[(0, "used")];
         const SEGMENT: Fields = &[(0, "segment")];
         let place = |object, slot: usize, fields: &[(usize, &'static str)]| {
             let number = pfn.0 * 1000 + (offset / slot) as u64;
@@ -272,7 +296,10 @@ impl<M: Mmu> System<M> {
             8 => place("file", size_of::<PageCache<M>>(), &PageCache::<M>::fields()),
             9 => place("page cache node", size_of::<CacheNode<M>>(), CACHE_NODE),
             10 => place("file link", size_of::<FileLink<M>>(), LINK),
-            _ => place("segment", size_of::<Segment<M>>(), SEGMENT),
+            11 => place("segment", size_of::<Segment<M>>(), SEGMENT),
+            12 => place("region", size_of::<Region<M>>(), REGION),
+            13 => place("hugetlb vma lock", size_of::<HugeLock<M>>(), HUGE_LOCK),
+            _ => place("pages set aside", size_of::<OwnPages<M>>(), OWN_PAGES),
         }
     }
 

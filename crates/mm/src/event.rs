@@ -49,6 +49,20 @@ events! {
     MigrationsFailed = "migrations-failed",
     /// Faults that waited for a page that was being moved.
     MigrationWaits = "migration-waits",
+    /// Faults that mapped a huge page.
+    HugeFaults = "huge-faults",
+    /// Huge pages that a file got.
+    HugePagesMade = "huge-pages-made",
+    /// Huge pages that a store to a private mapping copied.
+    HugeCopies = "huge-copies",
+    /// Huge pages that children lost, since whoever reserved them stored to them.
+    HugePagesLost = "huge-pages-lost",
+    /// Tables of huge pages that were shared, each time by one mapping more.
+    TablesShared = "tables-shared",
+    /// Tables of huge pages that one of the mappings which shared them left.
+    TablesUnshared = "tables-unshared",
+    /// Mappings of huge pages whose lock could not be had at once by who came from the file.
+    HugeLockMissed = "huge-lock-missed",
     /// Anonymous first touches by a store: a frame of zeros was installed.
     AnonWrite = "anon-write-faults",
     /// Anonymous first touches by a load: the shared page of zeros was installed.

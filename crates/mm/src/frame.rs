@@ -11,10 +11,12 @@
 //! Zeroed memory is a valid table: a descriptor that was never touched describes a frame that was
 //! never used, which lets memory of any size be modelled sparsely.
 
+mod table;
+
+pub(crate) use table::FrameTable;
+
 use crate::alloc::MAX_NODES;
 use core::fmt;
-use core::ptr::NonNull;
-use minflt_addr::Pfn;
 use minflt_pgtable::{Mmu, PtLock};
 use minflt_sync::{Atomic, Callback, Ordering, Plain};
 
@@ -40,6 +42,8 @@ pub(crate) enum Use {
     Tail = 7,
     /// A page of a file, cached or on its way out.
     File = 8,
+    /// The first frame of a huge page, in use or in a pool.
+    Huge = 9,
 }
 
 const USE: u32 = 0xf;
@@ -51,6 +55,8 @@ const FLUSHED: u32 = 1 << 10;
 const UPTODATE: u32 = 1 << 11;
 const DIRTY: u32 = 1 << 12;
 const POISONED: u32 = 1 << 13;
+/// Of a huge page: if nobody gets to see it, the reservation that it was taken for comes back.
+const RESTORE_RESERVE: u32 = 1 << 17;
 /// Of anonymous memory one more than the node that its last hinting fault came from, or 0.
 const USED_FROM_SHIFT: u32 = 23;
 const USED_FROM: u32 = 0x1ff << USED_FROM_SHIFT;
@@ -73,7 +79,8 @@ pub struct Frame<M: Mmu> {
     /// References: one for each entry that maps it, one for each holder, [`PIN`] for each pin. 0
     /// when free.
     pub(crate) refs: Atomic<u32, M>,
-    /// Entries that map the frame.
+    /// Entries that map the frame. For a table of huge pages the address spaces that share it,
+    /// beside one. Guarded by: the file's `i_mmap`.
     pub(crate) maps: Atomic<u32, M>,
     /// Use, block order, whether it is known to be zero: written by whoever owns the frame. Whether
     /// it is exclusive: set while private, and under the lock of the table that maps it. Of a page
@@ -89,7 +96,7 @@ pub struct Frame<M: Mmu> {
     /// Immutable while mapped. For a page of a file its number, immutable. For slabs the number.
     /// For a table of leaf entries the faults on files that it has had, for fault-around.
     pub(crate) index: Atomic<u64, M>,
-    /// Neighbours in a free list. Guarded by: the zone's lock.
+    /// Neighbours in a free list. Guarded by: the zone's lock, or for huge pages `HugetlbLock`.
     pub(crate) links: Plain<Links, M>,
     /// Guards the entries, if this is a table and each has a lock of its own.
     pub(crate) table_lock: PtLock<M>,
@@ -120,6 +127,7 @@ impl<M: Mmu> Frame<M> {
             6 => Use::Anon,
             7 => Use::Tail,
             8 => Use::File,
+            9 => Use::Huge,
             _ => Use::Free,
         }
     }
@@ -262,6 +270,24 @@ impl<M: Mmu> Frame<M> {
         false
     }
 
+    /// Whether a reservation comes back with the page. Linux: HPageRestoreReserve.
+    #[inline]
+    pub(crate) fn restores_reserve(&self) -> bool {
+        self.flags.load(Ordering::Relaxed) & RESTORE_RESERVE != 0
+    }
+
+    /// The caller, whose huge page nobody else has yet, took it for a reservation.
+    pub(crate) fn set_restore_reserve(&self) {
+        self.flags.or(RESTORE_RESERVE, Ordering::Relaxed);
+    }
+
+    /// The reservation is used up: the page has been given to a program. In one step: others may
+    /// lock the page meanwhile.
+    #[inline]
+    pub(crate) fn clear_restore_reserve(&self) {
+        self.flags.and(!RESTORE_RESERVE, Ordering::Relaxed);
+    }
+
     /// Whether its memory is broken.
     #[inline]
     pub(crate) fn is_poisoned(&self) -> bool {
@@ -306,6 +332,27 @@ impl<M: Mmu> Frame<M> {
             Entries::Keep => {}
         }
         self.level.peek()
+    }
+
+    /// The ledger begins to look who has this table of huge pages.
+    pub(crate) fn forget_sharers_seen(&self) {
+        if self.maps.peek() > 0 {
+            self.index.poke(0);
+        }
+    }
+
+    /// It came to this table: whether it was there before, by another who shares it.
+    pub(crate) fn was_seen_by_sharer(&self) -> bool {
+        let shared = self.maps.peek() > 0;
+        if shared {
+            self.index.poke(self.index.peek() + 1);
+        }
+        shared && self.index.peek() > 1
+    }
+
+    /// How often it came to this table, which is shared.
+    pub(crate) fn sharers_seen(&self) -> u64 {
+        self.index.peek()
     }
 
     /// Says whether the frame is mapped once. The caller owns it, or holds the lock of the table
@@ -398,82 +445,5 @@ impl<M: Mmu> fmt::Debug for Frame<M> {
             self.refs,
             self.maps
         )
-    }
-}
-
-/// The table of all frames: those from number `first` on.
-pub(crate) struct FrameTable<M: Mmu> {
-    base: NonNull<Frame<M>>,
-    first: u64,
-    len: u64,
-}
-
-// SAFETY: hands out shared references to descriptors, which may be shared.
-unsafe impl<M: Mmu> Send for FrameTable<M> {}
-// SAFETY: as above.
-unsafe impl<M: Mmu> Sync for FrameTable<M> {}
-
-impl<M: Mmu> FrameTable<M> {
-    /// # Safety
-    /// 1. `base` is zeroed memory for `len` descriptors, aligned, used by nobody else, and outlives
-    ///    the table.
-    pub(crate) const unsafe fn new(base: NonNull<Frame<M>>, first: Pfn, len: u64) -> Self {
-        Self {
-            base,
-            first: first.0,
-            len,
-        }
-    }
-
-    /// The first frame.
-    pub(crate) const fn first(&self) -> Pfn {
-        Pfn(self.first)
-    }
-
-    /// Number of frames.
-    pub(crate) const fn len(&self) -> u64 {
-        self.len
-    }
-
-    /// The descriptor of `pfn`.
-    ///
-    /// # Panics
-    /// If there is no such frame: an entry was corrupt.
-    #[inline(always)]
-    pub(crate) fn get(&self, pfn: Pfn) -> &Frame<M> {
-        let index = pfn.0.wrapping_sub(self.first);
-        if index >= self.len {
-            no_frame(pfn);
-        }
-        // SAFETY: within the table.
-        let at = unsafe { self.base.add(index as usize) };
-        // SAFETY: 1 of `new`, and zeroed memory is a valid descriptor.
-        unsafe { at.as_ref() }
-    }
-
-    /// The frame that a descriptor's callback belongs to.
-    pub(crate) fn of_callback(&self, callback: NonNull<Callback>) -> Pfn {
-        let offset = core::mem::offset_of!(Frame<M>, callback);
-        let frame = callback.as_ptr() as usize - offset;
-        let index = (frame - self.base.as_ptr() as usize) / size_of::<Frame<M>>();
-        Pfn(self.first + index as u64)
-    }
-
-    /// Where the table lies.
-    pub(crate) const fn base(&self) -> *const Frame<M> {
-        self.base.as_ptr()
-    }
-}
-
-/// Takes the number, not a reference: that would have to lie in memory on the way that is good.
-#[cold]
-#[inline(never)]
-fn no_frame(pfn: Pfn) -> ! {
-    panic!("no frame {pfn}")
-}
-
-impl<M: Mmu> fmt::Debug for FrameTable<M> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "FrameTable({})", self.len)
     }
 }

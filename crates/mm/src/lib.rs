@@ -15,6 +15,7 @@ mod event;
 mod fault;
 mod file;
 mod frame;
+mod hugetlb;
 mod lifetime;
 mod migrate;
 mod mm;
@@ -51,8 +52,8 @@ pub use call::shm::{ShmAttach, ShmCreate, ShmPlace, ShmRequest, ShmRound};
 pub use call::userfaultfd::{Message, Reason, Uffd, UffdFaults, UffdMode, Wake, WriteProtected};
 pub use commit::{Overcommit, Reserve};
 pub use config::{
-    Broken, Config, ERAS, Era, Illegal, Rung, era, eras_of_migration, eras_without_files,
-    eras_without_migration,
+    Broken, Config, ERAS, Era, Illegal, Rung, era, eras_of_huge_pages, eras_of_migration,
+    eras_without_files, eras_without_migration,
 };
 pub use error::{
     BootError, Errno, FileError, HeapError, MadviseError, MempolicyError, MincoreError, MlockError,
@@ -65,6 +66,7 @@ pub use file::{
     FileAccess, FileHandle, FileKey, FileOps, IoError, Sharing, ShmId, ShmKey, ShmLimits, ShmStatus,
 };
 pub use frame::Frame;
+pub use hugetlb::pool::{NodeCounters, PoolCounters};
 pub use mm::{Mappings, Mm, MmHandle};
 pub use numa::NumaKnobs;
 pub use oracle::{Check, Ledger, Refuse, Unbalanced};

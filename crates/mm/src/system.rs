@@ -6,7 +6,7 @@
 //!
 //! ```text
 //! first frame                                                                last frame
-//! | System | areas of each CPU | zones | frame descriptors | page of zeros | free ... |
+//! | System | areas of each CPU | pools, zones | frame descriptors | page of zeros | free ... |
 //! ```
 
 use crate::alloc::{CpuFrames, Frames, MAX_NODES};
@@ -18,6 +18,8 @@ use crate::error::{BootError, NoMemory};
 use crate::event::Event;
 use crate::file::{Files, Segments};
 use crate::frame::{Frame, FrameTable, Use};
+use crate::hugetlb::pool::{NodePool, Pools};
+use crate::hugetlb::{FaultMutex, Huge};
 use crate::mm::{Mm, MmHandle};
 use crate::numa::{Numa, Rate};
 use crate::oracle::Check;
@@ -75,6 +77,7 @@ pub struct System<M: Mmu> {
     pub(crate) swap: SwapArea<M>,
     pub(crate) numa: Numa<M>,
     pub(crate) shm: Segments<M>,
+    pub(crate) huge: Huge<M>,
 }
 
 /// How entries are exchanged where no lock of the tables is held: what the configuration and the
@@ -227,7 +230,7 @@ impl<M: Mmu> System<M> {
             // SAFETY: 1: the machine's memory is the system's from now on.
             unsafe { carve.per_cpu::<_, M>(cpus, |_| Magazine::new()) }
         };
-        let magazines = [(); 12].map(|()| magazines(carve));
+        let magazines = [(); 15].map(|()| magazines(carve));
         // SAFETY: 1, here and below: as above.
         let areas = unsafe { carve.per_cpu(cpus, |_| CpuArea::new()) };
         // SAFETY: 1.
@@ -242,6 +245,10 @@ impl<M: Mmu> System<M> {
         let pieces = unsafe { carve.per_cpu(pieces, |_| rss::piece()) };
         // SAFETY: 1.
         let rates = unsafe { carve.per_cpu(nodes, |_| Rate::new()) };
+        // SAFETY: 1.
+        let pools = unsafe { carve.per_cpu(nodes, |_| NodePool::new()) };
+        // SAFETY: 1.
+        let mutexes = unsafe { carve.per_cpu(Huge::<M>::mutexes(cpus), |_| FaultMutex::new()) };
         let zones = carve.cut(Frames::<M>::zone_bytes(nodes));
         let table = carve.cut(len as usize * size_of::<Frame<M>>());
         let words = carve.cut(swap.word_bytes());
@@ -256,8 +263,10 @@ impl<M: Mmu> System<M> {
         let zone = |node| Frames::zone(&table, node, nodes, reserved, kept);
         // SAFETY: 1: cut off just now.
         let zones = unsafe { PerCpu::build(zones?, nodes, zone) };
-        let [slabs @ .., cache, cache_node, link, segment] = magazines;
+        let [slabs @ .., region, lock, own] = magazines;
+        let [slabs @ .., cache, cache_node, link, segment] = slabs;
         let [node, vma, attr, mm, anon, chain, uffd, waiter] = slabs;
+        let pools = Pools::new(pages, pools?);
         let system = Self {
             at,
             config,
@@ -266,7 +275,7 @@ impl<M: Mmu> System<M> {
                 ExchangeBy::Native => Exchanges::Native,
                 ExchangeBy::Emulated => Exchanges::Emulated,
             },
-            frames: Frames::new(table, zones, lists?, nodes, cpus, &swap),
+            frames: Frames::new(table, zones, lists?, nodes, cpus, &swap, pools),
             cpus: areas?,
             srcu: Srcu::new(readers?),
             nodes: Slab::new(0, node?),
@@ -290,6 +299,7 @@ impl<M: Mmu> System<M> {
             swap,
             numa: Numa::new(rates?),
             shm: Segments::new(segment?),
+            huge: Huge::new(mutexes?, cpus, [region?, lock?, own?]),
         };
         let place = place?.cast::<Self>();
         // SAFETY: cut off for this, aligned to 128.

@@ -155,6 +155,11 @@ impl VmaFlags {
     /// It can never be stored to: a shared mapping of a file that was opened for loads (no
     /// `VM_MAYWRITE`).
     pub const NEVER_WRITTEN: Self = Self(1 << 15);
+    /// Its pages are huge, those of a file (`VM_HUGETLB`).
+    pub const HUGETLB: Self = Self(1 << 16);
+    /// The huge pages that were set aside for it are its own, not a child's
+    /// (`HPAGE_RESV_OWNER`).
+    pub const HUGE_OWNER: Self = Self(1 << 17);
 
     const NAMES: &[(Self, &str)] = &[
         (Self::ACCOUNT, "account"),
@@ -173,6 +178,8 @@ impl VmaFlags {
         (Self::UFFD_WP, "uffd-wp"),
         (Self::SHARED, "shared"),
         (Self::NEVER_WRITTEN, "never-written"),
+        (Self::HUGETLB, "hugetlb"),
+        (Self::HUGE_OWNER, "huge-owner"),
     ];
 
     /// With those of `other`.
@@ -191,6 +198,10 @@ impl VmaFlags {
     #[must_use]
     pub const fn has(self, other: Self) -> bool {
         self.0 & other.0 != 0
+    }
+
+    pub(crate) const fn bits(self) -> u32 {
+        self.0
     }
 }
 

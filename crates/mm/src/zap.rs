@@ -432,7 +432,7 @@ impl<'m, M: Mmu> Zap<'m, M> {
             let table = unsafe { Table::<M>::at(&self.mm.system().at, table, level) };
             let entry = table.entry_for(at, level);
             let value = entry.load();
-            if !value.is_none_at(level) {
+            if value.is_table_at(level) {
                 let inside = bounds.covers(span);
                 let part = if inside { span } else { span.intersect(range) };
                 self.free_below(value.pfn(), level - 1, part, bounds);

@@ -19,7 +19,8 @@ pub use format::{
 pub use gather::Gather;
 pub use mmu::{Mmu, SpaceId};
 pub use paging::{
-    AccessBits, BeforeInstall, Bits, ByteOrder, Caps, CasAbility, Feature, Huge, Level, Paging, Shape,
+    AccessBits, BeforeInstall, Bits, ByteOrder, Caps, CasAbility, Feature, Huge, Level, Paging,
+    Shape,
 };
 pub use table::{
     EntryRef, Exchange, PtLock, Table, entries_of, index_of, span_of, span_shift, table_bytes,

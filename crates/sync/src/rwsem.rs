@@ -186,6 +186,23 @@ impl<C: Class, M: Machine> RwSem<C, M> {
         }
     }
 
+    /// Takes the lock for writing if that needs no waiting.
+    #[inline]
+    #[track_caller]
+    pub fn try_write(&self) -> Option<WriteGuard<'_, C, M>> {
+        // ORDERING: Acquire; pairs with [rwsem-release].
+        let taken = self
+            .count
+            .cas(0, WRITER, Ordering::Acquire, Ordering::Relaxed);
+        taken.ok()?;
+        lockdep::acquire::<C, M>(self.id(), How::Tried, Location::caller());
+        self.owner.store(me::<M>().task.get().0, Ordering::Relaxed);
+        Some(WriteGuard {
+            lock: self,
+            not_send: PhantomData,
+        })
+    }
+
     /// Whether anybody waits in the queue, without the door: for oracles.
     pub fn has_waiters(&self) -> bool {
         self.count.peek() & WAITERS != 0

@@ -3,8 +3,8 @@
 use crate::error::Error;
 use crate::out::{out, outln};
 use minflt_mm::config::{
-    Ahead, AnonRmap, Balancing, ExchangeBy, FaultAround, Ladder, Lifetime, Neighbours, Protocol,
-    Rss, Unmap,
+    Ahead, AnonRmap, Balancing, ExchangeBy, FaultAround, Hugetlb, Ladder, Lifetime, Neighbours,
+    Protocol, Rss, Unmap,
 };
 use minflt_mm::{Config, ERAS};
 use minflt_pgtable::{AccessBits, BeforeInstall, ByteOrder, CasAbility, FORMATS};
@@ -32,6 +32,7 @@ pub(crate) fn era_table() -> Table {
         "around",
         "anon rmap",
         "balancing",
+        "hugetlb",
         "idea",
     ]
     .map(Column::text);
@@ -49,6 +50,7 @@ pub(crate) fn era_table() -> Table {
                 config.around.name(),
                 config.anon_rmap.name(),
                 config.balancing.name(),
+                config.hugetlb.name(),
                 era.idea,
             ]
             .map(Into::into)
@@ -86,6 +88,7 @@ pub(crate) fn choice_table() -> Table {
         Neighbours,
         AnonRmap,
         Balancing,
+        Hugetlb,
         Ahead
     );
     table

@@ -14,11 +14,24 @@ use minflt_addr::Pfn;
 use minflt_pgtable::Mmu;
 use minflt_sync::{Instance, Ordering};
 
-/// Nodes to ask, nearest to `first` first, of the set.
+/// Nodes to ask, nearest to `first` first, of a set.
 #[derive(Clone, Copy)]
-struct Search {
-    first: u32,
-    within: NodeMask,
+pub(crate) struct Search {
+    pub(crate) first: u32,
+    /// `None` for all, which may be more than a set can name.
+    within: Option<NodeMask>,
+}
+
+impl Search {
+    fn has(self, node: u32) -> bool {
+        self.within.is_none_or(|within| within.has(node))
+    }
+
+    /// The nodes, the nearest first.
+    pub(crate) fn nodes<I: Instance>(self, at: &I) -> impl Iterator<Item = u32> {
+        at.near_first(self.first)
+            .filter(move |node| self.has(*node))
+    }
 }
 
 impl<M: Mmu> Frames<M> {
@@ -46,16 +59,7 @@ impl<M: Mmu> Frames<M> {
         if M::CHECKED && self.refusals.refuses(Location::caller()) {
             return None;
         }
-        let home = self.home(at);
-        let (nodes, all) = (policy.nodes(), self.all_nodes());
-        let search = |first, within| Search { first, within };
-        let (best, then) = match policy.mode() {
-            PolicyMode::Default | PolicyMode::Local => (search(home, all), None),
-            PolicyMode::Preferred => (search(nodes.nth(0).unwrap_or(home), all), None),
-            PolicyMode::Interleave => (search(nodes.nth(index).unwrap_or(home), all), None),
-            PolicyMode::Bind => (search(home, nodes), None),
-            PolicyMode::PreferredMany => (search(home, nodes), Some(search(home, all))),
-        };
+        let (best, then) = self.searches(at, policy, index);
         let look = || {
             let found = self.find(at, best);
             found.or_else(|| then.and_then(|then| self.find(at, then)))
@@ -66,6 +70,49 @@ impl<M: Mmu> Frames<M> {
             look()
         })?;
         Some(self.taken(pfn, used_as))
+    }
+
+    /// Where to look for page number `index` of a mapping, as `policy` chooses, and where then.
+    pub(crate) fn searches(
+        &self,
+        at: &M::Instance,
+        policy: Policy,
+        index: u64,
+    ) -> (Search, Option<Search>) {
+        let (home, nodes) = (self.home(at), policy.nodes());
+        let all = |first| Search {
+            first,
+            within: None,
+        };
+        let only = Search {
+            first: home,
+            within: Some(nodes),
+        };
+        match policy.mode() {
+            PolicyMode::Default | PolicyMode::Local => (all(home), None),
+            PolicyMode::Preferred => (all(nodes.nth(0).unwrap_or(home)), None),
+            PolicyMode::Interleave => (all(nodes.nth(index).unwrap_or(home)), None),
+            PolicyMode::Bind => (only, None),
+            PolicyMode::PreferredMany => (only, Some(all(home))),
+        }
+    }
+
+    /// A block of 2^`order` frames of `node` that nobody has yet, if `keep` more stay free there.
+    #[cold]
+    #[track_caller]
+    pub(crate) fn take_block_of(&self, node: u32, order: u32, keep: u64) -> Option<Pfn> {
+        if M::CHECKED && self.refusals.refuses(Location::caller()) || node >= self.nodes {
+            return None;
+        }
+        let look = || {
+            let zone = self.zones.get(node);
+            zone.alloc_exactly(&self.table, order, keep)
+        };
+        look().or_else(|| {
+            // What is missing of a block may be what this CPU keeps.
+            self.drain_this_cpu();
+            look()
+        })
     }
 
     /// A frame of `node`, with one reference; `None` when it has none left.
@@ -98,10 +145,7 @@ impl<M: Mmu> Frames<M> {
     }
 
     fn find(&self, at: &M::Instance, search: Search) -> Option<Pfn> {
-        let mut nodes = at
-            .near_first(search.first)
-            .filter(|node| search.within.has(*node))
-            .peekable();
+        let mut nodes = search.nodes(at).peekable();
         let nearest = *nodes.peek()?;
         self.freed_last(nearest)
             .or_else(|| nodes.find_map(|node| self.one_of(node)))

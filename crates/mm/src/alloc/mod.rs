@@ -21,7 +21,11 @@
 mod choose;
 mod zone;
 
+pub(crate) use choose::Search;
+pub(crate) use zone::MAX_ORDER;
+
 use crate::frame::{Frame, FrameTable, Use, Zeroed};
+use crate::hugetlb::pool::Pools;
 use crate::oracle::Refusals;
 use crate::swap::SwapArea;
 use core::ops::Range;
@@ -129,6 +133,8 @@ pub(crate) struct Frames<M: Mmu> {
     /// taken from user memory.
     keep: u64,
     pub(crate) refusals: Refusals<M>,
+    /// Huge pages. Whoever drops the last reference to one gives it back here.
+    pub(crate) huge: Pools<M>,
 }
 
 impl<M: Mmu> Frames<M> {
@@ -140,6 +146,7 @@ impl<M: Mmu> Frames<M> {
         nodes: u32,
         count: u32,
         swap: &SwapArea<M>,
+        huge: Pools<M>,
     ) -> Self {
         let len = table.len() - swap.frames();
         // What a CPU has, others do without: an eighth of all is enough for that.
@@ -161,6 +168,7 @@ impl<M: Mmu> Frames<M> {
             cpus,
             nodes,
             refusals: Refusals::new(),
+            huge,
         }
     }
 
@@ -287,7 +295,7 @@ impl<M: Mmu> Frames<M> {
     }
 
     #[cold]
-    fn free_block(&self, pfn: Pfn, order: u32) {
+    pub(crate) fn free_block(&self, pfn: Pfn, order: u32) {
         for part in pfn.0..pfn.0 + (1 << order) {
             let frame = self.get(Pfn(part));
             frame.next_generation();
@@ -301,7 +309,7 @@ impl<M: Mmu> Frames<M> {
     #[cold]
     fn take_exactly(&self, at: &M::Instance, order: u32) -> Option<Pfn> {
         self.zones_from(at)
-            .find_map(|zone| zone.alloc_exactly(&self.table, order))
+            .find_map(|zone| zone.alloc_exactly(&self.table, order, 0))
     }
 
     /// Gives what this CPU keeps back to the zones.
@@ -404,7 +412,16 @@ impl<M: Mmu> Frames<M> {
     fn free_whole(&self, pfn: Pfn) {
         match self.get(pfn).block_order() {
             0 => self.free(pfn),
-            order => self.free_block(pfn, order),
+            order => self.free_large(pfn, order),
+        }
+    }
+
+    #[inline(never)]
+    fn free_large(&self, pfn: Pfn, order: u32) {
+        if self.get(pfn).used_as() == Use::Huge {
+            self.free_huge(pfn);
+        } else {
+            self.free_block(pfn, order);
         }
     }
 
@@ -468,6 +485,7 @@ impl<M: Mmu> Frames<M> {
             let list = unsafe { cpu.list.peek() };
             list.all().for_each(clear);
         }
+        self.clear_free_huge(clear);
     }
 
     /// Free frames, in zones and CPU lists. Only while nothing else runs.

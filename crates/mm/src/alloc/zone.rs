@@ -73,9 +73,19 @@ impl<M: Mmu> Zone<M> {
         Some(pfn.0..pfn.0 + (1 << order))
     }
 
-    /// A block of exactly 2^`order` frames.
-    pub(crate) fn alloc_exactly(&self, table: &FrameTable<M>, order: u32) -> Option<Pfn> {
-        self.lists.lock().take_exactly(table, order)
+    /// A block of exactly 2^`order` frames; `keep` frames and more stay free.
+    pub(crate) fn alloc_exactly(
+        &self,
+        table: &FrameTable<M>,
+        order: u32,
+        keep: u64,
+    ) -> Option<Pfn> {
+        let mut lists = self.lists.lock();
+        let spare = (lists.free + lists.end - lists.untouched).checked_sub(keep)?;
+        if spare >> order == 0 {
+            return None;
+        }
+        lists.take_exactly(table, order)
     }
 
     /// Takes a block of 2^order frames back.

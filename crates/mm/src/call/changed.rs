@@ -108,6 +108,12 @@ impl<'w, M: Mmu> Changed<'w, '_, M> {
             writers.downgrade(afterwards);
         }
         let mut zap = Zap::begin(mm, range);
+        self.each_gone(|vma| {
+            let view = vma.view();
+            if view.is_huge() {
+                zap.huge_gone(vma, &view);
+            }
+        });
         zap.range(range);
         if late {
             self.detach(mm);

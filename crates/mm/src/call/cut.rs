@@ -32,7 +32,7 @@
 
 use super::changed::{Changed, Tables};
 use super::merge::{Chained, chain, goes_on, may_go, of_range};
-use super::split::{NewRecord, NewVma};
+use super::split::{NewRecord, NewVma, split_huge};
 use crate::commit::Pages;
 use crate::error::NoMemory;
 use crate::mm::Mm;
@@ -123,6 +123,9 @@ impl<'w, 'm, M: Mmu> Cut<'w, 'm, M> {
         range: VirtRange,
         held: Option<Section<'w, M>>,
     ) -> Result<Option<Self>, NoMemory> {
+        // Of huge pages whole mappings go.
+        split_huge(mm, writers, range.start())?;
+        split_huge(mm, writers, range.end())?;
         let Some(first) = mm.find(range.start()) else {
             return Ok(None);
         };

@@ -145,6 +145,9 @@ fn copy_vma<M: Mmu>(
         .inspect_err(uncharge)?;
     // Before any page is shared.
     unchained.link_follows();
+    if view.is_huge() && !wiped {
+        return zap.share_huge(&view, child);
+    }
     if wiped || vma.anon_vma.load(Ordering::Relaxed) == 0 {
         // Nothing, or at most pages of zeros or of a file, which the child's faults bring again.
         return Ok(());
@@ -157,7 +160,7 @@ fn in_child(view: VmaView) -> VmaView {
     let locked = VmaFlags::LOCKED.with(VmaFlags::LOCKED_ON_FAULT);
     let watched = VmaFlags::UFFD_MISSING.with(VmaFlags::UFFD_WP);
     VmaView {
-        flags: view.flags.without(locked.with(watched)),
+        flags: (view.flags.without(locked.with(watched))).without(VmaFlags::HUGE_OWNER),
         uffd: 0,
         ..view
     }

@@ -38,7 +38,10 @@ pub(super) struct Neighbours<'w, M: Mmu> {
 
 /// Whether `above`, which starts where `below` ends, is the same but for that.
 pub(super) fn goes_on<P: Paging>(below: &VmaView, above: &VmaView) -> bool {
-    below.range.end() == above.range.start() && *above == below.of_range::<P>(above.range)
+    // Each mapping of huge pages has a lock, and pages set aside. Linux: `VM_DONTEXPAND`.
+    below.range.end() == above.range.start()
+        && *above == below.of_range::<P>(above.range)
+        && !above.is_huge()
 }
 
 /// Whether a mapping may become part of another: not where each that is there is counted.

@@ -12,6 +12,7 @@ use crate::commit::{self, Pages, Reserve};
 use crate::error::{MmapError, NoMemory};
 use crate::event::Event;
 use crate::file::{FileAccess, FileHandle, Sharing};
+use crate::hugetlb;
 use crate::mm::Mm;
 use crate::rss::Share;
 use crate::thread::Thread;
@@ -171,7 +172,10 @@ impl<M: Mmu> Mm<M> {
         let sys = self.system();
         sys.count(Event::Mmap);
         let MapRequest { len, prot, .. } = *request;
-        let misaligned = |part: &Part<'_, M>| !part.offset.is_multiple_of(M::Paging::PAGE);
+        let misaligned = |part: &Part<'_, M>| match part.file.cache().is_huge() {
+            true => !hugetlb::is_aligned::<M::Paging>(VirtAddr(part.offset)),
+            false => !part.offset.is_multiple_of(M::Paging::PAGE),
+        };
         if len == 0 || part.is_some_and(misaligned) {
             return Err(MmapError::Invalid);
         }
@@ -180,10 +184,17 @@ impl<M: Mmu> Mm<M> {
             return Err(MmapError::NoMemory);
         }
         // What wraps is 0, and no length for a place.
-        let len = VirtAddr(len)
-            .align_up(M::Paging::SHIFT)
-            .map_or(0, |len| len.0);
-        let range = self.place(request.place, len)?;
+        let huge = part.is_some_and(|part| part.file.cache().is_huge());
+        let unit = if huge {
+            hugetlb::shift::<M::Paging>()
+        } else {
+            M::Paging::SHIFT
+        };
+        let len = VirtAddr(len).align_up(unit).map_or(0, |len| len.0);
+        let range = self.place_aligned(request.place, len, unit)?;
+        if !self.cuts_no_huge_page(range) {
+            return Err(MmapError::Invalid);
+        }
         let mut flags = commit::flags(prot, request.reserve, sys.overcommit());
         flags = flags.with(self.locking(request.lock)?);
         if request.growth == Growth::Down {
@@ -193,6 +204,10 @@ impl<M: Mmu> Mm<M> {
         if let Some(part) = part {
             view = part.view(view)?;
         }
+        let aside = match part {
+            Some(part) if huge => Some(part.file.cache().set_aside(&mut view)?),
+            _ => None,
+        };
         let pages = Pages::of::<M>(&view);
         if self.may_lock(pages.locked).is_err() {
             return Err(MmapError::LockLimit);
@@ -218,6 +233,9 @@ impl<M: Mmu> Mm<M> {
             sys.uncharge(pages.accounted);
             MmapError::NoMemory
         })?;
+        if let Some(aside) = aside {
+            aside.keep();
+        }
         self.count_mapped(pages);
         M::note(format_args!("mmap {range} {prot:?}"));
         Ok(view)
@@ -266,6 +284,10 @@ impl<M: Mmu> Part<'_, M> {
             if self.file.access() == FileAccess::Read {
                 flags = flags.with(VmaFlags::NEVER_WRITTEN);
             }
+        }
+        if self.file.cache().is_huge() {
+            // Its pages are reserved, not promised.
+            flags = flags.without(VmaFlags::ACCOUNT).with(VmaFlags::HUGETLB);
         }
         Ok(VmaView {
             pgoff: self.offset >> M::Paging::SHIFT,

@@ -29,7 +29,7 @@
 //! Linux: mm/vma.c vma_modify (v6.18).
 
 use super::merge::{Neighbours, chain, grow_down, grow_up, may_go, neighbours, of_range, swallow};
-use super::split::{NewRecord, NewVma, gone};
+use super::split::{NewRecord, NewVma, gone, split_huge};
 use crate::config::Broken;
 use crate::error::NoMemory;
 use crate::mm::Mm;
@@ -51,6 +51,11 @@ impl<'w, M: Mmu> Modified<'w, M> {
             vma,
             _sections: sections,
         }
+    }
+
+    /// The VMA that now covers the part.
+    pub(super) const fn vma(&self) -> &'w Vma<M> {
+        self.vma
     }
 
     /// The addresses of the VMA that now covers the part; past the door, for assertions, which
@@ -84,6 +89,8 @@ pub(super) fn modify<'w, M: Mmu>(
             writers.begin(vma)
         }
     };
+    split_huge(mm, writers, part.start())?;
+    split_huge(mm, writers, part.end())?;
     let vma = mm.find(part.start()).ok_or(NoMemory)?;
     let section = open(vma);
     let whole = vma.view();

@@ -44,6 +44,9 @@ impl<M: Mmu> Mm<M> {
             let range = super::page_range::<M>(start, len).filter(|range| !range.is_empty());
             let range = range.ok_or(MprotectError::NoMemory)?;
             let writers = Writers::lock(self);
+            if !self.cuts_no_huge_page(range) {
+                return Err(MprotectError::Invalid);
+            }
             let mut locked = None;
             let result = self.protect_all(&writers, range, prot, &mut locked);
             drop(writers);
@@ -125,6 +128,7 @@ impl<M: Mmu> Mm<M> {
         if prot.has(Prot::WRITE) {
             // What was charged once, or never shall be, is not charged again.
             let never = VmaFlags::NORESERVE.with(VmaFlags::SHARED);
+            let never = never.with(VmaFlags::HUGETLB);
             if !flags.has(account.with(never)) {
                 sys.charge(pages).map_err(|_| MprotectError::Overcommit)?;
                 flags = flags.with(account);
@@ -149,7 +153,12 @@ impl<M: Mmu> Mm<M> {
         debug_assert!(modified.range().covers(part), "it is one VMA, or in one");
         sys.uncharge(freed);
         let mut zap = Zap::begin(self, part);
-        zap.protect(part, prot);
+        if old.is_huge() {
+            modified.vma().link_follows();
+            zap.protect_huge(modified.vma(), &modified.vma().view(), part);
+        } else {
+            zap.protect(part, prot);
+        }
         zap.finish();
         oracle::translations_agree_alone(self, part);
         drop(modified);

@@ -41,6 +41,9 @@ impl<M: Mmu> Mm<M> {
                 return Err(MunmapError::Invalid);
             }
             let writers = Writers::lock(self);
+            if !self.cuts_no_huge_page(range) {
+                return Err(MunmapError::Invalid);
+            }
             unmap(self, &writers, range, Afterwards::LetsGo).map_err(|_| MunmapError::NoMemory)?;
             drop(writers);
             M::note(format_args!("munmap {range} returns"));
@@ -71,7 +74,11 @@ fn unmap_one<M: Mmu>(
     }
     writers.downgrade(afterwards);
     let mut zap = Zap::begin(mm, range);
-    zap.range(range);
+    if view.is_huge() {
+        zap.huge_gone(vma, &view);
+    } else {
+        zap.range(range);
+    }
     if let Some(section) = late {
         detach(mm, section);
     }
@@ -114,7 +121,11 @@ pub(crate) fn unmap_all<M: Mmu>(mm: &Mm<M>, all: VirtRange) {
     let mut gone = Pages::default();
     let mut zap_vma = |vma: &Vma<M>| {
         let view = vma.peek();
-        zap.range(view.range);
+        if view.is_huge() {
+            zap.huge_gone(vma, &view);
+        } else {
+            zap.range(view.range);
+        }
         gone.add(Pages::of::<M>(&view));
     };
     mm.tree.visit(&mut zap_vma, &mut |_| ());

@@ -53,6 +53,40 @@ impl<M: Mmu> Mm<M> {
         }
     }
 
+    /// The same, starting at a multiple of 2 to the power of `unit`.
+    ///
+    /// # Errors
+    /// See [`MmapError`].
+    pub(super) fn place_aligned(
+        &self,
+        place: Place,
+        len: u64,
+        unit: u32,
+    ) -> Result<VirtRange, MmapError> {
+        if unit == M::Paging::SHIFT {
+            return self.place(place, len);
+        }
+        let aligned = |at: VirtAddr| at.is_aligned(unit);
+        match place {
+            Place::Fixed(at) | Place::FixedNoReplace(at) if !aligned(at) => Err(MmapError::Invalid),
+            Place::Fixed(_) | Place::FixedNoReplace(_) => self.place(place, len),
+            Place::Hint(at) if at.0 != 0 && aligned(at) => {
+                let found = self.place(place, len)?;
+                match aligned(found.start()) {
+                    true => Ok(found),
+                    false => self.place_aligned(Place::Any, len, unit),
+                }
+            }
+            Place::Hint(_) | Place::Any => {
+                // A hole with room to move within.
+                let more = len.checked_add((1 << unit) - M::Paging::PAGE);
+                let hole = self.place(Place::Any, more.ok_or(MmapError::OutOfRange)?)?;
+                let start = VirtAddr(hole.end().0 - len).align_down(unit);
+                Ok(VirtRange::new(start, VirtAddr(start.0 + len)))
+            }
+        }
+    }
+
     fn fixed(at: VirtAddr, len: u64) -> Result<VirtRange, MmapError> {
         let user = Self::user_range();
         if at.0 > user.end().0 - len {

@@ -12,6 +12,8 @@
 //! at every moment, by the order of a call's steps: what grows says so before what it grows over
 //! leaves the tree, and what shrinks says so when its new neighbour is there.
 
+use super::merge::of_range;
+use crate::config::Broken;
 use crate::error::NoMemory;
 use crate::mm::Mm;
 use crate::vma::{Attrs, Vma, VmaView};
@@ -112,6 +114,7 @@ impl<'m, M: Mmu> NewVma<'m, M> {
     /// Like `old`, with which it shares or from which it takes pages.
     pub(super) fn like(mm: &'m Mm<M>, view: VmaView, old: &Vma<M>) -> Result<Self, NoMemory> {
         let new = Self::new(mm, view)?;
+        new.get().share_own(old);
         new.get().link_follows();
         mm.system().split_anon_vma(mm, new.get(), old)?;
         Ok(new)
@@ -143,6 +146,49 @@ impl<M: Mmu> Drop for NewVma<'_, M> {
     fn drop(&mut self) {
         discard_vma(self.mm, self.vma);
     }
+}
+
+/// Where a mapping of huge pages has `at` in its middle, it becomes two. `at` is where one of its
+/// pages starts.
+///
+/// # Context
+/// Under `mmap_lock` for writing. Sleeps; waits for CPUs to forget translations.
+///
+/// # Errors
+/// No memory, or too many VMAs. Nothing has changed then.
+///
+/// Linux: split_vma, hugetlb_split.
+pub(super) fn split_huge<M: Mmu>(
+    mm: &Mm<M>,
+    writers: &Writers<'_, M>,
+    at: VirtAddr,
+) -> Result<(), NoMemory> {
+    let Some(vma) = mm.find(at) else {
+        return Ok(());
+    };
+    let view = vma.view();
+    if !view.is_huge() || view.range.start() >= at {
+        return Ok(());
+    }
+    if !mm.may_split(1) {
+        return Err(NoMemory);
+    }
+    let outside = mm.system().config.lacks(Broken::SplitSharesAgain);
+    if outside {
+        mm.leave_cut_table(vma, &view, at);
+    }
+    let section = writers.begin(vma);
+    if !outside {
+        // No fault of this mapping shares it again before the records are as they will be.
+        mm.leave_cut_table(vma, &view, at);
+    }
+    let upper = NewVma::like(mm, of_range::<M>(&view, at, view.range.end()), vma)?;
+    let lower = NewRecord::new(mm, of_range::<M>(&view, view.range.start(), at))?;
+    let upper = upper.insert(writers)?;
+    drop(lower.publish(vma));
+    drop(section);
+    drop(upper);
+    Ok(())
 }
 
 /// A new VMA, in no tree.

@@ -1,8 +1,8 @@
 //! The eras: names for whole configurations. This table is the only place that knows them.
 
 use super::{
-    Ahead, AnonRmap, Balancing, Config, ExchangeBy, FaultAround, Ladder, Lifetime, Neighbours,
-    Protocol, Rss, Unmap,
+    Ahead, AnonRmap, Balancing, Config, ExchangeBy, FaultAround, Hugetlb, Ladder, Lifetime,
+    Neighbours, Protocol, Rss, Unmap,
 };
 
 /// A generation of page-fault synchronization.
@@ -30,6 +30,7 @@ const fn config(ladder: Ladder, protocol: Protocol, lifetime: Lifetime, rss: Rss
         neighbours: Neighbours::Young,
         anon_rmap: AnonRmap::Exclusive,
         balancing: Balancing::Off,
+        hugetlb: Hugetlb::IMmap,
         ahead: Ahead::Nothing,
         broken: None,
     }
@@ -72,6 +73,14 @@ const fn downgrading(config: Config) -> Config {
     Config {
         unmap: Unmap::Downgrade,
         ..around(config)
+    }
+}
+
+/// The same since Linux 6.1: mappings of huge pages have locks of their own.
+const fn huge_locks(config: Config) -> Config {
+    Config {
+        hugetlb: Hugetlb::VmaLock,
+        ..config
     }
 }
 
@@ -159,26 +168,39 @@ pub const ERAS: &[Era] = &[
         ))),
     },
     Era {
+        name: "linux-5.19",
+        source: "Linux 5.19 (2022)",
+        idea: "munmap downgrades mmap_lock; a fault on huge pages holds the lock of the file's \
+               mappings throughout",
+        config: downgrading(SPLIT_LOCKS),
+    },
+    Era {
+        name: "hugetlb-vma-lock-2022",
+        source: "M. Kravetz, hugetlb: use new vma_lock for pmd sharing synchronization (2022)",
+        idea: "a lock in each mapping of huge pages keeps the tables that it shares",
+        config: huge_locks(downgrading(SPLIT_LOCKS)),
+    },
+    Era {
         name: "linux-6.4",
         source: "Linux 6.4 (2023); per-VMA locks, S. Baghdasaryan",
         idea: "a lock in each VMA, tried after an RCU lookup; write locks end with mmap_lock's",
-        config: ahead(downgrading(config(
+        config: huge_locks(ahead(downgrading(config(
             Ladder::VmaRwsemMmap,
             Protocol::TableLock,
             Lifetime::Rcu,
             Rss::PerCpu,
-        ))),
+        )))),
     },
     Era {
         name: "linux-6.15",
         source: "Linux 6.15 (2025); per-VMA locks by reference count, S. Baghdasaryan",
         idea: "the VMA's lock is a count of its users; its memory may be used again at once",
-        config: ahead(downgrading(config(
+        config: huge_locks(ahead(downgrading(config(
             Ladder::VmaCountMmap,
             Protocol::TableLock,
             Lifetime::TypeStable,
             Rss::PerCpu,
-        ))),
+        )))),
     },
 ];
 
@@ -198,6 +220,15 @@ pub fn eras_without_migration() -> impl Iterator<Item = &'static Era> {
 /// newest.
 pub fn eras_of_migration() -> impl Iterator<Item = &'static Era> {
     newest_by(Config::without_files)
+}
+
+/// The eras that huge pages can tell apart: of those that differ in faults on other pages, or in
+/// how pages move, the newest.
+pub fn eras_of_huge_pages() -> impl Iterator<Item = &'static Era> {
+    newest_by(|config| Config {
+        hugetlb: config.hugetlb,
+        ..config.without_files().without_migration()
+    })
 }
 
 /// The newest era of each kind.

@@ -17,7 +17,10 @@ mod broken;
 mod era;
 
 pub use broken::Broken;
-pub use era::{ERAS, Era, era, eras_of_migration, eras_without_files, eras_without_migration};
+pub use era::{
+    ERAS, Era, era, eras_of_huge_pages, eras_of_migration, eras_without_files,
+    eras_without_migration,
+};
 
 use core::fmt;
 
@@ -44,6 +47,8 @@ pub struct Config {
     pub anon_rmap: AnonRmap,
     /// Whether pages follow the threads that use them to their nodes.
     pub balancing: Balancing,
+    /// What keeps shared tables of huge pages while a fault uses them.
+    pub hugetlb: Hugetlb,
     /// What a first touch asks the caches for before it needs it.
     pub ahead: Ahead,
     /// A fix switched off on purpose; `None` outside race checks.
@@ -228,6 +233,19 @@ choices! {
         /// Entries are made to fault now and then, and a page that faults on one node twice running
         /// moves there.
         On = "on",
+    }
+}
+
+choices! {
+    /// What keeps a table of huge pages, which several address spaces may share, while a fault uses
+    /// it.
+    Hugetlb "hugetlb" {
+        /// The lock of the file's mappings, for reading, in every fault (Linux 5.7 to 6.0): whoever
+        /// adds a mapping, as fork does, waits for all faults on the file.
+        IMmap = "i-mmap",
+        /// A lock of each mapping (since Linux 6.1): whoever takes a table away from a mapping has
+        /// that mapping's for writing.
+        VmaLock = "vma-lock",
     }
 }
 
@@ -432,7 +450,7 @@ impl Config {
         Self {
             around: FaultAround::Order0,
             neighbours: Neighbours::Young,
-            ..self
+            ..self.without_huge_pages()
         }
     }
 
@@ -442,6 +460,15 @@ impl Config {
         Self {
             anon_rmap: AnonRmap::Exclusive,
             balancing: Balancing::Off,
+            ..self.without_huge_pages()
+        }
+    }
+
+    /// The same where there are no huge pages.
+    #[must_use]
+    pub const fn without_huge_pages(self) -> Self {
+        Self {
+            hugetlb: Hugetlb::IMmap,
             ..self
         }
     }

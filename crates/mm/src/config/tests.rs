@@ -1,6 +1,6 @@
 use super::{
     AnonRmap, Balancing, Broken, Config, ERAS, Era, ExchangeBy, Ladder, Lifetime, Protocol, Rss,
-    era, eras_of_migration, eras_without_files, eras_without_migration,
+    era, eras_of_huge_pages, eras_of_migration, eras_without_files, eras_without_migration,
 };
 
 #[test]
@@ -121,6 +121,7 @@ fn eras_that_cannot_be_told_apart_are_run_once() {
         "atomic-pte-2004",
         "linux-4.13",
         "spf-2017",
+        "hugetlb-vma-lock-2022",
         "linux-6.4",
         "linux-6.15",
     ];
@@ -137,6 +138,11 @@ fn eras_that_cannot_be_told_apart_are_run_once() {
     let mut all = plain.iter().chain(&of_2012);
     assert!(all.all(|name| moving().any(|it| it == *name)));
     assert_eq!(moving().count(), plain.len() + of_2012.len());
+    let locks = plain.iter().flat_map(|name| match *name {
+        "hugetlb-vma-lock-2022" => ["linux-5.19", "hugetlb-vma-lock-2022"].as_slice(),
+        _ => core::slice::from_ref(name),
+    });
+    assert!(eras_of_huge_pages().map(names).eq(locks.copied()));
 }
 
 #[test]

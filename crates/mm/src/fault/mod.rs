@@ -16,6 +16,7 @@
 mod anon;
 mod around;
 mod file;
+mod hugetlb;
 mod numa;
 mod prepare;
 pub(crate) mod remote;
@@ -80,6 +81,8 @@ pub enum Kind {
     FileShared,
     /// Map a copy of a page of a private file.
     FileCopy,
+    /// Map a huge page.
+    Huge,
     /// Map a page that was swapped out.
     SwapIn,
     /// Give the right to use a page back that a scan took away, to see who uses it.
@@ -377,6 +380,9 @@ impl<M: Mmu> Fault<'_, M> {
         stable.check_access(self.access)?;
         M::phase(Phase::Prepare);
         if stable.view.file.is_file() {
+            if stable.view.is_huge() {
+                return self.huge(stable);
+            }
             return self.file(stable);
         }
         // What is watched is prepared when it is known what stands there.
@@ -455,6 +461,7 @@ impl Kind {
             Self::FileWrite => Event::FileWrite,
             Self::FileShared => Event::FileShared,
             Self::FileCopy => Event::FileCopy,
+            Self::Huge => Event::HugeFaults,
             Self::SwapIn => Event::SwapIn,
             Self::NumaHint => Event::NumaHintFaults,
             Self::Spurious => Event::Spurious,

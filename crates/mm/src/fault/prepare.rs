@@ -32,7 +32,7 @@ impl<M: Mmu> Mm<M> {
 
     /// Puts a table in below `entry`, of level `level`, unless somebody else does.
     #[cold]
-    fn populate(&self, entry: EntryRef<'_, M>, level: u32) -> Result<(), Stop> {
+    pub(super) fn populate(&self, entry: EntryRef<'_, M>, level: u32) -> Result<(), Stop> {
         let sys = self.system();
         let fresh = sys.alloc_or_reclaim(None, || Self::new_table(sys, level - 1));
         let fresh = fresh.ok_or(Stop::Oom)?;

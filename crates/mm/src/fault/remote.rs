@@ -83,6 +83,10 @@ impl<M: Mmu> Fault<'_, M> {
     fn hold(&self, force: Force, held: Held) -> Result<Option<Pfn>, Stop> {
         let guard = self.mm.mmap_lock.read();
         let stable = Stable::under(&guard, self.mm, self.addr)?;
+        if stable.view.is_huge() {
+            // Not supported: a holder refers to one frame.
+            return Err(Stop::Signal(Signal::AccErr));
+        }
         let allowed = stable.view.prot.has(match self.access {
             Access::Read => Prot::READ,
             Access::Write => Prot::WRITE,

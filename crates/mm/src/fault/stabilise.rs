@@ -79,7 +79,8 @@ pub(super) enum Can {
 /// Mappings whose faults are left to the locks. Linux: handle_speculative_fault (v8 to v11).
 const NOT_SPECULATED: VmaFlags = VmaFlags::GROWS_DOWN
     .with(VmaFlags::UFFD_MISSING)
-    .with(VmaFlags::UFFD_WP);
+    .with(VmaFlags::UFFD_WP)
+    .with(VmaFlags::HUGETLB);
 
 impl<M: Mmu> Fault<'_, M> {
     /// Goes on with what `rung` proves, and lets it go after that.

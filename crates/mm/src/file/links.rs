@@ -8,14 +8,19 @@
 //! Linux: mm/vma.c `__vma_link_file`, unlink_file_vma.
 
 use super::PageCache;
+use crate::config::Hugetlb;
 use crate::error::NoMemory;
+use crate::hugetlb::lock::HugeLock;
+use crate::hugetlb::own::OwnPages;
 use crate::mm::Mm;
-use crate::rmap::interval::Span;
+use crate::rmap::interval::{Mapped, Span};
 use crate::system::System;
-use crate::vma::{Vma, VmaView};
+use crate::vma::{Vma, VmaFlags, VmaView};
+use core::mem::offset_of;
 use core::ptr::NonNull;
 use minflt_pgtable::Mmu;
 use minflt_sync::slab::SlabObject;
+use minflt_sync::{Atomic, Ordering};
 
 /// A mapping, to its file.
 #[repr(C)]
@@ -24,6 +29,12 @@ pub(crate) struct FileLink<M: Mmu> {
     /// Immutable.
     cache: NonNull<PageCache<M>>,
     span: Span<M>,
+    /// The address of the lock of a shared mapping of huge pages, 0 where there is none. Immutable
+    /// once others can find the link.
+    lock: u64,
+    /// The address of what a private mapping of huge pages has set aside, 0 where that is nothing.
+    /// Written by: who has `mmap_lock`, write, and the VMA's section.
+    own: Atomic<u64, M>,
 }
 
 // SAFETY: the free link overwrites the cache of a link that no tree has.
@@ -40,6 +51,10 @@ fn link<'a, M: Mmu>(address: u64) -> Option<&'a FileLink<M>> {
 }
 
 impl<M: Mmu> FileLink<M> {
+    fn own(&self) -> u64 {
+        self.own.load(Ordering::Relaxed)
+    }
+
     fn cache(&self) -> &PageCache<M> {
         // SAFETY: a link counts in its cache.
         unsafe { self.cache.as_ref() }
@@ -56,11 +71,23 @@ impl<M: Mmu> System<M> {
         let Some(cache) = view.cache::<M>() else {
             return Ok(0);
         };
-        let new = FileLink {
+        let flags = view.flags;
+        let mut new = FileLink {
             cache: NonNull::from(cache),
             span: Span::new(mm, id),
+            lock: 0,
+            own: Atomic::new(0),
         };
-        let new = self.files.links.alloc(new, self).map_err(|_| NoMemory)?;
+        if flags.has(VmaFlags::HUGE_OWNER) {
+            new.own = Atomic::new(OwnPages::create(self)?);
+        } else if flags.has(VmaFlags::HUGETLB) && flags.has(VmaFlags::SHARED) {
+            new.lock = HugeLock::create(self);
+        }
+        let (lock, own) = (new.lock, new.own.peek());
+        let new = self.files.links.alloc(new, self).map_err(|_| {
+            close_huge(self, lock, own);
+            NoMemory
+        })?;
         cache.hold();
         cache.mapped_by(mm);
         Ok(new.as_ptr() as u64)
@@ -76,10 +103,18 @@ impl<M: Mmu> System<M> {
             return;
         };
         let cache = old.cache();
+        // Of a mapping that was never there nothing is set aside but by who makes it.
+        if let (Some(own), Some(pages)) = (OwnPages::<M>::at(old.own()), old.span.pages()) {
+            self.give_back_own(own, pages);
+        }
         {
+            // Faults on huge pages may hold that throughout.
+            let by_map = cache.is_huge() && self.config.hugetlb == Hugetlb::IMmap;
+            let _map = by_map.then(|| cache.map_lock.write());
             let _tree = cache.i_mmap.write();
             cache.spans.remove(&old.span);
         }
+        close_huge(self, old.lock, old.own());
         // SAFETY: 1, 2: in no tree any more, and the VMA goes.
         unsafe { self.files.links.free(NonNull::from(old)) };
         cache.unmapped_by(mm);
@@ -128,7 +163,73 @@ impl<M: Mmu> Vma<M> {
             return;
         }
         let cache = own.cache();
+        let by_map = view.is_huge() && cache.system().config.hugetlb == Hugetlb::IMmap;
+        let _map = by_map.then(|| cache.map_lock.write());
         let _tree = cache.i_mmap.write();
         cache.spans.put(&own.span, &view);
     }
+
+    /// The lock of a shared mapping of huge pages, if it has one.
+    pub(crate) fn huge_lock(&self) -> Option<&HugeLock<M>> {
+        HugeLock::at(link::<M>(self.link())?.lock)
+    }
+
+    /// Nobody shares its tables any more. Under the file's `i_mmap` for writing.
+    pub(crate) fn shares_no_more(&self) {
+        if let Some(own) = link::<M>(self.link()) {
+            own.span.shares_no_more();
+        }
+    }
+
+    /// What a private mapping of huge pages has set aside, if anything.
+    pub(crate) fn huge_own(&self) -> Option<&OwnPages<M>> {
+        OwnPages::at(link::<M>(self.link())?.own())
+    }
+
+    /// It is a part of `old` from now on, or will be: what that has set aside is both's. The VMA is
+    /// nobody else's.
+    pub(crate) fn share_own(&self, old: &Self) {
+        let (Some(new), Some(own)) = (link::<M>(self.link()), old.huge_own()) else {
+            return;
+        };
+        own.hold();
+        let fresh = new
+            .own
+            .swap(core::ptr::from_ref(own) as u64, Ordering::Relaxed);
+        if let Some(fresh) = OwnPages::<M>::at(fresh) {
+            fresh.put(new.cache().system());
+        }
+    }
+
+    /// Takes away what the mapping has set aside, with its reference.
+    pub(crate) fn take_own(&self) -> Option<&OwnPages<M>> {
+        let own = link::<M>(self.link())?.own.swap(0, Ordering::Relaxed);
+        OwnPages::at(own)
+    }
+}
+
+/// What a link had of huge pages goes with it.
+fn close_huge<M: Mmu>(sys: &System<M>, lock: u64, own: u64) {
+    if let Some(lock) = HugeLock::<M>::at(lock) {
+        lock.put(sys);
+    }
+    if let Some(own) = OwnPages::<M>::at(own) {
+        own.put(sys);
+    }
+}
+
+/// The link that a span of a file's tree stands in.
+fn link_of<M: Mmu>(span: &Span<M>) -> Option<&FileLink<M>> {
+    link(span.address() - offset_of!(FileLink<M>, span) as u64)
+}
+
+/// The lock of the mapping of huge pages that was found by its file, if it has one.
+pub(crate) fn huge_lock_of<'l, M: Mmu>(found: &Mapped<'l, M>) -> Option<&'l HugeLock<M>> {
+    HugeLock::at(link_of(found.span?)?.lock)
+}
+
+/// Whether the mapping that was found by its file has pages of its own set aside.
+pub(crate) fn has_own_pages<M: Mmu>(found: &Mapped<'_, M>) -> bool {
+    let link = found.span.and_then(link_of);
+    link.is_some_and(|link| link.own() != 0)
 }

@@ -37,6 +37,7 @@
 //!
 //! Linux: `struct address_space`; mm/filemap.c, mm/truncate.c, mm/shmem.c.
 
+mod handle;
 mod index;
 pub(crate) mod links;
 mod ops;
@@ -49,15 +50,19 @@ mod truncate;
 mod words;
 mod writeback;
 
+pub use handle::FileHandle;
 pub(crate) use index::{CacheNode, InOrder};
+pub(crate) use links::{has_own_pages, huge_lock_of};
 pub use ops::{FileOps, IoError};
 pub(crate) use pages::Sought;
 pub(crate) use part::FilePart;
 pub(crate) use read::NotRead;
 pub(crate) use segments::{NewSegment, Segment, Segments};
 pub use segments::{ShmId, ShmKey, ShmLimits, ShmStatus};
+pub(crate) use truncate::clear_bytes;
 
 use crate::error::NoMemory;
+use crate::hugetlb::reserve::Reservations;
 use crate::rmap::interval::Spans;
 use crate::system::System;
 use crate::vma::VmaView;
@@ -67,7 +72,7 @@ use index::Index;
 use links::FileLink;
 use minflt_addr::Pfn;
 use minflt_pgtable::{Mmu, Paging};
-use minflt_sync::order::{FileLock, FilesLock, IMmapLock};
+use minflt_sync::order::{FileLock, FilesLock, HugeMapLock, HugeReserveLock, IMmapLock};
 use minflt_sync::slab::{Magazine, SlabObject};
 use minflt_sync::{Atomic, Ordering, PerCpu, RwSem, Slab, SpinLock, WaitTable};
 
@@ -137,6 +142,14 @@ pub(crate) struct PageCache<M: Mmu> {
     /// Guards `links`.
     pub(crate) i_mmap: RwSem<IMmapLock, M>,
     pub(crate) spans: Spans<M>,
+    /// Of huge pages: what faults hold while they use a table, where that is the choice.
+    pub(crate) map_lock: RwSem<HugeMapLock, M>,
+    /// Held by who maps huge pages until they are reserved. Linux: hugetlbfs's `i_rwsem`.
+    pub(crate) reserving: RwSem<HugeReserveLock, M>,
+    /// Huge pages that are reserved or were used.
+    pub(crate) reserved: Reservations<M>,
+    /// 2 to the power of this are the pages of each of its pages: 0 but of huge ones. Immutable.
+    pub(crate) order: u32,
     /// The segment that it is the memory of, 0 for none. Set before anybody has it.
     segment: Atomic<u64, M>,
 }
@@ -184,19 +197,6 @@ unsafe impl<M: Mmu> Send for PageCache<M> {}
 // SAFETY: as above.
 unsafe impl<M: Mmu> Sync for PageCache<M> {}
 
-/// A reference to a file. Dropping the last one, and the last mapping, writes back what is dirty
-/// and drops what is cached.
-pub struct FileHandle<'s, M: Mmu> {
-    sys: &'s System<M>,
-    cache: NonNull<PageCache<M>>,
-    access: FileAccess,
-}
-
-// SAFETY: a `PageCache` is made to be shared by threads.
-unsafe impl<M: Mmu> Send for FileHandle<'_, M> {}
-// SAFETY: as above.
-unsafe impl<M: Mmu> Sync for FileHandle<'_, M> {}
-
 impl<M: Mmu> System<M> {
     /// A new file of `bytes` bytes that is memory only, all zeros: what tmpfs, memfd and shared
     /// anonymous memory are made of.
@@ -204,7 +204,7 @@ impl<M: Mmu> System<M> {
     /// # Errors
     /// No memory, or too large.
     pub fn new_file(&self, bytes: u64) -> Result<FileHandle<'_, M>, NoMemory> {
-        self.make_file(None, bytes)
+        self.make_file(None, bytes, 0)
     }
 
     /// A file of `bytes` bytes whose pages come from and go to `ops`. Each call makes another
@@ -217,13 +217,15 @@ impl<M: Mmu> System<M> {
         ops: &'static dyn FileOps<M>,
         bytes: u64,
     ) -> Result<FileHandle<'_, M>, NoMemory> {
-        self.make_file(Some(ops), bytes)
+        self.make_file(Some(ops), bytes, 0)
     }
 
-    fn make_file(
+    /// A file whose pages have 2 to the power of `order` of the format's.
+    pub(crate) fn make_file(
         &self,
         ops: Option<&'static dyn FileOps<M>>,
         bytes: u64,
+        order: u32,
     ) -> Result<FileHandle<'_, M>, NoMemory> {
         if bytes > LARGEST {
             return Err(NoMemory);
@@ -241,6 +243,10 @@ impl<M: Mmu> System<M> {
             resize: RwSem::new(),
             i_mmap: RwSem::new(),
             spans: Spans::new(),
+            map_lock: RwSem::new(),
+            reserving: RwSem::new(),
+            reserved: Reservations::new(),
+            order,
             segment: Atomic::new(0),
         };
         let cache = self.files.caches.alloc(cache, self).map_err(|_| NoMemory)?;
@@ -328,9 +334,50 @@ impl<M: Mmu> PageCache<M> {
         self.size.load(Ordering::Acquire)
     }
 
+    /// The same, for oracles.
+    pub(crate) fn size_peek(&self) -> u64 {
+        self.size.peek()
+    }
+
     /// Pages that have bytes of the file.
     pub(crate) fn pages(&self) -> u64 {
         pages_of::<M>(self.size())
+    }
+
+    /// It has that many bytes from now on. Under `resize` for writing.
+    pub(crate) fn set_size(&self, bytes: u64) {
+        // ORDERING: Release; pairs with [file-size].
+        self.size.store(bytes, Ordering::Release);
+    }
+
+    /// It has at least that many bytes from now on, whoever else makes it longer.
+    pub(crate) fn grow_to(&self, bytes: u64) {
+        let mut size = self.size.load(Ordering::Relaxed);
+        while size < bytes {
+            // ORDERING: Release; pairs with [file-size].
+            match self
+                .size
+                .cas(size, bytes, Ordering::Release, Ordering::Relaxed)
+            {
+                Ok(_) => return,
+                Err(found) => size = found,
+            }
+        }
+    }
+
+    /// The slot of huge page `index`.
+    ///
+    /// # Errors
+    /// No memory for the nodes above it.
+    pub(crate) fn slot_of_huge(&self, index: u64) -> Result<&Atomic<u64, M>, NoMemory> {
+        let sys = self.system();
+        let place = || self.index.slot_for(sys, index).ok();
+        sys.alloc_or_reclaim(None, place).ok_or(NoMemory)
+    }
+
+    /// Calls `visit` with the number of each page that is cached.
+    pub(crate) fn each_cached(&self, mut visit: impl FnMut(u64)) {
+        self.index.each(0, u64::MAX, |index, _| visit(index));
     }
 
     /// Whether its pages have to be written somewhere.
@@ -366,7 +413,11 @@ impl<M: Mmu> PageCache<M> {
         // ORDERING: Acquire, by the same step; pairs with [file-put].
         // Whoever can be told of an error has gone. Linux: the same, at the last iput.
         let _nobody_asks = self.write_all();
-        self.drop_all();
+        if self.is_huge() {
+            self.drop_all_huge();
+        } else {
+            self.drop_all();
+        }
         let sys = self.system();
         sys.unlist_file(self);
         self.index.free(sys);
@@ -381,7 +432,7 @@ impl<M: Mmu> PageCache<M> {
 
 impl<M: Mmu> PageCache<M> {
     /// Start offsets of its fields, ascending: for names.
-    pub(crate) fn fields() -> [(usize, &'static str); 7] {
+    pub(crate) fn fields() -> [(usize, &'static str); 10] {
         use core::mem::offset_of;
         let mut fields = [
             (0, "file"),
@@ -390,6 +441,9 @@ impl<M: Mmu> PageCache<M> {
             (offset_of!(Self, refs), "refs"),
             (offset_of!(Self, resize), "resize"),
             (offset_of!(Self, i_mmap), "i_mmap"),
+            (offset_of!(Self, map_lock), "map_lock"),
+            (offset_of!(Self, reserving), "reserving"),
+            (offset_of!(Self, reserved), "reserved"),
             (offset_of!(Self, segment), "segment"),
         ];
         fields.sort_unstable();
@@ -407,72 +461,6 @@ impl VmaView {
     #[inline(always)]
     pub(crate) fn cache<'a, M: Mmu>(&self) -> Option<&'a PageCache<M>> {
         PageCache::at(self.file.0)
-    }
-}
-
-impl<'s, M: Mmu> FileHandle<'s, M> {
-    pub(crate) fn cache(&self) -> &PageCache<M> {
-        // SAFETY: this handle counts.
-        unsafe { self.cache.as_ref() }
-    }
-
-    /// Another handle of the same file.
-    #[must_use]
-    pub fn share(&self) -> Self {
-        self.cache().hold();
-        Self { ..*self }
-    }
-
-    /// Another handle of the same file, for loads only.
-    #[must_use]
-    pub fn read_only(&self) -> Self {
-        let mut other = self.share();
-        other.access = FileAccess::Read;
-        other
-    }
-
-    /// What it may be used for.
-    #[must_use]
-    pub const fn access(&self) -> FileAccess {
-        self.access
-    }
-
-    /// The system it belongs to.
-    #[must_use]
-    pub const fn system(&self) -> &'s System<M> {
-        self.sys
-    }
-
-    /// Bytes in the file.
-    #[must_use]
-    pub fn bytes(&self) -> u64 {
-        self.cache().size()
-    }
-
-    /// Pages of it that are cached. A moment later it may be otherwise.
-    #[must_use]
-    pub fn cached_pages(&self) -> u64 {
-        let mut pages = 0;
-        self.cache().index.each(0, u64::MAX, |_, _| pages += 1);
-        pages
-    }
-
-    /// The number of the file that a mapping's line in `maps` shows as its inode.
-    #[must_use]
-    pub fn number(&self) -> u64 {
-        self.cache().id
-    }
-}
-
-impl<M: Mmu> Drop for FileHandle<'_, M> {
-    fn drop(&mut self) {
-        self.cache().put();
-    }
-}
-
-impl<M: Mmu> fmt::Debug for FileHandle<'_, M> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "File {}", self.cache().id)
     }
 }
 

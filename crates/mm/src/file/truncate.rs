@@ -86,6 +86,9 @@ impl<M: Mmu> PageCache<M> {
             return Err(FileError::TooLarge);
         }
         let _alone = self.resize.write();
+        if self.is_huge() {
+            return self.resize_huge(bytes);
+        }
         let old = self.size.load(Ordering::Relaxed);
         if bytes >= old {
             return self.grow(bytes);
@@ -146,6 +149,9 @@ impl<M: Mmu> PageCache<M> {
         if from >= to {
             return Ok(());
         }
+        if self.is_huge() {
+            return self.punch_huge_bytes(from, to);
+        }
         let (first, end) = (pages_of::<M>(from), to >> shift);
         if first > end {
             return self.clear_read(from, to);
@@ -181,6 +187,9 @@ impl<M: Mmu> PageCache<M> {
         let end = offset.checked_add(len).filter(|end| *end <= super::LARGEST);
         let end = end.ok_or(FileError::TooLarge)?;
         let _alone = self.resize.write();
+        if self.is_huge() {
+            return self.allocate_huge(offset, end);
+        }
         self.grow(end)?;
         if self.ops.is_none() {
             for index in offset >> M::Paging::SHIFT..pages_of::<M>(end) {
@@ -192,7 +201,7 @@ impl<M: Mmu> PageCache<M> {
 }
 
 /// Clears the bytes from `from` up to `to` of a user frame. Others may store to the words around.
-fn clear_bytes<M: Mmu>(at: &M::Instance, pfn: Pfn, from: u64, to: u64) {
+pub(crate) fn clear_bytes<M: Mmu>(at: &M::Instance, pfn: Pfn, from: u64, to: u64) {
     let mut offset = from & !7;
     while offset < to {
         let skipped = from.saturating_sub(offset);

@@ -44,6 +44,9 @@ impl<M: Mmu> FileHandle<'_, M> {
             return Ok(None);
         }
         let sys = self.cache().system();
+        if self.cache().is_huge() {
+            return Ok(Some(self.cache().huge_word(offset)));
+        }
         let page = self.cache().whole_page(index)?;
         Ok(page.map(|page| M::user_load(&sys.at, page.pfn(), within)))
     }
@@ -61,6 +64,10 @@ impl<M: Mmu> FileHandle<'_, M> {
         let end = offset.checked_add(8).filter(|end| *end <= super::LARGEST);
         let end = end.ok_or(FileError::TooLarge)?;
         let cache = self.cache();
+        if cache.is_huge() {
+            // Linux: hugetlbfs has no write.
+            return Err(FileError::Invalid);
+        }
         let _alone = cache.resize.write();
         cache.grow(end)?;
         let page = cache.whole_page(index)?.ok_or(FileError::Io)?;

@@ -1,5 +1,6 @@
 //! The ledger: at quiescence every frame is free, or somebody can say what it is for.
 
+use super::huge::{HugeObjects, sharers_add_up};
 use super::unbalanced::{Ledger, Unbalanced};
 use crate::commit::Pages;
 use crate::file::PageCache;
@@ -26,6 +27,7 @@ struct Objects {
     cache_nodes: u64,
     links: u64,
     segments: u64,
+    huge: HugeObjects,
     slots: Named,
 }
 
@@ -37,6 +39,7 @@ impl Objects {
         self.chains += other.chains;
         self.uffds += other.uffds;
         self.links += other.links;
+        self.huge.add(&other.huge);
         self.slots.times += other.slots.times;
         self.slots.weight = self.slots.weight.wrapping_add(other.slots.weight);
     }
@@ -84,8 +87,15 @@ impl<M: Mmu> System<M> {
             ..Ledger::default()
         };
         self.frames.for_each_used(|_, frame| match frame.used_as() {
-            Use::Table => ledger.tables += 1 << frame.block_order(),
+            Use::Table => {
+                ledger.tables += 1 << frame.block_order();
+                frame.forget_sharers_seen();
+            }
             Use::Slab => ledger.slab += 1,
+            Use::Huge => {
+                ledger.huge += 1 << frame.block_order();
+                frame.count_entries(Entries::Clear);
+            }
             Use::Anon => {
                 ledger.anon += 1;
                 frame.count_entries(Entries::Clear);
@@ -97,10 +107,12 @@ impl<M: Mmu> System<M> {
             Use::Free | Use::FreeBlock | Use::FreeCpu | Use::Reserved | Use::Tail => {}
         });
         let user = ledger.anon + ledger.file;
-        let used = ledger.reserved + ledger.slab + ledger.tables + user;
+        let kernel = ledger.reserved + ledger.slab + ledger.tables;
+        let used = kernel + user + ledger.huge;
         if ledger.free + used != ledger.total {
             return Err(Unbalanced::Total(ledger));
         }
+        self.frames.huge_adds_up().map_err(Unbalanced::Pools)?;
         let mut reachable = 0;
         let mut vmas = Pages::default();
         let mut objects = Objects {
@@ -119,20 +131,7 @@ impl<M: Mmu> System<M> {
                 reachable,
             });
         }
-        let (mut wrong, mut pinned) = (None, 0);
-        self.frames.for_each_used(|pfn, frame| {
-            let cached = match frame.used_as() {
-                Use::Anon | Use::File if frame.is_busy() => {
-                    wrong = wrong.or(Some(Unbalanced::Busy(pfn)));
-                    return;
-                }
-                Use::Anon => 0,
-                Use::File => u32::from(is_cached(pfn, frame)),
-                _ => return,
-            };
-            wrong = wrong.or(frame_adds_up(pfn, frame, cached, &mut pinned).err());
-        });
-        wrong.map_or(Ok(()), Err)?;
+        let pinned = self.user_memory_adds_up(&mut objects)?;
         let pins: u64 = alive.iter().map(|mm| mm.pins.raw()).sum();
         // A pin of the page of zeros holds nothing.
         if pinned > pins {
@@ -141,8 +140,39 @@ impl<M: Mmu> System<M> {
         self.promises_add_up(vmas.accounted, &mut objects)?;
         ledger.swapped = self.slots_add_up(objects.slots)?;
         self.files_add_up(&mut objects)?;
+        self.reservations_add_up(&objects.huge)?;
         self.objects_add_up(&objects)?;
         Ok(ledger)
+    }
+
+    /// Whether each frame of user memory, and each table that is shared, has the counts that were
+    /// seen to be due; how many pins frames have.
+    fn user_memory_adds_up(&self, objects: &mut Objects) -> Result<u64, Unbalanced> {
+        let (mut wrong, mut pinned) = (None, 0);
+        self.frames.for_each_used(|pfn, frame| {
+            let cached = match frame.used_as() {
+                Use::Huge if frame.refs.peek() == 0 => return,
+                Use::Table => {
+                    wrong = wrong.or(sharers_add_up(pfn, frame).err());
+                    return;
+                }
+                Use::Anon | Use::File | Use::Huge if frame.is_busy() => {
+                    wrong = wrong.or(Some(Unbalanced::Busy(pfn)));
+                    return;
+                }
+                Use::Anon => 0,
+                Use::File => u32::from(is_cached(pfn, frame)),
+                Use::Huge => {
+                    let cached = is_cached(pfn, frame);
+                    objects.huge.cached += u64::from(cached);
+                    u32::from(cached)
+                }
+                _ => return,
+            };
+            wrong = wrong.or(frame_adds_up(pfn, frame, cached, &mut pinned).err());
+        });
+        wrong.map_or(Ok(()), Err)?;
+        Ok(pinned)
     }
 
     /// Whether what is promised is what was promised for mappings and for segments.
@@ -182,6 +212,9 @@ impl<M: Mmu> System<M> {
         self.each_file(|cache| {
             objects.caches += 1;
             objects.cache_nodes += cache.nodes();
+            if let Err(why) = objects.huge.add_file(cache) {
+                wrong = Some(why);
+            }
             let attached = cache.segment_peek().map(|segment| segment.peek().1);
             match cache.spans.validate() {
                 Ok(found) if attached.is_some_and(|attached| attached != found) => {
@@ -216,6 +249,13 @@ impl<M: Mmu> System<M> {
             ),
             ("file link", self.files.links.live(), reached.links),
             ("segment", self.shm.slab.live(), reached.segments),
+            ("region", self.huge.regions.live(), reached.huge.regions),
+            (
+                "hugetlb VMA lock",
+                self.huge.locks.live(),
+                reached.huge.locks,
+            ),
+            ("pages set aside", self.huge.owns.live(), reached.huge.owns),
         ];
         let wrong = kinds.into_iter().find(|(_, live, reach)| live != reach);
         if let Some((what, live, reachable)) = wrong {
@@ -287,6 +327,9 @@ impl<M: Mmu> Mm<M> {
                 walked.objects.attrs += u64::from(vma.attrs_ptr().is_some());
                 walked.objects.chains += vma.chain_links();
                 walked.objects.links += u64::from(vma.link() != 0);
+                if let Err(why) = walked.objects.huge.add_mapping(vma) {
+                    lost = Some(why);
+                }
                 if !vma.link_agrees() {
                     lost = Some("a mapping of a file is not where its link says");
                 }
@@ -331,6 +374,9 @@ impl<M: Mmu> Mm<M> {
         base: u64,
         walked: &mut Walked,
     ) -> Result<(), Unbalanced> {
+        if self.system().frames.get(table).was_seen_by_sharer() {
+            return Ok(());
+        }
         walked.tables += 1 << table_order::<M::Paging>(level);
         // SAFETY: 1: nothing else runs.
         let table = unsafe { Table::<M>::at(&self.system().at, table, level) };
@@ -344,7 +390,9 @@ impl<M: Mmu> Mm<M> {
             if value.is_none_at(level) {
                 continue;
             }
-            if level > 0 {
+            if level > 0 && !value.is_table_at(level) {
+                self.check_huge(VirtAddr(at), level, value)?;
+            } else if level > 0 {
                 self.walk_table(value.pfn(), level - 1, at, walked)?;
             } else if value.is_mapped() {
                 self.check_entry(VirtAddr(at), value, walked)?;
@@ -374,7 +422,7 @@ impl<M: Mmu> Mm<M> {
     }
 
     /// The mapping that an entry lies in.
-    fn mapping_of(&self, at: VirtAddr) -> Result<&Vma<M>, Unbalanced> {
+    pub(super) fn mapping_of(&self, at: VirtAddr) -> Result<&Vma<M>, Unbalanced> {
         // SAFETY: 1: nothing else runs.
         let vma = unsafe { self.tree.at_or_before(at) };
         let covers = |vma: &&Vma<M>| vma.peek().range.contains(at);

@@ -8,6 +8,7 @@
 //! It needs the world stopped, so it is made in simulation only.
 
 use crate::frame::Use;
+use crate::hugetlb;
 use crate::mm::Mm;
 use crate::oracle::Check;
 use crate::system::System;
@@ -107,7 +108,11 @@ pub(crate) fn peek_entry<M: Mmu>(mm: &Mm<M>, addr: VirtAddr) -> Pte<M::Paging> {
         if level == 0 {
             return value;
         }
-        if value.is_none_at(level) {
+        if !value.is_table_at(level) {
+            if level == 1 && value.is_present() {
+                let within = addr.page(M::Paging::SHIFT) % (1 << hugetlb::order::<M::Paging>());
+                return Pte::page(Pfn(value.pfn().0 + within), value.grant());
+            }
             break;
         }
         table = value.pfn();

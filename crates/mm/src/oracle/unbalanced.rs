@@ -20,6 +20,8 @@ pub struct Ledger {
     pub anon: u64,
     /// Pages of files.
     pub file: u64,
+    /// Huge pages, in frames: in pools and in use.
+    pub huge: u64,
     /// Slots of the swap device that are in use; no frames.
     pub swapped: u64,
 }
@@ -37,6 +39,24 @@ pub enum Unbalanced {
         used: u64,
         /// Frames of tables reachable from the roots.
         reachable: u64,
+    },
+    /// The pools of huge pages are not what their counts say.
+    Pools(&'static str),
+    /// A table of huge pages is not in as many address spaces as it says.
+    Sharers {
+        /// The frame of the table.
+        table: Pfn,
+        /// How many have it beside one, as it says.
+        sharers: u32,
+        /// How many have it.
+        found: u64,
+    },
+    /// Huge pages are reserved, and for nobody, or the other way about.
+    Reserved {
+        /// As the pools count.
+        kept: u64,
+        /// For files and mappings.
+        wanted: u64,
     },
     /// The reverse map of a file is not what walks rely on.
     Links(&'static str),
@@ -142,6 +162,26 @@ pub enum Unbalanced {
 }
 
 impl Unbalanced {
+    /// What does not add up of huge pages.
+    fn write_huge(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Sharers {
+                table,
+                sharers,
+                found,
+            } => write!(
+                f,
+                "table {table} says {sharers} sharers, and {found} address spaces have it"
+            ),
+            Self::Reserved { kept, wanted } => write!(
+                f,
+                "{kept} huge pages are reserved, {wanted} for files and mappings"
+            ),
+            Self::Pools(what) => write!(f, "the pools of huge pages: {what}"),
+            _ => Ok(()),
+        }
+    }
+
     /// What is wrong with an entry, if that is it, and where it is.
     const fn of_entry(&self) -> Option<(VirtAddr, &'static str)> {
         Some(match *self {
@@ -193,6 +233,7 @@ impl fmt::Display for Unbalanced {
                 "slots of the swap device count {counted} entries, {named} name them"
             ),
             Self::Links(why) => f.write_str(why),
+            Self::Sharers { .. } | Self::Reserved { .. } | Self::Pools(_) => self.write_huge(f),
             Self::Objects {
                 what,
                 live,

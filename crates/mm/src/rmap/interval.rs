@@ -70,6 +70,9 @@ pub(crate) struct Span<M: Mmu> {
     right: Atomic<u64, M>,
     /// [`INSIDE`], [`LOCKED`].
     flags: Atomic<u64, M>,
+    /// Of a shared mapping of huge pages: what another has to be alike in to share its tables; else
+    /// 0.
+    like: Atomic<u64, M>,
 }
 
 /// It stands in the tree.
@@ -93,6 +96,8 @@ pub(crate) struct Mapped<'c, M: Mmu> {
     pub(crate) range: VirtRange,
     /// Whether its pages stay resident (`VM_LOCKED`).
     pub(crate) locked: bool,
+    /// Its span, where it was found by that.
+    pub(crate) span: Option<&'c Span<M>>,
 }
 
 /// The span at an address that a tree names.
@@ -140,10 +145,31 @@ impl<M: Mmu> Span<M> {
             left: Atomic::new(0),
             right: Atomic::new(0),
             flags: Atomic::new(0),
+            like: Atomic::new(0),
         }
     }
 
-    fn address(&self) -> u64 {
+    /// What it says of sharing tables, and whether it may. Under the object's lock.
+    pub(crate) fn like(&self) -> u64 {
+        self.like.load(Ordering::Relaxed)
+    }
+
+    /// It shares with nobody any more. Under the object's lock for writing.
+    pub(crate) fn shares_no_more(&self) {
+        self.like.store(0, Ordering::Relaxed);
+    }
+
+    /// The first and the last of its pages, if it stands in the tree. Its mapping is the caller's
+    /// to change.
+    pub(crate) fn pages(&self) -> Option<(u64, u64)> {
+        let inside = self.flags.load(Ordering::Relaxed) & INSIDE != 0;
+        inside.then(|| {
+            let first = self.first.load(Ordering::Relaxed);
+            (first, self.last.load(Ordering::Relaxed))
+        })
+    }
+
+    pub(crate) fn address(&self) -> u64 {
         core::ptr::from_ref(self) as u64
     }
 
@@ -165,6 +191,7 @@ impl<M: Mmu> Span<M> {
             && self.first.load(Ordering::Relaxed) == first
             && self.last.load(Ordering::Relaxed) == last
             && self.start.load(Ordering::Relaxed) == view.range.start().0
+            && (!view.is_huge() || self.like() == view.sharing_kind())
     }
 
     /// Whether it stands in the tree, and all that it says is in `view`.
@@ -188,6 +215,9 @@ impl<M: Mmu> Span<M> {
         self.last.store(last, Ordering::Relaxed);
         self.start.store(view.range.start().0, Ordering::Relaxed);
         self.flags.store(flags_of(view), Ordering::Relaxed);
+        if view.is_huge() {
+            self.like.store(view.sharing_kind(), Ordering::Relaxed);
+        }
     }
 
     /// The largest last page, from its own and its children's.
@@ -256,6 +286,7 @@ impl<M: Mmu> Spans<M> {
                 mm: unsafe { found.mm.as_ref() },
                 range: VirtRange::new(at(from), at(to + 1)),
                 locked: found.flags.load(Ordering::Relaxed) & LOCKED != 0,
+                span: Some(found),
             })
         })
     }

@@ -157,6 +157,7 @@ impl<'s, M: Mmu> Owner<'s, M> {
             mm,
             range: VirtRange::new(start, VirtAddr(start.0 + M::Paging::PAGE)),
             locked: false,
+            span: None,
         })
     }
 

@@ -26,10 +26,18 @@ lock_order! {
     FileLock: Sleeps,
     /// The address space: its tree of VMAs.
     MmapLock: Sleeps,
+    /// Whoever maps a shared file of huge pages, and reserves what it lacks.
+    HugeReserveLock: Sleeps,
     /// One VMA, read or write.
     VmaLock: Sleeps,
     /// The table of segments of shared memory.
     ShmLock: Sleeps,
+    /// Who maps a file of huge pages, where faults hold that throughout.
+    HugeMapLock: Sleeps,
+    /// One of the locks of faults on huge pages: by file and page.
+    HugeFaultLock: Sleeps,
+    /// The tables of one mapping of huge pages.
+    HugeVmaLock: Sleeps,
     /// One folio.
     FolioLock: Sleeps,
     /// The reverse map of a file.
@@ -38,6 +46,10 @@ lock_order! {
     AnonVmaLock: Sleeps,
     /// The tables of one address space, or of one table.
     PageTableLock: SpinsWithIrqsOn,
+    /// Which huge pages of a file are reserved, or which of a private mapping are used.
+    ReservationLock: Spins,
+    /// The pools of huge pages.
+    HugetlbLock: Spins,
     /// The list of all files.
     FilesLock: Spins,
     /// Lists of pages by age. There are none (ADR 0005); the rank is kept, and tests use it.

@@ -4,11 +4,12 @@ use super::Advice;
 use crate::config::Broken;
 use crate::error::MadviseError;
 use crate::file::FilePart;
+use crate::hugetlb;
 use crate::mm::Mm;
 use crate::oracle;
 use crate::page::Page;
 use crate::reclaim::Spare;
-use crate::vma::VmaFlags;
+use crate::vma::{Vma, VmaFlags};
 use crate::zap::{Zap, pages};
 use minflt_addr::{Pfn, VirtAddr, VirtRange};
 use minflt_pgtable::Mmu;
@@ -24,11 +25,14 @@ impl<M: Mmu> Mm<M> {
         let held = self.mmap_lock.read();
         let mut zap = Zap::begin(self, range);
         let result = self.advise_each(range, |part| {
-            let view = self.find(part.start()).map(crate::vma::Vma::view);
+            let view = self.find(part.start()).map(Vma::view);
             let flags = view.map_or(VmaFlags::NONE, |view| view.flags);
             let of_file = view.is_some_and(|view| view.file.is_file());
             if !allowed(advice, flags) || advice == Advice::Free && of_file {
                 return Err(MadviseError::Invalid);
+            }
+            if let Some(vma) = self.find(part.start()).filter(|vma| vma.view().is_huge()) {
+                return self.discard_huge(&mut zap, vma, part, advice);
             }
             match advice {
                 Advice::DontNeed | Advice::DontNeedLocked => zap.range(part),
@@ -45,6 +49,28 @@ impl<M: Mmu> Mm<M> {
             oracle::translations_agree(self, range, since);
         }
         result
+    }
+}
+
+impl<M: Mmu> Mm<M> {
+    /// Advice about huge pages: which can be thrown away, and nothing else. What is not a whole
+    /// page at the end of the part stays.
+    ///
+    /// Linux: madvise_dontneed_free_valid_vma.
+    fn discard_huge(
+        &self,
+        zap: &mut Zap<'_, M>,
+        vma: &Vma<M>,
+        part: VirtRange,
+        advice: Advice,
+    ) -> Result<(), MadviseError> {
+        let discards = matches!(advice, Advice::DontNeed | Advice::DontNeedLocked);
+        if !discards || !hugetlb::is_aligned::<M::Paging>(part.start()) {
+            return Err(MadviseError::Invalid);
+        }
+        let end = part.end().align_down(hugetlb::shift::<M::Paging>());
+        zap.huge(vma, &vma.view(), VirtRange::new(part.start(), end));
+        Ok(())
     }
 }
 
@@ -83,7 +109,7 @@ impl<M: Mmu> Mm<M> {
         advice: Advice,
     ) -> Result<Found<'_, M>, MadviseError> {
         let _held = self.mmap_lock.read();
-        let view = self.find(range.start()).map(crate::vma::Vma::view);
+        let view = self.find(range.start()).map(Vma::view);
         let view = view.ok_or(MadviseError::NoMemory)?;
         let part = view.range.intersect(range);
         let hole = view.range.start() > range.start();

@@ -1,0 +1,379 @@
+//! Faults on huge pages.
+//!
+//! ```text
+//! found            load                       store, shared     store, private
+//! none             the file's page, made      the same          the file's page copied, or one of
+//!                  where the mapping is                         the mapping's own
+//!                  shared or has none
+//! read-only page   -                          writable          writable if nobody else has it,
+//!                                                               else a copy in its place
+//! ```
+//! The mutex of the page is held throughout, and what keeps the tables of this mapping
+//! ([`crate::hugetlb`]).
+//!
+//! # Races
+//! Who copies a page finds the pool empty. If the mapping is the one that reserved the page, it
+//! wins: the page that it shares with children is taken out of theirs, who get a signal when they
+//! touch it, unless a page is left then.
+//!
+//! Linux: mm/hugetlb.c hugetlb_fault, hugetlb_no_page, hugetlb_wp, unmap_ref_private.
+
+use super::stabilise::{Can, Stable};
+use super::{Fault, Kind, Signal, Stop, Why};
+use crate::config::{Broken, Hugetlb};
+use crate::event::Event;
+use crate::file::PageCache;
+use crate::frame::{Exclusive, Frame};
+use crate::hugetlb::pool::Taking;
+use crate::hugetlb::reserve::Change;
+use crate::hugetlb::{LEVEL, NotMade, order, page_at, shift};
+use crate::page::Page;
+use crate::vma::{Prot, VmaFlags};
+use crate::zap::Zap;
+use core::ops::ControlFlow;
+use minflt_addr::{Pfn, VirtRange};
+use minflt_pgtable::{Access, Grant, Leaf, Mmu, Pte, with_bits};
+use minflt_sync::{Ordering, Phase};
+
+/// A fault on a huge page whose mutex, and whose tables, are held.
+struct HugeFault<'f, 'm, 's, M: Mmu> {
+    fault: &'f Fault<'m, M>,
+    stable: &'f Stable<'s, M>,
+    cache: &'f PageCache<M>,
+    index: u64,
+    page: VirtRange,
+    leaf: Leaf<'f, M>,
+}
+
+/// A page of a private mapping's own, and what is to be said of what it reserved once it is there.
+type Own<'c, M> = (Pfn, Option<Change<'c, M>>);
+
+impl<M: Mmu> Fault<'_, M> {
+    /// A fault on a mapping of huge pages.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn huge(&self, stable: &Stable<'_, M>) -> Result<Kind, Stop> {
+        if stable.can() == Can::Look {
+            return Err(Why::NotSupported.into());
+        }
+        let Some(cache) = stable.view.cache::<M>() else {
+            return Err(Stop::Signal(Signal::Bus));
+        };
+        let sys = self.mm.system();
+        let index = stable.view.huge_index::<M::Paging>(self.addr);
+        let by_map = sys.config.hugetlb == Hugetlb::IMmap;
+        let held = !sys.config.lacks(Broken::HugeUnlocked);
+        let _map = (by_map && held).then(|| cache.map_lock.read());
+        let _one = sys.huge.mutex(cache, index).write();
+        let lock = stable.vma.huge_lock().filter(|_| !by_map && held);
+        let _tables = lock.map(|lock| lock.sem.read());
+        let leaf = self.huge_leaf(stable, cache)?;
+        HugeFault {
+            fault: self,
+            stable,
+            cache,
+            index,
+            page: page_at::<M::Paging>(self.addr),
+            leaf,
+        }
+        .handle()
+    }
+
+    /// The entry, with the tables above it put in, or shared, where they are missing.
+    ///
+    /// Linux: huge_pte_alloc.
+    fn huge_leaf<'s>(
+        &self,
+        stable: &'s Stable<'_, M>,
+        cache: &PageCache<M>,
+    ) -> Result<Leaf<'s, M>, Stop> {
+        loop {
+            let (entry, level) = match stable.mm.huge_entry(self.addr) {
+                Ok(leaf) => return Ok(leaf),
+                Err(missing) => missing,
+            };
+            let place = (entry, self.addr);
+            if level == LEVEL + 1
+                && stable
+                    .mm
+                    .share_table(stable.vma, &stable.view, cache, place)
+            {
+                continue;
+            }
+            self.mm.populate(entry, level)?;
+        }
+    }
+}
+
+impl<M: Mmu> HugeFault<'_, '_, '_, M> {
+    fn handle(&self) -> Result<Kind, Stop> {
+        let found = self.leaf.entry.load();
+        let stores = self.fault.access == Access::Write;
+        if found.is_none_at(LEVEL) {
+            return self.no_page();
+        }
+        if !found.is_present() {
+            // A PROT_NONE of before: the mapping allows more now.
+            return Ok(self.change(found, found.with_grant(self.most(found))));
+        }
+        if stores && found.grant() < Grant::Write {
+            return match self.is_shared() {
+                true => Ok(self.change(found, found.with_grant(Grant::Write))),
+                false => self.store_to_private(found),
+            };
+        }
+        Ok(self.change(found, found))
+    }
+
+    fn is_shared(&self) -> bool {
+        self.stable.view.flags.has(VmaFlags::SHARED)
+    }
+
+    /// What the mapping grants of a page that is its own or shared.
+    fn most(&self, found: Pte<M::Paging>) -> Grant {
+        let own = self.is_shared() || self.frame(found.pfn()).is_exclusive();
+        let allowed = self.stable.view.prot.grant();
+        if own {
+            allowed
+        } else {
+            allowed.min(Grant::Read)
+        }
+    }
+
+    fn frame(&self, pfn: Pfn) -> &Frame<M> {
+        self.fault.mm.system().huge_frame(pfn)
+    }
+
+    /// Changes the entry from what was found, and marks it used.
+    fn change(&self, found: Pte<M::Paging>, to: Pte<M::Paging>) -> Kind {
+        let mm = self.fault.mm;
+        let _held = mm.system().huge_lock(self.leaf.table).lock();
+        let to = with_bits(to, self.fault.access);
+        let same = self.leaf.entry.cas(mm.exchange_of_huge(), found, to);
+        match same.is_ok() && to.grant() > found.grant() {
+            true => Kind::Reuse,
+            false => Kind::Spurious,
+        }
+    }
+
+    /// Linux: hugetlb_no_page.
+    fn no_page(&self) -> Result<Kind, Stop> {
+        if self.index >= self.cache.huge_pages() {
+            return Err(Stop::Signal(Signal::Bus));
+        }
+        M::phase(Phase::Prepare);
+        if let Some(page) = self.cache.find(self.index) {
+            return self.map_cached(page);
+        }
+        if !self.is_shared() {
+            return self.map_own();
+        }
+        let policy = self.fault.policy(self.stable);
+        match self.cache.make_huge(self.index, policy) {
+            Ok(page) => self.map_cached(page.unlock()),
+            Err(NotMade::Empty) => Err(Stop::Signal(Signal::Bus)),
+            Err(NotMade::NoMemory) => Err(Stop::Oom),
+        }
+    }
+
+    /// Maps a page of the file. What a private mapping stores to is copied.
+    fn map_cached(&self, page: Page<'_, M>) -> Result<Kind, Stop> {
+        let stores = self.fault.access == Access::Write;
+        if stores && !self.is_shared() {
+            let copy = self.own_page()?.ok_or(Stop::Signal(Signal::Bus))?;
+            self.copy(copy.0, page.pfn());
+            return Ok(self.install_own(copy));
+        }
+        let allowed = self.stable.view.prot.has(Prot::WRITE) && self.is_shared();
+        let grant = if allowed { Grant::Write } else { Grant::Read };
+        let maps = &page.frame().maps;
+        maps.add(1, Ordering::Relaxed);
+        let pte = with_bits(Pte::page(page.pfn(), grant), self.fault.access);
+        if !self.install(pte) {
+            maps.sub(1, Ordering::Relaxed);
+            return Ok(Kind::Spurious);
+        }
+        let _entrys = page.give();
+        Ok(Kind::Huge)
+    }
+
+    /// A page of a private mapping's own, where its file has none.
+    fn map_own(&self) -> Result<Kind, Stop> {
+        let own = self.own_page()?.ok_or(Stop::Signal(Signal::Bus))?;
+        self.fault.mm.system().clear_huge(own.0);
+        Ok(self.install_own(own))
+    }
+
+    /// Puts `new` in where nothing stands. Under the lock of the table, which may be others', too.
+    fn install(&self, new: Pte<M::Paging>) -> bool {
+        let sys = self.fault.mm.system();
+        M::phase(Phase::Commit);
+        let _held = sys.huge_lock(self.leaf.table).lock();
+        let empty = self.leaf.entry.load().is_none_at(LEVEL);
+        if empty {
+            self.leaf.entry.store(new.huge());
+            M::note(format_args!(
+                "fault {} maps huge page {}",
+                self.fault.addr,
+                new.pfn()
+            ));
+        }
+        empty
+    }
+
+    /// A page for a private mapping: one of those it reserved, or one that nobody did; none where
+    /// there is none.
+    ///
+    /// Linux: alloc_hugetlb_folio.
+    fn own_page(&self) -> Result<Option<Own<'_, M>>, Stop> {
+        let sys = self.fault.mm.system();
+        let own = self.stable.vma.huge_own();
+        let change = own.map(|own| own.used.change(sys, self.index, self.index + 1));
+        let change = change.transpose().map_err(|_| Stop::Oom)?;
+        let reserved = change.as_ref().is_some_and(|change| change.missing() > 0);
+        let taking = match reserved {
+            true => Taking::Reserved,
+            false => Taking::Unreserved,
+        };
+        let policy = self.fault.policy(self.stable);
+        let pfn = sys.frames.take_huge(&sys.at, policy, self.index, taking);
+        let Some(pfn) = pfn else { return Ok(None) };
+        let frame = sys.huge_frame(pfn);
+        frame.mapping.store(0, Ordering::Relaxed);
+        frame.index.store(self.index, Ordering::Relaxed);
+        frame.set_exclusive(Exclusive::Yes);
+        // ORDERING: Release; pairs with [frame-maps].
+        frame.maps.store(1, Ordering::Release);
+        Ok(Some((pfn, change)))
+    }
+
+    /// Maps a page of the mapping's own where nothing stands.
+    fn install_own(&self, (pfn, change): Own<'_, M>) -> Kind {
+        let sys = self.fault.mm.system();
+        let grant = self.stable.view.prot.grant();
+        let pte = with_bits(Pte::page(pfn, grant), self.fault.access);
+        if !self.install(pte) {
+            self.undo(pfn);
+            return Kind::Spurious;
+        }
+        change.map(Change::add);
+        sys.huge_frame(pfn).clear_restore_reserve();
+        Kind::Huge
+    }
+
+    /// The page was never reached.
+    fn undo(&self, pfn: Pfn) {
+        self.frame(pfn).maps.store(0, Ordering::Relaxed);
+        self.fault.mm.system().frames.put(pfn);
+    }
+
+    /// A store to a page that a private mapping may not store to as it is.
+    ///
+    /// Linux: hugetlb_wp.
+    fn store_to_private(&self, found: Pte<M::Paging>) -> Result<Kind, Stop> {
+        let (mm, sys) = (self.fault.mm, self.fault.mm.system());
+        let old = self.frame(found.pfn());
+        let own = old.mapping.load(Ordering::Relaxed) != self.cache.address();
+        let alone = || own && old.maps.load(Ordering::Relaxed) == 1;
+        let reuse = || {
+            old.set_exclusive(Exclusive::Yes);
+            self.change(found, found.with_grant(Grant::Write))
+        };
+        if alone() {
+            return Ok(reuse());
+        }
+        if !sys.frames.hold(found.pfn(), 1) {
+            return Err(Stop::Oom);
+        }
+        let kept = Page::held(sys, found.pfn());
+        let Some((new, change)) = self.own_page()? else {
+            // Whoever reserved it wins.
+            if own && self.stable.vma.huge_own().is_some() {
+                self.take_from_children(found.pfn());
+            }
+            return match alone() {
+                true => Ok(reuse()),
+                false => Err(Stop::Signal(Signal::Bus)),
+            };
+        };
+        self.copy(new, found.pfn());
+        let pte = with_bits(Pte::page(new, self.stable.view.prot.grant()), Access::Write);
+        let mut zap = Zap::begin(mm, self.page);
+        let replaced = {
+            let _held = sys.huge_lock(self.leaf.table).lock();
+            let how = mm.exchange_of_huge();
+            // No CPU may go on with the old page once another stores to the new one.
+            let gone = self.leaf.entry.cas(how, found, Pte::none_at(LEVEL)).is_ok();
+            if gone {
+                zap.gather.touch(self.page);
+                zap.flush();
+                self.leaf.entry.store(pte.huge());
+            }
+            gone
+        };
+        zap.finish();
+        if !replaced {
+            self.undo(new);
+            return Ok(Kind::Spurious);
+        }
+        change.map(Change::add);
+        sys.huge_frame(new).clear_restore_reserve();
+        old.maps.sub(1, Ordering::AcqRel);
+        // The entry's reference.
+        sys.frames.put(found.pfn());
+        drop(kept);
+        sys.count(Event::HugeCopies);
+        Ok(Kind::Cow)
+    }
+
+    /// Copies a huge page, which others may store to.
+    fn copy(&self, to: Pfn, from: Pfn) {
+        let at = &self.fault.mm.system().at;
+        for part in 0..1 << order::<M::Paging>() {
+            M::copy_in_use(at, Pfn(to.0 + part), Pfn(from.0 + part));
+        }
+    }
+
+    /// Takes the page `old` out of the mappings of children, which have none of their own reserved.
+    ///
+    /// Linux: unmap_ref_private.
+    #[cold]
+    fn take_from_children(&self, old: Pfn) {
+        let (mm, cache) = (self.fault.mm, self.cache);
+        let _tree = cache.i_mmap.write();
+        let first = self.index << order::<M::Paging>();
+        let last = first + (1 << order::<M::Paging>()) - 1;
+        let _all = cache.spans.each(first, last, |part| {
+            let mine = core::ptr::eq(part.mm, mm) && part.range == self.page;
+            if !mine && !crate::file::has_own_pages(&part) {
+                part.mm.lose_huge(part.range, old);
+            }
+            ControlFlow::Continue(())
+        });
+    }
+}
+
+impl<M: Mmu> crate::mm::Mm<M> {
+    /// Takes the huge page `old` out, if it is mapped at `page`. Under `i_mmap` for writing.
+    fn lose_huge(&self, page: VirtRange, old: Pfn) {
+        let Ok(leaf) = self.huge_entry(page.start()) else {
+            return;
+        };
+        debug_assert!(page.len() == 1 << shift::<M::Paging>(), "one huge page");
+        let sys = self.system();
+        let mut zap = Zap::begin(self, page);
+        {
+            let _held = sys.huge_lock(leaf.table).lock();
+            let found = leaf.entry.load();
+            if found.is_mapped() && found.pfn() == old {
+                leaf.entry
+                    .swap(self.exchange_of_huge(), Pte::none_at(LEVEL));
+                sys.huge_frame(old).maps.sub(1, Ordering::AcqRel);
+                zap.gather.touch(page);
+                zap.gather.page(old);
+                sys.count(Event::HugePagesLost);
+            }
+        }
+        zap.finish();
+    }
+}

@@ -1,0 +1,386 @@
+//! Files of huge pages: their pages made and taken away.
+//!
+//! # Problem
+//! A truncation that first took pages away and found out later which faults had been faster would
+//! have to give back, in four states of a reservation, what a fault had made.
+//!
+//! # Idea
+//! The size first; then, under the mutex of *every* page behind it, whether there is one or not,
+//! what is there goes.
+//!
+//! # Protocol
+//! ```text
+//! truncate                          fault
+//! size                              mutex
+//!                                   size: the old one
+//! waits for the mutex               makes, maps the page
+//! mutex: the page, its entries go   mutex let go
+//! ```
+//! A page that is mapped is taken out of all mappings, by the file's reverse map. Under `i_mmap` a
+//! mapping's lock is tried; who cannot have it lets `i_mmap` go, waits for the lock, and looks
+//! whether the mapping is the file's still.
+//!
+//! # Why it is correct
+//! A fault that has the mutex first either sees the new size and makes nothing, or its page is
+//! found. One that has it later sees the new size (P54).
+//!
+//! # Cost
+//! One lock a page of the part that goes.
+//!
+//! Linux: fs/hugetlbfs/inode.c remove_inode_hugepages, hugetlb_unmap_file_folio,
+//! hugetlb_vmdelete_list (v6.1).
+
+use super::zap::NoFaults;
+use super::{bytes, order, shift};
+use crate::config::{Broken, Hugetlb};
+use crate::error::{FileError, NoMemory};
+use crate::event::Event;
+use crate::file::{FileHandle, PageCache, clear_bytes, huge_lock_of};
+use crate::hugetlb::pool::Taking;
+use crate::page::Locked;
+use crate::policy::Policy;
+use crate::rmap::interval::Mapped;
+use crate::system::System;
+use crate::zap::{Only, Zap};
+use core::ops::ControlFlow;
+use minflt_addr::Pfn;
+use minflt_pgtable::{Mmu, Paging};
+use minflt_sync::Ordering;
+
+/// Why a huge page could not be made.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum NotMade {
+    /// The pool has none that is nobody's.
+    Empty,
+    /// No memory for what names it.
+    NoMemory,
+}
+
+/// Why a page goes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Why {
+    /// The file ends before it; what was reserved for it is given back with what else there was.
+    End,
+    /// A hole is made, which may be filled again.
+    Hole,
+}
+
+impl<M: Mmu> System<M> {
+    /// A new file of huge pages, of `bytes` bytes, a multiple of such a page, all zeros: what
+    /// hugetlbfs, `memfd_create(MFD_HUGETLB)` and `MAP_HUGETLB` are made of. Pages come from the
+    /// pool ([`System::resize_huge_pool`]).
+    ///
+    /// # Errors
+    /// [`FileError::Invalid`] where the size is no multiple, or the format has no huge pages; no
+    /// memory.
+    pub fn new_huge_file(&self, bytes_of_it: u64) -> Result<FileHandle<'_, M>, FileError> {
+        let whole = bytes_of_it.is_multiple_of(bytes::<M::Paging>());
+        if M::Paging::HUGE_ORDER.is_none() || !whole {
+            return Err(FileError::Invalid);
+        }
+        Ok(self.make_file(None, bytes_of_it, order::<M::Paging>())?)
+    }
+
+    /// Clears a huge page, unless it is known to be zeros.
+    pub(crate) fn clear_huge(&self, pfn: Pfn) {
+        if self.huge_frame(pfn).is_zeroed() {
+            return;
+        }
+        for part in pfn.0..pfn.0 + (1 << order::<M::Paging>()) {
+            M::clear(&self.at, Pfn(part));
+        }
+    }
+}
+
+impl<M: Mmu> PageCache<M> {
+    /// Whether its pages are huge, and numbered so.
+    pub(crate) const fn is_huge(&self) -> bool {
+        self.order != 0
+    }
+
+    /// Huge pages that have bytes of the file.
+    pub(crate) fn huge_pages(&self) -> u64 {
+        self.size() >> shift::<M::Paging>()
+    }
+
+    /// A new page of zeros, locked, in the file from now on.
+    ///
+    /// # Context
+    /// Under the page's mutex; the page is not there, and within the file.
+    pub(crate) fn make_huge(&self, index: u64, policy: Policy) -> Result<Locked<'_, M>, NotMade> {
+        let sys = self.system();
+        let no_memory = |_| NotMade::NoMemory;
+        let change = self
+            .reserved
+            .change(sys, index, index + 1)
+            .map_err(no_memory)?;
+        let slot = self.slot_of_huge(index).map_err(no_memory)?;
+        let taking = match change.missing() {
+            0 => Taking::Reserved,
+            _ => Taking::Unreserved,
+        };
+        let pfn = sys.frames.take_huge(&sys.at, policy, index, taking);
+        let pfn = pfn.ok_or(NotMade::Empty)?;
+        let frame = sys.huge_frame(pfn);
+        sys.clear_huge(pfn);
+        let page = crate::page::Page::held(sys, pfn).lock();
+        frame.mapping.store(self.address(), Ordering::Relaxed);
+        frame.index.store(index, Ordering::Relaxed);
+        // The file's.
+        frame.refs.add(1, Ordering::Relaxed);
+        frame.set_uptodate();
+        // ORDERING: Release; pairs with [cache-slot].
+        slot.store(pfn.0, Ordering::Release);
+        let missing = change.missing();
+        if missing > change.add() {
+            // Reserved since it was looked at, for a page that nobody will take so.
+            sys.frames.unreserve_huge(1);
+        }
+        sys.huge_frame(pfn).clear_restore_reserve();
+        sys.count(Event::HugePagesMade);
+        Ok(page)
+    }
+
+    /// Gives the file another size, a multiple of a huge page. The caller holds `resize`.
+    pub(crate) fn resize_huge(&self, new: u64) -> Result<(), FileError> {
+        if !new.is_multiple_of(bytes::<M::Paging>()) {
+            return Err(FileError::Invalid);
+        }
+        // Nobody maps it meanwhile, which may make it longer.
+        let _alone = self.reserving.write();
+        let old = self.size();
+        self.set_size(new);
+        if new < old {
+            let (first, end) = (new >> shift::<M::Paging>(), old >> shift::<M::Paging>());
+            let freed = self.drop_huge(first, end);
+            let gone = self.reserved.truncate(self.system(), first);
+            self.system()
+                .frames
+                .unreserve_huge(gone.saturating_sub(freed));
+        }
+        M::note(format_args!("truncate to {new} returns"));
+        Ok(())
+    }
+
+    /// Makes a hole of the huge pages from `first` on up to `end`. The caller holds `resize`.
+    ///
+    /// # Errors
+    /// No memory for what is still reserved: the page is there then, and those before it are not.
+    fn punch_huge(&self, first: u64, end: u64) -> Result<(), FileError> {
+        // Nobody maps it meanwhile, and reserves what goes here.
+        let _alone = self.reserving.write();
+        let end = end.min(self.huge_pages());
+        self.unmap_huge(first, end);
+        for index in first..end {
+            self.drop_one(index, Why::Hole)?;
+        }
+        Ok(())
+    }
+
+    /// Makes a hole of the bytes from `from` up to `to`: of what is not a whole page, zeros. The
+    /// caller holds `resize`.
+    pub(crate) fn punch_huge_bytes(&self, from: u64, to: u64) -> Result<(), FileError> {
+        let size = bytes::<M::Paging>();
+        let (first, end) = (from.div_ceil(size), to / size);
+        if first > end {
+            self.clear_huge_bytes(from, to);
+            return Ok(());
+        }
+        self.clear_huge_bytes(from, first * size);
+        self.clear_huge_bytes(end * size, to);
+        self.punch_huge(first, end)
+    }
+
+    /// The word at `offset`, within the file; 0 where there is no page.
+    pub(crate) fn huge_word(&self, offset: u64) -> u64 {
+        let index = offset >> shift::<M::Paging>();
+        let Some(page) = self.find(index) else {
+            return 0;
+        };
+        let page = page.lock();
+        let part = (offset % bytes::<M::Paging>()) >> M::Paging::SHIFT;
+        let pfn = Pfn(page.pfn().0 + part);
+        M::user_load(&self.system().at, pfn, offset % M::Paging::PAGE)
+    }
+
+    /// Clears bytes of one page, where there is one.
+    fn clear_huge_bytes(&self, from: u64, to: u64) {
+        if from >= to {
+            return;
+        }
+        let index = from >> shift::<M::Paging>();
+        let _one = self.system().huge.mutex(self, index).write();
+        let Some(page) = self.find(index) else { return };
+        let page = page.lock();
+        let mut at = from;
+        while at < to {
+            let end = (at + 1).next_multiple_of(M::Paging::PAGE).min(to);
+            let part = (at % bytes::<M::Paging>()) >> M::Paging::SHIFT;
+            let base = at & !(M::Paging::PAGE - 1);
+            let pfn = Pfn(page.pfn().0 + part);
+            clear_bytes::<M>(&self.system().at, pfn, at - base, end - base);
+            at = end;
+        }
+    }
+
+    /// The bytes from `offset` on have memory. The caller holds `resize`.
+    pub(crate) fn allocate_huge(&self, offset: u64, end: u64) -> Result<(), FileError> {
+        let sys = self.system();
+        let first = offset >> shift::<M::Paging>();
+        let last = end.div_ceil(bytes::<M::Paging>());
+        for index in first..last {
+            let _one = sys.huge.mutex(self, index).write();
+            if self.find(index).is_none() {
+                self.make_huge(index, Policy::DEFAULT)
+                    .map_err(|why| match why {
+                        NotMade::Empty => FileError::NoSpace,
+                        NotMade::NoMemory => FileError::NoMemory,
+                    })?;
+            }
+        }
+        self.grow_to(last << shift::<M::Paging>());
+        Ok(())
+    }
+
+    /// Nobody else has the file: drops all pages, and what is reserved.
+    pub(crate) fn drop_all_huge(&self) {
+        let sys = self.system();
+        let mut freed = 0;
+        self.each_cached(|index| {
+            if let Some(page) = self.find(index) {
+                self.take_out(index, &page.lock());
+                freed += 1;
+            }
+        });
+        let gone = self.reserved.truncate(sys, 0);
+        sys.frames.unreserve_huge(gone.saturating_sub(freed));
+    }
+
+    /// Drops the pages from `first` on up to `end`; returns how many there were.
+    fn drop_huge(&self, first: u64, end: u64) -> u64 {
+        self.unmap_huge(first, end);
+        let dropped = (first..end).filter(|index| self.drop_one(*index, Why::End) == Ok(true));
+        dropped.count() as u64
+    }
+
+    /// Takes page `index` away from everybody; returns whether there was one.
+    ///
+    /// # Races
+    /// Of a hole, what the page was reserved by goes in the same hold of its mutex: a fault that
+    /// found it there would take a reservation that was used up with the page.
+    fn drop_one(&self, index: u64, why: Why) -> Result<bool, NoMemory> {
+        let sys = self.system();
+        let mutex = sys.huge.mutex(self, index);
+        let by_map = sys.config.hugetlb == Hugetlb::IMmap;
+        let mut map = None;
+        let mut one = mutex.write();
+        let Some(mut page) = self.find(index) else {
+            return Ok(false);
+        };
+        if by_map && page.frame().maps.load(Ordering::Relaxed) > 0 {
+            // Faults take that lock first.
+            drop(one);
+            map = Some(self.map_lock.write());
+            one = mutex.write();
+            match self.find(index) {
+                Some(found) => page = found,
+                None => return Ok(false),
+            }
+        }
+        if why == Why::Hole {
+            // One that is there is among what is reserved or used.
+            self.reserved.remove(sys, index, index + 1)?;
+        }
+        if page.frame().maps.load(Ordering::Relaxed) > 0 {
+            self.unmap_for_sure(index);
+        }
+        self.take_out(index, &page.lock());
+        drop(one);
+        drop(map);
+        Ok(true)
+    }
+
+    /// Takes the entries of pages `first` up to `end` out of the mappings whose locks can be had at
+    /// once.
+    fn unmap_huge(&self, first: u64, end: u64) {
+        if first >= end {
+            return;
+        }
+        let sys = self.system();
+        let _alone = NoFaults::lock(self, None);
+        let _tree = self.i_mmap.write();
+        let _all = self.each_mapping(first, end - 1, |part| {
+            let lock = match sys.config.hugetlb {
+                Hugetlb::IMmap => None,
+                Hugetlb::VmaLock => huge_lock_of(&part),
+            };
+            let tried = lock.map(|lock| lock.sem.try_write());
+            if matches!(tried, Some(None)) && !sys.config.lacks(Broken::HugeUnlocked) {
+                sys.count(Event::HugeLockMissed);
+                return ControlFlow::Continue(());
+            }
+            self.unmap_part(part);
+            ControlFlow::Continue(())
+        });
+    }
+
+    /// The same of one page, whatever it takes. Under its mutex; and `map_lock` for writing, where
+    /// faults hold that.
+    fn unmap_for_sure(&self, index: u64) {
+        let sys = self.system();
+        loop {
+            let mut wait = None;
+            {
+                let _tree = self.i_mmap.write();
+                let _some = self.each_mapping(index, index, |part| {
+                    let lock = match sys.config.hugetlb {
+                        Hugetlb::IMmap => None,
+                        Hugetlb::VmaLock => huge_lock_of(&part),
+                    };
+                    let Some(lock) = lock else {
+                        self.unmap_part(part);
+                        return ControlFlow::Continue(());
+                    };
+                    if let Some(_alone) = lock.sem.try_write() {
+                        self.unmap_part(part);
+                        return ControlFlow::Continue(());
+                    }
+                    sys.count(Event::HugeLockMissed);
+                    wait = Some(lock.hold());
+                    ControlFlow::Break(())
+                });
+            }
+            let Some(lock) = wait else { return };
+            {
+                let _alone = lock.write();
+                let _tree = self.i_mmap.write();
+                // Unless the mapping has gone meanwhile.
+                let _that = self.each_mapping(index, index, |part| {
+                    if lock.is(huge_lock_of(&part)) {
+                        self.unmap_part(part);
+                    }
+                    ControlFlow::Continue(())
+                });
+            }
+            lock.put(sys);
+        }
+    }
+
+    /// Calls `visit` with every mapping of huge pages `first` to `last`. Under `i_mmap`.
+    fn each_mapping(
+        &self,
+        first: u64,
+        last: u64,
+        visit: impl FnMut(Mapped<'_, M>) -> ControlFlow<()>,
+    ) -> ControlFlow<()> {
+        let order = order::<M::Paging>();
+        let last = (last << order) + ((1 << order) - 1);
+        self.spans.each(first << order, last, visit)
+    }
+
+    fn unmap_part(&self, part: Mapped<'_, M>) {
+        let mut zap = Zap::begin_by_reverse_map(part.mm, part.range, Only::All);
+        zap.huge_locked(self, part.range);
+        zap.finish();
+    }
+}

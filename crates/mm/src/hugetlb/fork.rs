@@ -1,0 +1,81 @@
+//! Huge pages of a private mapping, shared with a child until one of the two stores.
+//!
+//! A shared mapping's entries are not copied: the child's faults find the pages, or a table to
+//! share. Linux: mm/hugetlb.c copy_hugetlb_page_range; bcd51a3c679d.
+
+use super::{LEVEL, page_at};
+use crate::error::NoMemory;
+use crate::event::Event;
+use crate::frame::Exclusive;
+use crate::mm::Mm;
+use crate::vma::{VmaFlags, VmaView};
+use crate::zap::Zap;
+use minflt_addr::VirtAddr;
+use minflt_pgtable::{EntryRef, Grant, Mmu, Pte, span_of};
+use minflt_sync::Ordering;
+
+impl<M: Mmu> Zap<'_, M> {
+    /// Shares the pages of a private mapping with a child that nobody else has yet. The caller has
+    /// the mapping's section open, and `mmap_lock` for writing.
+    ///
+    /// # Errors
+    /// No memory for the child's tables.
+    pub(crate) fn share_huge(&mut self, view: &VmaView, child: &Mm<M>) -> Result<(), NoMemory> {
+        if view.flags.has(VmaFlags::SHARED) {
+            return Ok(());
+        }
+        let (mm, sys) = (self.mm, self.mm.system());
+        let mut at = view.range.start();
+        while at < view.range.end() {
+            let leaf = match mm.huge_entry(at) {
+                Ok(leaf) => leaf,
+                Err((_, level)) => {
+                    at = span_of::<M::Paging>(at, level).end();
+                    continue;
+                }
+            };
+            let page = page_at::<M::Paging>(at);
+            at = page.end();
+            if !leaf.entry.load().is_mapped() {
+                continue;
+            }
+            let copy = child.huge_entry_for(page.start())?;
+            let _held = sys.huge_lock(leaf.table).lock();
+            let lower = |pte: Pte<M::Paging>| {
+                pte.is_mapped()
+                    .then(|| pte.with_grant(pte.grant().min(Grant::Read)))
+            };
+            let Ok(old) = leaf.entry.update(mm.exchange_of_huge(), lower) else {
+                continue;
+            };
+            self.gather.touch(page);
+            let frame = sys.huge_frame(old.pfn());
+            frame.refs.add(1, Ordering::Relaxed);
+            frame.maps.add(1, Ordering::Relaxed);
+            frame.set_exclusive(Exclusive::No);
+            copy.store(old.with_grant(old.grant().min(Grant::Read)).old());
+            sys.count(Event::ForkEntries);
+        }
+        Ok(())
+    }
+}
+
+impl<M: Mmu> Mm<M> {
+    /// The entry for the huge page at `addr`, with the tables above it put in where they are
+    /// missing. Nobody else has this address space, or puts tables in there.
+    pub(super) fn huge_entry_for(&self, addr: VirtAddr) -> Result<EntryRef<'_, M>, NoMemory> {
+        let sys = self.system();
+        loop {
+            match self.huge_entry(addr) {
+                Ok(leaf) => return Ok(leaf.entry),
+                Err((entry, level)) => {
+                    debug_assert!(level > LEVEL, "there is a table of huge pages");
+                    let alloc = || Self::new_table(sys, level - 1);
+                    let table = sys.alloc_or_reclaim(None, alloc).ok_or(NoMemory)?;
+                    entry.store(Pte::table(table, level));
+                    sys.count(Event::TablesInstalled);
+                }
+            }
+        }
+    }
+}

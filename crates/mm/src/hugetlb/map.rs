@@ -1,0 +1,115 @@
+//! Mappings of huge pages: what they reserve when they are made, and give back when they go.
+//!
+//! Linux: mm/hugetlb.c hugetlb_reserve_pages, hugetlb_vm_op_close; fs/hugetlbfs/inode.c
+//! hugetlbfs_file_mmap, hugetlb_file_setup.
+
+use super::own::OwnPages;
+use super::reserve::Change;
+use super::{order, pages_of, shift};
+use crate::call::mmap::MapRequest;
+use crate::error::{FileError, MmapError};
+use crate::file::{PageCache, Sharing};
+use crate::mm::Mm;
+use crate::system::System;
+use crate::vma::{Prot, VmaFlags, VmaView};
+use minflt_addr::VirtAddr;
+use minflt_pgtable::Mmu;
+use minflt_sync::WriteGuard;
+use minflt_sync::order::HugeReserveLock;
+
+/// Huge pages set aside for a mapping that is being made. Dropping it gives them back.
+#[must_use = "dropped, it gives the pages back"]
+pub(crate) struct SetAside<'c, M: Mmu> {
+    sys: &'c System<M>,
+    pages: u64,
+    change: Option<Change<'c, M>>,
+    /// Two who map the same at once would each reserve what both lack, and a truncation give back
+    /// what it does not know of.
+    _alone: WriteGuard<'c, HugeReserveLock, M>,
+}
+
+impl<M: Mmu> SetAside<'_, M> {
+    /// The mapping is there.
+    pub(crate) fn keep(mut self) {
+        let Some(change) = self.change.take() else {
+            // The mapping's own: it says so itself.
+            self.pages = 0;
+            return;
+        };
+        // Others may have reserved some of them meanwhile.
+        let added = change.add();
+        self.pages = self.pages.saturating_sub(added);
+    }
+}
+
+impl<M: Mmu> Drop for SetAside<'_, M> {
+    fn drop(&mut self) {
+        self.sys.frames.unreserve_huge(self.pages);
+    }
+}
+
+impl<M: Mmu> PageCache<M> {
+    /// Sets pages aside for a new mapping, and says so in its flags; the file becomes as long as
+    /// what may be stored to.
+    ///
+    /// # Errors
+    /// Not so many are left.
+    pub(crate) fn set_aside(&self, view: &mut VmaView) -> Result<SetAside<'_, M>, MmapError> {
+        let sys = self.system();
+        let first = view.pgoff >> order::<M::Paging>();
+        let end = first + pages_of::<M::Paging>(view.range);
+        let none = |_| MmapError::NoMemory;
+        let mut aside = SetAside {
+            sys,
+            pages: 0,
+            change: None,
+            _alone: self.reserving.write(),
+        };
+        if view.flags.has(VmaFlags::NORESERVE) {
+            // Pages are had when they are touched, or not.
+        } else if view.flags.has(VmaFlags::SHARED) {
+            let change = self.reserved.change(sys, first, end).map_err(none)?;
+            sys.frames.reserve_huge(change.missing()).map_err(none)?;
+            aside.pages = change.missing();
+            aside.change = Some(change);
+        } else {
+            sys.frames.reserve_huge(end - first).map_err(none)?;
+            aside.pages = end - first;
+            view.flags = view.flags.with(VmaFlags::HUGE_OWNER);
+        }
+        if view.prot.has(Prot::WRITE) {
+            self.grow_to(end << shift::<M::Paging>());
+        }
+        Ok(aside)
+    }
+}
+
+impl<M: Mmu> System<M> {
+    /// A mapping with pages of its own goes, which had the addresses of pages `first` to `last` of
+    /// its file: what it has not used is anybody's again.
+    pub(crate) fn give_back_own(&self, own: &OwnPages<M>, (first, last): (u64, u64)) {
+        let order = order::<M::Paging>();
+        let (first, end) = (first >> order, (last + 1) >> order);
+        let used = own.used.count(first, end);
+        self.frames
+            .unreserve_huge((end - first).saturating_sub(used));
+    }
+}
+
+impl<M: Mmu> Mm<M> {
+    /// Maps memory of huge pages that has no file of its own (`MAP_HUGETLB`): private, or shared
+    /// with children.
+    ///
+    /// # Context
+    /// As [`Mm::mmap`].
+    ///
+    /// # Errors
+    /// See [`MmapError`].
+    pub fn mmap_huge(&self, request: &MapRequest, sharing: Sharing) -> Result<VirtAddr, MmapError> {
+        let file = self.system().new_huge_file(0).map_err(|why| match why {
+            FileError::Invalid => MmapError::Invalid,
+            _ => MmapError::NoMemory,
+        })?;
+        self.mmap_file(request, &file, 0, sharing)
+    }
+}

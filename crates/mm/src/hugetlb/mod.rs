@@ -1,0 +1,242 @@
+//! Huge pages: files of them, and tables of them that address spaces share.
+//!
+//! # Problem
+//! Many processes that map the same large file each have tables for it: of 2 MiB pages still one
+//! table a gigabyte and process. And a page of two megabytes is not to be had when it is wanted,
+//! unless somebody set it aside before.
+//!
+//! # Idea
+//! Pages come from a pool ([`pool`], [`resize`]), and mappings reserve theirs when they are made
+//! ([`reserve`], [`own`]). A huge page is mapped by an entry of level 1; a table of such entries
+//! covers an *interval* of addresses, and where several mappings have the same pages of a file in
+//! an interval, they use one table ([`share`]).
+//!
+//! # Protocol
+//! A table may be taken away from a mapping at any time ([`share`]), by truncation in another
+//! process, too. What a fault holds against that is a choice, [`Hugetlb`]:
+//!
+//! | choice | a fault holds | who takes a table away holds |
+//! |---|---|---|
+//! | `i-mmap` | the file's `map_lock`, for reading | it, for writing |
+//! | `vma-lock` | the mapping's lock ([`lock`]), for reading | it, for writing |
+//!
+//! and the file's `i_mmap` for writing, under which others look for tables to share. With the
+//! second choice a mapping can be added (fork, mmap) while faults go on.
+//!
+//! Faults on one page of a file come one after the other: by a *fault mutex*, one of a fixed
+//! number, chosen by file and page. Of two that want the last page of a pool for the same place the
+//! second then finds what the first made (P55). Truncation has the mutex of each page that it takes
+//! away: a fault that came before has put its page in, and it goes; one that comes after sees the
+//! new size ([`file`]).
+//!
+//! Locks: `map_lock`, fault mutex, the mapping's lock, folio lock, `i_mmap`, table lock. Who has
+//! `i_mmap` and wants a mapping's lock tries it.
+//!
+//! # Why it is correct
+//! An entry is written under the lock of its table, which lies in the table's own descriptor
+//! whatever the protocol, since two address spaces may have the table. The table stays this address
+//! space's while either hold is kept, so what a fault puts in is in a table of its own (P47).
+//!
+//! # Cost
+//! A fault: three locks without contention, one of them the page's. The lock of a file's mappings
+//! is the one that all faults of all processes on a file write, if only to read: `i-mmap`.
+//!
+//! Not there: pages of a gigabyte, surplus pages, mounts with limits, cgroups; userfaultfd, pins,
+//! access from other processes, and moving of huge pages to other frames.
+//!
+//! Linux: mm/hugetlb.c, fs/hugetlbfs/inode.c.
+//!
+//! [`Hugetlb`]: crate::config::Hugetlb
+
+mod file;
+mod fork;
+pub(crate) mod lock;
+mod map;
+pub(crate) mod own;
+pub(crate) mod pool;
+mod remap;
+pub(crate) mod reserve;
+mod resize;
+pub(crate) mod share;
+mod zap;
+
+#[cfg(test)]
+mod tests;
+
+use crate::file::PageCache;
+use crate::frame::Frame;
+use crate::system::System;
+use crate::vma::{VmaFlags, VmaView};
+pub(crate) use file::NotMade;
+use lock::HugeLock;
+use minflt_addr::{Pfn, VirtAddr, VirtRange};
+use minflt_pgtable::{EntryRef, Leaf, Mmu, Paging, PtLock, span_of, span_shift, walk_to};
+use minflt_sync::order::HugeFaultLock;
+use minflt_sync::slab::Magazine;
+use minflt_sync::{PerCpu, RwSem, Slab};
+use own::OwnPages;
+use reserve::Region;
+
+/// The level of the entries that map huge pages.
+pub(crate) const LEVEL: u32 = 1;
+
+/// Where a fault on a page of huge size waits for others on the same page.
+#[derive(Debug)]
+pub(crate) struct FaultMutex<M: Mmu>(RwSem<HugeFaultLock, M>);
+
+impl<M: Mmu> FaultMutex<M> {
+    pub(crate) fn new() -> Self {
+        Self(RwSem::new())
+    }
+}
+
+/// What a system keeps of huge pages, beside the pools.
+#[derive(Debug)]
+#[repr(C)]
+pub(crate) struct Huge<M: Mmu> {
+    mutexes: PerCpu<FaultMutex<M>, M>,
+    count: u32,
+    pub(crate) locks: Slab<HugeLock<M>, M>,
+    pub(crate) owns: Slab<OwnPages<M>, M>,
+    pub(crate) regions: Slab<Region<M>, M>,
+}
+
+impl<M: Mmu> Huge<M> {
+    /// How many fault mutexes a machine of `cpus` CPUs has.
+    ///
+    /// Linux: `num_fault_mutexes`.
+    pub(crate) const fn mutexes(cpus: u32) -> u32 {
+        (8 * cpus).next_power_of_two()
+    }
+
+    pub(crate) fn new(
+        mutexes: PerCpu<FaultMutex<M>, M>,
+        cpus: u32,
+        [regions, locks, owns]: [PerCpu<Magazine<M>, M>; 3],
+    ) -> Self {
+        Self {
+            mutexes,
+            count: Self::mutexes(cpus),
+            regions: Slab::new(12, regions),
+            locks: Slab::new(13, locks),
+            owns: Slab::new(14, owns),
+        }
+    }
+
+    /// The mutex of page `index` of a file.
+    ///
+    /// Linux: hugetlb_fault_mutex_hash.
+    pub(crate) fn mutex(&self, cache: &PageCache<M>, index: u64) -> &RwSem<HugeFaultLock, M> {
+        let key = cache.id.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ index;
+        let mixed = (key ^ key >> 31).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let place = (mixed ^ mixed >> 29) as u32 & (self.count - 1);
+        &self.mutexes.get(place).0
+    }
+
+    /// The number of the mutex that lies at a host address: for names.
+    pub(crate) fn mutex_at(&self, at: usize) -> Option<u32> {
+        self.mutexes.find(at).map(|(number, _)| number)
+    }
+}
+
+/// 2 to the power of this are the pages of a huge page; 0 where the format has none.
+pub(crate) const fn order<P: Paging>() -> u32 {
+    match P::HUGE_ORDER {
+        Some(order) => order,
+        None => 0,
+    }
+}
+
+/// Bytes of a huge page, as a power of two.
+pub(crate) const fn shift<P: Paging>() -> u32 {
+    P::SHIFT + order::<P>()
+}
+
+/// Bytes of a huge page.
+pub(crate) const fn bytes<P: Paging>() -> u64 {
+    1 << shift::<P>()
+}
+
+/// The huge page at `addr`.
+pub(crate) fn page_at<P: Paging>(addr: VirtAddr) -> VirtRange {
+    span_of::<P>(addr, LEVEL)
+}
+
+/// The addresses that one table of huge pages covers.
+///
+/// Linux: the `PUD_SIZE` interval.
+pub(crate) fn interval<P: Paging>(addr: VirtAddr) -> VirtRange {
+    span_of::<P>(addr, LEVEL + 1)
+}
+
+/// The huge pages of a range whose ends are multiples of them.
+pub(crate) const fn pages_of<P: Paging>(range: VirtRange) -> u64 {
+    range.pages(shift::<P>())
+}
+
+/// The huge pages of a range that starts with one, each as a range.
+pub(crate) fn pages<P: Paging>(range: VirtRange) -> impl Iterator<Item = VirtRange> {
+    let count = range.len().div_ceil(bytes::<P>());
+    let at = move |page| VirtAddr(range.start().0 + page * bytes::<P>());
+    (0..count).map(move |page| VirtRange::new(at(page), at(page + 1)))
+}
+
+/// Whether tables of huge pages can be shared at all: they are not the root.
+pub(crate) const fn has_intervals<P: Paging>() -> bool {
+    P::LEVELS > LEVEL + 1
+}
+
+/// Whether `addr` is where a huge page starts.
+pub(crate) const fn is_aligned<P: Paging>(addr: VirtAddr) -> bool {
+    addr.is_aligned(span_shift::<P>(LEVEL))
+}
+
+impl VmaView {
+    /// Whether its pages are huge.
+    #[inline(always)]
+    #[must_use]
+    pub const fn is_huge(&self) -> bool {
+        self.flags.has(VmaFlags::HUGETLB)
+    }
+
+    /// What another mapping has to be alike in to share its tables of huge pages; 0 where it shares
+    /// none.
+    ///
+    /// Linux: page_table_shareable, which leaves out `VM_LOCKED`, too.
+    pub(crate) fn sharing_kind(&self) -> u64 {
+        let locked = VmaFlags::LOCKED.with(VmaFlags::LOCKED_ON_FAULT);
+        let flags = u64::from(self.flags.without(locked).bits());
+        match self.flags.has(VmaFlags::SHARED) {
+            true => 1 << 63 | flags << 3 | u64::from(self.prot.bits()),
+            false => 0,
+        }
+    }
+
+    /// The number of the huge page at `addr` in its file.
+    pub(crate) const fn huge_index<P: Paging>(&self, addr: VirtAddr) -> u64 {
+        self.page_index::<P>(addr) >> order::<P>()
+    }
+}
+
+impl<M: Mmu> System<M> {
+    /// The lock of a table of huge pages: in its descriptor, whatever the protocol.
+    ///
+    /// Linux: huge_pte_lock.
+    pub(crate) fn huge_lock(&self, table: Pfn) -> &PtLock<M> {
+        &self.frames.get(table).table_lock
+    }
+
+    /// The descriptor of the huge page that begins with a frame.
+    pub(crate) fn huge_frame(&self, pfn: Pfn) -> &Frame<M> {
+        self.frames.get(pfn)
+    }
+}
+
+impl<M: Mmu> crate::mm::Mm<M> {
+    /// The entry that maps, or would map, a huge page at `addr`, if there is a table for it; else
+    /// the entry below which one is missing, and its level. The caller holds what keeps the tables.
+    pub(crate) fn huge_entry(&self, addr: VirtAddr) -> Result<Leaf<'_, M>, (EntryRef<'_, M>, u32)> {
+        // SAFETY: 1: the caller's hold.
+        unsafe { walk_to::<M>(&self.system().at, self.root, addr, LEVEL) }
+    }
+}

@@ -1,0 +1,148 @@
+//! Tables of huge pages that several address spaces have.
+//!
+//! # Problem
+//! A table that two address spaces have must be left by one of them without the other noticing, and
+//! by whoever changes what only one of them may see.
+//!
+//! # Idea
+//! A table counts who has it beside the one that made it: its *sharers*, a number of its own, since
+//! references of passers-by say nothing about that (P49). A mapping that needs a table looks for
+//! another that has one for the same part of the file, and uses that. Whoever wants to change
+//! entries for one mapping only takes the table out of its address space first, all at once.
+//!
+//! # Protocol
+//! May share: a shared mapping that has a lock ([`super::lock`]), of an interval that lies all in
+//! it; with a mapping of the same file, the same flags and protection, that has the same pages at
+//! addresses of the same place in their interval.
+//!
+//! *Share*: `i_mmap` for reading; find the other's table; sharers + 1; under `page_table_lock` put
+//! it in where there is none, else sharers - 1.
+//!
+//! *Unshare*: `map_lock` or the mapping's lock for writing, and `i_mmap` for writing; under
+//! `page_table_lock`: if there are sharers, our entry becomes empty, sharers - 1. All CPUs of this
+//! address space forget the whole interval before `i_mmap` is let go (P48).
+//!
+//! # Why it is correct
+//! `i_mmap` keeps the other's table where it is while its sharers are raised: nobody unshares, and
+//! nobody takes the other mapping out of the file. The last to have a table has no sharers; it is
+//! the one that frees it, as tables are freed. Walks without locks, the hardware's among them, are
+//! waited for by the invalidation: none goes on in a table that is another's by then.
+//!
+//! A mapping that goes says in the same hold of `i_mmap` in which it leaves what it shares that
+//! nobody shares with it any more: its own tables are freed before it is out of the file.
+//!
+//! A mapping that is cut loses the table of the interval that the cut is in while its section is
+//! open: no fault of its own shares it again before the record says that it ends there (P50).
+//!
+//! # Cost
+//! One walk of the file's mappings for each interval that is touched first.
+//!
+//! Linux: mm/hugetlb.c huge_pmd_share, huge_pmd_unshare, want_pmd_share, page_table_shareable.
+
+use super::{LEVEL, has_intervals, interval};
+use crate::config::Broken;
+use crate::event::Event;
+use crate::file::{PageCache, huge_lock_of};
+use crate::mm::Mm;
+use crate::vma::{Vma, VmaFlags, VmaView};
+use core::ops::ControlFlow;
+use minflt_addr::{Pfn, VirtAddr, VirtRange};
+use minflt_pgtable::{EntryRef, Mmu, Paging, Pte};
+use minflt_sync::Ordering;
+
+/// A mapping may have tables that others have, too.
+fn may_share<M: Mmu>(vma: &Vma<M>, view: &VmaView, part: VirtRange) -> bool {
+    has_intervals::<M::Paging>()
+        && view.flags.has(VmaFlags::SHARED)
+        && vma.huge_lock().is_some()
+        && view.range.covers(part)
+}
+
+impl<M: Mmu> Mm<M> {
+    /// Puts another's table in below `entry`, which covers the interval of `addr` and was empty, if
+    /// there is one to share; whether something stands there now.
+    ///
+    /// # Context
+    /// The caller holds what keeps tables in this address space. Sleeps for `i_mmap`.
+    pub(crate) fn share_table(
+        &self,
+        vma: &Vma<M>,
+        view: &VmaView,
+        cache: &PageCache<M>,
+        (entry, addr): (EntryRef<'_, M>, VirtAddr),
+    ) -> bool {
+        let part = interval::<M::Paging>(addr);
+        if !may_share(vma, view, part) {
+            return false;
+        }
+        let sys = self.system();
+        let first = view.page_index::<M::Paging>(part.start());
+        let last = first + part.pages(M::Paging::SHIFT) - 1;
+        let _tree = cache.i_mmap.read();
+        let mut found = None;
+        let _first_of_them = cache.spans.each(first, last, |other| {
+            let like = other
+                .span
+                .is_some_and(|span| span.like() == view.sharing_kind());
+            let like = like && huge_lock_of(&other).is_some();
+            let whole = other.range == interval::<M::Paging>(other.range.start());
+            // Its own mapping may be among them, which has no table there.
+            match (like && whole).then(|| other.mm.huge_table(other.range.start())) {
+                Some(Some(table)) => {
+                    found = Some(table);
+                    ControlFlow::Break(())
+                }
+                _ => ControlFlow::Continue(()),
+            }
+        });
+        let Some(table) = found else { return false };
+        let sharers = &sys.frames.get(table).maps;
+        sharers.add(1, Ordering::Relaxed);
+        let _held = self.page_table_lock.lock();
+        let (none, value) = (Pte::none_at(LEVEL + 1), Pte::table(table, LEVEL + 1));
+        // Another fault may put one in without the lock, by the protocol.
+        if entry.cas(self.exchange_under_lock(), none, value).is_ok() {
+            sys.count(Event::TablesShared);
+            M::note(format_args!("table {table} is shared at {}", part.start()));
+        } else {
+            sharers.sub(1, Ordering::Relaxed);
+        }
+        true
+    }
+
+    /// The table of huge pages for `addr`, if there is one. Under `i_mmap` of a file that is mapped
+    /// there.
+    fn huge_table(&self, addr: VirtAddr) -> Option<Pfn> {
+        self.huge_entry(addr).ok().map(|leaf| leaf.table)
+    }
+
+    /// Takes the table for `addr` out of this address space, if others have it, too; whether it
+    /// did. The caller makes all CPUs forget the whole interval then, before it lets `i_mmap` go.
+    ///
+    /// # Context
+    /// Under `i_mmap` and what faults hold against this, for writing.
+    pub(crate) fn unshare_table(&self, addr: VirtAddr) -> bool {
+        if !has_intervals::<M::Paging>() {
+            return false;
+        }
+        let sys = self.system();
+        let Ok(leaf) = self.huge_entry(addr) else {
+            return false;
+        };
+        let frame = sys.frames.get(leaf.table);
+        let _held = self.page_table_lock.lock();
+        let shared = if sys.config.lacks(Broken::SharersByReferences) {
+            frame.refs.load(Ordering::Relaxed) > 1
+        } else {
+            frame.maps.load(Ordering::Relaxed) > 0
+        };
+        if !shared {
+            return false;
+        }
+        leaf.parent.store(Pte::none_at(LEVEL + 1));
+        frame.maps.sub(1, Ordering::Relaxed);
+        sys.count(Event::TablesUnshared);
+        M::note(format_args!("table {} is left at {addr}", leaf.table));
+        true
+    }
+}

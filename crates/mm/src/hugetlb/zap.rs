@@ -1,0 +1,205 @@
+//! Huge pages taken out of a mapping, and what their entries grant.
+//!
+//! Who changes entries of a mapping for it alone leaves the tables that it shares: of an interval
+//! that is only in part to be changed, too, for a shared mapping finds its pages again by faults.
+//! All under what faults hold against that, and `i_mmap`, for writing; and all CPUs have forgotten
+//! what was left before `i_mmap` is let go ([`super::share`]).
+//!
+//! Linux: mm/hugetlb.c `__unmap_hugepage_range`, `__hugetlb_zap_begin`, hugetlb_change_protection,
+//! hugetlb_unshare_pmds.
+
+use super::lock::HugeLock;
+use super::{LEVEL, interval, is_aligned, page_at};
+use crate::config::{Broken, Hugetlb};
+use crate::file::PageCache;
+use crate::mm::Mm;
+use crate::vma::{Vma, VmaFlags, VmaView};
+use crate::zap::Zap;
+use minflt_addr::{VirtAddr, VirtRange};
+use minflt_pgtable::{EntryRef, Exchange, Grant, Mmu, Pte, span_of};
+use minflt_sync::order::{HugeMapLock, HugeVmaLock};
+use minflt_sync::{Ordering, WriteGuard};
+
+/// What keeps faults off the tables of a mapping, or of all mappings of a file.
+pub(super) struct NoFaults<'l, M: Mmu> {
+    _map: Option<WriteGuard<'l, HugeMapLock, M>>,
+    _vma: Option<WriteGuard<'l, HugeVmaLock, M>>,
+}
+
+impl<'l, M: Mmu> NoFaults<'l, M> {
+    /// # Context
+    /// Sleeps, until the faults that are at it are done.
+    pub(super) fn lock(cache: &'l PageCache<M>, lock: Option<&'l HugeLock<M>>) -> Self {
+        let config = &cache.system().config;
+        let map = config.hugetlb == Hugetlb::IMmap;
+        Self {
+            _map: map.then(|| cache.map_lock.write()),
+            _vma: lock.filter(|_| !map).map(|lock| lock.sem.write()),
+        }
+    }
+}
+
+impl<M: Mmu> Zap<'_, M> {
+    /// Takes the huge pages of `part` out of a mapping.
+    ///
+    /// # Context
+    /// Under `mmap_lock`, or nobody else has the address space. Sleeps; waits for CPUs to forget
+    /// translations.
+    pub(crate) fn huge(&mut self, vma: &Vma<M>, view: &VmaView, part: VirtRange) {
+        let Some(cache) = view.cache::<M>() else {
+            return;
+        };
+        let _alone = NoFaults::lock(cache, vma.huge_lock());
+        let _tree = cache.i_mmap.write();
+        self.huge_locked(cache, part);
+    }
+
+    /// The same of all of a mapping that goes: nobody shares its tables from now on.
+    pub(crate) fn huge_gone(&mut self, vma: &Vma<M>, view: &VmaView) {
+        let Some(cache) = view.cache::<M>() else {
+            return;
+        };
+        let _alone = NoFaults::lock(cache, vma.huge_lock());
+        let _tree = cache.i_mmap.write();
+        if !cache.system().config.lacks(Broken::GoneStillShares) {
+            vma.shares_no_more();
+        }
+        self.huge_locked(cache, view.range);
+    }
+
+    /// The same for who holds what keeps faults off, and `i_mmap` for writing.
+    pub(super) fn huge_locked(&mut self, cache: &PageCache<M>, part: VirtRange) {
+        self.each_huge(part, |zap, entry, page| {
+            let how = zap.mm.exchange_of_huge();
+            let old = entry.swap(how, Pte::none_at(LEVEL));
+            if !old.is_mapped() {
+                return;
+            }
+            zap.gather.touch(page);
+            let frame = zap.mm.system().huge_frame(old.pfn());
+            // ORDERING: AcqRel; no pair: as of other pages.
+            if frame.maps.sub(1, Ordering::AcqRel) == 0 {
+                M::violation(format_args!("map count of frame {} below zero", old.pfn()));
+            }
+            zap.gather.page(old.pfn());
+        });
+        // The file's lock is held until all have forgotten.
+        if !cache.system().config.lacks(Broken::UnshareWithoutFlush) {
+            self.flush();
+        }
+    }
+
+    /// Lowers what the entries of `part` grant to what the mapping allows.
+    ///
+    /// # Context
+    /// As for [`Self::huge`]. The mapping's link says what its record does: nobody shares by what
+    /// it was.
+    pub(crate) fn protect_huge(&mut self, vma: &Vma<M>, view: &VmaView, part: VirtRange) {
+        let Some(cache) = view.cache::<M>() else {
+            return;
+        };
+        let allowed = view.prot.grant();
+        let _alone = NoFaults::lock(cache, vma.huge_lock());
+        let _tree = cache.i_mmap.write();
+        self.each_huge(part, |zap, entry, page| {
+            let lower = |pte: Pte<M::Paging>| {
+                let grant = match allowed {
+                    Grant::Nothing => Grant::Nothing,
+                    Grant::Read | Grant::Write => pte.grant().min(allowed).max(Grant::Read),
+                };
+                (pte.is_mapped() && grant != pte.grant()).then(|| pte.with_grant(grant))
+            };
+            let how = zap.mm.exchange_of_huge();
+            if entry
+                .update(how, lower)
+                .is_ok_and(|old| old.grant() > allowed)
+            {
+                zap.gather.touch(page);
+            }
+        });
+        self.flush();
+    }
+
+    /// Calls `each` with every entry of `part`, under the lock of its table; tables that others
+    /// have, too, are left instead.
+    fn each_huge(
+        &mut self,
+        part: VirtRange,
+        mut each: impl FnMut(&mut Self, EntryRef<'_, M>, VirtRange),
+    ) {
+        let mm = self.mm;
+        let mut at = part.start();
+        while at < part.end() {
+            let leaf = match mm.huge_entry(at) {
+                Ok(leaf) => leaf,
+                Err((_, level)) => {
+                    at = span_of::<M::Paging>(at, level).end();
+                    continue;
+                }
+            };
+            if mm.unshare_table(at) {
+                let left = interval::<M::Paging>(at);
+                self.gather.touch(left);
+                at = left.end();
+                continue;
+            }
+            let page = page_at::<M::Paging>(at);
+            let held = mm.system().huge_lock(leaf.table).lock();
+            each(self, leaf.entry, page);
+            drop(held);
+            if self.gather.is_full() {
+                self.flush();
+            }
+            at = page.end();
+        }
+    }
+}
+
+impl<M: Mmu> Mm<M> {
+    /// How entries of huge pages are exchanged, under the lock of their table.
+    pub(crate) fn exchange_of_huge(&self) -> Exchange<'_, M> {
+        self.exchange_of_tables()
+    }
+
+    /// A mapping ends, or begins, at `at` from now on: it leaves the table of the interval that is
+    /// cut so.
+    ///
+    /// # Context
+    /// Inside the mapping's section. Sleeps; waits for CPUs to forget translations.
+    ///
+    /// Linux: hugetlb_split (since 081056dc00a2).
+    pub(crate) fn leave_cut_table(&self, vma: &Vma<M>, view: &VmaView, at: VirtAddr) {
+        let part = interval::<M::Paging>(at);
+        if !view.is_huge() || !view.flags.has(VmaFlags::SHARED) || part.start() == at {
+            return;
+        }
+        let Some(cache) = view.cache::<M>() else {
+            return;
+        };
+        let mut zap = Zap::begin(self, part);
+        {
+            let _alone = NoFaults::lock(cache, vma.huge_lock());
+            let _tree = cache.i_mmap.write();
+            if self.unshare_table(at) {
+                zap.gather.touch(part);
+                zap.flush();
+            }
+        }
+        zap.finish();
+    }
+
+    /// Whether both ends of `range` are ends of huge pages, where they are in mappings of such.
+    /// Under `mmap_lock`.
+    ///
+    /// Linux: hugetlb_vm_op_split.
+    pub(crate) fn cuts_no_huge_page(&self, range: VirtRange) -> bool {
+        let whole = |at: VirtAddr| {
+            is_aligned::<M::Paging>(at)
+                || self.find(at).is_none_or(|vma| {
+                    let view = vma.view();
+                    !view.is_huge() || view.range.start() >= at
+                })
+        };
+        whole(range.start()) && whole(range.end())
+    }
+}

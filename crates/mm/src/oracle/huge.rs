@@ -1,0 +1,120 @@
+//! The ledger of huge pages: each is in a pool or somebody's, each shared table counts who has it,
+//! and what is reserved is reserved for somebody.
+
+use super::unbalanced::Unbalanced;
+use crate::file::PageCache;
+use crate::frame::{Entries, Frame, Use};
+use crate::hugetlb::{LEVEL, order, pages_of};
+use crate::mm::Mm;
+use crate::system::System;
+use crate::vma::{Vma, VmaFlags};
+use minflt_addr::{Pfn, VirtAddr};
+use minflt_pgtable::{Grant, Mmu, Pte};
+
+/// What huge pages need beside themselves.
+#[derive(Default)]
+pub(super) struct HugeObjects {
+    pub(super) locks: u64,
+    pub(super) owns: u64,
+    pub(super) regions: u64,
+    /// Pages that files have.
+    pub(super) cached: u64,
+    /// Pages that are reserved for files, whether they have them or not.
+    of_files: u64,
+    /// Pages that are reserved for mappings, and not used.
+    of_mappings: u64,
+}
+
+impl HugeObjects {
+    pub(super) const fn add(&mut self, other: &Self) {
+        self.locks += other.locks;
+        self.owns += other.owns;
+        self.regions += other.regions;
+        self.of_mappings += other.of_mappings;
+    }
+
+    pub(super) fn add_file<M: Mmu>(&mut self, cache: &PageCache<M>) -> Result<(), &'static str> {
+        let (regions, pages) = cache.reserved.validate()?;
+        self.regions += regions;
+        self.of_files += pages;
+        Ok(())
+    }
+
+    pub(super) fn add_mapping<M: Mmu>(&mut self, vma: &Vma<M>) -> Result<(), &'static str> {
+        self.locks += u64::from(vma.huge_lock().is_some());
+        let Some(own) = vma.huge_own() else {
+            return Ok(());
+        };
+        let view = vma.peek();
+        let first = view.huge_index::<M::Paging>(view.range.start());
+        let pages = pages_of::<M::Paging>(view.range);
+        self.of_mappings += pages - own.used.peek_count(first, first + pages);
+        if own.is_last_look() {
+            self.owns += 1;
+            self.regions += own.used.validate()?.0;
+        }
+        Ok(())
+    }
+}
+
+impl<M: Mmu> System<M> {
+    /// Whether what the pools say is reserved is what somebody reserved and has not had.
+    pub(super) fn reservations_add_up(&self, huge: &HugeObjects) -> Result<(), Unbalanced> {
+        let kept = self.frames.pool_counters().reserved;
+        let wanted = (huge.of_files + huge.of_mappings).wrapping_sub(huge.cached);
+        if kept == wanted {
+            Ok(())
+        } else {
+            Err(Unbalanced::Reserved { kept, wanted })
+        }
+    }
+}
+
+/// Whether a table is in as many address spaces as it says.
+pub(super) fn sharers_add_up<M: Mmu>(table: Pfn, frame: &Frame<M>) -> Result<(), Unbalanced> {
+    let (sharers, found) = (frame.maps.peek(), frame.sharers_seen());
+    if sharers == 0 || found == u64::from(sharers) + 1 {
+        return Ok(());
+    }
+    Err(Unbalanced::Sharers {
+        table,
+        sharers,
+        found,
+    })
+}
+
+impl<M: Mmu> Mm<M> {
+    /// An entry above the leaves that points to no table.
+    pub(super) fn check_huge(
+        &self,
+        at: VirtAddr,
+        level: u32,
+        value: Pte<M::Paging>,
+    ) -> Result<(), Unbalanced> {
+        let vma = self.mapping_of(at)?;
+        let view = vma.peek();
+        let frame = self.system().frames.get(value.pfn());
+        if level != LEVEL || !view.is_huge() || frame.used_as() != Use::Huge {
+            return Err(Unbalanced::NotAnon(at));
+        }
+        if value.grant() > view.prot.grant() {
+            return Err(Unbalanced::TooMuch(at));
+        }
+        frame.count_entries(Entries::One);
+        let Some(cache) = view.cache::<M>() else {
+            return Err(Unbalanced::OtherPage(at));
+        };
+        let index = view.huge_index::<M::Paging>(at);
+        let cached = frame.mapping.peek() == cache.address();
+        let shared = view.flags.has(VmaFlags::SHARED);
+        let pages = cache.size_peek() >> crate::hugetlb::shift::<M::Paging>();
+        if frame.index.peek() != index || cached && index >= pages || shared && !cached {
+            return Err(Unbalanced::OtherPage(at));
+        }
+        if value.grant() == Grant::Write && !shared && (cached || !frame.is_exclusive()) {
+            return Err(Unbalanced::WritableShared(at));
+        }
+        debug_assert!(order::<M::Paging>() > 0, "the format has huge pages");
+        Ok(())
+    }
+}

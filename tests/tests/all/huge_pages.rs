@@ -1,0 +1,450 @@
+//! Huge pages: pools and reservations, mapped, shared with others, taken away.
+#![expect(
+    clippy::expect_used,
+    clippy::tests_outside_test_module,
+    reason = "all of an integration test is a test"
+)]
+
+use minflt_addr::VirtAddr;
+use minflt_host::{Host, HostInstance, HostOptions, Prefault};
+use minflt_mm::{
+    Advice, Config, Event, FileHandle, MapRequest, Mapped, MmHandle, MmapError, MremapError, Place,
+    PoolCounters, Populate, Prot, Remap, RemapRequest, Reserve, Sharing, Signal, System, Thread,
+    eras_of_huge_pages,
+};
+use minflt_pgtable::X86_64;
+
+type Machine = Host<X86_64, true>;
+
+const PAGE: u64 = 2 << 20;
+/// Where an interval of tables begins.
+const BASE: u64 = 1 << 40;
+const INTERVAL: u64 = 1 << 30;
+const POOL: u64 = 12;
+
+struct World<'w> {
+    sys: &'w System<Machine>,
+    mm: &'w MmHandle<'w, Machine>,
+    thread: &'w Thread<'w, Machine>,
+}
+
+fn at(page: u64) -> VirtAddr {
+    VirtAddr(BASE + page * PAGE)
+}
+
+/// Some bytes into a page.
+fn within(page: u64, bytes: u64) -> VirtAddr {
+    VirtAddr(at(page).0 + bytes)
+}
+
+fn request(page: u64, pages: u64, prot: Prot) -> MapRequest {
+    MapRequest::new(Place::Fixed(at(page)), pages * PAGE, prot)
+}
+
+impl<'w> World<'w> {
+    fn file(&self, pages: u64) -> FileHandle<'w, Machine> {
+        self.sys
+            .new_huge_file(pages * PAGE)
+            .expect("a whole number of pages")
+    }
+
+    fn map(&self, page: u64, pages: u64, file: &FileHandle<'_, Machine>, sharing: Sharing) {
+        let request = request(page, pages, Prot::READ_WRITE);
+        let mapped = self.thread.mmap_file(&request, file, 0, sharing);
+        assert_eq!(mapped, Ok(at(page)));
+    }
+
+    fn private(&self, page: u64, pages: u64) {
+        let request = request(page, pages, Prot::READ_WRITE);
+        assert_eq!(self.mm.mmap_huge(&request, Sharing::Private), Ok(at(page)));
+    }
+
+    fn pool(&self) -> (u64, u64, u64) {
+        let PoolCounters {
+            total,
+            free,
+            reserved,
+            ..
+        } = self.sys.huge_pool();
+        (total, free, reserved)
+    }
+
+    fn count(&self, event: Event) -> u64 {
+        self.sys.count_of(event)
+    }
+
+    fn holds(&self, others: &[&MmHandle<'_, Machine>]) {
+        let mut alive = vec![&**self.mm];
+        alive.extend(others.iter().map(|mm| &***mm));
+        self.sys.check_ledger(&alive).expect("it adds up");
+    }
+}
+
+fn in_one(name: &str, config: Config, test: &impl Fn(&World<'_>)) {
+    let options = HostOptions {
+        cpus: 1,
+        ram_bytes: 64 << 20,
+        prefault: Prefault::OnTouch,
+    };
+    let instance = HostInstance::new(&options).expect("memory");
+    let sys = System::<Machine>::boot(instance, config).expect("legal");
+    let _cpu = sys.machine().enter(0);
+    let mm = sys.new_mm().expect("memory");
+    assert_eq!(sys.resize_huge_pool(POOL), POOL, "{name}");
+    {
+        let thread = mm.thread();
+        test(&World {
+            sys: &sys,
+            mm: &mm,
+            thread: &thread,
+        });
+    }
+    sys.check_ledger(&[&mm]).expect("it adds up");
+    drop(mm);
+    sys.check_ledger(&[]).expect("nothing is left");
+    let pool = sys.huge_pool();
+    assert_eq!(
+        (pool.total, pool.free, pool.reserved),
+        (POOL, POOL, 0),
+        "{name}"
+    );
+}
+
+fn in_each_era(test: impl Fn(&World<'_>)) {
+    for era in eras_of_huge_pages() {
+        in_one(era.name, era.config, &test);
+    }
+}
+
+#[test]
+fn a_shared_page_is_one_page_for_all() {
+    in_each_era(|world| {
+        let file = world.file(4);
+        world.map(0, 4, &file, Sharing::Shared);
+        world.map(100, 4, &file, Sharing::Shared);
+        assert_eq!(world.pool(), (POOL, POOL, 4), "reserved once");
+        for page in 0..4 {
+            assert_eq!(world.thread.store(within(page, 4096), 7 + page), Ok(()));
+            assert_eq!(world.thread.load(within(100 + page, 4096)), Ok(7 + page));
+            assert_eq!(world.thread.load(within(100 + page, PAGE - 8)), Ok(0));
+        }
+        assert_eq!(world.pool(), (POOL, POOL - 4, 0));
+        assert_eq!(world.count(Event::HugeFaults), 8);
+        assert_eq!(file.read_word(PAGE + 4096), Ok(Some(8)));
+        world.holds(&[]);
+        assert_eq!(world.mm.munmap(at(0), 4 * PAGE), Ok(()));
+        assert_eq!(world.thread.load(at(0)), Err(Signal::MapErr));
+        assert_eq!(world.thread.load(within(101, 4096)), Ok(8));
+        world.holds(&[]);
+    });
+}
+
+#[test]
+fn what_is_not_left_is_refused_when_it_is_mapped() {
+    in_each_era(|world| {
+        world.private(0, POOL - 2);
+        assert_eq!(world.pool(), (POOL, POOL, POOL - 2));
+        let much = request(100, 3, Prot::READ_WRITE);
+        let refused = world.mm.mmap_huge(&much, Sharing::Private);
+        assert_eq!(refused, Err(MmapError::NoMemory));
+        let file = world.file(0);
+        let refused = world.mm.mmap_file(&much, &file, 0, Sharing::Shared);
+        assert_eq!(refused, Err(MmapError::NoMemory));
+        // Who reserves nothing may get nothing.
+        let late = MapRequest {
+            reserve: Reserve::NoReserve,
+            ..much
+        };
+        assert_eq!(world.mm.mmap_huge(&late, Sharing::Private), Ok(at(100)));
+        assert_eq!(world.thread.store(at(100), 1), Ok(()));
+        assert_eq!(world.thread.store(at(101), 1), Ok(()));
+        assert_eq!(world.thread.store(at(102), 1), Err(Signal::Bus));
+        for page in 0..POOL - 2 {
+            assert_eq!(world.thread.store(at(page), 1), Ok(()), "{page}");
+        }
+        assert_eq!(world.pool(), (POOL, 0, 0));
+        world.holds(&[]);
+    });
+}
+
+#[test]
+fn parts_of_a_private_mapping_give_back_what_they_have_not_used() {
+    in_each_era(|world| {
+        world.private(0, 6);
+        assert_eq!(world.thread.store(at(1), 5), Ok(()));
+        assert_eq!(world.thread.store(at(4), 6), Ok(()));
+        assert_eq!(world.pool(), (POOL, POOL - 2, 4));
+        assert_eq!(
+            world.mm.munmap(at(2), 1 << 20),
+            Err(minflt_mm::MunmapError::Invalid)
+        );
+        assert_eq!(world.mm.munmap(at(2), 2 * PAGE), Ok(()));
+        world.holds(&[]);
+        assert_eq!(world.pool(), (POOL, POOL - 2, 2));
+        assert_eq!(world.thread.load(at(1)), Ok(5));
+        assert_eq!(world.thread.load(at(4)), Ok(6));
+        assert_eq!(world.thread.load(at(3)), Err(Signal::MapErr));
+        assert_eq!(world.mm.munmap(at(0), 2 * PAGE), Ok(()));
+        assert_eq!(world.pool(), (POOL, POOL - 1, 1));
+        world.holds(&[]);
+    });
+}
+
+#[test]
+fn a_child_shares_private_pages_until_one_of_the_two_stores() {
+    in_each_era(|world| {
+        world.private(0, 3);
+        assert_eq!(world.thread.store(at(0), 1), Ok(()));
+        assert_eq!(world.thread.store(at(1), 2), Ok(()));
+        let child = world.mm.fork().expect("memory");
+        world.holds(&[&child]);
+        {
+            let thread = child.thread();
+            assert_eq!(thread.load(at(0)), Ok(1));
+            assert_eq!(world.thread.store(at(0), 10), Ok(()));
+            assert_eq!(thread.load(at(0)), Ok(1));
+            assert_eq!(thread.store(at(1), 20), Ok(()));
+            assert_eq!(world.thread.load(at(1)), Ok(2));
+            world.holds(&[&child]);
+            assert_eq!(world.thread.store(at(1), 3), Ok(()));
+            assert_eq!(thread.load(at(1)), Ok(20));
+        }
+        assert_eq!(world.count(Event::HugeCopies), 2);
+        drop(child);
+        world.holds(&[]);
+    });
+}
+
+#[test]
+fn who_reserved_a_page_wins_it_from_children() {
+    in_each_era(|world| {
+        world.private(0, POOL);
+        for page in 0..POOL {
+            assert_eq!(world.thread.store(at(page), page), Ok(()));
+        }
+        let child = world.mm.fork().expect("memory");
+        let thread = child.thread();
+        assert_eq!(thread.store(at(0), 1), Err(Signal::Bus), "none is left");
+        assert_eq!(world.thread.store(at(0), 100), Ok(()));
+        assert_eq!(world.count(Event::HugePagesLost), 1);
+        assert_eq!(world.thread.load(at(0)), Ok(100));
+        assert_eq!(thread.load(at(0)), Err(Signal::Bus));
+        assert_eq!(thread.load(at(1)), Ok(1));
+        drop(thread);
+        world.holds(&[&child]);
+    });
+}
+
+#[test]
+fn a_truncated_file_has_no_pages_behind_its_end() {
+    in_each_era(|world| {
+        let file = world.file(4);
+        world.map(0, 6, &file, Sharing::Shared);
+        assert_eq!(
+            file.bytes(),
+            6 * PAGE,
+            "a mapping that may be stored to makes it longer"
+        );
+        for page in 0..5 {
+            assert_eq!(world.thread.store(at(page), page + 1), Ok(()));
+        }
+        let child = world.mm.fork().expect("memory");
+        let thread = child.thread();
+        assert_eq!(thread.load(at(3)), Ok(4));
+        assert_eq!(file.truncate(PAGE / 2), Err(minflt_mm::FileError::Invalid));
+        assert_eq!(file.truncate(2 * PAGE), Ok(()));
+        assert_eq!(world.pool(), (POOL, POOL - 2, 0));
+        for thread in [world.thread, &thread] {
+            assert_eq!(thread.load(at(1)), Ok(2));
+            assert_eq!(thread.load(at(2)), Err(Signal::Bus));
+            assert_eq!(thread.store(at(4), 1), Err(Signal::Bus));
+        }
+        assert_eq!(file.truncate(4 * PAGE), Ok(()));
+        assert_eq!(world.thread.load(at(3)), Ok(0));
+        assert_eq!(file.punch_hole(0, PAGE + 4096), Ok(()));
+        assert_eq!(world.thread.load(at(0)), Ok(0));
+        assert_eq!(
+            world.thread.load(at(1)),
+            Ok(0),
+            "of what is no whole page zeros"
+        );
+        drop(thread);
+        world.holds(&[&child]);
+    });
+}
+
+#[test]
+fn an_interval_has_one_table_for_all_who_may_share_it() {
+    in_each_era(|world| {
+        let file = world.file(0);
+        // Nothing is reserved: there are not so many pages.
+        let whole = MapRequest {
+            reserve: Reserve::NoReserve,
+            ..MapRequest::new(Place::Fixed(at(0)), INTERVAL + PAGE, Prot::READ_WRITE)
+        };
+        let mapped = world.thread.mmap_file(&whole, &file, 0, Sharing::Shared);
+        assert_eq!(mapped, Ok(at(0)));
+        assert_eq!(world.thread.store(at(3), 33), Ok(()));
+        assert_eq!(world.thread.store(at(512), 44), Ok(()));
+        let child = world.mm.fork().expect("memory");
+        let thread = child.thread();
+        let faults = world.count(Event::HugeFaults);
+        assert_eq!(thread.load(at(3)), Ok(33));
+        assert_eq!(world.count(Event::TablesShared), 1);
+        assert_eq!(
+            world.count(Event::HugeFaults),
+            faults,
+            "the entry was there"
+        );
+        assert_eq!(
+            thread.load(at(512)),
+            Ok(44),
+            "what reaches out has a table of its own"
+        );
+        assert_eq!(world.count(Event::TablesShared), 1);
+        assert_eq!(thread.store(at(5), 55), Ok(()));
+        assert_eq!(world.thread.load(at(5)), Ok(55));
+        assert_eq!(world.count(Event::HugeFaults), faults + 2);
+        world.holds(&[&child]);
+        // One who may not store has no table in common.
+        assert_eq!(child.mprotect(at(0), INTERVAL + PAGE, Prot::READ), Ok(()));
+        assert_eq!(world.count(Event::TablesUnshared), 1);
+        world.holds(&[&child]);
+        assert_eq!(thread.load(at(5)), Ok(55));
+        assert_eq!(thread.store(at(5), 1), Err(Signal::AccErr));
+        assert_eq!(world.thread.store(at(5), 56), Ok(()));
+        assert_eq!(world.count(Event::TablesShared), 1);
+        assert_eq!(
+            child.mprotect(at(0), INTERVAL + PAGE, Prot::READ_WRITE),
+            Ok(())
+        );
+        assert_eq!(child.madvise(at(0), INTERVAL, Advice::DontNeed), Ok(()));
+        world.holds(&[&child]);
+        assert_eq!(thread.load(at(5)), Ok(56));
+        drop(thread);
+        world.holds(&[&child]);
+    });
+}
+
+#[test]
+fn who_is_cut_in_an_interval_leaves_its_table() {
+    in_each_era(|world| {
+        let file = world.file(0);
+        let whole = MapRequest {
+            reserve: Reserve::NoReserve,
+            ..MapRequest::new(Place::Fixed(at(0)), INTERVAL, Prot::READ_WRITE)
+        };
+        let mapped = world.thread.mmap_file(&whole, &file, 0, Sharing::Shared);
+        assert_eq!(mapped, Ok(at(0)));
+        assert_eq!(world.thread.store(at(3), 33), Ok(()));
+        let child = world.mm.fork().expect("memory");
+        let thread = child.thread();
+        assert_eq!(thread.load(at(3)), Ok(33));
+        assert_eq!(world.count(Event::TablesShared), 1);
+        assert_eq!(child.munmap(at(100), PAGE), Ok(()));
+        assert_eq!(world.count(Event::TablesUnshared), 1);
+        world.holds(&[&child]);
+        assert_eq!(thread.load(at(3)), Ok(33));
+        assert_eq!(world.count(Event::TablesShared), 1, "it is not all mapped");
+        assert_eq!(thread.load(at(100)), Err(Signal::MapErr));
+        assert_eq!(world.thread.load(at(100)), Ok(0));
+        drop(thread);
+        world.holds(&[&child]);
+    });
+}
+
+#[test]
+fn populated_and_preallocated_pages_need_no_fault() {
+    in_each_era(|world| {
+        let file = world.file(0);
+        assert_eq!(file.allocate(0, 3 * PAGE), Ok(()));
+        assert_eq!(file.bytes(), 3 * PAGE);
+        assert_eq!(world.pool(), (POOL, POOL - 3, 0));
+        world.map(0, 3, &file, Sharing::Shared);
+        assert_eq!(
+            world.pool(),
+            (POOL, POOL - 3, 0),
+            "what is there is not reserved"
+        );
+        let now = MapRequest {
+            populate: Populate::Now,
+            ..request(100, 2, Prot::READ_WRITE)
+        };
+        assert_eq!(world.mm.mmap_huge(&now, Sharing::Private), Ok(at(100)));
+        assert_eq!(world.pool(), (POOL, POOL - 5, 0));
+        let faults = world.count(Event::PageFaults);
+        assert_eq!(world.thread.store(at(101), 1), Ok(()));
+        assert_eq!(world.count(Event::PageFaults), faults);
+        world.holds(&[]);
+    });
+}
+
+#[test]
+fn a_moved_mapping_takes_its_pages_and_what_it_reserved_along() {
+    in_each_era(|world| {
+        let remap = |old: u64, pages: u64, to: u64| RemapRequest {
+            old: at(old),
+            old_len: pages * PAGE,
+            new_len: pages * PAGE,
+            how: Remap::Fixed(at(to)),
+        };
+        world.private(0, 6);
+        for page in [0, 2, 5] {
+            assert_eq!(world.thread.store(at(page), page + 1), Ok(()));
+        }
+        // A part, over a mapping that goes.
+        world.private(700, 2);
+        assert_eq!(world.thread.mremap(&remap(1, 2, 700)), Ok(at(700)));
+        world.holds(&[]);
+        assert_eq!(world.pool(), (POOL, POOL - 3, 3));
+        assert_eq!(world.thread.load(at(701)), Ok(3));
+        assert_eq!(world.thread.load(at(2)), Err(Signal::MapErr));
+        assert_eq!(world.thread.load(at(700)), Ok(0), "still reserved");
+        assert_eq!(world.thread.mremap(&remap(3, 3, 1400)), Ok(at(1400)));
+        assert_eq!(world.thread.load(at(1402)), Ok(6));
+        world.holds(&[]);
+        let file = world.file(0);
+        world.map(2000, 2, &file, Sharing::Shared);
+        assert_eq!(world.thread.store(at(2001), 9), Ok(()));
+        assert_eq!(world.thread.mremap(&remap(2000, 2, 2600)), Ok(at(2600)));
+        assert_eq!(world.thread.load(at(2601)), Ok(9));
+        assert_eq!(world.thread.load(at(2001)), Err(Signal::MapErr));
+        let longer = RemapRequest {
+            new_len: 3 * PAGE,
+            how: Remap::MayMove,
+            ..remap(2600, 2, 0)
+        };
+        assert_eq!(world.thread.mremap(&longer), Err(MremapError::Invalid));
+        let shorter = RemapRequest {
+            new_len: PAGE,
+            how: Remap::InPlace,
+            ..remap(2600, 2, 0)
+        };
+        assert_eq!(world.thread.mremap(&shorter), Ok(at(2600)));
+        assert_eq!(world.thread.load(at(2601)), Err(Signal::MapErr));
+        assert_eq!(file.read_word(PAGE), Ok(Some(9)));
+        world.holds(&[]);
+    });
+}
+
+#[test]
+fn what_is_shown_of_huge_pages() {
+    in_each_era(|world| {
+        world.private(0, 2);
+        assert_eq!(world.thread.store(at(1), 1), Ok(()));
+        let mut found = [Mapped::Swapped; 3];
+        world.mm.pagemap(VirtAddr(at(1).0 - 4096), &mut found);
+        assert_eq!(found, [Mapped::Nothing, Mapped::Private, Mapped::Private]);
+        let mut there = [9; 2];
+        assert_eq!(
+            world
+                .mm
+                .mincore(VirtAddr(at(1).0 - 4096), 2 * 4096, &mut there),
+            Ok(())
+        );
+        assert_eq!(there, [0, 1]);
+        let mut smaps = String::new();
+        assert!(world.mm.smaps(&mut smaps).is_ok());
+        assert!(smaps.contains("KernelPageSize:     2048 kB"), "{smaps}");
+    });
+}
