@@ -362,22 +362,6 @@ impl<M: Mmu> System<M> {
         self.frames.clear_free(&self.at);
     }
 
-    /// What the CPU that the caller runs on has of its own.
-    #[inline(always)]
-    pub(crate) fn here(&self) -> &CpuArea<M> {
-        self.cpus.this()
-    }
-
-    #[inline(always)]
-    pub(crate) fn count(&self, event: Event) {
-        self.here().count(event);
-    }
-
-    #[inline(always)]
-    pub(crate) fn count_n(&self, event: Event, n: u64) {
-        self.cpus.this().events[event as usize].add(n);
-    }
-
     #[inline(always)]
     pub(crate) fn looked(&self, check: Check) {
         self.cpus.this().checks[check as usize].add(1);
@@ -425,12 +409,6 @@ const fn patience<M: Mmu>() -> Patience {
 }
 
 impl<M: Mmu> CpuArea<M> {
-    /// For who asked once whose it is.
-    #[inline(always)]
-    pub(crate) fn count(&self, event: Event) {
-        self.events[event as usize].add(1);
-    }
-
     fn new() -> Self {
         Self {
             events: core::array::from_fn(|_| Counter::new()),

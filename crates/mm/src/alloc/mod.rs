@@ -19,9 +19,11 @@
 //! Usually a pop on a line of this CPU; one zone lock per block taken or batch given back.
 
 mod choose;
+mod list;
 mod zone;
 
 pub(crate) use choose::Search;
+pub(crate) use list::CpuFrames;
 pub(crate) use zone::MAX_ORDER;
 
 use crate::frame::{Frame, FrameTable, Use, Zeroed};
@@ -30,93 +32,18 @@ use crate::oracle::Refusals;
 use crate::swap::SwapArea;
 use core::ops::Range;
 use core::panic::Location;
+use list::CPU_LIST;
 use minflt_addr::Pfn;
 use minflt_pgtable::Mmu;
-use minflt_sync::{Cx, Instance, Ordering, PerCpu, Plain};
+use minflt_sync::{Cx, Instance, Ordering, PerCpu};
 use zone::Zone;
 
 /// Most memory nodes of a machine.
 pub(crate) const MAX_NODES: usize = 256;
-const CPU_LIST: usize = 64;
-const CPU_BATCH: usize = 32;
 /// A CPU takes a block of at most 2^this frames from a zone.
 const BLOCK_ORDER: u32 = 8;
 /// Frames that are taken before the one that a fault asks for.
 const BETWEEN: usize = 2;
-
-/// The free frames of one CPU.
-#[derive(Debug)]
-pub(crate) struct CpuFrames<M: Mmu> {
-    /// Guarded by: being this CPU's.
-    list: Plain<CpuList, M>,
-}
-
-#[derive(Debug)]
-struct CpuList {
-    /// Frames that were freed here, the last one on top.
-    frames: [u32; CPU_LIST],
-    len: usize,
-    /// What is left of a block from a zone.
-    block: Range<u64>,
-}
-
-impl CpuList {
-    /// The frame that is taken next.
-    #[inline(always)]
-    fn next(&self) -> Option<Pfn> {
-        self.coming(0)
-    }
-
-    /// The frame that is taken after `others`, as far as is known.
-    #[inline(always)]
-    fn coming(&self, others: usize) -> Option<Pfn> {
-        if others < self.len {
-            return Some(Pfn(u64::from(self.frames[self.len - 1 - others])));
-        }
-        let pfn = self.block.start + (others - self.len) as u64;
-        (pfn < self.block.end).then_some(Pfn(pfn))
-    }
-
-    /// Takes that frame.
-    #[inline(always)]
-    fn take(&mut self) -> Option<Pfn> {
-        let next = self.next()?;
-        if self.len > 0 {
-            self.len -= 1;
-        } else {
-            self.block.start += 1;
-        }
-        Some(next)
-    }
-
-    /// All frames of the CPU.
-    fn all(&self) -> impl Iterator<Item = Pfn> + '_ {
-        let freed = self.frames[..self.len].iter();
-        let freed = freed.map(|pfn| Pfn(u64::from(*pfn)));
-        freed.chain(self.block.clone().map(Pfn))
-    }
-
-    /// Takes half of those that were freed.
-    fn take_batch(&mut self) -> ([u32; CPU_BATCH], usize) {
-        let mut batch = [0; CPU_BATCH];
-        let count = self.len.div_ceil(2);
-        self.len -= count;
-        batch[..count].copy_from_slice(&self.frames[self.len..self.len + count]);
-        (batch, count)
-    }
-}
-
-impl<M: Mmu> CpuFrames<M> {
-    pub(crate) const fn new() -> Self {
-        Self {
-            list: Plain::new(CpuList {
-                frames: [0; CPU_LIST],
-                len: 0,
-                block: 0..0,
-            }),
-        }
-    }
-}
 
 /// All frames of a system.
 #[derive(Debug)]
