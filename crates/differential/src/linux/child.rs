@@ -10,14 +10,17 @@
 //! The nursery's address space is full but for the window, so that whatever looks for a hole finds
 //! it there. Each case is forked from it, and so starts empty.
 
-use super::area::{Area, COUNT, DONE, RECORDS, STEP_WORDS, STEPS, USED};
+use super::area::{Area, COUNT, DONE, RECORDS, STEP_WORDS, STEPS, USED, WINDOW};
 use super::files::Numbers;
 use super::remote::{remote_read, remote_write};
 use super::{probe, sys, userfault};
 use crate::files::{FILES, HALF};
 use crate::record::{MAPERR, bits};
 use crate::step::{ARGS, Call, Step};
-use crate::window::{END, HEAP, PAGE, PAGES, START, page_of};
+use minflt_spec::abi;
+use crate::window::{
+    END, HEAP, HOT, HUGE, HUGE_END, HUGE_START, PAGE, PAGES, START, Window, hot, page_of,
+};
 
 /// Exit codes of the nursery when it cannot be set up: what failed, above the error number.
 pub(super) const SETUP: [&str; 7] = [
@@ -56,6 +59,10 @@ pub(super) fn nursery(mut area: Area, mut files: Numbers, commands: i32, answers
                     Ok(mut case) => case.run(),
                     Err(_) => 2,
                 };
+                // The pages of the file of huge pages are the whole machine's.
+                if let Some(huge) = files.huge {
+                    huge.empty();
+                }
                 sys::exit(code)
             }
             Ok(pid) => sys::wait(pid).is_ok_and(|status| status != 0),
@@ -141,11 +148,23 @@ struct Case<'a> {
     mem: i32,
     smaps: i32,
     userfaultfd: i32,
+    window: Window,
 }
 
 impl<'a> Case<'a> {
     fn new(area: &'a mut Area, files: Numbers, outside: u64) -> Result<Self, i32> {
-        files.reset()?;
+        let window = match (area.words()[WINDOW], files.huge) {
+            (1, Some(huge)) => {
+                huge.reset()?;
+                let whole = [HUGE_START, HUGE_END - HUGE_START, 0, 0, 0, 0];
+                sys::call(libc::SYS_munmap, whole)?;
+                Window::Huge
+            }
+            _ => {
+                files.reset()?;
+                Window::Small
+            }
+        };
         let mut case = Self {
             area,
             files,
@@ -156,6 +175,7 @@ impl<'a> Case<'a> {
             mem: 0,
             smaps: 0,
             userfaultfd: userfault::open()?,
+            window,
         };
         case.open()?;
         Ok(case)
@@ -232,6 +252,7 @@ impl<'a> Case<'a> {
         let plain = |number, args: [u64; 6]| returned(sys::call(number, args));
         // The file that the argument names.
         let fd = |arg| self.files.of(arg) as u64;
+        let huge = self.files.huge.map_or(u64::MAX, |huge| huge.file() as u64);
         match step.call {
             Call::Mmap => returned(sys::call(libc::SYS_mmap, [a, b, c, d, u64::MAX, 0])),
             Call::Munmap => plain(libc::SYS_munmap, step.args),
@@ -279,13 +300,7 @@ impl<'a> Case<'a> {
             Call::Msync => plain(libc::SYS_msync, step.args),
             Call::Ftruncate => plain(libc::SYS_ftruncate, [fd(a), b, 0, 0, 0, 0]),
             Call::Fallocate => plain(libc::SYS_fallocate, [fd(a), b, c, d, 0, 0]),
-            Call::Pread => {
-                let mut word = [0; 8];
-                match sys::read_at(self.files.of(a), &mut word, b) {
-                    Ok(bytes) => [0, bytes as u64, u64::from_le_bytes(word), 0],
-                    Err(errno) => returned(Err(errno)),
-                }
-            }
+            Call::Pread => read_word(self.files.of(a), b),
             Call::Pwrite => {
                 let written = sys::write_at(self.files.of(a), &c.to_le_bytes(), b);
                 returned(written.map(|bytes| bytes as u64))
@@ -295,6 +310,14 @@ impl<'a> Case<'a> {
             | Call::UffdCopy
             | Call::UffdZeropage
             | Call::UffdWriteprotect => userfault::perform(self.area, self.userfaultfd, step),
+            Call::HugeMmap => {
+                let flags = d | abi::MAP_HUGETLB;
+                returned(sys::call(libc::SYS_mmap, [a, b, c, flags, u64::MAX, 0]))
+            }
+            Call::HugeMmapFile => plain(libc::SYS_mmap, [a, b, c, d, huge, e]),
+            Call::HugeFtruncate => plain(libc::SYS_ftruncate, [huge, a, 0, 0, 0, 0]),
+            Call::HugeFallocate => plain(libc::SYS_fallocate, [huge, a, b, c, 0, 0]),
+            Call::HugePread => read_word(huge as i32, a),
         }
     }
 
@@ -310,9 +333,17 @@ impl<'a> Case<'a> {
         for word in outcome {
             self.put(word);
         }
-        let [private, of_files] = self.maps_and_presence();
+        for word in self.files.huge.map_or([0; 2], |huge| huge.counts()) {
+            self.put(word);
+        }
+        let [private, mut of_files] = self.maps_and_presence();
         for word in private {
             self.put(word);
+        }
+        let mut private = private;
+        if self.window == Window::Huge {
+            self.leave_out_closed(&mut private);
+            self.leave_out_closed(&mut of_files);
         }
         self.contents(private, Zeros::LeftOut);
         self.contents(of_files, Zeros::Told);
@@ -326,10 +357,11 @@ impl<'a> Case<'a> {
     fn maps_and_presence(&mut self) -> [[u64; 2]; 2] {
         let counted = self.used;
         self.put(0);
-        let mut at = START;
+        let window = self.window.range();
+        let mut at = window.start().0;
         let mut count = 0;
         while let Ok(found) = sys::mapping_at(self.maps, at) {
-            if found.start >= END {
+            if found.start >= window.end().0 {
                 break;
             }
             let of = self.files.which(found.file);
@@ -340,6 +372,9 @@ impl<'a> Case<'a> {
             at = found.end;
         }
         self.area.words()[counted] = count;
+        if self.window == Window::Huge {
+            return self.huge_presence();
+        }
         let mut map = [0; PAGES as usize * 8];
         let read = sys::read_at(self.pagemap, &mut map, START / PAGE * 8);
         // Present: bit 63; of a file: bit 61.
@@ -347,6 +382,27 @@ impl<'a> Case<'a> {
             |page: u64, wanted: u8| read.is_ok() && map[page as usize * 8 + 7] & 0xa0 == wanted;
         let all = |wanted| bits((0..PAGES).filter(|page| is(*page, wanted)));
         [all(0x80), all(0xa0)]
+    }
+
+    /// The huge pages that are present, private ones and files'.
+    fn huge_presence(&self) -> [[u64; 2]; 2] {
+        let is = |bit: u64, wanted: u8| {
+            let mut entry = [0; 8];
+            let at = (HUGE_START + hot(bit) * HUGE) / PAGE * 8;
+            sys::read_at(self.pagemap, &mut entry, at).is_ok() && entry[7] & 0xa0 == wanted
+        };
+        let all = |wanted| bits((0..HOT).filter(|bit| is(*bit, wanted)));
+        [all(0x80), all(0xa0)]
+    }
+
+    /// Leaves out what may not be accessed.
+    fn leave_out_closed(&self, present: &mut [u64; 2]) {
+        for bit in 0..HOT {
+            let found = sys::mapping_at(self.maps, HUGE_START + hot(bit) * HUGE);
+            if found.is_ok_and(|found| found.rights & 7 == 0) {
+                present[0] &= !(1 << bit);
+            }
+        }
     }
 
     /// The contents of pages that are present, none of which is brought in by looking.
@@ -360,7 +416,10 @@ impl<'a> Case<'a> {
             }
             for half in 0..2 {
                 let mut word = [0; 8];
-                let at = START + page * PAGE + half * HALF;
+                let at = match self.window {
+                    Window::Small => START + page * PAGE + half * HALF,
+                    Window::Huge => HUGE_START + hot(page) * HUGE + half * (HUGE / 2),
+                };
                 let read = sys::read_at(self.mem, &mut word, at);
                 let word = read.map_or(u64::MAX, |_| u64::from_le_bytes(word));
                 if word != 0 || zeros == Zeros::Told {
@@ -375,9 +434,16 @@ impl<'a> Case<'a> {
 
     /// The files, after the last step.
     fn file_contents(&mut self, last: bool) {
-        self.put(u64::from(last));
+        let files = self.files;
+        if self.window == Window::Huge {
+            self.put(u64::from(last));
+            if let Some(huge) = files.huge.filter(|_| last) {
+                huge.read(|word| self.put(word));
+            }
+            return;
+        }
+        self.put(if last { FILES as u64 } else { 0 });
         if last {
-            let files = self.files;
             for file in 0..FILES {
                 files.read(file, |word| self.put(word));
             }
@@ -438,6 +504,14 @@ fn caught(result: Result<u64, i32>) -> [u64; 4] {
     match result {
         Ok(value) => [0, value, 0, 0],
         Err(code) => [2, u64::from(code.cast_unsigned()), 0, 0],
+    }
+}
+
+fn read_word(fd: i32, offset: u64) -> [u64; 4] {
+    let mut word = [0; 8];
+    match sys::read_at(fd, &mut word, offset) {
+        Ok(bytes) => [0, bytes as u64, u64::from_le_bytes(word), 0],
+        Err(errno) => returned(Err(errno)),
     }
 }
 

@@ -40,6 +40,7 @@ fn has(step: &Step) -> bool {
             fourth & !(known | both) == 0 && sharing.is_some() && shown
         }
         Call::Fallocate => matches!(step.args[1], 0 | PUNCH),
+        Call::HugeFallocate => matches!(step.args[0], 0 | PUNCH),
         Call::Mprotect => third & !7 == 0,
         Call::Madvise => Advice::from_number(third as u32).is_some(),
         Call::Mbind => plain_mode(third),
@@ -69,7 +70,7 @@ fn differs(step: &Step, before: &Space, record: &Record) -> bool {
     let looks = abi::MPOL_F_NODE | abi::MPOL_F_ADDR;
     let [addr, len, ..] = step.args;
     match step.call {
-        Call::Mmap | Call::MmapFile => {
+        Call::Mmap | Call::MmapFile | Call::HugeMmap | Call::HugeMmapFile => {
             let was = before.vmas().iter().map(|vma| (vma.start, vma.end));
             let is = record.after.maps.iter().map(|line| (line.start, line.end));
             failed && !was.eq(is)

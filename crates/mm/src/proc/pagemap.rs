@@ -2,10 +2,13 @@
 //!
 //! Linux: fs/proc/task_mmu.c pagemap_pmd_range (v6.18), of which these are the bits 63, 62 and 61.
 
+use crate::hugetlb::page_at;
 use crate::mm::Mm;
+use crate::vma::{Vma, VmaView};
 use crate::zap::pages;
 use minflt_addr::{VirtAddr, VirtRange};
 use minflt_pgtable::{Leaf, Mmu, NonPresent, Paging, Table, Walk, span_of, walk};
+use minflt_sync::Ordering;
 
 /// What a page's entry maps.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -36,12 +39,20 @@ impl<M: Mmu> Mm<M> {
         let mut at = asked.start();
         while at < asked.end() {
             let _held = self.mmap_lock.read();
-            let mapped = self.find(at).map(|vma| vma.view().range);
-            let Some(mapped) = mapped.filter(|mapped| mapped.overlaps(asked)) else {
+            let view = self.find(at).map(Vma::view);
+            let Some(view) = view.filter(|view| view.range.overlaps(asked)) else {
                 break;
             };
-            at = at.max(mapped.start());
-            let end = mapped.intersect(asked).end();
+            at = at.max(view.range.start());
+            let end = view.range.intersect(asked).end();
+            if view.is_huge() {
+                let here = page_at::<M::Paging>(at).intersect(VirtRange::new(at, end));
+                let skipped = VirtRange::new(asked.start(), at).pages(M::Paging::SHIFT) as usize;
+                let pages = here.pages(M::Paging::SHIFT) as usize;
+                found[skipped..skipped + pages].fill(self.mapped_huge(&view, at));
+                at = here.end();
+                continue;
+            }
             // SAFETY: 1: `mmap_lock` keeps tables.
             at = match unsafe { walk::<M>(&self.system().at, self.root, at) } {
                 Walk::Leaf(leaf) => {
@@ -52,6 +63,26 @@ impl<M: Mmu> Mm<M> {
                 }
                 Walk::Missing { level, .. } => span_of::<M::Paging>(at, level).end().min(end),
             };
+        }
+    }
+
+    /// What the entry of the huge page at `addr` says. Under `mmap_lock`.
+    fn mapped_huge(&self, view: &VmaView, addr: VirtAddr) -> Mapped {
+        let Some(cache) = view.cache::<M>() else {
+            return Mapped::Nothing;
+        };
+        // Keeps the tables that are shared.
+        let _tree = cache.i_mmap.read();
+        let found = self.huge_entry(addr).map(|leaf| leaf.entry.load());
+        match found {
+            Ok(found) if found.is_mapped() => {
+                let frame = self.system().huge_frame(found.pfn());
+                match frame.mapping.load(Ordering::Relaxed) {
+                    0 => Mapped::Private,
+                    _ => Mapped::OfFile,
+                }
+            }
+            _ => Mapped::Nothing,
         }
     }
 
