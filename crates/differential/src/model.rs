@@ -275,7 +275,11 @@ fn huge_snapshot(space: &Space) -> Snapshot {
     };
     let file = |file: &File| FileShot {
         bytes: file.bytes(),
-        words: (0..file.pages()).flat_map(|at| file.page(at)).collect(),
+        words: (0..file.pages())
+            .flat_map(|at| placed(at, file.page(at)))
+            .filter(|(_, word)| *word != 0)
+            .flat_map(|(place, word)| [place, word])
+            .collect(),
     };
     Snapshot {
         maps: space.vmas().iter().map(line_of).collect(),

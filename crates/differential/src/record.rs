@@ -58,6 +58,7 @@ fn errno_name(errno: i32) -> String {
         (17, "EEXIST"),
         (22, "EINVAL"),
         (27, "EFBIG"),
+        (28, "ENOSPC"),
         (95, "EOPNOTSUPP"),
     ];
     let named = names.iter().find(|(number, _)| *number == errno);
@@ -143,7 +144,8 @@ pub struct Snapshot {
 pub struct FileShot {
     /// How long it is.
     pub bytes: u64,
-    /// Its words, up to its end; two for each page.
+    /// Its words, up to its end; two for each page. Of a file of huge pages those that are not
+    /// zero, each behind its place.
     pub words: Vec<u64>,
 }
 

@@ -197,7 +197,9 @@ impl Space {
         if len <= TASK_SIZE && fixed && !addr.is_multiple_of(HUGE) {
             return Err(Errno::EINVAL);
         }
-        let hint = addr.checked_next_multiple_of(HUGE).unwrap_or(0);
+        // Down to a page, and then up to a huge one.
+        let page = if fixed { addr } else { addr & !(PAGE - 1) };
+        let hint = page.checked_next_multiple_of(HUGE).unwrap_or(0);
         let mut addr = self.place(hint, len, map)?;
         if !fixed && addr != hint {
             addr = self.hole(len, HUGE)?;
@@ -211,8 +213,9 @@ impl Space {
         if map & MAP_NORESERVE != 0 {
             flags = flags.with(Flags::NORESERVE);
         }
-        // What is replaced is gone before it is known whether there are pages.
-        self.unmap(addr, end)?;
+        // What is replaced is gone before it is known whether there are pages, but for the files
+        // that were mapped there.
+        self.cut_out(addr, end)?;
         if !offset.is_multiple_of(HUGE) {
             return Err(Errno::EINVAL);
         }

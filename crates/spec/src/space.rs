@@ -268,6 +268,13 @@ impl Space {
     /// # Errors
     /// As [`Self::split`]; what was cut before stays so.
     pub(crate) fn unmap(&mut self, start: u64, end: u64) -> Result<()> {
+        self.cut_out(start, end)?;
+        self.forget_files();
+        Ok(())
+    }
+
+    /// The same, but files stay, whoever has them.
+    pub(crate) fn cut_out(&mut self, start: u64, end: u64) -> Result<()> {
         if start == end {
             return Ok(());
         }
@@ -284,7 +291,6 @@ impl Space {
             }
             self.give_back_own(vma);
         }
-        self.forget_files();
         Ok(())
     }
 

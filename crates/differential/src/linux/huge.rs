@@ -170,13 +170,19 @@ impl Huge {
         let end = libc::SEEK_END as u64;
         let bytes = sys::call(libc::SYS_lseek, [self.fd as u64, 0, end, 0, 0, 0]);
         let bytes = bytes.unwrap_or(u64::MAX);
-        let count = bytes.div_ceil(HUGE).min(crate::window::HUGE_PAGES);
+        let places = 2 * bytes.div_ceil(HUGE).min(2 * crate::window::HUGE_PAGES);
         put(bytes);
-        put(2 * count);
-        for place in 0..2 * count {
+        let word = |place: u64| {
             let mut word = [0; 8];
             let read = sys::read_at(self.fd, &mut word, place * (HUGE / 2));
-            put(read.map_or(u64::MAX, |_| u64::from_le_bytes(word)));
+            read.map_or(u64::MAX, |_| u64::from_le_bytes(word))
+        };
+        let written = || (0..places).map(|place| (place, word(place)));
+        let written = || written().filter(|(_, word)| *word != 0);
+        put(2 * written().count() as u64);
+        for (place, word) in written() {
+            put(place);
+            put(word);
         }
     }
 }

@@ -191,7 +191,13 @@ fn shot(file: &File<'_>) -> Result<FileShot, String> {
         let word = file.read_word(at * (HUGE / 2));
         word.map(|word| word.unwrap_or_default())
     };
-    let words: Result<Vec<u64>, _> = (0..2 * bytes.div_ceil(HUGE)).map(word).collect();
-    let words = words.map_err(|error| format!("the file cannot be read: {error:?}"))?;
+    let mut words = Vec::new();
+    for place in 0..2 * bytes.div_ceil(HUGE) {
+        match word(place) {
+            Ok(0) => {}
+            Ok(word) => words.extend([place, word]),
+            Err(error) => return Err(format!("the file cannot be read: {error:?}")),
+        }
+    }
     Ok(FileShot { bytes, words })
 }
