@@ -271,7 +271,7 @@ fn huge_snapshot(space: &Space) -> Snapshot {
         let vma = space.at(at).filter(|vma| vma.flags.has(Flags::ACCESS))?;
         let file = &space.files()[vma.file?.file];
         let index = vma.pgoff * PAGE / HUGE + (at - vma.start) / HUGE;
-        (index < file.pages()).then(|| placed(bit, file.page(index)))
+        Some(placed(bit, file.page(index)))
     };
     let file = |file: &File| FileShot {
         bytes: file.bytes(),

@@ -315,10 +315,11 @@ impl Space {
             };
         }
         let file = &mut self.files[opened.file];
-        if at >= file.bytes() / HUGE {
+        let there = file.made.contains(&at);
+        // A page behind the end, which only fallocate makes, is there for all.
+        if !there && at >= file.bytes() / HUGE {
             return Err(NotToBeHad);
         }
-        let there = file.made.contains(&at);
         if vma.flags.has(Flags::MAYSHARE) {
             if !there {
                 let taking = match file.promised.contains(&at) {

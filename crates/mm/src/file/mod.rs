@@ -50,7 +50,7 @@ mod words;
 mod writeback;
 
 pub(crate) use index::{CacheNode, InOrder};
-pub(crate) use links::{has_own_pages, huge_lock_of};
+pub(crate) use links::{huge_lock_of, own_pages_of};
 pub use ops::{FileOps, IoError};
 pub(crate) use pages::Sought;
 pub(crate) use part::FilePart;

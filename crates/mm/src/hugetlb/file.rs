@@ -31,11 +31,11 @@
 //! hugetlb_vmdelete_list (v6.1).
 
 use super::zap::NoFaults;
-use super::{bytes, order, shift};
+use super::{bytes, order, page_at, shift};
 use crate::config::{Broken, Hugetlb};
 use crate::error::FileError;
 use crate::event::Event;
-use crate::file::{FileHandle, PageCache, clear_bytes, huge_lock_of};
+use crate::file::{FileHandle, PageCache, clear_bytes, huge_lock_of, own_pages_of};
 use crate::hugetlb::pool::Taking;
 use crate::page::Locked;
 use crate::policy::Policy;
@@ -136,7 +136,8 @@ impl<M: Mmu> PageCache<M> {
         let old = self.size();
         self.set_size(new);
         if new < old {
-            let (first, end) = (new >> shift::<M::Paging>(), old >> shift::<M::Paging>());
+            let first = new >> shift::<M::Paging>();
+            let end = old.div_ceil(bytes::<M::Paging>());
             let freed = self.drop_huge(first, end);
             let gone = self.reserved.truncate(self.system(), first);
             self.system()
@@ -150,7 +151,7 @@ impl<M: Mmu> PageCache<M> {
     /// Makes a hole of the huge pages from `first` on up to `end`. The caller holds `resize`.
     pub(crate) fn punch_huge(&self, first: u64, end: u64) -> Result<(), FileError> {
         let sys = self.system();
-        let end = end.min(self.huge_pages());
+        let end = end.min(self.size().div_ceil(bytes::<M::Paging>()));
         self.unmap_huge(first, end);
         for index in first..end {
             let freed = self.drop_one(index);
@@ -226,7 +227,8 @@ impl<M: Mmu> PageCache<M> {
                     })?;
             }
         }
-        self.set_size(self.size().max(last << shift::<M::Paging>()));
+        // As it was asked for: the last page may lie behind the end, and is there.
+        self.set_size(self.size().max(end));
         Ok(())
     }
 
@@ -357,8 +359,22 @@ impl<M: Mmu> PageCache<M> {
     }
 
     fn unmap_part(&self, part: Mapped<'_, M>) {
+        let sys = self.system();
         let mut zap = Zap::begin_by_reverse_map(part.mm, part.range, Only::All);
-        zap.huge_locked(self, part.range);
+        match own_pages_of(&part).zip(part.first_page()) {
+            Some((own, first)) => {
+                let mut index = first >> order::<M::Paging>();
+                let mut page = page_at::<M::Paging>(part.range.start());
+                while page.start() < part.range.end() {
+                    // Whoever has the page in a fault may refer to it still: then it is used up.
+                    let one = sys.huge.mutex(self, index).try_write();
+                    zap.huge_own(own, index, page, one.is_some());
+                    page = page_at::<M::Paging>(page.end());
+                    index += 1;
+                }
+            }
+            None => zap.huge_locked(self, part.range),
+        }
         zap.finish();
     }
 }
