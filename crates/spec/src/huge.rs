@@ -129,6 +129,12 @@ impl Space {
         self.pool.total > 0
     }
 
+    /// Whether so many bytes of huge pages could be reserved.
+    #[must_use]
+    pub const fn has_huge_pages_for(&self, bytes: u64) -> bool {
+        bytes.div_ceil(HUGE) <= self.pool.free - self.pool.reserved
+    }
+
     /// Gives the address space a file of so many huge pages, none of them there; returns its
     /// number.
     pub fn add_huge_file(&mut self, pages: u64) -> usize {

@@ -385,7 +385,12 @@ impl<M: Mmu> PageCache<M> {
 
     /// Calls `visit` with the number of each page that is cached.
     pub(crate) fn each_cached(&self, mut visit: impl FnMut(u64)) {
-        self.index.each(0, u64::MAX, |index, _| visit(index));
+        self.each_cached_in(0, u64::MAX, &mut visit);
+    }
+
+    /// The same of the pages from `first` to `last`.
+    pub(crate) fn each_cached_in(&self, first: u64, last: u64, mut visit: impl FnMut(u64)) {
+        self.index.each(first, last, |index, _| visit(index));
     }
 
     /// Whether its pages have to be written somewhere.

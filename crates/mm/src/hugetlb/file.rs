@@ -135,15 +135,13 @@ impl<M: Mmu> PageCache<M> {
         }
         let old = self.size();
         self.set_size(new);
-        if new < old {
-            let first = new >> shift::<M::Paging>();
-            let end = old.div_ceil(bytes::<M::Paging>());
-            let freed = self.drop_huge(first, end);
-            let gone = self.reserved.truncate(self.system(), first);
-            self.system()
-                .frames
-                .unreserve_huge(gone.saturating_sub(freed));
-        }
+        // Pages and promises may lie behind an end that the file had, too.
+        let first = new >> shift::<M::Paging>();
+        let mut freed = 0;
+        self.drop_huge(first, u64::MAX, old, |_| freed += 1);
+        let gone = self.reserved.truncate(self.system(), first);
+        let unused = gone.saturating_sub(freed);
+        self.system().frames.unreserve_huge(unused);
         M::note(format_args!("truncate to {new} returns"));
         Ok(())
     }
@@ -151,18 +149,12 @@ impl<M: Mmu> PageCache<M> {
     /// Makes a hole of the huge pages from `first` on up to `end`. The caller holds `resize`.
     pub(crate) fn punch_huge(&self, first: u64, end: u64) -> Result<(), FileError> {
         let sys = self.system();
-        let end = end.min(self.size().div_ceil(bytes::<M::Paging>()));
-        self.unmap_huge(first, end);
-        for index in first..end {
-            let freed = self.drop_one(index);
-            if freed == 0 {
-                continue;
-            }
+        self.drop_huge(first, end, self.size(), |index| {
             // What was reserved once and is gone may be had by others again; who comes back takes
             // what is left.
-            let gone = self.reserved.remove(sys, index, index + 1).unwrap_or(freed);
-            sys.frames.unreserve_huge(gone.saturating_sub(freed));
-        }
+            let gone = self.reserved.remove(sys, index, index + 1).unwrap_or(1);
+            sys.frames.unreserve_huge(gone.saturating_sub(1));
+        });
         Ok(())
     }
 
@@ -246,19 +238,30 @@ impl<M: Mmu> PageCache<M> {
         sys.frames.unreserve_huge(gone.saturating_sub(freed));
     }
 
-    /// Drops the pages from `first` on up to `end`; returns how many there were.
-    fn drop_huge(&self, first: u64, end: u64) -> u64 {
-        self.unmap_huge(first, end);
-        (first..end).map(|index| self.drop_one(index)).sum()
+    /// Drops the pages from `first` on up to `end`, and calls `gone` for each that there was. The
+    /// file has `size` bytes, or had: behind these no fault makes a page, and only such as are
+    /// there are looked for.
+    fn drop_huge(&self, first: u64, end: u64, size: u64, mut gone: impl FnMut(u64)) {
+        let inside = size.div_ceil(bytes::<M::Paging>()).clamp(first, first.max(end));
+        self.unmap_huge(first, inside);
+        let mut each = |index| {
+            if self.drop_one(index) {
+                gone(index);
+            }
+        };
+        (first..inside).for_each(&mut each);
+        if inside < end {
+            self.each_cached_in(inside, end - 1, each);
+        }
     }
 
-    /// Takes page `index` away from everybody; returns how many there were: one, or none.
-    fn drop_one(&self, index: u64) -> u64 {
+    /// Takes page `index` away from everybody; whether there was one.
+    fn drop_one(&self, index: u64) -> bool {
         let sys = self.system();
         let mutex = sys.huge.mutex(self, index);
         let mut one = mutex.write();
         let Some(page) = self.find(index) else {
-            return 0;
+            return false;
         };
         if page.frame().maps.load(Ordering::Relaxed) > 0 {
             if sys.config.hugetlb == Hugetlb::IMmap {
@@ -277,7 +280,7 @@ impl<M: Mmu> PageCache<M> {
             self.take_out(index, &page);
         }
         drop(one);
-        u64::from(here)
+        here
     }
 
     /// Takes the entries of pages `first` up to `end` out of the mappings whose locks can be had at
@@ -289,7 +292,12 @@ impl<M: Mmu> PageCache<M> {
         let sys = self.system();
         let _alone = NoFaults::lock(self, None);
         let _tree = self.i_mmap.write();
+        let mut owners = false;
         let _all = self.each_mapping(first, end - 1, |part| {
+            if own_pages_of(&part).is_some() {
+                owners = true;
+                return ControlFlow::Continue(());
+            }
             let lock = match sys.config.hugetlb {
                 Hugetlb::IMmap => None,
                 Hugetlb::VmaLock => huge_lock_of(&part),
@@ -301,6 +309,15 @@ impl<M: Mmu> PageCache<M> {
             }
             self.unmap_part(part);
             ControlFlow::Continue(())
+        });
+        // Who reserved a page is the last to have it, and has it reserved again.
+        let _owners = owners.then(|| {
+            self.each_mapping(first, end - 1, |part| {
+                if own_pages_of(&part).is_some() {
+                    self.unmap_part(part);
+                }
+                ControlFlow::Continue(())
+            })
         });
     }
 
