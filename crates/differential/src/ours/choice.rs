@@ -64,7 +64,8 @@ const fn plain_mode(mode: u64) -> bool {
 /// - Of several mappings that mprotect makes writable Linux fills a locked one before it goes on to
 ///   the next, which then does not merge with it; `mm` fills it when all are changed.
 /// - A range that ends within a huge page: Linux has cut the mapping where the range begins.
-/// - What is mapped in place of huge pages: Linux has what these reserved for it.
+/// - What is mapped in place of huge pages: Linux has what a private mapping reserved for it, and
+///   what a shared one had not even for populating it.
 /// - What a locked mapping leaves behind when its pages are moved away: Linux goes on counting it
 ///   as locked, though it is not.
 fn differs(step: &Step, before: &Space, record: &Record) -> bool {
@@ -80,9 +81,11 @@ fn differs(step: &Step, before: &Space, record: &Record) -> bool {
     }
     match step.call {
         Call::Mmap | Call::MmapFile | Call::HugeMmap | Call::HugeMmapFile => {
-            let replaces = step.args[3] & (abi::MAP_FIXED | abi::MAP_NORESERVE) == abi::MAP_FIXED
-                && in_range(before, addr, len).next().is_some();
-            let late = !failed && replaces && !before.has_huge_pages_for(len);
+            let flags = step.args[3];
+            let wants = flags & abi::MAP_NORESERVE == 0 || flags & abi::MAP_POPULATE != 0;
+            let replaces =
+                flags & abi::MAP_FIXED != 0 && in_range(before, addr, len).next().is_some();
+            let late = !failed && wants && replaces && !before.has_huge_pages_for(len);
             failed && !was().eq(is()) || step.is_of_huge_pages() && late
         }
         Call::GetMempolicy => {

@@ -66,6 +66,9 @@ impl<M: Mmu> Mm<M> {
         if unit == M::Paging::SHIFT {
             return self.place(place, len);
         }
+        if len > Self::user_range().end().0 {
+            return Err(MmapError::OutOfRange);
+        }
         let aligned = |at: VirtAddr| at.is_aligned(unit);
         match place {
             Place::Fixed(at) | Place::FixedNoReplace(at) if !aligned(at) => Err(MmapError::Invalid),
