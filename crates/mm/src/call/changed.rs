@@ -111,7 +111,7 @@ impl<'w, M: Mmu> Changed<'w, '_, M> {
         self.each_gone(|vma| {
             let view = vma.view();
             if view.is_huge() {
-                zap.huge(vma, &view, view.range);
+                zap.huge_gone(vma, &view);
             }
         });
         zap.range(range);

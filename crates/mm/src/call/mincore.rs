@@ -64,6 +64,14 @@ impl<M: Mmu> Mm<M> {
         let most = answer.len().min(BATCH) as u64 * M::Paging::PAGE;
         let asked = VirtRange::new(at, VirtAddr(end.0.min(at.0 + most)));
         let whole = answer;
+        if view.is_huge() {
+            // Linux: mincore_hugetlb. What is not mapped may be cached, which it does not say.
+            for (page, there) in pages::<M>(asked).zip(whole) {
+                let entry = self.huge_entry(page.start()).map(|leaf| leaf.entry.load());
+                *there = u8::from(entry.is_ok_and(|pte| pte.is_mapped()));
+            }
+            return Ok(asked.pages(M::Paging::SHIFT) as usize);
+        }
         let mut answer = whole.iter_mut();
         let mut at = asked.start();
         while at < asked.end() {

@@ -75,7 +75,7 @@ fn unmap_one<M: Mmu>(
     writers.downgrade(afterwards);
     let mut zap = Zap::begin(mm, range);
     if view.is_huge() {
-        zap.huge(vma, &view, range);
+        zap.huge_gone(vma, &view);
     } else {
         zap.range(range);
     }
@@ -122,7 +122,7 @@ pub(crate) fn unmap_all<M: Mmu>(mm: &Mm<M>, all: VirtRange) {
     let mut zap_vma = |vma: &Vma<M>| {
         let view = vma.peek();
         if view.is_huge() {
-            zap.huge(vma, &view, view.range);
+            zap.huge_gone(vma, &view);
         } else {
             zap.range(view.range);
         }

@@ -6,6 +6,7 @@
 //! Linux: mm/gup.c `__mm_populate`, populate_vma_page_range, faultin_page_range (v6.18).
 
 use crate::fault::{FaultOutcome, Signal};
+use crate::hugetlb;
 use crate::mm::Mm;
 use crate::rss::Share;
 use crate::vma::{Prot, Vma, VmaFlags, VmaView};
@@ -84,7 +85,15 @@ impl<M: Mmu> Mm<M> {
             let view = self.covering(at).ok_or(NotPopulated::Hole)?;
             let end = view.range.end().min(range.end());
             at = match how(&view)? {
-                Some(access) => self.populate_part(share, VirtRange::new(at, end), access)?,
+                Some(access) if view.is_huge() => {
+                    let at = at.align_down(hugetlb::shift::<M::Paging>());
+                    let pages = hugetlb::pages::<M::Paging>(VirtRange::new(at, end));
+                    self.populate_part(share, end, pages, access)?
+                }
+                Some(access) => {
+                    let pages = pages::<M>(VirtRange::new(at, end));
+                    self.populate_part(share, end, pages, access)?
+                }
                 None => end,
             };
         }
@@ -138,14 +147,16 @@ impl<M: Mmu> Mm<M> {
         (!range.is_empty() && !part.is_empty()).then_some(part)
     }
 
-    /// Faults pages of one mapping in; returns how far it came before the mapping was another.
+    /// Faults pages of one mapping in, which reach up to `end`; returns how far it came before the
+    /// mapping was another.
     fn populate_part(
         &self,
         share: &Share,
-        part: VirtRange,
+        end: VirtAddr,
+        pages: impl Iterator<Item = VirtRange>,
         access: Access,
     ) -> Result<VirtAddr, NotPopulated> {
-        for page in pages::<M>(part) {
+        for page in pages {
             match self.fault_in(share, page.start(), access) {
                 FaultOutcome::Done(_) => {}
                 FaultOutcome::Signal(Signal::Bus) => return Err(NotPopulated::Bus),
@@ -153,6 +164,6 @@ impl<M: Mmu> Mm<M> {
                 FaultOutcome::Oom => return Err(NotPopulated::NoMemory),
             }
         }
-        Ok(part.end())
+        Ok(end)
     }
 }

@@ -171,7 +171,8 @@ broken! {
     HintPutsBack = "hint-puts-back",
     /// mlock counts what it locked after it let `mmap_lock` go.
     LockedCountLate = "locked-count-late",
-    /// A fault on huge pages holds nothing that keeps the tables its mapping shares, as before 2020.
+    /// A fault on huge pages holds nothing that keeps the tables which its mapping shares, as
+    /// before 2020.
     HugeUnlocked = "huge-unlocked",
     /// Whether others have a table of huge pages is asked of its references.
     SharersByReferences = "sharers-by-references",
@@ -179,6 +180,8 @@ broken! {
     UnshareWithoutFlush = "unshare-without-flush",
     /// A mapping of huge pages that is cut leaves the table there before its section.
     SplitSharesAgain = "split-shares-again",
+    /// Others may share the tables of a mapping of huge pages that is being unmapped.
+    GoneStillShares = "gone-still-shares",
     /// shmat does not count as one who has the segment while it maps it.
     AttachUncounted = "attach-uncounted",
 }

@@ -82,6 +82,10 @@ impl<M: Mmu> Fault<'_, M> {
     /// One look; none when something had to be done, and another look is due.
     fn hold(&self, force: Force, held: Held) -> Result<Option<Pfn>, Stop> {
         let stable = Stable::stabilise(self.mm, Rung::Mmap, self.addr)?;
+        if stable.view.is_huge() {
+            // Not supported: a holder refers to one frame.
+            return Err(Stop::Signal(Signal::AccErr));
+        }
         let allowed = stable.view.prot.has(match self.access {
             Access::Read => Prot::READ,
             Access::Write => Prot::WRITE,

@@ -20,6 +20,7 @@ use core::mem::offset_of;
 use core::ptr::NonNull;
 use minflt_pgtable::Mmu;
 use minflt_sync::slab::SlabObject;
+use minflt_sync::{Atomic, Ordering};
 
 /// A mapping, to its file.
 #[repr(C)]
@@ -32,8 +33,8 @@ pub(crate) struct FileLink<M: Mmu> {
     /// once others can find the link.
     lock: u64,
     /// The address of what a private mapping of huge pages has set aside, 0 where that is nothing.
-    /// Immutable once its VMA is in a tree.
-    own: u64,
+    /// Written by: who has `mmap_lock`, write, and the VMA's section.
+    own: Atomic<u64, M>,
 }
 
 // SAFETY: the free link overwrites the cache of a link that no tree has.
@@ -50,6 +51,10 @@ fn link<'a, M: Mmu>(address: u64) -> Option<&'a FileLink<M>> {
 }
 
 impl<M: Mmu> FileLink<M> {
+    fn own(&self) -> u64 {
+        self.own.load(Ordering::Relaxed)
+    }
+
     fn cache(&self) -> &PageCache<M> {
         // SAFETY: a link counts in its cache.
         unsafe { self.cache.as_ref() }
@@ -71,14 +76,14 @@ impl<M: Mmu> System<M> {
             cache: NonNull::from(cache),
             span: Span::new(mm, id),
             lock: 0,
-            own: 0,
+            own: Atomic::new(0),
         };
         if flags.has(VmaFlags::HUGE_OWNER) {
-            new.own = OwnPages::create(self)?;
+            new.own = Atomic::new(OwnPages::create(self)?);
         } else if flags.has(VmaFlags::HUGETLB) && flags.has(VmaFlags::SHARED) {
             new.lock = HugeLock::create(self);
         }
-        let (lock, own) = (new.lock, new.own);
+        let (lock, own) = (new.lock, new.own.peek());
         let new = self.files.links.alloc(new, self).map_err(|_| {
             close_huge(self, lock, own);
             NoMemory
@@ -99,7 +104,7 @@ impl<M: Mmu> System<M> {
         };
         let cache = old.cache();
         // Of a mapping that was never there nothing is set aside but by who makes it.
-        if let (Some(own), Some(pages)) = (OwnPages::<M>::at(old.own), old.span.pages()) {
+        if let (Some(own), Some(pages)) = (OwnPages::<M>::at(old.own()), old.span.pages()) {
             self.give_back_own(own, pages);
         }
         {
@@ -109,7 +114,7 @@ impl<M: Mmu> System<M> {
             let _tree = cache.i_mmap.write();
             cache.spans.remove(&old.span);
         }
-        close_huge(self, old.lock, old.own);
+        close_huge(self, old.lock, old.own());
         // SAFETY: 1, 2: in no tree any more, and the VMA goes.
         unsafe { self.files.links.free(NonNull::from(old)) };
         cache.unmapped_by(mm);
@@ -169,9 +174,16 @@ impl<M: Mmu> Vma<M> {
         HugeLock::at(link::<M>(self.link())?.lock)
     }
 
+    /// Nobody shares its tables any more. Under the file's `i_mmap` for writing.
+    pub(crate) fn shares_no_more(&self) {
+        if let Some(own) = link::<M>(self.link()) {
+            own.span.shares_no_more();
+        }
+    }
+
     /// What a private mapping of huge pages has set aside, if anything.
     pub(crate) fn huge_own(&self) -> Option<&OwnPages<M>> {
-        OwnPages::at(link::<M>(self.link())?.own)
+        OwnPages::at(link::<M>(self.link())?.own())
     }
 
     /// It is a part of `old` from now on, or will be: what that has set aside is both's. The VMA is
@@ -181,12 +193,18 @@ impl<M: Mmu> Vma<M> {
             return;
         };
         own.hold();
-        if let Some(fresh) = OwnPages::<M>::at(new.own) {
+        let fresh = new
+            .own
+            .swap(core::ptr::from_ref(own) as u64, Ordering::Relaxed);
+        if let Some(fresh) = OwnPages::<M>::at(fresh) {
             fresh.put(new.cache().system());
         }
-        let at = core::ptr::from_ref(new).cast_mut();
-        // SAFETY: nobody else has the link yet.
-        unsafe { (*at).own = core::ptr::from_ref(own) as u64 };
+    }
+
+    /// Takes away what the mapping has set aside, with its reference.
+    pub(crate) fn take_own(&self) -> Option<&OwnPages<M>> {
+        let own = link::<M>(self.link())?.own.swap(0, Ordering::Relaxed);
+        OwnPages::at(own)
     }
 }
 
@@ -212,5 +230,5 @@ pub(crate) fn huge_lock_of<'l, M: Mmu>(found: &Mapped<'l, M>) -> Option<&'l Huge
 
 /// What the mapping that was found by its file has set aside, if anything.
 pub(crate) fn own_pages_of<'l, M: Mmu>(found: &Mapped<'l, M>) -> Option<&'l OwnPages<M>> {
-    OwnPages::at(link_of(found.span?)?.own)
+    OwnPages::at(link_of(found.span?)?.own())
 }

@@ -200,12 +200,13 @@ impl<M: Mmu> PageCache<M> {
 
 impl<M: Mmu> FileHandle<'_, M> {
     /// Marks a cached page as one whose memory is broken: whoever touches it from now on gets a
-    /// signal, and nobody maps it again. Returns whether the page is cached.
+    /// signal, and nobody maps it again. Returns whether the page is cached; of a file of huge
+    /// pages that is not supported, and nothing is done.
     ///
     /// Linux: memory_failure, of which this is the part that a fault sees.
     pub fn poison(&self, index: u64) -> bool {
         let cache = self.cache();
-        let Some(page) = cache.find(index) else {
+        let Some(page) = cache.find(index).filter(|_| !cache.is_huge()) else {
             return false;
         };
         let page = page.lock();

@@ -37,6 +37,10 @@ impl<'m, M: Mmu> FilePart<'m, M> {
 
     /// Reads the pages in, as far as they can be had.
     pub(crate) fn read(&self) {
+        if self.cache.is_huge() {
+            // Of memory only: there is nothing to read.
+            return;
+        }
         let end = self.pages.end.min(self.cache.pages());
         for index in self.pages.start..end {
             if !self.cache.has(index) && self.cache.read_in(index, self.view.flags).is_err() {

@@ -33,7 +33,7 @@
 use super::zap::NoFaults;
 use super::{bytes, order, page_at, shift};
 use crate::config::{Broken, Hugetlb};
-use crate::error::FileError;
+use crate::error::{FileError, NoMemory};
 use crate::event::Event;
 use crate::file::{FileHandle, PageCache, clear_bytes, huge_lock_of, own_pages_of};
 use crate::hugetlb::pool::Taking;
@@ -54,6 +54,15 @@ pub(crate) enum NotMade {
     Empty,
     /// No memory for what names it.
     NoMemory,
+}
+
+/// Why a page goes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Why {
+    /// The file ends before it; what was reserved for it is given back with what else there was.
+    End,
+    /// A hole is made, which may be filled again.
+    Hole,
 }
 
 impl<M: Mmu> System<M> {
@@ -122,7 +131,11 @@ impl<M: Mmu> PageCache<M> {
         frame.set_uptodate();
         // ORDERING: Release; pairs with [cache-slot].
         slot.store(pfn.0, Ordering::Release);
-        change.add();
+        let missing = change.missing();
+        if missing > change.add() {
+            // Reserved since it was looked at, for a page that nobody will take so.
+            sys.frames.unreserve_huge(1);
+        }
         sys.huge_frame(pfn).clear_restore_reserve();
         sys.count(Event::HugePagesMade);
         Ok(page)
@@ -133,12 +146,13 @@ impl<M: Mmu> PageCache<M> {
         if !new.is_multiple_of(bytes::<M::Paging>()) {
             return Err(FileError::Invalid);
         }
+        // Nobody maps it meanwhile, which may make it longer.
+        let _alone = self.reserving.write();
         let old = self.size();
         self.set_size(new);
         // Pages and promises may lie behind an end that the file had, too.
         let first = new >> shift::<M::Paging>();
-        let mut freed = 0;
-        self.drop_huge(first, u64::MAX, old, |_| freed += 1);
+        let freed = self.drop_huge((first, u64::MAX), old, Why::End)?;
         let gone = self.reserved.truncate(self.system(), first);
         let unused = gone.saturating_sub(freed);
         self.system().frames.unreserve_huge(unused);
@@ -147,14 +161,13 @@ impl<M: Mmu> PageCache<M> {
     }
 
     /// Makes a hole of the huge pages from `first` on up to `end`. The caller holds `resize`.
-    pub(crate) fn punch_huge(&self, first: u64, end: u64) -> Result<(), FileError> {
-        let sys = self.system();
-        self.drop_huge(first, end, self.size(), |index| {
-            // What was reserved once and is gone may be had by others again; who comes back takes
-            // what is left.
-            let gone = self.reserved.remove(sys, index, index + 1).unwrap_or(1);
-            sys.frames.unreserve_huge(gone.saturating_sub(1));
-        });
+    ///
+    /// # Errors
+    /// No memory for what is still reserved: the page is there then, and those before it are not.
+    fn punch_huge(&self, first: u64, end: u64) -> Result<(), FileError> {
+        // Nobody maps it meanwhile, and reserves what goes here.
+        let _alone = self.reserving.write();
+        self.drop_huge((first, end), self.size(), Why::Hole)?;
         Ok(())
     }
 
@@ -220,7 +233,7 @@ impl<M: Mmu> PageCache<M> {
             }
         }
         // As it was asked for: the last page may lie behind the end, and is there.
-        self.set_size(self.size().max(end));
+        self.grow_to(end);
         Ok(())
     }
 
@@ -238,49 +251,69 @@ impl<M: Mmu> PageCache<M> {
         sys.frames.unreserve_huge(gone.saturating_sub(freed));
     }
 
-    /// Drops the pages from `first` on up to `end`, and calls `gone` for each that there was. The
-    /// file has `size` bytes, or had: behind these no fault makes a page, and only such as are
-    /// there are looked for.
-    fn drop_huge(&self, first: u64, end: u64, size: u64, mut gone: impl FnMut(u64)) {
+    /// Drops the pages from `first` on up to `end`; returns how many there were. The file has
+    /// `size` bytes, or had: behind these no fault makes a page, and only such as are there are
+    /// looked for.
+    ///
+    /// # Errors
+    /// As [`Self::drop_one`]; none at the end of a file.
+    fn drop_huge(
+        &self,
+        (first, end): (u64, u64),
+        size: u64,
+        why: Why,
+    ) -> Result<u64, NoMemory> {
         let inside = size.div_ceil(bytes::<M::Paging>()).clamp(first, first.max(end));
         self.unmap_huge(first, inside);
-        let mut each = |index| {
-            if self.drop_one(index) {
-                gone(index);
-            }
-        };
-        (first..inside).for_each(&mut each);
-        if inside < end {
-            self.each_cached_in(inside, end - 1, each);
+        let mut dropped = 0;
+        for index in first..inside {
+            dropped += u64::from(self.drop_one(index, why)?);
         }
+        let mut failed = Ok(());
+        if inside < end {
+            self.each_cached_in(inside, end - 1, |index| match self.drop_one(index, why) {
+                Ok(one) => dropped += u64::from(one),
+                Err(error) => failed = Err(error),
+            });
+        }
+        failed.map(|()| dropped)
     }
 
-    /// Takes page `index` away from everybody; whether there was one.
-    fn drop_one(&self, index: u64) -> bool {
+    /// Takes page `index` away from everybody; returns whether there was one.
+    ///
+    /// # Races
+    /// Of a hole, what the page was reserved by goes in the same hold of its mutex: a fault that
+    /// found it there would take a reservation that was used up with the page.
+    fn drop_one(&self, index: u64, why: Why) -> Result<bool, NoMemory> {
         let sys = self.system();
         let mutex = sys.huge.mutex(self, index);
+        let by_map = sys.config.hugetlb == Hugetlb::IMmap;
+        let mut map = None;
         let mut one = mutex.write();
-        let Some(page) = self.find(index) else {
-            return false;
+        let Some(mut page) = self.find(index) else {
+            return Ok(false);
         };
-        if page.frame().maps.load(Ordering::Relaxed) > 0 {
-            if sys.config.hugetlb == Hugetlb::IMmap {
-                // Faults take that lock first.
-                drop(one);
-                let _map = self.map_lock.write();
-                one = mutex.write();
-                self.unmap_for_sure(index);
-            } else {
-                self.unmap_for_sure(index);
+        if by_map && page.frame().maps.load(Ordering::Relaxed) > 0 {
+            // Faults take that lock first.
+            drop(one);
+            map = Some(self.map_lock.write());
+            one = mutex.write();
+            match self.find(index) {
+                Some(found) => page = found,
+                None => return Ok(false),
             }
         }
-        let page = page.lock();
-        let here = page.is(self, index);
-        if here {
-            self.take_out(index, &page);
+        if why == Why::Hole {
+            // One that is there is among what is reserved or used.
+            self.reserved.remove(sys, index, index + 1)?;
         }
+        if page.frame().maps.load(Ordering::Relaxed) > 0 {
+            self.unmap_for_sure(index);
+        }
+        self.take_out(index, &page.lock());
         drop(one);
-        here
+        drop(map);
+        Ok(true)
     }
 
     /// Takes the entries of pages `first` up to `end` out of the mappings whose locks can be had at

@@ -62,8 +62,8 @@ impl<M: Mmu> Zap<'_, M> {
 
 impl<M: Mmu> Mm<M> {
     /// The entry for the huge page at `addr`, with the tables above it put in where they are
-    /// missing. Nobody else has this address space.
-    fn huge_entry_for(&self, addr: VirtAddr) -> Result<EntryRef<'_, M>, NoMemory> {
+    /// missing. Nobody else has this address space, or puts tables in there.
+    pub(super) fn huge_entry_for(&self, addr: VirtAddr) -> Result<EntryRef<'_, M>, NoMemory> {
         let sys = self.system();
         loop {
             match self.huge_entry(addr) {

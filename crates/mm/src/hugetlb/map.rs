@@ -14,6 +14,8 @@ use crate::system::System;
 use crate::vma::{Prot, VmaFlags, VmaView};
 use minflt_addr::VirtAddr;
 use minflt_pgtable::Mmu;
+use minflt_sync::WriteGuard;
+use minflt_sync::order::HugeReserveLock;
 
 /// Huge pages set aside for a mapping that is being made. Dropping it gives them back.
 #[must_use = "dropped, it gives the pages back"]
@@ -21,6 +23,9 @@ pub(crate) struct SetAside<'c, M: Mmu> {
     sys: &'c System<M>,
     pages: u64,
     change: Option<Change<'c, M>>,
+    /// Two who map the same at once would each reserve what both lack, and a truncation give back
+    /// what it does not know of.
+    _alone: WriteGuard<'c, HugeReserveLock, M>,
 }
 
 impl<M: Mmu> SetAside<'_, M> {
@@ -58,6 +63,7 @@ impl<M: Mmu> PageCache<M> {
             sys,
             pages: 0,
             change: None,
+            _alone: self.reserving.write(),
         };
         if view.flags.has(VmaFlags::NORESERVE) {
             // Pages are had when they are touched, or not.

@@ -6,10 +6,10 @@
 //! unless somebody set it aside before.
 //!
 //! # Idea
-//! Pages come from a pool ([`pool`], [`resize`]), and mappings reserve theirs when they are made ([`reserve`],
-//! [`own`]). A huge page is mapped by an entry of level 1; a table of such entries covers an
-//! *interval* of addresses, and where several mappings have the same pages of a file in an
-//! interval, they use one table ([`share`]).
+//! Pages come from a pool ([`pool`], [`resize`]), and mappings reserve theirs when they are made
+//! ([`reserve`], [`own`]). A huge page is mapped by an entry of level 1; a table of such entries
+//! covers an *interval* of addresses, and where several mappings have the same pages of a file in
+//! an interval, they use one table ([`share`]).
 //!
 //! # Protocol
 //! A table may be taken away from a mapping at any time ([`share`]), by truncation in another
@@ -38,11 +38,11 @@
 //! space's while either hold is kept, so what a fault puts in is in a table of its own (P47).
 //!
 //! # Cost
-//! A fault: three locks without contention, one of them the page's. The lock of a file's mappings is
-//! the one that all faults of all processes on a file write, if only to read: `i-mmap`.
+//! A fault: three locks without contention, one of them the page's. The lock of a file's mappings
+//! is the one that all faults of all processes on a file write, if only to read: `i-mmap`.
 //!
 //! Not there: pages of a gigabyte, surplus pages, mounts with limits, cgroups; userfaultfd, pins,
-//! access from other processes, mremap, and moving of huge pages.
+//! access from other processes, and moving of huge pages to other frames.
 //!
 //! Linux: mm/hugetlb.c, fs/hugetlbfs/inode.c.
 //!
@@ -54,6 +54,7 @@ pub(crate) mod lock;
 mod map;
 pub(crate) mod own;
 pub(crate) mod pool;
+mod remap;
 pub(crate) mod reserve;
 mod resize;
 pub(crate) mod share;
@@ -104,18 +105,18 @@ impl<M: Mmu> Huge<M> {
     /// How many fault mutexes a machine of `cpus` CPUs has.
     ///
     /// Linux: `num_fault_mutexes`.
-    pub(crate) const fn mutexes_for(cpus: u32) -> u32 {
+    pub(crate) const fn mutexes(cpus: u32) -> u32 {
         (8 * cpus).next_power_of_two()
     }
 
     pub(crate) fn new(
         mutexes: PerCpu<FaultMutex<M>, M>,
-        count: u32,
+        cpus: u32,
         [regions, locks, owns]: [PerCpu<Magazine<M>, M>; 3],
     ) -> Self {
         Self {
             mutexes,
-            count,
+            count: Self::mutexes(cpus),
             regions: Slab::new(12, regions),
             locks: Slab::new(13, locks),
             owns: Slab::new(14, owns),
@@ -171,6 +172,13 @@ pub(crate) fn interval<P: Paging>(addr: VirtAddr) -> VirtRange {
 /// The huge pages of a range whose ends are multiples of them.
 pub(crate) const fn pages_of<P: Paging>(range: VirtRange) -> u64 {
     range.pages(shift::<P>())
+}
+
+/// The huge pages of a range that starts with one, each as a range.
+pub(crate) fn pages<P: Paging>(range: VirtRange) -> impl Iterator<Item = VirtRange> {
+    let count = range.len().div_ceil(bytes::<P>());
+    let at = move |page| VirtAddr(range.start().0 + page * bytes::<P>());
+    (0..count).map(move |page| VirtRange::new(at(page), at(page + 1)))
 }
 
 /// Whether tables of huge pages can be shared at all: they are not the root.

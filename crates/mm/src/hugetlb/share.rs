@@ -28,6 +28,9 @@
 //! the one that frees it, as tables are freed. Walks without locks, the hardware's among them, are
 //! waited for by the invalidation: none goes on in a table that is another's by then.
 //!
+//! A mapping that goes says in the same hold of `i_mmap` in which it leaves what it shares that
+//! nobody shares with it any more: its own tables are freed before it is out of the file.
+//!
 //! A mapping that is cut loses the table of the interval that the cut is in while its section is
 //! open: no fault of its own shares it again before the record says that it ends there (P50).
 //!
@@ -96,8 +99,9 @@ impl<M: Mmu> Mm<M> {
         let sharers = &sys.frames.get(table).maps;
         sharers.add(1, Ordering::Relaxed);
         let _held = self.page_table_lock.lock();
-        if entry.load().is_none_at(LEVEL + 1) {
-            entry.store(Pte::table(table, LEVEL + 1));
+        let (none, value) = (Pte::none_at(LEVEL + 1), Pte::table(table, LEVEL + 1));
+        // Another fault may put one in without the lock, by the protocol.
+        if entry.cas(self.exchange_under_lock(), none, value).is_ok() {
             sys.count(Event::TablesShared);
             M::note(format_args!("table {table} is shared at {}", part.start()));
         } else {

@@ -55,6 +55,19 @@ impl<M: Mmu> Zap<'_, M> {
         self.huge_locked(cache, part);
     }
 
+    /// The same of all of a mapping that goes: nobody shares its tables from now on.
+    pub(crate) fn huge_gone(&mut self, vma: &Vma<M>, view: &VmaView) {
+        let Some(cache) = view.cache::<M>() else {
+            return;
+        };
+        let _alone = NoFaults::lock(cache, vma.huge_lock());
+        let _tree = cache.i_mmap.write();
+        if !cache.system().config.lacks(Broken::GoneStillShares) {
+            vma.shares_no_more();
+        }
+        self.huge_locked(cache, view.range);
+    }
+
     /// The same for who holds what keeps faults off, and `i_mmap` for writing.
     pub(super) fn huge_locked(&mut self, cache: &PageCache<M>, part: VirtRange) {
         self.each_huge(part, |zap, entry, page| {

@@ -2,7 +2,7 @@
 //!
 //! Linux: fs/proc/task_mmu.c pagemap_pmd_range (v6.18), of which these are the bits 63, 62 and 61.
 
-use crate::hugetlb::page_at;
+use crate::hugetlb;
 use crate::mm::Mm;
 use crate::vma::{Vma, VmaView};
 use crate::zap::pages;
@@ -46,10 +46,11 @@ impl<M: Mmu> Mm<M> {
             at = at.max(view.range.start());
             let end = view.range.intersect(asked).end();
             if view.is_huge() {
-                let here = page_at::<M::Paging>(at).intersect(VirtRange::new(at, end));
+                let here = hugetlb::page_at::<M::Paging>(at);
+                let here = here.intersect(VirtRange::new(at, end));
                 let skipped = VirtRange::new(asked.start(), at).pages(M::Paging::SHIFT) as usize;
                 let pages = here.pages(M::Paging::SHIFT) as usize;
-                found[skipped..skipped + pages].fill(self.mapped_huge(&view, at));
+                found[skipped..skipped + pages].fill(self.huge_mapped(&view, at));
                 at = here.end();
                 continue;
             }
@@ -66,23 +67,23 @@ impl<M: Mmu> Mm<M> {
         }
     }
 
-    /// What the entry of the huge page at `addr` says. Under `mmap_lock`.
-    fn mapped_huge(&self, view: &VmaView, addr: VirtAddr) -> Mapped {
+    /// What the entry of a huge page maps. The caller holds `mmap_lock`.
+    fn huge_mapped(&self, view: &VmaView, at: VirtAddr) -> Mapped {
         let Some(cache) = view.cache::<M>() else {
             return Mapped::Nothing;
         };
-        // Keeps the tables that are shared.
+        // Keeps tables that others share.
         let _tree = cache.i_mmap.read();
-        let found = self.huge_entry(addr).map(|leaf| leaf.entry.load());
-        match found {
-            Ok(found) if found.is_mapped() => {
-                let frame = self.system().huge_frame(found.pfn());
-                match frame.mapping.load(Ordering::Relaxed) {
-                    0 => Mapped::Private,
-                    _ => Mapped::OfFile,
-                }
-            }
-            _ => Mapped::Nothing,
+        let found = self.huge_entry(at).map(|leaf| leaf.entry.load());
+        let found = found.ok().filter(|pte| pte.is_mapped());
+        let Some(found) = found else {
+            return Mapped::Nothing;
+        };
+        let frame = self.system().huge_frame(found.pfn());
+        let owner = frame.mapping.load(Ordering::Relaxed);
+        match cache.address() == owner {
+            true => Mapped::OfFile,
+            false => Mapped::Private,
         }
     }
 

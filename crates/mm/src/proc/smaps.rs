@@ -1,6 +1,7 @@
 //! `smaps`: what each mapping has of memory.
 
 use super::{Line, kib, maps};
+use crate::hugetlb;
 use crate::mm::Mm;
 use crate::vma::{Prot, Vma, VmaFlags, VmaView};
 use crate::zap::pages;
@@ -138,10 +139,15 @@ fn write_mapping<M: Mmu>(out: &mut impl Write, line: &Line, counts: &Counts) -> 
     } else {
         0
     };
+    let page = if view.is_huge() {
+        1 << hugetlb::order::<M::Paging>()
+    } else {
+        1
+    };
     let fields = [
         ("Size:", kib::<M>(view.range.pages(M::Paging::SHIFT))),
-        ("KernelPageSize:", kib::<M>(1)),
-        ("MMUPageSize:", kib::<M>(1)),
+        ("KernelPageSize:", kib::<M>(page)),
+        ("MMUPageSize:", kib::<M>(page)),
         ("Rss:", kib::<M>(counts.resident())),
         ("Pss:", parts(counts.pss)),
         ("Pss_Dirty:", parts(counts.pss_dirty)),

@@ -163,6 +163,11 @@ impl<M: Mmu> Span<M> {
         self.like.load(Ordering::Relaxed)
     }
 
+    /// It shares with nobody any more. Under the object's lock for writing.
+    pub(crate) fn shares_no_more(&self) {
+        self.like.store(0, Ordering::Relaxed);
+    }
+
     /// The first and the last of its pages, if it stands in the tree. Its mapping is the caller's
     /// to change.
     pub(crate) fn pages(&self) -> Option<(u64, u64)> {

@@ -26,6 +26,8 @@ lock_order! {
     FileLock: Sleeps,
     /// The address space: its tree of VMAs.
     MmapLock: Sleeps,
+    /// Whoever maps a shared file of huge pages, and reserves what it lacks.
+    HugeReserveLock: Sleeps,
     /// One VMA, read or write.
     VmaLock: Sleeps,
     /// The table of segments of shared memory.

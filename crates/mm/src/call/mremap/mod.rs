@@ -33,6 +33,7 @@
 //! Linux: mm/mremap.c (v6.18).
 
 mod entries;
+mod huge;
 mod moving;
 
 use super::as_call;
@@ -223,6 +224,9 @@ impl<M: Mmu> Mm<M> {
         late: &mut Late<'m, M>,
     ) -> Result<Done, MremapError> {
         let view = self.mapped_at(plan.old)?.view();
+        if view.is_huge() {
+            return self.remap_huge(writers, plan);
+        }
         self.may_remap(plan, &view)?;
         if let Some(to) = plan.how.target() {
             return self.remap_to(writers, plan, to, late);
@@ -270,8 +274,12 @@ impl<M: Mmu> Mm<M> {
                 new_len: part.len(),
                 how: plan.how.to(to),
             };
-            self.may_remap(&one, &view)?;
-            let done = self.remap_to(writers, &one, to, late)?;
+            let done = if view.is_huge() {
+                self.remap_huge(writers, &one)?
+            } else {
+                self.may_remap(&one, &view)?;
+                self.remap_to(writers, &one, to, late)?
+            };
             first = first.or(Some(done));
             to = VirtAddr(to.0 + part.len());
             at = part.end();

@@ -1,0 +1,107 @@
+//! Remapping huge pages: see [`crate::hugetlb`].
+
+use super::super::changed::free_tables;
+use super::super::cut::Cut;
+use super::super::munmap::unmap;
+use super::super::split::{NewVma, split_huge};
+use super::{Done, Plan, Remap};
+use crate::commit::Pages;
+use crate::error::{MremapError, NoMemory};
+use crate::hugetlb;
+use crate::mm::Mm;
+use crate::vma::VmaView;
+use crate::writers::{Afterwards, Writers};
+use crate::zap::Zap;
+use minflt_addr::{VirtAddr, VirtRange};
+use minflt_pgtable::Mmu;
+
+impl<M: Mmu> Mm<M> {
+    /// Makes a mapping of huge pages shorter, or moves it, or a part of it.
+    ///
+    /// Linux: check_prep_vma, for `is_vm_hugetlb_page`.
+    pub(super) fn remap_huge(
+        &self,
+        writers: &Writers<'_, M>,
+        plan: &Plan,
+    ) -> Result<Done, MremapError> {
+        let up = |len| VirtAddr(len).align_up(hugetlb::shift::<M::Paging>());
+        let (Some(old), Some(new)) = (up(plan.old_len), up(plan.new_len)) else {
+            return Err(MremapError::Invalid);
+        };
+        let plan = Plan {
+            old_len: old.0,
+            new_len: new.0,
+            ..*plan
+        };
+        let aligned = |at: VirtAddr| hugetlb::is_aligned::<M::Paging>(at);
+        let to = plan.how.target();
+        let unaligned = !aligned(plan.old) || to.is_some_and(|to| !aligned(to));
+        // One that stays behind without its pages, or is mapped twice, is not had.
+        if unaligned || plan.grows() || plan.how.keeps_old() || plan.old_len == 0 {
+            return Err(MremapError::Invalid);
+        }
+        let view = self.mapped_at(plan.old)?.view();
+        if plan.new_len > view.range.end().0 - plan.old.0 {
+            return Err(MremapError::Fault);
+        }
+        let (Some(to), Remap::Fixed(_)) = (to, plan.how) else {
+            if plan.shrinks() {
+                self.cut_tail(writers, &plan, Afterwards::LetsGo)?;
+            }
+            return Ok(Done {
+                at: plan.old,
+                more: None,
+            });
+        };
+        let target = VirtRange::new(to, VirtAddr(to.0 + plan.new_len));
+        unmap(self, writers, target, Afterwards::Writes)?;
+        if plan.shrinks() {
+            self.cut_tail(writers, &plan, Afterwards::Writes)?;
+        }
+        if to < Self::user_range().start() {
+            return Err(MremapError::NotPermitted);
+        }
+        self.move_huge_vma(writers, plan.old, target)?;
+        Ok(Done { at: to, more: None })
+    }
+
+    /// Moves as much as `target` has room for, which is free, from `at` there.
+    fn move_huge_vma(
+        &self,
+        writers: &Writers<'_, M>,
+        at: VirtAddr,
+        target: VirtRange,
+    ) -> Result<(), NoMemory> {
+        let end = VirtAddr(at.0 + target.len());
+        split_huge(self, writers, at)?;
+        split_huge(self, writers, end)?;
+        let vma = self.find(at).ok_or(NoMemory)?;
+        let old = vma.view();
+        let new = VmaView {
+            range: target,
+            ..old
+        };
+        let free_room = |_: &NoMemory| {
+            let mut zap = Zap::begin(self, target);
+            free_tables(self, target, &mut zap);
+            zap.finish();
+        };
+        self.make_huge_room(&old, target.start())
+            .inspect_err(free_room)?;
+        // Planned before, so that nothing fails once the pages are moved.
+        let ensured = self.tree.ensure(self.system(), 1, 1);
+        let ensured = ensured.inspect_err(free_room)?;
+        let added = NewVma::like(self, new, vma).and_then(|new| new.insert(writers));
+        let added = added.inspect_err(free_room)?;
+        let section = writers.begin(vma);
+        self.move_huge(vma, &old, target.start());
+        vma.forget_own();
+        self.count_mapped(Pages::of::<M>(&new));
+        let cut = Cut::plan_in(self, writers, old.range, Some(section));
+        // Were there no memory after all, the old place would stay mapped, with nothing in it.
+        let _cut = cut.and_then(|cut| cut.map_or(Ok(()), |cut| cut.commit(Afterwards::Writes)));
+        drop(ensured);
+        drop(added);
+        Ok(())
+    }
+}
