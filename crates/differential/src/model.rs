@@ -2,8 +2,8 @@
 
 use crate::files::{self, FILES, opened};
 use crate::record::{
-    ACCERR, ADRERR, FileShot, HUGE_FILE, MAPERR, MapLine, Outcome, Record, SHARED_ANONYMOUS, Snapshot,
-    Subject, bits,
+    ACCERR, ADRERR, FileShot, HUGE_FILE, MAPERR, MapLine, Outcome, Record, SHARED_ANONYMOUS,
+    Snapshot, Subject, bits,
 };
 use crate::step::{Call, Step};
 use crate::window::{HEAP, HOT, HUGE, HUGE_START, PAGE, POOL, Window, hot, page_of};

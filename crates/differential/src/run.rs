@@ -77,9 +77,8 @@ pub fn run(plan: &Plan, subjects: &mut [Box<dyn Subject>], mut tick: impl FnMut(
             Window::Small => generate::case(&mut random, CASE, &plan.choice),
             Window::Huge => generate::huge_case(&mut random, CASE, &plan.choice),
         };
-        let runs = |subject: &&mut Box<dyn Subject>| {
-            window == Window::Small || subject.has_huge_pages()
-        };
+        let runs =
+            |subject: &&mut Box<dyn Subject>| window == Window::Small || subject.has_huge_pages();
         for subject in subjects.iter_mut().filter(runs) {
             if let Some(first) = compare(subject.as_mut(), &drawn, &expected) {
                 let found = Some((case, shrink(subject.as_mut(), first, &plan.choice)));

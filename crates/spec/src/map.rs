@@ -276,7 +276,12 @@ impl Space {
 
 /// The flags of a mapping with what the kind of sharing adds, and whether that may be at all.
 /// Linux: do_mmap, from where it asks for `MAP_TYPE` on.
-pub(crate) fn shared(flags: Flags, map: u64, prot: u64, of: Option<(Opened, u64)>) -> Result<Flags> {
+pub(crate) fn shared(
+    flags: Flags,
+    map: u64,
+    prot: u64,
+    of: Option<(Opened, u64)>,
+) -> Result<Flags> {
     let kind = map & MAP_TYPE;
     let grows = flags.has(Flags::GROWSDOWN);
     let shares = Flags::SHARED.with(Flags::MAYSHARE);

@@ -1,10 +1,10 @@
 //! The list of mappings, and how it changes: found, split, modified, merged.
 
-use crate::{Errno, PAGE, Result};
 use crate::file::{File, Words};
 use crate::huge::{HUGE, Pool};
 use crate::policy::Policy;
 use crate::vma::{Flags, Vma};
+use crate::{Errno, PAGE, Result};
 use minflt_addr::{VirtAddr, VirtRange};
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -96,7 +96,9 @@ impl Draw<'_> {
             _ => 1,
         };
         match self.random.below(60) {
-            0 => self.random.pick(&[0, u64::MAX, TASK_SIZE, 1 << 46, u64::MAX - HUGE]),
+            0 => self
+                .random
+                .pick(&[0, u64::MAX, TASK_SIZE, 1 << 46, u64::MAX - HUGE]),
             1..8 => pages * HUGE - self.random.pick(&[1, PAGE, HUGE - 1, HUGE / 2]),
             8 => 513 * HUGE,
             _ => pages * HUGE,

@@ -143,7 +143,10 @@ fn huge_stays_inside(step: &Step) -> bool {
     let range = |unit: u64| {
         let len = len.checked_next_multiple_of(unit).unwrap_or(0);
         let end = addr.checked_add(len);
-        (len, addr >= HUGE_START && end.is_some_and(|end| end <= HUGE_END))
+        (
+            len,
+            addr >= HUGE_START && end.is_some_and(|end| end <= HUGE_END),
+        )
     };
     let aligned = addr.is_multiple_of(PAGE);
     let (rounded, inside) = range(PAGE);
@@ -170,9 +173,7 @@ fn huge_stays_inside(step: &Step) -> bool {
             let refused = !aligned || addr > TASK_SIZE || len > TASK_SIZE - addr || len == 0;
             refused || inside
         }
-        Call::Mprotect | Call::Madvise => {
-            !aligned || (len > 0 && rounded == 0) || wraps || inside
-        }
+        Call::Mprotect | Call::Madvise => !aligned || (len > 0 && rounded == 0) || wraps || inside,
         Call::Load | Call::Store => addr.is_multiple_of(HUGE / 2) && inside && addr < HUGE_END,
         _ => false,
     }

@@ -13,11 +13,10 @@
 use super::area::{Area, COUNT, DONE, RECORDS, STEP_WORDS, STEPS, USED, WINDOW};
 use super::files::Numbers;
 use super::remote::{remote_read, remote_write};
-use super::{probe, sys, userfault};
+use super::{huge, probe, sys, userfault};
 use crate::files::{FILES, HALF};
 use crate::record::{MAPERR, bits};
 use crate::step::{ARGS, Call, Step};
-use minflt_spec::abi;
 use crate::window::{
     END, HEAP, HOT, HUGE, HUGE_END, HUGE_START, PAGE, PAGES, START, Window, hot, page_of,
 };
@@ -252,7 +251,6 @@ impl<'a> Case<'a> {
         let plain = |number, args: [u64; 6]| returned(sys::call(number, args));
         // The file that the argument names.
         let fd = |arg| self.files.of(arg) as u64;
-        let huge = self.files.huge.map_or(u64::MAX, |huge| huge.file() as u64);
         match step.call {
             Call::Mmap => returned(sys::call(libc::SYS_mmap, [a, b, c, d, u64::MAX, 0])),
             Call::Munmap => plain(libc::SYS_munmap, step.args),
@@ -310,14 +308,11 @@ impl<'a> Case<'a> {
             | Call::UffdCopy
             | Call::UffdZeropage
             | Call::UffdWriteprotect => userfault::perform(self.area, self.userfaultfd, step),
-            Call::HugeMmap => {
-                let flags = d | abi::MAP_HUGETLB;
-                returned(sys::call(libc::SYS_mmap, [a, b, c, flags, u64::MAX, 0]))
-            }
-            Call::HugeMmapFile => plain(libc::SYS_mmap, [a, b, c, d, huge, e]),
-            Call::HugeFtruncate => plain(libc::SYS_ftruncate, [huge, a, 0, 0, 0, 0]),
-            Call::HugeFallocate => plain(libc::SYS_fallocate, [huge, a, b, c, 0, 0]),
-            Call::HugePread => read_word(huge as i32, a),
+            Call::HugeMmap
+            | Call::HugeMmapFile
+            | Call::HugeFtruncate
+            | Call::HugeFallocate
+            | Call::HugePread => huge::perform(self.files.huge, step),
         }
     }
 
@@ -342,8 +337,8 @@ impl<'a> Case<'a> {
         }
         let mut private = private;
         if self.window == Window::Huge {
-            self.leave_out_closed(&mut private);
-            self.leave_out_closed(&mut of_files);
+            huge::leave_out_closed(self.maps, &mut private);
+            huge::leave_out_closed(self.maps, &mut of_files);
         }
         self.contents(private, Zeros::LeftOut);
         self.contents(of_files, Zeros::Told);
@@ -373,7 +368,7 @@ impl<'a> Case<'a> {
         }
         self.area.words()[counted] = count;
         if self.window == Window::Huge {
-            return self.huge_presence();
+            return huge::presence(self.pagemap);
         }
         let mut map = [0; PAGES as usize * 8];
         let read = sys::read_at(self.pagemap, &mut map, START / PAGE * 8);
@@ -382,27 +377,6 @@ impl<'a> Case<'a> {
             |page: u64, wanted: u8| read.is_ok() && map[page as usize * 8 + 7] & 0xa0 == wanted;
         let all = |wanted| bits((0..PAGES).filter(|page| is(*page, wanted)));
         [all(0x80), all(0xa0)]
-    }
-
-    /// The huge pages that are present, private ones and files'.
-    fn huge_presence(&self) -> [[u64; 2]; 2] {
-        let is = |bit: u64, wanted: u8| {
-            let mut entry = [0; 8];
-            let at = (HUGE_START + hot(bit) * HUGE) / PAGE * 8;
-            sys::read_at(self.pagemap, &mut entry, at).is_ok() && entry[7] & 0xa0 == wanted
-        };
-        let all = |wanted| bits((0..HOT).filter(|bit| is(*bit, wanted)));
-        [all(0x80), all(0xa0)]
-    }
-
-    /// Leaves out what may not be accessed.
-    fn leave_out_closed(&self, present: &mut [u64; 2]) {
-        for bit in 0..HOT {
-            let found = sys::mapping_at(self.maps, HUGE_START + hot(bit) * HUGE);
-            if found.is_ok_and(|found| found.rights & 7 == 0) {
-                present[0] &= !(1 << bit);
-            }
-        }
     }
 
     /// The contents of pages that are present, none of which is brought in by looking.
@@ -507,7 +481,7 @@ fn caught(result: Result<u64, i32>) -> [u64; 4] {
     }
 }
 
-fn read_word(fd: i32, offset: u64) -> [u64; 4] {
+pub(super) fn read_word(fd: i32, offset: u64) -> [u64; 4] {
     let mut word = [0; 8];
     match sys::read_at(fd, &mut word, offset) {
         Ok(bytes) => [0, bytes as u64, u64::from_le_bytes(word), 0],

@@ -4,9 +4,13 @@
 //! The pool is the whole machine's. So one run at a time has it, by a lock on a file, and a case
 //! counts only if nothing was reserved or in use before it or after it.
 
+use super::child::{read_word, returned};
 use super::sys;
 use crate::files::HUGE_PAGES;
-use crate::window::{HUGE, POOL};
+use crate::record::bits;
+use crate::step::{Call, Step};
+use crate::window::{HOT, HUGE, HUGE_START, PAGE, POOL, hot};
+use minflt_spec::abi;
 use std::fs::{self, File};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -109,7 +113,11 @@ impl Drop for Pool {
 /// Waits until no other run has the pool.
 fn lock() -> Result<File, String> {
     let path = std::env::temp_dir().join("minflt-huge-pages.lock");
-    let open = File::options().create(true).truncate(false).write(true).open(&path);
+    let open = File::options()
+        .create(true)
+        .truncate(false)
+        .write(true)
+        .open(&path);
     let failed = |error: io::Error| format!("{}: {error}", path.display());
     let file = open.map_err(failed)?;
     file.lock().map_err(failed)?;
@@ -144,11 +152,6 @@ pub(super) struct Huge {
 }
 
 impl Huge {
-    /// The file.
-    pub(super) const fn file(&self) -> i32 {
-        self.fd
-    }
-
     /// Huge pages that are free, and those of them that are reserved.
     pub(super) fn counts(&self) -> [u64; 2] {
         counts(self.counters)
@@ -183,6 +186,45 @@ impl Huge {
         for (place, word) in written() {
             put(place);
             put(word);
+        }
+    }
+}
+
+/// A step that is of huge pages only.
+pub(super) fn perform(huge: Option<Huge>, step: &Step) -> [u64; 4] {
+    let [a, b, c, d, e, _] = step.args;
+    let file = huge.map_or(-1, |huge| huge.fd);
+    let fd = i64::from(file).cast_unsigned();
+    let call = |number, args| returned(sys::call(number, args));
+    match step.call {
+        Call::HugeMmap => {
+            let flags = d | abi::MAP_HUGETLB;
+            call(libc::SYS_mmap, [a, b, c, flags, u64::MAX, 0])
+        }
+        Call::HugeMmapFile => call(libc::SYS_mmap, [a, b, c, d, fd, e]),
+        Call::HugeFtruncate => call(libc::SYS_ftruncate, [fd, a, 0, 0, 0, 0]),
+        Call::HugeFallocate => call(libc::SYS_fallocate, [fd, a, b, c, 0, 0]),
+        _ => read_word(file, a),
+    }
+}
+
+/// The huge pages that are present, private ones and files'.
+pub(super) fn presence(pagemap: i32) -> [[u64; 2]; 2] {
+    let is = |bit: u64, wanted: u8| {
+        let mut entry = [0; 8];
+        let at = (HUGE_START + hot(bit) * HUGE) / PAGE * 8;
+        sys::read_at(pagemap, &mut entry, at).is_ok() && entry[7] & 0xa0 == wanted
+    };
+    let all = |wanted| bits((0..HOT).filter(|bit| is(*bit, wanted)));
+    [all(0x80), all(0xa0)]
+}
+
+/// Leaves out what may not be accessed.
+pub(super) fn leave_out_closed(maps: i32, present: &mut [u64; 2]) {
+    for bit in 0..HOT {
+        let found = sys::mapping_at(maps, HUGE_START + hot(bit) * HUGE);
+        if found.is_ok_and(|found| found.rights & 7 == 0) {
+            present[0] &= !(1 << bit);
         }
     }
 }

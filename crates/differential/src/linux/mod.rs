@@ -145,11 +145,7 @@ impl Subject for Linux {
 }
 
 impl Linux {
-    fn run_in(
-        &mut self,
-        steps: &[Step],
-        window: Window,
-    ) -> Result<Vec<Record>, (String, usize)> {
+    fn run_in(&mut self, steps: &[Step], window: Window) -> Result<Vec<Record>, (String, usize)> {
         let words = self.area.words();
         words[COUNT] = steps.len() as u64;
         words[DONE] = 0;
@@ -213,9 +209,8 @@ fn read_records(words: &[u64], count: usize, window: Window) -> Vec<Record> {
         let text: Vec<u8> = (0..bytes.div_ceil(8))
             .flat_map(|_| next().to_le_bytes())
             .collect();
-        let flags = (bytes > 0).then(|| {
-            smaps_flags(&String::from_utf8_lossy(&text[..bytes]), window)
-        });
+        let flags =
+            (bytes > 0).then(|| smaps_flags(&String::from_utf8_lossy(&text[..bytes]), window));
         let after = Snapshot {
             maps,
             present,

@@ -31,7 +31,9 @@ pub(super) fn case(
     run(&mm, &file, steps, found)?;
     let ledger = |alive: &[&Mm<Machine>], when| {
         let ledger = system.check_ledger(alive);
-        ledger.map(drop).map_err(|error| format!("ledger{when}: {error}"))
+        ledger
+            .map(drop)
+            .map_err(|error| format!("ledger{when}: {error}"))
     };
     ledger(&[&mm], "")?;
     drop(ManuallyDrop::into_inner(mm));
@@ -130,11 +132,7 @@ fn perform(thread: &Thread<'_, Machine>, file: &File<'_>, step: &Step) -> Outcom
 }
 
 /// Nothing is faulted in by looking: only pages that an entry maps are read, and that may be.
-fn snapshot(
-    thread: &Thread<'_, Machine>,
-    file: &File<'_>,
-    last: bool,
-) -> Result<Snapshot, String> {
+fn snapshot(thread: &Thread<'_, Machine>, file: &File<'_>, last: bool) -> Result<Snapshot, String> {
     let mm = thread.mm();
     let mut text = String::new();
     mm.maps(&mut text).map_err(|error| error.to_string())?;
@@ -154,7 +152,9 @@ fn snapshot(
         line.is_some_and(|line| line.rights & 7 != 0)
     };
     let words = |wanted: Mapped| {
-        let places = of(wanted).filter(open).flat_map(|bit| [2 * bit, 2 * bit + 1]);
+        let places = of(wanted)
+            .filter(open)
+            .flat_map(|bit| [2 * bit, 2 * bit + 1]);
         let word = |place: u64| {
             let at = VirtAddr(at(place / 2) + place % 2 * (HUGE / 2));
             let word = thread.load(at);

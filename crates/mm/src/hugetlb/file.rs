@@ -257,13 +257,10 @@ impl<M: Mmu> PageCache<M> {
     ///
     /// # Errors
     /// As [`Self::drop_one`]; none at the end of a file.
-    fn drop_huge(
-        &self,
-        (first, end): (u64, u64),
-        size: u64,
-        why: Why,
-    ) -> Result<u64, NoMemory> {
-        let inside = size.div_ceil(bytes::<M::Paging>()).clamp(first, first.max(end));
+    fn drop_huge(&self, (first, end): (u64, u64), size: u64, why: Why) -> Result<u64, NoMemory> {
+        let inside = size
+            .div_ceil(bytes::<M::Paging>())
+            .clamp(first, first.max(end));
         self.unmap_huge(first, inside);
         let mut dropped = 0;
         for index in first..inside {

@@ -109,10 +109,13 @@ impl<M: Mmu> Mm<M> {
         // It has pages for the whole mapping, whether that may be stored to or not.
         let len = VirtAddr(request.len).align_up(shift::<M::Paging>());
         let bytes = len.map_or(0, |len| len.0);
-        let file = self.system().new_huge_file(bytes).map_err(|why| match why {
-            FileError::Invalid => MmapError::Invalid,
-            _ => MmapError::NoMemory,
-        })?;
+        let file = self
+            .system()
+            .new_huge_file(bytes)
+            .map_err(|why| match why {
+                FileError::Invalid => MmapError::Invalid,
+                _ => MmapError::NoMemory,
+            })?;
         self.mmap_file(request, &file, 0, sharing)
     }
 }

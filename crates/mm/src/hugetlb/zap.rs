@@ -121,13 +121,7 @@ impl<M: Mmu> Zap<'_, M> {
     /// a page of its own is reserved for it again.
     ///
     /// Linux: `__unmap_hugepage_range` (since df7a6d1f6405).
-    pub(super) fn huge_own(
-        &mut self,
-        own: &OwnPages<M>,
-        index: u64,
-        page: VirtRange,
-        alone: bool,
-    ) {
+    pub(super) fn huge_own(&mut self, own: &OwnPages<M>, index: u64, page: VirtRange, alone: bool) {
         let sys = self.mm.system();
         let mut restored = false;
         self.each_huge(page, |zap, entry, page| {
