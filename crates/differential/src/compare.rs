@@ -4,6 +4,7 @@ use crate::generate::Choice;
 use crate::model::Running;
 use crate::record::{Record, Subject, difference};
 use crate::step::Step;
+use crate::window::Window;
 
 use core::fmt;
 
@@ -81,7 +82,7 @@ pub fn disagreement(
     steps: &[Step],
     choice: &Choice,
 ) -> Option<Disagreement> {
-    let mut running = Running::new();
+    let mut running = Running::with(Window::of(steps));
     let expected: Option<Vec<Record>> = steps
         .iter()
         .map(|step| choice.step(&mut running, step))

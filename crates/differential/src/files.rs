@@ -11,6 +11,8 @@ use minflt_spec::{Opened, Space, Words};
 use std::fs::{File, OpenOptions, remove_file};
 use std::io;
 
+/// Huge pages that the file of such is long at first; none of them is there.
+pub const HUGE_PAGES: u64 = 4;
 /// How many files there are.
 pub const FILES: usize = 2;
 /// No step makes a file longer.

@@ -5,6 +5,7 @@
 //! is thrown away and drawn again ([`stays_inside`]).
 
 mod files;
+mod huge;
 mod inside;
 mod userfault;
 
@@ -13,6 +14,7 @@ use crate::random::Random;
 use crate::record::Record;
 use crate::step::{ADVICE, BIND, Call, GET, LOCKALL, MAP, MODE, REMAP, Step};
 use crate::window::{HEAP, PAGE, PAGES, START};
+pub use huge::huge_case;
 pub use inside::stays_inside;
 use minflt_spec::{HALF, Space, TASK_SIZE, abi};
 

@@ -2,31 +2,36 @@
 
 use crate::record::Record;
 use crate::step::{Kind, Step};
+use crate::window::Window;
 use std::collections::BTreeMap;
 
 /// Counts by name: `mmap`, `mmap ENOMEM`, `mmap MAP_FIXED`, `madvise MADV_FREE`.
 #[derive(Clone, Default, Debug)]
 pub struct Histogram {
     counts: BTreeMap<String, u64>,
-    results: BTreeMap<&'static str, BTreeMap<String, u64>>,
+    results: BTreeMap<String, BTreeMap<String, u64>>,
 }
 
 impl Histogram {
     /// Counts a case.
     pub fn add(&mut self, steps: &[Step], records: &[Record]) {
+        let window = Window::of(steps);
         for (step, record) in steps.iter().zip(records) {
-            self.count(step, record);
+            self.count(step, record, window);
         }
     }
 
-    fn count(&mut self, step: &Step, record: &Record) {
-        let call = step.call.name();
+    fn count(&mut self, step: &Step, record: &Record, window: Window) {
+        let call = match window {
+            Window::Huge if !step.call.is_of_huge_pages() => format!("huge_{}", step.call.name()),
+            _ => step.call.name().to_owned(),
+        };
         let word = record.outcome.word();
-        self.one(call.to_owned());
+        self.one(call.clone());
         self.one(format!("{call} {word}"));
         *self
             .results
-            .entry(call)
+            .entry(call.clone())
             .or_default()
             .entry(word)
             .or_default() += 1;

@@ -6,7 +6,7 @@ mod options;
 use minflt_differential::compare::disagreement;
 use minflt_differential::generate::Choice;
 use minflt_differential::ours::{self, Ours};
-use minflt_differential::run::{Plan, Ran, run};
+use minflt_differential::run::{Cases, Plan, Ran, run};
 use minflt_differential::step::read_steps;
 use minflt_differential::{Linux, Subject, table};
 use minflt_mm::ERAS;
@@ -63,6 +63,7 @@ fn work(options: &Options) -> Result<bool, String> {
         steps: options.steps,
         seed: options.seed,
         choice,
+        cases: options.cases,
     };
     let started = SystemTime::now();
     let ran = run(&plan, &mut subjects, |_| {});
@@ -80,7 +81,7 @@ fn work(options: &Options) -> Result<bool, String> {
 fn subjects(options: &Options) -> Result<Vec<Box<dyn Subject>>, String> {
     let mut subjects: Vec<Box<dyn Subject>> = Vec::new();
     if options.who != Who::Mm {
-        match Linux::start() {
+        match linux(options)? {
             Ok(linux) => subjects.push(Box::new(linux)),
             Err(why) if options.docs => return Err(format!("no Linux to compare with: {why}")),
             Err(why) => println!("Linux: skipped: {why}"),
@@ -92,6 +93,21 @@ fn subjects(options: &Options) -> Result<Vec<Box<dyn Subject>>, String> {
         }
     }
     Ok(subjects)
+}
+
+/// Linux, with huge pages where they can be had; the reason is printed where they cannot.
+fn linux(options: &Options) -> Result<Result<Linux, String>, String> {
+    if options.cases == Cases::Small {
+        return Ok(Linux::start());
+    }
+    match Linux::start_with_huge_pages() {
+        Ok(linux) => Ok(Ok(linux)),
+        Err(why) if options.docs => Err(format!("no huge pages to compare with: {why}")),
+        Err(why) => {
+            println!("Linux: huge pages left out: {why}");
+            Ok(Linux::start())
+        }
+    }
 }
 
 fn write_docs(options: &Options, ran: &Ran, names: &[String]) -> Result<bool, String> {

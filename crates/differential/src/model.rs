@@ -2,12 +2,13 @@
 
 use crate::files::{self, FILES, opened};
 use crate::record::{
-    ACCERR, ADRERR, FileShot, MAPERR, MapLine, Outcome, Record, SHARED_ANONYMOUS, Snapshot,
-    Subject, bits,
+    ACCERR, ADRERR, FileShot, HUGE_FILE, MAPERR, MapLine, Outcome, Record, SHARED_ANONYMOUS,
+    Snapshot, Subject, bits,
 };
 use crate::step::{Call, Step};
-use crate::window::{self, HEAP, PAGE, page_of};
+use crate::window::{HEAP, HOT, HUGE, HUGE_START, PAGE, POOL, Window, hot, page_of};
 use minflt_spec::{Errno, File, Flags, Signal, Space, Vma, Words};
+use std::collections::BTreeMap;
 
 /// The model.
 #[derive(Clone, Copy, Debug)]
@@ -17,16 +18,30 @@ pub struct Spec;
 #[derive(Clone, Debug)]
 pub struct Running {
     spaces: Vec<(Space, u64)>,
+    window: Window,
 }
 
 impl Running {
     /// An empty address space.
     #[must_use]
     pub fn new() -> Self {
-        let mut space = Space::new(window::range(), HEAP);
-        files::add(&mut space);
+        Self::with(Window::Small)
+    }
+
+    /// The same with another window.
+    #[must_use]
+    pub fn with(window: Window) -> Self {
+        let mut space = Space::new(window.range(), HEAP);
+        match window {
+            Window::Small => files::add(&mut space),
+            Window::Huge => {
+                space.set_huge_pool(POOL);
+                space.add_huge_file(files::HUGE_PAGES);
+            }
+        }
         Self {
             spaces: vec![(space, u64::MAX)],
+            window,
         }
     }
 
@@ -48,7 +63,10 @@ impl Running {
         let (space, _) = &mut self.spaces[last];
         let outcome = run(space, step);
         let child = (step.call == Call::Fork && last == 0).then(|| space.fork());
-        let after = snapshot(space);
+        let after = match self.window {
+            Window::Small => snapshot(space),
+            Window::Huge => huge_snapshot(space),
+        };
         if let Some(child) = child.filter(|_| step.args[0] > 0) {
             self.spaces.push((child, step.args[0]));
         } else if last > 0 {
@@ -75,7 +93,7 @@ impl Subject for Spec {
     }
 
     fn run(&mut self, steps: &[Step]) -> Result<Vec<Record>, (String, usize)> {
-        let mut running = Running::new();
+        let mut running = Running::with(Window::of(steps));
         Ok(steps.iter().map(|step| running.step(step)).collect())
     }
 }
@@ -144,6 +162,14 @@ fn run(space: &mut Space, step: &Step) -> Outcome {
         Call::UffdCopy => nothing(space.uffd_copy(a, b, c, d)),
         Call::UffdZeropage => nothing(space.uffd_zeropage(a, b, c)),
         Call::UffdWriteprotect => nothing(space.uffd_writeprotect(a, b, c)),
+        Call::HugeMmap => number(space.mmap_huge(a, b, c, d)),
+        Call::HugeMmapFile => number(space.mmap_huge_file(a, b, c, d, (opened(0), e))),
+        Call::HugeFtruncate => nothing(space.huge_ftruncate(opened(0), a)),
+        Call::HugeFallocate => nothing(space.huge_fallocate(opened(0), a, b, c)),
+        Call::HugePread => match space.huge_pread(opened(0), a) {
+            Ok((bytes, word)) => Outcome::Done(bytes, [word, 0]),
+            Err(Errno(errno)) => Outcome::Errno(errno),
+        },
     }
 }
 
@@ -178,7 +204,11 @@ fn line_of(vma: &Vma) -> MapLine {
             | right(Flags::WRITE, 2)
             | right(Flags::EXEC, 4)
             | right(Flags::MAYSHARE, 8),
-        of: of.min(SHARED_ANONYMOUS),
+        of: match vma.flags.has(Flags::HUGETLB) {
+            true if of == 1 => HUGE_FILE,
+            true => SHARED_ANONYMOUS,
+            false => of.min(SHARED_ANONYMOUS),
+        },
         offset: vma.file.map_or(0, |_| vma.pgoff * PAGE),
     }
 }
@@ -220,6 +250,44 @@ fn snapshot(space: &Space) -> Snapshot {
         words: words.filter(|(_, word)| *word != 0).collect(),
         of_files: space.vmas().iter().flat_map(of_vma).collect(),
         files: Some(space.files().iter().take(FILES).map(file).collect()),
+        pool: None,
+        flags: Some(space.vmas().iter().map(letters).collect()),
+    }
+}
+
+/// What may be accessed is looked at.
+fn huge_snapshot(space: &Space) -> Snapshot {
+    let numbers = |bit: u64| HUGE_START / HUGE + hot(bit);
+    let own: BTreeMap<u64, Words> = space.huge_pages().collect();
+    let bit_of = |page: u64| (0..HOT).find(|bit| numbers(*bit) == page);
+    let open = |page: &u64| {
+        let vma = space.at(page * HUGE);
+        vma.is_some_and(|vma| vma.flags.has(Flags::ACCESS))
+    };
+    let words = own.iter().filter(|(page, _)| open(page));
+    let words = words.filter_map(|(page, words)| Some(placed(bit_of(*page)?, *words)));
+    let of_file = |bit: u64| {
+        let at = numbers(bit) * HUGE;
+        let vma = space.at(at).filter(|vma| vma.flags.has(Flags::ACCESS))?;
+        let file = &space.files()[vma.file?.file];
+        let index = vma.pgoff * PAGE / HUGE + (at - vma.start) / HUGE;
+        Some(placed(bit, file.page(index)))
+    };
+    let file = |file: &File| FileShot {
+        bytes: file.bytes(),
+        words: (0..file.pages())
+            .flat_map(|at| placed(at, file.page(at)))
+            .filter(|(_, word)| *word != 0)
+            .flat_map(|(place, word)| [place, word])
+            .collect(),
+    };
+    Snapshot {
+        maps: space.vmas().iter().map(line_of).collect(),
+        present: Some(bits(own.keys().filter_map(|page| bit_of(*page)))),
+        words: words.flatten().filter(|(_, word)| *word != 0).collect(),
+        of_files: (0..HOT).filter_map(of_file).flatten().collect(),
+        files: Some(space.files().iter().take(1).map(file).collect()),
+        pool: Some(space.huge_pool().counts()),
         flags: Some(space.vmas().iter().map(letters).collect()),
     }
 }

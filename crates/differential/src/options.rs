@@ -1,5 +1,7 @@
 //! The command line.
 
+use minflt_differential::run::Cases;
+
 /// What is printed for `--help`.
 pub(crate) const USAGE: &str = "\
 usage: minflt-differential [OPTION...]
@@ -8,6 +10,7 @@ usage: minflt-differential [OPTION...]
   --seed S         what determines them (1)
   --who linux|mm   only these beside the model; with `linux` all calls, else those that mm has
   --replay FILE    the steps of a file, a line each, instead of random ones
+  --only small|huge  pages, or huge pages; without it every eighth case is of huge pages
   --docs           fill the generated parts of docs/linux-compat.md
 ";
 
@@ -27,6 +30,7 @@ pub(crate) struct Options {
     pub(crate) who: Who,
     pub(crate) replay: Option<String>,
     pub(crate) docs: bool,
+    pub(crate) cases: Cases,
 }
 
 impl Options {
@@ -38,6 +42,7 @@ impl Options {
             who: Who::All,
             replay: None,
             docs: false,
+            cases: Cases::Both,
         };
         while let Some(arg) = args.next() {
             let mut value = || args.next().ok_or_else(|| format!("{arg} needs a value"));
@@ -49,6 +54,13 @@ impl Options {
                         "linux" => Who::Linux,
                         "mm" => Who::Mm,
                         other => return Err(format!("`{other}` is neither linux nor mm")),
+                    };
+                }
+                "--only" => {
+                    options.cases = match value()?.as_str() {
+                        "small" => Cases::Small,
+                        "huge" => Cases::Huge,
+                        other => return Err(format!("`{other}` is neither small nor huge")),
                     };
                 }
                 "--replay" => options.replay = Some(value()?),

@@ -1,7 +1,7 @@
 //! What a step came to, and what the address space looked like afterwards.
 
 use crate::step::{FILE, Step};
-use crate::window::{END, PAGE, PAGES, START, page_of};
+use crate::window::{HUGE, HUGE_START, PAGE, PAGES, START, Window, page_of};
 use core::fmt;
 use minflt_spec::Flags;
 
@@ -58,6 +58,7 @@ fn errno_name(errno: i32) -> String {
         (17, "EEXIST"),
         (22, "EINVAL"),
         (27, "EFBIG"),
+        (28, "ENOSPC"),
         (95, "EOPNOTSUPP"),
     ];
     let named = names.iter().find(|(number, _)| *number == errno);
@@ -84,7 +85,7 @@ pub struct MapLine {
     /// Read, write, execute, shared: bits 0, 1, 2, 3.
     pub rights: u64,
     /// Of what: 0 for private anonymous memory, 1 and 2 for the files, 3 for shared anonymous
-    /// memory.
+    /// memory and huge pages without a file, 4 for the file of huge pages.
     pub of: u64,
     /// The offset in the file, in bytes.
     pub offset: u64,
@@ -92,17 +93,24 @@ pub struct MapLine {
 
 /// [`MapLine::of`] of shared anonymous memory.
 pub const SHARED_ANONYMOUS: u64 = crate::files::FILES as u64 + 1;
+/// [`MapLine::of`] of the file of huge pages.
+pub const HUGE_FILE: u64 = SHARED_ANONYMOUS + 1;
 
 impl fmt::Display for MapLine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let letter = |bit, letter| if self.rights & bit != 0 { letter } else { '-' };
-        let (start, end) = (page_of(self.start), page_of(self.end));
-        write!(f, "@{start}..@{end} ")?;
+        if Window::Huge.has(self.start) {
+            let page = |addr| (addr - HUGE_START) / HUGE;
+            write!(f, "@h{}..@h{} ", page(self.start), page(self.end))?;
+        } else {
+            write!(f, "@{}..@{} ", page_of(self.start), page_of(self.end))?;
+        }
         write!(f, "{}{}{}", letter(1, 'r'), letter(2, 'w'), letter(4, 'x'))?;
         let shared = if self.rights & 8 != 0 { 's' } else { 'p' };
         write!(f, "{shared}")?;
         match self.of {
             0 => Ok(()),
+            HUGE_FILE => write!(f, " huge+{:#x}", self.offset),
             SHARED_ANONYMOUS => write!(f, " anonymous+{:#x}", self.offset),
             file => {
                 let (name, _) = FILE.names[file as usize - 1];
@@ -125,6 +133,8 @@ pub struct Snapshot {
     pub of_files: Vec<(u64, u64)>,
     /// The files, where the subject was asked.
     pub files: Option<Vec<FileShot>>,
+    /// Huge pages that are free, and those of them that are reserved.
+    pub pool: Option<[u64; 2]>,
     /// The mappings' flags as `smaps` prints them, where the subject was asked.
     pub flags: Option<Vec<String>>,
 }
@@ -134,7 +144,8 @@ pub struct Snapshot {
 pub struct FileShot {
     /// How long it is.
     pub bytes: u64,
-    /// Its words, up to its end; two for each page.
+    /// Its words, up to its end; two for each page. Of a file of huge pages those that are not
+    /// zero, each behind its place.
     pub words: Vec<u64>,
 }
 
@@ -191,6 +202,12 @@ pub fn difference(expected: &Record, found: &Record) -> Option<String> {
             .collect();
         return Some(format!("pages: {}", pages.join(", ")));
     }
+    if before.pool != after.pool {
+        let (found, expected) = (after.pool, before.pool);
+        return Some(format!(
+            "huge pages [free, reserved] {found:?} instead of {expected:?}"
+        ));
+    }
     if before.words != after.words {
         return Some(format!(
             "contents {:x?} instead of {:x?}",
@@ -221,6 +238,11 @@ pub trait Subject {
     /// What to call it.
     fn name(&self) -> String;
 
+    /// Whether it runs cases of huge pages.
+    fn has_huge_pages(&self) -> bool {
+        true
+    }
+
     /// Runs all steps; a record for each.
     ///
     /// # Errors
@@ -236,7 +258,7 @@ pub const fn addr_of(page: u64) -> u64 {
 
 /// The flags that the model knows, of each mapping of the window, out of the
 /// text of `smaps`.
-pub(crate) fn smaps_flags(smaps: &str) -> Vec<String> {
+pub(crate) fn smaps_flags(smaps: &str, window: Window) -> Vec<String> {
     let mut inside = false;
     let mut flags = Vec::new();
     for line in smaps.lines() {
@@ -251,7 +273,7 @@ pub(crate) fn smaps_flags(smaps: &str) -> Vec<String> {
             && let Ok(start) = u64::from_str_radix(start, 16)
             && rest.contains(' ')
         {
-            inside = (START..END).contains(&start);
+            inside = window.has(start);
         }
     }
     flags

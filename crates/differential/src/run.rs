@@ -5,6 +5,7 @@ use crate::generate::{self, Choice};
 use crate::histogram::Histogram;
 use crate::random::Random;
 use crate::record::Subject;
+use crate::window::Window;
 use core::fmt;
 
 /// Steps of a case.
@@ -19,6 +20,29 @@ pub struct Plan {
     pub seed: u64,
     /// Which steps are drawn.
     pub choice: Choice,
+    /// What cases are of.
+    pub cases: Cases,
+}
+
+/// What cases are of.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Cases {
+    /// Pages.
+    Small,
+    /// Huge pages.
+    Huge,
+    /// Every eighth of huge pages.
+    Both,
+}
+
+impl Cases {
+    const fn window(self, case: u64) -> Window {
+        match self {
+            Self::Huge => Window::Huge,
+            Self::Both if case % 8 == 7 => Window::Huge,
+            Self::Small | Self::Both => Window::Small,
+        }
+    }
 }
 
 /// How far a plan went.
@@ -47,8 +71,15 @@ pub fn run(plan: &Plan, subjects: &mut [Box<dyn Subject>], mut tick: impl FnMut(
     let mut steps = 0;
     let mut case = 0;
     while steps < plan.steps {
-        let (drawn, expected) = generate::case(&mut random(plan.seed, case), CASE, &plan.choice);
-        for subject in subjects.iter_mut() {
+        let window = plan.cases.window(case);
+        let mut random = random(plan.seed, case);
+        let (drawn, expected) = match window {
+            Window::Small => generate::case(&mut random, CASE, &plan.choice),
+            Window::Huge => generate::huge_case(&mut random, CASE, &plan.choice),
+        };
+        let runs =
+            |subject: &&mut Box<dyn Subject>| window == Window::Small || subject.has_huge_pages();
+        for subject in subjects.iter_mut().filter(runs) {
             if let Some(first) = compare(subject.as_mut(), &drawn, &expected) {
                 let found = Some((case, shrink(subject.as_mut(), first, &plan.choice)));
                 return Ran {

@@ -9,11 +9,11 @@
 //! ```
 //!
 //! `@12` is page 12 of the window, `@12+0x8` lies within it, `3p` is three pages; other addresses
-//! and lengths are in hexadecimal. The files are those of [`crate::files`].
+//! and lengths are in hexadecimal. `@h3` and `2h` are the same of the window of huge pages. The files are those of [`crate::files`].
 
 mod names;
 
-use crate::window::{PAGE, PAGES, START};
+use crate::window::{HUGE, HUGE_END, HUGE_START, PAGE, PAGES, START};
 use core::fmt;
 use core::str::FromStr;
 pub use names::*;
@@ -71,6 +71,13 @@ pub enum Call {
     UffdCopy,
     UffdZeropage,
     UffdWriteprotect,
+    /// mmap of huge pages (`MAP_HUGETLB`).
+    HugeMmap,
+    /// mmap of the file of huge pages: also from where on.
+    HugeMmapFile,
+    HugeFtruncate,
+    HugeFallocate,
+    HugePread,
 }
 
 /// A call with its arguments; those it does not have are 0.
@@ -164,6 +171,23 @@ pub const CALLS: &[(Call, &str, &[Kind])] = &[
         "uffd_writeprotect",
         &[Addr, Len, Set(&WRITEPROTECT)],
     ),
+    (
+        Call::HugeMmap,
+        "huge_mmap",
+        &[Addr, Len, Set(&PROT), Set(&MAP)],
+    ),
+    (
+        Call::HugeMmapFile,
+        "huge_mmap_file",
+        &[Addr, Len, Set(&PROT), Set(&MAP), Len],
+    ),
+    (Call::HugeFtruncate, "huge_ftruncate", &[Len]),
+    (
+        Call::HugeFallocate,
+        "huge_fallocate",
+        &[Set(&FALLOC), Len, Len],
+    ),
+    (Call::HugePread, "huge_pread", &[Len]),
 ];
 
 impl Call {
@@ -182,7 +206,13 @@ impl Call {
     /// Whether it is told the userfaultfd, which is the first process's.
     #[must_use]
     pub fn is_of_userfaultfd(self) -> bool {
-        self as u8 >= Self::UffdRegister as u8
+        (Self::UffdRegister as u8..=Self::UffdWriteprotect as u8).contains(&(self as u8))
+    }
+
+    /// Whether it is of huge pages, whatever its arguments.
+    #[must_use]
+    pub const fn is_of_huge_pages(self) -> bool {
+        self as u8 >= Self::HugeMmap as u8
     }
 
     /// The call with this number.
@@ -203,6 +233,16 @@ impl Step {
         }
         Self { call, args }
     }
+
+    /// Whether it is of huge pages: by its call, or an address of it.
+    #[must_use]
+    pub fn is_of_huge_pages(&self) -> bool {
+        let at = self.call.kinds().iter().zip(self.args);
+        let in_window = |(kind, arg): (&Kind, u64)| {
+            matches!(kind, Addr) && (HUGE_START..=HUGE_END).contains(&arg)
+        };
+        self.call.is_of_huge_pages() || at.map(in_window).any(|is| is)
+    }
 }
 
 impl fmt::Display for Step {
@@ -212,6 +252,9 @@ impl fmt::Display for Step {
             f.write_str(" ")?;
             match kind {
                 Addr => show_addr(f, arg),
+                Len if arg != 0 && arg.is_multiple_of(HUGE) && arg < 1 << 40 => {
+                    write!(f, "{}h", arg / HUGE)
+                }
                 Len if arg != 0 && arg.is_multiple_of(PAGE) && arg < 1 << 40 => {
                     write!(f, "{}p", arg / PAGE)
                 }
@@ -229,6 +272,13 @@ impl fmt::Display for Step {
 }
 
 fn show_addr(f: &mut fmt::Formatter<'_>, addr: u64) -> fmt::Result {
+    if (HUGE_START..=HUGE_END).contains(&addr) {
+        let offset = addr - HUGE_START;
+        return match offset % HUGE {
+            0 => write!(f, "@h{}", offset / HUGE),
+            within => write!(f, "@h{}+{within:#x}", offset / HUGE),
+        };
+    }
     let offset = addr.wrapping_sub(START);
     if offset > PAGES * PAGE {
         return write!(f, "{addr:#x}");
@@ -283,9 +333,10 @@ impl FromStr for Step {
             let word = word.ok_or_else(|| NotAStep(format!("`{line}` lacks arguments")))?;
             let value = match kind {
                 Addr => read_addr(word),
-                Len => match word.strip_suffix('p') {
-                    Some(pages) => number(pages).map(|pages| pages * PAGE),
-                    None => number(word),
+                Len => match (word.strip_suffix('p'), word.strip_suffix('h')) {
+                    (Some(pages), _) => number(pages).map(|pages| pages * PAGE),
+                    (_, Some(pages)) => number(pages).map(|pages| pages * HUGE),
+                    _ => number(word),
                 },
                 Number => number(word),
                 Set(set) => word.split('|').try_fold(0, |sum, part| {
@@ -307,6 +358,10 @@ fn read_addr(word: &str) -> Option<u64> {
     let Some(place) = word.strip_prefix('@') else {
         return number(word);
     };
+    if let Some(place) = place.strip_prefix('h') {
+        let (page, within) = place.split_once('+').unwrap_or((place, "0"));
+        return Some(HUGE_START + number(page)? * HUGE + number(within)?);
+    }
     let (page, within) = place.split_once('+').unwrap_or((place, "0"));
     Some(START + number(page)? * PAGE + number(within)?)
 }

@@ -9,15 +9,17 @@ use minflt_differential::compare::{Disagreement, compare, disagreement, shrink};
 use minflt_differential::generate::Choice;
 use minflt_differential::model::Spec;
 use minflt_differential::ours::{self, Ours};
-use minflt_differential::run::{Plan, run};
+use minflt_differential::run::{Cases, Plan, run};
 use minflt_differential::step::{Step, read_steps, show_steps};
 use minflt_differential::{Call, Linux, Outcome, Record, Subject, bytes, generate, random};
-use minflt_mm::eras_without_migration;
+use minflt_mm::{eras_of_huge_pages, eras_without_migration};
 use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Steps of the short form.
 const STEPS: u64 = 20_000;
+/// The same of huge pages, which are slow to clear.
+const HUGE_STEPS: u64 = 2_000;
 
 fn eras() -> Vec<Box<dyn Subject>> {
     let start = |era| Ours::start(era).expect("memory");
@@ -62,6 +64,7 @@ fn linux_and_the_model_agree() {
         steps: STEPS,
         seed: 1,
         choice: Choice::ALL,
+        cases: Cases::Small,
     };
     let ran = run(&plan, &mut linux(), |_| {});
     assert!(ran.found.is_none(), "{ran}");
@@ -73,9 +76,37 @@ fn every_era_and_the_model_agree() {
         steps: STEPS,
         seed: 2,
         choice: ours::CHOICE,
+        cases: Cases::Small,
     };
     let ran = run(&plan, &mut eras(), |_| {});
     assert!(ran.found.is_none(), "{ran}");
+}
+
+/// Of huge pages; there are few on the machine, so one test has them.
+#[test]
+fn huge_pages_agree() {
+    let mut subjects: Vec<Box<dyn Subject>> = eras_of_huge_pages()
+        .map(|era| Box::new(Ours::start(era).expect("memory")) as Box<dyn Subject>)
+        .collect();
+    match Linux::start_with_huge_pages() {
+        Ok(linux) => subjects.push(Box::new(linux)),
+        Err(why) => println!("Linux: huge pages left out: {why}"),
+    }
+    let plan = Plan {
+        steps: HUGE_STEPS,
+        seed: 4,
+        choice: ours::CHOICE,
+        cases: Cases::Huge,
+    };
+    let ran = run(&plan, &mut subjects, |_| {});
+    assert!(ran.found.is_none(), "{ran}");
+    for file in files("cases-huge") {
+        let text = fs::read_to_string(&file).expect("readable");
+        let steps = read_steps(&text).expect("steps");
+        for subject in &mut subjects {
+            assert_agrees(subject.as_mut(), &steps, &Choice::ALL, &file);
+        }
+    }
 }
 
 /// Cases that differed once.
@@ -149,6 +180,7 @@ fn a_difference_is_found_and_made_short() {
         steps: STEPS,
         seed: 3,
         choice: Choice::ALL,
+        cases: Cases::Small,
     };
     let mut subjects: Vec<Box<dyn Subject>> = vec![Box::new(Lazy)];
     let (_, found) = run(&plan, &mut subjects, |_| {})
@@ -190,6 +222,8 @@ fn shrinking_keeps_what_differs() {
 #[test]
 fn steps_are_read_as_they_are_written() {
     let (steps, _) = generate::case(&mut random::Random::new(9), 2000, &Choice::ALL);
+    assert_eq!(read_steps(&show_steps(&steps)), Ok(steps));
+    let (steps, _) = generate::huge_case(&mut random::Random::new(9), 2000, &Choice::ALL);
     assert_eq!(read_steps(&show_steps(&steps)), Ok(steps));
     assert!("mmap @1".parse::<Step>().is_err());
     assert!("jump @1".parse::<Step>().is_err());

@@ -18,6 +18,7 @@ impl Errno {
     pub const EEXIST: Self = Self(17);
     pub const EINVAL: Self = Self(22);
     pub const EFBIG: Self = Self(27);
+    pub const ENOSPC: Self = Self(28);
     pub const EOPNOTSUPP: Self = Self(95);
 }
 
@@ -50,6 +51,7 @@ numbers! {
     MAP_POPULATE = 0x8000;
     MAP_NONBLOCK = 0x1_0000;
     MAP_STACK = 0x2_0000;
+    MAP_HUGETLB = 0x4_0000;
     MAP_FIXED_NOREPLACE = 0x10_0000;
 
     MREMAP_MAYMOVE = 1;

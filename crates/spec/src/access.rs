@@ -70,6 +70,9 @@ impl Space {
 
     /// The word at `addr`, which was faulted in.
     fn word(&self, index: usize, addr: u64) -> u64 {
+        if self.vmas[index].flags.has(Flags::HUGETLB) {
+            return self.huge_word(&self.vmas[index], addr);
+        }
         let page = self.pages.get(&(addr / PAGE)).map(|page| page.words());
         let words = page.or_else(|| self.file_words(&self.vmas[index], addr));
         words.unwrap_or_default()[half(addr)]
@@ -78,6 +81,9 @@ impl Space {
     /// Sets the word at `addr`, which was faulted in for it.
     fn set_word(&mut self, index: usize, addr: u64, value: u64) {
         let vma = &self.vmas[index];
+        if vma.flags.has(Flags::HUGETLB) {
+            return self.set_huge_word(index, addr, value);
+        }
         if let Some(Page::Own(words)) = self.pages.get_mut(&(addr / PAGE)) {
             words[half(addr)] = value;
         } else if let Some((file, page)) = self.file_page(vma, addr) {
@@ -95,6 +101,9 @@ impl Space {
         access: Access,
     ) -> core::result::Result<(), NotToBeHad> {
         let vma = &self.vmas[index];
+        if vma.flags.has(Flags::HUGETLB) {
+            return self.huge_fault(index, addr, access);
+        }
         let is_private = !vma.flags.has(Flags::SHARED);
         let there = self.pages.get(&(addr / PAGE)).copied();
         if vma.flags.has(Flags::UFFD) && self.is_watched(vma.flags, addr, access) {
@@ -204,7 +213,8 @@ impl Space {
         } else {
             Access::Read
         };
-        for addr in (start..end).step_by(PAGE as usize) {
+        let step = self.vmas[index].unit();
+        for addr in (start..end).step_by(step as usize) {
             self.fault(index, addr, access)?;
         }
         Ok(())
@@ -314,12 +324,14 @@ impl Space {
         } else {
             (Flags::READ, Access::Read)
         };
-        for addr in (start..end).step_by(PAGE as usize) {
+        let mut addr = start;
+        while addr < end {
             let index = self.lookup(addr).ok_or(Errno::ENOMEM)?;
             if !self.vmas[index].flags.has(right) {
                 return Err(Errno::EINVAL);
             }
             self.fault(index, addr, access)?;
+            addr = (addr + 1).next_multiple_of(self.vmas[index].unit());
         }
         Ok(())
     }

@@ -8,6 +8,7 @@ use crate::abi::{
     MADV_WILLNEED, MADV_WIPEONFORK,
 };
 use crate::file::Opened;
+use crate::huge::HUGE;
 use crate::space::Space;
 use crate::vma::Flags;
 use crate::{Errno, PAGE, Result, TASK_SIZE, is_aligned, page_align};
@@ -25,11 +26,11 @@ const CHANGES: [(u64, Flags, Flags); 13] = [
     (MADV_DODUMP, Flags::DONTDUMP, Flags::NONE),
     (MADV_MERGEABLE, Flags::NONE, Flags::MERGEABLE),
     (MADV_UNMERGEABLE, Flags::MERGEABLE, Flags::NONE),
-    (MADV_HUGEPAGE, HUGE, Flags::HUGEPAGE),
-    (MADV_NOHUGEPAGE, HUGE, Flags::NOHUGEPAGE),
+    (MADV_HUGEPAGE, HUGES, Flags::HUGEPAGE),
+    (MADV_NOHUGEPAGE, HUGES, Flags::NOHUGEPAGE),
 ];
 const READS: Flags = Flags::RAND_READ.with(Flags::SEQ_READ);
-const HUGE: Flags = Flags::HUGEPAGE.with(Flags::NOHUGEPAGE);
+const HUGES: Flags = Flags::HUGEPAGE.with(Flags::NOHUGEPAGE);
 
 impl Space {
     /// madvise. Linux: mm/madvise.c do_madvise, madvise_walk_vmas, madvise_vma_behavior.
@@ -93,12 +94,12 @@ impl Space {
         if sets == Flags::WIPEONFORK && vma.file.is_some() {
             return Err(Errno::EINVAL);
         }
-        if sets == Flags::MERGEABLE && vma.flags.has(Flags::MAYSHARE) {
+        if sets == Flags::MERGEABLE && vma.flags.has(Flags::MAYSHARE.with(Flags::HUGETLB)) {
             return Ok(());
         }
         let (flags, policy) = (vma.flags.without(takes).with(sets), vma.policy);
         if flags != vma.flags {
-            self.modify(index, range, flags, policy);
+            self.modify(index, range, flags, policy)?;
         }
         Ok(())
     }
@@ -112,6 +113,9 @@ impl Space {
         if vma.flags.has(Flags::LOCKED) && advice != MADV_DONTNEED_LOCKED {
             return Err(Errno::EINVAL);
         }
+        if vma.flags.has(Flags::HUGETLB) && advice != MADV_REMOVE {
+            return self.advise_huge(range, advice);
+        }
         match (advice, vma.file) {
             (MADV_REMOVE, None) | (MADV_FREE, Some(_)) => return Err(Errno::EINVAL),
             (MADV_REMOVE, Some(opened)) => return self.remove(index, range, opened),
@@ -123,6 +127,17 @@ impl Space {
         Ok(())
     }
 
+    /// Huge pages can be thrown away, and nothing else; what is no whole page at the end stays.
+    /// Linux: madvise_dontneed_free_valid_vma.
+    fn advise_huge(&mut self, (start, end): (u64, u64), advice: u64) -> Result<()> {
+        let throws = matches!(advice, MADV_DONTNEED | MADV_DONTNEED_LOCKED);
+        if !throws || !start.is_multiple_of(HUGE) {
+            return Err(Errno::EINVAL);
+        }
+        self.discard(start, end / HUGE * HUGE);
+        Ok(())
+    }
+
     /// Punches a hole into the file. Linux: mm/madvise.c madvise_remove.
     fn remove(&mut self, index: usize, range: (u64, u64), opened: Opened) -> Result<()> {
         let vma = &self.vmas[index];
@@ -130,6 +145,10 @@ impl Space {
             return Err(Errno::EACCES);
         }
         let (offset, len) = (vma.pgoff_at(range.0) * PAGE, range.1 - range.0);
+        if vma.flags.has(Flags::HUGETLB) {
+            self.huge_punch(opened.file, offset, offset + len);
+            return Ok(());
+        }
         let mode = FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE;
         self.fallocate(opened, mode, offset, len)
     }

@@ -157,6 +157,10 @@ impl Space {
     /// Goes on after a forked child that ran while this one waited: the files are common, and what
     /// was cut off is gone here, too.
     pub fn join(&mut self, child: Self) {
+        if child.other.is_some() {
+            *self = child.exit_huge().unwrap_or_else(|| self.clone());
+            return;
+        }
         self.files = child.files;
         for file in 0..self.files.len() {
             self.drop_behind(file, self.files[file].shortest);

@@ -3,8 +3,9 @@
 //! Of each page two words are known, its first and the one in its middle: enough to see that the
 //! end of a file may lie within a page, and what was cut off does not come back.
 
+use crate::huge::HUGE;
 use crate::{PAGE, Result, abi::Errno};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The words known of a page: those at 0 and at [`HALF`].
 pub type Words = [u64; 2];
@@ -35,6 +36,12 @@ pub struct File {
     pub(crate) shortest: u64,
     /// The pages that hold anything but zeros.
     pages: BTreeMap<u64, Words>,
+    /// Bytes of its pages, if these are huge; else 0.
+    huge: u64,
+    /// The huge pages that are there.
+    pub(crate) made: BTreeSet<u64>,
+    /// The huge pages that are reserved or were.
+    pub(crate) promised: BTreeSet<u64>,
 }
 
 impl File {
@@ -44,8 +51,27 @@ impl File {
         Self {
             bytes,
             shortest: bytes,
-            pages: BTreeMap::new(),
+            ..Self::default()
         }
+    }
+
+    /// A file of huge pages, of so many bytes.
+    pub(crate) fn huge(bytes: u64) -> Self {
+        Self {
+            huge: HUGE,
+            ..Self::new(bytes)
+        }
+    }
+
+    /// Whether its pages are huge.
+    #[must_use]
+    pub const fn is_huge(&self) -> bool {
+        self.huge != 0
+    }
+
+    /// Bytes of a page.
+    const fn unit(&self) -> u64 {
+        if self.is_huge() { self.huge } else { PAGE }
     }
 
     /// Its length in bytes.
@@ -57,7 +83,7 @@ impl File {
     /// Its pages, the last of which it may not fill.
     #[must_use]
     pub const fn pages(&self) -> u64 {
-        self.bytes.div_ceil(PAGE)
+        self.bytes.div_ceil(self.unit())
     }
 
     /// The words of a page.
@@ -93,9 +119,10 @@ impl File {
 
     /// Sets the bytes from `from` to `to` to zero.
     pub(crate) fn clear(&mut self, from: u64, to: u64) {
+        let unit = self.unit();
         self.pages.retain(|index, words| {
-            for (word, at) in words.iter_mut().zip([0, HALF]) {
-                let at = index * PAGE + at;
+            for (word, at) in words.iter_mut().zip([0, unit / 2]) {
+                let at = index * unit + at;
                 let bits = |end: u64| (end.clamp(at, at + 8) - at) * 8;
                 let mask = (1_u128 << bits(to)) - (1_u128 << bits(from).min(bits(to)));
                 *word &= !(mask as u64);

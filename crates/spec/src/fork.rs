@@ -34,6 +34,9 @@ impl Space {
             }
             child.next_anon += 1;
         }
+        if self.has_huge_pages() {
+            self.fork_huge(&mut child);
+        }
         child
     }
 }

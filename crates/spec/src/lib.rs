@@ -26,6 +26,7 @@
 //! | madvise, mincore | `advise` |
 //! | mlock and its kin | `lock` |
 //! | mbind and its kin | `policy` |
+//! | huge pages: the pool, their files, their faults | `huge` |
 //! | userfaultfd | `userfault` |
 //! | fork | `fork` |
 #![forbid(unsafe_code)]
@@ -36,6 +37,7 @@ mod advise;
 mod backed;
 mod file;
 mod fork;
+mod huge;
 mod lock;
 mod map;
 mod policy;
@@ -51,6 +53,7 @@ mod tests;
 pub use abi::Errno;
 pub use access::Signal;
 pub use file::{File, HALF, Opened, Words};
+pub use huge::{HUGE, Pool};
 pub use policy::Policy;
 pub use space::{Page, Space};
 pub use vma::{Flags, Vma};

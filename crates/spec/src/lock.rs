@@ -123,7 +123,7 @@ impl Space {
         if new == old {
             return;
         }
-        self.modify(index, (start, end), new, policy);
+        let _whole_pages = self.modify(index, (start, end), new, policy);
         let pages = (end - start) / PAGE;
         if !new.has(Flags::LOCKED) {
             self.locked_pages = self.locked_pages.saturating_sub(pages);

@@ -80,15 +80,15 @@ impl Space {
         let replaced = self.mapped_in(addr, end);
         if !self.may_expand(len / PAGE - replaced) {
             // What would have been replaced was cut off already.
-            self.split(addr);
-            self.split(end);
+            self.split(addr)?;
+            self.split(end)?;
             return Err(Errno::ENOMEM);
         }
         let counts = Flags::WRITE.with(Flags::NORESERVE).with(Flags::SHARED);
         if flags.and(counts) == Flags::WRITE {
             flags = flags.with(Flags::ACCOUNT);
         }
-        self.unmap(addr, end);
+        self.unmap(addr, end)?;
         if of.is_none() && flags.has(Flags::SHARED) {
             of = Some((self.file_of_its_own(len), 0));
         }
@@ -101,6 +101,7 @@ impl Space {
             policy: Policy::Default,
             anon: None,
             forked: false,
+            own: None,
         });
         if flags.has(Flags::LOCKED) {
             self.locked_pages += len / PAGE;
@@ -142,8 +143,17 @@ impl Space {
                 return Ok(hint);
             }
         }
-        let hole = self.highest_hole(len).or_else(|| self.lowest_hole(len));
-        hole.ok_or(Errno::ENOMEM)
+        self.hole(len, PAGE)
+    }
+
+    /// A hole with room to align what lies in it: the start of `len` bytes there, aligned.
+    pub(crate) fn hole(&self, len: u64, unit: u64) -> Result<u64> {
+        let room = len + (unit - PAGE);
+        let up = |start: u64| start.next_multiple_of(unit);
+        let down = |start: u64| (start + room - len) / unit * unit;
+        let highest = self.highest_hole(room).map(down);
+        let lowest = || self.lowest_hole(room).map(up);
+        highest.or_else(lowest).ok_or(Errno::ENOMEM)
     }
 
     /// Linux: mm/vma.c unmapped_area_topdown. What lies below a stack's gap is looked at only
@@ -200,8 +210,7 @@ impl Space {
         if !is_aligned(addr) || addr > TASK_SIZE || len > TASK_SIZE - addr || len == 0 {
             return Err(Errno::EINVAL);
         }
-        self.unmap(addr, addr + page_align(len));
-        Ok(())
+        self.unmap(addr, addr + page_align(len))
     }
 
     /// brk: moves the break, and returns where it is. Linux: mm/mmap.c brk.
@@ -222,7 +231,7 @@ impl Space {
             if first.start >= old {
                 return None;
             }
-            self.unmap(new, old);
+            self.unmap(new, old).ok()?;
             return Some(());
         }
         let len = new.checked_sub(old)?;
@@ -247,6 +256,7 @@ impl Space {
             policy: Policy::Default,
             anon: None,
             forked: false,
+            own: None,
         };
         let below = self.find(old).checked_sub(1);
         let of_heap = below.is_some_and(|below| self.vmas[below].end > self.start_brk);
@@ -266,7 +276,12 @@ impl Space {
 
 /// The flags of a mapping with what the kind of sharing adds, and whether that may be at all.
 /// Linux: do_mmap, from where it asks for `MAP_TYPE` on.
-fn shared(flags: Flags, map: u64, prot: u64, of: Option<(Opened, u64)>) -> Result<Flags> {
+pub(crate) fn shared(
+    flags: Flags,
+    map: u64,
+    prot: u64,
+    of: Option<(Opened, u64)>,
+) -> Result<Flags> {
     let kind = map & MAP_TYPE;
     let grows = flags.has(Flags::GROWSDOWN);
     let shares = Flags::SHARED.with(Flags::MAYSHARE);

@@ -103,7 +103,7 @@ impl Space {
         while let Some(vma) = self.vmas.get(self.find(at)).filter(|vma| vma.start < end) {
             let (from, to) = (vma.start.max(start), vma.end.min(end));
             if vma.policy != policy {
-                self.modify(self.find(at), (from, to), vma.flags, policy);
+                self.modify(self.find(at), (from, to), vma.flags, policy)?;
             }
             at = to;
             if at >= end {

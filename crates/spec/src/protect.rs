@@ -59,7 +59,7 @@ impl Space {
             return Ok(());
         }
         let counted = Flags::ACCOUNT.with(Flags::WRITE).with(Flags::NORESERVE);
-        let counted = counted.with(Flags::SHARED);
+        let counted = counted.with(Flags::SHARED).with(Flags::HUGETLB);
         if new.has(Flags::WRITE) {
             if !old.has(counted) {
                 new = new.with(Flags::ACCOUNT);
@@ -67,7 +67,7 @@ impl Space {
         } else if vma.anon.is_none() && vma.file.is_none() {
             new = new.without(Flags::ACCOUNT);
         }
-        let index = self.modify(index, (start, end), new, policy);
+        let index = self.modify(index, (start, end), new, policy)?;
         // A locked mapping that becomes writable gets its pages at once, as far as there are any.
         let was = old.and(Flags::LOCKED.with(Flags::WRITE).with(Flags::SHARED));
         if was == Flags::LOCKED && new.has(Flags::WRITE) {

@@ -118,10 +118,10 @@ impl Space {
     /// Linux: mremap_to.
     fn move_to(&mut self, mut remap: Remap) -> Result<u64> {
         if remap.has(MREMAP_FIXED) {
-            self.unmap(remap.new_addr, remap.new_addr + remap.new_len);
+            self.unmap(remap.new_addr, remap.new_addr + remap.new_len)?;
         }
         if remap.new_len < remap.old_len {
-            self.unmap(remap.addr + remap.new_len, remap.addr + remap.old_len);
+            self.unmap(remap.addr + remap.new_len, remap.addr + remap.old_len)?;
             remap.old_len = remap.new_len;
         }
         if remap.has(MREMAP_DONTUNMAP) && !self.may_expand(remap.old_len / PAGE) {
@@ -140,7 +140,7 @@ impl Space {
     fn resize(&mut self, mut remap: Remap) -> Result<u64> {
         let end = remap.addr + remap.old_len;
         if remap.new_len < remap.old_len {
-            self.unmap(remap.addr + remap.new_len, end);
+            self.unmap(remap.addr + remap.new_len, end)?;
         }
         if remap.new_len <= remap.old_len {
             return Ok(remap.addr);
@@ -195,7 +195,7 @@ impl Space {
             }
             self.leave_behind(remap.addr, end);
         } else {
-            self.unmap(remap.addr, end);
+            self.unmap(remap.addr, end)?;
             self.locked_pages += match old.flags.has(Flags::LOCKED) {
                 true => remap.old_len / PAGE,
                 false => 0,

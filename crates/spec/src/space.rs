@@ -1,9 +1,10 @@
 //! The list of mappings, and how it changes: found, split, modified, merged.
 
-use crate::PAGE;
 use crate::file::{File, Words};
+use crate::huge::{HUGE, Pool};
 use crate::policy::Policy;
 use crate::vma::{Flags, Vma};
+use crate::{Errno, PAGE, Result};
 use minflt_addr::{VirtAddr, VirtRange};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -52,6 +53,15 @@ pub struct Space {
     /// `RLIMIT_AS`, in pages beside what lies outside the window.
     pub(crate) as_pages: u64,
     pub(crate) policy: Policy,
+    /// Huge pages of private mappings, by their number.
+    pub(crate) huge: BTreeMap<u64, u64>,
+    /// Which of its reserved huge pages each mapping has used.
+    pub(crate) used: BTreeMap<u64, BTreeSet<u64>>,
+    pub(crate) pool: Pool,
+    /// Files that stay, whether they are mapped or not.
+    pub(crate) known_files: usize,
+    /// The process that waits while this one runs.
+    pub(crate) other: Option<Box<Self>>,
 }
 
 impl Space {
@@ -73,6 +83,11 @@ impl Space {
             memlock: u64::MAX,
             as_pages: u64::MAX,
             policy: Policy::Default,
+            huge: BTreeMap::new(),
+            used: BTreeMap::new(),
+            pool: Pool::default(),
+            known_files: 0,
+            other: None,
         }
     }
 
@@ -137,14 +152,21 @@ impl Space {
     }
 
     /// Cuts the mapping that `addr` lies within in two.
-    pub(crate) fn split(&mut self, addr: u64) {
+    ///
+    /// # Errors
+    /// Within a huge page: nothing is changed. Linux: hugetlb_vm_op_split.
+    pub(crate) fn split(&mut self, addr: u64) -> Result<()> {
         if let Some(index) = self.lookup(addr)
             && self.vmas[index].start < addr
         {
             let whole = self.vmas[index].clone();
+            if whole.flags.has(Flags::HUGETLB) && !addr.is_multiple_of(HUGE) {
+                return Err(Errno::EINVAL);
+            }
             self.vmas[index] = whole.part(whole.start, addr);
             self.vmas.insert(index + 1, whole.part(addr, whole.end));
         }
+        Ok(())
     }
 
     /// Puts a mapping in where nothing is mapped, and merges it with the neighbours that take it
@@ -169,6 +191,9 @@ impl Space {
     /// Gives `[start, end)` of the mapping at `index` other flags and another policy: merged with
     /// a neighbour that takes it in, or else split off. Returns the index of what it became.
     ///
+    /// # Errors
+    /// As [`Self::split`], at the one end or at the other.
+    ///
     /// Linux: mm/vma.c vma_modify, vma_merge_existing_range.
     pub(crate) fn modify(
         &mut self,
@@ -176,8 +201,16 @@ impl Space {
         range: (u64, u64),
         flags: Flags,
         policy: Policy,
-    ) -> usize {
+    ) -> Result<usize> {
         let (start, end) = range;
+        if self.vmas[index].flags.has(Flags::HUGETLB) {
+            self.split(start)?;
+            self.split(end)?;
+            let index = self.find(start);
+            self.vmas[index].flags = flags;
+            self.vmas[index].policy = policy;
+            return Ok(index);
+        }
         let whole = self.vmas[index].clone();
         let mut rest = Vec::new();
         if whole.start < start {
@@ -195,7 +228,7 @@ impl Space {
         }
         self.vmas.splice(index..=index, rest);
         self.vmas.remove(at);
-        self.put(at, changed)
+        Ok(self.put(at, changed))
     }
 
     /// Puts `new` in before index `at`, where its neighbours are.
@@ -231,20 +264,34 @@ impl Space {
     }
 
     /// Takes everything in `[start, end)` out. Linux: do_vmi_align_munmap.
-    pub(crate) fn unmap(&mut self, start: u64, end: u64) {
+    ///
+    /// # Errors
+    /// As [`Self::split`]; what was cut before stays so.
+    pub(crate) fn unmap(&mut self, start: u64, end: u64) -> Result<()> {
+        self.cut_out(start, end)?;
+        self.forget_files();
+        Ok(())
+    }
+
+    /// The same, but files stay, whoever has them.
+    pub(crate) fn cut_out(&mut self, start: u64, end: u64) -> Result<()> {
         if start == end {
-            return;
+            return Ok(());
         }
-        self.split(start);
-        self.split(end);
+        self.split(start)?;
+        self.split(end)?;
+        self.discard(start, end);
         let gone = |vma: &Vma| vma.start >= start && vma.end <= end;
-        for vma in self.vmas.iter().filter(|vma| gone(vma)) {
+        let (gone, kept) = core::mem::take(&mut self.vmas).into_iter().partition(gone);
+        self.vmas = kept;
+        let gone: Vec<Vma> = gone;
+        for vma in &gone {
             if vma.flags.has(Flags::LOCKED) {
                 self.locked_pages = self.locked_pages.saturating_sub(vma.pages());
             }
+            self.give_back_own(vma);
         }
-        self.vmas.retain(|vma| !gone(vma));
-        self.discard(start, end);
+        Ok(())
     }
 
     /// Takes the pages in `[start, end)` out.
@@ -252,6 +299,7 @@ impl Space {
         let range = start / PAGE..end / PAGE;
         self.pages.retain(|page, _| !range.contains(page));
         self.protected.retain(|page| !range.contains(page));
+        self.discard_huge(start, end);
     }
 }
 

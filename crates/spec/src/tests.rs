@@ -1,6 +1,7 @@
 //! What the model says of a few cases that are known by heart.
 
 mod files;
+mod huge;
 mod userfault;
 
 use crate::abi::{

@@ -142,7 +142,7 @@ impl Space {
             let (index, from, stop) = (self.find(at), vma.start.max(at), vma.end.min(end));
             let (flags, policy) = (to(vma.flags), vma.policy);
             if flags != vma.flags {
-                self.modify(index, (from, stop), flags, policy);
+                let _whole_pages = self.modify(index, (from, stop), flags, policy);
                 if !flags.has(Flags::UFFD_WP) {
                     self.protected
                         .retain(|page| !(from / PAGE..stop / PAGE).contains(page));

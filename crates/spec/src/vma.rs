@@ -2,6 +2,7 @@
 
 use crate::abi::{PROT_EXEC, PROT_READ, PROT_WRITE};
 use crate::file::Opened;
+use crate::huge::HUGE;
 use crate::policy::Policy;
 use crate::{PAGE, STACK_GAP};
 
@@ -35,6 +36,7 @@ impl Flags {
     pub const MAYWRITE: Self = Self(1 << 18);
     pub const UFFD_MISSING: Self = Self(1 << 19);
     pub const UFFD_WP: Self = Self(1 << 20);
+    pub const HUGETLB: Self = Self(1 << 21);
 
     /// Any access at all (`VM_ACCESS_FLAGS`).
     pub const ACCESS: Self = Self(0b111);
@@ -44,7 +46,7 @@ impl Flags {
     pub const UFFD: Self = Self(0b11 << 19);
 
     /// The flags with the two letters that `smaps` prints for each.
-    pub const LETTERS: [(Self, &'static str); 20] = [
+    pub const LETTERS: [(Self, &'static str); 21] = [
         (Self::READ, "rd"),
         (Self::WRITE, "wr"),
         (Self::EXEC, "ex"),
@@ -65,6 +67,7 @@ impl Flags {
         (Self::MAYWRITE, "mw"),
         (Self::UFFD_MISSING, "um"),
         (Self::UFFD_WP, "uw"),
+        (Self::HUGETLB, "ht"),
     ];
 
     /// The rights that a `prot` argument gives.
@@ -116,6 +119,8 @@ pub struct Vma {
     pub(crate) anon: Option<u64>,
     /// Whether pages of a parent process hang on it, too: its chain of anon_vmas is not singular.
     pub(crate) forked: bool,
+    /// Of a private mapping of huge pages that reserved some: where those stand that it has used.
+    pub(crate) own: Option<u64>,
 }
 
 impl Vma {
@@ -123,6 +128,15 @@ impl Vma {
     #[must_use]
     pub const fn pages(&self) -> u64 {
         (self.end - self.start) / PAGE
+    }
+
+    /// Bytes of a page of it.
+    pub(crate) const fn unit(&self) -> u64 {
+        if self.flags.has(Flags::HUGETLB) {
+            HUGE
+        } else {
+            PAGE
+        }
     }
 
     /// Whether anything was stored to it, or was going to be.
@@ -172,7 +186,7 @@ impl Vma {
         };
         let alike =
             self.flags == other.flags && self.policy == other.policy && self.file == other.file;
-        in_line && anon && alike
+        in_line && anon && alike && !self.flags.has(Flags::HUGETLB)
     }
 
     /// Whether a first store to `self` may share the anon_vma of its neighbour `other`.

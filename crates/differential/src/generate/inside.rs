@@ -4,7 +4,7 @@
 use crate::files;
 use crate::record::Outcome;
 use crate::step::{Call, Step};
-use crate::window::{END, PAGE, START};
+use crate::window::{END, HUGE, HUGE_END, HUGE_PAGES, HUGE_START, PAGE, START};
 use minflt_spec::{File, Flags, HALF, Space, TASK_SIZE, Vma, abi};
 
 /// Whether what a step comes to hangs on more than the steps before it.
@@ -63,6 +63,9 @@ pub(super) fn hangs_on_more(step: &Step, before: &Space, after: &Space, outcome:
 /// the kernel refuses it before it acts.
 #[must_use]
 pub fn stays_inside(step: &Step) -> bool {
+    if step.is_of_huge_pages() {
+        return huge_stays_inside(step);
+    }
     let [addr, len, third, fourth, fifth, _] = step.args;
     let aligned = addr.is_multiple_of(PAGE);
     let rounded = len.checked_add(PAGE - 1).map_or(0, |len| len & !(PAGE - 1));
@@ -131,6 +134,48 @@ pub fn stays_inside(step: &Step) -> bool {
         }
         Call::Pread | Call::Pwrite => len.is_multiple_of(HALF) && len < files::PAGES * PAGE,
         _ => true,
+    }
+}
+
+/// The same of huge pages: lengths of mappings are rounded up to these.
+fn huge_stays_inside(step: &Step) -> bool {
+    let [addr, len, third, fourth, ..] = step.args;
+    let range = |unit: u64| {
+        let len = len.checked_next_multiple_of(unit).unwrap_or(0);
+        let end = addr.checked_add(len);
+        (
+            len,
+            addr >= HUGE_START && end.is_some_and(|end| end <= HUGE_END),
+        )
+    };
+    let aligned = addr.is_multiple_of(PAGE);
+    let (rounded, inside) = range(PAGE);
+    let wraps = addr.checked_add(rounded).is_none();
+    match step.call {
+        Call::HugeMmap | Call::HugeMmapFile => {
+            let (rounded, inside) = range(HUGE);
+            let fixed = fourth & (abi::MAP_FIXED | abi::MAP_FIXED_NOREPLACE) != 0;
+            let refused = rounded == 0
+                || rounded > TASK_SIZE
+                || fixed && (!addr.is_multiple_of(HUGE) || addr > TASK_SIZE - rounded);
+            // What finds no hole elsewhere finds none.
+            let free = !fixed && (addr == 0 || addr >= TASK_SIZE || range(1).0 == len);
+            refused || free || inside
+        }
+        Call::HugeFtruncate => addr <= HUGE_PAGES * HUGE || addr > i64::MAX as u64,
+        Call::HugeFallocate => {
+            let end = len.checked_add(third);
+            let refused = len > i64::MAX as u64 || third > i64::MAX as u64 || third == 0;
+            addr < 4 && (refused || end.is_some_and(|end| end <= HUGE_PAGES * HUGE))
+        }
+        Call::HugePread => addr.is_multiple_of(HUGE / 2) && addr < HUGE_PAGES * HUGE,
+        Call::Munmap => {
+            let refused = !aligned || addr > TASK_SIZE || len > TASK_SIZE - addr || len == 0;
+            refused || inside
+        }
+        Call::Mprotect | Call::Madvise => !aligned || (len > 0 && rounded == 0) || wraps || inside,
+        Call::Load | Call::Store => addr.is_multiple_of(HUGE / 2) && inside && addr < HUGE_END,
+        _ => false,
     }
 }
 

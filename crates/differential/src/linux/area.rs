@@ -2,14 +2,14 @@
 //!
 //! ```text
 //! word   0  steps of the case          1  words of records written
-//!        2  steps done so far
+//!        2  steps done so far         3  1 if the window is that of huge pages
 //!       16  steps, 8 words each: call, arguments
 //!    8192  records, one behind the other:
-//!           kind, value, 2 words of data
+//!           kind, value, 2 words of data; free and reserved huge pages
 //!           mappings n, then n times start, end, rights, of, offset
 //!           2 words: which private pages are present
 //!           words w, then w times place, word; again for the files' pages
-//!           1 if the files follow: of each its bytes, words w, then w words
+//!           how many files follow: of each its bytes, words w, then w words
 //!           bytes s of smaps, then its text in words
 //! ```
 //! One side writes while the other waits for a byte in a pipe, which orders them.
@@ -21,6 +21,7 @@ const WORDS: usize = 1 << 20;
 pub(super) const COUNT: usize = 0;
 pub(super) const USED: usize = 1;
 pub(super) const DONE: usize = 2;
+pub(super) const WINDOW: usize = 3;
 pub(super) const STEPS: usize = 16;
 pub(super) const STEP_WORDS: usize = 8;
 pub(super) const RECORDS: usize = 8192;

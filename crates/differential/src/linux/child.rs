@@ -10,14 +10,16 @@
 //! The nursery's address space is full but for the window, so that whatever looks for a hole finds
 //! it there. Each case is forked from it, and so starts empty.
 
-use super::area::{Area, COUNT, DONE, RECORDS, STEP_WORDS, STEPS, USED};
+use super::area::{Area, COUNT, DONE, RECORDS, STEP_WORDS, STEPS, USED, WINDOW};
 use super::files::Numbers;
 use super::remote::{remote_read, remote_write};
-use super::{probe, sys, userfault};
+use super::{huge, probe, sys, userfault};
 use crate::files::{FILES, HALF};
 use crate::record::{MAPERR, bits};
 use crate::step::{ARGS, Call, Step};
-use crate::window::{END, HEAP, PAGE, PAGES, START, page_of};
+use crate::window::{
+    END, HEAP, HOT, HUGE, HUGE_END, HUGE_START, PAGE, PAGES, START, Window, hot, page_of,
+};
 
 /// Exit codes of the nursery when it cannot be set up: what failed, above the error number.
 pub(super) const SETUP: [&str; 7] = [
@@ -56,6 +58,10 @@ pub(super) fn nursery(mut area: Area, mut files: Numbers, commands: i32, answers
                     Ok(mut case) => case.run(),
                     Err(_) => 2,
                 };
+                // The pages of the file of huge pages are the whole machine's.
+                if let Some(huge) = files.huge {
+                    huge.empty();
+                }
                 sys::exit(code)
             }
             Ok(pid) => sys::wait(pid).is_ok_and(|status| status != 0),
@@ -141,11 +147,23 @@ struct Case<'a> {
     mem: i32,
     smaps: i32,
     userfaultfd: i32,
+    window: Window,
 }
 
 impl<'a> Case<'a> {
     fn new(area: &'a mut Area, files: Numbers, outside: u64) -> Result<Self, i32> {
-        files.reset()?;
+        let window = match (area.words()[WINDOW], files.huge) {
+            (1, Some(huge)) => {
+                huge.reset()?;
+                let whole = [HUGE_START, HUGE_END - HUGE_START, 0, 0, 0, 0];
+                sys::call(libc::SYS_munmap, whole)?;
+                Window::Huge
+            }
+            _ => {
+                files.reset()?;
+                Window::Small
+            }
+        };
         let mut case = Self {
             area,
             files,
@@ -156,6 +174,7 @@ impl<'a> Case<'a> {
             mem: 0,
             smaps: 0,
             userfaultfd: userfault::open()?,
+            window,
         };
         case.open()?;
         Ok(case)
@@ -279,13 +298,7 @@ impl<'a> Case<'a> {
             Call::Msync => plain(libc::SYS_msync, step.args),
             Call::Ftruncate => plain(libc::SYS_ftruncate, [fd(a), b, 0, 0, 0, 0]),
             Call::Fallocate => plain(libc::SYS_fallocate, [fd(a), b, c, d, 0, 0]),
-            Call::Pread => {
-                let mut word = [0; 8];
-                match sys::read_at(self.files.of(a), &mut word, b) {
-                    Ok(bytes) => [0, bytes as u64, u64::from_le_bytes(word), 0],
-                    Err(errno) => returned(Err(errno)),
-                }
-            }
+            Call::Pread => read_word(self.files.of(a), b),
             Call::Pwrite => {
                 let written = sys::write_at(self.files.of(a), &c.to_le_bytes(), b);
                 returned(written.map(|bytes| bytes as u64))
@@ -295,6 +308,11 @@ impl<'a> Case<'a> {
             | Call::UffdCopy
             | Call::UffdZeropage
             | Call::UffdWriteprotect => userfault::perform(self.area, self.userfaultfd, step),
+            Call::HugeMmap
+            | Call::HugeMmapFile
+            | Call::HugeFtruncate
+            | Call::HugeFallocate
+            | Call::HugePread => huge::perform(self.files.huge, step),
         }
     }
 
@@ -310,9 +328,17 @@ impl<'a> Case<'a> {
         for word in outcome {
             self.put(word);
         }
-        let [private, of_files] = self.maps_and_presence();
+        for word in self.files.huge.map_or([0; 2], |huge| huge.counts()) {
+            self.put(word);
+        }
+        let [private, mut of_files] = self.maps_and_presence();
         for word in private {
             self.put(word);
+        }
+        let mut private = private;
+        if self.window == Window::Huge {
+            huge::leave_out_closed(self.maps, &mut private);
+            huge::leave_out_closed(self.maps, &mut of_files);
         }
         self.contents(private, Zeros::LeftOut);
         self.contents(of_files, Zeros::Told);
@@ -326,10 +352,11 @@ impl<'a> Case<'a> {
     fn maps_and_presence(&mut self) -> [[u64; 2]; 2] {
         let counted = self.used;
         self.put(0);
-        let mut at = START;
+        let window = self.window.range();
+        let mut at = window.start().0;
         let mut count = 0;
         while let Ok(found) = sys::mapping_at(self.maps, at) {
-            if found.start >= END {
+            if found.start >= window.end().0 {
                 break;
             }
             let of = self.files.which(found.file);
@@ -340,6 +367,9 @@ impl<'a> Case<'a> {
             at = found.end;
         }
         self.area.words()[counted] = count;
+        if self.window == Window::Huge {
+            return huge::presence(self.pagemap);
+        }
         let mut map = [0; PAGES as usize * 8];
         let read = sys::read_at(self.pagemap, &mut map, START / PAGE * 8);
         // Present: bit 63; of a file: bit 61.
@@ -360,7 +390,10 @@ impl<'a> Case<'a> {
             }
             for half in 0..2 {
                 let mut word = [0; 8];
-                let at = START + page * PAGE + half * HALF;
+                let at = match self.window {
+                    Window::Small => START + page * PAGE + half * HALF,
+                    Window::Huge => HUGE_START + hot(page) * HUGE + half * (HUGE / 2),
+                };
                 let read = sys::read_at(self.mem, &mut word, at);
                 let word = read.map_or(u64::MAX, |_| u64::from_le_bytes(word));
                 if word != 0 || zeros == Zeros::Told {
@@ -375,9 +408,16 @@ impl<'a> Case<'a> {
 
     /// The files, after the last step.
     fn file_contents(&mut self, last: bool) {
-        self.put(u64::from(last));
+        let files = self.files;
+        if self.window == Window::Huge {
+            self.put(u64::from(last));
+            if let Some(huge) = files.huge.filter(|_| last) {
+                huge.read(|word| self.put(word));
+            }
+            return;
+        }
+        self.put(if last { FILES as u64 } else { 0 });
         if last {
-            let files = self.files;
             for file in 0..FILES {
                 files.read(file, |word| self.put(word));
             }
@@ -438,6 +478,14 @@ fn caught(result: Result<u64, i32>) -> [u64; 4] {
     match result {
         Ok(value) => [0, value, 0, 0],
         Err(code) => [2, u64::from(code.cast_unsigned()), 0, 0],
+    }
+}
+
+pub(super) fn read_word(fd: i32, offset: u64) -> [u64; 4] {
+    let mut word = [0; 8];
+    match sys::read_at(fd, &mut word, offset) {
+        Ok(bytes) => [0, bytes as u64, u64::from_le_bytes(word), 0],
+        Err(errno) => returned(Err(errno)),
     }
 }
 

@@ -1,7 +1,9 @@
 //! The files on Linux: one in memory, one on a disk.
 
+use super::huge::Huge;
 use super::sys;
 use crate::files::{BYTES, FILES, HALF, PAGES, nameless, pages};
+use crate::record::HUGE_FILE;
 use crate::window::{PAGE, START};
 use std::fs::File;
 use std::io;
@@ -26,6 +28,7 @@ impl Files {
         Numbers {
             fds: core::array::from_fn(|at| files[at].as_raw_fd()),
             found: [[0; 3]; FILES],
+            huge: None,
         }
     }
 }
@@ -36,6 +39,7 @@ pub(super) struct Numbers {
     fds: [i32; 2 * FILES],
     /// Device and inode of each, as mappings of it show them.
     found: [[u64; 3]; FILES],
+    pub(super) huge: Option<Huge>,
 }
 
 impl Numbers {
@@ -48,6 +52,9 @@ impl Numbers {
     pub(super) fn which(&self, file: [u64; 3]) -> u64 {
         if file == [0; 3] {
             return 0;
+        }
+        if self.huge.is_some_and(|huge| huge.inode == file[2]) {
+            return HUGE_FILE;
         }
         let at = self.found.iter().position(|found| *found == file);
         at.unwrap_or(FILES) as u64 + 1

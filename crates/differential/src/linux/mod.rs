@@ -4,6 +4,7 @@
 mod area;
 mod child;
 mod files;
+mod huge;
 #[expect(unsafe_code, reason = "accesses that raise signals, and their handler")]
 #[expect(
     clippy::disallowed_types,
@@ -15,11 +16,12 @@ mod remote;
 mod sys;
 mod userfault;
 
-use crate::files::FILES;
 use crate::record::{FileShot, MapLine, Outcome, Record, Snapshot, Subject, smaps_flags};
 use crate::step::Step;
-use area::{Area, COUNT, DONE, RECORDS, STEP_WORDS, STEPS, STEPS_MAX, USED};
+use crate::window::Window;
+use area::{Area, COUNT, DONE, RECORDS, STEP_WORDS, STEPS, STEPS_MAX, USED, WINDOW};
 use files::Files;
+use huge::Pool;
 
 /// The kernel the model is of; older ones merge and move by other rules.
 const SINCE: (u32, u32) = (6, 18);
@@ -29,6 +31,7 @@ const SINCE: (u32, u32) = (6, 18);
 pub struct Linux {
     area: Area,
     _files: Files,
+    pool: Option<Pool>,
     pid: i32,
     commands: i32,
     answers: i32,
@@ -41,6 +44,19 @@ impl Linux {
     /// # Errors
     /// Why this machine cannot be compared with, in words.
     pub fn start() -> Result<Self, String> {
+        Self::start_with(None)
+    }
+
+    /// The same with huge pages: the machine's pool is this run's until it ends, and as it was
+    /// then.
+    ///
+    /// # Errors
+    /// As [`Self::start`], and where the pool cannot be had.
+    pub fn start_with_huge_pages() -> Result<Self, String> {
+        Self::start_with(Some(Pool::take()?))
+    }
+
+    fn start_with(pool: Option<Pool>) -> Result<Self, String> {
         let release = sys::release();
         if version(&release) < Some(SINCE) {
             let (major, minor) = SINCE;
@@ -55,7 +71,9 @@ impl Linux {
             0 => {
                 sys::close(theirs[1]);
                 sys::close(ours[0]);
-                child::nursery(area, files.numbers(), theirs[0], ours[1])
+                let mut numbers = files.numbers();
+                numbers.huge = pool.as_ref().map(Pool::numbers);
+                child::nursery(area, numbers, theirs[0], ours[1])
             }
             pid => pid,
         };
@@ -64,6 +82,7 @@ impl Linux {
         let mut linux = Self {
             area,
             _files: files,
+            pool,
             pid,
             commands: theirs[1],
             answers: ours[0],
@@ -103,9 +122,34 @@ impl Subject for Linux {
 
     fn run(&mut self, steps: &[Step]) -> Result<Vec<Record>, (String, usize)> {
         let steps = &steps[..steps.len().min(STEPS_MAX)];
+        let window = Window::of(steps);
+        if window == Window::Small {
+            return self.run_in(steps, window);
+        }
+        let Some(pool) = &self.pool else {
+            return Err(("there are no huge pages".to_owned(), 0));
+        };
+        if !pool.rests() {
+            return Err(("others use huge pages".to_owned(), 0));
+        }
+        let ran = self.run_in(steps, window);
+        match self.pool.as_ref().is_some_and(Pool::rests) {
+            true => ran,
+            false => Err(("huge pages were not given back".to_owned(), steps.len())),
+        }
+    }
+
+    fn has_huge_pages(&self) -> bool {
+        self.pool.is_some()
+    }
+}
+
+impl Linux {
+    fn run_in(&mut self, steps: &[Step], window: Window) -> Result<Vec<Record>, (String, usize)> {
         let words = self.area.words();
         words[COUNT] = steps.len() as u64;
         words[DONE] = 0;
+        words[WINDOW] = u64::from(window == Window::Huge);
         for (step, place) in steps
             .iter()
             .zip(words[STEPS..].chunks_exact_mut(STEP_WORDS))
@@ -120,7 +164,7 @@ impl Subject for Linux {
         let words = self.area.words();
         let done = words[DONE] as usize;
         match answer {
-            Some(0) => Ok(read_records(words, steps.len())),
+            Some(0) => Ok(read_records(words, steps.len(), window)),
             Some(_) => Err(("the case's process died".to_owned(), done)),
             None => Err(("the nursery died".to_owned(), done)),
         }
@@ -132,7 +176,7 @@ fn version(release: &str) -> Option<(u32, u32)> {
     Some((parts.next()?.ok()?, parts.next()?.ok()?))
 }
 
-fn read_records(words: &[u64], count: usize) -> Vec<Record> {
+fn read_records(words: &[u64], count: usize, window: Window) -> Vec<Record> {
     let mut rest = words[RECORDS..].iter().copied();
     let mut next = || rest.next().unwrap_or_default();
     let mut records = Vec::with_capacity(count);
@@ -143,6 +187,7 @@ fn read_records(words: &[u64], count: usize) -> Vec<Record> {
             1 => Outcome::Errno(value as i32),
             _ => Outcome::Signal(value as i32),
         };
+        let pool = [(); 2].map(|()| next());
         let mappings = next();
         let maps = (0..mappings)
             .map(|_| MapLine {
@@ -158,19 +203,21 @@ fn read_records(words: &[u64], count: usize) -> Vec<Record> {
         let words = (0..counted).map(|_| (next(), next())).collect();
         let counted = next();
         let of_files = (0..counted).map(|_| (next(), next())).collect();
-        let asked = next() != 0;
-        let files = asked.then(|| (0..FILES).map(|_| read_file(&mut next)).collect());
+        let counted = next();
+        let files = (counted > 0).then(|| (0..counted).map(|_| read_file(&mut next)).collect());
         let bytes = next() as usize;
         let text: Vec<u8> = (0..bytes.div_ceil(8))
             .flat_map(|_| next().to_le_bytes())
             .collect();
-        let flags = (bytes > 0).then(|| smaps_flags(&String::from_utf8_lossy(&text[..bytes])));
+        let flags =
+            (bytes > 0).then(|| smaps_flags(&String::from_utf8_lossy(&text[..bytes]), window));
         let after = Snapshot {
             maps,
             present,
             words,
             of_files,
             files,
+            pool: (window == Window::Huge).then_some(pool),
             flags,
         };
         records.push(Record { outcome, after });

@@ -59,6 +59,18 @@ pub(super) fn memory_file() -> Result<OwnedFd, i32> {
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
+/// Opens a file of huge pages of 2 MiB.
+pub(super) fn huge_file() -> Result<OwnedFd, i32> {
+    let flags = libc::MFD_CLOEXEC | libc::MFD_HUGETLB | libc::MFD_HUGE_2MB;
+    // SAFETY: 1. The name is a C string.
+    let fd = unsafe { libc::memfd_create(c"minflt-huge".as_ptr(), flags) };
+    if fd < 0 {
+        return Err(errno());
+    }
+    // SAFETY: 1. The call just opened it, and nobody else has it.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
 /// Reads at an offset.
 pub(super) fn read_at(fd: i32, into: &mut [u8], offset: u64) -> Result<usize, i32> {
     let at = into.as_mut_ptr().cast();

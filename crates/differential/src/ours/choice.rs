@@ -40,6 +40,7 @@ fn has(step: &Step) -> bool {
             fourth & !(known | both) == 0 && sharing.is_some() && shown
         }
         Call::Fallocate => matches!(step.args[1], 0 | PUNCH),
+        Call::HugeFallocate => matches!(step.args[0], 0 | PUNCH),
         Call::Mprotect => third & !7 == 0,
         Call::Madvise => Advice::from_number(third as u32).is_some(),
         Call::Mbind => plain_mode(third),
@@ -62,17 +63,30 @@ const fn plain_mode(mode: u64) -> bool {
 /// - The node of a page that is there but may not be loaded: Linux tells it, if no lock is needed.
 /// - Of several mappings that mprotect makes writable Linux fills a locked one before it goes on to
 ///   the next, which then does not merge with it; `mm` fills it when all are changed.
+/// - A range that ends within a huge page: Linux has cut the mapping where the range begins.
+/// - What is mapped in place of huge pages: Linux has what a private mapping reserved for it, and
+///   what a shared one had not even for populating it.
 /// - What a locked mapping leaves behind when its pages are moved away: Linux goes on counting it
 ///   as locked, though it is not.
 fn differs(step: &Step, before: &Space, record: &Record) -> bool {
     let failed = matches!(record.outcome, Outcome::Errno(_));
     let looks = abi::MPOL_F_NODE | abi::MPOL_F_ADDR;
     let [addr, len, ..] = step.args;
+    let was = || before.vmas().iter().map(|vma| (vma.start, vma.end));
+    let is = || record.after.maps.iter().map(|line| (line.start, line.end));
+    if step.is_of_huge_pages() && failed && !was().eq(is()) {
+        let found = before.at(addr);
+        let in_one = found.is_some_and(|vma| addr.saturating_add(len) < vma.end);
+        return in_one || !matches!(step.call, Call::Mprotect | Call::Madvise);
+    }
     match step.call {
-        Call::Mmap | Call::MmapFile => {
-            let was = before.vmas().iter().map(|vma| (vma.start, vma.end));
-            let is = record.after.maps.iter().map(|line| (line.start, line.end));
-            failed && !was.eq(is)
+        Call::Mmap | Call::MmapFile | Call::HugeMmap | Call::HugeMmapFile => {
+            let flags = step.args[3];
+            let wants = flags & abi::MAP_NORESERVE == 0 || flags & abi::MAP_POPULATE != 0;
+            let replaces =
+                flags & abi::MAP_FIXED != 0 && in_range(before, addr, len).next().is_some();
+            let late = !failed && wants && replaces && !before.has_huge_pages_for(len);
+            failed && !was().eq(is()) || step.is_of_huge_pages() && late
         }
         Call::GetMempolicy => {
             let found = before.at(addr);

@@ -2,6 +2,7 @@
 
 mod choice;
 mod files;
+mod huge;
 mod policy;
 mod request;
 mod snapshot;
@@ -10,7 +11,7 @@ mod userfault;
 use crate::model::fold;
 use crate::record::{ACCERR, ADRERR, MAPERR, Outcome, Record, Subject, bits};
 use crate::step::{ARGS, Call, Step};
-use crate::window::{END, HEAP, PAGE, PAGES, START};
+use crate::window::{END, HEAP, PAGE, PAGES, POOL, START, Window};
 pub use choice::CHOICE;
 use core::mem::ManuallyDrop;
 use core::panic::AssertUnwindSafe;
@@ -32,6 +33,8 @@ pub type Machine = Host<X86_64, true>;
 
 /// Bytes of its memory: enough for any case.
 const RAM: usize = 16 << 20;
+/// The same where there are huge pages.
+const HUGE_RAM: usize = 64 << 20;
 
 /// An era's system.
 #[derive(Debug)]
@@ -40,6 +43,8 @@ pub struct Ours {
     disk: Disk,
     /// Left alone when its oracles have spoken: locks may be held for ever.
     system: ManuallyDrop<Running<Machine>>,
+    /// The same with huge pages, once it is wanted.
+    huge: Option<ManuallyDrop<Running<Machine>>>,
 }
 
 impl Ours {
@@ -48,20 +53,37 @@ impl Ours {
     /// # Errors
     /// When there is no memory for it, in words.
     pub fn start(era: &'static Era) -> Result<Self, String> {
-        let system = ManuallyDrop::new(boot(era)?);
+        let system = ManuallyDrop::new(boot(era, Window::Small)?);
         let disk = Disk::new().map_err(|error| format!("a file: {error}"))?;
-        Ok(Self { era, disk, system })
+        Ok(Self {
+            era,
+            disk,
+            system,
+            huge: None,
+        })
     }
 }
 
-fn boot(era: &Era) -> Result<Running<Machine>, String> {
+fn boot(era: &Era, window: Window) -> Result<Running<Machine>, String> {
     let options = HostOptions {
         cpus: 1,
-        ram_bytes: RAM,
+        ram_bytes: match window {
+            Window::Small => RAM,
+            Window::Huge => HUGE_RAM,
+        },
         prefault: Prefault::OnTouch,
     };
     let machine = HostInstance::new(&options).map_err(|error| error.to_string())?;
-    System::boot(machine, era.config).map_err(|error| error.to_string())
+    let system = System::boot(machine, era.config).map_err(|error| error.to_string())?;
+    if window == Window::Huge {
+        let running: &Running<Machine> = &system;
+        let _cpu = running.machine().enter(0);
+        let pages = system.resize_huge_pool(POOL);
+        if pages != POOL {
+            return Err(format!("{pages} huge pages instead of {POOL}"));
+        }
+    }
+    Ok(system)
 }
 
 impl Subject for Ours {
@@ -71,19 +93,33 @@ impl Subject for Ours {
 
     fn run(&mut self, steps: &[Step]) -> Result<Vec<Record>, (String, usize)> {
         let mut found = Vec::with_capacity(steps.len());
-        let system: &Running<Machine> = &self.system;
+        let window = Window::of(steps);
+        if window == Window::Huge && self.huge.is_none() {
+            let booted = boot(self.era, window).map_err(|why| (why, 0))?;
+            self.huge = Some(ManuallyDrop::new(booted));
+        }
+        let system: &Running<Machine> = match (&self.huge, window) {
+            (Some(huge), Window::Huge) => huge,
+            _ => &self.system,
+        };
         let disk = &self.disk;
-        let ran = catch_unwind(AssertUnwindSafe(|| case(system, disk, steps, &mut found)));
+        let ran = catch_unwind(AssertUnwindSafe(|| match window {
+            Window::Small => case(system, disk, steps, &mut found),
+            Window::Huge => huge::case(system, steps, &mut found),
+        }));
         let why = match ran {
             Ok(Ok(())) => return Ok(found),
             Ok(Err(why)) => why,
             Err(_) => {
-                let failed = self.system.machine().failed();
+                let failed = system.machine().failed();
                 failed.unwrap_or_else(|| "a panic".to_owned())
             }
         };
-        if let Ok(fresh) = boot(self.era) {
-            self.system = ManuallyDrop::new(fresh);
+        if let Ok(fresh) = boot(self.era, window) {
+            match window {
+                Window::Small => self.system = ManuallyDrop::new(fresh),
+                Window::Huge => self.huge = Some(ManuallyDrop::new(fresh)),
+            }
         }
         Err((why, found.len()))
     }
@@ -98,7 +134,7 @@ fn case(
     let _cpu = system.machine().enter(0);
     let no_memory = |_| "no memory for a case".to_owned();
     let mm = ManuallyDrop::new(system.new_mm().map_err(no_memory)?);
-    fill(&mm)?;
+    fill(&mm, Window::Small)?;
     mm.set_start_brk(VirtAddr(HEAP))
         .map_err(|error| format!("the heap: {error:?}"))?;
     let files = ManuallyDrop::new(Files::open(system, disk)?);
@@ -116,11 +152,15 @@ fn case(
 
 /// Maps everything outside the window without access, and so that nothing in the window is alike
 /// and would merge with it.
-fn fill(mm: &Mm<Machine>) -> Result<(), String> {
+fn fill(mm: &Mm<Machine>, window: Window) -> Result<(), String> {
+    let inside = window.range();
     let user = Mm::<Machine>::user_range();
     let thread = mm.thread();
     let failed = |error| format!("outside the window: {error:?}");
-    for (start, end) in [(user.start().0, START), (END, user.end().0)] {
+    for (start, end) in [
+        (user.start().0, inside.start().0),
+        (inside.end().0, user.end().0),
+    ] {
         let (at, len) = (VirtAddr(start), end - start);
         let request = MapRequest {
             reserve: Reserve::NoReserve,
@@ -206,12 +246,6 @@ fn perform(thread: &Thread<'_, Machine>, files: &Files<'_>, step: &Step) -> Outc
         }
         Call::Mmap => number(thread.mmap(&request(a, b, prot(c), d)).map(|at| at.0)),
         Call::MmapFile => files.map(thread, &request(a, b, prot(c), d), [d, e, f]),
-        Call::Munmap => nothing(mm.munmap(at, b)),
-        Call::Mprotect => nothing(mm.mprotect(at, b, prot(c))),
-        Call::Madvise => match Advice::from_number(c as u32) {
-            Some(advice) => nothing(thread.madvise(at, b, advice)),
-            None => Outcome::Errno(Errno::EINVAL.0),
-        },
         Call::Mlock => nothing(thread.mlock(at, b)),
         Call::Mlock2 => match c {
             0 => nothing(thread.mlock2(at, b, LockWhen::Now)),
@@ -236,8 +270,6 @@ fn perform(thread: &Thread<'_, Machine>, files: &Files<'_>, step: &Step) -> Outc
             mm.set_limit_as(a.saturating_mul(PAGE).saturating_add(outside));
             Outcome::done(0)
         }
-        Call::Load => signal(thread.load(at)),
-        Call::Store => signal(thread.store(at, b).map(|()| 0)),
         Call::RemoteRead => remote_read(mm, at, b),
         Call::RemoteWrite => remote_write(mm, at, b, c),
         Call::ForcedRead => {
@@ -253,7 +285,6 @@ fn perform(thread: &Thread<'_, Machine>, files: &Files<'_>, step: &Step) -> Outc
         Call::Mbind => policy::mbind(mm, step.args),
         Call::SetMempolicy => policy::set(thread, a, b),
         Call::GetMempolicy => policy::get(thread, a, b),
-        Call::Fork => Outcome::done(0),
         Call::Msync => match Msync::from_bits(c as u32) {
             Some(how) => nothing(mm.msync(at, b, how)),
             None => Outcome::Errno(Errno::EINVAL.0),
@@ -262,6 +293,24 @@ fn perform(thread: &Thread<'_, Machine>, files: &Files<'_>, step: &Step) -> Outc
         Call::Fallocate => files.allocate(a, b, c, d),
         Call::Pread => files.read(a, b),
         Call::Pwrite => files.write(a, b, c),
+        _ => perform_on(thread, step),
+    }
+}
+
+/// A step that no file is needed for.
+fn perform_on(thread: &Thread<'_, Machine>, step: &Step) -> Outcome {
+    let [a, b, c, ..] = step.args;
+    let (mm, at) = (thread.mm(), VirtAddr(a));
+    match step.call {
+        Call::Munmap => nothing(mm.munmap(at, b)),
+        Call::Mprotect => nothing(mm.mprotect(at, b, Prot::from_bits((c & 7) as u32))),
+        Call::Madvise => match Advice::from_number(c as u32) {
+            Some(advice) => nothing(thread.madvise(at, b, advice)),
+            None => Outcome::Errno(Errno::EINVAL.0),
+        },
+        Call::Load => signal(thread.load(at)),
+        Call::Store => signal(thread.store(at, b).map(|()| 0)),
+        Call::Fork => Outcome::done(0),
         // The userfaultfd is the first process's; the others have none.
         _ => Outcome::Errno(Errno::EBADF.0),
     }

@@ -4,7 +4,7 @@ use super::Machine;
 use super::files::Files;
 use crate::files::HALF;
 use crate::record::{MapLine, Snapshot, addr_of, bits, smaps_flags};
-use crate::window::{END, PAGES, START, range};
+use crate::window::{PAGES, START, Window};
 use minflt_addr::VirtAddr;
 use minflt_mm::{Force, Mapped, Mm};
 
@@ -30,15 +30,16 @@ pub(super) fn snapshot(
     };
     let maps = text(&|out| mm.maps(out))?;
     let flags = match last {
-        true => Some(smaps_flags(&text(&|out| mm.smaps(out))?)),
+        true => Some(smaps_flags(&text(&|out| mm.smaps(out))?, Window::Small)),
         false => None,
     };
     Ok(Snapshot {
-        maps: lines(&maps, files)?,
+        maps: lines(&maps, Window::Small, |number| files.which(number))?,
         present: Some(bits(of(Mapped::Private))),
         words,
         of_files: words_of(mm, of(Mapped::OfFile))?,
         files: if last { Some(files.shots()?) } else { None },
+        pool: None,
         flags,
     })
 }
@@ -57,14 +58,19 @@ fn words_of(mm: &Mm<Machine>, pages: impl Iterator<Item = u64>) -> Result<Vec<(u
 }
 
 /// The mappings of the window out of the text of `maps`.
-fn lines(maps: &str, files: &Files<'_>) -> Result<Vec<MapLine>, String> {
+pub(super) fn lines(
+    maps: &str,
+    window: Window,
+    which: impl Fn(u64) -> u64,
+) -> Result<Vec<MapLine>, String> {
+    let (start, end) = (window.range().start().0, window.range().end().0);
     let mut lines = Vec::new();
     for text in maps.lines() {
-        let line = line(text, files).ok_or_else(|| format!("no line of maps: `{text}`"))?;
-        if line.start < END && line.end > START {
+        let line = line(text, &which).ok_or_else(|| format!("no line of maps: `{text}`"))?;
+        if line.start < end && line.end > start {
             lines.push(MapLine {
-                start: line.start.max(range().start().0),
-                end: line.end.min(range().end().0),
+                start: line.start.max(start),
+                end: line.end.min(end),
                 ..line
             });
         }
@@ -72,7 +78,7 @@ fn lines(maps: &str, files: &Files<'_>) -> Result<Vec<MapLine>, String> {
     Ok(lines)
 }
 
-fn line(text: &str, files: &Files<'_>) -> Option<MapLine> {
+fn line(text: &str, which: impl Fn(u64) -> u64) -> Option<MapLine> {
     let hexadecimal = |word: &str| u64::from_str_radix(word, 16).ok();
     let mut words = text.split_whitespace();
     let (start, end) = words.next()?.split_once('-')?;
@@ -86,7 +92,7 @@ fn line(text: &str, files: &Files<'_>) -> Option<MapLine> {
         start: hexadecimal(start)?,
         end: hexadecimal(end)?,
         rights,
-        of: files.which(number),
+        of: which(number),
         offset,
     })
 }

@@ -172,10 +172,7 @@ impl<M: Mmu> Mm<M> {
         let sys = self.system();
         sys.count(Event::Mmap);
         let MapRequest { len, prot, .. } = *request;
-        let misaligned = |part: &Part<'_, M>| match part.file.cache().is_huge() {
-            true => !hugetlb::is_aligned::<M::Paging>(VirtAddr(part.offset)),
-            false => !part.offset.is_multiple_of(M::Paging::PAGE),
-        };
+        let misaligned = |part: &Part<'_, M>| !part.offset.is_multiple_of(M::Paging::PAGE);
         if len == 0 || part.is_some_and(misaligned) {
             return Err(MmapError::Invalid);
         }
@@ -191,8 +188,13 @@ impl<M: Mmu> Mm<M> {
             M::Paging::SHIFT
         };
         let len = VirtAddr(len).align_up(unit).map_or(0, |len| len.0);
+        if huge && len == 0 {
+            return Err(MmapError::Invalid);
+        }
         let range = self.place_aligned(request.place, len, unit)?;
-        if !self.cuts_no_huge_page(range) {
+        let misaligned =
+            |part: &Part<'_, M>| !hugetlb::is_aligned::<M::Paging>(VirtAddr(part.offset));
+        if !self.cuts_no_huge_page(range) || huge && part.is_some_and(misaligned) {
             return Err(MmapError::Invalid);
         }
         let mut flags = commit::flags(prot, request.reserve, sys.overcommit());

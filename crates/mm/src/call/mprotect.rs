@@ -44,9 +44,6 @@ impl<M: Mmu> Mm<M> {
             let range = super::page_range::<M>(start, len).filter(|range| !range.is_empty());
             let range = range.ok_or(MprotectError::NoMemory)?;
             let writers = Writers::lock(self);
-            if !self.cuts_no_huge_page(range) {
-                return Err(MprotectError::Invalid);
-            }
             let mut locked = None;
             let result = self.protect_all(&writers, range, prot, &mut locked);
             drop(writers);
@@ -119,6 +116,9 @@ impl<M: Mmu> Mm<M> {
         }
         if old.prot == prot {
             return Ok(());
+        }
+        if old.cuts_huge_page::<M::Paging>(part) {
+            return Err(MprotectError::Invalid);
         }
         let sys = self.system();
         let pages = part.pages(M::Paging::SHIFT);

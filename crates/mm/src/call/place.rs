@@ -66,13 +66,19 @@ impl<M: Mmu> Mm<M> {
         if unit == M::Paging::SHIFT {
             return self.place(place, len);
         }
+        if len > Self::user_range().end().0 {
+            return Err(MmapError::OutOfRange);
+        }
         let aligned = |at: VirtAddr| at.is_aligned(unit);
         match place {
             Place::Fixed(at) | Place::FixedNoReplace(at) if !aligned(at) => Err(MmapError::Invalid),
             Place::Fixed(_) | Place::FixedNoReplace(_) => self.place(place, len),
-            Place::Hint(at) if at.0 != 0 && aligned(at) => {
-                let found = self.place(place, len)?;
-                match aligned(found.start()) {
+            Place::Hint(at) if at.align_down(M::Paging::SHIFT).0 != 0 => {
+                // Down to a page, and then up to the unit.
+                let hint = at.align_down(M::Paging::SHIFT).align_up(unit);
+                let hint = hint.unwrap_or(VirtAddr(0));
+                let found = self.place(Place::Hint(hint), len)?;
+                match found.start() == hint {
                     true => Ok(found),
                     false => self.place_aligned(Place::Any, len, unit),
                 }

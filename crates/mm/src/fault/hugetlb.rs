@@ -158,12 +158,13 @@ impl<M: Mmu> HugeFault<'_, '_, '_, M> {
 
     /// Linux: hugetlb_no_page.
     fn no_page(&self) -> Result<Kind, Stop> {
-        if self.index >= self.cache.huge_pages() {
-            return Err(Stop::Signal(Signal::Bus));
-        }
         M::phase(Phase::Prepare);
+        // A page that is there may lie behind the end, where that is within it.
         if let Some(page) = self.cache.find(self.index) {
             return self.map_cached(page);
+        }
+        if self.index >= self.cache.huge_pages() {
+            return Err(Stop::Signal(Signal::Bus));
         }
         if !self.is_shared() {
             return self.map_own();
@@ -345,7 +346,7 @@ impl<M: Mmu> HugeFault<'_, '_, '_, M> {
         let last = first + (1 << order::<M::Paging>()) - 1;
         let _all = cache.spans.each(first, last, |part| {
             let mine = core::ptr::eq(part.mm, mm) && part.range == self.page;
-            if !mine && !crate::file::has_own_pages(&part) {
+            if !mine && crate::file::own_pages_of(&part).is_none() {
                 part.mm.lose_huge(part.range, old);
             }
             ControlFlow::Continue(())

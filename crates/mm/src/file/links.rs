@@ -228,8 +228,7 @@ pub(crate) fn huge_lock_of<'l, M: Mmu>(found: &Mapped<'l, M>) -> Option<&'l Huge
     HugeLock::at(link_of(found.span?)?.lock)
 }
 
-/// Whether the mapping that was found by its file has pages of its own set aside.
-pub(crate) fn has_own_pages<M: Mmu>(found: &Mapped<'_, M>) -> bool {
-    let link = found.span.and_then(link_of);
-    link.is_some_and(|link| link.own() != 0)
+/// What the mapping that was found by its file has set aside, if anything.
+pub(crate) fn own_pages_of<'l, M: Mmu>(found: &Mapped<'l, M>) -> Option<&'l OwnPages<M>> {
+    OwnPages::at(link_of(found.span?)?.own())
 }

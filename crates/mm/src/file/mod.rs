@@ -52,7 +52,7 @@ mod writeback;
 
 pub use handle::FileHandle;
 pub(crate) use index::{CacheNode, InOrder};
-pub(crate) use links::{has_own_pages, huge_lock_of};
+pub(crate) use links::{huge_lock_of, own_pages_of};
 pub use ops::{FileOps, IoError};
 pub(crate) use pages::Sought;
 pub(crate) use part::FilePart;
@@ -377,7 +377,12 @@ impl<M: Mmu> PageCache<M> {
 
     /// Calls `visit` with the number of each page that is cached.
     pub(crate) fn each_cached(&self, mut visit: impl FnMut(u64)) {
-        self.index.each(0, u64::MAX, |index, _| visit(index));
+        self.each_cached_in(0, u64::MAX, &mut visit);
+    }
+
+    /// The same of the pages from `first` to `last`.
+    pub(crate) fn each_cached_in(&self, first: u64, last: u64, mut visit: impl FnMut(u64)) {
+        self.index.each(first, last, |index, _| visit(index));
     }
 
     /// Whether its pages have to be written somewhere.

@@ -144,13 +144,13 @@ impl<M: Mmu> PageCache<M> {
     /// Makes a hole: the bytes from `from` up to `to` are zeros.
     pub(super) fn punch(&self, from: u64, to: u64) -> Result<(), FileError> {
         let _alone = self.resize.write();
+        if self.is_huge() {
+            return self.punch_huge_bytes(from, to);
+        }
         let shift = M::Paging::SHIFT;
         let to = to.min(self.size().next_multiple_of(M::Paging::PAGE));
         if from >= to {
             return Ok(());
-        }
-        if self.is_huge() {
-            return self.punch_huge_bytes(from, to);
         }
         let (first, end) = (pages_of::<M>(from), to >> shift);
         if first > end {

@@ -31,11 +31,11 @@
 //! hugetlb_vmdelete_list (v6.1).
 
 use super::zap::NoFaults;
-use super::{bytes, order, shift};
+use super::{bytes, order, page_at, shift};
 use crate::config::{Broken, Hugetlb};
 use crate::error::{FileError, NoMemory};
 use crate::event::Event;
-use crate::file::{FileHandle, PageCache, clear_bytes, huge_lock_of};
+use crate::file::{FileHandle, PageCache, clear_bytes, huge_lock_of, own_pages_of};
 use crate::hugetlb::pool::Taking;
 use crate::page::Locked;
 use crate::policy::Policy;
@@ -150,14 +150,12 @@ impl<M: Mmu> PageCache<M> {
         let _alone = self.reserving.write();
         let old = self.size();
         self.set_size(new);
-        if new < old {
-            let (first, end) = (new >> shift::<M::Paging>(), old >> shift::<M::Paging>());
-            let freed = self.drop_huge(first, end);
-            let gone = self.reserved.truncate(self.system(), first);
-            self.system()
-                .frames
-                .unreserve_huge(gone.saturating_sub(freed));
-        }
+        // Pages and promises may lie behind an end that the file had, too.
+        let first = new >> shift::<M::Paging>();
+        let freed = self.drop_huge((first, u64::MAX), old, Why::End)?;
+        let gone = self.reserved.truncate(self.system(), first);
+        let unused = gone.saturating_sub(freed);
+        self.system().frames.unreserve_huge(unused);
         M::note(format_args!("truncate to {new} returns"));
         Ok(())
     }
@@ -169,11 +167,7 @@ impl<M: Mmu> PageCache<M> {
     fn punch_huge(&self, first: u64, end: u64) -> Result<(), FileError> {
         // Nobody maps it meanwhile, and reserves what goes here.
         let _alone = self.reserving.write();
-        let end = end.min(self.huge_pages());
-        self.unmap_huge(first, end);
-        for index in first..end {
-            self.drop_one(index, Why::Hole)?;
-        }
+        self.drop_huge((first, end), self.size(), Why::Hole)?;
         Ok(())
     }
 
@@ -238,7 +232,8 @@ impl<M: Mmu> PageCache<M> {
                     })?;
             }
         }
-        self.grow_to(last << shift::<M::Paging>());
+        // As it was asked for: the last page may lie behind the end, and is there.
+        self.grow_to(end);
         Ok(())
     }
 
@@ -256,11 +251,29 @@ impl<M: Mmu> PageCache<M> {
         sys.frames.unreserve_huge(gone.saturating_sub(freed));
     }
 
-    /// Drops the pages from `first` on up to `end`; returns how many there were.
-    fn drop_huge(&self, first: u64, end: u64) -> u64 {
-        self.unmap_huge(first, end);
-        let dropped = (first..end).filter(|index| self.drop_one(*index, Why::End) == Ok(true));
-        dropped.count() as u64
+    /// Drops the pages from `first` on up to `end`; returns how many there were. The file has
+    /// `size` bytes, or had: behind these no fault makes a page, and only such as are there are
+    /// looked for.
+    ///
+    /// # Errors
+    /// As [`Self::drop_one`]; none at the end of a file.
+    fn drop_huge(&self, (first, end): (u64, u64), size: u64, why: Why) -> Result<u64, NoMemory> {
+        let inside = size
+            .div_ceil(bytes::<M::Paging>())
+            .clamp(first, first.max(end));
+        self.unmap_huge(first, inside);
+        let mut dropped = 0;
+        for index in first..inside {
+            dropped += u64::from(self.drop_one(index, why)?);
+        }
+        let mut failed = Ok(());
+        if inside < end {
+            self.each_cached_in(inside, end - 1, |index| match self.drop_one(index, why) {
+                Ok(one) => dropped += u64::from(one),
+                Err(error) => failed = Err(error),
+            });
+        }
+        failed.map(|()| dropped)
     }
 
     /// Takes page `index` away from everybody; returns whether there was one.
@@ -309,7 +322,12 @@ impl<M: Mmu> PageCache<M> {
         let sys = self.system();
         let _alone = NoFaults::lock(self, None);
         let _tree = self.i_mmap.write();
+        let mut owners = false;
         let _all = self.each_mapping(first, end - 1, |part| {
+            if own_pages_of(&part).is_some() {
+                owners = true;
+                return ControlFlow::Continue(());
+            }
             let lock = match sys.config.hugetlb {
                 Hugetlb::IMmap => None,
                 Hugetlb::VmaLock => huge_lock_of(&part),
@@ -321,6 +339,15 @@ impl<M: Mmu> PageCache<M> {
             }
             self.unmap_part(part);
             ControlFlow::Continue(())
+        });
+        // Who reserved a page is the last to have it, and has it reserved again.
+        let _owners = owners.then(|| {
+            self.each_mapping(first, end - 1, |part| {
+                if own_pages_of(&part).is_some() {
+                    self.unmap_part(part);
+                }
+                ControlFlow::Continue(())
+            })
         });
     }
 
@@ -379,8 +406,22 @@ impl<M: Mmu> PageCache<M> {
     }
 
     fn unmap_part(&self, part: Mapped<'_, M>) {
+        let sys = self.system();
         let mut zap = Zap::begin_by_reverse_map(part.mm, part.range, Only::All);
-        zap.huge_locked(self, part.range);
+        match own_pages_of(&part).zip(part.first_page()) {
+            Some((own, first)) => {
+                let mut index = first >> order::<M::Paging>();
+                let mut page = page_at::<M::Paging>(part.range.start());
+                while page.start() < part.range.end() {
+                    // Whoever has the page in a fault may refer to it still: then it is used up.
+                    let one = sys.huge.mutex(self, index).try_write();
+                    zap.huge_own(own, index, page, one.is_some());
+                    page = page_at::<M::Paging>(page.end());
+                    index += 1;
+                }
+            }
+            None => zap.huge_locked(self, part.range),
+        }
         zap.finish();
     }
 }

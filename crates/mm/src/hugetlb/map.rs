@@ -106,10 +106,16 @@ impl<M: Mmu> Mm<M> {
     /// # Errors
     /// See [`MmapError`].
     pub fn mmap_huge(&self, request: &MapRequest, sharing: Sharing) -> Result<VirtAddr, MmapError> {
-        let file = self.system().new_huge_file(0).map_err(|why| match why {
-            FileError::Invalid => MmapError::Invalid,
-            _ => MmapError::NoMemory,
-        })?;
+        // It has pages for the whole mapping, whether that may be stored to or not.
+        let len = VirtAddr(request.len).align_up(shift::<M::Paging>());
+        let bytes = len.map_or(0, |len| len.0);
+        let file = self
+            .system()
+            .new_huge_file(bytes)
+            .map_err(|why| match why {
+                FileError::Invalid => MmapError::Invalid,
+                _ => MmapError::NoMemory,
+            })?;
         self.mmap_file(request, &file, 0, sharing)
     }
 }

@@ -212,6 +212,13 @@ impl VmaView {
         }
     }
 
+    /// Whether `part` of it begins or ends within one of its huge pages.
+    ///
+    /// Linux: hugetlb_vm_op_split.
+    pub(crate) const fn cuts_huge_page<P: Paging>(&self, part: VirtRange) -> bool {
+        self.is_huge() && !(is_aligned::<P>(part.start()) && is_aligned::<P>(part.end()))
+    }
+
     /// The number of the huge page at `addr` in its file.
     pub(crate) const fn huge_index<P: Paging>(&self, addr: VirtAddr) -> u64 {
         self.page_index::<P>(addr) >> order::<P>()

@@ -9,13 +9,14 @@
 //! hugetlb_unshare_pmds.
 
 use super::lock::HugeLock;
+use super::own::OwnPages;
 use super::{LEVEL, interval, is_aligned, page_at};
 use crate::config::{Broken, Hugetlb};
 use crate::file::PageCache;
 use crate::mm::Mm;
 use crate::vma::{Vma, VmaFlags, VmaView};
 use crate::zap::Zap;
-use minflt_addr::{VirtAddr, VirtRange};
+use minflt_addr::{Pfn, VirtAddr, VirtRange};
 use minflt_pgtable::{EntryRef, Exchange, Grant, Mmu, Pte, span_of};
 use minflt_sync::order::{HugeMapLock, HugeVmaLock};
 use minflt_sync::{Ordering, WriteGuard};
@@ -70,22 +71,71 @@ impl<M: Mmu> Zap<'_, M> {
     /// The same for who holds what keeps faults off, and `i_mmap` for writing.
     pub(super) fn huge_locked(&mut self, cache: &PageCache<M>, part: VirtRange) {
         self.each_huge(part, |zap, entry, page| {
-            let how = zap.mm.exchange_of_huge();
-            let old = entry.swap(how, Pte::none_at(LEVEL));
-            if !old.is_mapped() {
-                return;
-            }
-            zap.gather.touch(page);
-            let frame = zap.mm.system().huge_frame(old.pfn());
-            // ORDERING: AcqRel; no pair: as of other pages.
-            if frame.maps.sub(1, Ordering::AcqRel) == 0 {
-                M::violation(format_args!("map count of frame {} below zero", old.pfn()));
-            }
-            zap.gather.page(old.pfn());
+            zap.take_huge_out(entry, page);
         });
         // The file's lock is held until all have forgotten.
         if !cache.system().config.lacks(Broken::UnshareWithoutFlush) {
             self.flush();
+        }
+    }
+
+    /// Takes what an entry maps out; the frame, if there was one that nobody else maps.
+    fn take_huge_out(&mut self, entry: EntryRef<'_, M>, page: VirtRange) -> Option<Pfn> {
+        let how = self.mm.exchange_of_huge();
+        let old = entry.swap(how, Pte::none_at(LEVEL));
+        if !old.is_mapped() {
+            return None;
+        }
+        self.gather.touch(page);
+        let frame = self.mm.system().huge_frame(old.pfn());
+        // ORDERING: AcqRel; no pair: as of other pages.
+        let maps = frame.maps.sub(1, Ordering::AcqRel);
+        if maps == 0 {
+            M::violation(format_args!("map count of frame {} below zero", old.pfn()));
+        }
+        self.gather.page(old.pfn());
+        (maps == 1).then_some(old.pfn())
+    }
+
+    /// Throws the huge pages of `part` away, of a mapping that stays.
+    ///
+    /// # Context
+    /// As for [`Self::huge`].
+    pub(crate) fn discard_huge(&mut self, vma: &Vma<M>, view: &VmaView, part: VirtRange) {
+        let (Some(own), Some(cache)) = (vma.huge_own(), view.cache::<M>()) else {
+            return self.huge(vma, view, part);
+        };
+        let sys = self.mm.system();
+        let mut page = page_at::<M::Paging>(part.start());
+        while page.start() < part.end() {
+            let index = view.huge_index::<M::Paging>(page.start());
+            let _alone = NoFaults::lock(cache, vma.huge_lock());
+            let _one = sys.huge.mutex(cache, index).write();
+            let _tree = cache.i_mmap.write();
+            self.huge_own(own, index, page, true);
+            page = page_at::<M::Paging>(page.end());
+        }
+    }
+
+    /// Takes one page out of a private mapping that stays. If `alone`, with the page's mutex held,
+    /// a page of its own is reserved for it again.
+    ///
+    /// Linux: `__unmap_hugepage_range` (since df7a6d1f6405).
+    pub(super) fn huge_own(&mut self, own: &OwnPages<M>, index: u64, page: VirtRange, alone: bool) {
+        let sys = self.mm.system();
+        let mut restored = false;
+        self.each_huge(page, |zap, entry, page| {
+            let last = zap.take_huge_out(entry, page).filter(|_| alone);
+            let frame = last.map(|pfn| sys.huge_frame(pfn));
+            if let Some(frame) = frame.filter(|frame| frame.mapping.load(Ordering::Relaxed) == 0) {
+                frame.set_restore_reserve();
+                restored = true;
+            }
+        });
+        // The page is in the pool, and reserved, before the mapping says so.
+        self.flush();
+        if restored && own.used.remove(sys, index, index + 1) != Ok(1) {
+            sys.frames.unreserve_huge(1);
         }
     }
 

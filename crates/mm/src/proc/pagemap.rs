@@ -69,6 +69,11 @@ impl<M: Mmu> Mm<M> {
 
     /// What the entry of a huge page maps. The caller holds `mmap_lock`.
     fn huge_mapped(&self, view: &VmaView, at: VirtAddr) -> Mapped {
+        let Some(cache) = view.cache::<M>() else {
+            return Mapped::Nothing;
+        };
+        // Keeps tables that others share.
+        let _tree = cache.i_mmap.read();
         let found = self.huge_entry(at).map(|leaf| leaf.entry.load());
         let found = found.ok().filter(|pte| pte.is_mapped());
         let Some(found) = found else {
@@ -76,10 +81,7 @@ impl<M: Mmu> Mm<M> {
         };
         let frame = self.system().huge_frame(found.pfn());
         let owner = frame.mapping.load(Ordering::Relaxed);
-        match view
-            .cache::<M>()
-            .is_some_and(|cache| cache.address() == owner)
-        {
+        match cache.address() == owner {
             true => Mapped::OfFile,
             false => Mapped::Private,
         }

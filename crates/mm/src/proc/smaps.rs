@@ -3,7 +3,7 @@
 use super::{Line, kib, maps};
 use crate::hugetlb;
 use crate::mm::Mm;
-use crate::vma::{Prot, VmaFlags, VmaView};
+use crate::vma::{Prot, Vma, VmaFlags, VmaView};
 use crate::zap::pages;
 use core::fmt::{self, Write};
 use minflt_addr::VirtRange;
@@ -85,12 +85,17 @@ impl<M: Mmu> Mm<M> {
         let mut at = range.start();
         while at < range.end() {
             let _held = self.mmap_lock.read();
-            let mapped = self.find(at).map(|vma| vma.view().range);
-            let Some(mapped) = mapped.filter(|mapped| mapped.overlaps(range)) else {
+            let view = self.find(at).map(Vma::view);
+            let Some(view) = view.filter(|view| view.range.overlaps(range)) else {
                 break;
             };
-            at = at.max(mapped.start());
-            let range = mapped.intersect(range);
+            at = at.max(view.range.start());
+            let range = view.range.intersect(range);
+            if view.is_huge() {
+                // Huge pages do not count as resident.
+                at = range.end();
+                continue;
+            }
             // SAFETY: 1: `mmap_lock` keeps tables.
             at = match unsafe { walk::<M>(&self.system().at, self.root, at) } {
                 Walk::Leaf(leaf) => {
@@ -205,9 +210,9 @@ const FLAGS: &[(VmaFlags, &str)] = &[
     (VmaFlags::LOCKED_ON_FAULT, "lf "),
     (VmaFlags::ACCOUNT, "ac "),
     (VmaFlags::NORESERVE, "nr "),
+    (VmaFlags::HUGETLB, "ht "),
     (VmaFlags::WIPE_ON_FORK, "wf "),
     (VmaFlags::DONT_DUMP, "dd "),
-    (VmaFlags::HUGETLB, "ht "),
     (VmaFlags::HUGE_PAGE, "hg "),
     (VmaFlags::NO_HUGE_PAGE, "nh "),
 ];

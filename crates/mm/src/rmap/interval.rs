@@ -100,6 +100,15 @@ pub(crate) struct Mapped<'c, M: Mmu> {
     pub(crate) span: Option<&'c Span<M>>,
 }
 
+impl<M: Mmu> Mapped<'_, M> {
+    /// The page of the file that the range begins with, where it was found by its span.
+    pub(crate) fn first_page(&self) -> Option<u64> {
+        let span = self.span?;
+        let before = self.range.start().0 - span.start.load(Ordering::Relaxed);
+        Some(span.first.load(Ordering::Relaxed) + (before >> M::Paging::SHIFT))
+    }
+}
+
 /// The span at an address that a tree names.
 fn span<'a, M: Mmu>(address: u64) -> Option<&'a Span<M>> {
     if M::CHECKED && address == u64::from_ne_bytes([POISON; 8]) {

@@ -30,6 +30,9 @@ impl<M: Mmu> Mm<M> {
             if flags == old {
                 return Ok(());
             }
+            if view.cuts_huge_page::<M::Paging>(part) {
+                return Err(MadviseError::Invalid);
+            }
             modify(self, &writers, part, |view| VmaView { flags, ..view })
                 .map(drop)
                 .map_err(|NoMemory| MadviseError::Again)

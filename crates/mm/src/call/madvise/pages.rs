@@ -69,7 +69,9 @@ impl<M: Mmu> Mm<M> {
             return Err(MadviseError::Invalid);
         }
         let end = part.end().align_down(hugetlb::shift::<M::Paging>());
-        zap.huge(vma, &vma.view(), VirtRange::new(part.start(), end));
+        if part.start() < end {
+            zap.discard_huge(vma, &vma.view(), VirtRange::new(part.start(), end));
+        }
         Ok(())
     }
 }
