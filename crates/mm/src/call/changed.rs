@@ -10,6 +10,7 @@
 use super::split::{detach, free};
 use crate::commit::Pages;
 use crate::config::{Broken, Config};
+use crate::hugetlb::Then;
 use crate::mm::Mm;
 use crate::oracle;
 use crate::vma::Vma;
@@ -111,7 +112,7 @@ impl<'w, M: Mmu> Changed<'w, '_, M> {
         self.each_gone(|vma| {
             let view = vma.view();
             if view.is_huge() {
-                zap.huge(vma, &view, view.range);
+                zap.huge(vma, &view, view.range, Then::Gone);
             }
         });
         zap.range(range);

@@ -15,6 +15,7 @@ use crate::commit::Pages;
 use crate::config::Broken;
 use crate::error::{MunmapError, NoMemory};
 use crate::event::Event;
+use crate::hugetlb::Then;
 use crate::mm::Mm;
 use crate::oracle;
 use crate::vma::Vma;
@@ -75,7 +76,7 @@ fn unmap_one<M: Mmu>(
     writers.downgrade(afterwards);
     let mut zap = Zap::begin(mm, range);
     if view.is_huge() {
-        zap.huge(vma, &view, range);
+        zap.huge(vma, &view, range, Then::Gone);
     } else {
         zap.range(range);
     }
@@ -122,7 +123,7 @@ pub(crate) fn unmap_all<M: Mmu>(mm: &Mm<M>, all: VirtRange) {
     let mut zap_vma = |vma: &Vma<M>| {
         let view = vma.peek();
         if view.is_huge() {
-            zap.huge(vma, &view, view.range);
+            zap.huge(vma, &view, view.range, Then::Gone);
         } else {
             zap.range(view.range);
         }
@@ -131,6 +132,7 @@ pub(crate) fn unmap_all<M: Mmu>(mm: &Mm<M>, all: VirtRange) {
     mm.tree.visit(&mut zap_vma, &mut |_| ());
     // Who comes by a reverse map may be below a table.
     let mut unlink = |vma: &Vma<M>| {
+        vma.give_back_own(sys);
         sys.drop_link(mm, vma.link());
         sys.unlink_anon_vmas(vma);
     };

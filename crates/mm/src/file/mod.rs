@@ -140,7 +140,8 @@ pub(crate) struct PageCache<M: Mmu> {
     /// Guards `links`.
     pub(crate) i_mmap: RwSem<IMmapLock, M>,
     pub(crate) spans: Spans<M>,
-    /// Of huge pages: what faults hold while they use a table, where that is the choice.
+    /// Of huge pages: what faults hold while they use a table, where that is the choice. And who
+    /// reserves pages for a mapping, or takes pages out, for writing.
     pub(crate) map_lock: RwSem<HugeMapLock, M>,
     /// Huge pages that are reserved or were used.
     pub(crate) reserved: Reservations<M>,
@@ -383,9 +384,9 @@ impl<M: Mmu> PageCache<M> {
         sys.alloc_or_reclaim(None, place).ok_or(NoMemory)
     }
 
-    /// Calls `visit` with the number of each page that is cached.
-    pub(crate) fn each_cached(&self, mut visit: impl FnMut(u64)) {
-        self.index.each(0, u64::MAX, |index, _| visit(index));
+    /// Calls `visit` with the number of each page from `first` on that is cached.
+    pub(crate) fn each_cached(&self, first: u64, mut visit: impl FnMut(u64)) {
+        self.index.each(first, u64::MAX, |index, _| visit(index));
     }
 
     /// Whether its pages have to be written somewhere.

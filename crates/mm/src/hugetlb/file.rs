@@ -24,20 +24,24 @@
 //! A fault that has the mutex first either sees the new size and makes nothing, or its page is
 //! found. One that has it later sees the new size (P54).
 //!
+//! Who maps a file makes it longer, and reserves pages, with `mmap_lock` held, so not under the lock
+//! of its size. `map_lock` keeps that apart from cuts and holes, which change the same two: what a
+//! mapping was told is reserved is not taken away before it has said so.
+//!
 //! # Cost
 //! One lock a page of the part that goes.
 //!
 //! Linux: fs/hugetlbfs/inode.c remove_inode_hugepages, hugetlb_unmap_file_folio,
 //! hugetlb_vmdelete_list (v6.1).
 
-use super::zap::NoFaults;
+use super::lock::{Held, HugeLock};
 use super::{bytes, order, shift};
 use crate::config::{Broken, Hugetlb};
 use crate::error::FileError;
 use crate::event::Event;
 use crate::file::{FileHandle, PageCache, clear_bytes, huge_lock_of};
 use crate::hugetlb::pool::Taking;
-use crate::page::Locked;
+use crate::page::{Locked, Page};
 use crate::policy::Policy;
 use crate::rmap::interval::Mapped;
 use crate::system::System;
@@ -114,7 +118,7 @@ impl<M: Mmu> PageCache<M> {
         let pfn = pfn.ok_or(NotMade::Empty)?;
         let frame = sys.huge_frame(pfn);
         sys.clear_huge(pfn);
-        let page = crate::page::Page::held(sys, pfn).lock();
+        let page = Page::held(sys, pfn).lock();
         frame.mapping.store(self.address(), Ordering::Relaxed);
         frame.index.store(index, Ordering::Relaxed);
         // The file's.
@@ -122,7 +126,13 @@ impl<M: Mmu> PageCache<M> {
         frame.set_uptodate();
         // ORDERING: Release; pairs with [cache-slot].
         slot.store(pfn.0, Ordering::Release);
-        change.add();
+        // A mapping may have come meanwhile that reserved it; it is here. Linux: alloc_hugetlb_folio,
+        // `map_chg > map_commit`.
+        let missing = change.missing();
+        let both = missing.saturating_sub(change.add());
+        if both > 0 {
+            sys.frames.unreserve_huge(both);
+        }
         sys.huge_frame(pfn).clear_restore_reserve();
         sys.count(Event::HugePagesMade);
         Ok(page)
@@ -133,11 +143,14 @@ impl<M: Mmu> PageCache<M> {
         if !new.is_multiple_of(bytes::<M::Paging>()) {
             return Err(FileError::Invalid);
         }
+        let _no_mmap = self.map_lock.write();
         let old = self.size();
         self.set_size(new);
         if new < old {
             let (first, end) = (new >> shift::<M::Paging>(), old >> shift::<M::Paging>());
-            let freed = self.drop_huge(first, end);
+            let mut freed = self.drop_huge(first, end);
+            // What an allocation left behind the end that found nothing for the rest.
+            self.each_cached(end, |index| freed += self.drop_one(index));
             let gone = self.reserved.truncate(self.system(), first);
             self.system()
                 .frames
@@ -149,18 +162,33 @@ impl<M: Mmu> PageCache<M> {
 
     /// Makes a hole of the huge pages from `first` on up to `end`. The caller holds `resize`.
     pub(crate) fn punch_huge(&self, first: u64, end: u64) -> Result<(), FileError> {
-        let sys = self.system();
+        let _no_mmap = self.map_lock.write();
         let end = end.min(self.huge_pages());
         self.unmap_huge(first, end);
-        for index in first..end {
-            let freed = self.drop_one(index);
-            if freed == 0 {
-                continue;
-            }
-            // What was reserved once and is gone may be had by others again; who comes back takes
-            // what is left.
-            let gone = self.reserved.remove(sys, index, index + 1).unwrap_or(freed);
-            sys.frames.unreserve_huge(gone.saturating_sub(freed));
+        (first..end).try_for_each(|index| self.punch_one(index))
+    }
+
+    /// The same of one page. What was reserved once and is gone may be had by others again; who
+    /// comes back takes what is left.
+    fn punch_one(&self, index: u64) -> Result<(), FileError> {
+        let sys = self.system();
+        let one = sys.huge.mutex(self, index).write();
+        let Some(page) = self.unmapped(index) else {
+            return Ok(());
+        };
+        let page = page.lock();
+        let remove = || self.reserved.remove(sys, index, index + 1);
+        let late = sys.config.lacks(Broken::HoleUnreservesLate);
+        if !late {
+            // Under the mutex: who makes the page again must not find it reserved. And first, since
+            // there may be no memory for what is left.
+            remove().map_err(|_| FileError::NoMemory)?;
+        }
+        self.take_out(index, &page);
+        drop(page);
+        drop(one);
+        if late {
+            let _gone = remove();
         }
         Ok(())
     }
@@ -226,7 +254,7 @@ impl<M: Mmu> PageCache<M> {
                     })?;
             }
         }
-        self.set_size(self.size().max(last << shift::<M::Paging>()));
+        self.grow_to(last << shift::<M::Paging>());
         Ok(())
     }
 
@@ -234,7 +262,7 @@ impl<M: Mmu> PageCache<M> {
     pub(crate) fn drop_all_huge(&self) {
         let sys = self.system();
         let mut freed = 0;
-        self.each_cached(|index| {
+        self.each_cached(0, |index| {
             if let Some(page) = self.find(index) {
                 self.take_out(index, &page.lock());
                 freed += 1;
@@ -253,29 +281,24 @@ impl<M: Mmu> PageCache<M> {
     /// Takes page `index` away from everybody; returns how many there were: one, or none.
     fn drop_one(&self, index: u64) -> u64 {
         let sys = self.system();
-        let mutex = sys.huge.mutex(self, index);
-        let mut one = mutex.write();
-        let Some(page) = self.find(index) else {
+        if sys.config.lacks(Broken::CutSkipsAbsent) && self.find(index).is_none() {
+            return 0;
+        }
+        let _one = sys.huge.mutex(self, index).write();
+        let Some(page) = self.unmapped(index) else {
             return 0;
         };
+        self.take_out(index, &page.lock());
+        1
+    }
+
+    /// The page `index`, if there is one, which nobody maps. Under its mutex, and `map_lock`.
+    fn unmapped(&self, index: u64) -> Option<Page<'_, M>> {
+        let page = self.find(index)?;
         if page.frame().maps.load(Ordering::Relaxed) > 0 {
-            if sys.config.hugetlb == Hugetlb::IMmap {
-                // Faults take that lock first.
-                drop(one);
-                let _map = self.map_lock.write();
-                one = mutex.write();
-                self.unmap_for_sure(index);
-            } else {
-                self.unmap_for_sure(index);
-            }
+            self.unmap_for_sure(index, &page);
         }
-        let page = page.lock();
-        let here = page.is(self, index);
-        if here {
-            self.take_out(index, &page);
-        }
-        drop(one);
-        u64::from(here)
+        Some(page)
     }
 
     /// Takes the entries of pages `first` up to `end` out of the mappings whose locks can be had at
@@ -285,62 +308,83 @@ impl<M: Mmu> PageCache<M> {
             return;
         }
         let sys = self.system();
-        let _alone = NoFaults::lock(self, None);
         let _tree = self.i_mmap.write();
         let _all = self.each_mapping(first, end - 1, |part| {
-            let lock = match sys.config.hugetlb {
-                Hugetlb::IMmap => None,
-                Hugetlb::VmaLock => huge_lock_of(&part),
-            };
+            let lock = self.kept_off_by(&part);
             let tried = lock.map(|lock| lock.sem.try_write());
-            if matches!(tried, Some(None)) && !sys.config.lacks(Broken::HugeUnlocked) {
+            if matches!(tried, Some(None)) && !sys.config.lacks(Broken::WalkUnlocked) {
                 sys.count(Event::HugeLockMissed);
                 return ControlFlow::Continue(());
             }
             self.unmap_part(part);
+            self.is_locked_by(lock, &part);
             ControlFlow::Continue(())
         });
     }
 
-    /// The same of one page, whatever it takes. Under its mutex; and `map_lock` for writing, where
-    /// faults hold that.
-    fn unmap_for_sure(&self, index: u64) {
+    /// The lock that keeps faults off a mapping, unless `map_lock` does. Under `i_mmap`.
+    fn kept_off_by<'l>(&self, part: &Mapped<'l, M>) -> Option<&'l HugeLock<M>> {
+        match self.system().config.hugetlb {
+            Hugetlb::IMmap => None,
+            Hugetlb::VmaLock => huge_lock_of(part),
+        }
+    }
+
+    /// That lock is about to be let go: it is the mapping's still, which it was when it was taken
+    /// (P51).
+    fn is_locked_by(&self, lock: Option<&HugeLock<M>>, part: &Mapped<'_, M>) {
+        if M::CHECKED {
+            let address = |lock: Option<_>| lock.map(core::ptr::from_ref::<HugeLock<M>>);
+            if address(lock) != address(self.kept_off_by(part)) {
+                M::violation(format_args!(
+                    "a walk locked one lock of the mapping at {}, and would let another go",
+                    part.range.start()
+                ));
+            }
+        }
+    }
+
+    /// The same of one page, whatever it takes. Under its mutex, and `map_lock`.
+    ///
+    /// Who waits for a mapping's lock keeps it while he looks at the others. It has ended when there
+    /// is no entry left, not when every mapping has been visited at once: those that fault may share
+    /// and leave their tables for ever.
+    fn unmap_for_sure(&self, index: u64, page: &Page<'_, M>) {
         let sys = self.system();
-        loop {
-            let mut wait = None;
+        let starts_over = sys.config.lacks(Broken::WalkStartsOver);
+        let mut waited: Option<Held<M>> = None;
+        while starts_over || page.frame().maps.load(Ordering::Relaxed) > 0 {
+            let mut missed = None;
             {
+                let _alone = waited.as_ref().map(Held::write);
                 let _tree = self.i_mmap.write();
                 let _some = self.each_mapping(index, index, |part| {
-                    let lock = match sys.config.hugetlb {
-                        Hugetlb::IMmap => None,
-                        Hugetlb::VmaLock => huge_lock_of(&part),
-                    };
-                    let Some(lock) = lock else {
-                        self.unmap_part(part);
-                        return ControlFlow::Continue(());
-                    };
-                    if let Some(_alone) = lock.sem.try_write() {
-                        self.unmap_part(part);
+                    let lock = self.kept_off_by(&part);
+                    let ours = waited.as_ref().is_some_and(|waited| waited.is(lock));
+                    if starts_over && waited.is_some() && !ours {
                         return ControlFlow::Continue(());
                     }
-                    sys.count(Event::HugeLockMissed);
-                    wait = Some(lock.hold());
-                    ControlFlow::Break(())
-                });
-            }
-            let Some(lock) = wait else { return };
-            {
-                let _alone = lock.write();
-                let _tree = self.i_mmap.write();
-                // Unless the mapping has gone meanwhile.
-                let _that = self.each_mapping(index, index, |part| {
-                    if lock.is(huge_lock_of(&part)) {
-                        self.unmap_part(part);
+                    let tried = lock.filter(|_| !ours).map(|lock| lock.sem.try_write());
+                    if matches!(tried, Some(None)) && !sys.config.lacks(Broken::WalkUnlocked) {
+                        sys.count(Event::HugeLockMissed);
+                        missed = lock.map(HugeLock::hold);
+                        return ControlFlow::Break(());
                     }
+                    self.unmap_part(part);
+                    self.is_locked_by(lock, &part);
                     ControlFlow::Continue(())
                 });
             }
-            lock.put(sys);
+            let all = missed.is_none() && waited.is_none();
+            if let Some(waited) = core::mem::replace(&mut waited, missed) {
+                waited.put(sys);
+            }
+            if starts_over && all {
+                break;
+            }
+        }
+        if let Some(waited) = waited {
+            waited.put(sys);
         }
     }
 
@@ -358,7 +402,7 @@ impl<M: Mmu> PageCache<M> {
 
     fn unmap_part(&self, part: Mapped<'_, M>) {
         let mut zap = Zap::begin_by_reverse_map(part.mm, part.range, Only::All);
-        zap.huge_locked(self, part.range);
+        zap.huge_locked(part.range);
         zap.finish();
     }
 }

@@ -4,9 +4,9 @@
 //! hugetlbfs_file_mmap, hugetlb_file_setup.
 
 use super::own::OwnPages;
-use super::reserve::Change;
 use super::{order, pages_of, shift};
 use crate::call::mmap::MapRequest;
+use crate::config::Broken;
 use crate::error::{FileError, MmapError};
 use crate::file::{PageCache, Sharing};
 use crate::mm::Mm;
@@ -15,37 +15,35 @@ use crate::vma::{Prot, VmaFlags, VmaView};
 use minflt_addr::VirtAddr;
 use minflt_pgtable::Mmu;
 
-/// Huge pages set aside for a mapping that is being made. Dropping it gives them back.
+/// Huge pages set aside for a private mapping that is being made. Dropping it gives them back.
 #[must_use = "dropped, it gives the pages back"]
 pub(crate) struct SetAside<'c, M: Mmu> {
     sys: &'c System<M>,
     pages: u64,
-    change: Option<Change<'c, M>>,
 }
 
 impl<M: Mmu> SetAside<'_, M> {
-    /// The mapping is there.
+    /// The mapping is there, and says so itself.
     pub(crate) fn keep(mut self) {
-        let Some(change) = self.change.take() else {
-            // The mapping's own: it says so itself.
-            self.pages = 0;
-            return;
-        };
-        // Others may have reserved some of them meanwhile.
-        let added = change.add();
-        self.pages = self.pages.saturating_sub(added);
+        self.pages = 0;
     }
 }
 
 impl<M: Mmu> Drop for SetAside<'_, M> {
     fn drop(&mut self) {
-        self.sys.frames.unreserve_huge(self.pages);
+        if self.pages > 0 {
+            self.sys.frames.unreserve_huge(self.pages);
+        }
     }
 }
 
 impl<M: Mmu> PageCache<M> {
     /// Sets pages aside for a new mapping, and says so in its flags; the file becomes as long as
-    /// what may be stored to.
+    /// what may be stored to. What is reserved for the file stays so if there is no mapping after
+    /// all: others may count on it already.
+    ///
+    /// # Context
+    /// Under `mmap_lock`. Sleeps for `map_lock`.
     ///
     /// # Errors
     /// Not so many are left.
@@ -54,18 +52,18 @@ impl<M: Mmu> PageCache<M> {
         let first = view.pgoff >> order::<M::Paging>();
         let end = first + pages_of::<M::Paging>(view.range);
         let none = |_| MmapError::NoMemory;
-        let mut aside = SetAside {
-            sys,
-            pages: 0,
-            change: None,
-        };
+        let beside = sys.config.lacks(Broken::ReserveBesideCut);
+        let _no_cut = (!beside).then(|| self.map_lock.write());
+        let mut aside = SetAside { sys, pages: 0 };
         if view.flags.has(VmaFlags::NORESERVE) {
             // Pages are had when they are touched, or not.
         } else if view.flags.has(VmaFlags::SHARED) {
             let change = self.reserved.change(sys, first, end).map_err(none)?;
-            sys.frames.reserve_huge(change.missing()).map_err(none)?;
-            aside.pages = change.missing();
-            aside.change = Some(change);
+            let missing = change.missing();
+            sys.frames.reserve_huge(missing).map_err(none)?;
+            // Faults may have made some of them meanwhile.
+            let both = missing.saturating_sub(change.add());
+            sys.frames.unreserve_huge(both);
         } else {
             sys.frames.reserve_huge(end - first).map_err(none)?;
             aside.pages = end - first;
@@ -100,7 +98,10 @@ impl<M: Mmu> Mm<M> {
     /// # Errors
     /// See [`MmapError`].
     pub fn mmap_huge(&self, request: &MapRequest, sharing: Sharing) -> Result<VirtAddr, MmapError> {
-        let file = self.system().new_huge_file(0).map_err(|why| match why {
+        // What may not be stored to yet can be loaded, too. Linux: hugetlb_file_setup.
+        let len = VirtAddr(request.len).align_up(shift::<M::Paging>());
+        let len = len.map_or(0, |len| len.0);
+        let file = self.system().new_huge_file(len).map_err(|why| match why {
             FileError::Invalid => MmapError::Invalid,
             _ => MmapError::NoMemory,
         })?;

@@ -39,23 +39,40 @@ impl<'l, M: Mmu> NoFaults<'l, M> {
     }
 }
 
+/// What becomes of a mapping whose pages are taken out.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Then {
+    /// It stays, and faults bring pages again: with its lock, what it has set aside, and the right
+    /// to share tables (P52).
+    Mapped,
+    /// It goes, and its tables with it: nobody may come to share one that is about to be freed.
+    ///
+    /// Linux: `__hugetlb_zap_end`, which takes the lock away for that.
+    Gone,
+}
+
 impl<M: Mmu> Zap<'_, M> {
     /// Takes the huge pages of `part` out of a mapping.
     ///
     /// # Context
     /// Under `mmap_lock`, or nobody else has the address space. Sleeps; waits for CPUs to forget
     /// translations.
-    pub(crate) fn huge(&mut self, vma: &Vma<M>, view: &VmaView, part: VirtRange) {
+    pub(crate) fn huge(&mut self, vma: &Vma<M>, view: &VmaView, part: VirtRange, then: Then) {
         let Some(cache) = view.cache::<M>() else {
             return;
         };
-        let _alone = NoFaults::lock(cache, vma.huge_lock());
+        let config = &cache.system().config;
+        let unlocked = then == Then::Mapped && config.lacks(Broken::DiscardUnlocked);
+        let _alone = (!unlocked).then(|| NoFaults::lock(cache, vma.huge_lock()));
         let _tree = cache.i_mmap.write();
-        self.huge_locked(cache, part);
+        if then == Then::Gone && !config.lacks(Broken::GoneStillShared) {
+            vma.shares_nothing();
+        }
+        self.huge_locked(part);
     }
 
     /// The same for who holds what keeps faults off, and `i_mmap` for writing.
-    pub(super) fn huge_locked(&mut self, cache: &PageCache<M>, part: VirtRange) {
+    pub(super) fn huge_locked(&mut self, part: VirtRange) {
         self.each_huge(part, |zap, entry, page| {
             let how = zap.mm.exchange_of_huge();
             let old = entry.swap(how, Pte::none_at(LEVEL));
@@ -71,9 +88,7 @@ impl<M: Mmu> Zap<'_, M> {
             zap.gather.page(old.pfn());
         });
         // The file's lock is held until all have forgotten.
-        if !cache.system().config.lacks(Broken::UnshareWithoutFlush) {
-            self.flush();
-        }
+        self.flush();
     }
 
     /// Lowers what the entries of `part` grant to what the mapping allows.
@@ -126,7 +141,9 @@ impl<M: Mmu> Zap<'_, M> {
             };
             if mm.unshare_table(at) {
                 let left = interval::<M::Paging>(at);
-                self.gather.touch(left);
+                if !mm.system().config.lacks(Broken::UnshareWithoutFlush) {
+                    self.gather.touch(left);
+                }
                 at = left.end();
                 continue;
             }
@@ -154,7 +171,10 @@ impl<M: Mmu> Mm<M> {
     /// # Context
     /// Inside the mapping's section. Sleeps; waits for CPUs to forget translations.
     ///
-    /// Linux: hugetlb_split (since 081056dc00a2).
+    /// Others do not share its tables either until its link says what its records do then.
+    ///
+    /// Linux: hugetlb_split (since 081056dc00a2), where the file's lock is held from here until the
+    /// records are done.
     pub(crate) fn leave_cut_table(&self, vma: &Vma<M>, view: &VmaView, at: VirtAddr) {
         let part = interval::<M::Paging>(at);
         if !view.is_huge() || !view.flags.has(VmaFlags::SHARED) || part.start() == at {
@@ -167,6 +187,9 @@ impl<M: Mmu> Mm<M> {
         {
             let _alone = NoFaults::lock(cache, vma.huge_lock());
             let _tree = cache.i_mmap.write();
+            if !self.system().config.lacks(Broken::CutStillShared) {
+                vma.shares_nothing();
+            }
             if self.unshare_table(at) {
                 zap.gather.touch(part);
                 zap.flush();

@@ -51,6 +51,15 @@ pub enum Unbalanced {
         /// How many have it.
         found: u64,
     },
+    /// An address space has a table that was freed.
+    NoTable {
+        /// Its frame.
+        table: Pfn,
+        /// Its level.
+        level: u32,
+    },
+    /// A table of huge pages that others have, too, reaches out of its mapping.
+    SharedInPart(VirtAddr),
     /// Huge pages are reserved, and for nobody, or the other way about.
     Reserved {
         /// As the pools count.
@@ -221,6 +230,18 @@ impl fmt::Display for Unbalanced {
                 f,
                 "table {table} says {sharers} sharers, and {found} address spaces have it"
             ),
+            Self::NoTable { table, level } => {
+                write!(
+                    f,
+                    "frame {table} is a table of level {level}, and was freed"
+                )
+            }
+            Self::SharedInPart(at) => {
+                write!(
+                    f,
+                    "the table at {at} is shared, and not all of it in one mapping"
+                )
+            }
             Self::Reserved { kept, wanted } => write!(
                 f,
                 "{kept} huge pages are reserved, {wanted} for files and mappings"

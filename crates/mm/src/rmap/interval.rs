@@ -154,6 +154,12 @@ impl<M: Mmu> Span<M> {
         self.like.load(Ordering::Relaxed)
     }
 
+    /// Nobody shares tables with its mapping, until it says again what a record does. Under the
+    /// object's lock for writing.
+    pub(crate) fn shares_nothing(&self) {
+        self.like.store(0, Ordering::Relaxed);
+    }
+
     /// The first and the last of its pages, if it stands in the tree. Its mapping is the caller's
     /// to change.
     pub(crate) fn pages(&self) -> Option<(u64, u64)> {

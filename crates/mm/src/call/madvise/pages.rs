@@ -69,7 +69,8 @@ impl<M: Mmu> Mm<M> {
             return Err(MadviseError::Invalid);
         }
         let end = part.end().align_down(hugetlb::shift::<M::Paging>());
-        zap.huge(vma, &vma.view(), VirtRange::new(part.start(), end));
+        let part = VirtRange::new(part.start(), end);
+        zap.huge(vma, &vma.view(), part, hugetlb::Then::Mapped);
         Ok(())
     }
 }
