@@ -76,6 +76,13 @@ pub fn race(name: &str) -> Option<&'static Race> {
 }
 
 impl Race {
+    /// How many schedules of another race take as long as one of this, about: a stage for huge pages
+    /// is large.
+    #[must_use]
+    pub const fn weight(&self) -> u64 {
+        if self.scene.is_huge() { 8 } else { 1 }
+    }
+
     /// The eras that its scene can tell apart, and that have what it is about.
     #[must_use]
     pub fn eras(&self) -> Vec<&'static Era> {

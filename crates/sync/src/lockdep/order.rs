@@ -30,7 +30,8 @@ lock_order! {
     VmaLock: Sleeps,
     /// The table of segments of shared memory.
     ShmLock: Sleeps,
-    /// Who maps a file of huge pages, where faults hold that throughout.
+    /// What of a file of huge pages is reserved, and its size, against mmap; and who maps it, where
+    /// faults hold that throughout.
     HugeMapLock: Sleeps,
     /// One of the locks of faults on huge pages: by file and page.
     HugeFaultLock: Sleeps,
