@@ -1,8 +1,8 @@
 //! What happens in the races about huge pages and the tables of them that address spaces share.
 //!
 //! The stage's address space maps a file over one whole interval, so that a child has its table in
-//! common with it; nothing is reserved then, for there are no 512 pages. Formats without huge pages,
-//! or with a root that maps them, play nothing.
+//! common with it; nothing is reserved then, for there are no 512 pages. Formats without huge
+//! pages, or with a root that maps them, play nothing.
 
 use super::forks::Child;
 use super::scenes::{S, tasks};

@@ -76,8 +76,8 @@ pub fn race(name: &str) -> Option<&'static Race> {
 }
 
 impl Race {
-    /// How many schedules of another race take as long as one of this, about: a stage for huge pages
-    /// is large.
+    /// How many schedules of another race take as long as one of this, about: a stage for huge
+    /// pages is large.
     #[must_use]
     pub const fn weight(&self) -> u64 {
         if self.scene.is_huge() { 8 } else { 1 }

@@ -100,7 +100,7 @@ pub(super) const HUGE: &[Race] = &[
     Race {
         number: "huge-again",
         name: "huge-livelock",
-        never: "a hole takes a page from one mapping after the other, which share a table, for ever",
+        never: "a hole takes a page from two mappings in turn, which share a table, for ever",
         shows_in: "linux-6.15",
         seed: 7,
         ..huge(Huge::Unshare, Broken::WalkStartsOver)

@@ -24,9 +24,9 @@
 //! A fault that has the mutex first either sees the new size and makes nothing, or its page is
 //! found. One that has it later sees the new size (P54).
 //!
-//! Who maps a file makes it longer, and reserves pages, with `mmap_lock` held, so not under the lock
-//! of its size. `map_lock` keeps that apart from cuts and holes, which change the same two: what a
-//! mapping was told is reserved is not taken away before it has said so.
+//! Who maps a file makes it longer, and reserves pages, with `mmap_lock` held, so not under the
+//! lock of its size. `map_lock` keeps that apart from cuts and holes, which change the same two:
+//! what a mapping was told is reserved is not taken away before it has said so.
 //!
 //! # Cost
 //! One lock a page of the part that goes.
@@ -126,8 +126,8 @@ impl<M: Mmu> PageCache<M> {
         frame.set_uptodate();
         // ORDERING: Release; pairs with [cache-slot].
         slot.store(pfn.0, Ordering::Release);
-        // A mapping may have come meanwhile that reserved it; it is here. Linux: alloc_hugetlb_folio,
-        // `map_chg > map_commit`.
+        // A mapping may have come meanwhile that reserved it; it is here. Linux:
+        // alloc_hugetlb_folio, `map_chg > map_commit`.
         let missing = change.missing();
         let both = missing.saturating_sub(change.add());
         if both > 0 {
@@ -346,9 +346,9 @@ impl<M: Mmu> PageCache<M> {
 
     /// The same of one page, whatever it takes. Under its mutex, and `map_lock`.
     ///
-    /// Who waits for a mapping's lock keeps it while he looks at the others. It has ended when there
-    /// is no entry left, not when every mapping has been visited at once: those that fault may share
-    /// and leave their tables for ever.
+    /// Who waits for a mapping's lock keeps it while he looks at the others. It has ended when
+    /// there is no entry left, not when every mapping has been visited at once: those that fault
+    /// may share and leave their tables for ever.
     fn unmap_for_sure(&self, index: u64, page: &Page<'_, M>) {
         let sys = self.system();
         let starts_over = sys.config.lacks(Broken::WalkStartsOver);

@@ -27,7 +27,8 @@
 //! number, chosen by file and page. Of two that want the last page of a pool for the same place the
 //! second then finds what the first made (P55). Truncation has the mutex of each page that it takes
 //! away: a fault that came before has put its page in, and it goes; one that comes after sees the
-//! new size ([`file`]).
+//! new size ([`file`]). It has `map_lock`, too, for writing, as has who reserves pages of the file
+//! for a mapping.
 //!
 //! Locks: `map_lock`, fault mutex, the mapping's lock, folio lock, `i_mmap`, table lock. Who has
 //! `i_mmap` and wants a mapping's lock tries it.

@@ -15,8 +15,8 @@
 //! it; with a mapping of the same file, the same flags and protection, that has the same pages at
 //! addresses of the same place in their interval.
 //!
-//! *Share*: `i_mmap` for reading; find the other's table; sharers + 1; put it in as any table, where
-//! there is none, else sharers - 1.
+//! *Share*: `i_mmap` for reading; find the other's table; sharers + 1; put it in as any table,
+//! where there is none, else sharers - 1.
 //!
 //! *Unshare*: `map_lock` or the mapping's lock for writing, and `i_mmap` for writing; under
 //! `page_table_lock`: if there are sharers, our entry becomes empty, sharers - 1. All CPUs of this
