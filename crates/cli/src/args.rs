@@ -108,7 +108,7 @@ pub(crate) struct Bench {
     /// Threads, or processes of workloads made of them; several counts separated by commas.
     #[arg(long, value_name = "LIST")]
     pub(crate) threads: Option<String>,
-    /// CPUs they run on; as many as threads if not given.
+    /// CPUs they run on; if not given as many as threads, and at most what the machine has.
     #[arg(long, value_name = "LIST")]
     pub(crate) cpus: Option<String>,
     /// The workload's memory, such as 64K, 256M, 32G.

@@ -3,6 +3,7 @@
 //! Everything here is scaled down: fewer pages, less time. The factor is part of each record.
 
 pub(crate) mod file;
+pub(crate) mod hugetlb;
 pub(crate) mod numa;
 
 use crate::choice::{Named, era_list};
@@ -11,7 +12,8 @@ use crate::parallel;
 use crate::rows::{Place, record};
 use crate::targets;
 use minflt_report::{PublishedTable, Run};
-use minflt_sim::{MachineFile, Placing};
+use minflt_sim::why::Why;
+use minflt_sim::{Asked, MachineFile, Placing};
 use minflt_workload::kernbench::LoadColumns;
 use minflt_workload::{Clear, Outcome, Plan, Spaces, Workload};
 
@@ -136,6 +138,8 @@ pub(crate) fn kernbench(
         clear: Clear::InFault,
         spaces: Spaces::Own,
         file: None,
+        huge: None,
+        inherited: None,
     };
     let (few, many, runs) = (
         few.to_string(),
@@ -160,6 +164,8 @@ const fn threads_on(threads: u32, cpus: u32) -> Plan {
         clear: Clear::InFault,
         spaces: Spaces::Shared,
         file: None,
+        huge: None,
+        inherited: None,
     }
 }
 
@@ -189,6 +195,10 @@ fn simulate_placed(
     let target = targets::sim(era, file, ram)?;
     target.place(placing);
     let outcome = targets::on_sim(&target, &workload, plan)?;
+    Ok(ran(file, era, plan, scale, outcome))
+}
+
+fn ran(file: &MachineFile, era: &Named, plan: &Plan, scale: u64, outcome: Outcome) -> Ran {
     let place = Place {
         target: "sim",
         machine: &file.name,
@@ -198,7 +208,22 @@ fn simulate_placed(
         scale,
     };
     let run = record(&place, &outcome);
-    Ok(Ran { outcome, run })
+    Ran { outcome, run }
+}
+
+/// A run on a machine with so much memory, and where its time went.
+fn simulate_on(
+    file: &MachineFile,
+    ram: u64,
+    era: &Named,
+    workload: &Workload,
+    plan: &Plan,
+    scale: u64,
+) -> Result<(Ran, Option<Why>), Error> {
+    let target = targets::sim(era, file, ram)?;
+    target.account(Some(Asked::default()));
+    let outcome = targets::on_sim(&target, workload, plan)?;
+    Ok((ran(file, era, plan, scale, outcome), target.take_why()))
 }
 
 /// What a set of runs comes to: average, mean deviation from it, greatest.
@@ -268,6 +293,9 @@ pub(crate) fn figure(
             Some(file::figure(published, row, column, file)?)
         }
         "numa-mem" => Some(numa::figure(published, row, column, file)?),
+        "hugetlb-fault" | "hugetlb-fork" | "hugetlb-both" | "usemem" => {
+            Some(hugetlb::figure(published, row, column, file)?)
+        }
         _ => None,
     };
     found.ok_or_else(|| lacking(published, &format!("column {column} is not simulated")))

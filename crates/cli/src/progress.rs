@@ -14,7 +14,8 @@ impl Progress {
         if quiet || !std::io::stderr().is_terminal() {
             bar.set_draw_target(ProgressDrawTarget::hidden());
         }
-        let style = ProgressStyle::with_template("{bar:24} {pos}/{len} {elapsed} {msg}");
+        let style =
+            ProgressStyle::with_template("{bar:24} {pos}/{len} {elapsed}, about {eta} to go {msg}");
         bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
         Self(bar)
     }

@@ -14,9 +14,9 @@ use crate::{Host, HostInstance, HostOptions, Prefault, RamError};
 use core::fmt;
 use core::mem::ManuallyDrop;
 use core::panic::AssertUnwindSafe;
-use minflt_mm::{BootError, Config, FileHandle, Mm, MmHandle, Running, Swap, System};
+use minflt_mm::{BootError, Config, Mm, Running, Swap, System};
 use minflt_pgtable::{Paging, X86_64};
-use minflt_process::{Tally, common_file, exit, fault_around_bytes, table_bytes};
+use minflt_process::{Common, Tally, exit, fault_around_bytes, no_huge_pages, table_bytes};
 use minflt_sync::Instance;
 use minflt_workload::{
     Clear, Feature, Plan, ProcessReport, Spaces, Stop, Target, TargetError, WorkerReport,
@@ -29,9 +29,6 @@ pub struct HostTarget<const CHECKED: bool> {
     system: Running<Host<X86_64, CHECKED>>,
     cpus: u32,
 }
-
-/// The file that the workers of a process have in common.
-type CommonHandle<'s, const CHECKED: bool> = ManuallyDrop<FileHandle<'s, Host<X86_64, CHECKED>>>;
 
 /// Why the target could not be started.
 #[derive(Debug)]
@@ -117,22 +114,6 @@ impl<const CHECKED: bool> HostTarget<CHECKED> {
         }
     }
 
-    fn new_mm(&self) -> Result<ManuallyDrop<MmHandle<'_, Host<X86_64, CHECKED>>>, TargetError> {
-        let mm = self.system.new_mm();
-        mm.map(ManuallyDrop::new)
-            .map_err(|_| TargetError::System("no memory for an address space".into()))
-    }
-
-    /// The file that the workers have in common. Left alone after a failure: locks may be held.
-    fn new_file(&self, plan: &Plan) -> Result<Option<CommonHandle<'_, CHECKED>>, TargetError> {
-        let Some(wanted) = &plan.file else {
-            return Ok(None);
-        };
-        let _cpu = self.machine().enter(0);
-        let file = common_file(&*self.system, wanted)?;
-        Ok(Some(ManuallyDrop::new(file)))
-    }
-
     /// Runs one worker's body, in `mm` or in an address space of its own.
     fn work<F>(
         &self,
@@ -157,7 +138,7 @@ impl<const CHECKED: bool> HostTarget<CHECKED> {
         let run = || match mm {
             Some(mm) => inside(mm),
             None => {
-                let own = self.new_mm()?;
+                let own = ManuallyDrop::new(shared.common.own_space()?);
                 let ended = inside(&own);
                 exit(ManuallyDrop::into_inner(own));
                 ended
@@ -202,9 +183,14 @@ impl<const CHECKED: bool> Target for HostTarget<CHECKED> {
     fn lacks(&self, feature: Feature) -> Option<&'static str> {
         match feature {
             Feature::Files | Feature::ColdFiles | Feature::WholePages => None,
+            Feature::HugePages => no_huge_pages(&*self.system),
             Feature::Nodes => (self.machine().nodes() < 2)
                 .then_some("the machine has one memory node; it has two where two threads run"),
         }
+    }
+
+    fn huge_page_size(&self) -> Option<u64> {
+        self.system.huge_page_bytes()
     }
 
     fn table_bytes(&self) -> u64 {
@@ -235,19 +221,22 @@ impl<const CHECKED: bool> Target for HostTarget<CHECKED> {
         if plan.clear == Clear::Beforehand {
             self.system.clear_free_frames();
         }
-        let file = self.new_file(plan)?;
+        // Left alone after a failure, with all address spaces: locks may be held for ever.
+        let mut common = {
+            let _cpu = self.machine().enter(0);
+            ManuallyDrop::new(Common::new(&*self.system, plan)?)
+        };
         let tally = Tally::start(&*self.system);
         let started = self.machine().now_ns();
         let main_cpu = thread_cpu_ns();
-        // Left alone after a failure: locks may be held for ever.
         let mm = match plan.spaces {
             Spaces::Own => None,
             Spaces::Shared => {
                 let _cpu = self.machine().enter(0);
-                Some(self.new_mm()?)
+                Some(ManuallyDrop::new(common.shared_space()?))
             }
         };
-        let shared = Shared::new(&self.system, plan.threads, file.as_deref());
+        let shared = Shared::new(&self.system, plan.threads, &common);
         let ended: Vec<_> = std::thread::scope(|scope| {
             let threads: Vec<_> = (0..plan.threads)
                 .map(|index| {
@@ -275,7 +264,7 @@ impl<const CHECKED: bool> Target for HostTarget<CHECKED> {
             system_ns: thread_cpu_ns() - main_cpu,
             ..ProcessReport::default()
         };
-        drop(file.map(ManuallyDrop::into_inner));
+        drop(ManuallyDrop::into_inner(common));
         let mut contents = 0;
         for ended in ended {
             let ended = ended?;

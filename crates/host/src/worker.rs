@@ -7,7 +7,7 @@ use minflt_mm::{Event, Mm};
 use minflt_pgtable::{Mmu, Paging, X86_64};
 use minflt_process::{Calls, Files, Timer, exit};
 use minflt_sync::Instance;
-use minflt_workload::{Oracle, Prot, Sharing, Stop, Worker, WorkerReport};
+use minflt_workload::{Oracle, Populate, Prot, Sharing, Stop, Worker, WorkerReport};
 use shared::Shared;
 use thread::thread_cpu_ns;
 
@@ -45,7 +45,7 @@ impl<'w, const CHECKED: bool> HostWorker<'w, CHECKED> {
         Self {
             shared,
             calls: Calls::new(mm),
-            files: Files::new(shared.system, shared.file),
+            files: Files::new(shared.system, shared.common),
             index,
             report: WorkerReport::default(),
             contents: 0,
@@ -99,6 +99,18 @@ impl<const CHECKED: bool> Worker for HostWorker<'_, CHECKED> {
 
     fn map_common(&mut self, access: Prot, sharing: Sharing) -> Result<VirtAddr, Stop> {
         self.files.map_common(self.calls.mm(), access, sharing)
+    }
+
+    fn map_huge(&mut self, len: u64, populate: Populate) -> Result<VirtAddr, Stop> {
+        self.calls.map_huge(len, populate)
+    }
+
+    fn map_huge_common(&mut self, access: Prot) -> Result<VirtAddr, Stop> {
+        self.files.map_huge_common(self.calls.mm(), access)
+    }
+
+    fn inherited(&mut self) -> Result<VirtAddr, Stop> {
+        self.shared.common.inherited()
     }
 
     fn unmap(&mut self, at: VirtAddr, len: u64) -> Result<(), Stop> {

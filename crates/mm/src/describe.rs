@@ -62,6 +62,7 @@ impl Place {
             ("frame", "flags") => "folio lock",
             ("zone", _) => "zone lock",
             ("system", field) if field.starts_with("slab of") => "slab lock",
+            ("file", "reserving") => "hugetlb reserve lock",
             ("file", "map_lock") => "i_mmap lock, held by faults",
             ("fault mutex", _) => "hugetlb fault mutex",
             ("hugetlb vma lock", _) => "hugetlb VMA lock",

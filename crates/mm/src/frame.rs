@@ -11,10 +11,12 @@
 //! Zeroed memory is a valid table: a descriptor that was never touched describes a frame that was
 //! never used, which lets memory of any size be modelled sparsely.
 
+mod table;
+
+pub(crate) use table::FrameTable;
+
 use crate::alloc::MAX_NODES;
 use core::fmt;
-use core::ptr::NonNull;
-use minflt_addr::Pfn;
 use minflt_pgtable::{Mmu, PtLock};
 use minflt_sync::{Atomic, Callback, Ordering, Plain};
 
@@ -443,73 +445,5 @@ impl<M: Mmu> fmt::Debug for Frame<M> {
             self.refs,
             self.maps
         )
-    }
-}
-
-/// The table of all frames: those from number `first` on.
-pub(crate) struct FrameTable<M: Mmu> {
-    base: NonNull<Frame<M>>,
-    first: u64,
-    len: u64,
-}
-
-// SAFETY: hands out shared references to descriptors, which may be shared.
-unsafe impl<M: Mmu> Send for FrameTable<M> {}
-// SAFETY: as above.
-unsafe impl<M: Mmu> Sync for FrameTable<M> {}
-
-impl<M: Mmu> FrameTable<M> {
-    /// # Safety
-    /// 1. `base` is zeroed memory for `len` descriptors, aligned, used by nobody else, and outlives
-    ///    the table.
-    pub(crate) const unsafe fn new(base: NonNull<Frame<M>>, first: Pfn, len: u64) -> Self {
-        Self {
-            base,
-            first: first.0,
-            len,
-        }
-    }
-
-    /// The first frame.
-    pub(crate) const fn first(&self) -> Pfn {
-        Pfn(self.first)
-    }
-
-    /// Number of frames.
-    pub(crate) const fn len(&self) -> u64 {
-        self.len
-    }
-
-    /// The descriptor of `pfn`.
-    ///
-    /// # Panics
-    /// If there is no such frame: an entry was corrupt.
-    #[inline(always)]
-    pub(crate) fn get(&self, pfn: Pfn) -> &Frame<M> {
-        let index = pfn.0.wrapping_sub(self.first);
-        assert!(index < self.len, "no frame {pfn}");
-        // SAFETY: within the table.
-        let at = unsafe { self.base.add(index as usize) };
-        // SAFETY: 1 of `new`, and zeroed memory is a valid descriptor.
-        unsafe { at.as_ref() }
-    }
-
-    /// The frame that a descriptor's callback belongs to.
-    pub(crate) fn of_callback(&self, callback: NonNull<Callback>) -> Pfn {
-        let offset = core::mem::offset_of!(Frame<M>, callback);
-        let frame = callback.as_ptr() as usize - offset;
-        let index = (frame - self.base.as_ptr() as usize) / size_of::<Frame<M>>();
-        Pfn(self.first + index as u64)
-    }
-
-    /// Where the table lies.
-    pub(crate) const fn base(&self) -> *const Frame<M> {
-        self.base.as_ptr()
-    }
-}
-
-impl<M: Mmu> fmt::Debug for FrameTable<M> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "FrameTable({})", self.len)
     }
 }

@@ -247,9 +247,8 @@ impl<M: Mmu> System<M> {
         let rates = unsafe { carve.per_cpu(nodes, |_| Rate::new()) };
         // SAFETY: 1.
         let pools = unsafe { carve.per_cpu(nodes, |_| NodePool::new()) };
-        let mutex_count = Huge::<M>::mutexes_for(cpus);
         // SAFETY: 1.
-        let mutexes = unsafe { carve.per_cpu(mutex_count, |_| FaultMutex::new()) };
+        let mutexes = unsafe { carve.per_cpu(Huge::<M>::mutexes(cpus), |_| FaultMutex::new()) };
         let zones = carve.cut(Frames::<M>::zone_bytes(nodes));
         let table = carve.cut(len as usize * size_of::<Frame<M>>());
         let words = carve.cut(swap.word_bytes());
@@ -300,7 +299,7 @@ impl<M: Mmu> System<M> {
             swap,
             numa: Numa::new(rates?),
             shm: Segments::new(segment?),
-            huge: Huge::new(mutexes?, mutex_count, [region?, lock?, own?]),
+            huge: Huge::new(mutexes?, cpus, [region?, lock?, own?]),
         };
         let place = place?.cast::<Self>();
         // SAFETY: cut off for this, aligned to 128.
@@ -361,16 +360,6 @@ impl<M: Mmu> System<M> {
     /// Clears every free frame now, so that faults need not. Only while nothing else runs.
     pub fn clear_free_frames(&self) {
         self.frames.clear_free(&self.at);
-    }
-
-    #[inline(always)]
-    pub(crate) fn count(&self, event: Event) {
-        self.cpus.this().events[event as usize].add(1);
-    }
-
-    #[inline(always)]
-    pub(crate) fn count_n(&self, event: Event, n: u64) {
-        self.cpus.this().events[event as usize].add(n);
     }
 
     #[inline(always)]

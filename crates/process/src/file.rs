@@ -1,7 +1,7 @@
 //! The files of workloads: one that all workers of a process have in common, one of each worker's
 //! own.
 
-use crate::errno;
+use crate::{Common, errno};
 use minflt_addr::{Pfn, VirtAddr};
 use minflt_mm::{Errno, FileHandle, FileOps, IoError, MapRequest, Mm, NoMemory, Place, System};
 use minflt_pgtable::{Mmu, Paging};
@@ -16,7 +16,7 @@ use minflt_workload::{Cache, CommonFile, Prot, Sharing, Stop, TargetError, file_
 ///
 /// # Errors
 /// When the system has no memory for it.
-pub fn common_file<'s, M: Mmu>(
+pub(crate) fn common_file<'s, M: Mmu>(
     system: &'s System<M>,
     wanted: &CommonFile,
 ) -> Result<FileHandle<'s, M>, TargetError> {
@@ -60,14 +60,14 @@ impl<M: Mmu> FileOps<M> for Made {
 #[derive(Debug)]
 pub struct Files<'s, M: Mmu> {
     system: &'s System<M>,
-    common: Option<&'s FileHandle<'s, M>>,
+    common: &'s Common<'s, M>,
     own: Option<FileHandle<'s, M>>,
 }
 
 impl<'s, M: Mmu> Files<'s, M> {
     /// Those of a worker of `system`; `common` is what all have.
     #[must_use]
-    pub const fn new(system: &'s System<M>, common: Option<&'s FileHandle<'s, M>>) -> Self {
+    pub const fn new(system: &'s System<M>, common: &'s Common<'s, M>) -> Self {
         Self {
             system,
             common,
@@ -101,8 +101,18 @@ impl<'s, M: Mmu> Files<'s, M> {
     /// Linux's error number.
     pub fn map_common(&self, mm: &Mm<M>, prot: Prot, sharing: Sharing) -> Result<VirtAddr, Stop> {
         const ENODEV: i32 = 19;
-        let file = self.common.ok_or(Stop::Errno(ENODEV))?;
+        let file = self.common.file.as_ref().ok_or(Stop::Errno(ENODEV))?;
         map(mm, file, prot, sharing)
+    }
+
+    /// See [`minflt_workload::Worker::map_huge_common`].
+    ///
+    /// # Errors
+    /// Linux's error number.
+    pub fn map_huge_common(&self, mm: &Mm<M>, prot: Prot) -> Result<VirtAddr, Stop> {
+        const ENODEV: i32 = 19;
+        let file = self.common.huge.as_ref().ok_or(Stop::Errno(ENODEV))?;
+        map(mm, file, prot, Sharing::Shared)
     }
 }
 

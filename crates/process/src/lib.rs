@@ -2,9 +2,11 @@
 //! what a system counted while a process ran.
 #![forbid(unsafe_code)]
 
+mod common;
 mod file;
 
-pub use file::{Files, Made, common_file, fault_around_bytes, table_bytes};
+pub use common::{Common, no_huge_pages};
+pub use file::{Files, Made, fault_around_bytes, table_bytes};
 
 use minflt_addr::VirtAddr;
 use minflt_mm::config::Balancing;
@@ -13,7 +15,7 @@ use minflt_mm::{
 };
 use minflt_pgtable::Mmu;
 use minflt_sync::Phase;
-use minflt_workload::{ProcessReport, Prot, Stop, TargetError};
+use minflt_workload::{Populate, ProcessReport, Prot, Stop, TargetError};
 
 /// A thread of a process, as the workloads speak to it.
 #[derive(Debug)]
@@ -42,6 +44,17 @@ impl<'m, M: Mmu> Calls<'m, M> {
     pub fn map(&self, len: u64, prot: Prot) -> Result<VirtAddr, Stop> {
         M::phase(Phase::Call("mmap"));
         self.mm().mmap(Place::Any, len, own(prot)).map_err(errno)
+    }
+
+    /// See [`minflt_workload::Worker::map_huge`].
+    ///
+    /// # Errors
+    /// Linux's error number.
+    pub fn map_huge(&self, len: u64, populate: Populate) -> Result<VirtAddr, Stop> {
+        M::phase(Phase::Call("mmap"));
+        let request = common::request(len, populate);
+        let mapped = self.mm().mmap_huge(&request, minflt_mm::Sharing::Private);
+        mapped.map_err(errno)
     }
 
     /// See [`minflt_workload::Worker::unmap`].

@@ -109,7 +109,7 @@ pub(super) const HUGE: &[Race] = &[
         number: "huge-gone",
         name: "munmap-share",
         never: "a table is shared that munmap is about to free",
-        ..huge(Huge::Gone, Broken::GoneStillShared)
+        ..huge(Huge::Gone, Broken::GoneStillShares)
     },
     Race {
         number: "huge-make",

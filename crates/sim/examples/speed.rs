@@ -1,7 +1,12 @@
-//! How fast the engine is on this host: `cargo run --release -p minflt-sim --example speed`.
+//! How fast the engine is on this host: `cargo run --release -p minflt-sim --example speed`; with
+//! `-- faults`, how many faults of each era it simulates in a second of this host, on machines of 32
+//! and of 512 CPUs. Behind `faults` may stand machines and then eras to do only those.
 
 use core::cell::Cell;
-use minflt_pgtable::X86_64;
+use minflt_addr::VirtAddr;
+use minflt_mm::config::{Era, eras_without_files};
+use minflt_mm::{Place, Prot, System};
+use minflt_pgtable::{Altix16K, Paging, X86_64};
 use minflt_sim::{Budget, MachineFile, RunOptions, Sim, SimInstance, Size, TaskSpec, explore, run};
 use minflt_sync::{Atomic, Instance, Ordering};
 
@@ -11,6 +16,12 @@ type M = Sim<X86_64>;
 const ACCESSES: u64 = 4_000_000;
 
 fn main() {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    if let [first, only @ ..] = &words[..]
+        && first == "faults"
+    {
+        return all_faults(only);
+    }
     println!("virtual time, one of 8 accesses to one shared line:");
     for cpus in [1, 16, 64, 256, 1024] {
         virtual_time(cpus, 8);
@@ -63,6 +74,84 @@ fn virtual_time(cpus: u32, one_of: u64) {
         "  {cpus:>4} CPUs: {:>6.1} M accesses/s, end {} us ({})",
         report.events as f64 / seconds / 1e6,
         report.end_ns / 1000,
+        report.outcome
+    );
+}
+
+/// Pages that each CPU faults in.
+const PAGES: u64 = 64;
+
+fn all_faults(only: &[String]) {
+    println!("faults of {PAGES} pages of each CPU, neighbours in one mapping:");
+    let asked = |name: &str, any: bool| only.iter().any(|it| it == name) || !any;
+    let machines = [
+        ("altix32", 32),
+        ("altix512", 512),
+        ("next1024", 32),
+        ("next1024", 512),
+    ];
+    let some_machine = machines.iter().any(|(name, _)| asked(name, true));
+    let some_era = eras_without_files().any(|era| asked(era.name, true));
+    for (machine, cpus) in machines {
+        for era in eras_without_files() {
+            if !asked(machine, some_machine) || !asked(era.name, some_era) {
+                continue;
+            }
+            if machine.starts_with("altix") {
+                faults::<Altix16K>(machine, cpus, era);
+            } else {
+                faults::<X86_64>(machine, cpus, era);
+            }
+        }
+    }
+}
+
+fn faults<P: Paging>(machine: &str, cpus: u32, era: &Era) {
+    let Ok(file) = MachineFile::shipped(machine) else {
+        return;
+    };
+    let size = Size {
+        cpus,
+        ram_bytes: 8 << 30,
+        max_tasks: cpus,
+    };
+    let Ok(at) = SimInstance::new(&file, size) else {
+        return;
+    };
+    let Ok(system) = System::<Sim<P>>::boot(at, era.config) else {
+        return;
+    };
+    let Ok(mm) = system.new_mm() else { return };
+    let bytes = u64::from(cpus) * PAGES * P::PAGE;
+    let Ok(range) = mm.mmap(Place::Any, bytes, Prot::READ_WRITE) else {
+        return;
+    };
+    let body = |cpu: u32| {
+        let mm = &mm;
+        move || {
+            let thread = mm.thread();
+            for page in 0..PAGES {
+                let offset = (u64::from(cpu) * PAGES + page) * P::PAGE;
+                if thread.store(VirtAddr(range.0 + offset), page).is_err() {
+                    return;
+                }
+            }
+        }
+    };
+    let tasks = (0..cpus).map(|cpu| TaskSpec::new(cpu, body(cpu))).collect();
+    let faults = u64::from(cpus) * PAGES;
+    let start = now();
+    let report = run(system.machine(), &RunOptions::virtual_time(), tasks);
+    let seconds = start();
+    println!(
+        "  {machine}, {cpus:>3} CPUs, {:<16} {:>8.0} faults/s, {:>6} accesses a fault, {:>4.1} M \
+         accesses/s, end {} us, hash {:016x} ({})",
+        era.name,
+        faults as f64 / seconds,
+        report.events / faults,
+        report.events as f64 / seconds / 1e6,
+        report.end_ns / 1000,
+        report.hash,
         report.outcome
     );
 }

@@ -116,6 +116,27 @@ pub(crate) struct Ask {
     pub(crate) waited: bool,
 }
 
+/// What an access came to.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Accessed {
+    /// When it is done.
+    pub(crate) end: Ps,
+    pub(crate) came: Came,
+    /// The line's queue, plus 1.
+    pub(crate) queue: u32,
+}
+
+/// How a line came to who touched it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Came {
+    /// Its core had it.
+    Not,
+    /// It is the only one who has it now.
+    Owned,
+    /// It shares it with others, and with its last owner if there was one until now.
+    Shared { with: Option<u32> },
+}
+
 impl Lines {
     /// The lines of a machine with `count` lines and `cpus` CPUs, in no cache.
     pub(crate) fn new(count: usize, cpus: u32) -> Self {
@@ -180,7 +201,7 @@ impl Lines {
     /// Whether somebody of `cpu`'s die shares line `id`, so that the die's last cache has it.
     pub(crate) fn die_shares(&self, model: &Model, id: LineId, cpu: u32) -> bool {
         let line = self.seen(id);
-        line.owner == 0 && self.count(line, model.within(cpu, Distance::Die)) > 0
+        line.owner == 0 && self.any(&line, model.within(cpu, Distance::Die))
     }
 
     /// CPU `cpu` reads line `id`, which CPUs of its die share.
@@ -207,8 +228,8 @@ impl Lines {
             && (line.queue != 0 || !(reads && self.die_shares(model, id, cpu)))
     }
 
-    /// A CPU touches a line at time `now`, or when the line is free; gives when it is done.
-    pub(crate) fn access(&mut self, model: &Model, ask: Ask, now: Ps) -> Ps {
+    /// A CPU touches a line at time `now`, or when the line is free.
+    pub(crate) fn access(&mut self, model: &Model, ask: Ask, now: Ps) -> Accessed {
         let (cpu, writes) = (ask.cpu, ask.kind.writes());
         let place = self.place(ask.id);
         let me = tag(cpu);
@@ -224,17 +245,22 @@ impl Lines {
             model.hit
         };
         let line = *line;
+        let done = |end, came| Accessed {
+            end: end + hit,
+            came,
+            queue: line.queue,
+        };
         if line.owner == me || (line.owner == 0 && !writes && self.has(line, cpu)) {
-            return now + hit;
+            return done(now, Came::Not);
         }
         let mut start = line.busy.max(now);
-        let distance = (line.owner != 0).then(|| model.distance(cpu, u32::from(line.owner) - 1));
+        let distance = line.owned_by().map(|owner| model.distance(cpu, owner));
         if distance == Some(Distance::Core) {
             let line = &mut self.lines[place];
             line.owner = me;
             line.last = cpu as u16;
             line.busy = start + model.transfer(Distance::Core);
-            return line.busy + hit;
+            return done(line.busy, Came::Not);
         }
         let (time, busy) = match distance {
             Some(distance) => (model.transfer(distance), model.transfer(distance)),
@@ -244,29 +270,30 @@ impl Lines {
             start = now;
         }
         let extra = if ask.waited { model.contended } else { 0 };
-        self.settle(place, line, cpu, writes);
+        let came = self.settle(place, line, cpu, writes);
         let line = &mut self.lines[place];
         if busy > 0 {
             line.last = cpu as u16;
             line.busy = start + busy + extra;
             line.came = line.busy;
         }
-        start + time + extra + hit
+        done(start + time + extra, came)
     }
 
     /// What getting a line costs that nobody owns, and for how long it is busy with that.
     fn fetch(&self, model: &Model, line: Line, ask: Ask) -> (Ps, Ps) {
         let cpu = ask.cpu;
-        let me = u64::from(self.has(line, cpu));
-        let others = |level| self.count(line, model.within(cpu, level)) - me;
-        let all = if ask.kind.writes() {
-            others(Distance::Beyond)
+        let has = self.has(line, cpu);
+        let within = |level| model.within(cpu, level);
+        // Whoever reads has no copy.
+        let nearest = if has {
+            None
         } else {
-            0
+            let near = |level: &Distance| self.any(&line, within(*level));
+            Distance::ALL.into_iter().find(near)
         };
-        let nearest = Distance::ALL.into_iter().find(|level| others(*level) > 0);
         let fetched = match nearest {
-            _ if me == 1 => 0,
+            _ if has => 0,
             Some(Distance::Die) => model.llc,
             Some(distance) => model.transfer(distance),
             None if model.places[cpu as usize].node == ask.node => model.dram_local,
@@ -280,6 +307,8 @@ impl Lines {
             };
             return (fetched, busy);
         }
+        let others = |level| self.count(&line, within(level)) - u64::from(has);
+        let all = others(Distance::Beyond);
         // The farthest is in the smallest circle that has them all.
         let farthest = Distance::ALL
             .into_iter()
@@ -293,19 +322,34 @@ impl Lines {
     }
 
     /// Notes who holds the line after `cpu` got it.
-    fn settle(&mut self, place: usize, before: Line, cpu: u32, writes: bool) {
-        let empty = before.owner == 0 && self.count(before, 0..self.words as u32 * 64) == 0;
-        if writes || empty {
+    fn settle(&mut self, place: usize, before: Line, cpu: u32, writes: bool) -> Came {
+        if writes || (before.owner == 0 && self.is_empty(before)) {
             self.forget_sharers(place);
             self.lines[place].owner = tag(cpu);
-            return;
+            return Came::Owned;
         }
-        if before.owner != 0 {
+        let with = before.owned_by();
+        if let Some(owner) = with {
             self.lines[place].owner = 0;
             self.forget_sharers(place);
-            self.share(place, u32::from(before.owner) - 1);
+            self.share(place, owner);
         }
         self.share(place, cpu);
+        Came::Shared { with }
+    }
+
+    /// Whether nobody shares the line.
+    fn is_empty(&self, line: Line) -> bool {
+        self.words_of(&line).iter().all(|word| *word == 0)
+    }
+
+    /// The set of those who share a line.
+    fn words_of<'a>(&'a self, line: &'a Line) -> &'a [u64] {
+        if self.words > 1 {
+            &self.pool[line.sharers as usize..][..self.words]
+        } else {
+            core::slice::from_ref(&line.sharers)
+        }
     }
 
     fn has(&self, line: Line, cpu: u32) -> bool {
@@ -318,26 +362,36 @@ impl Lines {
     }
 
     /// How many CPUs of a range share the line.
-    fn count(&self, line: Line, cpus: Range<u32>) -> u64 {
-        let words = if self.words > 1 {
-            &self.pool[line.sharers as usize..][..self.words]
-        } else {
-            core::slice::from_ref(&line.sharers)
-        };
+    fn count(&self, line: &Line, cpus: Range<u32>) -> u64 {
+        let words = self.shared_within(line, cpus);
+        words.map(|word| u64::from(word.count_ones())).sum()
+    }
+
+    /// Whether some CPU of a range shares the line.
+    fn any(&self, line: &Line, cpus: Range<u32>) -> bool {
+        self.shared_within(line, cpus).any(|word| word != 0)
+    }
+
+    /// The words of the set of those who share a line, cut to a range.
+    #[inline]
+    fn shared_within<'a>(
+        &'a self,
+        line: &'a Line,
+        cpus: Range<u32>,
+    ) -> impl Iterator<Item = u64> + 'a {
+        let words = self.words_of(line);
         let (from, to) = (cpus.start, cpus.end.min(words.len() as u32 * 64));
-        if from % 64 == 0 && to % 64 == 0 {
-            let words = &words[from as usize / 64..(to / 64) as usize];
-            return words.iter().map(|word| u64::from(word.count_ones())).sum();
-        }
-        let mut count = 0;
-        let mut at = from;
-        while at < to {
-            let end = to.min((at / 64 + 1) * 64);
-            let mask = (u64::MAX >> (64 - (end - at))) << (at % 64);
-            count += (words[at as usize / 64] & mask).count_ones();
-            at = end;
-        }
-        u64::from(count)
+        let last = to.div_ceil(64);
+        (from / 64..last).map(move |n| {
+            let mut word = words[n as usize];
+            if n == from / 64 {
+                word &= u64::MAX << (from % 64);
+            }
+            if n + 1 == last && to % 64 != 0 {
+                word &= !(u64::MAX << (to % 64));
+            }
+            word
+        })
     }
 
     fn forget_sharers(&mut self, place: usize) {

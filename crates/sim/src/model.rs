@@ -171,8 +171,13 @@ impl Model {
 
     /// The CPUs that are no farther from `cpu` than `distance`, itself among them.
     pub(crate) fn within(&self, cpu: u32, distance: Distance) -> Range<u32> {
-        let per = self.per[distance as usize];
-        let from = cpu / per * per;
+        let (per, place) = (self.per[distance as usize], &self.places[cpu as usize]);
+        let from = match distance {
+            Distance::Core => place.core * per,
+            Distance::Die => place.die * per,
+            Distance::Group => place.group * per,
+            Distance::Beyond => 0,
+        };
         from..from + per
     }
 

@@ -24,7 +24,7 @@ use core::mem::ManuallyDrop;
 use minflt_mm::describe::Field;
 use minflt_mm::{BootError, Config, Mm, MmHandle, NumaKnobs, Running, Swap, System};
 use minflt_pgtable::{Altix16K, Paging, PowerRadix, X86_64};
-use minflt_process::{Tally, common_file, exit, fault_around_bytes, table_bytes};
+use minflt_process::{Common, Tally, exit, fault_around_bytes, no_huge_pages, table_bytes};
 use minflt_sync::Instance;
 use minflt_workload::{Clear, Feature, Plan, ProcessReport, Spaces, Stop, Target, TargetError};
 
@@ -267,11 +267,16 @@ impl<P: Paging> Target for SimTarget<P> {
         match feature {
             Feature::Files | Feature::ColdFiles => None,
             Feature::WholePages => Some("a simulated page holds one word"),
+            Feature::HugePages => no_huge_pages(&*self.system),
             Feature::Nodes => {
                 let nodes = self.system.machine().nodes();
                 (nodes < 2).then_some("the machine has one memory node")
             }
         }
+    }
+
+    fn huge_page_size(&self) -> Option<u64> {
+        self.system.huge_page_bytes()
     }
 
     fn table_bytes(&self) -> u64 {
@@ -303,23 +308,22 @@ impl<P: Paging> Target for SimTarget<P> {
         }
         // Made outside the run, so that no cache holds anything of it, and left alone after a
         // failure.
-        let file = plan.file.as_ref();
-        let file = file.map(|wanted| common_file(&*self.system, wanted).map(ManuallyDrop::new));
-        let file = file.transpose()?;
+        let mut common = ManuallyDrop::new(Common::new(&*self.system, plan)?);
         let tally = Tally::start(&*self.system);
         let mm = RefCell::new(match plan.spaces {
             Spaces::Own => None,
-            Spaces::Shared => Some(new_mm(&self.system)?),
+            Spaces::Shared => Some(common.shared_space()?),
         });
-        let exit = self.system.machine().model.exit;
-        let shared = Shared::new(&self.system, plan.threads, file.as_deref(), exit);
+        let model = &self.system.machine().model;
+        let costs = (model.spawn, model.exit);
+        let shared = Shared::new(&self.system, plan.threads, &common, costs);
         let cpus = self.cpus_of(plan);
         let task = |index: u32| {
             let (shared, mm, body) = (&shared, &mm, &body);
             let work = move || {
                 self.start_worker(plan, index);
                 match plan.spaces {
-                    Spaces::Own => work_alone(&self.system, shared, index, body),
+                    Spaces::Own => work_alone(shared, index, body),
                     Spaces::Shared => work_together(shared, mm, index, body),
                 }
             };
@@ -348,7 +352,7 @@ impl<P: Paging> Target for SimTarget<P> {
             return Err(TargetError::Violation(ran.outcome.to_string()));
         }
         let (ended, forks) = (shared.ended.take(), shared.forks.get());
-        drop(file.map(ManuallyDrop::into_inner));
+        drop(ManuallyDrop::into_inner(common));
         self.report(ended, forks, &ran, tally)
     }
 }
@@ -405,11 +409,6 @@ pub(crate) fn name<P: Paging>(system: &System<Sim<P>>, offset: u64) -> Name {
     }
 }
 
-fn new_mm<P: Paging>(system: &System<Sim<P>>) -> Result<MmHandle<'_, Sim<P>>, TargetError> {
-    let mm = system.new_mm();
-    mm.map_err(|_| TargetError::System("no memory for an address space".into()))
-}
-
 /// Runs the body of one of the threads of a process.
 fn work_together<P: Paging, F>(
     shared: &Shared<'_, P>,
@@ -437,11 +436,11 @@ fn work_together<P: Paging, F>(
 }
 
 /// Runs the body of a process of one thread.
-fn work_alone<P: Paging, F>(system: &System<Sim<P>>, shared: &Shared<'_, P>, index: u32, body: &F)
+fn work_alone<P: Paging, F>(shared: &Shared<'_, P>, index: u32, body: &F)
 where
     F: for<'w> Fn(&mut SimWorker<'w, P>) -> Result<(), Stop>,
 {
-    let ended = new_mm(system).and_then(|mm| {
+    let ended = shared.common.own_space().and_then(|mm| {
         // Left alone if the body panics: locks may be held for ever.
         let mm = ManuallyDrop::new(mm);
         let ended = run_body(shared, &mm, index, body);

@@ -7,11 +7,13 @@ use crate::why::Window;
 use core::cell::{Cell, RefCell};
 use core::mem::ManuallyDrop;
 use minflt_addr::VirtAddr;
-use minflt_mm::{Event, FileHandle, Mm, System};
+use minflt_mm::{Event, Mm, System};
 use minflt_pgtable::Paging;
-use minflt_process::{Calls, Files, Timer, exit};
+use minflt_process::{Calls, Common, Files, Timer, exit};
 use minflt_sync::{Instance, Machine, TaskId};
-use minflt_workload::{Oracle, Prot, Sharing, Stop, TargetError, Use, Worker, WorkerReport};
+use minflt_workload::{
+    Oracle, Populate, Prot, Sharing, Stop, TargetError, Use, Worker, WorkerReport,
+};
 
 const SLOTS: usize = 8;
 
@@ -20,9 +22,10 @@ const SLOTS: usize = 8;
 pub(crate) struct Shared<'s, P: Paging> {
     system: &'s System<Sim<P>>,
     workers: u32,
-    /// The file that all workers have in common.
-    file: Option<&'s FileHandle<'s, Sim<P>>>,
-    /// What ending a worker costs.
+    /// What all workers have in common.
+    pub(crate) common: &'s Common<'s, Sim<P>>,
+    /// What starting and ending a worker or a child costs, beside its memory.
+    pub(crate) spawn: Ps,
     pub(crate) exit: Ps,
     /// Workers that have not ended.
     alive: Cell<u32>,
@@ -60,13 +63,14 @@ impl<'s, P: Paging> Shared<'s, P> {
     pub(crate) fn new(
         system: &'s System<Sim<P>>,
         workers: u32,
-        file: Option<&'s FileHandle<'s, Sim<P>>>,
-        exit: Ps,
+        common: &'s Common<'s, Sim<P>>,
+        (spawn, exit): (Ps, Ps),
     ) -> Self {
         Self {
             system,
             workers,
-            file,
+            common,
+            spawn,
             exit,
             alive: Cell::new(workers),
             waiting: Cell::new(0),
@@ -112,7 +116,7 @@ impl<'w, P: Paging> SimWorker<'w, P> {
         Self {
             shared,
             calls: Calls::new(mm),
-            files: Files::new(shared.system, shared.file),
+            files: Files::new(shared.system, shared.common),
             index,
             report: WorkerReport::default(),
             contents: 0,
@@ -174,6 +178,18 @@ impl<P: Paging> Worker for SimWorker<'_, P> {
         self.files.map_common(self.calls.mm(), prot, sharing)
     }
 
+    fn map_huge(&mut self, len: u64, populate: Populate) -> Result<VirtAddr, Stop> {
+        self.calls.map_huge(len, populate)
+    }
+
+    fn map_huge_common(&mut self, access: Prot) -> Result<VirtAddr, Stop> {
+        self.files.map_huge_common(self.calls.mm(), access)
+    }
+
+    fn inherited(&mut self) -> Result<VirtAddr, Stop> {
+        self.shared.common.inherited()
+    }
+
     fn unmap(&mut self, at: VirtAddr, len: u64) -> Result<(), Stop> {
         self.calls.unmap(at, len)
     }
@@ -201,6 +217,7 @@ impl<P: Paging> Worker for SimWorker<'_, P> {
     {
         // Left alone if the child panics: locks may be held for ever.
         let mm = ManuallyDrop::new(self.calls.fork()?);
+        Sim::<P>::kernel_works(self.shared.spawn);
         self.shared.forks.set(self.shared.forks.get() + 1);
         let mut worker = SimWorker::new(self.shared, &mm, self.index);
         worker.report.ops = self.report.ops;
@@ -209,6 +226,7 @@ impl<P: Paging> Worker for SimWorker<'_, P> {
         self.report.ops = worker.report.ops;
         self.contents = worker.contents;
         drop(worker);
+        Sim::<P>::kernel_works(self.shared.exit);
         exit(ManuallyDrop::into_inner(mm));
         done
     }

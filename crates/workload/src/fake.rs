@@ -3,16 +3,21 @@
 //! to take private mappings of files for shared ones and the reverse, to lose a page of the file
 //! that all have, to lack features, or to let a child's stores through to its parent.
 
+mod memory;
+
 use crate::contents::file_word;
 use crate::target::{
-    Clear, CommonFile, Feature, Oracle, Plan, ProcessReport, Prot, Sharing, Spaces, Stop, Target,
-    TargetError, Worker, WorkerReport,
+    Clear, CommonFile, Feature, HugePages, Inherited, Oracle, Pages, Plan, Populate, ProcessReport,
+    Prot, Sharing, Spaces, Stop, Target, TargetError, Worker, WorkerReport,
 };
+use memory::{Backing, Mapping, Memory};
 use minflt_addr::VirtAddr;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::{Barrier, Mutex, MutexGuard};
 
 const PAGE: u64 = 4096;
+/// Small, so that tests are.
+pub(crate) const HUGE: u64 = 16 * PAGE;
 const ENOMEM: i32 = 12;
 const ENODEV: i32 = 19;
 const SIGSEGV: i32 = 11;
@@ -26,11 +31,12 @@ pub(crate) struct Fake {
     pub(crate) fresh: u64,
     /// It has no files, and its pages hold one word.
     pub(crate) bare: bool,
-    /// A child's stores are seen by its parent.
+    /// A child's stores are seen by its parent, and those to inherited memory by all.
     pub(crate) leaky_fork: bool,
     /// Log2 of the pages that a load from a file maps with one fault.
     pub(crate) around: u32,
-    /// Stores to private mappings of files reach the file, those to shared ones do not.
+    /// Stores to private mappings of files reach the file, those to shared ones do not, whatever
+    /// their pages are.
     pub(crate) mixes_sharing: bool,
     /// This page of the common file reads 0.
     pub(crate) hole: Option<u64>,
@@ -44,26 +50,9 @@ pub(crate) fn plan(threads: u32) -> Plan {
         clear: Clear::InFault,
         spaces: Spaces::Shared,
         file: None,
+        huge: None,
+        inherited: None,
     }
-}
-
-/// What a mapping shows.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-enum Backing {
-    Anonymous,
-    /// The file of a worker.
-    Own(u32),
-    /// The file of all.
-    Common,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Mapping {
-    len: u64,
-    prot: Prot,
-    backing: Backing,
-    /// Whether stores reach the file.
-    shared: bool,
 }
 
 /// What all workers share.
@@ -72,6 +61,8 @@ struct World {
     barrier: Barrier,
     all: Mutex<Counts>,
     file: Option<CommonFile>,
+    huge: Option<HugePages>,
+    inherited: Option<Inherited>,
 }
 
 #[derive(Debug, Default)]
@@ -87,16 +78,6 @@ struct Counts {
     files: BTreeMap<(Backing, u64), u64>,
 }
 
-/// An address space.
-#[derive(Clone, Debug)]
-struct Memory {
-    next: u64,
-    brk: u64,
-    mapped: BTreeMap<u64, Mapping>,
-    present: BTreeSet<u64>,
-    words: BTreeMap<u64, u64>,
-}
-
 #[derive(Debug)]
 pub(crate) struct FakeWorker<'w> {
     fake: &'w Fake,
@@ -106,40 +87,6 @@ pub(crate) struct FakeWorker<'w> {
     threads: u32,
     faults: u64,
     report: WorkerReport,
-}
-
-impl Memory {
-    const HEAP: u64 = 1 << 20;
-
-    fn new() -> Mutex<Self> {
-        Mutex::new(Self {
-            next: 1 << 30,
-            brk: Self::HEAP,
-            mapped: BTreeMap::new(),
-            present: BTreeSet::new(),
-            words: BTreeMap::new(),
-        })
-    }
-
-    /// Where the mapping around `page` begins, and the mapping.
-    fn mapping(&self, page: u64) -> Option<(u64, Mapping)> {
-        if (Self::HEAP..self.brk).contains(&page) {
-            let heap = Mapping {
-                len: self.brk - Self::HEAP,
-                prot: Prot::ReadWrite,
-                backing: Backing::Anonymous,
-                shared: false,
-            };
-            return Some((Self::HEAP, heap));
-        }
-        let (start, mapping) = self.mapped.range(..=page).next_back()?;
-        (page < start + mapping.len).then_some((*start, *mapping))
-    }
-
-    fn drop_pages(&mut self, at: u64, len: u64) {
-        self.present.retain(|page| !(at..at + len).contains(page));
-        self.words.retain(|word, _| !(at..at + len).contains(word));
-    }
 }
 
 impl Target for Fake {
@@ -165,6 +112,10 @@ impl Target for Fake {
         Some(PAGE << self.around)
     }
 
+    fn huge_page_size(&self) -> Option<u64> {
+        Some(HUGE)
+    }
+
     fn process<F>(&self, plan: &Plan, body: F) -> Result<ProcessReport, TargetError>
     where
         F: for<'w> Fn(&mut Self::Worker<'w>) -> Result<(), Stop> + Sync,
@@ -173,8 +124,11 @@ impl Target for Fake {
             barrier: Barrier::new(plan.threads as usize),
             all: Mutex::new(Counts::default()),
             file: plan.file,
+            huge: plan.huge,
+            inherited: plan.inherited,
         };
-        let spaces: Vec<_> = (0..plan.threads).map(|_| Memory::new()).collect();
+        let inherited = plan.inherited.map(|wanted| self.inherited(&wanted));
+        let spaces: Vec<_> = (0..plan.threads).map(|_| Memory::new(inherited)).collect();
         let run = |index: u32| {
             let space = match plan.spaces {
                 Spaces::Shared => 0,
@@ -222,6 +176,21 @@ impl Target for Fake {
     }
 }
 
+impl Fake {
+    fn inherited(&self, wanted: &Inherited) -> Mapping {
+        Mapping {
+            len: wanted.bytes,
+            prot: Prot::ReadWrite,
+            backing: Backing::Inherited,
+            shared: self.leaky_fork,
+            page: match wanted.pages {
+                Pages::Base => PAGE,
+                Pages::Huge => HUGE,
+            },
+        }
+    }
+}
+
 impl FakeWorker<'_> {
     fn memory(&self) -> MutexGuard<'_, Memory> {
         self.memory.lock().unwrap()
@@ -238,10 +207,10 @@ impl FakeWorker<'_> {
 
     /// Brings the page of `at` in, with its neighbours where a load is from a file.
     fn touch(&mut self, at: VirtAddr, store: bool) -> Result<(u64, Mapping), Stop> {
-        let page = at.0 / PAGE * PAGE;
         let mut memory = self.memory();
-        let found = memory.mapping(page).ok_or(Stop::Signal(SIGSEGV))?;
+        let found = memory.mapping(at.0).ok_or(Stop::Signal(SIGSEGV))?;
         let (start, mapping) = found;
+        let page = at.0 / mapping.page * mapping.page;
         match mapping.prot {
             Prot::ReadWrite => {}
             Prot::Read if !store => {}
@@ -249,7 +218,7 @@ impl FakeWorker<'_> {
         }
         let fresh = memory.present.insert(page);
         let mut around = 0;
-        if fresh && !store && mapping.backing != Backing::Anonymous {
+        if fresh && !store && matches!(mapping.backing, Backing::Own(_) | Backing::Common) {
             let window = PAGE << self.fake.around;
             let from = (page / window * window).max(start);
             let to = (page / window * window + window).min(start + mapping.len);
@@ -280,6 +249,13 @@ impl FakeWorker<'_> {
         memory.mapped.insert(at, mapping);
         Ok(VirtAddr(at))
     }
+
+    fn populate(&mut self, at: VirtAddr, mapping: &Mapping) -> Result<(), Stop> {
+        for page in (0..mapping.len).step_by(mapping.page as usize) {
+            self.touch(VirtAddr(at.0 + page), true)?;
+        }
+        Ok(())
+    }
 }
 
 impl<'w> Worker for FakeWorker<'w> {
@@ -303,7 +279,41 @@ impl<'w> Worker for FakeWorker<'w> {
             prot,
             backing: Backing::Anonymous,
             shared: false,
+            page: PAGE,
         })
+    }
+
+    fn map_huge(&mut self, len: u64, populate: Populate) -> Result<VirtAddr, Stop> {
+        assert!(self.world.huge.is_some() && len.is_multiple_of(HUGE));
+        let mapping = Mapping {
+            len,
+            prot: Prot::ReadWrite,
+            backing: Backing::Anonymous,
+            shared: false,
+            page: HUGE,
+        };
+        let at = self.map_at(mapping)?;
+        if populate == Populate::Now {
+            self.populate(at, &mapping)?;
+        }
+        Ok(at)
+    }
+
+    fn map_huge_common(&mut self, prot: Prot) -> Result<VirtAddr, Stop> {
+        let bytes = self.world.huge.and_then(|huge| huge.file_bytes);
+        self.map_at(Mapping {
+            len: bytes.ok_or(Stop::Errno(ENODEV))?,
+            prot,
+            backing: Backing::Huge,
+            shared: !self.fake.mixes_sharing,
+            page: HUGE,
+        })
+    }
+
+    fn inherited(&mut self) -> Result<VirtAddr, Stop> {
+        let some = self.world.inherited.ok_or(Stop::Errno(ENODEV))?;
+        assert!(some.bytes > 0);
+        Ok(VirtAddr(Memory::INHERITED))
     }
 
     fn map_file(&mut self, len: u64, prot: Prot, sharing: Sharing) -> Result<VirtAddr, Stop> {
@@ -312,6 +322,7 @@ impl<'w> Worker for FakeWorker<'w> {
             prot,
             backing: Backing::Own(self.index),
             shared: (sharing == Sharing::Shared) != self.fake.mixes_sharing,
+            page: PAGE,
         })
     }
 
@@ -322,6 +333,7 @@ impl<'w> Worker for FakeWorker<'w> {
             prot,
             backing: Backing::Common,
             shared: (sharing == Sharing::Shared) != self.fake.mixes_sharing,
+            page: PAGE,
         })
     }
 
@@ -420,7 +432,7 @@ impl<'w> Worker for FakeWorker<'w> {
         let stored = self.all().files.get(&(mapping.backing, offset)).copied();
         Ok(match mapping.backing {
             Backing::Anonymous => self.fake.fresh,
-            Backing::Own(_) => stored.unwrap_or(0),
+            Backing::Own(_) | Backing::Huge | Backing::Inherited => stored.unwrap_or(0),
             Backing::Common if offset % PAGE != 0 || self.fake.hole == Some(page) => 0,
             Backing::Common => stored.unwrap_or(file_word(page)),
         })

@@ -3,7 +3,8 @@
 //! - [`Workload`] is a workload with its options, [`list`] the registry the command line shows, and
 //!   [`Outcome`] what a run yields.
 //! - [`pft`], [`page_fault1`], [`page_fault2`], [`mod@file`], [`disturb`], [`ebizzy`],
-//!   [`kernbench`], [`load`], [`mmap`], [`brk1`], [`fork1`] and [`numa_mem`] are the workloads.
+//!   [`kernbench`], [`load`], [`mmap`], [`brk1`], [`fork1`], [`numa_mem`], [`mod@hugetlb`] and
+//!   [`usemem`] are the workloads.
 //! - [`linux`] runs them on the kernel of the machine we are on.
 //!
 //! Each workload states which part of a run it measures; contents are checked outside that part
@@ -21,6 +22,7 @@ pub mod disturb;
 pub mod ebizzy;
 pub mod file;
 pub mod fork1;
+pub mod hugetlb;
 pub mod kernbench;
 pub mod linux;
 pub mod load;
@@ -31,6 +33,7 @@ pub mod page_fault1;
 pub mod page_fault2;
 pub mod pft;
 pub mod target;
+pub mod usemem;
 pub mod will_it_scale;
 
 #[cfg(test)]
@@ -46,6 +49,7 @@ pub use disturb::Disturb;
 pub use ebizzy::Ebizzy;
 pub use file::File;
 pub use fork1::Fork1;
+pub use hugetlb::Hugetlb;
 pub use kernbench::Kernbench;
 pub use linux::Linux;
 pub use load::Load;
@@ -59,7 +63,8 @@ pub use page_fault2::PageFault2;
 pub use pft::Pft;
 pub use size::{SizeError, parse_size};
 pub use target::{
-    Cache, Clear, CommonFile, Feature, Oracle, Plan, ProcessReport, Prot, Sharing, Spaces, Stop,
-    Target, TargetError, Use, Worker, WorkerReport,
+    Cache, Clear, CommonFile, Feature, HugePages, Inherited, Oracle, Pages, Plan, Populate,
+    ProcessReport, Prot, Sharing, Spaces, Stop, Target, TargetError, Use, Worker, WorkerReport,
 };
+pub use usemem::Usemem;
 pub use workload::{Workload, list};

@@ -20,8 +20,8 @@
 //! worker                    pin, body, publish,  exit
 //! ```
 //!
-//! - **Huge pages are off** for the child (`PR_SET_THP_DISABLE`): where they are on, a first touch
-//!   may map 2 MiB, and the run would count something else than page faults.
+//! - **Transparent huge pages are off** for the child (`PR_SET_THP_DISABLE`): where they are on, a
+//!   first touch may map 2 MiB, and the run would count something else than page faults.
 //! - **Threads after fork.** POSIX promises little to the child of a process with threads; glibc
 //!   lets it allocate and start threads in practice. The child prints nothing, and takes no lock
 //!   that another thread of the parent may have held. For that, the first process wraps the panic
@@ -38,6 +38,11 @@
 //!   common where its pages are to be in the page cache; else that one is in the temporary
 //!   directory, written out and dropped from the cache (`POSIX_FADV_DONTNEED`). How many bytes a
 //!   fault maps around itself is the kernel's setting, which is left as it is.
+//! - **Huge pages of hugetlbfs** are taken from the pool of the kernel's own size of them
+//!   (`Hugepagesize` of `/proc/meminfo`), which is left as it is: a plan that needs more than are
+//!   free and promised to nobody is refused with the command that makes more. The file that all
+//!   workers have in common is a `memfd` of such pages.
+//! - **What workers inherit** the child maps before it starts its threads or forks its workers.
 //! - **A worker that stops early** ends all of them at once, so none waits at a barrier for it.
 //!
 //! Events: `page-faults` (minor and major), `minor-faults`, `major-faults`, `context-switches`, of
@@ -51,6 +56,7 @@
 mod area;
 mod child;
 mod file;
+mod huge;
 #[expect(
     unsafe_code,
     reason = "the system calls, and user memory by its address"
@@ -96,6 +102,12 @@ impl Linux {
         }
     }
 
+    /// Why so many huge pages cannot be had, and what to do about it; `None` where they can.
+    #[must_use]
+    pub fn too_few_huge_pages(&self, count: u64) -> Option<String> {
+        huge::are_enough(count).err()
+    }
+
     fn refuse(&self, plan: &Plan) -> Result<(), TargetError> {
         let words = if plan.clear == Clear::Beforehand {
             "linux clears each page inside its fault and cannot do so beforehand; \
@@ -109,7 +121,9 @@ impl Linux {
                 plan.cpus, self.cpus, self.cpus
             )
         } else {
-            return Ok(());
+            return plan.huge.map_or(Ok(()), |wanted| {
+                huge::are_enough(wanted.count).map_err(TargetError::Unsupported)
+            });
         };
         Err(TargetError::Unsupported(words))
     }
@@ -124,6 +138,16 @@ impl Linux {
         let len = wanted.bytes.next_multiple_of(self.page_size);
         Ok(Some((len, file)))
     }
+}
+
+/// The plan's file of huge pages and its length.
+fn huge_file(plan: &Plan) -> Result<Option<(u64, OwnedFd)>, TargetError> {
+    let Some(len) = plan.huge.and_then(|huge| huge.file_bytes) else {
+        return Ok(None);
+    };
+    let file = sys::memory::huge_file(len)
+        .map_err(|errno| failed("make the file of huge pages (memfd_create)", errno))?;
+    Ok(Some((len, file)))
 }
 
 impl Default for Linux {
@@ -156,7 +180,14 @@ impl Target for Linux {
         match feature {
             Feature::Files | Feature::ColdFiles | Feature::WholePages => None,
             Feature::Nodes => (!has_two_nodes()).then_some("this machine has one memory node"),
+            Feature::HugePages => {
+                (huge::page_size().is_none()).then_some("this kernel has no huge pages (hugetlbfs)")
+            }
         }
+    }
+
+    fn huge_page_size(&self) -> Option<u64> {
+        huge::page_size()
     }
 
     fn fault_around_bytes(&self) -> Option<u64> {
@@ -170,13 +201,15 @@ impl Target for Linux {
         self.refuse(plan)?;
         let area = Area::new(plan.threads)
             .map_err(|errno| failed("map the results' area (mmap)", errno))?;
-        let file = self.common_file(plan)?;
+        let (file, huge) = (self.common_file(plan)?, huge_file(plan)?);
         let pins = self.allowed.get(..plan.cpus as usize).unwrap_or_default();
         let job = child::Job {
             area: &area,
             threads: plan.threads,
             page_size: self.page_size,
             file: file.as_ref().map(|(bytes, file)| (*bytes, file)),
+            huge: huge.as_ref().map(|(bytes, file)| (*bytes, file)),
+            inherits: plan.inherited,
             pins,
         };
         child::silence_panics();

@@ -1,7 +1,7 @@
 //! What a run of a workload yields.
 
 use crate::target::{ProcessReport, WorkerReport};
-use crate::{ebizzy, file, kernbench, load, numa_mem, pft, will_it_scale};
+use crate::{ebizzy, file, hugetlb, kernbench, load, numa_mem, pft, usemem, will_it_scale};
 use core::fmt;
 use std::collections::BTreeMap;
 
@@ -57,6 +57,10 @@ pub enum Columns {
     File(file::Columns),
     /// Lines.
     NumaMem(numa_mem::Columns),
+    /// A row, or a row for each of two programs.
+    Hugetlb(hugetlb::Columns),
+    /// A line a worker.
+    Usemem(usemem::Columns),
 }
 
 impl Columns {
@@ -68,7 +72,8 @@ impl Columns {
             Self::WillItScale(_) => Some(will_it_scale::HEADER),
             Self::Load(_) => Some(load::HEADER),
             Self::File(_) => Some(file::HEADER),
-            Self::Ebizzy(_) | Self::Kernbench(_) | Self::NumaMem(_) => None,
+            Self::Hugetlb(_) => Some(hugetlb::HEADER),
+            Self::Ebizzy(_) | Self::Kernbench(_) | Self::NumaMem(_) | Self::Usemem(_) => None,
         }
     }
 }
@@ -83,6 +88,8 @@ impl fmt::Display for Columns {
             Self::Load(columns) => columns.fmt(f),
             Self::File(columns) => columns.fmt(f),
             Self::NumaMem(columns) => columns.fmt(f),
+            Self::Hugetlb(columns) => columns.fmt(f),
+            Self::Usemem(columns) => columns.fmt(f),
         }
     }
 }

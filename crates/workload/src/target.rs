@@ -31,6 +31,11 @@ pub trait Target {
     /// Why it cannot do `feature`; `None` where it can.
     fn lacks(&self, feature: Feature) -> Option<&'static str>;
 
+    /// Bytes of a huge page, where there are any ([`Feature::HugePages`]).
+    fn huge_page_size(&self) -> Option<u64> {
+        None
+    }
+
     /// Bytes of addresses that one table of leaf entries covers.
     fn table_bytes(&self) -> u64 {
         // Entries of eight bytes, and tables of a page.
@@ -70,6 +75,54 @@ pub struct Plan {
     /// A file that all workers can map ([`Worker::map_common`]); it is made before the process
     /// starts, outside all measured time, and gone when the process has ended.
     pub file: Option<CommonFile>,
+    /// The huge pages that the workers use, reserved for nobody until they are mapped.
+    pub huge: Option<HugePages>,
+    /// Memory that each worker finds mapped when it starts ([`Worker::inherited`]).
+    pub inherited: Option<Inherited>,
+}
+
+/// The huge pages that a process uses. A target that has too few of them refuses the plan, or sees
+/// to it that there are enough before the process starts, outside all measured time.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct HugePages {
+    /// How many it uses at once at the most, in all: those of the file, those inherited and their
+    /// copies, and those that workers map.
+    pub count: u64,
+    /// Bytes of a file of huge pages that all workers can map ([`Worker::map_huge_common`]), a
+    /// multiple of [`Target::huge_page_size`]; `None` for no such file. It is made before the
+    /// process starts, has no pages yet, and is gone when the process has ended.
+    pub file_bytes: Option<u64>,
+}
+
+/// Private anonymous memory that the first process of a plan maps before anything is measured.
+/// Threads of one process have it in common. Processes are forked from the first one, which stays
+/// until they have ended, so that a store of theirs copies a page.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Inherited {
+    /// Its length, a multiple of its page size.
+    pub bytes: u64,
+    /// What its pages are.
+    pub pages: Pages,
+    /// When they are faulted in.
+    pub populate: Populate,
+}
+
+/// What the pages of a mapping are.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Pages {
+    /// As small as there are ([`Target::page_size`]).
+    Base,
+    /// Huge ([`Target::huge_page_size`]).
+    Huge,
+}
+
+/// When the pages of a mapping are faulted in.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Populate {
+    /// When they are touched.
+    OnTouch,
+    /// By the call that maps them (`MAP_POPULATE`).
+    Now,
 }
 
 /// A file that all workers of a process can map.
@@ -113,6 +166,8 @@ pub enum Feature {
     WholePages,
     /// Two memory nodes, between which pages can be moved ([`Worker::move_page`]).
     Nodes,
+    /// Huge pages ([`Worker::map_huge`], [`Worker::map_huge_common`]).
+    HugePages,
 }
 
 /// When fresh pages are cleared.
@@ -195,7 +250,36 @@ pub trait Worker {
         Err(Stop::Errno(ENODEV))
     }
 
-    /// Unmaps `[at, at + len)`.
+    /// Maps `len` bytes of private anonymous huge pages where the system likes (`MAP_HUGETLB`).
+    /// `len` is a multiple of [`Target::huge_page_size`].
+    ///
+    /// # Errors
+    /// The system's error number; ENODEV on a target that lacks [`Feature::HugePages`].
+    fn map_huge(&mut self, len: u64, populate: Populate) -> Result<VirtAddr, Stop> {
+        let _no_huge_pages = (len, populate);
+        Err(Stop::Errno(ENODEV))
+    }
+
+    /// Maps the file of huge pages that all workers have in common ([`HugePages::file_bytes`]) from
+    /// its start, all of it. Stores reach the file (`MAP_SHARED`).
+    ///
+    /// # Errors
+    /// The system's error number; ENODEV where the plan has no such file.
+    fn map_huge_common(&mut self, prot: Prot) -> Result<VirtAddr, Stop> {
+        let _no_huge_file = prot;
+        Err(Stop::Errno(ENODEV))
+    }
+
+    /// Where the memory lies that the worker found mapped when it started ([`Plan::inherited`]). It
+    /// is the same address in all workers.
+    ///
+    /// # Errors
+    /// ENODEV where the plan has none.
+    fn inherited(&mut self) -> Result<VirtAddr, Stop> {
+        Err(Stop::Errno(ENODEV))
+    }
+
+    /// Unmaps `[at, at + len)`. Of huge pages only whole ones can be.
     ///
     /// # Errors
     /// The system's error number.

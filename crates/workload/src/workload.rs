@@ -5,6 +5,7 @@ use crate::disturb::{self, Disturb};
 use crate::ebizzy::{self, Ebizzy};
 use crate::file::{self, File, Pattern};
 use crate::fork1::{self, Fork1};
+use crate::hugetlb::{self, Hugetlb, Programs};
 use crate::kernbench::{self, Kernbench};
 use crate::load::{self, Load};
 use crate::mmap::{self, Backing, Mmap};
@@ -16,6 +17,7 @@ use crate::page_fault1::{self, PageFault1};
 use crate::page_fault2::{self, PageFault2};
 use crate::pft::{self, Pft};
 use crate::target::{Plan, Sharing, Target, TargetError};
+use crate::usemem::{self, Usemem};
 
 /// A workload with its options.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -46,6 +48,10 @@ pub enum Workload {
     MovePages(MovePages),
     /// Use memory that may be far.
     NumaMem(NumaMem),
+    /// Store to a file of huge pages, and fork.
+    Hugetlb(Hugetlb),
+    /// Store to memory that may be inherited.
+    Usemem(Usemem),
 }
 
 /// All workloads there are.
@@ -69,6 +75,10 @@ pub fn list() -> &'static [Info] {
         fork1::INFO,
         numa_mem::INFO,
         move_pages::INFO,
+        hugetlb::FAULT,
+        hugetlb::FORK,
+        hugetlb::BOTH,
+        usemem::INFO,
     ]
 }
 
@@ -89,6 +99,8 @@ macro_rules! each {
             Self::Fork1($test) => $what,
             Self::NumaMem($test) => $what,
             Self::MovePages($test) => $what,
+            Self::Hugetlb($test) => $what,
+            Self::Usemem($test) => $what,
         }
     };
 }
@@ -117,6 +129,10 @@ impl Workload {
             "fork1" => Self::Fork1(Fork1::parse(args)?),
             "numa-mem" => Self::NumaMem(NumaMem::parse(args)?),
             "move-pages" => Self::MovePages(MovePages::parse(args)?),
+            "hugetlb-fault" => Self::Hugetlb(Hugetlb::parse(Programs::Fault, args)?),
+            "hugetlb-fork" => Self::Hugetlb(Hugetlb::parse(Programs::Fork, args)?),
+            "hugetlb-both" => Self::Hugetlb(Hugetlb::parse(Programs::Both, args)?),
+            "usemem" => Self::Usemem(Usemem::parse(args)?),
             _ => {
                 let names: Vec<_> = list().iter().map(|info| info.name).collect();
                 let names = names.join(", ");
@@ -143,6 +159,8 @@ impl Workload {
             Self::Fork1(_) => &fork1::INFO,
             Self::NumaMem(_) => &numa_mem::INFO,
             Self::MovePages(_) => &move_pages::INFO,
+            Self::Hugetlb(test) => test.info(),
+            Self::Usemem(_) => &usemem::INFO,
         }
     }
 
@@ -150,7 +168,8 @@ impl Workload {
     /// touch in all, `page-fault1` to `page-fault3`, `mmap1` and `mmap2` map in each round, the
     /// file of `file-seq` and its siblings, what `disturb` touches in thread 0, a chunk of
     /// `ebizzy`, the largest unit of `kernbench`, what a task of `fork1` has touched,
-    /// each thread's own memory of `numa-mem`, what thread 0 of `move-pages` touches.
+    /// each thread's own memory of `numa-mem`, what thread 0 of `move-pages` touches, the file of
+    /// `hugetlb-fault` and its siblings, what each worker of `usemem` uses.
     ///
     /// # Errors
     /// When the size is 0, less than the workload can do with, or more than 128 TiB, or it has
@@ -180,6 +199,8 @@ impl Workload {
             Self::Fork1(test) => test.bytes = bytes,
             Self::NumaMem(test) => test.memory.thread = bytes,
             Self::MovePages(test) => test.bytes = bytes,
+            Self::Hugetlb(test) => test.bytes = bytes,
+            Self::Usemem(test) => test.bytes = bytes.next_multiple_of(8),
         }
         Ok(())
     }
@@ -198,6 +219,8 @@ impl Workload {
             Self::Brk1(test) => test.tasks.count,
             Self::Fork1(test) => test.tasks.count,
             Self::NumaMem(test) => test.tasks(),
+            Self::Hugetlb(test) => test.instances,
+            Self::Usemem(test) => test.count,
             Self::Disturb(_) | Self::Load(_) | Self::File(_) | Self::MovePages(_) => None,
         }
     }
@@ -207,6 +230,7 @@ impl Workload {
     pub fn most_workers(&self, threads: u32, cpus: u32) -> u32 {
         match self {
             Self::Kernbench(test) => test.most_jobs(threads, cpus),
+            Self::Hugetlb(test) => test.workers(threads),
             _ => threads,
         }
     }
@@ -216,6 +240,18 @@ impl Workload {
     #[must_use]
     pub fn bytes_needed(&self, threads: u32, page_size: u64) -> u64 {
         each!(self, test => test.bytes_needed(threads, page_size))
+    }
+
+    /// Huge pages that it uses at once, with `threads` threads on `target`; `None` where it uses
+    /// none, or there are none.
+    #[must_use]
+    pub fn huge_pages_needed<T: Target>(&self, threads: u32, target: &T) -> Option<u64> {
+        let page = target.huge_page_size()?;
+        match self {
+            Self::Hugetlb(test) => Some(test.bytes.div_ceil(page)),
+            Self::Usemem(test) => test.huge_pages(threads, page),
+            _ => None,
+        }
     }
 
     /// Memory nodes that it is about: on a machine of one it does nothing, or is refused.
@@ -302,7 +338,8 @@ mod tests {
                 "pfft",
                 "no workload `pfft`; there are pft, page-fault1, page-fault2, page-fault3, \
                  file-seq, file-rand, file-sparse, disturb, ebizzy, kernbench, load, mmap1, \
-                 mmap2, brk1, fork1, numa-mem, move-pages",
+                 mmap2, brk1, fork1, numa-mem, move-pages, hugetlb-fault, hugetlb-fork, \
+                 hugetlb-both, usemem",
             ),
             ("pft -b 1M -g 1", "pft: -b and -g exclude each other"),
             ("pft -z -c 2", "pft: -c and -z exclude each other"),
@@ -339,6 +376,7 @@ mod tests {
                 Workload::PageFault2(test) => test.tasks.rounds = 2,
                 Workload::Fork1(test) => test.tasks.rounds = 5,
                 Workload::NumaMem(test) => test.loops = Some(1),
+                Workload::Hugetlb(test) => test.until_ns = 50_000,
                 _ => assert!(workload.bytes_needed(1, 4096) >= 1 << 20),
             }
             assert!(workload.bytes_needed(1, 4096) > 0);

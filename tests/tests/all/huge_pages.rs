@@ -8,8 +8,9 @@
 use minflt_addr::VirtAddr;
 use minflt_host::{Host, HostInstance, HostOptions, Prefault};
 use minflt_mm::{
-    Advice, Config, Event, FileHandle, MapRequest, Mapped, MmHandle, MmapError, MremapError, Place, Populate, PoolCounters,
-    Prot, Remap, RemapRequest, Reserve, Sharing, Signal, System, Thread, eras_of_huge_pages,
+    Advice, Config, Event, FileHandle, MapRequest, Mapped, MmHandle, MmapError, MremapError, Place,
+    PoolCounters, Populate, Prot, Remap, RemapRequest, Reserve, Sharing, Signal, System, Thread,
+    eras_of_huge_pages,
 };
 use minflt_pgtable::X86_64;
 
@@ -42,7 +43,9 @@ fn request(page: u64, pages: u64, prot: Prot) -> MapRequest {
 
 impl<'w> World<'w> {
     fn file(&self, pages: u64) -> FileHandle<'w, Machine> {
-        self.sys.new_huge_file(pages * PAGE).expect("a whole number of pages")
+        self.sys
+            .new_huge_file(pages * PAGE)
+            .expect("a whole number of pages")
     }
 
     fn map(&self, page: u64, pages: u64, file: &FileHandle<'_, Machine>, sharing: Sharing) {
@@ -57,7 +60,12 @@ impl<'w> World<'w> {
     }
 
     fn pool(&self) -> (u64, u64, u64) {
-        let PoolCounters { total, free, reserved, .. } = self.sys.huge_pool();
+        let PoolCounters {
+            total,
+            free,
+            reserved,
+            ..
+        } = self.sys.huge_pool();
         (total, free, reserved)
     }
 
@@ -95,7 +103,11 @@ fn in_one(name: &str, config: Config, test: &impl Fn(&World<'_>)) {
     drop(mm);
     sys.check_ledger(&[]).expect("nothing is left");
     let pool = sys.huge_pool();
-    assert_eq!((pool.total, pool.free, pool.reserved), (POOL, POOL, 0), "{name}");
+    assert_eq!(
+        (pool.total, pool.free, pool.reserved),
+        (POOL, POOL, 0),
+        "{name}"
+    );
 }
 
 fn in_each_era(test: impl Fn(&World<'_>)) {
@@ -162,7 +174,10 @@ fn parts_of_a_private_mapping_give_back_what_they_have_not_used() {
         assert_eq!(world.thread.store(at(1), 5), Ok(()));
         assert_eq!(world.thread.store(at(4), 6), Ok(()));
         assert_eq!(world.pool(), (POOL, POOL - 2, 4));
-        assert_eq!(world.mm.munmap(at(2), 1 << 20), Err(minflt_mm::MunmapError::Invalid));
+        assert_eq!(
+            world.mm.munmap(at(2), 1 << 20),
+            Err(minflt_mm::MunmapError::Invalid)
+        );
         assert_eq!(world.mm.munmap(at(2), 2 * PAGE), Ok(()));
         world.holds(&[]);
         assert_eq!(world.pool(), (POOL, POOL - 2, 2));
@@ -225,7 +240,11 @@ fn a_truncated_file_has_no_pages_behind_its_end() {
     in_each_era(|world| {
         let file = world.file(4);
         world.map(0, 6, &file, Sharing::Shared);
-        assert_eq!(file.bytes(), 6 * PAGE, "a mapping that may be stored to makes it longer");
+        assert_eq!(
+            file.bytes(),
+            6 * PAGE,
+            "a mapping that may be stored to makes it longer"
+        );
         for page in 0..5 {
             assert_eq!(world.thread.store(at(page), page + 1), Ok(()));
         }
@@ -244,7 +263,11 @@ fn a_truncated_file_has_no_pages_behind_its_end() {
         assert_eq!(world.thread.load(at(3)), Ok(0));
         assert_eq!(file.punch_hole(0, PAGE + 4096), Ok(()));
         assert_eq!(world.thread.load(at(0)), Ok(0));
-        assert_eq!(world.thread.load(at(1)), Ok(0), "of what is no whole page zeros");
+        assert_eq!(
+            world.thread.load(at(1)),
+            Ok(0),
+            "of what is no whole page zeros"
+        );
         drop(thread);
         world.holds(&[&child]);
     });
@@ -268,8 +291,16 @@ fn an_interval_has_one_table_for_all_who_may_share_it() {
         let faults = world.count(Event::HugeFaults);
         assert_eq!(thread.load(at(3)), Ok(33));
         assert_eq!(world.count(Event::TablesShared), 1);
-        assert_eq!(world.count(Event::HugeFaults), faults, "the entry was there");
-        assert_eq!(thread.load(at(512)), Ok(44), "what reaches out has a table of its own");
+        assert_eq!(
+            world.count(Event::HugeFaults),
+            faults,
+            "the entry was there"
+        );
+        assert_eq!(
+            thread.load(at(512)),
+            Ok(44),
+            "what reaches out has a table of its own"
+        );
         assert_eq!(world.count(Event::TablesShared), 1);
         assert_eq!(thread.store(at(5), 55), Ok(()));
         assert_eq!(world.thread.load(at(5)), Ok(55));
@@ -283,7 +314,10 @@ fn an_interval_has_one_table_for_all_who_may_share_it() {
         assert_eq!(thread.store(at(5), 1), Err(Signal::AccErr));
         assert_eq!(world.thread.store(at(5), 56), Ok(()));
         assert_eq!(world.count(Event::TablesShared), 1);
-        assert_eq!(child.mprotect(at(0), INTERVAL + PAGE, Prot::READ_WRITE), Ok(()));
+        assert_eq!(
+            child.mprotect(at(0), INTERVAL + PAGE, Prot::READ_WRITE),
+            Ok(())
+        );
         assert_eq!(child.madvise(at(0), INTERVAL, Advice::DontNeed), Ok(()));
         world.holds(&[&child]);
         assert_eq!(thread.load(at(5)), Ok(56));
@@ -327,7 +361,11 @@ fn populated_and_preallocated_pages_need_no_fault() {
         assert_eq!(file.bytes(), 3 * PAGE);
         assert_eq!(world.pool(), (POOL, POOL - 3, 0));
         world.map(0, 3, &file, Sharing::Shared);
-        assert_eq!(world.pool(), (POOL, POOL - 3, 0), "what is there is not reserved");
+        assert_eq!(
+            world.pool(),
+            (POOL, POOL - 3, 0),
+            "what is there is not reserved"
+        );
         let now = MapRequest {
             populate: Populate::Now,
             ..request(100, 2, Prot::READ_WRITE)
@@ -398,7 +436,12 @@ fn what_is_shown_of_huge_pages() {
         world.mm.pagemap(VirtAddr(at(1).0 - 4096), &mut found);
         assert_eq!(found, [Mapped::Nothing, Mapped::Private, Mapped::Private]);
         let mut there = [9; 2];
-        assert_eq!(world.mm.mincore(VirtAddr(at(1).0 - 4096), 2 * 4096, &mut there), Ok(()));
+        assert_eq!(
+            world
+                .mm
+                .mincore(VirtAddr(at(1).0 - 4096), 2 * 4096, &mut there),
+            Ok(())
+        );
         assert_eq!(there, [0, 1]);
         let mut smaps = String::new();
         assert!(world.mm.smaps(&mut smaps).is_ok());

@@ -27,6 +27,8 @@ fn pft(file: &MachineFile, era: &Era, size: Size, threads: u32) -> Outcome {
         clear: Clear::InFault,
         spaces: Spaces::Shared,
         file: None,
+        huge: None,
+        inherited: None,
     };
     let outcome = match &target {
         AnySimTarget::X86(target) => workload.run(target, &plan),

@@ -11,6 +11,8 @@ mod fork;
 mod formats;
 mod heap;
 mod host;
+mod huge_pages;
+mod huge_storm;
 mod lines;
 mod lock;
 mod machines;

@@ -19,6 +19,8 @@ fn plan(threads: u32) -> Plan {
         clear: Clear::InFault,
         spaces: Spaces::Shared,
         file: None,
+        huge: None,
+        inherited: None,
     }
 }
 

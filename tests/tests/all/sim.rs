@@ -37,6 +37,8 @@ fn run_workload(
         clear: Clear::InFault,
         spaces: Spaces::Shared,
         file: None,
+        huge: None,
+        inherited: None,
     };
     let outcome = match &target {
         AnySimTarget::X86(target) => workload.run(target, &plan),

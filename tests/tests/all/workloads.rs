@@ -40,6 +40,8 @@ const LINES: &[(u32, &str)] = &[
     (2, "numa-mem -T 16K -l 2 -zZ0"),
     (2, "numa-mem -t 2 -T 8K -P 8K -L 8K -G 8K -l 2"),
     (2, "numa-mem -p 2 -T 8K -P 8K -L 8K -G 8K -l 2"),
+    (2, "usemem --prealloc --prefault -r 2 64K"),
+    (2, "usemem -t 2 -PF -r 2 64K"),
 ];
 
 fn plan(threads: u32) -> Plan {
@@ -49,6 +51,8 @@ fn plan(threads: u32) -> Plan {
         clear: Clear::InFault,
         spaces: Spaces::Shared,
         file: None,
+        huge: None,
+        inherited: None,
     }
 }
 
@@ -106,6 +110,8 @@ fn sound(line: &str, era: &str, outcome: &Outcome) {
         // The warm run's units are not counted; each task forks once more for its check.
         Some("kernbench") => 3 * 5,
         Some("fork1") => 2 * 6,
+        // The first process forks the workers.
+        Some("usemem") if !line.contains("-t 2") => 2,
         _ => 0,
     };
     assert_eq!(forks, children, "{what}");
@@ -120,6 +126,52 @@ fn every_workload_ends_well_on_real_threads_in_every_era() {
             sound(line.1, era.name, &outcome);
         }
     }
+}
+
+/// The workloads of huge pages, in the eras that differ in them.
+const HUGE: &[(u32, &str)] = &[
+    (2, "hugetlb-fault --size 4M -S 0.002"),
+    (2, "hugetlb-fork --size 4M -S 0.002"),
+    (2, "hugetlb-both --size 4M -S 0.002"),
+    (2, "usemem -U --prealloc --prefault -r 2 5M"),
+    (2, "usemem -U 5M"),
+    (2, "usemem -t 2 -UPF 5M"),
+];
+const HUGE_ERAS: [&str; 3] = ["linux-5.19", "hugetlb-vma-lock-2022", "linux-6.15"];
+
+#[test]
+fn workloads_of_huge_pages_end_well_on_real_threads() {
+    for name in HUGE_ERAS {
+        let config = era(name).expect("an era").config;
+        for line in HUGE {
+            let outcome = on_host::<true>(config, *line);
+            let outcome = outcome.unwrap_or_else(|error| panic!("{name} {line:?}: {error}"));
+            assert!(outcome.checks["contents"] > 0 && outcome.checks["ledger"] > 0);
+            assert!(outcome.workers.iter().all(|worker| worker.ops > 0));
+        }
+    }
+}
+
+#[test]
+fn workloads_of_huge_pages_repeat_in_virtual_time() {
+    for name in HUGE_ERAS {
+        let config = era(name).expect("an era").config;
+        for line in HUGE {
+            let (outcome, hash) = on_sim("kvm16", config, *line);
+            let outcome = outcome.unwrap_or_else(|error| panic!("{name} {line:?}: {error}"));
+            assert!(outcome.checks["contents"] > 0 && outcome.checks["ledger"] > 0);
+            let (again, same) = on_sim("kvm16", config, *line);
+            let again = again.expect("as before");
+            assert_eq!(format!("{outcome:?}"), format!("{again:?}"), "{line:?}");
+            assert_eq!(hash, same, "{line:?}");
+        }
+    }
+    let config = era("linux-5.19").expect("an era").config;
+    let why = on_sim("altix32", config, HUGE[0])
+        .0
+        .expect_err("no huge pages");
+    let words = "hugetlb-fault: the machine's format of page tables has no huge pages";
+    assert_eq!(why.to_string(), words);
 }
 
 #[test]

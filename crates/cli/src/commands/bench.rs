@@ -150,6 +150,8 @@ impl<'a> Job<'a> {
                             clear,
                             spaces: Spaces::Shared,
                             file: None,
+                            huge: None,
+                            inherited: None,
                         };
                         self.check(on, &plan)?;
                         cells.push(Variant {

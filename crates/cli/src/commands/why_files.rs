@@ -128,6 +128,8 @@ mod tests {
             clear: Clear::InFault,
             spaces: Spaces::Shared,
             file: None,
+            huge: None,
+            inherited: None,
         };
         let workload = Workload::parse("pft", &["-b".into(), "1M".into()]).expect("options");
         crate::targets::on_sim(&target, &workload, &plan).expect("runs");

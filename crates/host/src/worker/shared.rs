@@ -1,8 +1,9 @@
 //! What the workers of a process, or of a group of processes, share beside memory.
 
 use crate::Host;
-use minflt_mm::{FileHandle, System};
+use minflt_mm::System;
 use minflt_pgtable::X86_64;
+use minflt_process::Common;
 use minflt_sync::Machine;
 use minflt_sync::prim::{AtomicU64, Ordering};
 
@@ -14,8 +15,8 @@ const ARRIVED: u64 = 1 << 32;
 pub(crate) struct Shared<'s, const CHECKED: bool> {
     pub(crate) system: &'s System<Host<X86_64, CHECKED>>,
     pub(crate) workers: u32,
-    /// The file that all workers have in common.
-    pub(crate) file: Option<&'s FileHandle<'s, Host<X86_64, CHECKED>>>,
+    /// What all workers have in common.
+    pub(crate) common: &'s Common<'s, Host<X86_64, CHECKED>>,
     mailbox: [AtomicU64; SLOTS],
     /// Workers that may still come to the barrier, in the low half; those that have, in the high.
     barrier: AtomicU64,
@@ -27,12 +28,12 @@ impl<'s, const CHECKED: bool> Shared<'s, CHECKED> {
     pub(crate) fn new(
         system: &'s System<Host<X86_64, CHECKED>>,
         workers: u32,
-        file: Option<&'s FileHandle<'s, Host<X86_64, CHECKED>>>,
+        common: &'s Common<'s, Host<X86_64, CHECKED>>,
     ) -> Self {
         Self {
             system,
             workers,
-            file,
+            common,
             mailbox: [const { AtomicU64::new(0) }; SLOTS],
             barrier: AtomicU64::new(u64::from(workers)),
             opened: AtomicU64::new(0),

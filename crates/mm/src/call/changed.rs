@@ -10,7 +10,6 @@
 use super::split::{detach, free};
 use crate::commit::Pages;
 use crate::config::{Broken, Config};
-use crate::hugetlb::Then;
 use crate::mm::Mm;
 use crate::oracle;
 use crate::vma::Vma;
@@ -112,7 +111,7 @@ impl<'w, M: Mmu> Changed<'w, '_, M> {
         self.each_gone(|vma| {
             let view = vma.view();
             if view.is_huge() {
-                zap.huge(vma, &view, view.range, Then::Gone);
+                zap.huge_gone(vma, &view);
             }
         });
         zap.range(range);

@@ -15,7 +15,6 @@ use crate::commit::Pages;
 use crate::config::Broken;
 use crate::error::{MunmapError, NoMemory};
 use crate::event::Event;
-use crate::hugetlb::Then;
 use crate::mm::Mm;
 use crate::oracle;
 use crate::vma::Vma;
@@ -76,7 +75,7 @@ fn unmap_one<M: Mmu>(
     writers.downgrade(afterwards);
     let mut zap = Zap::begin(mm, range);
     if view.is_huge() {
-        zap.huge(vma, &view, range, Then::Gone);
+        zap.huge_gone(vma, &view);
     } else {
         zap.range(range);
     }
@@ -123,7 +122,7 @@ pub(crate) fn unmap_all<M: Mmu>(mm: &Mm<M>, all: VirtRange) {
     let mut zap_vma = |vma: &Vma<M>| {
         let view = vma.peek();
         if view.is_huge() {
-            zap.huge(vma, &view, view.range, Then::Gone);
+            zap.huge_gone(vma, &view);
         } else {
             zap.range(view.range);
         }

@@ -147,7 +147,8 @@ impl<M: Mmu> Mm<M> {
         (!range.is_empty() && !part.is_empty()).then_some(part)
     }
 
-    /// Faults pages of one mapping in, which reach up to `end`; returns how far it came before the mapping was another.
+    /// Faults pages of one mapping in, which reach up to `end`; returns how far it came before the
+    /// mapping was another.
     fn populate_part(
         &self,
         share: &Share,

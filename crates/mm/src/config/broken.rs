@@ -171,7 +171,8 @@ broken! {
     HintPutsBack = "hint-puts-back",
     /// mlock counts what it locked after it let `mmap_lock` go.
     LockedCountLate = "locked-count-late",
-    /// A fault on huge pages holds nothing that keeps the tables its mapping shares, as before 2020.
+    /// A fault on huge pages holds nothing that keeps the tables which its mapping shares, as
+    /// before 2020.
     HugeUnlocked = "huge-unlocked",
     /// Whether others have a table of huge pages is asked of its references.
     SharersByReferences = "sharers-by-references",
@@ -181,8 +182,6 @@ broken! {
     SplitSharesAgain = "split-shares-again",
     /// Others may share the table of an interval while a mapping of huge pages is cut in it.
     CutStillShared = "cut-still-shared",
-    /// Others may share the tables of a mapping of huge pages that is going.
-    GoneStillShared = "gone-still-shared",
     /// A shared table is put in without looking whether another fault was faster.
     BlindShare = "blind-share",
     /// A mapping of huge pages can be found by its file before its lock is set up.
@@ -203,6 +202,8 @@ broken! {
     WalkUnlocked = "walk-unlocked",
     /// Who takes a huge page away from all begins again after each lock that he waited for.
     WalkStartsOver = "walk-starts-over",
+    /// Others may share the tables of a mapping of huge pages that is being unmapped.
+    GoneStillShares = "gone-still-shares",
     /// shmat does not count as one who has the segment while it maps it.
     AttachUncounted = "attach-uncounted",
 }

@@ -222,8 +222,8 @@ pub fn eras_of_migration() -> impl Iterator<Item = &'static Era> {
     newest_by(Config::without_files)
 }
 
-/// The eras that huge pages can tell apart: of those that differ in faults on other pages, or in how
-/// pages move, the newest.
+/// The eras that huge pages can tell apart: of those that differ in faults on other pages, or in
+/// how pages move, the newest.
 pub fn eras_of_huge_pages() -> impl Iterator<Item = &'static Era> {
     newest_by(|config| Config {
         hugetlb: config.hugetlb,

@@ -176,14 +176,6 @@ impl<M: Mmu> Vma<M> {
         }
     }
 
-    /// Nobody shares its tables of huge pages from now on, until its link says again what its
-    /// record does. Under `i_mmap`, for writing.
-    pub(crate) fn shares_nothing(&self) {
-        if let Some(own) = link::<M>(self.link()) {
-            own.span.shares_nothing();
-        }
-    }
-
     /// It goes: what it has set aside and not used is anybody's again.
     pub(crate) fn give_back_own(&self, sys: &System<M>) {
         let Some(link) = link::<M>(self.link()) else {
@@ -197,6 +189,13 @@ impl<M: Mmu> Vma<M> {
     /// The lock of a mapping of huge pages, if it has one.
     pub(crate) fn huge_lock(&self) -> Option<&HugeLock<M>> {
         HugeLock::at(link::<M>(self.link())?.lock())
+    }
+
+    /// Nobody shares its tables any more. Under the file's `i_mmap` for writing.
+    pub(crate) fn shares_no_more(&self) {
+        if let Some(own) = link::<M>(self.link()) {
+            own.span.shares_no_more();
+        }
     }
 
     /// What a private mapping of huge pages has set aside, if anything.

@@ -37,6 +37,7 @@
 //!
 //! Linux: `struct address_space`; mm/filemap.c, mm/truncate.c, mm/shmem.c.
 
+mod handle;
 mod index;
 pub(crate) mod links;
 mod ops;
@@ -49,6 +50,7 @@ mod truncate;
 mod words;
 mod writeback;
 
+pub use handle::FileHandle;
 pub(crate) use index::{CacheNode, InOrder};
 pub(crate) use links::{has_own_pages, huge_lock_of};
 pub use ops::{FileOps, IoError};
@@ -70,7 +72,7 @@ use index::Index;
 use links::FileLink;
 use minflt_addr::Pfn;
 use minflt_pgtable::{Mmu, Paging};
-use minflt_sync::order::{FileLock, FilesLock, HugeMapLock, IMmapLock};
+use minflt_sync::order::{FileLock, FilesLock, HugeMapLock, HugeReserveLock, IMmapLock};
 use minflt_sync::slab::{Magazine, SlabObject};
 use minflt_sync::{Atomic, Ordering, PerCpu, RwSem, Slab, SpinLock, WaitTable};
 
@@ -140,9 +142,10 @@ pub(crate) struct PageCache<M: Mmu> {
     /// Guards `links`.
     pub(crate) i_mmap: RwSem<IMmapLock, M>,
     pub(crate) spans: Spans<M>,
-    /// Of huge pages: what faults hold while they use a table, where that is the choice. And who
-    /// reserves pages for a mapping, or takes pages out, for writing.
+    /// Of huge pages: what faults hold while they use a table, where that is the choice.
     pub(crate) map_lock: RwSem<HugeMapLock, M>,
+    /// Held by who maps huge pages until they are reserved. Linux: hugetlbfs's `i_rwsem`.
+    pub(crate) reserving: RwSem<HugeReserveLock, M>,
     /// Huge pages that are reserved or were used.
     pub(crate) reserved: Reservations<M>,
     /// 2 to the power of this are the pages of each of its pages: 0 but of huge ones. Immutable.
@@ -194,19 +197,6 @@ unsafe impl<M: Mmu> Send for PageCache<M> {}
 // SAFETY: as above.
 unsafe impl<M: Mmu> Sync for PageCache<M> {}
 
-/// A reference to a file. Dropping the last one, and the last mapping, writes back what is dirty
-/// and drops what is cached.
-pub struct FileHandle<'s, M: Mmu> {
-    sys: &'s System<M>,
-    cache: NonNull<PageCache<M>>,
-    access: FileAccess,
-}
-
-// SAFETY: a `PageCache` is made to be shared by threads.
-unsafe impl<M: Mmu> Send for FileHandle<'_, M> {}
-// SAFETY: as above.
-unsafe impl<M: Mmu> Sync for FileHandle<'_, M> {}
-
 impl<M: Mmu> System<M> {
     /// A new file of `bytes` bytes that is memory only, all zeros: what tmpfs, memfd and shared
     /// anonymous memory are made of.
@@ -254,6 +244,7 @@ impl<M: Mmu> System<M> {
             i_mmap: RwSem::new(),
             spans: Spans::new(),
             map_lock: RwSem::new(),
+            reserving: RwSem::new(),
             reserved: Reservations::new(),
             order,
             segment: Atomic::new(0),
@@ -441,7 +432,7 @@ impl<M: Mmu> PageCache<M> {
 
 impl<M: Mmu> PageCache<M> {
     /// Start offsets of its fields, ascending: for names.
-    pub(crate) fn fields() -> [(usize, &'static str); 9] {
+    pub(crate) fn fields() -> [(usize, &'static str); 10] {
         use core::mem::offset_of;
         let mut fields = [
             (0, "file"),
@@ -451,6 +442,7 @@ impl<M: Mmu> PageCache<M> {
             (offset_of!(Self, resize), "resize"),
             (offset_of!(Self, i_mmap), "i_mmap"),
             (offset_of!(Self, map_lock), "map_lock"),
+            (offset_of!(Self, reserving), "reserving"),
             (offset_of!(Self, reserved), "reserved"),
             (offset_of!(Self, segment), "segment"),
         ];
@@ -469,72 +461,6 @@ impl VmaView {
     #[inline(always)]
     pub(crate) fn cache<'a, M: Mmu>(&self) -> Option<&'a PageCache<M>> {
         PageCache::at(self.file.0)
-    }
-}
-
-impl<'s, M: Mmu> FileHandle<'s, M> {
-    pub(crate) fn cache(&self) -> &PageCache<M> {
-        // SAFETY: this handle counts.
-        unsafe { self.cache.as_ref() }
-    }
-
-    /// Another handle of the same file.
-    #[must_use]
-    pub fn share(&self) -> Self {
-        self.cache().hold();
-        Self { ..*self }
-    }
-
-    /// Another handle of the same file, for loads only.
-    #[must_use]
-    pub fn read_only(&self) -> Self {
-        let mut other = self.share();
-        other.access = FileAccess::Read;
-        other
-    }
-
-    /// What it may be used for.
-    #[must_use]
-    pub const fn access(&self) -> FileAccess {
-        self.access
-    }
-
-    /// The system it belongs to.
-    #[must_use]
-    pub const fn system(&self) -> &'s System<M> {
-        self.sys
-    }
-
-    /// Bytes in the file.
-    #[must_use]
-    pub fn bytes(&self) -> u64 {
-        self.cache().size()
-    }
-
-    /// Pages of it that are cached. A moment later it may be otherwise.
-    #[must_use]
-    pub fn cached_pages(&self) -> u64 {
-        let mut pages = 0;
-        self.cache().index.each(0, u64::MAX, |_, _| pages += 1);
-        pages
-    }
-
-    /// The number of the file that a mapping's line in `maps` shows as its inode.
-    #[must_use]
-    pub fn number(&self) -> u64 {
-        self.cache().id
-    }
-}
-
-impl<M: Mmu> Drop for FileHandle<'_, M> {
-    fn drop(&mut self) {
-        self.cache().put();
-    }
-}
-
-impl<M: Mmu> fmt::Debug for FileHandle<'_, M> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "File {}", self.cache().id)
     }
 }
 

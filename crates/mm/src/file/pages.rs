@@ -200,8 +200,8 @@ impl<M: Mmu> PageCache<M> {
 
 impl<M: Mmu> FileHandle<'_, M> {
     /// Marks a cached page as one whose memory is broken: whoever touches it from now on gets a
-    /// signal, and nobody maps it again. Returns whether the page is cached; of a file of huge pages
-    /// that is not supported, and nothing is done.
+    /// signal, and nobody maps it again. Returns whether the page is cached; of a file of huge
+    /// pages that is not supported, and nothing is done.
     ///
     /// Linux: memory_failure, of which this is the part that a fault sees.
     pub fn poison(&self, index: u64) -> bool {

@@ -25,7 +25,7 @@
 //! found. One that has it later sees the new size (P54).
 //!
 //! Who maps a file makes it longer, and reserves pages, with `mmap_lock` held, so not under the
-//! lock of its size. `map_lock` keeps that apart from cuts and holes, which change the same two:
+//! lock of its size. `reserving` keeps that apart from cuts and holes, which change the same two:
 //! what a mapping was told is reserved is not taken away before it has said so.
 //!
 //! # Cost
@@ -35,6 +35,7 @@
 //! hugetlb_vmdelete_list (v6.1).
 
 use super::lock::{Held, HugeLock};
+use super::zap::NoFaults;
 use super::{bytes, order, shift};
 use crate::config::{Broken, Hugetlb};
 use crate::error::FileError;
@@ -143,7 +144,9 @@ impl<M: Mmu> PageCache<M> {
         if !new.is_multiple_of(bytes::<M::Paging>()) {
             return Err(FileError::Invalid);
         }
-        let _no_mmap = self.map_lock.write();
+        // Nobody maps it meanwhile, which may make it longer, and reserve what goes here.
+        let _no_mmap = self.reserving.write();
+        let _no_faults = NoFaults::lock(self, None);
         let old = self.size();
         self.set_size(new);
         if new < old {
@@ -162,7 +165,9 @@ impl<M: Mmu> PageCache<M> {
 
     /// Makes a hole of the huge pages from `first` on up to `end`. The caller holds `resize`.
     pub(crate) fn punch_huge(&self, first: u64, end: u64) -> Result<(), FileError> {
-        let _no_mmap = self.map_lock.write();
+        // Nobody maps it meanwhile, which may make it longer, and reserve what goes here.
+        let _no_mmap = self.reserving.write();
+        let _no_faults = NoFaults::lock(self, None);
         let end = end.min(self.huge_pages());
         self.unmap_huge(first, end);
         (first..end).try_for_each(|index| self.punch_one(index))

@@ -74,8 +74,9 @@ impl<M: Mmu> HugeLock<M> {
 
     /// One reference less.
     pub(crate) fn put(&self, sys: &System<M>) {
-        // ORDERING: AcqRel; pairs with [huge-lock-put].
+        // ORDERING: Release; pairs with [huge-lock-put].
         if self.refs.sub(1, Ordering::AcqRel) == 1 {
+            // ORDERING: Acquire, by the same step; pairs with [huge-lock-put].
             // SAFETY: 1, 2: the last reference is gone.
             unsafe { sys.huge.locks.free(NonNull::from(self)) };
         }

@@ -4,6 +4,7 @@
 //! hugetlbfs_file_mmap, hugetlb_file_setup.
 
 use super::own::OwnPages;
+use super::reserve::Change;
 use super::{order, pages_of, shift};
 use crate::call::mmap::MapRequest;
 use crate::config::Broken;
@@ -14,36 +15,43 @@ use crate::system::System;
 use crate::vma::{Prot, VmaFlags, VmaView};
 use minflt_addr::VirtAddr;
 use minflt_pgtable::Mmu;
+use minflt_sync::WriteGuard;
+use minflt_sync::order::HugeReserveLock;
 
-/// Huge pages set aside for a private mapping that is being made. Dropping it gives them back.
+/// Huge pages set aside for a mapping that is being made. Dropping it gives them back.
 #[must_use = "dropped, it gives the pages back"]
 pub(crate) struct SetAside<'c, M: Mmu> {
     sys: &'c System<M>,
     pages: u64,
+    change: Option<Change<'c, M>>,
+    /// Two who map the same at once would each reserve what both lack, and a truncation give back
+    /// what it does not know of.
+    _alone: Option<WriteGuard<'c, HugeReserveLock, M>>,
 }
 
 impl<M: Mmu> SetAside<'_, M> {
-    /// The mapping is there, and says so itself.
+    /// The mapping is there.
     pub(crate) fn keep(mut self) {
-        self.pages = 0;
+        let Some(change) = self.change.take() else {
+            // The mapping's own: it says so itself.
+            self.pages = 0;
+            return;
+        };
+        // Others may have reserved some of them meanwhile.
+        let added = change.add();
+        self.pages = self.pages.saturating_sub(added);
     }
 }
 
 impl<M: Mmu> Drop for SetAside<'_, M> {
     fn drop(&mut self) {
-        if self.pages > 0 {
-            self.sys.frames.unreserve_huge(self.pages);
-        }
+        self.sys.frames.unreserve_huge(self.pages);
     }
 }
 
 impl<M: Mmu> PageCache<M> {
     /// Sets pages aside for a new mapping, and says so in its flags; the file becomes as long as
-    /// what may be stored to. What is reserved for the file stays so if there is no mapping after
-    /// all: others may count on it already.
-    ///
-    /// # Context
-    /// Under `mmap_lock`. Sleeps for `map_lock`.
+    /// what may be stored to.
     ///
     /// # Errors
     /// Not so many are left.
@@ -53,17 +61,19 @@ impl<M: Mmu> PageCache<M> {
         let end = first + pages_of::<M::Paging>(view.range);
         let none = |_| MmapError::NoMemory;
         let beside = sys.config.lacks(Broken::ReserveBesideCut);
-        let _no_cut = (!beside).then(|| self.map_lock.write());
-        let mut aside = SetAside { sys, pages: 0 };
+        let mut aside = SetAside {
+            sys,
+            pages: 0,
+            change: None,
+            _alone: (!beside).then(|| self.reserving.write()),
+        };
         if view.flags.has(VmaFlags::NORESERVE) {
             // Pages are had when they are touched, or not.
         } else if view.flags.has(VmaFlags::SHARED) {
             let change = self.reserved.change(sys, first, end).map_err(none)?;
-            let missing = change.missing();
-            sys.frames.reserve_huge(missing).map_err(none)?;
-            // Faults may have made some of them meanwhile.
-            let both = missing.saturating_sub(change.add());
-            sys.frames.unreserve_huge(both);
+            sys.frames.reserve_huge(change.missing()).map_err(none)?;
+            aside.pages = change.missing();
+            aside.change = Some(change);
         } else {
             sys.frames.reserve_huge(end - first).map_err(none)?;
             aside.pages = end - first;

@@ -6,10 +6,10 @@
 //! unless somebody set it aside before.
 //!
 //! # Idea
-//! Pages come from a pool ([`pool`], [`resize`]), and mappings reserve theirs when they are made ([`reserve`],
-//! [`own`]). A huge page is mapped by an entry of level 1; a table of such entries covers an
-//! *interval* of addresses, and where several mappings have the same pages of a file in an
-//! interval, they use one table ([`share`]).
+//! Pages come from a pool ([`pool`], [`resize`]), and mappings reserve theirs when they are made
+//! ([`reserve`], [`own`]). A huge page is mapped by an entry of level 1; a table of such entries
+//! covers an *interval* of addresses, and where several mappings have the same pages of a file in
+//! an interval, they use one table ([`share`]).
 //!
 //! # Protocol
 //! A table may be taken away from a mapping at any time ([`share`]), by truncation in another
@@ -27,8 +27,7 @@
 //! number, chosen by file and page. Of two that want the last page of a pool for the same place the
 //! second then finds what the first made (P55). Truncation has the mutex of each page that it takes
 //! away: a fault that came before has put its page in, and it goes; one that comes after sees the
-//! new size ([`file`]). It has `map_lock`, too, for writing, as has who reserves pages of the file
-//! for a mapping.
+//! new size ([`file`]).
 //!
 //! Locks: `map_lock`, fault mutex, the mapping's lock, folio lock, `i_mmap`, table lock. Who has
 //! `i_mmap` and wants a mapping's lock tries it.
@@ -39,8 +38,8 @@
 //! space's while either hold is kept, so what a fault puts in is in a table of its own (P47).
 //!
 //! # Cost
-//! A fault: three locks without contention, one of them the page's. The lock of a file's mappings is
-//! the one that all faults of all processes on a file write, if only to read: `i-mmap`.
+//! A fault: three locks without contention, one of them the page's. The lock of a file's mappings
+//! is the one that all faults of all processes on a file write, if only to read: `i-mmap`.
 //!
 //! Not there: pages of a gigabyte, surplus pages, mounts with limits, cgroups; userfaultfd, pins,
 //! access from other processes, and moving of huge pages to other frames.
@@ -60,8 +59,6 @@ pub(crate) mod reserve;
 mod resize;
 pub(crate) mod share;
 mod zap;
-
-pub(crate) use zap::Then;
 
 #[cfg(test)]
 mod tests;
@@ -109,18 +106,18 @@ impl<M: Mmu> Huge<M> {
     /// How many fault mutexes a machine of `cpus` CPUs has.
     ///
     /// Linux: `num_fault_mutexes`.
-    pub(crate) const fn mutexes_for(cpus: u32) -> u32 {
+    pub(crate) const fn mutexes(cpus: u32) -> u32 {
         (8 * cpus).next_power_of_two()
     }
 
     pub(crate) fn new(
         mutexes: PerCpu<FaultMutex<M>, M>,
-        count: u32,
+        cpus: u32,
         [regions, locks, owns]: [PerCpu<Magazine<M>, M>; 3],
     ) -> Self {
         Self {
             mutexes,
-            count,
+            count: Self::mutexes(cpus),
             regions: Slab::new(12, regions),
             locks: Slab::new(13, locks),
             owns: Slab::new(14, owns),

@@ -1,8 +1,9 @@
 //! The pages set aside for one private mapping.
 //!
 //! A private mapping reserves as many pages as it has addresses when it is made. Which of them it
-//! has used stands in a map ([`super::reserve`]) that its parts keep together when it is split: what
-//! is *absent* is still reserved. A child has none: it takes what nobody reserved, or gets a signal.
+//! has used stands in a map ([`super::reserve`]) that its parts keep together when it is split:
+//! what is *absent* is still reserved. A child has none: it takes what nobody reserved, or gets a
+//! signal.
 //!
 //! Linux: `struct resv_map` of a private mapping, hugetlb_vm_op_close, `HPAGE_RESV_OWNER`.
 
@@ -61,8 +62,9 @@ impl<M: Mmu> OwnPages<M> {
 
     /// One less.
     pub(crate) fn put(&self, sys: &System<M>) {
-        // ORDERING: AcqRel; pairs with [huge-own-put].
+        // ORDERING: Release; pairs with [huge-own-put].
         if self.refs.sub(1, Ordering::AcqRel) == 1 {
+            // ORDERING: Acquire, by the same step; pairs with [huge-own-put].
             self.used.remove_all(sys);
             // SAFETY: 1, 2: the last reference is gone.
             unsafe { sys.huge.owns.free(NonNull::from(self)) };

@@ -7,7 +7,7 @@
 //! Linux: mm/mremap.c check_prep_vma, mm/hugetlb.c move_hugetlb_page_tables,
 //! clear_vma_resv_huge_pages (v6.18).
 
-use super::{LEVEL, Then, pages};
+use super::{LEVEL, pages};
 use crate::error::NoMemory;
 use crate::file::PageCache;
 use crate::mm::Mm;
@@ -46,7 +46,7 @@ impl<M: Mmu> Mm<M> {
     pub(crate) fn move_huge(&self, vma: &Vma<M>, old: &VmaView, to: VirtAddr) {
         let mut zap = Zap::begin(self, old.range);
         if old.flags.has(VmaFlags::SHARED) {
-            zap.huge(vma, old, old.range, Then::Gone);
+            zap.huge_gone(vma, old);
         } else if let Some(cache) = old.cache::<M>() {
             zap.move_private(cache, old, to);
         }

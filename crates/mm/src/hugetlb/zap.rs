@@ -39,36 +39,36 @@ impl<'l, M: Mmu> NoFaults<'l, M> {
     }
 }
 
-/// What becomes of a mapping whose pages are taken out.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Then {
-    /// It stays, and faults bring pages again: with its lock, what it has set aside, and the right
-    /// to share tables (P52).
-    Mapped,
-    /// It goes, and its tables with it: nobody may come to share one that is about to be freed.
-    ///
-    /// Linux: `__hugetlb_zap_end`, which takes the lock away for that.
-    Gone,
-}
-
 impl<M: Mmu> Zap<'_, M> {
     /// Takes the huge pages of `part` out of a mapping.
     ///
     /// # Context
     /// Under `mmap_lock`, or nobody else has the address space. Sleeps; waits for CPUs to forget
     /// translations.
-    pub(crate) fn huge(&mut self, vma: &Vma<M>, view: &VmaView, part: VirtRange, then: Then) {
+    pub(crate) fn huge(&mut self, vma: &Vma<M>, view: &VmaView, part: VirtRange) {
         let Some(cache) = view.cache::<M>() else {
             return;
         };
-        let config = &cache.system().config;
-        let unlocked = then == Then::Mapped && config.lacks(Broken::DiscardUnlocked);
+        let unlocked = cache.system().config.lacks(Broken::DiscardUnlocked);
         let _alone = (!unlocked).then(|| NoFaults::lock(cache, vma.huge_lock()));
         let _tree = cache.i_mmap.write();
-        if then == Then::Gone && !config.lacks(Broken::GoneStillShared) {
-            vma.shares_nothing();
-        }
         self.huge_locked(part);
+    }
+
+    /// The same of all of a mapping that goes: nobody shares its tables from now on, which are about
+    /// to be freed. One that stays goes on sharing (P52).
+    ///
+    /// Linux: `__hugetlb_zap_end`, which takes the lock away for that.
+    pub(crate) fn huge_gone(&mut self, vma: &Vma<M>, view: &VmaView) {
+        let Some(cache) = view.cache::<M>() else {
+            return;
+        };
+        let _alone = NoFaults::lock(cache, vma.huge_lock());
+        let _tree = cache.i_mmap.write();
+        if !cache.system().config.lacks(Broken::GoneStillShares) {
+            vma.shares_no_more();
+        }
+        self.huge_locked(view.range);
     }
 
     /// The same for who holds what keeps faults off, and `i_mmap` for writing.
@@ -188,7 +188,7 @@ impl<M: Mmu> Mm<M> {
             let _alone = NoFaults::lock(cache, vma.huge_lock());
             let _tree = cache.i_mmap.write();
             if !self.system().config.lacks(Broken::CutStillShared) {
-                vma.shares_nothing();
+                vma.shares_no_more();
             }
             if self.unshare_table(at) {
                 zap.gather.touch(part);

@@ -131,6 +131,23 @@ impl<M: Mmu> System<M> {
                 reachable,
             });
         }
+        let pinned = self.user_memory_adds_up(&mut objects)?;
+        let pins: u64 = alive.iter().map(|mm| mm.pins.raw()).sum();
+        // A pin of the page of zeros holds nothing.
+        if pinned > pins {
+            return Err(Unbalanced::Pins { pinned, pins });
+        }
+        self.promises_add_up(vmas.accounted, &mut objects)?;
+        ledger.swapped = self.slots_add_up(objects.slots)?;
+        self.files_add_up(&mut objects)?;
+        self.reservations_add_up(&objects.huge)?;
+        self.objects_add_up(&objects)?;
+        Ok(ledger)
+    }
+
+    /// Whether each frame of user memory, and each table that is shared, has the counts that were
+    /// seen to be due; how many pins frames have.
+    fn user_memory_adds_up(&self, objects: &mut Objects) -> Result<u64, Unbalanced> {
         let (mut wrong, mut pinned) = (None, 0);
         self.frames.for_each_used(|pfn, frame| {
             let cached = match frame.used_as() {
@@ -155,17 +172,7 @@ impl<M: Mmu> System<M> {
             wrong = wrong.or(frame_adds_up(pfn, frame, cached, &mut pinned).err());
         });
         wrong.map_or(Ok(()), Err)?;
-        let pins: u64 = alive.iter().map(|mm| mm.pins.raw()).sum();
-        // A pin of the page of zeros holds nothing.
-        if pinned > pins {
-            return Err(Unbalanced::Pins { pinned, pins });
-        }
-        self.promises_add_up(vmas.accounted, &mut objects)?;
-        ledger.swapped = self.slots_add_up(objects.slots)?;
-        self.files_add_up(&mut objects)?;
-        self.reservations_add_up(&objects.huge)?;
-        self.objects_add_up(&objects)?;
-        Ok(ledger)
+        Ok(pinned)
     }
 
     /// Whether what is promised is what was promised for mappings and for segments.

@@ -171,6 +171,38 @@ pub enum Unbalanced {
 }
 
 impl Unbalanced {
+    /// What does not add up of huge pages.
+    fn write_huge(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Sharers {
+                table,
+                sharers,
+                found,
+            } => write!(
+                f,
+                "table {table} says {sharers} sharers, and {found} address spaces have it"
+            ),
+            Self::Reserved { kept, wanted } => write!(
+                f,
+                "{kept} huge pages are reserved, {wanted} for files and mappings"
+            ),
+            Self::Pools(what) => write!(f, "the pools of huge pages: {what}"),
+            Self::NoTable { table, level } => {
+                write!(
+                    f,
+                    "frame {table} is a table of level {level}, and was freed"
+                )
+            }
+            Self::SharedInPart(at) => {
+                write!(
+                    f,
+                    "the table at {at} is shared, and not all of it in one mapping"
+                )
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// What is wrong with an entry, if that is it, and where it is.
     const fn of_entry(&self) -> Option<(VirtAddr, &'static str)> {
         Some(match *self {
@@ -222,31 +254,11 @@ impl fmt::Display for Unbalanced {
                 "slots of the swap device count {counted} entries, {named} name them"
             ),
             Self::Links(why) => f.write_str(why),
-            Self::Sharers {
-                table,
-                sharers,
-                found,
-            } => write!(
-                f,
-                "table {table} says {sharers} sharers, and {found} address spaces have it"
-            ),
-            Self::NoTable { table, level } => {
-                write!(
-                    f,
-                    "frame {table} is a table of level {level}, and was freed"
-                )
-            }
-            Self::SharedInPart(at) => {
-                write!(
-                    f,
-                    "the table at {at} is shared, and not all of it in one mapping"
-                )
-            }
-            Self::Reserved { kept, wanted } => write!(
-                f,
-                "{kept} huge pages are reserved, {wanted} for files and mappings"
-            ),
-            Self::Pools(what) => write!(f, "the pools of huge pages: {what}"),
+            Self::Sharers { .. }
+            | Self::Reserved { .. }
+            | Self::Pools(_)
+            | Self::NoTable { .. }
+            | Self::SharedInPart(_) => self.write_huge(f),
             Self::Objects {
                 what,
                 live,

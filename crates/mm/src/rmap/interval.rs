@@ -154,9 +154,8 @@ impl<M: Mmu> Span<M> {
         self.like.load(Ordering::Relaxed)
     }
 
-    /// Nobody shares tables with its mapping, until it says again what a record does. Under the
-    /// object's lock for writing.
-    pub(crate) fn shares_nothing(&self) {
+    /// It shares with nobody any more. Under the object's lock for writing.
+    pub(crate) fn shares_no_more(&self) {
         self.like.store(0, Ordering::Relaxed);
     }
 

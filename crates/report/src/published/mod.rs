@@ -3,7 +3,7 @@
 //! One TOML file a posting, in `data/postings/`, built into the program:
 //!
 //! - the posting: `id title author date list source notes`;
-//! - `[[table]]`, one each: `id title workload params machine preset role era status status_note
+//! - `[[table]]`, one each: `id title workload params machine preset also role era status status_note
 //!   command notes columns rows checks`, `[[table.suspect]]` for a cell that the author printed
 //!   but that cannot be right, and `[[table.fit]]` for a cell that a parameter of the machine is
 //!   fitted to;
@@ -77,6 +77,9 @@ pub struct PublishedTable {
     /// The simulated machine that stands for it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub preset: Option<String>,
+    /// Others that may stand for it: the posting does not say which it was.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub also: Vec<String>,
     /// Which kernel was measured.
     pub role: Role,
     /// The era that stands for that kernel, unless each column names its own.
@@ -252,6 +255,12 @@ fn plain_number(printed: &str) -> Option<f64> {
 }
 
 impl PublishedTable {
+    /// The simulated machines that may stand for the published one.
+    pub fn presets(&self) -> impl Iterator<Item = &str> {
+        let others = self.also.iter().map(String::as_str);
+        self.preset.as_deref().into_iter().chain(others)
+    }
+
     /// The address of row `row`: its labels, joined by a comma and a space.
     #[must_use]
     pub fn row_label(&self, row: usize) -> String {

@@ -29,7 +29,7 @@ fn ask(cpu: u32, kind: Kind) -> Ask {
 fn a_load_of_an_owned_line_downgrades_it() {
     for cpus in [32, 100] {
         let (model, mut lines) = machine("altix32", cpus);
-        let mut at = |cpu, kind, now| lines.access(&model, ask(cpu, kind), now) - now;
+        let mut at = |cpu, kind, now| lines.access(&model, ask(cpu, kind), now).end - now;
         assert_eq!(at(0, Kind::Store, 0), 140_000 + HIT);
         assert_eq!(at(0, Kind::Store, 1_000_000), HIT);
         assert_eq!(at(1, Kind::Load, 2_000_000), DIE + HIT);
@@ -50,7 +50,7 @@ fn a_load_of_an_owned_line_downgrades_it() {
 #[test]
 fn requesters_of_a_moving_line_queue() {
     let (model, mut lines) = machine("altix32", 32);
-    let mut end = |cpu, now| lines.access(&model, ask(cpu, Kind::Rmw), now);
+    let mut end = |cpu, now| lines.access(&model, ask(cpu, Kind::Rmw), now).end;
     let first = end(0, 0);
     assert_eq!(first, 140_000 + 13_000);
     assert_eq!(end(2, 10), 140_000 + FAR1 + 13_000);
@@ -67,7 +67,7 @@ fn the_first_reader_of_a_socket_pays_the_way_and_later_ones_its_last_cache() {
     // Two sockets of ten cores of two threads.
     let (model, mut lines) = machine("ivb-ep40", 40);
     let (llc, far, smt, hit) = (14_600, 110_000, 10_000, 1400);
-    let mut at = |cpu, kind, now| lines.access(&model, ask(cpu, kind), now) - now;
+    let mut at = |cpu, kind, now| lines.access(&model, ask(cpu, kind), now).end - now;
     assert_eq!(at(0, Kind::Store, 0), 92_500 + hit);
     assert_eq!(at(20, Kind::Load, 1_000_000), far + hit, "from its owner");
     assert_eq!(at(22, Kind::Load, 2_000_000), llc + hit);
@@ -84,7 +84,7 @@ fn the_first_reader_of_a_socket_pays_the_way_and_later_ones_its_last_cache() {
 #[test]
 fn a_line_stays_in_the_core_when_a_sibling_takes_it() {
     let (model, mut lines) = machine("ivb-ep40", 40);
-    let mut at = |cpu, kind, now| lines.access(&model, ask(cpu, kind), now) - now;
+    let mut at = |cpu, kind, now| lines.access(&model, ask(cpu, kind), now).end - now;
     at(0, Kind::Rmw, 0);
     assert_eq!(at(1, Kind::Load, 1_000_000), 10_000 + 1400);
     assert_eq!(at(1, Kind::Rmw, 2_000_000), 8000, "a load took it whole");
@@ -95,7 +95,7 @@ fn a_line_stays_in_the_core_when_a_sibling_takes_it() {
 #[test]
 fn a_further_die_keeps_the_home_busy_and_not_for_the_whole_way() {
     let (model, mut lines) = machine("altix32", 32);
-    let mut end = |cpu, kind, now| lines.access(&model, ask(cpu, kind), now);
+    let mut end = |cpu, kind, now| lines.access(&model, ask(cpu, kind), now).end;
     end(0, Kind::Store, 0);
     let shared = end(2, Kind::Load, 1_000_000);
     assert_eq!(shared, 1_000_000 + FAR1 + HIT);
@@ -115,7 +115,7 @@ fn sharers_are_counted_in_any_range() {
         load(cpu);
     }
     let line = *lines.line(7);
-    let count = |from, to| lines.count(line, from..to);
+    let count = |from, to| lines.count(&line, from..to);
     assert_eq!(count(0, 1024), 6);
     assert_eq!(count(1, 64), 1);
     assert_eq!(count(63, 129), 4);

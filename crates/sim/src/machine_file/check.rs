@@ -102,8 +102,12 @@ fn grammar(text: &str, error: &toml::de::Error) -> Wrong {
         "; add it: every machine has every number, and a guess is one (`src = \"guess\"`)"
     } else if said.starts_with("invalid type") {
         "; numbers read `key = { value = 1, src = \"guess\", cite = \"who says so\" }`"
+    } else if said.starts_with("unknown field") {
+        "; remove it, or write it below the table it belongs to: [shape], [ns] or [bytes_per_us]"
+    } else if said.starts_with("unknown variant") {
+        "; give one of these"
     } else {
-        ""
+        "; a file of data/machines shows how it is written"
     };
     (line, format!("{key}{said}{remedy}"))
 }

@@ -1,6 +1,24 @@
 //! Who gets a line next, of those who wait for it.
+//!
+//! # Problem
+//! A lock's release lets all who spin for it look again, and each look is a choice between all dies
+//! that wait: with hundreds of dies, a pass over them a choice is most of what a collapse costs.
+//!
+//! # Idea
+//! What a choice asks of each die is kept as bits, a word for 64 dies: whether its cache has taken
+//! up a request, and whether it has a copy of the line. A choice then looks at the few dies that
+//! are in question. Dies keep the order of a list whose removed members the last one replaces, and
+//! random numbers are drawn in that order.
+//!
+//! # Why it is correct
+//! A request that is taken up stays so until it is served, as [`Die::free`] passes only once. Who
+//! has a copy changes by accesses to the line alone, and each is told ([`Queue::sees`]).
+//!
+//! # Cost
+//! Words of bits, and the dies whose cache became free since the last choice.
 
-use crate::lines::{LineId, Lines};
+use super::bits::{Bits, find};
+use crate::lines::{Came, Line};
 use crate::machine_file::Arbitration;
 use crate::model::{Distance, Model, Ps};
 use crate::rng::Rng;
@@ -9,24 +27,28 @@ use minflt_sync::Kind;
 /// Those who wait for one line.
 #[derive(Debug, Default)]
 pub(super) struct Queue {
-    pub(super) dies: Vec<Die>,
+    dies: Vec<Die>,
+    /// By die: its place in `dies`, plus 1.
+    place_of: Vec<u32>,
+    /// Dies whose cache has taken up the first of them, and takes no other.
+    taken_up: Bits,
+    /// Dies with a copy of the line, while nobody owns it.
+    sharing: Bits,
+    /// Lists that were used before.
+    spare: Vec<Vec<Asking>>,
     /// A reader that was just served: the others of its core have the line with it.
-    pub(super) read: Option<u32>,
+    read: Option<u32>,
     /// When one of them was given the line that has not yet touched it.
     pub(super) granted: Option<Ps>,
 }
 
 /// Those of one die, in the order of asking; at least one.
 #[derive(Debug)]
-pub(super) struct Die {
-    pub(super) die: u32,
+struct Die {
+    die: u32,
     /// When its last cache can serve one more.
-    pub(super) free: Ps,
-    /// When the first of them can be served, as far as is known.
-    ready: Ps,
-    /// Whether the first of them was taken up by the cache, which then takes no other.
-    pub(super) taken_up: bool,
-    pub(super) asking: Vec<Asking>,
+    free: Ps,
+    asking: Vec<Asking>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -38,64 +60,98 @@ pub(super) struct Asking {
 }
 
 impl Queue {
-    /// Adds one.
-    pub(super) fn join(&mut self, die: u32, asking: Asking) {
-        let at = self.dies.iter().position(|one| one.die == die);
-        let at = at.unwrap_or_else(|| {
-            self.dies.push(Die {
-                die,
-                free: 0,
-                ready: 0,
-                taken_up: false,
-                asking: Vec::new(),
-            });
-            self.dies.len() - 1
+    /// Adds one; `shares` says whether its die has a copy of the line.
+    pub(super) fn join(&mut self, die: u32, asking: Asking, shares: impl FnOnce() -> bool) {
+        if self.place_of.len() <= die as usize {
+            self.place_of.resize(die as usize + 1, 0);
+        }
+        let place = self.place_of[die as usize] as usize;
+        if place > 0 {
+            self.dies[place - 1].asking.push(asking);
+            return;
+        }
+        let mut list = self.spare.pop().unwrap_or_default();
+        list.push(asking);
+        self.dies.push(Die {
+            die,
+            free: 0,
+            asking: list,
         });
-        self.dies[at].asking.push(asking);
+        let len = self.dies.len();
+        self.place_of[die as usize] = len as u32;
+        self.taken_up.reach(len);
+        self.sharing.reach(len);
+        self.sharing.set(len - 1, shares());
     }
 
-    /// Takes the next one out. If nobody can be served at time `now`: when somebody can, if there
+    /// The CPU in whose name the queue goes on.
+    pub(super) fn head(&self) -> Option<u32> {
+        self.dies.first().map(|die| die.asking[0].cpu)
+    }
+
+    /// Nobody waits here any more.
+    pub(super) fn close(&mut self) {
+        debug_assert!(self.dies.is_empty(), "somebody waits");
+        (self.read, self.granted) = (None, None);
+    }
+
+    /// CPU `cpu` has touched the line, which `came` to it.
+    pub(super) fn sees(&mut self, model: &Model, cpu: u32, came: Came) {
+        match came {
+            Came::Not => {}
+            Came::Owned => self.sharing.clear(),
+            Came::Shared { with } => {
+                for cpu in [Some(cpu), with].into_iter().flatten() {
+                    if let Some(at) = self.place(model.places[cpu as usize].die) {
+                        self.sharing.set(at, true);
+                    }
+                }
+            }
+        }
+    }
+
+    fn place(&self, die: u32) -> Option<usize> {
+        let place = self.place_of.get(die as usize).copied().unwrap_or(0);
+        (place as usize).checked_sub(1)
+    }
+
+    /// Takes the next one out, `found` being the line as it is. If nobody can be served at time `now`: when somebody can, if there
     /// is anybody.
     pub(super) fn choose(
         &mut self,
         model: &Model,
-        lines: &Lines,
+        found: &Line,
         random: &mut Rng,
-        line: LineId,
         now: Ps,
     ) -> Result<Asking, Option<Ps>> {
-        if let Some(merged) = self.merged(model, lines, line, now) {
+        if let Some(merged) = self.merged(model, found, now) {
             return Ok(merged);
         }
-        self.take_up(model, lines, random, line, now);
-        let found = lines.seen(line);
-        let last = model.places[usize::from(found.last)].die;
-        let dies = &self.dies;
-        let ready = |at: &usize| dies[*at].ready <= now;
-        let any = |random: &mut Rng| {
-            let start = random.below(dies.len().max(1) as u64) as usize;
-            (start..dies.len()).chain(0..start).find(ready)
-        };
+        self.take_up(model, random, now);
+        let busy = found.busy;
         let at = match model.arbitration {
             Arbitration::Fifo => {
-                let age = |at: &usize| dies[*at].asking[0].at;
-                (0..dies.len()).filter(ready).min_by_key(age)
+                let age = |at: &usize| self.dies[*at].asking[0].at;
+                let all = 0..self.dies.len();
+                all.filter(|at| self.is_ready(*at, busy, now))
+                    .min_by_key(age)
             }
             Arbitration::NearFirst if random.below(1000) < model.near_first_permille => {
-                let near = dies.iter().position(|one| one.die == last);
-                near.filter(ready).or_else(|| any(random))
+                let near = self.place(model.places[usize::from(found.last)].die);
+                near.filter(|at| self.is_ready(*at, busy, now))
+                    .or_else(|| self.any(random, busy, now))
             }
-            Arbitration::NearFirst | Arbitration::Random => any(random),
+            Arbitration::NearFirst | Arbitration::Random => self.any(random, busy, now),
         };
         let Some(at) = at else {
-            return Err(dies.iter().map(|one| one.ready).min());
+            return Err(self.ready_at(busy, now));
         };
-        let first = dies[at].asking[0];
+        let first = self.dies[at].asking[0];
         let reads = !first.kind.writes();
         if reads && model.siblings(first.cpu).next().is_some() {
             self.read = Some(first.cpu);
         }
-        let brings = reads && !lines.die_shares(model, line, first.cpu);
+        let brings = reads && !self.sharing.has(at);
         self.dies[at].free = now
             + if brings {
                 // A copy for the rest of the die.
@@ -103,54 +159,153 @@ impl Queue {
             } else {
                 model.serve
             };
-        Ok(take(&mut self.dies, at, 0))
+        Ok(self.take(at, 0))
     }
 
     /// One whose core has the line anyhow: it was read for a sibling, or came for one after both
     /// had asked.
-    fn merged(&mut self, model: &Model, lines: &Lines, line: LineId, now: Ps) -> Option<Asking> {
-        let found = lines.seen(line);
+    fn merged(&mut self, model: &Model, found: &Line, now: Ps) -> Option<Asking> {
         let read = self.read.take();
         let owner = found.owned_by().filter(|_| found.busy <= now);
-        let die = model.places[read.or(owner)? as usize].die;
-        let at = self.dies.iter().position(|one| one.die == die)?;
-        let with_it = |one: &Asking| match read {
-            Some(cpu) => !one.kind.writes() && model.distance(one.cpu, cpu) == Distance::Core,
-            None => found.visits(model, one.cpu, one.at),
+        let core = model.within(read.or(owner)?, Distance::Core);
+        let at = self.place(model.places[core.start as usize].die)?;
+        let with_it = |one: &Asking| {
+            core.contains(&one.cpu)
+                && match read {
+                    Some(_) => !one.kind.writes(),
+                    None => found.visits(model, one.cpu, one.at),
+                }
         };
         let one = self.dies[at].asking.iter().position(with_it)?;
         self.read = read;
-        Some(take(&mut self.dies, at, one))
+        Some(self.take(at, one))
     }
 
-    /// Each last cache that is free takes one up: with `fifo` the first to ask, else any. Notes
-    /// when each can be served: at once, if the last cache can do it alone.
-    fn take_up(&mut self, model: &Model, lines: &Lines, random: &mut Rng, line: LineId, now: Ps) {
-        let busy = lines.seen(line).busy;
-        for die in &mut self.dies {
-            if !die.taken_up && die.free <= now {
-                if model.arbitration != Arbitration::Fifo {
-                    let one = random.below(die.asking.len() as u64) as usize;
-                    die.asking.swap(0, one);
+    /// Each last cache that is free takes one up: with `fifo` the first to ask, else any.
+    fn take_up(&mut self, model: &Model, random: &mut Rng, now: Ps) {
+        let (dies, taken_up) = (&mut self.dies, &mut self.taken_up);
+        let len = dies.len();
+        for n in 0..len.div_ceil(64) {
+            let idle = !taken_up.word(n);
+            let to = len.min(n * 64 + 64);
+            let all = |at: usize| {
+                let die = &mut dies[at];
+                if die.free <= now {
+                    if model.arbitration != Arbitration::Fifo {
+                        let one = random.below(die.asking.len() as u64) as usize;
+                        die.asking.swap(0, one);
+                    }
+                    taken_up.set(at, true);
                 }
-                die.taken_up = true;
-            }
-            let first = die.asking[0];
-            let alone = die.free >= busy
-                || !die.taken_up
-                || !first.kind.writes() && lines.die_shares(model, line, first.cpu);
-            die.ready = if alone { die.free } else { busy };
+                false
+            };
+            find(n * 64, to, |_| idle, all);
         }
     }
-}
 
-/// Takes one of a die out; the die, if it was the last.
-fn take(dies: &mut Vec<Die>, at: usize, one: usize) -> Asking {
-    let die = &mut dies[at];
-    let taken = die.asking.remove(one);
-    die.taken_up &= one != 0;
-    if die.asking.is_empty() {
-        dies.swap_remove(at);
+    /// Whether the last cache of a die can serve the one it has taken up by itself.
+    fn alone(&self, at: usize) -> bool {
+        self.sharing.has(at) && !self.dies[at].asking[0].kind.writes()
     }
-    taken
+
+    /// Whether the one that a die has taken up can be served now; `busy` is until when the line
+    /// moves.
+    fn is_ready(&self, at: usize, busy: Ps, now: Ps) -> bool {
+        self.taken_up.has(at) && self.dies[at].free <= now && (busy <= now || self.alone(at))
+    }
+
+    /// The first die that can be served from one drawn at random on, in the order of the list.
+    fn any(&self, random: &mut Rng, busy: Ps, now: Ps) -> Option<usize> {
+        let len = self.dies.len();
+        let start = random.below(len.max(1) as u64) as usize;
+        let is = |at| self.is_ready(at, busy, now);
+        if busy <= now {
+            let word = |n| self.taken_up.word(n);
+            return find(start, len, word, is).or_else(|| find(0, start, word, is));
+        }
+        // While the line moves, only dies with a copy.
+        let word = |n| self.taken_up.word(n) & self.sharing.word(n);
+        find(start, len, word, is).or_else(|| find(0, start, word, is))
+    }
+
+    /// When somebody can be served, where nobody can be now.
+    fn ready_at(&self, busy: Ps, now: Ps) -> Option<Ps> {
+        let len = self.dies.len();
+        let mut first = Ps::MAX;
+        // Of those that wait for the line and not for their cache, one is enough.
+        let waits = |n| self.taken_up.word(n) & !self.sharing.word(n);
+        find(0, len, waits, |at| {
+            let free = self.dies[at].free;
+            first = first.min(free.max(busy));
+            free <= now
+        });
+        let others = |n| !self.taken_up.word(n) | self.sharing.word(n);
+        find(0, len, others, |at| {
+            let free = self.dies[at].free;
+            let by_itself = !self.taken_up.has(at) || self.alone(at);
+            first = first.min(if by_itself { free } else { free.max(busy) });
+            false
+        });
+        (len > 0).then_some(first)
+    }
+
+    /// Takes one of a die out; the die, if it was the last.
+    fn take(&mut self, at: usize, one: usize) -> Asking {
+        let die = &mut self.dies[at];
+        let taken = die.asking.remove(one);
+        let is_empty = die.asking.is_empty();
+        if one == 0 {
+            self.taken_up.set(at, false);
+        }
+        if is_empty {
+            self.remove(at);
+        }
+        taken
+    }
+
+    fn remove(&mut self, at: usize) {
+        let last = self.dies.len() - 1;
+        let gone = self.dies.swap_remove(at);
+        self.place_of[gone.die as usize] = 0;
+        if let Some(moved) = self.dies.get(at) {
+            self.place_of[moved.die as usize] = at as u32 + 1;
+        }
+        self.taken_up.swap_remove(at, last);
+        self.sharing.swap_remove(at, last);
+        let mut list = gone.asking;
+        list.clear();
+        self.spare.push(list);
+    }
+
+    /// All of a die for whom it is `vain` have looked, one after the other, for half of `serve`
+    /// each; their tasks are added to `looked`.
+    pub(super) fn look_in_vain(
+        &mut self,
+        die: u32,
+        serve: Ps,
+        vain: impl Fn(&Asking) -> bool,
+        looked: &mut Vec<u32>,
+    ) {
+        let Some(at) = self.place(die) else { return };
+        let die = &mut self.dies[at];
+        let first = die.asking[0].task;
+        die.asking.retain(|one| {
+            let vain = vain(one);
+            if vain {
+                looked.push(one.task);
+            }
+            !vain
+        });
+        die.free += serve * looked.len() as u64 / 2;
+        match die.asking.first() {
+            Some(one) if one.task == first => {}
+            Some(_) => self.taken_up.set(at, false),
+            None => self.remove(at),
+        }
+    }
+
+    /// Whether anybody waits.
+    pub(super) fn is_empty(&self) -> bool {
+        self.dies.is_empty()
+    }
 }

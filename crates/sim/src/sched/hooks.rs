@@ -1,9 +1,10 @@
-//! Where the scheduler tells the account of a run what time went to ([`crate::why`]). Nothing here
-//! changes anything, but for a line that is to be free.
+//! Where the scheduler tells the trace of a run what happened, and its account what time went to
+//! ([`crate::why`]). Nothing here changes anything, but for a line that is to be free.
 
-use super::{Core, Spin};
+use super::{Core, Order, Spin};
 use crate::lines::{Ask, LineId};
 use crate::model::Ps;
+use crate::trace::{Event, Step};
 use crate::why::{Access, Cause, Ledger, Stage, Who};
 use minflt_sync::{Kind, Phase};
 
@@ -117,6 +118,23 @@ impl Core {
     pub(crate) fn phase(&mut self, task: u32, phase: Phase, sleeps_for: Option<usize>) {
         if let Some((ledger, ..)) = self.account_of(task) {
             ledger.phase(task, phase, sleeps_for);
+        }
+    }
+
+    /// Records a step, where a trace is kept.
+    pub(crate) fn record(&mut self, task: u32, event: impl FnOnce() -> Event) {
+        let at_ns = match &self.order {
+            Order::Virtual(_) => (self.clock_of(task) - self.started) / 1000,
+            Order::Explored { chooser, .. } => chooser.steps(),
+        };
+        let cpu = self.tasks[task as usize].cpu;
+        if let Some(steps) = &mut self.trace {
+            steps.push(Step {
+                at_ns,
+                cpu,
+                task: task + 1,
+                event: event(),
+            });
         }
     }
 }

@@ -34,6 +34,7 @@
 //! In virtual time a heap operation for each change of CPU.
 
 mod arbitration;
+mod bits;
 mod hooks;
 mod node;
 mod queue;
@@ -102,6 +103,8 @@ pub(crate) struct Core {
     /// Tasks with a body; behind them in `tasks` comes the idle task of each CPU.
     pub(crate) bodies: u32,
     pub(crate) order: Order,
+    /// In virtual time, who runs next where the last one to run has put itself in its place.
+    next: Option<(Ps, u32)>,
     /// Tasks that spin.
     spinners: u32,
     /// Room to sort spinners in; empty between calls.
@@ -186,6 +189,7 @@ impl Core {
             tasks,
             bodies: on.len() as u32,
             order,
+            next: None,
             spinners: 0,
             looking: Vec::new(),
             queues: Vec::new(),
@@ -241,7 +245,8 @@ impl Core {
         }
         match &mut self.order {
             Order::Virtual(heap) => loop {
-                let Reverse((due, at)) = heap.pop()?;
+                let next = self.next.take().map(Reverse);
+                let Reverse((due, at)) = next.or_else(|| heap.pop())?;
                 let cpu = &mut self.cpus[at as usize];
                 if cpu.queued && cpu.due == due {
                     cpu.queued = false;
@@ -372,7 +377,17 @@ impl Core {
                         Ahead::Always => true,
                     };
                     if !ahead || clock - due > self.model.ahead {
-                        self.make_ready(at, clock);
+                        let me = &mut self.cpus[at as usize];
+                        if !me.queued
+                            && let Some(mut first) = heap.peek_mut()
+                        {
+                            (me.queued, me.due) = (true, clock);
+                            let Reverse(next) =
+                                core::mem::replace(&mut *first, Reverse((clock, at)));
+                            self.next = Some(next);
+                        } else {
+                            self.make_ready(at, clock);
+                        }
                         return Turn::Switch;
                     }
                 }
@@ -453,8 +468,9 @@ impl Core {
                     kind,
                     waited: self.tasks[task as usize].asks.is_some(),
                 };
-                let end = self.lines.access(&self.model, ask, now);
-                let end = self.accessed(task, ask, now, end);
+                let done = self.lines.access(&self.model, ask, now);
+                self.came(cpu, done);
+                let end = self.accessed(task, ask, now, done.end);
                 match &mut self.order {
                     Order::Virtual(_) => self.cpus[cpu as usize].clock = end,
                     Order::Explored { chooser, .. } => chooser.pass(cpu, end - now),
@@ -470,23 +486,6 @@ impl Core {
         }
         self.touched(task);
         watched
-    }
-
-    /// Records a step, where a trace is kept.
-    pub(crate) fn record(&mut self, task: u32, event: impl FnOnce() -> Event) {
-        let at_ns = match &self.order {
-            Order::Virtual(_) => (self.clock_of(task) - self.started) / 1000,
-            Order::Explored { chooser, .. } => chooser.steps(),
-        };
-        let cpu = self.tasks[task as usize].cpu;
-        if let Some(steps) = &mut self.trace {
-            steps.push(Step {
-                at_ns,
-                cpu,
-                task: task + 1,
-                event: event(),
-            });
-        }
     }
 }
 

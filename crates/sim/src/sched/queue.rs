@@ -31,7 +31,7 @@
 
 use super::arbitration::{Asking, Queue};
 use super::{Core, Order, State};
-use crate::lines::{Ask, LineId, NOBODY};
+use crate::lines::{Accessed, Ask, LineId, NOBODY};
 use crate::model::Ps;
 use core::cmp::Reverse;
 use core::ops::RangeInclusive;
@@ -70,44 +70,64 @@ impl Core {
     }
 
     fn join(&mut self, line: LineId, asking: Asking) {
+        let (place, opened) = self.open(line);
+        self.enter(line, place, asking);
+        if let Some(busy) = opened {
+            self.make_ready(asking.cpu, busy.max(asking.at));
+        }
+    }
+
+    /// The queue of a line; where there was none yet, also until when the line moves.
+    fn open(&mut self, line: LineId) -> (usize, Option<Ps>) {
+        let found = self.lines.line(line);
+        if found.queue != 0 {
+            return (found.queue as usize - 1, None);
+        }
+        let place = self.free_queues.pop().unwrap_or_else(|| {
+            self.queues.push(Queue::default());
+            self.queues.len() as u32 - 1
+        });
+        found.queue = place + 1;
+        (place as usize, Some(found.busy))
+    }
+
+    #[inline]
+    fn enter(&mut self, line: LineId, place: usize, asking: Asking) {
         let entry = &mut self.tasks[asking.task as usize];
         entry.state = State::Asking;
         entry.asks = Some(line);
         let die = self.model.places[asking.cpu as usize].die;
-        let found = self.lines.line(line);
-        let first = found.queue == 0;
-        if first {
-            let place = self.free_queues.pop().unwrap_or_else(|| {
-                self.queues.push(Queue::default());
-                self.queues.len() as u32 - 1
-            });
-            found.queue = place + 1;
-        }
-        let (place, busy) = (found.queue as usize - 1, found.busy);
-        self.queues[place].join(die, asking);
-        if first {
-            self.make_ready(asking.cpu, busy.max(asking.at));
-        }
+        let shares = || self.lines.die_shares(&self.model, line, asking.cpu);
+        self.queues[place].join(die, asking, shares);
     }
 
     /// All who spin on `line` look at it again, from `now` on.
     pub(super) fn spinners_ask(&mut self, line: LineId, now: Ps) {
         let mut next = core::mem::replace(&mut self.lines.line(line).spinners, NOBODY);
-        while next != NOBODY {
-            let task = next - 1;
-            let entry = &mut self.tasks[task as usize];
+        if next == NOBODY {
+            return;
+        }
+        let asking = |task, cpu| Asking {
+            task,
+            cpu,
+            at: now,
+            kind: Kind::Load,
+        };
+        let mut one = asking(next - 1, self.tasks[next as usize - 1].cpu);
+        let (place, opened) = self.open(line);
+        let head = one.cpu;
+        loop {
+            let entry = &mut self.tasks[one.task as usize];
             next = core::mem::replace(&mut entry.next_spinner, NOBODY);
-            let (cpu, kind) = (entry.cpu, Kind::Load);
             self.spinners -= 1;
-            self.join(
-                line,
-                Asking {
-                    task,
-                    cpu,
-                    at: now,
-                    kind,
-                },
-            );
+            self.enter(line, place, one);
+            if next == NOBODY {
+                break;
+            }
+            one = asking(next - 1, self.tasks[next as usize - 1].cpu);
+        }
+        if let Some(busy) = opened {
+            self.make_ready(head, busy.max(now));
         }
     }
 
@@ -123,9 +143,8 @@ impl Core {
         }
         let mut now = self.cpus[cpu as usize].clock;
         loop {
-            let queue = &mut self.queues[place];
-            let chosen = queue.choose(&self.model, &self.lines, &mut self.random, line, now);
-            let chosen = match chosen {
+            let (queue, found) = (&mut self.queues[place], self.lines.line(line));
+            let chosen = match queue.choose(&self.model, found, &mut self.random, now) {
                 Ok(chosen) => chosen,
                 Err(None) => {
                     self.close(line);
@@ -164,15 +183,14 @@ impl Core {
     }
 
     fn head_at(&mut self, place: usize, time: Ps) {
-        if let Some(die) = self.queues[place].dies.first() {
-            self.make_ready(die.asking[0].cpu, time);
+        if let Some(cpu) = self.queues[place].head() {
+            self.make_ready(cpu, time);
         }
     }
 
     fn close(&mut self, line: LineId) {
         let queue = core::mem::take(&mut self.lines.line(line).queue);
-        let Queue { read, granted, .. } = &mut self.queues[queue as usize - 1];
-        (*read, *granted) = (None, None);
+        self.queues[queue as usize - 1].close();
         self.free_queues.push(queue - 1);
     }
 
@@ -186,7 +204,9 @@ impl Core {
             kind: Kind::Load,
             waited: true,
         };
-        let mut end = self.lines.access(&self.model, ask, now);
+        let done = self.lines.access(&self.model, ask, now);
+        self.came(one.cpu, done);
+        let mut end = done.end;
         if self.is_free(line) {
             end = now + self.model.hit;
             self.lines.line(line).is_free_at(now);
@@ -225,39 +245,38 @@ impl Core {
     /// the middle of them.
     fn others_look(&mut self, cpu: u32, line: LineId, now: Ps) {
         let found = *self.lines.line(line);
-        let dies = &mut self.queues[found.queue as usize - 1].dies;
-        let home = self.model.places[cpu as usize].die;
-        let at = dies.iter().position(|one| one.die == home);
-        let (Some(at), None) = (at, found.owned_by()) else {
+        if found.owned_by().is_some() {
             return;
-        };
-        let die = &mut dies[at];
-        let first = die.asking[0].task;
-        let mut asking = core::mem::take(&mut die.asking);
+        }
+        let die = self.model.places[cpu as usize].die;
         let mut looked = core::mem::take(&mut self.looking);
         let (tasks, cpus) = (&self.tasks, &self.cpus);
-        asking.retain(|one| {
+        let vain = |one: &Asking| {
             let interrupt = cpus[one.cpu as usize].interrupt;
-            let vain = tasks[one.task as usize].spin.is_some_and(|spin| {
+            tasks[one.task as usize].spin.is_some_and(|spin| {
                 !(spin.is_over() || spin.irqs_on && interrupt.is_some_and(|at| at <= now))
-            });
-            if vain {
-                looked.push(one.task);
-            }
-            !vain
-        });
+            })
+        };
+        self.queues[found.queue as usize - 1].look_in_vain(
+            die,
+            self.model.serve,
+            vain,
+            &mut looked,
+        );
         self.events += looked.len() as u64;
-        die.free += self.model.serve * looked.len() as u64 / 2;
-        die.taken_up &= asking.first().is_some_and(|one| one.task == first);
-        die.asking = asking;
-        if die.asking.is_empty() {
-            dies.swap_remove(at);
-        }
         for task in looked.drain(..) {
             self.lines.shares_too(line, self.tasks[task as usize].cpu);
             self.spins_again(task, line);
         }
         self.looking = looked;
+    }
+
+    /// CPU `cpu` has touched a line: what those who wait for it see of that.
+    #[inline]
+    pub(super) fn came(&mut self, cpu: u32, done: Accessed) {
+        if done.queue != 0 {
+            self.queues[done.queue as usize - 1].sees(&self.model, cpu, done.came);
+        }
     }
 
     /// `task` has touched the line it asked for: the next one's turn.
@@ -267,7 +286,7 @@ impl Core {
         };
         let place = self.lines.line(line).queue as usize - 1;
         let granted = self.queues[place].granted.take();
-        if self.queues[place].dies.is_empty() {
+        if self.queues[place].is_empty() {
             self.close(line);
         } else {
             self.head_at(place, granted.unwrap_or(0));

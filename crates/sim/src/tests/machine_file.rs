@@ -103,7 +103,7 @@ fn what_is_malformed_is_named_with_line_and_remedy() {
         (
             "arbitration = \"fifo\"",
             "arbitration = \"unfair\"",
-            "mine.toml:6: arbitration: unknown variant `unfair`, expected one of `fifo`, `near-first`, `random`",
+            "mine.toml:6: arbitration: unknown variant `unfair`, expected one of `fifo`, `near-first`, `random`; give one",
         ),
         (
             "src = \"guess\"",
@@ -136,6 +136,7 @@ fn what_is_malformed_is_named_with_line_and_remedy() {
         assert!(error.starts_with("mine.toml:"), "{error}");
         assert!(error.contains(said), "{error}\nlacks\n{said}");
         assert!(!error.contains('\n'), "{error}");
+        assert!(error.contains("; "), "no remedy: {error}");
     }
 }
 

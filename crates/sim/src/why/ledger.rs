@@ -1,5 +1,6 @@
 //! The account of a run under way.
 
+use super::places::Places;
 use super::record::Record;
 use super::samples::{Sampler, Stretch};
 use super::totals::{Activity, Cause, PhaseRow};
@@ -63,8 +64,6 @@ const USER: u8 = 0;
 const FAULT: u8 = 1;
 const INTERRUPT: u8 = 2;
 
-const CHUNK: usize = 256;
-
 /// The account of one run.
 #[derive(Debug)]
 pub(crate) struct Ledger {
@@ -76,8 +75,8 @@ pub(crate) struct Ledger {
     pub(super) activities: Vec<Activity>,
     /// By stage, then by activity.
     pub(super) totals: [Vec<PhaseRow>; 3],
-    /// By line number / `CHUNK`: places in `records`, plus 1.
-    chunks: BTreeMap<usize, Box<[u32; CHUNK]>>,
+    /// By line: places in `records`, plus 1.
+    places: Places,
     pub(super) records: Vec<Record>,
     pub(super) names: Vec<Name>,
     by_name: BTreeMap<Name, u32>,
@@ -116,7 +115,7 @@ impl Ledger {
             tasks: vec![book; tasks as usize],
             activities: Vec::new(),
             totals: [const { Vec::new() }; 3],
-            chunks: BTreeMap::new(),
+            places: Places::default(),
             records: Vec::new(),
             names: vec![Name::UNKNOWN],
             by_name: BTreeMap::from([(Name::UNKNOWN, 0)]),
@@ -164,13 +163,11 @@ impl Ledger {
     }
 
     fn record(&self, line: LineId) -> Option<usize> {
-        let at = self.chunks.get(&(line / CHUNK))?[line % CHUNK];
-        (at as usize).checked_sub(1)
+        (self.places.get(line) as usize).checked_sub(1)
     }
 
     fn record_or_new(&mut self, line: LineId) -> usize {
-        let chunk = self.chunks.entry(line / CHUNK);
-        let slot = &mut chunk.or_insert_with(|| Box::new([0; CHUNK]))[line % CHUNK];
+        let slot = self.places.slot(line);
         if *slot == 0 {
             self.records.push(Record::default());
             *slot = self.records.len() as u32;

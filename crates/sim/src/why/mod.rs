@@ -34,6 +34,7 @@
 
 mod disjoint;
 mod ledger;
+mod places;
 mod record;
 mod report;
 mod samples;

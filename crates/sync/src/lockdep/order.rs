@@ -26,12 +26,13 @@ lock_order! {
     FileLock: Sleeps,
     /// The address space: its tree of VMAs.
     MmapLock: Sleeps,
+    /// Whoever maps a shared file of huge pages, and reserves what it lacks.
+    HugeReserveLock: Sleeps,
     /// One VMA, read or write.
     VmaLock: Sleeps,
     /// The table of segments of shared memory.
     ShmLock: Sleeps,
-    /// What of a file of huge pages is reserved, and its size, against mmap; and who maps it, where
-    /// faults hold that throughout.
+    /// Who maps a file of huge pages, where faults hold that throughout.
     HugeMapLock: Sleeps,
     /// One of the locks of faults on huge pages: by file and page.
     HugeFaultLock: Sleeps,

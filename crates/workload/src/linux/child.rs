@@ -4,9 +4,10 @@ use super::area::{Area, Failure};
 use super::sys;
 use super::sys::process::Exit;
 use super::worker::LinuxWorker;
-use crate::target::Stop;
+use crate::target::{Inherited, Stop};
 use core::any::Any;
 use core::panic::AssertUnwindSafe;
+use minflt_addr::VirtAddr;
 use std::os::fd::OwnedFd;
 use std::panic::{catch_unwind, set_hook, take_hook};
 use std::sync::Once;
@@ -25,6 +26,10 @@ pub(super) struct Job<'a> {
     pub(super) page_size: u64,
     /// The file that all workers have in common, and its length.
     pub(super) file: Option<(u64, &'a OwnedFd)>,
+    /// That of huge pages.
+    pub(super) huge: Option<(u64, &'a OwnedFd)>,
+    /// The memory that the workers are to find mapped.
+    pub(super) inherits: Option<Inherited>,
     /// The CPUs that the workers are bound to in turn; none, to leave them alone.
     pub(super) pins: &'a [usize],
 }
@@ -45,10 +50,20 @@ pub(super) fn silence_panics() {
     });
 }
 
-fn prepare(job: &Job<'_>) {
+/// Returns where the memory is that the workers inherit.
+fn prepare(job: &Job<'_>) -> Option<VirtAddr> {
     sys::process::die_with_parent();
     if let Err(errno) = sys::process::no_huge_pages() {
         leave(job.area, 0, &Failure::HugePages(errno));
+    }
+    let Inherited {
+        bytes,
+        pages,
+        populate,
+    } = job.inherits?;
+    match sys::memory::map_private(bytes, pages, populate) {
+        Ok(at) => Some(VirtAddr(at)),
+        Err(errno) => leave(job.area, 0, &Failure::Stop(Stop::Errno(errno))),
     }
 }
 
@@ -58,14 +73,14 @@ pub(super) fn threads<F>(job: &Job<'_>, body: &F) -> i32
 where
     F: for<'w> Fn(&mut LinuxWorker<'w>) -> Result<(), Stop> + Sync,
 {
-    prepare(job);
+    let inherited = prepare(job);
     std::thread::scope(|scope| {
         let mut threads = Vec::with_capacity(job.threads as usize);
         for index in 0..job.threads {
             let thread = Builder::new()
                 .stack_size(STACK)
                 .spawn_scoped(scope, move || {
-                    if let Err(failure) = work(job, index, body) {
+                    if let Err(failure) = work(job, inherited, index, body) {
                         leave(job.area, index, &failure);
                     }
                 });
@@ -88,10 +103,10 @@ pub(super) fn processes<F>(job: &Job<'_>, body: &F) -> i32
 where
     F: for<'w> Fn(&mut LinuxWorker<'w>) -> Result<(), Stop> + Sync,
 {
-    prepare(job);
+    let inherited = prepare(job);
     let mut running = Vec::with_capacity(job.threads as usize);
     for index in 0..job.threads {
-        match sys::process::fork(|| process(job, index, body)) {
+        match sys::process::fork(|| process(job, inherited, index, body)) {
             Ok(pid) => running.push((pid, index)),
             Err(errno) => {
                 let _first = job.area.fail(index, &Failure::Process(errno));
@@ -129,12 +144,12 @@ fn end(running: &[(libc::pid_t, u32)]) -> i32 {
 }
 
 /// A worker that is a process; returns its exit code.
-fn process<F>(job: &Job<'_>, index: u32, body: &F) -> i32
+fn process<F>(job: &Job<'_>, inherited: Option<VirtAddr>, index: u32, body: &F) -> i32
 where
     F: for<'w> Fn(&mut LinuxWorker<'w>) -> Result<(), Stop> + Sync,
 {
     sys::process::die_with_parent();
-    match work(job, index, body) {
+    match work(job, inherited, index, body) {
         Ok(()) => 0,
         Err(failure) => {
             let _first = job.area.fail(index, &failure);
@@ -143,7 +158,7 @@ where
     }
 }
 
-fn work<F>(job: &Job<'_>, index: u32, body: &F) -> Result<(), Failure>
+fn work<F>(job: &Job<'_>, inherited: Option<VirtAddr>, index: u32, body: &F) -> Result<(), Failure>
 where
     F: for<'w> Fn(&mut LinuxWorker<'w>) -> Result<(), Stop> + Sync,
 {
@@ -153,7 +168,7 @@ where
     {
         job.area.add_pinned();
     }
-    let mut worker = LinuxWorker::new(job, index);
+    let mut worker = LinuxWorker::new(job, inherited, index);
     outcome(|| body(&mut worker))?;
     worker.publish();
     Ok(())

@@ -1,4 +1,9 @@
 mod files;
+#[expect(
+    clippy::disallowed_types,
+    reason = "the tests are threads of this program, and nothing explores them"
+)]
+mod huge;
 
 use super::Linux;
 use crate::brk1::Brk1;
@@ -21,6 +26,8 @@ fn plan(threads: u32) -> Plan {
         clear: Clear::InFault,
         spaces: Spaces::Shared,
         file: None,
+        huge: None,
+        inherited: None,
     }
 }
 

@@ -5,7 +5,7 @@ use super::child::{self, FAILED, Job};
 use super::sys::process::{self, Exit};
 use super::sys::{clock, memory};
 use super::window::Window;
-use crate::target::{Oracle, Prot, Sharing, Stop, Worker};
+use crate::target::{Oracle, Pages, Populate, Prot, Sharing, Stop, Worker};
 use minflt_addr::VirtAddr;
 use std::os::fd::OwnedFd;
 
@@ -16,8 +16,9 @@ const STRETCH_NS: u64 = 50_000;
 ///
 /// # Contract
 /// The addresses are real, and no method can check them. A body
-/// 1. passes only addresses inside mappings that [`Worker::map`] returned in this process and that
-///    nobody unmapped, or addresses at which nothing is mapped at all (the access raises a signal);
+/// 1. passes only addresses inside mappings that the worker's methods returned in this process and
+///    that nobody unmapped, or addresses at which nothing is mapped at all (the access raises a
+///    signal);
 /// 2. passes multiples of 8 to [`Worker::store`] and [`Worker::load`];
 /// 3. never passes the address of anything that Rust code refers to;
 /// 4. moves the break up from where it found it and back, nowhere else, and counts the memory
@@ -34,6 +35,10 @@ pub struct LinuxWorker<'w> {
     file: Option<(u64, OwnedFd)>,
     /// The file of all workers and the length of it.
     common: Option<(u64, &'w OwnedFd)>,
+    /// That of huge pages.
+    huge: Option<(u64, &'w OwnedFd)>,
+    /// Where the memory is that it found mapped.
+    inherited: Option<VirtAddr>,
     /// What its forked children took so far.
     children: clock::Usage,
     opened: Option<Opened>,
@@ -48,7 +53,7 @@ struct Opened {
 }
 
 impl<'w> LinuxWorker<'w> {
-    pub(super) fn new(job: &Job<'w>, index: u32) -> Self {
+    pub(super) fn new(job: &Job<'w>, inherited: Option<VirtAddr>, index: u32) -> Self {
         Self {
             area: job.area,
             index,
@@ -56,6 +61,8 @@ impl<'w> LinuxWorker<'w> {
             page_size: job.page_size,
             file: None,
             common: job.file,
+            huge: job.huge,
+            inherited,
             children: clock::Usage::default(),
             opened: None,
             window: Window::default(),
@@ -126,6 +133,21 @@ impl<'w> Worker for LinuxWorker<'w> {
         let (len, file) = self.common.ok_or(Stop::Errno(libc::ENODEV))?;
         let mapped = memory::map_file(file, len, prot, sharing);
         mapped.map(VirtAddr).map_err(Stop::Errno)
+    }
+
+    fn map_huge(&mut self, len: u64, populate: Populate) -> Result<VirtAddr, Stop> {
+        let mapped = memory::map_private(len, Pages::Huge, populate);
+        mapped.map(VirtAddr).map_err(Stop::Errno)
+    }
+
+    fn map_huge_common(&mut self, prot: Prot) -> Result<VirtAddr, Stop> {
+        let (len, file) = self.huge.ok_or(Stop::Errno(libc::ENODEV))?;
+        let mapped = memory::map_file(file, len, prot, Sharing::Shared);
+        mapped.map(VirtAddr).map_err(Stop::Errno)
+    }
+
+    fn inherited(&mut self) -> Result<VirtAddr, Stop> {
+        self.inherited.ok_or(Stop::Errno(libc::ENODEV))
     }
 
     fn unmap(&mut self, at: VirtAddr, len: u64) -> Result<(), Stop> {

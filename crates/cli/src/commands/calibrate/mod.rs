@@ -116,15 +116,19 @@ fn this_machine(out: Option<&Path>) -> Result<(), Error> {
 fn machines(all: &[Posting]) -> Vec<String> {
     let tables = all.iter().flat_map(|posting| &posting.tables);
     let marked = tables.filter(|table| !table.fits.is_empty());
-    let mut names: Vec<String> = marked.filter_map(|table| table.preset.clone()).collect();
-    names.dedup();
+    let mut names = Vec::new();
+    for name in marked.flat_map(PublishedTable::presets) {
+        if !names.iter().any(|known| known == name) {
+            names.push(name.to_owned());
+        }
+    }
     names
 }
 
 /// What may be looked at for a machine: the marked rows, each alone in its table.
 fn goals(all: &[Posting], machine: &str) -> Vec<Goal> {
     let tables = all.iter().flat_map(|posting| &posting.tables);
-    let ours = tables.filter(|table| table.preset.as_deref() == Some(machine));
+    let ours = tables.filter(|table| table.presets().any(|name| name == machine));
     let goal = |table: &PublishedTable, at: usize| {
         let fit = &table.fits[at];
         let row = table.row_labels().position(|label| label == fit.row)?;

@@ -169,6 +169,8 @@ fn measure(job: &Job, machine: &MachineFile) -> Result<Done, Error> {
         clear: Clear::InFault,
         spaces: Spaces::Shared,
         file: None,
+        huge: None,
+        inherited: None,
     };
     let outcome = targets::on_sim(&target, &workload, &plan)?;
     let place = Place {

@@ -43,6 +43,8 @@ pub(crate) fn compute() -> Result<u64, Error> {
                     clear: Clear::InFault,
                     spaces: Spaces::Shared,
                     file: None,
+                    huge: None,
+                    inherited: None,
                 };
                 let outcome = targets::on_sim(&target, &workload, &plan)?;
                 let place = Place {

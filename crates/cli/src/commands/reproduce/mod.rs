@@ -21,7 +21,7 @@ use std::fs;
 use std::path::PathBuf;
 
 /// The postings of which something is measured and simulated.
-const REPRODUCED: [&str; 4] = ["2004", "2012", "2014", "2017"];
+const REPRODUCED: [&str; 5] = ["2004", "2012", "2014", "2017", "2022"];
 
 /// Everything that was found out.
 #[derive(Debug, Default)]
@@ -81,6 +81,7 @@ pub(crate) fn run(args: &Reproduce) -> Result<(), Error> {
             "2012" => tables::simulate_2012(posting, &progress)?,
             "2014" => tables::simulate_2014(posting, &progress)?,
             "2017" => tables::simulate_2017(posting, &progress)?,
+            "2022" => tables::simulate_2022(posting, &progress)?,
             _ => continue,
         };
         let heading = format!("The {} tables, published beside simulated", posting.id);
@@ -129,7 +130,7 @@ const MEASURED: &str = "Two threads on this machine's own processors, each pair 
 fn measured(
     found: &mut Findings,
     progress: &Progress,
-    pairs: [bool; 4],
+    pairs: [bool; 5],
 ) -> Result<proof::Proof, Error> {
     let proof = proof::measure(progress, pairs)?;
     if !proof.tables.is_empty() {

@@ -46,9 +46,11 @@ struct Pair {
     ratio: &'static str,
     /// What the other thread does meanwhile, and the rate of it.
     beside: Option<(&'static str, &'static str)>,
+    /// What two are, where that is another workload, of one thread of each kind.
+    both: Option<&'static str>,
 }
 
-const PAIRS: [Pair; 4] = [
+const PAIRS: [Pair; 5] = [
     Pair {
         posting: 0,
         title: "Two threads faulting in one address space (2004)",
@@ -62,6 +64,7 @@ const PAIRS: [Pair; 4] = [
         unit: "pages/s",
         ratio: "2 threads / 1",
         beside: None,
+        both: None,
     },
     Pair {
         posting: 1,
@@ -76,6 +79,7 @@ const PAIRS: [Pair; 4] = [
         unit: "pages/s",
         ratio: "beside / alone",
         beside: Some(("moves_per_second", "moved, pages/s")),
+        both: None,
     },
     Pair {
         posting: 3,
@@ -90,6 +94,7 @@ const PAIRS: [Pair; 4] = [
         unit: "pages/s",
         ratio: "disturbed / alone",
         beside: None,
+        both: None,
     },
     Pair {
         posting: 3,
@@ -104,14 +109,30 @@ const PAIRS: [Pair; 4] = [
         unit: "records/s",
         ratio: "2 threads / 1",
         beside: None,
+        both: None,
+    },
+    Pair {
+        posting: 4,
+        title: "One process faulting on a file of huge pages, one forking that maps it too (2022)",
+        command: "minflt bench hugetlb-both --on host,linux --threads 1 --era \
+                  linux-5.19,hugetlb-vma-lock-2022,linux-6.15 -- -S 0.05",
+        workload: "hugetlb-fault",
+        options: &["-S", "0.05"],
+        eras: "linux-5.19,hugetlb-vma-lock-2022,linux-6.15",
+        columns: ["alone", "beside"],
+        rate: Some("faults_per_second_avg"),
+        unit: "faults/s",
+        ratio: "beside / alone",
+        beside: Some(("forks_per_second_avg", "forks/s")),
+        both: Some("hugetlb-both"),
     },
 ];
 
-/// All the postings that something is measured of: 2004, 2012, 2014 and 2017.
-pub(crate) const ALL: [bool; 4] = [true; 4];
+/// All the postings that something is measured of: 2004, 2012, 2014, 2017 and 2022.
+pub(crate) const ALL: [bool; 5] = [true; 5];
 
 /// Measures what belongs to the postings chosen, in their order.
-pub(crate) fn measure(progress: &Progress, chosen: [bool; 4]) -> Result<Proof, Error> {
+pub(crate) fn measure(progress: &Progress, chosen: [bool; 5]) -> Result<Proof, Error> {
     let mut proof = Proof::default();
     for (posting, _) in chosen.iter().enumerate().filter(|(_, chosen)| **chosen) {
         for pair in PAIRS.iter().filter(|pair| pair.posting == posting) {
@@ -151,6 +172,8 @@ impl Side {
             clear: Clear::InFault,
             spaces: Spaces::Shared,
             file: None,
+            huge: None,
+            inherited: None,
         };
         let (target, outcome) = match self {
             Self::Host(_, target) => ("host", targets::on(target, workload, &plan)?),
@@ -172,15 +195,20 @@ impl Side {
 impl Pair {
     fn measure(&self, progress: &Progress, proof: &mut Proof) -> Result<(), Error> {
         let options: Vec<_> = self.options.iter().map(ToString::to_string).collect();
-        let workload = Workload::parse(self.workload, &options);
-        let workload = workload.map_err(|error| usage(error.to_string()))?;
+        let parse =
+            |name| Workload::parse(name, &options).map_err(|error| usage(error.to_string()));
+        let workload = parse(self.workload)?;
+        // One thread, and two; or another workload, whose one thread is one of each kind.
+        let cells = match self.both {
+            None => [(workload.clone(), 1), (workload.clone(), 2)],
+            Some(both) => [(workload.clone(), 1), (parse(both)?, 1)],
+        };
         let mut sides = Vec::new();
         for named in era_list(self.eras)? {
             let target = targets::host(&named, &workload, 2, RAM, 0)?;
             sides.push(Side::Host(named, target));
         }
-        let nodes = (workload.nodes() > 1).then_some(Feature::Nodes);
-        let missing = nodes.and_then(|nodes| Linux::new().lacks(nodes));
+        let missing = missing_on_linux(&workload);
         if missing.is_none() {
             sides.push(Side::linux()?);
         }
@@ -188,13 +216,15 @@ impl Pair {
         for _ in 0..ROUNDS {
             progress.says(self.title);
             for (side, runs) in sides.iter().zip(&mut runs) {
-                for (threads, runs) in (1..).zip(runs) {
-                    runs.push(side.run(&workload, threads)?);
+                for ((workload, threads), runs) in cells.iter().zip(runs) {
+                    runs.push(side.run(workload, *threads)?);
                 }
             }
             progress.step();
         }
-        proof.tables.push(self.table(&sides, &runs, missing));
+        proof
+            .tables
+            .push(self.table(&sides, &runs, missing.as_deref()));
         proof.runs.extend(runs.into_iter().flatten().flatten());
         Ok(())
     }
@@ -261,7 +291,7 @@ impl Pair {
                     .into()
             }
             Some(why) => format!(
-                "our rows run on a software MMU in user space, and their two memory nodes are \
+                "our rows run on a software MMU in user space, where memory nodes are \
                  bookkeeping; Linux has no row here: {why}"
             ),
         });
@@ -270,6 +300,15 @@ impl Pair {
             .push(format!("one such run: {}", self.command));
         table
     }
+}
+
+/// Why real Linux cannot run the workload here.
+fn missing_on_linux(workload: &Workload) -> Option<String> {
+    if workload.nodes() > 1 {
+        return Linux::new().lacks(Feature::Nodes).map(str::to_owned);
+    }
+    let pages = workload.huge_pages_needed(1, &Linux::new())?;
+    Linux::new().too_few_huge_pages(pages)
 }
 
 /// The middle value; 0 of nothing.

@@ -70,7 +70,7 @@ impl<M: Mmu> Mm<M> {
         }
         let end = part.end().align_down(hugetlb::shift::<M::Paging>());
         let part = VirtRange::new(part.start(), end);
-        zap.huge(vma, &vma.view(), part, hugetlb::Then::Mapped);
+        zap.huge(vma, &vma.view(), part);
         Ok(())
     }
 }

@@ -4,7 +4,7 @@
 //! [`LinuxWorker`](super::super::LinuxWorker), numbered there.
 
 use super::{last_errno, zero_or_errno};
-use crate::target::{Prot, Sharing};
+use crate::target::{Pages, Populate, Prot, Sharing};
 use core::ptr::{self, NonNull};
 use core::sync::atomic::AtomicU64;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -65,11 +65,36 @@ pub(in crate::linux) fn map(len: u64, prot: Prot) -> Result<u64, i32> {
     anonymous(size(len)?, prot, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS).map(|at| at as u64)
 }
 
+/// Maps private anonymous memory where the kernel likes, for loads and stores.
+pub(in crate::linux) fn map_private(
+    len: u64,
+    pages: Pages,
+    populate: Populate,
+) -> Result<u64, i32> {
+    let mut flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+    if pages == Pages::Huge {
+        flags |= libc::MAP_HUGETLB;
+    }
+    if populate == Populate::Now {
+        flags |= libc::MAP_POPULATE;
+    }
+    anonymous(size(len)?, Prot::ReadWrite, flags).map(|at| at as u64)
+}
+
 /// A file of so many bytes that has no name, in memory.
 pub(in crate::linux) fn file(len: u64) -> Result<OwnedFd, i32> {
+    memory_file(len, 0)
+}
+
+/// The same of huge pages.
+pub(in crate::linux) fn huge_file(len: u64) -> Result<OwnedFd, i32> {
+    memory_file(len, libc::MFD_HUGETLB)
+}
+
+fn memory_file(len: u64, flags: libc::c_uint) -> Result<OwnedFd, i32> {
     let len = libc::off_t::try_from(len).map_err(|_| libc::EFBIG)?;
     // SAFETY: 1. The name is a C string that outlives the call.
-    let fd = unsafe { libc::memfd_create(c"minflt".as_ptr(), libc::MFD_CLOEXEC) };
+    let fd = unsafe { libc::memfd_create(c"minflt".as_ptr(), libc::MFD_CLOEXEC | flags) };
     if fd < 0 {
         return Err(last_errno());
     }
