@@ -168,3 +168,38 @@ pub(super) fn tour<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
     });
     tasks(vec![body], || Ok(()))
 }
+
+/// The page of zeros is replaced by one store, used by another, and loaded by a third CPU that may
+/// still buffer it.
+pub(super) fn replace_load<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
+    stage.map(0, 1);
+    warm(stage, 0);
+    let first = Rc::clone(stage);
+    let second = Rc::clone(stage);
+    let third = Rc::clone(stage);
+    let returned = Rc::new(Cell::new(0));
+    let seen = Rc::clone(&returned);
+    let bodies: Vec<Box<dyn FnOnce() + 's>> = vec![
+        Box::new(move || {
+            let thread = first.thread();
+            assert!(thread.store(first.page(0), 6).is_ok(), "mapped");
+        }),
+        Box::new(move || {
+            let thread = second.thread();
+            assert!(thread.store(second.page(0), 5).is_ok(), "mapped");
+            returned.set(1);
+        }),
+        Box::new(move || {
+            let thread = third.thread();
+            for _ in 0..4 {
+                let stored = seen.get() == 1;
+                if thread.load(third.page(0)) == Ok(0) && stored {
+                    Checked::<P>::violation(format_args!(
+                        "contents: page 0 holds 0 after a store of 5 returned"
+                    ));
+                }
+            }
+        }),
+    ];
+    tasks(bodies, || Ok(()))
+}

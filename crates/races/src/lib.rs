@@ -5,6 +5,7 @@
 //! switched off it has to find the race, with the fix in place it must find nothing.
 
 mod advice;
+mod all;
 mod away;
 mod disk;
 mod entries;
@@ -12,8 +13,10 @@ mod files;
 mod forks;
 mod format;
 mod hints;
+mod hugetlb;
 mod lineage;
 mod list;
+mod list_huge;
 mod list_moving;
 mod migration;
 mod pins;
@@ -25,13 +28,13 @@ mod stacks;
 mod stage;
 mod vma_scenes;
 
+pub use all::RACES;
 pub use format::Format;
-pub use list::RACES;
 pub use stage::Shown;
 
 use minflt_mm::config::{
-    ExchangeBy, FaultAround, Protocol, Unmap, eras_of_migration, eras_without_files,
-    eras_without_migration,
+    ExchangeBy, FaultAround, Protocol, Unmap, eras_of_huge_pages, eras_of_migration,
+    eras_without_files, eras_without_migration,
 };
 use minflt_mm::{Broken, Check, Config, Era};
 use minflt_sim::Policy;
@@ -73,10 +76,19 @@ pub fn race(name: &str) -> Option<&'static Race> {
 }
 
 impl Race {
+    /// How many schedules of another race take as long as one of this, about: a stage for huge
+    /// pages is large.
+    #[must_use]
+    pub const fn weight(&self) -> u64 {
+        if self.scene.is_huge() { 8 } else { 1 }
+    }
+
     /// The eras that its scene can tell apart, and that have what it is about.
     #[must_use]
     pub fn eras(&self) -> Vec<&'static Era> {
-        if self.scene.maps_around() {
+        if self.scene.is_huge() {
+            eras_of_huge_pages().collect()
+        } else if self.scene.maps_around() {
             let eras = eras_of_migration();
             eras.filter(|era| era.config.around != FaultAround::Order0)
                 .collect()

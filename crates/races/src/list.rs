@@ -1,6 +1,5 @@
-//! The races that can be checked, as `docs/races.md` has them.
+//! The races in which no page is moved, or huge.
 
-use super::list_moving::MOVING;
 use super::scenes::Scene;
 use super::{Format, Race};
 use minflt_mm::Broken;
@@ -22,24 +21,8 @@ pub(super) const USUAL: Race = Race {
     scene: Scene::Tour,
 };
 
-/// Every race that can be checked.
-pub const RACES: &[Race] = &ALL;
-
-const ALL: [Race; STAYING.len() + MOVING.len()] = {
-    let mut all = [USUAL; STAYING.len() + MOVING.len()];
-    let mut at = 0;
-    while at < all.len() {
-        all[at] = match at < STAYING.len() {
-            true => STAYING[at],
-            false => MOVING[at - STAYING.len()],
-        };
-        at += 1;
-    }
-    all
-};
-
-/// Those that are not in [`MOVING`]: no page is moved.
-const STAYING: &[Race] = &[
+/// See [`super::RACES`].
+pub(super) const STAYING: &[Race] = &[
     Race {
         number: "P1",
         name: "fault-fault",

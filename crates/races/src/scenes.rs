@@ -8,6 +8,7 @@ use super::advice;
 use super::entries;
 use super::files;
 use super::forks;
+use super::hugetlb::{self, Huge};
 use super::lineage::{self, Lineage};
 use super::migration::{self, Moving};
 use super::pins;
@@ -75,6 +76,7 @@ pub(super) enum Scene {
     WriteStore,
     Moving(Moving),
     Lineage(Lineage),
+    Huge(Huge),
     Tour,
 }
 
@@ -107,6 +109,11 @@ impl Scene {
         matches!(self, Self::Moving(Moving::AroundOut | Moving::Unused))
     }
 
+    /// Whether its pages are huge: most eras are one to the others.
+    pub(super) const fn is_huge(self) -> bool {
+        matches!(self, Self::Huge(_))
+    }
+
     /// Pages of its swap device.
     pub(super) const fn swap_pages(self) -> u64 {
         match self {
@@ -116,9 +123,10 @@ impl Scene {
     }
 
     /// Frames of each of its machine's nodes, where not the usual.
-    pub(super) const fn frames(self) -> Option<u64> {
+    pub(super) const fn frames<P: Paging>(self) -> Option<u64> {
         match self {
             Self::Moving(scene) => scene.frames(),
+            Self::Huge(_) if hugetlb::is_played::<P>() => Some(hugetlb::FRAMES),
             _ => None,
         }
     }
@@ -149,7 +157,7 @@ pub(super) fn script<'s, P: Paging>(scene: Scene, stage: &Stage<'s, P>) -> Scrip
         Scene::ZapZap => zap_zap(&stage),
         Scene::FaultZap => fault_zap(&stage),
         Scene::FaultUnmap => fault_unmap(&stage),
-        Scene::ReplaceLoad => replace_load(&stage),
+        Scene::ReplaceLoad => entries::replace_load(&stage),
         Scene::ForkFault => forks::fork_fault(&stage, forks::First::Touched),
         Scene::ForkFresh => forks::fork_fault(&stage, forks::First::Fresh),
         Scene::ReuseZap => forks::reuse_zap(&stage),
@@ -188,6 +196,7 @@ pub(super) fn script<'s, P: Paging>(scene: Scene, stage: &Stage<'s, P>) -> Scrip
         Scene::WriteStore => files::write_store(&stage),
         Scene::Moving(scene) => migration::script(scene, &stage),
         Scene::Lineage(scene) => lineage::script(scene, &stage),
+        Scene::Huge(scene) => hugetlb::script(scene, &stage),
         Scene::Tour => entries::tour(&stage),
     }
 }
@@ -459,41 +468,6 @@ fn fault_unmap<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
             assert!(caller.mm.munmap(caller.page(0), P::PAGE).is_ok(), "mapped");
             let thread = caller.thread();
             expect(&caller, &thread, 0, Err(Signal::MapErr));
-        }),
-    ];
-    tasks(bodies, || Ok(()))
-}
-
-/// The page of zeros is replaced by one store, used by another, and loaded by a third CPU that may
-/// still buffer it.
-fn replace_load<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
-    stage.map(0, 1);
-    warm(stage, 0);
-    let first = Rc::clone(stage);
-    let second = Rc::clone(stage);
-    let third = Rc::clone(stage);
-    let returned = Rc::new(Cell::new(0));
-    let seen = Rc::clone(&returned);
-    let bodies: Vec<Box<dyn FnOnce() + 's>> = vec![
-        Box::new(move || {
-            let thread = first.thread();
-            assert!(thread.store(first.page(0), 6).is_ok(), "mapped");
-        }),
-        Box::new(move || {
-            let thread = second.thread();
-            assert!(thread.store(second.page(0), 5).is_ok(), "mapped");
-            returned.set(1);
-        }),
-        Box::new(move || {
-            let thread = third.thread();
-            for _ in 0..4 {
-                let stored = seen.get() == 1;
-                if thread.load(third.page(0)) == Ok(0) && stored {
-                    Checked::<P>::violation(format_args!(
-                        "contents: page 0 holds 0 after a store of 5 returned"
-                    ));
-                }
-            }
         }),
     ];
     tasks(bodies, || Ok(()))

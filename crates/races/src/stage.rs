@@ -134,7 +134,7 @@ pub(super) fn perform<P: Paging>(
         CPUS
     };
     let nodes = scene.nodes();
-    let frames = u64::from(nodes) * scene.frames().unwrap_or(FRAMES);
+    let frames = u64::from(nodes) * scene.frames::<P>().unwrap_or(FRAMES);
     let machine = scratch.take(cpus, nodes.min(cpus), frames * P::PAGE);
     machine.set_lacking(if emulated { OLD } else { &[] });
     let swap = Swap::of_bytes(scene.swap_pages() * P::PAGE);

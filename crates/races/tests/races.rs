@@ -19,7 +19,7 @@ fn control(race: &Race) -> Config {
 fn holds_in(race: &Race, config: Config, name: &str) {
     let budget = Budget {
         // Several formats share what one alone would get.
-        schedules: 2_000 / race.formats.len() as u64,
+        schedules: 2_000 / race.formats.len() as u64 / race.weight(),
         seed: 7,
     };
     let Searched {
@@ -121,7 +121,7 @@ fn every_race_is_clean_on_every_format_native_and_emulated() {
                         ..*config
                     };
                     let budget = Budget {
-                        schedules: 40,
+                        schedules: 40 / race.weight(),
                         seed: 3,
                     };
                     let found = search_on(race, *format, config, &budget, Mix::default()).explored;

@@ -131,6 +131,7 @@ pub(crate) fn unmap_all<M: Mmu>(mm: &Mm<M>, all: VirtRange) {
     mm.tree.visit(&mut zap_vma, &mut |_| ());
     // Who comes by a reverse map may be below a table.
     let mut unlink = |vma: &Vma<M>| {
+        vma.give_back_own(sys);
         sys.drop_link(mm, vma.link());
         sys.unlink_anon_vmas(vma);
     };

@@ -284,6 +284,7 @@ pub(super) fn detach<M: Mmu>(mm: &Mm<M>, section: Section<'_, M>) {
 /// # Context
 /// Sleeps for the locks of its anon_vmas and of its file's mappings.
 pub(super) fn free<M: Mmu>(mm: &Mm<M>, vma: &Vma<M>) {
+    vma.give_back_own(mm.system());
     mm.system().unlink_anon_vmas(vma);
     mm.system().drop_link(mm, vma.link());
     // SAFETY: 1: the caller took it out of the tree just now.

@@ -176,10 +176,32 @@ broken! {
     HugeUnlocked = "huge-unlocked",
     /// Whether others have a table of huge pages is asked of its references.
     SharersByReferences = "sharers-by-references",
-    /// Whoever leaves a shared table lets the file go before all CPUs have forgotten it.
+    /// Whoever leaves a shared table does not note that its interval has to be forgotten.
     UnshareWithoutFlush = "unshare-without-flush",
     /// A mapping of huge pages that is cut leaves the table there before its section.
     SplitSharesAgain = "split-shares-again",
+    /// Others may share the table of an interval while a mapping of huge pages is cut in it.
+    CutStillShared = "cut-still-shared",
+    /// A shared table is put in without looking whether another fault was faster.
+    BlindShare = "blind-share",
+    /// A mapping of huge pages can be found by its file before its lock is set up.
+    LinkBeforeLock = "link-before-lock",
+    /// `MADV_DONTNEED` of huge pages holds nothing that keeps faults off.
+    DiscardUnlocked = "discard-unlocked",
+    /// A cut of a file of huge pages passes over pages that are not there, without their mutex.
+    CutSkipsAbsent = "cut-skips-absent",
+    /// A fault looks at the size of a file of huge pages before it has the page's mutex, not after.
+    SizeBeforeMutex = "size-before-mutex",
+    /// What was reserved for a page of a hole is given back after the page's mutex.
+    HoleUnreservesLate = "hole-unreserves-late",
+    /// mmap reserves huge pages of a file beside who cuts it.
+    ReserveBesideCut = "reserve-beside-cut",
+    /// Faults on one huge page of a file go on beside each other.
+    FaultsAtOnce = "faults-at-once",
+    /// Who comes by a file's reverse map and cannot have a mapping's lock goes on without it.
+    WalkUnlocked = "walk-unlocked",
+    /// Who takes a huge page away from all begins again after each lock that he waited for.
+    WalkStartsOver = "walk-starts-over",
     /// Others may share the tables of a mapping of huge pages that is being unmapped.
     GoneStillShares = "gone-still-shares",
     /// shmat does not count as one who has the segment while it maps it.

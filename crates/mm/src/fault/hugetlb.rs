@@ -43,6 +43,8 @@ struct HugeFault<'f, 'm, 's, M: Mmu> {
     index: u64,
     page: VirtRange,
     leaf: Leaf<'f, M>,
+    /// For a control: how many pages the file had before the mutex.
+    pages_before: Option<u64>,
 }
 
 /// A page of a private mapping's own, and what is to be said of what it reserved once it is there.
@@ -63,8 +65,11 @@ impl<M: Mmu> Fault<'_, M> {
         let index = stable.view.huge_index::<M::Paging>(self.addr);
         let by_map = sys.config.hugetlb == Hugetlb::IMmap;
         let held = !sys.config.lacks(Broken::HugeUnlocked);
+        let early = sys.config.lacks(Broken::SizeBeforeMutex);
+        let pages_before = early.then(|| cache.huge_pages());
         let _map = (by_map && held).then(|| cache.map_lock.read());
-        let _one = sys.huge.mutex(cache, index).write();
+        let alone = !sys.config.lacks(Broken::FaultsAtOnce);
+        let _one = alone.then(|| sys.huge.mutex(cache, index).write());
         let lock = stable.vma.huge_lock().filter(|_| !by_map && held);
         let _tables = lock.map(|lock| lock.sem.read());
         let leaf = self.huge_leaf(stable, cache)?;
@@ -75,6 +80,7 @@ impl<M: Mmu> Fault<'_, M> {
             index,
             page: page_at::<M::Paging>(self.addr),
             leaf,
+            pages_before,
         }
         .handle()
     }
@@ -150,6 +156,9 @@ impl<M: Mmu> HugeFault<'_, '_, '_, M> {
         let _held = mm.system().huge_lock(self.leaf.table).lock();
         let to = with_bits(to, self.fault.access);
         let same = self.leaf.entry.cas(mm.exchange_of_huge(), found, to);
+        if same.is_ok() {
+            mm.has_huge_table(self.fault.addr, self.leaf.table);
+        }
         match same.is_ok() && to.grant() > found.grant() {
             true => Kind::Reuse,
             false => Kind::Spurious,
@@ -163,7 +172,8 @@ impl<M: Mmu> HugeFault<'_, '_, '_, M> {
         if let Some(page) = self.cache.find(self.index) {
             return self.map_cached(page);
         }
-        if self.index >= self.cache.huge_pages() {
+        let pages = self.pages_before.unwrap_or_else(|| self.cache.huge_pages());
+        if self.index >= pages {
             return Err(Stop::Signal(Signal::Bus));
         }
         if !self.is_shared() {
@@ -213,6 +223,8 @@ impl<M: Mmu> HugeFault<'_, '_, '_, M> {
         let empty = self.leaf.entry.load().is_none_at(LEVEL);
         if empty {
             self.leaf.entry.store(new.huge());
+            let mm = self.fault.mm;
+            mm.has_huge_table(self.fault.addr, self.leaf.table);
             M::note(format_args!(
                 "fault {} maps huge page {}",
                 self.fault.addr,
@@ -275,12 +287,17 @@ impl<M: Mmu> HugeFault<'_, '_, '_, M> {
         let (mm, sys) = (self.fault.mm, self.fault.mm.system());
         let old = self.frame(found.pfn());
         let own = old.mapping.load(Ordering::Relaxed) != self.cache.address();
-        let alone = || own && old.maps.load(Ordering::Relaxed) == 1;
         let reuse = || {
             old.set_exclusive(Exclusive::Yes);
             self.change(found, found.with_grant(Grant::Write))
         };
-        if alone() {
+        // Who throws it away goes on referring to it until all CPUs have forgotten it.
+        let users = match sys.config.lacks(Broken::ReuseByMapCount) {
+            true => &old.maps,
+            false => &old.refs,
+        };
+        // ORDERING: Acquire; pairs with [frame-put].
+        if own && users.load(Ordering::Acquire) == 1 {
             return Ok(reuse());
         }
         if !sys.frames.hold(found.pfn(), 1) {
@@ -292,7 +309,9 @@ impl<M: Mmu> HugeFault<'_, '_, '_, M> {
             if own && self.stable.vma.huge_own().is_some() {
                 self.take_from_children(found.pfn());
             }
-            return match alone() {
+            // Who takes it out of a mapping holds that until all CPUs have forgotten it.
+            let _tree = self.cache.i_mmap.read();
+            return match own && old.maps.load(Ordering::Relaxed) == 1 {
                 true => Ok(reuse()),
                 false => Err(Stop::Signal(Signal::Bus)),
             };

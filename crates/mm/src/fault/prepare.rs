@@ -36,21 +36,11 @@ impl<M: Mmu> Mm<M> {
         let sys = self.system();
         let fresh = sys.alloc_or_reclaim(None, || Self::new_table(sys, level - 1));
         let fresh = fresh.ok_or(Stop::Oom)?;
-        let (none, value) = (Pte::none_at(level), Pte::table(fresh, level));
-        let mine = match sys.config.protocol {
-            _ if sys.config.lacks(Broken::BlindPopulate) => {
-                entry.store(value);
-                true
-            }
-            Protocol::CompareExchange => entry.cas(self.exchange(), none, value).is_ok(),
-            Protocol::MmLock | Protocol::TableLock => {
-                let _held = self.page_table_lock.lock();
-                let empty = entry.load().is_none_at(level);
-                if empty {
-                    entry.store(value);
-                }
-                empty
-            }
+        let mine = if sys.config.lacks(Broken::BlindPopulate) {
+            entry.store(Pte::table(fresh, level));
+            true
+        } else {
+            self.link_table(entry, level, fresh)
         };
         M::note(format_args!(
             "level {level} table: frame {fresh} {}",
@@ -63,6 +53,23 @@ impl<M: Mmu> Mm<M> {
             sys.put_table(fresh);
         }
         Ok(())
+    }
+
+    /// Puts `table` in below `entry`, of level `level`, unless something stands there; whether it
+    /// did.
+    pub(crate) fn link_table(&self, entry: EntryRef<'_, M>, level: u32, table: Pfn) -> bool {
+        let (none, value) = (Pte::none_at(level), Pte::table(table, level));
+        match self.system().config.protocol {
+            Protocol::CompareExchange => entry.cas(self.exchange(), none, value).is_ok(),
+            Protocol::MmLock | Protocol::TableLock => {
+                let _held = self.page_table_lock.lock();
+                let empty = entry.load().is_none_at(level);
+                if empty {
+                    entry.store(value);
+                }
+                empty
+            }
+        }
     }
 }
 

@@ -8,7 +8,7 @@
 //! Linux: mm/vma.c `__vma_link_file`, unlink_file_vma.
 
 use super::PageCache;
-use crate::config::Hugetlb;
+use crate::config::{Broken, Hugetlb};
 use crate::error::NoMemory;
 use crate::hugetlb::lock::HugeLock;
 use crate::hugetlb::own::OwnPages;
@@ -29,9 +29,9 @@ pub(crate) struct FileLink<M: Mmu> {
     /// Immutable.
     cache: NonNull<PageCache<M>>,
     span: Span<M>,
-    /// The address of the lock of a shared mapping of huge pages, 0 where there is none. Immutable
-    /// once others can find the link.
-    lock: u64,
+    /// The address of the lock of a mapping of huge pages, 0 where there is none. Immutable once
+    /// others can find the link.
+    lock: Atomic<u64, M>,
     /// The address of what a private mapping of huge pages has set aside, 0 where that is nothing.
     /// Written by: who has `mmap_lock`, write, and the VMA's section.
     own: Atomic<u64, M>,
@@ -55,6 +55,10 @@ impl<M: Mmu> FileLink<M> {
         self.own.load(Ordering::Relaxed)
     }
 
+    fn lock(&self) -> u64 {
+        self.lock.load(Ordering::Relaxed)
+    }
+
     fn cache(&self) -> &PageCache<M> {
         // SAFETY: a link counts in its cache.
         unsafe { self.cache.as_ref() }
@@ -75,15 +79,16 @@ impl<M: Mmu> System<M> {
         let mut new = FileLink {
             cache: NonNull::from(cache),
             span: Span::new(mm, id),
-            lock: 0,
+            lock: Atomic::new(0),
             own: Atomic::new(0),
         };
         if flags.has(VmaFlags::HUGE_OWNER) {
             new.own = Atomic::new(OwnPages::create(self)?);
-        } else if flags.has(VmaFlags::HUGETLB) && flags.has(VmaFlags::SHARED) {
-            new.lock = HugeLock::create(self);
         }
-        let (lock, own) = (new.lock, new.own.peek());
+        if flags.has(VmaFlags::HUGETLB) && !self.config.lacks(Broken::LinkBeforeLock) {
+            new.lock = Atomic::new(HugeLock::create(self));
+        }
+        let (lock, own) = (new.lock.peek(), new.own.peek());
         let new = self.files.links.alloc(new, self).map_err(|_| {
             close_huge(self, lock, own);
             NoMemory
@@ -103,10 +108,6 @@ impl<M: Mmu> System<M> {
             return;
         };
         let cache = old.cache();
-        // Of a mapping that was never there nothing is set aside but by who makes it.
-        if let (Some(own), Some(pages)) = (OwnPages::<M>::at(old.own()), old.span.pages()) {
-            self.give_back_own(own, pages);
-        }
         {
             // Faults on huge pages may hold that throughout.
             let by_map = cache.is_huge() && self.config.hugetlb == Hugetlb::IMmap;
@@ -114,7 +115,7 @@ impl<M: Mmu> System<M> {
             let _tree = cache.i_mmap.write();
             cache.spans.remove(&old.span);
         }
-        close_huge(self, old.lock, old.own());
+        close_huge(self, old.lock(), old.own());
         // SAFETY: 1, 2: in no tree any more, and the VMA goes.
         unsafe { self.files.links.free(NonNull::from(old)) };
         cache.unmapped_by(mm);
@@ -165,13 +166,29 @@ impl<M: Mmu> Vma<M> {
         let cache = own.cache();
         let by_map = view.is_huge() && cache.system().config.hugetlb == Hugetlb::IMmap;
         let _map = by_map.then(|| cache.map_lock.write());
-        let _tree = cache.i_mmap.write();
-        cache.spans.put(&own.span, &view);
+        {
+            let _tree = cache.i_mmap.write();
+            cache.spans.put(&own.span, &view);
+        }
+        let sys = cache.system();
+        if sys.config.lacks(Broken::LinkBeforeLock) && view.is_huge() && own.lock() == 0 {
+            own.lock.store(HugeLock::create(sys), Ordering::Relaxed);
+        }
     }
 
-    /// The lock of a shared mapping of huge pages, if it has one.
+    /// It goes: what it has set aside and not used is anybody's again.
+    pub(crate) fn give_back_own(&self, sys: &System<M>) {
+        let Some(link) = link::<M>(self.link()) else {
+            return;
+        };
+        if let (Some(own), Some(pages)) = (OwnPages::<M>::at(link.own()), link.span.pages()) {
+            sys.give_back_own(own, pages);
+        }
+    }
+
+    /// The lock of a mapping of huge pages, if it has one.
     pub(crate) fn huge_lock(&self) -> Option<&HugeLock<M>> {
-        HugeLock::at(link::<M>(self.link())?.lock)
+        HugeLock::at(link::<M>(self.link())?.lock())
     }
 
     /// Nobody shares its tables any more. Under the file's `i_mmap` for writing.
@@ -225,7 +242,7 @@ fn link_of<M: Mmu>(span: &Span<M>) -> Option<&FileLink<M>> {
 
 /// The lock of the mapping of huge pages that was found by its file, if it has one.
 pub(crate) fn huge_lock_of<'l, M: Mmu>(found: &Mapped<'l, M>) -> Option<&'l HugeLock<M>> {
-    HugeLock::at(link_of(found.span?)?.lock)
+    HugeLock::at(link_of(found.span?)?.lock())
 }
 
 /// What the mapping that was found by its file has set aside, if anything.

@@ -375,13 +375,8 @@ impl<M: Mmu> PageCache<M> {
         sys.alloc_or_reclaim(None, place).ok_or(NoMemory)
     }
 
-    /// Calls `visit` with the number of each page that is cached.
-    pub(crate) fn each_cached(&self, mut visit: impl FnMut(u64)) {
-        self.each_cached_in(0, u64::MAX, &mut visit);
-    }
-
-    /// The same of the pages from `first` to `last`.
-    pub(crate) fn each_cached_in(&self, first: u64, last: u64, mut visit: impl FnMut(u64)) {
+    /// Calls `visit` with the number of each page from `first` to `last` that is cached.
+    pub(crate) fn each_cached(&self, first: u64, last: u64, mut visit: impl FnMut(u64)) {
         self.index.each(first, last, |index, _| visit(index));
     }
 

@@ -24,20 +24,25 @@
 //! A fault that has the mutex first either sees the new size and makes nothing, or its page is
 //! found. One that has it later sees the new size (P54).
 //!
+//! Who maps a file makes it longer, and reserves pages, with `mmap_lock` held, so not under the
+//! lock of its size. `reserving` keeps that apart from cuts and holes, which change the same two:
+//! what a mapping was told is reserved is not taken away before it has said so.
+//!
 //! # Cost
 //! One lock a page of the part that goes.
 //!
 //! Linux: fs/hugetlbfs/inode.c remove_inode_hugepages, hugetlb_unmap_file_folio,
 //! hugetlb_vmdelete_list (v6.1).
 
+use super::lock::{Held, HugeLock};
 use super::zap::NoFaults;
 use super::{bytes, order, page_at, shift};
 use crate::config::{Broken, Hugetlb};
-use crate::error::{FileError, NoMemory};
+use crate::error::FileError;
 use crate::event::Event;
 use crate::file::{FileHandle, PageCache, clear_bytes, huge_lock_of, own_pages_of};
 use crate::hugetlb::pool::Taking;
-use crate::page::Locked;
+use crate::page::{Locked, Page};
 use crate::policy::Policy;
 use crate::rmap::interval::Mapped;
 use crate::system::System;
@@ -54,15 +59,6 @@ pub(crate) enum NotMade {
     Empty,
     /// No memory for what names it.
     NoMemory,
-}
-
-/// Why a page goes.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Why {
-    /// The file ends before it; what was reserved for it is given back with what else there was.
-    End,
-    /// A hole is made, which may be filled again.
-    Hole,
 }
 
 impl<M: Mmu> System<M> {
@@ -123,7 +119,7 @@ impl<M: Mmu> PageCache<M> {
         let pfn = pfn.ok_or(NotMade::Empty)?;
         let frame = sys.huge_frame(pfn);
         sys.clear_huge(pfn);
-        let page = crate::page::Page::held(sys, pfn).lock();
+        let page = Page::held(sys, pfn).lock();
         frame.mapping.store(self.address(), Ordering::Relaxed);
         frame.index.store(index, Ordering::Relaxed);
         // The file's.
@@ -131,10 +127,12 @@ impl<M: Mmu> PageCache<M> {
         frame.set_uptodate();
         // ORDERING: Release; pairs with [cache-slot].
         slot.store(pfn.0, Ordering::Release);
+        // A mapping may have come meanwhile that reserved it; it is here. Linux:
+        // alloc_hugetlb_folio, `map_chg > map_commit`.
         let missing = change.missing();
-        if missing > change.add() {
-            // Reserved since it was looked at, for a page that nobody will take so.
-            sys.frames.unreserve_huge(1);
+        let both = missing.saturating_sub(change.add());
+        if both > 0 {
+            sys.frames.unreserve_huge(both);
         }
         sys.huge_frame(pfn).clear_restore_reserve();
         sys.count(Event::HugePagesMade);
@@ -146,13 +144,14 @@ impl<M: Mmu> PageCache<M> {
         if !new.is_multiple_of(bytes::<M::Paging>()) {
             return Err(FileError::Invalid);
         }
-        // Nobody maps it meanwhile, which may make it longer.
-        let _alone = self.reserving.write();
+        // Nobody maps it meanwhile, which may make it longer, and reserve what goes here.
+        let _no_mmap = self.reserving.write();
+        let _no_faults = NoFaults::lock(self, None);
         let old = self.size();
         self.set_size(new);
         // Pages and promises may lie behind an end that the file had, too.
         let first = new >> shift::<M::Paging>();
-        let freed = self.drop_huge((first, u64::MAX), old, Why::End)?;
+        let freed = self.drop_huge(first, old);
         let gone = self.reserved.truncate(self.system(), first);
         let unused = gone.saturating_sub(freed);
         self.system().frames.unreserve_huge(unused);
@@ -164,10 +163,44 @@ impl<M: Mmu> PageCache<M> {
     ///
     /// # Errors
     /// No memory for what is still reserved: the page is there then, and those before it are not.
-    fn punch_huge(&self, first: u64, end: u64) -> Result<(), FileError> {
-        // Nobody maps it meanwhile, and reserves what goes here.
-        let _alone = self.reserving.write();
-        self.drop_huge((first, end), self.size(), Why::Hole)?;
+    pub(crate) fn punch_huge(&self, first: u64, end: u64) -> Result<(), FileError> {
+        // Nobody maps it meanwhile, which may make it longer, and reserve what goes here.
+        let _no_mmap = self.reserving.write();
+        let _no_faults = NoFaults::lock(self, None);
+        let inside = self.inside(first, self.size()).min(end.max(first));
+        self.unmap_huge(first, inside);
+        (first..inside).try_for_each(|index| self.punch_one(index))?;
+        let mut done = Ok(());
+        if inside < end {
+            self.each_cached(inside, end - 1, |index| {
+                done = done.and_then(|()| self.punch_one(index));
+            });
+        }
+        done
+    }
+
+    /// The same of one page. What was reserved once and is gone may be had by others again; who
+    /// comes back takes what is left.
+    fn punch_one(&self, index: u64) -> Result<(), FileError> {
+        let sys = self.system();
+        let one = sys.huge.mutex(self, index).write();
+        let Some(page) = self.unmapped(index) else {
+            return Ok(());
+        };
+        let page = page.lock();
+        let remove = || self.reserved.remove(sys, index, index + 1);
+        let late = sys.config.lacks(Broken::HoleUnreservesLate);
+        if !late {
+            // Under the mutex: who makes the page again must not find it reserved. And first, since
+            // there may be no memory for what is left.
+            remove().map_err(|_| FileError::NoMemory)?;
+        }
+        self.take_out(index, &page);
+        drop(page);
+        drop(one);
+        if late {
+            let _gone = remove();
+        }
         Ok(())
     }
 
@@ -241,7 +274,7 @@ impl<M: Mmu> PageCache<M> {
     pub(crate) fn drop_all_huge(&self) {
         let sys = self.system();
         let mut freed = 0;
-        self.each_cached(|index| {
+        self.each_cached(0, u64::MAX, |index| {
             if let Some(page) = self.find(index) {
                 self.take_out(index, &page.lock());
                 freed += 1;
@@ -251,66 +284,42 @@ impl<M: Mmu> PageCache<M> {
         sys.frames.unreserve_huge(gone.saturating_sub(freed));
     }
 
-    /// Drops the pages from `first` on up to `end`; returns how many there were. The file has
-    /// `size` bytes, or had: behind these no fault makes a page, and only such as are there are
-    /// looked for.
-    ///
-    /// # Errors
-    /// As [`Self::drop_one`]; none at the end of a file.
-    fn drop_huge(&self, (first, end): (u64, u64), size: u64, why: Why) -> Result<u64, NoMemory> {
-        let inside = size
-            .div_ceil(bytes::<M::Paging>())
-            .clamp(first, first.max(end));
-        self.unmap_huge(first, inside);
-        let mut dropped = 0;
-        for index in first..inside {
-            dropped += u64::from(self.drop_one(index, why)?);
-        }
-        let mut failed = Ok(());
-        if inside < end {
-            self.each_cached_in(inside, end - 1, |index| match self.drop_one(index, why) {
-                Ok(one) => dropped += u64::from(one),
-                Err(error) => failed = Err(error),
-            });
-        }
-        failed.map(|()| dropped)
+    /// The page behind the last that has bytes of a file of `size` bytes; not before `first`.
+    fn inside(&self, first: u64, size: u64) -> u64 {
+        size.div_ceil(bytes::<M::Paging>()).max(first)
     }
 
-    /// Takes page `index` away from everybody; returns whether there was one.
-    ///
-    /// # Races
-    /// Of a hole, what the page was reserved by goes in the same hold of its mutex: a fault that
-    /// found it there would take a reservation that was used up with the page.
-    fn drop_one(&self, index: u64, why: Why) -> Result<bool, NoMemory> {
+    /// Drops the pages from `first` on; returns how many there were. The file had `size` bytes:
+    /// behind these no fault makes a page, and only such as are there are looked for.
+    fn drop_huge(&self, first: u64, size: u64) -> u64 {
+        let inside = self.inside(first, size);
+        self.unmap_huge(first, inside);
+        let mut freed = (first..inside).map(|index| self.drop_one(index)).sum();
+        self.each_cached(inside, u64::MAX, |index| freed += self.drop_one(index));
+        freed
+    }
+
+    /// Takes page `index` away from everybody; returns how many there were: one, or none.
+    fn drop_one(&self, index: u64) -> u64 {
         let sys = self.system();
-        let mutex = sys.huge.mutex(self, index);
-        let by_map = sys.config.hugetlb == Hugetlb::IMmap;
-        let mut map = None;
-        let mut one = mutex.write();
-        let Some(mut page) = self.find(index) else {
-            return Ok(false);
+        if sys.config.lacks(Broken::CutSkipsAbsent) && self.find(index).is_none() {
+            return 0;
+        }
+        let _one = sys.huge.mutex(self, index).write();
+        let Some(page) = self.unmapped(index) else {
+            return 0;
         };
-        if by_map && page.frame().maps.load(Ordering::Relaxed) > 0 {
-            // Faults take that lock first.
-            drop(one);
-            map = Some(self.map_lock.write());
-            one = mutex.write();
-            match self.find(index) {
-                Some(found) => page = found,
-                None => return Ok(false),
-            }
-        }
-        if why == Why::Hole {
-            // One that is there is among what is reserved or used.
-            self.reserved.remove(sys, index, index + 1)?;
-        }
-        if page.frame().maps.load(Ordering::Relaxed) > 0 {
-            self.unmap_for_sure(index);
-        }
         self.take_out(index, &page.lock());
-        drop(one);
-        drop(map);
-        Ok(true)
+        1
+    }
+
+    /// The page `index`, if there is one, which nobody maps. Under its mutex, and `map_lock`.
+    fn unmapped(&self, index: u64) -> Option<Page<'_, M>> {
+        let page = self.find(index)?;
+        if page.frame().maps.load(Ordering::Relaxed) > 0 {
+            self.unmap_for_sure(index, &page);
+        }
+        Some(page)
     }
 
     /// Takes the entries of pages `first` up to `end` out of the mappings whose locks can be had at
@@ -320,7 +329,6 @@ impl<M: Mmu> PageCache<M> {
             return;
         }
         let sys = self.system();
-        let _alone = NoFaults::lock(self, None);
         let _tree = self.i_mmap.write();
         let mut owners = false;
         let _all = self.each_mapping(first, end - 1, |part| {
@@ -328,16 +336,14 @@ impl<M: Mmu> PageCache<M> {
                 owners = true;
                 return ControlFlow::Continue(());
             }
-            let lock = match sys.config.hugetlb {
-                Hugetlb::IMmap => None,
-                Hugetlb::VmaLock => huge_lock_of(&part),
-            };
+            let lock = self.kept_off_by(&part);
             let tried = lock.map(|lock| lock.sem.try_write());
-            if matches!(tried, Some(None)) && !sys.config.lacks(Broken::HugeUnlocked) {
+            if matches!(tried, Some(None)) && !sys.config.lacks(Broken::WalkUnlocked) {
                 sys.count(Event::HugeLockMissed);
                 return ControlFlow::Continue(());
             }
             self.unmap_part(part);
+            self.is_locked_by(lock, &part);
             ControlFlow::Continue(())
         });
         // Who reserved a page is the last to have it, and has it reserved again.
@@ -351,45 +357,69 @@ impl<M: Mmu> PageCache<M> {
         });
     }
 
-    /// The same of one page, whatever it takes. Under its mutex; and `map_lock` for writing, where
-    /// faults hold that.
-    fn unmap_for_sure(&self, index: u64) {
+    /// The lock that keeps faults off a mapping, unless `map_lock` does. Under `i_mmap`.
+    fn kept_off_by<'l>(&self, part: &Mapped<'l, M>) -> Option<&'l HugeLock<M>> {
+        match self.system().config.hugetlb {
+            Hugetlb::IMmap => None,
+            Hugetlb::VmaLock => huge_lock_of(part),
+        }
+    }
+
+    /// That lock is about to be let go: it is the mapping's still, which it was when it was taken
+    /// (P51).
+    fn is_locked_by(&self, lock: Option<&HugeLock<M>>, part: &Mapped<'_, M>) {
+        if M::CHECKED {
+            let address = |lock: Option<_>| lock.map(core::ptr::from_ref::<HugeLock<M>>);
+            if address(lock) != address(self.kept_off_by(part)) {
+                M::violation(format_args!(
+                    "a walk locked one lock of the mapping at {}, and would let another go",
+                    part.range.start()
+                ));
+            }
+        }
+    }
+
+    /// The same of one page, whatever it takes. Under its mutex, and `map_lock`.
+    ///
+    /// Who waits for a mapping's lock keeps it while he looks at the others. It has ended when
+    /// there is no entry left, not when every mapping has been visited at once: those that fault
+    /// may share and leave their tables for ever.
+    fn unmap_for_sure(&self, index: u64, page: &Page<'_, M>) {
         let sys = self.system();
-        loop {
-            let mut wait = None;
+        let starts_over = sys.config.lacks(Broken::WalkStartsOver);
+        let mut waited: Option<Held<M>> = None;
+        while starts_over || page.frame().maps.load(Ordering::Relaxed) > 0 {
+            let mut missed = None;
             {
+                let _alone = waited.as_ref().map(Held::write);
                 let _tree = self.i_mmap.write();
                 let _some = self.each_mapping(index, index, |part| {
-                    let lock = match sys.config.hugetlb {
-                        Hugetlb::IMmap => None,
-                        Hugetlb::VmaLock => huge_lock_of(&part),
-                    };
-                    let Some(lock) = lock else {
-                        self.unmap_part(part);
-                        return ControlFlow::Continue(());
-                    };
-                    if let Some(_alone) = lock.sem.try_write() {
-                        self.unmap_part(part);
+                    let lock = self.kept_off_by(&part);
+                    let ours = waited.as_ref().is_some_and(|waited| waited.is(lock));
+                    if starts_over && waited.is_some() && !ours {
                         return ControlFlow::Continue(());
                     }
-                    sys.count(Event::HugeLockMissed);
-                    wait = Some(lock.hold());
-                    ControlFlow::Break(())
-                });
-            }
-            let Some(lock) = wait else { return };
-            {
-                let _alone = lock.write();
-                let _tree = self.i_mmap.write();
-                // Unless the mapping has gone meanwhile.
-                let _that = self.each_mapping(index, index, |part| {
-                    if lock.is(huge_lock_of(&part)) {
-                        self.unmap_part(part);
+                    let tried = lock.filter(|_| !ours).map(|lock| lock.sem.try_write());
+                    if matches!(tried, Some(None)) && !sys.config.lacks(Broken::WalkUnlocked) {
+                        sys.count(Event::HugeLockMissed);
+                        missed = lock.map(HugeLock::hold);
+                        return ControlFlow::Break(());
                     }
+                    self.unmap_part(part);
+                    self.is_locked_by(lock, &part);
                     ControlFlow::Continue(())
                 });
             }
-            lock.put(sys);
+            let all = missed.is_none() && waited.is_none();
+            if let Some(waited) = core::mem::replace(&mut waited, missed) {
+                waited.put(sys);
+            }
+            if starts_over && all {
+                break;
+            }
+        }
+        if let Some(waited) = waited {
+            waited.put(sys);
         }
     }
 
@@ -420,7 +450,7 @@ impl<M: Mmu> PageCache<M> {
                     index += 1;
                 }
             }
-            None => zap.huge_locked(self, part.range),
+            None => zap.huge_locked(part.range),
         }
         zap.finish();
     }

@@ -21,6 +21,10 @@
 //! A mapping for which there was no memory for a lock shares no tables, so there is nothing to take
 //! away. Linux: hugetlb_vma_lock_alloc, which has the same.
 //!
+//! A private mapping shares none either. Its lock keeps its faults off who throws its pages away,
+//! until these are in the pool again: a fault would find that empty (P52). Linux: the same since
+//! bf4916922c60, by the lock of its `resv_map`.
+//!
 //! Linux: `struct hugetlb_vma_lock`, mm/hugetlb.c hugetlb_vma_lock_read, hugetlb_vma_lock_release,
 //! fs/hugetlbfs/inode.c hugetlb_unmap_file_folio (v6.1).
 
@@ -31,7 +35,7 @@ use minflt_sync::order::HugeVmaLock;
 use minflt_sync::slab::SlabObject;
 use minflt_sync::{Atomic, Ordering, RwSem, WriteGuard};
 
-/// The lock of one mapping of huge pages of a file that is shared.
+/// The lock of one mapping of huge pages.
 #[repr(C)]
 #[derive(Debug)]
 pub(crate) struct HugeLock<M: Mmu> {

@@ -7,6 +7,7 @@ use super::own::OwnPages;
 use super::reserve::Change;
 use super::{order, pages_of, shift};
 use crate::call::mmap::MapRequest;
+use crate::config::Broken;
 use crate::error::{FileError, MmapError};
 use crate::file::{PageCache, Sharing};
 use crate::mm::Mm;
@@ -25,7 +26,7 @@ pub(crate) struct SetAside<'c, M: Mmu> {
     change: Option<Change<'c, M>>,
     /// Two who map the same at once would each reserve what both lack, and a truncation give back
     /// what it does not know of.
-    _alone: WriteGuard<'c, HugeReserveLock, M>,
+    _alone: Option<WriteGuard<'c, HugeReserveLock, M>>,
 }
 
 impl<M: Mmu> SetAside<'_, M> {
@@ -59,11 +60,12 @@ impl<M: Mmu> PageCache<M> {
         let first = view.pgoff >> order::<M::Paging>();
         let end = first + pages_of::<M::Paging>(view.range);
         let none = |_| MmapError::NoMemory;
+        let beside = sys.config.lacks(Broken::ReserveBesideCut);
         let mut aside = SetAside {
             sys,
             pages: 0,
             change: None,
-            _alone: self.reserving.write(),
+            _alone: (!beside).then(|| self.reserving.write()),
         };
         if view.flags.has(VmaFlags::NORESERVE) {
             // Pages are had when they are touched, or not.
@@ -106,16 +108,13 @@ impl<M: Mmu> Mm<M> {
     /// # Errors
     /// See [`MmapError`].
     pub fn mmap_huge(&self, request: &MapRequest, sharing: Sharing) -> Result<VirtAddr, MmapError> {
-        // It has pages for the whole mapping, whether that may be stored to or not.
+        // What may not be stored to yet can be loaded, too. Linux: hugetlb_file_setup.
         let len = VirtAddr(request.len).align_up(shift::<M::Paging>());
-        let bytes = len.map_or(0, |len| len.0);
-        let file = self
-            .system()
-            .new_huge_file(bytes)
-            .map_err(|why| match why {
-                FileError::Invalid => MmapError::Invalid,
-                _ => MmapError::NoMemory,
-            })?;
+        let len = len.map_or(0, |len| len.0);
+        let file = self.system().new_huge_file(len).map_err(|why| match why {
+            FileError::Invalid => MmapError::Invalid,
+            _ => MmapError::NoMemory,
+        })?;
         self.mmap_file(request, &file, 0, sharing)
     }
 }

@@ -65,12 +65,13 @@ mod tests;
 
 use crate::file::PageCache;
 use crate::frame::Frame;
+use crate::oracle::{Check, is_table};
 use crate::system::System;
 use crate::vma::{VmaFlags, VmaView};
 pub(crate) use file::NotMade;
 use lock::HugeLock;
 use minflt_addr::{Pfn, VirtAddr, VirtRange};
-use minflt_pgtable::{EntryRef, Leaf, Mmu, Paging, PtLock, span_of, span_shift, walk_to};
+use minflt_pgtable::{EntryRef, Leaf, Mmu, Paging, PtLock, Table, span_of, span_shift, walk_to};
 use minflt_sync::order::HugeFaultLock;
 use minflt_sync::slab::Magazine;
 use minflt_sync::{PerCpu, RwSem, Slab};
@@ -240,6 +241,39 @@ impl<M: Mmu> System<M> {
 }
 
 impl<M: Mmu> crate::mm::Mm<M> {
+    /// A fault has just written to an entry of `table` for `addr`, whose lock it holds: is that a
+    /// table of this address space still? Past the door.
+    pub(crate) fn has_huge_table(&self, addr: VirtAddr, table: Pfn) {
+        if !M::CHECKED {
+            return;
+        }
+        let sys = self.system();
+        sys.looked(Check::Walk);
+        let mut found = self.root;
+        for level in (LEVEL + 1..M::Paging::LEVELS).rev() {
+            // SAFETY: 1: the caller's hold; a look by an oracle.
+            let above = unsafe { Table::<M>::at(&sys.at, found, level) };
+            let value = above.entry_for(addr, level).peek();
+            if !value.is_table_at(level) {
+                M::violation(format_args!("a fault at {addr} has lost its table {table}"));
+            }
+            found = value.pfn();
+        }
+        if found != table {
+            M::violation(format_args!(
+                "a fault at {addr} is in table {table}, and its own is {found}"
+            ));
+        }
+        is_table(sys, table);
+    }
+
+    /// The table of huge pages for `addr`, if there is one: for scenes, while nothing runs.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn huge_table_for(&self, addr: VirtAddr) -> Option<Pfn> {
+        self.huge_entry(addr).ok().map(|leaf| leaf.table)
+    }
+
     /// The entry that maps, or would map, a huge page at `addr`, if there is a table for it; else
     /// the entry below which one is missing, and its level. The caller holds what keeps the tables.
     pub(crate) fn huge_entry(&self, addr: VirtAddr) -> Result<Leaf<'_, M>, (EntryRef<'_, M>, u32)> {

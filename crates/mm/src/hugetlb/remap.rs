@@ -46,7 +46,7 @@ impl<M: Mmu> Mm<M> {
     pub(crate) fn move_huge(&self, vma: &Vma<M>, old: &VmaView, to: VirtAddr) {
         let mut zap = Zap::begin(self, old.range);
         if old.flags.has(VmaFlags::SHARED) {
-            zap.huge(vma, old, old.range);
+            zap.huge_gone(vma, old);
         } else if let Some(cache) = old.cache::<M>() {
             zap.move_private(cache, old, to);
         }

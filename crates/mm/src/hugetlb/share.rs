@@ -15,8 +15,8 @@
 //! it; with a mapping of the same file, the same flags and protection, that has the same pages at
 //! addresses of the same place in their interval.
 //!
-//! *Share*: `i_mmap` for reading; find the other's table; sharers + 1; under `page_table_lock` put
-//! it in where there is none, else sharers - 1.
+//! *Share*: `i_mmap` for reading; find the other's table; sharers + 1; put it in as any table,
+//! where there is none, else sharers - 1.
 //!
 //! *Unshare*: `map_lock` or the mapping's lock for writing, and `i_mmap` for writing; under
 //! `page_table_lock`: if there are sharers, our entry becomes empty, sharers - 1. All CPUs of this
@@ -32,7 +32,9 @@
 //! nobody shares with it any more: its own tables are freed before it is out of the file.
 //!
 //! A mapping that is cut loses the table of the interval that the cut is in while its section is
-//! open: no fault of its own shares it again before the record says that it ends there (P50).
+//! open: no fault of its own shares it again before the record says that it ends there (P50). And
+//! nobody comes to share a table of the mapping from then on until its link says that, too; nor
+//! one of a mapping that goes, whose tables are about to be freed ([`super::zap`]).
 //!
 //! # Cost
 //! One walk of the file's mappings for each interval that is touched first.
@@ -48,7 +50,7 @@ use crate::vma::{Vma, VmaFlags, VmaView};
 use core::ops::ControlFlow;
 use minflt_addr::{Pfn, VirtAddr, VirtRange};
 use minflt_pgtable::{EntryRef, Mmu, Paging, Pte};
-use minflt_sync::Ordering;
+use minflt_sync::{Atomic, Ordering};
 
 /// A mapping may have tables that others have, too.
 fn may_share<M: Mmu>(vma: &Vma<M>, view: &VmaView, part: VirtRange) -> bool {
@@ -96,18 +98,36 @@ impl<M: Mmu> Mm<M> {
             }
         });
         let Some(table) = found else { return false };
-        let sharers = &sys.frames.get(table).maps;
+        let (sharers, _) = self.sharers(table);
         sharers.add(1, Ordering::Relaxed);
-        let _held = self.page_table_lock.lock();
-        let (none, value) = (Pte::none_at(LEVEL + 1), Pte::table(table, LEVEL + 1));
-        // Another fault may put one in without the lock, by the protocol.
-        if entry.cas(self.exchange_under_lock(), none, value).is_ok() {
+        let put_in = if sys.config.lacks(Broken::BlindShare) {
+            let _held = self.page_table_lock.lock();
+            let empty = entry.load().is_none_at(LEVEL + 1);
+            if empty {
+                entry.store(Pte::table(table, LEVEL + 1));
+            }
+            empty
+        } else {
+            // As a fault does that makes one, which may be doing that now.
+            self.link_table(entry, LEVEL + 1, table)
+        };
+        if put_in {
             sys.count(Event::TablesShared);
             M::note(format_args!("table {table} is shared at {}", part.start()));
         } else {
             sharers.sub(1, Ordering::Relaxed);
         }
         true
+    }
+
+    /// The number that says who has a table, and what that is where it is not shared.
+    fn sharers(&self, table: Pfn) -> (&Atomic<u32, M>, u32) {
+        let sys = self.system();
+        let frame = sys.frames.get(table);
+        match sys.config.lacks(Broken::SharersByReferences) {
+            true => (&frame.refs, 1),
+            false => (&frame.maps, 0),
+        }
     }
 
     /// The table of huge pages for `addr`, if there is one. Under `i_mmap` of a file that is mapped
@@ -129,18 +149,13 @@ impl<M: Mmu> Mm<M> {
         let Ok(leaf) = self.huge_entry(addr) else {
             return false;
         };
-        let frame = sys.frames.get(leaf.table);
+        let (sharers, alone) = self.sharers(leaf.table);
         let _held = self.page_table_lock.lock();
-        let shared = if sys.config.lacks(Broken::SharersByReferences) {
-            frame.refs.load(Ordering::Relaxed) > 1
-        } else {
-            frame.maps.load(Ordering::Relaxed) > 0
-        };
-        if !shared {
+        if sharers.load(Ordering::Relaxed) == alone {
             return false;
         }
         leaf.parent.store(Pte::none_at(LEVEL + 1));
-        frame.maps.sub(1, Ordering::Relaxed);
+        sharers.sub(1, Ordering::Relaxed);
         sys.count(Event::TablesUnshared);
         M::note(format_args!("table {} is left at {addr}", leaf.table));
         true

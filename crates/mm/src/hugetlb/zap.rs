@@ -50,12 +50,16 @@ impl<M: Mmu> Zap<'_, M> {
         let Some(cache) = view.cache::<M>() else {
             return;
         };
-        let _alone = NoFaults::lock(cache, vma.huge_lock());
+        let unlocked = cache.system().config.lacks(Broken::DiscardUnlocked);
+        let _alone = (!unlocked).then(|| NoFaults::lock(cache, vma.huge_lock()));
         let _tree = cache.i_mmap.write();
-        self.huge_locked(cache, part);
+        self.huge_locked(part);
     }
 
-    /// The same of all of a mapping that goes: nobody shares its tables from now on.
+    /// The same of all of a mapping that goes: nobody shares its tables from now on, which are about
+    /// to be freed. One that stays goes on sharing (P52).
+    ///
+    /// Linux: `__hugetlb_zap_end`, which takes the lock away for that.
     pub(crate) fn huge_gone(&mut self, vma: &Vma<M>, view: &VmaView) {
         let Some(cache) = view.cache::<M>() else {
             return;
@@ -65,18 +69,16 @@ impl<M: Mmu> Zap<'_, M> {
         if !cache.system().config.lacks(Broken::GoneStillShares) {
             vma.shares_no_more();
         }
-        self.huge_locked(cache, view.range);
+        self.huge_locked(view.range);
     }
 
     /// The same for who holds what keeps faults off, and `i_mmap` for writing.
-    pub(super) fn huge_locked(&mut self, cache: &PageCache<M>, part: VirtRange) {
+    pub(super) fn huge_locked(&mut self, part: VirtRange) {
         self.each_huge(part, |zap, entry, page| {
             zap.take_huge_out(entry, page);
         });
         // The file's lock is held until all have forgotten.
-        if !cache.system().config.lacks(Broken::UnshareWithoutFlush) {
-            self.flush();
-        }
+        self.flush();
     }
 
     /// Takes what an entry maps out; the frame, if there was one that nobody else maps.
@@ -189,7 +191,9 @@ impl<M: Mmu> Zap<'_, M> {
             };
             if mm.unshare_table(at) {
                 let left = interval::<M::Paging>(at);
-                self.gather.touch(left);
+                if !mm.system().config.lacks(Broken::UnshareWithoutFlush) {
+                    self.gather.touch(left);
+                }
                 at = left.end();
                 continue;
             }
@@ -217,7 +221,10 @@ impl<M: Mmu> Mm<M> {
     /// # Context
     /// Inside the mapping's section. Sleeps; waits for CPUs to forget translations.
     ///
-    /// Linux: hugetlb_split (since 081056dc00a2).
+    /// Others do not share its tables either until its link says what its records do then.
+    ///
+    /// Linux: hugetlb_split (since 081056dc00a2), where the file's lock is held from here until the
+    /// records are done.
     pub(crate) fn leave_cut_table(&self, vma: &Vma<M>, view: &VmaView, at: VirtAddr) {
         let part = interval::<M::Paging>(at);
         if !view.is_huge() || !view.flags.has(VmaFlags::SHARED) || part.start() == at {
@@ -230,6 +237,9 @@ impl<M: Mmu> Mm<M> {
         {
             let _alone = NoFaults::lock(cache, vma.huge_lock());
             let _tree = cache.i_mmap.write();
+            if !self.system().config.lacks(Broken::CutStillShared) {
+                vma.shares_no_more();
+            }
             if self.unshare_table(at) {
                 zap.gather.touch(part);
                 zap.flush();

@@ -4,7 +4,7 @@
 use super::unbalanced::Unbalanced;
 use crate::file::PageCache;
 use crate::frame::{Entries, Frame, Use};
-use crate::hugetlb::{LEVEL, order, pages_of};
+use crate::hugetlb::{LEVEL, interval, order, pages_of};
 use crate::mm::Mm;
 use crate::system::System;
 use crate::vma::{Vma, VmaFlags};
@@ -84,6 +84,24 @@ pub(super) fn sharers_add_up<M: Mmu>(table: Pfn, frame: &Frame<M>) -> Result<(),
 }
 
 impl<M: Mmu> Mm<M> {
+    /// An entry of level `level` that points to a table: if others have that, too, all of it is in
+    /// one mapping.
+    pub(super) fn check_shared(
+        &self,
+        at: VirtAddr,
+        level: u32,
+        value: Pte<M::Paging>,
+    ) -> Result<(), Unbalanced> {
+        if level != LEVEL + 1 || self.system().frames.get(value.pfn()).maps.peek() == 0 {
+            return Ok(());
+        }
+        let view = self.mapping_of(at)?.peek();
+        if view.is_huge() && view.range.covers(interval::<M::Paging>(at)) {
+            return Ok(());
+        }
+        Err(Unbalanced::SharedInPart(at))
+    }
+
     /// An entry above the leaves that points to no table.
     pub(super) fn check_huge(
         &self,

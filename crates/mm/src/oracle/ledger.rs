@@ -377,6 +377,9 @@ impl<M: Mmu> Mm<M> {
         if self.system().frames.get(table).was_seen_by_sharer() {
             return Ok(());
         }
+        if self.system().frames.get(table).used_as() != Use::Table {
+            return Err(Unbalanced::NoTable { table, level });
+        }
         walked.tables += 1 << table_order::<M::Paging>(level);
         // SAFETY: 1: nothing else runs.
         let table = unsafe { Table::<M>::at(&self.system().at, table, level) };
@@ -393,6 +396,7 @@ impl<M: Mmu> Mm<M> {
             if level > 0 && !value.is_table_at(level) {
                 self.check_huge(VirtAddr(at), level, value)?;
             } else if level > 0 {
+                self.check_shared(VirtAddr(at), level, value)?;
                 self.walk_table(value.pfn(), level - 1, at, walked)?;
             } else if value.is_mapped() {
                 self.check_entry(VirtAddr(at), value, walked)?;

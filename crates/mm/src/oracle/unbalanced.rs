@@ -51,6 +51,15 @@ pub enum Unbalanced {
         /// How many have it.
         found: u64,
     },
+    /// An address space has a table that was freed.
+    NoTable {
+        /// Its frame.
+        table: Pfn,
+        /// Its level.
+        level: u32,
+    },
+    /// A table of huge pages that others have, too, reaches out of its mapping.
+    SharedInPart(VirtAddr),
     /// Huge pages are reserved, and for nobody, or the other way about.
     Reserved {
         /// As the pools count.
@@ -178,6 +187,18 @@ impl Unbalanced {
                 "{kept} huge pages are reserved, {wanted} for files and mappings"
             ),
             Self::Pools(what) => write!(f, "the pools of huge pages: {what}"),
+            Self::NoTable { table, level } => {
+                write!(
+                    f,
+                    "frame {table} is a table of level {level}, and was freed"
+                )
+            }
+            Self::SharedInPart(at) => {
+                write!(
+                    f,
+                    "the table at {at} is shared, and not all of it in one mapping"
+                )
+            }
             _ => Ok(()),
         }
     }
@@ -233,7 +254,11 @@ impl fmt::Display for Unbalanced {
                 "slots of the swap device count {counted} entries, {named} name them"
             ),
             Self::Links(why) => f.write_str(why),
-            Self::Sharers { .. } | Self::Reserved { .. } | Self::Pools(_) => self.write_huge(f),
+            Self::Sharers { .. }
+            | Self::Reserved { .. }
+            | Self::Pools(_)
+            | Self::NoTable { .. }
+            | Self::SharedInPart(_) => self.write_huge(f),
             Self::Objects {
                 what,
                 live,

@@ -1,6 +1,7 @@
 //! Pools and reservations on a machine of real threads.
 extern crate std;
 
+mod mappings;
 mod pool;
 mod reserve;
 

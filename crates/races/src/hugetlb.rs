@@ -1,0 +1,480 @@
+//! What happens in the races about huge pages and the tables of them that address spaces share.
+//!
+//! The stage's address space maps a file over one whole interval, so that a child has its table in
+//! common with it; nothing is reserved then, for there are no 512 pages. Formats without huge
+//! pages, or with a root that maps them, play nothing.
+
+use super::forks::Child;
+use super::scenes::{S, tasks};
+use super::stage::{Checked, Script};
+use core::cell::RefCell;
+use core::mem::ManuallyDrop;
+use minflt_addr::VirtAddr;
+use minflt_mm::{Advice, FileHandle, MapRequest, Mm, Place, Prot, Reserve, Sharing, Signal};
+use minflt_pgtable::Paging;
+use minflt_sync::Machine;
+use std::rc::Rc;
+
+/// Which race about huge pages.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Huge {
+    /// Faults of parent and child beside a hole: both lose their table in turn.
+    Unshare,
+    /// One who throws a whole interval away beside a hole, and beside a store of his own.
+    Leave,
+    /// One who throws an interval away beside somebody who looks at its table.
+    Looked,
+    /// A mapping is cut in an interval that the parent shares, beside a fault of its own.
+    Cut,
+    /// The same, beside a fault of a child that has no table yet.
+    CutBeside,
+    /// fork beside a hole.
+    Fork,
+    /// A private mapping is thrown away beside a store to it.
+    Discard,
+    /// A cut beside stores to what goes.
+    Truncate,
+    /// A hole beside a store to it.
+    Hole,
+    /// A cut beside one who maps the file.
+    Map,
+    /// Two stores to a page, of which there is only one left.
+    Last,
+    /// munmap beside a fault that looks for a table to share.
+    Gone,
+    /// Two faults in one empty interval, for which somebody makes a table just now.
+    Make,
+    /// A store to a private page that a child throws away.
+    Reuse,
+}
+
+/// The frames that it takes.
+pub(super) const FRAMES: u64 = 5 * 512;
+/// Words of the first pages are these, and the page's number.
+const WORD: u64 = 100;
+
+type Body<'s> = Box<dyn FnOnce() + 's>;
+
+/// Whether the format has what these scenes are about.
+pub(super) const fn is_played<P: Paging>() -> bool {
+    let small = matches!(P::HUGE_ORDER, Some(order) if order <= 10);
+    small && P::LEVELS > 2
+}
+
+/// Bytes of a huge page.
+const fn bytes<P: Paging>() -> u64 {
+    1 << (P::SHIFT + P::TREE[0].bits)
+}
+
+/// Bytes that one table of huge pages covers.
+const fn interval<P: Paging>() -> u64 {
+    bytes::<P>() << P::TREE[1].bits
+}
+
+/// The address of huge page `n` of the second interval.
+const fn at<P: Paging>(n: u64) -> VirtAddr {
+    VirtAddr(interval::<P>() + n * bytes::<P>())
+}
+
+/// A file of huge pages, dropped only when the scene ended well.
+struct Big<'s, P: Paging> {
+    stage: S<'s, P>,
+    file: ManuallyDrop<FileHandle<'s, Checked<P>>>,
+}
+
+impl<'s, P: Paging> Big<'s, P> {
+    /// One of so many pages, on a stage with a pool of so many.
+    fn new(stage: &S<'s, P>, pages: u64, pool: u64) -> Rc<Self> {
+        assert_eq!(
+            stage.sys.resize_huge_pool(pool),
+            pool,
+            "the stage is large enough"
+        );
+        stage.sys.clear_free_frames();
+        let file = stage.sys.new_huge_file(pages * bytes::<P>());
+        let file = file.unwrap_or_else(|error| panic!("the stage is large enough: {error:?}"));
+        Rc::new(Self {
+            stage: Rc::clone(stage),
+            file: ManuallyDrop::new(file),
+        })
+    }
+
+    /// Maps the first `pages` pages of it at page `n`.
+    fn map(&self, n: u64, pages: u64, reserve: Reserve, sharing: Sharing) {
+        let place = Place::FixedNoReplace(at::<P>(n));
+        let request = MapRequest {
+            reserve,
+            ..MapRequest::new(place, pages * bytes::<P>(), Prot::READ_WRITE)
+        };
+        let mapped = self.stage.mm.mmap_file(&request, &self.file, 0, sharing);
+        assert!(mapped.is_ok(), "the stage is free and small: {mapped:?}");
+    }
+
+    /// Maps a whole interval of it.
+    fn map_interval(&self) {
+        let pages = interval::<P>() / bytes::<P>();
+        self.map(0, pages, Reserve::NoReserve, Sharing::Shared);
+    }
+
+    /// Makes a hole of page `n`.
+    fn punch(&self, n: u64) {
+        let done = self.file.punch_hole(n * bytes::<P>(), bytes::<P>());
+        assert!(done.is_ok(), "there is memory: {done:?}");
+    }
+
+    /// Cuts it behind its first page.
+    fn cut(&self) {
+        let done = self.file.truncate(bytes::<P>());
+        assert!(done.is_ok(), "whole pages: {done:?}");
+    }
+
+    /// The last of it.
+    fn end(self: Rc<Self>) -> Result<(), String> {
+        let file = Rc::into_inner(self).ok_or("the file is in use still")?;
+        drop(ManuallyDrop::into_inner(file.file));
+        Ok(())
+    }
+}
+
+/// A store to page `n` returns one of these.
+fn stores<P: Paging>(mm: &Mm<Checked<P>>, n: u64, allowed: &[Result<(), Signal>]) {
+    let stored = mm.thread().store(at::<P>(n), WORD + n);
+    if !allowed.contains(&stored) {
+        Checked::<P>::violation(format_args!("huge page {n}: a store returned {stored:?}"));
+    }
+}
+
+/// A load of page `n` finds one of these.
+fn finds<P: Paging>(mm: &Mm<Checked<P>>, n: u64, allowed: &[Result<u64, Signal>]) {
+    let found = mm.thread().load(at::<P>(n));
+    if !allowed.contains(&found) {
+        Checked::<P>::violation(format_args!(
+            "huge page {n} holds {found:?}, none of {allowed:?}"
+        ));
+    }
+}
+
+fn boxed<'s, F: FnOnce() + 's>(body: F) -> Body<'s> {
+    Box::new(body)
+}
+
+/// Writes the scenario out on a stage.
+pub(super) fn script<'s, P: Paging>(scene: Huge, stage: &S<'s, P>) -> Script<'s> {
+    if !is_played::<P>() {
+        return tasks(vec![boxed(|| ())], || Ok(()));
+    }
+    match scene {
+        Huge::Unshare => unshare(stage),
+        Huge::Leave => leave(stage),
+        Huge::Looked => looked(stage),
+        Huge::Cut => cut(stage, true),
+        Huge::CutBeside => cut(stage, false),
+        Huge::Fork => fork(stage),
+        Huge::Discard => discard(stage),
+        Huge::Truncate => truncate(stage),
+        Huge::Hole => hole(stage),
+        Huge::Map => map(stage),
+        Huge::Last => last(stage),
+        Huge::Gone => gone(stage),
+        Huge::Make => make(stage),
+        Huge::Reuse => reuse(stage),
+    }
+}
+
+/// A file over an interval, and a child; both have touched page 0, and so share the table.
+fn shared<'s, P: Paging>(stage: &S<'s, P>) -> (Rc<Big<'s, P>>, Rc<Child<'s, P>>) {
+    let file = Big::new(stage, 0, 3);
+    file.map_interval();
+    stores(stage.mm, 0, &[Ok(())]);
+    let child = Rc::new(Child::of(stage));
+    finds(child.mm(), 0, &[Ok(WORD)]);
+    (file, child)
+}
+
+/// The end of both.
+fn end<'s, P: Paging>(
+    stage: &S<'s, P>,
+    file: Rc<Big<'s, P>>,
+    child: Rc<Child<'s, P>>,
+) -> Result<(), String> {
+    Rc::into_inner(child)
+        .ok_or("a task still has the child")?
+        .end(stage)?;
+    file.end()
+}
+
+fn unshare<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
+    let (file, child) = shared(stage);
+    let (parent, last) = (Rc::clone(stage), Rc::clone(stage));
+    let (punched, user) = (Rc::clone(&file), Rc::clone(&child));
+    let bodies = vec![
+        boxed(move || stores(parent.mm, 1, &[Ok(())])),
+        boxed(move || punched.punch(0)),
+        boxed(move || stores(user.mm(), 2, &[Ok(())])),
+    ];
+    tasks(bodies, move || end(&last, file, child))
+}
+
+fn leave<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
+    let (file, child) = shared(stage);
+    let last = Rc::clone(stage);
+    let punched = Rc::clone(&file);
+    let (user, discarder) = (Rc::clone(&child), Rc::clone(&child));
+    let bodies = vec![
+        boxed(move || {
+            let done = discarder
+                .mm()
+                .madvise(at::<P>(0), bytes::<P>(), Advice::DontNeed);
+            assert!(done.is_ok(), "mapped");
+        }),
+        boxed(move || {
+            for _ in 0..3 {
+                stores(user.mm(), 0, &[Ok(())]);
+            }
+        }),
+        boxed(move || punched.punch(0)),
+    ];
+    tasks(bodies, move || end(&last, file, child))
+}
+
+fn looked<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
+    let (file, child) = shared(stage);
+    let table = stage.mm.huge_table_for(at::<P>(0));
+    let table = table.unwrap_or_else(|| panic!("page 0 is mapped"));
+    // It is not shared any more.
+    let left = child
+        .mm()
+        .madvise(at::<P>(0), bytes::<P>(), Advice::DontNeed);
+    assert!(left.is_ok(), "mapped");
+    let (looker, parent, last) = (Rc::clone(stage), Rc::clone(stage), Rc::clone(stage));
+    let bodies = vec![
+        boxed(move || {
+            for _ in 0..2 {
+                // It is no page, which is found out with a reference to it.
+                assert!(looker.sys.move_frame(table, 0).is_err(), "a table");
+            }
+        }),
+        boxed(move || {
+            let done = parent
+                .mm
+                .madvise(at::<P>(0), bytes::<P>(), Advice::DontNeed);
+            assert!(done.is_ok(), "mapped");
+            finds(parent.mm, 0, &[Ok(WORD)]);
+        }),
+    ];
+    tasks(bodies, move || end(&last, file, child))
+}
+
+fn cut<'s, P: Paging>(stage: &S<'s, P>, shares: bool) -> Script<'s> {
+    let file = Big::new(stage, 0, 3);
+    file.map_interval();
+    // The child is the younger: it has no table before it touches a page.
+    let child = Rc::new(Child::of(stage));
+    stores(stage.mm, 0, &[Ok(())]);
+    if shares {
+        finds(child.mm(), 0, &[Ok(WORD)]);
+    }
+    let (caller, last) = (Rc::clone(stage), Rc::clone(stage));
+    let (own, other) = (Rc::clone(stage), Rc::clone(&child));
+    let bodies = vec![
+        boxed(move || {
+            let done =
+                caller
+                    .mm
+                    .madvise(at::<P>(1), interval::<P>() - bytes::<P>(), Advice::DontFork);
+            assert!(done.is_ok(), "mapped");
+        }),
+        boxed(move || match shares {
+            true => stores(own.mm, 2, &[Ok(())]),
+            false => stores(other.mm(), 2, &[Ok(())]),
+        }),
+    ];
+    tasks(bodies, move || end(&last, file, child))
+}
+
+fn fork<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
+    let file = Big::new(stage, 0, 3);
+    file.map_interval();
+    stores(stage.mm, 0, &[Ok(())]);
+    let born = Rc::new(RefCell::new(None));
+    let child = Rc::clone(&born);
+    let (forker, last, punched) = (Rc::clone(stage), Rc::clone(stage), Rc::clone(&file));
+    let bodies = vec![
+        boxed(move || *born.borrow_mut() = Some(Child::of(&forker))),
+        boxed(move || punched.punch(0)),
+    ];
+    tasks(bodies, move || {
+        let child = child.take().ok_or("fork did not return")?;
+        end(&last, file, Rc::new(child))
+    })
+}
+
+fn discard<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
+    // All that the pool has.
+    let file = Big::new(stage, 2, 2);
+    file.map(0, 2, Reserve::Charged, Sharing::Private);
+    for n in 0..2 {
+        stores(stage.mm, n, &[Ok(())]);
+    }
+    let (caller, user, last) = (Rc::clone(stage), Rc::clone(stage), Rc::clone(stage));
+    let bodies = vec![
+        boxed(move || {
+            let done = caller
+                .mm
+                .madvise(at::<P>(0), 2 * bytes::<P>(), Advice::DontNeed);
+            assert!(done.is_ok(), "mapped");
+        }),
+        boxed(move || {
+            for n in 0..2 {
+                stores(user.mm, n, &[Ok(())]);
+            }
+        }),
+    ];
+    tasks(bodies, move || {
+        for n in 0..2 {
+            let stored = last.mm.thread().store(at::<P>(n), WORD);
+            stored.map_err(|signal| format!("huge page {n}: a store returned {signal:?}"))?;
+        }
+        file.end()
+    })
+}
+
+fn truncate<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
+    const EITHER: &[Result<(), Signal>] = &[Ok(()), Err(Signal::Bus)];
+    let file = Big::new(stage, 3, 3);
+    file.map(0, 3, Reserve::Charged, Sharing::Shared);
+    stores(stage.mm, 0, &[Ok(())]);
+    let (first, second, cutter) = (Rc::clone(stage), Rc::clone(stage), Rc::clone(stage));
+    let (cut, last) = (Rc::clone(&file), Rc::clone(stage));
+    let bodies = vec![
+        boxed(move || {
+            for n in [2, 0, 1] {
+                stores(first.mm, n, if n == 0 { &[Ok(())] } else { EITHER });
+            }
+        }),
+        boxed(move || {
+            cut.cut();
+            for n in 1..3 {
+                finds(cutter.mm, n, &[Err(Signal::Bus)]);
+            }
+        }),
+        boxed(move || {
+            for n in [1, 2] {
+                stores(second.mm, n, EITHER);
+            }
+        }),
+    ];
+    tasks(bodies, move || {
+        let (cached, pool) = (file.file.cached_pages(), last.sys.huge_pool());
+        if cached > 1 || cached + pool.reserved != 1 {
+            let reserved = pool.reserved;
+            return Err(format!(
+                "one page is left of the file: it has {cached}, and {reserved} are reserved"
+            ));
+        }
+        file.end()
+    })
+}
+
+fn hole<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
+    let file = Big::new(stage, 1, 2);
+    file.map(0, 1, Reserve::Charged, Sharing::Shared);
+    stores(stage.mm, 0, &[Ok(())]);
+    let (user, punched) = (Rc::clone(stage), Rc::clone(&file));
+    let bodies = vec![
+        boxed(move || {
+            for _ in 0..2 {
+                stores(user.mm, 0, &[Ok(())]);
+            }
+        }),
+        boxed(move || punched.punch(0)),
+    ];
+    tasks(bodies, move || file.end())
+}
+
+fn map<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
+    let file = Big::new(stage, 2, 3);
+    file.map(0, 2, Reserve::Charged, Sharing::Shared);
+    stores(stage.mm, 1, &[Ok(())]);
+    let (mapped, cut, last) = (Rc::clone(&file), Rc::clone(&file), Rc::clone(stage));
+    let bodies = vec![
+        boxed(move || mapped.map(8, 3, Reserve::Charged, Sharing::Shared)),
+        boxed(move || cut.cut()),
+    ];
+    tasks(bodies, move || {
+        last.sys
+            .check_ledger(&[last.mm])
+            .map_err(|error| format!("ledger: {error}"))?;
+        file.end()
+    })
+}
+
+fn last<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
+    let file = Big::new(stage, 1, 1);
+    file.map(0, 1, Reserve::NoReserve, Sharing::Shared);
+    let body = || {
+        let stage = Rc::clone(stage);
+        boxed(move || stores(stage.mm, 0, &[Ok(())]))
+    };
+    tasks(vec![body(), body()], move || file.end())
+}
+
+fn gone<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
+    let file = Big::new(stage, 0, 3);
+    file.map_interval();
+    let child = Rc::new(Child::of(stage));
+    stores(stage.mm, 0, &[Ok(())]);
+    let (caller, last, user) = (Rc::clone(stage), Rc::clone(stage), Rc::clone(&child));
+    let bodies = vec![
+        boxed(move || {
+            let done = caller.mm.munmap(at::<P>(0), interval::<P>());
+            assert!(done.is_ok(), "mapped");
+        }),
+        boxed(move || {
+            stores(user.mm(), 1, &[Ok(())]);
+            finds(user.mm(), 0, &[Ok(WORD)]);
+        }),
+    ];
+    tasks(bodies, move || end(&last, file, child))
+}
+
+fn make<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
+    let file = Big::new(stage, 0, 3);
+    file.map_interval();
+    let child = Rc::new(Child::of(stage));
+    let (one, two, last) = (Rc::clone(stage), Rc::clone(stage), Rc::clone(stage));
+    let user = Rc::clone(&child);
+    let bodies = vec![
+        boxed(move || stores(one.mm, 0, &[Ok(())])),
+        boxed(move || stores(two.mm, 1, &[Ok(())])),
+        boxed(move || stores(user.mm(), 2, &[Ok(())])),
+    ];
+    tasks(bodies, move || end(&last, file, child))
+}
+
+fn reuse<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
+    let file = Big::new(stage, 1, 3);
+    file.map(0, 1, Reserve::Charged, Sharing::Private);
+    stores(stage.mm, 0, &[Ok(())]);
+    let child = Rc::new(Child::of(stage));
+    let (parent, last) = (Rc::clone(stage), Rc::clone(stage));
+    let (looker, discarder) = (Rc::clone(&child), Rc::clone(&child));
+    let bodies = vec![
+        boxed(move || {
+            let stored = parent.mm.thread().store(at::<P>(0), 2);
+            assert!(stored.is_ok(), "mapped");
+        }),
+        boxed(move || {
+            for _ in 0..4 {
+                finds(looker.mm(), 0, &[Ok(WORD), Ok(0)]);
+            }
+        }),
+        boxed(move || {
+            let done = discarder
+                .mm()
+                .madvise(at::<P>(0), bytes::<P>(), Advice::DontNeed);
+            assert!(done.is_ok(), "mapped");
+        }),
+    ];
+    tasks(bodies, move || end(&last, file, child))
+}
