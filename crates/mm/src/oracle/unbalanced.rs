@@ -254,11 +254,8 @@ impl fmt::Display for Unbalanced {
                 "slots of the swap device count {counted} entries, {named} name them"
             ),
             Self::Links(why) => f.write_str(why),
-            Self::Sharers { .. }
-            | Self::Reserved { .. }
-            | Self::Pools(_)
-            | Self::NoTable { .. }
-            | Self::SharedInPart(_) => self.write_huge(f),
+            Self::Sharers { .. } | Self::Reserved { .. } | Self::Pools(_) => self.write_huge(f),
+            Self::NoTable { .. } | Self::SharedInPart(_) => self.write_huge(f),
             Self::Objects {
                 what,
                 live,
