@@ -56,8 +56,8 @@ impl<M: Mmu> Zap<'_, M> {
         self.huge_locked(part);
     }
 
-    /// The same of all of a mapping that goes: nobody shares its tables from now on, which are about
-    /// to be freed. One that stays goes on sharing (P52).
+    /// The same of all of a mapping that goes: nobody shares its tables from now on, which are
+    /// about to be freed. One that stays goes on sharing (P52).
     ///
     /// Linux: `__hugetlb_zap_end`, which takes the lock away for that.
     pub(crate) fn huge_gone(&mut self, vma: &Vma<M>, view: &VmaView) {
@@ -111,8 +111,11 @@ impl<M: Mmu> Zap<'_, M> {
         let mut page = page_at::<M::Paging>(part.start());
         while page.start() < part.end() {
             let index = view.huge_index::<M::Paging>(page.start());
-            let _alone = NoFaults::lock(cache, vma.huge_lock());
+            let by_map = sys.config.hugetlb == Hugetlb::IMmap;
+            let _map = by_map.then(|| cache.map_lock.write());
             let _one = sys.huge.mutex(cache, index).write();
+            let lock = vma.huge_lock().filter(|_| !by_map);
+            let _tables = lock.map(|lock| lock.sem.write());
             let _tree = cache.i_mmap.write();
             self.huge_own(own, index, page, true);
             page = page_at::<M::Paging>(page.end());
