@@ -9,8 +9,8 @@
 //! ```
 //!
 //! `@12` is page 12 of the window, `@12+0x8` lies within it, `3p` is three pages; other addresses
-//! and lengths are in hexadecimal. `@h3` and `2h` are the same of the window of huge pages. The files
-//! are those of [`crate::files`].
+//! and lengths are in hexadecimal. `@h3` and `2h` are the same of the window of huge pages. The
+//! files are those of [`crate::files`].
 
 mod names;
 
