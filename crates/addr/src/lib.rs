@@ -30,12 +30,14 @@ pub struct PgOff(pub u64);
 impl VirtAddr {
     /// The address rounded down to a multiple of `1 << shift` bytes.
     #[must_use]
+    #[inline(always)]
     pub const fn align_down(self, shift: u32) -> Self {
         Self(self.0 >> shift << shift)
     }
 
     /// The address rounded up to a multiple of `1 << shift` bytes, or `None` past the end.
     #[must_use]
+    #[inline(always)]
     pub const fn align_up(self, shift: u32) -> Option<Self> {
         match self.0.checked_add((1 << shift) - 1) {
             Some(sum) => Some(Self(sum >> shift << shift)),
@@ -45,24 +47,28 @@ impl VirtAddr {
 
     /// Whether the address is a multiple of `1 << shift` bytes.
     #[must_use]
+    #[inline(always)]
     pub const fn is_aligned(self, shift: u32) -> bool {
         self.0 & ((1 << shift) - 1) == 0
     }
 
     /// The offset within the page of `1 << shift` bytes.
     #[must_use]
+    #[inline(always)]
     pub const fn page_offset(self, shift: u32) -> u64 {
         self.0 & ((1 << shift) - 1)
     }
 
     /// The virtual page number for pages of `1 << shift` bytes.
     #[must_use]
+    #[inline(always)]
     pub const fn page(self, shift: u32) -> u64 {
         self.0 >> shift
     }
 
     /// The address `bytes` further on, or `None` past the end of the address space.
     #[must_use]
+    #[inline(always)]
     pub const fn checked_add(self, bytes: u64) -> Option<Self> {
         match self.0.checked_add(bytes) {
             Some(sum) => Some(Self(sum)),
@@ -74,6 +80,7 @@ impl VirtAddr {
 impl PhysAddr {
     /// The frame that holds the address, for pages of `1 << shift` bytes.
     #[must_use]
+    #[inline(always)]
     pub const fn pfn(self, shift: u32) -> Pfn {
         Pfn(self.0 >> shift)
     }
@@ -82,6 +89,7 @@ impl PhysAddr {
 impl Pfn {
     /// The first byte of the frame, for pages of `1 << shift` bytes.
     #[must_use]
+    #[inline(always)]
     pub const fn phys(self, shift: u32) -> PhysAddr {
         PhysAddr(self.0 << shift)
     }

@@ -16,6 +16,7 @@ pub struct VirtRange {
 impl VirtRange {
     /// The range `[start, end)`; empty when `end` lies before `start`.
     #[must_use]
+    #[inline(always)]
     pub const fn new(start: VirtAddr, end: VirtAddr) -> Self {
         // INVARIANT: `end` is raised to `start`.
         Self {
@@ -26,6 +27,7 @@ impl VirtRange {
 
     /// The `len` bytes from `start` on, or `None` when they pass the end of the address space.
     #[must_use]
+    #[inline(always)]
     pub const fn from_len(start: VirtAddr, len: u64) -> Option<Self> {
         match start.checked_add(len) {
             Some(end) => Some(Self::new(start, end)),
@@ -35,54 +37,63 @@ impl VirtRange {
 
     /// The first address.
     #[must_use]
+    #[inline(always)]
     pub const fn start(self) -> VirtAddr {
         self.start
     }
 
     /// The first address after the range.
     #[must_use]
+    #[inline(always)]
     pub const fn end(self) -> VirtAddr {
         self.end
     }
 
     /// The length in bytes.
     #[must_use]
+    #[inline(always)]
     pub const fn len(self) -> u64 {
         self.end.0 - self.start.0
     }
 
     /// Whether there is no address in the range.
     #[must_use]
+    #[inline(always)]
     pub const fn is_empty(self) -> bool {
         self.start.0 == self.end.0
     }
 
     /// The length in whole pages of `1 << shift` bytes.
     #[must_use]
+    #[inline(always)]
     pub const fn pages(self, shift: u32) -> u64 {
         self.len() >> shift
     }
 
     /// Whether `addr` lies in the range.
     #[must_use]
+    #[inline(always)]
     pub const fn contains(self, addr: VirtAddr) -> bool {
         self.start.0 <= addr.0 && addr.0 < self.end.0
     }
 
     /// Whether every address of `other` lies in the range.
     #[must_use]
+    #[inline(always)]
     pub const fn covers(self, other: Self) -> bool {
         self.start.0 <= other.start.0 && other.end.0 <= self.end.0
     }
 
     /// Whether the ranges share an address.
     #[must_use]
+    #[inline(always)]
     pub const fn overlaps(self, other: Self) -> bool {
         self.start.0 < other.end.0 && other.start.0 < self.end.0
     }
 
     /// The addresses in both ranges; empty when there are none.
     #[must_use]
+    #[inline(always)]
     pub fn intersect(self, other: Self) -> Self {
         Self::new(self.start.max(other.start), self.end.min(other.end))
     }

@@ -2,6 +2,7 @@
 
 use crate::context::{HostCx, with_current};
 use crate::instance::{HostInstance, violation};
+use crate::ram::BEHIND;
 use core::fmt;
 use core::marker::PhantomData;
 use minflt_addr::{Pfn, VirtRange};
@@ -166,7 +167,9 @@ unsafe impl<P: Paging, const CHECKED: bool> Mmu for Host<P, CHECKED> {
 
     #[inline(always)]
     fn prefetch_user(at: &HostInstance, pfn: Pfn, offset: u64) {
-        prefetch_write(frame::<P>(at, pfn).wrapping_add(offset as usize));
+        // Of a frame that there is not, too: it is a hint.
+        let start = at.shared().ram.base();
+        prefetch_write(start.wrapping_add((pfn.0 << P::SHIFT | offset) as usize));
     }
 
     #[inline]
@@ -237,10 +240,16 @@ unsafe impl<P: Paging, const CHECKED: bool> Mmu for Host<P, CHECKED> {
 /// If the machine has no such frame.
 #[inline(always)]
 fn frame<P: Paging>(at: &HostInstance, pfn: Pfn) -> *mut u8 {
+    const { assert!(P::PAGE as usize <= BEHIND) };
     let ram = &at.shared().ram;
-    assert!(pfn.0 < (ram.bytes() as u64) >> P::SHIFT, "no such frame");
-    // SAFETY: the whole frame lies within the region.
-    unsafe { ram.base().add((pfn.0 << P::SHIFT) as usize) }
+    // The first byte is compared, and not the number: a walk has it by one mask of the entry, and
+    // knows then that no bits were lost.
+    let start = pfn.0 << P::SHIFT;
+    let whole = start >> P::SHIFT == pfn.0;
+    let start = start as usize;
+    assert!(whole && start < ram.bytes(), "no such frame");
+    // SAFETY: within the region, and what of the frame is not lies in the bytes behind it.
+    unsafe { ram.base().add(start) }
 }
 
 /// The word at `offset` of frame `pfn`, as user code sees it: racing stores are allowed.

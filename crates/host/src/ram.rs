@@ -7,6 +7,10 @@ use std::io;
 /// What the base is aligned to: the largest page that machines of today map at once in user memory.
 const ALIGN: usize = 2 << 20;
 
+/// Memory behind the region, so that a page that starts in it lies in memory: whoever checks an
+/// address need not know how long a page is.
+pub(crate) const BEHIND: usize = 64 << 10;
+
 /// When the operating system finds memory for the region.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Prefault {
@@ -65,7 +69,7 @@ impl core::error::Error for RamError {}
 ///
 /// # Invariants
 /// `map` and `map_bytes` are one live private mapping that belongs to the region alone; `base` and
-/// `bytes` lie within it, `base` aligned to [`ALIGN`].
+/// `bytes` lie within it, `base` aligned to [`ALIGN`], with [`BEHIND`] more bytes after them.
 #[derive(Debug)]
 pub(crate) struct Region {
     map: NonNull<u8>,
@@ -82,7 +86,7 @@ unsafe impl Sync for Region {}
 impl Region {
     /// Maps `bytes` bytes of zeros.
     pub(crate) fn map(bytes: usize, prefault: Prefault) -> Result<Self, RamError> {
-        let map_bytes = bytes.checked_add(ALIGN).filter(|_| bytes > 0);
+        let map_bytes = bytes.checked_add(ALIGN + BEHIND).filter(|_| bytes > 0);
         let map_bytes = map_bytes.ok_or(RamError::Size(bytes))?;
         if prefault == Prefault::Now
             && let Some(available) = available()
@@ -114,7 +118,7 @@ impl Region {
         }
         let map = NonNull::new(map.cast::<u8>()).ok_or_else(refused)?;
         let skip = map.align_offset(ALIGN);
-        // SAFETY: `skip < ALIGN`, and the mapping is `ALIGN` longer than `bytes`.
+        // SAFETY: `skip < ALIGN`, and the mapping is longer than `bytes` by more than that.
         let base = unsafe { map.add(skip) };
         // INVARIANT: just mapped, and aligned by `skip`.
         let region = Self {

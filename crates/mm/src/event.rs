@@ -1,6 +1,8 @@
 //! What is counted: one number per CPU and event, named as perf names its software events.
 
+use crate::system::{CpuArea, System};
 use core::fmt;
+use minflt_pgtable::Mmu;
 
 macro_rules! events {
     ($($(#[doc = $doc:literal])+ $name:ident = $text:literal),+ $(,)?) => {
@@ -215,4 +217,30 @@ events! {
     StackGrown = "stack-growths",
     /// Objects freed by grace-period callbacks.
     CallbacksRun = "grace-period-callbacks",
+}
+
+impl<M: Mmu> System<M> {
+    /// What the CPU that the caller runs on has of its own.
+    #[inline(always)]
+    pub(crate) fn here(&self) -> &CpuArea<M> {
+        self.cpus.this()
+    }
+
+    #[inline(always)]
+    pub(crate) fn count(&self, event: Event) {
+        self.here().count(event);
+    }
+
+    #[inline(always)]
+    pub(crate) fn count_n(&self, event: Event, n: u64) {
+        self.cpus.this().events[event as usize].add(n);
+    }
+}
+
+impl<M: Mmu> CpuArea<M> {
+    /// For who asked once whose it is.
+    #[inline(always)]
+    pub(crate) fn count(&self, event: Event) {
+        self.events[event as usize].add(1);
+    }
 }

@@ -71,18 +71,26 @@ impl<M: Mmu> System<M> {
 
     /// The same where this CPU has so many callbacks; a few are not worth a grace period, which
     /// takes as long for one as for many.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn run_deferred_from(&self, callbacks: u64) {
-        let arg = core::ptr::from_ref(self).cast();
-        let ran = match self.config.lifetime {
-            Lifetime::Immediate => return,
-            Lifetime::Srcu if self.srcu.pending_here() < callbacks => return,
-            // SAFETY: 1: every function queued here expects the system.
-            Lifetime::Srcu => unsafe { self.srcu.poll(arg) },
+        match self.config.lifetime {
+            Lifetime::Immediate => {}
+            Lifetime::Srcu if self.srcu.pending_here() < callbacks => {}
             Lifetime::Rcu | Lifetime::TypeStable if self.rcu.pending_here() < callbacks => {
                 self.rcu.quiescent();
-                return;
             }
+            Lifetime::Srcu | Lifetime::Rcu | Lifetime::TypeStable => self.run_due(),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn run_due(&self) {
+        let arg = core::ptr::from_ref(self).cast();
+        let ran = match self.config.lifetime {
+            Lifetime::Immediate => 0,
+            // SAFETY: 1: every function queued here expects the system.
+            Lifetime::Srcu => unsafe { self.srcu.poll(arg) },
             // SAFETY: 1: as above.
             Lifetime::Rcu | Lifetime::TypeStable => unsafe { self.rcu.poll(&self.at, arg) },
         };

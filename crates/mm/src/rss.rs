@@ -244,7 +244,7 @@ impl<M: Mmu> System<M> {
 impl<M: Mmu> Mm<M> {
     /// Counts `change` pages, on behalf of the thread whose share it is, if it is a thread's. Where
     /// the choice is *under the lock*, the caller holds it.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn count_resident(&self, share: Option<&Share>, change: i64) {
         let sys = self.system();
         let whole = &self.rss;

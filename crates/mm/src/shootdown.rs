@@ -94,17 +94,23 @@ pub(crate) fn flush<M: Mmu>(sys: &System<M>, mm: &Mm<M>, range: VirtRange) {
     // ORDERING: fence SeqCst; pairs with [mm-cpumask]: entries were changed before the mask is
     // read.
     M::fence(Ordering::SeqCst);
-    let mut others = mm.cpus.snapshot(sys.at.cpus());
-    if others.contains(me) {
+    let mut others = CpuMask::empty();
+    let (here, any) = mm.cpus.split(me, sys.at.cpus(), &mut others);
+    if here {
         M::charge(Cost::Invalidate {
             pages: range.pages(M::Paging::SHIFT),
         });
         M::flush_local(&sys.at, mm.space, range);
-        others.remove(me);
     }
-    if others.is_empty() {
-        return;
+    if any {
+        ask(sys, mm, range, me, &others);
     }
+}
+
+/// Has `others` forget the range, and waits until they have.
+#[cold]
+#[inline(never)]
+fn ask<M: Mmu>(sys: &System<M>, mm: &Mm<M>, range: VirtRange, me: u32, others: &CpuMask) {
     if M::broadcasts(&sys.at) {
         sys.count(Event::Broadcasts);
         M::flush_everywhere(&sys.at, mm.space, range);
@@ -128,7 +134,7 @@ pub(crate) fn flush<M: Mmu>(sys: &System<M>, mm: &Mm<M>, range: VirtRange) {
         }
         posted.from.insert(me);
     }
-    M::send_ipi(&sys.at, &others);
+    M::send_ipi(&sys.at, others);
     M::irq_restore(irq);
     // ORDERING: Acquire; pairs with [shootdown-done].
     while pending.load(Ordering::Acquire) != 0 {

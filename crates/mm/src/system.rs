@@ -363,16 +363,6 @@ impl<M: Mmu> System<M> {
     }
 
     #[inline(always)]
-    pub(crate) fn count(&self, event: Event) {
-        self.cpus.this().events[event as usize].add(1);
-    }
-
-    #[inline(always)]
-    pub(crate) fn count_n(&self, event: Event, n: u64) {
-        self.cpus.this().events[event as usize].add(n);
-    }
-
-    #[inline(always)]
     pub(crate) fn looked(&self, check: Check) {
         self.cpus.this().checks[check as usize].add(1);
     }

@@ -345,6 +345,8 @@ unsafe impl SlabObject for Attrs {}
 
 impl Attrs {
     pub(crate) const fn new(view: VmaView) -> Self {
+        // One line.
+        const { assert!(size_of::<Self>() <= 64) };
         Self {
             view,
             callback: Callback::new(),

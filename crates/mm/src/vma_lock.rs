@@ -93,30 +93,37 @@ impl<M: Mmu> Vma<M> {
     ///
     /// # Context
     /// In a read section of the lifetime's domain, which may end once this has returned.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn try_read_lock<'v>(
         &'v self,
         by: VmaLockBy,
         mm: &'v Mm<M>,
     ) -> Result<VmaGuard<'v, M>, Refused> {
-        let guard = match by {
+        match by {
             VmaLockBy::Rwsem => {
                 let guard = self.lock.try_read_unless(&self.lock_seq, &mm.lock_seq);
                 let _guard = Semaphore {
                     sys: mm.system(),
                     guard: Some(guard.ok_or(Refused::Locked)?),
                 };
-                VmaGuard::Rwsem { _guard }
+                self.is_of(mm)?;
+                Ok(VmaGuard::Rwsem { _guard })
             }
             VmaLockBy::Count => {
                 let _guard = self.refcnt.try_read(&self.lock_seq, &mm.lock_seq)?;
-                VmaGuard::Count { _guard }
+                self.is_of(mm)?;
+                Ok(VmaGuard::Count { _guard })
             }
-        };
+        }
+    }
+
+    /// Whether it still is one of `mm`'s: asked of a VMA that is locked.
+    #[inline(always)]
+    fn is_of(&self, mm: &Mm<M>) -> Result<(), Refused> {
         let trusting = mm.system().config.lacks(Broken::NoOwnerRecheck);
         match self.mm.load(Ordering::Relaxed) {
-            _ if trusting => Ok(guard),
-            owner if owner == mm.space.0 => Ok(guard),
+            _ if trusting => Ok(()),
+            owner if owner == mm.space.0 => Ok(()),
             0 => Err(Refused::Detached),
             _ => Err(Refused::Locked),
         }
@@ -169,15 +176,23 @@ impl<M: Mmu> Vma<M> {
     }
 }
 
+impl<M: Mmu> Semaphore<'_, M> {
+    /// Apart, or no guard of a VMA's lock would stay in a register.
+    #[inline(never)]
+    fn end(&mut self) {
+        let section = self.sys.grace_read();
+        drop(self.guard.take());
+        drop(section);
+    }
+}
+
 impl<M: Mmu> Drop for Semaphore<'_, M> {
     /// A semaphore is looked at once more after it was let go, to wake its waiter, who may have
     /// gone on by himself and taken the VMA out: a read section keeps it. Linux: vma_end_read
     /// (v6.4). The count needs none.
-    #[inline]
+    #[inline(always)]
     fn drop(&mut self) {
-        let section = self.sys.grace_read();
-        drop(self.guard.take());
-        drop(section);
+        self.end();
     }
 }
 

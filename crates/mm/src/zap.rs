@@ -76,6 +76,7 @@ pub(crate) struct Zap<'m, M: Mmu> {
 
 impl<M: Mmu> Mm<M> {
     /// The lock that changes to `table`'s entries take, in every protocol.
+    #[inline(always)]
     pub(crate) fn table_lock(&self, table: Pfn) -> &PtLock<M> {
         match self.system().config.protocol {
             Protocol::MmLock | Protocol::CompareExchange => &self.page_table_lock,

@@ -66,7 +66,7 @@ pub enum Walk<'t, M: Mmu> {
 ///
 /// # Safety
 /// 1. The tables under `root` stay tables as long as `'t`.
-#[inline]
+#[inline(always)]
 pub unsafe fn walk<M: Mmu>(at: &M::Instance, root: Pfn, addr: VirtAddr) -> Walk<'_, M> {
     let mut level = M::Paging::LEVELS - 1;
     // SAFETY: 1 of this function.

@@ -1,6 +1,6 @@
 //! How fast the engine is on this host: `cargo run --release -p minflt-sim --example speed`; with
-//! `-- faults`, how many faults of each era it simulates in a second of this host, on machines of 32
-//! and of 512 CPUs. Behind `faults` may stand machines and then eras to do only those.
+//! `-- faults`, how many faults of each era it simulates in a second of this host, on machines of
+//! 32 and of 512 CPUs. Behind `faults` may stand machines and then eras to do only those.
 
 use core::cell::Cell;
 use minflt_addr::VirtAddr;

@@ -26,6 +26,7 @@ impl Counter {
     }
 
     /// The number now.
+    #[inline]
     pub fn get(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }

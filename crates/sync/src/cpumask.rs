@@ -38,6 +38,7 @@ impl CpuMask {
     }
 
     /// Whether the set is empty.
+    #[inline]
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.words.iter().all(|word| *word == 0)
@@ -83,16 +84,29 @@ impl<M: Machine> SharedCpuMask<M> {
         }
     }
 
-    /// A copy of the set, as far as `cpus` CPUs.
-    #[must_use]
-    pub fn snapshot(&self, cpus: u32) -> CpuMask {
-        let mut mask = CpuMask::empty();
+    /// Adds who is in the set, but for `me`, to `others`, as far as `cpus` CPUs; whether `me` is in
+    /// it, and whether anybody else is.
+    #[inline]
+    pub fn split(&self, me: u32, cpus: u32, others: &mut CpuMask) -> (bool, bool) {
+        let (mut here, mut any) = (false, false);
         let words = cpus.div_ceil(64) as usize;
-        for (to, from) in mask.words.iter_mut().zip(&self.words).take(words) {
+        for (at, (to, from)) in others
+            .words
+            .iter_mut()
+            .zip(&self.words)
+            .enumerate()
+            .take(words)
+        {
             // ORDERING: SeqCst; pairs with [mm-cpumask].
-            *to = from.load(Ordering::SeqCst);
+            let mut word = from.load(Ordering::SeqCst);
+            if at == (me / 64) as usize {
+                here = word >> (me % 64) & 1 == 1;
+                word &= !(1 << (me % 64));
+            }
+            any |= word != 0;
+            *to |= word;
         }
-        mask
+        (here, any)
     }
 }
 

@@ -71,11 +71,9 @@ impl<T, M: Machine> PerCpu<T, M> {
     #[inline(always)]
     #[must_use]
     pub fn get(&self, cpu: u32) -> &T {
-        assert!(
-            cpu < self.cpus,
-            "no CPU {cpu}: the machine has {}",
-            self.cpus
-        );
+        if cpu >= self.cpus {
+            no_cpu(cpu, self.cpus);
+        }
         // SAFETY: `build` wrote `cpus` areas.
         let area = unsafe { self.base.byte_add(Self::STRIDE * cpu as usize) };
         // SAFETY: written by `build`, shared from then on.
@@ -101,6 +99,13 @@ impl<T, M: Machine> PerCpu<T, M> {
     pub fn iter(&self) -> impl Iterator<Item = &T> {
         (0..self.cpus).map(|cpu| self.get(cpu))
     }
+}
+
+/// Takes numbers, not references: those would have to lie in memory on the way that is good.
+#[cold]
+#[inline(never)]
+fn no_cpu(cpu: u32, cpus: u32) -> ! {
+    panic!("no CPU {cpu}: the machine has {cpus}")
 }
 
 /// The CPU the caller runs on.

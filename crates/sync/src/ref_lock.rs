@@ -257,9 +257,15 @@ impl<C: Class, M: Machine> Drop for RefGuard<'_, C, M> {
         // From here on the object may be anybody's.
         let waiter = TaskId((old >> TASK_SHIFT) as u32);
         if waiter != TaskId(0) && old & USERS == 2 {
-            M::unpark(waiter);
+            wake::<M>(waiter);
         }
     }
+}
+
+#[cold]
+#[inline(never)]
+fn wake<M: Machine>(waiter: TaskId) {
+    M::unpark(waiter);
 }
 
 impl<C: Class, M: Machine> fmt::Debug for RefLock<C, M> {

@@ -485,6 +485,5 @@ fn two_machines_run_at_once() {
 fn descriptors_keep_their_size() {
     assert!(size_of::<minflt_mm::Frame<X86>>() <= 64);
     assert!(size_of::<minflt_mm::Vma<X86>>() <= 128);
-    // One line and a word, since it names a file: one line again is open.
     assert!(size_of::<minflt_mm::Attrs>() <= 64);
 }

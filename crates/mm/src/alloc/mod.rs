@@ -19,9 +19,11 @@
 //! Usually a pop on a line of this CPU; one zone lock per block taken or batch given back.
 
 mod choose;
+mod list;
 mod zone;
 
 pub(crate) use choose::Search;
+pub(crate) use list::CpuFrames;
 pub(crate) use zone::MAX_ORDER;
 
 use crate::frame::{Frame, FrameTable, Use, Zeroed};
@@ -30,84 +32,18 @@ use crate::oracle::Refusals;
 use crate::swap::SwapArea;
 use core::ops::Range;
 use core::panic::Location;
+use list::CPU_LIST;
 use minflt_addr::Pfn;
 use minflt_pgtable::Mmu;
-use minflt_sync::{Cx, Instance, Ordering, PerCpu, Plain};
+use minflt_sync::{Cx, Instance, Ordering, PerCpu};
 use zone::Zone;
 
 /// Most memory nodes of a machine.
 pub(crate) const MAX_NODES: usize = 256;
-const CPU_LIST: usize = 64;
-const CPU_BATCH: usize = 32;
 /// A CPU takes a block of at most 2^this frames from a zone.
 const BLOCK_ORDER: u32 = 8;
-
-/// The free frames of one CPU.
-#[derive(Debug)]
-pub(crate) struct CpuFrames<M: Mmu> {
-    /// Guarded by: being this CPU's.
-    list: Plain<CpuList, M>,
-}
-
-#[derive(Debug)]
-struct CpuList {
-    /// Frames that were freed here, the last one on top.
-    frames: [u32; CPU_LIST],
-    len: usize,
-    /// What is left of a block from a zone.
-    block: Range<u64>,
-}
-
-impl CpuList {
-    /// The frame that is taken next.
-    #[inline(always)]
-    fn next(&self) -> Option<Pfn> {
-        match self.frames[..self.len].last() {
-            Some(top) => Some(Pfn(u64::from(*top))),
-            None => (!self.block.is_empty()).then_some(Pfn(self.block.start)),
-        }
-    }
-
-    /// Takes that frame.
-    #[inline(always)]
-    fn take(&mut self) -> Option<Pfn> {
-        let next = self.next()?;
-        if self.len > 0 {
-            self.len -= 1;
-        } else {
-            self.block.start += 1;
-        }
-        Some(next)
-    }
-
-    /// All frames of the CPU.
-    fn all(&self) -> impl Iterator<Item = Pfn> + '_ {
-        let freed = self.frames[..self.len].iter();
-        let freed = freed.map(|pfn| Pfn(u64::from(*pfn)));
-        freed.chain(self.block.clone().map(Pfn))
-    }
-
-    /// Takes half of those that were freed.
-    fn take_batch(&mut self) -> ([u32; CPU_BATCH], usize) {
-        let mut batch = [0; CPU_BATCH];
-        let count = self.len.div_ceil(2);
-        self.len -= count;
-        batch[..count].copy_from_slice(&self.frames[self.len..self.len + count]);
-        (batch, count)
-    }
-}
-
-impl<M: Mmu> CpuFrames<M> {
-    pub(crate) const fn new() -> Self {
-        Self {
-            list: Plain::new(CpuList {
-                frames: [0; CPU_LIST],
-                len: 0,
-                block: 0..0,
-            }),
-        }
-    }
-}
+/// Frames that are taken before the one that a fault asks for.
+const BETWEEN: usize = 2;
 
 /// All frames of a system.
 #[derive(Debug)]
@@ -207,10 +143,16 @@ impl<M: Mmu> Frames<M> {
         ((pfn.0 - self.table.first().0) / share) as u32
     }
 
-    /// A frame near the caller, with one reference; `None` when memory is short.
-    #[inline]
+    /// As [`Self::alloc_here`], where a call more is not worth its instructions.
     #[track_caller]
     pub(crate) fn alloc(&self, at: &M::Instance, used_as: Use) -> Option<Pfn> {
+        self.alloc_here(at, used_as)
+    }
+
+    /// A frame near the caller, with one reference; `None` when memory is short.
+    #[inline(always)]
+    #[track_caller]
+    pub(crate) fn alloc_here(&self, at: &M::Instance, used_as: Use) -> Option<Pfn> {
         if M::CHECKED && self.refusals.refuses(Location::caller()) {
             return None;
         }
@@ -228,14 +170,15 @@ impl<M: Mmu> Frames<M> {
         Some(pfn)
     }
 
-    /// Asks for the descriptor of the frame that this CPU takes next, and for the line at `offset`
-    /// of it.
+    /// Asks for the descriptor of a frame that this CPU takes soon, and for the line at `offset` of
+    /// it: not for the next one, whose fault may be here before the lines are.
     #[inline(always)]
-    pub(crate) fn prefetch_next(&self, at: &M::Instance, offset: u64) {
+    pub(crate) fn prefetch_coming(&self, at: &M::Instance, offset: u64) {
         // SAFETY: 1: the CPU's own list, and a task does not leave its CPU within this function.
-        if let Some(next) = unsafe { self.cpus.this().list.get_mut() }.next() {
-            M::prefetch_write(core::ptr::from_ref(self.get(next)).cast());
-            M::prefetch_user(at, next, offset);
+        let list = unsafe { self.cpus.this().list.peek() };
+        if let Some(pfn) = list.coming(BETWEEN) {
+            M::prefetch_write(core::ptr::from_ref(self.get(pfn)).cast());
+            M::prefetch_user(at, pfn, offset);
         }
     }
 

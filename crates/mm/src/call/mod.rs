@@ -61,6 +61,7 @@ fn page_range<M: Mmu>(start: VirtAddr, len: u64) -> Option<VirtRange> {
 }
 
 /// Runs a call's body as the kernel does: charged, and with deferred work at its end.
+#[inline(always)]
 pub(crate) fn as_call<M: Mmu, T>(sys: &crate::system::System<M>, body: impl FnOnce() -> T) -> T {
     M::enter_kernel();
     M::charge(minflt_sync::Cost::Syscall);

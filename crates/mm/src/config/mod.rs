@@ -254,8 +254,8 @@ choices! {
     Ahead "ahead" {
         /// Nothing.
         Nothing = "nothing",
-        /// The line of the new page that the access is for, and the descriptor and that line of the
-        /// frame that this CPU takes next; of a file, the descriptors of the pages around.
+        /// The line of the new page that the access is for, and the descriptor and that line of a
+        /// frame that this CPU takes soon; of a file, the descriptors of the pages around.
         Frame = "frame",
     }
 }

@@ -193,7 +193,7 @@ impl<M: Mmu> Fault<'_, M> {
         grant: Grant,
     ) -> Result<Kind, Stop> {
         let (sys, from) = (self.mm.system(), found.pfn());
-        let pfn = self.private_frame(stable)?;
+        let (pfn, _) = self.private_frame(stable)?;
         match sys.frames.get(from).used_as() {
             // Others may store to it, by other mappings.
             Use::File => M::copy_in_use(&sys.at, pfn, from),

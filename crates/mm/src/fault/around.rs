@@ -38,7 +38,7 @@
 use super::slot::Slot;
 use super::stabilise::Stable;
 use super::{Fault, Kind, Stop};
-use crate::config::{Ahead, Broken, Config, Neighbours, Protocol, Rss, Rung};
+use crate::config::{Ahead, Broken, Config, Neighbours, Protocol, Rss};
 use crate::event::Event;
 use crate::file::{InOrder, PageCache};
 use crate::vma::{Prot, VmaFlags, VmaView};
@@ -144,7 +144,8 @@ impl<M: Mmu> Fault<'_, M> {
     /// Maps what is ready of the mapping at the address, as far as its table reaches: all around,
     /// whatever the order.
     pub(super) fn map_all_ready(&self) -> Result<(), Stop> {
-        let stable = Stable::stabilise(self.mm, Rung::Mmap, self.addr)?;
+        let guard = self.mm.mmap_lock.read();
+        let stable = Stable::under(&guard, self.mm, self.addr)?;
         let Some(cache) = stable.view.cache::<M>() else {
             return Ok(());
         };

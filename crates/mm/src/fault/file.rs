@@ -187,7 +187,7 @@ impl<M: Mmu> Fault<'_, M> {
         grant: Grant,
     ) -> Result<Kind, Stop> {
         let page = self.locked_page(stable, cache)?;
-        let copy = self.private_frame(stable)?;
+        let (copy, _) = self.private_frame(stable)?;
         // Others may store to it, by other mappings.
         M::copy_in_use(&self.mm.system().at, copy, page.pfn());
         self.flush_before_install(copy);

@@ -25,14 +25,15 @@ mod stabilise;
 mod swap;
 pub(crate) mod userfault;
 
-use crate::config::{Broken, Config, Rss, Rung};
+use crate::config::{Ahead, Broken, Config, Rss, Rung};
 use crate::event::Event;
 use crate::mm::Mm;
 use crate::rss::Share;
+use crate::system::CpuArea;
 use core::cell::Cell;
 use file::Wanted;
 use minflt_addr::{Pfn, VirtAddr};
-use minflt_pgtable::{Access, Leaf, Mmu, NonPresent, Pte};
+use minflt_pgtable::{Access, Leaf, Mmu, NonPresent, Paging, Pte};
 use minflt_sync::Phase;
 use stabilise::Stable;
 use swap::{Away, Brought};
@@ -163,7 +164,9 @@ impl<M: Mmu> Mm<M> {
         access: Access,
     ) -> FaultOutcome {
         let sys = self.system();
-        sys.count(Event::PageFaults);
+        // A thread keeps its CPU.
+        let here = sys.here();
+        here.count(Event::PageFaults);
         let fault = Fault::new(self, share, addr, access);
         let mut waited = false;
         for rung in sys.config.ladder.rungs() {
@@ -171,18 +174,14 @@ impl<M: Mmu> Mm<M> {
             loop {
                 match fault.attempt(*rung) {
                     Ok(kind) => {
-                        sys.count(if waited {
+                        here.count(if waited {
                             Event::MajorFaults
                         } else {
                             Event::MinorFaults
                         });
-                        sys.count(kind.event());
-                        match rung {
-                            Rung::Speculative => sys.count(Event::Speculative),
-                            Rung::VmaLock => sys.count(Event::VmaLockSuccess),
-                            Rung::Mmap => {}
-                        }
-                        return FaultOutcome::Done(Done { kind, by: *rung });
+                        let done = Done { kind, by: *rung };
+                        done.count(here);
+                        return FaultOutcome::Done(done);
                     }
                     Err(Stop::Retry(why)) => {
                         if *rung == Rung::Speculative {
@@ -339,21 +338,41 @@ impl<M: Mmu> Fault<'_, M> {
     #[inline(always)]
     fn attempt_by(&self, rung: Rung) -> Result<Kind, Stop> {
         M::phase(Phase::Stabilise);
-        let stable = Stable::stabilise(self.mm, rung, self.addr)?;
-        let kind = self.under(&stable);
-        M::phase(Phase::Finish);
-        let maps = kind.is_ok_and(Kind::maps_a_frame);
+        let kind = self.hold_by(rung);
         let rss = self.mm.system().config.rss;
-        // A sloppy number stands in the line of `mmap_lock`: counted right before that is let go,
-        // it costs no move of the line.
-        if maps && rss == Rss::Sloppy {
+        let counted = matches!(rss, Rss::UnderLock | Rss::Sloppy);
+        if !counted && kind.is_ok_and(Kind::maps_a_frame) {
             self.count_page(1);
         }
-        drop(stable);
-        if maps && !matches!(rss, Rss::UnderLock | Rss::Sloppy) {
+        if kind.is_ok_and(Kind::takes_a_frame) {
+            self.look_ahead();
+        }
+        kind
+    }
+
+    /// What is done while a rung's hold lasts.
+    #[inline(always)]
+    fn held(&self, stable: &Stable<'_, M>) -> Result<Kind, Stop> {
+        let kind = self.under(stable);
+        M::phase(Phase::Finish);
+        // A sloppy number stands in the line of `mmap_lock`: counted right before that is let go,
+        // it costs no move of the line.
+        if self.mm.system().config.rss == Rss::Sloppy && kind.is_ok_and(Kind::maps_a_frame) {
             self.count_page(1);
         }
         kind
+    }
+
+    /// Asks for what a fault soon will wait for. Here, where all locks have been let go: the step
+    /// that takes one waits for whatever was asked for before to be found in the tables of the
+    /// processor's own, and until the next one there is the way out, the access and the way in.
+    #[inline(always)]
+    fn look_ahead(&self) {
+        let sys = self.mm.system();
+        if sys.config.ahead == Ahead::Frame {
+            let offset = self.addr.page_offset(M::Paging::SHIFT);
+            sys.frames.prefetch_coming(&sys.at, offset);
+        }
     }
 
     #[inline(always)]
@@ -396,6 +415,18 @@ impl<M: Mmu> Fault<'_, M> {
     }
 }
 
+impl Done {
+    #[inline(always)]
+    fn count<M: Mmu>(self, here: &CpuArea<M>) {
+        here.count(self.kind.event());
+        match self.by {
+            Rung::Speculative => here.count(Event::Speculative),
+            Rung::VmaLock => here.count(Event::VmaLockSuccess),
+            Rung::Mmap => {}
+        }
+    }
+}
+
 impl Kind {
     /// Whether one more frame is mapped.
     const fn maps_a_frame(self) -> bool {
@@ -407,6 +438,14 @@ impl Kind {
                 | Self::FileWrite
                 | Self::FileCopy
                 | Self::SwapIn
+        )
+    }
+
+    /// Whether a frame was taken for it.
+    const fn takes_a_frame(self) -> bool {
+        matches!(
+            self,
+            Self::AnonWrite | Self::ZeroPageCow | Self::Cow | Self::FileCopy
         )
     }
 

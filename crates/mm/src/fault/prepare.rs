@@ -9,7 +9,7 @@ use super::stabilise::{Can, Stable};
 use super::{Fault, Stop, Why};
 use crate::config::{Ahead, Broken, Protocol};
 use crate::event::Event;
-use crate::frame::Use;
+use crate::frame::{Frame, Use};
 use crate::mm::Mm;
 use crate::policy::{NodeMask, Policy, PolicyMode};
 use crate::system::Exchanges;
@@ -116,8 +116,8 @@ impl<M: Mmu> Fault<'_, M> {
     #[inline(always)]
     pub(super) fn fresh_frame(&self, stable: &Stable<'_, M>) -> Result<Pfn, Stop> {
         let sys = self.mm.system();
-        let pfn = self.private_frame(stable)?;
-        if !sys.frames.get(pfn).is_zeroed() {
+        let (pfn, frame) = self.private_frame(stable)?;
+        if !frame.is_zeroed() {
             M::clear(&sys.at, pfn);
         }
         self.flush_before_install(pfn);
@@ -134,33 +134,33 @@ impl<M: Mmu> Fault<'_, M> {
     /// The order is the one safe order for all eras: as posted in 2004 the count was raised after
     /// the exchange, and a zap in between took it below zero.
     #[inline(always)]
-    pub(super) fn private_frame(&self, stable: &Stable<'_, M>) -> Result<Pfn, Stop> {
+    pub(super) fn private_frame(&self, stable: &Stable<'_, M>) -> Result<(Pfn, &Frame<M>), Stop> {
         let sys = self.mm.system();
         let pfn = if Policy::both_default(stable.view.policy, self.share.policy()) {
-            let alloc = || sys.frames.alloc(&sys.at, Use::Anon);
-            match alloc() {
+            match sys.frames.alloc_here(&sys.at, Use::Anon) {
                 Some(pfn) => pfn,
-                None => self.reclaimed_frame(stable, None, alloc)?,
+                None => {
+                    self.reclaimed_frame(stable, None, || sys.frames.alloc(&sys.at, Use::Anon))?
+                }
             }
         } else {
             self.chosen_frame(stable)?
         };
         M::charge(Cost::Cold);
         if sys.config.ahead == Ahead::Frame {
-            let offset = self.addr.0 & (M::Paging::PAGE - 1);
+            let offset = self.addr.page_offset(M::Paging::SHIFT);
             M::prefetch_user(&sys.at, pfn, offset);
-            sys.frames.prefetch_next(&sys.at, offset);
         }
-        self.make_private(stable, pfn);
-        Ok(pfn)
+        let frame = sys.frames.get(pfn);
+        self.make_private(stable, frame);
+        Ok((pfn, frame))
     }
 
     /// The frame, which is the caller's, is a page of the mapping's own; see
     /// [`Self::private_frame`].
     #[inline(always)]
-    pub(super) fn make_private(&self, stable: &Stable<'_, M>, pfn: Pfn) {
+    pub(super) fn make_private(&self, stable: &Stable<'_, M>, frame: &Frame<M>) {
         let sys = self.mm.system();
-        let frame = sys.frames.get(pfn);
         let anon_vma = stable.vma.anon_vma.load(Ordering::Relaxed);
         frame.mapping.store(anon_vma, Ordering::Relaxed);
         frame.index.store(

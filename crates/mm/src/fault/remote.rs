@@ -16,7 +16,7 @@ use super::slot::Lost;
 use super::stabilise::Stable;
 use super::{Fault, FaultOutcome, Kind, Signal, Stop};
 use crate::call::remote::Force;
-use crate::config::{Broken, Rss, Rung};
+use crate::config::{Broken, Rss};
 use crate::error::RemoteError;
 use crate::event::Event;
 use crate::frame::PIN;
@@ -81,7 +81,8 @@ impl<M: Mmu> Mm<M> {
 impl<M: Mmu> Fault<'_, M> {
     /// One look; none when something had to be done, and another look is due.
     fn hold(&self, force: Force, held: Held) -> Result<Option<Pfn>, Stop> {
-        let stable = Stable::stabilise(self.mm, Rung::Mmap, self.addr)?;
+        let guard = self.mm.mmap_lock.read();
+        let stable = Stable::under(&guard, self.mm, self.addr)?;
         if stable.view.is_huge() {
             // Not supported: a holder refers to one frame.
             return Err(Stop::Signal(Signal::AccErr));
@@ -104,7 +105,7 @@ impl<M: Mmu> Fault<'_, M> {
         } else {
             self.bring(&stable, held)?
         };
-        drop(stable);
+        drop(guard);
         let sys = self.mm.system();
         if kind.maps_a_frame() && sys.config.rss != Rss::UnderLock {
             self.count_page(1);

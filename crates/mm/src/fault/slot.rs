@@ -84,9 +84,9 @@ impl<'m, M: Mmu> Stable<'m, M> {
         'm: 's,
     {
         M::phase(Phase::Open);
-        let lock = match &self.hold {
-            Hold::Mmap { .. } | Hold::Vma { .. } => lock.map(PtLock::lock),
-            Hold::Speculative { .. } => {
+        let lock = match self.hold {
+            Hold::Mmap | Hold::Vma => lock.map(PtLock::lock),
+            Hold::Speculative(_) => {
                 let irq = M::irq_save();
                 let lock = self.try_again_and_check(leaf, lock);
                 M::irq_restore(irq);
@@ -134,7 +134,7 @@ impl<'m, M: Mmu> Stable<'m, M> {
     #[inline(always)]
     fn still_same(&self) -> Result<(), Why> {
         match self.hold {
-            Hold::Speculative { seq, .. } if self.vma.seq.changed(seq) => Err(Why::VmaChanged),
+            Hold::Speculative(seq) if self.vma.seq.changed(seq) => Err(Why::VmaChanged),
             _ => Ok(()),
         }
     }

@@ -8,35 +8,36 @@
 //!
 //! [`open`]: super::slot
 
-use super::{Signal, Stop, Why};
+use super::{Fault, Kind, Signal, Stop, Why};
 use crate::config::{Broken, Rung, VmaLockBy};
 use crate::event::Event;
-use crate::lifetime::Grace;
 use crate::mm::Mm;
 use crate::vma::{Vma, VmaFlags, VmaView};
-use crate::vma_lock::VmaGuard;
 use minflt_addr::VirtAddr;
 use minflt_pgtable::{Access, Mmu};
 use minflt_sync::order::MmapLock;
 use minflt_sync::{Ordering, ReadGuard, Refused, Seq};
 
-/// What a rung proved, as long as this lives.
-pub(super) struct Stable<'m, M: Mmu> {
-    pub(super) mm: &'m Mm<M>,
-    pub(super) vma: &'m Vma<M>,
+/// What a rung proved, as long as the guard lives that it is made under: that stays with whoever
+/// took it. (A guard that is handed on is copied in other pieces than it was stored in, and a
+/// processor waits until those are in its cache.)
+pub(super) struct Stable<'h, M: Mmu> {
+    pub(super) mm: &'h Mm<M>,
+    pub(super) vma: &'h Vma<M>,
     /// The attributes, read once.
     pub(super) view: VmaView,
-    pub(super) hold: Hold<'m, M>,
+    pub(super) hold: Hold,
 }
 
 /// How it is held.
-pub(super) enum Hold<'m, M: Mmu> {
+#[derive(Clone, Copy)]
+pub(super) enum Hold {
     /// `mmap_lock` for reading.
-    Mmap { _guard: ReadGuard<'m, MmapLock, M> },
+    Mmap,
     /// The VMA's lock for reading.
-    Vma { _guard: VmaGuard<'m, M> },
+    Vma,
     /// A read section, and the count that must not have changed.
-    Speculative { seq: Seq, _section: Grace<'m, M> },
+    Speculative(Seq),
 }
 
 /// What controls look at before they have the VMA's lock, and not after.
@@ -81,19 +82,95 @@ const NOT_SPECULATED: VmaFlags = VmaFlags::GROWS_DOWN
     .with(VmaFlags::UFFD_WP)
     .with(VmaFlags::HUGETLB);
 
-impl<'m, M: Mmu> Stable<'m, M> {
+impl<M: Mmu> Fault<'_, M> {
+    /// Goes on with what `rung` proves, and lets it go after that.
     #[inline(always)]
-    pub(super) fn stabilise(mm: &'m Mm<M>, rung: Rung, addr: VirtAddr) -> Result<Self, Stop> {
+    pub(super) fn hold_by(&self, rung: Rung) -> Result<Kind, Stop> {
         match rung {
-            Rung::Mmap => Self::under_mmap_lock(mm, addr),
-            Rung::Speculative => Self::speculatively(mm, addr),
-            Rung::VmaLock => Self::under_vma_lock(mm, addr),
+            Rung::Mmap => {
+                let guard = self.mm.mmap_lock.read();
+                self.held(&Stable::under(&guard, self.mm, self.addr)?)
+            }
+            Rung::Speculative => self.hold_nothing(),
+            Rung::VmaLock => self.hold_vma(),
         }
     }
 
+    /// Linux: the entry checks of handle_speculative_fault (v6 to v11 of the series). An address
+    /// that no VMA covers falls back, because only the lock can say so for certain.
     #[inline(always)]
-    fn under_mmap_lock(mm: &'m Mm<M>, addr: VirtAddr) -> Result<Self, Stop> {
-        let guard = mm.mmap_lock.read();
+    fn hold_nothing(&self) -> Result<Kind, Stop> {
+        let (mm, addr) = (self.mm, self.addr);
+        let _section = mm.system().grace_read();
+        // SAFETY: 1: within the read section.
+        let vma = unsafe { mm.tree.at_or_before(addr) }.ok_or(Why::VmaChanged)?;
+        let seq = vma.seq.begin().ok_or(Why::VmaChanged)?;
+        let view = vma.view();
+        if !view.range.contains(addr) {
+            return Err(Why::VmaChanged.into());
+        }
+        if view.flags.has(NOT_SPECULATED) {
+            return Err(Why::NotSupported.into());
+        }
+        let hold = Hold::Speculative(seq);
+        self.held(&Stable {
+            mm,
+            vma,
+            view,
+            hold,
+        })
+    }
+
+    /// Linux: lock_vma_under_rcu (v6.4 and v6.15). A VMA that was taken out meanwhile is looked up
+    /// again: the tree no longer has it. Whatever else is in the way is left to `mmap_lock`.
+    #[inline(always)]
+    fn hold_vma(&self) -> Result<Kind, Stop> {
+        let (mm, addr) = (self.mm, self.addr);
+        let sys = mm.system();
+        let by = sys.config.ladder.vma_lock().ok_or(Why::VmaLocked)?;
+        let mut early = Early::default();
+        let section = sys.grace_read();
+        let (vma, _guard) = loop {
+            // SAFETY: 1: within the read section, and then under the VMA's lock.
+            let vma = unsafe { mm.tree.at_or_before(addr) }.ok_or(Why::VmaLocked)?;
+            if let Some(broken) = sys.config.broken {
+                early = Early::look(vma, addr, broken);
+            }
+            match vma.try_read_lock(by, mm) {
+                Ok(guard) => break (vma, guard),
+                Err(Refused::Detached) => sys.count(Event::VmaLockMiss),
+                Err(Refused::Locked) => return Err(Why::VmaLocked.into()),
+            }
+        };
+        drop(section);
+        // Only now: under the lock, and of a VMA that is this address space's.
+        let view = vma.view();
+        let here = early.here.unwrap_or_else(|| view.range.contains(addr));
+        // ORDERING: Acquire; pairs with [vma-anon-vma].
+        let now = || by == VmaLockBy::Count || vma.anon_vma.load(Ordering::Acquire) != 0;
+        let anon = early.anon.unwrap_or_else(now);
+        // A file's page needs an anon_vma only to be copied.
+        if !(here && (anon || view.file.is_file())) {
+            return Err(Why::VmaLocked.into());
+        }
+        let hold = Hold::Vma;
+        self.held(&Stable {
+            mm,
+            vma,
+            view,
+            hold,
+        })
+    }
+}
+
+impl<'h, M: Mmu> Stable<'h, M> {
+    /// What `mmap_lock` proves of the VMA at `addr`.
+    #[inline(always)]
+    pub(super) fn under(
+        _guard: &'h ReadGuard<'_, MmapLock, M>,
+        mm: &'h Mm<M>,
+        addr: VirtAddr,
+    ) -> Result<Self, Stop> {
         // SAFETY: 1: under `mmap_lock`, for as long as the guard.
         let vma = unsafe { mm.tree.at_or_before(addr) };
         let vma = vma.ok_or(Stop::Signal(Signal::MapErr))?;
@@ -105,73 +182,7 @@ impl<'m, M: Mmu> Stable<'m, M> {
             mm,
             vma,
             view,
-            hold: Hold::Mmap { _guard: guard },
-        })
-    }
-
-    /// Linux: the entry checks of handle_speculative_fault (v6 to v11 of the series). An address
-    /// that no VMA covers falls back, because only the lock can say so for certain.
-    #[inline(always)]
-    fn speculatively(mm: &'m Mm<M>, addr: VirtAddr) -> Result<Self, Stop> {
-        let section = mm.system().grace_read();
-        // SAFETY: 1: within the read section.
-        let vma = unsafe { mm.tree.at_or_before(addr) }.ok_or(Why::VmaChanged)?;
-        let seq = vma.seq.begin().ok_or(Why::VmaChanged)?;
-        let view = vma.view();
-        if !view.range.contains(addr) {
-            return Err(Why::VmaChanged.into());
-        }
-        if view.flags.has(NOT_SPECULATED) {
-            return Err(Why::NotSupported.into());
-        }
-        Ok(Self {
-            mm,
-            vma,
-            view,
-            hold: Hold::Speculative {
-                seq,
-                _section: section,
-            },
-        })
-    }
-
-    /// Linux: lock_vma_under_rcu (v6.4 and v6.15). A VMA that was taken out meanwhile is looked up
-    /// again: the tree no longer has it. Whatever else is in the way is left to `mmap_lock`.
-    #[inline(always)]
-    fn under_vma_lock(mm: &'m Mm<M>, addr: VirtAddr) -> Result<Self, Stop> {
-        let sys = mm.system();
-        let by = sys.config.ladder.vma_lock().ok_or(Why::VmaLocked)?;
-        let section = sys.grace_read();
-        let (vma, guard, early) = loop {
-            // SAFETY: 1: within the read section, and then under the VMA's lock.
-            let vma = unsafe { mm.tree.at_or_before(addr) }.ok_or(Why::VmaLocked)?;
-            let early = sys
-                .config
-                .broken
-                .map(|broken| Early::look(vma, addr, broken));
-            match vma.try_read_lock(by, mm) {
-                Ok(guard) => break (vma, guard, early),
-                Err(Refused::Detached) => sys.count(Event::VmaLockMiss),
-                Err(Refused::Locked) => return Err(Why::VmaLocked.into()),
-            }
-        };
-        drop(section);
-        // Only now: under the lock, and of a VMA that is this address space's.
-        let view = vma.view();
-        let Early { here, anon } = early.unwrap_or_default();
-        let here = here.unwrap_or_else(|| view.range.contains(addr));
-        // ORDERING: Acquire; pairs with [vma-anon-vma].
-        let now = || by == VmaLockBy::Count || vma.anon_vma.load(Ordering::Acquire) != 0;
-        let anon = anon.unwrap_or_else(now);
-        // A file's page needs an anon_vma only to be copied.
-        if !(here && (anon || view.file.is_file())) {
-            return Err(Why::VmaLocked.into());
-        }
-        Ok(Self {
-            mm,
-            vma,
-            view,
-            hold: Hold::Vma { _guard: guard },
+            hold: Hold::Mmap,
         })
     }
 
@@ -183,9 +194,7 @@ impl<'m, M: Mmu> Stable<'m, M> {
             return Ok(());
         }
         match self.hold {
-            Hold::Speculative { seq, .. } if self.vma.seq.changed(seq) => {
-                Err(Why::VmaChanged.into())
-            }
+            Hold::Speculative(seq) if self.vma.seq.changed(seq) => Err(Why::VmaChanged.into()),
             _ => Err(Stop::Signal(Signal::AccErr)),
         }
     }
@@ -193,9 +202,9 @@ impl<'m, M: Mmu> Stable<'m, M> {
     #[inline(always)]
     pub(super) const fn can(&self) -> Can {
         match self.hold {
-            Hold::Mmap { .. } => Can::Grow,
-            Hold::Vma { .. } => Can::GrowTables,
-            Hold::Speculative { .. } => Can::Look,
+            Hold::Mmap => Can::Grow,
+            Hold::Vma => Can::GrowTables,
+            Hold::Speculative(_) => Can::Look,
         }
     }
 }

@@ -144,9 +144,9 @@ impl<M: Mmu> Fault<'_, M> {
         };
         let sys = self.mm.system();
         self.prepare_own(stable)?;
-        self.make_private(stable, pfn);
-        self.flush_before_install(pfn);
         let frame = sys.frames.get(pfn);
+        self.make_private(stable, frame);
+        self.flush_before_install(pfn);
         if sys.config.counts_late() {
             // That is about pages made by a fault.
             frame.maps.store(1, Ordering::Relaxed);

@@ -119,7 +119,8 @@ impl<M: Mmu> Fault<'_, M> {
 
     /// Fills the hole at the fault's address.
     fn fill(&self, fill: Fill<'_>) -> Result<Kind, NotFilled> {
-        let stable = Stable::stabilise(self.mm, crate::config::Rung::Mmap, self.addr);
+        let guard = self.mm.mmap_lock.read();
+        let stable = Stable::under(&guard, self.mm, self.addr);
         let stable = stable.map_err(|_| NotFilled::Gone)?;
         // The mapping need not be the one that the call looked at.
         let protects = matches!(fill, Fill::Bytes(_, WriteProtected::Yes));
@@ -134,7 +135,7 @@ impl<M: Mmu> Fault<'_, M> {
             Fill::Zeros => self.fill_zeros(&stable),
             Fill::Bytes(bytes, protect) => self.fill_bytes(&stable, bytes, protect),
         };
-        drop(stable);
+        drop(guard);
         match filled {
             Ok(Kind::Spurious) => Err(NotFilled::Exists),
             Ok(kind) => {
@@ -165,8 +166,8 @@ impl<M: Mmu> Fault<'_, M> {
     ) -> Result<Kind, Stop> {
         let leaf = self.leaf(stable)?;
         let sys = self.mm.system();
-        let pfn = self.private_frame(stable)?;
-        if !sys.frames.get(pfn).is_zeroed() {
+        let (pfn, frame) = self.private_frame(stable)?;
+        if !frame.is_zeroed() {
             M::clear(&sys.at, pfn);
         }
         let (words, _) = bytes.as_chunks::<8>();

@@ -48,7 +48,9 @@ impl<M: Mmu> FrameTable<M> {
     #[inline(always)]
     pub(crate) fn get(&self, pfn: Pfn) -> &Frame<M> {
         let index = pfn.0.wrapping_sub(self.first);
-        assert!(index < self.len, "no frame {pfn}");
+        if index >= self.len {
+            no_frame(pfn);
+        }
         // SAFETY: within the table.
         let at = unsafe { self.base.add(index as usize) };
         // SAFETY: 1 of `new`, and zeroed memory is a valid descriptor.
@@ -67,6 +69,13 @@ impl<M: Mmu> FrameTable<M> {
     pub(crate) const fn base(&self) -> *const Frame<M> {
         self.base.as_ptr()
     }
+}
+
+/// Takes the number, not a reference: that would have to lie in memory on the way that is good.
+#[cold]
+#[inline(never)]
+fn no_frame(pfn: Pfn) -> ! {
+    panic!("no frame {pfn}")
 }
 
 impl<M: Mmu> fmt::Debug for FrameTable<M> {

@@ -3,10 +3,10 @@
 //! One TOML file a posting, in `data/postings/`, built into the program:
 //!
 //! - the posting: `id title author date list source notes`;
-//! - `[[table]]`, one each: `id title workload params machine preset also role era status status_note
-//!   command notes columns rows checks`, `[[table.suspect]]` for a cell that the author printed
-//!   but that cannot be right, and `[[table.fit]]` for a cell that a parameter of the machine is
-//!   fitted to;
+//! - `[[table]]`, one each: `id title workload params machine preset also role era status
+//!   status_note command notes columns rows checks`, `[[table.suspect]]` for a cell that the
+//!   author printed but that cannot be right, and `[[table.fit]]` for a cell that a parameter of
+//!   the machine is fitted to;
 //! - `[[summary]]`, of the same shape: figures that only repeat other tables. They are checked,
 //!   but they are not counted among the thirty.
 //!

@@ -22,6 +22,14 @@ pub const FITS: &[(&str, &str)] = &[
         "power8-80",
         include_str!("../../../../data/fit/power8-80.toml"),
     ),
+    (
+        "icx-vm48",
+        include_str!("../../../../data/fit/icx-vm48.toml"),
+    ),
+    (
+        "milan-vm48",
+        include_str!("../../../../data/fit/milan-vm48.toml"),
+    ),
 ];
 
 /// What was fitted for one machine.

@@ -115,8 +115,8 @@ impl Queue {
         (place as usize).checked_sub(1)
     }
 
-    /// Takes the next one out, `found` being the line as it is. If nobody can be served at time `now`: when somebody can, if there
-    /// is anybody.
+    /// Takes the next one out, `found` being the line as it is. If nobody can be served at time
+    /// `now`: when somebody can, if there is anybody.
     pub(super) fn choose(
         &mut self,
         model: &Model,

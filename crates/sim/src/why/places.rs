@@ -1,9 +1,9 @@
 //! A number for each line that was touched.
 //!
 //! # Idea
-//! Lines come in neighbourhoods, so numbers are kept in chunks of neighbours. Which chunks there are
-//! stands in a tree, since memory may be terabytes; the chunks found last are remembered, since an
-//! account asks twice for each access.
+//! Lines come in neighbourhoods, so numbers are kept in chunks of neighbours. Which chunks there
+//! are stands in a tree, since memory may be terabytes; the chunks found last are remembered, since
+//! an account asks twice for each access.
 
 use crate::lines::LineId;
 use std::collections::BTreeMap;

@@ -30,6 +30,11 @@ pub(crate) trait Manual: Paging {
     fn leaf(entry: u64) -> Seen;
     /// The physical address of the table that an entry of `level` leads to, if it is valid.
     fn table(entry: u64, level: u32) -> Option<u64>;
+    /// What an entry of level 1 lets through that is valid and leads to no table, where that maps a
+    /// page of all that the entry covers.
+    fn huge(_entry: u64) -> Option<Seen> {
+        None
+    }
 }
 
 /// Bits `from..=to` of a word.
@@ -90,6 +95,11 @@ macro_rules! x86 {
             fn table(entry: u64, _level: u32) -> Option<u64> {
                 x86_table(entry, $last)
             }
+            fn huge(entry: u64) -> Option<Seen> {
+                // PS (7); bit 12 is of another table then.
+                let page = bit(entry, 0) && bit(entry, 7) && !bit(entry, 12);
+                page.then(|| x86_leaf(entry, $last))
+            }
         }
     };
 }
@@ -115,6 +125,9 @@ impl Manual for I386Pae {
         // Bits 1, 2 and 5 to 8 of a page-directory-pointer entry are reserved.
         let reserved = bits(entry, 1, 2) | bits(entry, 5, 8);
         (bit(entry, 0) && reserved == 0).then(|| field(entry, 12, 51))
+    }
+    fn huge(entry: u64) -> Option<Seen> {
+        X86_64::huge(entry)
     }
 }
 
@@ -231,6 +244,10 @@ macro_rules! arm {
                 let leads = bits(entry, 0, 1) == 3 && bits(entry, 61, 62) == 0;
                 leads.then(|| field(entry, $first, 47))
             }
+            fn huge(entry: u64) -> Option<Seen> {
+                // A block: bit 1 is clear, all else is as in a page.
+                (bits(entry, 0, 1) == 1).then(|| Self::leaf(entry | 1 << 1))
+            }
         }
     };
 }
@@ -267,6 +284,11 @@ macro_rules! riscv {
                 let leads = bit(entry, 0) && bits(entry, 1, 3) == 0;
                 let clear = !bit(entry, 4) && bits(entry, 6, 7) == 0;
                 (leads && clear).then(|| bits(entry, 10, 53) << 12)
+            }
+            fn huge(entry: u64) -> Option<Seen> {
+                // An entry that grants something is a leaf; low bits of the frame must be clear.
+                let leaf = bit(entry, 0) && bits(entry, 1, 3) != 0 && bits(entry, 10, 18) == 0;
+                leaf.then(|| Self::leaf(entry))
             }
         }
     };

@@ -321,6 +321,41 @@ fn entry_was<P: Manual>(fooled: bool, new: Pte<P>, found: Pte<P>) -> Pte<P> {
     if fooled { new } else { found }
 }
 
+fn huge_pages_are_no_tables<P: Manual>() {
+    let Some(order) = P::HUGE_ORDER else {
+        return;
+    };
+    let pfn = Pfn(5 << order & last_pfn::<P>());
+    assert!(Pte::<P>::table(pfn, 1).is_table_at(1), "{}", P::ID);
+    assert!(!Pte::<P>::none_at(1).is_table_at(1), "{}", P::ID);
+    for grant in [Grant::Nothing, Grant::Read, Grant::Write] {
+        let page = Pte::<P>::page(pfn, grant).dirty();
+        let huge = page.huge();
+        assert_eq!((huge.pfn(), huge.grant()), (pfn, grant), "{}", P::ID);
+        let lowered = huge.with_grant(Grant::Nothing).with_grant(grant);
+        for pte in [huge, lowered, huge.old(), huge.clean()] {
+            assert!(
+                !pte.is_table_at(1) && !pte.is_none_at(1),
+                "{} {pte:?}",
+                P::ID
+            );
+            assert_eq!(pte.grant(), grant, "{}", P::ID);
+        }
+        let (seen, leaf) = (
+            P::huge(P::entry(&in_memory(huge))),
+            P::leaf(P::entry(&in_memory(page))),
+        );
+        let expected = (grant > Grant::Nothing).then_some(leaf);
+        assert_eq!(seen, expected, "{} {grant:?}", P::ID);
+        assert_eq!(P::table(P::entry(&in_memory(huge)), 1), None, "{}", P::ID);
+    }
+}
+
+#[test]
+fn an_entry_that_maps_a_huge_page_is_taken_for_no_table() {
+    on_each!(huge_pages_are_no_tables());
+}
+
 fn none_is_none<P: Manual>() {
     for level in 0..P::LEVELS {
         let none = Pte::<P>::none_at(level);
