@@ -162,14 +162,27 @@ fn run(space: &mut Space, step: &Step) -> Outcome {
         Call::UffdCopy => nothing(space.uffd_copy(a, b, c, d)),
         Call::UffdZeropage => nothing(space.uffd_zeropage(a, b, c)),
         Call::UffdWriteprotect => nothing(space.uffd_writeprotect(a, b, c)),
-        Call::HugeMmap => number(space.mmap_huge(a, b, c, d)),
-        Call::HugeMmapFile => number(space.mmap_huge_file(a, b, c, d, (opened(0), e))),
-        Call::HugeFtruncate => nothing(space.huge_ftruncate(opened(0), a)),
-        Call::HugeFallocate => nothing(space.huge_fallocate(opened(0), a, b, c)),
-        Call::HugePread => match space.huge_pread(opened(0), a) {
-            Ok((bytes, word)) => Outcome::Done(bytes, [word, 0]),
-            Err(Errno(errno)) => Outcome::Errno(errno),
-        },
+        _ => run_huge(space, step),
+    }
+}
+
+/// A step that is of huge pages only.
+fn run_huge(space: &mut Space, step: &Step) -> Outcome {
+    let [a, b, c, d, e, _] = step.args;
+    let file = opened(0);
+    let value = |value| (value, [0; 2]);
+    let done = match step.call {
+        Call::HugeMmap => space.mmap_huge(a, b, c, d).map(value),
+        Call::HugeMmapFile => space.mmap_huge_file(a, b, c, d, (file, e)).map(value),
+        Call::HugeFtruncate => space.huge_ftruncate(file, a).map(|()| value(0)),
+        Call::HugeFallocate => space.huge_fallocate(file, a, b, c).map(|()| value(0)),
+        _ => space
+            .huge_pread(file, a)
+            .map(|(bytes, word)| (bytes, [word, 0])),
+    };
+    match done {
+        Ok((value, beside)) => Outcome::Done(value, beside),
+        Err(Errno(errno)) => Outcome::Errno(errno),
     }
 }
 

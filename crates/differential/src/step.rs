@@ -238,11 +238,11 @@ impl Step {
     /// Whether it is of huge pages: by its call, or an address of it.
     #[must_use]
     pub fn is_of_huge_pages(&self) -> bool {
-        let at = self.call.kinds().iter().zip(self.args);
+        let mut at = self.call.kinds().iter().zip(self.args);
         let in_window = |(kind, arg): (&Kind, u64)| {
             matches!(kind, Addr) && (HUGE_START..=HUGE_END).contains(&arg)
         };
-        self.call.is_of_huge_pages() || at.map(in_window).any(|is| is)
+        self.call.is_of_huge_pages() || at.any(in_window)
     }
 }
 

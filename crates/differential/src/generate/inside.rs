@@ -63,9 +63,13 @@ pub(super) fn hangs_on_more(step: &Step, before: &Space, after: &Space, outcome:
 /// the kernel refuses it before it acts.
 #[must_use]
 pub fn stays_inside(step: &Step) -> bool {
-    if step.is_of_huge_pages() {
-        return huge_stays_inside(step);
+    match step.is_of_huge_pages() {
+        true => huge_stays_inside(step),
+        false => small_stays_inside(step),
     }
+}
+
+fn small_stays_inside(step: &Step) -> bool {
     let [addr, len, third, fourth, fifth, _] = step.args;
     let aligned = addr.is_multiple_of(PAGE);
     let rounded = len.checked_add(PAGE - 1).map_or(0, |len| len & !(PAGE - 1));

@@ -10,6 +10,7 @@
 //! The nursery's address space is full but for the window, so that whatever looks for a hole finds
 //! it there. Each case is forked from it, and so starts empty.
 
+use super::answers::{get_mempolicy, mincore};
 use super::area::{Area, COUNT, DONE, RECORDS, STEP_WORDS, STEPS, USED, WINDOW};
 use super::files::Numbers;
 use super::remote::{remote_read, remote_write};
@@ -18,7 +19,7 @@ use crate::files::{FILES, HALF};
 use crate::record::{MAPERR, bits};
 use crate::step::{ARGS, Call, Step};
 use crate::window::{
-    END, HEAP, HOT, HUGE, HUGE_END, HUGE_START, PAGE, PAGES, START, Window, hot, page_of,
+    END, HEAP, HUGE, HUGE_END, HUGE_START, PAGE, PAGES, START, Window, hot, page_of,
 };
 
 /// Exit codes of the nursery when it cannot be set up: what failed, above the error number.
@@ -485,31 +486,6 @@ pub(super) fn read_word(fd: i32, offset: u64) -> [u64; 4] {
     let mut word = [0; 8];
     match sys::read_at(fd, &mut word, offset) {
         Ok(bytes) => [0, bytes as u64, u64::from_le_bytes(word), 0],
-        Err(errno) => returned(Err(errno)),
-    }
-}
-
-fn mincore(addr: u64, len: u64) -> [u64; 4] {
-    let mut pages = [0_u8; 4096];
-    let args = [addr, len, sys::address(&mut pages), 0, 0, 0];
-    match sys::call(libc::SYS_mincore, args) {
-        Ok(_) => {
-            let asked = len.div_ceil(PAGE).min(PAGES);
-            let present = (0..asked).filter(|page| pages[*page as usize] & 1 != 0);
-            let [low, high] = bits(present);
-            [0, 0, low, high]
-        }
-        Err(errno) => returned(Err(errno)),
-    }
-}
-
-fn get_mempolicy(addr: u64, how: u64) -> [u64; 4] {
-    let mut mode = 0_i32;
-    let mut nodes = [0_u64; 16];
-    let (mode_at, nodes_at) = (sys::address(&mut mode), sys::address(&mut nodes));
-    let args = [mode_at, nodes_at, 1024, addr, how, 0];
-    match sys::call(libc::SYS_get_mempolicy, args) {
-        Ok(_) => [0, u64::from(mode.cast_unsigned()), nodes[0], 0],
         Err(errno) => returned(Err(errno)),
     }
 }

@@ -10,12 +10,12 @@ use crate::files::HUGE_PAGES;
 use crate::record::bits;
 use crate::step::{Call, Step};
 use crate::window::{HOT, HUGE, HUGE_START, PAGE, POOL, hot};
+use core::time::Duration;
 use minflt_spec::abi;
 use std::fs::{self, File};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
-use std::time::Duration;
 
 const WANTED: &str = "/proc/sys/vm/nr_hugepages";
 const FREE: &core::ffi::CStr = c"/sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages";

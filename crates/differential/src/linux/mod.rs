@@ -1,5 +1,6 @@
 //! The kernel of the machine we run on, as a subject: a child process runs the steps.
 
+mod answers;
 #[expect(unsafe_code, reason = "memory shared with the child")]
 mod area;
 mod child;

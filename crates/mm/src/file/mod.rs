@@ -148,6 +148,9 @@ pub(crate) struct PageCache<M: Mmu> {
     pub(crate) reserving: RwSem<HugeReserveLock, M>,
     /// Huge pages that are reserved or were used.
     pub(crate) reserved: Reservations<M>,
+    /// No huge page from this number on lies behind the end: allocation may make such, faults do
+    /// not. Written under: `resize`; read by oracles.
+    pub(crate) made_to: Atomic<u64, M>,
     /// 2 to the power of this are the pages of each of its pages: 0 but of huge ones. Immutable.
     pub(crate) order: u32,
     /// The segment that it is the memory of, 0 for none. Set before anybody has it.
@@ -246,6 +249,7 @@ impl<M: Mmu> System<M> {
             map_lock: RwSem::new(),
             reserving: RwSem::new(),
             reserved: Reservations::new(),
+            made_to: Atomic::new(0),
             order,
             segment: Atomic::new(0),
         };
@@ -432,7 +436,7 @@ impl<M: Mmu> PageCache<M> {
 
 impl<M: Mmu> PageCache<M> {
     /// Start offsets of its fields, ascending: for names.
-    pub(crate) fn fields() -> [(usize, &'static str); 10] {
+    pub(crate) fn fields() -> [(usize, &'static str); 11] {
         use core::mem::offset_of;
         let mut fields = [
             (0, "file"),
@@ -444,6 +448,7 @@ impl<M: Mmu> PageCache<M> {
             (offset_of!(Self, map_lock), "map_lock"),
             (offset_of!(Self, reserving), "reserving"),
             (offset_of!(Self, reserved), "reserved"),
+            (offset_of!(Self, made_to), "made_to"),
             (offset_of!(Self, segment), "segment"),
         ];
         fields.sort_unstable();

@@ -151,6 +151,7 @@ impl<M: Mmu> PageCache<M> {
         self.set_size(new);
         // Pages and promises may lie behind an end that the file had, too.
         let first = new >> shift::<M::Paging>();
+        self.made_to.store(first, Ordering::Relaxed);
         let freed = self.drop_huge(first, old);
         let gone = self.reserved.truncate(self.system(), first);
         let unused = gone.saturating_sub(freed);
@@ -255,6 +256,8 @@ impl<M: Mmu> PageCache<M> {
         let sys = self.system();
         let first = offset >> shift::<M::Paging>();
         let last = end.div_ceil(bytes::<M::Paging>());
+        let before = self.made_to.load(Ordering::Relaxed);
+        self.made_to.store(before.max(last), Ordering::Relaxed);
         for index in first..last {
             let _one = sys.huge.mutex(self, index).write();
             if self.find(index).is_none() {

@@ -126,6 +126,7 @@ impl<M: Mmu> Mm<M> {
         let cached = frame.mapping.peek() == cache.address();
         let shared = view.flags.has(VmaFlags::SHARED);
         let pages = cache.size_peek() >> crate::hugetlb::shift::<M::Paging>();
+        let pages = pages.max(cache.made_to.peek());
         if frame.index.peek() != index || cached && index >= pages || shared && !cached {
             return Err(Unbalanced::OtherPage(at));
         }
