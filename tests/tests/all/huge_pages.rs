@@ -8,9 +8,9 @@
 use minflt_addr::VirtAddr;
 use minflt_host::{Host, HostInstance, HostOptions, Prefault};
 use minflt_mm::{
-    Advice, Config, Event, FileHandle, MapRequest, Mapped, MmHandle, MmapError, MremapError, Place,
-    PoolCounters, Populate, Prot, Remap, RemapRequest, Reserve, Sharing, Signal, System, Thread,
-    eras_of_huge_pages,
+    Advice, Config, Event, FileHandle, MapRequest, Mapped, MempolicyError, Misplaced, MmHandle,
+    MmapError, MremapError, NodeMask, Place, Policy, PolicyMode, PoolCounters, Populate, Prot,
+    Remap, RemapRequest, Reserve, Sharing, Signal, System, Thread, eras_of_huge_pages,
 };
 use minflt_pgtable::X86_64;
 
@@ -446,5 +446,21 @@ fn what_is_shown_of_huge_pages() {
         let mut smaps = String::new();
         assert!(world.mm.smaps(&mut smaps).is_ok());
         assert!(smaps.contains("KernelPageSize:     2048 kB"), "{smaps}");
+    });
+}
+
+#[test]
+fn locks_and_policies_cut_no_huge_page() {
+    in_each_era(|world| {
+        world.private(0, 2);
+        let base = VirtAddr(at(0).0 + 4096);
+        assert_eq!(world.thread.mlock(base, 4096), Ok(()));
+        let policy = Policy::new(PolicyMode::Preferred, NodeMask::of(0));
+        let cut = world.mm.mbind(base, 4096, policy, Misplaced::Stay);
+        assert_eq!(cut, Err(MempolicyError::Invalid));
+        assert_eq!(world.mm.mbind(at(1), PAGE, policy, Misplaced::Stay), Ok(()));
+        assert_eq!(world.mm.locked_bytes(), 0);
+        assert_eq!(world.thread.store(at(1), 1), Ok(()));
+        world.holds(&[]);
     });
 }

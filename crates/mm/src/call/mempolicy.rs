@@ -207,6 +207,9 @@ impl<M: Mmu> Mm<M> {
             if part.is_empty() {
                 break;
             }
+            if view.policy != policy && view.cuts_huge_page::<M::Paging>(part) {
+                return Err(MempolicyError::Invalid);
+            }
             if view.policy != policy {
                 modify(self, writers, part, |view| VmaView { policy, ..view })
                     .map(drop)

@@ -288,8 +288,10 @@ impl<M: Mmu> Part<'_, M> {
             }
         }
         if self.file.cache().is_huge() {
-            // Its pages are reserved, not promised.
-            flags = flags.without(VmaFlags::ACCOUNT).with(VmaFlags::HUGETLB);
+            // Its pages are reserved, not promised; and stay, locked or not.
+            let locked = VmaFlags::LOCKED.with(VmaFlags::LOCKED_ON_FAULT);
+            let without = VmaFlags::ACCOUNT.with(locked);
+            flags = flags.without(without).with(VmaFlags::HUGETLB);
         }
         Ok(VmaView {
             pgoff: self.offset >> M::Paging::SHIFT,

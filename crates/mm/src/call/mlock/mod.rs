@@ -157,7 +157,8 @@ impl<M: Mmu> Mm<M> {
         kind: Kind,
     ) -> Result<i64, NoMemory> {
         let flags = view.flags.without(Kind::BOTH).with(kind.flags());
-        if flags == view.flags {
+        // Huge pages are never taken away from who has them, and not counted.
+        if flags == view.flags || view.is_huge() {
             return Ok(0);
         }
         modify(self, writers, part, |view| VmaView { flags, ..view }).map(drop)?;
