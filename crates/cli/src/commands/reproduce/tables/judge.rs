@@ -23,8 +23,13 @@ pub(in super::super) fn judge(compared: &[Compared]) -> Table {
         Column::text("held"),
     ];
     let mut table = Table::new("Predictions against the bars", columns);
-    let mut groups: Vec<&str> = compared.iter().map(|it| it.group.as_str()).collect();
-    groups.dedup();
+    let mut groups: Vec<&str> = Vec::new();
+    for it in compared {
+        // Figures of two machines may take turns.
+        if !groups.contains(&it.group.as_str()) {
+            groups.push(&it.group);
+        }
+    }
     for group in groups {
         let ours: Vec<&Compared> = compared.iter().filter(|it| it.group == group).collect();
         let verdicts = [
