@@ -102,6 +102,8 @@ fn faults_per_second(
         clear: Clear::InFault,
         spaces: Spaces::Shared,
         file: None,
+        huge: None,
+        inherited: None,
     };
     let outcome = match AnySimTarget::start(machine, config, 256 << 20)? {
         AnySimTarget::X86(target) => workload.run(&target, &plan)?,
