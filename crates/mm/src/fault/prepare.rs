@@ -147,7 +147,8 @@ impl<M: Mmu> Fault<'_, M> {
             match sys.frames.alloc_here(&sys.at, Use::Anon) {
                 Some(pfn) => pfn,
                 None => {
-                    self.reclaimed_frame(stable, None, || sys.frames.alloc(&sys.at, Use::Anon))?
+                    let again = || sys.frames.alloc(&sys.at, Use::Anon); // Tried again.
+                    self.reclaimed_frame(stable, None, again)?
                 }
             }
         } else {

@@ -1,7 +1,7 @@
 //! A part of a file that a call found mapped, and does something about with nothing held.
 
 use super::PageCache;
-use crate::error::MadviseError;
+use crate::error::{FileError, MadviseError};
 use crate::vma::VmaView;
 use core::ops::Range;
 use minflt_addr::VirtRange;
@@ -32,7 +32,10 @@ impl<'m, M: Mmu> FilePart<'m, M> {
         let punched = self
             .cache
             .punch(self.pages.start << shift, self.pages.end << shift);
-        punched.map_err(|_| MadviseError::Io)
+        punched.map_err(|error| match error {
+            FileError::NoMemory => MadviseError::NoMemory,
+            _ => MadviseError::Io,
+        })
     }
 
     /// Reads the pages in, as far as they can be had.

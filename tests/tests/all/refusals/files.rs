@@ -1,6 +1,6 @@
 //! Files, while memory runs out.
 
-use super::scenes::{Failing, Scene};
+use super::scenes::{Failing, RAM, Scene};
 use super::{PAGE, World, page};
 use minflt_mm::{
     Advice, Errno, Force, MapRequest, Place, Prot, Remap, RemapRequest, Sharing, ShmAttach,
@@ -18,6 +18,7 @@ const fn scene(
         set_up,
         act,
         failing,
+        ram: RAM,
     }
 }
 

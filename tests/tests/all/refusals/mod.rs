@@ -12,6 +12,7 @@
 )]
 
 mod files;
+mod huge;
 mod others;
 mod scenes;
 mod sites;
@@ -20,7 +21,7 @@ use minflt_addr::VirtAddr;
 use minflt_host::{Host, HostInstance, HostOptions, Prefault};
 use minflt_mm::{
     Config, FileHandle, Mm, MmHandle, Overcommit, Prot, Refuse, Running, Signal, Swap, System,
-    Thread, era, eras_without_migration,
+    Thread, era, eras_of_huge_pages, eras_without_migration,
 };
 use minflt_pgtable::X86_64;
 use minflt_report::replace_generated;
@@ -73,10 +74,10 @@ struct Came {
     after_again: Seen,
 }
 
-fn boot(config: Config) -> Running<Machine> {
+fn boot(config: Config, ram_bytes: usize) -> Running<Machine> {
     let options = HostOptions {
         cpus: 2,
-        ram_bytes: 8 << 20,
+        ram_bytes,
         prefault: Prefault::OnTouch,
     };
     let machine = HostInstance::new(&options).expect("memory");
@@ -101,7 +102,7 @@ fn files(sys: &System<Machine>) -> (FileHandle<'_, Machine>, FileHandle<'_, Mach
 
 /// Does the scene once, with allocations refused as said; then once more, without.
 fn run(config: Config, scene: &Scene, refuse: Refuse) -> Came {
-    let sys = boot(config);
+    let sys = boot(config, scene.ram);
     let entered = sys.machine().enter(0);
     let mm = sys.new_mm().expect("memory");
     let thread = mm.thread();
@@ -185,6 +186,11 @@ fn every_allocation_fails_once_and_nothing_is_lost() {
     let balancing = era("anon-vma-2012").expect("an era").config;
     for scene in others::SCENES.iter().chain([&others::FOLLOW]) {
         try_all("anon-vma-2012", balancing, scene, &mut sites);
+    }
+    for era in eras_of_huge_pages() {
+        for scene in huge::SCENES {
+            try_all(era.name, era.config, scene, &mut sites);
+        }
     }
     let missed = sites.missed();
     assert!(missed.is_empty(), "no scene fails at {missed:#?}");

@@ -1,7 +1,7 @@
 //! Stacks, pages of another address space, pins, userfaultfd, pages that move or are swapped out,
 //! while memory runs out.
 
-use super::scenes::{Failing, Scene};
+use super::scenes::{Failing, RAM, Scene};
 use super::{PAGE, World, page};
 use minflt_addr::Pfn;
 use minflt_mm::{
@@ -21,6 +21,7 @@ const fn partly(
         set_up,
         act,
         failing: Failing::Partly,
+        ram: RAM,
     }
 }
 

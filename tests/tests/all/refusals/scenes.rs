@@ -30,7 +30,12 @@ pub(crate) struct Scene {
     pub(crate) set_up: fn(&World<'_>),
     pub(crate) act: fn(&World<'_>) -> Result<(), Errno>,
     pub(crate) failing: Failing,
+    /// Bytes of the machine.
+    pub(crate) ram: usize,
 }
+
+/// Of a machine without huge pages.
+pub(crate) const RAM: usize = 8 << 20;
 
 impl World<'_> {
     pub(super) fn map(&self, first: u64, pages: u64, prot: Prot) -> Result<(), Errno> {
@@ -87,6 +92,7 @@ const fn whole(
         set_up,
         act,
         failing: Failing::Whole,
+        ram: RAM,
     }
 }
 
