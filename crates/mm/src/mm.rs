@@ -157,6 +157,10 @@ impl<M: Mmu> Mm<M> {
     /// The system it belongs to.
     #[inline(always)]
     pub fn system(&self) -> &System<M> {
+        // A freed one names another, or none: for controls, which come to such.
+        if M::CHECKED && self.system.is_null() {
+            M::violation(format_args!("an address space is used that was freed"));
+        }
         // SAFETY: a system outlives its address spaces.
         unsafe { &*self.system }
     }

@@ -114,6 +114,7 @@ fn disjoint_faults_write_a_known_number_of_shared_lines() {
         ("atomic-pte-2004", 1, 3, 1),
         ("linux-4.13", 1, 2, 1),
         ("spf-2017", 0, 0, 0),
+        ("hugetlb-vma-lock-2022", 1, 2, 1),
         ("linux-6.4", 1, 2, 0),
         ("linux-6.15", 1, 2, 0),
     ];
