@@ -370,7 +370,7 @@ pub(super) const STAYING: &[Race] = &[
         never: "fork takes a page away from somebody who has just pinned it",
         fix: Broken::PinWithoutSequence,
         shows_in: "linux-4.13",
-        seed: 140,
+        seed: 2004,
         scene: Scene::ForkPin,
         ..USUAL
     },

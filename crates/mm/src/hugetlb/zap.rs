@@ -112,9 +112,10 @@ impl<M: Mmu> Zap<'_, M> {
         while page.start() < part.end() {
             let index = view.huge_index::<M::Paging>(page.start());
             let by_map = sys.config.hugetlb == Hugetlb::IMmap;
-            let _map = by_map.then(|| cache.map_lock.write());
-            let _one = sys.huge.mutex(cache, index).write();
-            let lock = vma.huge_lock().filter(|_| !by_map);
+            let held = !sys.config.lacks(Broken::DiscardUnlocked);
+            let _map = (by_map && held).then(|| cache.map_lock.write());
+            let _one = held.then(|| sys.huge.mutex(cache, index).write());
+            let lock = vma.huge_lock().filter(|_| !by_map && held);
             let _tables = lock.map(|lock| lock.sem.write());
             let _tree = cache.i_mmap.write();
             self.huge_own(own, index, page, true);
