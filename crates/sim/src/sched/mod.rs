@@ -142,7 +142,6 @@ impl Core {
         now: Ps,
     ) -> Self {
         let cpus = model.places.len() as u32;
-        let idle = 0..cpus;
         let task = |cpu, state| Task {
             cpu,
             state,
@@ -159,7 +158,7 @@ impl Core {
         };
         let with_body = on.iter().map(|cpu| task(*cpu, State::Queued));
         let tasks: Vec<Task> = with_body
-            .chain(idle.map(|cpu| task(cpu, State::Parked)))
+            .chain((0..cpus).map(|cpu| task(cpu, State::Parked)))
             .collect();
         let order = match chooser {
             None => Order::Virtual(BinaryHeap::new()),
