@@ -338,6 +338,7 @@ impl<M: Mmu> HugeFault<'_, '_, '_, M> {
         }
         change.map(Change::add);
         sys.huge_frame(new).clear_restore_reserve();
+        // ORDERING: AcqRel; no pair: as of other pages.
         old.maps.sub(1, Ordering::AcqRel);
         // The entry's reference.
         sys.frames.put(found.pfn());
@@ -388,6 +389,7 @@ impl<M: Mmu> crate::mm::Mm<M> {
             if found.is_mapped() && found.pfn() == old {
                 leaf.entry
                     .swap(self.exchange_of_huge(), Pte::none_at(LEVEL));
+                // ORDERING: AcqRel; no pair: as of other pages.
                 sys.huge_frame(old).maps.sub(1, Ordering::AcqRel);
                 zap.gather.touch(page);
                 zap.gather.page(old);

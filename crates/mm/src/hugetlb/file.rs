@@ -17,8 +17,9 @@
 //! mutex: the page, its entries go   mutex let go
 //! ```
 //! A page that is mapped is taken out of all mappings, by the file's reverse map. Under `i_mmap` a
-//! mapping's lock is tried; who cannot have it lets `i_mmap` go, waits for the lock, and looks
-//! whether the mapping is the file's still.
+//! mapping's lock is tried; who cannot have it lets `i_mmap` go, waits for the lock, and keeps it
+//! while he looks at the file's mappings again. With `i-mmap` a cut holds `map_lock` from beginning
+//! to end.
 //!
 //! # Why it is correct
 //! A fault that has the mutex first either sees the new size and makes nothing, or its page is

@@ -29,8 +29,8 @@
 //! away: a fault that came before has put its page in, and it goes; one that comes after sees the
 //! new size ([`file`]).
 //!
-//! Locks: `map_lock`, fault mutex, the mapping's lock, folio lock, `i_mmap`, table lock. Who has
-//! `i_mmap` and wants a mapping's lock tries it.
+//! Locks: `reserving` (who maps, cuts or punches), `map_lock`, fault mutex, the mapping's lock,
+//! folio lock, `i_mmap`, table lock. Who has `i_mmap` and wants a mapping's lock tries it.
 //!
 //! # Why it is correct
 //! An entry is written under the lock of its table, which lies in the table's own descriptor

@@ -28,13 +28,11 @@
 //! the one that frees it, as tables are freed. Walks without locks, the hardware's among them, are
 //! waited for by the invalidation: none goes on in a table that is another's by then.
 //!
-//! A mapping that goes says in the same hold of `i_mmap` in which it leaves what it shares that
-//! nobody shares with it any more: its own tables are freed before it is out of the file.
-//!
 //! A mapping that is cut loses the table of the interval that the cut is in while its section is
 //! open: no fault of its own shares it again before the record says that it ends there (P50). And
 //! nobody comes to share a table of the mapping from then on until its link says that, too; nor
-//! one of a mapping that goes, whose tables are about to be freed ([`super::zap`]).
+//! one of a mapping that goes, between its leaving what it shares and its being out of the file:
+//! its tables are about to be freed ([`super::zap`]).
 //!
 //! # Cost
 //! One walk of the file's mappings for each interval that is touched first.

@@ -34,7 +34,7 @@
 //!
 //! Linux: mm/mremap.c move_page_tables, move_ptes, move_pgt_entry (v6.18).
 
-use crate::config::{Broken, Protocol};
+use crate::config::Broken;
 use crate::error::NoMemory;
 use crate::event::Event;
 use crate::mm::Mm;
@@ -142,19 +142,7 @@ impl<M: Mmu> Mm<M> {
     fn put_table_in(&self, entry: EntryRef<'_, M>, level: u32) -> Result<(), NoMemory> {
         let sys = self.system();
         let new = Self::new_table(sys, level - 1).ok_or(NoMemory)?;
-        let (none, value) = (Pte::none_at(level), Pte::table(new, level));
-        let mine = match sys.config.protocol {
-            Protocol::CompareExchange => entry.cas(self.exchange(), none, value).is_ok(),
-            Protocol::MmLock | Protocol::TableLock => {
-                let _held = self.page_table_lock.lock();
-                let empty = entry.load().is_none_at(level);
-                if empty {
-                    entry.store(value);
-                }
-                empty
-            }
-        };
-        if mine {
+        if self.link_table(entry, level, new) {
             sys.count(Event::TablesInstalled);
         } else {
             sys.count(Event::TablesLost);
