@@ -15,7 +15,7 @@ use minflt_mm::config::{
 };
 use minflt_mm::{Config, Era, era};
 use minflt_races::{RACES, search};
-use minflt_sim::{AnySimTarget, Budget, MachineFile};
+use minflt_sim::{Budget, MachineFile, SimTarget};
 use minflt_workload::{Clear, Plan, Spaces, Workload};
 
 /// Speculation as posted in 2017, but with RCU instead of SRCU and counts of the CPUs.
@@ -105,10 +105,7 @@ fn faults_per_second(
         huge: None,
         inherited: None,
     };
-    let outcome = match AnySimTarget::start(machine, config, 256 << 20)? {
-        AnySimTarget::X86(target) => workload.run(&target, &plan)?,
-        AnySimTarget::Altix(target) => workload.run(&target, &plan)?,
-        AnySimTarget::Power(target) => workload.run(&target, &plan)?,
-    };
+    let target = SimTarget::start(machine, config, 256 << 20)?;
+    let outcome = workload.run(&target, &plan)?;
     Ok(outcome.pages as f64 / (outcome.wall_ns as f64 / 1e9))
 }

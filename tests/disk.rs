@@ -199,9 +199,9 @@ impl<M: Mmu> FileOps<M> for Disk {
             return Err(IoError::Failed);
         }
         M::clear(at, pfn);
-        let start = index << M::Paging::SHIFT;
+        let start = index << M::Paging::shift();
         let state = self.state();
-        for (offset, word) in state.words.range(start..start + M::Paging::PAGE) {
+        for (offset, word) in state.words.range(start..start + M::Paging::page()) {
             M::user_store(at, pfn, offset - start, *word);
         }
         Ok(())
@@ -213,8 +213,8 @@ impl<M: Mmu> FileOps<M> for Disk {
         if let Some(error) = state.fails_write.get(&index) {
             return Err(*error);
         }
-        let start = index << M::Paging::SHIFT;
-        let end = state.bytes.min(start + M::Paging::PAGE);
+        let start = index << M::Paging::shift();
+        let end = state.bytes.min(start + M::Paging::page());
         let mut words = BTreeMap::new();
         for offset in (start..end).step_by(8) {
             state.words.remove(&offset);

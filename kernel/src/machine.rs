@@ -12,7 +12,7 @@ use core::fmt;
 use core::ops::Range;
 
 use minflt_addr::{Pfn, VirtAddr, VirtRange};
-use minflt_pgtable::{Mmu, Paging, SpaceId, Tlb, X86_64};
+use minflt_pgtable::{Facts, Mmu, SpaceId, Tlb, X86_64};
 use minflt_sync::prim::AtomicU64;
 use minflt_sync::{CpuMask, Cx, Instance, IpiHandler, Irq, Machine, Ordering, Ram, TaskId, Word};
 use x86_64::instructions::{interrupts, tlb};

@@ -21,7 +21,7 @@ mod task;
 use core::panic::PanicInfo;
 
 use minflt_mm::{Era, Running, System};
-use minflt_pgtable::{Paging, X86_64};
+use minflt_pgtable::{Facts, X86_64};
 use minflt_sync::{Instance, Machine};
 
 use arch::exit::{Verdict, exit};

@@ -4,7 +4,7 @@ use core::cell::Cell;
 
 use minflt_addr::VirtAddr;
 use minflt_mm::{FaultOutcome, Mm, Signal, Thread};
-use minflt_pgtable::{Exchange, Paging, Pte, Walk, X86_64, walk};
+use minflt_pgtable::{Exchange, Facts, Pte, Walk, X86_64, walk};
 
 use crate::arch::kernel_map;
 use crate::arch::paging::{NO_EXECUTE, Table};

@@ -4,7 +4,7 @@ use crate::choice::{Named, spell};
 use crate::error::{Error, usage};
 use minflt_host::HostTarget;
 use minflt_mm::{BootError, Illegal};
-use minflt_sim::{AnySimTarget, MachineFile, Size};
+use minflt_sim::{MachineFile, SimTarget, Size};
 use minflt_workload::{Outcome, Plan, Target, TargetError, Workload, linux::Linux};
 
 /// RAM of a host system, unless `--ram` says otherwise.
@@ -99,7 +99,7 @@ pub(crate) fn host(
 }
 
 /// A simulated system on a machine of the file's size, but for its memory.
-pub(crate) fn sim(named: &Named, file: &MachineFile, ram: u64) -> Result<AnySimTarget, Error> {
+pub(crate) fn sim(named: &Named, file: &MachineFile, ram: u64) -> Result<SimTarget, Error> {
     let size = Size {
         ram_bytes: ram,
         ..Size::of(file)
@@ -108,11 +108,7 @@ pub(crate) fn sim(named: &Named, file: &MachineFile, ram: u64) -> Result<AnySimT
 }
 
 /// A simulated system on a machine of another size.
-pub(crate) fn sim_sized(
-    named: &Named,
-    file: &MachineFile,
-    size: Size,
-) -> Result<AnySimTarget, Error> {
+pub(crate) fn sim_sized(named: &Named, file: &MachineFile, size: Size) -> Result<SimTarget, Error> {
     sim_with_swap(named, file, size, 0)
 }
 
@@ -122,9 +118,9 @@ pub(crate) fn sim_with_swap(
     file: &MachineFile,
     size: Size,
     swap: u64,
-) -> Result<AnySimTarget, Error> {
+) -> Result<SimTarget, Error> {
     use minflt_sim::StartError::{Boot, PageSize};
-    let start = AnySimTarget::start_with_swap(file, named.config, size, swap);
+    let start = SimTarget::start_with_swap(file, named.config, size, swap);
     start.map_err(|error| match error {
         Boot(BootError::Illegal(illegal)) => refused(named, illegal),
         Boot(BootError::TooManyNodes(_)) | PageSize(_) => usage(format!(
@@ -162,13 +158,9 @@ pub(crate) fn on<T: Target>(
 
 /// Runs a workload on a simulated target.
 pub(crate) fn on_sim(
-    target: &AnySimTarget,
+    target: &SimTarget,
     workload: &Workload,
     plan: &Plan,
 ) -> Result<Outcome, Error> {
-    match target {
-        AnySimTarget::X86(target) => on(target, workload, plan),
-        AnySimTarget::Altix(target) => on(target, workload, plan),
-        AnySimTarget::Power(target) => on(target, workload, plan),
-    }
+    on(target, workload, plan)
 }

@@ -44,7 +44,7 @@ impl Door for Busy {
 fn faults<M: Mmu<Instance = HostInstance>>(name: &str, faults: u64) -> u64 {
     let options = HostOptions {
         cpus: 1,
-        ram_bytes: (PAGES * M::Paging::PAGE) as usize + (8 << 20),
+        ram_bytes: (PAGES * M::Paging::page()) as usize + (8 << 20),
         prefault: Prefault::OnTouch,
     };
     let machine = HostInstance::new(&options).unwrap_or_else(|error| panic!("{error}"));
@@ -59,11 +59,11 @@ fn faults<M: Mmu<Instance = HostInstance>>(name: &str, faults: u64) -> u64 {
     let mut left = faults;
     while left > 0 {
         let pages = left.min(PAGES);
-        let len = pages * M::Paging::PAGE;
+        let len = pages * M::Paging::page();
         let base = mm.mmap(Place::Any, len, Prot::READ_WRITE);
         let base = base.unwrap_or_else(|error| panic!("{error:?}"));
         for page in 0..pages {
-            let at = VirtAddr(base.0 + page * M::Paging::PAGE);
+            let at = VirtAddr(base.0 + page * M::Paging::page());
             assert_eq!(thread.store(at, page), Ok(()));
         }
         assert_eq!(mm.munmap(base, len), Ok(()));

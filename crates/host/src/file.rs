@@ -83,9 +83,9 @@ impl<P: Paging, const CHECKED: bool> FileOps<Host<P, CHECKED>> for HostFile {
         let page = Host::<P, CHECKED>::frame_ptr(at, pfn);
         // SAFETY: a whole frame of the machine's memory, which is the caller's alone until it says
         // that the page is there.
-        let page = unsafe { slice::from_raw_parts_mut(page, P::PAGE as usize) };
+        let page = unsafe { slice::from_raw_parts_mut(page, P::page() as usize) };
         lockdep::might_sleep::<Host<P, CHECKED>>();
-        with_current(|here| here.away(|| self.read(page, index << P::SHIFT))).map_err(because)
+        with_current(|here| here.away(|| self.read(page, index << P::shift()))).map_err(because)
     }
 
     fn write_page(
@@ -95,8 +95,8 @@ impl<P: Paging, const CHECKED: bool> FileOps<Host<P, CHECKED>> for HostFile {
         pfn: Pfn,
     ) -> Result<(), IoError> {
         lockdep::might_sleep::<Host<P, CHECKED>>();
-        let start = index << P::SHIFT;
-        let len = self.bytes().saturating_sub(start).min(P::PAGE);
+        let start = index << P::shift();
+        let len = self.bytes().saturating_sub(start).min(P::page());
         let mut copy = [0; CHUNK];
         for from in (0..len).step_by(CHUNK) {
             for (word, bytes) in copy.chunks_exact_mut(8).enumerate() {

@@ -169,13 +169,13 @@ unsafe impl<P: Paging, const CHECKED: bool> Mmu for Host<P, CHECKED> {
     fn prefetch_user(at: &HostInstance, pfn: Pfn, offset: u64) {
         // Of a frame that there is not, too: it is a hint.
         let start = at.shared().ram.base();
-        prefetch_write(start.wrapping_add((pfn.0 << P::SHIFT | offset) as usize));
+        prefetch_write(start.wrapping_add((pfn.0 << P::shift() | offset) as usize));
     }
 
     #[inline]
     fn clear(at: &HostInstance, pfn: Pfn) {
         // SAFETY: 1: a page of the region, aligned; the caller has the frame to itself.
-        unsafe { clear(frame::<P>(at, pfn), P::PAGE as usize) };
+        unsafe { clear(frame::<P>(at, pfn), P::page() as usize) };
     }
 
     #[inline]
@@ -184,7 +184,7 @@ unsafe impl<P: Paging, const CHECKED: bool> Mmu for Host<P, CHECKED> {
         let (to, from) = (frame::<P>(at, to), frame::<P>(at, from));
         // SAFETY: 1, 2: two different pages of the region; the caller has `to` to itself, and
         // nobody stores to `from`, which it keeps read-only.
-        unsafe { copy(to, from, P::PAGE as usize) };
+        unsafe { copy(to, from, P::page() as usize) };
     }
 
     #[inline(always)]
@@ -205,7 +205,7 @@ unsafe impl<P: Paging, const CHECKED: bool> Mmu for Host<P, CHECKED> {
     }
 
     fn copy_in_use(at: &HostInstance, to: Pfn, from: Pfn) {
-        for offset in (0..P::PAGE).step_by(8) {
+        for offset in (0..P::page()).step_by(8) {
             Self::user_store(at, to, offset, Self::user_load(at, from, offset));
         }
     }
@@ -220,7 +220,7 @@ unsafe impl<P: Paging, const CHECKED: bool> Mmu for Host<P, CHECKED> {
         let cpu = with_current(|here| here.cx.cpu.get());
         at.shared().tlbs[cpu as usize]
             .0
-            .flush(space, range, P::SHIFT);
+            .flush(space, range, P::shift());
     }
 
     fn flush_everything(at: &HostInstance) {
@@ -240,12 +240,12 @@ unsafe impl<P: Paging, const CHECKED: bool> Mmu for Host<P, CHECKED> {
 /// If the machine has no such frame.
 #[inline(always)]
 fn frame<P: Paging>(at: &HostInstance, pfn: Pfn) -> *mut u8 {
-    const { assert!(P::PAGE as usize <= BEHIND) };
+    assert!(P::page() as usize <= BEHIND, "what lies behind RAM");
     let ram = &at.shared().ram;
     // The first byte is compared, and not the number: a walk has it by one mask of the entry, and
     // knows then that no bits were lost.
-    let start = pfn.0 << P::SHIFT;
-    let whole = start >> P::SHIFT == pfn.0;
+    let start = pfn.0 << P::shift();
+    let whole = start >> P::shift() == pfn.0;
     let start = start as usize;
     assert!(whole && start < ram.bytes(), "no such frame");
     // SAFETY: within the region, and what of the frame is not lies in the bytes behind it.
@@ -256,7 +256,7 @@ fn frame<P: Paging>(at: &HostInstance, pfn: Pfn) -> *mut u8 {
 #[inline(always)]
 fn word<P: Paging>(at: &HostInstance, pfn: Pfn, offset: u64) -> &AtomicU64 {
     assert!(
-        offset < P::PAGE && offset.is_multiple_of(8),
+        offset < P::page() && offset.is_multiple_of(8),
         "a user word is 8 bytes of one page"
     );
     let page = frame::<P>(at, pfn);

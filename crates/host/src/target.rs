@@ -15,7 +15,7 @@ use core::fmt;
 use core::mem::ManuallyDrop;
 use core::panic::AssertUnwindSafe;
 use minflt_mm::{BootError, Config, Mm, Running, Swap, System};
-use minflt_pgtable::{Paging, X86_64};
+use minflt_pgtable::{Facts, X86_64};
 use minflt_process::{Common, Tally, exit, fault_around_bytes, no_huge_pages, table_bytes};
 use minflt_sync::Instance;
 use minflt_workload::{

@@ -4,7 +4,7 @@ use crate::Host;
 use core::mem::ManuallyDrop;
 use minflt_addr::VirtAddr;
 use minflt_mm::{Event, Mm};
-use minflt_pgtable::{Mmu, Paging, X86_64};
+use minflt_pgtable::{Facts, Mmu, X86_64};
 use minflt_process::{Calls, Files, Timer, exit};
 use minflt_sync::Instance;
 use minflt_workload::{Oracle, Populate, Prot, Sharing, Stop, Worker, WorkerReport};

@@ -136,7 +136,7 @@ impl Overcommit {
 impl Pages {
     /// Those of a VMA, or of a part of it.
     pub(crate) fn of<M: Mmu>(view: &VmaView) -> Self {
-        let mapped = view.range.pages(M::Paging::SHIFT);
+        let mapped = view.range.pages(M::Paging::shift());
         let if_flag = |flag| if view.flags.has(flag) { mapped } else { 0 };
         Self {
             mapped,
@@ -345,7 +345,7 @@ impl<M: Mmu> Mm<M> {
     /// How many bytes are mapped (`VmSize`).
     #[must_use]
     pub fn mapped_bytes(&self) -> u64 {
-        self.mapped_pages() << M::Paging::SHIFT
+        self.mapped_pages() << M::Paging::shift()
     }
 
     /// The same in pages.
@@ -380,7 +380,7 @@ impl<M: Mmu> Mm<M> {
     /// Whether `pages` more may be mapped. Linux: `may_expand_vm`.
     pub(crate) fn may_expand(&self, pages: u64) -> bool {
         let mapped = self.sizes.mapped.load(Ordering::Relaxed);
-        mapped.saturating_add(pages) <= self.limit_as() >> M::Paging::SHIFT
+        mapped.saturating_add(pages) <= self.limit_as() >> M::Paging::shift()
     }
 
     /// Counts pages as mapped, and as locked where they are. Their promise was made before. The

@@ -135,7 +135,7 @@ impl<M: Mmu> System<M> {
                 field: Field::Named(field),
             };
         }
-        let index = offset >> M::Paging::SHIFT;
+        let index = offset >> M::Paging::shift();
         if index < self.reserved_frames() || index >= self.total_frames() {
             return self.in_areas(ram + at).unwrap_or(Place {
                 object: "per-cpu",
@@ -144,7 +144,7 @@ impl<M: Mmu> System<M> {
             });
         }
         let pfn = Pfn(self.frames.table.first().0 + index);
-        self.in_frame(pfn, at & (M::Paging::PAGE as usize - 1))
+        self.in_frame(pfn, at & (M::Paging::page() as usize - 1))
     }
 
     fn own_field(offset: usize) -> Field {

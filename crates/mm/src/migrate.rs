@@ -179,7 +179,7 @@ impl<M: Mmu> System<M> {
             return Err(NotMoved::Busy);
         }
         M::copy(&self.at, new.pfn(), page.pfn());
-        if M::Paging::CAPS.before_install == BeforeInstall::FlushCaches {
+        if M::Paging::caps().before_install == BeforeInstall::FlushCaches {
             fresh.flush_once(|| M::flush_frame(&self.at, new.pfn()));
         }
         let (mapping, index) = (&frame.mapping, frame.index.load(Ordering::Relaxed));

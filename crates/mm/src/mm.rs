@@ -116,7 +116,7 @@ impl<M: Mmu> Mappings<'_, M> {
 
 impl<M: Mmu> Mm<M> {
     pub(crate) fn create(sys: &System<M>) -> Result<MmHandle<'_, M>, NoMemory> {
-        let root = Self::new_table(sys, M::Paging::LEVELS - 1).ok_or(NoMemory)?;
+        let root = Self::new_table(sys, M::Paging::levels() - 1).ok_or(NoMemory)?;
         let rss_slot = sys.rss_slots.take();
         let mm = Self {
             system: sys,
@@ -182,7 +182,7 @@ impl<M: Mmu> Mm<M> {
     pub fn user_range() -> VirtRange {
         VirtRange::new(
             VirtAddr(1 << 16),
-            VirtAddr(M::Paging::USER_END - M::Paging::PAGE),
+            VirtAddr(M::Paging::user_end() - M::Paging::page()),
         )
     }
 
@@ -277,7 +277,7 @@ impl<M: Mmu> Mm<M> {
         let none = Pte::<M::Paging>::none_at(level);
         for part in 0..1 << order {
             let words = M::frame_ptr(&sys.at, Pfn(pfn.0 + part));
-            let here = bytes.min(M::Paging::PAGE) as usize;
+            let here = bytes.min(M::Paging::page()) as usize;
             // SAFETY: duty 1 of `Mmu`: the frame's bytes, which nobody else uses.
             unsafe { words.write_bytes(0, here) };
         }
@@ -305,7 +305,7 @@ impl<M: Mmu> Mm<M> {
     /// The last holder lets go: unmaps everything and gives all frames back.
     fn exit(&self) {
         let sys = self.system();
-        let all = VirtRange::new(VirtAddr(0), VirtAddr(M::Paging::USER_END));
+        let all = VirtRange::new(VirtAddr(0), VirtAddr(M::Paging::user_end()));
         crate::call::munmap::unmap_all(self, all);
         self.end_resident();
         sys.put_table(self.root);

@@ -98,7 +98,7 @@ pub(crate) fn flush<M: Mmu>(sys: &System<M>, mm: &Mm<M>, range: VirtRange) {
     let (here, any) = mm.cpus.split(me, sys.at.cpus(), &mut others);
     if here {
         M::charge(Cost::Invalidate {
-            pages: range.pages(M::Paging::SHIFT),
+            pages: range.pages(M::Paging::shift()),
         });
         M::flush_local(&sys.at, mm.space, range);
     }
@@ -161,7 +161,7 @@ pub(crate) unsafe fn handle<M: Mmu>(arg: *const ()) {
     } else {
         for (space, range) in &posted.ranges[..posted.len] {
             M::charge(Cost::Invalidate {
-                pages: range.pages(M::Paging::SHIFT),
+                pages: range.pages(M::Paging::shift()),
             });
             M::flush_local(&sys.at, *space, *range);
         }

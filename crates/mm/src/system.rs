@@ -177,7 +177,7 @@ impl<M: Mmu> System<M> {
         let nodes = u64::from(at.nodes());
         let built = Self::build(&mut carve, at, config, swap);
         let used = carve.used as u64;
-        let needs = used + 16 * M::Paging::PAGE + swap.bytes_at_least(nodes);
+        let needs = used + 16 * M::Paging::page() + swap.bytes_at_least(nodes);
         match built {
             Some(system) if needs <= has => {
                 let running = Running { system };
@@ -192,9 +192,9 @@ impl<M: Mmu> System<M> {
         // The frames that are missing are described too, on the first node; all are as large.
         let described = needs.saturating_sub(has) * nodes * size_of::<Frame<M>>() as u64;
         // A page is zeros, and each node's share is whole pages.
-        let rounded = (1 + nodes) * M::Paging::PAGE;
-        let needs = needs + described.div_ceil(M::Paging::PAGE) + rounded;
-        let needs = needs.next_multiple_of(M::Paging::PAGE);
+        let rounded = (1 + nodes) * M::Paging::page();
+        let needs = needs + described.div_ceil(M::Paging::page()) + rounded;
+        let needs = needs.next_multiple_of(M::Paging::page());
         Err(BootError::TooSmall { has, needs })
     }
 
@@ -205,11 +205,11 @@ impl<M: Mmu> System<M> {
     /// 2004 has it for the 386: that CPU's walker does nothing between the compare and the store.
     fn on_this_cpu(at: &M::Instance, config: Config) -> Result<Config, Illegal> {
         let has = |feature| M::cpu_has(at, feature);
-        let exchange = match M::Paging::CAPS.cas.on_cpu(has) {
+        let exchange = match M::Paging::caps().cas.on_cpu(has) {
             CasAbility::Native => config.exchange,
             CasAbility::Emulated | CasAbility::ByCpu(_) => ExchangeBy::Emulated,
         };
-        let written = M::Paging::CAPS.access_bits.on_cpu(has) == AccessBits::Hardware;
+        let written = M::Paging::caps().access_bits.on_cpu(has) == AccessBits::Hardware;
         if exchange == ExchangeBy::Emulated && written && at.cpus() > 1 {
             return Err(Config::EMULATED_BESIDE_HARDWARE);
         }
@@ -223,8 +223,8 @@ impl<M: Mmu> System<M> {
         swap: Swap<M>,
     ) -> Option<NonNull<Self>> {
         let (cpus, nodes) = (at.cpus(), at.nodes());
-        let first = PhysAddr(at.ram_phys()).pfn(M::Paging::SHIFT);
-        let len = carve.bytes as u64 >> M::Paging::SHIFT;
+        let first = PhysAddr(at.ram_phys()).pfn(M::Paging::shift());
+        let len = carve.bytes as u64 >> M::Paging::shift();
         let place = carve.cut(size_of::<Self>());
         let magazines = |carve: &mut Carve| {
             // SAFETY: 1: the machine's memory is the system's from now on.
@@ -252,7 +252,7 @@ impl<M: Mmu> System<M> {
         let zones = carve.cut(Frames::<M>::zone_bytes(nodes));
         let table = carve.cut(len as usize * size_of::<Frame<M>>());
         let words = carve.cut(swap.word_bytes());
-        let reserved = (carve.used as u64).div_ceil(M::Paging::PAGE) + 1;
+        let reserved = (carve.used as u64).div_ceil(M::Paging::page()) + 1;
         let zero_page = Pfn(first.0 + reserved - 1);
         // SAFETY: 1: cut off just now, zeroed, and kept with the system.
         let table = unsafe { FrameTable::new(table?.cast(), first, len) };
@@ -434,7 +434,7 @@ impl<M: Mmu> PageSource for System<M> {
         let page = NonNull::new(M::frame_ptr(&self.at, pfn))?;
         Some(NonNull::slice_from_raw_parts(
             page,
-            M::Paging::PAGE as usize,
+            M::Paging::page() as usize,
         ))
     }
 }
@@ -454,7 +454,7 @@ impl<M: Mmu> Running<M> {
     /// Bytes at the start of the machine's memory that the system itself lies in.
     #[must_use]
     pub fn reserved_bytes(&self) -> u64 {
-        self.reserved * M::Paging::PAGE
+        self.reserved * M::Paging::page()
     }
 
     fn start(&self) {

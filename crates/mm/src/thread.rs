@@ -94,8 +94,8 @@ impl<'m, M: Mmu> Thread<'m, M> {
         mut verb: impl FnMut(Pfn, u64) -> T,
     ) -> Result<T, Signal> {
         let at = &self.mm.system().at;
-        let page = addr.page(M::Paging::SHIFT);
-        let offset = addr.page_offset(M::Paging::SHIFT);
+        let page = addr.page(M::Paging::shift());
+        let offset = addr.page_offset(M::Paging::shift());
         loop {
             M::user_point(at);
             if let Some(tlb) = M::tlb(at, self.cpu)

@@ -246,10 +246,10 @@ pub struct VmaView {
 impl VmaView {
     /// A new mapping of anonymous memory.
     #[must_use]
-    pub const fn anonymous<P: Paging>(range: VirtRange, prot: Prot, flags: VmaFlags) -> Self {
+    pub fn anonymous<P: Paging>(range: VirtRange, prot: Prot, flags: VmaFlags) -> Self {
         Self {
             range,
-            pgoff: range.start().page(P::SHIFT),
+            pgoff: range.start().page(P::shift()),
             prot,
             flags,
             policy: Policy::DEFAULT,
@@ -260,9 +260,9 @@ impl VmaView {
 
     /// The same mapping, of the addresses `range`, which overlap its own or touch it.
     #[must_use]
-    pub const fn of_range<P: Paging>(self, range: VirtRange) -> Self {
+    pub fn of_range<P: Paging>(self, range: VirtRange) -> Self {
         let (old, new) = (self.range.start().0, range.start().0);
-        let moved = new.wrapping_sub(old).cast_signed() >> P::SHIFT;
+        let moved = new.wrapping_sub(old).cast_signed() >> P::shift();
         Self {
             range,
             pgoff: self.pgoff.wrapping_add_signed(moved),
@@ -275,8 +275,8 @@ impl VmaView {
     /// Linux: linear_page_index.
     #[must_use]
     #[inline(always)]
-    pub const fn page_index<P: Paging>(&self, addr: VirtAddr) -> u64 {
-        self.pgoff + (addr.page(P::SHIFT) - self.range.start().page(P::SHIFT))
+    pub fn page_index<P: Paging>(&self, addr: VirtAddr) -> u64 {
+        self.pgoff + (addr.page(P::shift()) - self.range.start().page(P::shift()))
     }
 
     /// Whether a VMA's own first record can say it.

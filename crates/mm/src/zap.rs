@@ -275,7 +275,7 @@ impl<'m, M: Mmu> Zap<'m, M> {
         if kept && last.start() <= first.end() {
             return;
         }
-        self.free_below(self.mm.root, M::Paging::LEVELS - 1, range, bounds);
+        self.free_below(self.mm.root, M::Paging::levels() - 1, range, bounds);
     }
 
     /// Invalidates what has to be, gives the frames back, and ends.
@@ -374,7 +374,7 @@ impl<'m, M: Mmu> Zap<'m, M> {
             if found.is_none() || self.keeps(found) {
                 continue;
             }
-            let old = entry.swap(how, Pte::NONE);
+            let old = entry.swap(how, Pte::none());
             if !old.is_mapped() {
                 resident -= i64::from(self.mm.drop_nonpresent(old));
                 continue;
@@ -468,9 +468,9 @@ impl<M: Mmu> System<M> {
 /// The pages of a range, each as a range.
 pub(crate) fn pages<M: Mmu>(range: VirtRange) -> impl Iterator<Item = VirtRange> {
     let pages: Range<u64> =
-        range.start().page(M::Paging::SHIFT)..range.end().page(M::Paging::SHIFT);
+        range.start().page(M::Paging::shift())..range.end().page(M::Paging::shift());
     pages.map(|page| {
-        let start = page << M::Paging::SHIFT;
-        VirtRange::new(VirtAddr(start), VirtAddr(start + M::Paging::PAGE))
+        let start = page << M::Paging::shift();
+        VirtRange::new(VirtAddr(start), VirtAddr(start + M::Paging::page()))
     })
 }

@@ -4,7 +4,7 @@ mod nonpresent;
 
 pub use nonpresent::NonPresent;
 
-use crate::paging::{Bits, ByteOrder, Paging};
+use crate::paging::{ByteOrder, Paging};
 use crate::walk::Access;
 use core::fmt;
 use core::marker::PhantomData;
@@ -34,10 +34,12 @@ pub enum Grant {
 }
 
 impl<P: Paging> Pte<P> {
-    const B: Bits = P::BITS;
-
     /// The empty leaf entry: nothing is mapped.
-    pub const NONE: Self = Self::of(P::TREE[0].none);
+    #[inline(always)]
+    #[must_use]
+    pub fn none() -> Self {
+        Self::of(P::tree()[0].none)
+    }
 
     #[inline(always)]
     const fn of(raw: u64) -> Self {
@@ -50,11 +52,11 @@ impl<P: Paging> Pte<P> {
     /// The empty entry of level `level`: nothing is mapped there, and no table stands below.
     #[inline(always)]
     #[must_use]
-    pub const fn none_at(level: u32) -> Self {
-        if const { P::SHAPE.zero_is_none } {
+    pub fn none_at(level: u32) -> Self {
+        if P::shape().zero_is_none {
             Self::of(0)
         } else {
-            Self::of(P::TREE[level as usize].none)
+            Self::of(P::tree()[level as usize].none)
         }
     }
 
@@ -81,23 +83,23 @@ impl<P: Paging> Pte<P> {
 
     /// An entry of level `level` (1 and up) that points to the table that begins in frame `pfn`.
     #[must_use]
-    pub const fn table(pfn: Pfn, level: u32) -> Self {
-        Self::of(P::TREE[level as usize].fixed | pfn.0 << Self::B.pfn_shift)
+    pub fn table(pfn: Pfn, level: u32) -> Self {
+        Self::of(P::tree()[level as usize].fixed | pfn.0 << P::bits().pfn_shift)
     }
 
     /// A leaf entry for frame `pfn`, used already (young).
     #[must_use]
-    pub const fn page(pfn: Pfn, grant: Grant) -> Self {
-        let raw = pfn.0 << Self::B.pfn_shift | P::TREE[0].fixed | Self::B.accessed;
+    pub fn page(pfn: Pfn, grant: Grant) -> Self {
+        let raw = pfn.0 << P::bits().pfn_shift | P::tree()[0].fixed | P::bits().accessed;
         // Not stored to, until said otherwise.
-        Self::of(raw | Self::B.read_only).with_grant(grant)
+        Self::of(raw | P::bits().read_only).with_grant(grant)
     }
 
     /// The leaf entry `self` as an entry of level 1 that maps a huge page, which begins with the
     /// frame that it names. Of a format without huge pages it is the same.
     #[must_use]
-    pub const fn huge(self) -> Self {
-        match P::HUGE {
+    pub fn huge(self) -> Self {
+        match P::huge() {
             Some(huge) => Self::of(self.raw & !huge.clear | huge.set),
             None => self,
         }
@@ -106,12 +108,12 @@ impl<P: Paging> Pte<P> {
     /// The same, granting `grant` and no more.
     #[inline(always)]
     #[must_use]
-    pub const fn with_grant(self, grant: Grant) -> Self {
-        let kept = self.settled() & !(Self::B.present | Self::B.write | Self::B.no_access);
+    pub fn with_grant(self, grant: Grant) -> Self {
+        let kept = self.settled() & !(P::bits().present | P::bits().write | P::bits().no_access);
         let bits = match grant {
-            Grant::Nothing => Self::B.no_access,
-            Grant::Read => Self::B.present,
-            Grant::Write => Self::B.present | Self::B.write,
+            Grant::Nothing => P::bits().no_access,
+            Grant::Read => P::bits().present,
+            Grant::Write => P::bits().present | P::bits().write,
         };
         Self::sealed(kept | bits)
     }
@@ -119,71 +121,71 @@ impl<P: Paging> Pte<P> {
     /// The same, used.
     #[inline(always)]
     #[must_use]
-    pub const fn young(self) -> Self {
-        Self::sealed(self.settled() | Self::B.accessed)
+    pub fn young(self) -> Self {
+        Self::sealed(self.settled() | P::bits().accessed)
     }
 
     /// The same, not used.
     #[must_use]
-    pub const fn old(self) -> Self {
-        Self::sealed(self.settled() & !Self::B.accessed)
+    pub fn old(self) -> Self {
+        Self::sealed(self.settled() & !P::bits().accessed)
     }
 
     /// The same, stored to.
     #[inline(always)]
     #[must_use]
-    pub const fn dirty(self) -> Self {
-        Self::sealed(self.settled() | Self::B.dirty)
+    pub fn dirty(self) -> Self {
+        Self::sealed(self.settled() | P::bits().dirty)
     }
 
     /// The same, not stored to.
     #[must_use]
-    pub const fn clean(self) -> Self {
-        Self::sealed(self.settled() & !Self::B.dirty)
+    pub fn clean(self) -> Self {
+        Self::sealed(self.settled() & !P::bits().dirty)
     }
 
     /// The same, marked as the shared page of zeros.
     #[must_use]
-    pub const fn zero_page(self) -> Self {
-        Self::of(self.raw | Self::B.zero_page)
+    pub fn zero_page(self) -> Self {
+        Self::of(self.raw | P::bits().zero_page)
     }
 
     /// The same, marked: stores to the page are for a userfaultfd's handler.
     #[must_use]
-    pub const fn uffd_wp(self) -> Self {
-        Self::of(self.raw | Self::B.uffd_wp)
+    pub fn uffd_wp(self) -> Self {
+        Self::of(self.raw | P::bits().uffd_wp)
     }
 
     /// The same without that mark.
     #[must_use]
-    pub const fn without_uffd_wp(self) -> Self {
-        Self::of(self.raw & !Self::B.uffd_wp)
+    pub fn without_uffd_wp(self) -> Self {
+        Self::of(self.raw & !P::bits().uffd_wp)
     }
 
     /// What hardware that writes entries makes of it when it lets an access through. Such hardware
     /// knows its own bits only: "stored to" it may say by clearing [`Bits::read_only`].
     #[inline(always)]
     #[must_use]
-    pub const fn used_by_hardware(self, access: Access) -> Self {
-        let used = self.raw | Self::B.accessed;
+    pub fn used_by_hardware(self, access: Access) -> Self {
+        let used = self.raw | P::bits().accessed;
         match access {
             Access::Read => Self::of(used),
-            Access::Write if Self::B.read_only != 0 => Self::of(used & !Self::B.read_only),
-            Access::Write => Self::of(used | Self::B.dirty),
+            Access::Write if P::bits().read_only != 0 => Self::of(used & !P::bits().read_only),
+            Access::Write => Self::of(used | P::bits().dirty),
         }
     }
 
     /// Whether nothing at all stands in this leaf entry.
     #[inline(always)]
     #[must_use]
-    pub const fn is_none(self) -> bool {
-        self.raw == P::TREE[0].none
+    pub fn is_none(self) -> bool {
+        self.raw == P::tree()[0].none
     }
 
     /// Whether nothing stands in this entry of level `level`.
     #[inline(always)]
     #[must_use]
-    pub const fn is_none_at(self, level: u32) -> bool {
+    pub fn is_none_at(self, level: u32) -> bool {
         self.raw == Self::none_at(level).raw
     }
 
@@ -191,8 +193,8 @@ impl<P: Paging> Pte<P> {
     /// of one huge page what a leaf entry says of a page.
     #[inline(always)]
     #[must_use]
-    pub const fn is_table_at(self, level: u32) -> bool {
-        match P::HUGE {
+    pub fn is_table_at(self, level: u32) -> bool {
+        match P::huge() {
             Some(huge) => self.raw & huge.mask == huge.table,
             None => !self.is_none_at(level),
         }
@@ -201,24 +203,24 @@ impl<P: Paging> Pte<P> {
     /// Whether it grants anything.
     #[inline(always)]
     #[must_use]
-    pub const fn is_present(self) -> bool {
-        self.raw & Self::B.present != 0
+    pub fn is_present(self) -> bool {
+        self.raw & P::bits().present != 0
     }
 
     /// Whether a page is mapped, accessible or not.
     #[inline(always)]
     #[must_use]
-    pub const fn is_mapped(self) -> bool {
-        self.raw & (Self::B.present | Self::B.no_access) != 0
+    pub fn is_mapped(self) -> bool {
+        self.raw & (P::bits().present | P::bits().no_access) != 0
     }
 
     /// What a mapped leaf entry grants.
     #[inline(always)]
     #[must_use]
-    pub const fn grant(self) -> Grant {
-        if self.raw & Self::B.present == 0 {
+    pub fn grant(self) -> Grant {
+        if self.raw & P::bits().present == 0 {
             Grant::Nothing
-        } else if self.raw & Self::B.write == 0 {
+        } else if self.raw & P::bits().write == 0 {
             Grant::Read
         } else {
             Grant::Write
@@ -228,47 +230,47 @@ impl<P: Paging> Pte<P> {
     /// Whether the page was used.
     #[inline(always)]
     #[must_use]
-    pub const fn is_young(self) -> bool {
-        self.raw & Self::B.accessed != 0
+    pub fn is_young(self) -> bool {
+        self.raw & P::bits().accessed != 0
     }
 
     /// Whether the page was stored to, as software or hardware says it.
     #[inline(always)]
     #[must_use]
-    pub const fn is_dirty(self) -> bool {
-        self.settled() & Self::B.dirty != 0
+    pub fn is_dirty(self) -> bool {
+        self.settled() & P::bits().dirty != 0
     }
 
     /// Whether the entry maps the shared page of zeros.
     #[inline(always)]
     #[must_use]
-    pub const fn is_zero_page(self) -> bool {
-        self.raw & Self::B.zero_page != 0
+    pub fn is_zero_page(self) -> bool {
+        self.raw & P::bits().zero_page != 0
     }
 
     /// Whether stores to the page are for a userfaultfd's handler.
     #[inline(always)]
     #[must_use]
-    pub const fn is_uffd_wp(self) -> bool {
-        self.raw & Self::B.uffd_wp != 0
+    pub fn is_uffd_wp(self) -> bool {
+        self.raw & P::bits().uffd_wp != 0
     }
 
     /// The frame that a mapped entry or a table entry names.
     #[inline(always)]
     #[must_use]
-    pub const fn pfn(self) -> Pfn {
-        Pfn((self.raw & Self::B.pfn_mask) >> Self::B.pfn_shift)
+    pub fn pfn(self) -> Pfn {
+        Pfn((self.raw & P::bits().pfn_mask) >> P::bits().pfn_shift)
     }
 
     /// The bits, with what hardware said by clearing [`Bits::read_only`] said by the dirty bit too:
     /// it has to outlive the right to store.
     #[inline(always)]
-    const fn settled(self) -> u64 {
-        let stored = Self::B.read_only != 0
-            && self.raw & Self::B.write != 0
-            && self.raw & Self::B.read_only == 0;
+    fn settled(self) -> u64 {
+        let stored = P::bits().read_only != 0
+            && self.raw & P::bits().write != 0
+            && self.raw & P::bits().read_only == 0;
         if stored {
-            self.raw | Self::B.dirty
+            self.raw | P::bits().dirty
         } else {
             self.raw
         }
@@ -276,17 +278,17 @@ impl<P: Paging> Pte<P> {
 
     /// An entry of these bits, with [`Bits::invalid`] and [`Bits::read_only`] as they follow.
     #[inline(always)]
-    const fn sealed(mut raw: u64) -> Self {
-        if Self::B.invalid != 0 {
-            raw |= Self::B.invalid;
-            if raw & Self::B.present != 0 && raw & Self::B.accessed != 0 {
-                raw &= !Self::B.invalid;
+    fn sealed(mut raw: u64) -> Self {
+        if P::bits().invalid != 0 {
+            raw |= P::bits().invalid;
+            if raw & P::bits().present != 0 && raw & P::bits().accessed != 0 {
+                raw &= !P::bits().invalid;
             }
         }
-        if Self::B.read_only != 0 {
-            raw |= Self::B.read_only;
-            if raw & Self::B.write != 0 && raw & Self::B.dirty != 0 {
-                raw &= !Self::B.read_only;
+        if P::bits().read_only != 0 {
+            raw |= P::bits().read_only;
+            if raw & P::bits().write != 0 && raw & P::bits().dirty != 0 {
+                raw &= !P::bits().read_only;
             }
         }
         // INVARIANT: both follow now.
@@ -296,9 +298,9 @@ impl<P: Paging> Pte<P> {
 
 /// Between an entry's bits and the word that lies in memory, either way.
 #[inline(always)]
-const fn in_memory<P: Paging>(wide: u64) -> u64 {
+fn in_memory<P: Paging>(wide: u64) -> u64 {
     let narrow = size_of::<P::Word>() == 4;
-    match P::BYTES {
+    match P::bytes() {
         ByteOrder::Little if narrow => (wide as u32).to_le() as u64,
         ByteOrder::Little => wide.to_le(),
         ByteOrder::Big if narrow => (wide as u32).to_be() as u64,

@@ -13,14 +13,14 @@ pub mod walk;
 
 pub use entry::{Grant, NonPresent, Pte};
 pub use format::{
-    Aarch64K4, Aarch64K16, Aarch64K64, About, Altix16K, FORMATS, I386, I386Pae, PowerRadix,
-    RiscvSv39, RiscvSv48, S390x, X86_64, X86_64La57,
+    Aarch64K4, Aarch64K16, Aarch64K64, Altix16K, FORMATS, I386, I386Pae, PowerRadix, RiscvSv39,
+    RiscvSv48, S390x, X86_64, X86_64La57,
 };
 pub use gather::Gather;
 pub use mmu::{Mmu, SpaceId};
 pub use paging::{
-    AccessBits, BeforeInstall, Bits, ByteOrder, Caps, CasAbility, Feature, Huge, Level, Paging,
-    Shape,
+    About, AccessBits, BeforeInstall, Bits, ByteOrder, Caps, CasAbility, Facts, Feature, Huge,
+    Level, Paging, Shape,
 };
 pub use table::{
     EntryRef, Exchange, PtLock, Table, entries_of, index_of, span_of, span_shift, table_bytes,

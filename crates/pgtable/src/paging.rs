@@ -9,8 +9,109 @@ use minflt_sync::Word;
 /// The most levels that a format has.
 pub const MAX_LEVELS: usize = 5;
 
-/// A page-table format. All of it is data; no code anywhere names a page size.
+/// A page-table format, as the code that works on tables asks for it. All of it is data; no code
+/// anywhere names a page size.
+///
+/// A format whose [`Facts`] are known when compiling is one of these by itself, and its data folds
+/// into constants. One that is chosen at run time looks them up instead, so that a program for
+/// every format need not hold every format's copy of itself.
 pub trait Paging: Copy + Debug + Send + Sync + 'static {
+    /// The width of an entry.
+    type Word: Word;
+
+    /// The format's facts: the same at each call for as long as tables of it exist.
+    fn about() -> &'static About;
+
+    /// Bytes per page, as a power of two.
+    #[inline(always)]
+    #[must_use]
+    fn shift() -> u32 {
+        Self::about().page_shift
+    }
+
+    /// Bytes per page.
+    #[inline(always)]
+    #[must_use]
+    fn page() -> u64 {
+        1 << Self::shift()
+    }
+
+    /// The tables of each level. Leaf entries stand in those of level 0, the root is the last.
+    #[inline(always)]
+    #[must_use]
+    fn tree() -> &'static [Level] {
+        Self::about().tree
+    }
+
+    /// Levels of tables; the root is level `levels() - 1`, leaf entries stand at level 0.
+    #[inline(always)]
+    #[must_use]
+    fn levels() -> u32 {
+        Self::tree().len() as u32
+    }
+
+    /// What follows from the tree.
+    #[inline(always)]
+    #[must_use]
+    fn shape() -> &'static Shape {
+        &Self::about().shape
+    }
+
+    /// First address that user space cannot have.
+    #[inline(always)]
+    #[must_use]
+    fn user_end() -> u64 {
+        Self::about().user_end
+    }
+
+    /// Where the bits of a leaf entry stand.
+    #[inline(always)]
+    #[must_use]
+    fn bits() -> &'static Bits {
+        &Self::about().bits
+    }
+
+    /// How the bytes of an entry stand in memory.
+    #[inline(always)]
+    #[must_use]
+    fn bytes() -> ByteOrder {
+        Self::about().bytes
+    }
+
+    /// What the hardware can do.
+    #[inline(always)]
+    #[must_use]
+    fn caps() -> Caps {
+        Self::about().caps
+    }
+
+    /// How an entry of level 1 maps one page of all that it covers; `None` where it cannot, or no
+    /// use is made of it.
+    #[inline(always)]
+    #[must_use]
+    fn huge() -> Option<&'static Huge> {
+        Self::about().huge.as_ref()
+    }
+
+    /// A huge page has 2 to the power of this pages.
+    #[inline(always)]
+    #[must_use]
+    fn huge_order() -> Option<u32> {
+        Self::huge().map(|_| Self::tree()[0].bits)
+    }
+}
+
+impl<F: Facts> Paging for F {
+    type Word = F::Word;
+
+    #[inline(always)]
+    fn about() -> &'static About {
+        const { &About::of::<F>() }
+    }
+}
+
+/// What there is to know about a page-table format, known when compiling.
+pub trait Facts: Copy + Debug + Send + Sync + 'static {
     /// The width of an entry.
     type Word: Word;
     /// A name to type.
@@ -21,31 +122,71 @@ pub trait Paging: Copy + Debug + Send + Sync + 'static {
     const MANUAL: &'static str;
     /// Bytes per page, as a power of two.
     const SHIFT: u32;
-    /// The tables of each level. Leaf entries stand in those of level 0, the root is the last.
+    /// See [`Paging::tree`].
     const TREE: &'static [Level];
-    /// First address that user space cannot have.
+    /// See [`Paging::user_end`].
     const USER_END: u64;
-    /// Where the bits of a leaf entry stand.
+    /// See [`Paging::bits`].
     const BITS: Bits;
-    /// How the bytes of an entry stand in memory.
+    /// See [`Paging::bytes`].
     const BYTES: ByteOrder;
-    /// What the hardware can do.
+    /// See [`Paging::caps`].
     const CAPS: Caps;
-    /// How an entry of level 1 maps one page of all that it covers; `None` where it cannot, or no
-    /// use is made of it.
+    /// See [`Paging::huge`].
     const HUGE: Option<Huge> = None;
 
     /// Bytes per page.
     const PAGE: u64 = 1 << Self::SHIFT;
-    /// Levels of tables; the root is level `LEVELS - 1`, leaf entries stand at level 0.
-    const LEVELS: u32 = Self::TREE.len() as u32;
-    /// What follows from the tree.
-    const SHAPE: Shape = Shape::of(Self::SHIFT, Self::TREE);
-    /// A huge page has 2 to the power of this pages.
-    const HUGE_ORDER: Option<u32> = match Self::HUGE {
-        Some(_) => Some(Self::TREE[0].bits),
-        None => None,
-    };
+}
+
+/// The facts of a format as a value.
+#[derive(Clone, Copy, Debug)]
+pub struct About {
+    /// [`Facts::ID`].
+    pub id: &'static str,
+    /// [`Facts::NAME`].
+    pub name: &'static str,
+    /// [`Facts::MANUAL`].
+    pub manual: &'static str,
+    /// [`Paging::shift`].
+    pub page_shift: u32,
+    /// [`Paging::tree`].
+    pub tree: &'static [Level],
+    /// [`Paging::shape`].
+    pub shape: Shape,
+    /// [`Paging::user_end`].
+    pub user_end: u64,
+    /// Bits of an entry.
+    pub word_bits: u32,
+    /// [`Paging::bits`].
+    pub bits: Bits,
+    /// [`Paging::bytes`].
+    pub bytes: ByteOrder,
+    /// [`Paging::caps`].
+    pub caps: Caps,
+    /// [`Paging::huge`].
+    pub huge: Option<Huge>,
+}
+
+impl About {
+    /// What there is to say about `F`.
+    #[must_use]
+    pub const fn of<F: Facts>() -> Self {
+        Self {
+            id: F::ID,
+            name: F::NAME,
+            manual: F::MANUAL,
+            page_shift: F::SHIFT,
+            tree: F::TREE,
+            shape: Shape::of(F::SHIFT, F::TREE),
+            user_end: F::USER_END,
+            word_bits: 8 * size_of::<F::Word>() as u32,
+            bits: F::BITS,
+            bytes: F::BYTES,
+            caps: F::CAPS,
+            huge: F::HUGE,
+        }
+    }
 }
 
 /// How an entry of level 1 differs from a leaf entry where it maps a *huge page*, and how such

@@ -122,32 +122,32 @@ impl<'t, M: Mmu> Table<'t, M> {
 /// Entries of a table of level `level`.
 #[inline(always)]
 #[must_use]
-pub const fn entries_of<P: Paging>(level: u32) -> u64 {
-    if const { P::SHAPE.uniform } {
-        1 << P::TREE[0].bits
+pub fn entries_of<P: Paging>(level: u32) -> u64 {
+    if P::shape().uniform {
+        1 << P::tree()[0].bits
     } else {
-        1 << P::TREE[level as usize].bits
+        1 << P::tree()[level as usize].bits
     }
 }
 
 /// Bytes of a table of level `level`: more than a page, or only part of one.
 #[must_use]
-pub const fn table_bytes<P: Paging>(level: u32) -> u64 {
+pub fn table_bytes<P: Paging>(level: u32) -> u64 {
     entries_of::<P>(level) * size_of::<P::Word>() as u64
 }
 
 /// A table of level `level` takes 2^this frames.
 #[inline(always)]
 #[must_use]
-pub const fn table_order<P: Paging>(level: u32) -> u32 {
-    let pages = table_bytes::<P>(level).div_ceil(P::PAGE);
+pub fn table_order<P: Paging>(level: u32) -> u32 {
+    let pages = table_bytes::<P>(level).div_ceil(P::page());
     pages.next_power_of_two().trailing_zeros()
 }
 
 /// The place of `addr` in a table of level `level`.
 #[inline(always)]
 #[must_use]
-pub const fn index_of<P: Paging>(addr: VirtAddr, level: u32) -> usize {
+pub fn index_of<P: Paging>(addr: VirtAddr, level: u32) -> usize {
     (addr.0 >> span_shift::<P>(level) & (entries_of::<P>(level) - 1)) as usize
 }
 
@@ -155,11 +155,11 @@ pub const fn index_of<P: Paging>(addr: VirtAddr, level: u32) -> usize {
 /// that is the number of levels.
 #[inline(always)]
 #[must_use]
-pub const fn span_shift<P: Paging>(level: u32) -> u32 {
-    if const { P::SHAPE.uniform } {
-        P::SHIFT + level * P::TREE[0].bits
+pub fn span_shift<P: Paging>(level: u32) -> u32 {
+    if P::shape().uniform {
+        P::shift() + level * P::tree()[0].bits
     } else {
-        P::SHAPE.shifts[level as usize]
+        P::shape().shifts[level as usize]
     }
 }
 

@@ -68,7 +68,7 @@ pub enum Walk<'t, M: Mmu> {
 /// 1. The tables under `root` stay tables as long as `'t`.
 #[inline(always)]
 pub unsafe fn walk<M: Mmu>(at: &M::Instance, root: Pfn, addr: VirtAddr) -> Walk<'_, M> {
-    let mut level = M::Paging::LEVELS - 1;
+    let mut level = M::Paging::levels() - 1;
     // SAFETY: 1 of this function.
     let mut table = unsafe { Table::<M>::at(at, root, level) };
     loop {
@@ -105,7 +105,7 @@ pub unsafe fn walk_to<M: Mmu>(
     addr: VirtAddr,
     level: u32,
 ) -> Result<Leaf<'_, M>, (EntryRef<'_, M>, u32)> {
-    let mut here = M::Paging::LEVELS - 1;
+    let mut here = M::Paging::levels() - 1;
     // SAFETY: 1 of this function.
     let mut table = unsafe { Table::<M>::at(at, root, here) };
     let mut parent = table.entry_for(addr, here);
@@ -163,13 +163,15 @@ pub unsafe fn hardware_walk<M: Mmu>(
     let (entry, huge) = match unsafe { walk::<M>(at, root, addr) } {
         Walk::Leaf(leaf) => (leaf.entry, None),
         // What is not a huge page grants nothing, as an empty entry does.
-        Walk::Missing { entry, level: 1 } => match M::Paging::HUGE_ORDER {
+        Walk::Missing { entry, level: 1 } => match M::Paging::huge_order() {
             Some(order) => (entry, Some(order)),
             None => return Hardware::Fault,
         },
         Walk::Missing { .. } => return Hardware::Fault,
     };
-    let within = huge.map_or(0, |order| addr.page(M::Paging::SHIFT) & ((1 << order) - 1));
+    let within = huge.map_or(0, |order| {
+        addr.page(M::Paging::shift()) & ((1 << order) - 1)
+    });
     let mut pte = entry.load();
     loop {
         // A table was put in meanwhile.
@@ -203,7 +205,7 @@ pub unsafe fn hardware_walk<M: Mmu>(
 /// Who sets the accessed and dirty bits on the CPUs of this machine.
 #[inline(always)]
 fn access_bits<M: Mmu>(at: &M::Instance) -> AccessBits {
-    M::Paging::CAPS
+    M::Paging::caps()
         .access_bits
         .on_cpu(|feature| M::cpu_has(at, feature))
 }

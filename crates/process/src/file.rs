@@ -27,13 +27,13 @@ pub(crate) fn common_file<'s, M: Mmu>(
         ))
     };
     let no_memory = |error: NoMemory| none(error.into());
-    let bytes = wanted.bytes.next_multiple_of(M::Paging::PAGE);
+    let bytes = wanted.bytes.next_multiple_of(M::Paging::page());
     if wanted.cache == Cache::Cold {
         return system.open_file(&Made, bytes).map_err(no_memory);
     }
     let file = system.new_file(bytes).map_err(no_memory)?;
-    for page in 0..bytes / M::Paging::PAGE {
-        file.write_word(page * M::Paging::PAGE, file_word(page))
+    for page in 0..bytes / M::Paging::page() {
+        file.write_word(page * M::Paging::page(), file_word(page))
             .map_err(|error| none(error.into()))?;
     }
     Ok(file)
@@ -136,11 +136,11 @@ fn map<M: Mmu>(
 #[must_use]
 pub fn fault_around_bytes<M: Mmu>(system: &System<M>) -> Option<u64> {
     let order = system.config().around.order()?;
-    Some(M::Paging::PAGE << order)
+    Some(M::Paging::page() << order)
 }
 
 /// Bytes of addresses that one table of leaf entries covers.
 #[must_use]
-pub const fn table_bytes<P: Paging>() -> u64 {
-    P::PAGE << P::TREE[0].bits
+pub fn table_bytes<P: Paging>() -> u64 {
+    P::page() << P::tree()[0].bits
 }

@@ -23,16 +23,16 @@ pub(super) fn policy_fault<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
         Box::new(move || {
             let bind = Policy::new(PolicyMode::Bind, NodeMask::of(far));
             let at = caller.page(0);
-            let bound = caller.mm.mbind(at, P::PAGE, bind, Misplaced::Stay);
+            let bound = caller.mm.mbind(at, P::page(), bind, Misplaced::Stay);
             assert_eq!(bound, Ok(()), "mapped, and the node is there");
-            let discarded = caller.mm.madvise(at, P::PAGE, Advice::DontNeed);
+            let discarded = caller.mm.madvise(at, P::page(), Advice::DontNeed);
             assert_eq!(discarded, Ok(()), "mapped");
         }),
     ];
     tasks(bodies, move || {
         let at = last.page(0);
         let mut there = [0];
-        assert_eq!(last.mm.mincore(at, P::PAGE, &mut there), Ok(()));
+        assert_eq!(last.mm.mincore(at, P::page(), &mut there), Ok(()));
         match last.thread().node_at(at) {
             _ if there == [0] => Ok(()),
             Ok(node) if node == far => Ok(()),
@@ -49,7 +49,7 @@ pub(super) fn lock_lock<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
         let stage = Rc::clone(stage);
         Box::new(move || {
             let thread = stage.thread();
-            assert_eq!(thread.mlock(stage.page(n), P::PAGE), Ok(()), "mapped");
+            assert_eq!(thread.mlock(stage.page(n), P::page()), Ok(()), "mapped");
         })
     };
     let other = Rc::clone(stage);

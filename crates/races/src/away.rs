@@ -43,7 +43,9 @@ pub(super) fn around_out<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
         boxed(move || {
             for n in [1, 3] {
                 finds(&looker, n, &[Ok(word(n))]);
-                let done = looker.mm.madvise(looker.page(n), P::PAGE, Advice::DontNeed);
+                let done = looker
+                    .mm
+                    .madvise(looker.page(n), P::page(), Advice::DontNeed);
                 assert!(done.is_ok(), "mapped");
             }
             finds(&looker, 1, &[Ok(word(1))]);

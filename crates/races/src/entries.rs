@@ -38,7 +38,7 @@ fn differing<P: Paging>(of: Pte<P>, mask: u64, nth: usize) -> Pte<P> {
     };
     match (0..52).filter_map(of_bit).nth(nth) {
         Some(other) => other,
-        None => Checked::<P>::violation(format_args!("{}: no such frame", P::ID)),
+        None => Checked::<P>::violation(format_args!("{}: no such frame", P::about().id)),
     }
 }
 
@@ -88,7 +88,7 @@ pub(super) fn half_equal<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
     let end = Rc::clone(stage);
     tasks(vec![change(half_equal), change(unequal), look], move || {
         // No frame is lost: these were none.
-        leaf(&end, 0).swap(Exchange::Native, Pte::NONE);
+        leaf(&end, 0).swap(Exchange::Native, Pte::none());
         Ok(())
     })
 }
@@ -114,8 +114,10 @@ pub(super) fn emulated<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
     let caller = Rc::clone(stage);
     let call = Box::new(move || {
         let thread = caller.thread();
-        let zapped = caller.mm.madvise(caller.page(0), P::PAGE, Advice::DontNeed);
-        let done = caller.mm.mprotect(caller.page(1), P::PAGE, Prot::READ);
+        let zapped = caller
+            .mm
+            .madvise(caller.page(0), P::page(), Advice::DontNeed);
+        let done = caller.mm.mprotect(caller.page(1), P::page(), Prot::READ);
         assert!(zapped.is_ok() && done.is_ok(), "mapped");
         if thread.store(caller.page(1), 6) != Err(Signal::AccErr) {
             Checked::<P>::violation(format_args!(
@@ -142,7 +144,7 @@ pub(super) fn tour<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
         stage.mm.age(stage.range(0, 6));
         expect(stage, &thread, 0, Ok(10));
         assert_eq!(thread.store(stage.page(1), 21), Ok(()));
-        let protect = |n, prot| stage.mm.mprotect(stage.page(n), P::PAGE, prot);
+        let protect = |n, prot| stage.mm.mprotect(stage.page(n), P::page(), prot);
         assert_eq!(protect(2, Prot::NONE), Ok(()));
         expect(stage, &thread, 2, Err(Signal::AccErr));
         assert_eq!(protect(2, Prot::READ), Ok(()));
@@ -150,20 +152,20 @@ pub(super) fn tour<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
         assert_eq!(thread.store(stage.page(2), 3), Err(Signal::AccErr));
         assert_eq!(protect(2, Prot::READ_WRITE), Ok(()));
         assert_eq!(thread.store(stage.page(2), 22), Ok(()));
-        let discarded = stage.mm.madvise(stage.page(0), P::PAGE, Advice::DontNeed);
+        let discarded = stage.mm.madvise(stage.page(0), P::page(), Advice::DontNeed);
         assert_eq!(discarded, Ok(()));
         expect(stage, &thread, 0, Ok(0));
-        assert_eq!(stage.mm.munmap(stage.page(1), P::PAGE), Ok(()));
+        assert_eq!(stage.mm.munmap(stage.page(1), P::page()), Ok(()));
         expect(stage, &thread, 1, Err(Signal::MapErr));
         expect(stage, &thread, 2, Ok(22));
         expect(stage, &thread, 3, Ok(13));
         // The last page that user space can have, below tables of its own.
-        let last = VirtAddr(P::USER_END - 2 * P::PAGE);
+        let last = VirtAddr(P::user_end() - 2 * P::page());
         let place = minflt_mm::Place::Fixed(last);
-        assert_eq!(stage.mm.mmap(place, P::PAGE, Prot::READ_WRITE), Ok(last));
+        assert_eq!(stage.mm.mmap(place, P::page(), Prot::READ_WRITE), Ok(last));
         assert_eq!(thread.store(last, 7), Ok(()));
         assert_eq!(thread.load(last), Ok(7));
-        assert_eq!(stage.mm.munmap(last, P::PAGE), Ok(()));
+        assert_eq!(stage.mm.munmap(last, P::page()), Ok(()));
         assert_eq!(thread.load(last), Err(Signal::MapErr));
     });
     tasks(vec![body], || Ok(()))

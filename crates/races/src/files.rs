@@ -45,14 +45,14 @@ impl<'s, P: Paging> File<'s, P> {
 
     /// The same of so many pages.
     pub(super) fn of_pages(stage: &S<'s, P>, pages: u64) -> Rc<Self> {
-        let file = Self::of(stage.sys.new_file(pages * P::PAGE));
+        let file = Self::of(stage.sys.new_file(pages * P::page()));
         (0..pages).for_each(|n| file.make(n));
         file
     }
 
     /// On a disk, with no page there.
     pub(super) fn on(stage: &S<'s, P>, disk: &'static Disk) -> Rc<Self> {
-        Self::of(stage.sys.open_file(disk, PAGES * P::PAGE))
+        Self::of(stage.sys.open_file(disk, PAGES * P::page()))
     }
 
     /// Maps the first pages of it at stage page `at`.
@@ -65,21 +65,21 @@ impl<'s, P: Paging> File<'s, P> {
         sharing: Sharing,
     ) {
         let place = Place::FixedNoReplace(stage.page(at));
-        let request = MapRequest::new(place, pages * P::PAGE, prot);
+        let request = MapRequest::new(place, pages * P::page(), prot);
         let mapped = stage.mm.mmap_file(&request, &self.0, 0, sharing);
         assert!(mapped.is_ok(), "the stage is free and small: {mapped:?}");
     }
 
     /// Makes page `n` hold a word, which takes a frame for it.
     pub(super) fn make(&self, n: u64) {
-        let made = self.0.write_word(n * P::PAGE, word(n));
+        let made = self.0.write_word(n * P::page(), word(n));
         assert!(made.is_ok(), "there are frames for it: {made:?}");
     }
 
     /// Reads its first pages in, as if by a call.
     pub(super) fn read(&self, pages: u64) {
         for n in 0..pages {
-            assert_eq!(self.0.read_word(n * P::PAGE), Ok(Some(word(n))));
+            assert_eq!(self.0.read_word(n * P::page()), Ok(Some(word(n))));
         }
     }
 
@@ -96,7 +96,7 @@ impl<'s, P: Paging> File<'s, P> {
     /// Makes a hole of page `n`.
     pub(super) fn punch(&self, n: u64) {
         assert!(
-            self.0.punch_hole(n * P::PAGE, P::PAGE).is_ok(),
+            self.0.punch_hole(n * P::page(), P::page()).is_ok(),
             "a small file"
         );
     }
@@ -112,7 +112,7 @@ impl<'s, P: Paging> File<'s, P> {
 /// Touches the first page and throws all entries away again: their tables stay.
 fn warm<P: Paging>(stage: &Stage<'_, P>, at: u64) {
     let found = stage.thread().load(stage.page(at));
-    let len = PAGES * P::PAGE;
+    let len = PAGES * P::page();
     let discarded = stage.mm.madvise(stage.page(at), len, Advice::DontNeed);
     assert!(found.is_ok() && discarded.is_ok(), "alone, and mapped");
 }
@@ -163,7 +163,7 @@ pub(super) fn around_truncate<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
             }
         }),
         boxed(move || {
-            assert!(cut.0.truncate(P::PAGE).is_ok(), "a small file");
+            assert!(cut.0.truncate(P::page()).is_ok(), "a small file");
             for n in [1, 2, 3, THERE + 2] {
                 expect(&caller, &caller.thread(), n, Err(Signal::Bus));
             }
@@ -185,7 +185,7 @@ pub(super) fn around_truncate<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
 
 /// P20: truncation beside a store that makes a page which is not there yet.
 pub(super) fn make_truncate<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
-    let file = File::of(stage.sys.new_file(PAGES * P::PAGE));
+    let file = File::of(stage.sys.new_file(PAGES * P::page()));
     file.map(stage, 0, PAGES, Prot::READ_WRITE, Sharing::Shared);
     warm(stage, 0);
     let (user, caller, last) = (Rc::clone(stage), Rc::clone(stage), Rc::clone(stage));
@@ -196,7 +196,7 @@ pub(super) fn make_truncate<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
             assert!(matches!(stored, Ok(()) | Err(Signal::Bus)), "{stored:?}");
         }),
         boxed(move || {
-            assert!(cut.0.truncate(P::PAGE).is_ok(), "a small file");
+            assert!(cut.0.truncate(P::page()).is_ok(), "a small file");
             expect(&caller, &caller.thread(), 2, Err(Signal::Bus));
         }),
     ];
@@ -215,7 +215,7 @@ pub(super) fn make_truncate<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
 pub(super) fn around_reuse<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
     let (file, other) = (
         File::in_memory(stage),
-        File::of(stage.sys.new_file(P::PAGE)),
+        File::of(stage.sys.new_file(P::page())),
     );
     file.map(stage, 0, PAGES, Prot::READ, Sharing::Shared);
     warm(stage, 0);
@@ -228,7 +228,7 @@ pub(super) fn around_reuse<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
             finds(&user, 2, &[Ok(word(2)), Ok(0)]);
         }),
         boxed(move || {
-            let cut = cut.0.punch_hole(2 * P::PAGE, P::PAGE);
+            let cut = cut.0.punch_hole(2 * P::page(), P::page());
             let written = next.0.write_word(0, 777);
             assert!(cut.is_ok() && written.is_ok(), "{cut:?}, {written:?}");
         }),
@@ -252,7 +252,7 @@ pub(super) fn around_edges<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
             }
         }),
         boxed(move || {
-            let done = caller.mm.munmap(caller.page(3), P::PAGE);
+            let done = caller.mm.munmap(caller.page(3), P::page());
             assert!(done.is_ok(), "mapped");
             expect(&caller, &caller.thread(), 3, Err(Signal::MapErr));
         }),
@@ -272,7 +272,7 @@ pub(super) fn around_unready<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
     let file = File::on(stage, disk);
     file.map(stage, 0, PAGES, Prot::READ, Sharing::Private);
     for n in [3, 1, 0] {
-        assert_eq!(file.0.read_word(n * P::PAGE), Ok(Some(word(n))));
+        assert_eq!(file.0.read_word(n * P::page()), Ok(Some(word(n))));
     }
     disk.fail(2);
     let (reader, user, breaker) = (Rc::clone(stage), Rc::clone(stage), Rc::clone(stage));
@@ -332,8 +332,8 @@ pub(super) fn remap_truncate<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
         boxed(move || {
             let moved = caller.thread().mremap(&RemapRequest {
                 old: caller.page(0),
-                old_len: 2 * P::PAGE,
-                new_len: 2 * P::PAGE,
+                old_len: 2 * P::page(),
+                new_len: 2 * P::page(),
                 how: Remap::FixedDontUnmap(caller.page(THERE)),
             });
             assert_eq!(moved, Ok(caller.page(THERE)));
@@ -358,7 +358,7 @@ pub(super) fn unmap_truncate<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
     let (user, caller, cut) = (Rc::clone(stage), Rc::clone(stage), Rc::clone(&file));
     let bodies = vec![
         boxed(move || {
-            let done = caller.mm.munmap(caller.page(0), 2 * P::PAGE);
+            let done = caller.mm.munmap(caller.page(0), 2 * P::page());
             assert!(done.is_ok(), "mapped");
         }),
         boxed(move || assert!(cut.0.truncate(0).is_ok(), "a small file")),
@@ -393,7 +393,9 @@ pub(super) fn force_discard<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
         }),
         boxed(move || {
             for _ in 0..2 {
-                let done = caller.mm.madvise(caller.page(0), P::PAGE, Advice::DontNeed);
+                let done = caller
+                    .mm
+                    .madvise(caller.page(0), P::page(), Advice::DontNeed);
                 assert!(done.is_ok(), "mapped");
                 finds(&caller, 0, &[Ok(word(0)), Ok(7)]);
             }
@@ -461,7 +463,7 @@ pub(super) fn unmap_write<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
             }
         }),
         boxed(move || {
-            let done = caller.mm.munmap(caller.page(0), P::PAGE);
+            let done = caller.mm.munmap(caller.page(0), P::page());
             assert!(done.is_ok(), "mapped");
         }),
         boxed(move || assert_eq!(written.0.sync(), Ok(()))),

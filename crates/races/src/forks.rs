@@ -131,7 +131,7 @@ pub(super) fn reuse_zap<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
             }
         }),
         Box::new(move || {
-            let done = discarder.mm().madvise(at, P::PAGE, Advice::DontNeed);
+            let done = discarder.mm().madvise(at, P::page(), Advice::DontNeed);
             assert!(done.is_ok(), "mapped");
         }),
     ];

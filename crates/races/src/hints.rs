@@ -85,7 +85,7 @@ pub(super) fn hint<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
                     "protection: a store succeeded after mprotect(READ) returned"
                 ));
             }
-            let (at, len) = (caller.page(1), P::PAGE);
+            let (at, len) = (caller.page(1), P::page());
             assert_eq!(caller.mm.madvise(at, len, Advice::DontNeed), Ok(()));
             finds(&caller, 1, &[Ok(0), Ok(11)]);
             assert_eq!(caller.mm.munmap(caller.page(2), len), Ok(()));

@@ -56,23 +56,23 @@ const WORD: u64 = 100;
 type Body<'s> = Box<dyn FnOnce() + 's>;
 
 /// Whether the format has what these scenes are about.
-pub(super) const fn is_played<P: Paging>() -> bool {
-    let small = matches!(P::HUGE_ORDER, Some(order) if order <= 10);
-    small && P::LEVELS > 2
+pub(super) fn is_played<P: Paging>() -> bool {
+    let small = matches!(P::huge_order(), Some(order) if order <= 10);
+    small && P::levels() > 2
 }
 
 /// Bytes of a huge page.
-const fn bytes<P: Paging>() -> u64 {
-    1 << (P::SHIFT + P::TREE[0].bits)
+fn bytes<P: Paging>() -> u64 {
+    1 << (P::shift() + P::tree()[0].bits)
 }
 
 /// Bytes that one table of huge pages covers.
-const fn interval<P: Paging>() -> u64 {
-    bytes::<P>() << P::TREE[1].bits
+fn interval<P: Paging>() -> u64 {
+    bytes::<P>() << P::tree()[1].bits
 }
 
 /// The address of huge page `n` of the second interval.
-const fn at<P: Paging>(n: u64) -> VirtAddr {
+fn at<P: Paging>(n: u64) -> VirtAddr {
     VirtAddr(interval::<P>() + n * bytes::<P>())
 }
 

@@ -40,7 +40,7 @@ fn recycled<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
     let bodies = vec![
         mover(stage, pfn),
         boxed(move || {
-            let done = user.mm.munmap(user.page(0), P::PAGE);
+            let done = user.mm.munmap(user.page(0), P::page());
             assert!(done.is_ok(), "mapped");
             for n in [THERE, THERE + 2] {
                 touched(&user, n, n + 1);
@@ -50,7 +50,7 @@ fn recycled<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
     tasks(bodies, move || {
         left(&last, &[last.mm], THERE, Ok(THERE))?;
         for n in [THERE, THERE + 2] {
-            let done = last.mm.munmap(last.page(n), P::PAGE);
+            let done = last.mm.munmap(last.page(n), P::page());
             assert!(done.is_ok(), "mapped");
         }
         Ok(())
@@ -65,14 +65,14 @@ fn recycled<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
 /// though each is chained to one that the other is not (CVE-2022-42703).
 fn reused<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
     let piece = |child: &Child<'s, P>, from: u64, to: u64, prot| {
-        let len = (to - from) * P::PAGE;
+        let len = (to - from) * P::page();
         let done = child.mm().mprotect(stage.page(from), len, prot);
         assert!(done.is_ok(), "mapped: {done:?}");
     };
     touched(stage, 0, 3);
     let first = Child::of(stage);
     assert!(
-        stage.mm.munmap(stage.page(0), 3 * P::PAGE).is_ok(),
+        stage.mm.munmap(stage.page(0), 3 * P::page()).is_ok(),
         "mapped"
     );
     let second = first.child(stage);
@@ -101,7 +101,7 @@ fn reused<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
         mover(stage, pfn),
         boxed(move || {
             for prot in [Prot::READ, Prot::READ_WRITE] {
-                let done = merger.mm().mprotect(at, 2 * P::PAGE, prot);
+                let done = merger.mm().mprotect(at, 2 * P::page(), prot);
                 assert!(done.is_ok(), "mapped: {done:?}");
             }
         }),
@@ -152,7 +152,7 @@ fn refused<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
             caller.sys.refuse_allocations(Refuse::Nth(BEFORE + 1));
             let merged = caller
                 .mm
-                .mprotect(caller.page(1), P::PAGE, Prot::READ_WRITE);
+                .mprotect(caller.page(1), P::page(), Prot::READ_WRITE);
             let fine = matches!(merged, Ok(()) | Err(minflt_mm::MprotectError::NoMemory));
             assert!(fine, "{merged:?}");
             caller.sys.refuse_allocations(Refuse::Nothing);

@@ -173,7 +173,7 @@ fn child<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
     let bodies = vec![
         boxed(move || move_to_and_fro(&caller, caller.mm, 2)),
         boxed(move || {
-            let done = child.mm().munmap(user.page(1), P::PAGE);
+            let done = child.mm().munmap(user.page(1), P::page());
             assert!(done.is_ok(), "mapped");
             child.exit();
         }),
@@ -185,18 +185,18 @@ fn child<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
 /// its own and another brings that under their anon_vma.
 fn first_fault<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
     touched(stage, 0, 3);
-    let cut = stage.mm.munmap(stage.page(1), P::PAGE);
+    let cut = stage.mm.munmap(stage.page(1), P::page());
     assert!(cut.is_ok(), "mapped");
     // Numbers of mappings say where their spans stand: after these the next one stands above both.
     for _ in 0..LATER {
         stage.map(THERE, THERE + 1);
-        let cut = stage.mm.munmap(stage.page(THERE), P::PAGE);
+        let cut = stage.mm.munmap(stage.page(THERE), P::page());
         assert!(cut.is_ok(), "mapped");
     }
     let place = minflt_mm::Place::FixedNoReplace(stage.page(1));
     // Not one with its neighbours, and yet alike.
     let prot = Prot::READ_WRITE.with(Prot::EXEC);
-    assert!(stage.mm.mmap(place, P::PAGE, prot).is_ok(), "free");
+    assert!(stage.mm.mmap(place, P::page(), prot).is_ok(), "free");
     let (caller, user, last) = (Rc::clone(stage), Rc::clone(stage), Rc::clone(stage));
     let bodies = vec![
         boxed(move || move_to_and_fro(&caller, caller.mm, 2)),
@@ -230,7 +230,7 @@ fn remap<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
 
 /// mprotect of one page.
 pub(super) fn protect_page<P: Paging>(stage: &Stage<'_, P>, n: u64, prot: Prot) {
-    let done = stage.mm.mprotect(stage.page(n), P::PAGE, prot);
+    let done = stage.mm.mprotect(stage.page(n), P::page(), prot);
     assert!(done.is_ok(), "mapped: {done:?}");
 }
 
@@ -238,8 +238,8 @@ pub(super) fn protect_page<P: Paging>(stage: &Stage<'_, P>, n: u64, prot: Prot) 
 pub(super) fn move_mapping<P: Paging>(stage: &Stage<'_, P>, from: u64, to: u64) {
     let moved = stage.thread().mremap(&RemapRequest {
         old: stage.page(from),
-        old_len: P::PAGE,
-        new_len: P::PAGE,
+        old_len: P::page(),
+        new_len: P::page(),
         how: Remap::Fixed(stage.page(to)),
     });
     assert_eq!(moved, Ok(stage.page(to)));
@@ -406,7 +406,7 @@ fn hole<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
 /// A page is moved while a handler protects it and reads it twice, beside one who stores to it.
 fn watched<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
     let mut script = pins::protect_copy(stage);
-    if P::BITS.uffd_wp != 0 {
+    if P::bits().uffd_wp != 0 {
         script.tasks.push(mover(stage, frame_of(stage, 0)));
     }
     script
@@ -421,7 +421,7 @@ fn pin_fork<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
 
 /// Swaps a page out that is there, whether it was used or not.
 pub(super) fn page_out<P: Paging>(stage: &Stage<'_, P>, n: u64) {
-    let done = stage.mm.madvise(stage.page(n), P::PAGE, Advice::PageOut);
+    let done = stage.mm.madvise(stage.page(n), P::page(), Advice::PageOut);
     assert!(done.is_ok(), "mapped: {done:?}");
 }
 

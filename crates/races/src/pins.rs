@@ -52,7 +52,7 @@ pub(super) fn fork_pin<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
 /// buffers the right to.
 pub(super) fn protect_copy<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
     stage.map(0, 1);
-    if P::BITS.uffd_wp == 0 {
+    if P::bits().uffd_wp == 0 {
         return tasks(vec![Box::new(|| ())], || Ok(()));
     }
     {
@@ -63,7 +63,7 @@ pub(super) fn protect_copy<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
     // Ended at the end only: after a failure its locks may be held for ever.
     let uffd = mm.userfaultfd();
     let uffd = uffd.unwrap_or_else(|e| panic!("the stage is large enough: {e:?}"));
-    let watched = uffd.register(stage.page(0), P::PAGE, UffdMode::WriteProtect);
+    let watched = uffd.register(stage.page(0), P::page(), UffdMode::WriteProtect);
     assert!(watched.is_ok(), "mapped: {watched:?}");
     let uffd = Rc::new(RefCell::new(ManuallyDrop::new(uffd)));
     let last = Rc::clone(&uffd);
@@ -71,7 +71,7 @@ pub(super) fn protect_copy<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
     let bodies: Vec<Box<dyn FnOnce() + 's>> = vec![
         Box::new(move || {
             let uffd = uffd.borrow();
-            let (page, len) = (handler.page(0), P::PAGE);
+            let (page, len) = (handler.page(0), P::page());
             let protect = |protect| uffd.writeprotect(page, len, protect, Wake::Yes);
             assert!(protect(WriteProtected::Yes).is_ok(), "watched");
             let copies = [(); 2].map(|()| {

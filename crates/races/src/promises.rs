@@ -28,11 +28,11 @@ pub(super) fn charge_charge<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
     let place = Place::FixedNoReplace(stage.page(0));
     let bodies: Vec<Box<dyn FnOnce() + 's>> = vec![
         Box::new(move || {
-            let mapped = first.mm.mmap(place, EACH * P::PAGE, Prot::READ_WRITE);
+            let mapped = first.mm.mmap(place, EACH * P::page(), Prot::READ_WRITE);
             of_first[0].set(Some(mapped));
         }),
         Box::new(move || {
-            let mapped = second.mm().mmap(place, EACH * P::PAGE, Prot::READ_WRITE);
+            let mapped = second.mm().mmap(place, EACH * P::page(), Prot::READ_WRITE);
             of_second[1].set(Some(mapped));
         }),
     ];

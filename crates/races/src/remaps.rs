@@ -23,8 +23,8 @@ fn set_up<P: Paging>(stage: &S<'_, P>, touched: u64) {
 fn remap<P: Paging>(stage: &S<'_, P>, how: Remap) {
     let request = RemapRequest {
         old: stage.page(0),
-        old_len: 2 * P::PAGE,
-        new_len: 2 * P::PAGE,
+        old_len: 2 * P::page(),
+        new_len: 2 * P::page(),
         how,
     };
     let moved = stage.thread().mremap(&request);
@@ -92,8 +92,8 @@ pub(super) fn remap_zap<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
             for _ in 0..2 {
                 let there = taker.page(THERE);
                 // Before the move nothing is mapped there.
-                let _done = taker.mm.madvise(there, P::PAGE, Advice::DontNeed);
-                let done = taker.mm.munmap(taker.page(THERE + 1), P::PAGE);
+                let _done = taker.mm.madvise(there, P::page(), Advice::DontNeed);
+                let done = taker.mm.munmap(taker.page(THERE + 1), P::page());
                 assert!(done.is_ok(), "nothing there is no error");
             }
         }),

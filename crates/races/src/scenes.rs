@@ -123,7 +123,7 @@ impl Scene {
     }
 
     /// Frames of each of its machine's nodes, where not the usual.
-    pub(super) const fn frames<P: Paging>(self) -> Option<u64> {
+    pub(super) fn frames<P: Paging>(self) -> Option<u64> {
         match self {
             Self::Moving(scene) => scene.frames(),
             Self::Huge(_) if hugetlb::is_played::<P>() => Some(hugetlb::FRAMES),
@@ -232,7 +232,7 @@ pub(super) fn expect<P: Paging>(
 pub(super) fn warm<P: Paging>(stage: &Stage<'_, P>, n: u64) {
     let thread = stage.thread();
     let stored = thread.store(stage.page(n), 99);
-    let discarded = stage.mm.madvise(stage.page(n), P::PAGE, Advice::DontNeed);
+    let discarded = stage.mm.madvise(stage.page(n), P::page(), Advice::DontNeed);
     assert!(stored.is_ok() && discarded.is_ok(), "alone, and mapped");
 }
 
@@ -265,7 +265,7 @@ fn accessed_protect<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
     let bodies: Vec<Box<dyn FnOnce() + 's>> = vec![
         Box::new(move || expect(&user, &user.thread(), 0, Ok(5))),
         Box::new(move || {
-            let done = caller.mm.mprotect(caller.page(0), P::PAGE, Prot::READ);
+            let done = caller.mm.mprotect(caller.page(0), P::page(), Prot::READ);
             assert!(done.is_ok(), "mapped");
             // Nothing may store from here on.
             let thread = caller.thread();
@@ -302,13 +302,13 @@ fn resident<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
         Box::new(move || {
             let done = zapper
                 .mm
-                .madvise(zapper.page(0), 2 * P::PAGE, Advice::DontNeed);
+                .madvise(zapper.page(0), 2 * P::page(), Advice::DontNeed);
             assert!(done.is_ok(), "mapped");
         }),
         Box::new(move || shown_is_sane::<P>(&looker)),
     ];
     tasks(bodies, move || {
-        let unmapped = last.mm.munmap(last.page(0), 4 * P::PAGE);
+        let unmapped = last.mm.munmap(last.page(0), 4 * P::page());
         assert!(unmapped.is_ok(), "mapped");
         let shown = last.mm.resident_pages();
         if shown < 0 {
@@ -339,8 +339,8 @@ fn fault_remap<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
         Box::new(move || {
             let thread = caller.thread();
             let at = caller.page(0);
-            assert!(caller.mm.munmap(at, P::PAGE).is_ok(), "mapped");
-            let mapped = caller.mm.mmap(Place::Fixed(at), P::PAGE, Prot::READ);
+            assert!(caller.mm.munmap(at, P::page()).is_ok(), "mapped");
+            let mapped = caller.mm.mmap(Place::Fixed(at), P::page(), Prot::READ);
             assert_eq!(mapped, Ok(at));
             // Nobody can ever have stored to the new mapping.
             expect(&caller, &thread, 0, Ok(0));
@@ -369,7 +369,7 @@ fn fault_protect<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
     let seen = Rc::clone(&returned);
     let bodies: Vec<Box<dyn FnOnce() + 's>> = vec![
         Box::new(move || {
-            let done = caller.mm.mprotect(caller.page(0), P::PAGE, Prot::NONE);
+            let done = caller.mm.mprotect(caller.page(0), P::page(), Prot::NONE);
             assert!(done.is_ok(), "mapped");
             returned.set(1);
         }),
@@ -417,7 +417,7 @@ fn zap_zap<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
     let discard = || -> Box<dyn FnOnce() + 's> {
         let stage = Rc::clone(stage);
         Box::new(move || {
-            let done = stage.mm.madvise(stage.page(0), P::PAGE, Advice::DontNeed);
+            let done = stage.mm.madvise(stage.page(0), P::page(), Advice::DontNeed);
             assert!(done.is_ok(), "mapped");
         })
     };
@@ -442,7 +442,9 @@ fn fault_zap<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
             assert!(thread.store(user.page(0), 5).is_ok(), "mapped");
         }),
         Box::new(move || {
-            let done = caller.mm.madvise(caller.page(0), P::PAGE, Advice::DontNeed);
+            let done = caller
+                .mm
+                .madvise(caller.page(0), P::page(), Advice::DontNeed);
             assert!(done.is_ok(), "mapped");
         }),
     ];
@@ -465,7 +467,10 @@ fn fault_unmap<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
             );
         }),
         Box::new(move || {
-            assert!(caller.mm.munmap(caller.page(0), P::PAGE).is_ok(), "mapped");
+            assert!(
+                caller.mm.munmap(caller.page(0), P::page()).is_ok(),
+                "mapped"
+            );
             let thread = caller.thread();
             expect(&caller, &thread, 0, Err(Signal::MapErr));
         }),

@@ -11,7 +11,7 @@ use std::rc::Rc;
 /// A segment is removed while somebody attaches it, who either finds none, or has it until he
 /// detaches it.
 pub(super) fn attach_remove<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
-    let made = stage.mm.shmget(&ShmRequest::private(2 * P::PAGE));
+    let made = stage.mm.shmget(&ShmRequest::private(2 * P::page()));
     let id = made.unwrap_or_else(|error| panic!("the stage is large enough: {error:?}"));
     let (attaches, removes, last) = (Rc::clone(stage), Rc::clone(stage), Rc::clone(stage));
     let came: Rc<Cell<Result<(), &str>>> = Rc::new(Cell::new(Ok(())));

@@ -11,7 +11,7 @@ fn map_stack<P: Paging>(stage: &S<'_, P>, from: u64, to: u64) {
     let place = Place::FixedNoReplace(stage.page(from));
     let request = MapRequest {
         growth: Growth::Down,
-        ..MapRequest::new(place, (to - from) * P::PAGE, Prot::READ_WRITE)
+        ..MapRequest::new(place, (to - from) * P::page(), Prot::READ_WRITE)
     };
     let mapped = stage.thread().mmap(&request);
     assert!(mapped.is_ok(), "the stage is free and small: {mapped:?}");
@@ -58,7 +58,7 @@ pub(super) fn stack_stack<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
 /// stack begins where that table's reach ends.
 pub(super) fn stack_unmap<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
     stage.sys.set_stack_guard_gap(0);
-    let edge = 1 << P::TREE[0].bits;
+    let edge = 1 << P::tree()[0].bits;
     stage.map(edge - 2, edge);
     map_stack(stage, edge, edge + 1);
     let thread = stage.thread();
@@ -75,7 +75,7 @@ pub(super) fn stack_unmap<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
         assert!(stored.is_ok(), "the stage is large enough: {stored:?}");
     });
     let unmap: Box<dyn FnOnce() + 's> = Box::new(move || {
-        let done = caller.mm.munmap(caller.page(edge - 2), 2 * P::PAGE);
+        let done = caller.mm.munmap(caller.page(edge - 2), 2 * P::page());
         assert!(done.is_ok(), "mapped");
         expect::<P>(&caller, &caller.thread(), edge, Ok(edge));
     });

@@ -61,7 +61,7 @@ pub(super) struct Script<'s> {
 impl<'s, P: Paging> Stage<'s, P> {
     /// The address of page `n` of the stage.
     pub(super) fn page(&self, n: u64) -> VirtAddr {
-        VirtAddr(BASE + n * P::PAGE)
+        VirtAddr(BASE + n * P::page())
     }
 
     /// Pages `from..to`.
@@ -71,7 +71,7 @@ impl<'s, P: Paging> Stage<'s, P> {
 
     /// Maps pages `from..to`.
     pub(super) fn map(&self, from: u64, to: u64) {
-        let len = (to - from) * P::PAGE;
+        let len = (to - from) * P::page();
         let place = Place::FixedNoReplace(self.page(from));
         let mapped = self.mm.mmap(place, len, Prot::READ_WRITE);
         assert!(mapped.is_ok(), "the stage is free and small: {mapped:?}");
@@ -128,16 +128,16 @@ pub(super) fn perform<P: Paging>(
 ) -> (RunReport, String) {
     let emulated = config.exchange == ExchangeBy::Emulated;
     // Beside a walker that writes entries an exchange can be emulated on one CPU only.
-    let cpus = if emulated && P::CAPS.access_bits == AccessBits::Hardware {
+    let cpus = if emulated && P::caps().access_bits == AccessBits::Hardware {
         1
     } else {
         CPUS
     };
     let nodes = scene.nodes();
     let frames = u64::from(nodes) * scene.frames::<P>().unwrap_or(FRAMES);
-    let machine = scratch.take(cpus, nodes.min(cpus), frames * P::PAGE);
+    let machine = scratch.take(cpus, nodes.min(cpus), frames * P::page());
     machine.set_lacking(if emulated { OLD } else { &[] });
-    let swap = Swap::of_bytes(scene.swap_pages() * P::PAGE);
+    let swap = Swap::of_bytes(scene.swap_pages() * P::page());
     let running = match System::<Checked<P>>::boot_with_swap(machine, config, swap) {
         Ok(running) => running,
         Err(error) => panic!("the stage is large enough and the mix legal: {error}"),

@@ -29,7 +29,7 @@ pub(super) fn walk_free<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
         })
     };
     let unmap: Box<dyn FnOnce() + 's> = Box::new(move || {
-        let done = caller.mm.munmap(caller.page(0), LOADS * P::PAGE);
+        let done = caller.mm.munmap(caller.page(0), LOADS * P::page());
         assert!(done.is_ok(), "mapped");
         expect(&caller, &caller.thread(), 0, Err(Signal::MapErr));
     });
@@ -54,7 +54,7 @@ pub(super) fn age_unmap<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
             }
         }),
         Box::new(move || {
-            let done = caller.mm.munmap(caller.page(0), 2 * P::PAGE);
+            let done = caller.mm.munmap(caller.page(0), 2 * P::page());
             assert!(done.is_ok(), "mapped");
             expect(&caller, &caller.thread(), 0, Err(Signal::MapErr));
         }),
@@ -95,8 +95,8 @@ pub(super) fn fault_reuse<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
         }),
         Box::new(move || {
             let at = caller.page(0);
-            assert!(caller.mm.munmap(at, P::PAGE).is_ok(), "mapped");
-            let mapped = other.borrow().mmap(Place::Fixed(at), P::PAGE, Prot::READ);
+            assert!(caller.mm.munmap(at, P::page()).is_ok(), "mapped");
+            let mapped = other.borrow().mmap(Place::Fixed(at), P::page(), Prot::READ);
             assert_eq!(mapped, Ok(at));
             expect(&caller, &caller.thread(), 0, Err(Signal::MapErr));
         }),
@@ -122,7 +122,7 @@ pub(super) fn fault_split<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
             }
         }),
         Box::new(move || {
-            let done = caller.mm.munmap(caller.page(1), P::PAGE);
+            let done = caller.mm.munmap(caller.page(1), P::page());
             assert!(done.is_ok(), "mapped");
             expect(&caller, &caller.thread(), 1, Err(Signal::MapErr));
         }),
@@ -138,7 +138,7 @@ pub(super) fn map_load<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
     let bodies: Vec<Box<dyn FnOnce() + 's>> = vec![
         Box::new(move || {
             let place = Place::FixedNoReplace(caller.page(0));
-            let mapped = caller.mm.mmap(place, P::PAGE, Prot::READ);
+            let mapped = caller.mm.mmap(place, P::page(), Prot::READ);
             assert_eq!(mapped, Ok(caller.page(0)));
         }),
         Box::new(move || {
@@ -162,7 +162,7 @@ pub(super) fn fault_waits<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
             assert!(matches!(stored, Ok(()) | Err(Signal::AccErr)), "{stored:?}");
         }),
         Box::new(move || {
-            let done = caller.mm.mprotect(caller.page(0), P::PAGE, Prot::READ);
+            let done = caller.mm.mprotect(caller.page(0), P::page(), Prot::READ);
             assert!(done.is_ok(), "mapped");
         }),
     ];
@@ -180,7 +180,7 @@ pub(super) fn fault_starves<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
         Box::new(move || {
             for round in 0..STORM {
                 let prot = [Prot::READ, Prot::READ_WRITE][round % 2];
-                let done = caller.mm.mprotect(caller.page(0), 3 * P::PAGE, prot);
+                let done = caller.mm.mprotect(caller.page(0), 3 * P::page(), prot);
                 assert!(done.is_ok(), "mapped");
             }
         }),
@@ -208,7 +208,7 @@ pub(super) fn lookup_beside<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
     stage.map(4, 4 + LOADS);
     stage.map(12, 13);
     warm(stage, 4);
-    let made = stage.mm.munmap(stage.page(2), P::PAGE);
+    let made = stage.mm.munmap(stage.page(2), P::page());
     assert!(made.is_ok(), "mapped");
     let (user, caller, last) = (Rc::clone(stage), Rc::clone(stage), Rc::clone(stage));
     let before = attempts(stage).1;
@@ -258,7 +258,7 @@ pub(super) fn writer_starves<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
         })
     };
     let write: Box<dyn FnOnce() + 's> = Box::new(move || {
-        let all = 2 * LOADS * P::PAGE;
+        let all = 2 * LOADS * P::page();
         let done = caller.mm.mprotect(caller.page(0), all, Prot::READ);
         assert!(done.is_ok(), "mapped");
     });

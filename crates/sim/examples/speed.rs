@@ -122,7 +122,7 @@ fn faults<P: Paging>(machine: &str, cpus: u32, era: &Era) {
         return;
     };
     let Ok(mm) = system.new_mm() else { return };
-    let bytes = u64::from(cpus) * PAGES * P::PAGE;
+    let bytes = u64::from(cpus) * PAGES * P::page();
     let Ok(range) = mm.mmap(Place::Any, bytes, Prot::READ_WRITE) else {
         return;
     };
@@ -131,7 +131,7 @@ fn faults<P: Paging>(machine: &str, cpus: u32, era: &Era) {
         move || {
             let thread = mm.thread();
             for page in 0..PAGES {
-                let offset = (u64::from(cpu) * PAGES + page) * P::PAGE;
+                let offset = (u64::from(cpu) * PAGES + page) * P::page();
                 if thread.store(VirtAddr(range.0 + offset), page).is_err() {
                     return;
                 }

@@ -12,12 +12,14 @@
 //! explore       many schedules of one scenario    minimize  a failing schedule, made short
 //! schedule      choices as text                   fuzz      clocks that run unevenly
 //! buffer        stores that reach memory later    data      what using a page's words costs
+//! chosen        a page-table format picked at run time
 //! ```
 //!
 //! A simulated figure is a claim about a cost model, and is to be labelled so wherever it is shown.
 
 mod broadcast;
 mod buffer;
+mod chosen;
 mod data;
 mod explore;
 mod fuzz;
@@ -47,6 +49,7 @@ mod world;
 #[cfg(test)]
 mod tests;
 
+pub use chosen::Chosen;
 pub use explore::{Budget, Explored, Failure, How, Mix, explore, explore_mix};
 pub use instance::{SimInstance, Size};
 pub use machine::Sim;
@@ -58,7 +61,7 @@ pub use report::{Outcome, RunReport, TaskTimes};
 pub use rng::Rng;
 pub use run::{RunOptions, TaskSpec, run};
 pub use schedule::{Choice, Schedule, ScheduleError, To};
-pub use target::{AnySimTarget, Asked, Placing, SimTarget, StartError};
+pub use target::{Asked, Placing, SimTarget, Simulated, StartError};
 pub use timeline::Timeline;
 pub use trace::{Event, Place, Step};
 pub use why::{Why, WhyOptions};

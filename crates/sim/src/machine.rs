@@ -300,29 +300,29 @@ unsafe impl<P: Paging, const CHECKED: bool> Mmu for Sim<P, CHECKED> {
 
     #[inline]
     fn frame_ptr(at: &SimInstance, pfn: Pfn) -> *mut u8 {
-        if CHECKED && !at.has_frame(pfn, P::SHIFT) {
+        if CHECKED && !at.has_frame(pfn, P::shift()) {
             Self::violation(format_args!("frame {pfn} is beyond the machine's memory"));
         }
-        at.frame(pfn, P::SHIFT)
+        at.frame(pfn, P::shift())
     }
 
     fn clear(at: &SimInstance, pfn: Pfn) {
-        let node = at.node_of_frame(pfn, P::SHIFT);
+        let node = at.node_of_frame(pfn, P::shift());
         Self::charge(Cost::Clear {
-            bytes: P::PAGE,
+            bytes: P::page(),
             node,
         });
-        at.stamp_mut(pfn, P::SHIFT).set(Stamp::default());
+        at.stamp_mut(pfn, P::shift()).set(Stamp::default());
     }
 
     fn copy(at: &SimInstance, to: Pfn, from: Pfn) {
-        let [from_node, to_node] = [from, to].map(|pfn| at.node_of_frame(pfn, P::SHIFT));
+        let [from_node, to_node] = [from, to].map(|pfn| at.node_of_frame(pfn, P::shift()));
         Self::charge(Cost::Copy {
-            bytes: P::PAGE,
+            bytes: P::page(),
             from: from_node,
             to: to_node,
         });
-        at.stamp_mut(to, P::SHIFT).set(at.stamp(from).get());
+        at.stamp_mut(to, P::shift()).set(at.stamp(from).get());
     }
 
     #[inline]
@@ -340,7 +340,7 @@ unsafe impl<P: Paging, const CHECKED: bool> Mmu for Sim<P, CHECKED> {
     fn user_store(at: &SimInstance, pfn: Pfn, offset: u64, value: u64) {
         drain();
         data::touches(pfn);
-        at.stamp_mut(pfn, P::SHIFT).set(Stamp { value, offset });
+        at.stamp_mut(pfn, P::shift()).set(Stamp { value, offset });
     }
 
     #[inline]
@@ -353,7 +353,7 @@ unsafe impl<P: Paging, const CHECKED: bool> Mmu for Sim<P, CHECKED> {
 
     fn flush_local(at: &SimInstance, space: SpaceId, range: VirtRange) {
         if let Some(tlb) = at.tlb(my_cx().cpu.get()) {
-            tlb.flush(space, range, P::SHIFT);
+            tlb.flush(space, range, P::shift());
         }
     }
 
@@ -364,7 +364,7 @@ unsafe impl<P: Paging, const CHECKED: bool> Mmu for Sim<P, CHECKED> {
     fn flush_everywhere(at: &SimInstance, space: SpaceId, range: VirtRange) {
         let forget = |cpu| {
             if let Some(tlb) = at.tlb(cpu) {
-                tlb.flush(space, range, P::SHIFT);
+                tlb.flush(space, range, P::shift());
             }
         };
         match here::here() {

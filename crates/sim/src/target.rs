@@ -11,6 +11,7 @@
 //! Worker 0 starts the others one after the other, each for `spawn`, before its own work; each ends
 //! with `exit`. Both are the kernel's time, inside the process's wall time.
 
+use crate::chosen::Chosen;
 use crate::instance::{SimInstance, Size};
 use crate::machine::Sim;
 use crate::machine_file::MachineFile;
@@ -23,15 +24,19 @@ use core::fmt;
 use core::mem::ManuallyDrop;
 use minflt_mm::describe::Field;
 use minflt_mm::{BootError, Config, Mm, MmHandle, NumaKnobs, Running, Swap, System};
-use minflt_pgtable::{Altix16K, Paging, PowerRadix, X86_64};
+use minflt_pgtable::{About, FORMATS, Paging};
 use minflt_process::{Common, Tally, exit, fault_around_bytes, no_huge_pages, table_bytes};
 use minflt_sync::Instance;
 use minflt_workload::{Clear, Feature, Plan, ProcessReport, Spaces, Stop, Target, TargetError};
 
+/// The machine that workloads run on: with page tables of any format that has wide entries.
+pub type Simulated = Sim<Chosen<u64>>;
+
 /// A system on a simulated machine that runs workloads; oracles look at every access.
 #[derive(Debug)]
-pub struct SimTarget<P: Paging> {
-    system: Running<Sim<P>>,
+pub struct SimTarget {
+    format: &'static About,
+    system: Running<Simulated>,
     cpus: u32,
     most_workers: u32,
     /// Of all accesses of all runs so far.
@@ -59,17 +64,6 @@ pub struct Asked {
     pub free: Option<String>,
     /// Samples to keep at most.
     pub samples: usize,
-}
-
-/// The target on a machine of whatever page size.
-#[derive(Debug)]
-pub enum AnySimTarget {
-    /// 4 KiB pages, the format of x86-64.
-    X86(SimTarget<X86_64>),
-    /// 16 KiB pages, the Altix's format.
-    Altix(SimTarget<Altix16K>),
-    /// 64 KiB pages, the format of POWER.
-    Power(SimTarget<PowerRadix>),
 }
 
 /// Why a simulated target could not be started.
@@ -100,7 +94,7 @@ impl fmt::Display for StartError {
 
 impl core::error::Error for StartError {}
 
-impl AnySimTarget {
+impl SimTarget {
     /// A system with `config` on a machine like `file`, with `ram_bytes` bytes of memory.
     ///
     /// # Errors
@@ -116,16 +110,17 @@ impl AnySimTarget {
     /// A system with `config` on a machine like `file` of another size.
     ///
     /// # Errors
-    /// As [`AnySimTarget::start`].
+    /// As [`SimTarget::start`].
     pub fn start_sized(file: &MachineFile, config: Config, size: Size) -> Result<Self, StartError> {
         Self::start_with_swap(file, config, size, 0)
     }
 
     /// The same, with a swap device of `swap_bytes` bytes, which is memory of the machine beside
-    /// that of `size`, some of it on each node.
+    /// that of `size`, some of it on each node. The page tables are of the first format with pages
+    /// of the machine's size.
     ///
     /// # Errors
-    /// As [`AnySimTarget::start`].
+    /// As [`SimTarget::start`].
     pub fn start_with_swap(
         file: &MachineFile,
         config: Config,
@@ -133,72 +128,19 @@ impl AnySimTarget {
         swap_bytes: u64,
     ) -> Result<Self, StartError> {
         let bytes = file.shape.page_bytes.value as u64;
-        if bytes == X86_64::PAGE {
-            SimTarget::start(file, config, size, swap_bytes).map(Self::X86)
-        } else if bytes == Altix16K::PAGE {
-            SimTarget::start(file, config, size, swap_bytes).map(Self::Altix)
-        } else if bytes == PowerRadix::PAGE {
-            SimTarget::start(file, config, size, swap_bytes).map(Self::Power)
-        } else {
-            Err(StartError::PageSize(bytes))
-        }
-    }
-}
-
-impl AnySimTarget {
-    /// See [`SimTarget::account`].
-    pub fn account(&self, asked: Option<Asked>) {
-        match self {
-            Self::X86(target) => target.account(asked),
-            Self::Altix(target) => target.account(asked),
-            Self::Power(target) => target.account(asked),
-        }
-    }
-
-    /// See [`SimTarget::place`].
-    pub fn place(&self, placing: Placing) {
-        match self {
-            Self::X86(target) => target.place(placing),
-            Self::Altix(target) => target.place(placing),
-            Self::Power(target) => target.place(placing),
-        }
-    }
-
-    /// See [`System::set_numa_knobs`].
-    pub fn set_numa_knobs(&self, knobs: NumaKnobs) {
-        match self {
-            Self::X86(target) => target.system.set_numa_knobs(knobs),
-            Self::Altix(target) => target.system.set_numa_knobs(knobs),
-            Self::Power(target) => target.system.set_numa_knobs(knobs),
-        }
-    }
-
-    /// See [`SimTarget::take_why`].
-    #[must_use]
-    pub fn take_why(&self) -> Option<Why> {
-        match self {
-            Self::X86(target) => target.take_why(),
-            Self::Altix(target) => target.take_why(),
-            Self::Power(target) => target.take_why(),
-        }
-    }
-}
-
-impl<P: Paging> SimTarget<P> {
-    fn start(
-        file: &MachineFile,
-        config: Config,
-        size: Size,
-        swap_bytes: u64,
-    ) -> Result<Self, StartError> {
+        let fits = |about: &&About| about.word_bits == 64 && 1 << about.page_shift == bytes;
+        let format = FORMATS.iter().find(fits);
+        let format = format.ok_or(StartError::PageSize(bytes))?;
         let size = Size {
             ram_bytes: size.ram_bytes.saturating_add(swap_bytes),
             ..size
         };
         let machine = SimInstance::new(file, size).map_err(StartError::Host)?;
         let swap = Swap::of_bytes(swap_bytes);
+        Chosen::<u64>::choose(format);
         let system = System::boot_with_swap(machine, config, swap).map_err(StartError::Boot)?;
         Ok(Self {
+            format,
             system,
             cpus: size.cpus,
             most_workers: size.max_tasks,
@@ -209,9 +151,10 @@ impl<P: Paging> SimTarget<P> {
         })
     }
 
-    /// The system.
+    /// The system, to be used until another target is.
     #[must_use]
-    pub fn system(&self) -> &System<Sim<P>> {
+    pub fn system(&self) -> &System<Simulated> {
+        Chosen::<u64>::choose(self.format);
         &self.system
     }
 
@@ -225,14 +168,9 @@ impl<P: Paging> SimTarget<P> {
         self.placing.set(placing);
     }
 
-    /// The CPU of each worker of a plan, in turn.
-    fn cpus_of(&self, plan: &Plan) -> Vec<u32> {
-        let mut cpus = match self.placing.get() {
-            Placing::First => (0..plan.cpus.max(1)).collect(),
-            Placing::Spread => self.system.machine().model.spread(),
-        };
-        cpus.truncate(plan.cpus.max(1) as usize);
-        cpus
+    /// See [`System::set_numa_knobs`].
+    pub fn set_numa_knobs(&self, knobs: NumaKnobs) {
+        self.system().set_numa_knobs(knobs);
     }
 
     /// Where the time of the last process went, if it was accounted.
@@ -246,17 +184,34 @@ impl<P: Paging> SimTarget<P> {
     pub const fn hash(&self) -> u64 {
         self.hash.get()
     }
+
+    /// The CPU of each worker of a plan, in turn.
+    fn cpus_of(&self, plan: &Plan) -> Vec<u32> {
+        let mut cpus = match self.placing.get() {
+            Placing::First => (0..plan.cpus.max(1)).collect(),
+            Placing::Spread => self.system.machine().model.spread(),
+        };
+        cpus.truncate(plan.cpus.max(1) as usize);
+        cpus
+    }
 }
 
-impl<P: Paging> Target for SimTarget<P> {
-    type Worker<'w> = SimWorker<'w, P>;
+impl Drop for SimTarget {
+    fn drop(&mut self) {
+        // For the end of the system, which comes next.
+        Chosen::<u64>::choose(self.format);
+    }
+}
+
+impl Target for SimTarget {
+    type Worker<'w> = SimWorker<'w, Chosen<u64>>;
 
     fn name(&self) -> &'static str {
         "sim"
     }
 
     fn page_size(&self) -> u64 {
-        P::PAGE
+        1 << self.format.page_shift
     }
 
     fn cpus(&self) -> u32 {
@@ -267,7 +222,7 @@ impl<P: Paging> Target for SimTarget<P> {
         match feature {
             Feature::Files | Feature::ColdFiles => None,
             Feature::WholePages => Some("a simulated page holds one word"),
-            Feature::HugePages => no_huge_pages(&*self.system),
+            Feature::HugePages => no_huge_pages(self.system()),
             Feature::Nodes => {
                 let nodes = self.system.machine().nodes();
                 (nodes < 2).then_some("the machine has one memory node")
@@ -276,15 +231,16 @@ impl<P: Paging> Target for SimTarget<P> {
     }
 
     fn huge_page_size(&self) -> Option<u64> {
-        self.system.huge_page_bytes()
+        self.system().huge_page_bytes()
     }
 
     fn table_bytes(&self) -> u64 {
-        table_bytes::<P>()
+        Chosen::<u64>::choose(self.format);
+        table_bytes::<Chosen<u64>>()
     }
 
     fn fault_around_bytes(&self) -> Option<u64> {
-        fault_around_bytes(&*self.system)
+        fault_around_bytes(self.system())
     }
 
     fn process<F>(&self, plan: &Plan, body: F) -> Result<ProcessReport, TargetError>
@@ -303,8 +259,9 @@ impl<P: Paging> Target for SimTarget<P> {
                 plan.threads, self.cpus, self.most_workers
             )));
         }
+        let system = self.system();
         if plan.clear == Clear::Beforehand {
-            self.system.clear_free_frames();
+            system.clear_free_frames();
         }
         // Made outside the run, so that no cache holds anything of it, and left alone after a
         // failure.
@@ -357,14 +314,14 @@ impl<P: Paging> Target for SimTarget<P> {
     }
 }
 
-impl<P: Paging> SimTarget<P> {
+impl SimTarget {
     /// The caller becomes worker `index`.
     fn start_worker(&self, plan: &Plan, index: u32) {
         let spawn = self.system.machine().model.spawn;
         if index == 0 {
-            Sim::<P>::kernel_works(spawn * u64::from(plan.threads.saturating_sub(1)));
+            Simulated::kernel_works(spawn * u64::from(plan.threads.saturating_sub(1)));
         } else {
-            Sim::<P>::starts_at(spawn * u64::from(index) / 1000);
+            Simulated::starts_at(spawn * u64::from(index) / 1000);
         }
     }
 
@@ -462,7 +419,7 @@ where
 {
     let mut worker = SimWorker::new(shared, mm, index);
     let result = body(&mut worker);
-    Sim::<P>::kernel_works(shared.exit);
+    Simulated::kernel_works(shared.exit);
     result
         .map(|()| worker.ended())
         .map_err(|why| TargetError::Stopped { worker: index, why })

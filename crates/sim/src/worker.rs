@@ -163,7 +163,7 @@ impl<P: Paging> Worker for SimWorker<'_, P> {
     }
 
     fn page_size(&self) -> u64 {
-        P::PAGE
+        P::page()
     }
 
     fn map(&mut self, len: u64, prot: Prot) -> Result<VirtAddr, Stop> {
@@ -252,7 +252,7 @@ impl<P: Paging> Worker for SimWorker<'_, P> {
         if how != Use::Load {
             self.calls.store(at, value)?;
         }
-        data::used(self.shared.system.machine(), P::SHIFT, bytes, how);
+        data::used(self.shared.system.machine(), P::shift(), bytes, how);
         self.timer();
         Ok(first)
     }

@@ -57,11 +57,11 @@ fn mappings<M: Mmu>(mm: &Mm<M>) -> Vec<VirtRange> {
 }
 
 fn grow_and_shrink<M: Mmu<Instance = HostInstance>>(era: &str, mm: &Mm<M>) {
-    let page = M::Paging::PAGE;
+    let page = M::Paging::page();
     let thread = mm.thread();
     let start = mm.brk(None);
     let at = |bytes: u64| VirtAddr(start.0 + bytes);
-    assert!(start.is_aligned(M::Paging::SHIFT) && mappings(mm).is_empty());
+    assert!(start.is_aligned(M::Paging::shift()) && mappings(mm).is_empty());
     // The byte is kept; pages are mapped.
     assert_eq!(mm.brk(Some(at(5))), at(5), "{era}");
     assert_eq!(mappings(mm), [VirtRange::new(start, at(page))]);
@@ -90,12 +90,16 @@ fn the_break_is_a_byte_and_the_heap_is_pages() {
 }
 
 fn refusals<M: Mmu<Instance = HostInstance>>(era: &str, mm: &Mm<M>) {
-    let page = M::Paging::PAGE;
+    let page = M::Paging::page();
     let start = mm.brk(None);
     let at = |pages: u64| VirtAddr(start.0 + pages * page);
     assert_eq!(mm.brk(Some(VirtAddr(start.0 - 1))), start, "{era}: below");
     assert_eq!(mm.brk(Some(VirtAddr(0))), start);
-    assert_eq!(mm.brk(Some(VirtAddr(M::Paging::USER_END))), start, "{era}");
+    assert_eq!(
+        mm.brk(Some(VirtAddr(M::Paging::user_end()))),
+        start,
+        "{era}"
+    );
     assert_eq!(mm.brk(Some(VirtAddr(u64::MAX))), start, "{era}: wraps");
     // One page before another mapping stays free.
     mm.mmap(Place::FixedNoReplace(at(4)), page, Prot::READ)
@@ -120,7 +124,7 @@ fn brk_refuses_what_linux_refuses_and_then_changes_nothing() {
 }
 
 fn a_changed_heap<M: Mmu<Instance = HostInstance>>(era: &str, mm: &Mm<M>) {
-    let page = M::Paging::PAGE;
+    let page = M::Paging::page();
     let start = VirtAddr(64 << 20);
     let at = |pages: u64| VirtAddr(start.0 + pages * page);
     assert_eq!(
@@ -154,7 +158,7 @@ fn the_heap_starts_where_exec_says() {
 
 /// One thread moves the break up and down while others store below and above it.
 fn storm<M: Mmu<Instance = HostInstance>>(era: &str, sys: &System<M>) {
-    let page = M::Paging::PAGE;
+    let page = M::Paging::page();
     let boot = sys.machine().enter(0);
     let mm = sys.new_mm().expect("memory");
     let start = mm.brk(None);
@@ -199,7 +203,7 @@ fn the_heap_grows_and_shrinks_beside_faults_in_every_era() {
 }
 
 fn populated<M: Mmu<Instance = HostInstance>>(era: &str, mm: &Mm<M>) {
-    let (sys, page_bytes) = (mm.system(), M::Paging::PAGE);
+    let (sys, page_bytes) = (mm.system(), M::Paging::page());
     let thread = mm.thread();
     let populate = |pages: u64, prot| MapRequest {
         populate: Populate::Now,

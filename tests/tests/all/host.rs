@@ -66,7 +66,7 @@ fn everywhere(
 
 fn first_touch<M: Mmu<Instance = HostInstance>>(era: &str, sys: &System<M>) {
     let _cpu = sys.machine().enter(0);
-    let page = M::Paging::PAGE;
+    let page = M::Paging::page();
     let mm = sys.new_mm().expect("memory");
     let thread = mm.thread();
     let at = mm
@@ -102,7 +102,7 @@ fn first_touch_discard_and_unmap_in_every_era() {
 
 fn protect<M: Mmu<Instance = HostInstance>>(era: &str, sys: &System<M>) {
     let _cpu = sys.machine().enter(1);
-    let page = M::Paging::PAGE;
+    let page = M::Paging::page();
     let mm = sys.new_mm().expect("memory");
     let thread = mm.thread();
     let at = mm
@@ -228,7 +228,7 @@ fn thousands_of_mappings_come_and_go() {
 
 /// Threads fault in one address space while one maps, protects, discards and unmaps beside them.
 fn storm<M: Mmu<Instance = HostInstance>>(era: &str, sys: &System<M>) {
-    let page = M::Paging::PAGE;
+    let page = M::Paging::page();
     let boot = sys.machine().enter(3);
     let mm = sys.new_mm().expect("memory");
     let shared = mm
@@ -282,7 +282,7 @@ fn a_storm_of_calls_and_faults_in_every_era() {
 /// them: their VMAs are made of each other's memory.
 fn two_storms<M: Mmu<Instance = HostInstance>>(era: &str, sys: &System<M>) {
     const PLACES: u64 = 4;
-    let page = M::Paging::PAGE;
+    let page = M::Paging::page();
     let boot = sys.machine().enter(3);
     let both = [0, 1].map(|_| sys.new_mm().expect("memory"));
     drop(boot);
@@ -369,10 +369,14 @@ fn runs_out<P: Paging>() {
         mm.munmap(at, 4 << 20).expect("mapped");
         sys.drain_deferred();
         let (_, again) = fill();
-        assert!(again + 2 >= full, "{} {name}: {full} {again}", P::ID);
+        assert!(
+            again + 2 >= full,
+            "{} {name}: {full} {again}",
+            P::about().id
+        );
         drop(thread);
         sys.check_ledger(&[&mm])
-            .unwrap_or_else(|e| panic!("{} {name}: {e}", P::ID));
+            .unwrap_or_else(|e| panic!("{} {name}: {e}", P::about().id));
     }
 }
 

@@ -7,7 +7,7 @@
 
 use minflt_mm::{Era, eras_without_migration};
 use minflt_sim::machine_file::SHIPPED;
-use minflt_sim::{AnySimTarget, MachineFile, Size};
+use minflt_sim::{MachineFile, SimTarget, Size};
 use minflt_workload::{Clear, Outcome, Plan, Spaces, Workload};
 
 /// Pages in all, where that is one for each thread at least.
@@ -15,7 +15,7 @@ const PAGES: u64 = 8;
 
 /// `threads` threads on as many CPUs, `PAGES` pages in all or one for each.
 fn pft(file: &MachineFile, era: &Era, size: Size, threads: u32) -> Outcome {
-    let target = AnySimTarget::start_sized(file, era.config, size).expect("starts");
+    let target = SimTarget::start_sized(file, era.config, size).expect("starts");
     let pages = PAGES.max(u64::from(threads));
     let bytes = pages * file.shape.page_bytes.value as u64;
     // Mapped once: that many calls of mmap take long to simulate, and are not what is tested.
@@ -30,11 +30,7 @@ fn pft(file: &MachineFile, era: &Era, size: Size, threads: u32) -> Outcome {
         huge: None,
         inherited: None,
     };
-    let outcome = match &target {
-        AnySimTarget::X86(target) => workload.run(target, &plan),
-        AnySimTarget::Altix(target) => workload.run(target, &plan),
-        AnySimTarget::Power(target) => workload.run(target, &plan),
-    };
+    let outcome = workload.run(&target, &plan);
     let outcome = outcome.expect("runs");
     assert!(
         outcome.wall_ns > 0 && outcome.faults >= pages,

@@ -8,7 +8,7 @@
 
 use minflt_host::HostTarget;
 use minflt_mm::{NumaKnobs, era};
-use minflt_sim::{AnySimTarget, MachineFile};
+use minflt_sim::{MachineFile, SimTarget};
 use minflt_workload::numa_mem::Columns;
 use minflt_workload::{self as workload, Clear, Outcome, Plan, Spaces, Workload};
 
@@ -33,12 +33,9 @@ fn numa_mem(options: &str) -> Workload {
 fn on_sim(name: &str, knobs: NumaKnobs, options: &str) -> (Outcome, Columns) {
     let file = MachineFile::shipped("x86-4n32").expect("shipped");
     let config = era(name).expect("an era").config;
-    let target = AnySimTarget::start(&file, config, 256 << 20).expect("starts");
+    let target = SimTarget::start(&file, config, 256 << 20).expect("starts");
     target.set_numa_knobs(knobs);
-    let AnySimTarget::X86(target) = &target else {
-        panic!("4 KiB pages")
-    };
-    let outcome = numa_mem(options).run(target, &plan(32)).expect("runs");
+    let outcome = numa_mem(options).run(&target, &plan(32)).expect("runs");
     let Some(workload::Columns::NumaMem(columns)) = outcome.columns.clone() else {
         panic!("its own lines")
     };

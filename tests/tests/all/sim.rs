@@ -11,7 +11,7 @@ use minflt_mm::{Overcommit, Place, Prot, System, era, eras_without_migration};
 use minflt_pgtable::X86_64;
 use minflt_sim::why::{Ranges, disjoint};
 use minflt_sim::{
-    AnySimTarget, Budget, MachineFile, RunOptions, RunReport, Sim, SimInstance, Size, TaskSpec,
+    Budget, MachineFile, RunOptions, RunReport, Sim, SimInstance, SimTarget, Size, TaskSpec,
     explore, run as run_tasks,
 };
 use minflt_workload::{Clear, Outcome, Plan, Spaces, Workload};
@@ -29,7 +29,7 @@ fn run_workload(
 ) -> Outcome {
     let file = MachineFile::shipped(machine).expect("shipped");
     let config = era(era_name).expect("an era").config;
-    let target = AnySimTarget::start(&file, config, 64 << 20).expect("starts");
+    let target = SimTarget::start(&file, config, 64 << 20).expect("starts");
     let workload = Workload::parse(name, &options.map(String::from)).expect("options");
     let plan = Plan {
         threads,
@@ -40,11 +40,7 @@ fn run_workload(
         huge: None,
         inherited: None,
     };
-    let outcome = match &target {
-        AnySimTarget::X86(target) => workload.run(target, &plan),
-        AnySimTarget::Altix(target) => workload.run(target, &plan),
-        AnySimTarget::Power(target) => workload.run(target, &plan),
-    };
+    let outcome = workload.run(&target, &plan);
     outcome.expect("runs")
 }
 

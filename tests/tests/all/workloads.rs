@@ -8,7 +8,7 @@
 
 use minflt_host::HostTarget;
 use minflt_mm::{Config, era, eras_without_migration};
-use minflt_sim::{AnySimTarget, MachineFile};
+use minflt_sim::{MachineFile, SimTarget};
 use minflt_workload::{
     Clear, Columns, Outcome, Plan, Prot, Spaces, Stop, Target, TargetError, Worker, Workload,
 };
@@ -78,13 +78,9 @@ fn on_sim(
     (threads, line): (u32, &str),
 ) -> (Result<Outcome, TargetError>, u64) {
     let file = MachineFile::shipped(machine).expect("shipped");
-    let target = AnySimTarget::start(&file, config, 256 << 20).expect("starts");
+    let target = SimTarget::start(&file, config, 256 << 20).expect("starts");
     let (workload, plan) = (workload(line), plan(threads));
-    match &target {
-        AnySimTarget::X86(target) => (workload.run(target, &plan), target.hash()),
-        AnySimTarget::Altix(target) => (workload.run(target, &plan), target.hash()),
-        AnySimTarget::Power(target) => (workload.run(target, &plan), target.hash()),
-    }
+    (workload.run(&target, &plan), target.hash())
 }
 
 /// What every outcome has.
@@ -240,16 +236,13 @@ fn what_a_target_cannot_do_is_refused_with_the_reason() {
         "ebizzy: records cannot be copied and searched: a simulated page holds one word; give -T"
     );
     let file = MachineFile::shipped("kvm16").expect("shipped");
-    let target = AnySimTarget::start(&file, config, 64 << 20).expect("starts");
-    let AnySimTarget::X86(target) = &target else {
-        panic!("kvm16 has pages of 4 KiB")
-    };
+    let target = SimTarget::start(&file, config, 64 << 20).expect("starts");
     let crowd = Plan {
         cpus: 16,
         ..plan(65)
     };
     assert_eq!(
-        words(workload("mmap1 -s 1").run(target, &crowd)),
+        words(workload("mmap1 -s 1").run(&target, &crowd)),
         "65 threads or processes: a simulated machine of 16 CPUs takes at most 64"
     );
 }
@@ -294,10 +287,8 @@ fn workers_with_spaces_of_their_own_share_the_mailbox_only() {
     let host = HostTarget::<true>::start(config, 3, 64 << 20).expect("starts");
     let host = host.process(&own, |w| apart(w)).expect("runs");
     let file = MachineFile::shipped("kvm16").expect("shipped");
-    let sim = match AnySimTarget::start(&file, config, 64 << 20).expect("starts") {
-        AnySimTarget::X86(target) => target.process(&own, |w| apart(w)).expect("runs"),
-        AnySimTarget::Altix(_) | AnySimTarget::Power(_) => panic!("kvm16 has pages of 4 KiB"),
-    };
+    let sim = SimTarget::start(&file, config, 64 << 20).expect("starts");
+    let sim = sim.process(&own, |w| apart(w)).expect("runs");
     assert!(sim.sleeps >= 6, "a sleep for each of the forks");
     for report in [host, sim] {
         assert!(report.workers.iter().all(|worker| worker.ops == 11));
@@ -346,11 +337,8 @@ fn kernbench_shares_the_work_in_virtual_time() {
     // More jobs than CPUs make way for each other.
     let crowded = Plan { cpus: 1, ..plan(4) };
     let file = MachineFile::shipped("kvm16").expect("shipped");
-    let target = AnySimTarget::start(&file, config, 256 << 20).expect("starts");
-    let AnySimTarget::X86(target) = &target else {
-        panic!("kvm16 has pages of 4 KiB")
-    };
-    let outcome = workload("kernbench -f -n 1 -HM --units 12 --unit 8M").run(target, &crowded);
+    let target = SimTarget::start(&file, config, 256 << 20).expect("starts");
+    let outcome = workload("kernbench -f -n 1 -HM --units 12 --unit 8M").run(&target, &crowded);
     assert!(outcome.expect("runs").preemptions > 0);
 }
 

@@ -109,7 +109,7 @@ fn info(profile: &mut Profile, word: &str, category: CategoryHandle) -> FrameInf
 mod tests {
     use super::{flame, processed};
     use minflt_mm::era;
-    use minflt_sim::{AnySimTarget, Asked, MachineFile};
+    use minflt_sim::{Asked, MachineFile, SimTarget};
     use minflt_workload::{Clear, Plan, Spaces, Workload};
     use serde_json::Value;
     use std::fs;
@@ -117,7 +117,7 @@ mod tests {
     fn why() -> minflt_sim::Why {
         let file = MachineFile::shipped("kvm16").expect("shipped");
         let config = era("linux-4.13").expect("an era").config;
-        let target = AnySimTarget::start(&file, config, 64 << 20).expect("starts");
+        let target = SimTarget::start(&file, config, 64 << 20).expect("starts");
         target.account(Some(Asked {
             free: None,
             samples: 500,

@@ -3,13 +3,13 @@
 use super::{M, machine, words_of};
 use crate::{Host, HostBare};
 use minflt_addr::Pfn;
-use minflt_pgtable::{Altix16K, Mmu, Paging, X86_64};
+use minflt_pgtable::{Altix16K, Facts, Mmu, Paging, X86_64};
 use minflt_sync::Instance;
 
 fn verbs<A: Mmu<Instance = crate::HostInstance>>() {
     let at = machine(1);
     let _cpu = at.enter(0);
-    let last = <A as Mmu>::Paging::PAGE - 8;
+    let last = <A as Mmu>::Paging::page() - 8;
     assert_eq!(A::user_load(&at, Pfn(1), 0), 0);
     A::user_store(&at, Pfn(1), 0, 11);
     A::user_store(&at, Pfn(1), last, 12);
@@ -32,7 +32,7 @@ fn verbs<A: Mmu<Instance = crate::HostInstance>>() {
     );
     assert_eq!(A::user_load(&at, Pfn(2), 0), 13);
     let distance = A::frame_ptr(&at, Pfn(3)) as usize - A::frame_ptr(&at, Pfn(1)) as usize;
-    assert_eq!(distance as u64, 2 * <A as Mmu>::Paging::PAGE);
+    assert_eq!(distance as u64, 2 * <A as Mmu>::Paging::page());
 }
 
 #[test]

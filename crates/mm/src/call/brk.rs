@@ -47,7 +47,7 @@ impl<M: Mmu> Heap<M> {
     /// An empty heap two thirds up in user space, where Linux loads a program that may lie
     /// anywhere (`ELF_ET_DYN_BASE`), and the heap behind it.
     pub(crate) fn new() -> Self {
-        Self::empty_at(VirtAddr(M::Paging::USER_END / 3 * 2).align_down(M::Paging::SHIFT))
+        Self::empty_at(VirtAddr(M::Paging::user_end() / 3 * 2).align_down(M::Paging::shift()))
     }
 
     fn empty_at(start: VirtAddr) -> Self {
@@ -112,7 +112,7 @@ impl<M: Mmu> Mm<M> {
     /// Faults new pages of the heap in, as many as can be had: those between two breaks.
     #[cold]
     fn populate_heap(&self, from: VirtAddr, to: VirtAddr) {
-        let page_up = |at: VirtAddr| at.align_up(M::Paging::SHIFT);
+        let page_up = |at: VirtAddr| at.align_up(M::Paging::shift());
         let (Some(start), Some(end)) = (page_up(from), page_up(to)) else {
             return;
         };
@@ -152,7 +152,7 @@ impl<M: Mmu> Mm<M> {
         from: VirtAddr,
         to: VirtAddr,
     ) -> Result<(), NoMemory> {
-        let page_up = |at: VirtAddr| at.align_up(M::Paging::SHIFT).ok_or(NoMemory);
+        let page_up = |at: VirtAddr| at.align_up(M::Paging::shift()).ok_or(NoMemory);
         let (old, new) = (page_up(from)?, page_up(to)?);
         if new < old {
             let gone = VirtRange::new(new, old);
@@ -179,7 +179,7 @@ impl<M: Mmu> Mm<M> {
         }
         let flags = VmaFlags::ACCOUNT.with(self.flags_of_new());
         let fresh = VmaView::anonymous::<M::Paging>(more, Prot::READ_WRITE, flags);
-        let pages = more.pages(M::Paging::SHIFT);
+        let pages = more.pages(M::Paging::shift());
         let locks = flags.has(VmaFlags::LOCKED);
         if !self.may_expand(pages) || locks && self.may_lock(pages).is_err() {
             return Err(NoMemory);
@@ -213,7 +213,7 @@ impl<M: Mmu> Mm<M> {
     fn gap_after(&self, more: VirtRange) -> bool {
         self.find(more.start()).is_none_or(|next| {
             let next = self.start_with_gap(&next.view());
-            next.0.saturating_sub(M::Paging::PAGE) >= more.end().0
+            next.0.saturating_sub(M::Paging::page()) >= more.end().0
         })
     }
 }

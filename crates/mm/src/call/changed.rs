@@ -179,7 +179,7 @@ pub(super) fn free_own_tables<M: Mmu>(
 
 /// What is not mapped around the start of `range`.
 fn hole<M: Mmu>(mm: &Mm<M>, range: VirtRange) -> VirtRange {
-    let user_end = VirtAddr(M::Paging::USER_END);
+    let user_end = VirtAddr(M::Paging::user_end());
     // SAFETY: 1: under `mmap_lock`.
     let (floor, ceiling) = unsafe { mm.tree.around(range.start()) };
     let (floor, ceiling) = (floor.unwrap_or(VirtAddr(0)), ceiling.unwrap_or(user_end));

@@ -75,7 +75,7 @@ impl<M: Mmu> System<M> {
             child.inherit(parent);
             let outside = self.config.lacks(Broken::ForkWithoutSections);
             let sections = (!outside).then(|| writers.begin_all());
-            let user = VirtRange::new(VirtAddr(0), VirtAddr(M::Paging::USER_END));
+            let user = VirtRange::new(VirtAddr(0), VirtAddr(M::Paging::user_end()));
             let mut zap = Zap::begin(parent, user);
             parent.pins.begin_fork();
             let copied = copy_all(self, parent, &child, &mut zap);
@@ -296,7 +296,7 @@ fn copy_pinned<M: Mmu>(
     let pfn = sys.frames.alloc_on(&sys.at, Use::Anon, policy, index);
     let pfn = pfn.ok_or(NoMemory)?;
     M::copy_in_use(&sys.at, pfn, found.pfn());
-    if M::Paging::CAPS.before_install == BeforeInstall::FlushCaches {
+    if M::Paging::caps().before_install == BeforeInstall::FlushCaches {
         let frame = sys.frames.get(pfn);
         frame.flush_once(|| M::flush_frame(&sys.at, pfn));
     }

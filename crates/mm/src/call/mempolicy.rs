@@ -107,7 +107,7 @@ impl<M: Mmu> Mm<M> {
     ) -> Result<(), MempolicyError> {
         as_call(self.system(), || {
             self.system().count(Event::Mempolicy);
-            let range = if VirtAddr(len).align_up(M::Paging::SHIFT).is_some() {
+            let range = if VirtAddr(len).align_up(M::Paging::shift()).is_some() {
                 page_range::<M>(start, len).ok_or(MempolicyError::Invalid)?
             } else {
                 // What wraps when it is rounded up is nothing, as in Linux.
@@ -250,7 +250,7 @@ impl<M: Mmu> Mm<M> {
                     if found.is_mapped() && test(found) {
                         return true;
                     }
-                    at = VirtAddr(at.0 + M::Paging::PAGE);
+                    at = VirtAddr(at.0 + M::Paging::page());
                 }
                 Walk::Missing { level, .. } => at = span_of::<M::Paging>(at, level).end(),
             }

@@ -36,19 +36,19 @@ impl<M: Mmu> Mm<M> {
     ) -> Result<(), MincoreError> {
         as_call(self.system(), || {
             self.system().count(Event::Mincore);
-            if !start.is_aligned(M::Paging::SHIFT) {
+            if !start.is_aligned(M::Paging::shift()) {
                 return Err(MincoreError::Invalid);
             }
             let user = VirtRange::new(VirtAddr(0), Self::user_range().end());
             let asked = VirtRange::from_len(start, len).filter(|asked| user.covers(*asked));
             let asked = asked.ok_or(MincoreError::NoMemory)?;
-            let count = asked.len().div_ceil(M::Paging::PAGE) as usize;
+            let count = asked.len().div_ceil(M::Paging::page()) as usize;
             let mut answer = in_core.get_mut(..count).ok_or(MincoreError::Fault)?;
             let mut at = start;
             while !answer.is_empty() {
                 let done = self.look(at, answer)?;
                 answer = answer.split_at_mut(done).1;
-                at = VirtAddr(at.0 + done as u64 * M::Paging::PAGE);
+                at = VirtAddr(at.0 + done as u64 * M::Paging::page());
             }
             Ok(())
         })
@@ -61,7 +61,7 @@ impl<M: Mmu> Mm<M> {
         let view = view.filter(|view| view.range.contains(at));
         let view = view.ok_or(MincoreError::NoMemory)?;
         let end = view.range.end();
-        let most = answer.len().min(BATCH) as u64 * M::Paging::PAGE;
+        let most = answer.len().min(BATCH) as u64 * M::Paging::page();
         let asked = VirtRange::new(at, VirtAddr(end.0.min(at.0 + most)));
         let whole = answer;
         if view.is_huge() {
@@ -70,7 +70,7 @@ impl<M: Mmu> Mm<M> {
                 let entry = self.huge_entry(page.start()).map(|leaf| leaf.entry.load());
                 *there = u8::from(entry.is_ok_and(|pte| pte.is_mapped()));
             }
-            return Ok(asked.pages(M::Paging::SHIFT) as usize);
+            return Ok(asked.pages(M::Paging::shift()) as usize);
         }
         let mut answer = whole.iter_mut();
         let mut at = asked.start();
@@ -100,7 +100,7 @@ impl<M: Mmu> Mm<M> {
             };
             *there = u8::from(*there == 1 || *there == 0 && cached());
         }
-        Ok(asked.pages(M::Paging::SHIFT) as usize)
+        Ok(asked.pages(M::Paging::shift()) as usize)
     }
 
     /// Which entries of a table map a page. Under its lock: a fault that has opened its slot there

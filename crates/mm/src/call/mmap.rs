@@ -172,7 +172,7 @@ impl<M: Mmu> Mm<M> {
         let sys = self.system();
         sys.count(Event::Mmap);
         let MapRequest { len, prot, .. } = *request;
-        let misaligned = |part: &Part<'_, M>| !part.offset.is_multiple_of(M::Paging::PAGE);
+        let misaligned = |part: &Part<'_, M>| !part.offset.is_multiple_of(M::Paging::page());
         if len == 0 || part.is_some_and(misaligned) {
             return Err(MmapError::Invalid);
         }
@@ -185,7 +185,7 @@ impl<M: Mmu> Mm<M> {
         let unit = if huge {
             hugetlb::shift::<M::Paging>()
         } else {
-            M::Paging::SHIFT
+            M::Paging::shift()
         };
         let len = VirtAddr(len).align_up(unit).map_or(0, |len| len.0);
         if huge && len == 0 {
@@ -294,7 +294,7 @@ impl<M: Mmu> Part<'_, M> {
             flags = flags.without(without).with(VmaFlags::HUGETLB);
         }
         Ok(VmaView {
-            pgoff: self.offset >> M::Paging::SHIFT,
+            pgoff: self.offset >> M::Paging::shift(),
             flags,
             file: self.file.cache().key(),
             ..anonymous

@@ -53,10 +53,10 @@ use minflt_pgtable::{Mmu, Paging};
 /// The range of a call, or `None` where the address is not a page's or the end wraps. A length that
 /// is no multiple of the page size is rounded up.
 fn page_range<M: Mmu>(start: VirtAddr, len: u64) -> Option<VirtRange> {
-    if !start.is_aligned(M::Paging::SHIFT) {
+    if !start.is_aligned(M::Paging::shift()) {
         return None;
     }
-    let len = VirtAddr(len).align_up(M::Paging::SHIFT)?;
+    let len = VirtAddr(len).align_up(M::Paging::shift())?;
     VirtRange::from_len(start, len.0)
 }
 

@@ -168,7 +168,7 @@ impl<M: Mmu> Mm<M> {
             let seen = self.look_at(at);
             drop(held);
             let page = at;
-            at = VirtAddr(at.0 + M::Paging::PAGE);
+            at = VirtAddr(at.0 + M::Paging::page());
             let Ok(seen) = seen else { continue };
             let index = view.page_index::<M::Paging>(page.max(here));
             let node = target(&sys.at, policy, home, index);

@@ -35,7 +35,7 @@ impl<M: Mmu> Mm<M> {
     pub fn mprotect(&self, start: VirtAddr, len: u64, prot: Prot) -> Result<(), MprotectError> {
         as_call(self.system(), || {
             self.system().count(Event::Mprotect);
-            if !start.is_aligned(M::Paging::SHIFT) {
+            if !start.is_aligned(M::Paging::shift()) {
                 return Err(MprotectError::Invalid);
             }
             if len == 0 {
@@ -121,7 +121,7 @@ impl<M: Mmu> Mm<M> {
             return Err(MprotectError::Invalid);
         }
         let sys = self.system();
-        let pages = part.pages(M::Paging::SHIFT);
+        let pages = part.pages(M::Paging::shift());
         let account = VmaFlags::ACCOUNT;
         let mut flags = old.flags;
         let (mut charged, mut freed) = (0, 0);

@@ -59,12 +59,12 @@ impl<M: Mmu> Mm<M> {
     pub fn msync(&self, start: VirtAddr, len: u64, how: Msync) -> Result<(), MsyncError> {
         as_call(self.system(), || {
             self.system().count(Event::Msync);
-            if how.wait && how.begin || !start.is_aligned(M::Paging::SHIFT) {
+            if how.wait && how.begin || !start.is_aligned(M::Paging::shift()) {
                 return Err(MsyncError::Invalid);
             }
             // What wraps when it is rounded up is 0, as in Linux.
             let len = VirtAddr(len)
-                .align_up(M::Paging::SHIFT)
+                .align_up(M::Paging::shift())
                 .map_or(0, |len| len.0);
             let range = page_range::<M>(start, len).ok_or(MsyncError::NoMemory)?;
             let mut at = range.start();

@@ -158,7 +158,7 @@ impl<'m, M: Mmu> Pin<'m, M> {
 
 /// The offset, if it is a word's of a page.
 fn word<M: Mmu>(offset: u64) -> Result<u64, RemoteError> {
-    if offset < M::Paging::PAGE && offset.is_multiple_of(8) {
+    if offset < M::Paging::page() && offset.is_multiple_of(8) {
         Ok(offset)
     } else {
         Err(RemoteError::Invalid)

@@ -44,7 +44,7 @@ impl<M: Mmu> Mm<M> {
             }
             Place::Hint(VirtAddr(0)) | Place::Any => self.find_hole(len),
             Place::Hint(at) => {
-                let at = at.align_down(M::Paging::SHIFT).max(user.start());
+                let at = at.align_down(M::Paging::shift()).max(user.start());
                 match Self::fixed(at, len) {
                     Ok(range) if self.is_roomy(range) => Ok(range),
                     _ => self.find_hole(len),
@@ -63,7 +63,7 @@ impl<M: Mmu> Mm<M> {
         len: u64,
         unit: u32,
     ) -> Result<VirtRange, MmapError> {
-        if unit == M::Paging::SHIFT {
+        if unit == M::Paging::shift() {
             return self.place(place, len);
         }
         if len > Self::user_range().end().0 {
@@ -73,9 +73,9 @@ impl<M: Mmu> Mm<M> {
         match place {
             Place::Fixed(at) | Place::FixedNoReplace(at) if !aligned(at) => Err(MmapError::Invalid),
             Place::Fixed(_) | Place::FixedNoReplace(_) => self.place(place, len),
-            Place::Hint(at) if at.align_down(M::Paging::SHIFT).0 != 0 => {
+            Place::Hint(at) if at.align_down(M::Paging::shift()).0 != 0 => {
                 // Down to a page, and then up to the unit.
-                let hint = at.align_down(M::Paging::SHIFT).align_up(unit);
+                let hint = at.align_down(M::Paging::shift()).align_up(unit);
                 let hint = hint.unwrap_or(VirtAddr(0));
                 let found = self.place(Place::Hint(hint), len)?;
                 match found.start() == hint {
@@ -85,7 +85,7 @@ impl<M: Mmu> Mm<M> {
             }
             Place::Hint(_) | Place::Any => {
                 // A hole with room to move within.
-                let more = len.checked_add((1 << unit) - M::Paging::PAGE);
+                let more = len.checked_add((1 << unit) - M::Paging::page());
                 let hole = self.place(Place::Any, more.ok_or(MmapError::OutOfRange)?)?;
                 let start = VirtAddr(hole.end().0 - len).align_down(unit);
                 Ok(VirtRange::new(start, VirtAddr(start.0 + len)))
@@ -97,7 +97,7 @@ impl<M: Mmu> Mm<M> {
         let user = Self::user_range();
         if at.0 > user.end().0 - len {
             Err(MmapError::OutOfRange)
-        } else if !at.is_aligned(M::Paging::SHIFT) {
+        } else if !at.is_aligned(M::Paging::shift()) {
             Err(MmapError::Invalid)
         } else if at < user.start() {
             Err(MmapError::NotPermitted)
@@ -127,7 +127,11 @@ impl<M: Mmu> Mm<M> {
             return start;
         }
         let gap = self.system().stack_guard_gap();
-        VirtAddr(start.0.saturating_sub(gap.saturating_mul(M::Paging::PAGE)))
+        VirtAddr(
+            start
+                .0
+                .saturating_sub(gap.saturating_mul(M::Paging::page())),
+        )
     }
 
     /// The highest hole of `len` bytes: its upper end.

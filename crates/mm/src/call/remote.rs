@@ -47,7 +47,7 @@ impl<M: Mmu> Mm<M> {
             let (part, rest) = core::mem::take(&mut left).split_at_mut(len);
             left = rest;
             for_words(
-                at.page_offset(M::Paging::SHIFT),
+                at.page_offset(M::Paging::shift()),
                 len,
                 |offset, word, bytes| {
                     let value = M::user_load(&sys.at, pfn, offset).to_le_bytes();
@@ -80,7 +80,7 @@ impl<M: Mmu> Mm<M> {
             let (part, rest) = left.split_at(len);
             left = rest;
             for_words(
-                at.page_offset(M::Paging::SHIFT),
+                at.page_offset(M::Paging::shift()),
                 len,
                 |offset, word, bytes| {
                     let (mut value, mut mask) = ([0; WORD], [0; WORD]);
@@ -113,7 +113,7 @@ impl<M: Mmu> Mm<M> {
                 // Nothing is mapped where addresses end.
                 let at = addr.0.checked_add(done as u64).map(VirtAddr);
                 let part = at.map(|at| {
-                    let in_page = M::Paging::PAGE - at.page_offset(M::Paging::SHIFT);
+                    let in_page = M::Paging::page() - at.page_offset(M::Paging::shift());
                     (at, (len - done).min(in_page as usize))
                 });
                 let result = match part {

@@ -121,7 +121,7 @@ impl ShmAttach {
             ShmPlace::Free(at) => (at, false),
             ShmPlace::Over(at) => (at, true),
         };
-        let down = at.align_down(P::SHIFT);
+        let down = at.align_down(P::shift());
         if (down != at && self.round == ShmRound::No) || (over && down.0 == 0) {
             return Err(ShmatError::Invalid);
         }
@@ -245,7 +245,7 @@ impl<M: Mmu> Mm<M> {
     /// Linux: ksys_shmdt.
     pub fn shmdt(&self, addr: VirtAddr) -> Result<(), ShmdtError> {
         as_call(self.system(), || {
-            if !addr.is_aligned(M::Paging::SHIFT) {
+            if !addr.is_aligned(M::Paging::shift()) {
                 return Err(ShmdtError::Invalid);
             }
             let writers = Writers::lock(self);
@@ -275,8 +275,8 @@ impl<M: Mmu> Mm<M> {
 fn attached_bytes<M: Mmu>(addr: VirtAddr, view: &VmaView) -> Option<u64> {
     let cache = view.cache::<M>().filter(|cache| cache.counts_mappings())?;
     let from = view.range.start().0.checked_sub(addr.0)?;
-    (from >> M::Paging::SHIFT == view.pgoff)
-        .then(|| pages_of::<M>(cache.size()) << M::Paging::SHIFT)
+    (from >> M::Paging::shift() == view.pgoff)
+        .then(|| pages_of::<M>(cache.size()) << M::Paging::shift())
 }
 
 impl<M: Mmu> System<M> {

@@ -134,14 +134,14 @@ impl<M: Mmu> Mm<M> {
         let Some(vma) = self.stack_above(addr)? else {
             return Ok(());
         };
-        let at = addr.align_down(M::Paging::SHIFT);
+        let at = addr.align_down(M::Paging::shift());
         if at < Self::user_range().start() || self.crowds(vma, at) {
             return Err(NotGrown);
         }
         self.prepare_anon_vma_once(vma)?;
         let _section = writers.map(|writers| writers.begin(vma));
         let view = vma.view();
-        let grow = (view.range.start().0 - at.0) >> M::Paging::SHIFT;
+        let grow = (view.range.start().0 - at.0) >> M::Paging::shift();
         let grown = VirtRange::new(at, view.range.end());
         let may = grow <= view.pgoff && grown.len() <= self.limit_stack() && self.may_expand(grow);
         if !may {
@@ -172,7 +172,7 @@ impl<M: Mmu> Mm<M> {
         let gap = self
             .system()
             .stack_guard_gap()
-            .saturating_mul(M::Paging::PAGE);
+            .saturating_mul(M::Paging::page());
         let keeps_off = !flags.has(VmaFlags::GROWS_DOWN) && prot != Prot::NONE;
         keeps_off && at.0.saturating_sub(range.end().0) < gap
     }

@@ -295,8 +295,8 @@ impl<M: Mmu> Fault<'_, M> {
 
     /// The page of the fault.
     fn page(&self) -> VirtRange {
-        let start = self.addr.align_down(M::Paging::SHIFT);
-        VirtRange::new(start, VirtAddr(start.0 + M::Paging::PAGE))
+        let start = self.addr.align_down(M::Paging::shift());
+        VirtRange::new(start, VirtAddr(start.0 + M::Paging::page()))
     }
 
     /// Somebody was faster; the access is tried again.

@@ -68,8 +68,8 @@ impl Window {
         let pages = (1 << order).min(entries);
         let at = index_of::<M::Paging>(addr, 0) as u64;
         let range = view.range;
-        let into = addr.page(M::Paging::SHIFT) - range.start().page(M::Paging::SHIFT);
-        let left = range.pages(M::Paging::SHIFT) - into;
+        let into = addr.page(M::Paging::shift()) - range.start().page(M::Paging::shift());
+        let left = range.pages(M::Paging::shift()) - into;
         let from = (at - at % pages).max(at - at.min(into));
         let end = (from + pages).min(entries);
         let end = match config.lacks(Broken::AroundUnclamped) {
@@ -172,11 +172,11 @@ impl<M: Mmu> Fault<'_, M> {
         range: Range<u64>,
     ) -> u64 {
         let own = stable.view.page_index::<M::Paging>(self.addr);
-        let page = self.addr.align_down(M::Paging::SHIFT);
+        let page = self.addr.align_down(M::Paging::shift());
         let mut mapped = 0;
         let mut slots = cache.in_order();
         for index in range {
-            let distance = index.wrapping_sub(own) << M::Paging::SHIFT;
+            let distance = index.wrapping_sub(own) << M::Paging::shift();
             let addr = VirtAddr(page.0.wrapping_add(distance));
             if self.map_ready(stable, slot, cache, &mut slots, (addr, index)) {
                 mapped += 1;
@@ -226,7 +226,7 @@ impl<M: Mmu> Fault<'_, M> {
             // Faults exchange without the lock.
             Protocol::CompareExchange => {
                 let how = self.mm.exchange_under_lock();
-                entry.cas(how, Pte::NONE, pte).is_ok()
+                entry.cas(how, Pte::none(), pte).is_ok()
             }
             Protocol::MmLock | Protocol::TableLock => {
                 entry.store(pte);
@@ -264,7 +264,7 @@ impl<M: Mmu> Fault<'_, M> {
             true => pte.with_grant(Grant::Write),
             false => pte,
         };
-        let neighbour = addr != self.addr.align_down(M::Paging::SHIFT);
+        let neighbour = addr != self.addr.align_down(M::Paging::shift());
         let config = &self.mm.system().config;
         let old = config.neighbours == Neighbours::Old && !config.lacks(Broken::NeighboursUsed);
         match neighbour && old {

@@ -370,7 +370,7 @@ impl<M: Mmu> Fault<'_, M> {
     fn look_ahead(&self) {
         let sys = self.mm.system();
         if sys.config.ahead == Ahead::Frame {
-            let offset = self.addr.page_offset(M::Paging::SHIFT);
+            let offset = self.addr.page_offset(M::Paging::shift());
             sys.frames.prefetch_coming(&sys.at, offset);
         }
     }

@@ -156,7 +156,7 @@ impl<M: Mmu> Fault<'_, M> {
         };
         M::charge(Cost::Cold);
         if sys.config.ahead == Ahead::Frame {
-            let offset = self.addr.page_offset(M::Paging::SHIFT);
+            let offset = self.addr.page_offset(M::Paging::shift());
             M::prefetch_user(&sys.at, pfn, offset);
         }
         let frame = sys.frames.get(pfn);
@@ -237,7 +237,7 @@ impl<M: Mmu> Fault<'_, M> {
     /// once the entry is there, another CPU may use the page before this one comes to it.
     #[inline(always)]
     pub(super) fn flush_before_install(&self, pfn: Pfn) {
-        if M::Paging::CAPS.before_install == BeforeInstall::FlushCaches
+        if M::Paging::caps().before_install == BeforeInstall::FlushCaches
             && !self.mm.system().config.lacks(Broken::FlushAfterInstall)
         {
             self.flush(pfn);
@@ -247,7 +247,7 @@ impl<M: Mmu> Fault<'_, M> {
     /// The control to that: too late.
     #[inline(always)]
     pub(super) fn flush_after_install(&self, pfn: Pfn) {
-        if M::Paging::CAPS.before_install == BeforeInstall::FlushCaches
+        if M::Paging::caps().before_install == BeforeInstall::FlushCaches
             && self.mm.system().config.lacks(Broken::FlushAfterInstall)
         {
             self.flush(pfn);

@@ -146,7 +146,7 @@ impl<M: Mmu> Slot<'_, M> {
     pub(super) fn install(&self, new: Pte<M::Paging>) -> Result<(), Lost> {
         if self.lock.is_none() {
             let how = self.stable.mm.exchange();
-            return self.leaf.entry.cas(how, Pte::NONE, new).map_err(|_| Lost);
+            return self.leaf.entry.cas(how, Pte::none(), new).map_err(|_| Lost);
         }
         if !self.leaf.entry.load().is_none() {
             return Err(Lost);

@@ -80,7 +80,7 @@ impl<M: Mmu> Fault<'_, M> {
             return Ok(());
         };
         let view = &stable.view;
-        let page = self.addr.align_down(M::Paging::SHIFT);
+        let page = self.addr.align_down(M::Paging::shift());
         let queued = self
             .mm
             .queue_userfault(view.uffd, page, self.access, reason);
@@ -103,7 +103,7 @@ impl<M: Mmu> Fault<'_, M> {
         // SAFETY: 1: by the hold.
         match unsafe { walk::<M>(&self.mm.system().at, self.mm.root, self.addr) } {
             Walk::Leaf(leaf) => leaf.entry.load(),
-            Walk::Missing { .. } => Pte::NONE,
+            Walk::Missing { .. } => Pte::none(),
         }
     }
 

@@ -458,7 +458,7 @@ impl<M: Mmu> PageCache<M> {
 
 /// Pages that `bytes` bytes lie in.
 pub(crate) fn pages_of<M: Mmu>(bytes: u64) -> u64 {
-    bytes.div_ceil(M::Paging::PAGE)
+    bytes.div_ceil(M::Paging::page())
 }
 
 impl VmaView {

@@ -22,13 +22,13 @@ impl<'m, M: Mmu> FilePart<'m, M> {
         Self {
             cache,
             view: *view,
-            pages: first..first + part.pages(M::Paging::SHIFT),
+            pages: first..first + part.pages(M::Paging::shift()),
         }
     }
 
     /// Makes a hole.
     pub(crate) fn punch(&self) -> Result<(), MadviseError> {
-        let shift = M::Paging::SHIFT;
+        let shift = M::Paging::shift();
         let punched = self
             .cache
             .punch(self.pages.start << shift, self.pages.end << shift);

@@ -94,8 +94,8 @@ impl<M: Mmu> PageCache<M> {
             return self.grow(bytes);
         }
         // What the last page keeps behind its end has to be zeros, also on the device.
-        if !bytes.is_multiple_of(M::Paging::PAGE) {
-            self.read_in(bytes >> M::Paging::SHIFT, VmaFlags::RANDOM)?;
+        if !bytes.is_multiple_of(M::Paging::page()) {
+            self.read_in(bytes >> M::Paging::shift(), VmaFlags::RANDOM)?;
         }
         // ORDERING: Release; pairs with [file-size].
         self.size.store(bytes, Ordering::Release);
@@ -109,7 +109,7 @@ impl<M: Mmu> PageCache<M> {
             return Err(error.into());
         }
         self.drop_pages(pages_of::<M>(bytes), LAST, Only::All);
-        self.clear(bytes, bytes.next_multiple_of(M::Paging::PAGE));
+        self.clear(bytes, bytes.next_multiple_of(M::Paging::page()));
         M::note(format_args!("truncate to {bytes} returns"));
         Ok(())
     }
@@ -129,13 +129,13 @@ impl<M: Mmu> PageCache<M> {
         if from >= to {
             return;
         }
-        let index = from >> M::Paging::SHIFT;
+        let index = from >> M::Paging::shift();
         let Some(page) = self.find(index) else {
             return;
         };
         let page = page.lock();
         if page.is(self, index) && page.frame().is_uptodate() {
-            let base = index << M::Paging::SHIFT;
+            let base = index << M::Paging::shift();
             clear_bytes::<M>(&self.system().at, page.pfn(), from - base, to - base);
             page.frame().set_dirty();
         }
@@ -147,8 +147,8 @@ impl<M: Mmu> PageCache<M> {
         if self.is_huge() {
             return self.punch_huge_bytes(from, to);
         }
-        let shift = M::Paging::SHIFT;
-        let to = to.min(self.size().next_multiple_of(M::Paging::PAGE));
+        let shift = M::Paging::shift();
+        let to = to.min(self.size().next_multiple_of(M::Paging::page()));
         if from >= to {
             return Ok(());
         }
@@ -175,7 +175,7 @@ impl<M: Mmu> PageCache<M> {
     /// The same, of a page that is read in where it is not cached.
     fn clear_read(&self, from: u64, to: u64) -> Result<(), FileError> {
         if from < to {
-            self.read_in(from >> M::Paging::SHIFT, VmaFlags::RANDOM)?;
+            self.read_in(from >> M::Paging::shift(), VmaFlags::RANDOM)?;
             self.clear(from, to);
         }
         Ok(())
@@ -192,7 +192,7 @@ impl<M: Mmu> PageCache<M> {
         }
         self.grow(end)?;
         if self.ops.is_none() {
-            for index in offset >> M::Paging::SHIFT..pages_of::<M>(end) {
+            for index in offset >> M::Paging::shift()..pages_of::<M>(end) {
                 drop(self.seek(index)?);
             }
         }

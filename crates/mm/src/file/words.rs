@@ -82,5 +82,5 @@ fn split<M: Mmu>(offset: u64) -> Result<(u64, u64), FileError> {
     if !offset.is_multiple_of(8) {
         return Err(FileError::Invalid);
     }
-    Ok((offset >> M::Paging::SHIFT, offset % M::Paging::PAGE))
+    Ok((offset >> M::Paging::shift(), offset % M::Paging::page()))
 }

@@ -72,7 +72,7 @@ impl<M: Mmu> System<M> {
     /// memory.
     pub fn new_huge_file(&self, bytes_of_it: u64) -> Result<FileHandle<'_, M>, FileError> {
         let whole = bytes_of_it.is_multiple_of(bytes::<M::Paging>());
-        if M::Paging::HUGE_ORDER.is_none() || !whole {
+        if M::Paging::huge_order().is_none() || !whole {
             return Err(FileError::Invalid);
         }
         Ok(self.make_file(None, bytes_of_it, order::<M::Paging>())?)
@@ -227,9 +227,9 @@ impl<M: Mmu> PageCache<M> {
             return 0;
         };
         let page = page.lock();
-        let part = (offset % bytes::<M::Paging>()) >> M::Paging::SHIFT;
+        let part = (offset % bytes::<M::Paging>()) >> M::Paging::shift();
         let pfn = Pfn(page.pfn().0 + part);
-        M::user_load(&self.system().at, pfn, offset % M::Paging::PAGE)
+        M::user_load(&self.system().at, pfn, offset % M::Paging::page())
     }
 
     /// Clears bytes of one page, where there is one.
@@ -243,9 +243,9 @@ impl<M: Mmu> PageCache<M> {
         let page = page.lock();
         let mut at = from;
         while at < to {
-            let end = (at + 1).next_multiple_of(M::Paging::PAGE).min(to);
-            let part = (at % bytes::<M::Paging>()) >> M::Paging::SHIFT;
-            let base = at & !(M::Paging::PAGE - 1);
+            let end = (at + 1).next_multiple_of(M::Paging::page()).min(to);
+            let part = (at % bytes::<M::Paging>()) >> M::Paging::shift();
+            let base = at & !(M::Paging::page() - 1);
             let pfn = Pfn(page.pfn().0 + part);
             clear_bytes::<M>(&self.system().at, pfn, at - base, end - base);
             at = end;

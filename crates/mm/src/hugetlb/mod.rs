@@ -141,20 +141,20 @@ impl<M: Mmu> Huge<M> {
 }
 
 /// 2 to the power of this are the pages of a huge page; 0 where the format has none.
-pub(crate) const fn order<P: Paging>() -> u32 {
-    match P::HUGE_ORDER {
+pub(crate) fn order<P: Paging>() -> u32 {
+    match P::huge_order() {
         Some(order) => order,
         None => 0,
     }
 }
 
 /// Bytes of a huge page, as a power of two.
-pub(crate) const fn shift<P: Paging>() -> u32 {
-    P::SHIFT + order::<P>()
+pub(crate) fn shift<P: Paging>() -> u32 {
+    P::shift() + order::<P>()
 }
 
 /// Bytes of a huge page.
-pub(crate) const fn bytes<P: Paging>() -> u64 {
+pub(crate) fn bytes<P: Paging>() -> u64 {
     1 << shift::<P>()
 }
 
@@ -171,7 +171,7 @@ pub(crate) fn interval<P: Paging>(addr: VirtAddr) -> VirtRange {
 }
 
 /// The huge pages of a range whose ends are multiples of them.
-pub(crate) const fn pages_of<P: Paging>(range: VirtRange) -> u64 {
+pub(crate) fn pages_of<P: Paging>(range: VirtRange) -> u64 {
     range.pages(shift::<P>())
 }
 
@@ -183,12 +183,12 @@ pub(crate) fn pages<P: Paging>(range: VirtRange) -> impl Iterator<Item = VirtRan
 }
 
 /// Whether tables of huge pages can be shared at all: they are not the root.
-pub(crate) const fn has_intervals<P: Paging>() -> bool {
-    P::LEVELS > LEVEL + 1
+pub(crate) fn has_intervals<P: Paging>() -> bool {
+    P::levels() > LEVEL + 1
 }
 
 /// Whether `addr` is where a huge page starts.
-pub(crate) const fn is_aligned<P: Paging>(addr: VirtAddr) -> bool {
+pub(crate) fn is_aligned<P: Paging>(addr: VirtAddr) -> bool {
     addr.is_aligned(span_shift::<P>(LEVEL))
 }
 
@@ -216,12 +216,12 @@ impl VmaView {
     /// Whether `part` of it begins or ends within one of its huge pages.
     ///
     /// Linux: hugetlb_vm_op_split.
-    pub(crate) const fn cuts_huge_page<P: Paging>(&self, part: VirtRange) -> bool {
+    pub(crate) fn cuts_huge_page<P: Paging>(&self, part: VirtRange) -> bool {
         self.is_huge() && !(is_aligned::<P>(part.start()) && is_aligned::<P>(part.end()))
     }
 
     /// The number of the huge page at `addr` in its file.
-    pub(crate) const fn huge_index<P: Paging>(&self, addr: VirtAddr) -> u64 {
+    pub(crate) fn huge_index<P: Paging>(&self, addr: VirtAddr) -> u64 {
         self.page_index::<P>(addr) >> order::<P>()
     }
 }
@@ -250,7 +250,7 @@ impl<M: Mmu> crate::mm::Mm<M> {
         let sys = self.system();
         sys.looked(Check::Walk);
         let mut found = self.root;
-        for level in (LEVEL + 1..M::Paging::LEVELS).rev() {
+        for level in (LEVEL + 1..M::Paging::levels()).rev() {
             // SAFETY: 1: the caller's hold; a look by an oracle.
             let above = unsafe { Table::<M>::at(&sys.at, found, level) };
             let value = above.entry_for(addr, level).peek();

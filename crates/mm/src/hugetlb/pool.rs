@@ -137,7 +137,7 @@ impl<M: Mmu> Pools<M> {
     pub(crate) fn new(frames: u64, nodes: PerCpu<NodePool<M>, M>) -> Self {
         let share = frames / u64::from(nodes.count());
         Self {
-            order: M::Paging::HUGE_ORDER.filter(|order| *order <= MAX_ORDER),
+            order: M::Paging::huge_order().filter(|order| *order <= MAX_ORDER),
             keep: (share / 64).clamp(64, 8192),
             counts: SpinLock::new(Counts::default()),
             nodes,

@@ -189,6 +189,6 @@ impl<M: Mmu> System<M> {
     #[must_use]
     pub fn huge_page_bytes(&self) -> Option<u64> {
         let order = self.frames.huge.order()?;
-        Some(M::Paging::PAGE << order)
+        Some(M::Paging::page() << order)
     }
 }

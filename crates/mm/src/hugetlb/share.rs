@@ -77,7 +77,7 @@ impl<M: Mmu> Mm<M> {
         }
         let sys = self.system();
         let first = view.page_index::<M::Paging>(part.start());
-        let last = first + part.pages(M::Paging::SHIFT) - 1;
+        let last = first + part.pages(M::Paging::shift()) - 1;
         let _tree = cache.i_mmap.read();
         let mut found = None;
         let _first_of_them = cache.spans.each(first, last, |other| {

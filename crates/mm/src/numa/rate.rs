@@ -27,7 +27,7 @@ impl<M: Mmu> Numa<M> {
     /// Whether one more page may move to `node` now; counts it.
     pub(crate) fn may_move_to(&self, node: u32, now_ns: u64) -> bool {
         let knobs = self.knobs();
-        let pages = knobs.rate_bytes / M::Paging::PAGE;
+        let pages = knobs.rate_bytes / M::Paging::page();
         // Never 0, which is what a node starts with.
         let number = (now_ns / knobs.rate_window_ns.max(1)).wrapping_add(1) & 0xffff_ffff;
         let window = &self.rates.get(node).window;

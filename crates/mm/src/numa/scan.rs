@@ -121,7 +121,7 @@ impl<M: Mmu> Thread<'_, M> {
         M::enter_kernel();
         let knobs = sys.numa_knobs();
         if mm.balance.wins(&knobs, now_ns) && self.share.policy().is_default() {
-            let pages = mm.scan(knobs.scan_bytes / M::Paging::PAGE);
+            let pages = mm.scan(knobs.scan_bytes / M::Paging::page());
             M::note(format_args!("scan: {pages} entries made to fault"));
             sys.run_deferred();
         }
@@ -160,7 +160,7 @@ impl<M: Mmu> Mm<M> {
                 continue;
             }
             changed += zap.change(part, |pte| hinting(sys, pte));
-            looks = looks.saturating_sub(part.len() >> M::Paging::SHIFT);
+            looks = looks.saturating_sub(part.len() >> M::Paging::shift());
             at = part.end();
         }
         zap.finish();

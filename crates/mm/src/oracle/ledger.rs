@@ -317,7 +317,7 @@ impl<M: Mmu> Mm<M> {
         let sys = self.system();
         sys.looked(Check::Tables);
         let mut walked = Walked::default();
-        self.walk_table(self.root, M::Paging::LEVELS - 1, 0, &mut walked)?;
+        self.walk_table(self.root, M::Paging::levels() - 1, 0, &mut walked)?;
         self.tree.validate().map_err(Unbalanced::Tree)?;
         let (mut nodes, mut lost) = (0, None);
         self.tree.visit(
@@ -386,7 +386,7 @@ impl<M: Mmu> Mm<M> {
         for index in 0..entries_of::<M::Paging>(level) as usize {
             let value = table.entry(index).peek();
             let at = base + ((index as u64) << span_shift::<M::Paging>(level));
-            if at >= M::Paging::USER_END {
+            if at >= M::Paging::user_end() {
                 // The kernel's half, where the machine has one.
                 break;
             }

@@ -41,7 +41,7 @@ pub(crate) fn translation_live<M: Mmu>(
 /// have seen what was written to the frame before an entry named it.
 #[inline(always)]
 pub(crate) fn contents_flushed<M: Mmu>(sys: &System<M>, pfn: Pfn) {
-    if M::Paging::CAPS.before_install == BeforeInstall::FlushCaches {
+    if M::Paging::caps().before_install == BeforeInstall::FlushCaches {
         let frame = sys.frames.get(pfn);
         if frame.used_as() == Use::Anon && !frame.is_flushed() {
             M::violation(format_args!(
@@ -76,7 +76,7 @@ fn check_all<M: Mmu>(mm: &Mm<M>, range: VirtRange, since: u64) {
             continue;
         };
         for old in tlb.iter() {
-            let addr = VirtAddr(old.page << M::Paging::SHIFT);
+            let addr = VirtAddr(old.page << M::Paging::shift());
             if old.space != mm.space || !range.contains(addr) || old.filled >= since {
                 continue;
             }
@@ -101,7 +101,7 @@ fn check_all<M: Mmu>(mm: &Mm<M>, range: VirtRange, since: u64) {
 pub(crate) fn peek_entry<M: Mmu>(mm: &Mm<M>, addr: VirtAddr) -> Pte<M::Paging> {
     let at = &mm.system().at;
     let mut table = mm.root;
-    for level in (0..M::Paging::LEVELS).rev() {
+    for level in (0..M::Paging::levels()).rev() {
         // SAFETY: 1: nothing runs while an oracle looks.
         let entry = unsafe { Table::<M>::at(at, table, level) };
         let value = entry.entry(index_of::<M::Paging>(addr, level)).peek();
@@ -110,12 +110,12 @@ pub(crate) fn peek_entry<M: Mmu>(mm: &Mm<M>, addr: VirtAddr) -> Pte<M::Paging> {
         }
         if !value.is_table_at(level) {
             if level == 1 && value.is_present() {
-                let within = addr.page(M::Paging::SHIFT) % (1 << hugetlb::order::<M::Paging>());
+                let within = addr.page(M::Paging::shift()) % (1 << hugetlb::order::<M::Paging>());
                 return Pte::page(Pfn(value.pfn().0 + within), value.grant());
             }
             break;
         }
         table = value.pfn();
     }
-    Pte::NONE
+    Pte::none()
 }

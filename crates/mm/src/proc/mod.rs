@@ -112,7 +112,7 @@ impl<M: Mmu> Mm<M> {
                 Name::Nothing
             };
             let cache = view.cache::<M>();
-            let offset = cache.map_or(0, |_| view.pgoff << M::Paging::SHIFT);
+            let offset = cache.map_or(0, |_| view.pgoff << M::Paging::shift());
             let file = cache.map_or(0, |cache| cache.id);
             lines[copied] = Line {
                 view,
@@ -128,6 +128,6 @@ impl<M: Mmu> Mm<M> {
 }
 
 /// Pages in kB, as the text has all sizes.
-const fn kib<M: Mmu>(pages: u64) -> u64 {
-    pages << M::Paging::SHIFT >> 10
+fn kib<M: Mmu>(pages: u64) -> u64 {
+    pages << M::Paging::shift() >> 10
 }

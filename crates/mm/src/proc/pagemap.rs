@@ -32,8 +32,8 @@ impl<M: Mmu> Mm<M> {
     /// Sleeps for `mmap_lock`, which it takes for reading, for each table anew.
     pub fn pagemap(&self, start: VirtAddr, found: &mut [Mapped]) {
         found.fill(Mapped::Nothing);
-        let len = found.len() as u64 * M::Paging::PAGE;
-        let user = VirtRange::new(VirtAddr(0), VirtAddr(M::Paging::USER_END));
+        let len = found.len() as u64 * M::Paging::page();
+        let user = VirtRange::new(VirtAddr(0), VirtAddr(M::Paging::user_end()));
         let asked = VirtRange::from_len(start, len).map(|asked| asked.intersect(user));
         let Some(asked) = asked else { return };
         let mut at = asked.start();
@@ -48,8 +48,8 @@ impl<M: Mmu> Mm<M> {
             if view.is_huge() {
                 let here = hugetlb::page_at::<M::Paging>(at);
                 let here = here.intersect(VirtRange::new(at, end));
-                let skipped = VirtRange::new(asked.start(), at).pages(M::Paging::SHIFT) as usize;
-                let pages = here.pages(M::Paging::SHIFT) as usize;
+                let skipped = VirtRange::new(asked.start(), at).pages(M::Paging::shift()) as usize;
+                let pages = here.pages(M::Paging::shift()) as usize;
                 found[skipped..skipped + pages].fill(self.huge_mapped(&view, at));
                 at = here.end();
                 continue;
@@ -58,7 +58,7 @@ impl<M: Mmu> Mm<M> {
             at = match unsafe { walk::<M>(&self.system().at, self.root, at) } {
                 Walk::Leaf(leaf) => {
                     let here = span_of::<M::Paging>(at, 1).intersect(VirtRange::new(at, end));
-                    let skipped = VirtRange::new(asked.start(), at).pages(M::Paging::SHIFT);
+                    let skipped = VirtRange::new(asked.start(), at).pages(M::Paging::shift());
                     self.map_table(leaf, here, &mut found[skipped as usize..]);
                     here.end()
                 }

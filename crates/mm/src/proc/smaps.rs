@@ -133,7 +133,7 @@ impl<M: Mmu> Mm<M> {
 fn write_mapping<M: Mmu>(out: &mut impl Write, line: &Line, counts: &Counts) -> fmt::Result {
     maps::write_line(out, line)?;
     let view = &line.view;
-    let parts = |parts: u64| (parts << M::Paging::SHIFT >> PSS_SHIFT) >> 10;
+    let parts = |parts: u64| (parts << M::Paging::shift() >> PSS_SHIFT) >> 10;
     let locked = if view.flags.has(VmaFlags::LOCKED) {
         parts(counts.pss)
     } else {
@@ -145,7 +145,7 @@ fn write_mapping<M: Mmu>(out: &mut impl Write, line: &Line, counts: &Counts) -> 
         1
     };
     let fields = [
-        ("Size:", kib::<M>(view.range.pages(M::Paging::SHIFT))),
+        ("Size:", kib::<M>(view.range.pages(M::Paging::shift()))),
         ("KernelPageSize:", kib::<M>(page)),
         ("MMUPageSize:", kib::<M>(page)),
         ("Rss:", kib::<M>(counts.resident())),

@@ -18,7 +18,7 @@ struct Kinds {
 impl Kinds {
     /// Linux: is_stack_mapping, is_data_mapping, is_exec_mapping.
     fn add<P: Paging>(&mut self, view: &VmaView) {
-        let pages = view.range.pages(P::SHIFT);
+        let pages = view.range.pages(P::shift());
         if view.flags.has(VmaFlags::LOCKED) {
             self.locked += pages;
         }

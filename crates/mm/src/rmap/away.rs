@@ -158,7 +158,7 @@ impl<M: Mmu> Zap<'_, M> {
         // The lock keeps it mapped; only its bits change.
         let mut old = entry.load();
         if matches!(to, To::Swap { .. }) && sys.config.lacks(Broken::SwapInTwoSteps) {
-            old = entry.swap(how, Pte::NONE);
+            old = entry.swap(how, Pte::none());
             entry.store(away(old, to));
         } else {
             while let Err(found) = entry.cas(how, old, away(old, to)) {
@@ -227,7 +227,7 @@ impl<M: Mmu> Zap<'_, M> {
 fn away<P: Paging>(old: Pte<P>, to: To) -> Pte<P> {
     match to {
         To::Migration | To::MigrationUnheld => old.migration(),
-        To::File => Pte::NONE,
+        To::File => Pte::none(),
         To::Swap { slot } => old.swapped(slot),
     }
 }

@@ -105,7 +105,7 @@ impl<M: Mmu> Mapped<'_, M> {
     pub(crate) fn first_page(&self) -> Option<u64> {
         let span = self.span?;
         let before = self.range.start().0 - span.start.load(Ordering::Relaxed);
-        Some(span.first.load(Ordering::Relaxed) + (before >> M::Paging::SHIFT))
+        Some(span.first.load(Ordering::Relaxed) + (before >> M::Paging::shift()))
     }
 }
 
@@ -128,7 +128,7 @@ const fn mixed(number: u64) -> u64 {
 
 /// The pages that a mapping has: first and last.
 fn pages_of<P: Paging>(view: &VmaView) -> (u64, u64) {
-    let pages = view.range.pages(P::SHIFT).max(1);
+    let pages = view.range.pages(P::shift()).max(1);
     (view.pgoff, view.pgoff.saturating_add(pages - 1))
 }
 
@@ -288,7 +288,7 @@ impl<M: Mmu> Spans<M> {
             let to = found.last.load(Ordering::Relaxed).min(last);
             let at = |page: u64| {
                 let base = found.start.load(Ordering::Relaxed);
-                VirtAddr(base + ((page - start) << M::Paging::SHIFT))
+                VirtAddr(base + ((page - start) << M::Paging::shift()))
             };
             visit(Mapped {
                 // SAFETY: an address space outlives the spans of its mappings.

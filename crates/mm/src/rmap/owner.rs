@@ -152,10 +152,10 @@ impl<'s, M: Mmu> Owner<'s, M> {
     /// there, like every entry that a walk finds. So no other mapping can be missed, and the lock
     /// that would keep the tree as it is guards nothing that is looked at.
     pub(crate) fn known(mm: &'s Mm<M>, addr: VirtAddr) -> Self {
-        let start = addr.align_down(M::Paging::SHIFT);
+        let start = addr.align_down(M::Paging::shift());
         Self::Known(Mapped {
             mm,
-            range: VirtRange::new(start, VirtAddr(start.0 + M::Paging::PAGE)),
+            range: VirtRange::new(start, VirtAddr(start.0 + M::Paging::page())),
             locked: false,
             span: None,
         })

@@ -55,7 +55,7 @@ impl<M: Mmu> Swap<M> {
     /// Memory of `bytes` bytes, or nothing where that is less than a page.
     #[must_use]
     pub fn of_bytes(bytes: u64) -> Self {
-        match bytes >> M::Paging::SHIFT {
+        match bytes >> M::Paging::shift() {
             0 => Self::None,
             pages => Self::Memory { pages },
         }
@@ -68,7 +68,7 @@ impl<M: Mmu> Swap<M> {
             Self::None => 0,
             Self::Memory { pages } | Self::Device { pages, .. } => *pages,
         };
-        pages.min(Pte::<M::Paging>::SLOTS)
+        pages.min(Pte::<M::Paging>::slots())
     }
 
     /// Bytes that the words of its slots need.
@@ -80,14 +80,14 @@ impl<M: Mmu> Swap<M> {
     /// take `used`: all of those are on the first node, and each node is as large as it.
     pub(crate) fn machine_at_least(&self, nodes: u64, used: u64) -> u64 {
         let Self::Memory { .. } = self else { return 0 };
-        let own = used.div_ceil(M::Paging::PAGE) + self.pages().div_ceil(nodes) + 16;
-        own * nodes * M::Paging::PAGE
+        let own = used.div_ceil(M::Paging::page()) + self.pages().div_ceil(nodes) + 16;
+        own * nodes * M::Paging::page()
     }
 
     /// Bytes of the machine's memory that the device itself needs.
     pub(crate) fn bytes_at_least(&self, nodes: u64) -> u64 {
         match self {
-            Self::Memory { .. } => (self.pages().div_ceil(nodes) + 16) * nodes * M::Paging::PAGE,
+            Self::Memory { .. } => (self.pages().div_ceil(nodes) + 16) * nodes * M::Paging::page(),
             Self::None | Self::Device { .. } => 0,
         }
     }

@@ -166,7 +166,7 @@ impl<M: Mmu> Body<M> {
             // SAFETY: 1 of this function.
             return unsafe { vma::<M>(self.held(slot)) }.view().range.end().0;
         }
-        self.keys[slot] + (u64::from(pages) << M::Paging::SHIFT)
+        self.keys[slot] + (u64::from(pages) << M::Paging::shift())
     }
 
     /// The word of the child in `slot` of an inner node, behind which the next VMA starts at
@@ -212,7 +212,7 @@ impl<M: Mmu> Body<M> {
 
 /// As many pages as a word can say.
 pub(super) fn pages<M: Mmu>(bytes: u64) -> u32 {
-    u32::try_from(bytes >> M::Paging::SHIFT).unwrap_or(u32::MAX)
+    u32::try_from(bytes >> M::Paging::shift()).unwrap_or(u32::MAX)
 }
 
 /// Where the last VMA below `node` ends.

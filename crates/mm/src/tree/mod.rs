@@ -179,7 +179,7 @@ impl<M: Mmu> Body<M> {
 /// What a leaf says of a VMA: its pages and its protection; 0 where that does not fit, and the VMA
 /// has to be asked. Pages of at most 2 TiB (of 4 KiB each) fit.
 fn word_of<P: Paging>(view: VmaView) -> u32 {
-    let pages = view.range.pages(P::SHIFT);
+    let pages = view.range.pages(P::shift());
     let prot = u64::from(view.prot.bits());
     u32::try_from(pages << Prot::BITS | prot).unwrap_or(0)
 }
@@ -187,7 +187,7 @@ fn word_of<P: Paging>(view: VmaView) -> u32 {
 /// What is mapped at an address, by the leaf alone.
 fn by_word<P: Paging>(start: u64, word: u32) -> Option<Mapping> {
     let prot = Prot::from_bits(word);
-    let len = u64::from(word >> Prot::BITS) << P::SHIFT;
+    let len = u64::from(word >> Prot::BITS) << P::shift();
     let range = VirtRange::new(VirtAddr(start), VirtAddr(start + len));
     (len > 0).then_some(Mapping { range, prot })
 }

@@ -34,47 +34,50 @@ pub enum NonPresent {
 
 impl<P: Paging> Pte<P> {
     /// Swap slots that an entry can name: those below this number.
-    pub const SLOTS: u64 = (Self::B.pfn_mask >> Self::B.pfn_shift) + 1;
+    #[must_use]
+    pub fn slots() -> u64 {
+        (P::bits().pfn_mask >> P::bits().pfn_shift) + 1
+    }
 
     /// What stands in place of the mapped entry `self` while its page is being moved.
     #[must_use]
-    pub const fn migration(self) -> Self {
-        let (old, b) = (self.settled(), Self::B);
+    pub fn migration(self) -> Self {
+        let (old, b) = (self.settled(), P::bits());
         let kept = old & (b.pfn_mask | b.accessed | b.dirty | b.uffd_wp);
-        Self::of(P::TREE[0].none | kept).granting_later(self.grant())
+        Self::of(P::tree()[0].none | kept).granting_later(self.grant())
     }
 
     /// What stands in place of the mapped entry `self` while its page is in `slot`, which is below
-    /// [`Self::SLOTS`].
+    /// [`Self::slots`].
     #[must_use]
-    pub const fn swapped(self, slot: u64) -> Self {
-        let kept = self.raw & Self::B.uffd_wp;
-        Self::of(P::TREE[0].none | slot << Self::B.pfn_shift | Self::B.dirty | kept)
+    pub fn swapped(self, slot: u64) -> Self {
+        let kept = self.raw & P::bits().uffd_wp;
+        Self::of(P::tree()[0].none | slot << P::bits().pfn_shift | P::bits().dirty | kept)
     }
 
     /// The mapped entry that comes in place of the migration entry `self`, whose page is in frame
     /// `pfn` now.
     #[must_use]
-    pub const fn migrated(self, pfn: Pfn) -> Self {
+    pub fn migrated(self, pfn: Pfn) -> Self {
         let page = Self::page(pfn, self.grant_later());
         let page = if self.is_young() { page } else { page.old() };
-        let page = if self.raw & Self::B.dirty == 0 {
+        let page = if self.raw & P::bits().dirty == 0 {
             page
         } else {
             page.dirty()
         };
-        Self::of(page.raw | self.raw & Self::B.uffd_wp)
+        Self::of(page.raw | self.raw & P::bits().uffd_wp)
     }
 
     /// What it says, if it is neither empty nor maps a page.
     #[inline]
     #[must_use]
-    pub const fn nonpresent(self) -> Option<NonPresent> {
+    pub fn nonpresent(self) -> Option<NonPresent> {
         if self.is_none() || self.is_mapped() {
             return None;
         }
-        let number = (self.raw & Self::B.pfn_mask) >> Self::B.pfn_shift;
-        Some(if self.raw & (Self::B.zero_page | Self::B.write) == 0 {
+        let number = (self.raw & P::bits().pfn_mask) >> P::bits().pfn_shift;
+        Some(if self.raw & (P::bits().zero_page | P::bits().write) == 0 {
             NonPresent::Swap(number)
         } else {
             NonPresent::Migration(Pfn(number))
@@ -84,7 +87,7 @@ impl<P: Paging> Pte<P> {
     /// The frame that is being moved, if that is what the entry says.
     #[inline]
     #[must_use]
-    pub const fn moving(self) -> Option<Pfn> {
+    pub fn moving(self) -> Option<Pfn> {
         match self.nonpresent() {
             Some(NonPresent::Migration(pfn)) => Some(pfn),
             _ => None,
@@ -94,7 +97,7 @@ impl<P: Paging> Pte<P> {
     /// The same, but for a page that is being moved as if it were where it was: for who asks what
     /// is mapped.
     #[must_use]
-    pub const fn unmoved(self) -> Self {
+    pub fn unmoved(self) -> Self {
         match self.moving() {
             Some(pfn) => self.migrated(pfn),
             None => self,
@@ -103,10 +106,10 @@ impl<P: Paging> Pte<P> {
 
     /// What a migration entry says that the page's entry grants.
     #[must_use]
-    pub const fn grant_later(self) -> Grant {
-        if self.raw & Self::B.zero_page == 0 {
+    pub fn grant_later(self) -> Grant {
+        if self.raw & P::bits().zero_page == 0 {
             Grant::Nothing
-        } else if self.raw & Self::B.write == 0 {
+        } else if self.raw & P::bits().write == 0 {
             Grant::Read
         } else {
             Grant::Write
@@ -115,12 +118,12 @@ impl<P: Paging> Pte<P> {
 
     /// A migration entry that says so.
     #[must_use]
-    pub const fn granting_later(self, grant: Grant) -> Self {
-        let kept = self.raw & !(Self::B.zero_page | Self::B.write);
+    pub fn granting_later(self, grant: Grant) -> Self {
+        let kept = self.raw & !(P::bits().zero_page | P::bits().write);
         let bits = match grant {
-            Grant::Nothing => Self::B.write,
-            Grant::Read => Self::B.zero_page,
-            Grant::Write => Self::B.zero_page | Self::B.write,
+            Grant::Nothing => P::bits().write,
+            Grant::Read => P::bits().zero_page,
+            Grant::Write => P::bits().zero_page | P::bits().write,
         };
         Self::of(kept | bits)
     }

@@ -16,7 +16,7 @@
 //! User space has all addresses that `TTBR0_EL1` translates.
 
 use crate::paging::{
-    AccessBits, BeforeInstall, Bits, ByteOrder, Caps, CasAbility, Feature, Huge, Level, Paging,
+    AccessBits, BeforeInstall, Bits, ByteOrder, Caps, CasAbility, Facts, Feature, Huge, Level,
 };
 
 /// A table descriptor.
@@ -64,7 +64,7 @@ const MANUAL: &str = "Arm ARM (DDI 0487), chapter D8";
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Aarch64K4;
 
-impl Paging for Aarch64K4 {
+impl Facts for Aarch64K4 {
     type Word = u64;
     const ID: &'static str = "aarch64-4k";
     const NAME: &'static str = "AArch64, 4 levels, 4 KiB";
@@ -89,7 +89,7 @@ impl Paging for Aarch64K4 {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Aarch64K16;
 
-impl Paging for Aarch64K16 {
+impl Facts for Aarch64K16 {
     type Word = u64;
     const ID: &'static str = "aarch64-16k";
     const NAME: &'static str = "AArch64, 3 levels, 16 KiB";
@@ -106,7 +106,7 @@ impl Paging for Aarch64K16 {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Aarch64K64;
 
-impl Paging for Aarch64K64 {
+impl Facts for Aarch64K64 {
     type Word = u64;
     const ID: &'static str = "aarch64-64k";
     const NAME: &'static str = "AArch64, 3 levels, 64 KiB";

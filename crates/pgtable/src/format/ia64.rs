@@ -1,6 +1,6 @@
 //! Itanium, as Linux used it on the 2004 posting's Altix.
 
-use crate::paging::{AccessBits, BeforeInstall, Bits, ByteOrder, Caps, CasAbility, Level, Paging};
+use crate::paging::{AccessBits, BeforeInstall, Bits, ByteOrder, Caps, CasAbility, Facts, Level};
 
 const fn upper() -> Level {
     Level {
@@ -29,7 +29,7 @@ const fn upper() -> Level {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Altix16K;
 
-impl Paging for Altix16K {
+impl Facts for Altix16K {
     type Word = u64;
     const ID: &'static str = "ia64";
     const NAME: &'static str = "ia64-like, 3 levels, 16 KiB";

@@ -1,6 +1,6 @@
 //! POWER with radix translation.
 
-use crate::paging::{AccessBits, BeforeInstall, Bits, ByteOrder, Caps, CasAbility, Level, Paging};
+use crate::paging::{AccessBits, BeforeInstall, Bits, ByteOrder, Caps, CasAbility, Facts, Level};
 
 const VALID: u64 = 1 << 63;
 const LEAF: u64 = 1 << 62;
@@ -28,7 +28,7 @@ const fn directory(bits: u32, below: u64) -> Level {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PowerRadix;
 
-impl Paging for PowerRadix {
+impl Facts for PowerRadix {
     type Word = u64;
     const ID: &'static str = "power-radix";
     const NAME: &'static str = "POWER radix, 4 levels, 64 KiB";

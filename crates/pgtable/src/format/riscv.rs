@@ -10,7 +10,7 @@
 //! (`Svade`). User space is the lower half: the upper one has the sign bit set.
 
 use crate::paging::{
-    AccessBits, BeforeInstall, Bits, ByteOrder, Caps, CasAbility, Feature, Huge, Level, Paging,
+    AccessBits, BeforeInstall, Bits, ByteOrder, Caps, CasAbility, Facts, Feature, Huge, Level,
 };
 
 const UPPER: Level = Level {
@@ -53,7 +53,7 @@ const CAPS: Caps = Caps {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RiscvSv39;
 
-impl Paging for RiscvSv39 {
+impl Facts for RiscvSv39 {
     type Word = u64;
     const ID: &'static str = "riscv-sv39";
     const NAME: &'static str = "RISC-V Sv39, 3 levels, 4 KiB";
@@ -71,7 +71,7 @@ impl Paging for RiscvSv39 {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RiscvSv48;
 
-impl Paging for RiscvSv48 {
+impl Facts for RiscvSv48 {
     type Word = u64;
     const ID: &'static str = "riscv-sv48";
     const NAME: &'static str = "RISC-V Sv48, 4 levels, 4 KiB";

@@ -1,6 +1,6 @@
 //! s390x.
 
-use crate::paging::{AccessBits, BeforeInstall, Bits, ByteOrder, Caps, CasAbility, Level, Paging};
+use crate::paging::{AccessBits, BeforeInstall, Bits, ByteOrder, Caps, CasAbility, Facts, Level};
 
 /// s390x with a region-third table, segment tables and page tables, 4 KiB pages.
 ///
@@ -29,7 +29,7 @@ const TABLE_INVALID: u64 = 0x20;
 const REGION_THIRD: u64 = 0x4;
 const FULL_LENGTH: u64 = 0x3;
 
-impl Paging for S390x {
+impl Facts for S390x {
     type Word = u64;
     const ID: &'static str = "s390x";
     const NAME: &'static str = "s390x, 3 levels, 4 KiB";

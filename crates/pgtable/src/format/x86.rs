@@ -1,6 +1,6 @@
 //! x86 in its four forms: two, three, four and five levels.
 //!
-//! Intel 64 and IA-32 Architectures Software Developer's Manual, volume 3A, chapter "Paging":
+//! Intel 64 and IA-32 Architectures Software Developer's Manual, volume 3A, chapter "Facts":
 //! bit 0 present, 1 write, 2 user, 5 accessed, 6 dirty, the frame from bit 12 on. Bits 9 to 11 are
 //! ignored, and all but bit 0 where that is clear; bit 8 ("global") marks `PROT_NONE` there, as in
 //! Linux. An empty entry is 0. The walker sets accessed and dirty with locked cycles.
@@ -11,7 +11,7 @@
 //! emulation covers it, and so does this.)
 
 use crate::paging::{
-    AccessBits, BeforeInstall, Bits, ByteOrder, Caps, CasAbility, Feature, Huge, Level, Paging,
+    AccessBits, BeforeInstall, Bits, ByteOrder, Caps, CasAbility, Facts, Feature, Huge, Level,
 };
 
 const PRESENT: u64 = 1;
@@ -78,7 +78,7 @@ const PFN_52: u64 = 0x000f_ffff_ffff_f000;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct X86_64;
 
-impl Paging for X86_64 {
+impl Facts for X86_64 {
     type Word = u64;
     const ID: &'static str = "x86-64";
     const NAME: &'static str = "x86-64, 4 levels, 4 KiB";
@@ -98,7 +98,7 @@ impl Paging for X86_64 {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct X86_64La57;
 
-impl Paging for X86_64La57 {
+impl Facts for X86_64La57 {
     type Word = u64;
     const ID: &'static str = "x86-64-la57";
     const NAME: &'static str = "x86-64, 5 levels, 4 KiB";
@@ -121,7 +121,7 @@ const USER_END_32: u64 = 0xc000_0000;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct I386;
 
-impl Paging for I386 {
+impl Facts for I386 {
     type Word = u32;
     const ID: &'static str = "i386";
     const NAME: &'static str = "i386, 2 levels, 4 KiB";
@@ -143,7 +143,7 @@ impl Paging for I386 {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct I386Pae;
 
-impl Paging for I386Pae {
+impl Facts for I386Pae {
     type Word = u64;
     const ID: &'static str = "i386-pae";
     const NAME: &'static str = "i386 PAE, 3 levels, 4 KiB";

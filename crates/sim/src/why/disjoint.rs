@@ -10,7 +10,7 @@ use crate::run::{RunOptions, TaskSpec, run};
 use crate::target::name;
 use minflt_addr::VirtAddr;
 use minflt_mm::{Config, Place, Prot, System};
-use minflt_pgtable::{Paging, X86_64};
+use minflt_pgtable::{Facts, X86_64};
 
 /// Pages that one table maps: each CPU's range.
 const PAGES: u64 = 512;

@@ -2,7 +2,7 @@
 //! `pgtable`, so that the two can disagree.
 
 use minflt_pgtable::{
-    Aarch64K4, Aarch64K16, Aarch64K64, Altix16K, I386, I386Pae, Paging, PowerRadix, RiscvSv39,
+    Aarch64K4, Aarch64K16, Aarch64K64, Altix16K, Facts, I386, I386Pae, PowerRadix, RiscvSv39,
     RiscvSv48, S390x, X86_64, X86_64La57,
 };
 
@@ -18,7 +18,7 @@ pub(crate) struct Seen {
 }
 
 /// A format, as its manual has it.
-pub(crate) trait Manual: Paging {
+pub(crate) trait Manual: Facts {
     /// Bytes of a table of each level, the leaves' first.
     const TABLES: &'static [u64];
     /// Bits of address that the tables translate, page offset included.
@@ -127,7 +127,7 @@ impl Manual for I386Pae {
         (bit(entry, 0) && reserved == 0).then(|| field(entry, 12, 51))
     }
     fn huge(entry: u64) -> Option<Seen> {
-        X86_64::huge(entry)
+        <X86_64 as Manual>::huge(entry)
     }
 }
 

@@ -13,8 +13,8 @@ use manual::Manual;
 use minflt_addr::{Pfn, VirtAddr};
 use minflt_host::{Host, HostInstance, HostOptions, Prefault};
 use minflt_pgtable::{
-    Access, AccessBits, EntryRef, Exchange, Grant, NonPresent, PtLock, Pte, Table, each_format,
-    entries_of, format, index_of, span_of, span_shift, table_bytes, table_order,
+    Access, AccessBits, EntryRef, Exchange, Grant, NonPresent, Paging, PtLock, Pte, Table,
+    each_format, entries_of, format, index_of, span_of, span_shift, table_bytes, table_order,
 };
 use minflt_sync::{SpinLock, Word};
 use proptest::prelude::{Just, Strategy, any, prop_oneof, proptest};
@@ -73,7 +73,7 @@ struct Meaning {
 
 /// The last frame number that fits.
 fn last_pfn<P: Manual>() -> u64 {
-    P::BITS.pfn_mask >> P::BITS.pfn_shift
+    P::bits().pfn_mask >> P::bits().pfn_shift
 }
 
 fn in_memory<P: Manual>(pte: Pte<P>) -> Vec<u8> {
@@ -102,7 +102,7 @@ fn says<P: Manual>(pte: Pte<P>, meaning: Meaning) {
     assert_eq!(seen.load, load, "{id} {pte:?} {seen:?}");
     let store = load && meaning.grant == Grant::Write && meaning.dirty;
     assert_eq!(seen.store, store, "{id} {pte:?} {seen:?}");
-    assert_eq!(seen.frame, meaning.pfn.0 << P::SHIFT, "{id}");
+    assert_eq!(seen.frame, meaning.pfn.0 << P::shift(), "{id}");
 }
 
 fn means_what_it_was_told<P: Manual>(pfn: u64, grant: Grant, zero_page: bool, ops: &[Op]) {
@@ -118,7 +118,7 @@ fn means_what_it_was_told<P: Manual>(pfn: u64, grant: Grant, zero_page: bool, op
         pte = pte.zero_page();
     }
     says(pte, meaning);
-    let hardware = P::CAPS.access_bits.on_cpu(|_| true) == AccessBits::Hardware;
+    let hardware = P::caps().access_bits.on_cpu(|_| true) == AccessBits::Hardware;
     for op in ops {
         match op {
             Op::Grant(grant) => {
@@ -169,7 +169,7 @@ fn comes_back_as_it_went<P: Manual>(numbers: [u64; 2], grant: Grant, bits: [bool
         }
     }
     let back = away.migrated(to);
-    let marked = marked && P::BITS.uffd_wp != 0;
+    let marked = marked && P::bits().uffd_wp != 0;
     assert_eq!(back.is_uffd_wp(), marked, "{}", P::ID);
     let (young, dirty, grant) = (wanted.is_young(), wanted.is_dirty(), wanted.grant());
     says(
@@ -182,7 +182,7 @@ fn comes_back_as_it_went<P: Manual>(numbers: [u64; 2], grant: Grant, bits: [bool
             zero_page: false,
         },
     );
-    let slot = numbers[1] % Pte::<P>::SLOTS;
+    let slot = numbers[1] % Pte::<P>::slots();
     let swapped = old.swapped(slot);
     is_away(swapped, NonPresent::Swap(slot));
     assert_eq!(swapped.is_uffd_wp(), marked, "{}", P::ID);
@@ -190,23 +190,23 @@ fn comes_back_as_it_went<P: Manual>(numbers: [u64; 2], grant: Grant, bits: [bool
 
 fn tables_are_found<P: Manual>(pfn: u64) {
     let pfn = Pfn(pfn & last_pfn::<P>());
-    for level in 1..P::LEVELS {
+    for level in 1..P::levels() {
         let pte = Pte::<P>::table(pfn, level);
         assert_eq!(pte.pfn(), pfn, "{}", P::ID);
         assert_eq!(Pte::from_word(pte.word()), pte, "{}", P::ID);
         let found = P::table(P::entry(&in_memory(pte)), level);
         // Only software walks ia64's upper tables, and frame 0 is never a table.
-        assert_eq!(found, Some(pfn.0 << P::SHIFT), "{} level {level}", P::ID);
+        assert_eq!(found, Some(pfn.0 << P::shift()), "{} level {level}", P::ID);
         assert!(!pte.is_none_at(level), "{}", P::ID);
     }
 }
 
 fn addresses_are_covered<P: Manual>(addr: u64) {
-    let all = span_shift::<P>(P::LEVELS);
+    let all = span_shift::<P>(P::levels());
     assert_eq!(all, P::ADDRESS_BITS, "{}", P::ID);
     let addr = VirtAddr(addr & u64::MAX >> (64 - all));
-    let mut sum = addr.0 & (P::PAGE - 1);
-    for level in 0..P::LEVELS {
+    let mut sum = addr.0 & (P::page() - 1);
+    for level in 0..P::levels() {
         let index = index_of::<P>(addr, level);
         assert!((index as u64) < entries_of::<P>(level), "{}", P::ID);
         sum += (index as u64) << span_shift::<P>(level);
@@ -322,7 +322,7 @@ fn entry_was<P: Manual>(fooled: bool, new: Pte<P>, found: Pte<P>) -> Pte<P> {
 }
 
 fn huge_pages_are_no_tables<P: Manual>() {
-    let Some(order) = P::HUGE_ORDER else {
+    let Some(order) = P::huge_order() else {
         return;
     };
     let pfn = Pfn(5 << order & last_pfn::<P>());
@@ -342,7 +342,7 @@ fn huge_pages_are_no_tables<P: Manual>() {
             assert_eq!(pte.grant(), grant, "{}", P::ID);
         }
         let (seen, leaf) = (
-            P::huge(P::entry(&in_memory(huge))),
+            <P as Manual>::huge(P::entry(&in_memory(huge))),
             P::leaf(P::entry(&in_memory(page))),
         );
         let expected = (grant > Grant::Nothing).then_some(leaf);
@@ -357,13 +357,13 @@ fn an_entry_that_maps_a_huge_page_is_taken_for_no_table() {
 }
 
 fn none_is_none<P: Manual>() {
-    for level in 0..P::LEVELS {
+    for level in 0..P::levels() {
         let none = Pte::<P>::none_at(level);
         assert!(none.is_none_at(level), "{}", P::ID);
         assert_eq!(Pte::from_word(none.word()), none, "{}", P::ID);
         let entry = P::entry(&in_memory(none));
         if level == 0 {
-            assert_eq!(none, Pte::NONE, "{}", P::ID);
+            assert_eq!(none, Pte::none(), "{}", P::ID);
             assert!(none.is_none() && !none.is_mapped() && !none.is_present());
             let seen = P::leaf(entry);
             assert!(!seen.load && !seen.store, "{}: {seen:?}", P::ID);
@@ -379,7 +379,7 @@ fn an_empty_entry_lets_nothing_through_at_any_level() {
 }
 
 fn bits_are_apart<P: Manual>() {
-    let b = P::BITS;
+    let b = P::bits();
     let all = [
         b.present,
         b.write,
@@ -391,7 +391,7 @@ fn bits_are_apart<P: Manual>() {
         b.invalid,
         b.read_only,
         b.pfn_mask,
-        P::TREE[0].fixed,
+        P::tree()[0].fixed,
     ];
     let together = all.iter().fold(0u64, |sum, bits| {
         assert_eq!(sum & bits, 0, "{}", P::ID);
@@ -404,7 +404,7 @@ fn bits_are_apart<P: Manual>() {
     }
     assert!(b.uffd_wp.count_ones() <= 1, "{}", P::ID);
     assert_eq!(b.pfn_mask.trailing_zeros(), b.pfn_shift, "{}", P::ID);
-    for level in &P::TREE[1..] {
+    for level in &P::tree()[1..] {
         assert_eq!(level.fixed & b.pfn_mask, 0, "{}", P::ID);
     }
 }
@@ -415,15 +415,15 @@ fn the_bits_of_a_format_stand_apart_and_within_its_word() {
 }
 
 fn tables_have_the_manuals_size<P: Manual>() {
-    assert_eq!(P::TABLES.len(), P::LEVELS as usize, "{}", P::ID);
+    assert_eq!(P::TABLES.len(), P::levels() as usize, "{}", P::ID);
     for (level, bytes) in (0..).zip(P::TABLES) {
         assert_eq!(table_bytes::<P>(level), *bytes, "{} level {level}", P::ID);
         let frames = 1u64 << table_order::<P>(level);
-        assert!(frames * P::PAGE >= *bytes, "{}", P::ID);
-        assert!(frames == 1 || frames * P::PAGE < 2 * bytes, "{}", P::ID);
+        assert!(frames * P::page() >= *bytes, "{}", P::ID);
+        assert!(frames == 1 || frames * P::page() < 2 * bytes, "{}", P::ID);
     }
-    assert!(P::USER_END <= 1 << P::ADDRESS_BITS, "{}", P::ID);
-    assert_eq!(P::USER_END % P::PAGE, 0, "{}", P::ID);
+    assert!(P::user_end() <= 1 << P::ADDRESS_BITS, "{}", P::ID);
+    assert_eq!(P::user_end() % P::page(), 0, "{}", P::ID);
 }
 
 #[test]
@@ -443,7 +443,7 @@ fn the_list_of_formats_has_each_once() {
     let mut counted = 0;
     macro_rules! count {
         ($($format:ident),+) => { $(
-            assert_eq!(format::FORMATS[counted].id, <$format as minflt_pgtable::Paging>::ID);
+            assert_eq!(format::FORMATS[counted].id, <$format as minflt_pgtable::Facts>::ID);
             counted += 1;
         )+ };
     }

@@ -65,7 +65,7 @@ impl<M: Mmu> SwapDevice<M> for Slots {
         if state.fails_write {
             return Err(IoError::Failed);
         }
-        let words = (0..M::Paging::PAGE).step_by(8);
+        let words = (0..M::Paging::page()).step_by(8);
         let words = words.map(|offset| (offset, M::user_load(at, pfn, offset)));
         let words = words.filter(|(_, word)| *word != 0).collect();
         state.words.insert(slot, words);

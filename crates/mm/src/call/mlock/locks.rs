@@ -118,7 +118,7 @@ impl<M: Mmu> Mm<M> {
     /// How many bytes are locked (`VmLck`).
     #[must_use]
     pub fn locked_bytes(&self) -> u64 {
-        self.locks.pages() << M::Paging::SHIFT
+        self.locks.pages() << M::Paging::shift()
     }
 
     /// Whether `pages` more locked pages may be mapped; none may always. The caller holds
@@ -139,7 +139,7 @@ impl<M: Mmu> Mm<M> {
     /// Whether what is locked would be within the limit with `pages` more, be they none.
     pub(super) fn can_lock_more(&self, pages: u64) -> bool {
         let all = self.locks.pages().saturating_add(pages);
-        all <= self.limit_memlock() >> M::Paging::SHIFT
+        all <= self.limit_memlock() >> M::Paging::shift()
     }
 
     /// What the flags of a new mapping are besides its own (`MCL_FUTURE`). The caller holds

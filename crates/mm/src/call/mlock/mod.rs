@@ -162,7 +162,7 @@ impl<M: Mmu> Mm<M> {
             return Ok(0);
         }
         modify(self, writers, part, |view| VmaView { flags, ..view }).map(drop)?;
-        let pages = part.pages(M::Paging::SHIFT) as i64;
+        let pages = part.pages(M::Paging::shift()) as i64;
         Ok(match (view.flags.has(VmaFlags::LOCKED), kind) {
             (false, Kind::Locked(_)) => pages,
             (true, Kind::Not) => -pages,
@@ -173,14 +173,14 @@ impl<M: Mmu> Mm<M> {
 
 /// Bytes of the pages that `len` bytes from `start` on touch. A length that wraps when it is
 /// rounded up is none, as in Linux.
-const fn touched_bytes<M: Mmu>(start: VirtAddr, len: u64) -> u64 {
-    let mask = M::Paging::PAGE - 1;
+fn touched_bytes<M: Mmu>(start: VirtAddr, len: u64) -> u64 {
+    let mask = M::Paging::page() - 1;
     len.wrapping_add(start.0 & mask).wrapping_add(mask) & !mask
 }
 
 /// Those pages.
 fn touched<M: Mmu>(start: VirtAddr, len: u64) -> Result<VirtRange, MlockError> {
-    let first = start.align_down(M::Paging::SHIFT);
+    let first = start.align_down(M::Paging::shift());
     let bytes = touched_bytes::<M>(start, len);
     VirtRange::from_len(first, bytes).ok_or(MlockError::Invalid)
 }
@@ -213,7 +213,7 @@ impl<M: Mmu> Thread<'_, M> {
                 return Err(MlockError::NotPermitted);
             }
             let range = touched::<M>(start, len);
-            let pages = touched_bytes::<M>(start, len) >> M::Paging::SHIFT;
+            let pages = touched_bytes::<M>(start, len) >> M::Paging::shift();
             let writers = Writers::lock(mm);
             // Some may be locked already.
             let fresh = || pages - range.map_or(0, |range| mm.locked_in(range));
@@ -273,15 +273,15 @@ impl<M: Mmu> Thread<'_, M> {
                 return Err(MlockError::NotPermitted);
             }
             let writers = Writers::lock(mm);
-            let all = mm.mapped_bytes() >> M::Paging::SHIFT;
+            let all = mm.mapped_bytes() >> M::Paging::shift();
             let current = what.has(LockAll::CURRENT);
-            if current && all > mm.limit_memlock() >> M::Paging::SHIFT {
+            if current && all > mm.limit_memlock() >> M::Paging::shift() {
                 return Err(MlockError::NoMemory);
             }
             mm.lock_all(&writers, what);
             drop(writers);
             if current {
-                let user = VirtRange::new(VirtAddr(0), VirtAddr(M::Paging::USER_END));
+                let user = VirtRange::new(VirtAddr(0), VirtAddr(M::Paging::user_end()));
                 // Linux ignores what cannot be had.
                 let _some = mm.populate_mapped(&self.share, user, Failure::Skips, to_lock);
             }

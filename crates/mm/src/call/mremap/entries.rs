@@ -89,7 +89,7 @@ impl<M: Mmu> Mm<M> {
             let aligned = span.start() == left.from && there.start() == left.to;
             aligned && span.len() <= left.bytes && self.is_empty_at(left.to, *level)
         };
-        if let Some(level) = (lowest..M::Paging::LEVELS).rev().find(fits) {
+        if let Some(level) = (lowest..M::Paging::levels()).rev().find(fits) {
             let span = span_of::<M::Paging>(left.from, level);
             return (left.first(span.len()), Step::Table(level));
         }
@@ -108,7 +108,7 @@ impl<M: Mmu> Mm<M> {
     /// The table whose entry for `addr` is of `level`, put in where it is missing.
     fn table_above(&self, addr: VirtAddr, level: u32) -> Result<Pfn, NoMemory> {
         let sys = self.system();
-        let mut at = M::Paging::LEVELS - 1;
+        let mut at = M::Paging::levels() - 1;
         let mut table = self.root;
         while at > level {
             // SAFETY: 1: as above.
@@ -126,7 +126,7 @@ impl<M: Mmu> Mm<M> {
     /// The table whose entry for `addr` is of `level`, if it is there.
     fn table_at(&self, addr: VirtAddr, level: u32) -> Option<Pfn> {
         let mut table = self.root;
-        for at in (level + 1..M::Paging::LEVELS).rev() {
+        for at in (level + 1..M::Paging::levels()).rev() {
             // SAFETY: 1: as above.
             let above = unsafe { Table::<M>::at(&self.system().at, table, at) };
             let value = above.entry_for(addr, at).load();
@@ -254,7 +254,7 @@ impl<M: Mmu> Mm<M> {
             if entry.load().is_none() {
                 continue;
             }
-            let old = entry.swap(how, Pte::NONE);
+            let old = entry.swap(how, Pte::none());
             let there = VirtAddr(page.start().0.wrapping_add(distance));
             zap.entry(to, there).store(old.without_uffd_wp());
             zap.gather.touch(page);

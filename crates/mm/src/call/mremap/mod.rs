@@ -130,7 +130,7 @@ impl Plan {
         // What wraps is 0, as in Linux.
         let page_up = |len| {
             VirtAddr(len)
-                .align_up(M::Paging::SHIFT)
+                .align_up(M::Paging::shift())
                 .map_or(0, |len| len.0)
         };
         Self {
@@ -152,7 +152,7 @@ impl Plan {
     /// Linux: check_mremap_params.
     fn check<M: Mmu>(&self) -> Result<(), MremapError> {
         let end = Mm::<M>::user_range().end().0;
-        let aligned = |at: VirtAddr| at.is_aligned(M::Paging::SHIFT);
+        let aligned = |at: VirtAddr| at.is_aligned(M::Paging::shift());
         if !aligned(self.old) || self.new_len == 0 || self.new_len > end {
             return Err(MremapError::Invalid);
         }
@@ -309,7 +309,7 @@ impl<M: Mmu> Mm<M> {
         if !plan.grows() {
             return Ok(());
         }
-        let more = (plan.new_len - plan.old_len) >> M::Paging::SHIFT;
+        let more = (plan.new_len - plan.old_len) >> M::Paging::shift();
         if view.flags.has(VmaFlags::LOCKED) {
             self.may_lock(more).map_err(|_| MremapError::LockLimit)?;
         }
@@ -400,7 +400,7 @@ impl<M: Mmu> Mm<M> {
             self.cut_tail(writers, &plan, Afterwards::Writes)?;
             plan.old_len = plan.new_len;
         }
-        let pages = plan.old_len >> M::Paging::SHIFT;
+        let pages = plan.old_len >> M::Paging::shift();
         if plan.how.keeps_old() && !self.may_expand(pages) {
             return Err(MremapError::Limit);
         }

@@ -221,7 +221,7 @@ fn new_view<M: Mmu>(vma: &Vma<M>, old: &VmaView, to: VirtAddr, len: u64) -> VmaV
         pgoff: if faulted || old.file.is_file() {
             old.pgoff
         } else {
-            to.page(M::Paging::SHIFT)
+            to.page(M::Paging::shift())
         },
         flags: old.flags.without(uffd),
         uffd: 0,

@@ -56,7 +56,7 @@ impl<M: Mmu> Uffd<'_, M> {
             WriteProtected::No => VmaFlags::NONE,
             WriteProtected::Yes => UffdMode::WriteProtect.flags(),
         };
-        let page = M::Paging::PAGE as usize;
+        let page = M::Paging::page() as usize;
         let mut parts = from.chunks(page);
         let part = || Fill::Bytes(parts.next().unwrap_or_default(), protect);
         self.fill(range, needs, wake, part)
@@ -88,7 +88,7 @@ impl<M: Mmu> Uffd<'_, M> {
             while at < range.end() && result.is_ok() {
                 result = self.mm.fill_hole(at, next());
                 if result.is_ok() {
-                    at = VirtAddr(at.0 + M::Paging::PAGE);
+                    at = VirtAddr(at.0 + M::Paging::page());
                 }
             }
             let filled = VirtRange::new(range.start(), at);

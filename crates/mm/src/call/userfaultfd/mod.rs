@@ -111,7 +111,7 @@ impl<M: Mmu> Uffd<'_, M> {
     /// `NoMemory`: what lies below the mapping that could not be split is watched.
     pub fn register(&self, start: VirtAddr, len: u64, mode: UffdMode) -> Result<(), UffdError> {
         let protects = mode.flags().has(VmaFlags::UFFD_WP);
-        if protects && M::Paging::BITS.uffd_wp == 0 {
+        if protects && M::Paging::bits().uffd_wp == 0 {
             return Err(UffdError::Invalid);
         }
         as_call(self.mm.system(), || {
@@ -246,7 +246,7 @@ fn unwatched(view: VmaView) -> VmaView {
 /// The pages of a range, which must be some and whole.
 fn whole_pages<M: Mmu>(start: VirtAddr, len: u64) -> Result<VirtRange, UffdError> {
     let range = page_range::<M>(start, len).ok_or(UffdError::Invalid)?;
-    let whole = range.len() == len && len > 0 && range.end().0 <= M::Paging::USER_END;
+    let whole = range.len() == len && len > 0 && range.end().0 <= M::Paging::user_end();
     whole.then_some(range).ok_or(UffdError::Invalid)
 }
 
