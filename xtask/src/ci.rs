@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 const LOOM_PREEMPTIONS_CI: u32 = 2;
 const LOOM_PREEMPTIONS_SOAK: u32 = 3;
 
-/// Schedules explored for each race and era in a soak; the tests explore 2,000.
+/// Schedules explored for each race and era in a soak; the tests explore 800.
 const SOAK_SCHEDULES: u32 = 100_000;
 
 /// Steps that the model, the host's Linux and every era must agree about in a soak; the tests run
@@ -37,6 +37,8 @@ pub(crate) fn gate(root: &Path) -> Vec<Step> {
             &format!("build --target x86_64-unknown-none {BARE}"),
         ),
         Step::cargo("examples", root, "build --workspace --examples"),
+        // Small, and without verdicts: that they run.
+        Step::cargo("benches", root, "test --package minflt-host --benches"),
         loom(root, LOOM_PREEMPTIONS_CI),
         apart(root, "guest", "guest-fmt", "fmt --check"),
         apart(

@@ -5,12 +5,15 @@
 use core::cell::Cell;
 use minflt_addr::VirtAddr;
 use minflt_mm::config::{Era, eras_without_files};
-use minflt_mm::{Place, Prot, System};
-use minflt_pgtable::{Altix16K, Paging, X86_64};
-use minflt_sim::{Budget, MachineFile, RunOptions, Sim, SimInstance, Size, TaskSpec, explore, run};
+use minflt_mm::{Place, Prot};
+use minflt_sim::{
+    Budget, MachineFile, RunOptions, SimInstance, SimTarget, Simulated, Size, TaskSpec, explore,
+    run,
+};
 use minflt_sync::{Atomic, Instance, Ordering};
+use minflt_workload::Target;
 
-type M = Sim<X86_64>;
+type M = Simulated;
 
 /// Accesses of a run, over all CPUs.
 const ACCESSES: u64 = 4_000_000;
@@ -97,16 +100,12 @@ fn all_faults(only: &[String]) {
             if !asked(machine, some_machine) || !asked(era.name, some_era) {
                 continue;
             }
-            if machine.starts_with("altix") {
-                faults::<Altix16K>(machine, cpus, era);
-            } else {
-                faults::<X86_64>(machine, cpus, era);
-            }
+            faults(machine, cpus, era);
         }
     }
 }
 
-fn faults<P: Paging>(machine: &str, cpus: u32, era: &Era) {
+fn faults(machine: &str, cpus: u32, era: &Era) {
     let Ok(file) = MachineFile::shipped(machine) else {
         return;
     };
@@ -115,14 +114,13 @@ fn faults<P: Paging>(machine: &str, cpus: u32, era: &Era) {
         ram_bytes: 8 << 30,
         max_tasks: cpus,
     };
-    let Ok(at) = SimInstance::new(&file, size) else {
+    let Ok(target) = SimTarget::start_sized(&file, era.config, size) else {
         return;
     };
-    let Ok(system) = System::<Sim<P>>::boot(at, era.config) else {
-        return;
-    };
+    let system = target.system();
+    let page_bytes = target.page_size();
     let Ok(mm) = system.new_mm() else { return };
-    let bytes = u64::from(cpus) * PAGES * P::page();
+    let bytes = u64::from(cpus) * PAGES * page_bytes;
     let Ok(range) = mm.mmap(Place::Any, bytes, Prot::READ_WRITE) else {
         return;
     };
@@ -131,7 +129,7 @@ fn faults<P: Paging>(machine: &str, cpus: u32, era: &Era) {
         move || {
             let thread = mm.thread();
             for page in 0..PAGES {
-                let offset = (u64::from(cpu) * PAGES + page) * P::page();
+                let offset = (u64::from(cpu) * PAGES + page) * page_bytes;
                 if thread.store(VirtAddr(range.0 + offset), page).is_err() {
                     return;
                 }

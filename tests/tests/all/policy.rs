@@ -11,10 +11,9 @@ use minflt_mm::{
     Errno, Event, MempolicyError, Misplaced, Mm, NodeMask, Place, Policy, PolicyMode, Prot, Signal,
     System, Thread, eras_without_migration,
 };
-use minflt_pgtable::X86_64;
-use minflt_sim::{MachineFile, Sim, SimInstance, Size};
+use minflt_sim::{MachineFile, SimInstance, Size};
 
-type Simulated = Sim<X86_64, true>;
+type Simulated = minflt_sim::Simulated;
 
 const PAGE: u64 = 4096;
 const NODES: u64 = 4;

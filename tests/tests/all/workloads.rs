@@ -62,13 +62,10 @@ fn workload(line: &str) -> Workload {
     Workload::parse(name, &options).expect("options")
 }
 
-fn on_host<const CHECKED: bool>(
-    config: Config,
-    (threads, line): (u32, &str),
-) -> Result<Outcome, TargetError> {
+fn on_host(config: Config, (threads, line): (u32, &str)) -> Result<Outcome, TargetError> {
     let workload = workload(line);
     let cpus = workload.most_workers(threads, threads);
-    let target = HostTarget::<CHECKED>::start(config, cpus, 64 << 20).expect("starts");
+    let target = HostTarget::<true>::start(config, cpus, 64 << 20).expect("starts");
     workload.run(&target, &plan(threads))
 }
 
@@ -117,7 +114,7 @@ fn sound(line: &str, era: &str, outcome: &Outcome) {
 fn every_workload_ends_well_on_real_threads_in_every_era() {
     for era in eras_without_migration() {
         for line in LINES {
-            let outcome = on_host::<true>(era.config, *line);
+            let outcome = on_host(era.config, *line);
             let outcome = outcome.unwrap_or_else(|error| panic!("{line:?}: {error}"));
             sound(line.1, era.name, &outcome);
         }
@@ -140,7 +137,7 @@ fn workloads_of_huge_pages_end_well_on_real_threads() {
     for name in HUGE_ERAS {
         let config = era(name).expect("an era").config;
         for line in HUGE {
-            let outcome = on_host::<true>(config, *line);
+            let outcome = on_host(config, *line);
             let outcome = outcome.unwrap_or_else(|error| panic!("{name} {line:?}: {error}"));
             assert!(outcome.checks["contents"] > 0 && outcome.checks["ledger"] > 0);
             assert!(outcome.workers.iter().all(|worker| worker.ops > 0));
@@ -177,7 +174,7 @@ fn records_are_copied_and_searched_on_real_threads() {
         "ebizzy -zp -n 2 --records 3 -s 64K",
     ] {
         let config = era("spf-2017").expect("an era").config;
-        let outcome = on_host::<false>(config, (2, line)).expect("runs");
+        let outcome = on_host(config, (2, line)).expect("runs");
         assert!(outcome.checks["contents"] > 0);
     }
 }
@@ -186,7 +183,7 @@ fn records_are_copied_and_searched_on_real_threads() {
 fn a_time_ends_ebizzy_on_real_threads_and_in_virtual_time() {
     let config = era("linux-4.13").expect("an era").config;
     let line = (2, "ebizzy -mTRp -S 0.01 -s 64K");
-    let host = on_host::<false>(config, line).expect("runs");
+    let host = on_host(config, line).expect("runs");
     let (sim, _) = on_sim("kvm16", config, line);
     for outcome in [host, sim.expect("runs")] {
         assert!(outcome.wall_ns >= 10_000_000);
@@ -378,7 +375,7 @@ fn faults_on_files_are_pages_over_the_order_and_skips_at_the_most() {
                 let (sim, _) = on_sim("kvm16", config, (threads, line));
                 let mut outcomes = vec![sim.expect("runs")];
                 if threads <= 2 && at % 2 == 0 {
-                    let host = on_host::<true>(config, (threads, line));
+                    let host = on_host(config, (threads, line));
                     outcomes.push(host.expect("runs"));
                 }
                 for outcome in outcomes {
@@ -401,7 +398,7 @@ fn whole_pages_of_files_are_read_on_real_threads() {
         "file-seq --every-word --size 1M",
         "file-rand --every-word --size 1M",
     ] {
-        let outcome = on_host::<true>(config, (2, line)).expect("runs");
+        let outcome = on_host(config, (2, line)).expect("runs");
         let (faults, skipped) = faults(&outcome);
         assert!((32..=34 + skipped).contains(&faults), "{outcome:?}");
     }

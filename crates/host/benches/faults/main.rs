@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! cargo bench -p minflt-host --bench faults              20 rounds, verdicts
-//! cargo bench -p minflt-host --bench faults -- --smoke   small, no verdicts; so does `cargo test`
+//! cargo bench -p minflt-host --bench faults -- --smoke   small, no verdicts; so does the gate
 //! cargo bench -p minflt-host --bench faults -- --era spf-2017
 //! ```
 //!
@@ -69,7 +69,7 @@ const SMOKE: Size = Size {
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let has = |flag: &str| args.iter().any(|arg| arg == flag);
-    // `cargo bench` says so; `cargo test` says nothing.
+    // `cargo bench` says so; `cargo test --benches` says nothing.
     let full = has("--bench") && !has("--smoke");
     let era = args.iter().skip_while(|arg| *arg != "--era").nth(1);
     let wanted = |it: &&Era| era.is_none_or(|era| it.name == era);

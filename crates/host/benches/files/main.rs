@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! cargo bench -p minflt-host --bench files             20 rounds, verdicts
-//! cargo bench -p minflt-host --bench files -- --smoke  small, no verdicts; so does `cargo test`
+//! cargo bench -p minflt-host --bench files -- --smoke  small, no verdicts; so does the gate
 //! cargo bench -p minflt-host --bench files -- --quick  3 rounds, no verdicts
 //! ```
 //!

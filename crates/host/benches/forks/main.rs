@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! cargo bench -p minflt-host --bench forks              20 rounds, verdicts
-//! cargo bench -p minflt-host --bench forks -- --smoke   small, no verdicts; so does `cargo test`
+//! cargo bench -p minflt-host --bench forks -- --smoke   small, no verdicts; so does the gate
 //! cargo bench -p minflt-host --bench forks -- --era spf-2017
 //! ```
 //!
@@ -69,7 +69,7 @@ fn main() -> ExitCode {
     let after = |flag: &str| args.iter().skip_while(|arg| *arg != flag).nth(1);
     let result = match after(linux::CHILD) {
         Some(times) => linux::child(times.parse().unwrap_or(1)).map_err(Into::into),
-        // `cargo bench` says so; `cargo test` says nothing.
+        // `cargo bench` says so; `cargo test --benches` says nothing.
         None if has("--bench") && !has("--smoke") => run(FULL, after("--era")),
         None => run(SMOKE, after("--era")),
     };

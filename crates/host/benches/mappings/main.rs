@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! cargo bench -p minflt-host --bench mappings             20 rounds, verdicts
-//! cargo bench -p minflt-host --bench mappings -- --smoke  small, no verdicts; so does `cargo test`
+//! cargo bench -p minflt-host --bench mappings -- --smoke  small, no verdicts; so does the gate
 //! cargo bench -p minflt-host --bench mappings -- --quick  3 rounds, no verdicts
 //! cargo bench -p minflt-host --bench mappings -- --only calls --era spf-2017
 //! cargo bench -p minflt-host --bench mappings -- --only lookup
@@ -87,7 +87,7 @@ fn main() -> ExitCode {
     let after = |flag: &str| args.iter().skip_while(|arg| *arg != flag).nth(1);
     let result = match after(linux::CHILD) {
         Some(times) => linux::child(times.parse().unwrap_or(1)).map_err(Into::into),
-        // `cargo bench` says so; `cargo test` says nothing.
+        // `cargo bench` says so; `cargo test --benches` says nothing.
         None if has("--quick") => run(QUICK, after("--era"), after("--only")),
         None if has("--bench") && !has("--smoke") => run(FULL, after("--era"), after("--only")),
         None => run(SMOKE, after("--era"), after("--only")),

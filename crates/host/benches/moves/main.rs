@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! cargo bench -p minflt-host --bench moves              20 rounds
-//! cargo bench -p minflt-host --bench moves -- --smoke   small; so does `cargo test`
+//! cargo bench -p minflt-host --bench moves -- --smoke   small; so does the gate
 //! ```
 //!
 //! One thread, one mapping, two memory nodes that are bookkeeping only. The eras differ in how a
@@ -82,7 +82,7 @@ const SMOKE: Size = Size {
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let has = |flag: &str| args.iter().any(|arg| arg == flag);
-    // `cargo bench` says so; `cargo test` says nothing.
+    // `cargo bench` says so; `cargo test --benches` says nothing.
     let full = has("--bench") && !has("--smoke");
     match run(if full { FULL } else { SMOKE }) {
         Ok(()) => ExitCode::SUCCESS,
