@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 const LOOM_PREEMPTIONS_CI: u32 = 2;
 const LOOM_PREEMPTIONS_SOAK: u32 = 3;
 
-/// Schedules explored for each race and era in a soak; the tests explore 800.
+/// Schedules explored for each race and era in a soak; the tests explore 2,000.
 const SOAK_SCHEDULES: u32 = 100_000;
 
 /// Steps that the model, the host's Linux and every era must agree about in a soak; the tests run

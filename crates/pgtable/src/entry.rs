@@ -16,6 +16,9 @@ use minflt_sync::Word;
 /// # Invariants
 /// In a leaf entry that maps a page, [`Bits::invalid`] and [`Bits::read_only`] are what follows
 /// from the other bits, or what the hardware made of that.
+///
+/// [`Bits::invalid`]: crate::Bits::invalid
+/// [`Bits::read_only`]: crate::Bits::read_only
 pub struct Pte<P: Paging> {
     /// As the manual numbers the bits, whatever the order of bytes in memory.
     raw: u64,
@@ -163,7 +166,7 @@ impl<P: Paging> Pte<P> {
     }
 
     /// What hardware that writes entries makes of it when it lets an access through. Such hardware
-    /// knows its own bits only: "stored to" it may say by clearing [`Bits::read_only`].
+    /// knows its own bits only: "stored to" it may say by clearing `read_only`.
     #[inline(always)]
     #[must_use]
     pub fn used_by_hardware(self, access: Access) -> Self {

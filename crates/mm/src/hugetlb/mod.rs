@@ -142,10 +142,7 @@ impl<M: Mmu> Huge<M> {
 
 /// 2 to the power of this are the pages of a huge page; 0 where the format has none.
 pub(crate) fn order<P: Paging>() -> u32 {
-    match P::huge_order() {
-        Some(order) => order,
-        None => 0,
-    }
+    P::huge_order().unwrap_or_default()
 }
 
 /// Bytes of a huge page, as a power of two.
