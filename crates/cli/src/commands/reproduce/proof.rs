@@ -12,8 +12,6 @@ use crate::progress::Progress;
 use crate::rows::{Place, checks, record};
 use crate::targets;
 use minflt_host::HostTarget;
-use minflt_mm::Event;
-use minflt_pgtable::{Facts, X86_64};
 use minflt_report::{Cell, Column, Run, Status, Table};
 use minflt_workload::{Clear, Feature, Linux, Plan, Spaces, Target, Workload};
 
@@ -297,17 +295,6 @@ impl Pair {
                  bookkeeping; Linux has no row here: {why}"
             ),
         });
-        let all = || runs.iter().flatten().flatten();
-        let shared: u64 = all()
-            .filter_map(|run| run.events.get(Event::TablesShared.name()))
-            .sum();
-        if shared > 0 {
-            let mib = shared * X86_64::PAGE >> 20;
-            table.footnotes.push(format!(
-                "mappings that took part in a table of huge pages instead of having their own: \
-                 {shared} in all rounds, {mib} MiB of tables that were not needed"
-            ));
-        }
         table
             .footnotes
             .push(format!("one such run: {}", self.command));
