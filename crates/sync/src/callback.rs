@@ -132,7 +132,13 @@ impl<M: Machine> CallbackQueue<M> {
     /// 2. `run` is sound for it, and for the argument given to [`CallbackQueue::run_due`].
     pub(crate) unsafe fn push(&self, callback: NonNull<Callback>, run: Run) {
         // SAFETY: 1 of this function.
-        unsafe { callback.as_ref() }.run.set(Some(run));
+        let before = unsafe { callback.as_ref() }.run.replace(Some(run));
+        if before.is_some() {
+            // A list with a member twice has no end that anybody could trust.
+            M::violation(format_args!(
+                "what waits for a grace period was retired again"
+            ));
+        }
         let mut queue = self.callbacks.lock();
         // SAFETY: 1 of this function.
         unsafe { queue.queued.push(callback) };
