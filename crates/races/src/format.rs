@@ -44,16 +44,19 @@ impl Format {
         options: &RunOptions<'_>,
     ) -> (RunReport, String) {
         let about = self.about();
-        match (self, about.word_bits) {
-            (Self::X86_64, _) => stage::perform::<X86_64>(scratch, scene, config, options),
-            (_, 32) => {
-                Chosen::<u32>::choose(about);
-                stage::perform::<Chosen<u32>>(scratch, scene, config, options)
-            }
-            _ => {
-                Chosen::<u64>::choose(about);
-                stage::perform::<Chosen<u64>>(scratch, scene, config, options)
-            }
+        if self == Self::X86_64 {
+            return stage::perform::<X86_64>(scratch, scene, config, options);
+        }
+        let held = match about.word_bits {
+            // SAFETY: 1: the stage ends, or is left alone, before the choice does.
+            32 => unsafe { Chosen::<u32>::hold(about) },
+            // SAFETY: 1: as above.
+            _ => unsafe { Chosen::<u64>::hold(about) },
+        };
+        let _held = held.unwrap_or_else(|other| panic!("{}: in the middle of one", other.id));
+        match about.word_bits {
+            32 => stage::perform::<Chosen<u32>>(scratch, scene, config, options),
+            _ => stage::perform::<Chosen<u64>>(scratch, scene, config, options),
         }
     }
 

@@ -49,7 +49,7 @@ mod world;
 #[cfg(test)]
 mod tests;
 
-pub use chosen::Chosen;
+pub use chosen::{Chosen, Held};
 pub use explore::{Budget, Explored, Failure, How, Mix, explore, explore_mix};
 pub use instance::{SimInstance, Size};
 pub use machine::Sim;

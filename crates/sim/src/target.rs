@@ -11,7 +11,7 @@
 //! Worker 0 starts the others one after the other, each for `spawn`, before its own work; each ends
 //! with `exit`. Both are the kernel's time, inside the process's wall time.
 
-use crate::chosen::Chosen;
+use crate::chosen::{Chosen, Held};
 use crate::instance::{SimInstance, Size};
 use crate::machine::Sim;
 use crate::machine_file::MachineFile;
@@ -35,8 +35,9 @@ pub type Simulated = Sim<Chosen<u64>>;
 /// A system on a simulated machine that runs workloads; oracles look at every access.
 #[derive(Debug)]
 pub struct SimTarget {
-    format: &'static About,
     system: Running<Simulated>,
+    /// Let go after the system.
+    _format: Held,
     cpus: u32,
     most_workers: u32,
     /// Of all accesses of all runs so far.
@@ -75,6 +76,8 @@ pub enum StartError {
     Host(std::io::Error),
     /// No page-table format has pages of this size.
     PageSize(u64),
+    /// The thread simulates a machine of another format.
+    Other(&'static About),
 }
 
 impl fmt::Display for StartError {
@@ -88,6 +91,11 @@ impl fmt::Display for StartError {
                     "pages of {bytes} bytes are not modelled; 4096, 16384 and 65536 are"
                 )
             }
+            Self::Other(about) => write!(
+                f,
+                "this thread simulates a machine with tables of {} at the same time",
+                about.id
+            ),
         }
     }
 }
@@ -137,11 +145,12 @@ impl SimTarget {
         };
         let machine = SimInstance::new(file, size).map_err(StartError::Host)?;
         let swap = Swap::of_bytes(swap_bytes);
-        Chosen::<u64>::choose(format);
+        // SAFETY: 1: the target, which owns both, cannot leave the thread, and lends the system.
+        let held = unsafe { Chosen::<u64>::hold(format) }.map_err(StartError::Other)?;
         let system = System::boot_with_swap(machine, config, swap).map_err(StartError::Boot)?;
         Ok(Self {
-            format,
             system,
+            _format: held,
             cpus: size.cpus,
             most_workers: size.max_tasks,
             hash: Cell::new(0),
@@ -151,10 +160,9 @@ impl SimTarget {
         })
     }
 
-    /// The system, to be used until another target is.
+    /// The system.
     #[must_use]
     pub fn system(&self) -> &System<Simulated> {
-        Chosen::<u64>::choose(self.format);
         &self.system
     }
 
@@ -196,13 +204,6 @@ impl SimTarget {
     }
 }
 
-impl Drop for SimTarget {
-    fn drop(&mut self) {
-        // For the end of the system, which comes next.
-        Chosen::<u64>::choose(self.format);
-    }
-}
-
 impl Target for SimTarget {
     type Worker<'w> = SimWorker<'w, Chosen<u64>>;
 
@@ -211,7 +212,7 @@ impl Target for SimTarget {
     }
 
     fn page_size(&self) -> u64 {
-        1 << self.format.page_shift
+        Chosen::<u64>::page()
     }
 
     fn cpus(&self) -> u32 {
@@ -235,7 +236,6 @@ impl Target for SimTarget {
     }
 
     fn table_bytes(&self) -> u64 {
-        Chosen::<u64>::choose(self.format);
         table_bytes::<Chosen<u64>>()
     }
 

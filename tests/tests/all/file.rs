@@ -14,13 +14,14 @@ use minflt_mm::{
 };
 use minflt_pgtable::{Mmu, X86_64};
 use minflt_sim::{
-    Budget, MachineFile, Outcome, RunOptions, RunReport, SimInstance, Size, TaskSpec, explore, run,
+    Budget, MachineFile, Outcome, RunOptions, RunReport, Sim, SimInstance, Size, TaskSpec, explore,
+    run,
 };
 use minflt_tests::disk::Disk;
 use std::collections::BTreeMap;
 
 type Machine = Host<X86_64, true>;
-type Simulated = minflt_sim::Simulated;
+type Simulated = Sim<X86_64, true>;
 
 const PAGE: u64 = 4096;
 const BASE: u64 = 1 << 30;

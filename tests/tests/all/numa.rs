@@ -16,10 +16,10 @@ use minflt_mm::{
     eras_of_migration, eras_without_files,
 };
 use minflt_pgtable::{Mmu, X86_64};
-use minflt_sim::{MachineFile, RunOptions, SimInstance, Size, TaskSpec};
+use minflt_sim::{MachineFile, RunOptions, Sim, SimInstance, Size, TaskSpec};
 
 type Real = Host<X86_64, true>;
-type Simulated = minflt_sim::Simulated;
+type Simulated = Sim<X86_64, true>;
 
 const PAGE: u64 = 4096;
 /// Two nodes, one CPU each: CPU and node have the same number.

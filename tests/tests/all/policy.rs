@@ -11,9 +11,10 @@ use minflt_mm::{
     Errno, Event, MempolicyError, Misplaced, Mm, NodeMask, Place, Policy, PolicyMode, Prot, Signal,
     System, Thread, eras_without_migration,
 };
-use minflt_sim::{MachineFile, SimInstance, Size};
+use minflt_pgtable::X86_64;
+use minflt_sim::{MachineFile, Sim, SimInstance, Size};
 
-type Simulated = minflt_sim::Simulated;
+type Simulated = Sim<X86_64, true>;
 
 const PAGE: u64 = 4096;
 const NODES: u64 = 4;

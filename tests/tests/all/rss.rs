@@ -17,14 +17,14 @@ use minflt_mm::{
 };
 use minflt_pgtable::{Mmu, X86_64};
 use minflt_sim::{
-    Budget, Explored, MachineFile, Outcome, RunOptions, RunReport, SimInstance, Size, TaskSpec,
-    explore, run,
+    Budget, Explored, MachineFile, Outcome, RunOptions, RunReport, Sim, SimInstance, Size,
+    TaskSpec, explore, run,
 };
 use minflt_sync::{Atomic, Ordering};
 use std::sync::Barrier;
 
 type Real = Host<X86_64, true>;
-type Virtual = minflt_sim::Simulated;
+type Virtual = Sim<X86_64, true>;
 
 const PAGE: u64 = 4096;
 /// CPUs that fault; one more looks.

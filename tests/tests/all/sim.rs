@@ -8,9 +8,10 @@
 use core::cell::Cell;
 use minflt_mm::config::eras_without_files;
 use minflt_mm::{Overcommit, Place, Prot, System, era, eras_without_migration};
+use minflt_pgtable::X86_64;
 use minflt_sim::why::{Ranges, disjoint};
 use minflt_sim::{
-    Budget, MachineFile, RunOptions, RunReport, SimInstance, SimTarget, Simulated, Size, TaskSpec,
+    Budget, MachineFile, RunOptions, RunReport, Sim, SimInstance, SimTarget, Size, TaskSpec,
     explore, run as run_tasks,
 };
 use minflt_workload::{Clear, Outcome, Plan, Spaces, Workload};
@@ -151,7 +152,7 @@ fn of_two_promises_that_do_not_fit_together_never_both_are_made() {
                 max_tasks: 2,
             };
             let machine = SimInstance::new(&file, size).expect("memory");
-            let sys = System::<Simulated>::boot(machine, era.config).expect("boots");
+            let sys = System::<Sim<X86_64, true>>::boot(machine, era.config).expect("boots");
             sys.set_overcommit(Overcommit::Never);
             sys.set_overcommit_ratio(0);
             sys.set_swap_pages(16);

@@ -2,10 +2,10 @@
 
 use super::{PAGE, map, sweep};
 use minflt_mm::{Swap, System, era};
-use minflt_pgtable::Paging;
-use minflt_sim::{
-    MachineFile, RunOptions, Sim, SimInstance, Simulated as Virtual, Size, TaskSpec, run,
-};
+use minflt_pgtable::{Paging, X86_64};
+use minflt_sim::{MachineFile, RunOptions, Sim, SimInstance, Size, TaskSpec, run};
+
+type Virtual = Sim<X86_64, true>;
 
 /// Pages that a program of four times the memory there is has.
 fn four_times<P: Paging>(sys: &System<Sim<P, true>>) -> u64 {
