@@ -143,10 +143,10 @@ impl SimTarget {
             ram_bytes: size.ram_bytes.saturating_add(swap_bytes),
             ..size
         };
-        let machine = SimInstance::new(file, size).map_err(StartError::Host)?;
-        let swap = Swap::of_bytes(swap_bytes);
         // SAFETY: 1: the target, which owns both, cannot leave the thread, and lends the system.
         let held = unsafe { Chosen::<u64>::hold(format) }.map_err(StartError::Other)?;
+        let machine = SimInstance::new(file, size).map_err(StartError::Host)?;
+        let swap = Swap::of_bytes(swap_bytes);
         let system = System::boot_with_swap(machine, config, swap).map_err(StartError::Boot)?;
         Ok(Self {
             system,
