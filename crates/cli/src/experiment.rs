@@ -194,7 +194,7 @@ fn simulate_placed(
     let ram = (file.shape.ram_mib.value as u64) << 20;
     let target = targets::sim(era, file, ram)?;
     target.place(placing);
-    let outcome = targets::on_sim(&target, &workload, plan)?;
+    let outcome = targets::on(&target, &workload, plan)?;
     Ok(ran(file, era, plan, scale, outcome))
 }
 
@@ -222,7 +222,7 @@ fn simulate_on(
 ) -> Result<(Ran, Option<Why>), Error> {
     let target = targets::sim(era, file, ram)?;
     target.account(Some(Asked::default()));
-    let outcome = targets::on_sim(&target, workload, plan)?;
+    let outcome = targets::on(&target, workload, plan)?;
     Ok((ran(file, era, plan, scale, outcome), target.take_why()))
 }
 

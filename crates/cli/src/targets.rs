@@ -119,11 +119,11 @@ pub(crate) fn sim_with_swap(
     size: Size,
     swap: u64,
 ) -> Result<SimTarget, Error> {
-    use minflt_sim::StartError::{Boot, PageSize};
+    use minflt_sim::StartError::{Boot, Other, PageSize};
     let start = SimTarget::start_with_swap(file, named.config, size, swap);
     start.map_err(|error| match error {
         Boot(BootError::Illegal(illegal)) => refused(named, illegal),
-        Boot(BootError::TooManyNodes(_)) | PageSize(_) => usage(format!(
+        Boot(BootError::TooManyNodes(_)) | PageSize(_) | Other(_) => usage(format!(
             "--machine: {} with {} CPUs: {error}",
             file.name, size.cpus
         )),
@@ -154,13 +154,4 @@ pub(crate) fn on<T: Target>(
             target.name()
         )),
     })
-}
-
-/// Runs a workload on a simulated target.
-pub(crate) fn on_sim(
-    target: &SimTarget,
-    workload: &Workload,
-    plan: &Plan,
-) -> Result<Outcome, Error> {
-    on(target, workload, plan)
 }

@@ -16,7 +16,9 @@
 //!
 //! # Why it is correct
 //! The queue's lock guards both lists. Who runs a batch has taken all of it out before, so that no
-//! callback runs twice, and looks whether it is still the batch it has waited for.
+//! callback runs twice, and looks whether it is still the batch it has waited for. A callback has a
+//! function from its push to its run and at no other time, so one that is pushed while it waits is
+//! told: a list with a member twice would lead into memory that is used for something else.
 //!
 //! # Cost
 //! A lock of this CPU's own for each callback and each poll; nothing while nothing is queued.
@@ -134,7 +136,6 @@ impl<M: Machine> CallbackQueue<M> {
         // SAFETY: 1 of this function.
         let before = unsafe { callback.as_ref() }.run.replace(Some(run));
         if before.is_some() {
-            // A list with a member twice has no end that anybody could trust.
             M::violation(format_args!(
                 "what waits for a grace period was retired again"
             ));

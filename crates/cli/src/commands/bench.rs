@@ -285,7 +285,7 @@ impl<'a> Job<'a> {
                     free: free.map(str::to_owned),
                     samples: if why.profile.is_some() { SAMPLES } else { 0 },
                 }));
-                let outcome = targets::on_sim(&target, &self.workload, plan)?;
+                let outcome = targets::on(&target, &self.workload, plan)?;
                 Ok((outcome, target.take_why()))
             }
             On::Linux => Ok((targets::linux(&self.workload, plan)?, None)),

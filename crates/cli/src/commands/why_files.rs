@@ -132,7 +132,7 @@ mod tests {
             inherited: None,
         };
         let workload = Workload::parse("pft", &["-b".into(), "1M".into()]).expect("options");
-        crate::targets::on_sim(&target, &workload, &plan).expect("runs");
+        crate::targets::on(&target, &workload, &plan).expect("runs");
         target.take_why().expect("asked for")
     }
 

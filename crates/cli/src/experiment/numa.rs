@@ -63,7 +63,7 @@ pub(crate) fn cell(
     target.set_numa_knobs(scaled(first_knobs()));
     target.account(Some(Asked::default()));
     let plan = threads_on(threads, threads);
-    let outcome = targets::on_sim(&target, &test, &plan)?;
+    let outcome = targets::on(&target, &test, &plan)?;
     let place = Place {
         target: "sim",
         machine: &file.name,

@@ -172,7 +172,7 @@ fn measure(job: &Job, machine: &MachineFile) -> Result<Done, Error> {
         huge: None,
         inherited: None,
     };
-    let outcome = targets::on_sim(&target, &workload, &plan)?;
+    let outcome = targets::on(&target, &workload, &plan)?;
     let place = Place {
         target: "sim",
         machine: &machine.name,

@@ -46,7 +46,7 @@ pub(crate) fn compute() -> Result<u64, Error> {
                     huge: None,
                     inherited: None,
                 };
-                let outcome = targets::on_sim(&target, &workload, &plan)?;
+                let outcome = targets::on(&target, &workload, &plan)?;
                 let place = Place {
                     target: "sim",
                     machine,
