@@ -118,6 +118,11 @@ macro_rules! memory_as_the_base {
         }
 
         #[inline(always)]
+        fn clear_before(at: &HostInstance, pfn: Pfn, next: Option<Pfn>) {
+            Base::<P>::clear_before(at, pfn, next);
+        }
+
+        #[inline(always)]
         fn copy(at: &HostInstance, to: Pfn, from: Pfn) {
             Base::<P>::copy(at, to, from);
         }

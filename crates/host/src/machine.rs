@@ -175,7 +175,14 @@ unsafe impl<P: Paging, const CHECKED: bool> Mmu for Host<P, CHECKED> {
     #[inline]
     fn clear(at: &HostInstance, pfn: Pfn) {
         // SAFETY: 1: a page of the region, aligned; the caller has the frame to itself.
-        unsafe { clear(frame::<P>(at, pfn), P::page() as usize) };
+        unsafe { clear(frame::<P>(at, pfn), None, P::page() as usize) };
+    }
+
+    #[inline]
+    fn clear_before(at: &HostInstance, pfn: Pfn, next: Option<Pfn>) {
+        let next = next.map(|next| frame::<P>(at, next).cast_const());
+        // SAFETY: 1: a page of the region, aligned; the caller has the frame to itself.
+        unsafe { clear(frame::<P>(at, pfn), next, P::page() as usize) };
     }
 
     #[inline]
@@ -301,15 +308,23 @@ fn prefetch_write(at: *const u8) {
 /// instead of 245 (AMD EPYC of family 26, `benches/faults`). Volatile, or the compiler makes a
 /// `memset` of it.
 ///
+/// For each line one of `next` is asked for, into the second cache: while the rest of the fault
+/// runs, memory has something to do, and the next clear does not begin by waiting for it: a fault
+/// with its clear takes 1.18 times a bare clear instead of 1.55 (AMD EPYC of family 25).
+///
 /// # Safety
 /// 1. `page` is valid for `bytes` bytes and aligned, both to 64, and used by nobody else.
 #[cfg(target_arch = "x86_64")]
 #[inline]
-unsafe fn clear(page: *mut u8, bytes: usize) {
-    use core::arch::x86_64::{__m128i, _mm_setzero_si128};
+unsafe fn clear(page: *mut u8, next: Option<*const u8>, bytes: usize) {
+    use core::arch::x86_64::{__m128i, _MM_HINT_T1, _mm_prefetch, _mm_setzero_si128};
     // SAFETY: every x86-64 has SSE2.
     let zero = unsafe { _mm_setzero_si128() };
     for line in (0..bytes).step_by(64) {
+        if let Some(next) = next {
+            // SAFETY: every x86-64 has SSE, and a prefetch has no effect on memory.
+            unsafe { _mm_prefetch(next.wrapping_add(line).cast(), _MM_HINT_T1) };
+        }
         for part in (line..line + 64).step_by(16) {
             // SAFETY: 1 of this function: within the page.
             let at = unsafe { page.add(part) }.cast::<__m128i>();
@@ -325,7 +340,7 @@ unsafe fn clear(page: *mut u8, bytes: usize) {
 /// 1. `page` is valid for `bytes` bytes, and used by nobody else.
 #[cfg(not(target_arch = "x86_64"))]
 #[inline]
-unsafe fn clear(page: *mut u8, bytes: usize) {
+unsafe fn clear(page: *mut u8, _next: Option<*const u8>, bytes: usize) {
     // SAFETY: 1 of this function.
     unsafe { page.write_bytes(0, bytes) };
 }

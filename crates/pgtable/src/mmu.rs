@@ -53,6 +53,13 @@ pub unsafe trait Mmu: Machine {
     /// Fills a user frame with zeros. Charges the machine for it.
     fn clear(at: &Self::Instance, pfn: Pfn);
 
+    /// The same, and asks for the lines of `next`, which is likely cleared soon: a hint, and no
+    /// access.
+    #[inline(always)]
+    fn clear_before(at: &Self::Instance, pfn: Pfn, _next: Option<Pfn>) {
+        Self::clear(at, pfn);
+    }
+
     /// Copies a user frame. Charges the machine for it.
     fn copy(at: &Self::Instance, to: Pfn, from: Pfn);
 

@@ -171,15 +171,25 @@ impl<M: Mmu> Frames<M> {
     }
 
     /// Asks for the descriptor of a frame that this CPU takes soon, and for the line at `offset` of
-    /// it: not for the next one, whose fault may be here before the lines are.
+    /// it, if any: not for the next one, whose fault may be here before the lines are.
     #[inline(always)]
-    pub(crate) fn prefetch_coming(&self, at: &M::Instance, offset: u64) {
+    pub(crate) fn prefetch_coming(&self, at: &M::Instance, offset: Option<u64>) {
         // SAFETY: 1: the CPU's own list, and a task does not leave its CPU within this function.
         let list = unsafe { self.cpus.this().list.peek() };
         if let Some(pfn) = list.coming(BETWEEN) {
             M::prefetch_write(core::ptr::from_ref(self.get(pfn)).cast());
-            M::prefetch_user(at, pfn, offset);
+            if let Some(offset) = offset {
+                M::prefetch_user(at, pfn, offset);
+            }
         }
+    }
+
+    /// Fills `pfn` with zeros. Who clears one frame likely clears the next one, too.
+    #[inline(always)]
+    pub(crate) fn clear(&self, at: &M::Instance, pfn: Pfn) {
+        // SAFETY: 1: the CPU's own list, and a task does not leave its CPU within this function.
+        let list = unsafe { self.cpus.this().list.peek() };
+        M::clear_before(at, pfn, list.next());
     }
 
     /// A block of 2^`order` frames near the caller, aligned to its size, with one reference on its

@@ -125,7 +125,8 @@ impl<M: Mmu> Fault<'_, M> {
         let sys = self.mm.system();
         let (pfn, frame) = self.private_frame(stable)?;
         if !frame.is_zeroed() {
-            M::clear(&sys.at, pfn);
+            sys.frames.clear(&sys.at, pfn);
+            self.cleared.set(true);
         }
         self.flush_before_install(pfn);
         Ok(pfn)
