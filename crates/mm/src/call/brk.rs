@@ -19,7 +19,7 @@
 //!
 //! Linux: mm/mmap.c brk, do_brk_flags (v6.12).
 
-use super::merge::{Reach, add};
+use super::merge::add;
 use super::populate::{Failure, to_lock};
 use super::split::NewVma;
 use super::{as_call, munmap};
@@ -28,6 +28,7 @@ use crate::error::{HeapError, NoMemory};
 use crate::event::Event;
 use crate::mm::Mm;
 use crate::rss::Share;
+use crate::tree::Beside;
 use crate::vma::{Prot, VmaFlags, VmaView};
 use crate::writers::{Afterwards, Writers};
 use minflt_addr::{VirtAddr, VirtRange};
@@ -201,7 +202,11 @@ impl<M: Mmu> Mm<M> {
         // What ends where the heap begins is none of it.
         if start > self.heap.start() {
             let open = |vma| writers.begin(vma);
-            drop(add(self, writers, open, &fresh, None, Reach::Below)?);
+            let beside = Beside {
+                above: None,
+                ..self.beside(fresh.range)
+            };
+            drop(add(self, writers, beside, open, &fresh, None)?);
             return Ok(());
         }
         let section = NewVma::new(self, fresh)?.insert(writers)?;

@@ -125,7 +125,7 @@ impl<'w, M: Mmu> Changed<'w, '_, M> {
         self.each_kept(Vma::link_follows);
         self.free(mm);
         if let Tables::Free(_) = tables {
-            free_own_tables(mm, writers, range, &mut zap);
+            free_own_tables(mm, writers, range, None, &mut zap);
         }
         zap.finish();
         mm.wake_unmapped(range);
@@ -163,18 +163,20 @@ pub(super) fn free_tables<M: Mmu>(mm: &Mm<M>, range: VirtRange, zap: &mut Zap<'_
     zap.free_tables(range, hole(mm, range));
 }
 
-/// The same for munmap, whose control lets `mmap_lock` go meanwhile.
+/// The same for munmap, which may know what is not mapped around `range`, and whose control lets
+/// `mmap_lock` go meanwhile.
 pub(super) fn free_own_tables<M: Mmu>(
     mm: &Mm<M>,
     writers: &Writers<'_, M>,
     range: VirtRange,
+    free_around: Option<VirtRange>,
     zap: &mut Zap<'_, M>,
 ) {
+    let hole = free_around.unwrap_or_else(|| hole(mm, range));
     if mm.system().config.lacks(Broken::UnmapUnlocked) {
-        let hole = hole(mm, range);
         return writers.without(|| zap.free_tables(range, hole));
     }
-    free_tables(mm, range, zap);
+    zap.free_tables(range, hole);
 }
 
 /// What is not mapped around the start of `range`.

@@ -24,6 +24,7 @@ use super::split::{NewRecord, NewVma, take_out};
 use crate::config::Broken;
 use crate::error::NoMemory;
 use crate::mm::Mm;
+use crate::tree::Beside;
 use crate::vma::{Vma, VmaView};
 use crate::writers::{Section, Writers};
 use minflt_addr::{VirtAddr, VirtRange};
@@ -52,23 +53,21 @@ pub(super) fn may_go<M: Mmu>(view: &VmaView) -> bool {
         .is_none_or(|cache| !cache.counts_mappings())
 }
 
-/// The neighbours that `view` can be one with: what lies at the edges of `whole`, of which it is a
-/// part; with the pages of `from`, if it has any.
+/// The neighbours that `view` can be one with, of those beside it: what lies at the edges of
+/// `whole`, of which it is a part; with the pages of `from`, if it has any.
 pub(super) fn neighbours<'w, M: Mmu>(
-    mm: &'w Mm<M>,
+    Beside { below, above }: Beside<'w, M>,
     open: impl Fn(&'w Vma<M>) -> Section<'w, M>,
     view: &VmaView,
     whole: VirtRange,
     from: Option<&Vma<M>>,
 ) -> Neighbours<'w, M> {
     let range = view.range;
-    let below = (whole.start() == range.start())
-        .then(|| mm.ends_at(range.start()))
-        .flatten()
+    let below = below
+        .filter(|_| whole.start() == range.start())
         .filter(|vma| goes_on::<M::Paging>(&vma.view(), view));
-    let above = (whole.end() == range.end())
-        .then(|| mm.starts_at(range.end()))
-        .flatten()
+    let above = above
+        .filter(|_| whole.end() == range.end())
         .filter(|vma| goes_on::<M::Paging>(view, &vma.view()));
     let (below, above) = (below.map(&open), above.map(&open));
     let below = below.filter(|it| it.vma().may_take(from));
@@ -108,6 +107,12 @@ impl<M: Mmu> Vma<M> {
 }
 
 impl<M: Mmu> Mm<M> {
+    /// What touches `range`. The caller holds `mmap_lock`.
+    pub(super) fn beside(&self, range: VirtRange) -> Beside<'_, M> {
+        // SAFETY: 1: under `mmap_lock`.
+        unsafe { self.tree.beside(range) }
+    }
+
     /// The VMA that ends at `addr`. The caller holds `mmap_lock`.
     pub(super) fn ends_at(&self, addr: VirtAddr) -> Option<&Vma<M>> {
         let last = VirtAddr(addr.0.checked_sub(1)?);
@@ -257,16 +262,7 @@ pub(super) fn swallow<'w, M: Mmu>(
     }
 }
 
-/// What a new mapping may be one with.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Reach {
-    /// Both its neighbours.
-    Both,
-    /// What is below: the heap.
-    Below,
-}
-
-/// Puts a mapping where nothing is, one with its neighbours where it can be; with pages of `from`,
+/// Puts a mapping where nothing is, one with those `beside` where it can be; with pages of `from`,
 /// which are to come there. Returns its section, or that of the VMA that it is now a part of.
 ///
 /// # Context
@@ -279,15 +275,14 @@ pub(super) enum Reach {
 pub(super) fn add<'w, M: Mmu>(
     mm: &'w Mm<M>,
     writers: &'w Writers<'_, M>,
+    beside: Beside<'w, M>,
     open: impl Fn(&'w Vma<M>) -> Section<'w, M>,
     view: &VmaView,
     from: Option<&Vma<M>>,
-    reach: Reach,
 ) -> Result<Section<'w, M>, NoMemory> {
-    let near = neighbours(mm, open, view, view.range, from);
+    let Neighbours { below, above } = neighbours(beside, open, view, view.range, from);
     let (start, end) = (view.range.start(), view.range.end());
-    let above = near.above.filter(|_| reach == Reach::Both);
-    let Some(below) = near.below else {
+    let Some(below) = below else {
         let section = match above {
             Some(above) => begin_earlier(mm, above, start, from)?,
             None => match from {

@@ -5,7 +5,7 @@
 
 use super::as_call;
 use super::cut::Cut;
-use super::merge::{Reach, add};
+use super::merge::add;
 use super::place::Place;
 use super::populate::{Failure, to_lock};
 use crate::commit::{self, Pages, Reserve};
@@ -16,6 +16,7 @@ use crate::hugetlb;
 use crate::mm::Mm;
 use crate::rss::Share;
 use crate::thread::Thread;
+use crate::tree::Beside;
 use crate::vma::{Prot, VmaFlags, VmaView};
 use crate::writers::{Afterwards, Writers};
 use minflt_addr::VirtAddr;
@@ -191,10 +192,16 @@ impl<M: Mmu> Mm<M> {
         if huge && len == 0 {
             return Err(MmapError::Invalid);
         }
-        let range = self.place_aligned(request.place, len, unit)?;
+        let (range, beside) = if huge {
+            (self.place_aligned(request.place, len, unit)?, None)
+        } else {
+            self.place_beside(request.place, len)?
+        };
         let misaligned =
             |part: &Part<'_, M>| !hugetlb::is_aligned::<M::Paging>(VirtAddr(part.offset));
-        if !self.cuts_no_huge_page(range) || huge && part.is_some_and(misaligned) {
+        // A place that was looked for is free.
+        let cuts = matches!(request.place, Place::Fixed(_)) && !self.cuts_no_huge_page(range);
+        if cuts || huge && part.is_some_and(misaligned) {
             return Err(MmapError::Invalid);
         }
         let mut flags = commit::flags(prot, request.reserve, sys.overcommit());
@@ -231,10 +238,11 @@ impl<M: Mmu> Mm<M> {
         sys.charge(more).map_err(|_| MmapError::Overcommit)?;
         // What is unmapped first gives its promise back, which nobody else may have meanwhile.
         sys.charge_again(pages.accounted - more);
-        self.put_in(&writers, view, cut).map_err(|NoMemory| {
-            sys.uncharge(pages.accounted);
-            MmapError::NoMemory
-        })?;
+        self.put_in(&writers, view, beside, cut)
+            .map_err(|NoMemory| {
+                sys.uncharge(pages.accounted);
+                MmapError::NoMemory
+            })?;
         if let Some(aside) = aside {
             aside.keep();
         }
@@ -258,13 +266,15 @@ impl<M: Mmu> Mm<M> {
         &self,
         writers: &Writers<'_, M>,
         view: VmaView,
+        beside: Option<Beside<'_, M>>,
         cut: Option<Cut<'_, '_, M>>,
     ) -> Result<(), NoMemory> {
         if let Some(cut) = cut {
             return cut.replace_by(view)?.commit(Afterwards::Writes);
         }
+        let beside = beside.unwrap_or_else(|| self.beside(view.range));
         let open = |vma| writers.begin(vma);
-        drop(add(self, writers, open, &view, None, Reach::Both)?);
+        drop(add(self, writers, beside, open, &view, None)?);
         Ok(())
     }
 }

@@ -113,7 +113,7 @@ pub(super) fn modify<'w, M: Mmu>(
         // Linux gives up, too, rather than let a neighbour have it.
         return split(mm, writers, section, new);
     }
-    match neighbours(mm, beside, &new, whole.range, Some(vma)) {
+    match neighbours(mm.beside(new.range), beside, &new, whole.range, Some(vma)) {
         Neighbours {
             below: Some(below),
             above: Some(above),

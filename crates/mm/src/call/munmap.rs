@@ -17,6 +17,7 @@ use crate::error::{MunmapError, NoMemory};
 use crate::event::Event;
 use crate::mm::Mm;
 use crate::oracle;
+use crate::tree::Found;
 use crate::vma::Vma;
 use crate::writers::{Afterwards, Writers};
 use crate::zap::Zap;
@@ -41,10 +42,12 @@ impl<M: Mmu> Mm<M> {
                 return Err(MunmapError::Invalid);
             }
             let writers = Writers::lock(self);
-            if !self.cuts_no_huge_page(range) {
-                return Err(MunmapError::Invalid);
-            }
-            unmap(self, &writers, range, Afterwards::LetsGo).map_err(|_| MunmapError::NoMemory)?;
+            let unmapped = match exactly(self, range) {
+                Some(found) => unmap_one(self, &writers, found, Afterwards::LetsGo),
+                None if !self.cuts_no_huge_page(range) => return Err(MunmapError::Invalid),
+                None => unmap_parts(self, &writers, range, Afterwards::LetsGo),
+            };
+            unmapped.map_err(|NoMemory| MunmapError::NoMemory)?;
             drop(writers);
             M::note(format_args!("munmap {range} returns"));
             Ok(())
@@ -52,20 +55,28 @@ impl<M: Mmu> Mm<M> {
     }
 }
 
-/// Unmaps the whole of `vma` and nothing else, as most calls do.
+/// The VMA that covers `range` and nothing else, if there is one. The caller holds `mmap_lock`.
+fn exactly<M: Mmu>(mm: &Mm<M>, range: VirtRange) -> Option<Found<'_, M>> {
+    // SAFETY: 1: under `mmap_lock`.
+    let found = unsafe { mm.tree.found(range.start()) };
+    found.filter(|found| found.vma().view().range == range)
+}
+
+/// Unmaps the whole of a VMA and nothing else, as most calls do.
 ///
 /// # Errors
 /// No memory. Nothing has changed then.
 fn unmap_one<M: Mmu>(
     mm: &Mm<M>,
     writers: &Writers<'_, M>,
-    vma: &Vma<M>,
+    found: Found<'_, M>,
     afterwards: Afterwards,
 ) -> Result<(), NoMemory> {
+    let vma = found.vma();
     let view = vma.view();
     let range = view.range;
     let section = writers.begin(vma);
-    mm.tree.remove(mm.system(), range.start())?;
+    let free_around = mm.tree.remove_found(mm.system(), found)?;
     let mut late = None;
     if mm.system().config.lacks(Broken::DetachLate) {
         late = Some(section);
@@ -86,7 +97,7 @@ fn unmap_one<M: Mmu>(
         zap.settle();
     }
     free(mm, vma);
-    free_own_tables(mm, writers, range, &mut zap);
+    free_own_tables(mm, writers, range, free_around, &mut zap);
     zap.finish();
     mm.wake_unmapped(range);
     mm.count_unmapped(Pages::of::<M>(&view));
@@ -102,12 +113,19 @@ pub(super) fn unmap<M: Mmu>(
     range: VirtRange,
     afterwards: Afterwards,
 ) -> Result<(), NoMemory> {
-    if let Some(vma) = mm
-        .find(range.start())
-        .filter(|vma| vma.view().range == range)
-    {
-        return unmap_one(mm, writers, vma, afterwards);
+    match exactly(mm, range) {
+        Some(found) => unmap_one(mm, writers, found, afterwards),
+        None => unmap_parts(mm, writers, range, afterwards),
     }
+}
+
+/// The same, whatever is mapped there.
+fn unmap_parts<M: Mmu>(
+    mm: &Mm<M>,
+    writers: &Writers<'_, M>,
+    range: VirtRange,
+    afterwards: Afterwards,
+) -> Result<(), NoMemory> {
     match Cut::plan(mm, writers, range)? {
         Some(cut) => cut.commit(afterwards),
         None => Ok(()),

@@ -7,6 +7,7 @@
 
 use crate::error::MmapError;
 use crate::mm::Mm;
+use crate::tree::Beside;
 use crate::vma::{Vma, VmaFlags, VmaView};
 use minflt_addr::{VirtAddr, VirtRange};
 use minflt_pgtable::{Mmu, Paging};
@@ -31,22 +32,35 @@ impl<M: Mmu> Mm<M> {
     /// # Errors
     /// See [`MmapError`].
     pub(super) fn place(&self, place: Place, len: u64) -> Result<VirtRange, MmapError> {
+        self.place_beside(place, len).map(|(range, _)| range)
+    }
+
+    /// The same, and what touches it, if that was seen on the way.
+    ///
+    /// # Errors
+    /// See [`MmapError`].
+    #[inline]
+    pub(super) fn place_beside(
+        &self,
+        place: Place,
+        len: u64,
+    ) -> Result<(VirtRange, Option<Beside<'_, M>>), MmapError> {
         let user = Self::user_range();
         if len == 0 || len > user.end().0 {
             return Err(MmapError::OutOfRange);
         }
         match place {
-            Place::Fixed(at) => Self::fixed(at, len),
+            Place::Fixed(at) => Ok((Self::fixed(at, len)?, None)),
             Place::FixedNoReplace(at) => {
                 let range = Self::fixed(at, len)?;
                 let free = self.is_free(range);
-                free.then_some(range).ok_or(MmapError::Exists)
+                free.then_some((range, None)).ok_or(MmapError::Exists)
             }
             Place::Hint(VirtAddr(0)) | Place::Any => self.find_hole(len),
             Place::Hint(at) => {
                 let at = at.align_down(M::Paging::shift()).max(user.start());
                 match Self::fixed(at, len) {
-                    Ok(range) if self.is_roomy(range) => Ok(range),
+                    Ok(range) if self.is_roomy(range) => Ok((range, None)),
                     _ => self.find_hole(len),
                 }
             }
@@ -135,22 +149,23 @@ impl<M: Mmu> Mm<M> {
     }
 
     /// The highest hole of `len` bytes: its upper end.
-    fn find_hole(&self, len: u64) -> Result<VirtRange, MmapError> {
+    fn find_hole(&self, len: u64) -> Result<(VirtRange, Option<Beside<'_, M>>), MmapError> {
         let user = Self::user_range();
         // SAFETY: 1: under `mmap_lock`.
         let hole = unsafe { self.tree.highest_hole(len, user) }.ok_or(MmapError::NoMemory)?;
         let end = hole.end();
-        let limit = self.starts_at(end).map(Vma::view);
+        let range = VirtRange::new(VirtAddr(end.0 - len), end);
+        let beside = self.beside(range);
+        let limit = beside.above.map(Vma::view);
         let limit = limit.map_or(end, |view| self.start_with_gap(&view));
-        let end = match limit {
-            limit if limit >= end => Some(end),
-            limit => self.hole_below_gap(limit, len),
-        };
-        let start = match end {
+        if limit >= end {
+            return Ok((range, Some(beside)));
+        }
+        let start = match self.hole_below_gap(limit, len) {
             Some(end) => VirtAddr(end.0 - len),
             None => self.lowest_hole(len).ok_or(MmapError::NoMemory)?,
         };
-        Ok(VirtRange::new(start, VirtAddr(start.0 + len)))
+        Ok((VirtRange::new(start, VirtAddr(start.0 + len)), None))
     }
 
     /// The end of the highest hole of `len` bytes below `top`. It counts from a stack's gap down.

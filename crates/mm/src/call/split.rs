@@ -254,7 +254,7 @@ pub(super) fn take_out<'v, M: Mmu>(
     section: Section<'v, M>,
 ) -> Result<(), (NoMemory, Section<'v, M>)> {
     match mm.tree.remove(mm.system(), start) {
-        Ok(()) => {
+        Ok(_) => {
             over.link_follows();
             gone(mm, section);
             Ok(())

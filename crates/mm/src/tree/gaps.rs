@@ -15,6 +15,14 @@ use minflt_addr::{VirtAddr, VirtRange};
 use minflt_pgtable::{Mmu, Paging};
 use minflt_sync::Ordering;
 
+/// What touches a range.
+pub(crate) struct Beside<'v, M: Mmu> {
+    /// The VMA that ends where it starts.
+    pub(crate) below: Option<&'v Vma<M>>,
+    /// The VMA that starts where it ends.
+    pub(crate) above: Option<&'v Vma<M>>,
+}
+
 /// A hole that is searched for.
 struct Search {
     bytes: u64,
@@ -58,29 +66,72 @@ impl<M: Mmu> Tree<M> {
     /// # Safety
     /// 1. The caller holds `mmap_lock`.
     pub(crate) unsafe fn around(&self, addr: VirtAddr) -> (Option<VirtAddr>, Option<VirtAddr>) {
+        // SAFETY: 1: 1 of this function, here and below.
+        if let Some((leaf, before, after)) = unsafe { self.on_one_leaf(addr.0 + 1, addr.0) } {
+            // SAFETY: 1.
+            let end = unsafe { leaf.end_of(before) };
+            return (Some(VirtAddr(end)), Some(VirtAddr(leaf.keys[after])));
+        }
+        // SAFETY: 1.
+        let (before, after) = unsafe { self.neighbours(addr) };
+        (before.map(|it| it.end()), after.map(|it| it.start()))
+    }
+
+    /// The VMAs that touch `range`.
+    ///
+    /// # Safety
+    /// 1. The caller holds `mmap_lock`, as long as `'a`.
+    pub(crate) unsafe fn beside<'a>(&self, range: VirtRange) -> Beside<'a, M> {
+        let (start, end) = (range.start(), range.end());
+        // SAFETY: 1: 1 of this function, here and below.
+        if let Some((leaf, before, after)) = unsafe { self.on_one_leaf(start.0, end.0) } {
+            // SAFETY: 1.
+            let ends = unsafe { leaf.end_of(before) } == start.0;
+            let starts = leaf.keys[after] == end.0;
+            // SAFETY: 1 of this function, here and below.
+            let at = |slot| unsafe { vma(leaf.held(slot)) };
+            return Beside {
+                below: ends.then(|| at(before)),
+                above: starts.then(|| at(after)),
+            };
+        }
+        let last = start.0.checked_sub(1).map(VirtAddr);
+        // SAFETY: 1.
+        let below = last.and_then(|last| unsafe { self.at_or_before(last) });
+        // SAFETY: 1.
+        let above = unsafe { self.at_or_before(end) };
+        Beside {
+            below: below.filter(|vma| vma.view().range.end() == start),
+            above: above.filter(|vma| vma.view().range.start() == end),
+        }
+    }
+
+    /// The last VMA that starts below `start` and the first that starts at `end` or behind, where
+    /// one leaf has both: it and their slots.
+    ///
+    /// # Safety
+    /// 1. The caller holds `mmap_lock`, as long as `'a`.
+    #[inline(always)]
+    unsafe fn on_one_leaf<'a>(&self, start: u64, end: u64) -> Option<(&'a Body<M>, usize, usize)> {
         let mut node = self.root.load(Ordering::Relaxed);
+        let last = start.checked_sub(1)?;
         while node != 0 {
             // SAFETY: 1: 1 of this function, here and below.
             let body = unsafe { read::<M>(node) };
             if body.level > 0 {
-                node = body.held(body.slot_for(addr.0));
+                node = body.held(body.slot_for(last));
                 continue;
             }
             // SAFETY: 1.
             let words = unsafe { body.words() };
             let lives = |slot: &usize| words[*slot] != HOLE;
-            let here = body.at_most(addr.0);
-            let before = (0..here).rev().find(lives);
-            let Some((before, after)) = before.zip((here..FANOUT).find(lives)) else {
-                break;
-            };
-            // SAFETY: 1.
-            let end = unsafe { body.end_of(before) };
-            return (Some(VirtAddr(end)), Some(VirtAddr(body.keys[after])));
+            let here = body.at_most(last);
+            let before = (0..here).rev().find(lives)?;
+            let behind = |slot: &usize| lives(slot) && body.keys[*slot] >= end;
+            let after = (here..FANOUT).find(behind)?;
+            return Some((body, before, after));
         }
-        // SAFETY: 1.
-        let (before, after) = unsafe { self.neighbours(addr) };
-        (before.map(|it| it.end()), after.map(|it| it.start()))
+        None
     }
 
     /// `range` is about to be mapped: what is free behind it is another VMA's gap then, and so is

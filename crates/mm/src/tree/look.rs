@@ -1,9 +1,9 @@
 //! Looking: lookups with and without `mmap_lock`, and what writers look for.
 
-use super::{Body, FANOUT, HOLE, Mapping, Node, Tree, by_word, gaps, read, vma};
+use super::{Body, FANOUT, HOLE, Mapping, Node, Tree, by_word, read, vma};
 use crate::vma::{Vma, VmaView};
 use core::ptr::NonNull;
-use minflt_addr::VirtAddr;
+use minflt_addr::{VirtAddr, VirtRange};
 use minflt_pgtable::Mmu;
 use minflt_sync::Ordering;
 
@@ -174,13 +174,17 @@ impl<M: Mmu> Tree<M> {
         None
     }
 
-    /// The gap that is there when the VMA in `slot` of `leaf` goes, if one is behind a VMA: where
-    /// that starts, and the pages.
+    /// What is not mapped when the VMA in `slot` of `leaf` goes, if VMAs are on both sides: where
+    /// the one before starts, and what is free.
     ///
     /// # Safety
     /// 1. The caller holds `mmap_lock`.
     #[inline]
-    pub(super) unsafe fn gap_around(&self, leaf: &Body<M>, slot: usize) -> Option<(u64, u32)> {
+    pub(super) unsafe fn gap_around(
+        &self,
+        leaf: &Body<M>,
+        slot: usize,
+    ) -> Option<(u64, VirtRange)> {
         // SAFETY: 1: 1 of this function, here and below.
         let words = unsafe { leaf.words() };
         let lives = |slot: &usize| words[*slot] != HOLE;
@@ -196,7 +200,9 @@ impl<M: Mmu> Tree<M> {
         };
         // SAFETY: 1.
         let next = unsafe { self.next_start(leaf, slot) }?;
-        Some((start, gaps::pages::<M>(next.saturating_sub(end))))
+        // Of those that a merge is about to take out, another covers it already.
+        let free = VirtRange::new(VirtAddr(end.min(next)), VirtAddr(next));
+        Some((start, free))
     }
 
     /// Where the first VMA behind the key in `slot` of `leaf` starts.

@@ -58,6 +58,7 @@ use core::cell::UnsafeCell;
 use core::fmt;
 use core::mem::offset_of;
 use core::ptr::NonNull;
+pub(crate) use gaps::Beside;
 use minflt_addr::{VirtAddr, VirtRange};
 use minflt_pgtable::{Mmu, Paging};
 use minflt_sync::slab::{Ensured, SlabObject};
@@ -201,6 +202,20 @@ pub struct Mapping {
     pub prot: Prot,
 }
 
+/// A VMA, and where in the tree it is.
+pub(crate) struct Found<'a, M: Mmu> {
+    leaf: &'a Body<M>,
+    slot: usize,
+}
+
+impl<'a, M: Mmu> Found<'a, M> {
+    /// The VMA.
+    pub(crate) fn vma(&self) -> &'a Vma<M> {
+        // SAFETY: 1: a leaf's slot, and `mmap_lock` is held as long as `'a`.
+        unsafe { vma(self.leaf.held(self.slot)) }
+    }
+}
+
 /// Reads a node, announcing its keys to the machine.
 ///
 /// # Safety
@@ -280,27 +295,56 @@ impl<M: Mmu> Tree<M> {
     }
 
     /// Takes the VMA that starts at `start` out. The caller holds `mmap_lock` for writing.
+    /// Returns what is free around it then, if VMAs are on both sides of that.
     #[inline]
-    pub(crate) fn remove(&self, sys: &System<M>, start: VirtAddr) -> Result<(), NoMemory> {
+    pub(crate) fn remove(
+        &self,
+        sys: &System<M>,
+        start: VirtAddr,
+    ) -> Result<Option<VirtRange>, NoMemory> {
         // SAFETY: 1: the writer's lock.
-        let Some((leaf, slot)) = (unsafe { self.slot_of(start.0) }) else {
-            return Ok(());
-        };
+        match unsafe { self.found(start) } {
+            Some(found) => self.remove_found(sys, found),
+            None => Ok(None),
+        }
+    }
+
+    /// The VMA that starts at `start`.
+    ///
+    /// # Safety
+    /// 1. The caller holds `mmap_lock`, as long as `'a`.
+    #[inline]
+    pub(crate) unsafe fn found<'a>(&self, start: VirtAddr) -> Option<Found<'a, M>> {
+        // SAFETY: 1: 1 of this function.
+        let (leaf, slot) = unsafe { self.slot_of(start.0) }?;
+        Some(Found { leaf, slot }).filter(|it| it.leaf.held(slot) != 0)
+    }
+
+    /// As [`Self::remove`], where it was found before; nothing has changed since.
+    #[inline]
+    pub(crate) fn remove_found(
+        &self,
+        sys: &System<M>,
+        found: Found<'_, M>,
+    ) -> Result<Option<VirtRange>, NoMemory> {
+        let Found { leaf, slot } = found;
         // First, since a word may be too large, and a leaf may go.
         // SAFETY: 1: the writer's lock.
-        if let Some((before, pages)) = unsafe { self.gap_around(leaf, slot) } {
+        let around = unsafe { self.gap_around(leaf, slot) };
+        if let Some((before, free)) = around {
             // SAFETY: 1: the writer's lock.
-            unsafe { self.raise(before, pages) };
+            unsafe { self.raise(before, gaps::pages::<M>(free.len())) };
         }
+        let free = around.map(|(_, free)| free);
         // SAFETY: 1: the writer's lock.
         if unsafe { leaf.living() } <= self.fewest(leaf) {
-            return self.remove_key(sys, start.0);
+            return self.remove_key(sys, leaf.keys[slot]).map(|()| free);
         }
         // SAFETY: 1: the writer's lock.
         unsafe { leaf.set_word(slot, HOLE) };
         // ORDERING: Release; pairs with [tree-slot].
         leaf.slots[slot].store(0, Ordering::Release);
-        Ok(())
+        Ok(free)
     }
 
     /// Gives `vma`, which is in the tree at `old`, another start, before or after its record says

@@ -37,7 +37,7 @@ mod huge;
 mod moving;
 
 use super::as_call;
-use super::merge::{Reach, add};
+use super::merge::add;
 use super::munmap::unmap;
 use super::place::Place;
 use super::populate::{Failure, to_lock};
@@ -373,7 +373,7 @@ impl<M: Mmu> Mm<M> {
         sys.charge(pages.accounted)
             .map_err(|_| MremapError::Overcommit)?;
         let open = |vma| writers.begin(vma);
-        let added = add(self, writers, open, &view, Some(vma), Reach::Both);
+        let added = add(self, writers, self.beside(room), open, &view, Some(vma));
         drop(added.inspect_err(|_| sys.uncharge(pages.accounted))?);
         self.count_mapped(pages);
         Ok(Done {

@@ -2,7 +2,7 @@
 
 use super::super::changed::free_tables;
 use super::super::cut::Cut;
-use super::super::merge::{Reach, add, of_range};
+use super::super::merge::{add, of_range};
 use super::super::split::NewRecord;
 use super::{Done, Late, Plan, Remap};
 use crate::commit::Pages;
@@ -64,7 +64,7 @@ impl<M: Mmu> Mm<M> {
     /// A second mapping of what a shared one has: no page is moved, and nothing is promised.
     fn map_again(&self, writers: &Writers<'_, M>, new: &VmaView) -> Result<Done, MremapError> {
         let open = |vma| writers.begin(vma);
-        drop(add(self, writers, open, new, None, Reach::Both)?);
+        drop(add(self, writers, self.beside(new.range), open, new, None)?);
         self.count_mapped(Pages::of::<M>(new));
         Ok(Done {
             at: new.range.start(),
@@ -107,7 +107,7 @@ impl<M: Mmu> Mm<M> {
         // One that has no pages may become one with its own copy.
         let before = faulted.then(|| writers.begin(vma));
         let from = faulted.then_some(vma);
-        let added = add(self, writers, open, new, from, Reach::Both);
+        let added = add(self, writers, self.beside(new.range), open, new, from);
         let added = added.inspect_err(|_| self.free_room(new.range))?;
         // Whoever truncates finds the pages at the new place, too, once they are there.
         added.vma().link_follows();
