@@ -128,6 +128,11 @@ macro_rules! memory_as_the_base {
         }
 
         #[inline(always)]
+        fn copy_before(at: &HostInstance, to: Pfn, from: Pfn, next: Option<Pfn>) {
+            Base::<P>::copy_before(at, to, from, next);
+        }
+
+        #[inline(always)]
         fn user_load(at: &HostInstance, pfn: Pfn, offset: u64) -> u64 {
             Base::<P>::user_load(at, pfn, offset)
         }

@@ -63,6 +63,13 @@ pub unsafe trait Mmu: Machine {
     /// Copies a user frame. Charges the machine for it.
     fn copy(at: &Self::Instance, to: Pfn, from: Pfn);
 
+    /// The same, and asks for the lines of `next`, which is likely copied into soon: a hint, and no
+    /// access.
+    #[inline(always)]
+    fn copy_before(at: &Self::Instance, to: Pfn, from: Pfn, _next: Option<Pfn>) {
+        Self::copy(at, to, from);
+    }
+
     /// Loads the word at `offset` (a multiple of 8) of a user frame. Never a scheduling point: the
     /// translation was looked up just before.
     fn user_load(at: &Self::Instance, pfn: Pfn, offset: u64) -> u64;

@@ -192,6 +192,14 @@ impl<M: Mmu> Frames<M> {
         M::clear_before(at, pfn, list.next());
     }
 
+    /// Fills `to` with what `from` has. Who copies into one frame likely copies into the next one.
+    #[inline(always)]
+    pub(crate) fn copy(&self, at: &M::Instance, to: Pfn, from: Pfn) {
+        // SAFETY: 1: the CPU's own list, and a task does not leave its CPU within this function.
+        let list = unsafe { self.cpus.this().list.peek() };
+        M::copy_before(at, to, from, list.next());
+    }
+
     /// A block of 2^`order` frames near the caller, aligned to its size, with one reference on its
     /// first frame; `None` when no such block is left.
     #[track_caller]

@@ -89,9 +89,12 @@ pub(super) fn modify<'w, M: Mmu>(
             writers.begin(vma)
         }
     };
-    split_huge(mm, writers, part.start())?;
-    split_huge(mm, writers, part.end())?;
-    let vma = mm.find(part.start()).ok_or(NoMemory)?;
+    let mut vma = mm.find(part.start()).ok_or(NoMemory)?;
+    if vma.view().is_huge() {
+        split_huge(mm, writers, part.start())?;
+        split_huge(mm, writers, part.end())?;
+        vma = mm.find(part.start()).ok_or(NoMemory)?;
+    }
     let section = open(vma);
     let whole = vma.view();
     debug_assert!(whole.range.covers(part), "a part of one VMA");

@@ -197,7 +197,7 @@ impl<M: Mmu> Fault<'_, M> {
         match sys.frames.get(from).used_as() {
             // Others may store to it, by other mappings.
             Use::File => M::copy_in_use(&sys.at, pfn, from),
-            _ => M::copy(&sys.at, pfn, from),
+            _ => sys.frames.copy(&sys.at, pfn, from),
         }
         self.flush_before_install(pfn);
         let slot = stable
