@@ -42,7 +42,7 @@ use minflt_sync::Kind;
 /// A line's number: its offset in the machine's memory divided by the line size.
 pub(crate) type LineId = usize;
 
-/// No waiter.
+/// No list of waiters.
 pub(crate) const NOBODY: u32 = 0;
 
 const CHUNK_SHIFT: u32 = 8;
@@ -65,7 +65,7 @@ pub(crate) struct Line {
     pub(crate) last: u16,
     /// Whether a second CPU has ever touched it.
     pub(crate) ever_shared: bool,
-    /// The task, plus 1, at the head of the list of those that spin until it changes.
+    /// The list, plus 1, of those that spin until it changes.
     pub(crate) spinners: u32,
     /// The queue, plus 1, of those who wait until it is free.
     pub(crate) queue: u32,
@@ -204,10 +204,12 @@ impl Lines {
         line.owner == 0 && self.any(&line, model.within(cpu, Distance::Die))
     }
 
-    /// CPU `cpu` reads line `id`, which CPUs of its die share.
-    pub(crate) fn shares_too(&mut self, id: LineId, cpu: u32) {
+    /// Each of `cpus` reads line `id`, which CPUs of its die share.
+    pub(crate) fn share_too(&mut self, id: LineId, cpus: impl Iterator<Item = u32>) {
         let place = self.place(id);
-        self.share(place, cpu);
+        for cpu in cpus {
+            self.share(place, cpu);
+        }
     }
 
     /// Whether CPU `cpu` has to wait for line `id`, which is moving or is wanted by others.

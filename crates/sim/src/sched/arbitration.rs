@@ -18,24 +18,30 @@
 //! Words of bits, and the dies whose cache became free since the last choice.
 
 use super::bits::{Bits, find};
+use super::task::Watch;
 use crate::lines::{Came, Line};
 use crate::machine_file::Arbitration;
 use crate::model::{Distance, Model, Ps};
 use crate::rng::Rng;
 use minflt_sync::Kind;
+use std::collections::VecDeque;
 
 /// Those who wait for one line.
 #[derive(Debug, Default)]
 pub(super) struct Queue {
     dies: Vec<Die>,
+    /// When the last cache of each of `dies` can serve one more.
+    free: Vec<Ps>,
     /// By die: its place in `dies`, plus 1.
     place_of: Vec<u32>,
     /// Dies whose cache has taken up the first of them, and takes no other.
     taken_up: Bits,
+    /// Of these, whose first one reads.
+    reading: Bits,
     /// Dies with a copy of the line, while nobody owns it.
     sharing: Bits,
     /// Lists that were used before.
-    spare: Vec<Vec<Asking>>,
+    spare: Vec<VecDeque<Asking>>,
     /// A reader that was just served: the others of its core have the line with it.
     read: Option<u32>,
     /// When one of them was given the line that has not yet touched it.
@@ -46,42 +52,47 @@ pub(super) struct Queue {
 #[derive(Debug)]
 struct Die {
     die: u32,
-    /// When its last cache can serve one more.
-    free: Ps,
-    asking: Vec<Asking>,
+    asking: VecDeque<Asking>,
 }
 
+/// One that waits for a line: to touch it, or to look at it again.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Asking {
     pub(super) task: u32,
     pub(super) cpu: u32,
-    pub(super) at: Ps,
+    pub(super) die: u32,
     pub(super) kind: Kind,
+    /// When it asked.
+    pub(super) at: Ps,
+    /// What it looks at, if it spins.
+    pub(super) looks: Option<Watch>,
 }
 
 impl Queue {
     /// Adds one; `shares` says whether its die has a copy of the line.
-    pub(super) fn join(&mut self, die: u32, asking: Asking, shares: impl FnOnce() -> bool) {
+    #[inline]
+    pub(super) fn join(&mut self, asking: Asking, shares: impl FnOnce() -> bool) {
+        let die = asking.die;
+        match self.place(die) {
+            Some(at) => self.dies[at].asking.push_back(asking),
+            None => self.first_of(die, asking, shares()),
+        }
+    }
+
+    fn first_of(&mut self, die: u32, asking: Asking, shares: bool) {
         if self.place_of.len() <= die as usize {
             self.place_of.resize(die as usize + 1, 0);
         }
-        let place = self.place_of[die as usize] as usize;
-        if place > 0 {
-            self.dies[place - 1].asking.push(asking);
-            return;
-        }
         let mut list = self.spare.pop().unwrap_or_default();
-        list.push(asking);
-        self.dies.push(Die {
-            die,
-            free: 0,
-            asking: list,
-        });
+        list.push_back(asking);
+        self.dies.push(Die { die, asking: list });
+        self.free.push(0);
         let len = self.dies.len();
         self.place_of[die as usize] = len as u32;
         self.taken_up.reach(len);
+        self.reading.reach(len);
         self.sharing.reach(len);
-        self.sharing.set(len - 1, shares());
+        self.sharing.set(len - 1, shares);
     }
 
     /// The CPU in whose name the queue goes on.
@@ -110,6 +121,13 @@ impl Queue {
         }
     }
 
+    /// Whether `task`, of die `die`, is one of them.
+    pub(super) fn has(&self, die: u32, task: u32) -> bool {
+        let asks = |at: usize| self.dies[at].asking.iter().any(|one| one.task == task);
+        self.place(die).is_some_and(asks)
+    }
+
+    #[inline]
     fn place(&self, die: u32) -> Option<usize> {
         let place = self.place_of.get(die as usize).copied().unwrap_or(0);
         (place as usize).checked_sub(1)
@@ -152,7 +170,7 @@ impl Queue {
             self.read = Some(first.cpu);
         }
         let brings = reads && !self.sharing.has(at);
-        self.dies[at].free = now
+        self.free[at] = now
             + if brings {
                 // A copy for the rest of the die.
                 model.transfer(model.distance(first.cpu, u32::from(found.last)))
@@ -183,19 +201,21 @@ impl Queue {
 
     /// Each last cache that is free takes one up: with `fifo` the first to ask, else any.
     fn take_up(&mut self, model: &Model, random: &mut Rng, now: Ps) {
-        let (dies, taken_up) = (&mut self.dies, &mut self.taken_up);
+        let (dies, free) = (&mut self.dies, &self.free);
+        let (taken_up, reading) = (&mut self.taken_up, &mut self.reading);
         let len = dies.len();
         for n in 0..len.div_ceil(64) {
             let idle = !taken_up.word(n);
             let to = len.min(n * 64 + 64);
             let all = |at: usize| {
-                let die = &mut dies[at];
-                if die.free <= now {
+                if free[at] <= now {
+                    let asking = &mut dies[at].asking;
                     if model.arbitration != Arbitration::Fifo {
-                        let one = random.below(die.asking.len() as u64) as usize;
-                        die.asking.swap(0, one);
+                        let one = random.below(asking.len() as u64) as usize;
+                        asking.swap(0, one);
                     }
                     taken_up.set(at, true);
+                    reading.set(at, !asking[0].kind.writes());
                 }
                 false
             };
@@ -203,28 +223,34 @@ impl Queue {
         }
     }
 
-    /// Whether the last cache of a die can serve the one it has taken up by itself.
-    fn alone(&self, at: usize) -> bool {
-        self.sharing.has(at) && !self.dies[at].asking[0].kind.writes()
+    /// The dies, as bits, that have taken up one that they can serve now if their cache is free;
+    /// `busy` is until when the line moves.
+    fn servable(&self, n: usize, busy: Ps, now: Ps) -> u64 {
+        if busy <= now {
+            self.taken_up.word(n)
+        } else {
+            self.alone(n)
+        }
+    }
+
+    /// The dies, as bits, whose last cache can serve the one it has taken up by itself.
+    fn alone(&self, n: usize) -> u64 {
+        self.taken_up.word(n) & self.sharing.word(n) & self.reading.word(n)
     }
 
     /// Whether the one that a die has taken up can be served now; `busy` is until when the line
     /// moves.
     fn is_ready(&self, at: usize, busy: Ps, now: Ps) -> bool {
-        self.taken_up.has(at) && self.dies[at].free <= now && (busy <= now || self.alone(at))
+        let servable = self.servable(at / 64, busy, now);
+        servable >> (at % 64) & 1 == 1 && self.free[at] <= now
     }
 
     /// The first die that can be served from one drawn at random on, in the order of the list.
     fn any(&self, random: &mut Rng, busy: Ps, now: Ps) -> Option<usize> {
         let len = self.dies.len();
         let start = random.below(len.max(1) as u64) as usize;
-        let is = |at| self.is_ready(at, busy, now);
-        if busy <= now {
-            let word = |n| self.taken_up.word(n);
-            return find(start, len, word, is).or_else(|| find(0, start, word, is));
-        }
-        // While the line moves, only dies with a copy.
-        let word = |n| self.taken_up.word(n) & self.sharing.word(n);
+        let is = |at: usize| self.free[at] <= now;
+        let word = |n| self.servable(n, busy, now);
         find(start, len, word, is).or_else(|| find(0, start, word, is))
     }
 
@@ -233,17 +259,15 @@ impl Queue {
         let len = self.dies.len();
         let mut first = Ps::MAX;
         // Of those that wait for the line and not for their cache, one is enough.
-        let waits = |n| self.taken_up.word(n) & !self.sharing.word(n);
+        let waits = |n| self.taken_up.word(n) & !self.alone(n);
         find(0, len, waits, |at| {
-            let free = self.dies[at].free;
+            let free = self.free[at];
             first = first.min(free.max(busy));
             free <= now
         });
-        let others = |n| !self.taken_up.word(n) | self.sharing.word(n);
+        let others = |n| !self.taken_up.word(n) | self.alone(n);
         find(0, len, others, |at| {
-            let free = self.dies[at].free;
-            let by_itself = !self.taken_up.has(at) || self.alone(at);
-            first = first.min(if by_itself { free } else { free.max(busy) });
+            first = first.min(self.free[at]);
             false
         });
         (len > 0).then_some(first)
@@ -252,7 +276,8 @@ impl Queue {
     /// Takes one of a die out; the die, if it was the last.
     fn take(&mut self, at: usize, one: usize) -> Asking {
         let die = &mut self.dies[at];
-        let taken = die.asking.remove(one);
+        let taken = die.asking[one];
+        die.asking.remove(one);
         let is_empty = die.asking.is_empty();
         if one == 0 {
             self.taken_up.set(at, false);
@@ -266,11 +291,13 @@ impl Queue {
     fn remove(&mut self, at: usize) {
         let last = self.dies.len() - 1;
         let gone = self.dies.swap_remove(at);
+        self.free.swap_remove(at);
         self.place_of[gone.die as usize] = 0;
         if let Some(moved) = self.dies.get(at) {
             self.place_of[moved.die as usize] = at as u32 + 1;
         }
         self.taken_up.swap_remove(at, last);
+        self.reading.swap_remove(at, last);
         self.sharing.swap_remove(at, last);
         let mut list = gone.asking;
         list.clear();
@@ -278,26 +305,26 @@ impl Queue {
     }
 
     /// All of a die for whom it is `vain` have looked, one after the other, for half of `serve`
-    /// each; their tasks are added to `looked`.
+    /// each; they are added to `looked`.
     pub(super) fn look_in_vain(
         &mut self,
         die: u32,
         serve: Ps,
         vain: impl Fn(&Asking) -> bool,
-        looked: &mut Vec<u32>,
+        looked: &mut Vec<Asking>,
     ) {
         let Some(at) = self.place(die) else { return };
-        let die = &mut self.dies[at];
-        let first = die.asking[0].task;
-        die.asking.retain(|one| {
+        let asking = &mut self.dies[at].asking;
+        let (first, from) = (asking[0].task, looked.len());
+        asking.retain(|one| {
             let vain = vain(one);
             if vain {
-                looked.push(one.task);
+                looked.push(*one);
             }
             !vain
         });
-        die.free += serve * looked.len() as u64 / 2;
-        match die.asking.first() {
+        self.free[at] += serve * (looked.len() - from) as u64 / 2;
+        match asking.front() {
             Some(one) if one.task == first => {}
             Some(_) => self.taken_up.set(at, false),
             None => self.remove(at),
