@@ -371,6 +371,12 @@ impl Lines {
 
     /// Whether some CPU of a range shares the line.
     fn any(&self, line: &Line, cpus: Range<u32>) -> bool {
+        let (n, shift) = (cpus.start / 64, cpus.start % 64);
+        if shift + (cpus.end - cpus.start) < 64 {
+            // Within a word, as cores, dies and groups mostly are.
+            let mask = !(u64::MAX << (cpus.end - cpus.start)) << shift;
+            return self.words_of(line).get(n as usize).is_some_and(|word| word & mask != 0);
+        }
         self.shared_within(line, cpus).any(|word| word != 0)
     }
 

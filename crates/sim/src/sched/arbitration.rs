@@ -17,7 +17,7 @@
 //! # Cost
 //! Words of bits, and the dies whose cache became free since the last choice.
 
-use super::bits::{Bits, find};
+use super::bits::{Marks, find};
 use super::task::Watch;
 use crate::lines::{Came, Line};
 use crate::machine_file::Arbitration;
@@ -29,30 +29,26 @@ use std::collections::VecDeque;
 /// Those who wait for one line.
 #[derive(Debug, Default)]
 pub(super) struct Queue {
-    dies: Vec<Die>,
+    /// The dies of those who wait, in the order in which one is drawn.
+    dies: Vec<u32>,
     /// When the last cache of each of `dies` can serve one more.
     free: Vec<Ps>,
-    /// By die: its place in `dies`, plus 1.
-    place_of: Vec<u32>,
-    /// Dies whose cache has taken up the first of them, and takes no other.
-    taken_up: Bits,
-    /// Of these, whose first one reads.
-    reading: Bits,
-    /// Dies with a copy of the line, while nobody owns it.
-    sharing: Bits,
-    /// Lists that were used before.
-    spare: Vec<VecDeque<Asking>>,
+    /// What is known of each of `dies`.
+    marks: Marks,
+    /// By die.
+    of: Vec<Die>,
     /// A reader that was just served: the others of its core have the line with it.
     read: Option<u32>,
     /// When one of them was given the line that has not yet touched it.
     pub(super) granted: Option<Ps>,
 }
 
-/// Those of one die, in the order of asking; at least one.
-#[derive(Debug)]
+/// Those of one die, in the order of asking.
+#[derive(Debug, Default)]
 struct Die {
-    die: u32,
     asking: VecDeque<Asking>,
+    /// Its place in [`Queue::dies`], plus 1, if anybody is asking.
+    place: u32,
 }
 
 /// One that waits for a line: to touch it, or to look at it again.
@@ -71,33 +67,25 @@ pub(super) struct Asking {
 impl Queue {
     /// Adds one; `shares` says whether its die has a copy of the line.
     #[inline]
-    pub(super) fn join(&mut self, asking: Asking, shares: impl FnOnce() -> bool) {
-        let die = asking.die;
-        match self.place(die) {
-            Some(at) => self.dies[at].asking.push_back(asking),
-            None => self.first_of(die, asking, shares()),
+    pub(super) fn join(&mut self, one: Asking, shares: impl FnOnce() -> bool) {
+        let at = one.die as usize;
+        if self.of.len() <= at {
+            self.of.resize_with(at + 1, Die::default);
         }
-    }
-
-    fn first_of(&mut self, die: u32, asking: Asking, shares: bool) {
-        if self.place_of.len() <= die as usize {
-            self.place_of.resize(die as usize + 1, 0);
+        let die = &mut self.of[at];
+        die.asking.push_back(one);
+        if die.place == 0 {
+            self.dies.push(one.die);
+            self.free.push(0);
+            die.place = self.dies.len() as u32;
+            self.marks.push(self.dies.len() - 1, shares());
         }
-        let mut list = self.spare.pop().unwrap_or_default();
-        list.push_back(asking);
-        self.dies.push(Die { die, asking: list });
-        self.free.push(0);
-        let len = self.dies.len();
-        self.place_of[die as usize] = len as u32;
-        self.taken_up.reach(len);
-        self.reading.reach(len);
-        self.sharing.reach(len);
-        self.sharing.set(len - 1, shares);
     }
 
     /// The CPU in whose name the queue goes on.
     pub(super) fn head(&self) -> Option<u32> {
-        self.dies.first().map(|die| die.asking[0].cpu)
+        let die = self.dies.first()?;
+        Some(self.of[*die as usize].asking[0].cpu)
     }
 
     /// Nobody waits here any more.
@@ -110,11 +98,11 @@ impl Queue {
     pub(super) fn sees(&mut self, model: &Model, cpu: u32, came: Came) {
         match came {
             Came::Not => {}
-            Came::Owned => self.sharing.clear(),
+            Came::Owned => self.marks.nobody_shares(),
             Came::Shared { with } => {
                 for cpu in [Some(cpu), with].into_iter().flatten() {
                     if let Some(at) = self.place(model.places[cpu as usize].die) {
-                        self.sharing.set(at, true);
+                        self.marks.shares(at);
                     }
                 }
             }
@@ -123,19 +111,42 @@ impl Queue {
 
     /// Whether `task`, of die `die`, is one of them.
     pub(super) fn has(&self, die: u32, task: u32) -> bool {
-        let asks = |at: usize| self.dies[at].asking.iter().any(|one| one.task == task);
-        self.place(die).is_some_and(asks)
+        let die = self.of.get(die as usize);
+        die.is_some_and(|die| die.asking.iter().any(|one| one.task == task))
     }
 
     #[inline]
     fn place(&self, die: u32) -> Option<usize> {
-        let place = self.place_of.get(die as usize).copied().unwrap_or(0);
+        let place = self.of.get(die as usize)?.place;
         (place as usize).checked_sub(1)
     }
 
+    fn asking(&mut self, at: usize) -> &mut VecDeque<Asking> {
+        &mut self.of[self.dies[at] as usize].asking
+    }
+
     /// Takes the next one out, `found` being the line as it is. If nobody can be served at time
-    /// `now`: when somebody can, if there is anybody.
+    /// `now`: who can first, if that is before `until`, and `now` becomes that time; else when that
+    /// is, if there is anybody.
     pub(super) fn choose(
+        &mut self,
+        model: &Model,
+        found: &Line,
+        random: &mut Rng,
+        now: &mut Ps,
+        until: Ps,
+    ) -> Result<Asking, Option<Ps>> {
+        loop {
+            match self.choose_at(model, found, random, *now) {
+                Err(Some(time)) if time < until => *now = time,
+                chosen => return chosen,
+            }
+        }
+    }
+
+    /// The same, at time `now` only.
+    #[inline]
+    fn choose_at(
         &mut self,
         model: &Model,
         found: &Line,
@@ -147,9 +158,18 @@ impl Queue {
         }
         self.take_up(model, random, now);
         let busy = found.busy;
+        if busy > now && !self.marks.words().any(|word| word.alone() != 0) {
+            // Nobody can be served, whatever is drawn.
+            random.skip(match model.arbitration {
+                Arbitration::Fifo => 0,
+                Arbitration::Random => 1,
+                Arbitration::NearFirst => 2,
+            });
+            return Err(self.ready_at(busy, now));
+        }
         let at = match model.arbitration {
             Arbitration::Fifo => {
-                let age = |at: &usize| self.dies[*at].asking[0].at;
+                let age = |at: &usize| self.of[self.dies[*at] as usize].asking[0].at;
                 let all = 0..self.dies.len();
                 all.filter(|at| self.is_ready(*at, busy, now))
                     .min_by_key(age)
@@ -164,20 +184,20 @@ impl Queue {
         let Some(at) = at else {
             return Err(self.ready_at(busy, now));
         };
-        let first = self.dies[at].asking[0];
-        let reads = !first.kind.writes();
+        let (reads, shares) = self.marks.reads_and_shares(at);
+        let first = self.take(at, 0, |free, first| {
+            *free = now
+                + if reads && !shares {
+                    // A copy for the rest of the die.
+                    model.transfer(model.distance(first, u32::from(found.last)))
+                } else {
+                    model.serve
+                };
+        });
         if reads && model.siblings(first.cpu).next().is_some() {
             self.read = Some(first.cpu);
         }
-        let brings = reads && !self.sharing.has(at);
-        self.free[at] = now
-            + if brings {
-                // A copy for the rest of the die.
-                model.transfer(model.distance(first.cpu, u32::from(found.last)))
-            } else {
-                model.serve
-            };
-        Ok(self.take(at, 0))
+        Ok(first)
     }
 
     /// One whose core has the line anyhow: it was read for a sibling, or came for one after both
@@ -194,54 +214,35 @@ impl Queue {
                     None => found.visits(model, one.cpu, one.at),
                 }
         };
-        let one = self.dies[at].asking.iter().position(with_it)?;
+        let one = self.asking(at).iter().position(with_it)?;
         self.read = read;
-        Some(self.take(at, one))
+        Some(self.take(at, one, |_, _| {}))
     }
 
     /// Each last cache that is free takes one up: with `fifo` the first to ask, else any.
     fn take_up(&mut self, model: &Model, random: &mut Rng, now: Ps) {
-        let (dies, free) = (&mut self.dies, &self.free);
-        let (taken_up, reading) = (&mut self.taken_up, &mut self.reading);
-        let len = dies.len();
-        for n in 0..len.div_ceil(64) {
-            let idle = !taken_up.word(n);
-            let to = len.min(n * 64 + 64);
-            let all = |at: usize| {
-                if free[at] <= now {
-                    let asking = &mut dies[at].asking;
+        for n in 0..self.dies.len().div_ceil(64) {
+            let mut idle = self.marks.word(n).idle();
+            while idle != 0 {
+                let at = n * 64 + idle.trailing_zeros() as usize;
+                if self.free[at] <= now {
+                    let asking = self.asking(at);
                     if model.arbitration != Arbitration::Fifo {
                         let one = random.below(asking.len() as u64) as usize;
                         asking.swap(0, one);
                     }
-                    taken_up.set(at, true);
-                    reading.set(at, !asking[0].kind.writes());
+                    let reads = !asking[0].kind.writes();
+                    self.marks.takes_up(at, reads);
                 }
-                false
-            };
-            find(n * 64, to, |_| idle, all);
+                idle &= idle - 1;
+            }
         }
-    }
-
-    /// The dies, as bits, that have taken up one that they can serve now if their cache is free;
-    /// `busy` is until when the line moves.
-    fn servable(&self, n: usize, busy: Ps, now: Ps) -> u64 {
-        if busy <= now {
-            self.taken_up.word(n)
-        } else {
-            self.alone(n)
-        }
-    }
-
-    /// The dies, as bits, whose last cache can serve the one it has taken up by itself.
-    fn alone(&self, n: usize) -> u64 {
-        self.taken_up.word(n) & self.sharing.word(n) & self.reading.word(n)
     }
 
     /// Whether the one that a die has taken up can be served now; `busy` is until when the line
     /// moves.
     fn is_ready(&self, at: usize, busy: Ps, now: Ps) -> bool {
-        let servable = self.servable(at / 64, busy, now);
+        let servable = self.marks.word(at / 64).servable(busy <= now);
         servable >> (at % 64) & 1 == 1 && self.free[at] <= now
     }
 
@@ -250,7 +251,7 @@ impl Queue {
         let len = self.dies.len();
         let start = random.below(len.max(1) as u64) as usize;
         let is = |at: usize| self.free[at] <= now;
-        let word = |n| self.servable(n, busy, now);
+        let word = |n| self.marks.word(n).servable(busy <= now);
         find(start, len, word, is).or_else(|| find(0, start, word, is))
     }
 
@@ -259,13 +260,13 @@ impl Queue {
         let len = self.dies.len();
         let mut first = Ps::MAX;
         // Of those that wait for the line and not for their cache, one is enough.
-        let waits = |n| self.taken_up.word(n) & !self.alone(n);
+        let waits = |n| self.marks.word(n).waits_for_line();
         find(0, len, waits, |at| {
             let free = self.free[at];
             first = first.min(free.max(busy));
             free <= now
         });
-        let others = |n| !self.taken_up.word(n) | self.alone(n);
+        let others = |n| !self.marks.word(n).waits_for_line();
         find(0, len, others, |at| {
             first = first.min(self.free[at]);
             false
@@ -273,17 +274,24 @@ impl Queue {
         (len > 0).then_some(first)
     }
 
-    /// Takes one of a die out; the die, if it was the last.
-    fn take(&mut self, at: usize, one: usize) -> Asking {
-        let die = &mut self.dies[at];
-        let taken = die.asking[one];
-        die.asking.remove(one);
-        let is_empty = die.asking.is_empty();
+    /// Takes one of a die out; the die, if it was the last. Else `then` is told when the die's
+    /// cache is free, and whose CPU was taken out.
+    #[inline]
+    fn take(&mut self, at: usize, one: usize, then: impl FnOnce(&mut Ps, u32)) -> Asking {
+        let asking = &mut self.of[self.dies[at] as usize].asking;
+        let taken = asking[one];
         if one == 0 {
-            self.taken_up.set(at, false);
+            asking.pop_front();
+        } else {
+            asking.remove(one);
         }
-        if is_empty {
+        if asking.is_empty() {
             self.remove(at);
+            return taken;
+        }
+        then(&mut self.free[at], taken.cpu);
+        if one == 0 {
+            self.marks.is_idle(at);
         }
         taken
     }
@@ -292,20 +300,16 @@ impl Queue {
         let last = self.dies.len() - 1;
         let gone = self.dies.swap_remove(at);
         self.free.swap_remove(at);
-        self.place_of[gone.die as usize] = 0;
+        self.of[gone as usize].place = 0;
         if let Some(moved) = self.dies.get(at) {
-            self.place_of[moved.die as usize] = at as u32 + 1;
+            self.of[*moved as usize].place = at as u32 + 1;
         }
-        self.taken_up.swap_remove(at, last);
-        self.reading.swap_remove(at, last);
-        self.sharing.swap_remove(at, last);
-        let mut list = gone.asking;
-        list.clear();
-        self.spare.push(list);
+        self.marks.swap_remove(at, last);
     }
 
     /// All of a die for whom it is `vain` have looked, one after the other, for half of `serve`
     /// each; they are added to `looked`.
+    #[inline]
     pub(super) fn look_in_vain(
         &mut self,
         die: u32,
@@ -314,7 +318,7 @@ impl Queue {
         looked: &mut Vec<Asking>,
     ) {
         let Some(at) = self.place(die) else { return };
-        let asking = &mut self.dies[at].asking;
+        let asking = &mut self.of[die as usize].asking;
         let (first, from) = (asking[0].task, looked.len());
         asking.retain(|one| {
             let vain = vain(one);
@@ -326,7 +330,7 @@ impl Queue {
         self.free[at] += serve * (looked.len() - from) as u64 / 2;
         match asking.front() {
             Some(one) if one.task == first => {}
-            Some(_) => self.taken_up.set(at, false),
+            Some(_) => self.marks.is_idle(at),
             None => self.remove(at),
         }
     }

@@ -126,17 +126,14 @@ impl Core {
             return false;
         }
         let mut now = self.cpus[cpu as usize].clock;
+        let mut until = self.nobody_before();
         loop {
             let (queue, found) = (&mut self.queues[place], self.lines.line(line));
-            let chosen = match queue.choose(&self.model, found, &mut self.random, now) {
+            let chosen = match queue.choose(&self.model, found, &mut self.random, &mut now, until) {
                 Ok(chosen) => chosen,
                 Err(None) => {
                     self.close(line);
                     return false;
-                }
-                Err(Some(time)) if self.is_next_at(time) => {
-                    now = time;
-                    continue;
                 }
                 Err(Some(time)) => {
                     self.head_at(place, time);
@@ -145,6 +142,7 @@ impl Core {
             };
             if let Some(watch) = chosen.looks {
                 self.look(chosen, watch, line, now);
+                until = self.nobody_before();
                 continue;
             }
             self.queues[place].granted = Some(now);
@@ -158,11 +156,11 @@ impl Core {
         }
     }
 
-    /// Whether nobody runs before `time`.
-    fn is_next_at(&self, time: Ps) -> bool {
+    /// Nobody else runs before that time.
+    fn nobody_before(&self) -> Ps {
         match &self.order {
-            Order::Virtual(heap) => heap.peek().is_none_or(|Reverse((due, _))| *due > time),
-            Order::Explored { .. } => false,
+            Order::Virtual(heap) => heap.peek().map_or(Ps::MAX, |Reverse((due, _))| *due),
+            Order::Explored { .. } => 0,
         }
     }
 
