@@ -95,6 +95,7 @@ impl Queue {
     }
 
     /// CPU `cpu` has touched the line, which `came` to it.
+    #[inline]
     pub(super) fn sees(&mut self, model: &Model, cpu: u32, came: Came) {
         match came {
             Came::Not => {}
@@ -121,6 +122,7 @@ impl Queue {
         (place as usize).checked_sub(1)
     }
 
+    #[inline]
     fn asking(&mut self, at: usize) -> &mut VecDeque<Asking> {
         &mut self.of[self.dies[at] as usize].asking
     }
@@ -202,6 +204,7 @@ impl Queue {
 
     /// One whose core has the line anyhow: it was read for a sibling, or came for one after both
     /// had asked.
+    #[inline]
     fn merged(&mut self, model: &Model, found: &Line, now: Ps) -> Option<Asking> {
         let read = self.read.take();
         let owner = found.owned_by().filter(|_| found.busy <= now);
@@ -220,6 +223,7 @@ impl Queue {
     }
 
     /// Each last cache that is free takes one up: with `fifo` the first to ask, else any.
+    #[inline]
     fn take_up(&mut self, model: &Model, random: &mut Rng, now: Ps) {
         for n in 0..self.dies.len().div_ceil(64) {
             let mut idle = self.marks.word(n).idle();
@@ -241,12 +245,14 @@ impl Queue {
 
     /// Whether the one that a die has taken up can be served now; `busy` is until when the line
     /// moves.
+    #[inline]
     fn is_ready(&self, at: usize, busy: Ps, now: Ps) -> bool {
         let servable = self.marks.word(at / 64).servable(busy <= now);
         servable >> (at % 64) & 1 == 1 && self.free[at] <= now
     }
 
     /// The first die that can be served from one drawn at random on, in the order of the list.
+    #[inline]
     fn any(&self, random: &mut Rng, busy: Ps, now: Ps) -> Option<usize> {
         let len = self.dies.len();
         let start = random.below(len.max(1) as u64) as usize;
@@ -256,6 +262,7 @@ impl Queue {
     }
 
     /// When somebody can be served, where nobody can be now.
+    #[inline]
     fn ready_at(&self, busy: Ps, now: Ps) -> Option<Ps> {
         let len = self.dies.len();
         let mut first = Ps::MAX;

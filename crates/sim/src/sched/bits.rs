@@ -15,21 +15,25 @@ pub(super) struct Word {
 
 impl Word {
     /// Those that take one up when they are free.
+    #[inline]
     pub(super) fn idle(self) -> u64 {
         self.is & !self.taken_up
     }
 
     /// Those whose last cache can serve the one it has taken up by itself.
+    #[inline]
     pub(super) fn alone(self) -> u64 {
         self.taken_up & self.reads & self.shares
     }
 
     /// Those that have taken up one that they can serve; the line may be free.
+    #[inline]
     pub(super) fn servable(self, is_free: bool) -> u64 {
         if is_free { self.taken_up } else { self.alone() }
     }
 
     /// Those that have taken up one that needs the line.
+    #[inline]
     pub(super) fn waits_for_line(self) -> u64 {
         self.taken_up & !self.alone()
     }
@@ -41,6 +45,7 @@ pub(super) struct Marks(Vec<Word>);
 
 impl Marks {
     /// The list has grown by place `at`.
+    #[inline]
     pub(super) fn push(&mut self, at: usize, shares: bool) {
         if self.0.len() * 64 <= at {
             self.0.push(Word::default());
@@ -52,11 +57,13 @@ impl Marks {
         }
     }
 
+    #[inline]
     fn at(&mut self, at: usize) -> (&mut Word, u64) {
         (&mut self.0[at / 64], 1 << (at % 64))
     }
 
     /// The one at `at` has taken up one that reads or does not.
+    #[inline]
     pub(super) fn takes_up(&mut self, at: usize, reads: bool) {
         let (word, bit) = self.at(at);
         word.taken_up |= bit;
@@ -68,12 +75,14 @@ impl Marks {
     }
 
     /// The one at `at` has no request taken up.
+    #[inline]
     pub(super) fn is_idle(&mut self, at: usize) {
         let (word, bit) = self.at(at);
         word.taken_up &= !bit;
     }
 
     /// The one at `at` has a copy of the line.
+    #[inline]
     pub(super) fn shares(&mut self, at: usize) {
         let (word, bit) = self.at(at);
         word.shares |= bit;
@@ -95,6 +104,7 @@ impl Marks {
 
     /// The member at `at` was removed from the list, and the last, which was at `last`, took its
     /// place.
+    #[inline]
     pub(super) fn swap_remove(&mut self, at: usize, last: usize) {
         let (from, moved) = (last % 64, self.word(last / 64));
         let (word, to) = (&mut self.0[at / 64], at % 64);

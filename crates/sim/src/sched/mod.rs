@@ -302,6 +302,7 @@ impl Core {
         Some(task)
     }
 
+    #[inline]
     fn make_ready(&mut self, cpu: u32, due: Ps) {
         match &mut self.order {
             Order::Virtual(heap) => {

@@ -32,7 +32,7 @@
 use super::arbitration::{Asking, Queue};
 use super::task::Watch;
 use super::{Core, Order, State};
-use crate::lines::{Accessed, Ask, LineId};
+use crate::lines::{Accessed, LineId};
 use crate::model::Ps;
 use core::cmp::Reverse;
 use core::ops::RangeInclusive;
@@ -178,15 +178,8 @@ impl Core {
 
     /// A spinner looks at its line at time `now`.
     fn look(&mut self, one: Asking, watch: Watch, line: LineId, now: Ps) {
-        // The line has an owner or sharers: who changed it, at least. Its memory is not asked.
-        let ask = Ask {
-            id: line,
-            node: 0,
-            cpu: one.cpu,
-            kind: Kind::Load,
-            waited: true,
-        };
-        let done = self.lines.access(&self.model, ask, now);
+        let shares = self.lines.die_shares(&self.model, line, one.cpu);
+        let done = self.lines.look(&self.model, line, one.cpu, shares, now);
         self.came(one.cpu, done);
         let mut end = done.end;
         if self.is_free(line) {
