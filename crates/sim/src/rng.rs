@@ -22,7 +22,9 @@ impl Rng {
 
     /// Leaves out the next `n` numbers.
     pub const fn skip(&mut self, n: u64) {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15_u64.wrapping_mul(n));
+        self.0 = self
+            .0
+            .wrapping_add(0x9e37_79b9_7f4a_7c15_u64.wrapping_mul(n));
     }
 
     /// A number below `end`, which is not 0.

@@ -6,13 +6,16 @@
 //!
 //! # Idea
 //! What a choice asks of each die is kept as bits, a word for 64 dies: whether its cache has taken
-//! up a request, and whether it has a copy of the line. A choice then looks at the few dies that
-//! are in question. Dies keep the order of a list whose removed members the last one replaces, and
-//! random numbers are drawn in that order.
+//! up a request, whether that reads, and whether the die has a copy of the line. A choice then
+//! looks at the few dies that are in question. Dies keep the order of a list whose removed members
+//! the last one replaces, and random numbers are drawn in that order. While the line moves and no
+//! die can serve its request by itself, a choice is in vain whatever is drawn: as many numbers are
+//! left out as it would have drawn.
 //!
 //! # Why it is correct
-//! A request that is taken up stays so until it is served, as [`Die::free`] passes only once. Who
-//! has a copy changes by accesses to the line alone, and each is told ([`Queue::sees`]).
+//! A request that is taken up stays the first of its die until it is served, as a cache becomes
+//! free only once. Who has a copy changes by accesses to the line alone, and each is told
+//! ([`Queue::sees`]).
 //!
 //! # Cost
 //! Words of bits, and the dies whose cache became free since the last choice.
@@ -347,3 +350,6 @@ impl Queue {
         self.dies.is_empty()
     }
 }
+
+#[cfg(test)]
+mod tests;

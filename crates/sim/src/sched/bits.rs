@@ -96,10 +96,7 @@ impl Marks {
     /// Whether what the one at `at` has taken up reads, and whether the die has a copy.
     pub(super) fn reads_and_shares(&self, at: usize) -> (bool, bool) {
         let (word, shift) = (self.word(at / 64), at % 64);
-        (
-            word.reads >> shift & 1 == 1,
-            word.shares >> shift & 1 == 1,
-        )
+        (word.reads >> shift & 1 == 1, word.shares >> shift & 1 == 1)
     }
 
     /// The member at `at` was removed from the list, and the last, which was at `last`, took its
@@ -202,7 +199,10 @@ mod tests {
         marks.takes_up(69, true);
         assert_eq!(marks.word(1).alone(), 1 << 5);
         marks.swap_remove(3, 69);
-        assert_eq!((marks.word(0).alone(), marks.word(1).idle()), (1 << 3, 0x1f));
+        assert_eq!(
+            (marks.word(0).alone(), marks.word(1).idle()),
+            (1 << 3, 0x1f)
+        );
         assert_eq!(marks.reads_and_shares(3), (true, true));
         marks.swap_remove(3, 3);
         assert_eq!(marks.word(0).servable(true), 0);

@@ -302,7 +302,6 @@ impl Core {
         Some(task)
     }
 
-    #[inline]
     fn make_ready(&mut self, cpu: u32, due: Ps) {
         match &mut self.order {
             Order::Virtual(heap) => {

@@ -14,9 +14,10 @@
 //! # Protocol
 //! ```text
 //! Running  -> Asking -> Granted -> Running    an access
-//! Spinning -> Asking -> Looking -> Running    a spinner's look at a changed line,
-//!                    -> Spinning              which ends no wait
+//! Spinning -> Looking -> Running              a spinner's look at a changed line
+//!          -> Spinning                        which ends no wait
 //! ```
+//! A spinner is `Spinning` on its line's list (`spinners.rs`) and while it asks to look.
 //! One of a queue, its *head*, is in the heap at the time when somebody can be served, and
 //! arbitrates then. A grant is outstanding until the access is committed; meanwhile nobody
 //! arbitrates. A look that ends no wait is charged here, and its task is not resumed for it.

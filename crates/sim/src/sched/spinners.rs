@@ -43,9 +43,7 @@ impl Spinners {
         } else {
             Some(head - 1)
         };
-        at.map_or_else(Vec::new, |at| {
-            core::mem::take(&mut self.lists[at as usize])
-        })
+        at.map_or_else(Vec::new, |at| core::mem::take(&mut self.lists[at as usize]))
     }
 
     /// Puts the list of a line back; its number from now on.
