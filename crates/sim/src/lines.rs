@@ -42,7 +42,7 @@ use minflt_sync::Kind;
 /// A line's number: its offset in the machine's memory divided by the line size.
 pub(crate) type LineId = usize;
 
-/// No waiter.
+/// No list of waiters.
 pub(crate) const NOBODY: u32 = 0;
 
 const CHUNK_SHIFT: u32 = 8;
@@ -65,7 +65,7 @@ pub(crate) struct Line {
     pub(crate) last: u16,
     /// Whether a second CPU has ever touched it.
     pub(crate) ever_shared: bool,
-    /// The task, plus 1, at the head of the list of those that spin until it changes.
+    /// The list, plus 1, of those that spin until it changes.
     pub(crate) spinners: u32,
     /// The queue, plus 1, of those who wait until it is free.
     pub(crate) queue: u32,
@@ -166,19 +166,27 @@ impl Lines {
             .truncate(if self.words > 1 { self.words } else { 0 });
     }
 
+    #[inline]
     fn place(&mut self, id: LineId) -> usize {
         let (chunk, at) = (id >> CHUNK_SHIFT, id & (CHUNK - 1));
         let mut place = self.chunks[chunk];
         if place == 0 {
-            self.lines.resize(self.lines.len() + CHUNK, Line::default());
-            place = (self.lines.len() >> CHUNK_SHIFT) as u32;
-            self.chunks[chunk] = place;
-            self.used.push(chunk as u32);
+            place = self.first_of(chunk);
         }
         ((place - 1) as usize) << CHUNK_SHIFT | at
     }
 
+    #[cold]
+    fn first_of(&mut self, chunk: usize) -> u32 {
+        self.lines.resize(self.lines.len() + CHUNK, Line::default());
+        let place = (self.lines.len() >> CHUNK_SHIFT) as u32;
+        self.chunks[chunk] = place;
+        self.used.push(chunk as u32);
+        place
+    }
+
     /// A line, for its list of spinners.
+    #[inline]
     pub(crate) fn line(&mut self, id: LineId) -> &mut Line {
         let place = self.place(id);
         &mut self.lines[place]
@@ -204,10 +212,12 @@ impl Lines {
         line.owner == 0 && self.any(&line, model.within(cpu, Distance::Die))
     }
 
-    /// CPU `cpu` reads line `id`, which CPUs of its die share.
-    pub(crate) fn shares_too(&mut self, id: LineId, cpu: u32) {
+    /// Each of `cpus` reads line `id`, which CPUs of its die share.
+    pub(crate) fn share_too(&mut self, id: LineId, cpus: impl Iterator<Item = u32>) {
         let place = self.place(id);
-        self.share(place, cpu);
+        for cpu in cpus {
+            self.share(place, cpu);
+        }
     }
 
     /// Whether CPU `cpu` has to wait for line `id`, which is moving or is wanted by others.
@@ -226,6 +236,55 @@ impl Lines {
         let reads = line.owner == 0 && !kind.writes();
         !(reads && self.has(line, cpu))
             && (line.queue != 0 || !(reads && self.die_shares(model, id, cpu)))
+    }
+
+    /// CPU `cpu`, which waited for line `id`, looks at it at time `now`. `die_has`: whether its die
+    /// has a copy. The same as [`Self::access`], which it need not ask as much as others.
+    pub(crate) fn look(
+        &mut self,
+        model: &Model,
+        id: LineId,
+        cpu: u32,
+        die_has: bool,
+        now: Ps,
+    ) -> Accessed {
+        let place = self.place(id);
+        let line = self.lines[place];
+        let far = |lines: &Self, level| lines.any(&line, model.within(cpu, level));
+        let distance = if line.owner != 0 || die_has || line.first == 0 {
+            None
+        } else if far(self, Distance::Group) {
+            Some(Distance::Group)
+        } else {
+            far(self, Distance::Beyond).then_some(Distance::Beyond)
+        };
+        let Some(distance) = distance else {
+            // The line has an owner or sharers: who changed it, at least. Its memory is not asked.
+            let ask = Ask {
+                id,
+                node: 0,
+                cpu,
+                kind: Kind::Load,
+                waited: true,
+            };
+            return self.access(model, ask, now);
+        };
+        let time = model.transfer(distance);
+        let (start, busy) = (line.busy.max(now), model.home.min(time));
+        let start = if busy == 0 { now } else { start };
+        self.share(place, cpu);
+        let line = &mut self.lines[place];
+        line.ever_shared |= line.first != tag(cpu);
+        if busy > 0 {
+            line.last = cpu as u16;
+            line.busy = start + busy + model.contended;
+            line.came = line.busy;
+        }
+        Accessed {
+            end: start + time + model.contended + model.hit,
+            came: Came::Shared { with: None },
+            queue: line.queue,
+        }
     }
 
     /// A CPU touches a line at time `now`, or when the line is free.
@@ -344,6 +403,7 @@ impl Lines {
     }
 
     /// The set of those who share a line.
+    #[inline]
     fn words_of<'a>(&'a self, line: &'a Line) -> &'a [u64] {
         if self.words > 1 {
             &self.pool[line.sharers as usize..][..self.words]
@@ -352,6 +412,7 @@ impl Lines {
         }
     }
 
+    #[inline]
     fn has(&self, line: Line, cpu: u32) -> bool {
         let word = if self.words > 1 {
             self.pool[line.sharers as usize + cpu as usize / 64]
@@ -368,7 +429,15 @@ impl Lines {
     }
 
     /// Whether some CPU of a range shares the line.
+    #[inline]
     fn any(&self, line: &Line, cpus: Range<u32>) -> bool {
+        let (n, shift) = (cpus.start / 64, cpus.start % 64);
+        if shift + (cpus.end - cpus.start) < 64 {
+            // Within a word, as cores, dies and groups mostly are.
+            let mask = !(u64::MAX << (cpus.end - cpus.start)) << shift;
+            let word = self.words_of(line).get(n as usize);
+            return word.is_some_and(|word| word & mask != 0);
+        }
         self.shared_within(line, cpus).any(|word| word != 0)
     }
 
@@ -403,6 +472,7 @@ impl Lines {
         }
     }
 
+    #[inline]
     fn share(&mut self, place: usize, cpu: u32) {
         let bit = 1 << (cpu % 64);
         if self.words <= 1 {

@@ -156,6 +156,7 @@ impl Model {
     }
 
     /// How far CPUs `a` and `b` are apart.
+    #[inline]
     pub(crate) fn distance(&self, a: u32, b: u32) -> Distance {
         let (a, b) = (&self.places[a as usize], &self.places[b as usize]);
         if a.core == b.core {
@@ -170,6 +171,7 @@ impl Model {
     }
 
     /// The CPUs that are no farther from `cpu` than `distance`, itself among them.
+    #[inline]
     pub(crate) fn within(&self, cpu: u32, distance: Distance) -> Range<u32> {
         let (per, place) = (self.per[distance as usize], &self.places[cpu as usize]);
         let from = match distance {
@@ -182,6 +184,7 @@ impl Model {
     }
 
     /// What moving a line that far costs.
+    #[inline]
     pub(crate) fn transfer(&self, distance: Distance) -> Ps {
         self.transfer[distance as usize]
     }

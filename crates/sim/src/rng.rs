@@ -20,6 +20,13 @@ impl Rng {
         z ^ z >> 31
     }
 
+    /// Leaves out the next `n` numbers.
+    pub const fn skip(&mut self, n: u64) {
+        self.0 = self
+            .0
+            .wrapping_add(0x9e37_79b9_7f4a_7c15_u64.wrapping_mul(n));
+    }
+
     /// A number below `end`, which is not 0.
     pub const fn below(&mut self, end: u64) -> u64 {
         // The bias is below 2^-32 for the few choices there are.
@@ -37,5 +44,9 @@ mod tests {
         assert_eq!(rng.draw(), 6_457_827_717_110_365_317);
         assert_eq!(rng.draw(), 3_203_168_211_198_807_973);
         assert!((0..100).all(|_| rng.below(3) < 3));
+        let mut other = rng.clone();
+        (0..5).for_each(|_| _ = rng.draw());
+        other.skip(5);
+        assert_eq!(other.draw(), rng.draw());
     }
 }

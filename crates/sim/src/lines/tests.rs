@@ -3,6 +3,7 @@
 use super::{Ask, Lines};
 use crate::machine_file::MachineFile;
 use crate::model::Model;
+use crate::rng::Rng;
 use minflt_sync::Kind;
 
 const DIE: u64 = 200_000;
@@ -121,4 +122,38 @@ fn sharers_are_counted_in_any_range() {
     assert_eq!(count(63, 129), 4);
     assert_eq!(count(129, 1023), 0);
     assert_eq!(count(1000, 4096), 1, "beyond the machine is nobody");
+}
+
+#[test]
+fn a_look_is_a_load_that_waited() {
+    for (name, cpus) in [("altix512", 512), ("next1024", 40), ("kvm16", 16)] {
+        let (model, mut lines) = machine(name, cpus);
+        let (_, mut others) = machine(name, cpus);
+        let (mut random, mut now) = (Rng::new(1), 0);
+        for _ in 0..20_000 {
+            let cpu = random.below(u64::from(cpus)) as u32;
+            now += random.below(60_000);
+            let load = Ask {
+                waited: true,
+                ..ask(cpu, Kind::Load)
+            };
+            let (left, right) = if random.below(20) == 0 {
+                let store = ask(cpu, Kind::Store);
+                (
+                    lines.access(&model, store, now),
+                    others.access(&model, store, now),
+                )
+            } else {
+                let die_has = lines.die_shares(&model, 7, cpu);
+                (
+                    lines.look(&model, 7, cpu, die_has, now),
+                    others.access(&model, load, now),
+                )
+            };
+            assert_eq!((left.end, left.came), (right.end, right.came));
+            let (line, other) = (*lines.line(7), *others.line(7));
+            assert_eq!(format!("{line:?}"), format!("{other:?}"));
+            assert_eq!(lines.words_of(&line), others.words_of(&other));
+        }
+    }
 }

@@ -6,87 +6,89 @@
 //!
 //! # Idea
 //! What a choice asks of each die is kept as bits, a word for 64 dies: whether its cache has taken
-//! up a request, and whether it has a copy of the line. A choice then looks at the few dies that
-//! are in question. Dies keep the order of a list whose removed members the last one replaces, and
-//! random numbers are drawn in that order.
+//! up a request, whether that reads, and whether the die has a copy of the line. A choice then
+//! looks at the few dies that are in question. Dies keep the order of a list whose removed members
+//! the last one replaces, and random numbers are drawn in that order. While the line moves and no
+//! die can serve its request by itself, a choice is in vain whatever is drawn: as many numbers are
+//! left out as it would have drawn.
 //!
 //! # Why it is correct
-//! A request that is taken up stays so until it is served, as [`Die::free`] passes only once. Who
-//! has a copy changes by accesses to the line alone, and each is told ([`Queue::sees`]).
+//! A request that is taken up stays the first of its die until it is served, as a cache becomes
+//! free only once. Who has a copy changes by accesses to the line alone, and each is told
+//! ([`Queue::sees`]).
 //!
 //! # Cost
 //! Words of bits, and the dies whose cache became free since the last choice.
 
-use super::bits::{Bits, find};
+use super::bits::{Marks, find};
+use super::task::Watch;
 use crate::lines::{Came, Line};
 use crate::machine_file::Arbitration;
 use crate::model::{Distance, Model, Ps};
 use crate::rng::Rng;
 use minflt_sync::Kind;
+use std::collections::VecDeque;
 
 /// Those who wait for one line.
 #[derive(Debug, Default)]
 pub(super) struct Queue {
-    dies: Vec<Die>,
-    /// By die: its place in `dies`, plus 1.
-    place_of: Vec<u32>,
-    /// Dies whose cache has taken up the first of them, and takes no other.
-    taken_up: Bits,
-    /// Dies with a copy of the line, while nobody owns it.
-    sharing: Bits,
-    /// Lists that were used before.
-    spare: Vec<Vec<Asking>>,
+    /// The dies of those who wait, in the order in which one is drawn.
+    dies: Vec<u32>,
+    /// When the last cache of each of `dies` can serve one more.
+    free: Vec<Ps>,
+    /// What is known of each of `dies`.
+    marks: Marks,
+    /// By die.
+    of: Vec<Die>,
     /// A reader that was just served: the others of its core have the line with it.
     read: Option<u32>,
     /// When one of them was given the line that has not yet touched it.
     pub(super) granted: Option<Ps>,
 }
 
-/// Those of one die, in the order of asking; at least one.
-#[derive(Debug)]
+/// Those of one die, in the order of asking.
+#[derive(Debug, Default)]
 struct Die {
-    die: u32,
-    /// When its last cache can serve one more.
-    free: Ps,
-    asking: Vec<Asking>,
+    asking: VecDeque<Asking>,
+    /// Its place in [`Queue::dies`], plus 1, if anybody is asking.
+    place: u32,
 }
 
+/// One that waits for a line: to touch it, or to look at it again.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Asking {
     pub(super) task: u32,
     pub(super) cpu: u32,
-    pub(super) at: Ps,
+    pub(super) die: u32,
     pub(super) kind: Kind,
+    /// When it asked.
+    pub(super) at: Ps,
+    /// What it looks at, if it spins.
+    pub(super) looks: Option<Watch>,
 }
 
 impl Queue {
     /// Adds one; `shares` says whether its die has a copy of the line.
-    pub(super) fn join(&mut self, die: u32, asking: Asking, shares: impl FnOnce() -> bool) {
-        if self.place_of.len() <= die as usize {
-            self.place_of.resize(die as usize + 1, 0);
+    #[inline]
+    pub(super) fn join(&mut self, one: Asking, shares: impl FnOnce() -> bool) {
+        let at = one.die as usize;
+        if self.of.len() <= at {
+            self.of.resize_with(at + 1, Die::default);
         }
-        let place = self.place_of[die as usize] as usize;
-        if place > 0 {
-            self.dies[place - 1].asking.push(asking);
-            return;
+        let die = &mut self.of[at];
+        die.asking.push_back(one);
+        if die.place == 0 {
+            self.dies.push(one.die);
+            self.free.push(0);
+            die.place = self.dies.len() as u32;
+            self.marks.push(self.dies.len() - 1, shares());
         }
-        let mut list = self.spare.pop().unwrap_or_default();
-        list.push(asking);
-        self.dies.push(Die {
-            die,
-            free: 0,
-            asking: list,
-        });
-        let len = self.dies.len();
-        self.place_of[die as usize] = len as u32;
-        self.taken_up.reach(len);
-        self.sharing.reach(len);
-        self.sharing.set(len - 1, shares());
     }
 
     /// The CPU in whose name the queue goes on.
     pub(super) fn head(&self) -> Option<u32> {
-        self.dies.first().map(|die| die.asking[0].cpu)
+        let die = self.dies.first()?;
+        Some(self.of[*die as usize].asking[0].cpu)
     }
 
     /// Nobody waits here any more.
@@ -96,28 +98,60 @@ impl Queue {
     }
 
     /// CPU `cpu` has touched the line, which `came` to it.
+    #[inline]
     pub(super) fn sees(&mut self, model: &Model, cpu: u32, came: Came) {
         match came {
             Came::Not => {}
-            Came::Owned => self.sharing.clear(),
+            Came::Owned => self.marks.nobody_shares(),
             Came::Shared { with } => {
                 for cpu in [Some(cpu), with].into_iter().flatten() {
                     if let Some(at) = self.place(model.places[cpu as usize].die) {
-                        self.sharing.set(at, true);
+                        self.marks.shares(at);
                     }
                 }
             }
         }
     }
 
+    /// Whether `task`, of die `die`, is one of them.
+    pub(super) fn has(&self, die: u32, task: u32) -> bool {
+        let die = self.of.get(die as usize);
+        die.is_some_and(|die| die.asking.iter().any(|one| one.task == task))
+    }
+
+    #[inline]
     fn place(&self, die: u32) -> Option<usize> {
-        let place = self.place_of.get(die as usize).copied().unwrap_or(0);
+        let place = self.of.get(die as usize)?.place;
         (place as usize).checked_sub(1)
     }
 
+    #[inline]
+    fn asking(&mut self, at: usize) -> &mut VecDeque<Asking> {
+        &mut self.of[self.dies[at] as usize].asking
+    }
+
     /// Takes the next one out, `found` being the line as it is. If nobody can be served at time
-    /// `now`: when somebody can, if there is anybody.
+    /// `now`: who can first, if that is before `until`, and `now` becomes that time; else when that
+    /// is, if there is anybody.
     pub(super) fn choose(
+        &mut self,
+        model: &Model,
+        found: &Line,
+        random: &mut Rng,
+        now: &mut Ps,
+        until: Ps,
+    ) -> Result<Asking, Option<Ps>> {
+        loop {
+            match self.choose_at(model, found, random, *now) {
+                Err(Some(time)) if time < until => *now = time,
+                chosen => return chosen,
+            }
+        }
+    }
+
+    /// The same, at time `now` only.
+    #[inline]
+    fn choose_at(
         &mut self,
         model: &Model,
         found: &Line,
@@ -129,9 +163,18 @@ impl Queue {
         }
         self.take_up(model, random, now);
         let busy = found.busy;
+        if busy > now && !self.marks.words().any(|word| word.alone() != 0) {
+            // Nobody can be served, whatever is drawn.
+            random.skip(match model.arbitration {
+                Arbitration::Fifo => 0,
+                Arbitration::Random => 1,
+                Arbitration::NearFirst => 2,
+            });
+            return Err(self.ready_at(busy, now));
+        }
         let at = match model.arbitration {
             Arbitration::Fifo => {
-                let age = |at: &usize| self.dies[*at].asking[0].at;
+                let age = |at: &usize| self.of[self.dies[*at] as usize].asking[0].at;
                 let all = 0..self.dies.len();
                 all.filter(|at| self.is_ready(*at, busy, now))
                     .min_by_key(age)
@@ -146,24 +189,25 @@ impl Queue {
         let Some(at) = at else {
             return Err(self.ready_at(busy, now));
         };
-        let first = self.dies[at].asking[0];
-        let reads = !first.kind.writes();
+        let (reads, shares) = self.marks.reads_and_shares(at);
+        let first = self.take(at, 0, |free, first| {
+            *free = now
+                + if reads && !shares {
+                    // A copy for the rest of the die.
+                    model.transfer(model.distance(first, u32::from(found.last)))
+                } else {
+                    model.serve
+                };
+        });
         if reads && model.siblings(first.cpu).next().is_some() {
             self.read = Some(first.cpu);
         }
-        let brings = reads && !self.sharing.has(at);
-        self.dies[at].free = now
-            + if brings {
-                // A copy for the rest of the die.
-                model.transfer(model.distance(first.cpu, u32::from(found.last)))
-            } else {
-                model.serve
-            };
-        Ok(self.take(at, 0))
+        Ok(first)
     }
 
     /// One whose core has the line anyhow: it was read for a sibling, or came for one after both
     /// had asked.
+    #[inline]
     fn merged(&mut self, model: &Model, found: &Line, now: Ps) -> Option<Asking> {
         let read = self.read.take();
         let owner = found.owned_by().filter(|_| found.busy <= now);
@@ -176,89 +220,88 @@ impl Queue {
                     None => found.visits(model, one.cpu, one.at),
                 }
         };
-        let one = self.dies[at].asking.iter().position(with_it)?;
+        let one = self.asking(at).iter().position(with_it)?;
         self.read = read;
-        Some(self.take(at, one))
+        Some(self.take(at, one, |_, _| {}))
     }
 
     /// Each last cache that is free takes one up: with `fifo` the first to ask, else any.
+    #[inline]
     fn take_up(&mut self, model: &Model, random: &mut Rng, now: Ps) {
-        let (dies, taken_up) = (&mut self.dies, &mut self.taken_up);
-        let len = dies.len();
-        for n in 0..len.div_ceil(64) {
-            let idle = !taken_up.word(n);
-            let to = len.min(n * 64 + 64);
-            let all = |at: usize| {
-                let die = &mut dies[at];
-                if die.free <= now {
+        for n in 0..self.dies.len().div_ceil(64) {
+            let mut idle = self.marks.word(n).idle();
+            while idle != 0 {
+                let at = n * 64 + idle.trailing_zeros() as usize;
+                if self.free[at] <= now {
+                    let asking = self.asking(at);
                     if model.arbitration != Arbitration::Fifo {
-                        let one = random.below(die.asking.len() as u64) as usize;
-                        die.asking.swap(0, one);
+                        let one = random.below(asking.len() as u64) as usize;
+                        asking.swap(0, one);
                     }
-                    taken_up.set(at, true);
+                    let reads = !asking[0].kind.writes();
+                    self.marks.takes_up(at, reads);
                 }
-                false
-            };
-            find(n * 64, to, |_| idle, all);
+                idle &= idle - 1;
+            }
         }
-    }
-
-    /// Whether the last cache of a die can serve the one it has taken up by itself.
-    fn alone(&self, at: usize) -> bool {
-        self.sharing.has(at) && !self.dies[at].asking[0].kind.writes()
     }
 
     /// Whether the one that a die has taken up can be served now; `busy` is until when the line
     /// moves.
+    #[inline]
     fn is_ready(&self, at: usize, busy: Ps, now: Ps) -> bool {
-        self.taken_up.has(at) && self.dies[at].free <= now && (busy <= now || self.alone(at))
+        let servable = self.marks.word(at / 64).servable(busy <= now);
+        servable >> (at % 64) & 1 == 1 && self.free[at] <= now
     }
 
     /// The first die that can be served from one drawn at random on, in the order of the list.
+    #[inline]
     fn any(&self, random: &mut Rng, busy: Ps, now: Ps) -> Option<usize> {
         let len = self.dies.len();
         let start = random.below(len.max(1) as u64) as usize;
-        let is = |at| self.is_ready(at, busy, now);
-        if busy <= now {
-            let word = |n| self.taken_up.word(n);
-            return find(start, len, word, is).or_else(|| find(0, start, word, is));
-        }
-        // While the line moves, only dies with a copy.
-        let word = |n| self.taken_up.word(n) & self.sharing.word(n);
+        let is = |at: usize| self.free[at] <= now;
+        let word = |n| self.marks.word(n).servable(busy <= now);
         find(start, len, word, is).or_else(|| find(0, start, word, is))
     }
 
     /// When somebody can be served, where nobody can be now.
+    #[inline]
     fn ready_at(&self, busy: Ps, now: Ps) -> Option<Ps> {
         let len = self.dies.len();
         let mut first = Ps::MAX;
         // Of those that wait for the line and not for their cache, one is enough.
-        let waits = |n| self.taken_up.word(n) & !self.sharing.word(n);
+        let waits = |n| self.marks.word(n).waits_for_line();
         find(0, len, waits, |at| {
-            let free = self.dies[at].free;
+            let free = self.free[at];
             first = first.min(free.max(busy));
             free <= now
         });
-        let others = |n| !self.taken_up.word(n) | self.sharing.word(n);
+        let others = |n| !self.marks.word(n).waits_for_line();
         find(0, len, others, |at| {
-            let free = self.dies[at].free;
-            let by_itself = !self.taken_up.has(at) || self.alone(at);
-            first = first.min(if by_itself { free } else { free.max(busy) });
+            first = first.min(self.free[at]);
             false
         });
         (len > 0).then_some(first)
     }
 
-    /// Takes one of a die out; the die, if it was the last.
-    fn take(&mut self, at: usize, one: usize) -> Asking {
-        let die = &mut self.dies[at];
-        let taken = die.asking.remove(one);
-        let is_empty = die.asking.is_empty();
+    /// Takes one of a die out; the die, if it was the last. Else `then` is told when the die's
+    /// cache is free, and whose CPU was taken out.
+    #[inline]
+    fn take(&mut self, at: usize, one: usize, then: impl FnOnce(&mut Ps, u32)) -> Asking {
+        let asking = &mut self.of[self.dies[at] as usize].asking;
+        let taken = asking[one];
         if one == 0 {
-            self.taken_up.set(at, false);
+            asking.pop_front();
+        } else {
+            asking.remove(one);
         }
-        if is_empty {
+        if asking.is_empty() {
             self.remove(at);
+            return taken;
+        }
+        then(&mut self.free[at], taken.cpu);
+        if one == 0 {
+            self.marks.is_idle(at);
         }
         taken
     }
@@ -266,40 +309,38 @@ impl Queue {
     fn remove(&mut self, at: usize) {
         let last = self.dies.len() - 1;
         let gone = self.dies.swap_remove(at);
-        self.place_of[gone.die as usize] = 0;
+        self.free.swap_remove(at);
+        self.of[gone as usize].place = 0;
         if let Some(moved) = self.dies.get(at) {
-            self.place_of[moved.die as usize] = at as u32 + 1;
+            self.of[*moved as usize].place = at as u32 + 1;
         }
-        self.taken_up.swap_remove(at, last);
-        self.sharing.swap_remove(at, last);
-        let mut list = gone.asking;
-        list.clear();
-        self.spare.push(list);
+        self.marks.swap_remove(at, last);
     }
 
     /// All of a die for whom it is `vain` have looked, one after the other, for half of `serve`
-    /// each; their tasks are added to `looked`.
+    /// each; they are added to `looked`.
+    #[inline]
     pub(super) fn look_in_vain(
         &mut self,
         die: u32,
         serve: Ps,
         vain: impl Fn(&Asking) -> bool,
-        looked: &mut Vec<u32>,
+        looked: &mut Vec<Asking>,
     ) {
         let Some(at) = self.place(die) else { return };
-        let die = &mut self.dies[at];
-        let first = die.asking[0].task;
-        die.asking.retain(|one| {
+        let asking = &mut self.of[die as usize].asking;
+        let (first, from) = (asking[0].task, looked.len());
+        asking.retain(|one| {
             let vain = vain(one);
             if vain {
-                looked.push(one.task);
+                looked.push(*one);
             }
             !vain
         });
-        die.free += serve * looked.len() as u64 / 2;
-        match die.asking.first() {
+        self.free[at] += serve * (looked.len() - from) as u64 / 2;
+        match asking.front() {
             Some(one) if one.task == first => {}
-            Some(_) => self.taken_up.set(at, false),
+            Some(_) => self.marks.is_idle(at),
             None => self.remove(at),
         }
     }
@@ -309,3 +350,6 @@ impl Queue {
         self.dies.is_empty()
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -38,6 +38,7 @@ mod bits;
 mod hooks;
 mod node;
 mod queue;
+mod spinners;
 mod task;
 mod time;
 mod waits;
@@ -53,6 +54,7 @@ use crate::why::Ledger;
 use arbitration::Queue;
 use core::cmp::Reverse;
 use minflt_sync::Kind;
+use spinners::Spinners;
 use std::collections::{BinaryHeap, VecDeque};
 use std::sync::Arc;
 use task::Cpu;
@@ -105,10 +107,10 @@ pub(crate) struct Core {
     pub(crate) order: Order,
     /// In virtual time, who runs next where the last one to run has put itself in its place.
     next: Option<(Ps, u32)>,
-    /// Tasks that spin.
-    spinners: u32,
-    /// Room to sort spinners in; empty between calls.
-    looking: Vec<u32>,
+    /// Who spins on which line.
+    spinners: Spinners,
+    /// CPUs with a pending interrupt.
+    interrupted: u32,
     queues: Vec<Queue>,
     free_queues: Vec<u32>,
     /// For arbitration.
@@ -147,7 +149,6 @@ impl Core {
             state,
             spin: None,
             asks: None,
-            next_spinner: NOBODY,
             token: false,
             ready_at: now,
             mark: now,
@@ -189,8 +190,8 @@ impl Core {
             bodies: on.len() as u32,
             order,
             next: None,
-            spinners: 0,
-            looking: Vec::new(),
+            spinners: Spinners::default(),
+            interrupted: 0,
             queues: Vec::new(),
             free_queues: Vec::new(),
             random: Rng::new(0),
@@ -423,6 +424,7 @@ impl Core {
         let due = self.interrupt_is_due(cpu);
         if due {
             self.cpus[cpu as usize].interrupt = None;
+            self.interrupted -= 1;
             self.enter_kernel(task);
             self.pass(task, self.model.ipi_handle);
             self.interrupted(task);
@@ -475,7 +477,7 @@ impl Core {
                     Order::Explored { chooser, .. } => chooser.pass(cpu, end - now),
                 }
             }
-            if self.spinners > 0 && kind.writes() {
+            if !self.spinners.is_empty() && kind.writes() {
                 if kind == Kind::PlainWrite {
                     self.changed(task, line, false);
                 } else {

@@ -14,9 +14,10 @@
 //! # Protocol
 //! ```text
 //! Running  -> Asking -> Granted -> Running    an access
-//! Spinning -> Asking -> Looking -> Running    a spinner's look at a changed line,
-//!                    -> Spinning              which ends no wait
+//! Spinning -> Looking -> Running              a spinner's look at a changed line
+//!          -> Spinning                        which ends no wait
 //! ```
+//! A spinner is `Spinning` on its line's list (`spinners.rs`) and while it asks to look.
 //! One of a queue, its *head*, is in the heap at the time when somebody can be served, and
 //! arbitrates then. A grant is outstanding until the access is committed; meanwhile nobody
 //! arbitrates. A look that ends no wait is charged here, and its task is not resumed for it.
@@ -30,8 +31,9 @@
 //! A pass over the dies that wait, a grant.
 
 use super::arbitration::{Asking, Queue};
+use super::task::Watch;
 use super::{Core, Order, State};
-use crate::lines::{Accessed, Ask, LineId, NOBODY};
+use crate::lines::{Accessed, LineId};
 use crate::model::Ps;
 use core::cmp::Reverse;
 use core::ops::RangeInclusive;
@@ -57,23 +59,23 @@ impl Core {
 
     /// `task` waits for `line`.
     pub(crate) fn ask(&mut self, task: u32, line: LineId, kind: Kind) {
-        let (at, cpu) = (self.clock_of(task), self.tasks[task as usize].cpu);
-        self.join(
-            line,
-            Asking {
-                task,
-                cpu,
-                at,
-                kind,
-            },
-        );
-    }
-
-    fn join(&mut self, line: LineId, asking: Asking) {
+        let (at, entry) = (self.clock_of(task), &mut self.tasks[task as usize]);
+        entry.state = State::Asking;
+        entry.asks = Some(line);
+        let cpu = entry.cpu;
+        let one = Asking {
+            task,
+            cpu,
+            die: self.model.places[cpu as usize].die,
+            at,
+            kind,
+            looks: None,
+        };
         let (place, opened) = self.open(line);
-        self.enter(line, place, asking);
+        let shares = || self.lines.die_shares(&self.model, line, cpu);
+        self.queues[place].join(one, shares);
         if let Some(busy) = opened {
-            self.make_ready(asking.cpu, busy.max(asking.at));
+            self.make_ready(cpu, busy.max(at));
         }
     }
 
@@ -91,76 +93,57 @@ impl Core {
         (place as usize, Some(found.busy))
     }
 
-    #[inline]
-    fn enter(&mut self, line: LineId, place: usize, asking: Asking) {
-        let entry = &mut self.tasks[asking.task as usize];
-        entry.state = State::Asking;
-        entry.asks = Some(line);
-        let die = self.model.places[asking.cpu as usize].die;
-        let shares = || self.lines.die_shares(&self.model, line, asking.cpu);
-        self.queues[place].join(die, asking, shares);
-    }
-
-    /// All who spin on `line` look at it again, from `now` on.
+    /// All who spin on `line` look at it again, from `now` on: the last to come first.
     pub(super) fn spinners_ask(&mut self, line: LineId, now: Ps) {
-        let mut next = core::mem::replace(&mut self.lines.line(line).spinners, NOBODY);
-        if next == NOBODY {
+        let head = self.lines.line(line).spinners;
+        let mut list = self.spinners.take(head);
+        let Some(first) = list.last().map(|one| one.cpu) else {
             return;
-        }
-        let asking = |task, cpu| Asking {
-            task,
-            cpu,
-            at: now,
-            kind: Kind::Load,
         };
-        let mut one = asking(next - 1, self.tasks[next as usize - 1].cpu);
         let (place, opened) = self.open(line);
-        let head = one.cpu;
-        loop {
-            let entry = &mut self.tasks[one.task as usize];
-            next = core::mem::replace(&mut entry.next_spinner, NOBODY);
-            self.spinners -= 1;
-            self.enter(line, place, one);
-            if next == NOBODY {
-                break;
-            }
-            one = asking(next - 1, self.tasks[next as usize - 1].cpu);
+        let (queue, lines) = (&mut self.queues[place], &self.lines);
+        for mut one in list.drain(..).rev() {
+            one.at = now;
+            queue.join(one, || lines.die_shares(&self.model, line, one.cpu));
         }
+        self.lines.line(line).spinners = self.spinners.put(head, list);
         if let Some(busy) = opened {
-            self.make_ready(head, busy.max(now));
+            self.make_ready(first, busy.max(now));
         }
     }
 
-    /// `task`, which asks, was chosen to run: whether it has its line and goes on.
-    pub(super) fn arbitrate(&mut self, task: u32) -> bool {
-        let entry = &self.tasks[task as usize];
-        let (Some(line), cpu) = (entry.asks, entry.cpu) else {
-            return true;
-        };
+    /// Whether `task` of `cpu`, which spins on `line`, waits there to look at it again.
+    pub(super) fn asks_to_look(&mut self, task: u32, cpu: u32, line: LineId) -> bool {
+        let queue = self.lines.line(line).queue as usize;
+        let die = self.model.places[cpu as usize].die;
+        queue != 0 && self.queues[queue - 1].has(die, task)
+    }
+
+    /// `task`, which asks for `line`, was chosen to run: whether it has the line and goes on.
+    pub(super) fn arbitrate(&mut self, task: u32, line: LineId) -> bool {
+        let cpu = self.tasks[task as usize].cpu;
         let place = self.lines.line(line).queue as usize - 1;
         if self.queues[place].granted.is_some() {
             return false;
         }
         let mut now = self.cpus[cpu as usize].clock;
+        let mut until = self.nobody_before();
         loop {
             let (queue, found) = (&mut self.queues[place], self.lines.line(line));
-            let chosen = match queue.choose(&self.model, found, &mut self.random, now) {
+            let chosen = match queue.choose(&self.model, found, &mut self.random, &mut now, until) {
                 Ok(chosen) => chosen,
                 Err(None) => {
                     self.close(line);
                     return false;
-                }
-                Err(Some(time)) if self.is_next_at(time) => {
-                    now = time;
-                    continue;
                 }
                 Err(Some(time)) => {
                     self.head_at(place, time);
                     return false;
                 }
             };
-            if self.tasks[chosen.task as usize].spin.is_some() {
-                self.look(chosen, line, now);
+            if let Some(watch) = chosen.looks {
+                self.look(chosen, watch, line, now);
+                until = self.nobody_before();
                 continue;
             }
             self.queues[place].granted = Some(now);
@@ -174,11 +157,11 @@ impl Core {
         }
     }
 
-    /// Whether nobody runs before `time`.
-    fn is_next_at(&self, time: Ps) -> bool {
+    /// Nobody else runs before that time.
+    fn nobody_before(&self) -> Ps {
         match &self.order {
-            Order::Virtual(heap) => heap.peek().is_none_or(|Reverse((due, _))| *due > time),
-            Order::Explored { .. } => false,
+            Order::Virtual(heap) => heap.peek().map_or(Ps::MAX, |Reverse((due, _))| *due),
+            Order::Explored { .. } => 0,
         }
     }
 
@@ -195,16 +178,9 @@ impl Core {
     }
 
     /// A spinner looks at its line at time `now`.
-    fn look(&mut self, one: Asking, line: LineId, now: Ps) {
-        // The line has an owner or sharers: who changed it, at least. Its memory is not asked.
-        let ask = Ask {
-            id: line,
-            node: 0,
-            cpu: one.cpu,
-            kind: Kind::Load,
-            waited: true,
-        };
-        let done = self.lines.access(&self.model, ask, now);
+    fn look(&mut self, one: Asking, watch: Watch, line: LineId, now: Ps) {
+        let shares = self.lines.die_shares(&self.model, line, one.cpu);
+        let done = self.lines.look(&self.model, line, one.cpu, shares, now);
         self.came(one.cpu, done);
         let mut end = done.end;
         if self.is_free(line) {
@@ -212,63 +188,44 @@ impl Core {
             self.lines.line(line).is_free_at(now);
         }
         self.events += 1;
-        let clock = &mut self.cpus[one.cpu as usize].clock;
-        *clock = (*clock).max(end);
-        let entry = &mut self.tasks[one.task as usize];
-        entry.asks = None;
-        let Some(spin) = entry.spin else { return };
-        let interrupt = self.cpus[one.cpu as usize].interrupt;
-        let interrupted = spin.irqs_on && interrupt.is_some_and(|at| at <= end);
-        if interrupted || spin.is_over() {
-            entry.state = State::Looking;
+        let cpu = &mut self.cpus[one.cpu as usize];
+        cpu.clock = cpu.clock.max(end);
+        if watch.is_over() || watch.irqs_on && cpu.interrupt.is_some_and(|at| at <= end) {
+            self.tasks[one.task as usize].state = State::Looking;
             self.make_ready(one.cpu, end);
         } else {
-            self.spins_again(one.task, line);
-            self.others_look(one.cpu, line, end);
-        }
-    }
-
-    /// `task` has looked in vain.
-    fn spins_again(&mut self, task: u32, line: LineId) {
-        let entry = &mut self.tasks[task as usize];
-        entry.asks = None;
-        entry.state = State::Spinning;
-        self.spinners += 1;
-        self.list(task, line);
-        if let Some(spin) = self.tasks[task as usize].spin {
-            self.spins_on(task, spin);
+            self.looked_in_vain(one, line, end);
         }
     }
 
     /// Where one spinner looked in vain at time `now`, the others of its die do so as well, without
     /// an event each: those for whom nothing has changed. Who still waits there would have come in
     /// the middle of them.
-    fn others_look(&mut self, cpu: u32, line: LineId, now: Ps) {
+    fn looked_in_vain(&mut self, one: Asking, line: LineId, now: Ps) {
         let found = *self.lines.line(line);
-        if found.owned_by().is_some() {
-            return;
+        let mut list = self.spinners.take(found.spinners);
+        let from = list.len();
+        list.push(one);
+        if found.owned_by().is_none() {
+            let (any, cpus) = (self.interrupted > 0, &self.cpus);
+            let interrupted =
+                |cpu: u32| any && cpus[cpu as usize].interrupt.is_some_and(|at| at <= now);
+            let vain = |one: &Asking| {
+                one.looks
+                    .is_some_and(|it| !(it.is_over() || it.irqs_on && interrupted(one.cpu)))
+            };
+            let queue = &mut self.queues[found.queue as usize - 1];
+            queue.look_in_vain(one.die, self.model.serve, vain, &mut list);
+            let others = &list[from + 1..];
+            self.events += others.len() as u64;
+            self.lines.share_too(line, others.iter().map(|one| one.cpu));
         }
-        let die = self.model.places[cpu as usize].die;
-        let mut looked = core::mem::take(&mut self.looking);
-        let (tasks, cpus) = (&self.tasks, &self.cpus);
-        let vain = |one: &Asking| {
-            let interrupt = cpus[one.cpu as usize].interrupt;
-            tasks[one.task as usize].spin.is_some_and(|spin| {
-                !(spin.is_over() || spin.irqs_on && interrupt.is_some_and(|at| at <= now))
-            })
-        };
-        self.queues[found.queue as usize - 1].look_in_vain(
-            die,
-            self.model.serve,
-            vain,
-            &mut looked,
-        );
-        self.events += looked.len() as u64;
-        for task in looked.drain(..) {
-            self.lines.shares_too(line, self.tasks[task as usize].cpu);
-            self.spins_again(task, line);
+        if self.interrupted > 0 {
+            for one in &list[from..] {
+                self.spins_on(one.cpu, one.looks.is_some_and(|it| it.irqs_on));
+            }
         }
-        self.looking = looked;
+        self.lines.line(line).spinners = self.spinners.put(found.spinners, list);
     }
 
     /// CPU `cpu` has touched a line: what those who wait for it see of that.

@@ -13,7 +13,7 @@ pub(crate) enum State {
     Spinning,
     /// It spins, its line has changed, and it is about to look again.
     Looking,
-    /// It waits for a line that is moving, to touch it or to look at it again.
+    /// It waits for a line that is moving, to touch it.
     Asking,
     /// It has the line it asked for, and goes on.
     Granted,
@@ -42,6 +42,7 @@ pub(crate) enum Peek {
 
 impl Peek {
     /// The word.
+    #[inline]
     pub(crate) fn read(self) -> u64 {
         match self {
             // SAFETY: the word lies in the memory of the machine that runs, and is aligned; one
@@ -89,6 +90,33 @@ impl Peek {
 impl Spin {
     /// Whether the wait is over.
     pub(super) fn is_over(&self) -> bool {
+        self.watch().is_over()
+    }
+
+    /// What is looked at.
+    pub(super) fn watch(&self) -> Watch {
+        Watch {
+            peek: self.peek,
+            mask: self.mask,
+            eq: self.eq,
+            irqs_on: self.irqs_on,
+        }
+    }
+}
+
+/// What a spinning task looks at: as much of a [`Spin`] as a look needs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Watch {
+    pub(super) peek: Peek,
+    pub(super) mask: u64,
+    pub(super) eq: u64,
+    pub(super) irqs_on: bool,
+}
+
+impl Watch {
+    /// Whether the wait is over.
+    #[inline]
+    pub(super) fn is_over(&self) -> bool {
         self.peek.read() & self.mask == self.eq
     }
 }
@@ -98,10 +126,8 @@ pub(crate) struct Task {
     pub(crate) cpu: u32,
     pub(crate) state: State,
     pub(crate) spin: Option<Spin>,
-    /// The line it asks for.
+    /// The line it asks for, to touch it.
     pub(super) asks: Option<LineId>,
-    /// The next task, plus 1, that spins on the same line.
-    pub(super) next_spinner: u32,
     pub(super) token: bool,
     /// From when on it can run, once woken.
     pub(super) ready_at: Ps,

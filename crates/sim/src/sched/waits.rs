@@ -1,65 +1,65 @@
 //! Waiting and being woken: lines that change, sleepers, time slices, interrupts.
 
+use super::arbitration::Asking;
 use super::{Core, Order, Spin, State};
-use crate::lines::{LineId, NOBODY};
+use crate::lines::LineId;
 use crate::model::Ps;
 use crate::trace::Event;
 use crate::why::Cause;
-use minflt_sync::CpuMask;
+use minflt_sync::{CpuMask, Kind};
 
 impl Core {
     /// A word in `line` was changed by `task`: spinners whose wait may be over look again. `sure`:
     /// the change has been made, so that it is known whose wait is over.
     pub(crate) fn changed(&mut self, task: u32, line: LineId, sure: bool) {
-        if self.spinners == 0 {
+        if self.spinners.is_empty() {
             return;
         }
         if self.is_virtual() {
             self.spinners_ask(line, self.clock_of(task));
             return;
         }
-        let first = core::mem::replace(&mut self.lines.line(line).spinners, NOBODY);
-        // The list begins with the last to come.
-        let (mut order, mut next) = (core::mem::take(&mut self.looking), first);
-        while next != NOBODY {
-            order.push(next - 1);
-            next = core::mem::replace(&mut self.tasks[next as usize - 1].next_spinner, NOBODY);
-        }
-        while let Some(spinner) = order.pop() {
-            let entry = &mut self.tasks[spinner as usize];
-            let over = !sure || entry.spin.is_none_or(|spin| spin.is_over());
+        let head = self.lines.line(line).spinners;
+        let mut list = self.spinners.take(head);
+        list.retain(|one| {
+            let over = !sure || one.looks.is_none_or(|watch| watch.is_over());
             if over {
-                entry.state = State::Looking;
-                self.spinners -= 1;
-                let cpu = entry.cpu;
-                self.make_ready(cpu, 0);
-            } else {
-                self.list(spinner, line);
+                self.tasks[one.task as usize].state = State::Looking;
+                self.make_ready(one.cpu, 0);
             }
-        }
-        self.looking = order;
+            !over
+        });
+        self.lines.line(line).spinners = self.spinners.put(head, list);
     }
 
-    pub(super) fn list(&mut self, task: u32, line: LineId) {
-        let head = &mut self.lines.line(line).spinners;
-        self.tasks[task as usize].next_spinner = core::mem::replace(head, task + 1);
+    fn list(&mut self, task: u32, spin: Spin) {
+        let cpu = self.tasks[task as usize].cpu;
+        let one = Asking {
+            task,
+            cpu,
+            die: self.model.places[cpu as usize].die,
+            at: 0,
+            kind: Kind::Load,
+            looks: Some(spin.watch()),
+        };
+        let head = &mut self.lines.line(spin.line).spinners;
+        self.spinners.push(head, one);
     }
 
     /// `task` has seen the wrong value and waits for its line to change.
     pub(crate) fn spin(&mut self, task: u32, spin: Spin) {
-        self.list(task, spin.line);
+        self.list(task, spin);
         let entry = &mut self.tasks[task as usize];
         entry.state = State::Spinning;
         entry.spin = Some(spin);
-        self.spinners += 1;
-        self.spins_on(task, spin);
+        let cpu = entry.cpu;
+        self.spins_on(cpu, spin.irqs_on);
     }
 
-    /// `task` has nothing to do but to wait, and perhaps to take an interrupt.
-    pub(super) fn spins_on(&mut self, task: u32, spin: Spin) {
-        let cpu = self.tasks[task as usize].cpu;
+    /// The task of `cpu` has nothing to do but to wait, and perhaps to take an interrupt.
+    pub(super) fn spins_on(&mut self, cpu: u32, irqs_on: bool) {
         match self.cpus[cpu as usize].interrupt {
-            Some(at) if spin.irqs_on => self.make_ready(cpu, at),
+            Some(at) if irqs_on => self.make_ready(cpu, at),
             _ => self.not_ready(cpu),
         }
     }
@@ -69,53 +69,36 @@ impl Core {
     pub(super) fn goes_on(&mut self, task: u32) -> bool {
         let entry = &mut self.tasks[task as usize];
         match entry.state {
-            State::Asking => return self.arbitrate(task),
+            State::Asking => {
+                let asks = entry.asks;
+                return asks.is_none_or(|line| self.arbitrate(task, line));
+            }
             State::Granted => {
                 entry.state = State::Running;
                 return true;
             }
             _ => {}
         }
+        let (state, cpu) = (entry.state, entry.cpu);
         let Some(spin) = entry.spin else { return true };
-        let cpu = &self.cpus[entry.cpu as usize];
-        let interrupted = spin.irqs_on && cpu.interrupt.is_some();
-        let looks = entry.state == State::Looking;
+        if state == State::Spinning && self.asks_to_look(task, cpu, spin.line) {
+            return self.arbitrate(task, spin.line);
+        }
+        let interrupted = spin.irqs_on && self.cpus[cpu as usize].interrupt.is_some();
+        let looks = state == State::Looking;
         if looks && !self.is_virtual() && !interrupted && !spin.is_over() {
-            let entry = &mut self.tasks[task as usize];
-            entry.state = State::Spinning;
-            self.spinners += 1;
-            self.list(task, spin.line);
-            self.spins_on(task, spin);
+            self.spin(task, spin);
             return false;
         }
         let entry = &mut self.tasks[task as usize];
-        let listed = entry.state == State::Spinning;
         entry.state = State::Running;
         entry.spin = None;
-        if listed {
-            self.unlist(task, spin.line);
+        if state == State::Spinning {
+            let head = &mut self.lines.line(spin.line).spinners;
+            self.spinners.remove(head, task);
         }
         self.spun(task, spin);
         true
-    }
-
-    fn unlist(&mut self, task: u32, line: LineId) {
-        self.spinners -= 1;
-        let me = task + 1;
-        let next = core::mem::replace(&mut self.tasks[task as usize].next_spinner, NOBODY);
-        let head = &mut self.lines.line(line).spinners;
-        if *head == me {
-            *head = next;
-            return;
-        }
-        let mut at = *head;
-        while at != NOBODY {
-            let before = &mut self.tasks[at as usize - 1];
-            if before.next_spinner == me {
-                before.next_spinner = next;
-            }
-            at = before.next_spinner;
-        }
     }
 
     /// Takes `task`'s wake token; whether there was one.
@@ -228,6 +211,7 @@ impl Core {
             self.spent(task, Cause::Send);
             let at = self.clock_of(task) + self.model.ipi_delay(from, cpu);
             let entry = &mut self.cpus[cpu as usize];
+            self.interrupted += u32::from(entry.interrupt.is_none());
             let at = entry.interrupt.map_or(at, |earlier| earlier.min(at));
             entry.interrupt = Some(at);
             let takes_now = match entry.current {
