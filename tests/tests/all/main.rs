@@ -29,6 +29,7 @@ mod sim;
 mod stacks;
 mod swap;
 mod sysv_shm;
+mod sysv_shm_huge;
 mod tree;
 mod userfaultfd;
 mod workloads;

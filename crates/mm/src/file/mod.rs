@@ -58,7 +58,7 @@ pub(crate) use pages::Sought;
 pub(crate) use part::FilePart;
 pub(crate) use read::NotRead;
 pub(crate) use segments::{NewSegment, Segment, Segments};
-pub use segments::{ShmId, ShmKey, ShmLimits, ShmStatus};
+pub use segments::{ShmId, ShmKey, ShmLimits, ShmPages, ShmStatus};
 pub(crate) use truncate::clear_bytes;
 
 use crate::error::NoMemory;
