@@ -46,6 +46,8 @@ pub(super) enum Huge {
     Make,
     /// A store to a private page that a child throws away.
     Reuse,
+    /// An attached segment is split, and loses a part, beside stores to the rest.
+    Segment,
 }
 
 /// The frames that it takes.
@@ -62,7 +64,7 @@ pub(super) fn is_played<P: Paging>() -> bool {
 }
 
 /// Bytes of a huge page.
-fn bytes<P: Paging>() -> u64 {
+pub(super) fn bytes<P: Paging>() -> u64 {
     1 << (P::shift() + P::tree()[0].bits)
 }
 
@@ -72,7 +74,7 @@ fn interval<P: Paging>() -> u64 {
 }
 
 /// The address of huge page `n` of the second interval.
-fn at<P: Paging>(n: u64) -> VirtAddr {
+pub(super) fn at<P: Paging>(n: u64) -> VirtAddr {
     VirtAddr(interval::<P>() + n * bytes::<P>())
 }
 
@@ -137,7 +139,7 @@ impl<'s, P: Paging> Big<'s, P> {
 }
 
 /// A store to page `n` returns one of these.
-fn stores<P: Paging>(mm: &Mm<Checked<P>>, n: u64, allowed: &[Result<(), Signal>]) {
+pub(super) fn stores<P: Paging>(mm: &Mm<Checked<P>>, n: u64, allowed: &[Result<(), Signal>]) {
     let stored = mm.thread().store(at::<P>(n), WORD + n);
     if !allowed.contains(&stored) {
         Checked::<P>::violation(format_args!("huge page {n}: a store returned {stored:?}"));
@@ -178,6 +180,7 @@ pub(super) fn script<'s, P: Paging>(scene: Huge, stage: &S<'s, P>) -> Script<'s>
         Huge::Gone => gone(stage),
         Huge::Make => make(stage),
         Huge::Reuse => reuse(stage),
+        Huge::Segment => super::segments::attach_split(stage),
     }
 }
 

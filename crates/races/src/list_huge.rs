@@ -62,6 +62,12 @@ pub(super) const HUGE: &[Race] = &[
         ..huge(Huge::Discard, Broken::DiscardUnlocked)
     },
     Race {
+        number: "P53",
+        name: "huge-segment",
+        never: "two mappings have one lock, which goes with one of them",
+        ..huge(Huge::Segment, Broken::SplitNamesLock)
+    },
+    Race {
         number: "P54",
         name: "huge-truncate",
         never: "a page is behind the end after a cut, or counted as reserved",

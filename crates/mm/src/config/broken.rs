@@ -186,6 +186,8 @@ broken! {
     BlindShare = "blind-share",
     /// A mapping of huge pages can be found by its file before its lock is set up.
     LinkBeforeLock = "link-before-lock",
+    /// The part that the mapping of a segment of huge pages is split into names the other's lock.
+    SplitNamesLock = "split-names-lock",
     /// `MADV_DONTNEED` of huge pages holds nothing that keeps faults off.
     DiscardUnlocked = "discard-unlocked",
     /// A cut of a file of huge pages passes over pages that are not there, without their mutex.
