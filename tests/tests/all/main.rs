@@ -11,6 +11,7 @@ mod fork;
 mod formats;
 mod heap;
 mod host;
+mod huge_migrate;
 mod huge_pages;
 mod huge_storm;
 mod lines;

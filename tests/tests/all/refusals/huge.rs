@@ -74,6 +74,18 @@ pub(crate) const SCENES: &[Scene] = &[
         |w| w.pool(),
         |w| w.huge(Sharing::Shared),
     ),
+    Scene {
+        ram: 48 << 20,
+        ..scene(
+            "a huge page moved to the other node",
+            Whole,
+            |w| {
+                w.pooled(Sharing::Private);
+                w.touch(1).expect("memory");
+            },
+            |w| Ok(w.mm.move_page(at(1), 1)?),
+        )
+    },
     scene(
         "a segment of huge pages",
         Whole,
