@@ -125,6 +125,24 @@ pub(super) const HUGE: &[Race] = &[
         ..huge(Huge::Make, Broken::BlindShare)
     },
     Race {
+        number: "huge-move",
+        name: "huge-move-fault",
+        never: "a fault maps a huge page that is being moved",
+        ..huge(Huge::Move, Broken::HugeMoveBesideFaults)
+    },
+    Race {
+        number: "huge-move-table",
+        name: "huge-move-shared",
+        never: "a store to a huge page is lost that was moved by way of a table others have, too",
+        ..huge(Huge::MoveShared, Broken::HugeMoveTellsOne)
+    },
+    Race {
+        number: "huge-move-fork",
+        name: "huge-fork-move",
+        never: "a child lacks a huge page that was being moved when it was forked",
+        ..huge(Huge::MoveFork, Broken::ForkSkipsMoving)
+    },
+    Race {
         number: "P46-huge",
         name: "huge-reuse",
         never: "a store reaches a huge page that another address space still reaches",
