@@ -63,7 +63,8 @@ pub use error::{
 pub use event::Event;
 pub use fault::{Done, FaultOutcome, Kind as FaultKind, Signal};
 pub use file::{
-    FileAccess, FileHandle, FileKey, FileOps, IoError, Sharing, ShmId, ShmKey, ShmLimits, ShmStatus,
+    FileAccess, FileHandle, FileKey, FileOps, IoError, Sharing, ShmId, ShmKey, ShmLimits, ShmPages,
+    ShmStatus,
 };
 pub use frame::Frame;
 pub use hugetlb::pool::{NodeCounters, PoolCounters};

@@ -33,6 +33,8 @@
 //! # Cost
 //! For each entry two exchanges and an invalidation, and the reverse map's lock twice; a copy.
 //!
+//! Huge pages are moved by other locks ([`crate::hugetlb`]).
+//!
 //! Linux: mm/migrate.c migrate_folio_unmap, migrate_folio_move, `__folio_migrate_mapping`.
 
 use crate::call::as_call;
@@ -252,7 +254,13 @@ impl<M: Mmu> Mm<M> {
         if node >= sys.frames.nodes() {
             return Err(MovePageError::NoNode);
         }
-        let page = self.hold_mapped(addr)?;
+        let page = match self.hold_mapped(addr) {
+            Err(MovePageError::NotThere) => {
+                let view = self.huge_view(addr).ok_or(MovePageError::NotThere)?;
+                return self.move_huge_page(&view, addr, node);
+            }
+            held => held?,
+        };
         if sys.frames.node_of(page.pfn()) == node {
             return Ok(());
         }
@@ -284,8 +292,13 @@ impl<M: Mmu> Mm<M> {
         see: impl FnOnce(Pte<M::Paging>) -> Result<T, MovePageError>,
     ) -> Result<T, MovePageError> {
         let vma = self.find(addr).ok_or(MovePageError::Fault)?;
-        if !vma.view().range.contains(addr) {
+        let view = vma.view();
+        if !view.range.contains(addr) {
             return Err(MovePageError::Fault);
+        }
+        if view.is_huge() {
+            // It has no such entries, and its tables may be others', too, who free them.
+            return Err(MovePageError::NotThere);
         }
         // SAFETY: 1: `mmap_lock` keeps tables from being freed.
         let walked = unsafe { walk::<M>(&self.system().at, self.root, addr) };

@@ -5,6 +5,7 @@
 //! pages, or with a root that maps them, play nothing.
 
 use super::forks::Child;
+use super::huge_moving;
 use super::scenes::{S, tasks};
 use super::stage::{Checked, Script};
 use core::cell::RefCell;
@@ -46,6 +47,21 @@ pub(super) enum Huge {
     Make,
     /// A store to a private page that a child throws away.
     Reuse,
+    /// An attached segment is split, and loses a part, beside stores to the rest.
+    Segment,
+    /// A page is moved to another node, beside stores to it.
+    Move,
+    /// The same of one that a child reaches by the same table, and stores to.
+    MoveShared,
+    /// A private page is moved, beside a fork of a child that has it, too.
+    MoveFork,
+}
+
+impl Huge {
+    /// Whether it is about two memory nodes.
+    pub(super) const fn moves(self) -> bool {
+        matches!(self, Self::Move | Self::MoveShared | Self::MoveFork)
+    }
 }
 
 /// The frames that it takes.
@@ -62,7 +78,7 @@ pub(super) fn is_played<P: Paging>() -> bool {
 }
 
 /// Bytes of a huge page.
-fn bytes<P: Paging>() -> u64 {
+pub(super) fn bytes<P: Paging>() -> u64 {
     1 << (P::shift() + P::tree()[0].bits)
 }
 
@@ -72,19 +88,19 @@ fn interval<P: Paging>() -> u64 {
 }
 
 /// The address of huge page `n` of the second interval.
-fn at<P: Paging>(n: u64) -> VirtAddr {
+pub(super) fn at<P: Paging>(n: u64) -> VirtAddr {
     VirtAddr(interval::<P>() + n * bytes::<P>())
 }
 
 /// A file of huge pages, dropped only when the scene ended well.
-struct Big<'s, P: Paging> {
+pub(super) struct Big<'s, P: Paging> {
     stage: S<'s, P>,
     file: ManuallyDrop<FileHandle<'s, Checked<P>>>,
 }
 
 impl<'s, P: Paging> Big<'s, P> {
     /// One of so many pages, on a stage with a pool of so many.
-    fn new(stage: &S<'s, P>, pages: u64, pool: u64) -> Rc<Self> {
+    pub(super) fn new(stage: &S<'s, P>, pages: u64, pool: u64) -> Rc<Self> {
         assert_eq!(
             stage.sys.resize_huge_pool(pool),
             pool,
@@ -100,7 +116,7 @@ impl<'s, P: Paging> Big<'s, P> {
     }
 
     /// Maps the first `pages` pages of it at page `n`.
-    fn map(&self, n: u64, pages: u64, reserve: Reserve, sharing: Sharing) {
+    pub(super) fn map(&self, n: u64, pages: u64, reserve: Reserve, sharing: Sharing) {
         let place = Place::FixedNoReplace(at::<P>(n));
         let request = MapRequest {
             reserve,
@@ -129,7 +145,7 @@ impl<'s, P: Paging> Big<'s, P> {
     }
 
     /// The last of it.
-    fn end(self: Rc<Self>) -> Result<(), String> {
+    pub(super) fn end(self: Rc<Self>) -> Result<(), String> {
         let file = Rc::into_inner(self).ok_or("the file is in use still")?;
         drop(ManuallyDrop::into_inner(file.file));
         Ok(())
@@ -137,7 +153,7 @@ impl<'s, P: Paging> Big<'s, P> {
 }
 
 /// A store to page `n` returns one of these.
-fn stores<P: Paging>(mm: &Mm<Checked<P>>, n: u64, allowed: &[Result<(), Signal>]) {
+pub(super) fn stores<P: Paging>(mm: &Mm<Checked<P>>, n: u64, allowed: &[Result<(), Signal>]) {
     let stored = mm.thread().store(at::<P>(n), WORD + n);
     if !allowed.contains(&stored) {
         Checked::<P>::violation(format_args!("huge page {n}: a store returned {stored:?}"));
@@ -178,11 +194,15 @@ pub(super) fn script<'s, P: Paging>(scene: Huge, stage: &S<'s, P>) -> Script<'s>
         Huge::Gone => gone(stage),
         Huge::Make => make(stage),
         Huge::Reuse => reuse(stage),
+        Huge::Segment => super::segments::attach_split(stage),
+        Huge::Move => huge_moving::beside_fault(stage),
+        Huge::MoveShared => huge_moving::by_one_table(stage),
+        Huge::MoveFork => huge_moving::beside_fork(stage),
     }
 }
 
 /// A file over an interval, and a child; both have touched page 0, and so share the table.
-fn shared<'s, P: Paging>(stage: &S<'s, P>) -> (Rc<Big<'s, P>>, Rc<Child<'s, P>>) {
+pub(super) fn shared<'s, P: Paging>(stage: &S<'s, P>) -> (Rc<Big<'s, P>>, Rc<Child<'s, P>>) {
     let file = Big::new(stage, 0, 3);
     file.map_interval();
     stores(stage.mm, 0, &[Ok(())]);
@@ -192,7 +212,7 @@ fn shared<'s, P: Paging>(stage: &S<'s, P>) -> (Rc<Big<'s, P>>, Rc<Child<'s, P>>)
 }
 
 /// The end of both.
-fn end<'s, P: Paging>(
+pub(super) fn end<'s, P: Paging>(
     stage: &S<'s, P>,
     file: Rc<Big<'s, P>>,
     child: Rc<Child<'s, P>>,

@@ -13,6 +13,7 @@ mod files;
 mod forks;
 mod format;
 mod hints;
+mod huge_moving;
 mod hugetlb;
 mod lineage;
 mod list;

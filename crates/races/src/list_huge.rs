@@ -62,6 +62,12 @@ pub(super) const HUGE: &[Race] = &[
         ..huge(Huge::Discard, Broken::DiscardUnlocked)
     },
     Race {
+        number: "P53",
+        name: "huge-segment",
+        never: "two mappings have one lock, which goes with one of them",
+        ..huge(Huge::Segment, Broken::SplitNamesLock)
+    },
+    Race {
         number: "P54",
         name: "huge-truncate",
         never: "a page is behind the end after a cut, or counted as reserved",
@@ -117,6 +123,24 @@ pub(super) const HUGE: &[Race] = &[
         never: "a table that a fault has put in is replaced by one to share",
         shows_in: "atomic-pte-2004",
         ..huge(Huge::Make, Broken::BlindShare)
+    },
+    Race {
+        number: "huge-move",
+        name: "huge-move-fault",
+        never: "a fault maps a huge page that is being moved",
+        ..huge(Huge::Move, Broken::HugeMoveBesideFaults)
+    },
+    Race {
+        number: "huge-move-table",
+        name: "huge-move-shared",
+        never: "a store to a huge page is lost that was moved by way of a table others have, too",
+        ..huge(Huge::MoveShared, Broken::HugeMoveTellsOne)
+    },
+    Race {
+        number: "huge-move-fork",
+        name: "huge-fork-move",
+        never: "a child lacks a huge page that was being moved when it was forked",
+        ..huge(Huge::MoveFork, Broken::ForkSkipsMoving)
     },
     Race {
         number: "P46-huge",

@@ -136,6 +136,7 @@ impl Scene {
         match self {
             Self::Moving(scene) if scene.swaps() => 1,
             Self::PolicyFault | Self::Moving(_) | Self::Lineage(_) => 2,
+            Self::Huge(scene) if scene.moves() => 2,
             _ => 1,
         }
     }

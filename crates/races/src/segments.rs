@@ -1,9 +1,10 @@
-//! What happens in the race about segments of shared memory.
+//! What happens in the races about segments of shared memory.
 
+use super::hugetlb::{at, bytes, stores};
 use super::scenes::{S, tasks};
 use super::stage::{Checked, Script};
 use core::cell::Cell;
-use minflt_mm::{Errno, ShmAttach, ShmPlace, ShmRequest};
+use minflt_mm::{Errno, Prot, ShmAttach, ShmPlace, ShmRequest};
 use minflt_pgtable::Paging;
 use minflt_sync::Machine;
 use std::rc::Rc;
@@ -49,5 +50,48 @@ pub(super) fn attach_remove<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
             return Err("segment: removed, attached nowhere, and there".to_owned());
         }
         Ok(())
+    })
+}
+
+/// Half of an attached segment of huge pages is protected, which splits the mapping, and then
+/// unmapped, beside stores to the other half.
+pub(super) fn attach_split<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
+    assert_eq!(
+        stage.sys.resize_huge_pool(2),
+        2,
+        "the stage is large enough"
+    );
+    stage.sys.clear_free_frames();
+    let made = stage.mm.shmget(&ShmRequest::private_huge(2 * bytes::<P>()));
+    let id = made.unwrap_or_else(|error| panic!("the stage is large enough: {error:?}"));
+    let how = ShmAttach::new(ShmPlace::Free(at::<P>(0)));
+    let attached = stage.mm.shmat(id, &how);
+    assert!(attached.is_ok(), "the stage is free: {attached:?}");
+    stores(stage.mm, 0, &[Ok(())]);
+    let (splits, user, last) = (Rc::clone(stage), Rc::clone(stage), Rc::clone(stage));
+    let bodies: Vec<Box<dyn FnOnce() + 's>> = vec![
+        Box::new(move || {
+            let done = splits.mm.mprotect(at::<P>(1), bytes::<P>(), Prot::READ);
+            assert!(done.is_ok(), "mapped");
+            let done = splits.mm.munmap(at::<P>(1), bytes::<P>());
+            assert!(done.is_ok(), "mapped");
+        }),
+        Box::new(move || {
+            for _ in 0..2 {
+                stores(user.mm, 0, &[Ok(())]);
+            }
+        }),
+    ];
+    tasks(bodies, move || {
+        // Before what is left of it goes.
+        last.sys
+            .check_ledger(&[last.mm])
+            .map_err(|error| format!("ledger: {error}"))?;
+        let detached = last.mm.shmdt(at::<P>(0));
+        let removed = last.sys.shmctl_remove(id);
+        match (detached, removed) {
+            (Ok(()), Ok(())) => Ok(()),
+            said => Err(format!("segment: to be detached and removed: {said:?}")),
+        }
     })
 }

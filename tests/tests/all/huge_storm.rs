@@ -1,6 +1,6 @@
-//! A file of huge pages that several processes map, share tables for, cut, truncate and fork at the
-//! same time, on real threads, in each era that can be told apart: the oracles look on, and at the
-//! end every page, table and reservation adds up.
+//! A file of huge pages that several processes map, share tables for, cut, truncate, move and fork
+//! at the same time, on real threads, in each era that can be told apart: the oracles look on, and
+//! at the end every page, table and reservation adds up.
 #![expect(
     clippy::expect_used,
     clippy::tests_outside_test_module,
@@ -10,8 +10,8 @@
 use minflt_addr::VirtAddr;
 use minflt_host::{Host, HostInstance, HostOptions, Prefault};
 use minflt_mm::{
-    Advice, Errno, Event, FileHandle, MapRequest, Mm, Place, Prot, Remap, RemapRequest, Reserve,
-    Sharing, Signal, System, Thread, eras_of_huge_pages,
+    Advice, Errno, Event, FileHandle, MapRequest, Mm, MovePageError, Place, Prot, Remap,
+    RemapRequest, Reserve, Sharing, Signal, System, Thread, eras_of_huge_pages,
 };
 use minflt_pgtable::X86_64;
 
@@ -65,7 +65,7 @@ impl User<'_> {
     fn step(&self, random: &mut Random) {
         let (page, pages) = (random.below(PAGES), 1 + random.below(3));
         let len = pages * PAGE;
-        match random.below(22) {
+        match random.below(24) {
             0..=4 => fine(self.thread.load(at(page)).map(drop)),
             5..=8 => fine(self.thread.store(at(page), 1 + random.below(1 << 30))),
             9 | 10 => self.map(Sharing::Shared, INTERVAL, Reserve::NoReserve),
@@ -94,6 +94,10 @@ impl User<'_> {
                     assert_eq!(back, Ok(at(page)));
                 }
             }
+            20 | 21 => {
+                let moved = self.mm.move_page(at(page), random.below(2) as u32);
+                assert_ne!(moved, Err(MovePageError::NoNode));
+            }
             _ => {
                 let child = self.mm.fork().expect("memory");
                 let thread = child.thread();
@@ -118,7 +122,7 @@ fn a_storm_over_huge_pages_leaves_everything_as_it_should_be() {
             ram_bytes: 128 << 20,
             prefault: Prefault::OnTouch,
         };
-        let machine = HostInstance::new(&options).expect("memory");
+        let machine = HostInstance::new(&options).expect("memory").with_nodes(2);
         let sys = System::<Machine>::boot(machine, era.config).expect("boots");
         let (file, mms) = {
             let _first = sys.machine().enter(0);
@@ -150,6 +154,7 @@ fn a_storm_over_huge_pages_leaves_everything_as_it_should_be() {
             Event::HugeFaults,
             Event::TablesShared,
             Event::TablesUnshared,
+            Event::PagesMigrated,
         ] {
             assert!(sys.count_of(event) > 0, "{name}: {event}");
         }

@@ -32,6 +32,7 @@ use super::{as_call, page_range};
 use crate::error::{MempolicyError, NoMemory};
 use crate::event::Event;
 use crate::fault::FaultOutcome;
+use crate::hugetlb;
 use crate::mm::Mm;
 use crate::policy::{NodeMask, Policy, PolicyMode};
 use crate::system::System;
@@ -158,7 +159,8 @@ impl<M: Mmu> Mm<M> {
         while at < range.end()
             && let Some(vma) = self.find(at)
         {
-            let part = vma.view().range.intersect(VirtRange::new(at, range.end()));
+            let view = vma.view();
+            let part = view.range.intersect(VirtRange::new(at, range.end()));
             if part.is_empty() {
                 break;
             }
@@ -170,7 +172,11 @@ impl<M: Mmu> Mm<M> {
                 return Err(MempolicyError::Fault);
             }
             drop(writers.begin(vma));
-            if nodes.is_some_and(|nodes| self.any_page(part, |pte| self.is_outside(pte, nodes))) {
+            let outside = |nodes| match view.is_huge() {
+                true => self.any_huge_outside(&view, part, nodes),
+                false => self.any_page(part, |pte| self.is_outside(pte, nodes)),
+            };
+            if nodes.is_some_and(outside) {
                 return Err(MempolicyError::Misplaced);
             }
             none = false;
@@ -190,6 +196,17 @@ impl<M: Mmu> Mm<M> {
     fn is_outside(&self, pte: Pte<M::Paging>, nodes: NodeMask) -> bool {
         let frames = &self.system().frames;
         !pte.is_zero_page() && !nodes.has(frames.node_of(pte.pfn()))
+    }
+
+    /// The same of huge pages.
+    ///
+    /// Linux: queue_folios_hugetlb.
+    fn any_huge_outside(&self, view: &VmaView, part: VirtRange, nodes: NodeMask) -> bool {
+        let frames = &self.system().frames;
+        hugetlb::pages::<M::Paging>(part).any(|page| {
+            let seen = self.look_at_huge(view, page.start());
+            seen.is_ok_and(|seen| !nodes.has(frames.node_of(seen.pfn)))
+        })
     }
 
     /// Gives the policy to all that is mapped in the range. Linux: mbind_range.

@@ -65,7 +65,10 @@ impl<M: Mmu> Mm<M> {
         let asked = VirtRange::new(at, VirtAddr(end.0.min(at.0 + most)));
         let whole = answer;
         if view.is_huge() {
-            // Linux: mincore_hugetlb. What is not mapped may be cached, which it does not say.
+            // Linux: mincore_hugetlb. What is not mapped may be cached, which it does not say. The
+            // lock keeps tables that others have, too, and pages where they are.
+            let cache = view.cache::<M>();
+            let _tree = cache.map(|cache| cache.i_mmap.read());
             for (page, there) in pages::<M>(asked).zip(whole) {
                 let entry = self.huge_entry(page.start()).map(|leaf| leaf.entry.load());
                 *there = u8::from(entry.is_ok_and(|pte| pte.is_mapped()));

@@ -27,7 +27,8 @@ impl<M: Mmu> System<M> {
     /// granted. A page that is mapped while we have a reference is past that, and stays so.
     ///
     /// # Errors
-    /// See [`MovePageError`]; there is no page where nobody maps one.
+    /// See [`MovePageError`]; there is no page where nobody maps one. `Busy` of a private mapping's
+    /// own huge page, which is moved by its address only.
     pub fn move_frame(&self, pfn: Pfn, node: u32) -> Result<(), MovePageError> {
         if node >= self.frames.nodes() {
             return Err(MovePageError::NoNode);
@@ -38,13 +39,16 @@ impl<M: Mmu> System<M> {
             return Err(MovePageError::NotThere);
         }
         let page = Page::held(self, pfn);
-        let user = matches!(page.frame().used_as(), Use::Anon | Use::File);
+        let user = matches!(page.frame().used_as(), Use::Anon | Use::File | Use::Huge);
         // ORDERING: Acquire; pairs with [frame-maps].
         if !user || page.frame().maps.load(Ordering::Acquire) == 0 {
             return Err(MovePageError::NotThere);
         }
         if self.frames.node_of(pfn) == node {
             return Ok(());
+        }
+        if page.frame().used_as() == Use::Huge {
+            return self.move_huge_frame(page, node);
         }
         Ok(self.migrate_unheld(page.lock(), node)?)
     }

@@ -27,8 +27,10 @@
 use super::as_call;
 use crate::error::MovePageError;
 use crate::event::Event;
+use crate::hugetlb::{self, HugeSeen};
 use crate::mm::Mm;
 use crate::policy::{Policy, PolicyMode};
+use crate::vma::VmaView;
 use minflt_addr::{Pfn, VirtAddr, VirtRange};
 use minflt_pgtable::{Mmu, Paging, Walk, span_of, walk};
 use minflt_sync::{Instance, Ordering};
@@ -52,6 +54,14 @@ struct Seen {
     pfn: Pfn,
     /// More than one entry maps it.
     shared: bool,
+}
+
+/// A page that a policy is about.
+struct Asked {
+    seen: Result<Seen, MovePageError>,
+    page: VirtRange,
+    /// Its number in the mapping.
+    index: u64,
 }
 
 impl<M: Mmu> Mm<M> {
@@ -133,12 +143,33 @@ impl<M: Mmu> Mm<M> {
 
     /// What the entry for `addr` maps. The caller holds `mmap_lock`.
     fn look_at(&self, addr: VirtAddr) -> Result<Seen, MovePageError> {
-        self.page_of_entry(addr, |found| {
+        let seen = self.page_of_entry(addr, |found| {
             let pfn = found.unmoved().pfn();
             let maps = &self.system().frames.get(pfn).maps;
             let shared = maps.load(Ordering::Relaxed) > 1;
             Ok(Seen { pfn, shared })
-        })
+        });
+        let none = matches!(seen, Err(MovePageError::NotThere));
+        let Some(view) = none.then(|| self.huge_view(addr)).flatten() else {
+            return seen;
+        };
+        let HugeSeen { pfn, shared, .. } = self.look_at_huge(&view, addr)?;
+        Ok(Seen { pfn, shared })
+    }
+
+    /// The huge page at `addr`, as mbind asks for it. The caller holds `mmap_lock`.
+    ///
+    /// Linux: queue_folios_hugetlb, where a page whose table others have, too, is not one's own.
+    fn ask_huge(&self, view: &VmaView, addr: VirtAddr) -> Asked {
+        let seen = self.look_at_huge(view, addr).map(|seen| Seen {
+            pfn: seen.pfn,
+            shared: seen.shared || seen.by_table,
+        });
+        Asked {
+            seen,
+            page: hugetlb::page_at::<M::Paging>(addr),
+            index: view.huge_index::<M::Paging>(addr),
+        }
     }
 
     /// Moves the pages of `range` that are elsewhere than `policy` has them, of those that may be
@@ -159,19 +190,26 @@ impl<M: Mmu> Mm<M> {
                 break;
             };
             at = at.max(view.range.start());
-            // SAFETY: 1: `mmap_lock` keeps tables from being freed.
-            let walked = unsafe { walk::<M>(&sys.at, self.root, at) };
-            if let Walk::Missing { level, .. } = walked {
-                at = span_of::<M::Paging>(at, level).end();
-                continue;
-            }
-            let seen = self.look_at(at);
+            let asked = if view.is_huge() {
+                self.ask_huge(&view, at)
+            } else {
+                // SAFETY: 1: `mmap_lock` keeps tables from being freed.
+                let walked = unsafe { walk::<M>(&sys.at, self.root, at) };
+                if let Walk::Missing { level, .. } = walked {
+                    at = span_of::<M::Paging>(at, level).end();
+                    continue;
+                }
+                Asked {
+                    seen: self.look_at(at),
+                    page: VirtRange::new(at, VirtAddr(at.0 + M::Paging::page())),
+                    index: view.page_index::<M::Paging>(at.max(here)),
+                }
+            };
             drop(held);
             let page = at;
-            at = VirtAddr(at.0 + M::Paging::page());
-            let Ok(seen) = seen else { continue };
-            let index = view.page_index::<M::Paging>(page.max(here));
-            let node = target(&sys.at, policy, home, index);
+            at = asked.page.end();
+            let Ok(seen) = asked.seen else { continue };
+            let node = target(&sys.at, policy, home, asked.index);
             let misplaced = is_outside(policy, home, sys.frames.node_of(seen.pfn));
             if misplaced && !(seen.shared && which == Which::Own) {
                 done &= self.move_one(page, node, which).is_ok();

@@ -2,7 +2,8 @@
 //!
 //! What a segment is, and who counts it, stands in [`crate::file::segments`]; here are the calls.
 //! Attaching is mmap of the segment's file, with other rules for the place; detaching is munmap of
-//! what is left of that.
+//! what is left of that. A segment of huge pages is mapped where such pages can start; `SHM_RND`
+//! rounds to small ones in any case.
 //!
 //! Linux: ipc/shm.c (v6.18).
 
@@ -12,7 +13,9 @@ use super::munmap::unmap;
 use super::place::Place;
 use crate::commit::Reserve;
 use crate::error::{MmapError, ShmatError, ShmctlError, ShmdtError, ShmgetError};
-use crate::file::{FileAccess, FileKey, NewSegment, Sharing, ShmId, ShmKey, ShmStatus, pages_of};
+use crate::file::{
+    FileAccess, FileKey, NewSegment, Sharing, ShmId, ShmKey, ShmPages, ShmStatus, pages_of,
+};
 use crate::mm::Mm;
 use crate::rss::Share;
 use crate::system::System;
@@ -46,6 +49,8 @@ pub struct ShmRequest {
     pub mode: u16,
     /// Whether the pages of a new one are promised at once (not with `SHM_NORESERVE`).
     pub reserve: Reserve,
+    /// What the pages of a new one are.
+    pub pages: ShmPages,
 }
 
 impl ShmRequest {
@@ -58,6 +63,16 @@ impl ShmRequest {
             create: ShmCreate::No,
             mode: 0o600,
             reserve: Reserve::Charged,
+            pages: ShmPages::Small,
+        }
+    }
+
+    /// The same, of huge pages.
+    #[must_use]
+    pub const fn private_huge(bytes: u64) -> Self {
+        Self {
+            pages: ShmPages::Huge,
+            ..Self::private(bytes)
         }
     }
 }
@@ -165,6 +180,7 @@ impl<M: Mmu> Mm<M> {
                     bytes: request.bytes,
                     mode: request.mode & 0o777,
                     reserve: request.reserve,
+                    pages: request.pages,
                     creator: self.space(),
                 });
             };
@@ -214,13 +230,15 @@ impl<M: Mmu> Mm<M> {
             // As for Linux's `shm_nattch`: until there is a mapping that counts.
             table.hold(segment, access)
         };
+        // Of huge pages all of the last one, too.
+        let bytes = held.file.cache().size();
         if let Place::FixedNoReplace(at) = place
-            && at.0.checked_add(held.bytes).is_none()
+            && at.0.checked_add(bytes).is_none()
         {
             return Err(ShmatError::Invalid);
         }
         let prot = attach.prot.with(Prot::READ);
-        let request = MapRequest::new(place, held.bytes, prot);
+        let request = MapRequest::new(place, bytes, prot);
         let part = Part {
             file: &held.file,
             offset: 0,

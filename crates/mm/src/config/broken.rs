@@ -186,6 +186,14 @@ broken! {
     BlindShare = "blind-share",
     /// A mapping of huge pages can be found by its file before its lock is set up.
     LinkBeforeLock = "link-before-lock",
+    /// The part that the mapping of a segment of huge pages is split into names the other's lock.
+    SplitNamesLock = "split-names-lock",
+    /// Who moves a huge page lets faults on it go on.
+    HugeMoveBesideFaults = "huge-move-beside-faults",
+    /// Who moves a huge page tells those CPUs only by whose table he came to it first.
+    HugeMoveTellsOne = "huge-move-tells-one",
+    /// fork takes a huge page that is being moved for none.
+    ForkSkipsMoving = "fork-skips-moving",
     /// `MADV_DONTNEED` of huge pages holds nothing that keeps faults off.
     DiscardUnlocked = "discard-unlocked",
     /// A cut of a file of huge pages passes over pages that are not there, without their mutex.

@@ -63,6 +63,24 @@ impl<M: Mmu> FileLink<M> {
         // SAFETY: a link counts in its cache.
         unsafe { self.cache.as_ref() }
     }
+
+    fn lacks(&self, fix: Broken) -> bool {
+        self.cache().system().config.lacks(fix)
+    }
+
+    /// For a control: of a segment, what counts mappings wraps what would give a part its own lock,
+    /// and does not hand the split on (P53).
+    fn name_lock_of(&self, old: &Vma<M>) {
+        let cache = self.cache();
+        let Some(lock) = old.huge_lock().filter(|_| cache.counts_mappings()) else {
+            return;
+        };
+        let named = core::ptr::from_ref(lock) as u64;
+        let fresh = self.lock.swap(named, Ordering::Relaxed);
+        if let Some(fresh) = HugeLock::<M>::at(fresh) {
+            fresh.put(cache.system());
+        }
+    }
 }
 
 impl<M: Mmu> System<M> {
@@ -206,7 +224,11 @@ impl<M: Mmu> Vma<M> {
     /// It is a part of `old` from now on, or will be: what that has set aside is both's. The VMA is
     /// nobody else's.
     pub(crate) fn share_own(&self, old: &Self) {
-        let (Some(new), Some(own)) = (link::<M>(self.link()), old.huge_own()) else {
+        let (new, own) = (link::<M>(self.link()), old.huge_own());
+        if let Some(new) = new.filter(|new| new.lacks(Broken::SplitNamesLock)) {
+            new.name_lock_of(old);
+        }
+        let (Some(new), Some(own)) = (new, own) else {
             return;
         };
         own.hold();

@@ -58,7 +58,7 @@ pub(crate) use pages::Sought;
 pub(crate) use part::FilePart;
 pub(crate) use read::NotRead;
 pub(crate) use segments::{NewSegment, Segment, Segments};
-pub use segments::{ShmId, ShmKey, ShmLimits, ShmStatus};
+pub use segments::{ShmId, ShmKey, ShmLimits, ShmPages, ShmStatus};
 pub(crate) use truncate::clear_bytes;
 
 use crate::error::NoMemory;
@@ -397,6 +397,25 @@ impl<M: Mmu> PageCache<M> {
     /// One more who refers to it.
     pub(crate) fn hold(&self) {
         self.refs.add(1, Ordering::Relaxed);
+    }
+
+    /// A handle of it, unless the last one has gone already.
+    pub(crate) fn try_handle(&self) -> Option<FileHandle<'_, M>> {
+        let mut found = self.refs.load(Ordering::Relaxed);
+        while found != 0 {
+            let how = (Ordering::Relaxed, Ordering::Relaxed);
+            match self.refs.cas(found, found + 1, how.0, how.1) {
+                Ok(_) => {
+                    return Some(FileHandle {
+                        sys: self.system(),
+                        cache: NonNull::from(self),
+                        access: FileAccess::ReadWrite,
+                    });
+                }
+                Err(now) => found = now,
+            }
+        }
+        None
     }
 
     /// How many refer to it. For oracles, while nothing runs.

@@ -428,7 +428,7 @@ impl<M: Mmu> PageCache<M> {
     }
 
     /// Calls `visit` with every mapping of huge pages `first` to `last`. Under `i_mmap`.
-    fn each_mapping(
+    pub(super) fn each_mapping(
         &self,
         first: u64,
         last: u64,

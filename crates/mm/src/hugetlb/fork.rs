@@ -3,7 +3,9 @@
 //! A shared mapping's entries are not copied: the child's faults find the pages, or a table to
 //! share. Linux: mm/hugetlb.c copy_hugetlb_page_range; bcd51a3c679d.
 
+use super::migrate::is_moving;
 use super::{LEVEL, page_at};
+use crate::config::Broken;
 use crate::error::NoMemory;
 use crate::event::Event;
 use crate::frame::Exclusive;
@@ -35,8 +37,12 @@ impl<M: Mmu> Zap<'_, M> {
                 }
             };
             let page = page_at::<M::Paging>(at);
+            let found = leaf.entry.load();
+            if is_moving::<M>(found) && self.awaits_move(view) {
+                continue;
+            }
             at = page.end();
-            if !leaf.entry.load().is_mapped() {
+            if !found.is_mapped() {
                 continue;
             }
             let copy = child.huge_entry_for(page.start())?;
@@ -45,8 +51,15 @@ impl<M: Mmu> Zap<'_, M> {
                 pte.is_mapped()
                     .then(|| pte.with_grant(pte.grant().min(Grant::Read)))
             };
-            let Ok(old) = leaf.entry.update(mm.exchange_of_huge(), lower) else {
-                continue;
+            let old = match leaf.entry.update(mm.exchange_of_huge(), lower) {
+                Ok(old) => old,
+                Err(found) => {
+                    // Put away since it was looked at.
+                    if is_moving::<M>(found) {
+                        at = page.start();
+                    }
+                    continue;
+                }
             };
             self.gather.touch(page);
             let frame = sys.huge_frame(old.pfn());
@@ -57,6 +70,24 @@ impl<M: Mmu> Zap<'_, M> {
             sys.count(Event::ForkEntries);
         }
         Ok(())
+    }
+}
+
+impl<M: Mmu> Zap<'_, M> {
+    /// Waits until whoever moves a page of the mapping is done with it: its entry has to be looked
+    /// at again then.
+    ///
+    /// # Context
+    /// Sleeps for `i_mmap`.
+    #[cold]
+    fn awaits_move(&self, view: &VmaView) -> bool {
+        let sys = self.mm.system();
+        let Some(cache) = view.cache::<M>() else {
+            return false;
+        };
+        sys.count(Event::MigrationWaits);
+        drop(cache.i_mmap.read());
+        !sys.config.lacks(Broken::ForkSkipsMoving)
     }
 }
 

@@ -18,6 +18,10 @@
 //! nobody frees: to free it is to take its link out, under `i_mmap`. A lock of one that has gone is
 //! found no more, and freed with the last reference.
 //!
+//! No two links name one lock, whatever counts their mappings: what a mapping is split into gets a
+//! link, and with that a lock, of its own. Linux's segments wrapped the mapping of their file,
+//! and did not hand on that it was split, so that two had one lock, and freed it twice (P53).
+//!
 //! A mapping for which there was no memory for a lock shares no tables, so there is nothing to take
 //! away. Linux: hugetlb_vma_lock_alloc, which has the same.
 //!
@@ -77,6 +81,11 @@ impl<M: Mmu> HugeLock<M> {
         // ORDERING: Release; pairs with [huge-lock-put].
         if self.refs.sub(1, Ordering::AcqRel) == 1 {
             // ORDERING: Acquire, by the same step; pairs with [huge-lock-put].
+            if M::CHECKED && self.sem.is_held() {
+                M::violation(format_args!(
+                    "the lock of a mapping of huge pages is freed, and held"
+                ));
+            }
             // SAFETY: 1, 2: the last reference is gone.
             unsafe { sys.huge.locks.free(NonNull::from(self)) };
         }

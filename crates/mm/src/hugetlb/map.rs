@@ -1,5 +1,7 @@
 //! Mappings of huge pages: what they reserve when they are made, and give back when they go.
 //!
+//! A segment of shared memory reserves its own when it is made ([`crate::file`]).
+//!
 //! Linux: mm/hugetlb.c hugetlb_reserve_pages, hugetlb_vm_op_close; fs/hugetlbfs/inode.c
 //! hugetlbfs_file_mmap, hugetlb_file_setup.
 
@@ -8,7 +10,7 @@ use super::reserve::Change;
 use super::{order, pages_of, shift};
 use crate::call::mmap::MapRequest;
 use crate::config::Broken;
-use crate::error::{FileError, MmapError};
+use crate::error::{FileError, MmapError, NoMemory};
 use crate::file::{PageCache, Sharing};
 use crate::mm::Mm;
 use crate::system::System;
@@ -67,7 +69,9 @@ impl<M: Mmu> PageCache<M> {
             change: None,
             _alone: (!beside).then(|| self.reserving.write()),
         };
-        if view.flags.has(VmaFlags::NORESERVE) {
+        if self.counts_mappings() {
+            // A segment's were reserved when it was made, or not at all. Linux: S_PRIVATE.
+        } else if view.flags.has(VmaFlags::NORESERVE) {
             // Pages are had when they are touched, or not.
         } else if view.flags.has(VmaFlags::SHARED) {
             let change = self.reserved.change(sys, first, end).map_err(none)?;
@@ -83,6 +87,19 @@ impl<M: Mmu> PageCache<M> {
             self.grow_to(end << shift::<M::Paging>());
         }
         Ok(aside)
+    }
+
+    /// Sets all pages of a new file aside, which nobody else has yet: they are reserved as long as
+    /// the file is there, whoever maps it.
+    ///
+    /// # Errors
+    /// Not so many are left; nothing is set aside then.
+    pub(crate) fn reserve_all(&self) -> Result<(), NoMemory> {
+        let sys = self.system();
+        let change = self.reserved.change(sys, 0, self.huge_pages())?;
+        sys.frames.reserve_huge(change.missing())?;
+        change.add();
+        Ok(())
     }
 }
 

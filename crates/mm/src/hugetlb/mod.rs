@@ -41,8 +41,10 @@
 //! A fault: three locks without contention, one of them the page's. The lock of a file's mappings
 //! is the one that all faults of all processes on a file write, if only to read: `i-mmap`.
 //!
+//! A page is moved to another node by who has its mutex, and `i_mmap` ([`migrate`]).
+//!
 //! Not there: pages of a gigabyte, surplus pages, mounts with limits, cgroups; userfaultfd, pins,
-//! access from other processes, and moving of huge pages to other frames.
+//! and access from other processes.
 //!
 //! Linux: mm/hugetlb.c, fs/hugetlbfs/inode.c.
 //!
@@ -52,6 +54,7 @@ mod file;
 mod fork;
 pub(crate) mod lock;
 mod map;
+mod migrate;
 pub(crate) mod own;
 pub(crate) mod pool;
 mod remap;
@@ -70,6 +73,7 @@ use crate::system::System;
 use crate::vma::{VmaFlags, VmaView};
 pub(crate) use file::NotMade;
 use lock::HugeLock;
+pub(crate) use migrate::HugeSeen;
 use minflt_addr::{Pfn, VirtAddr, VirtRange};
 use minflt_pgtable::{EntryRef, Leaf, Mmu, Paging, PtLock, Table, span_of, span_shift, walk_to};
 use minflt_sync::order::HugeFaultLock;

@@ -340,6 +340,10 @@ fn huge_pages_are_no_tables<P: Manual>() {
                 P::ID
             );
             assert_eq!(pte.grant(), grant, "{}", P::ID);
+            let moving = pte.migration();
+            assert!(!moving.is_table_at(1) && !moving.is_mapped(), "{}", P::ID);
+            assert_eq!(moving.moving(), Some(pfn), "{}", P::ID);
+            assert_eq!(moving.migrated(pfn).huge(), pte, "{}", P::ID);
         }
         let (seen, leaf) = (
             <P as Manual>::huge(P::entry(&in_memory(huge))),

@@ -3,7 +3,9 @@
 use super::World;
 use super::scenes::{Failing, Scene};
 use minflt_addr::VirtAddr;
-use minflt_mm::{Advice, Errno, MapRequest, Place, Prot, Remap, RemapRequest, Sharing, Signal};
+use minflt_mm::{
+    Advice, Errno, MapRequest, Place, Prot, Remap, RemapRequest, Sharing, ShmRequest, Signal,
+};
 
 const HUGE: u64 = 2 << 20;
 
@@ -71,6 +73,28 @@ pub(crate) const SCENES: &[Scene] = &[
         Whole,
         |w| w.pool(),
         |w| w.huge(Sharing::Shared),
+    ),
+    Scene {
+        ram: 48 << 20,
+        ..scene(
+            "a huge page moved to the other node",
+            Whole,
+            |w| {
+                w.pooled(Sharing::Private);
+                w.touch(1).expect("memory");
+            },
+            |w| Ok(w.mm.move_page(at(1), 1)?),
+        )
+    },
+    scene(
+        "a segment of huge pages",
+        Whole,
+        |w| w.pool(),
+        |w| {
+            let made = w.mm.shmget(&ShmRequest::private_huge(2 * HUGE))?;
+            w.sys.shmctl_remove(made).expect("there");
+            Ok(())
+        },
     ),
     scene(
         "a store to a private huge page",

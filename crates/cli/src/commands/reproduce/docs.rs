@@ -140,7 +140,7 @@ fn overview(all: &[Posting], figures: &Figures<'_>) -> Table {
                 "24 beside 24 that fork: 2,144 -> 65,597 faults/s".into(),
                 measured(5, "beside a fork / alone"),
                 simulated_2022(figures),
-                "P47 to P52, P54 to P56".into(),
+                "P47 to P56".into(),
             ],
             _ => continue,
         };

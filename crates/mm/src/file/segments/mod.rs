@@ -17,6 +17,11 @@
 //! - It goes down under the lock. Whoever lowers it to 0 and finds the segment removed, or removes
 //!   it and finds 0, takes it out of the table, and frees it when the lock is let go.
 //!
+//! A segment of huge pages reserves all of them when it is made, in its file, and no mapping
+//! reserves any; what is reserved goes with the file ([`crate::hugetlb`]). Its mappings are like
+//! others of such files: each has a lock of its own, which comes and goes with its link, whatever
+//! counts it as attached (P53).
+//!
 //! # Why it is correct
 //! Who finds 0 under the lock is alone: from 0 it goes up under the lock only, and no mapping is
 //! left that another could be made out of. A cache names its segment while it is mapped, that is
@@ -76,12 +81,24 @@ pub struct ShmStatus {
     pub last: Option<SpaceId>,
 }
 
+/// What the pages of a segment are.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ShmPages {
+    /// The format's.
+    Small,
+    /// Huge ones (`SHM_HUGETLB`): as many as its bytes lie in, reserved when it is made.
+    Huge,
+    /// Huge ones of so many bytes, as a power of two (`SHM_HUGE_SHIFT`).
+    HugeOf(u32),
+}
+
 /// A segment to be made.
 pub(crate) struct NewSegment {
     pub(crate) key: ShmKey,
     pub(crate) bytes: u64,
     pub(crate) mode: u16,
     pub(crate) reserve: Reserve,
+    pub(crate) pages: ShmPages,
     pub(crate) creator: SpaceId,
 }
 
@@ -117,8 +134,6 @@ unsafe impl<M: Mmu> SlabObject for Segment<M> {}
 pub(crate) struct Held<'s, M: Mmu> {
     /// Its file.
     pub(crate) file: FileHandle<'s, M>,
-    /// Bytes asked for.
-    pub(crate) bytes: u64,
     /// None for a control.
     counted: Option<&'s Segment<M>>,
 }

@@ -1,13 +1,15 @@
 //! The table of segments, and how many there may be.
 
-use super::{Held, NewSegment, Segment, ShmId, ShmKey};
+use super::{Held, NewSegment, Segment, ShmId, ShmKey, ShmPages};
 use crate::commit::{Overcommit, Reserve};
 use crate::config::Broken;
-use crate::error::{NoMemory, ShmgetError};
+use crate::error::{FileError, NoMemory, ShmgetError};
 use crate::file::{FileAccess, FileHandle, pages_of};
+use crate::hugetlb;
 use crate::system::System;
 use core::iter::successors;
 use core::ptr::NonNull;
+use minflt_addr::VirtAddr;
 use minflt_pgtable::Mmu;
 use minflt_sync::order::ShmLock;
 use minflt_sync::slab::Magazine;
@@ -155,16 +157,19 @@ impl<'s, M: Mmu> Table<'s, M> {
         let all = shm.pages.load(Ordering::Relaxed).checked_add(pages);
         let all = all.filter(|all| *all <= limits.pages);
         let all = all.ok_or(ShmgetError::NoSpace)?;
-        let promised = match (new.reserve, sys.overcommit()) {
-            (Reserve::NoReserve, Overcommit::Heuristic | Overcommit::Always) => 0,
+        let promised = match (new.pages, new.reserve, sys.overcommit()) {
+            // They are reserved.
+            (ShmPages::Huge | ShmPages::HugeOf(_), ..) => 0,
+            (_, Reserve::NoReserve, Overcommit::Heuristic | Overcommit::Always) => 0,
             _ => pages,
         };
         sys.charge(promised)?;
         let count = shm.count.load(Ordering::Relaxed);
-        let segment = match count < limits.segments {
-            true => self.make(new, promised).map_err(ShmgetError::from),
-            false => Err(ShmgetError::NoSpace),
-        };
+        let segment = self.file_of(new).and_then(|file| {
+            let room = count < limits.segments;
+            room.then_some(file).ok_or(ShmgetError::NoSpace)
+        });
+        let segment = segment.and_then(|file| Ok(self.make(new, &file, promised)?));
         let segment = segment.inspect_err(|_| sys.uncharge(promised))?;
         // SAFETY: allocated just now; nobody frees it while the table is locked.
         let segment = unsafe { segment.as_ref() };
@@ -181,9 +186,33 @@ impl<'s, M: Mmu> Table<'s, M> {
         Ok(segment.id)
     }
 
-    fn make(&self, new: &NewSegment, promised: u64) -> Result<NonNull<Segment<M>>, NoMemory> {
+    /// The memory of a new segment.
+    fn file_of(&self, new: &NewSegment) -> Result<FileHandle<'s, M>, ShmgetError> {
         let sys = self.sys;
-        let file = sys.new_file(new.bytes)?;
+        let known = match new.pages {
+            ShmPages::Small => return Ok(sys.new_file(new.bytes)?),
+            ShmPages::Huge => true,
+            ShmPages::HugeOf(shift) => shift == hugetlb::shift::<M::Paging>(),
+        };
+        let end = VirtAddr(new.bytes).align_up(hugetlb::shift::<M::Paging>());
+        let bytes = end.filter(|_| known).ok_or(ShmgetError::Invalid)?.0;
+        let file = sys.new_huge_file(bytes).map_err(|why| match why {
+            FileError::Invalid => ShmgetError::Invalid,
+            _ => ShmgetError::NoMemory,
+        })?;
+        if new.reserve == Reserve::Charged {
+            file.cache().reserve_all()?;
+        }
+        Ok(file)
+    }
+
+    fn make(
+        &self,
+        new: &NewSegment,
+        file: &FileHandle<'s, M>,
+        promised: u64,
+    ) -> Result<NonNull<Segment<M>>, NoMemory> {
+        let sys = self.sys;
         let segment = Segment {
             cache: file.cache,
             id: self.free_id(),
@@ -229,7 +258,6 @@ impl<'s, M: Mmu> Table<'s, M> {
                 cache: segment.cache,
                 access,
             },
-            bytes: segment.bytes,
             counted,
         }
     }

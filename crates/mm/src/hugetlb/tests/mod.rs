@@ -2,6 +2,7 @@
 extern crate std;
 
 mod mappings;
+mod moving;
 mod pool;
 mod reserve;
 
