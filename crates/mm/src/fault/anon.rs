@@ -199,6 +199,7 @@ impl<M: Mmu> Fault<'_, M> {
             Use::File => M::copy_in_use(&sys.at, pfn, from),
             _ => sys.frames.copy(&sys.at, pfn, from),
         }
+        self.filled.set(true);
         self.flush_before_install(pfn);
         let slot = stable
             .open_locked(leaf)

@@ -144,8 +144,8 @@ pub(crate) struct Fault<'m, M: Mmu> {
     share: &'m Share,
     addr: VirtAddr,
     access: Access,
-    /// A frame was filled with zeros for it.
-    cleared: Cell<bool>,
+    /// A frame was filled for it, which brings the lines of the page.
+    filled: Cell<bool>,
     /// What has to be read in, if anything.
     wanted: Cell<Option<Wanted>>,
     /// What has to be read from a swap device, or waited for.
@@ -304,7 +304,7 @@ impl<'m, M: Mmu> Fault<'m, M> {
             share,
             addr,
             access,
-            cleared: Cell::new(false),
+            filled: Cell::new(false),
             wanted: Cell::new(None),
             away: Cell::new(None),
             brought: Cell::new(None),
@@ -373,9 +373,9 @@ impl<M: Mmu> Fault<'_, M> {
     fn look_ahead(&self) {
         let sys = self.mm.system();
         if sys.config.ahead == Ahead::Frame {
-            // A clear brings the lines of the page itself.
+            // Who fills a frame asks for the lines of the next one.
             let offset = self.addr.page_offset(M::Paging::shift());
-            let offset = (!self.cleared.get()).then_some(offset);
+            let offset = (!self.filled.get()).then_some(offset);
             sys.frames.prefetch_coming(&sys.at, offset);
         }
     }

@@ -126,7 +126,7 @@ impl<M: Mmu> Fault<'_, M> {
         let (pfn, frame) = self.private_frame(stable)?;
         if !frame.is_zeroed() {
             sys.frames.clear(&sys.at, pfn);
-            self.cleared.set(true);
+            self.filled.set(true);
         }
         self.flush_before_install(pfn);
         Ok(pfn)
