@@ -362,8 +362,8 @@ unsafe fn clear(page: *mut u8, _next: Option<*const u8>, bytes: usize) {
 ///
 /// As for [`clear`]: the locked operation that comes next waits for all stores before it, so they
 /// should not still be waiting for their lines then. A copying fault takes 100 ns less than with
-/// `memcpy` (Intel Xeon of family 6, model 207, `benches/forks`); 40 ns less again where the lines of
-/// `next` are asked for (AMD EPYC of family 25).
+/// `memcpy` (Intel Xeon of family 6, model 207, `benches/forks`); 40 ns less again where the lines
+/// of `next` are asked for (AMD EPYC of family 25).
 ///
 /// # Safety
 /// 1. `to` and `from` are valid for `bytes` bytes, a multiple of 64, do not overlap, and are
