@@ -39,6 +39,7 @@ pub(crate) fn gate(root: &Path) -> Vec<Step> {
         Step::cargo("examples", root, "build --workspace --examples"),
         // Small, and without verdicts: that they run.
         Step::cargo("benches", root, "test --package minflt-host --benches"),
+        Step::cargo("door", root, "test --package minflt-tests --test door"),
         loom(root, LOOM_PREEMPTIONS_CI),
         apart(root, "guest", "guest-fmt", "fmt --check"),
         apart(

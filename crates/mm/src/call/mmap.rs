@@ -192,11 +192,7 @@ impl<M: Mmu> Mm<M> {
         if huge && len == 0 {
             return Err(MmapError::Invalid);
         }
-        let (range, beside) = if huge {
-            (self.place_aligned(request.place, len, unit)?, None)
-        } else {
-            self.place_beside(request.place, len)?
-        };
+        let (range, beside) = self.place_of_unit(request.place, len, unit)?;
         let misaligned =
             |part: &Part<'_, M>| !hugetlb::is_aligned::<M::Paging>(VirtAddr(part.offset));
         // A place that was looked for is free.

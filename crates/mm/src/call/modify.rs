@@ -89,12 +89,7 @@ pub(super) fn modify<'w, M: Mmu>(
             writers.begin(vma)
         }
     };
-    let mut vma = mm.find(part.start()).ok_or(NoMemory)?;
-    if vma.view().is_huge() {
-        split_huge(mm, writers, part.start())?;
-        split_huge(mm, writers, part.end())?;
-        vma = mm.find(part.start()).ok_or(NoMemory)?;
-    }
+    let vma = alone_if_huge(mm, writers, part)?;
     let section = open(vma);
     let whole = vma.view();
     debug_assert!(whole.range.covers(part), "a part of one VMA");
@@ -156,6 +151,21 @@ pub(super) fn modify<'w, M: Mmu>(
             above: None,
         } => split(mm, writers, section, new),
     }
+}
+
+/// The VMA that `part` is a part of; or all of, where it has huge pages.
+fn alone_if_huge<'w, M: Mmu>(
+    mm: &'w Mm<M>,
+    writers: &'w Writers<'_, M>,
+    part: VirtRange,
+) -> Result<&'w Vma<M>, NoMemory> {
+    let vma = mm.find(part.start()).ok_or(NoMemory)?;
+    if !vma.view().is_huge() {
+        return Ok(vma);
+    }
+    split_huge(mm, writers, part.start())?;
+    split_huge(mm, writers, part.end())?;
+    mm.find(part.start()).ok_or(NoMemory)
 }
 
 /// `below` becomes all three; `middle` and `above` go.

@@ -67,7 +67,25 @@ impl<M: Mmu> Mm<M> {
         }
     }
 
-    /// The same, starting at a multiple of 2 to the power of `unit`.
+    /// The place for `len` bytes, both multiples of 2 to the power of `unit`, and what touches it,
+    /// if that was seen on the way.
+    ///
+    /// # Errors
+    /// See [`MmapError`].
+    #[inline]
+    pub(super) fn place_of_unit(
+        &self,
+        place: Place,
+        len: u64,
+        unit: u32,
+    ) -> Result<(VirtRange, Option<Beside<'_, M>>), MmapError> {
+        if unit == M::Paging::shift() {
+            return self.place_beside(place, len);
+        }
+        Ok((self.place_aligned(place, len, unit)?, None))
+    }
+
+    /// The place alone.
     ///
     /// # Errors
     /// See [`MmapError`].
