@@ -324,7 +324,8 @@ fn prefetch_write(at: *const u8) {
 ///
 /// For each line one of `next` is asked for, into the second cache: while the rest of the fault
 /// runs, memory has something to do, and the next clear does not begin by waiting for it: a fault
-/// with its clear takes 1.18 times a bare clear instead of 1.55 (AMD EPYC of family 25).
+/// with its clear takes 1.2 times a bare clear instead of 1.5 (AMD EPYC of family 25,
+/// `benches/faults` of `spf-2017`).
 ///
 /// # Safety
 /// 1. `page` is valid for `bytes` bytes and aligned, both to 64, and used by nobody else.
@@ -363,7 +364,7 @@ unsafe fn clear(page: *mut u8, _next: Option<*const u8>, bytes: usize) {
 /// As for [`clear`]: the locked operation that comes next waits for all stores before it, so they
 /// should not still be waiting for their lines then. A copying fault takes 100 ns less than with
 /// `memcpy` (Intel Xeon of family 6, model 207, `benches/forks`); 40 ns less again where the lines
-/// of `next` are asked for (AMD EPYC of family 25).
+/// of `next` are asked for (AMD EPYC of family 25, the same bench).
 ///
 /// # Safety
 /// 1. `to` and `from` are valid for `bytes` bytes, a multiple of 64, do not overlap, and are

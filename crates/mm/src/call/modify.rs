@@ -153,7 +153,11 @@ pub(super) fn modify<'w, M: Mmu>(
     }
 }
 
-/// The VMA that `part` is a part of; or all of, where it has huge pages.
+/// The VMA that `part` is a part of. One of huge pages is cut first, and has nothing but `part`.
+///
+/// # Context
+/// # Errors
+/// As for [`split_huge`].
 fn alone_if_huge<'w, M: Mmu>(
     mm: &'w Mm<M>,
     writers: &'w Writers<'_, M>,

@@ -76,6 +76,7 @@ fn unmap_one<M: Mmu>(
     let view = vma.view();
     let range = view.range;
     let section = writers.begin(vma);
+    // Stays as it is after a downgrade, too: who maps there, or makes a neighbour longer, waits.
     let free_around = mm.tree.remove_found(mm.system(), found)?;
     let mut late = None;
     if mm.system().config.lacks(Broken::DetachLate) {

@@ -40,7 +40,7 @@ impl<M: Mmu> Mm<M> {
     /// # Errors
     /// See [`MmapError`].
     #[inline]
-    pub(super) fn place_beside(
+    fn place_beside(
         &self,
         place: Place,
         len: u64,
@@ -85,19 +85,9 @@ impl<M: Mmu> Mm<M> {
         Ok((self.place_aligned(place, len, unit)?, None))
     }
 
-    /// The place alone.
-    ///
-    /// # Errors
-    /// See [`MmapError`].
-    pub(super) fn place_aligned(
-        &self,
-        place: Place,
-        len: u64,
-        unit: u32,
-    ) -> Result<VirtRange, MmapError> {
-        if unit == M::Paging::shift() {
-            return self.place(place, len);
-        }
+    /// The place for `len` bytes that starts at a multiple of 2 to the power of `unit`, which is
+    /// more than a page.
+    fn place_aligned(&self, place: Place, len: u64, unit: u32) -> Result<VirtRange, MmapError> {
         if len > Self::user_range().end().0 {
             return Err(MmapError::OutOfRange);
         }

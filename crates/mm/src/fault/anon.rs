@@ -197,9 +197,11 @@ impl<M: Mmu> Fault<'_, M> {
         match sys.frames.get(from).used_as() {
             // Others may store to it, by other mappings.
             Use::File => M::copy_in_use(&sys.at, pfn, from),
-            _ => sys.frames.copy(&sys.at, pfn, from),
+            _ => {
+                sys.frames.copy(&sys.at, pfn, from);
+                self.filled.set(true);
+            }
         }
-        self.filled.set(true);
         self.flush_before_install(pfn);
         let slot = stable
             .open_locked(leaf)

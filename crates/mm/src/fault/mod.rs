@@ -144,7 +144,7 @@ pub(crate) struct Fault<'m, M: Mmu> {
     share: &'m Share,
     addr: VirtAddr,
     access: Access,
-    /// A frame was filled for it, which brings the lines of the page.
+    /// A frame was filled for it by one of the verbs that ask for the next one's lines.
     filled: Cell<bool>,
     /// What has to be read in, if anything.
     wanted: Cell<Option<Wanted>>,
@@ -373,7 +373,7 @@ impl<M: Mmu> Fault<'_, M> {
     fn look_ahead(&self) {
         let sys = self.mm.system();
         if sys.config.ahead == Ahead::Frame {
-            // Who fills a frame asks for the lines of the next one.
+            // What is filled is asked for when the frame before it is.
             let offset = self.addr.page_offset(M::Paging::shift());
             let offset = (!self.filled.get()).then_some(offset);
             sys.frames.prefetch_coming(&sys.at, offset);

@@ -320,7 +320,8 @@ impl<M: Mmu> Tree<M> {
         Some(Found { leaf, slot }).filter(|it| it.leaf.held(slot) != 0)
     }
 
-    /// As [`Self::remove`], where it was found before; nothing has changed since.
+    /// As [`Self::remove`], where it was found before under the same hold of the writer's lock, and
+    /// nothing has changed since.
     #[inline]
     pub(crate) fn remove_found(
         &self,
