@@ -35,7 +35,9 @@
 //! a WRITER takes itself back. WAITERS is set before a queued waiter last looks at the word, and a
 //! releaser looks at WAITERS in the same step in which it releases, so one of the two sees the
 //! other. A grant is written after the node is out of the queue; the grantee leaves only when it
-//! reads it, so the node is not reused early. Wake tokens are sticky.
+//! reads it, so the node is not reused early. Readers let in together are all in the word before
+//! the first is told: counted one by one, the first may have left before the second is counted, and
+//! a spinner finds the word free in between. Wake tokens are sticky.
 //!
 //! There is no moment at which a downgrade has neither WRITER nor a reader in the word, so no
 //! writer comes in between. A reader that saw the WRITER looks again with the queue's lock held: if
@@ -345,20 +347,19 @@ impl<C: Class, M: Machine> RwSem<C, M> {
             self.count.or(HANDOFF, Ordering::Relaxed);
             return;
         }
-        let mut granted = 0;
+        // All are counted before one is told: the first could come and go, and while nobody is
+        // counted a spinning writer takes the lock.
+        let first = queue.head;
+        let mut readers = 0;
         while let Some(cx) = node_of::<M>(queue.head) {
             if M::load::<u32>(&cx.node.wants, Ordering::Relaxed) == WANTS_WRITE {
                 break;
             }
-            if granted > 0 {
-                self.count.add(READER, Ordering::Relaxed);
-            }
-            granted += 1;
-            let task = TaskId(queue.head);
+            readers += 1;
             self.pop(queue);
-            // ORDERING: Release; pairs with [rwsem-grant].
-            M::store::<u64>(&cx.node.granted, 1, Ordering::Release);
-            M::unpark(task);
+        }
+        if readers > 1 {
+            self.count.add((readers - 1) * READER, Ordering::Relaxed);
         }
         let keep = if queue.head == 0 {
             !(WAITERS | HANDOFF)
@@ -366,6 +367,16 @@ impl<C: Class, M: Machine> RwSem<C, M> {
             !HANDOFF
         };
         self.count.and(keep, Ordering::Relaxed);
+        let mut task = first;
+        for _ in 0..readers {
+            let Some(cx) = node_of::<M>(task) else { break };
+            // A node is its owner's again as soon as he reads the grant.
+            let next = M::load::<u32>(&cx.node.next, Ordering::Relaxed);
+            // ORDERING: Release; pairs with [rwsem-grant].
+            M::store::<u64>(&cx.node.granted, 1, Ordering::Release);
+            M::unpark(TaskId(task));
+            task = next;
+        }
     }
 
     #[cold]
