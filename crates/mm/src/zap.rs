@@ -43,7 +43,8 @@ use crate::vma::Prot;
 use core::ops::Range;
 use minflt_addr::{Pfn, VirtAddr, VirtRange};
 use minflt_pgtable::{
-    EntryRef, Exchange, Gather, Grant, Leaf, Mmu, Paging, PtLock, Pte, Table, Walk, span_of, walk,
+    EntryRef, Exchange, Gather, Grant, Leaf, Mmu, Paging, PtLock, Pte, Table, Walk, index_of,
+    span_of, span_shift, walk,
 };
 use minflt_sync::order::PageTableLock;
 use minflt_sync::{Cost, Ordering, SpinGuard};
@@ -422,29 +423,33 @@ impl<'m, M: Mmu> Zap<'m, M> {
     }
 
     fn free_below(&mut self, table: Pfn, level: u32, range: VirtRange, bounds: VirtRange) {
-        if level == 0 {
+        if level == 0 || range.is_empty() {
             return;
         }
-        let mut at = range.start();
-        while at < range.end() {
-            let span = span_of::<M::Paging>(at, level);
-            // SAFETY: 1: a table, which only this call may free.
-            let table = unsafe { Table::<M>::at(&self.mm.system().at, table, level) };
-            let entry = table.entry_for(at, level);
+        let mm = self.mm;
+        // SAFETY: 1: a table, which only this call may free.
+        let table = unsafe { Table::<M>::at(&mm.system().at, table, level) };
+        let shift = span_shift::<M::Paging>(level);
+        let mut index = index_of::<M::Paging>(range.start(), level);
+        let mut end = range.start().align_down(shift);
+        while end < range.end() {
+            let span = VirtRange::new(end, VirtAddr(end.0 + (1 << shift)));
+            let entry = table.entry(index);
+            (index, end) = (index + 1, span.end());
             let value = entry.load();
-            if value.is_table_at(level) {
-                let inside = bounds.covers(span);
-                let part = if inside { span } else { span.intersect(range) };
-                self.free_below(value.pfn(), level - 1, part, bounds);
-                if inside {
-                    entry.swap(self.mm.exchange_of_tables(), Pte::none_at(level));
-                    self.gather.table(value.pfn(), span);
-                    if self.gather.is_full() {
-                        self.flush();
-                    }
+            if !value.is_table_at(level) {
+                continue;
+            }
+            let inside = bounds.covers(span);
+            let part = if inside { span } else { span.intersect(range) };
+            self.free_below(value.pfn(), level - 1, part, bounds);
+            if inside {
+                entry.swap(mm.exchange_of_tables(), Pte::none_at(level));
+                self.gather.table(value.pfn(), span);
+                if self.gather.is_full() {
+                    self.flush();
                 }
             }
-            at = span.end();
         }
     }
 }

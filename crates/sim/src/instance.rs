@@ -64,7 +64,10 @@ pub struct SimInstance {
     pub(crate) clock: Cell<Ps>,
     lease: Lease,
     warm: RefCell<Warm>,
-    dirty: RefCell<Dirty>,
+    /// Frames whose bytes were reached.
+    bytes: RefCell<Dirty>,
+    /// Frames whose stamps were.
+    stamped: RefCell<Dirty>,
 }
 
 /// What is kept from one run to the next, because making it anew takes longer than a short run.
@@ -81,11 +84,38 @@ pub(crate) struct Stamp {
     pub(crate) offset: u64,
 }
 
-/// Frames whose bytes or stamps were reached since the last reset.
-#[derive(Debug, Default)]
+/// Frames that were reached since the last reset: what of them is to be reset, and by which page
+/// size they are numbered.
+#[derive(Debug)]
 struct Dirty {
     seen: Vec<u64>,
     frames: Vec<(Pfn, u32)>,
+}
+
+impl Dirty {
+    /// None of `frames` frames.
+    fn new(frames: usize) -> Self {
+        Self {
+            seen: vec![0; frames.div_ceil(64)],
+            frames: Vec::new(),
+        }
+    }
+
+    fn mark(&mut self, pfn: Pfn, shift: u32) {
+        let (word, bit) = (pfn.0 as usize / 64, 1 << (pfn.0 % 64));
+        if self.seen[word] & bit == 0 {
+            self.seen[word] |= bit;
+            self.frames.push((pfn, shift));
+        }
+    }
+
+    /// The frames, each for the last time.
+    fn drain(&mut self) -> impl Iterator<Item = (Pfn, u32)> {
+        let Self { seen, frames } = self;
+        frames
+            .drain(..)
+            .inspect(|(pfn, _)| seen[pfn.0 as usize / 64] = 0)
+    }
 }
 
 // SAFETY: the cells are used by the one thread that drives the instance; see the module's protocol.
@@ -149,10 +179,6 @@ impl SimInstance {
         let stamps = Mapping::new(frames.max(1) * size_of::<Stamp>(), ALIGN)?;
         let model = Model::new(file, size.cpus);
         let lines = Lines::new((memory.bytes() >> model.line_shift) + 1, size.cpus);
-        let dirty = Dirty {
-            seen: vec![0; frames.div_ceil(64)],
-            frames: Vec::new(),
-        };
         Ok(Self {
             memory,
             stamps,
@@ -169,7 +195,8 @@ impl SimInstance {
                 lines,
                 stacks: Vec::new(),
             }),
-            dirty: RefCell::new(dirty),
+            bytes: RefCell::new(Dirty::new(frames)),
+            stamped: RefCell::new(Dirty::new(frames)),
             model: Arc::new(model),
         })
     }
@@ -203,32 +230,36 @@ impl SimInstance {
     /// In a run.
     pub unsafe fn reset(&self, prefix: usize) {
         let mut warm = self.lease();
-        let mut dirty = self.dirty.borrow_mut();
-        let Dirty { seen, frames } = &mut *dirty;
-        let many = prefix + frames.len() * 4096 > RESET_BY_WRITING;
+        let mut bytes = self.bytes.borrow_mut();
+        let many = prefix + bytes.frames.len() * 4096 > RESET_BY_WRITING;
         if many {
             // SAFETY: 1 of this function.
             unsafe { self.memory.discard() };
-            // SAFETY: references to stamps are never kept.
-            unsafe { self.stamps.discard() };
         } else {
             // SAFETY: 1 of this function.
             unsafe { self.memory.zero(self.ram_at, prefix) };
         }
-        for (pfn, shift) in frames.drain(..) {
-            seen[pfn.0 as usize / 64] = 0;
-            if many {
-                continue;
-            }
-            self.stamp(pfn).set(Stamp::default());
+        for (pfn, shift) in bytes.drain() {
             let from = (pfn.0 as usize) << shift;
-            if from >= prefix {
+            if !many && from >= prefix {
                 let len = (1 << shift).min(self.memory.bytes() - self.ram_at - from);
                 // SAFETY: 1 of this function.
                 unsafe { self.memory.zero(self.ram_at + from, len) };
             }
         }
-        drop(dirty);
+        drop(bytes);
+        let mut stamped = self.stamped.borrow_mut();
+        let many = stamped.frames.len() * size_of::<Stamp>() > RESET_BY_WRITING;
+        if many {
+            // SAFETY: references to stamps are never kept.
+            unsafe { self.stamps.discard() };
+        }
+        for (pfn, _) in stamped.drain() {
+            if !many {
+                self.stamp(pfn).set(Stamp::default());
+            }
+        }
+        drop(stamped);
         for tlb in &self.tlbs {
             tlb.flush_all();
         }
@@ -302,13 +333,13 @@ impl SimInstance {
 
     /// The bytes of a frame.
     pub(crate) fn frame(&self, pfn: Pfn, shift: u32) -> *mut u8 {
-        self.mark(pfn, shift);
+        self.bytes.borrow_mut().mark(pfn, shift);
         self.memory.at(self.ram_at + ((pfn.0 as usize) << shift))
     }
 
     /// The one word of a user frame, about to be changed.
     pub(crate) fn stamp_mut(&self, pfn: Pfn, shift: u32) -> &Cell<Stamp> {
-        self.mark(pfn, shift);
+        self.stamped.borrow_mut().mark(pfn, shift);
         self.stamp(pfn)
     }
 
@@ -318,15 +349,6 @@ impl SimInstance {
         // SAFETY: within the mapping, 8-aligned, zeroed; only the driving thread uses stamps, and
         // always through cells.
         unsafe { &*word.cast::<Cell<Stamp>>() }
-    }
-
-    fn mark(&self, pfn: Pfn, shift: u32) {
-        let mut dirty = self.dirty.borrow_mut();
-        let (word, bit) = (pfn.0 as usize / 64, 1 << (pfn.0 % 64));
-        if dirty.seen[word] & bit == 0 {
-            dirty.seen[word] |= bit;
-            dirty.frames.push((pfn, shift));
-        }
     }
 
     /// The translation buffer of CPU `cpu`.

@@ -383,13 +383,12 @@ impl<M: Mmu> Mm<M> {
         walked.tables += 1 << table_order::<M::Paging>(level);
         // SAFETY: 1: nothing else runs.
         let table = unsafe { Table::<M>::at(&self.system().at, table, level) };
-        for index in 0..entries_of::<M::Paging>(level) as usize {
-            let value = table.entry(index).peek();
-            let at = base + ((index as u64) << span_shift::<M::Paging>(level));
-            if at >= M::Paging::user_end() {
-                // The kernel's half, where the machine has one.
-                break;
-            }
+        let shift = span_shift::<M::Paging>(level);
+        // Up to the kernel's half, where the machine has one.
+        let of_users = (M::Paging::user_end() - base).div_ceil(1 << shift);
+        for index in 0..entries_of::<M::Paging>(level).min(of_users) {
+            let value = table.entry(index as usize).peek();
+            let at = base + (index << shift);
             if value.is_none_at(level) {
                 continue;
             }
