@@ -33,6 +33,7 @@ use super::split::{NewRecord, NewVma, gone, split_huge};
 use crate::config::Broken;
 use crate::error::NoMemory;
 use crate::mm::Mm;
+use crate::tree::Beside;
 use crate::vma::{Vma, VmaView};
 use crate::writers::{Section, Writers};
 use minflt_addr::VirtRange;
@@ -81,6 +82,22 @@ pub(super) fn modify<'w, M: Mmu>(
     part: VirtRange,
     to: impl FnOnce(VmaView) -> VmaView,
 ) -> Result<Modified<'w, M>, NoMemory> {
+    let vma = mm.find(part.start()).ok_or(NoMemory)?;
+    modify_in(mm, writers, vma, part, to)
+}
+
+/// The same of a part of `vma`.
+///
+/// # Context
+/// # Errors
+/// As for [`modify`].
+pub(super) fn modify_in<'w, M: Mmu>(
+    mm: &'w Mm<M>,
+    writers: &'w Writers<'_, M>,
+    vma: &'w Vma<M>,
+    part: VirtRange,
+    to: impl FnOnce(VmaView) -> VmaView,
+) -> Result<Modified<'w, M>, NoMemory> {
     let outside = mm.system().config.lacks(Broken::ProtectWithoutSection);
     let open = |vma: &'w Vma<M>| {
         if outside {
@@ -89,7 +106,7 @@ pub(super) fn modify<'w, M: Mmu>(
             writers.begin(vma)
         }
     };
-    let vma = alone_if_huge(mm, writers, part)?;
+    let vma = alone_if_huge(mm, writers, vma, part)?;
     let section = open(vma);
     let whole = vma.view();
     debug_assert!(whole.range.covers(part), "a part of one VMA");
@@ -111,7 +128,13 @@ pub(super) fn modify<'w, M: Mmu>(
         // Linux gives up, too, rather than let a neighbour have it.
         return split(mm, writers, section, new);
     }
-    match neighbours(mm.beside(new.range), beside, &new, whole.range, Some(vma)) {
+    let inner = part.start() > whole.range.start() && part.end() < whole.range.end();
+    let touching = if inner {
+        Beside::nothing()
+    } else {
+        mm.beside(new.range)
+    };
+    match neighbours(touching, beside, &new, whole.range, Some(vma)) {
         Neighbours {
             below: Some(below),
             above: Some(above),
@@ -153,7 +176,7 @@ pub(super) fn modify<'w, M: Mmu>(
     }
 }
 
-/// The VMA that `part` is a part of. One of huge pages is cut first, and has nothing but `part`.
+/// `vma`, or what of it is `part`: one of huge pages is cut first, and has nothing else then.
 ///
 /// # Context
 /// # Errors
@@ -161,9 +184,9 @@ pub(super) fn modify<'w, M: Mmu>(
 fn alone_if_huge<'w, M: Mmu>(
     mm: &'w Mm<M>,
     writers: &'w Writers<'_, M>,
+    vma: &'w Vma<M>,
     part: VirtRange,
 ) -> Result<&'w Vma<M>, NoMemory> {
-    let vma = mm.find(part.start()).ok_or(NoMemory)?;
     if !vma.view().is_huge() {
         return Ok(vma);
     }
