@@ -35,9 +35,8 @@
 //! a WRITER takes itself back. WAITERS is set before a queued waiter last looks at the word, and a
 //! releaser looks at WAITERS in the same step in which it releases, so one of the two sees the
 //! other. A grant is written after the node is out of the queue; the grantee leaves only when it
-//! reads it, so the node is not reused early. Readers let in together are all in the word before
-//! the first is told: counted one by one, the first may have left before the second is counted, and
-//! a spinner finds the word free in between. Wake tokens are sticky.
+//! reads it, so the node is not reused early. Readers let in together are all counted before the
+//! first is told, who may leave before the second is. Wake tokens are sticky.
 //!
 //! There is no moment at which a downgrade has neither WRITER nor a reader in the word, so no
 //! writer comes in between. A reader that saw the WRITER looks again with the queue's lock held: if

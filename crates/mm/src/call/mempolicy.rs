@@ -218,8 +218,9 @@ impl<M: Mmu> Mm<M> {
     ) -> Result<(), MempolicyError> {
         let mut at = range.start();
         while at < range.end()
-            && let Some(view) = self.find(at).map(Vma::view)
+            && let Some(vma) = self.find(at)
         {
+            let view = vma.view();
             let part = view.range.intersect(VirtRange::new(at, range.end()));
             if part.is_empty() {
                 break;
@@ -228,7 +229,7 @@ impl<M: Mmu> Mm<M> {
                 return Err(MempolicyError::Invalid);
             }
             if view.policy != policy {
-                modify(self, writers, part, |view| VmaView { policy, ..view })
+                modify(self, writers, vma, part, |view| VmaView { policy, ..view })
                     .map(drop)
                     .map_err(|NoMemory| MempolicyError::NoMemory)?;
             }

@@ -113,6 +113,18 @@ impl<M: Mmu> Mm<M> {
         unsafe { self.tree.beside(range) }
     }
 
+    /// What touches `part` of a mapping of `whole`: nothing but that mapping, where it lies inside.
+    /// The caller holds `mmap_lock`.
+    pub(super) fn beside_part(&self, part: VirtRange, whole: VirtRange) -> Beside<'_, M> {
+        if part.start() > whole.start() && part.end() < whole.end() {
+            return Beside {
+                below: None,
+                above: None,
+            };
+        }
+        self.beside(part)
+    }
+
     /// The VMA that ends at `addr`. The caller holds `mmap_lock`.
     pub(super) fn ends_at(&self, addr: VirtAddr) -> Option<&Vma<M>> {
         let last = VirtAddr(addr.0.checked_sub(1)?);

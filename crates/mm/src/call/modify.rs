@@ -33,7 +33,6 @@ use super::split::{NewRecord, NewVma, gone, split_huge};
 use crate::config::Broken;
 use crate::error::NoMemory;
 use crate::mm::Mm;
-use crate::tree::Beside;
 use crate::vma::{Vma, VmaView};
 use crate::writers::{Section, Writers};
 use minflt_addr::VirtRange;
@@ -66,7 +65,7 @@ impl<'w, M: Mmu> Modified<'w, M> {
     }
 }
 
-/// Changes the attributes of `part`, which lies within one VMA, as `to` says: of what it returns
+/// Changes the attributes of `part`, which lies within `vma`, as `to` says: of what it returns
 /// protection, flags, policy and userfaultfd count. Splits and merges as needed.
 ///
 /// # Context
@@ -77,21 +76,6 @@ impl<'w, M: Mmu> Modified<'w, M> {
 /// # Errors
 /// No memory, or too many VMAs. Nothing has changed then.
 pub(super) fn modify<'w, M: Mmu>(
-    mm: &'w Mm<M>,
-    writers: &'w Writers<'_, M>,
-    part: VirtRange,
-    to: impl FnOnce(VmaView) -> VmaView,
-) -> Result<Modified<'w, M>, NoMemory> {
-    let vma = mm.find(part.start()).ok_or(NoMemory)?;
-    modify_in(mm, writers, vma, part, to)
-}
-
-/// The same of a part of `vma`.
-///
-/// # Context
-/// # Errors
-/// As for [`modify`].
-pub(super) fn modify_in<'w, M: Mmu>(
     mm: &'w Mm<M>,
     writers: &'w Writers<'_, M>,
     vma: &'w Vma<M>,
@@ -128,13 +112,8 @@ pub(super) fn modify_in<'w, M: Mmu>(
         // Linux gives up, too, rather than let a neighbour have it.
         return split(mm, writers, section, new);
     }
-    let inner = part.start() > whole.range.start() && part.end() < whole.range.end();
-    let touching = if inner {
-        Beside::nothing()
-    } else {
-        mm.beside(new.range)
-    };
-    match neighbours(touching, beside, &new, whole.range, Some(vma)) {
+    let others = mm.beside_part(part, whole.range);
+    match neighbours(others, beside, &new, whole.range, Some(vma)) {
         Neighbours {
             below: Some(below),
             above: Some(above),

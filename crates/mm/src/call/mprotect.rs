@@ -9,7 +9,7 @@
 //! Linux: mm/mprotect.c do_mprotect_pkey, mprotect_fixup (v6.18).
 
 use super::as_call;
-use super::modify::modify_in;
+use super::modify::modify;
 use super::populate::{Failure, to_lock};
 use crate::error::{MprotectError, NoMemory};
 use crate::event::Event;
@@ -146,7 +146,7 @@ impl<M: Mmu> Mm<M> {
             flags,
             ..view
         };
-        let modified = modify_in(self, writers, vma, part, to).map_err(|NoMemory| {
+        let modified = modify(self, writers, vma, part, to).map_err(|NoMemory| {
             sys.uncharge(charged);
             MprotectError::NoMemory
         })?;

@@ -23,16 +23,6 @@ pub(crate) struct Beside<'v, M: Mmu> {
     pub(crate) above: Option<&'v Vma<M>>,
 }
 
-impl<M: Mmu> Beside<'_, M> {
-    /// Nothing touches it.
-    pub(crate) const fn nothing() -> Self {
-        Self {
-            below: None,
-            above: None,
-        }
-    }
-}
-
 /// A hole that is searched for.
 struct Search {
     bytes: u64,

@@ -121,8 +121,8 @@ fn readers_and_writers_exclude_each_other_and_all_get_in() {
 }
 
 /// Four readers wait for one who writes, and another writer spins: who is let in first may be gone
-/// before the last is. With readers counted one by one, each as it was told, schedule 8,586 of these
-/// showed a reader beside a writer; a run of the host's test had shown it first.
+/// before the last is. With readers counted one by one, each as it was told, schedule 8,586 of
+/// these showed a reader beside a writer; a run of the host's test had shown it first.
 #[test]
 fn a_writer_that_spins_stays_out_while_readers_are_let_in() {
     const READERS: u32 = 4;

@@ -4,7 +4,7 @@ use super::Advice;
 use crate::call::modify::modify;
 use crate::error::{MadviseError, NoMemory};
 use crate::mm::Mm;
-use crate::vma::{Vma, VmaFlags, VmaView};
+use crate::vma::{VmaFlags, VmaView};
 use crate::writers::Writers;
 use minflt_addr::VirtRange;
 use minflt_pgtable::Mmu;
@@ -20,8 +20,8 @@ impl<M: Mmu> Mm<M> {
     ) -> Result<(), MadviseError> {
         let writers = Writers::lock(self);
         self.advise_each(range, |part| {
-            let view = self.find(part.start()).map(Vma::view);
-            let view = view.ok_or(MadviseError::NoMemory)?;
+            let vma = self.find(part.start()).ok_or(MadviseError::NoMemory)?;
+            let view = vma.view();
             if advice == Advice::WipeOnFork && view.file.is_file() {
                 return Err(MadviseError::Invalid);
             }
@@ -33,7 +33,7 @@ impl<M: Mmu> Mm<M> {
             if view.cuts_huge_page::<M::Paging>(part) {
                 return Err(MadviseError::Invalid);
             }
-            modify(self, &writers, part, |view| VmaView { flags, ..view })
+            modify(self, &writers, vma, part, |view| VmaView { flags, ..view })
                 .map(drop)
                 .map_err(|NoMemory| MadviseError::Again)
         })

@@ -137,12 +137,13 @@ impl<M: Mmu> Mm<M> {
     ) -> Result<(), NoMemory> {
         let mut at = range.start();
         while at < range.end() {
-            let view = self.find(at).map(Vma::view).ok_or(NoMemory)?;
-            if !view.range.contains(at) {
+            let vma = self.find(at).ok_or(NoMemory)?;
+            let whole = vma.view().range;
+            if !whole.contains(at) {
                 return Err(NoMemory);
             }
-            let part = VirtRange::new(at, view.range.end().min(range.end()));
-            *change += self.set_locked_in(writers, &view, part, kind)?;
+            let part = VirtRange::new(at, whole.end().min(range.end()));
+            *change += self.set_locked_in(writers, vma, part, kind)?;
             at = part.end();
         }
         Ok(())
@@ -152,16 +153,17 @@ impl<M: Mmu> Mm<M> {
     fn set_locked_in(
         &self,
         writers: &Writers<'_, M>,
-        view: &VmaView,
+        vma: &Vma<M>,
         part: VirtRange,
         kind: Kind,
     ) -> Result<i64, NoMemory> {
+        let view = vma.view();
         let flags = view.flags.without(Kind::BOTH).with(kind.flags());
         // Huge pages are never taken away from who has them, and not counted.
         if flags == view.flags || view.is_huge() {
             return Ok(0);
         }
-        modify(self, writers, part, |view| VmaView { flags, ..view }).map(drop)?;
+        modify(self, writers, vma, part, |view| VmaView { flags, ..view }).map(drop)?;
         let pages = part.pages(M::Paging::shift()) as i64;
         Ok(match (view.flags.has(VmaFlags::LOCKED), kind) {
             (false, Kind::Locked(_)) => pages,
@@ -323,10 +325,11 @@ impl<M: Mmu> Mm<M> {
     /// Locks or unlocks every mapping. One that cannot be is passed over, as in Linux.
     fn lock_each(&self, writers: &Writers<'_, M>, kind: Kind) {
         let mut at = VirtAddr(0);
-        while let Some(view) = self.find(at).map(Vma::view) {
-            let change = self.set_locked_in(writers, &view, view.range, kind);
+        while let Some(vma) = self.find(at) {
+            let whole = vma.view().range;
+            let change = self.set_locked_in(writers, vma, whole, kind);
             self.locks.change(change.unwrap_or(0));
-            at = view.range.end();
+            at = whole.end();
         }
     }
 }

@@ -287,7 +287,8 @@ fn change<M: Mmu>(
     to: impl Fn(VmaView) -> VmaView,
 ) -> Result<(), NoMemory> {
     let mut protected = VmaFlags::NONE;
-    let changed = modify(mm, writers, part, |view| {
+    let vma = mm.find(part.start()).ok_or(NoMemory)?;
+    let changed = modify(mm, writers, vma, part, |view| {
         let new = to(view);
         // Marks are one handler's: another does not find what the one before it left behind.
         protected = if view.uffd == new.uffd {
