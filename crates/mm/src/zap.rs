@@ -431,11 +431,11 @@ impl<'m, M: Mmu> Zap<'m, M> {
         let table = unsafe { Table::<M>::at(&mm.system().at, table, level) };
         let shift = span_shift::<M::Paging>(level);
         let mut index = index_of::<M::Paging>(range.start(), level);
-        let mut end = range.start().align_down(shift);
-        while end < range.end() {
-            let span = VirtRange::new(end, VirtAddr(end.0 + (1 << shift)));
+        let mut at = range.start().align_down(shift);
+        while at < range.end() {
+            let span = VirtRange::new(at, VirtAddr(at.0 + (1 << shift)));
             let entry = table.entry(index);
-            (index, end) = (index + 1, span.end());
+            (index, at) = (index + 1, span.end());
             let value = entry.load();
             if !value.is_table_at(level) {
                 continue;
