@@ -39,6 +39,7 @@ mod rng;
 mod run;
 mod sched;
 mod schedule;
+mod spin;
 mod target;
 mod timeline;
 mod trace;

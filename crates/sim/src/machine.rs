@@ -7,6 +7,7 @@ use crate::here;
 use crate::instance::{SimInstance, Stamp};
 use crate::model::Ps;
 use crate::report::Outcome;
+use crate::sched::Handed;
 use crate::trace::Event;
 use crate::why::{Stage, Window};
 use core::fmt;
@@ -148,23 +149,12 @@ unsafe impl<P: Paging, const CHECKED: bool> Machine for Sim<P, CHECKED> {
     }
 
     fn wait_until<W: Word>(p: &W::Prim, mask: W, eq: W) {
-        let Some(world) = here::here() else {
-            let value = peek::<W>(p).wide();
-            assert_eq!(
-                value & mask.wide(),
-                eq.wide(),
-                "outside a run there is nobody to wait for"
-            );
-            return;
-        };
-        while Self::load::<W>(p, Ordering::Relaxed).wide() & mask.wide() != eq.wide() {
-            if world.is_lost() {
-                let forced = peek::<W>(p).wide() & !mask.wide() | eq.wide();
-                W::store(p, W::narrow(forced), Ordering::Relaxed);
-                return;
-            }
-            world.spin(peek_at::<W>(p), mask.wide(), eq.wide());
-        }
+        let _: Handed = words::wait::<W>(p, mask, eq, None);
+    }
+
+    #[inline]
+    fn take<W: Word>(p: &W::Prim, free: W, taken: W, ok: Ordering) {
+        words::take::<W>(p, free, taken, ok);
     }
 
     fn park() {

@@ -27,7 +27,7 @@ use crate::here::{self, cx};
 use crate::instance::SimInstance;
 use crate::model::Ps;
 use crate::report::Outcome;
-use crate::sched::{Ahead, Core, Order, Peek, Spin, State, Turn};
+use crate::sched::{Ahead, Core, Order, Peek, State, Turn};
 use crate::trace::{Event, Place};
 use crate::why::{Cause, Name};
 use core::cell::{Cell, RefCell};
@@ -45,17 +45,14 @@ pub(crate) struct World<'a> {
     pub(crate) current: Cell<u32>,
     /// By task; set when its body starts.
     pub(crate) suspenders: Vec<Cell<*const Suspender>>,
-    line_shift: u32,
+    pub(crate) line_shift: u32,
     /// Whether stores may be held back.
     pub(crate) buffers: bool,
     /// Names a place, where time is accounted.
     names: Option<&'a dyn Fn(u64) -> Name>,
     /// How often something waited while a panic unwinds.
-    hopeless: Cell<u32>,
+    pub(crate) hopeless: Cell<u32>,
 }
-
-/// Waits in an unwinding body after which it is given up.
-const HOPELESS: u32 = 100_000;
 
 impl<'a> World<'a> {
     pub(crate) fn new(
@@ -86,7 +83,7 @@ impl<'a> World<'a> {
         here::set_cx(self.at.cx(task + 1));
     }
 
-    fn suspend(&self) {
+    pub(crate) fn suspend(&self) {
         let suspender = self.suspenders[self.current.get() as usize].get();
         // SAFETY: the current task has a suspender from its start on; it lives on the task's stack,
         // which is the one we are on.
@@ -109,7 +106,7 @@ impl<'a> World<'a> {
         }
     }
 
-    fn irqs_on(&self) -> bool {
+    pub(crate) fn irqs_on(&self) -> bool {
         // SAFETY: the current context is valid for the instance's life, and only this thread uses
         // it.
         unsafe { &*cx() }.irq_off.get() == 0
@@ -151,7 +148,7 @@ impl<'a> World<'a> {
     }
 
     /// Takes the interrupts that are due, unless they are off; whether there were any.
-    fn take_interrupts(&self) -> bool {
+    pub(crate) fn take_interrupts(&self) -> bool {
         let task = self.current.get();
         let mut any = false;
         while self.irqs_on()
@@ -330,49 +327,6 @@ impl<'a> World<'a> {
             let cpu = core.tasks[self.current.get() as usize].cpu;
             core.drain(cpu);
         }
-    }
-
-    /// Waits until the line of the word at `at`, which was just seen with the wrong value, changes,
-    /// or an interrupt was taken.
-    pub(crate) fn spin(&self, peek: Peek, mask: u64, eq: u64) {
-        self.drain();
-        let Some(offset) = self.at.offset(peek.start(), 1) else {
-            return;
-        };
-        let task = self.current.get();
-        let spin = Spin {
-            line: offset >> self.line_shift,
-            offset,
-            mask,
-            eq,
-            irqs_on: self.irqs_on(),
-            peek,
-        };
-        {
-            let mut core = self.core.borrow_mut();
-            core.record(task, || Event::Spins {
-                place: self.at.place(offset),
-                mask,
-                eq,
-            });
-            core.spin(task, spin);
-        }
-        self.suspend();
-        self.take_interrupts();
-    }
-
-    /// Whether a wait cannot be, because a panic unwinds through the caller.
-    pub(crate) fn is_lost(&self) -> bool {
-        let lost = std::thread::panicking();
-        if lost {
-            self.hopeless.set(self.hopeless.get() + 1);
-            if self.hopeless.get() > HOPELESS {
-                self.stop(Outcome::Panic(
-                    "it waits for what nobody will do".to_owned(),
-                ));
-            }
-        }
-        lost
     }
 
     pub(crate) fn park(&self) {

@@ -85,6 +85,12 @@ impl<W: Word, M: Machine> Atomic<W, M> {
         M::wait_until(&self.raw, mask, eq);
     }
 
+    /// Exchanges `free` for `taken`, and waits while the value is something else.
+    #[inline(always)]
+    pub fn take(&self, free: W, taken: W, ok: Ordering) {
+        M::take(&self.raw, free, taken, ok);
+    }
+
     /// The value, without the door: for oracles and printing, where nobody else may be running.
     #[inline(always)]
     pub fn peek(&self) -> W {

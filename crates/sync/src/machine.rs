@@ -205,6 +205,15 @@ pub unsafe trait Machine: Copy + Send + Sync + fmt::Debug + 'static {
     /// while it waits, unless they are off.
     fn wait_until<W: Word>(p: &W::Prim, mask: W, eq: W);
 
+    /// Exchanges `free` for `taken`, and waits while the word is something else: so a lock of one
+    /// word is taken. Acknowledges interrupts while it waits, unless they are off.
+    #[inline(always)]
+    fn take<W: Word>(p: &W::Prim, free: W, taken: W, ok: Ordering) {
+        while Self::cas(p, free, taken, ok, Ordering::Relaxed).is_err() {
+            Self::wait_until(p, W::narrow(u64::MAX), free);
+        }
+    }
+
     /// Sleeps until [`Machine::unpark`] is called for this task. A token that was left before makes
     /// it return at once; it may also return early. Acknowledges interrupts.
     fn park();

@@ -6,7 +6,7 @@
 //!
 //! # Idea
 //! A word is 0 (free) or 1 (taken). A waiter sleeps on the *line* until it reads 0
-//! ([`Machine::wait_until`]), then tries again. Unfair on purpose: with more threads than CPUs a
+//! ([`Machine::take`]), then tries again. Unfair on purpose: with more threads than CPUs a
 //! queue hands the lock to threads that are not running.
 //!
 //! # Protocol
@@ -64,13 +64,7 @@ impl<T, C: Class, M: Machine> SpinLock<T, C, M> {
     #[inline(always)]
     fn take(&self) -> SpinGuard<'_, T, C, M> {
         // ORDERING: Acquire; pairs with [spin-release].
-        while self
-            .word
-            .cas(0, 1, Ordering::Acquire, Ordering::Relaxed)
-            .is_err()
-        {
-            self.word.wait_until(u32::MAX, 0);
-        }
+        self.word.take(0, 1, Ordering::Acquire);
         SpinGuard {
             lock: self,
             not_send: PhantomData,

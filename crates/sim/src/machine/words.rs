@@ -4,7 +4,8 @@
 //! thousands, and compiling them takes longer than calling.
 
 use crate::here;
-use crate::sched::Peek;
+use crate::sched::{Handed, Peek};
+use crate::spin::Wait;
 use crate::world::World;
 use minflt_sync::{Kind, Ordering, Rmw, Word};
 
@@ -137,4 +138,46 @@ pub(super) fn add_local<W: Word>(p: &W::Prim, value: W, order: Ordering) {
     }
     W::store(p, new, order);
     done::<W>(watched, p, old, new);
+}
+
+/// [`minflt_sync::Machine::wait_until`]; where the word becomes `takes` then, that may have been
+/// done.
+pub(super) fn wait<W: Word>(p: &W::Prim, mask: W, eq: W, takes: Option<W>) -> Handed {
+    let Some(world) = here::here() else {
+        let value = peek::<W>(p).wide();
+        assert_eq!(
+            value & mask.wide(),
+            eq.wide(),
+            "outside a run there is nobody to wait for"
+        );
+        return Handed::Nothing;
+    };
+    while load::<W>(p, Ordering::Relaxed).wide() & mask.wide() != eq.wide() {
+        if world.is_lost() {
+            let forced = peek::<W>(p).wide() & !mask.wide() | eq.wide();
+            W::store(p, W::narrow(forced), Ordering::Relaxed);
+            return Handed::Nothing;
+        }
+        let handed = world.spin(Wait {
+            peek: peek_at::<W>(p),
+            mask: mask.wide(),
+            eq: eq.wide(),
+            takes: takes.map(Word::wide),
+        });
+        if handed != Handed::Nothing {
+            return handed;
+        }
+    }
+    Handed::Nothing
+}
+
+/// [`minflt_sync::Machine::take`].
+#[inline(never)]
+pub(super) fn take<W: Word>(p: &W::Prim, free: W, taken: W, ok: Ordering) {
+    while cas::<W>(p, free, taken, ok, Ordering::Relaxed).is_err() {
+        let all = W::narrow(u64::MAX);
+        if wait::<W>(p, all, free, Some(taken)) == Handed::Taken {
+            return;
+        }
+    }
 }

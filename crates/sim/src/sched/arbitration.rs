@@ -21,13 +21,13 @@
 //! Words of bits, and the dies whose cache became free since the last choice.
 
 use super::bits::{Marks, find};
-use super::task::Watch;
+use super::spinners::WatchId;
 use crate::lines::{Came, Line};
 use crate::machine_file::Arbitration;
 use crate::model::{Distance, Model, Ps};
 use crate::rng::Rng;
 use minflt_sync::Kind;
-use std::collections::VecDeque;
+use smallvec::SmallVec;
 
 /// Those who wait for one line.
 #[derive(Debug, Default)]
@@ -46,39 +46,44 @@ pub(super) struct Queue {
     pub(super) granted: Option<Ps>,
 }
 
+/// Requests of one die: where dies are small, in the die's own lines of the host's memory.
+type Requests = SmallVec<[Asking; 2]>;
+
 /// Those of one die, in the order of asking.
 #[derive(Debug, Default)]
 struct Die {
-    asking: VecDeque<Asking>,
+    asking: Requests,
     /// Its place in [`Queue::dies`], plus 1, if anybody is asking.
     place: u32,
 }
 
-/// One that waits for a line: to touch it, or to look at it again.
+/// One that waits for a line: to touch it, or to look at it again. Small: hundreds of them go from
+/// list to queue and back with each change of a lock.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Asking {
     pub(super) task: u32,
     pub(super) cpu: u32,
-    pub(super) die: u32,
+    /// At most 2048 CPUs, and so dies.
+    pub(super) die: u16,
     pub(super) kind: Kind,
     /// When it asked.
     pub(super) at: Ps,
     /// What it looks at, if it spins.
-    pub(super) looks: Option<Watch>,
+    pub(super) looks: Option<WatchId>,
 }
 
 impl Queue {
     /// Adds one; `shares` says whether its die has a copy of the line.
     #[inline]
     pub(super) fn join(&mut self, one: Asking, shares: impl FnOnce() -> bool) {
-        let at = one.die as usize;
+        let at = usize::from(one.die);
         if self.of.len() <= at {
             self.of.resize_with(at + 1, Die::default);
         }
         let die = &mut self.of[at];
-        die.asking.push_back(one);
+        die.asking.push(one);
         if die.place == 0 {
-            self.dies.push(one.die);
+            self.dies.push(u32::from(one.die));
             self.free.push(0);
             die.place = self.dies.len() as u32;
             self.marks.push(self.dies.len() - 1, shares());
@@ -126,7 +131,7 @@ impl Queue {
     }
 
     #[inline]
-    fn asking(&mut self, at: usize) -> &mut VecDeque<Asking> {
+    fn asking(&mut self, at: usize) -> &mut Requests {
         &mut self.of[self.dies[at] as usize].asking
     }
 
@@ -234,9 +239,11 @@ impl Queue {
                 let at = n * 64 + idle.trailing_zeros() as usize;
                 if self.free[at] <= now {
                     let asking = self.asking(at);
-                    if model.arbitration != Arbitration::Fifo {
-                        let one = random.below(asking.len() as u64) as usize;
-                        asking.swap(0, one);
+                    match asking.len() as u64 {
+                        _ if model.arbitration == Arbitration::Fifo => {}
+                        // The only one, whatever is drawn.
+                        1 => random.skip(1),
+                        len => asking.swap(0, random.below(len) as usize),
                     }
                     let reads = !asking[0].kind.writes();
                     self.marks.takes_up(at, reads);
@@ -289,12 +296,7 @@ impl Queue {
     #[inline]
     fn take(&mut self, at: usize, one: usize, then: impl FnOnce(&mut Ps, u32)) -> Asking {
         let asking = &mut self.of[self.dies[at] as usize].asking;
-        let taken = asking[one];
-        if one == 0 {
-            asking.pop_front();
-        } else {
-            asking.remove(one);
-        }
+        let taken = asking.remove(one);
         if asking.is_empty() {
             self.remove(at);
             return taken;
@@ -338,7 +340,7 @@ impl Queue {
             !vain
         });
         self.free[at] += serve * (looked.len() - from) as u64 / 2;
-        match asking.front() {
+        match asking.first() {
             Some(one) if one.task == first => {}
             Some(_) => self.marks.is_idle(at),
             None => self.remove(at),

@@ -13,6 +13,7 @@
 //! ```text
 //! task   Queued -> Running -> Spinning -> Looking -> Running (or Spinning again): keeps its CPU
 //!                  Running -> Asking -> Granted -> Running: it waits for a line (queue.rs)
+//!                  Spinning -> ... -> Running, with the lock it waited for (carry.rs)
 //!                  Running -> Parked   -> Queued: gives it up
 //!                  Running -> Done
 //! CPU    ready: its current task can go on, or it has none and one is queued, or an interrupt is
@@ -35,6 +36,7 @@
 
 mod arbitration;
 mod bits;
+mod carry;
 mod hooks;
 mod node;
 mod queue;
@@ -58,7 +60,7 @@ use spinners::Spinners;
 use std::collections::{BinaryHeap, VecDeque};
 use std::sync::Arc;
 use task::Cpu;
-pub(crate) use task::{Peek, Spin, State, Task};
+pub(crate) use task::{Handed, Peek, Spin, State, Task};
 
 /// In what order CPUs run.
 #[derive(Debug)]
@@ -101,6 +103,8 @@ pub(crate) struct Core {
     pub(crate) lines: Lines,
     pub(crate) buffers: Buffers,
     cpus: Vec<Cpu>,
+    /// Tasks that wait for each CPU.
+    waiting: Vec<VecDeque<u32>>,
     pub(crate) tasks: Vec<Task>,
     /// Tasks with a body; behind them in `tasks` comes the idle task of each CPU.
     pub(crate) bodies: u32,
@@ -144,19 +148,7 @@ impl Core {
         now: Ps,
     ) -> Self {
         let cpus = model.places.len() as u32;
-        let task = |cpu, state| Task {
-            cpu,
-            state,
-            spin: None,
-            asks: None,
-            token: false,
-            ready_at: now,
-            mark: now,
-            kernel: 0,
-            user: 0,
-            system: 0,
-            touched: None,
-        };
+        let task = |cpu, state| Task::new(cpu, state, now);
         let with_body = on.iter().map(|cpu| task(*cpu, State::Queued));
         let tasks: Vec<Task> = with_body
             .chain((0..cpus).map(|cpu| task(cpu, State::Parked)))
@@ -169,18 +161,10 @@ impl Core {
                 next: None,
             },
         };
-        let cpu = || Cpu {
-            clock: now,
-            due: 0,
-            queued: false,
-            current: None,
-            queue: VecDeque::new(),
-            interrupt: None,
-            slice_end: now,
-            last: u32::MAX,
-        };
+        let cpu = || Cpu::idle(now);
         let mut core = Self {
             cpus: core::iter::repeat_with(cpu).take(cpus as usize).collect(),
+            waiting: vec![VecDeque::new(); cpus as usize],
             nodes: vec![node::NodeMemory::idle(now); model.nodes as usize],
             broadcasting: now,
             model,
@@ -208,7 +192,7 @@ impl Core {
             why: None,
         };
         for (task, cpu) in on.iter().enumerate() {
-            core.cpus[*cpu as usize].queue.push_back(task as u32);
+            core.waiting[*cpu as usize].push_back(task as u32);
             core.make_ready(*cpu, now);
         }
         core
@@ -261,8 +245,8 @@ impl Core {
             } => {
                 let chosen = next.take().filter(|cpu| *ready >> cpu & 1 == 1);
                 let choose = || {
-                    let (cpus, bodies) = (&self.cpus, self.bodies);
-                    chooser.choose(None, *ready, |cpu| would_run(cpus, bodies, cpu))
+                    let (cpus, waiting, bodies) = (&self.cpus, &self.waiting, self.bodies);
+                    chooser.choose(None, *ready, |cpu| would_run(cpus, waiting, bodies, cpu))
                 };
                 if *ready == 0 {
                     None
@@ -279,7 +263,7 @@ impl Core {
         if let Some(task) = self.cpus[at].current {
             return self.goes_on(task).then_some(task);
         }
-        let task = match self.cpus[at].queue.pop_front() {
+        let task = match self.waiting[at].pop_front() {
             Some(task) => task,
             None if self.cpus[at].interrupt.is_some() => self.bodies + cpu,
             None => {
@@ -332,10 +316,8 @@ impl Core {
     fn recheck(&mut self, cpu: u32) {
         let entry = &mut self.cpus[cpu as usize];
         entry.current = None;
-        let waiting = entry
-            .queue
-            .front()
-            .map(|task| self.tasks[*task as usize].ready_at);
+        let waiting = self.waiting[cpu as usize].front();
+        let waiting = waiting.map(|task| self.tasks[*task as usize].ready_at);
         match waiting.or(entry.interrupt) {
             Some(due) => self.make_ready(cpu, due),
             None => self.not_ready(cpu),
@@ -397,8 +379,10 @@ impl Core {
                 ready,
                 next,
             } => {
-                let (cpus, bodies) = (&self.cpus, self.bodies);
-                let chosen = chooser.choose(Some(at), *ready, |cpu| would_run(cpus, bodies, cpu));
+                let (cpus, waiting, bodies) = (&self.cpus, &self.waiting, self.bodies);
+                let chosen = chooser.choose(Some(at), *ready, |cpu| {
+                    would_run(cpus, waiting, bodies, cpu)
+                });
                 if chosen != at {
                     *next = Some(chosen);
                     return Turn::Switch;
@@ -491,10 +475,8 @@ impl Core {
 }
 
 /// What `cpu` would run if it were chosen.
-fn would_run(cpus: &[Cpu], bodies: u32, cpu: u32) -> u32 {
-    let entry = &cpus[cpu as usize];
-    entry
-        .current
-        .or_else(|| entry.queue.front().copied())
-        .unwrap_or(bodies + cpu)
+fn would_run(cpus: &[Cpu], waiting: &[VecDeque<u32>], bodies: u32, cpu: u32) -> u32 {
+    let at = cpu as usize;
+    let next = cpus[at].current.or_else(|| waiting[at].front().copied());
+    next.unwrap_or(bodies + cpu)
 }

@@ -31,7 +31,7 @@
 //! A pass over the dies that wait, a grant.
 
 use super::arbitration::{Asking, Queue};
-use super::task::Watch;
+use super::spinners::WatchId;
 use super::{Core, Order, State};
 use crate::lines::{Accessed, LineId};
 use crate::model::Ps;
@@ -66,7 +66,7 @@ impl Core {
         let one = Asking {
             task,
             cpu,
-            die: self.model.places[cpu as usize].die,
+            die: self.model.places[cpu as usize].die as u16,
             at,
             kind,
             looks: None,
@@ -178,7 +178,7 @@ impl Core {
     }
 
     /// A spinner looks at its line at time `now`.
-    fn look(&mut self, one: Asking, watch: Watch, line: LineId, now: Ps) {
+    fn look(&mut self, one: Asking, watch: WatchId, line: LineId, now: Ps) {
         let shares = self.lines.die_shares(&self.model, line, one.cpu);
         let done = self.lines.look(&self.model, line, one.cpu, shares, now);
         self.came(one.cpu, done);
@@ -190,6 +190,7 @@ impl Core {
         self.events += 1;
         let cpu = &mut self.cpus[one.cpu as usize];
         cpu.clock = cpu.clock.max(end);
+        let watch = self.spinners.watch(watch);
         if watch.is_over() || watch.irqs_on && cpu.interrupt.is_some_and(|at| at <= end) {
             self.tasks[one.task as usize].state = State::Looking;
             self.make_ready(one.cpu, end);
@@ -202,8 +203,8 @@ impl Core {
     /// an event each: those for whom nothing has changed. Who still waits there would have come in
     /// the middle of them.
     fn looked_in_vain(&mut self, one: Asking, line: LineId, now: Ps) {
-        let found = *self.lines.line(line);
-        let mut list = self.spinners.take(found.spinners);
+        let found = self.lines.line(line);
+        let (list, watches) = self.spinners.list(&mut found.spinners);
         let from = list.len();
         list.push(one);
         if found.owned_by().is_none() {
@@ -211,21 +212,26 @@ impl Core {
             let interrupted =
                 |cpu: u32| any && cpus[cpu as usize].interrupt.is_some_and(|at| at <= now);
             let vain = |one: &Asking| {
-                one.looks
-                    .is_some_and(|it| !(it.is_over() || it.irqs_on && interrupted(one.cpu)))
+                let Some(it) = one.looks.map(|it| it.of(watches)) else {
+                    return false;
+                };
+                !(it.is_over() || it.irqs_on && interrupted(one.cpu))
             };
             let queue = &mut self.queues[found.queue as usize - 1];
-            queue.look_in_vain(one.die, self.model.serve, vain, &mut list);
+            queue.look_in_vain(u32::from(one.die), self.model.serve, vain, list);
             let others = &list[from + 1..];
             self.events += others.len() as u64;
             self.lines.share_too(line, others.iter().map(|one| one.cpu));
         }
         if self.interrupted > 0 {
+            let head = self.lines.line(line).spinners;
+            let list = self.spinners.take(head);
             for one in &list[from..] {
-                self.spins_on(one.cpu, one.looks.is_some_and(|it| it.irqs_on));
+                let irqs_on = one.looks.is_some_and(|it| self.spinners.watch(it).irqs_on);
+                self.spins_on(one.cpu, irqs_on);
             }
+            self.lines.line(line).spinners = self.spinners.put(head, list);
         }
-        self.lines.line(line).spinners = self.spinners.put(found.spinners, list);
     }
 
     /// CPU `cpu` has touched a line: what those who wait for it see of that.

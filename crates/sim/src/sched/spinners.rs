@@ -8,17 +8,34 @@
 //! # Idea
 //! A line that is spun on has a list of its own, in one piece, of all that a look needs to know of
 //! each spinner. Going to the queue and back moves these entries and touches no task: a spinner's
-//! state is the same in both, and where it is, its line says.
+//! state is the same in both, and where it is, its line says. What is looked at is one of few
+//! words for all of them: an entry has its number.
 //!
 //! # Why it is correct
 //! A list is taken out while it changes and put back at once. What is looked at is fixed while a
 //! task spins, so its copies agree.
 //!
 //! # Cost
-//! A copy of 64 bytes a move. Whoever leaves out of turn, for an interrupt, is searched for.
+//! A copy of 24 bytes a move. A watch is kept for the rest of the run. Whoever leaves out of turn,
+//! for an interrupt, is searched for.
 
 use super::arbitration::Asking;
+use super::task::Watch;
 use crate::lines::NOBODY;
+use core::num::NonZeroU32;
+use std::collections::BTreeMap;
+
+/// A watch of one run, by number.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct WatchId(NonZeroU32);
+
+impl WatchId {
+    /// The watch, of all those of a run.
+    #[inline]
+    pub(super) fn of(self, watches: &[Watch]) -> Watch {
+        watches[self.0.get() as usize - 1]
+    }
+}
 
 /// The lists of all lines, by number; a line knows its list's number plus 1.
 #[derive(Debug, Default)]
@@ -26,6 +43,11 @@ pub(super) struct Spinners {
     lists: Vec<Vec<Asking>>,
     /// Lists without a line; they are empty.
     free: Vec<u32>,
+    /// All that was ever looked at, and where in this.
+    watches: Vec<Watch>,
+    numbers: BTreeMap<Watch, WatchId>,
+    /// The last one that was asked for: mostly it is the next, too.
+    last: Option<WatchId>,
 }
 
 impl Spinners {
@@ -68,11 +90,42 @@ impl Spinners {
         if is { at + 1 } else { NOBODY }
     }
 
+    /// The list of a line whose number is `head`, a new one if there is none, and the watches;
+    /// something is added to it.
+    #[inline]
+    pub(super) fn list(&mut self, head: &mut u32) -> (&mut Vec<Asking>, &[Watch]) {
+        if *head == NOBODY {
+            *head = self.free.pop().unwrap_or_else(|| {
+                self.lists.push(Vec::new());
+                self.lists.len() as u32 - 1
+            }) + 1;
+        }
+        (&mut self.lists[*head as usize - 1], &self.watches)
+    }
+
+    /// The number of a watch.
+    pub(super) fn watched(&mut self, watch: Watch) -> WatchId {
+        if let Some(last) = self.last.filter(|last| self.watch(*last) == watch) {
+            return last;
+        }
+        let next = WatchId(NonZeroU32::MIN.saturating_add(self.watches.len() as u32));
+        let id = *self.numbers.entry(watch).or_insert(next);
+        if id == next {
+            self.watches.push(watch);
+        }
+        self.last = Some(id);
+        id
+    }
+
+    /// The watch with a number.
+    #[inline]
+    pub(super) fn watch(&self, id: WatchId) -> Watch {
+        id.of(&self.watches)
+    }
+
     /// Adds `one` to the list whose number `head` is.
     pub(super) fn push(&mut self, head: &mut u32, one: Asking) {
-        let mut list = self.take(*head);
-        list.push(one);
-        *head = self.put(*head, list);
+        self.list(head).0.push(one);
     }
 
     /// Takes `task` out of the list whose number `head` is.

@@ -3,7 +3,7 @@
 use crate::lines::LineId;
 use crate::model::Ps;
 use minflt_addr::Pfn;
-use std::collections::VecDeque;
+use minflt_sync::Kind;
 
 /// What a task is doing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -31,10 +31,49 @@ pub(crate) struct Spin {
     pub(crate) irqs_on: bool,
     /// Reads the word, without the door.
     pub(crate) peek: Peek,
+    /// What it stores there when the wait is over, if nobody else was faster and if the scheduler
+    /// is to do that.
+    pub(crate) takes: Option<u64>,
+    /// The node of the line's memory.
+    pub(crate) node: Option<u32>,
+}
+
+/// How far a task has come that the scheduler carries on.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Carried {
+    pub(super) spin: Spin,
+    /// Its next access: a look, or the exchange.
+    pub(super) kind: Kind,
+    pub(super) passed: Passed,
+}
+
+/// What lies behind a task that the scheduler carries on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Passed {
+    /// It spun.
+    Wait,
+    /// An access.
+    Access,
+    /// Others' turns; now it is its own.
+    Switch,
+    /// It has the line that it asked for.
+    Ask,
+}
+
+/// What the scheduler did for a task that takes a lock.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub(crate) enum Handed {
+    /// The task looks, as after any wait.
+    #[default]
+    Nothing,
+    /// It looked for it: the lock was free, and the exchange comes next.
+    Looked,
+    /// The task has the lock.
+    Taken,
 }
 
 /// How to look at a word of one width without the door.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum Peek {
     U32(*const u32),
     U64(*const u64),
@@ -105,7 +144,7 @@ impl Spin {
 }
 
 /// What a spinning task looks at: as much of a [`Spin`] as a look needs.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) struct Watch {
     pub(super) peek: Peek,
     pub(super) mask: u64,
@@ -126,6 +165,8 @@ pub(crate) struct Task {
     pub(crate) cpu: u32,
     pub(crate) state: State,
     pub(crate) spin: Option<Spin>,
+    pub(super) carried: Option<Carried>,
+    pub(super) handed: Handed,
     /// The line it asks for, to touch it.
     pub(super) asks: Option<LineId>,
     pub(super) token: bool,
@@ -140,16 +181,55 @@ pub(crate) struct Task {
     pub(crate) touched: Option<Pfn>,
 }
 
+/// In one line of the host's memory: hundreds are looked at with each change of a lock.
 #[derive(Debug)]
+#[repr(align(64))]
 pub(super) struct Cpu {
     pub(super) clock: Ps,
     /// Its key in the heap, while `queued`.
     pub(super) due: Ps,
-    pub(super) queued: bool,
-    pub(super) current: Option<u32>,
-    pub(super) queue: VecDeque<u32>,
     /// When a pending interrupt arrives.
     pub(super) interrupt: Option<Ps>,
     pub(super) slice_end: Ps,
+    pub(super) current: Option<u32>,
     pub(super) last: u32,
+    pub(super) queued: bool,
+}
+
+const _: () = assert!(size_of::<Cpu>() == 64);
+
+impl Task {
+    /// A task of `cpu` that has done nothing by `now`.
+    pub(super) fn new(cpu: u32, state: State, now: Ps) -> Self {
+        Self {
+            cpu,
+            state,
+            spin: None,
+            carried: None,
+            handed: Handed::Nothing,
+            asks: None,
+            token: false,
+            ready_at: now,
+            mark: now,
+            kernel: 0,
+            user: 0,
+            system: 0,
+            touched: None,
+        }
+    }
+}
+
+impl Cpu {
+    /// A CPU that runs nothing.
+    pub(super) fn idle(now: Ps) -> Self {
+        Self {
+            clock: now,
+            due: 0,
+            interrupt: None,
+            slice_end: now,
+            current: None,
+            last: u32::MAX,
+            queued: false,
+        }
+    }
 }

@@ -22,7 +22,7 @@ impl Core {
         let head = self.lines.line(line).spinners;
         let mut list = self.spinners.take(head);
         list.retain(|one| {
-            let over = !sure || one.looks.is_none_or(|watch| watch.is_over());
+            let over = !sure || one.looks.is_none_or(|it| self.spinners.watch(it).is_over());
             if over {
                 self.tasks[one.task as usize].state = State::Looking;
                 self.make_ready(one.cpu, 0);
@@ -37,10 +37,10 @@ impl Core {
         let one = Asking {
             task,
             cpu,
-            die: self.model.places[cpu as usize].die,
+            die: self.model.places[cpu as usize].die as u16,
             at: 0,
             kind: Kind::Load,
-            looks: Some(spin.watch()),
+            looks: Some(self.spinners.watched(spin.watch())),
         };
         let head = &mut self.lines.line(spin.line).spinners;
         self.spinners.push(head, one);
@@ -71,12 +71,14 @@ impl Core {
         match entry.state {
             State::Asking => {
                 let asks = entry.asks;
-                return asks.is_none_or(|line| self.arbitrate(task, line));
+                let has_it = asks.is_none_or(|line| self.arbitrate(task, line));
+                return has_it && self.carry_on(task);
             }
             State::Granted => {
                 entry.state = State::Running;
-                return true;
+                return self.carry_on(task);
             }
+            State::Running if entry.carried.is_some() => return self.carry_on(task),
             _ => {}
         }
         let (state, cpu) = (entry.state, entry.cpu);
@@ -98,7 +100,8 @@ impl Core {
             self.spinners.remove(head, task);
         }
         self.spun(task, spin);
-        true
+        self.carries(task, spin);
+        self.carry_on(task)
     }
 
     /// Takes `task`'s wake token; whether there was one.
@@ -129,9 +132,8 @@ impl Core {
             entry.state = State::Queued;
             entry.ready_at = now + self.model.wake;
             let (at, due) = (entry.cpu, entry.ready_at);
-            let cpu = &mut self.cpus[at as usize];
-            cpu.queue.push_back(other);
-            if cpu.current.is_none() {
+            self.waiting[at as usize].push_back(other);
+            if self.cpus[at as usize].current.is_none() {
                 self.make_ready(at, due);
             }
         }
@@ -148,7 +150,7 @@ impl Core {
         entry.state = State::Queued;
         entry.ready_at = time;
         let cpu = entry.cpu;
-        self.cpus[cpu as usize].queue.push_back(task);
+        self.waiting[cpu as usize].push_back(task);
         self.recheck(cpu);
         true
     }
@@ -167,7 +169,7 @@ impl Core {
     pub(crate) fn slice_ends(&mut self, task: u32) -> bool {
         let at = self.tasks[task as usize].cpu;
         let cpu = &self.cpus[at as usize];
-        let Some(waiting) = cpu.queue.front().copied() else {
+        let Some(waiting) = self.waiting[at as usize].front().copied() else {
             return false;
         };
         let ends = match &mut self.order {
@@ -183,7 +185,7 @@ impl Core {
             let entry = &mut self.tasks[task as usize];
             entry.state = State::Queued;
             entry.ready_at = clock;
-            self.cpus[at as usize].queue.push_back(task);
+            self.waiting[at as usize].push_back(task);
             self.recheck(at);
         }
         ends
@@ -191,8 +193,9 @@ impl Core {
 
     /// How much of its time slice is left to `task`.
     pub(crate) fn slice_left(&self, task: u32) -> Ps {
-        let cpu = &self.cpus[self.tasks[task as usize].cpu as usize];
-        if cpu.queue.is_empty() {
+        let at = self.tasks[task as usize].cpu as usize;
+        let cpu = &self.cpus[at];
+        if self.waiting[at].is_empty() {
             Ps::MAX
         } else if !self.is_virtual() {
             self.model.slice
@@ -215,7 +218,7 @@ impl Core {
             let at = entry.interrupt.map_or(at, |earlier| earlier.min(at));
             entry.interrupt = Some(at);
             let takes_now = match entry.current {
-                None => entry.queue.is_empty(),
+                None => self.waiting[cpu as usize].is_empty(),
                 Some(current) => self.tasks[current as usize]
                     .spin
                     .is_some_and(|spin| spin.irqs_on),

@@ -5,13 +5,14 @@ use crate::lines::{Ask, Line, LineId, Lines};
 use crate::machine_file::{Arbitration, MachineFile};
 use crate::model::{Distance, Model, Ps};
 use crate::rng::Rng;
+use crate::sched::spinners::Spinners;
 use crate::sched::task::{Peek, Watch};
 use minflt_sync::Kind;
 
 const LINE: LineId = 3;
 
 struct PlainDie {
-    die: u32,
+    die: u16,
     free: Ps,
     taken_up: bool,
     asking: Vec<Asking>,
@@ -107,7 +108,7 @@ impl Plain {
                 all.min_by_key(|at| self.dies[*at].asking[0].at)
             }
             Arbitration::NearFirst if random.below(1000) < model.near_first_permille => {
-                let near = model.places[usize::from(line.last)].die;
+                let near = model.places[usize::from(line.last)].die as u16;
                 let near = self.dies.iter().position(|die| die.die == near);
                 near.filter(ready).or_else(|| any(random))
             }
@@ -130,7 +131,7 @@ impl Plain {
         Ok(self.take(at, 0))
     }
 
-    fn look_in_vain(&mut self, die: u32, serve: Ps) -> Vec<u32> {
+    fn look_in_vain(&mut self, die: u16, serve: Ps) -> Vec<u32> {
         let Some(at) = self.dies.iter().position(|it| it.die == die) else {
             return Vec::new();
         };
@@ -158,6 +159,7 @@ fn agree(machine: &str, arbitration: Arbitration, seed: u64) {
         eq: 1,
         irqs_on: false,
     };
+    let watch = Spinners::default().watched(watch);
     let (mut dice, mut lines) = (Rng::new(seed), Lines::new(8, 300));
     let (mut left, mut right) = (Rng::new(7), Rng::new(7));
     let (mut queue, mut plain) = (Queue::default(), Plain::default());
@@ -169,7 +171,7 @@ fn agree(machine: &str, arbitration: Arbitration, seed: u64) {
             let one = Asking {
                 task: cpu,
                 cpu,
-                die: model.places[cpu as usize].die,
+                die: model.places[cpu as usize].die as u16,
                 kind,
                 at: now,
                 looks: (kind == Kind::Load && dice.below(8) > 0).then_some(watch),
@@ -206,7 +208,8 @@ fn agree(machine: &str, arbitration: Arbitration, seed: u64) {
         queue.sees(&model, one.cpu, done.came);
         if one.looks.is_some() && lines.seen(LINE).owned_by().is_none() {
             let mut looked = Vec::new();
-            queue.look_in_vain(one.die, model.serve, |it| it.looks.is_some(), &mut looked);
+            let die = u32::from(one.die);
+            queue.look_in_vain(die, model.serve, |it| it.looks.is_some(), &mut looked);
             let tasks: Vec<u32> = looked.iter().map(|one| one.task).collect();
             assert_eq!(tasks, plain.look_in_vain(one.die, model.serve));
             lines.share_too(LINE, tasks.iter().copied());
