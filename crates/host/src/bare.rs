@@ -177,6 +177,8 @@ unsafe impl<P: Paging> Machine for HostBare<P> {
     type Instance = HostInstance;
     const CHECKED: bool = false;
 
+    const PREFETCHES: bool = true;
+
     #[inline(always)]
     fn load<W: Word>(p: &W::Prim, order: Ordering) -> W {
         W::load(p, order)

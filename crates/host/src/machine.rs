@@ -31,6 +31,8 @@ unsafe impl<P: Paging, const CHECKED: bool> Machine for Host<P, CHECKED> {
     type Instance = HostInstance;
     const CHECKED: bool = CHECKED;
 
+    const PREFETCHES: bool = true;
+
     /// A thread keeps its CPU as long as it is one, and serves interrupts only where it looks for
     /// them.
     #[inline(always)]

@@ -114,6 +114,10 @@ pub unsafe trait Machine: Copy + Send + Sync + fmt::Debug + 'static {
     /// Whether lock order, contexts and oracles are checked; compiled out where false.
     const CHECKED: bool;
 
+    /// Whether [`Machine::prefetch`] and its like do anything: what only prepares them is left out
+    /// elsewhere.
+    const PREFETCHES: bool = false;
+
     /// The context that is running now.
     fn cx() -> *const Cx;
 

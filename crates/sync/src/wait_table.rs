@@ -196,8 +196,10 @@ impl<M: Machine> WaitTable<M> {
     /// Does not sleep. The caller has set the bit, and the word stays this key's until it returns.
     #[inline]
     pub fn clear_and_wake(&self, key: u64, word: &Atomic<u32, M>, bit: u32, waiters: u32) {
+        // The bit is set, so that taking it off clears it: one instruction that tells what was there,
+        // where x86 has to try an `and` again and again.
         // ORDERING: Release; pairs with [wait-bit].
-        if word.and(!bit, Ordering::Release) & waiters != 0 {
+        if word.sub(bit, Ordering::Release) & waiters != 0 {
             self.wake(&Wait {
                 key,
                 word,

@@ -6,7 +6,8 @@
 //! - `file-seq`: the first word of every page, in the order of the file;
 //! - `file-rand`: the same in random order, each thread in one of its own;
 //! - `file-sparse`: the first word of one page in each table of entries, in order, so that every
-//!   page that a fault maps beside its own is mapped in vain.
+//!   page that a fault maps beside its own is mapped in vain; with `--stride`, of one page in so
+//!   many bytes.
 //!
 //! The posting's loops load every word, which `--every-word` does: `file-seq` word after word,
 //! `file-rand` all words of the file in random order. It makes no other faults. Where a page holds
@@ -65,6 +66,12 @@ const MEASURE: Opt = Opt {
     default: "workers",
     help: "the threads' loops, or all of the process",
 };
+const STRIDE: Opt = Opt {
+    name: "--stride",
+    value: "SIZE",
+    default: "what a page table maps",
+    help: "bytes from one load to the next, rounded up to pages",
+};
 const SEED: Opt = Opt {
     name: "--seed",
     value: "N",
@@ -93,7 +100,7 @@ pub const RANDOM: Info = Info {
 pub const SPARSE: Info = Info {
     name: "file-sparse",
     about: "each thread maps a file and loads a word of one page in each page table (2014)",
-    options: &[SIZE, PAGE_NS, CACHE, MEASURE],
+    options: &[SIZE, STRIDE, PAGE_NS, CACHE, MEASURE],
     ..SEQUENTIAL
 };
 
@@ -124,6 +131,9 @@ pub struct File {
     pub pattern: Pattern,
     /// Bytes of the file (`--size`), rounded up to pages.
     pub bytes: u64,
+    /// Bytes from one load of `file-sparse` to the next, rounded up to pages (`--stride`); `None`
+    /// for what a table of entries maps.
+    pub stride: Option<u64>,
     /// What is loaded of a page (`--every-word`).
     pub words: Words,
     /// Nanoseconds of computing at each page (`--page-ns`).
@@ -143,6 +153,7 @@ impl File {
         Self {
             pattern,
             bytes: 256 << 20,
+            stride: None,
             words: Words::First,
             page_ns: 0,
             cache: Cache::Warm,
@@ -162,6 +173,7 @@ impl File {
         if let Some(bytes) = given.size("--size")? {
             test.bytes = bytes;
         }
+        test.stride = given.size("--stride")?;
         if given.has("--every-word") {
             test.words = Words::Every;
         }
@@ -270,6 +282,9 @@ impl File {
         };
         outcome.number("bytes", self.bytes);
         outcome.number("page_ns", self.page_ns);
+        if let Some(stride) = self.stride {
+            outcome.number("stride", stride);
+        }
         outcome.text(
             "words",
             match self.words {
@@ -321,7 +336,10 @@ impl Walk {
     fn new(file: &File, page_size: u64, table_bytes: u64) -> Self {
         let stride = match file.pattern {
             Pattern::Sequential | Pattern::Random => page_size,
-            Pattern::Sparse => table_bytes,
+            Pattern::Sparse => match file.stride {
+                Some(stride) => stride.next_multiple_of(page_size),
+                None => table_bytes,
+            },
         };
         Self {
             pattern: file.pattern,

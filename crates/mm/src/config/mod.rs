@@ -255,7 +255,7 @@ choices! {
         /// Nothing.
         Nothing = "nothing",
         /// The line of the new page that the access is for, and the descriptor and that line of a
-        /// frame that this CPU takes soon; of a file, the descriptors of the pages around.
+        /// frame that this CPU takes soon.
         Frame = "frame",
     }
 }

@@ -23,7 +23,9 @@
 //!
 //! # Cost
 //! For each page more: a walk of the index, its lock, its reference and its map count, each in the
-//! page's own line, and the store into the table. What is not used later was mapped in vain.
+//! page's own line, and the store into the table. The lines of all are asked for first: a locked
+//! step waits for its line, and the next one for that step. What is not used later was mapped in
+//! vain.
 //!
 //! # How many
 //! A fixed order, or *adaptive*: the first fault on a file in a table maps one page, and each that
@@ -38,7 +40,7 @@
 use super::slot::Slot;
 use super::stabilise::Stable;
 use super::{Fault, Kind, Stop};
-use crate::config::{Ahead, Broken, Config, Neighbours, Protocol, Rss};
+use crate::config::{Broken, Config, Neighbours, Protocol, Rss};
 use crate::event::Event;
 use crate::file::{InOrder, PageCache};
 use crate::vma::{Prot, VmaFlags, VmaView};
@@ -113,7 +115,7 @@ impl<M: Mmu> Fault<'_, M> {
             return Ok(None);
         }
         let index = stable.view.page_index::<M::Paging>(self.addr);
-        if sys.config.ahead == Ahead::Frame {
+        if M::PREFETCHES && sys.config.around.order().is_none() {
             cache.prefetch(window.around(index));
         }
         let slot = stable.open_locked(leaf)?;
@@ -139,6 +141,21 @@ impl<M: Mmu> Fault<'_, M> {
             self.addr
         ));
         Ok(Some(Kind::FileAround))
+    }
+
+    /// Asks for the descriptors of the pages that the fault will map, where it is known how many
+    /// before its table is there: while that is found, or made, they come all at once.
+    #[inline]
+    pub(super) fn ask_around(&self, stable: &Stable<'_, M>, cache: &PageCache<M>) {
+        let config = &self.mm.system().config;
+        let Some(order @ 1..) = config.around.order() else {
+            return;
+        };
+        if M::PREFETCHES && cache.maps_around() {
+            let window = Window::new::<M>(config, &stable.view, self.addr, order);
+            let index = stable.view.page_index::<M::Paging>(self.addr);
+            cache.prefetch(window.around(index));
+        }
     }
 
     /// Maps what is ready of the mapping at the address, as far as its table reaches: all around,

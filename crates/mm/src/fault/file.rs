@@ -52,6 +52,9 @@ impl<M: Mmu> Fault<'_, M> {
         if copies {
             self.prepare_anon(stable)?;
         }
+        if self.access == Access::Read {
+            self.ask_around(stable, cache);
+        }
         let leaf = self.leaf(stable)?;
         let found = leaf.entry.load();
         oracle::is_table(self.mm.system(), leaf.table);

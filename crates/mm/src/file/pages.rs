@@ -73,6 +73,11 @@ impl<M: Mmu> PageCache<M> {
     pub(crate) fn prefetch(&self, range: Range<u64>) {
         let frames = &self.system().frames;
         let mut slots = self.in_order();
+        if let Some(first) = slots.slot(range.start) {
+            // All of them at once, and not the second line when the first one has come.
+            let len = (range.end - range.start) as usize * size_of::<u64>();
+            M::prefetch(core::ptr::from_ref(first).cast(), len);
+        }
         for slot in range.filter_map(|index| slots.slot(index)) {
             let found = slot.load(Ordering::Relaxed);
             if found != 0 {

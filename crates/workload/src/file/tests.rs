@@ -63,6 +63,22 @@ fn faults_are_pages_over_what_a_fault_maps() {
     }
 }
 
+/// A load in each window: the windows lie side by side, and cover the file.
+#[test]
+fn a_stride_is_rounded_up_to_pages() {
+    for (stride, pages) in [(1, 64), (4096, 64), (4097, 32), (65_536, 4), (1 << 30, 1)] {
+        let test = File {
+            bytes: 64 * 4096,
+            stride: Some(stride),
+            ..small(Pattern::Sparse)
+        };
+        let outcome = test.run(&around(4), &plan(1)).unwrap();
+        assert_eq!(outcome.pages, pages, "{stride}");
+        assert_eq!(outcome.faults, pages.min(4), "{stride}");
+        assert_eq!(outcome.params["stride"], Param::Number(stride));
+    }
+}
+
 #[test]
 fn every_word_makes_no_other_faults() {
     for pattern in [Pattern::Sequential, Pattern::Random] {
@@ -163,6 +179,7 @@ fn options_are_read() {
     let expected = File {
         pattern: Pattern::Random,
         bytes: 1 << 20,
+        stride: None,
         words: Words::Every,
         page_ns: 7,
         cache: Cache::Cold,
@@ -172,8 +189,16 @@ fn options_are_read() {
     assert_eq!(test, expected);
     assert_eq!(
         parse(Pattern::Sparse, "--every-word").unwrap_err(),
-        "file-sparse: no option `--every-word`; there are --size, --page-ns, --cache, --measure"
+        "file-sparse: no option `--every-word`; there are --size, --stride, --page-ns, --cache, \
+         --measure"
     );
+    let strides = ["64K", "1"].map(|it| parse(Pattern::Sparse, &format!("--stride {it}")).unwrap());
+    assert_eq!(strides.map(|it| it.stride), [Some(65_536), Some(1)]);
+    assert_eq!(
+        parse(Pattern::Sparse, "--stride 0").unwrap_err(),
+        "file-sparse: --stride must be from 1 byte to 128T, but is `0`"
+    );
+    assert!(parse(Pattern::Sequential, "--stride 64K").is_err());
     assert_eq!(
         parse(Pattern::Sequential, "--cache hot").unwrap_err(),
         "file-seq: --cache must be warm or cold, but is `hot`"

@@ -17,23 +17,37 @@ pub(super) const POSTING: usize = 2;
 const TITLE: &str = "Loads from a file in the page cache (2014)";
 const ERAS: &str = "linux-3.14,fault-around-2014";
 /// One such run each.
-pub(super) const COMMANDS: [&str; 2] = [
+pub(super) const COMMANDS: [&str; 3] = [
     "minflt bench file-seq --on host,linux --threads 1,2 --era linux-3.14,fault-around-2014 -- \
      --size 256M",
+    "minflt bench file-sparse --on host,linux --threads 1 --era linux-3.14,fault-around-2014 -- \
+     --size 256M --stride 64K",
     "minflt bench file-sparse --on host,linux --threads 1 --era linux-3.14,fault-around-2014 -- \
      --size 256M",
 ];
 
-/// What is measured of each side: the workload, and the threads.
-const CELLS: [(&str, u32); 3] = [("file-seq", 1), ("file-seq", 2), ("file-sparse", 1)];
+/// What is measured of each side: the workload, its options, and the threads.
+const CELLS: [(&str, &[&str], u32); 4] = [
+    ("file-seq", &SIZE, 1),
+    ("file-seq", &SIZE, 2),
+    // A window of order 4.
+    ("file-sparse", &["--size", "256M", "--stride", "64K"], 1),
+    ("file-sparse", &SIZE, 1),
+];
+const SIZE: [&str; 2] = ["--size", "256M"];
+
+/// A cell's workload.
+fn workload(name: &str, options: &[&str]) -> Result<Workload, Error> {
+    let options: Vec<String> = options.iter().map(|it| (*it).to_owned()).collect();
+    Workload::parse(name, &options).map_err(|error| usage(error.to_string()))
+}
 
 /// The runs of one side, cell by cell.
 type Runs = [Vec<Run>; CELLS.len()];
 
 /// Measures it.
 pub(super) fn measure(progress: &Progress, proof: &mut Proof) -> Result<(), Error> {
-    let options = ["--size".to_owned(), "256M".to_owned()];
-    let first = Workload::parse(CELLS[0].0, &options).map_err(|error| usage(error.to_string()))?;
+    let first = workload(CELLS[0].0, CELLS[0].1)?;
     let mut sides = Vec::new();
     for named in era_list(ERAS)? {
         let target = targets::host(&named, &first, 2, RAM, 0)?;
@@ -44,10 +58,8 @@ pub(super) fn measure(progress: &Progress, proof: &mut Proof) -> Result<(), Erro
     for _ in 0..ROUNDS {
         progress.says(TITLE);
         for (side, runs) in sides.iter().zip(&mut runs) {
-            for ((name, threads), runs) in CELLS.iter().zip(runs) {
-                let workload = Workload::parse(name, &options);
-                let workload = workload.map_err(|error| usage(error.to_string()))?;
-                runs.push(side.run(&workload, *threads)?);
+            for ((name, options, threads), runs) in CELLS.iter().zip(runs) {
+                runs.push(side.run(&workload(name, options)?, *threads)?);
             }
         }
         progress.step();
@@ -84,8 +96,10 @@ fn table(sides: &[Side], runs: &[Runs]) -> Table {
         number("in order: faults a page"),
         number("ns a page"),
         number("2 threads, ns a page"),
-        number("one page a table: ns a fault"),
+        number("window by window: ns a fault"),
         number("a page more, ns"),
+        number("one window a table: ns a fault"),
+        number("a page more there, ns"),
         Column::text("checks"),
     ];
     let mut table = Table::new(TITLE, columns);
@@ -97,17 +111,21 @@ fn table(sides: &[Side], runs: &[Runs]) -> Table {
                 .map(|rate| rate * run.seconds)
         };
         let faults = |run: &Run| pages(run).map_or(0.0, |pages| run.faults as f64 / pages);
-        let more = runs
-            .first()
-            .and_then(|first| page_more(&first[2], &cells[2]));
+        let more = |at: usize| {
+            let more = page_more(&runs.first()?[at], &cells[at])?;
+            Some(format!("{more:.1}"))
+        };
+        let more = |at| more(at).unwrap_or_else(|| "-".into());
         let row = [
             side.named().name.clone(),
             format!("{:.4}", median(cells[0].iter().map(faults).collect())),
             format!("{:.0}", ns(0)),
             format!("{:.0}", ns(1)),
             format!("{:.0}", ns(2)),
-            more.map_or("-".into(), |ns| format!("{ns:.1}")),
-            cells[2].last().map_or(String::new(), checks),
+            more(2),
+            format!("{:.0}", ns(3)),
+            more(3),
+            cells[3].last().map_or(String::new(), checks),
         ];
         table.rows.push(row.map(Cell::from).into());
     }
@@ -116,7 +134,8 @@ fn table(sides: &[Side], runs: &[Runs]) -> Table {
         .push(format!("measured on {}", machine::line()));
     table.footnotes.push(format!(
         "medians of {ROUNDS} alternated rounds; a page more: what each page that a fault maps beside \
-         its own adds to the fault, where nobody uses it"
+         its own adds to the fault, where nobody uses it: windows of 16 pages side by side, and one \
+         window in each page table"
     ));
     table.footnotes.push(linux_maps(runs));
     table
