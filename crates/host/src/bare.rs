@@ -33,6 +33,8 @@ type Base<P> = Host<P, false>;
 /// What a machine does as [`Base`] does it.
 macro_rules! as_the_base {
     () => {
+        const PREFETCHES: bool = true;
+
         #[inline(always)]
         fn cx() -> *const Cx {
             Base::<P>::cx()
@@ -176,8 +178,6 @@ macro_rules! memory_as_the_base {
 unsafe impl<P: Paging> Machine for HostBare<P> {
     type Instance = HostInstance;
     const CHECKED: bool = false;
-
-    const PREFETCHES: bool = true;
 
     #[inline(always)]
     fn load<W: Word>(p: &W::Prim, order: Ordering) -> W {

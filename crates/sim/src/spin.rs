@@ -14,7 +14,7 @@ pub(crate) struct Wait {
     pub(crate) peek: Peek,
     pub(crate) mask: u64,
     pub(crate) eq: u64,
-    /// What the caller exchanges `eq` for then.
+    /// What the caller exchanges `eq`, which is the whole word then, for.
     pub(crate) takes: Option<u64>,
 }
 

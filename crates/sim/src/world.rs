@@ -141,10 +141,8 @@ impl<'a> World<'a> {
     }
 
     fn endless(&self) -> ! {
-        let max = self.core.borrow().max_events;
-        self.stop(Outcome::Endless(format!(
-            "endless: more than {max} accesses"
-        )))
+        let endless = self.core.borrow().endless();
+        self.stop(endless)
     }
 
     /// Takes the interrupts that are due, unless they are off; whether there were any.

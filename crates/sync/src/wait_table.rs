@@ -199,7 +199,11 @@ impl<M: Machine> WaitTable<M> {
         // The bit is set, so that taking it off clears it: one instruction that tells what was there,
         // where x86 has to try an `and` again and again.
         // ORDERING: Release; pairs with [wait-bit].
-        if word.sub(bit, Ordering::Release) & waiters != 0 {
+        let before = word.sub(bit, Ordering::Release);
+        if M::CHECKED && before & bit == 0 {
+            M::violation(format_args!("bit {bit:#x} is cleared, which nobody set"));
+        }
+        if before & waiters != 0 {
             self.wake(&Wait {
                 key,
                 word,

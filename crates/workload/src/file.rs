@@ -99,7 +99,7 @@ pub const RANDOM: Info = Info {
 /// What the registry says about `file-sparse`.
 pub const SPARSE: Info = Info {
     name: "file-sparse",
-    about: "each thread maps a file and loads a word of one page in each page table (2014)",
+    about: "each thread maps a file and loads a word of one page in each page table, or stride (2014)",
     options: &[SIZE, STRIDE, PAGE_NS, CACHE, MEASURE],
     ..SEQUENTIAL
 };
@@ -111,7 +111,7 @@ pub enum Pattern {
     Sequential,
     /// All, in random order (`file-rand`).
     Random,
-    /// One in each table of entries, in order (`file-sparse`).
+    /// One in each table of entries, or in each stride, in order (`file-sparse`).
     Sparse,
 }
 

@@ -115,7 +115,7 @@ impl<M: Mmu> Fault<'_, M> {
             return Ok(None);
         }
         let index = stable.view.page_index::<M::Paging>(self.addr);
-        if M::PREFETCHES && sys.config.around.order().is_none() {
+        if !self.asked.get() {
             cache.prefetch(window.around(index));
         }
         let slot = stable.open_locked(leaf)?;
@@ -144,17 +144,18 @@ impl<M: Mmu> Fault<'_, M> {
     }
 
     /// Asks for the descriptors of the pages that the fault will map, where it is known how many
-    /// before its table is there: while that is found, or made, they come all at once.
-    #[inline]
+    /// before its table is there: while that is made, they come all at once.
+    #[cold]
     pub(super) fn ask_around(&self, stable: &Stable<'_, M>, cache: &PageCache<M>) {
         let config = &self.mm.system().config;
         let Some(order @ 1..) = config.around.order() else {
             return;
         };
-        if M::PREFETCHES && cache.maps_around() {
+        if cache.maps_around() {
             let window = Window::new::<M>(config, &stable.view, self.addr, order);
             let index = stable.view.page_index::<M::Paging>(self.addr);
             cache.prefetch(window.around(index));
+            self.asked.set(true);
         }
     }
 

@@ -52,10 +52,11 @@ impl<M: Mmu> Fault<'_, M> {
         if copies {
             self.prepare_anon(stable)?;
         }
-        if self.access == Access::Read {
-            self.ask_around(stable, cache);
-        }
-        let leaf = self.leaf(stable)?;
+        let leaf = self.leaf_or(stable, || {
+            if self.access == Access::Read {
+                self.ask_around(stable, cache);
+            }
+        })?;
         let found = leaf.entry.load();
         oracle::is_table(self.mm.system(), leaf.table);
         if found.is_mapped() && !found.is_present() {

@@ -146,6 +146,8 @@ pub(crate) struct Fault<'m, M: Mmu> {
     access: Access,
     /// A frame was filled for it by one of the verbs that ask for the next one's lines.
     filled: Cell<bool>,
+    /// The descriptors of the pages around were asked for.
+    asked: Cell<bool>,
     /// What has to be read in, if anything.
     wanted: Cell<Option<Wanted>>,
     /// What has to be read from a swap device, or waited for.
@@ -305,6 +307,7 @@ impl<'m, M: Mmu> Fault<'m, M> {
             addr,
             access,
             filled: Cell::new(false),
+            asked: Cell::new(false),
             wanted: Cell::new(None),
             away: Cell::new(None),
             brought: Cell::new(None),

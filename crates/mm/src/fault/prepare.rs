@@ -99,6 +99,16 @@ impl<M: Mmu> Fault<'_, M> {
     /// The leaf entry, with the tables above it put in where the hold allows.
     #[inline(always)]
     pub(super) fn leaf<'s>(&self, stable: &'s Stable<'_, M>) -> Result<Leaf<'s, M>, Stop> {
+        self.leaf_or(stable, || ())
+    }
+
+    /// The same; `missing` is called before a table is made.
+    #[inline(always)]
+    pub(super) fn leaf_or<'s>(
+        &self,
+        stable: &'s Stable<'_, M>,
+        missing: impl Fn(),
+    ) -> Result<Leaf<'s, M>, Stop> {
         let sys = stable.mm.system();
         loop {
             // One lock for everything is taken to look, let go to prepare, and taken again to
@@ -114,7 +124,10 @@ impl<M: Mmu> Fault<'_, M> {
                 Walk::Missing { .. } if stable.can() == Can::Look => {
                     return Err(Why::PmdChanged.into());
                 }
-                Walk::Missing { entry, level } => self.mm.populate(entry, level)?,
+                Walk::Missing { entry, level } => {
+                    missing();
+                    self.mm.populate(entry, level)?;
+                }
             }
         }
     }

@@ -27,6 +27,7 @@
 use crate::error::NoMemory;
 use crate::system::System;
 use core::array;
+use core::ops::Range;
 use core::ptr::NonNull;
 use minflt_addr::Pfn;
 use minflt_pgtable::Mmu;
@@ -92,6 +93,21 @@ impl<'i, M: Mmu> InOrder<'i, M> {
             }
         };
         Some(&leaf.slots[slot_of(number, 1)])
+    }
+
+    /// Asks for the slots of a range, as far as one node has them: all lines at once, and not the
+    /// second when the first one has come.
+    #[inline]
+    pub(super) fn prefetch(&mut self, range: Range<u64>) {
+        /// Slots of a line.
+        const LINE: usize = 64 / size_of::<u64>();
+        if let Some(first) = self.slot(range.start) {
+            let at = slot_of(range.start, 1);
+            let behind = at % LINE;
+            let slots = ((range.end - range.start) as usize).min(SLOTS - at);
+            let line = core::ptr::from_ref(first).wrapping_sub(behind);
+            M::prefetch(line.cast(), (behind + slots) * size_of::<u64>());
+        }
     }
 }
 

@@ -68,16 +68,19 @@ impl<M: Mmu> PageCache<M> {
         }
     }
 
-    /// Asks for the descriptors of those pages of a range that are cached: they are looked for with
-    /// a lock held.
+    /// Asks for the descriptors of those pages of a range that are cached, of the first so many:
+    /// they are looked for with a lock held.
+    #[inline]
     pub(crate) fn prefetch(&self, range: Range<u64>) {
+        /// Lines that are under way at once, and some.
+        const AT_ONCE: u64 = 64;
+        if !M::PREFETCHES {
+            return;
+        }
         let frames = &self.system().frames;
         let mut slots = self.in_order();
-        if let Some(first) = slots.slot(range.start) {
-            // All of them at once, and not the second line when the first one has come.
-            let len = (range.end - range.start) as usize * size_of::<u64>();
-            M::prefetch(core::ptr::from_ref(first).cast(), len);
-        }
+        let range = range.start..range.end.min(range.start + AT_ONCE);
+        slots.prefetch(range.clone());
         for slot in range.filter_map(|index| slots.slot(index)) {
             let found = slot.load(Ordering::Relaxed);
             if found != 0 {

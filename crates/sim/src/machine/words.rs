@@ -174,6 +174,7 @@ pub(super) fn wait<W: Word>(p: &W::Prim, mask: W, eq: W, takes: Option<W>) -> Ha
 /// [`minflt_sync::Machine::take`].
 #[inline(never)]
 pub(super) fn take<W: Word>(p: &W::Prim, free: W, taken: W, ok: Ordering) {
+    debug_assert_ne!(free.wide(), taken.wide(), "nothing is taken");
     while cas::<W>(p, free, taken, ok, Ordering::Relaxed).is_err() {
         let all = W::narrow(u64::MAX);
         if wait::<W>(p, all, free, Some(taken)) == Handed::Taken {

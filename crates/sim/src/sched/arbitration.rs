@@ -51,11 +51,14 @@ type Requests = SmallVec<[Asking; 2]>;
 
 /// Those of one die, in the order of asking.
 #[derive(Debug, Default)]
+#[repr(align(64))]
 struct Die {
     asking: Requests,
     /// Its place in [`Queue::dies`], plus 1, if anybody is asking.
     place: u32,
 }
+
+const _: () = assert!(size_of::<Die>() == 64);
 
 /// One that waits for a line: to touch it, or to look at it again. Small: hundreds of them go from
 /// list to queue and back with each change of a lock.

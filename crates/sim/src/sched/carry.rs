@@ -69,11 +69,21 @@ impl Core {
             if waited && spin.irqs_on && self.interrupt_is_due(cpu) {
                 return self.hand(task, before);
             }
-            if matches!(it.passed, Passed::Wait | Passed::Access) {
+            let ask_turn = matches!(it.passed, Passed::Wait | Passed::Access);
+            if ask_turn && std::thread::panicking() {
+                // Accesses are nothing now, and what is waited for is given.
+                return self.hand(task, before);
+            }
+            if ask_turn {
                 match self.turn(task, Ahead::OnLine(spin.line), spin.irqs_on) {
                     Turn::Go => {}
                     Turn::Switch => return self.set_aside(task, it, Passed::Switch),
-                    Turn::Interrupt | Turn::Stop => return self.hand(task, before),
+                    Turn::Interrupt => return self.hand(task, before),
+                    Turn::Stop => {
+                        let endless = self.endless();
+                        self.outcome.get_or_insert(endless);
+                        return false;
+                    }
                 }
             }
             let lines = spin.line..=spin.line;

@@ -396,6 +396,12 @@ impl Core {
         }
     }
 
+    /// What a run comes to that does not end.
+    pub(crate) fn endless(&self) -> Outcome {
+        let max = self.max_events;
+        Outcome::Endless(format!("endless: more than {max} accesses"))
+    }
+
     fn interrupt_is_due(&self, cpu: u32) -> bool {
         let cpu = &self.cpus[cpu as usize];
         cpu.interrupt

@@ -16,8 +16,9 @@
 //! task spins, so its copies agree.
 //!
 //! # Cost
-//! A copy of 24 bytes a move. A watch is kept for the rest of the run. Whoever leaves out of turn,
-//! for an interrupt, is searched for.
+//! A copy of 24 bytes a move. A watch is kept for the rest of the run, some 100 bytes: of
+//! a spinning lock one a word, of a ticket lock one each wait. Whoever leaves out of turn, for an
+//! interrupt, is searched for.
 
 use super::arbitration::Asking;
 use super::task::Watch;

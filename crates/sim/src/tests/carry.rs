@@ -85,8 +85,9 @@ fn who_takes_a_lock_is_carried_on_as_it_would_go_itself() {
         let (whole, inside, interrupts, events, ..) = carried;
         assert!(whole && inside == u64::from(CPUS) * TAKES);
         assert!(interrupts > 100, "some were waiting: {interrupts}");
-        for part in 1..40 {
-            let max_events = events * part / 40;
+        // Now and then, and after each access of a stretch.
+        let parts = (1..40).map(|part| events * part / 40);
+        for max_events in parts.chain(events / 2..events / 2 + 200) {
             let (carried, alone) = (told(false, max_events), told(true, max_events));
             assert!(!carried.0, "cut off");
             assert_eq!(carried, alone, "{machine}, cut off after {max_events}");

@@ -96,9 +96,9 @@ fn table(sides: &[Side], runs: &[Runs]) -> Table {
         number("in order: faults a page"),
         number("ns a page"),
         number("2 threads, ns a page"),
-        number("window by window: ns a fault"),
+        number("window by window: ns a load"),
         number("a page more, ns"),
-        number("one window a table: ns a fault"),
+        number("one window a table: ns a load"),
         number("a page more there, ns"),
         Column::text("checks"),
     ];
