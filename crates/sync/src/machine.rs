@@ -209,8 +209,8 @@ pub unsafe trait Machine: Copy + Send + Sync + fmt::Debug + 'static {
     /// while it waits, unless they are off.
     fn wait_until<W: Word>(p: &W::Prim, mask: W, eq: W);
 
-    /// Exchanges `free` for `taken`, another value, and waits while the word is something else: so a
-    /// lock of one word is taken. Acknowledges interrupts while it waits, unless they are off.
+    /// Exchanges `free` for `taken`, another value, and waits while the word is something else: so
+    /// a lock of one word is taken. Acknowledges interrupts while it waits, unless they are off.
     #[inline(always)]
     fn take<W: Word>(p: &W::Prim, free: W, taken: W, ok: Ordering) {
         while Self::cas(p, free, taken, ok, Ordering::Relaxed).is_err() {

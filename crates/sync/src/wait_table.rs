@@ -196,8 +196,8 @@ impl<M: Machine> WaitTable<M> {
     /// Does not sleep. The caller has set the bit, and the word stays this key's until it returns.
     #[inline]
     pub fn clear_and_wake(&self, key: u64, word: &Atomic<u32, M>, bit: u32, waiters: u32) {
-        // The bit is set, so that taking it off clears it: one instruction that tells what was there,
-        // where x86 has to try an `and` again and again.
+        // The bit is set, so that taking it off clears it: one instruction that tells what was
+        // there, where x86 has to try an `and` again and again.
         // ORDERING: Release; pairs with [wait-bit].
         let before = word.sub(bit, Ordering::Release);
         if M::CHECKED && before & bit == 0 {
