@@ -18,8 +18,7 @@
 //!
 //! The last three are what the workloads `file-seq`, `file-rand` and `file-sparse` do. The figure
 //! of `adaptive` is over the best fixed order of the same row; that of *each window* has no bound,
-//! for who uses one page of 16 looks to it like somebody who reads on. All orders ask caches ahead
-//! (`--ahead frame`), which the eras before 2017 do not.
+//! for who uses one page of 16 looks to it like somebody who reads on.
 //!
 //! Linux's order is not changed. There the file is mapped in pieces that do not merge: of one page,
 //! around which there is nothing to map, and of 16 pages; one load in each. The difference, by 15,
@@ -44,7 +43,7 @@ use figures::{Bound, Noise, Quartiles};
 use machine::{CpuTime, PAGE};
 use minflt_addr::VirtAddr;
 use minflt_host::{Host, HostInstance, HostOptions, Prefault};
-use minflt_mm::config::{Ahead, FaultAround};
+use minflt_mm::config::FaultAround;
 use minflt_mm::{Config, FileHandle, MapRequest, MmHandle, Place, Prot, Running, Sharing, System};
 use minflt_mm::{Populate, era};
 use minflt_pgtable::X86_64;
@@ -121,7 +120,6 @@ fn boot(around: FaultAround, pages: u64) -> Result<Running<M>, Box<dyn Error>> {
     let era = era("fault-around-2014").ok_or("no such era")?;
     let config = Config {
         around,
-        ahead: Ahead::Frame,
         ..era.config
     };
     Ok(System::boot(machine, config)?)

@@ -66,8 +66,8 @@ use minflt_sync::{Atomic, Callback, Kind, Ordering};
 use node::Entry;
 
 /// Children of an inner node, VMAs of a leaf: as many as six lines of the cache hold with the rest
-/// of a node. A random lookup among 100,000 takes 0.58 of `BTreeMap`'s time so, 0.65 with 14 and
-/// 0.63 with 21 (AMD EPYC of family 25, `benches/mappings`).
+/// of a node. A random lookup among 100,000 took 0.58 of `BTreeMap`'s time so, 0.65 with 14 and
+/// 0.63 with 21, before keys were counted as they are (AMD EPYC of family 25, `benches/mappings`).
 const FANOUT: usize = 18;
 
 /// What a key that is not used holds. No key is larger.

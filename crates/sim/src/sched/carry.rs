@@ -23,7 +23,9 @@
 //! # Why it is correct
 //! The accesses, their order and what is asked before each are those of the task's own loop
 //! (`words::take`), which does the same where time is accounted or steps are recorded: both make
-//! the same events, clocks and hash.
+//! the same events, clocks and hash. A run that is cut off ends here as it would in the task. While
+//! a panic unwinds, accesses are nothing: the task goes on by itself, and is given what it waits
+//! for.
 //!
 //! # Cost
 //! Two accesses' bookkeeping a try, and no change of stacks.
@@ -45,8 +47,9 @@ impl Core {
 
     /// `task` spins no more, and will look at what it waited for.
     pub(super) fn carries(&mut self, task: u32, spin: Spin) {
-        self.tasks[task as usize].carried = spin.takes.map(|_| Carried {
+        self.tasks[task as usize].carried = spin.takes.map(|taken| Carried {
             spin,
+            taken,
             kind: Kind::Load,
             passed: Passed::Wait,
         });
@@ -69,12 +72,10 @@ impl Core {
             if waited && spin.irqs_on && self.interrupt_is_due(cpu) {
                 return self.hand(task, before);
             }
-            let ask_turn = matches!(it.passed, Passed::Wait | Passed::Access);
-            if ask_turn && std::thread::panicking() {
-                // Accesses are nothing now, and what is waited for is given.
-                return self.hand(task, before);
-            }
-            if ask_turn {
+            if matches!(it.passed, Passed::Wait | Passed::Access) {
+                if std::thread::panicking() {
+                    return self.hand(task, before);
+                }
                 match self.turn(task, Ahead::OnLine(spin.line), spin.irqs_on) {
                     Turn::Go => {}
                     Turn::Switch => return self.set_aside(task, it, Passed::Switch),
@@ -94,20 +95,20 @@ impl Core {
             let watched = self.commit(task, lines, |_| spin.node, it.kind);
             let free = spin.is_over();
             it.passed = Passed::Access;
-            it.kind = match (it.kind, spin.takes) {
-                (Kind::Load, _) if free => Kind::Rmw,
-                (Kind::Load, _) | (_, None) => {
+            it.kind = match (it.kind, free) {
+                (Kind::Load, true) => Kind::Rmw,
+                (Kind::Load, false) => {
                     self.spin(task, spin);
                     return false;
                 }
-                (_, Some(taken)) if free => {
-                    spin.peek.write(taken);
+                (_, true) => {
+                    spin.peek.write(it.taken);
                     if watched {
                         self.changed(task, spin.line, true);
                     }
                     return self.hand(task, Handed::Taken);
                 }
-                _ => Kind::Load,
+                (_, false) => Kind::Load,
             };
         }
     }

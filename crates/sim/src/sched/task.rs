@@ -42,6 +42,8 @@ pub(crate) struct Spin {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Carried {
     pub(super) spin: Spin,
+    /// What it stores in the lock.
+    pub(super) taken: u64,
     /// Its next access: a look, or the exchange.
     pub(super) kind: Kind,
     pub(super) passed: Passed,

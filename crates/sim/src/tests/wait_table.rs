@@ -139,3 +139,19 @@ fn order_and_sleep_are_checked_although_nobody_waits() {
     });
     assert!(text.contains("FolioLock released by"), "{text}");
 }
+
+#[test]
+fn a_bit_that_nobody_set_cannot_be_cleared() {
+    let clears = |set: u32| {
+        outcome_of(move |table, word| {
+            word.store(set, Ordering::Relaxed);
+            table.clear_and_wake(0, word, BUSY, WAITERS);
+        })
+    };
+    let text = clears(LOCKED);
+    assert!(
+        text.contains("bit 0x4 is cleared, which nobody set"),
+        "{text}"
+    );
+    assert!(!clears(LOCKED | BUSY).contains("cleared"));
+}
