@@ -11,7 +11,7 @@ use crate::error::{Error, failed, usage};
 use crate::parallel;
 use crate::rows::{Place, record};
 use crate::targets;
-use minflt_report::{PublishedTable, Run};
+use minflt_report::{Posting, PublishedTable, Run};
 use minflt_sim::why::Why;
 use minflt_sim::{Asked, MachineFile, Placing};
 use minflt_workload::kernbench::LoadColumns;
@@ -80,6 +80,20 @@ pub(crate) const fn pft_scale(size: Size) -> (u64, u64) {
     (bytes, PFT_PUBLISHED / bytes)
 }
 
+/// Whether a posting's pft ran on what `file` stands for.
+pub(crate) fn is_pft_machine(posting: &Posting, file: &MachineFile) -> bool {
+    let mut tables = posting.tables.iter();
+    tables.any(|it| it.workload == "pft" && it.preset.as_ref() == Some(&file.name))
+}
+
+/// The RAM in which `bytes` of pft are as scarce as the posting's were on its machine: what one
+/// thread touches does not fit into its node. Nothing smaller is simulated than [`Size::Scaled`].
+pub(crate) fn pft_ram(file: &MachineFile, bytes: u64) -> u64 {
+    let ram = (file.shape.ram_mib.value as u64) << 20;
+    let share = bytes.clamp(PFT_SCALED, PFT_FULL) as f64 / PFT_FULL as f64;
+    (ram as f64 * share) as u64
+}
+
 /// A row of the 2004 tables.
 pub(crate) fn pft(
     published: &PublishedTable,
@@ -94,9 +108,8 @@ pub(crate) fn pft(
     let (bytes, scale) = pft_scale(size);
     let plan = threads_on(threads, threads);
     let era = era(published, "fault/wsec")?;
-    // Memory is as scarce as it was: what one thread touches does not fit into its node.
     let mut small = file.clone();
-    small.shape.ram_mib.value *= bytes as f64 / PFT_FULL as f64;
+    small.shape.ram_mib.value = (pft_ram(file, bytes) >> 20) as f64;
     simulate(
         &small,
         &era,

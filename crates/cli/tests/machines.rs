@@ -134,3 +134,37 @@ fn a_machine_is_not_extended_without_end() {
         "{said}"
     );
 }
+
+/// A run that is a row of a posting's table stands beside it, in memory that is as scarce.
+#[test]
+fn the_postings_table_stands_beside_ours() {
+    let bench = "bench pft --on sim --quiet --threads 1,3 --era";
+    let shown = printed(&format!("{bench} linux-2.6.10,atomic-pte-2004"));
+    for row in [
+        " 32  10    1    3.966s    366.840s 370.082s 56556.456  56553.456   published, 2004/unpatched",
+        " 32  10    1    3.772s    330.629s 334.042s 62713.587  62708.706   published, 2004/patched",
+    ] {
+        assert!(shown.contains(row), "{shown}");
+    }
+    // Of three threads nothing was published, so that each table has one row.
+    assert_eq!(shown.matches("   published, ").count(), 2, "{shown}");
+    assert_eq!(shown.matches("[fitted]").count(), 2, "{shown}");
+    assert_eq!(shown.matches("[predicted]").count(), 2, "{shown}");
+    assert!(
+        shown.contains("in 512 MiB of RAM, as scarce as there"),
+        "{shown}"
+    );
+    // With plenty of memory it is no row that was fitted; another era or program is none at all.
+    let plenty = printed(&format!("{bench} linux-2.6.10 --ram 1G"));
+    assert!(plenty.contains("published, 2004/unpatched"), "{plenty}");
+    assert!(!plenty.contains("[fitted]"), "{plenty}");
+    for other in [
+        "linux-4.13",
+        "linux-2.6.10 --rss atomic",
+        "linux-2.6.10 -- --measure workers",
+        "linux-2.6.10 --machine kvm16 --size 1M",
+    ] {
+        let shown = printed(&format!("{bench} {other}"));
+        assert!(!shown.contains("published"), "{other}: {shown}");
+    }
+}

@@ -217,6 +217,15 @@ impl<M: Mmu> Mm<M> {
         });
     }
 
+    /// Leaves of the tree of mappings, of at most 18 each, under `mmap_lock`: how full they are says
+    /// how much memory a lookup at random has to go through.
+    #[must_use]
+    pub fn mapping_leaves(&self) -> usize {
+        let _held = self.mmap_lock.read();
+        // SAFETY: 1: under `mmap_lock`.
+        unsafe { self.tree.leaves() }
+    }
+
     /// Calls `visit` with each VMA, in order. The caller holds `mmap_lock`.
     pub(crate) fn tree_visit<'a>(&'a self, mut visit: impl FnMut(&'a Vma<M>)) {
         let mut at = VirtAddr(0);

@@ -211,6 +211,24 @@ fn a_tree_that_finds_no_memory_is_as_before() {
     }
 }
 
+/// A full leaf shares with a neighbour before it splits: split halves alone are two thirds full,
+/// whatever the order.
+#[test]
+fn leaves_that_fill_in_no_order_are_four_fifths_full() {
+    let sys = boot(&ERAS[0], 16 << 20);
+    let _cpu = sys.machine().enter(0);
+    let mm = sys.new_mm().expect("memory");
+    sys.set_max_map_count(1 << 20);
+    const MAPPINGS: u64 = 10_007;
+    for step in 0..MAPPINGS {
+        // A prime number of places: each once.
+        let place = Place::FixedNoReplace(page_at(step * 6_007 % MAPPINGS * 2));
+        mm.mmap(place, PAGE, Prot::READ).expect("memory");
+    }
+    let full = MAPPINGS as f64 / (18 * mm.mapping_leaves()) as f64;
+    assert!(full > 0.8, "{full:.3} of the leaves");
+}
+
 /// The comparison sees a page too many, one too few, and another protection.
 #[test]
 fn the_comparison_is_no_echo() {

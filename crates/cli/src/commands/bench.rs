@@ -2,9 +2,11 @@
 
 use crate::args::Bench;
 use crate::choice::{Named, counts, eras, size};
+use crate::commands::beside::Beside;
 use crate::commands::reproduce::proof;
 use crate::commands::{why, why_files};
 use crate::error::{Error, usage};
+use crate::experiment::Ran;
 use crate::machine;
 use crate::out::{out, outln};
 use crate::progress::Progress;
@@ -46,15 +48,16 @@ pub(crate) fn run(args: &Bench) -> Result<(), Error> {
         let mut run = job.record(&cell, &outcome);
         run.why = why.as_ref().map(|why| why::json(why, &outcome));
         accounts.extend(job.account(&cell, &run, &outcome, why)?);
-        done.push((run, outcome));
+        done.push(Ran { outcome, run });
     }
     progress.end();
     let mut shown = table(&done);
     shown.footnotes.extend(job.extended(&done));
     out!("{}", shown.to_text());
-    originals(&done);
+    originals(&done, job.beside.as_ref());
+    job.beside(&done);
     accounts.iter().for_each(|account| out!("\n{account}"));
-    let runs: Vec<_> = done.into_iter().map(|(run, _)| run).collect();
+    let runs: Vec<_> = done.into_iter().map(|ran| ran.run).collect();
     write_json(args.json.as_deref(), &runs)
 }
 
@@ -66,6 +69,8 @@ struct Job<'a> {
     ram: Option<u64>,
     /// Bytes of a swap device, 0 for none.
     swap: u64,
+    /// The posting that ran this on the simulated machine.
+    beside: Option<Beside>,
 }
 
 /// One run to make.
@@ -98,12 +103,19 @@ impl<'a> Job<'a> {
             .map(|word| size("--ram", word))
             .transpose()?;
         let swap = args.swap.as_deref().map(|word| size("--swap", word));
+        let machine = args.machine.as_deref().unwrap_or("altix32");
+        let machine = targets::machine("--machine", machine)?;
+        let beside = match &workload {
+            Workload::Pft(pft) if !args.clear_beforehand => Beside::of(pft, &machine)?,
+            _ => None,
+        };
         Ok(Self {
             args,
             workload,
-            machine: targets::machine("--machine", args.machine.as_deref().unwrap_or("altix32"))?,
+            machine,
             ram,
             swap: swap.transpose()?.unwrap_or(0),
+            beside,
         })
     }
 
@@ -222,11 +234,22 @@ impl<'a> Job<'a> {
         }
     }
 
+    /// What was asked for; else what the machine has, or of that as much less as the posting whose
+    /// benchmark this is touched more.
     fn ram(&self, on: On, cpus: u32) -> u64 {
-        self.ram.unwrap_or(match on {
-            On::Sim => Size::extended(&self.machine, cpus).ram_bytes,
-            On::Host | On::Linux => HOST_RAM,
+        self.ram.unwrap_or_else(|| match (on, &self.beside) {
+            (On::Sim, Some(beside)) if cpus <= self.machine.cpus() => beside.ram(),
+            (On::Sim, _) => Size::extended(&self.machine, cpus).ram_bytes,
+            (On::Host | On::Linux, _) => HOST_RAM,
         })
+    }
+
+    /// The published tables, beside what was run of their rows.
+    fn beside(&self, done: &[Ran]) {
+        let Some(beside) = &self.beside else { return };
+        for table in beside.tables(done, self.ram(On::Sim, 1)) {
+            outln!("\n{}", table.to_text());
+        }
     }
 
     fn check(&self, on: On, plan: &Plan) -> Result<(), Error> {
@@ -329,9 +352,9 @@ impl<'a> Job<'a> {
     }
 
     /// What is to be said of rows with more CPUs than the machine has.
-    fn extended(&self, done: &[(Run, Outcome)]) -> Option<String> {
+    fn extended(&self, done: &[Ran]) -> Option<String> {
         let (name, has) = (&self.machine.name, self.machine.cpus());
-        let is_more = |(run, _): &(Run, Outcome)| run.simulated && run.cpus > has;
+        let is_more = |Ran { run, .. }: &Ran| run.simulated && run.cpus > has;
         done.iter().any(is_more).then(|| {
             format!("{name} has {has} CPUs: rows of more are on its topology repeated, extended")
         })
@@ -356,7 +379,7 @@ impl<'a> Job<'a> {
     }
 }
 
-fn table(done: &[(Run, Outcome)]) -> Table {
+fn table(done: &[Ran]) -> Table {
     let columns = [
         Column::text("on"),
         Column::text("era"),
@@ -370,9 +393,9 @@ fn table(done: &[(Run, Outcome)]) -> Table {
     ];
     let title = done
         .first()
-        .map_or(String::new(), |(run, _)| run.workload.clone());
+        .map_or(String::new(), |ran| ran.run.workload.clone());
     let mut table = Table::new(&title, columns);
-    for (run, _) in done {
+    for Ran { run, .. } in done {
         let status = if run.simulated {
             Status::Uncalibrated
         } else {
@@ -398,7 +421,7 @@ fn table(done: &[(Run, Outcome)]) -> Table {
         let rest = cells.iter().map(|text| Cell::from(text.as_str()));
         table.rows.push(on.into_iter().chain(rest).collect());
     }
-    if done.iter().any(|(run, _)| run.simulated) {
+    if done.iter().any(|ran| ran.run.simulated) {
         table
             .footnotes
             .push("sim rows are simulated: a claim about a cost model".into());
@@ -406,16 +429,22 @@ fn table(done: &[(Run, Outcome)]) -> Table {
     table
 }
 
-/// What the original program prints, where it prints anything: rows under their title, or lines
-/// under the run's name.
-fn originals(done: &[(Run, Outcome)]) {
+/// What the original program prints, where it prints anything: rows under their title, each with
+/// the published one that it is a run of; or lines under the run's name.
+fn originals(done: &[Ran], beside: Option<&Beside>) {
     let columns = |outcome: &'_ Outcome| outcome.columns.as_ref().and_then(Columns::header);
-    if let Some(header) = done.iter().find_map(|(_, outcome)| columns(outcome)) {
+    if let Some(header) = done.iter().find_map(|ran| columns(&ran.outcome)) {
         outln!("\n{header}   (true decimals{})", caution(header));
     }
-    for (run, outcome) in done {
+    for ran in done {
+        let Ran { outcome, run } = ran;
         match &outcome.columns {
-            Some(row) if row.header().is_some() => outln!("{row}   {} {}", run.target, run.era),
+            Some(row) if row.header().is_some() => {
+                outln!("{row}   {} {}", run.target, run.era);
+                if let Some(published) = beside.and_then(|beside| beside.printed(ran)) {
+                    outln!("{published}");
+                }
+            }
             Some(lines) => outln!(
                 "\n{} {}, {} threads or jobs:\n{lines}",
                 run.target,

@@ -1,6 +1,7 @@
 //! The commands, one file each.
 
 pub(crate) mod bench;
+pub(crate) mod beside;
 pub(crate) mod calibrate;
 pub(crate) mod check;
 pub(crate) mod curves;

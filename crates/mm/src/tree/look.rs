@@ -221,6 +221,31 @@ impl<M: Mmu> Tree<M> {
         next.map(|next| next.view().range.start().0)
     }
 
+    /// How many leaves there are.
+    ///
+    /// # Safety
+    /// 1. The caller holds `mmap_lock`.
+    pub(crate) unsafe fn leaves(&self) -> usize {
+        /// # Safety
+        /// 1. As for [`Tree::leaves`], of a node of the tree.
+        unsafe fn below<M: Mmu>(node: u64) -> usize {
+            // SAFETY: 1: 1 of this function.
+            let body = unsafe { read::<M>(node) };
+            match body.level {
+                0 => 1,
+                // SAFETY: 1: 1 of this function.
+                _ => (0..body.used())
+                    .map(|slot| unsafe { below::<M>(body.held(slot)) })
+                    .sum(),
+            }
+        }
+        match self.root.load(Ordering::Relaxed) {
+            0 => 0,
+            // SAFETY: 1: 1 of this function.
+            root => unsafe { below::<M>(root) },
+        }
+    }
+
     /// Visits every VMA in order, without the door, for oracles and teardown; then every node.
     pub(crate) fn visit(
         &self,

@@ -30,11 +30,11 @@
 //! Of the VMA X that covers an address from before a lookup until after it: its key is in every
 //! version of its leaf that the lookup can find, and of the keys that are between X's and the
 //! address none leads to a VMA, since VMAs do not overlap. So a lookup that goes back finds X,
-//! whichever of the leaves on the way are old and which are new: a leaf that is split or merged
-//! gets a new parent, and the parent that was there before keeps the leaf that was. Release on a
-//! slot's store and acquire on its load order the contents of what it leads to. Old nodes are freed
-//! only when no reader is left that could have found them. While a VMA is split a lookup finds the
-//! old one or the new one, and has to ask its record, inside or outside of its section.
+//! whichever of the leaves on the way are old and which are new: a leaf that is split or merged, or
+//! shares with another, gets a new parent; the one that was there before keeps the leaf that was.
+//! Release on a slot's store and acquire on its load order the contents of what it leads to. Old
+//! nodes are freed only when no reader is left that could have found them. While a VMA is split a
+//! lookup finds the old one or the new one, and has to ask its record, inside or outside of its section.
 //!
 //! # Cost
 //! Lookup: a node per level, its lines asked for at once, no branch that depends on a key. Under
@@ -67,7 +67,8 @@ use node::Entry;
 
 /// Children of an inner node, VMAs of a leaf: as many as six lines of the cache hold with the rest
 /// of a node. A random lookup among 100,000 took 0.58 of `BTreeMap`'s time so, 0.65 with 14 and
-/// 0.63 with 21, before keys were counted as they are (AMD EPYC of family 25, `benches/mappings`).
+/// 0.63 with 21, before keys were counted and leaves filled as they are (AMD EPYC of family 25,
+/// `benches/mappings`).
 const FANOUT: usize = 18;
 
 /// What a key that is not used holds. No key is larger.

@@ -76,6 +76,16 @@ impl<M: Mmu> Body<M> {
         self.cut(living);
     }
 
+    /// What stands in a slot of a leaf, if that is no hole.
+    ///
+    /// # Safety
+    /// 1. The caller holds `mmap_lock`.
+    pub(super) unsafe fn living_at(&self, slot: usize) -> Option<Entry> {
+        // SAFETY: 1: 1 of this function.
+        let word = unsafe { self.words() }[slot];
+        (word != HOLE).then(|| Entry::new(self.keys[slot], word, self.held(slot)))
+    }
+
     /// Takes what stands from `at` on out, into a node of its own.
     pub(super) fn split_off(&mut self, at: usize) -> Self {
         let mut right = Self::empty(self.level);

@@ -4,7 +4,7 @@ mod docs;
 pub(crate) mod hash;
 mod here;
 pub(crate) mod proof;
-mod tables;
+pub(crate) mod tables;
 mod validation;
 
 use crate::args::Reproduce;

@@ -8,6 +8,7 @@ mod y2017;
 mod y2022;
 
 pub(super) use judge::judge;
+pub(crate) use y2004::beside_ours as pft_beside_ours;
 pub(super) use y2004::simulate as simulate_2004;
 pub(super) use y2012::simulate as simulate_2012;
 pub(super) use y2014::simulate as simulate_2014;

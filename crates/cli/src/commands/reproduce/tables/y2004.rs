@@ -6,6 +6,7 @@ use crate::experiment::{Ran, Size, era, machine, pft, pft_figure, pft_scale};
 use crate::parallel;
 use crate::progress::Progress;
 use minflt_report::{Column, Posting, PublishedTable, Table};
+use minflt_sim::MachineFile;
 
 const INTRO: &str = "The posting's benchmark on a model of its machine, by the 2004 program's definition: mapping \
      and teardown are inside the wall time. Simulated figures are claims about a cost model: the \
@@ -23,9 +24,13 @@ pub(in super::super) fn simulate(
 ) -> Result<Simulated, Error> {
     let mut done = Simulated::new(INTRO);
     for published in &posting.tables {
+        let file = machine(published)?;
         let ran = rows(published, size, progress)?;
-        let table = table(published, &ran, size, &mut done.compared)?;
+        let rows: Vec<_> = ran.iter().enumerate().collect();
+        let mut table = beside_ours(published, &rows, file.is_fitted());
+        table.footnotes.push(source(published, &file, size)?);
         done.tables.push(table);
+        done.compared.extend(compared(published, &file, &rows));
         done.runs.extend(runs_of(&ran));
     }
     Ok(done)
@@ -43,14 +48,21 @@ fn rows(published: &PublishedTable, size: Size, progress: &Progress) -> Result<V
     })
 }
 
-fn table(
+/// A published figure and ours, of each row and column that are compared.
+fn figures(published: &PublishedTable, row: usize, ran: &Ran) -> [(Option<f64>, Option<f64>); 2] {
+    COLUMNS.map(|column| {
+        let printed = published.cell_at(row, column).and_then(|cell| cell.value);
+        (printed, pft_figure(&ran.outcome, column))
+    })
+}
+
+/// A published table's rows beside runs of theirs; `fitted` if on a machine that was fitted, with
+/// memory as scarce.
+pub(crate) fn beside_ours(
     published: &PublishedTable,
-    ran: &[Ran],
-    size: Size,
-    compared: &mut Vec<Compared>,
-) -> Result<Table, Error> {
-    let file = machine(published)?;
-    let era = era(published, COLUMNS[0])?;
+    rows: &[(usize, &Ran)],
+    fitted: bool,
+) -> Table {
     let mut columns = vec![Column::number("threads", "")];
     for column in COLUMNS {
         columns.push(Column::number(&format!("published {column}"), ""));
@@ -59,36 +71,53 @@ fn table(
     }
     columns.push(Column::text("checks"));
     let mut table = Table::new(&format!("{}: {}", published.id, published.title), columns);
-    for (row, ran) in ran.iter().enumerate() {
-        let mut cells = vec![published.row_label(row).into()];
-        for column in COLUMNS {
-            let printed = published.cell_at(row, column).and_then(|cell| cell.value);
-            let ours = pft_figure(&ran.outcome, column);
-            let status = published.simulated_status(row, column, file.is_fitted());
+    for (row, ran) in rows {
+        let mut cells = vec![published.row_label(*row).into()];
+        for (column, (printed, ours)) in COLUMNS.iter().zip(figures(published, *row, ran)) {
+            let status = published.simulated_status(*row, column, fitted);
             cells.extend(beside(printed, ours, status));
-            if let (Some(published_figure), Some(simulated)) = (printed, ours) {
-                compared.push(Compared {
-                    group: format!("2004 on {}", file.name),
-                    role: published.role,
-                    row: published.row_label(row),
-                    what: column.into(),
-                    published: published_figure,
-                    simulated,
-                    status,
-                });
-            }
         }
         cells.push(looked([&ran.run].into_iter()).into());
         table.rows.push(cells);
     }
+    table
+}
+
+fn compared(
+    published: &PublishedTable,
+    file: &MachineFile,
+    rows: &[(usize, &Ran)],
+) -> Vec<Compared> {
+    let mut all = Vec::new();
+    for (row, ran) in rows {
+        for (column, of) in COLUMNS.iter().zip(figures(published, *row, ran)) {
+            let (Some(printed), Some(simulated)) = of else {
+                continue;
+            };
+            all.push(Compared {
+                group: format!("2004 on {}", file.name),
+                role: published.role,
+                row: published.row_label(*row),
+                what: (*column).into(),
+                published: printed,
+                simulated,
+                status: published.simulated_status(*row, column, file.is_fitted()),
+            });
+        }
+    }
+    all
+}
+
+/// What was simulated, and how to do it again.
+fn source(published: &PublishedTable, file: &MachineFile, size: Size) -> Result<String, Error> {
+    let era = era(published, COLUMNS[0])?;
     let (_, scale) = pft_scale(size);
     let full = match size {
         Size::Scaled => "",
         Size::Full => " --full",
     };
-    table.footnotes.push(format!(
+    Ok(format!(
         "simulated: {} on {}, scale 1/{scale}: minflt reproduce 2004{full}",
         era.name, file.name
-    ));
-    Ok(table)
+    ))
 }
