@@ -23,7 +23,9 @@
 //! Measured: each instance's own operations (pages stored to, children waited for) over its own
 //! time, mapping and unmapping included; of these the least, the most and the mean, as posted. The
 //! posting's file had 250 GB; how large it is decides how often an instance maps, and from 1 GiB on
-//! (what one table of tables of huge entries covers) whether tables can be shared.
+//! (what one table of huge entries covers) whether tables can be shared: by instances that map the
+//! file at the same offset from a whole GiB, as those that are forked from one program do. Those
+//! that are started one by one do not, where addresses are randomized (`--apart`).
 
 mod columns;
 mod fault;
@@ -34,7 +36,7 @@ pub use columns::{Columns, HEADER, Row};
 use crate::options::{Info, Opt, OptionError};
 use crate::outcome::{self, Outcome};
 use crate::target::{
-    Feature, HugePages, Plan, ProcessReport, Spaces, Stop, Target, TargetError, Worker,
+    Feature, HugePages, Plan, ProcessReport, Prot, Spaces, Stop, Target, TargetError, Worker,
 };
 use crate::workload::{agreed_threads, unsupported};
 use minflt_addr::VirtAddr;
@@ -57,6 +59,13 @@ const FEW: Opt = Opt {
     default: "4",
     help: "huge pages that a forking instance stores to before it forks",
 };
+const APART: Opt = Opt {
+    name: "--apart",
+    value: "",
+    default: "off",
+    help: "each instance maps the file at another offset from a whole GiB, as programs that are \
+           started one by one do; so no tables are shared",
+};
 const INSTANCES: Opt = Opt {
     name: "-n",
     value: "N",
@@ -69,7 +78,7 @@ pub const FAULT: Info = Info {
     name: "hugetlb-fault",
     about: "processes map one file of huge pages, store to every page, unmap (2022)",
     threads: &[1],
-    options: &[SIZE, SECONDS, INSTANCES],
+    options: &[SIZE, SECONDS, APART, INSTANCES],
     refused: &[],
 };
 
@@ -77,7 +86,7 @@ pub const FAULT: Info = Info {
 pub const FORK: Info = Info {
     name: "hugetlb-fork",
     about: "processes map one file of huge pages, store to a few, fork a child that exits (2022)",
-    options: &[SIZE, FEW, SECONDS, INSTANCES],
+    options: &[SIZE, FEW, SECONDS, APART, INSTANCES],
     ..FAULT
 };
 
@@ -85,7 +94,7 @@ pub const FORK: Info = Info {
 pub const BOTH: Info = Info {
     name: "hugetlb-both",
     about: "as many of hugetlb-fault as of hugetlb-fork at the same time, on the same file (2022)",
-    options: &[SIZE, FEW, SECONDS, INSTANCES],
+    options: &[SIZE, FEW, SECONDS, APART, INSTANCES],
     ..FAULT
 };
 
@@ -121,6 +130,8 @@ pub struct Hugetlb {
     /// How long each instance loops, nanoseconds (`-S`). It ends with the page, or the child, that
     /// it is at.
     pub until_ns: u64,
+    /// Whether each instance maps the file where it cannot share tables with others (`--apart`).
+    pub apart: bool,
     /// Instances of each kind (`-n`), where given; the plan's number must be the same then.
     pub instances: Option<u32>,
 }
@@ -136,6 +147,8 @@ struct File {
     word: u64,
     /// When the instance is to end, as time from its start.
     until_ns: u64,
+    /// Whether it is mapped where no tables can be shared.
+    apart: bool,
 }
 
 impl Hugetlb {
@@ -147,6 +160,7 @@ impl Hugetlb {
             bytes: 64 << 20,
             few: 4,
             until_ns: 200_000_000,
+            apart: false,
             instances: None,
         }
     }
@@ -163,6 +177,7 @@ impl Hugetlb {
             bytes: given.size("--size")?.unwrap_or(default.bytes),
             few: given.count("--pages")?.unwrap_or(default.few),
             until_ns: given.nanos("-S")?.unwrap_or(default.until_ns),
+            apart: given.has("--apart"),
             instances: given.count("-n")?,
         })
     }
@@ -218,6 +233,7 @@ impl Hugetlb {
                 pages,
                 word: u64::from(w.index()) * w.page_size(),
                 until_ns: self.until_ns,
+                apart: self.apart,
             };
             match self.kind_of(w.index(), instances) {
                 Kind::Fault => fault::body(w, &file),
@@ -269,6 +285,7 @@ impl Hugetlb {
         };
         outcome.number("bytes", pages * page);
         outcome.number("until_ns", self.until_ns);
+        outcome.text("tables", if self.apart { "apart" } else { "shared" });
         if self.programs != Programs::Fault {
             outcome.number("pages", few);
         }
@@ -320,6 +337,15 @@ impl File {
     /// Where the instance's word of page `page` is, of the file that is mapped at `at`.
     const fn place(&self, at: VirtAddr, page: u64) -> VirtAddr {
         VirtAddr(at.0 + page * self.page + self.word)
+    }
+
+    /// Takes the place that the file is not to be mapped at: of each instance another length, below
+    /// which the file comes to lie.
+    fn settle<W: Worker>(&self, w: &mut W) -> Result<(), Stop> {
+        if self.apart {
+            w.map((1 + u64::from(w.index())) * self.page, Prot::Read)?;
+        }
+        Ok(())
     }
 
     /// Runs `round`, which maps, unmaps and counts, over and over until the instance's time is

@@ -167,6 +167,25 @@ fn workloads_of_huge_pages_repeat_in_virtual_time() {
     assert_eq!(why.to_string(), words);
 }
 
+/// Instances of one program share the tables of a file of a GiB and more; those apart do not.
+#[test]
+fn instances_that_map_apart_share_no_table() {
+    let config = era("hugetlb-vma-lock-2022").expect("an era").config;
+    let file = MachineFile::shipped("kvm16").expect("shipped");
+    let shared = |line: &str| {
+        let target = SimTarget::start(&file, config, 4 << 30).expect("starts");
+        let outcome = workload(line).run(&target, &plan(2)).expect("runs");
+        assert!(outcome.workers.iter().all(|worker| worker.ops > 0));
+        outcome.events.get("tables-shared").copied().unwrap_or(0)
+    };
+    // A forked child maps the file where its parent does, and shares its table in the last look.
+    for (program, with_children) in [("hugetlb-fault", 0), ("hugetlb-fork", 2)] {
+        let line = format!("{program} --size 2G -S 0.001");
+        assert!(shared(&line) > with_children, "{line}");
+        assert_eq!(shared(&format!("{line} --apart")), with_children, "{line}");
+    }
+}
+
 #[test]
 fn records_are_copied_and_searched_on_real_threads() {
     for line in [

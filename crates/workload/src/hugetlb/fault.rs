@@ -6,7 +6,9 @@ use crate::target::{Oracle, Prot, Stop, Worker};
 
 /// One instance. What it stored in a page says in which of its passes it did.
 pub(super) fn body<W: Worker>(w: &mut W, file: &File) -> Result<(), Stop> {
-    let ready = pass(w, file, (0, u64::MAX)).map(|_| ());
+    let ready = file
+        .settle(w)
+        .and_then(|()| pass(w, file, (0, u64::MAX)).map(|_| ()));
     let mut touched = 0;
     file.measure(w, ready, |w, end_ns| {
         let done = pass(w, file, (touched / file.pages + 1, end_ns))?;

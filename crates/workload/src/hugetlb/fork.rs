@@ -8,7 +8,8 @@ use minflt_addr::VirtAddr;
 /// One instance.
 pub(super) fn body<W: Worker>(w: &mut W, file: &File, few: u64) -> Result<(), Stop> {
     // The pages are there when the loop begins.
-    let ready = w.map_huge_common(Prot::ReadWrite).and_then(|at| {
+    let ready = file.settle(w).and_then(|()| {
+        let at = w.map_huge_common(Prot::ReadWrite)?;
         fill(w, file, at, (few, 0))?;
         w.unmap(at, file.bytes())
     });

@@ -163,7 +163,7 @@ fn options_and_refusals() {
     assert_eq!((test.until_ns, test.instances), (1_500_000_000, Some(24)));
     assert_eq!(
         parse(Programs::Fault, "--pages 8").unwrap_err(),
-        "hugetlb-fault: no option `--pages`; there are --size, -S, -n"
+        "hugetlb-fault: no option `--pages`; there are --size, -S, --apart, -n"
     );
     let bare = Fake {
         bare: true,
@@ -177,4 +177,18 @@ fn options_and_refusals() {
         "hugetlb-both: 18 processes are more than the 16 words of a huge page that they can have \
          apart; give fewer"
     );
+}
+
+#[test]
+fn where_the_file_is_mapped_is_an_option() {
+    let parsed = |line| parse(Programs::Both, line).unwrap();
+    assert!(!parsed("").apart && parsed("--apart").apart);
+    for (apart, tables) in [(false, "shared"), (true, "apart")] {
+        let test = Hugetlb {
+            apart,
+            ..small(Programs::Both)
+        };
+        let outcome = test.run(&Fake::default(), &plan(2)).unwrap();
+        assert_eq!(outcome.params["tables"], Param::Text(tables.into()));
+    }
 }
