@@ -35,6 +35,8 @@ enum Op {
     Scatter(u64, u64),
     /// Takes every `n`th mapped page out.
     Thin(u64),
+    /// Maps pages of a narrow window, or unmaps them where they are mapped, in no order.
+    Churn(u64, u64),
 }
 
 fn op() -> impl Strategy<Value = Op> {
@@ -53,6 +55,7 @@ fn op() -> impl Strategy<Value = Op> {
         4 => (1..50u64).prop_map(Op::Anywhere),
         2 => (from(), 1..500u64).prop_map(|(a, n)| Op::Scatter(a, n)),
         1 => (1..5u64).prop_map(Op::Thin),
+        4 => (from(), 0..u64::MAX).prop_map(|(a, seed)| Op::Churn(a, seed)),
     ]
 }
 
@@ -106,6 +109,23 @@ fn both(mm: &Mm<Machine>, model: &mut Model, op: Op) {
                 let free = !model.contains_key(&(FIRST + page));
                 assert_eq!(mapped.is_ok(), free, "page {page}");
                 model.entry(FIRST + page).or_insert(Prot::READ_WRITE);
+            }
+        }
+        Op::Churn(a, seed) => {
+            let mut state = seed | 1;
+            for _ in 0..96 {
+                // Knuth's generator (MMIX), of which the upper bits are the better ones.
+                state = state
+                    .wrapping_mul(6_364_136_223_846_793_005)
+                    .wrapping_add(1_442_695_040_888_963_407);
+                let page = (a + (state >> 33) % 256) % PAGES;
+                if model.contains_key(&(FIRST + page)) {
+                    both(mm, model, Op::Unmap(page, 1));
+                } else {
+                    // Neighbours do not become one.
+                    let prot = [Prot::READ, Prot::READ_WRITE][page as usize % 2];
+                    both(mm, model, Op::Map(page, 1, prot));
+                }
             }
         }
         Op::Thin(n) => {
@@ -227,6 +247,28 @@ fn leaves_that_fill_in_no_order_are_four_fifths_full() {
     }
     let full = MAPPINGS as f64 / (18 * mm.mapping_leaves()) as f64;
     assert!(full > 0.8, "{full:.3} of the leaves");
+}
+
+/// The first key of an inner node may be above what is below it. Two leaves that share what they
+/// have, most of it before that key, get a border that is before it, too.
+#[test]
+fn leaves_share_what_lies_before_the_first_key_of_their_parent() {
+    let sys = boot(&ERAS[0], 16 << 20);
+    let _cpu = sys.machine().enter(0);
+    let mm = sys.new_mm().expect("memory");
+    let mut model = Model::new();
+    let map = |page| Op::Map(page, 1, Prot::READ);
+    // Two leaves, in order: of 15, most of which go again, and the rest.
+    for at in 0..20 {
+        both(&mm, &mut model, map(2000 + 2 * at));
+    }
+    both(&mm, &mut model, Op::Unmap(2010, 20));
+    // Before them, first the lowest, then every place between.
+    for step in 0..32 {
+        both(&mm, &mut model, map(1000 + step * 23 % 32 * 2));
+        assert_eq!(agree(&mm, &model), Ok(()), "step {step}");
+    }
+    sys.check_ledger(&[&mm]).expect("balanced");
 }
 
 /// The comparison sees a page too many, one too few, and another protection.

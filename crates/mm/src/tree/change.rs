@@ -4,9 +4,8 @@
 //! its parent's slot; nobody else knows it before. Only where a node splits, merges with a
 //! neighbour, shares with it or goes is its parent copied too, and so on upwards; the store is then
 //! further up. A change that fails has stored nothing, and gives back what it made.
-//!
-//! A leaf that is full shares what it has with a neighbour before it splits, so that leaves that
-//! VMAs come to in no order are five sixths full and not two thirds: fewer lines to look through.
+
+mod share;
 
 use super::node::{Entry, insert_in_place};
 use super::{Body, FANOUT, Node, Tree, read};
@@ -20,8 +19,6 @@ use minflt_sync::{Atomic, Callback, Ordering};
 
 /// A node with fewer merges with a neighbour where both fit.
 pub(super) const FEW: usize = 4;
-/// Slots that are free in a neighbour that a full leaf shares with, at least.
-const ROOM: usize = 2;
 /// Levels at most: a change that needs more fails.
 const DEPTH: usize = 12;
 /// Nodes of a change at most: of each level the path's, its neighbour, and a root that is left out.
@@ -262,60 +259,6 @@ impl<'t, M: Mmu> Change<'t, M> {
             None => Up::One(copy),
             Some(right) => Up::Two(copy, right),
         })
-    }
-
-    /// The left of two leaves below `body` that can take `key` between them, where the one in slot
-    /// `at`, which it belongs into, is full and a neighbour is not. What comes in order does not
-    /// ask for it ([`Self::add`]).
-    fn can_share(body: &Body<M>, at: usize, key: u64) -> Option<usize> {
-        // SAFETY: 1: the writer's lock keeps the current version.
-        let leaf = |slot| unsafe { read::<M>(body.held(slot)) };
-        // SAFETY: 1: the writer's lock.
-        let living = |slot| unsafe { leaf(slot).living() };
-        let is_between = |full: &Body<M>| (1..FANOUT).contains(&full.at_most(key));
-        if body.level != 1 || !is_between(leaf(at)) || living(at) < FANOUT {
-            return None;
-        }
-        let left = at.checked_sub(1).map(|left| (living(left), left));
-        let right = (at + 1 < body.used()).then(|| (living(at + 1), at));
-        let (others, left) = left.into_iter().chain(right).min()?;
-        (others + ROOM <= FANOUT).then_some(left)
-    }
-
-    /// Shares what the leaves in slots `left` and `left + 1` of `node` have, and one more, out
-    /// evenly among two new ones.
-    fn share(&mut self, node: u64, left: usize, entry: Entry) -> Result<Up, NoMemory> {
-        let (copy, body) = self.copy(node)?;
-        let both = [left, left + 1];
-        // SAFETY: 1: the writer's lock keeps the current version.
-        let old = both.map(|slot| unsafe { read::<M>(body.held(slot)) });
-        // SAFETY: 1: the writer's lock.
-        let living = old.map(|leaf| unsafe { leaf.living() });
-        let half = living.iter().sum::<usize>() / 2;
-        let mut new = both.map(|_| Body::empty(0));
-        let mut put = |entry| {
-            let behind = usize::from(new[0].used() > half);
-            new[behind].push(entry);
-        };
-        let mut entry = Some(entry);
-        for leaf in old {
-            for slot in 0..leaf.used() {
-                // SAFETY: 1: the writer's lock.
-                let Some(there) = (unsafe { leaf.living_at(slot) }) else {
-                    continue;
-                };
-                entry.take_if(|entry| entry.key < there.key).map(&mut put);
-                put(there);
-            }
-        }
-        entry.map(put);
-        body.keys[left + 1] = new[1].keys[0];
-        for (slot, leaf) in both.into_iter().zip(new) {
-            self.old.push(body.held(slot));
-            body.slots[slot] = Atomic::new(self.make(leaf)?);
-        }
-        both.iter().for_each(|slot| Self::measure(body, *slot));
-        Ok(Up::One(copy))
     }
 
     /// Adds to a node; one that is full becomes two. What comes in order, from above or from below,
