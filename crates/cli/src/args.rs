@@ -114,8 +114,8 @@ pub(crate) struct Bench {
     /// The workload's memory, such as 64K, 256M, 32G.
     #[arg(long, value_name = "SIZE")]
     pub(crate) size: Option<String>,
-    /// RAM of a host or sim system [default: 1G on host, the machine's on sim; a posting's benchmark
-    /// that is made smaller gets as much less].
+    /// RAM of a host or sim system [default: 1G on host, the machine's on sim; where a posting's
+    /// benchmark is made smaller, as much less].
     #[arg(long, value_name = "SIZE")]
     pub(crate) ram: Option<String>,
     /// A swap device of memory beside the RAM of a host or sim system [default: none]. The

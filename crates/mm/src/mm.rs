@@ -217,8 +217,8 @@ impl<M: Mmu> Mm<M> {
         });
     }
 
-    /// Leaves of the tree of mappings, of at most 18 each, under `mmap_lock`: how full they are says
-    /// how much memory a lookup at random has to go through.
+    /// Leaves of the tree of mappings, of at most 18 each: how full they are says how much memory
+    /// lookups at random have to go through. Sleeps for `mmap_lock`.
     #[must_use]
     pub fn mapping_leaves(&self) -> usize {
         let _held = self.mmap_lock.read();

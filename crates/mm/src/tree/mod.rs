@@ -34,7 +34,8 @@
 //! shares with another, gets a new parent; the one that was there before keeps the leaf that was.
 //! Release on a slot's store and acquire on its load order the contents of what it leads to. Old
 //! nodes are freed only when no reader is left that could have found them. While a VMA is split a
-//! lookup finds the old one or the new one, and has to ask its record, inside or outside of its section.
+//! lookup finds the old one or the new one, and has to ask its record, inside or outside of its
+//! section.
 //!
 //! # Cost
 //! Lookup: a node per level, its lines asked for at once, no branch that depends on a key. Under

@@ -12,7 +12,7 @@ use minflt_report::{Cell, Column, Posting, PublishedTable, Status, Table};
 use minflt_sim::MachineFile;
 
 const INTRO: &str = "The posting's three workloads on the two machines that its words fit: a file of 2 GiB in place \
-     of 250 GB, loops of 50 ms, 16 MiB for each process of usemem. Three numbers of each machine are \
+     of 250 GB, of which no tables are shared, loops of 50 ms, 16 MiB for each process of usemem. Three numbers of each machine are \
      fitted to rows of the unmodified kernel: a fault and a fork alone, and usemem. What the \
      posting calls reverted is the era before, with faults that hold nothing.";
 
@@ -77,6 +77,7 @@ pub(in super::super) fn simulate(
         all.push(machines);
     }
     done.tables.push(bars(posting, &all));
+    done.tables.push(together(posting, &all));
     done.runs = ran.into_iter().map(|cell| cell.ran.run).collect();
     Ok(done)
 }
@@ -195,13 +196,16 @@ impl Kernels<'_> {
         Some((published, cells))
     }
 
-    /// The average of a row, in the kernels before, reverted and after.
+    /// The average of a row in a kernel.
+    fn average(&self, role: Role, workload: &str, label: &str) -> Option<f64> {
+        let (published, cells) = self.cells(workload, role)?;
+        let row = published.row_labels().position(|row| row == label)?;
+        cells.figure(published, row, "avg")
+    }
+
+    /// The same in the kernels before, reverted and after.
     fn averages(&self, workload: &str, label: &str) -> Option<[f64; 3]> {
-        let of = |role| {
-            let (published, cells) = self.cells(workload, role)?;
-            let row = published.row_labels().position(|row| row == label)?;
-            cells.figure(published, row, "avg")
-        };
+        let of = |role| self.average(role, workload, label);
         Some([
             of(Role::Unpatched)?,
             of(Role::Reverted)?,
@@ -285,10 +289,81 @@ fn verdicts(kernels: &Kernels<'_>) -> Vec<(&'static str, String, bool)> {
     found
 }
 
+/// What 24 of both programs make together, as parts of what 24 of each make alone: if one lock is
+/// all that they wait for, which part of the time each has it.
+fn together(posting: &Posting, all: &[Vec<Cells>]) -> Table {
+    let machines: Vec<_> = all.first().into_iter().flatten().collect();
+    let whose = machines.iter().map(|cells| cells.machine.name.as_str());
+    let mut columns = vec![Column::text("kernel")];
+    for name in ["published"].into_iter().chain(whose) {
+        let column = |what: &str| Column::number(&format!("{name} {what}"), "");
+        columns.extend(["faults", "forks", "both"].map(column));
+    }
+    let title = "2022: rates together as parts of the rates alone, 24 instances";
+    let mut table = Table::new(title, columns);
+    for (kernel, role) in [
+        ("i_mmap lock for the whole fault", Role::Unpatched),
+        ("i_mmap locking reverted", Role::Reverted),
+        ("VMA lock, this series", Role::Patched),
+    ] {
+        let mut line = vec![Cell::from(kernel)];
+        line.extend(parts(|workload, label| {
+            printed(posting, role, workload, label)
+        }));
+        for cells in &machines {
+            let machine = cells.machine.name.as_str();
+            let kernels = Kernels {
+                posting,
+                all,
+                machine,
+            };
+            line.extend(parts(|workload, label| {
+                kernels.average(role, workload, label)
+            }));
+        }
+        table.rows.push(line);
+    }
+    table
+}
+
+/// The parts of faults and of forks, and both added.
+fn parts(average: impl Fn(&str, &str) -> Option<f64>) -> [Cell; 3] {
+    let part = |label, alone| Some(average("hugetlb-both", label)? / average(alone, "24")?);
+    let (faults, forks) = (
+        part("24, faults", "hugetlb-fault"),
+        part("24, forks", "hugetlb-fork"),
+    );
+    let both = faults.zip(forks).map(|(faults, forks)| faults + forks);
+    let shown = |part: Option<f64>| part.map_or("-".into(), |part| format!("{part:.2}"));
+    [faults, forks, both].map(|part| Cell::from(shown(part)))
+}
+
+/// The published average of a row of a workload under a kernel.
+fn printed(posting: &Posting, role: Role, workload: &str, label: &str) -> Option<f64> {
+    let is = |it: &&PublishedTable| it.workload == workload && it.role == role;
+    posting.tables.iter().find(is)?.value(label, "avg")
+}
+
 #[cfg(test)]
 mod tests {
-    use super::{STEPS, distinct};
+    use super::{STEPS, distinct, parts, printed};
     use minflt_report::postings;
+    use minflt_report::published::Role;
+
+    /// The posting's own figures: one lock is nearly all that the programs wait for.
+    #[test]
+    fn rates_together_add_up_to_one_lock() {
+        let all = postings().expect("readable");
+        let posting = all.iter().find(|it| it.id == "2022").expect("there");
+        let both = |role| {
+            let cells = parts(|workload, label| printed(posting, role, workload, label));
+            cells.map(|cell| cell.text)
+        };
+        assert_eq!(both(Role::Unpatched), ["0.03", "0.77", "0.80"]);
+        assert_eq!(both(Role::Reverted), ["0.87", "0.10", "0.98"]);
+        assert_eq!(both(Role::Patched), ["0.72", "0.23", "0.95"]);
+        assert_eq!(parts(|_, _| None).map(|cell| cell.text), ["-"; 3]);
+    }
 
     #[test]
     fn a_row_of_each_program_is_one_run() {
