@@ -271,6 +271,30 @@ fn leaves_share_what_lies_before_the_first_key_of_their_parent() {
     sys.check_ledger(&[&mm]).expect("balanced");
 }
 
+/// A mapping grows down over what was the first key of the node above, and is found all over.
+#[test]
+fn a_mapping_grows_down_past_the_first_key_of_its_parent() {
+    let sys = boot(&ERAS[0], 16 << 20);
+    let _cpu = sys.machine().enter(0);
+    let mm = sys.new_mm().expect("memory");
+    let mut model = Model::new();
+    for at in 0..20 {
+        both(&mm, &mut model, Op::Map(2000 + 2 * at, 1, Prot::READ));
+    }
+    // What is left of the first leaf ends below where it began.
+    both(&mm, &mut model, Op::Unmap(2010, 20));
+    for at in 0..5 {
+        both(&mm, &mut model, Op::Map(1000 + 2 * at, 1, Prot::READ));
+    }
+    both(&mm, &mut model, Op::Unmap(2000, 10));
+    // One with the first mapping of the second leaf.
+    both(&mm, &mut model, Op::Map(1500, 530, Prot::READ));
+    assert_eq!(agree(&mm, &model), Ok(()));
+    both(&mm, &mut model, Op::Unmap(1600, 7));
+    assert_eq!(agree(&mm, &model), Ok(()));
+    sys.check_ledger(&[&mm]).expect("balanced");
+}
+
 /// The comparison sees a page too many, one too few, and another protection.
 #[test]
 fn the_comparison_is_no_echo() {

@@ -244,10 +244,6 @@ impl<'t, M: Mmu> Change<'t, M> {
             };
             let (copy, body) = self.copy(node)?;
             body.slots[at] = Atomic::new(left);
-            if at == 0 {
-                // What is below may start before the first key, which nothing is compared with.
-                body.keys[0] = 0;
-            }
             let more = self.add(body, at + 1, right)?;
             if more.is_none() {
                 Self::measure(body, at);
@@ -345,7 +341,7 @@ impl<'t, M: Mmu> Change<'t, M> {
             return Ok(self.store(body, at, child));
         }
         self.old.push(neighbour);
-        // The first key of an inner node may be above what is below it; its parent's is not.
+        // An inner node's first key says nothing; its parent's does.
         let border = body.keys[left + 1];
         if left == at {
             merged.append(other, border);
@@ -419,6 +415,14 @@ impl<'t, M: Mmu> Change<'t, M> {
 
     /// Publishes the change, or undoes it.
     fn finish(&self, made: Result<Up, NoMemory>, root: &Atomic<u64, M>) -> Result<(), NoMemory> {
+        for mut node in self.made.iter::<M>() {
+            // SAFETY: made by this change: nobody else knows it before the store below.
+            let body = unsafe { &mut node.as_mut().body };
+            if body.level > 0 {
+                // What is below comes to start before the key that was there, or did already.
+                body.keys[0] = 0;
+            }
+        }
         let target = match made {
             Ok(Up::One(new)) => Some((root, new)),
             Ok(_) => self.target,

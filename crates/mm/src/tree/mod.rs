@@ -21,7 +21,7 @@
 //! Writers: `mmap_lock` for writing. Readers: `mmap_lock`, or a read section of the lifetime's
 //! domain. All nodes of a change are allocated before its one store, so a change happens or does
 //! not. A key of an inner node separates: at most the start of whatever is below its child, above
-//! all starts before it, and not always the smallest below. Every leaf has a VMA.
+//! all starts before it, and not always the smallest below; the first is 0. Every leaf has a VMA.
 //!
 //! A VMA may reach over keys behind it that lead nowhere, also over a separator. So a lookup that
 //! ends at a hole, or before all keys of its leaf, goes back to the last VMA before it.
@@ -81,7 +81,8 @@ const HOLE: u32 = 3;
 /// A node: of what is published only slots and words change.
 ///
 /// # Invariants
-/// Keys ascend, and are below [`UNUSED`] where used.
+/// Keys ascend, and are below [`UNUSED`] where used. The first of an inner node is 0: what is below
+/// may start anywhere before the second.
 #[derive(Debug)]
 #[repr(C)]
 struct Body<M: Mmu> {

@@ -37,6 +37,10 @@ impl<M: Mmu> Body<M> {
     fn validate(&self, low: u64, high: u64) -> Result<Below, &'static str> {
         ensure((1..=FANOUT).contains(&self.used()), "a node is empty")?;
         ensure(self.keys.is_sorted(), "keys do not ascend")?;
+        ensure(
+            self.level == 0 || self.keys[0] == 0,
+            "an inner node's first key says something",
+        )?;
         let unused = self.keys[self.used()..].iter().all(|key| *key == UNUSED);
         ensure(unused, "a key that is not used is none")?;
         let mut all: Option<Below> = None;

@@ -59,10 +59,6 @@ impl<M: Mmu> Change<'_, M> {
             }
         }
         entry.map(put);
-        if left == 0 {
-            // As in `insert_below`: the border may be before what the first key was.
-            body.keys[0] = 0;
-        }
         body.keys[left + 1] = new[1].keys[0];
         for (slot, leaf) in both.into_iter().zip(new) {
             self.old.push(body.held(slot));
