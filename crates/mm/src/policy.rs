@@ -45,10 +45,10 @@ impl NodeMask {
         Self((1 << count) - 1)
     }
 
-    /// One node.
+    /// One node; none if a set cannot name it.
     #[must_use]
     pub const fn of(node: u32) -> Self {
-        Self(1 << node)
+        Self(if node < Self::MOST { 1 << node } else { 0 })
     }
 
     /// Whether `node` is in it.
@@ -157,5 +157,21 @@ impl fmt::Debug for NodeMask {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let nodes = (0..u64::BITS).filter(|node| self.0 >> node & 1 != 0);
         f.debug_set().entries(nodes).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::NodeMask;
+
+    #[test]
+    fn a_set_has_the_nodes_it_can_name() {
+        for node in [0, 1, NodeMask::MOST - 1] {
+            let one = NodeMask::of(node);
+            assert!(one.has(node) && !one.has(node + 1) && !one.is_empty());
+        }
+        for node in [NodeMask::MOST, 63, 64, 255, u32::MAX] {
+            assert!(NodeMask::of(node).is_empty(), "{node}");
+        }
     }
 }

@@ -296,3 +296,20 @@ fn mbind_moves_what_is_misplaced() {
         assert_eq!(w.sys.resize_huge_pool_of(0, EACH), EACH);
     });
 }
+
+/// Whoever asks where a huge page is gets it first, as of small ones.
+#[test]
+fn the_node_of_a_huge_page_is_told_and_follows_it() {
+    in_each_era(|w| {
+        w.private(2);
+        w.fill(1);
+        let inside = VirtAddr(at(0).0 + 3 * SMALL);
+        assert_eq!(w.thread.node_at(inside), Ok(0));
+        assert_eq!(w.mm.move_page(at(0), 1), Ok(()));
+        assert_eq!(w.thread.node_at(inside), Ok(1));
+        assert_eq!(w.pool().0, EACH);
+        assert_eq!(w.thread.node_at(at(1)), Ok(0));
+        assert_eq!(w.pool().0, EACH - 1);
+        assert_eq!(w.thread.node_at(at(2)), Err(MempolicyError::Fault));
+    });
+}

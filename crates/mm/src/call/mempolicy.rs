@@ -348,14 +348,19 @@ impl<M: Mmu> Mm<M> {
         let _held = self.mmap_lock.read();
         let view = self.find(addr).map(Vma::view);
         let readable = |view: &VmaView| view.range.contains(addr) && view.prot.has(Prot::READ);
-        view.filter(readable).ok_or(MempolicyError::Fault)?;
+        let view = view.filter(readable).ok_or(MempolicyError::Fault)?;
+        let frames = &self.system().frames;
+        if view.is_huge() {
+            // By its own walk: others may share the table.
+            let node = self.see_huge(&view, addr, |_, pfn| frames.node_of(pfn));
+            return Ok(node.ok());
+        }
         // SAFETY: 1: `mmap_lock` keeps tables from being freed.
         let walked = unsafe { walk::<M>(&self.system().at, self.root, addr) };
         let Walk::Leaf(leaf) = walked else {
             return Ok(None);
         };
         let found = leaf.entry.load();
-        let frames = &self.system().frames;
         Ok(found.is_mapped().then(|| frames.node_of(found.pfn())))
     }
 }

@@ -111,8 +111,8 @@ impl<M: Mmu> Mm<M> {
     }
 
     /// What `see` makes of the entry for `addr` and the page that it maps, under the lock of its
-    /// table.
-    fn see_huge<T>(
+    /// table. Under `mmap_lock`.
+    pub(crate) fn see_huge<T>(
         &self,
         view: &VmaView,
         addr: VirtAddr,
@@ -227,6 +227,7 @@ impl<M: Mmu> System<M> {
         if page.frame().may_be_pinned() || page.frame().is_poisoned() {
             return Err(NotMoved::Busy);
         }
+        // Of a node that a set cannot name nothing is taken.
         let there = Policy::new(PolicyMode::Bind, NodeMask::of(node));
         let taken = self
             .frames

@@ -304,6 +304,19 @@ impl<M: Mmu> Frames<M> {
         counts.reserved += u64::from(restores);
     }
 
+    /// Drops the caller's reference if it is the last one: the page comes back, and its reservation
+    /// with it. Otherwise false, and he still has it.
+    pub(crate) fn put_restored(&self, pfn: Pfn) -> bool {
+        let frame = self.get(pfn);
+        // ORDERING: AcqRel; pairs with [frame-put], as of any last reference.
+        let dropped = frame.refs.cas(1, 0, Ordering::AcqRel, Ordering::Relaxed);
+        if dropped.is_ok() {
+            frame.set_restore_reserve();
+            self.free_huge(pfn);
+        }
+        dropped.is_ok()
+    }
+
     /// How many huge pages there are.
     pub(crate) fn pool_counters(&self) -> PoolCounters {
         let counts = self.huge.counts.lock();

@@ -129,18 +129,19 @@ impl<M: Mmu> Zap<'_, M> {
     /// Linux: `__unmap_hugepage_range` (since df7a6d1f6405).
     pub(super) fn huge_own(&mut self, own: &OwnPages<M>, index: u64, page: VirtRange, alone: bool) {
         let sys = self.mm.system();
-        let mut restored = false;
+        let mut last = None;
         self.each_huge(page, |zap, entry, page| {
-            let last = zap.take_huge_out(entry, page).filter(|_| alone);
-            let frame = last.map(|pfn| sys.huge_frame(pfn));
-            if let Some(frame) = frame.filter(|frame| frame.mapping.load(Ordering::Relaxed) == 0) {
-                frame.set_restore_reserve();
-                restored = true;
-            }
+            let own = |pfn: &Pfn| sys.huge_frame(*pfn).mapping.load(Ordering::Relaxed) == 0;
+            let taken = zap.take_huge_out(entry, page).filter(own);
+            last = taken.filter(|pfn| alone && sys.frames.hold(*pfn, 1));
         });
         // The page is in the pool, and reserved, before the mapping says so.
         self.flush();
-        if restored && own.used.remove(sys, index, index + 1) != Ok(1) {
+        let Some(pfn) = last else { return };
+        if !sys.frames.put_restored(pfn) {
+            // Somebody looks at it, by its number maybe: it is used up, and goes when he is done.
+            sys.frames.put(pfn);
+        } else if own.used.remove(sys, index, index + 1) != Ok(1) {
             sys.frames.unreserve_huge(1);
         }
     }

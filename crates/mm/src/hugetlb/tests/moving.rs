@@ -5,7 +5,7 @@ use super::{X86, boot};
 use crate::error::MovePageError;
 use crate::frame::PIN;
 use crate::oracle::Refuse;
-use crate::{MapRequest, Mm, Place, Prot, Sharing};
+use crate::{Advice, MapRequest, Mm, Place, Prot, Sharing};
 use minflt_addr::{Pfn, VirtAddr};
 use minflt_pgtable::X86_64;
 
@@ -80,4 +80,48 @@ fn by_its_frame_a_page_of_a_file_is_moved() {
     assert_eq!(sys.move_frame(own, 1), Err(MovePageError::Busy));
     assert_eq!((frame(&mm), thread.load(AT)), (own, Ok(6)));
     sys.check_ledger(&[&mm]).expect("it adds up");
+}
+
+/// Whoever has a frame by its number keeps the page from coming back to the pool, and so its
+/// reservation from coming back to the mapping.
+#[test]
+fn a_page_that_is_thrown_away_while_it_is_in_use_is_used_up() {
+    let sys = boot::<X86_64>();
+    let _cpu = sys.machine().enter(0);
+    assert_eq!(sys.resize_huge_pool(4), 4);
+    let before = sys.huge_pool();
+    let counted = || {
+        let pool = sys.huge_pool();
+        (pool.free, pool.reserved)
+    };
+    let mm = sys.new_mm().expect("memory");
+    let thread = mm.thread();
+    let request = MapRequest::new(Place::Fixed(AT), PAGE, Prot::READ_WRITE);
+    assert_eq!(mm.mmap_huge(&request, Sharing::Private), Ok(AT));
+    assert_eq!(counted(), (4, 1));
+    for in_use in [false, true] {
+        assert_eq!(thread.store(AT, 5), Ok(()));
+        let pfn = frame(&mm);
+        assert_eq!(counted(), (3, 0));
+        if in_use {
+            assert!(sys.frames.hold(pfn, 1));
+        }
+        assert_eq!(mm.madvise(AT, PAGE, Advice::DontNeed), Ok(()));
+        assert_eq!(counted(), if in_use { (3, 0) } else { (4, 1) });
+        // A page of its own, or of those that are promised to nobody.
+        assert_eq!(thread.load(AT), Ok(0));
+        if in_use {
+            assert_ne!(frame(&mm), pfn);
+            sys.frames.put(pfn);
+        }
+        assert_eq!(counted(), (3, 0));
+        sys.check_ledger(&[&mm]).expect("it adds up");
+        assert_eq!(mm.munmap(AT, PAGE), Ok(()));
+        assert_eq!(sys.huge_pool(), before);
+        assert_eq!(mm.mmap_huge(&request, Sharing::Private), Ok(AT));
+    }
+    drop(thread);
+    drop(mm);
+    sys.check_ledger(&[]).expect("nothing is left");
+    assert_eq!(sys.huge_pool(), before);
 }
