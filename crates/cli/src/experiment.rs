@@ -18,7 +18,7 @@ use minflt_workload::kernbench::LoadColumns;
 use minflt_workload::{Clear, Outcome, Plan, Spaces, Workload};
 
 /// Bytes that pft touches in a cell, scaled and in full; published were 32 GiB ten times.
-const PFT_SCALED: u64 = 256 << 20;
+pub(crate) const PFT_SCALED: u64 = 256 << 20;
 const PFT_FULL: u64 = 32 << 30;
 const PFT_PUBLISHED: u64 = 10 * (32 << 30);
 
@@ -87,7 +87,7 @@ pub(crate) fn is_pft_machine(posting: &Posting, file: &MachineFile) -> bool {
 }
 
 /// The RAM in which `bytes` of pft are as scarce as the posting's were on its machine: what one
-/// thread touches does not fit into its node. Nothing smaller is simulated than [`Size::Scaled`].
+/// thread touches does not fit into its node. Of less than [`PFT_SCALED`] it is as for so much.
 pub(crate) fn pft_ram(file: &MachineFile, bytes: u64) -> u64 {
     let ram = (file.shape.ram_mib.value as u64) << 20;
     let share = bytes.clamp(PFT_SCALED, PFT_FULL) as f64 / PFT_FULL as f64;

@@ -155,9 +155,11 @@ fn the_postings_table_stands_beside_ours() {
         "{shown}"
     );
     // With plenty of memory it is no row that was fitted; another era or program is none at all.
-    let plenty = printed(&format!("{bench} linux-2.6.10 --ram 1G"));
-    assert!(plenty.contains("published, 2004/unpatched"), "{plenty}");
-    assert!(!plenty.contains("[fitted]"), "{plenty}");
+    for memory in ["--ram 1G", "--size 1M"] {
+        let plenty = printed(&format!("{bench} linux-2.6.10 {memory}"));
+        assert!(plenty.contains("published, 2004/unpatched"), "{plenty}");
+        assert!(!plenty.contains("[fitted]"), "{plenty}");
+    }
     for other in [
         "linux-4.13",
         "linux-2.6.10 --rss atomic",

@@ -2,7 +2,7 @@
 
 use crate::commands::reproduce::tables::pft_beside_ours;
 use crate::error::{Error, failed};
-use crate::experiment::{Ran, is_pft_machine, pft_ram};
+use crate::experiment::{PFT_SCALED, Ran, is_pft_machine, pft_ram};
 use minflt_report::{Posting, PublishedTable, Table, postings};
 use minflt_sim::MachineFile;
 use minflt_workload::pft::{Definition, Pft};
@@ -31,7 +31,7 @@ impl Beside {
         }))
     }
 
-    /// The RAM in which memory is as scarce as in the posting.
+    /// The RAM in which memory is as scarce as in the posting, if that much is touched.
     pub(crate) fn ram(&self) -> u64 {
         pft_ram(&self.file, self.pft.bytes)
     }
@@ -65,7 +65,7 @@ impl Beside {
 
     /// The published tables beside the runs of their rows, in which the machine had `ram` bytes.
     pub(crate) fn tables(&self, done: &[Ran], ram: u64) -> Vec<Table> {
-        let as_scarce = ram == self.ram();
+        let as_scarce = ram == self.ram() && self.pft.bytes >= PFT_SCALED;
         let fitted = self.file.is_fitted() && as_scarce;
         let tables = self.posting.tables.iter().filter_map(|table| {
             let row = |ran: &'_ Ran| self.row(ran).filter(|(of, _)| of.id == table.id);
