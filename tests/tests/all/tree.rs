@@ -231,8 +231,7 @@ fn a_tree_that_finds_no_memory_is_as_before() {
     }
 }
 
-/// A full leaf shares with a neighbour before it splits: split halves alone are two thirds full,
-/// whatever the order.
+/// A full leaf shares with a neighbour before it splits: split halves alone are 0.757 full here.
 #[test]
 fn leaves_that_fill_in_no_order_are_four_fifths_full() {
     let sys = boot(&ERAS[0], 16 << 20);
@@ -249,8 +248,8 @@ fn leaves_that_fill_in_no_order_are_four_fifths_full() {
     assert!(full > 0.8, "{full:.3} of the leaves");
 }
 
-/// The first key of an inner node may be above what is below it. Two leaves that share what they
-/// have, most of it before that key, get a border that is before it, too.
+/// What is below an inner node may come to start before its first key did when that was made. Two
+/// leaves that share what they have, most of it before that, get a border that is before it, too.
 #[test]
 fn leaves_share_what_lies_before_the_first_key_of_their_parent() {
     let sys = boot(&ERAS[0], 16 << 20);

@@ -227,7 +227,7 @@ impl<M: Mmu> System<M> {
         if page.frame().may_be_pinned() || page.frame().is_poisoned() {
             return Err(NotMoved::Busy);
         }
-        // Of a node that a set cannot name nothing is taken.
+        // A set cannot name nodes from 56 on: there `NoMemory` is the answer.
         let there = Policy::new(PolicyMode::Bind, NodeMask::of(node));
         let taken = self
             .frames

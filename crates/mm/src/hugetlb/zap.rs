@@ -124,7 +124,11 @@ impl<M: Mmu> Zap<'_, M> {
     }
 
     /// Takes one page out of a private mapping that stays. If `alone`, with the page's mutex held,
-    /// a page of its own is reserved for it again.
+    /// a page of its own is reserved for it again, unless somebody else refers to that one still.
+    ///
+    /// Who has a frame by its number holds no mutex, so that does not say that nobody refers to it.
+    /// A reference that is kept across the flush does: only who drops the last one, in one step
+    /// that lets nobody come after, may promise the page again.
     ///
     /// Linux: `__unmap_hugepage_range` (since df7a6d1f6405).
     pub(super) fn huge_own(&mut self, own: &OwnPages<M>, index: u64, page: VirtRange, alone: bool) {
