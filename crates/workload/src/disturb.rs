@@ -4,6 +4,12 @@
 //! { map 512 KiB, touch every page, unmap } in the same address space until thread 0 is done. With
 //! one thread the same code runs without a disturber, for the rate to compare with.
 //!
+//! What a disturber maps lies right beside thread 0's region and is of its kind, so the two become
+//! one mapping: each of its calls changes the very mapping that thread 0 faults in, and its faults
+//! share whatever that mapping's lock is. With a page of no access on either side of the region
+//! (`--apart`) mappings stay apart, as those of ebizzy's `-p` do, and what is left is what calls
+//! cost faults in other mappings.
+//!
 //! ```text
 //! thread 0   map region       |######## touch ########| done, check
 //! thread 1   one round        |## rounds ## ... ## rounds #|  check
@@ -18,6 +24,7 @@ use crate::options::{Info, Opt, OptionError};
 use crate::outcome::Outcome;
 use crate::target::{Plan, Prot, Stop, Target, TargetError, Worker};
 use crate::workload::agreed_threads;
+use minflt_addr::VirtAddr;
 
 /// The mailbox slot that is set once thread 0 is done.
 const DONE: usize = 0;
@@ -40,6 +47,13 @@ pub const INFO: Info = Info {
             default: "512K",
             help: "bytes that a disturber maps, touches and unmaps in a round",
         },
+        Opt {
+            name: "--apart",
+            value: "",
+            default: "off",
+            help: "a page of no access on either side of thread 0's region, so that no mapping of \
+                   a disturber merges with it",
+        },
     ],
     refused: &[],
 };
@@ -51,6 +65,8 @@ pub struct Disturb {
     pub bytes: u64,
     /// Bytes of a disturber's round (`--chunk`), rounded up to pages.
     pub chunk_bytes: u64,
+    /// Whether thread 0's region never merges with other mappings (`--apart`).
+    pub apart: bool,
 }
 
 impl Default for Disturb {
@@ -58,6 +74,7 @@ impl Default for Disturb {
         Self {
             bytes: 256 << 20,
             chunk_bytes: 512 << 10,
+            apart: false,
         }
     }
 }
@@ -73,6 +90,7 @@ impl Disturb {
         Ok(Self {
             bytes: given.size("--size")?.unwrap_or(default.bytes),
             chunk_bytes: given.size("--chunk")?.unwrap_or(default.chunk_bytes),
+            apart: given.has("--apart"),
         })
     }
 
@@ -102,8 +120,11 @@ impl Disturb {
         outcome.number("bytes", self.bytes);
         outcome.number("chunk_bytes", self.chunk_bytes);
         outcome.number("disturbers", threads - 1);
+        if self.apart {
+            outcome.text("mappings", "apart");
+        }
         let report = target.process(plan, |w| match w.index() {
-            0 => fault(w, pages),
+            0 => fault(w, pages, self.apart),
             _ => disturb(w, chunk),
         })?;
         outcome.add_windows(report, 0..1);
@@ -121,8 +142,11 @@ impl Disturb {
 }
 
 /// Thread 0. Whatever happens to it, it comes to the barrier and posts that it is done.
-fn fault<W: Worker>(w: &mut W, pages: u64) -> Result<(), Stop> {
-    let mapped = w.map(pages * w.page_size(), Prot::ReadWrite);
+fn fault<W: Worker>(w: &mut W, pages: u64, apart: bool) -> Result<(), Stop> {
+    let mapped = match apart {
+        true => map_apart(w, pages),
+        false => w.map(pages * w.page_size(), Prot::ReadWrite),
+    };
     w.barrier();
     let region = mapped.map(|at| Region {
         at,
@@ -138,6 +162,15 @@ fn fault<W: Worker>(w: &mut W, pages: u64) -> Result<(), Stop> {
     w.ops(pages);
     region?.check(w)?;
     check_fresh(w)
+}
+
+/// Maps `pages` between two pages that nobody may use.
+fn map_apart<W: Worker>(w: &mut W, pages: u64) -> Result<VirtAddr, Stop> {
+    let page = w.page_size();
+    let below = w.map((pages + 2) * page, Prot::None)?;
+    let at = VirtAddr(below.0 + page);
+    w.protect(at, pages * page, Prot::ReadWrite)?;
+    Ok(at)
 }
 
 /// A disturber. The round before the barrier sees to it that its code, stack and page tables are
@@ -161,11 +194,13 @@ fn disturb<W: Worker>(w: &mut W, chunk: u64) -> Result<(), Stop> {
 mod tests {
     use super::Disturb;
     use crate::fake::{Fake, plan};
+    use crate::outcome::Param;
     use crate::target::{Stop, TargetError};
 
     const SMALL: Disturb = Disturb {
         bytes: 1 << 20,
         chunk_bytes: 64 << 10,
+        apart: false,
     };
 
     #[test]
@@ -183,6 +218,19 @@ mod tests {
         assert_eq!((outcome.pages, outcome.faults), (256, 256));
         assert_eq!(outcome.workers[0].ops, 256);
         assert_eq!(outcome.workers[1].faults, outcome.workers[1].ops * 16);
+    }
+
+    #[test]
+    fn apart_the_region_lies_between_pages_of_no_access() {
+        let apart = Disturb {
+            apart: true,
+            ..SMALL
+        };
+        let outcome = apart.run(&Fake::default(), &plan(2)).unwrap();
+        assert_eq!((outcome.pages, outcome.faults), (256, 256));
+        assert_eq!(outcome.params["mappings"], Param::Text("apart".into()));
+        let options = ["--apart".to_owned()];
+        assert_eq!(Disturb::parse(&options).map(|test| test.apart), Ok(true));
     }
 
     #[test]

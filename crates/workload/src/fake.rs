@@ -345,13 +345,23 @@ impl<'w> Worker for FakeWorker<'w> {
         Ok(())
     }
 
-    /// Of a whole mapping only.
+    /// Within one mapping.
     fn protect(&mut self, at: VirtAddr, len: u64, prot: Prot) -> Result<(), Stop> {
         self.call();
         let mut memory = self.memory();
-        let mapping = memory.mapped.get_mut(&at.0).unwrap();
-        assert_eq!(mapping.len, len);
-        mapping.prot = prot;
+        let (&start, &whole) = memory.mapped.range(..=at.0).next_back().unwrap();
+        let (end, rest) = (at.0 + len, start + whole.len);
+        assert!(end <= rest);
+        let parts = [
+            (start..at.0, whole.prot),
+            (at.0..end, prot),
+            (end..rest, whole.prot),
+        ];
+        for (part, prot) in parts.into_iter().filter(|(part, _)| !part.is_empty()) {
+            let len = part.end - part.start;
+            let mapping = Mapping { len, prot, ..whole };
+            memory.mapped.insert(part.start, mapping);
+        }
         Ok(())
     }
 

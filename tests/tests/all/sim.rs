@@ -17,7 +17,7 @@ use minflt_sim::{
 use minflt_workload::{Clear, Outcome, Plan, Spaces, Workload};
 
 fn run(machine: &str, era_name: &str, threads: u32) -> Outcome {
-    run_workload(machine, era_name, threads, "pft", ["-b", "2M"])
+    run_workload(machine, era_name, threads, "pft", &["-b", "2M"])
 }
 
 fn run_workload(
@@ -25,12 +25,13 @@ fn run_workload(
     era_name: &str,
     threads: u32,
     name: &str,
-    options: [&str; 2],
+    options: &[&str],
 ) -> Outcome {
     let file = MachineFile::shipped(machine).expect("shipped");
     let config = era(era_name).expect("an era").config;
     let target = SimTarget::start(&file, config, 64 << 20).expect("starts");
-    let workload = Workload::parse(name, &options.map(String::from)).expect("options");
+    let options: Vec<_> = options.iter().map(ToString::to_string).collect();
+    let workload = Workload::parse(name, &options).expect("options");
     let plan = Plan {
         threads,
         cpus: threads,
@@ -80,11 +81,31 @@ fn every_oracle_that_claims_to_look_looks() {
 #[test]
 fn where_invalidations_are_broadcast_nobody_is_interrupted() {
     for (machine, broadcasts) in [("power8-80", true), ("kvm16", false)] {
-        let outcome = run_workload(machine, "spf-2017", 4, "disturb", ["--size", "2M"]);
+        let outcome = run_workload(machine, "spf-2017", 4, "disturb", &["--size", "2M"]);
         let count = |event: &str| outcome.events.get(event).copied().unwrap_or(0);
         assert_eq!(count("tlb-broadcasts") > 0, broadcasts, "{machine}");
         assert_eq!(count("tlb-shootdown-targets") > 0, !broadcasts, "{machine}");
         assert!(outcome.checks["invalidation"] > 0, "{machine}");
+    }
+}
+
+/// What `disturb` measures: with the mappings apart calls of a disturber do not change the mapping
+/// that thread 0 faults in (but for a few at its start and end), and else they do.
+#[test]
+fn a_disturber_changes_the_mapping_of_the_disturbed_only_where_they_merge() {
+    for (era, waits) in [
+        ("spf-2017", "spf-vma-changed"),
+        ("linux-6.15", "vma-lock-abort"),
+    ] {
+        let rounds_and_waits = |options: &[&str]| {
+            let outcome = run_workload("kvm16", era, 2, "disturb", options);
+            let waits = outcome.events.get(waits).copied().unwrap_or(0);
+            (outcome.workers[1].ops, waits)
+        };
+        let (rounds, merging) = rounds_and_waits(&["--size=8M"]);
+        assert!(rounds > 12 && merging > rounds / 3, "{era}: {merging}");
+        let (rounds, apart) = rounds_and_waits(&["--size=8M", "--apart"]);
+        assert!(rounds > 12 && apart <= rounds / 12, "{era}: {apart}");
     }
 }
 

@@ -151,9 +151,10 @@ fn the_other_workloads_run() {
         let outcome = load.run(&Linux::new(), &plan(threads)).unwrap();
         assert!(outcome.faults >= outcome.pages);
     }
-    for threads in [1, 2] {
+    for (threads, apart) in [(1, true), (2, true), (2, false)] {
         let test = Disturb {
             bytes: 4 << 20,
+            apart,
             ..Disturb::default()
         };
         let outcome = test.run(&Linux::new(), &plan(threads)).unwrap();

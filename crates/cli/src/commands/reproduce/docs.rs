@@ -25,7 +25,7 @@ pub(super) fn write(all: &[Posting], figures: &Figures<'_>) -> Result<(), Error>
             "--docs: run from the repository's root, where docs/ is",
         ));
     }
-    let [lameter, moved, around, disturbed, ebizzy, huge] = &figures.proof.tables[..] else {
+    let [lameter, moved, around, apart, merging, ebizzy, huge] = &figures.proof.tables[..] else {
         return Err(usage(
             "--docs: name no posting: all measured rows are needed",
         ));
@@ -36,7 +36,7 @@ pub(super) fn write(all: &[Posting], figures: &Figures<'_>) -> Result<(), Error>
     fill("docs/postings/2004.md", "measured", &lameter.to_markdown())?;
     fill("docs/postings/2012.md", "measured", &moved.to_markdown())?;
     fill("docs/postings/2014.md", "measured", &around.to_markdown())?;
-    let measured = [disturbed, ebizzy].map(Table::to_markdown).join("\n");
+    let measured = [apart, merging, ebizzy].map(Table::to_markdown).join("\n");
     fill("docs/postings/2017.md", "measured", &measured)?;
     fill("docs/postings/2022.md", "measured", &huge.to_markdown())?;
     for (id, tables) in figures.simulated {
@@ -129,7 +129,9 @@ fn overview(all: &[Posting], figures: &Figures<'_>) -> Table {
                 "[speculative faults](crates/mm/src/fault/slot.rs)".into(),
                 "`minflt reproduce 2017`".into(),
                 "ebizzy, 16 CPUs: 11,456 -> 45,804 records/s".into(),
-                measured(3, "disturbed / alone"),
+                [(3, "disturbed / alone"), (4, "where mappings merge")]
+                    .map(|(at, what)| measured(at, what))
+                    .join("; "),
                 simulated_2017(figures),
                 "P9, P27 to P41, P43, P45".into(),
             ],
@@ -138,7 +140,7 @@ fn overview(all: &[Posting], figures: &Figures<'_>) -> Table {
                 "[a lock per mapping of huge pages](crates/mm/src/hugetlb/lock.rs)".into(),
                 "`minflt reproduce 2022`".into(),
                 "24 beside 24 that fork: 2,144 -> 65,597 faults/s".into(),
-                measured(5, "beside a fork / alone"),
+                measured(6, "beside a fork / alone"),
                 simulated_2022(figures),
                 "P47 to P56".into(),
             ],

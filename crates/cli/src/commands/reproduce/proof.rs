@@ -50,7 +50,7 @@ struct Pair {
     both: Option<&'static str>,
 }
 
-const PAIRS: [Pair; 5] = [
+const PAIRS: [Pair; 6] = [
     Pair {
         posting: 0,
         title: "Two threads faulting in one address space (2004)",
@@ -83,16 +83,33 @@ const PAIRS: [Pair; 5] = [
     },
     Pair {
         posting: 3,
-        title: "One thread faulting, one looping {mmap 512 KiB, touch all, munmap} (2017)",
+        title: "One thread faulting, one looping {mmap 512 KiB, touch all, munmap}, their mappings \
+                apart (2017)",
         command: "minflt bench disturb --on host,linux --threads 1,2 --era \
-                  linux-4.13,spf-2017,linux-6.4,linux-6.15 -- --size 64M",
+                  linux-4.13,spf-2017,linux-6.4,linux-6.15 -- --size 64M --apart",
         workload: "disturb",
-        options: &["--size", "64M"],
+        options: &["--size", "64M", "--apart"],
         eras: "linux-4.13,spf-2017,linux-6.4,linux-6.15",
         columns: ["alone", "disturbed"],
         rate: Some("pages_per_second"),
         unit: "pages/s",
         ratio: "disturbed / alone",
+        beside: None,
+        both: None,
+    },
+    Pair {
+        posting: 3,
+        title: "The same where each mmap merges with the mapping that is faulted in, and each munmap \
+                cuts it (2017)",
+        command: "minflt bench disturb --on host,linux --threads 1,2 --era \
+                  linux-4.13,spf-2017,linux-6.4,linux-6.15 -- --size 64M",
+        workload: "disturb",
+        options: &["--size", "64M"],
+        eras: "linux-4.13,spf-2017,linux-6.4,linux-6.15",
+        columns: ["alone", "disturbed, merging"],
+        rate: Some("pages_per_second"),
+        unit: "pages/s",
+        ratio: "merging / alone",
         beside: None,
         both: None,
     },
