@@ -402,7 +402,7 @@ pub const ROWS: &[(&str, Says)] = &[
         Unsupported("no word in the library"),
     ),
     (
-        "huge pages of 1 GiB, surplus pages, limits of mounts and of cgroups",
+        "surplus pages of hugetlb, limits of its mounts and of cgroups",
         Unsupported("not there"),
     ),
 ];

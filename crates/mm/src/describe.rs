@@ -148,8 +148,12 @@ impl<M: Mmu> System<M> {
     }
 
     fn own_field(offset: usize) -> Field {
-        let pools = offset_of!(Self, frames.huge);
-        if (pools..pools + size_of::<Pools<M>>()).contains(&offset) {
+        let pools = [
+            offset_of!(Self, frames.huge),
+            offset_of!(Self, frames.giant),
+        ];
+        let within = |at: usize| (at..at + size_of::<Pools<M>>()).contains(&offset);
+        if pools.into_iter().any(within) {
             return Field::Named("huge pages");
         }
         let fields = fields!(Self: at, config, exchanges, frames, cpus, srcu, nodes, vmas,
@@ -227,6 +231,7 @@ impl<M: Mmu> System<M> {
             .or_else(|| self.frames.zone_at(at).map(zone))
             .or_else(|| self.swap.slot_at(at).map(slot))
             .or_else(|| self.frames.huge.node_at(at).map(pool))
+            .or_else(|| self.frames.giant.node_at(at).map(pool))
             .or_else(|| self.numa.rates.find(at).map(rate))
             .or_else(|| self.huge.mutex_at(at).map(mutex))
     }

@@ -47,8 +47,6 @@ pub(crate) enum Use {
 }
 
 const USE: u32 = 0xf;
-const ORDER_SHIFT: u32 = 4;
-const ORDER: u32 = 0xf << ORDER_SHIFT;
 const ZEROED: u32 = 1 << 8;
 const EXCLUSIVE: u32 = 1 << 9;
 const FLUSHED: u32 = 1 << 10;
@@ -57,6 +55,9 @@ const DIRTY: u32 = 1 << 12;
 const POISONED: u32 = 1 << 13;
 /// Of a huge page: if nobody gets to see it, the reservation that it was taken for comes back.
 const RESTORE_RESERVE: u32 = 1 << 17;
+/// Of the first frame of a block.
+const ORDER_SHIFT: u32 = 18;
+const ORDER: u32 = 0x1f << ORDER_SHIFT;
 /// Of anonymous memory one more than the node that its last hinting fault came from, or 0.
 const USED_FROM_SHIFT: u32 = 23;
 const USED_FROM: u32 = 0x1ff << USED_FROM_SHIFT;

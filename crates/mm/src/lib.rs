@@ -67,6 +67,7 @@ pub use file::{
     ShmStatus,
 };
 pub use frame::Frame;
+pub use hugetlb::HugeSize;
 pub use hugetlb::pool::{NodeCounters, PoolCounters};
 pub use mm::{Mappings, Mm, MmHandle};
 pub use numa::NumaKnobs;

@@ -19,7 +19,7 @@ use crate::event::Event;
 use crate::file::{Files, Segments};
 use crate::frame::{Frame, FrameTable, Use};
 use crate::hugetlb::pool::{NodePool, Pools};
-use crate::hugetlb::{FaultMutex, Huge};
+use crate::hugetlb::{FaultMutex, Huge, HugeSize};
 use crate::mm::{Mm, MmHandle};
 use crate::numa::{Numa, Rate};
 use crate::oracle::Check;
@@ -246,7 +246,7 @@ impl<M: Mmu> System<M> {
         // SAFETY: 1.
         let rates = unsafe { carve.per_cpu(nodes, |_| Rate::new()) };
         // SAFETY: 1.
-        let pools = unsafe { carve.per_cpu(nodes, |_| NodePool::new()) };
+        let pools = HugeSize::ALL.map(|_| unsafe { carve.per_cpu(nodes, |_| NodePool::new()) });
         // SAFETY: 1.
         let mutexes = unsafe { carve.per_cpu(Huge::<M>::mutexes(cpus), |_| FaultMutex::new()) };
         let zones = carve.cut(Frames::<M>::zone_bytes(nodes));
@@ -266,7 +266,7 @@ impl<M: Mmu> System<M> {
         let [slabs @ .., region, lock, own] = magazines;
         let [slabs @ .., cache, cache_node, link, segment] = slabs;
         let [node, vma, attr, mm, anon, chain, uffd, waiter] = slabs;
-        let pools = Pools::new(pages, pools?);
+        let pools = Pools::of_all_sizes(pages, pools)?;
         let system = Self {
             at,
             config,

@@ -160,6 +160,8 @@ impl VmaFlags {
     /// The huge pages that were set aside for it are its own, not a child's
     /// (`HPAGE_RESV_OWNER`).
     pub const HUGE_OWNER: Self = Self(1 << 17);
+    /// Its huge pages are of the larger size.
+    pub const HUGE_GIANT: Self = Self(1 << 18);
 
     const NAMES: &[(Self, &str)] = &[
         (Self::ACCOUNT, "account"),

@@ -85,15 +85,15 @@ pub trait Paging: Copy + Debug + Send + Sync + 'static {
         Self::about().caps
     }
 
-    /// How an entry of level 1 maps one page of all that it covers; `None` where it cannot, or no
-    /// use is made of it.
+    /// How an entry above the leaves maps one page of all that it covers; `None` where it cannot,
+    /// or no use is made of it.
     #[inline(always)]
     #[must_use]
     fn huge() -> Option<&'static Huge> {
         Self::about().huge.as_ref()
     }
 
-    /// A huge page has 2 to the power of this pages.
+    /// A huge page of level 1 has 2 to the power of this pages.
     #[inline(always)]
     #[must_use]
     fn huge_order() -> Option<u32> {
@@ -189,10 +189,12 @@ impl About {
     }
 }
 
-/// How an entry of level 1 differs from a leaf entry where it maps a *huge page*, and how such
-/// entries are told from those that point to tables.
+/// How an entry above the leaves differs from a leaf entry where it maps a *huge page*, and how
+/// such entries are told from those that point to tables.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Huge {
+    /// The highest level whose entries can, of those that use is made of: all from 1 on.
+    pub top: u32,
     /// Set, beside what a leaf entry has.
     pub set: u64,
     /// Clear, though a leaf entry has it.

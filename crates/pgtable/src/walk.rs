@@ -3,7 +3,7 @@
 use crate::entry::{Grant, Pte};
 use crate::mmu::Mmu;
 use crate::paging::{AccessBits, Paging};
-use crate::table::{EntryRef, Exchange, Table};
+use crate::table::{EntryRef, Exchange, Table, span_shift};
 use minflt_addr::{Pfn, VirtAddr};
 use minflt_sync::Cost;
 
@@ -163,19 +163,19 @@ pub unsafe fn hardware_walk<M: Mmu>(
     let (entry, huge) = match unsafe { walk::<M>(at, root, addr) } {
         Walk::Leaf(leaf) => (leaf.entry, None),
         // What is not a huge page grants nothing, as an empty entry does.
-        Walk::Missing { entry, level: 1 } => match M::Paging::huge_order() {
-            Some(order) => (entry, Some(order)),
-            None => return Hardware::Fault,
+        Walk::Missing { entry, level } => match M::Paging::huge() {
+            Some(huge) if level <= huge.top => (entry, Some(level)),
+            _ => return Hardware::Fault,
         },
-        Walk::Missing { .. } => return Hardware::Fault,
     };
-    let within = huge.map_or(0, |order| {
+    let within = huge.map_or(0, |level| {
+        let order = span_shift::<M::Paging>(level) - M::Paging::shift();
         addr.page(M::Paging::shift()) & ((1 << order) - 1)
     });
     let mut pte = entry.load();
     loop {
         // A table was put in meanwhile.
-        if huge.is_some() && pte.is_table_at(1) {
+        if huge.is_some_and(|level| pte.is_table_at(level)) {
             return Hardware::Fault;
         }
         if !pte.is_present() || pte.grant() < access.needs() {

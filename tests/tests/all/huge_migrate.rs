@@ -5,34 +5,32 @@
     reason = "all of an integration test is a test"
 )]
 
+use crate::small_tables::Small;
 use minflt_addr::VirtAddr;
 use minflt_host::{Host, HostInstance, HostOptions, Prefault};
 use minflt_mm::{
-    Event, MapRequest, MempolicyError, Misplaced, MmHandle, MovePageError, NodeMask, Place, Policy,
-    PolicyMode, Prot, Reserve, Sharing, System, Thread, Which, eras_of_huge_pages,
+    Event, HugeSize, MapRequest, MempolicyError, Misplaced, MmHandle, MmapError, MovePageError,
+    NodeMask, Place, Policy, PolicyMode, Prot, Reserve, Sharing, System, Thread, Which,
+    eras_of_huge_pages,
 };
-use minflt_pgtable::X86_64;
+use minflt_pgtable::{Paging, X86_64};
 
-type Machine = Host<X86_64, true>;
+type Machine<P> = Host<P, true>;
 
 const SMALL: u64 = 4096;
-const PAGE: u64 = 2 << 20;
 const INTERVAL: u64 = 1 << 30;
 /// Pages of each node's pool.
 const EACH: u64 = 4;
 
-const fn at(page: u64) -> VirtAddr {
-    VirtAddr((1 << 40) + page * PAGE)
-}
-
-struct World<'w> {
-    sys: &'w System<Machine>,
-    mm: &'w MmHandle<'w, Machine>,
-    thread: &'w Thread<'w, Machine>,
+struct World<'w, P: Paging> {
+    sys: &'w System<Machine<P>>,
+    mm: &'w MmHandle<'w, Machine<P>>,
+    thread: &'w Thread<'w, Machine<P>>,
+    size: HugeSize,
 }
 
 /// The thread is on node 0. At the end all pages are back, in the pools of their nodes.
-fn in_each_era(test: impl Fn(&World<'_>)) {
+fn each_era<P: Paging>(size: HugeSize, test: impl Fn(&World<'_, P>)) {
     for era in eras_of_huge_pages() {
         let options = HostOptions {
             cpus: 2,
@@ -40,10 +38,15 @@ fn in_each_era(test: impl Fn(&World<'_>)) {
             prefault: Prefault::OnTouch,
         };
         let machine = HostInstance::new(&options).expect("memory").with_nodes(2);
-        let sys = System::<Machine>::boot(machine, era.config).expect("legal");
+        let sys = System::<Machine<P>>::boot(machine, era.config).expect("legal");
         let entered = sys.machine().enter(0);
         for node in 0..2 {
-            assert_eq!(sys.resize_huge_pool_of(node, EACH), EACH, "{}", era.name);
+            assert_eq!(
+                sys.resize_huge_pool_of(size, node, EACH),
+                EACH,
+                "{}",
+                era.name
+            );
         }
         let mm = sys.new_mm().expect("memory");
         let thread = mm.thread();
@@ -51,15 +54,16 @@ fn in_each_era(test: impl Fn(&World<'_>)) {
             sys: &sys,
             mm: &mm,
             thread: &thread,
+            size,
         });
         drop(thread);
         sys.check_ledger(&[&mm]).expect(era.name);
         drop(mm);
         sys.check_ledger(&[]).expect(era.name);
-        let pool = sys.huge_pool();
+        let pool = sys.huge_pool_of_size(size);
         let counted = (pool.total, pool.free, pool.reserved);
         assert_eq!(counted, (2 * EACH, 2 * EACH, 0), "{}", era.name);
-        let nodes = [0, 1].map(|node| sys.huge_pool_of(node));
+        let nodes = [0, 1].map(|node| sys.huge_pool_of(size, node));
         let nodes = nodes.map(|node| (node.total, node.free));
         assert_eq!(nodes, [(EACH, EACH); 2], "{}", era.name);
         drop(entered);
@@ -67,16 +71,53 @@ fn in_each_era(test: impl Fn(&World<'_>)) {
     }
 }
 
-impl World<'_> {
+/// Of both sizes: the second of a format in which they are small.
+macro_rules! in_each_era {
+    (|$world:ident| $test:block) => {{
+        each_era::<X86_64>(HugeSize::Large, |$world| $test);
+        each_era::<Small>(HugeSize::Giant, |$world| $test);
+    }};
+}
+
+impl<P: Paging> World<'_, P> {
+    fn page(&self) -> u64 {
+        self.size.bytes::<P>()
+    }
+
+    fn at(&self, page: u64) -> VirtAddr {
+        VirtAddr((1 << 34) + page * self.page())
+    }
+
+    fn map_huge(&self, request: &MapRequest) -> Result<VirtAddr, MmapError> {
+        self.mm.mmap_huge_of(self.size, request, Sharing::Private)
+    }
+
+    fn ends(&self, page: u64) -> [VirtAddr; 2] {
+        [self.at(page), VirtAddr(self.at(page + 1).0 - 8)]
+    }
+
+    /// What [`World::fill`] stored is there.
+    fn holds(&self, thread: &Thread<'_, Machine<P>>, pages: u64) {
+        for page in 0..pages {
+            for (word, addr) in (10 * page + 1..).zip(self.ends(page)) {
+                assert_eq!(thread.load(addr), Ok(word), "{addr}");
+            }
+        }
+    }
+
     fn private(&self, pages: u64) {
-        let request = MapRequest::new(Place::Fixed(at(0)), pages * PAGE, Prot::READ_WRITE);
-        assert_eq!(self.mm.mmap_huge(&request, Sharing::Private), Ok(at(0)));
+        let request = MapRequest::new(
+            Place::Fixed(self.at(0)),
+            pages * self.page(),
+            Prot::READ_WRITE,
+        );
+        assert_eq!(self.map_huge(&request), Ok(self.at(0)));
     }
 
     /// Stores into the first and the last small page of huge pages `0..pages`.
     fn fill(&self, pages: u64) {
         for page in 0..pages {
-            for (word, addr) in (10 * page + 1..).zip(ends(page)) {
+            for (word, addr) in (10 * page + 1..).zip(self.ends(page)) {
                 assert_eq!(self.thread.store(addr, word), Ok(()));
             }
         }
@@ -84,8 +125,12 @@ impl World<'_> {
 
     /// Free pages of both nodes, and how many are reserved.
     fn pool(&self) -> (u64, u64, u64) {
-        let free = |node| self.sys.huge_pool_of(node).free;
-        (free(0), free(1), self.sys.huge_pool().reserved)
+        let free = |node| self.sys.huge_pool_of(self.size, node).free;
+        (
+            free(0),
+            free(1),
+            self.sys.huge_pool_of_size(self.size).reserved,
+        )
     }
 
     /// Moves page `page` to node 1, whatever says who may.
@@ -93,7 +138,7 @@ impl World<'_> {
         let mut said = Err(MovePageError::Fault);
         let moved = self
             .mm
-            .move_pages([(at(page), 1)], which, |status| said = status);
+            .move_pages([(self.at(page), 1)], which, |status| said = status);
         let failed = matches!(said, Err(MovePageError::Busy | MovePageError::NoMemory));
         assert_eq!(moved, Ok(u64::from(failed)));
         said
@@ -102,28 +147,15 @@ impl World<'_> {
     /// The nodes that pages `0..pages` are on.
     fn nodes(&self, pages: u64) -> Vec<Result<u32, MovePageError>> {
         let mut nodes = Vec::new();
-        let asked = (0..pages).map(|page| VirtAddr(at(page).0 + 5 * SMALL));
+        let asked = (0..pages).map(|page| VirtAddr(self.at(page).0 + 5 * SMALL));
         self.mm.page_nodes(asked, |node| nodes.push(node));
         nodes
     }
 }
 
-const fn ends(page: u64) -> [VirtAddr; 2] {
-    [at(page), VirtAddr(at(page + 1).0 - 8)]
-}
-
-/// What [`World::fill`] stored is there.
-fn holds(thread: &Thread<'_, Machine>, pages: u64) {
-    for page in 0..pages {
-        for (word, addr) in (10 * page + 1..).zip(ends(page)) {
-            assert_eq!(thread.load(addr), Ok(word), "{addr}");
-        }
-    }
-}
-
 #[test]
 fn a_private_page_moves_with_its_contents() {
-    in_each_era(|w| {
+    in_each_era!(|w| {
         w.private(3);
         w.fill(2);
         assert_eq!(w.pool(), (2, 4, 1));
@@ -136,23 +168,30 @@ fn a_private_page_moves_with_its_contents() {
             "one for one, and nothing promised went"
         );
         assert_eq!(w.nodes(3), [Ok(0), Ok(1), Err(MovePageError::NotThere)]);
-        holds(w.thread, 2);
-        assert_eq!(w.thread.store(at(1), 77), Ok(()));
-        assert_eq!(w.thread.load(at(1)), Ok(77));
+        w.holds(w.thread, 2);
+        assert_eq!(w.thread.store(w.at(1), 77), Ok(()));
+        assert_eq!(w.thread.load(w.at(1)), Ok(77));
         assert_eq!(w.moves(1, Which::Own), Ok(1), "it is there");
         assert_eq!(w.moves(2, Which::Own), Err(MovePageError::NotThere));
         assert_eq!(w.moves(3, Which::Own), Err(MovePageError::Fault));
-        assert_eq!(w.mm.move_page(at(0), 2), Err(MovePageError::NoNode));
-        assert_eq!(w.thread.store(at(2), 5), Ok(()), "what was reserved is had");
+        assert_eq!(w.mm.move_page(w.at(0), 2), Err(MovePageError::NoNode));
+        assert_eq!(
+            w.thread.store(w.at(2), 5),
+            Ok(()),
+            "what was reserved is had"
+        );
     });
 }
 
 #[test]
 fn a_page_of_a_file_moves_for_all_who_map_it() {
-    in_each_era(|w| {
-        let file = w.sys.new_huge_file(2 * PAGE).expect("memory");
-        let request = MapRequest::new(Place::Fixed(at(0)), 2 * PAGE, Prot::READ_WRITE);
-        for place in [at(0), at(64)] {
+    in_each_era!(|w| {
+        let file = w
+            .sys
+            .new_huge_file_of(w.size, 2 * w.page())
+            .expect("memory");
+        let request = MapRequest::new(Place::Fixed(w.at(0)), 2 * w.page(), Prot::READ_WRITE);
+        for place in [w.at(0), w.at(64)] {
             let request = MapRequest {
                 place: Place::Fixed(place),
                 ..request
@@ -161,64 +200,64 @@ fn a_page_of_a_file_moves_for_all_who_map_it() {
             assert_eq!(mapped, Ok(place));
         }
         w.fill(2);
-        assert_eq!(w.thread.load(at(64)), Ok(1));
+        assert_eq!(w.thread.load(w.at(64)), Ok(1));
         assert_eq!(w.moves(0, Which::Own), Err(MovePageError::Shared));
         assert_eq!(w.moves(0, Which::All), Ok(1));
         assert_eq!(w.moves(1, Which::Own), Ok(1), "nobody else has touched it");
         assert_eq!(w.pool(), (4, 2, 0));
-        holds(w.thread, 2);
-        assert_eq!(w.thread.store(at(64), 9), Ok(()));
-        assert_eq!(w.thread.load(at(0)), Ok(9));
+        w.holds(w.thread, 2);
+        assert_eq!(w.thread.store(w.at(64), 9), Ok(()));
+        assert_eq!(w.thread.load(w.at(0)), Ok(9));
         assert_eq!(file.cached_pages(), 2);
-        assert_eq!(w.mm.munmap(at(0), 2 * PAGE), Ok(()));
-        assert_eq!(w.mm.munmap(at(64), 2 * PAGE), Ok(()));
+        assert_eq!(w.mm.munmap(w.at(0), 2 * w.page()), Ok(()));
+        assert_eq!(w.mm.munmap(w.at(64), 2 * w.page()), Ok(()));
         let mapped = w.mm.mmap_file(&request, &file, 0, Sharing::Shared);
-        assert_eq!(mapped, Ok(at(0)));
-        assert_eq!(w.thread.load(at(0)), Ok(9), "and the file has it");
+        assert_eq!(mapped, Ok(w.at(0)));
+        assert_eq!(w.thread.load(w.at(0)), Ok(9), "and the file has it");
     });
 }
 
 #[test]
 fn a_table_that_two_have_stays_theirs() {
-    in_each_era(|w| {
-        let file = w.sys.new_huge_file(0).expect("memory");
+    each_era::<X86_64>(HugeSize::Large, |w| {
+        let file = w.sys.new_huge_file_of(w.size, 0).expect("memory");
         let request = MapRequest {
             reserve: Reserve::NoReserve,
-            ..MapRequest::new(Place::Fixed(at(0)), INTERVAL, Prot::READ_WRITE)
+            ..MapRequest::new(Place::Fixed(w.at(0)), INTERVAL, Prot::READ_WRITE)
         };
         let mapped = w.mm.mmap_file(&request, &file, 0, Sharing::Shared);
-        assert_eq!(mapped, Ok(at(0)));
+        assert_eq!(mapped, Ok(w.at(0)));
         w.fill(2);
         let child = w.mm.fork().expect("memory");
         let thread = child.thread();
-        holds(&thread, 2);
-        let table = w.mm.huge_table_for(at(0));
-        assert_eq!(child.huge_table_for(at(0)), table, "shared");
+        w.holds(&thread, 2);
+        let table = w.mm.huge_table_for(w.at(0));
+        assert_eq!(child.huge_table_for(w.at(0)), table, "shared");
         assert_eq!(w.moves(0, Which::Own), Ok(1));
-        assert_eq!(child.huge_table_for(at(0)), table);
-        assert_eq!(w.mm.huge_table_for(at(0)), table);
-        holds(&thread, 2);
-        assert_eq!(thread.store(at(0), 8), Ok(()));
-        assert_eq!(w.thread.load(at(0)), Ok(8));
+        assert_eq!(child.huge_table_for(w.at(0)), table);
+        assert_eq!(w.mm.huge_table_for(w.at(0)), table);
+        w.holds(&thread, 2);
+        assert_eq!(thread.store(w.at(0), 8), Ok(()));
+        assert_eq!(w.thread.load(w.at(0)), Ok(8));
         // Of the whole mapping, which is not split: whose table others have is not one's own.
         let there = Policy::new(PolicyMode::Bind, NodeMask::of(1));
         let bind = |which| {
-            w.mm.mbind(at(0), INTERVAL, there, Misplaced::MoveOrFail(which))
+            w.mm.mbind(w.at(0), INTERVAL, there, Misplaced::MoveOrFail(which))
         };
         assert_eq!(bind(Which::Own), Ok(()));
         assert_eq!(w.nodes(2), [Ok(1), Ok(0)]);
         assert_eq!(bind(Which::All), Ok(()));
         assert_eq!(w.nodes(2), [Ok(1), Ok(1)]);
-        assert_eq!(child.huge_table_for(at(0)), table);
-        assert_eq!(thread.load(at(1)), Ok(11));
-        assert_eq!(w.thread.load(at(1)), Ok(11));
+        assert_eq!(child.huge_table_for(w.at(0)), table);
+        assert_eq!(thread.load(w.at(1)), Ok(11));
+        assert_eq!(w.thread.load(w.at(1)), Ok(11));
         w.sys.check_ledger(&[w.mm, &child]).expect("it adds up");
     });
 }
 
 #[test]
 fn a_page_that_a_child_has_too_moves_for_both() {
-    in_each_era(|w| {
+    in_each_era!(|w| {
         w.private(2);
         w.fill(2);
         let child = w.mm.fork().expect("memory");
@@ -226,46 +265,46 @@ fn a_page_that_a_child_has_too_moves_for_both() {
         assert_eq!(w.moves(0, Which::All), Ok(1));
         assert_eq!(w.pool(), (3, 3, 0));
         let thread = child.thread();
-        holds(&thread, 2);
-        assert_eq!(thread.store(at(0), 50), Ok(()), "a copy of its own");
-        holds(w.thread, 2);
-        assert_eq!(thread.load(at(0)), Ok(50));
+        w.holds(&thread, 2);
+        assert_eq!(thread.store(w.at(0), 50), Ok(()), "a copy of its own");
+        w.holds(w.thread, 2);
+        assert_eq!(thread.load(w.at(0)), Ok(50));
         assert_eq!(w.moves(0, Which::Own), Ok(1), "there already");
     });
 }
 
 #[test]
 fn where_the_pool_has_none_to_spare_nothing_happens() {
-    in_each_era(|w| {
+    in_each_era!(|w| {
         w.private(2);
         w.fill(2);
-        assert_eq!(w.sys.resize_huge_pool_of(1, 0), 0);
+        assert_eq!(w.sys.resize_huge_pool_of(w.size, 1, 0), 0);
         let failed = w.sys.count_of(Event::MigrationsFailed);
         assert_eq!(w.moves(0, Which::Own), Err(MovePageError::NoMemory));
         assert_eq!(w.sys.count_of(Event::MigrationsFailed), failed + 1);
-        holds(w.thread, 2);
+        w.holds(w.thread, 2);
         assert_eq!(w.nodes(2), [Ok(0), Ok(0)]);
-        assert_eq!(w.sys.resize_huge_pool_of(1, EACH), EACH);
+        assert_eq!(w.sys.resize_huge_pool_of(w.size, 1, EACH), EACH);
         // All that is free is promised.
-        let request = MapRequest::new(Place::Fixed(at(64)), 6 * PAGE, Prot::READ_WRITE);
-        assert_eq!(w.mm.mmap_huge(&request, Sharing::Private), Ok(at(64)));
+        let request = MapRequest::new(Place::Fixed(w.at(64)), 6 * w.page(), Prot::READ_WRITE);
+        assert_eq!(w.map_huge(&request), Ok(w.at(64)));
         assert_eq!(w.pool(), (2, 4, 6));
         assert_eq!(w.moves(0, Which::Own), Err(MovePageError::NoMemory));
         assert_eq!(w.pool(), (2, 4, 6));
-        assert_eq!(w.mm.munmap(at(64), PAGE), Ok(()));
+        assert_eq!(w.mm.munmap(w.at(64), w.page()), Ok(()));
         assert_eq!(w.moves(0, Which::Own), Ok(1), "one is nobody's now");
         assert_eq!(w.pool(), (3, 3, 5));
-        holds(w.thread, 2);
+        w.holds(w.thread, 2);
     });
 }
 
 #[test]
 fn mbind_moves_what_is_misplaced() {
-    in_each_era(|w| {
+    in_each_era!(|w| {
         w.private(4);
         w.fill(3);
         let there = Policy::new(PolicyMode::Bind, NodeMask::of(1));
-        let bind = |pages, misplaced| w.mm.mbind(at(0), pages * PAGE, there, misplaced);
+        let bind = |pages, misplaced| w.mm.mbind(w.at(0), pages * w.page(), there, misplaced);
         let refused = bind(2, Misplaced::Refuse);
         assert_eq!(refused, Err(MempolicyError::Misplaced));
         assert_eq!(bind(2, Misplaced::Stay), Ok(()));
@@ -273,7 +312,7 @@ fn mbind_moves_what_is_misplaced() {
         assert_eq!(bind(2, Misplaced::MoveOrFail(Which::Own)), Ok(()));
         assert_eq!(w.nodes(3), [Ok(1), Ok(1), Ok(0)]);
         assert_eq!(bind(2, Misplaced::Refuse), Ok(()));
-        holds(w.thread, 3);
+        w.holds(w.thread, 3);
         let child = w.mm.fork().expect("memory");
         assert_eq!(
             bind(3, Misplaced::MoveOrFail(Which::Own)),
@@ -283,33 +322,37 @@ fn mbind_moves_what_is_misplaced() {
         assert_eq!(w.nodes(3), [Ok(1), Ok(1), Ok(0)]);
         assert_eq!(bind(3, Misplaced::MoveOrFail(Which::All)), Ok(()));
         assert_eq!(w.nodes(3), [Ok(1); 3]);
-        holds(&child.thread(), 3);
+        w.holds(&child.thread(), 3);
         let back = Policy::new(PolicyMode::Bind, NodeMask::of(0));
         drop(child);
         assert_eq!(w.pool(), (4, 1, 1));
-        assert_eq!(w.sys.resize_huge_pool_of(0, 2), 2);
-        let moved =
-            w.mm.mbind(at(0), 4 * PAGE, back, Misplaced::MoveOrFail(Which::All));
+        assert_eq!(w.sys.resize_huge_pool_of(w.size, 0, 2), 2);
+        let moved = w.mm.mbind(
+            w.at(0),
+            4 * w.page(),
+            back,
+            Misplaced::MoveOrFail(Which::All),
+        );
         assert_eq!(moved, Err(MempolicyError::Misplaced), "two of three");
-        holds(w.thread, 3);
-        assert_eq!(w.mm.munmap(at(0), 4 * PAGE), Ok(()));
-        assert_eq!(w.sys.resize_huge_pool_of(0, EACH), EACH);
+        w.holds(w.thread, 3);
+        assert_eq!(w.mm.munmap(w.at(0), 4 * w.page()), Ok(()));
+        assert_eq!(w.sys.resize_huge_pool_of(w.size, 0, EACH), EACH);
     });
 }
 
 /// Whoever asks where a huge page is gets it first, as of small ones.
 #[test]
 fn the_node_of_a_huge_page_is_told_and_follows_it() {
-    in_each_era(|w| {
+    in_each_era!(|w| {
         w.private(2);
         w.fill(1);
-        let inside = VirtAddr(at(0).0 + 3 * SMALL);
+        let inside = VirtAddr(w.at(0).0 + 3 * SMALL);
         assert_eq!(w.thread.node_at(inside), Ok(0));
-        assert_eq!(w.mm.move_page(at(0), 1), Ok(()));
+        assert_eq!(w.mm.move_page(w.at(0), 1), Ok(()));
         assert_eq!(w.thread.node_at(inside), Ok(1));
         assert_eq!(w.pool().0, EACH);
-        assert_eq!(w.thread.node_at(at(1)), Ok(0));
+        assert_eq!(w.thread.node_at(w.at(1)), Ok(0));
         assert_eq!(w.pool().0, EACH - 1);
-        assert_eq!(w.thread.node_at(at(2)), Err(MempolicyError::Fault));
+        assert_eq!(w.thread.node_at(w.at(2)), Err(MempolicyError::Fault));
     });
 }

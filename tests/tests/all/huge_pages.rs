@@ -5,58 +5,69 @@
     reason = "all of an integration test is a test"
 )]
 
+use crate::small_tables::Small;
 use minflt_addr::VirtAddr;
 use minflt_host::{Host, HostInstance, HostOptions, Prefault};
 use minflt_mm::{
-    Advice, Config, Event, FileHandle, MapRequest, Mapped, MempolicyError, Misplaced, MmHandle,
-    MmapError, MremapError, NodeMask, Place, Policy, PolicyMode, PoolCounters, Populate, Prot,
-    Remap, RemapRequest, Reserve, Sharing, Signal, System, Thread, eras_of_huge_pages,
+    Advice, Config, Event, FileError, FileHandle, HugeSize, MapRequest, Mapped, MempolicyError,
+    Misplaced, MmHandle, MmapError, MremapError, MunmapError, NodeMask, Place, Policy, PolicyMode,
+    PoolCounters, Populate, Prot, Remap, RemapRequest, Reserve, Sharing, Signal, System, Thread,
+    era, eras_of_huge_pages,
 };
-use minflt_pgtable::X86_64;
 
-type Machine = Host<X86_64, true>;
+use minflt_pgtable::{Aarch64K4, I386Pae, Paging, RiscvSv39, X86_64};
 
-const PAGE: u64 = 2 << 20;
-/// Where an interval of tables begins.
-const BASE: u64 = 1 << 40;
+type Machine<P> = Host<P, true>;
+
+/// Of a large page of x86-64, and where an interval of its tables begins.
+const BASE: u64 = 1 << 34;
 const INTERVAL: u64 = 1 << 30;
 const POOL: u64 = 12;
 
-struct World<'w> {
-    sys: &'w System<Machine>,
-    mm: &'w MmHandle<'w, Machine>,
-    thread: &'w Thread<'w, Machine>,
+struct World<'w, P: Paging> {
+    sys: &'w System<Machine<P>>,
+    mm: &'w MmHandle<'w, Machine<P>>,
+    thread: &'w Thread<'w, Machine<P>>,
+    size: HugeSize,
 }
 
-fn at(page: u64) -> VirtAddr {
-    VirtAddr(BASE + page * PAGE)
-}
+impl<'w, P: Paging> World<'w, P> {
+    fn page(&self) -> u64 {
+        self.size.bytes::<P>()
+    }
 
-/// Some bytes into a page.
-fn within(page: u64, bytes: u64) -> VirtAddr {
-    VirtAddr(at(page).0 + bytes)
-}
+    fn at(&self, page: u64) -> VirtAddr {
+        VirtAddr(BASE + page * self.page())
+    }
 
-fn request(page: u64, pages: u64, prot: Prot) -> MapRequest {
-    MapRequest::new(Place::Fixed(at(page)), pages * PAGE, prot)
-}
+    /// Some bytes into a page.
+    fn within(&self, page: u64, bytes: u64) -> VirtAddr {
+        VirtAddr(self.at(page).0 + bytes)
+    }
 
-impl<'w> World<'w> {
-    fn file(&self, pages: u64) -> FileHandle<'w, Machine> {
+    fn request(&self, page: u64, pages: u64, prot: Prot) -> MapRequest {
+        MapRequest::new(Place::Fixed(self.at(page)), pages * self.page(), prot)
+    }
+
+    fn map_huge(&self, request: &MapRequest, sharing: Sharing) -> Result<VirtAddr, MmapError> {
+        self.mm.mmap_huge_of(self.size, request, sharing)
+    }
+
+    fn file(&self, pages: u64) -> FileHandle<'w, Machine<P>> {
         self.sys
-            .new_huge_file(pages * PAGE)
+            .new_huge_file_of(self.size, pages * self.page())
             .expect("a whole number of pages")
     }
 
-    fn map(&self, page: u64, pages: u64, file: &FileHandle<'_, Machine>, sharing: Sharing) {
-        let request = request(page, pages, Prot::READ_WRITE);
+    fn map(&self, page: u64, pages: u64, file: &FileHandle<'_, Machine<P>>, sharing: Sharing) {
+        let request = self.request(page, pages, Prot::READ_WRITE);
         let mapped = self.thread.mmap_file(&request, file, 0, sharing);
-        assert_eq!(mapped, Ok(at(page)));
+        assert_eq!(mapped, Ok(self.at(page)));
     }
 
     fn private(&self, page: u64, pages: u64) {
-        let request = request(page, pages, Prot::READ_WRITE);
-        assert_eq!(self.mm.mmap_huge(&request, Sharing::Private), Ok(at(page)));
+        let request = self.request(page, pages, Prot::READ_WRITE);
+        assert_eq!(self.map_huge(&request, Sharing::Private), Ok(self.at(page)));
     }
 
     fn pool(&self) -> (u64, u64, u64) {
@@ -65,7 +76,7 @@ impl<'w> World<'w> {
             free,
             reserved,
             ..
-        } = self.sys.huge_pool();
+        } = self.sys.huge_pool_of_size(self.size);
         (total, free, reserved)
     }
 
@@ -73,36 +84,41 @@ impl<'w> World<'w> {
         self.sys.count_of(event)
     }
 
-    fn holds(&self, others: &[&MmHandle<'_, Machine>]) {
+    fn holds(&self, others: &[&MmHandle<'_, Machine<P>>]) {
         let mut alive = vec![&**self.mm];
         alive.extend(others.iter().map(|mm| &***mm));
         self.sys.check_ledger(&alive).expect("it adds up");
     }
 }
 
-fn in_one(name: &str, config: Config, test: &impl Fn(&World<'_>)) {
+fn in_one<P: Paging>(
+    (name, config): (&str, Config),
+    size: HugeSize,
+    test: &impl Fn(&World<'_, P>),
+) {
     let options = HostOptions {
         cpus: 1,
         ram_bytes: 64 << 20,
         prefault: Prefault::OnTouch,
     };
     let instance = HostInstance::new(&options).expect("memory");
-    let sys = System::<Machine>::boot(instance, config).expect("legal");
+    let sys = System::<Machine<P>>::boot(instance, config).expect("legal");
     let _cpu = sys.machine().enter(0);
     let mm = sys.new_mm().expect("memory");
-    assert_eq!(sys.resize_huge_pool(POOL), POOL, "{name}");
+    assert_eq!(sys.resize_huge_pool_of_size(size, POOL), POOL, "{name}");
     {
         let thread = mm.thread();
         test(&World {
             sys: &sys,
             mm: &mm,
             thread: &thread,
+            size,
         });
     }
     sys.check_ledger(&[&mm]).expect("it adds up");
     drop(mm);
     sys.check_ledger(&[]).expect("nothing is left");
-    let pool = sys.huge_pool();
+    let pool = sys.huge_pool_of_size(size);
     assert_eq!(
         (pool.total, pool.free, pool.reserved),
         (POOL, POOL, 0),
@@ -110,42 +126,62 @@ fn in_one(name: &str, config: Config, test: &impl Fn(&World<'_>)) {
     );
 }
 
-fn in_each_era(test: impl Fn(&World<'_>)) {
+fn each_era<P: Paging>(size: HugeSize, test: impl Fn(&World<'_, P>)) {
     for era in eras_of_huge_pages() {
-        in_one(era.name, era.config, &test);
+        in_one((era.name, era.config), size, &test);
     }
+}
+
+/// Of both sizes: the second of a format in which they are small.
+macro_rules! in_each_era {
+    (|$world:ident| $test:block) => {{
+        each_era::<X86_64>(HugeSize::Large, |$world| $test);
+        each_era::<Small>(HugeSize::Large, |$world| $test);
+        each_era::<Small>(HugeSize::Giant, |$world| $test);
+    }};
 }
 
 #[test]
 fn a_shared_page_is_one_page_for_all() {
-    in_each_era(|world| {
+    in_each_era!(|world| {
         let file = world.file(4);
         world.map(0, 4, &file, Sharing::Shared);
         world.map(100, 4, &file, Sharing::Shared);
         assert_eq!(world.pool(), (POOL, POOL, 4), "reserved once");
         for page in 0..4 {
-            assert_eq!(world.thread.store(within(page, 4096), 7 + page), Ok(()));
-            assert_eq!(world.thread.load(within(100 + page, 4096)), Ok(7 + page));
-            assert_eq!(world.thread.load(within(100 + page, PAGE - 8)), Ok(0));
+            assert_eq!(
+                world.thread.store(world.within(page, 4096), 7 + page),
+                Ok(())
+            );
+            assert_eq!(
+                world.thread.load(world.within(100 + page, 4096)),
+                Ok(7 + page)
+            );
+            assert_eq!(
+                world
+                    .thread
+                    .load(world.within(100 + page, world.page() - 8)),
+                Ok(0)
+            );
         }
         assert_eq!(world.pool(), (POOL, POOL - 4, 0));
         assert_eq!(world.count(Event::HugeFaults), 8);
-        assert_eq!(file.read_word(PAGE + 4096), Ok(Some(8)));
+        assert_eq!(file.read_word(world.page() + 4096), Ok(Some(8)));
         world.holds(&[]);
-        assert_eq!(world.mm.munmap(at(0), 4 * PAGE), Ok(()));
-        assert_eq!(world.thread.load(at(0)), Err(Signal::MapErr));
-        assert_eq!(world.thread.load(within(101, 4096)), Ok(8));
+        assert_eq!(world.mm.munmap(world.at(0), 4 * world.page()), Ok(()));
+        assert_eq!(world.thread.load(world.at(0)), Err(Signal::MapErr));
+        assert_eq!(world.thread.load(world.within(101, 4096)), Ok(8));
         world.holds(&[]);
     });
 }
 
 #[test]
 fn what_is_not_left_is_refused_when_it_is_mapped() {
-    in_each_era(|world| {
+    in_each_era!(|world| {
         world.private(0, POOL - 2);
         assert_eq!(world.pool(), (POOL, POOL, POOL - 2));
-        let much = request(100, 3, Prot::READ_WRITE);
-        let refused = world.mm.mmap_huge(&much, Sharing::Private);
+        let much = world.request(100, 3, Prot::READ_WRITE);
+        let refused = world.map_huge(&much, Sharing::Private);
         assert_eq!(refused, Err(MmapError::NoMemory));
         let file = world.file(0);
         let refused = world.mm.mmap_file(&much, &file, 0, Sharing::Shared);
@@ -155,12 +191,12 @@ fn what_is_not_left_is_refused_when_it_is_mapped() {
             reserve: Reserve::NoReserve,
             ..much
         };
-        assert_eq!(world.mm.mmap_huge(&late, Sharing::Private), Ok(at(100)));
-        assert_eq!(world.thread.store(at(100), 1), Ok(()));
-        assert_eq!(world.thread.store(at(101), 1), Ok(()));
-        assert_eq!(world.thread.store(at(102), 1), Err(Signal::Bus));
+        assert_eq!(world.map_huge(&late, Sharing::Private), Ok(world.at(100)));
+        assert_eq!(world.thread.store(world.at(100), 1), Ok(()));
+        assert_eq!(world.thread.store(world.at(101), 1), Ok(()));
+        assert_eq!(world.thread.store(world.at(102), 1), Err(Signal::Bus));
         for page in 0..POOL - 2 {
-            assert_eq!(world.thread.store(at(page), 1), Ok(()), "{page}");
+            assert_eq!(world.thread.store(world.at(page), 1), Ok(()), "{page}");
         }
         assert_eq!(world.pool(), (POOL, 0, 0));
         world.holds(&[]);
@@ -169,22 +205,22 @@ fn what_is_not_left_is_refused_when_it_is_mapped() {
 
 #[test]
 fn parts_of_a_private_mapping_give_back_what_they_have_not_used() {
-    in_each_era(|world| {
+    in_each_era!(|world| {
         world.private(0, 6);
-        assert_eq!(world.thread.store(at(1), 5), Ok(()));
-        assert_eq!(world.thread.store(at(4), 6), Ok(()));
+        assert_eq!(world.thread.store(world.at(1), 5), Ok(()));
+        assert_eq!(world.thread.store(world.at(4), 6), Ok(()));
         assert_eq!(world.pool(), (POOL, POOL - 2, 4));
         assert_eq!(
-            world.mm.munmap(at(2), 1 << 20),
-            Err(minflt_mm::MunmapError::Invalid)
+            world.mm.munmap(world.at(2), world.page() / 2),
+            Err(MunmapError::Invalid)
         );
-        assert_eq!(world.mm.munmap(at(2), 2 * PAGE), Ok(()));
+        assert_eq!(world.mm.munmap(world.at(2), 2 * world.page()), Ok(()));
         world.holds(&[]);
         assert_eq!(world.pool(), (POOL, POOL - 2, 2));
-        assert_eq!(world.thread.load(at(1)), Ok(5));
-        assert_eq!(world.thread.load(at(4)), Ok(6));
-        assert_eq!(world.thread.load(at(3)), Err(Signal::MapErr));
-        assert_eq!(world.mm.munmap(at(0), 2 * PAGE), Ok(()));
+        assert_eq!(world.thread.load(world.at(1)), Ok(5));
+        assert_eq!(world.thread.load(world.at(4)), Ok(6));
+        assert_eq!(world.thread.load(world.at(3)), Err(Signal::MapErr));
+        assert_eq!(world.mm.munmap(world.at(0), 2 * world.page()), Ok(()));
         assert_eq!(world.pool(), (POOL, POOL - 1, 1));
         world.holds(&[]);
     });
@@ -192,22 +228,22 @@ fn parts_of_a_private_mapping_give_back_what_they_have_not_used() {
 
 #[test]
 fn a_child_shares_private_pages_until_one_of_the_two_stores() {
-    in_each_era(|world| {
+    in_each_era!(|world| {
         world.private(0, 3);
-        assert_eq!(world.thread.store(at(0), 1), Ok(()));
-        assert_eq!(world.thread.store(at(1), 2), Ok(()));
+        assert_eq!(world.thread.store(world.at(0), 1), Ok(()));
+        assert_eq!(world.thread.store(world.at(1), 2), Ok(()));
         let child = world.mm.fork().expect("memory");
         world.holds(&[&child]);
         {
             let thread = child.thread();
-            assert_eq!(thread.load(at(0)), Ok(1));
-            assert_eq!(world.thread.store(at(0), 10), Ok(()));
-            assert_eq!(thread.load(at(0)), Ok(1));
-            assert_eq!(thread.store(at(1), 20), Ok(()));
-            assert_eq!(world.thread.load(at(1)), Ok(2));
+            assert_eq!(thread.load(world.at(0)), Ok(1));
+            assert_eq!(world.thread.store(world.at(0), 10), Ok(()));
+            assert_eq!(thread.load(world.at(0)), Ok(1));
+            assert_eq!(thread.store(world.at(1), 20), Ok(()));
+            assert_eq!(world.thread.load(world.at(1)), Ok(2));
             world.holds(&[&child]);
-            assert_eq!(world.thread.store(at(1), 3), Ok(()));
-            assert_eq!(thread.load(at(1)), Ok(20));
+            assert_eq!(world.thread.store(world.at(1), 3), Ok(()));
+            assert_eq!(thread.load(world.at(1)), Ok(20));
         }
         assert_eq!(world.count(Event::HugeCopies), 2);
         drop(child);
@@ -217,19 +253,23 @@ fn a_child_shares_private_pages_until_one_of_the_two_stores() {
 
 #[test]
 fn who_reserved_a_page_wins_it_from_children() {
-    in_each_era(|world| {
+    in_each_era!(|world| {
         world.private(0, POOL);
         for page in 0..POOL {
-            assert_eq!(world.thread.store(at(page), page), Ok(()));
+            assert_eq!(world.thread.store(world.at(page), page), Ok(()));
         }
         let child = world.mm.fork().expect("memory");
         let thread = child.thread();
-        assert_eq!(thread.store(at(0), 1), Err(Signal::Bus), "none is left");
-        assert_eq!(world.thread.store(at(0), 100), Ok(()));
+        assert_eq!(
+            thread.store(world.at(0), 1),
+            Err(Signal::Bus),
+            "none is left"
+        );
+        assert_eq!(world.thread.store(world.at(0), 100), Ok(()));
         assert_eq!(world.count(Event::HugePagesLost), 1);
-        assert_eq!(world.thread.load(at(0)), Ok(100));
-        assert_eq!(thread.load(at(0)), Err(Signal::Bus));
-        assert_eq!(thread.load(at(1)), Ok(1));
+        assert_eq!(world.thread.load(world.at(0)), Ok(100));
+        assert_eq!(thread.load(world.at(0)), Err(Signal::Bus));
+        assert_eq!(thread.load(world.at(1)), Ok(1));
         drop(thread);
         world.holds(&[&child]);
     });
@@ -237,34 +277,34 @@ fn who_reserved_a_page_wins_it_from_children() {
 
 #[test]
 fn a_truncated_file_has_no_pages_behind_its_end() {
-    in_each_era(|world| {
+    in_each_era!(|world| {
         let file = world.file(4);
         world.map(0, 6, &file, Sharing::Shared);
         assert_eq!(
             file.bytes(),
-            6 * PAGE,
+            6 * world.page(),
             "a mapping that may be stored to makes it longer"
         );
         for page in 0..5 {
-            assert_eq!(world.thread.store(at(page), page + 1), Ok(()));
+            assert_eq!(world.thread.store(world.at(page), page + 1), Ok(()));
         }
         let child = world.mm.fork().expect("memory");
         let thread = child.thread();
-        assert_eq!(thread.load(at(3)), Ok(4));
-        assert_eq!(file.truncate(PAGE / 2), Err(minflt_mm::FileError::Invalid));
-        assert_eq!(file.truncate(2 * PAGE), Ok(()));
+        assert_eq!(thread.load(world.at(3)), Ok(4));
+        assert_eq!(file.truncate(world.page() / 2), Err(FileError::Invalid));
+        assert_eq!(file.truncate(2 * world.page()), Ok(()));
         assert_eq!(world.pool(), (POOL, POOL - 2, 0));
         for thread in [world.thread, &thread] {
-            assert_eq!(thread.load(at(1)), Ok(2));
-            assert_eq!(thread.load(at(2)), Err(Signal::Bus));
-            assert_eq!(thread.store(at(4), 1), Err(Signal::Bus));
+            assert_eq!(thread.load(world.at(1)), Ok(2));
+            assert_eq!(thread.load(world.at(2)), Err(Signal::Bus));
+            assert_eq!(thread.store(world.at(4), 1), Err(Signal::Bus));
         }
-        assert_eq!(file.truncate(4 * PAGE), Ok(()));
-        assert_eq!(world.thread.load(at(3)), Ok(0));
-        assert_eq!(file.punch_hole(0, PAGE + 4096), Ok(()));
-        assert_eq!(world.thread.load(at(0)), Ok(0));
+        assert_eq!(file.truncate(4 * world.page()), Ok(()));
+        assert_eq!(world.thread.load(world.at(3)), Ok(0));
+        assert_eq!(file.punch_hole(0, world.page() + 4096), Ok(()));
+        assert_eq!(world.thread.load(world.at(0)), Ok(0));
         assert_eq!(
-            world.thread.load(at(1)),
+            world.thread.load(world.at(1)),
             Ok(0),
             "of what is no whole page zeros"
         );
@@ -275,21 +315,25 @@ fn a_truncated_file_has_no_pages_behind_its_end() {
 
 #[test]
 fn an_interval_has_one_table_for_all_who_may_share_it() {
-    in_each_era(|world| {
+    each_era::<X86_64>(HugeSize::Large, |world| {
         let file = world.file(0);
         // Nothing is reserved: there are not so many pages.
         let whole = MapRequest {
             reserve: Reserve::NoReserve,
-            ..MapRequest::new(Place::Fixed(at(0)), INTERVAL + PAGE, Prot::READ_WRITE)
+            ..MapRequest::new(
+                Place::Fixed(world.at(0)),
+                INTERVAL + world.page(),
+                Prot::READ_WRITE,
+            )
         };
         let mapped = world.thread.mmap_file(&whole, &file, 0, Sharing::Shared);
-        assert_eq!(mapped, Ok(at(0)));
-        assert_eq!(world.thread.store(at(3), 33), Ok(()));
-        assert_eq!(world.thread.store(at(512), 44), Ok(()));
+        assert_eq!(mapped, Ok(world.at(0)));
+        assert_eq!(world.thread.store(world.at(3), 33), Ok(()));
+        assert_eq!(world.thread.store(world.at(512), 44), Ok(()));
         let child = world.mm.fork().expect("memory");
         let thread = child.thread();
         let faults = world.count(Event::HugeFaults);
-        assert_eq!(thread.load(at(3)), Ok(33));
+        assert_eq!(thread.load(world.at(3)), Ok(33));
         assert_eq!(world.count(Event::TablesShared), 1);
         assert_eq!(
             world.count(Event::HugeFaults),
@@ -297,30 +341,36 @@ fn an_interval_has_one_table_for_all_who_may_share_it() {
             "the entry was there"
         );
         assert_eq!(
-            thread.load(at(512)),
+            thread.load(world.at(512)),
             Ok(44),
             "what reaches out has a table of its own"
         );
         assert_eq!(world.count(Event::TablesShared), 1);
-        assert_eq!(thread.store(at(5), 55), Ok(()));
-        assert_eq!(world.thread.load(at(5)), Ok(55));
+        assert_eq!(thread.store(world.at(5), 55), Ok(()));
+        assert_eq!(world.thread.load(world.at(5)), Ok(55));
         assert_eq!(world.count(Event::HugeFaults), faults + 2);
         world.holds(&[&child]);
         // One who may not store has no table in common.
-        assert_eq!(child.mprotect(at(0), INTERVAL + PAGE, Prot::READ), Ok(()));
-        assert_eq!(world.count(Event::TablesUnshared), 1);
-        world.holds(&[&child]);
-        assert_eq!(thread.load(at(5)), Ok(55));
-        assert_eq!(thread.store(at(5), 1), Err(Signal::AccErr));
-        assert_eq!(world.thread.store(at(5), 56), Ok(()));
-        assert_eq!(world.count(Event::TablesShared), 1);
         assert_eq!(
-            child.mprotect(at(0), INTERVAL + PAGE, Prot::READ_WRITE),
+            child.mprotect(world.at(0), INTERVAL + world.page(), Prot::READ),
             Ok(())
         );
-        assert_eq!(child.madvise(at(0), INTERVAL, Advice::DontNeed), Ok(()));
+        assert_eq!(world.count(Event::TablesUnshared), 1);
         world.holds(&[&child]);
-        assert_eq!(thread.load(at(5)), Ok(56));
+        assert_eq!(thread.load(world.at(5)), Ok(55));
+        assert_eq!(thread.store(world.at(5), 1), Err(Signal::AccErr));
+        assert_eq!(world.thread.store(world.at(5), 56), Ok(()));
+        assert_eq!(world.count(Event::TablesShared), 1);
+        assert_eq!(
+            child.mprotect(world.at(0), INTERVAL + world.page(), Prot::READ_WRITE),
+            Ok(())
+        );
+        assert_eq!(
+            child.madvise(world.at(0), INTERVAL, Advice::DontNeed),
+            Ok(())
+        );
+        world.holds(&[&child]);
+        assert_eq!(thread.load(world.at(5)), Ok(56));
         drop(thread);
         world.holds(&[&child]);
     });
@@ -328,26 +378,26 @@ fn an_interval_has_one_table_for_all_who_may_share_it() {
 
 #[test]
 fn who_is_cut_in_an_interval_leaves_its_table() {
-    in_each_era(|world| {
+    each_era::<X86_64>(HugeSize::Large, |world| {
         let file = world.file(0);
         let whole = MapRequest {
             reserve: Reserve::NoReserve,
-            ..MapRequest::new(Place::Fixed(at(0)), INTERVAL, Prot::READ_WRITE)
+            ..MapRequest::new(Place::Fixed(world.at(0)), INTERVAL, Prot::READ_WRITE)
         };
         let mapped = world.thread.mmap_file(&whole, &file, 0, Sharing::Shared);
-        assert_eq!(mapped, Ok(at(0)));
-        assert_eq!(world.thread.store(at(3), 33), Ok(()));
+        assert_eq!(mapped, Ok(world.at(0)));
+        assert_eq!(world.thread.store(world.at(3), 33), Ok(()));
         let child = world.mm.fork().expect("memory");
         let thread = child.thread();
-        assert_eq!(thread.load(at(3)), Ok(33));
+        assert_eq!(thread.load(world.at(3)), Ok(33));
         assert_eq!(world.count(Event::TablesShared), 1);
-        assert_eq!(child.munmap(at(100), PAGE), Ok(()));
+        assert_eq!(child.munmap(world.at(100), world.page()), Ok(()));
         assert_eq!(world.count(Event::TablesUnshared), 1);
         world.holds(&[&child]);
-        assert_eq!(thread.load(at(3)), Ok(33));
+        assert_eq!(thread.load(world.at(3)), Ok(33));
         assert_eq!(world.count(Event::TablesShared), 1, "it is not all mapped");
-        assert_eq!(thread.load(at(100)), Err(Signal::MapErr));
-        assert_eq!(world.thread.load(at(100)), Ok(0));
+        assert_eq!(thread.load(world.at(100)), Err(Signal::MapErr));
+        assert_eq!(world.thread.load(world.at(100)), Ok(0));
         drop(thread);
         world.holds(&[&child]);
     });
@@ -355,10 +405,10 @@ fn who_is_cut_in_an_interval_leaves_its_table() {
 
 #[test]
 fn populated_and_preallocated_pages_need_no_fault() {
-    in_each_era(|world| {
+    in_each_era!(|world| {
         let file = world.file(0);
-        assert_eq!(file.allocate(0, 3 * PAGE), Ok(()));
-        assert_eq!(file.bytes(), 3 * PAGE);
+        assert_eq!(file.allocate(0, 3 * world.page()), Ok(()));
+        assert_eq!(file.bytes(), 3 * world.page());
         assert_eq!(world.pool(), (POOL, POOL - 3, 0));
         world.map(0, 3, &file, Sharing::Shared);
         assert_eq!(
@@ -368,12 +418,12 @@ fn populated_and_preallocated_pages_need_no_fault() {
         );
         let now = MapRequest {
             populate: Populate::Now,
-            ..request(100, 2, Prot::READ_WRITE)
+            ..world.request(100, 2, Prot::READ_WRITE)
         };
-        assert_eq!(world.mm.mmap_huge(&now, Sharing::Private), Ok(at(100)));
+        assert_eq!(world.map_huge(&now, Sharing::Private), Ok(world.at(100)));
         assert_eq!(world.pool(), (POOL, POOL - 5, 0));
         let faults = world.count(Event::PageFaults);
-        assert_eq!(world.thread.store(at(101), 1), Ok(()));
+        assert_eq!(world.thread.store(world.at(101), 1), Ok(()));
         assert_eq!(world.count(Event::PageFaults), faults);
         world.holds(&[]);
     });
@@ -381,65 +431,68 @@ fn populated_and_preallocated_pages_need_no_fault() {
 
 #[test]
 fn a_moved_mapping_takes_its_pages_and_what_it_reserved_along() {
-    in_each_era(|world| {
+    in_each_era!(|world| {
         let remap = |old: u64, pages: u64, to: u64| RemapRequest {
-            old: at(old),
-            old_len: pages * PAGE,
-            new_len: pages * PAGE,
-            how: Remap::Fixed(at(to)),
+            old: world.at(old),
+            old_len: pages * world.page(),
+            new_len: pages * world.page(),
+            how: Remap::Fixed(world.at(to)),
         };
         world.private(0, 6);
         for page in [0, 2, 5] {
-            assert_eq!(world.thread.store(at(page), page + 1), Ok(()));
+            assert_eq!(world.thread.store(world.at(page), page + 1), Ok(()));
         }
         // A part, over a mapping that goes.
         world.private(700, 2);
-        assert_eq!(world.thread.mremap(&remap(1, 2, 700)), Ok(at(700)));
+        assert_eq!(world.thread.mremap(&remap(1, 2, 700)), Ok(world.at(700)));
         world.holds(&[]);
         assert_eq!(world.pool(), (POOL, POOL - 3, 3));
-        assert_eq!(world.thread.load(at(701)), Ok(3));
-        assert_eq!(world.thread.load(at(2)), Err(Signal::MapErr));
-        assert_eq!(world.thread.load(at(700)), Ok(0), "still reserved");
-        assert_eq!(world.thread.mremap(&remap(3, 3, 1400)), Ok(at(1400)));
-        assert_eq!(world.thread.load(at(1402)), Ok(6));
+        assert_eq!(world.thread.load(world.at(701)), Ok(3));
+        assert_eq!(world.thread.load(world.at(2)), Err(Signal::MapErr));
+        assert_eq!(world.thread.load(world.at(700)), Ok(0), "still reserved");
+        assert_eq!(world.thread.mremap(&remap(3, 3, 1400)), Ok(world.at(1400)));
+        assert_eq!(world.thread.load(world.at(1402)), Ok(6));
         world.holds(&[]);
         let file = world.file(0);
         world.map(2000, 2, &file, Sharing::Shared);
-        assert_eq!(world.thread.store(at(2001), 9), Ok(()));
-        assert_eq!(world.thread.mremap(&remap(2000, 2, 2600)), Ok(at(2600)));
-        assert_eq!(world.thread.load(at(2601)), Ok(9));
-        assert_eq!(world.thread.load(at(2001)), Err(Signal::MapErr));
+        assert_eq!(world.thread.store(world.at(2001), 9), Ok(()));
+        assert_eq!(
+            world.thread.mremap(&remap(2000, 2, 2600)),
+            Ok(world.at(2600))
+        );
+        assert_eq!(world.thread.load(world.at(2601)), Ok(9));
+        assert_eq!(world.thread.load(world.at(2001)), Err(Signal::MapErr));
         let longer = RemapRequest {
-            new_len: 3 * PAGE,
+            new_len: 3 * world.page(),
             how: Remap::MayMove,
             ..remap(2600, 2, 0)
         };
         assert_eq!(world.thread.mremap(&longer), Err(MremapError::Invalid));
         let shorter = RemapRequest {
-            new_len: PAGE,
+            new_len: world.page(),
             how: Remap::InPlace,
             ..remap(2600, 2, 0)
         };
-        assert_eq!(world.thread.mremap(&shorter), Ok(at(2600)));
-        assert_eq!(world.thread.load(at(2601)), Err(Signal::MapErr));
-        assert_eq!(file.read_word(PAGE), Ok(Some(9)));
+        assert_eq!(world.thread.mremap(&shorter), Ok(world.at(2600)));
+        assert_eq!(world.thread.load(world.at(2601)), Err(Signal::MapErr));
+        assert_eq!(file.read_word(world.page()), Ok(Some(9)));
         world.holds(&[]);
     });
 }
 
 #[test]
 fn what_is_shown_of_huge_pages() {
-    in_each_era(|world| {
+    each_era::<X86_64>(HugeSize::Large, |world| {
         world.private(0, 2);
-        assert_eq!(world.thread.store(at(1), 1), Ok(()));
+        assert_eq!(world.thread.store(world.at(1), 1), Ok(()));
         let mut found = [Mapped::Swapped; 3];
-        world.mm.pagemap(VirtAddr(at(1).0 - 4096), &mut found);
+        world.mm.pagemap(VirtAddr(world.at(1).0 - 4096), &mut found);
         assert_eq!(found, [Mapped::Nothing, Mapped::Private, Mapped::Private]);
         let mut there = [9; 2];
         assert_eq!(
             world
                 .mm
-                .mincore(VirtAddr(at(1).0 - 4096), 2 * 4096, &mut there),
+                .mincore(VirtAddr(world.at(1).0 - 4096), 2 * 4096, &mut there),
             Ok(())
         );
         assert_eq!(there, [0, 1]);
@@ -451,16 +504,108 @@ fn what_is_shown_of_huge_pages() {
 
 #[test]
 fn locks_and_policies_cut_no_huge_page() {
-    in_each_era(|world| {
+    in_each_era!(|world| {
         world.private(0, 2);
-        let base = VirtAddr(at(0).0 + 4096);
+        let base = VirtAddr(world.at(0).0 + 4096);
         assert_eq!(world.thread.mlock(base, 4096), Ok(()));
         let policy = Policy::new(PolicyMode::Preferred, NodeMask::of(0));
         let cut = world.mm.mbind(base, 4096, policy, Misplaced::Stay);
         assert_eq!(cut, Err(MempolicyError::Invalid));
-        assert_eq!(world.mm.mbind(at(1), PAGE, policy, Misplaced::Stay), Ok(()));
+        assert_eq!(
+            world
+                .mm
+                .mbind(world.at(1), world.page(), policy, Misplaced::Stay),
+            Ok(())
+        );
         assert_eq!(world.mm.locked_bytes(), 0);
-        assert_eq!(world.thread.store(at(1), 1), Ok(()));
+        assert_eq!(world.thread.store(world.at(1), 1), Ok(()));
         world.holds(&[]);
     });
+}
+
+/// Larger than any block of the allocator: it is put together of such, and comes apart again.
+#[test]
+fn a_page_of_a_gigabyte_comes_from_memory_that_nobody_has_and_goes_back() {
+    a_gigabyte_of::<X86_64>();
+    a_gigabyte_of::<Aarch64K4>();
+    // Of three levels: in the root.
+    a_gigabyte_of::<RiscvSv39>();
+}
+
+fn a_gigabyte_of<P: Paging>() {
+    const GIB: u64 = 1 << 30;
+    let options = HostOptions {
+        cpus: 1,
+        ram_bytes: 3 << 30,
+        prefault: Prefault::OnTouch,
+    };
+    let instance = HostInstance::new(&options).expect("memory");
+    let config = era("linux-6.15").expect("an era").config;
+    let sys = System::<Machine<P>>::boot(instance, config).expect("boots");
+    let _cpu = sys.machine().enter(0);
+    let giant = HugeSize::Giant;
+    assert_eq!(sys.resize_huge_pool(3), 3);
+    let most = sys.resize_huge_pool_of_size(giant, 3);
+    assert!((1..3).contains(&most), "{most} of what is not all memory");
+    assert_eq!(sys.resize_huge_pool_of_size(giant, 1), 1);
+    let mm = sys.new_mm().expect("memory");
+    let thread = mm.thread();
+    let base = VirtAddr(1 << 37);
+    let request = |len| MapRequest::new(Place::Fixed(base), len, Prot::READ_WRITE);
+    let much = mm.mmap_huge_of(giant, &request(GIB + 1), Sharing::Private);
+    assert_eq!(much, Err(MmapError::NoMemory), "two are not there");
+    let mapped = mm.mmap_huge_of(giant, &request(4096), Sharing::Shared);
+    assert_eq!(mapped, Ok(base), "the length is rounded up");
+    let places = [0, 4096, GIB / 2 + 8, GIB - 8];
+    for (place, value) in places.into_iter().zip(7..) {
+        assert_eq!(thread.store(VirtAddr(base.0 + place), value), Ok(()));
+    }
+    assert_eq!(sys.count_of(Event::HugeFaults), 1);
+    assert_eq!(sys.huge_pool_of_size(giant).free, 0);
+    assert_eq!(sys.huge_pool().free, 3, "the other size has its own");
+    for (place, value) in places.into_iter().zip(7..) {
+        assert_eq!(thread.load(VirtAddr(base.0 + place)), Ok(value));
+    }
+    assert_eq!(mm.munmap(base, GIB / 2), Err(MunmapError::Invalid));
+    let mut smaps = String::new();
+    assert!(mm.smaps(&mut smaps).is_ok());
+    assert!(smaps.contains("KernelPageSize:  1048576 kB"), "{smaps}");
+    let child = mm.fork().expect("memory");
+    assert_eq!(child.thread().load(VirtAddr(base.0 + GIB - 8)), Ok(10));
+    assert_eq!(sys.count_of(Event::TablesShared), 0, "tables of it are not");
+    sys.check_ledger(&[&mm, &child]).expect("it adds up");
+    drop(child);
+    assert_eq!(mm.munmap(base, GIB), Ok(()));
+    assert_eq!(thread.load(base), Err(Signal::MapErr));
+    sys.check_ledger(&[&mm]).expect("it adds up");
+    // What it was made of is whole again.
+    for _ in 0..2 {
+        assert_eq!(sys.resize_huge_pool_of_size(giant, 0), 0);
+        assert_eq!(sys.resize_huge_pool_of_size(giant, most), most);
+    }
+    sys.check_ledger(&[&mm]).expect("it adds up");
+}
+
+#[test]
+fn a_format_without_larger_pages_says_so() {
+    let options = HostOptions {
+        cpus: 1,
+        ram_bytes: 16 << 20,
+        prefault: Prefault::OnTouch,
+    };
+    let instance = HostInstance::new(&options).expect("memory");
+    let config = era("linux-6.15").expect("an era").config;
+    let sys = System::<Machine<I386Pae>>::boot(instance, config).expect("boots");
+    let _cpu = sys.machine().enter(0);
+    let giant = HugeSize::Giant;
+    assert!(!giant.exists::<I386Pae>() && giant.exists::<X86_64>());
+    assert_eq!(HugeSize::of_shift::<X86_64>(30), Some(giant));
+    assert_eq!(HugeSize::of_shift::<I386Pae>(30), None);
+    assert_eq!(sys.resize_huge_pool_of_size(giant, 1), 0);
+    let file = sys.new_huge_file_of(giant, 1 << 30);
+    assert_eq!(file.err(), Some(FileError::Invalid));
+    let mm = sys.new_mm().expect("memory");
+    let request = MapRequest::new(Place::Any, 1 << 30, Prot::READ);
+    let mapped = mm.mmap_huge_of(giant, &request, Sharing::Shared);
+    assert_eq!(mapped, Err(MmapError::Invalid));
 }

@@ -24,7 +24,7 @@ const BASE: u64 = 1 << 40;
 const PAGES: u64 = 8;
 const POOL: u64 = 20;
 const CPUS: u32 = 4;
-const STEPS: u64 = 300;
+const STEPS: u64 = 1200;
 
 /// Numbers that look random, the same in each run.
 struct Random(u64);

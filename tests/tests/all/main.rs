@@ -27,6 +27,7 @@ mod remap;
 mod remote;
 mod rss;
 mod sim;
+mod small_tables;
 mod stacks;
 mod swap;
 mod sysv_shm;

@@ -7,7 +7,7 @@ use minflt_mm::config::{
     Protocol, Rss, Unmap,
 };
 use minflt_mm::{Config, ERAS};
-use minflt_pgtable::{AccessBits, BeforeInstall, ByteOrder, CasAbility, FORMATS};
+use minflt_pgtable::{About, AccessBits, BeforeInstall, ByteOrder, CasAbility, FORMATS};
 use minflt_report::{Column, Table};
 
 /// `minflt eras`.
@@ -119,6 +119,7 @@ pub(crate) fn format_table() -> Table {
         "levels",
         "index bits",
         "page",
+        "huge pages",
         "word",
         "user space",
         "accessed, dirty",
@@ -143,6 +144,7 @@ pub(crate) fn format_table() -> Table {
             about.tree.len().to_string(),
             bits.join("/"),
             format!("{} KiB", (1u64 << about.page_shift) >> 10),
+            huge_pages(about),
             format!("{} bits{order}", about.word_bits),
             below(about.user_end),
             who_sets_bits(about.caps.access_bits),
@@ -158,6 +160,26 @@ pub(crate) fn format_table() -> Table {
             .push(row.iter().map(|text| text.as_str().into()).collect());
     }
     table
+}
+
+/// What entries above the leaves map.
+fn huge_pages(about: &About) -> String {
+    let top = about.huge.map_or(0, |huge| huge.top as usize);
+    let bits = |level: &usize| -> u32 {
+        let below = about.tree[..*level].iter().map(|level| level.bits);
+        about.page_shift + below.sum::<u32>()
+    };
+    let size = |shift| match shift {
+        30.. => format!("{} GiB", 1u64 << (shift - 30)),
+        _ => format!("{} MiB", 1u64 << (shift - 20)),
+    };
+    match top {
+        0 => "-".to_string(),
+        _ => {
+            let sizes: Vec<_> = (1..=top).map(|level| size(bits(&level))).collect();
+            sizes.join(", ")
+        }
+    }
 }
 
 /// The end of user space, as a power of two or in GiB.

@@ -24,7 +24,6 @@ mod zone;
 
 pub(crate) use choose::Search;
 pub(crate) use list::CpuFrames;
-pub(crate) use zone::MAX_ORDER;
 
 use crate::frame::{Frame, FrameTable, Use, Zeroed};
 use crate::hugetlb::pool::Pools;
@@ -62,6 +61,8 @@ pub(crate) struct Frames<M: Mmu> {
     pub(crate) refusals: Refusals<M>,
     /// Huge pages. Whoever drops the last reference to one gives it back here.
     pub(crate) huge: Pools<M>,
+    /// The larger ones.
+    pub(crate) giant: Pools<M>,
 }
 
 impl<M: Mmu> Frames<M> {
@@ -73,7 +74,7 @@ impl<M: Mmu> Frames<M> {
         nodes: u32,
         count: u32,
         swap: &SwapArea<M>,
-        huge: Pools<M>,
+        [huge, giant]: [Pools<M>; 2],
     ) -> Self {
         let len = table.len() - swap.frames();
         // What a CPU has, others do without: an eighth of all is enough for that.
@@ -96,6 +97,7 @@ impl<M: Mmu> Frames<M> {
             nodes,
             refusals: Refusals::new(),
             huge,
+            giant,
         }
     }
 

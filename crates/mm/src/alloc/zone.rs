@@ -85,13 +85,19 @@ impl<M: Mmu> Zone<M> {
         if spare >> order == 0 {
             return None;
         }
-        lists.take_exactly(table, order)
+        match order > MAX_ORDER {
+            true => lists.take_run(table, order, self.start),
+            false => lists.take_exactly(table, order),
+        }
     }
 
     /// Takes a block of 2^order frames back.
     pub(crate) fn free(&self, table: &FrameTable<M>, pfn: Pfn, order: u32) {
         let start = self.start;
-        self.lists.lock().free(table, pfn, order, start);
+        let mut lists = self.lists.lock();
+        for part in (pfn.0..pfn.0 + (1 << order)).step_by(1 << order.min(MAX_ORDER)) {
+            lists.free(table, Pfn(part), order.min(MAX_ORDER), start);
+        }
     }
 
     pub(crate) fn count_free(&self) -> u64 {
@@ -157,6 +163,30 @@ impl Lists {
             };
             return Some(self.split(table, order + at as u32, order).0);
         }
+    }
+
+    /// More frames than any block has: 2^`order` of them in whole blocks that follow each other,
+    /// the first such that there are.
+    ///
+    /// Linux: alloc_contig_pages, which also moves what is in the way.
+    fn take_run<M: Mmu>(&mut self, table: &FrameTable<M>, order: u32, start: u64) -> Option<Pfn> {
+        let (run, block) = (1_u64 << order, 1_u64 << MAX_ORDER);
+        let whole = |pfn| table.get(Pfn(pfn)).heads_block(MAX_ORDER);
+        let mut at = start.next_multiple_of(run);
+        while at + run <= self.end {
+            // Frames that were never used are in no list yet.
+            let known = self.untouched.clamp(at, at + run);
+            if (at..known).step_by(block as usize).all(whole) {
+                while self.untouched < at + run && self.take_untouched(table) {}
+                for pfn in (at..at + run).step_by(block as usize) {
+                    self.unlink(table, Pfn(pfn), MAX_ORDER);
+                }
+                self.free -= run;
+                return Some(Pfn(at));
+            }
+            at += run;
+        }
+        None
     }
 
     /// Takes the first block in the list of order `at`, split until it has at most 2^`most` frames.

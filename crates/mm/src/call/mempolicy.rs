@@ -32,7 +32,6 @@ use super::{as_call, page_range};
 use crate::error::{MempolicyError, NoMemory};
 use crate::event::Event;
 use crate::fault::FaultOutcome;
-use crate::hugetlb;
 use crate::mm::Mm;
 use crate::policy::{NodeMask, Policy, PolicyMode};
 use crate::system::System;
@@ -203,7 +202,7 @@ impl<M: Mmu> Mm<M> {
     /// Linux: queue_folios_hugetlb.
     fn any_huge_outside(&self, view: &VmaView, part: VirtRange, nodes: NodeMask) -> bool {
         let frames = &self.system().frames;
-        hugetlb::pages::<M::Paging>(part).any(|page| {
+        view.huge_size().pages::<M::Paging>(part).any(|page| {
             let seen = self.look_at_huge(view, page.start());
             seen.is_ok_and(|seen| !nodes.has(frames.node_of(seen.pfn)))
         })

@@ -70,7 +70,9 @@ impl<M: Mmu> Mm<M> {
             let cache = view.cache::<M>();
             let _tree = cache.map(|cache| cache.i_mmap.read());
             for (page, there) in pages::<M>(asked).zip(whole) {
-                let entry = self.huge_entry(page.start()).map(|leaf| leaf.entry.load());
+                let entry = self
+                    .huge_entry(view.huge_size(), page.start())
+                    .map(|leaf| leaf.entry.load());
                 *there = u8::from(entry.is_ok_and(|pte| pte.is_mapped()));
             }
             return Ok(asked.pages(M::Paging::shift()) as usize);

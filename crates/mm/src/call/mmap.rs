@@ -12,7 +12,7 @@ use crate::commit::{self, Pages, Reserve};
 use crate::error::{MmapError, NoMemory};
 use crate::event::Event;
 use crate::file::{FileAccess, FileHandle, Sharing};
-use crate::hugetlb;
+use crate::hugetlb::HugeSize;
 use crate::mm::Mm;
 use crate::rss::Share;
 use crate::thread::Thread;
@@ -182,19 +182,15 @@ impl<M: Mmu> Mm<M> {
             return Err(MmapError::NoMemory);
         }
         // What wraps is 0, and no length for a place.
-        let huge = part.is_some_and(|part| part.file.cache().is_huge());
-        let unit = if huge {
-            hugetlb::shift::<M::Paging>()
-        } else {
-            M::Paging::shift()
-        };
+        let size = part.and_then(|part| part.file.cache().huge);
+        let huge = size.is_some();
+        let unit = size.map_or(M::Paging::shift(), HugeSize::shift::<M::Paging>);
         let len = VirtAddr(len).align_up(unit).map_or(0, |len| len.0);
         if huge && len == 0 {
             return Err(MmapError::Invalid);
         }
         let (range, beside) = self.place_of_unit(request.place, len, unit)?;
-        let misaligned =
-            |part: &Part<'_, M>| !hugetlb::is_aligned::<M::Paging>(VirtAddr(part.offset));
+        let misaligned = |part: &Part<'_, M>| !VirtAddr(part.offset).is_aligned(unit);
         // A place that was looked for is free.
         let cuts = matches!(request.place, Place::Fixed(_)) && !self.cuts_no_huge_page(range);
         if cuts || huge && part.is_some_and(misaligned) {
@@ -293,11 +289,14 @@ impl<M: Mmu> Part<'_, M> {
                 flags = flags.with(VmaFlags::NEVER_WRITTEN);
             }
         }
-        if self.file.cache().is_huge() {
+        if let Some(size) = self.file.cache().huge {
             // Its pages are reserved, not promised; and stay, locked or not.
             let locked = VmaFlags::LOCKED.with(VmaFlags::LOCKED_ON_FAULT);
             let without = VmaFlags::ACCOUNT.with(locked);
             flags = flags.without(without).with(VmaFlags::HUGETLB);
+            if size == HugeSize::Giant {
+                flags = flags.with(VmaFlags::HUGE_GIANT);
+            }
         }
         Ok(VmaView {
             pgoff: self.offset >> M::Paging::shift(),

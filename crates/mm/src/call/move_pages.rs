@@ -27,7 +27,7 @@
 use super::as_call;
 use crate::error::MovePageError;
 use crate::event::Event;
-use crate::hugetlb::{self, HugeSeen};
+use crate::hugetlb::HugeSeen;
 use crate::mm::Mm;
 use crate::policy::{Policy, PolicyMode};
 use crate::vma::VmaView;
@@ -167,7 +167,7 @@ impl<M: Mmu> Mm<M> {
         });
         Asked {
             seen,
-            page: hugetlb::page_at::<M::Paging>(addr),
+            page: view.huge_size().page_at::<M::Paging>(addr),
             index: view.huge_index::<M::Paging>(addr),
         }
     }

@@ -6,7 +6,6 @@
 //! Linux: mm/gup.c `__mm_populate`, populate_vma_page_range, faultin_page_range (v6.18).
 
 use crate::fault::{FaultOutcome, Signal};
-use crate::hugetlb;
 use crate::mm::Mm;
 use crate::rss::Share;
 use crate::vma::{Prot, Vma, VmaFlags, VmaView};
@@ -86,8 +85,8 @@ impl<M: Mmu> Mm<M> {
             let end = view.range.end().min(range.end());
             at = match how(&view)? {
                 Some(access) if view.is_huge() => {
-                    let at = at.align_down(hugetlb::shift::<M::Paging>());
-                    let pages = hugetlb::pages::<M::Paging>(VirtRange::new(at, end));
+                    let at = at.align_down(view.huge_size().shift::<M::Paging>());
+                    let pages = view.huge_size().pages::<M::Paging>(VirtRange::new(at, end));
                     self.populate_part(share, end, pages, access)?
                 }
                 Some(access) => {

@@ -26,7 +26,7 @@ use crate::file::PageCache;
 use crate::frame::{Exclusive, Frame};
 use crate::hugetlb::pool::Taking;
 use crate::hugetlb::reserve::Change;
-use crate::hugetlb::{LEVEL, NotMade, order, page_at, shift};
+use crate::hugetlb::{HugeSize, NotMade};
 use crate::page::Page;
 use crate::vma::{Prot, VmaFlags};
 use crate::zap::Zap;
@@ -40,6 +40,7 @@ struct HugeFault<'f, 'm, 's, M: Mmu> {
     fault: &'f Fault<'m, M>,
     stable: &'f Stable<'s, M>,
     cache: &'f PageCache<M>,
+    size: HugeSize,
     index: u64,
     page: VirtRange,
     leaf: Leaf<'f, M>,
@@ -62,6 +63,7 @@ impl<M: Mmu> Fault<'_, M> {
             return Err(Stop::Signal(Signal::Bus));
         };
         let sys = self.mm.system();
+        let size = stable.view.huge_size();
         let index = stable.view.huge_index::<M::Paging>(self.addr);
         let by_map = sys.config.hugetlb == Hugetlb::IMmap;
         let held = !sys.config.lacks(Broken::HugeUnlocked);
@@ -77,8 +79,9 @@ impl<M: Mmu> Fault<'_, M> {
             fault: self,
             stable,
             cache,
+            size,
             index,
-            page: page_at::<M::Paging>(self.addr),
+            page: size.page_at::<M::Paging>(self.addr),
             leaf,
             pages_before,
         }
@@ -93,13 +96,15 @@ impl<M: Mmu> Fault<'_, M> {
         stable: &'s Stable<'_, M>,
         cache: &PageCache<M>,
     ) -> Result<Leaf<'s, M>, Stop> {
+        let size = stable.view.huge_size();
         loop {
-            let (entry, level) = match stable.mm.huge_entry(self.addr) {
+            let (entry, level) = match stable.mm.huge_entry(size, self.addr) {
                 Ok(leaf) => return Ok(leaf),
                 Err(missing) => missing,
             };
             let place = (entry, self.addr);
-            if level == LEVEL + 1
+            if level == HugeSize::Large.level() + 1
+                && size == HugeSize::Large
                 && stable
                     .mm
                     .share_table(stable.vma, &stable.view, cache, place)
@@ -115,7 +120,7 @@ impl<M: Mmu> HugeFault<'_, '_, '_, M> {
     fn handle(&self) -> Result<Kind, Stop> {
         let found = self.leaf.entry.load();
         let stores = self.fault.access == Access::Write;
-        if found.is_none_at(LEVEL) {
+        if found.is_none_at(self.size.level()) {
             return self.no_page();
         }
         if !found.is_present() {
@@ -157,7 +162,7 @@ impl<M: Mmu> HugeFault<'_, '_, '_, M> {
         let to = with_bits(to, self.fault.access);
         let same = self.leaf.entry.cas(mm.exchange_of_huge(), found, to);
         if same.is_ok() {
-            mm.has_huge_table(self.fault.addr, self.leaf.table);
+            mm.has_huge_table(self.size, self.fault.addr, self.leaf.table);
         }
         match same.is_ok() && to.grant() > found.grant() {
             true => Kind::Reuse,
@@ -211,7 +216,7 @@ impl<M: Mmu> HugeFault<'_, '_, '_, M> {
     /// A page of a private mapping's own, where its file has none.
     fn map_own(&self) -> Result<Kind, Stop> {
         let own = self.own_page()?.ok_or(Stop::Signal(Signal::Bus))?;
-        self.fault.mm.system().clear_huge(own.0);
+        self.fault.mm.system().clear_huge(own.0, self.size);
         Ok(self.install_own(own))
     }
 
@@ -220,11 +225,11 @@ impl<M: Mmu> HugeFault<'_, '_, '_, M> {
         let sys = self.fault.mm.system();
         M::phase(Phase::Commit);
         let _held = sys.huge_lock(self.leaf.table).lock();
-        let empty = self.leaf.entry.load().is_none_at(LEVEL);
+        let empty = self.leaf.entry.load().is_none_at(self.size.level());
         if empty {
             self.leaf.entry.store(new.huge());
             let mm = self.fault.mm;
-            mm.has_huge_table(self.fault.addr, self.leaf.table);
+            mm.has_huge_table(self.size, self.fault.addr, self.leaf.table);
             M::note(format_args!(
                 "fault {} maps huge page {}",
                 self.fault.addr,
@@ -249,7 +254,9 @@ impl<M: Mmu> HugeFault<'_, '_, '_, M> {
             false => Taking::Unreserved,
         };
         let policy = self.fault.policy(self.stable);
-        let pfn = sys.frames.take_huge(&sys.at, policy, self.index, taking);
+        let pfn = sys
+            .frames
+            .take_huge(&sys.at, self.size, (policy, self.index), taking);
         let Some(pfn) = pfn else { return Ok(None) };
         let frame = sys.huge_frame(pfn);
         frame.mapping.store(0, Ordering::Relaxed);
@@ -323,7 +330,8 @@ impl<M: Mmu> HugeFault<'_, '_, '_, M> {
             let _held = sys.huge_lock(self.leaf.table).lock();
             let how = mm.exchange_of_huge();
             // No CPU may go on with the old page once another stores to the new one.
-            let gone = self.leaf.entry.cas(how, found, Pte::none_at(LEVEL)).is_ok();
+            let none = Pte::none_at(self.size.level());
+            let gone = self.leaf.entry.cas(how, found, none).is_ok();
             if gone {
                 zap.gather.touch(self.page);
                 zap.flush();
@@ -350,7 +358,7 @@ impl<M: Mmu> HugeFault<'_, '_, '_, M> {
     /// Copies a huge page, which others may store to.
     fn copy(&self, to: Pfn, from: Pfn) {
         let at = &self.fault.mm.system().at;
-        for part in 0..1 << order::<M::Paging>() {
+        for part in 0..1 << self.size.order::<M::Paging>() {
             M::copy_in_use(at, Pfn(to.0 + part), Pfn(from.0 + part));
         }
     }
@@ -362,12 +370,13 @@ impl<M: Mmu> HugeFault<'_, '_, '_, M> {
     fn take_from_children(&self, old: Pfn) {
         let (mm, cache) = (self.fault.mm, self.cache);
         let _tree = cache.i_mmap.write();
-        let first = self.index << order::<M::Paging>();
-        let last = first + (1 << order::<M::Paging>()) - 1;
+        let order = self.size.order::<M::Paging>();
+        let first = self.index << order;
+        let last = first + (1 << order) - 1;
         let _all = cache.spans.each(first, last, |part| {
             let mine = core::ptr::eq(part.mm, mm) && part.range == self.page;
             if !mine && crate::file::own_pages_of(&part).is_none() {
-                part.mm.lose_huge(part.range, old);
+                part.mm.lose_huge(self.size, part.range, old);
             }
             ControlFlow::Continue(())
         });
@@ -376,11 +385,11 @@ impl<M: Mmu> HugeFault<'_, '_, '_, M> {
 
 impl<M: Mmu> crate::mm::Mm<M> {
     /// Takes the huge page `old` out, if it is mapped at `page`. Under `i_mmap` for writing.
-    fn lose_huge(&self, page: VirtRange, old: Pfn) {
-        let Ok(leaf) = self.huge_entry(page.start()) else {
+    fn lose_huge(&self, size: HugeSize, page: VirtRange, old: Pfn) {
+        let Ok(leaf) = self.huge_entry(size, page.start()) else {
             return;
         };
-        debug_assert!(page.len() == 1 << shift::<M::Paging>(), "one huge page");
+        debug_assert!(page.len() == size.bytes::<M::Paging>(), "one huge page");
         let sys = self.system();
         let mut zap = Zap::begin(self, page);
         {
@@ -388,7 +397,7 @@ impl<M: Mmu> crate::mm::Mm<M> {
             let found = leaf.entry.load();
             if found.is_mapped() && found.pfn() == old {
                 leaf.entry
-                    .swap(self.exchange_of_huge(), Pte::none_at(LEVEL));
+                    .swap(self.exchange_of_huge(), Pte::none_at(size.level()));
                 // ORDERING: AcqRel; no pair: as of other pages.
                 sys.huge_frame(old).maps.sub(1, Ordering::AcqRel);
                 zap.gather.touch(page);

@@ -200,7 +200,7 @@ impl<M: Mmu> Vma<M> {
             return;
         };
         if let (Some(own), Some(pages)) = (OwnPages::<M>::at(link.own()), link.span.pages()) {
-            sys.give_back_own(own, pages);
+            sys.give_back_own(own, self.view().huge_size(), pages);
         }
     }
 

@@ -62,7 +62,7 @@ pub use segments::{ShmId, ShmKey, ShmLimits, ShmPages, ShmStatus};
 pub(crate) use truncate::clear_bytes;
 
 use crate::error::NoMemory;
-use crate::hugetlb::reserve::Reservations;
+use crate::hugetlb::{HugeSize, reserve::Reservations};
 use crate::rmap::interval::Spans;
 use crate::system::System;
 use crate::vma::VmaView;
@@ -151,8 +151,8 @@ pub(crate) struct PageCache<M: Mmu> {
     /// No huge page from this number on lies behind the end: allocation may make such, faults do
     /// not. Written under: `resize`; read by oracles.
     pub(crate) made_to: Atomic<u64, M>,
-    /// 2 to the power of this are the pages of each of its pages: 0 but of huge ones. Immutable.
-    pub(crate) order: u32,
+    /// How large its pages are, where they are huge. Immutable.
+    pub(crate) huge: Option<HugeSize>,
     /// The segment that it is the memory of, 0 for none. Set before anybody has it.
     segment: Atomic<u64, M>,
 }
@@ -207,7 +207,7 @@ impl<M: Mmu> System<M> {
     /// # Errors
     /// No memory, or too large.
     pub fn new_file(&self, bytes: u64) -> Result<FileHandle<'_, M>, NoMemory> {
-        self.make_file(None, bytes, 0)
+        self.make_file(None, bytes, None)
     }
 
     /// A file of `bytes` bytes whose pages come from and go to `ops`. Each call makes another
@@ -220,15 +220,15 @@ impl<M: Mmu> System<M> {
         ops: &'static dyn FileOps<M>,
         bytes: u64,
     ) -> Result<FileHandle<'_, M>, NoMemory> {
-        self.make_file(Some(ops), bytes, 0)
+        self.make_file(Some(ops), bytes, None)
     }
 
-    /// A file whose pages have 2 to the power of `order` of the format's.
+    /// A file; of huge pages, if it is told how large.
     pub(crate) fn make_file(
         &self,
         ops: Option<&'static dyn FileOps<M>>,
         bytes: u64,
-        order: u32,
+        huge: Option<HugeSize>,
     ) -> Result<FileHandle<'_, M>, NoMemory> {
         if bytes > LARGEST {
             return Err(NoMemory);
@@ -250,7 +250,7 @@ impl<M: Mmu> System<M> {
             reserving: RwSem::new(),
             reserved: Reservations::new(),
             made_to: Atomic::new(0),
-            order,
+            huge,
             segment: Atomic::new(0),
         };
         let cache = self.files.caches.alloc(cache, self).map_err(|_| NoMemory)?;

@@ -35,9 +35,9 @@
 //! Linux: fs/hugetlbfs/inode.c remove_inode_hugepages, hugetlb_unmap_file_folio,
 //! hugetlb_vmdelete_list (v6.1).
 
+use super::HugeSize;
 use super::lock::{Held, HugeLock};
 use super::zap::NoFaults;
-use super::{bytes, order, page_at, shift};
 use crate::config::{Broken, Hugetlb};
 use crate::error::FileError;
 use crate::event::Event;
@@ -71,19 +71,31 @@ impl<M: Mmu> System<M> {
     /// [`FileError::Invalid`] where the size is no multiple, or the format has no huge pages; no
     /// memory.
     pub fn new_huge_file(&self, bytes_of_it: u64) -> Result<FileHandle<'_, M>, FileError> {
-        let whole = bytes_of_it.is_multiple_of(bytes::<M::Paging>());
-        if M::Paging::huge_order().is_none() || !whole {
+        self.new_huge_file_of(HugeSize::Large, bytes_of_it)
+    }
+
+    /// The same of pages of size `size`.
+    ///
+    /// # Errors
+    /// [`FileError::Invalid`] where `bytes` is no multiple, or the format has no such pages; no
+    /// memory.
+    pub fn new_huge_file_of(
+        &self,
+        size: HugeSize,
+        bytes: u64,
+    ) -> Result<FileHandle<'_, M>, FileError> {
+        if !size.exists::<M::Paging>() || !bytes.is_multiple_of(size.bytes::<M::Paging>()) {
             return Err(FileError::Invalid);
         }
-        Ok(self.make_file(None, bytes_of_it, order::<M::Paging>())?)
+        Ok(self.make_file(None, bytes, Some(size))?)
     }
 
     /// Clears a huge page, unless it is known to be zeros.
-    pub(crate) fn clear_huge(&self, pfn: Pfn) {
+    pub(crate) fn clear_huge(&self, pfn: Pfn, size: HugeSize) {
         if self.huge_frame(pfn).is_zeroed() {
             return;
         }
-        for part in pfn.0..pfn.0 + (1 << order::<M::Paging>()) {
+        for part in pfn.0..pfn.0 + (1 << size.order::<M::Paging>()) {
             M::clear(&self.at, Pfn(part));
         }
     }
@@ -92,12 +104,23 @@ impl<M: Mmu> System<M> {
 impl<M: Mmu> PageCache<M> {
     /// Whether its pages are huge, and numbered so.
     pub(crate) const fn is_huge(&self) -> bool {
-        self.order != 0
+        self.huge.is_some()
+    }
+
+    /// How large they are then.
+    pub(crate) fn huge_size(&self) -> HugeSize {
+        self.huge.unwrap_or(HugeSize::Large)
+    }
+
+    /// The bytes of one, and their number as a power of two.
+    fn unit(&self) -> (u64, u32) {
+        let size = self.huge_size();
+        (size.bytes::<M::Paging>(), size.shift::<M::Paging>())
     }
 
     /// Huge pages that have bytes of the file.
     pub(crate) fn huge_pages(&self) -> u64 {
-        self.size() >> shift::<M::Paging>()
+        self.size() >> self.unit().1
     }
 
     /// A new page of zeros, locked, in the file from now on.
@@ -116,10 +139,12 @@ impl<M: Mmu> PageCache<M> {
             0 => Taking::Reserved,
             _ => Taking::Unreserved,
         };
-        let pfn = sys.frames.take_huge(&sys.at, policy, index, taking);
+        let pfn = sys
+            .frames
+            .take_huge(&sys.at, self.huge_size(), (policy, index), taking);
         let pfn = pfn.ok_or(NotMade::Empty)?;
         let frame = sys.huge_frame(pfn);
-        sys.clear_huge(pfn);
+        sys.clear_huge(pfn, self.huge_size());
         let page = Page::held(sys, pfn).lock();
         frame.mapping.store(self.address(), Ordering::Relaxed);
         frame.index.store(index, Ordering::Relaxed);
@@ -133,7 +158,7 @@ impl<M: Mmu> PageCache<M> {
         let missing = change.missing();
         let both = missing.saturating_sub(change.add());
         if both > 0 {
-            sys.frames.unreserve_huge(both);
+            sys.frames.unreserve_huge(self.huge_size(), both);
         }
         sys.huge_frame(pfn).clear_restore_reserve();
         sys.count(Event::HugePagesMade);
@@ -142,7 +167,7 @@ impl<M: Mmu> PageCache<M> {
 
     /// Gives the file another size, a multiple of a huge page. The caller holds `resize`.
     pub(crate) fn resize_huge(&self, new: u64) -> Result<(), FileError> {
-        if !new.is_multiple_of(bytes::<M::Paging>()) {
+        if !new.is_multiple_of(self.unit().0) {
             return Err(FileError::Invalid);
         }
         // Nobody maps it meanwhile, which may make it longer, and reserve what goes here.
@@ -151,12 +176,13 @@ impl<M: Mmu> PageCache<M> {
         let old = self.size();
         self.set_size(new);
         // Pages and promises may lie behind an end that the file had, too.
-        let first = new >> shift::<M::Paging>();
+        let first = new >> self.unit().1;
         self.made_to.store(first, Ordering::Relaxed);
         let freed = self.drop_huge(first, old);
         let gone = self.reserved.truncate(self.system(), first);
         let unused = gone.saturating_sub(freed);
-        self.system().frames.unreserve_huge(unused);
+        let frames = &self.system().frames;
+        frames.unreserve_huge(self.huge_size(), unused);
         M::note(format_args!("truncate to {new} returns"));
         Ok(())
     }
@@ -209,7 +235,7 @@ impl<M: Mmu> PageCache<M> {
     /// Makes a hole of the bytes from `from` up to `to`: of what is not a whole page, zeros. The
     /// caller holds `resize`.
     pub(crate) fn punch_huge_bytes(&self, from: u64, to: u64) -> Result<(), FileError> {
-        let size = bytes::<M::Paging>();
+        let (size, _) = self.unit();
         let (first, end) = (from.div_ceil(size), to / size);
         if first > end {
             self.clear_huge_bytes(from, to);
@@ -222,12 +248,13 @@ impl<M: Mmu> PageCache<M> {
 
     /// The word at `offset`, within the file; 0 where there is no page.
     pub(crate) fn huge_word(&self, offset: u64) -> u64 {
-        let index = offset >> shift::<M::Paging>();
+        let (bytes, shift) = self.unit();
+        let index = offset >> shift;
         let Some(page) = self.find(index) else {
             return 0;
         };
         let page = page.lock();
-        let part = (offset % bytes::<M::Paging>()) >> M::Paging::shift();
+        let part = (offset % bytes) >> M::Paging::shift();
         let pfn = Pfn(page.pfn().0 + part);
         M::user_load(&self.system().at, pfn, offset % M::Paging::page())
     }
@@ -237,14 +264,15 @@ impl<M: Mmu> PageCache<M> {
         if from >= to {
             return;
         }
-        let index = from >> shift::<M::Paging>();
+        let (bytes, shift) = self.unit();
+        let index = from >> shift;
         let _one = self.system().huge.mutex(self, index).write();
         let Some(page) = self.find(index) else { return };
         let page = page.lock();
         let mut at = from;
         while at < to {
             let end = (at + 1).next_multiple_of(M::Paging::page()).min(to);
-            let part = (at % bytes::<M::Paging>()) >> M::Paging::shift();
+            let part = (at % bytes) >> M::Paging::shift();
             let base = at & !(M::Paging::page() - 1);
             let pfn = Pfn(page.pfn().0 + part);
             clear_bytes::<M>(&self.system().at, pfn, at - base, end - base);
@@ -255,8 +283,9 @@ impl<M: Mmu> PageCache<M> {
     /// The bytes from `offset` on have memory. The caller holds `resize`.
     pub(crate) fn allocate_huge(&self, offset: u64, end: u64) -> Result<(), FileError> {
         let sys = self.system();
-        let first = offset >> shift::<M::Paging>();
-        let last = end.div_ceil(bytes::<M::Paging>());
+        let (bytes, shift) = self.unit();
+        let first = offset >> shift;
+        let last = end.div_ceil(bytes);
         let before = self.made_to.load(Ordering::Relaxed);
         self.made_to.store(before.max(last), Ordering::Relaxed);
         for index in first..last {
@@ -285,12 +314,13 @@ impl<M: Mmu> PageCache<M> {
             }
         });
         let gone = self.reserved.truncate(sys, 0);
-        sys.frames.unreserve_huge(gone.saturating_sub(freed));
+        sys.frames
+            .unreserve_huge(self.huge_size(), gone.saturating_sub(freed));
     }
 
     /// The page behind the last that has bytes of a file of `size` bytes; not before `first`.
     fn inside(&self, first: u64, size: u64) -> u64 {
-        size.div_ceil(bytes::<M::Paging>()).max(first)
+        size.div_ceil(self.unit().0).max(first)
     }
 
     /// Drops the pages from `first` on; returns how many there were. The file had `size` bytes:
@@ -434,27 +464,28 @@ impl<M: Mmu> PageCache<M> {
         last: u64,
         visit: impl FnMut(Mapped<'_, M>) -> ControlFlow<()>,
     ) -> ControlFlow<()> {
-        let order = order::<M::Paging>();
+        let order = self.huge_size().order::<M::Paging>();
         let last = (last << order) + ((1 << order) - 1);
         self.spans.each(first << order, last, visit)
     }
 
     fn unmap_part(&self, part: Mapped<'_, M>) {
         let sys = self.system();
+        let size = self.huge_size();
         let mut zap = Zap::begin_by_reverse_map(part.mm, part.range, Only::All);
         match own_pages_of(&part).zip(part.first_page()) {
             Some((own, first)) => {
-                let mut index = first >> order::<M::Paging>();
-                let mut page = page_at::<M::Paging>(part.range.start());
+                let mut index = first >> size.order::<M::Paging>();
+                let mut page = size.page_at::<M::Paging>(part.range.start());
                 while page.start() < part.range.end() {
                     // Whoever has the page in a fault may refer to it still: then it is used up.
                     let one = sys.huge.mutex(self, index).try_write();
-                    zap.huge_own(own, index, page, one.is_some());
-                    page = page_at::<M::Paging>(page.end());
+                    zap.huge_own(own, size, (index, page), one.is_some());
+                    page = size.page_at::<M::Paging>(page.end());
                     index += 1;
                 }
             }
-            None => zap.huge_locked(part.range),
+            None => zap.huge_locked(size, part.range),
         }
         zap.finish();
     }

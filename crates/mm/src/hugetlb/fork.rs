@@ -3,8 +3,8 @@
 //! A shared mapping's entries are not copied: the child's faults find the pages, or a table to
 //! share. Linux: mm/hugetlb.c copy_hugetlb_page_range; bcd51a3c679d.
 
+use super::HugeSize;
 use super::migrate::is_moving;
-use super::{LEVEL, page_at};
 use crate::config::Broken;
 use crate::error::NoMemory;
 use crate::event::Event;
@@ -27,25 +27,26 @@ impl<M: Mmu> Zap<'_, M> {
             return Ok(());
         }
         let (mm, sys) = (self.mm, self.mm.system());
+        let size = view.huge_size();
         let mut at = view.range.start();
         while at < view.range.end() {
-            let leaf = match mm.huge_entry(at) {
+            let leaf = match mm.huge_entry(size, at) {
                 Ok(leaf) => leaf,
                 Err((_, level)) => {
                     at = span_of::<M::Paging>(at, level).end();
                     continue;
                 }
             };
-            let page = page_at::<M::Paging>(at);
+            let page = size.page_at::<M::Paging>(at);
             let found = leaf.entry.load();
-            if is_moving::<M>(found) && self.awaits_move(view) {
+            if is_moving::<M>(size, found) && self.awaits_move(view) {
                 continue;
             }
             at = page.end();
             if !found.is_mapped() {
                 continue;
             }
-            let copy = child.huge_entry_for(page.start())?;
+            let copy = child.huge_entry_for(size, page.start())?;
             let _held = sys.huge_lock(leaf.table).lock();
             let lower = |pte: Pte<M::Paging>| {
                 pte.is_mapped()
@@ -55,7 +56,7 @@ impl<M: Mmu> Zap<'_, M> {
                 Ok(old) => old,
                 Err(found) => {
                     // Put away since it was looked at.
-                    if is_moving::<M>(found) {
+                    if is_moving::<M>(size, found) {
                         at = page.start();
                     }
                     continue;
@@ -94,13 +95,17 @@ impl<M: Mmu> Zap<'_, M> {
 impl<M: Mmu> Mm<M> {
     /// The entry for the huge page at `addr`, with the tables above it put in where they are
     /// missing. Nobody else has this address space, or puts tables in there.
-    pub(super) fn huge_entry_for(&self, addr: VirtAddr) -> Result<EntryRef<'_, M>, NoMemory> {
+    pub(super) fn huge_entry_for(
+        &self,
+        size: HugeSize,
+        addr: VirtAddr,
+    ) -> Result<EntryRef<'_, M>, NoMemory> {
         let sys = self.system();
         loop {
-            match self.huge_entry(addr) {
+            match self.huge_entry(size, addr) {
                 Ok(leaf) => return Ok(leaf.entry),
                 Err((entry, level)) => {
-                    debug_assert!(level > LEVEL, "there is a table of huge pages");
+                    debug_assert!(level > size.level(), "there is a table of huge pages");
                     let alloc = || Self::new_table(sys, level - 1);
                     let table = sys.alloc_or_reclaim(None, alloc).ok_or(NoMemory)?;
                     entry.store(Pte::table(table, level));

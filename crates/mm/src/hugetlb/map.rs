@@ -5,9 +5,9 @@
 //! Linux: mm/hugetlb.c hugetlb_reserve_pages, hugetlb_vm_op_close; fs/hugetlbfs/inode.c
 //! hugetlbfs_file_mmap, hugetlb_file_setup.
 
+use super::HugeSize;
 use super::own::OwnPages;
 use super::reserve::Change;
-use super::{order, pages_of, shift};
 use crate::call::mmap::MapRequest;
 use crate::config::Broken;
 use crate::error::{FileError, MmapError, NoMemory};
@@ -24,6 +24,7 @@ use minflt_sync::order::HugeReserveLock;
 #[must_use = "dropped, it gives the pages back"]
 pub(crate) struct SetAside<'c, M: Mmu> {
     sys: &'c System<M>,
+    size: HugeSize,
     pages: u64,
     change: Option<Change<'c, M>>,
     /// Two who map the same at once would each reserve what both lack, and a truncation give back
@@ -47,7 +48,7 @@ impl<M: Mmu> SetAside<'_, M> {
 
 impl<M: Mmu> Drop for SetAside<'_, M> {
     fn drop(&mut self) {
-        self.sys.frames.unreserve_huge(self.pages);
+        self.sys.frames.unreserve_huge(self.size, self.pages);
     }
 }
 
@@ -58,13 +59,14 @@ impl<M: Mmu> PageCache<M> {
     /// # Errors
     /// Not so many are left.
     pub(crate) fn set_aside(&self, view: &mut VmaView) -> Result<SetAside<'_, M>, MmapError> {
-        let sys = self.system();
-        let first = view.pgoff >> order::<M::Paging>();
-        let end = first + pages_of::<M::Paging>(view.range);
+        let (sys, size) = (self.system(), self.huge_size());
+        let first = view.pgoff >> size.order::<M::Paging>();
+        let end = first + size.pages_of::<M::Paging>(view.range);
         let none = |_| MmapError::NoMemory;
         let beside = sys.config.lacks(Broken::ReserveBesideCut);
         let mut aside = SetAside {
             sys,
+            size,
             pages: 0,
             change: None,
             _alone: (!beside).then(|| self.reserving.write()),
@@ -75,16 +77,17 @@ impl<M: Mmu> PageCache<M> {
             // Pages are had when they are touched, or not.
         } else if view.flags.has(VmaFlags::SHARED) {
             let change = self.reserved.change(sys, first, end).map_err(none)?;
-            sys.frames.reserve_huge(change.missing()).map_err(none)?;
+            let missing = change.missing();
+            sys.frames.reserve_huge(size, missing).map_err(none)?;
             aside.pages = change.missing();
             aside.change = Some(change);
         } else {
-            sys.frames.reserve_huge(end - first).map_err(none)?;
+            sys.frames.reserve_huge(size, end - first).map_err(none)?;
             aside.pages = end - first;
             view.flags = view.flags.with(VmaFlags::HUGE_OWNER);
         }
         if view.prot.has(Prot::WRITE) {
-            self.grow_to(end << shift::<M::Paging>());
+            self.grow_to(end << size.shift::<M::Paging>());
         }
         Ok(aside)
     }
@@ -97,7 +100,8 @@ impl<M: Mmu> PageCache<M> {
     pub(crate) fn reserve_all(&self) -> Result<(), NoMemory> {
         let sys = self.system();
         let change = self.reserved.change(sys, 0, self.huge_pages())?;
-        sys.frames.reserve_huge(change.missing())?;
+        sys.frames
+            .reserve_huge(self.huge_size(), change.missing())?;
         change.add();
         Ok(())
     }
@@ -106,12 +110,17 @@ impl<M: Mmu> PageCache<M> {
 impl<M: Mmu> System<M> {
     /// A mapping with pages of its own goes, which had the addresses of pages `first` to `last` of
     /// its file: what it has not used is anybody's again.
-    pub(crate) fn give_back_own(&self, own: &OwnPages<M>, (first, last): (u64, u64)) {
-        let order = order::<M::Paging>();
+    pub(crate) fn give_back_own(
+        &self,
+        own: &OwnPages<M>,
+        size: HugeSize,
+        (first, last): (u64, u64),
+    ) {
+        let order = size.order::<M::Paging>();
         let (first, end) = (first >> order, (last + 1) >> order);
         let used = own.used.count(first, end);
         self.frames
-            .unreserve_huge((end - first).saturating_sub(used));
+            .unreserve_huge(size, (end - first).saturating_sub(used));
     }
 }
 
@@ -125,10 +134,27 @@ impl<M: Mmu> Mm<M> {
     /// # Errors
     /// See [`MmapError`].
     pub fn mmap_huge(&self, request: &MapRequest, sharing: Sharing) -> Result<VirtAddr, MmapError> {
+        self.mmap_huge_of(HugeSize::Large, request, sharing)
+    }
+
+    /// The same of pages of size `size` (`MAP_HUGE_SHIFT`).
+    ///
+    /// # Context
+    /// As [`Mm::mmap`].
+    ///
+    /// # Errors
+    /// See [`MmapError`]; [`MmapError::Invalid`] where the format has no such pages.
+    pub fn mmap_huge_of(
+        &self,
+        size: HugeSize,
+        request: &MapRequest,
+        sharing: Sharing,
+    ) -> Result<VirtAddr, MmapError> {
         // What may not be stored to yet can be loaded, too. Linux: hugetlb_file_setup.
-        let len = VirtAddr(request.len).align_up(shift::<M::Paging>());
+        let len = VirtAddr(request.len).align_up(size.shift::<M::Paging>());
         let len = len.map_or(0, |len| len.0);
-        let file = self.system().new_huge_file(len).map_err(|why| match why {
+        let file = self.system().new_huge_file_of(size, len);
+        let file = file.map_err(|why| match why {
             FileError::Invalid => MmapError::Invalid,
             _ => MmapError::NoMemory,
         })?;

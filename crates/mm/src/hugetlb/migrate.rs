@@ -50,8 +50,8 @@
 //! Linux: mm/migrate.c unmap_and_move_huge_page; mm/hugetlb.c alloc_hugetlb_folio_nodemask,
 //! move_hugetlb_state; mm/rmap.c try_to_migrate_one (v6.12).
 
+use super::HugeSize;
 use super::pool::Taking;
-use super::{LEVEL, order, page_at};
 use crate::config::Broken;
 use crate::error::MovePageError;
 use crate::event::Event;
@@ -121,7 +121,8 @@ impl<M: Mmu> Mm<M> {
         let cache = view.cache::<M>().ok_or(MovePageError::NotThere)?;
         // Keeps a table that others have, too; and no page is being moved.
         let _tree = cache.i_mmap.read();
-        let leaf = self.huge_entry(addr).map_err(|_| MovePageError::NotThere)?;
+        let leaf = self.huge_entry(view.huge_size(), addr);
+        let leaf = leaf.map_err(|_| MovePageError::NotThere)?;
         let _held = self.system().huge_lock(leaf.table).lock();
         let found = leaf.entry.load();
         match found.is_mapped() {
@@ -229,21 +230,25 @@ impl<M: Mmu> System<M> {
         }
         // A set cannot name nodes from 56 on: there `NoMemory` is the answer.
         let there = Policy::new(PolicyMode::Bind, NodeMask::of(node));
-        let taken = self
-            .frames
-            .take_huge(&self.at, there, index, Taking::Unreserved);
+        let taken = self.frames.take_huge(
+            &self.at,
+            cache.huge_size(),
+            (there, index),
+            Taking::Unreserved,
+        );
         let new = Page::held(self, taken.ok_or(NotMoved::NoMemory)?);
+        let size = cache.huge_size();
         let _tree = cache.i_mmap.write();
         let _all = cache.each_mapping(index, index, |part| {
             let mut zap = Zap::begin_by_reverse_map(part.mm, part.range, Only::All);
-            zap.put_huge_away(part.range, page.pfn());
+            zap.put_huge_away(size, part.range, page.pfn());
             zap.finish();
             ControlFlow::Continue(())
         });
         let moved = self.move_huge_to(cache, index, page, &new);
         let at = if moved.is_ok() { new.pfn() } else { page.pfn() };
         let _all = cache.each_mapping(index, index, |part| {
-            part.mm.put_huge_back(part.range, page.pfn(), at);
+            part.mm.put_huge_back(size, part.range, (page.pfn(), at));
             ControlFlow::Continue(())
         });
         M::note(format_args!(
@@ -275,7 +280,7 @@ impl<M: Mmu> System<M> {
             }
             return Err(NotMoved::Busy);
         }
-        for part in 0..1 << order::<M::Paging>() {
+        for part in 0..1 << cache.huge_size().order::<M::Paging>() {
             M::copy(&self.at, Pfn(new.pfn().0 + part), Pfn(page.pfn().0 + part));
         }
         let exclusive = frame.is_exclusive();
@@ -304,9 +309,9 @@ impl<M: Mmu> System<M> {
 impl<M: Mmu> Zap<'_, M> {
     /// Makes the entry of one page say that it is being moved, if it names `pfn`, and notes that
     /// CPUs have to forget it. Under `i_mmap` for writing.
-    fn put_huge_away(&mut self, page: VirtRange, pfn: Pfn) {
+    fn put_huge_away(&mut self, size: HugeSize, page: VirtRange, pfn: Pfn) {
         let (mm, sys) = (self.mm, self.mm.system());
-        let Ok(leaf) = mm.huge_entry(page.start()) else {
+        let Ok(leaf) = mm.huge_entry(size, page.start()) else {
             return;
         };
         let _held = sys.huge_lock(leaf.table).lock();
@@ -339,10 +344,13 @@ impl<M: Mmu> Zap<'_, M> {
 impl<M: Mmu> Mm<M> {
     /// Maps `to` where the entry of one page says that `from` is being moved. Under `i_mmap` for
     /// writing.
-    fn put_huge_back(&self, page: VirtRange, from: Pfn, to: Pfn) {
-        debug_assert!(page == page_at::<M::Paging>(page.start()), "one huge page");
+    fn put_huge_back(&self, size: HugeSize, page: VirtRange, (from, to): (Pfn, Pfn)) {
+        debug_assert!(
+            page == size.page_at::<M::Paging>(page.start()),
+            "one huge page"
+        );
         let sys = self.system();
-        let Ok(leaf) = self.huge_entry(page.start()) else {
+        let Ok(leaf) = self.huge_entry(size, page.start()) else {
             return;
         };
         let _held = sys.huge_lock(leaf.table).lock();
@@ -359,6 +367,6 @@ impl<M: Mmu> Mm<M> {
 }
 
 /// Whether an entry says that its huge page is being moved.
-pub(super) fn is_moving<M: Mmu>(found: Pte<M::Paging>) -> bool {
-    !found.is_none_at(LEVEL) && found.moving().is_some()
+pub(super) fn is_moving<M: Mmu>(size: HugeSize, found: Pte<M::Paging>) -> bool {
+    !found.is_none_at(size.level()) && found.moving().is_some()
 }

@@ -7,9 +7,10 @@
 //!
 //! # Idea
 //! Pages come from a pool ([`pool`], [`resize`]), and mappings reserve theirs when they are made
-//! ([`reserve`], [`own`]). A huge page is mapped by an entry of level 1; a table of such entries
-//! covers an *interval* of addresses, and where several mappings have the same pages of a file in
-//! an interval, they use one table ([`share`]).
+//! ([`reserve`], [`own`]). A huge page is mapped by an entry above the leaves, the higher the
+//! larger it is ([`HugeSize`]): a file has pages of one size. A table of entries of level 1 covers
+//! an *interval* of addresses, and where several mappings have the same pages of a file in an
+//! interval, they use one table ([`share`]); larger pages have few tables, and share none.
 //!
 //! # Protocol
 //! A table may be taken away from a mapping at any time ([`share`]), by truncation in another
@@ -43,7 +44,7 @@
 //!
 //! A page is moved to another node by who has its mutex, and `i_mmap` ([`migrate`]).
 //!
-//! Not there: pages of a gigabyte, surplus pages, mounts with limits, cgroups; userfaultfd, pins,
+//! Not there: surplus pages, mounts with limits, cgroups; userfaultfd, pins,
 //! and access from other processes.
 //!
 //! Linux: mm/hugetlb.c, fs/hugetlbfs/inode.c.
@@ -61,6 +62,7 @@ mod remap;
 pub(crate) mod reserve;
 mod resize;
 pub(crate) mod share;
+mod size;
 mod zap;
 
 #[cfg(test)]
@@ -75,15 +77,16 @@ pub(crate) use file::NotMade;
 use lock::HugeLock;
 pub(crate) use migrate::HugeSeen;
 use minflt_addr::{Pfn, VirtAddr, VirtRange};
-use minflt_pgtable::{EntryRef, Leaf, Mmu, Paging, PtLock, Table, span_of, span_shift, walk_to};
+use minflt_pgtable::{EntryRef, Leaf, Mmu, Paging, PtLock, Table, span_of, walk_to};
 use minflt_sync::order::HugeFaultLock;
 use minflt_sync::slab::Magazine;
 use minflt_sync::{PerCpu, RwSem, Slab};
 use own::OwnPages;
 use reserve::Region;
+pub use size::HugeSize;
 
-/// The level of the entries that map huge pages.
-pub(crate) const LEVEL: u32 = 1;
+/// The level of the entries whose tables can be shared.
+const LEVEL: u32 = HugeSize::Large.level();
 
 /// Where a fault on a page of huge size waits for others on the same page.
 #[derive(Debug)]
@@ -144,26 +147,6 @@ impl<M: Mmu> Huge<M> {
     }
 }
 
-/// 2 to the power of this are the pages of a huge page; 0 where the format has none.
-pub(crate) fn order<P: Paging>() -> u32 {
-    P::huge_order().unwrap_or_default()
-}
-
-/// Bytes of a huge page, as a power of two.
-pub(crate) fn shift<P: Paging>() -> u32 {
-    P::shift() + order::<P>()
-}
-
-/// Bytes of a huge page.
-pub(crate) fn bytes<P: Paging>() -> u64 {
-    1 << shift::<P>()
-}
-
-/// The huge page at `addr`.
-pub(crate) fn page_at<P: Paging>(addr: VirtAddr) -> VirtRange {
-    span_of::<P>(addr, LEVEL)
-}
-
 /// The addresses that one table of huge pages covers.
 ///
 /// Linux: the `PUD_SIZE` interval.
@@ -171,26 +154,9 @@ pub(crate) fn interval<P: Paging>(addr: VirtAddr) -> VirtRange {
     span_of::<P>(addr, LEVEL + 1)
 }
 
-/// The huge pages of a range whose ends are multiples of them.
-pub(crate) fn pages_of<P: Paging>(range: VirtRange) -> u64 {
-    range.pages(shift::<P>())
-}
-
-/// The huge pages of a range that starts with one, each as a range.
-pub(crate) fn pages<P: Paging>(range: VirtRange) -> impl Iterator<Item = VirtRange> {
-    let count = range.len().div_ceil(bytes::<P>());
-    let at = move |page| VirtAddr(range.start().0 + page * bytes::<P>());
-    (0..count).map(move |page| VirtRange::new(at(page), at(page + 1)))
-}
-
 /// Whether tables of huge pages can be shared at all: they are not the root.
 pub(crate) fn has_intervals<P: Paging>() -> bool {
     P::levels() > LEVEL + 1
-}
-
-/// Whether `addr` is where a huge page starts.
-pub(crate) fn is_aligned<P: Paging>(addr: VirtAddr) -> bool {
-    addr.is_aligned(span_shift::<P>(LEVEL))
 }
 
 impl VmaView {
@@ -213,18 +179,6 @@ impl VmaView {
             false => 0,
         }
     }
-
-    /// Whether `part` of it begins or ends within one of its huge pages.
-    ///
-    /// Linux: hugetlb_vm_op_split.
-    pub(crate) fn cuts_huge_page<P: Paging>(&self, part: VirtRange) -> bool {
-        self.is_huge() && !(is_aligned::<P>(part.start()) && is_aligned::<P>(part.end()))
-    }
-
-    /// The number of the huge page at `addr` in its file.
-    pub(crate) fn huge_index<P: Paging>(&self, addr: VirtAddr) -> u64 {
-        self.page_index::<P>(addr) >> order::<P>()
-    }
 }
 
 impl<M: Mmu> System<M> {
@@ -244,14 +198,14 @@ impl<M: Mmu> System<M> {
 impl<M: Mmu> crate::mm::Mm<M> {
     /// A fault has just written to an entry of `table` for `addr`, whose lock it holds: is that a
     /// table of this address space still? Past the door.
-    pub(crate) fn has_huge_table(&self, addr: VirtAddr, table: Pfn) {
+    pub(crate) fn has_huge_table(&self, size: HugeSize, addr: VirtAddr, table: Pfn) {
         if !M::CHECKED {
             return;
         }
         let sys = self.system();
         sys.looked(Check::Walk);
         let mut found = self.root;
-        for level in (LEVEL + 1..M::Paging::levels()).rev() {
+        for level in (size.level() + 1..M::Paging::levels()).rev() {
             // SAFETY: 1: the caller's hold; a look by an oracle.
             let above = unsafe { Table::<M>::at(&sys.at, found, level) };
             let value = above.entry_for(addr, level).peek();
@@ -272,13 +226,19 @@ impl<M: Mmu> crate::mm::Mm<M> {
     #[doc(hidden)]
     #[must_use]
     pub fn huge_table_for(&self, addr: VirtAddr) -> Option<Pfn> {
-        self.huge_entry(addr).ok().map(|leaf| leaf.table)
+        self.huge_entry(HugeSize::Large, addr)
+            .ok()
+            .map(|leaf| leaf.table)
     }
 
     /// The entry that maps, or would map, a huge page at `addr`, if there is a table for it; else
     /// the entry below which one is missing, and its level. The caller holds what keeps the tables.
-    pub(crate) fn huge_entry(&self, addr: VirtAddr) -> Result<Leaf<'_, M>, (EntryRef<'_, M>, u32)> {
+    pub(crate) fn huge_entry(
+        &self,
+        size: HugeSize,
+        addr: VirtAddr,
+    ) -> Result<Leaf<'_, M>, (EntryRef<'_, M>, u32)> {
         // SAFETY: 1: the caller's hold.
-        unsafe { walk_to::<M>(&self.system().at, self.root, addr, LEVEL) }
+        unsafe { walk_to::<M>(&self.system().at, self.root, addr, size.level()) }
     }
 }

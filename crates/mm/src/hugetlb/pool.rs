@@ -43,24 +43,22 @@
 //!
 //! [`Frame::clear_restore_reserve`]: crate::frame::Frame::clear_restore_reserve
 
-use crate::alloc::{Frames, MAX_ORDER, Search};
+use super::HugeSize;
+use crate::alloc::{Frames, Search};
 use crate::error::NoMemory;
-use crate::frame::{FrameTable, Links, Use, Zeroed};
+use crate::frame::{Frame, FrameTable, Links, Use, Zeroed};
 use crate::policy::Policy;
 use core::panic::Location;
 use minflt_addr::Pfn;
-use minflt_pgtable::{Mmu, Paging};
+use minflt_pgtable::Mmu;
 use minflt_sync::order::HugetlbLock;
 use minflt_sync::{Ordering, PerCpu, Plain, SpinLock};
 
-/// The huge pages of one size: what one entry of a level 1 table maps. A second size would be a
-/// second value of this type, told by the order of its blocks. On lines of their own: other faults
-/// read what stands around them.
+/// The huge pages of one size. On lines of their own: other faults read what stands around them.
 #[derive(Debug)]
 #[repr(align(128))]
 pub(crate) struct Pools<M: Mmu> {
-    /// A page has 2^this frames; `None` where the format has no huge pages, or they are larger than
-    /// a zone's blocks. Immutable.
+    /// A page has 2^this frames; `None` where the format has no such pages. Immutable.
     order: Option<u32>,
     /// Frames of a node that a growing pool leaves to others. Immutable.
     pub(super) keep: u64,
@@ -133,11 +131,23 @@ impl<M: Mmu> NodePool<M> {
 }
 
 impl<M: Mmu> Pools<M> {
-    /// Empty ones, on a machine that has so many frames for use.
-    pub(crate) fn new(frames: u64, nodes: PerCpu<NodePool<M>, M>) -> Self {
+    /// Empty ones of each size, on a machine that has so many frames for use.
+    pub(crate) fn of_all_sizes(
+        frames: u64,
+        [large, giant]: [Option<PerCpu<NodePool<M>, M>>; 2],
+    ) -> Option<[Self; 2]> {
+        Some([
+            Self::new(HugeSize::Large, frames, large?),
+            Self::new(HugeSize::Giant, frames, giant?),
+        ])
+    }
+
+    fn new(size: HugeSize, frames: u64, nodes: PerCpu<NodePool<M>, M>) -> Self {
         let share = frames / u64::from(nodes.count());
         Self {
-            order: M::Paging::huge_order().filter(|order| *order <= MAX_ORDER),
+            order: size
+                .exists::<M::Paging>()
+                .then(|| size.order::<M::Paging>()),
             keep: (share / 64).clamp(64, 8192),
             counts: SpinLock::new(Counts::default()),
             nodes,
@@ -203,11 +213,11 @@ impl<M: Mmu> Frames<M> {
     ///
     /// Linux: hugetlb_acct_memory.
     #[track_caller]
-    pub(crate) fn reserve_huge(&self, n: u64) -> Result<(), NoMemory> {
+    pub(crate) fn reserve_huge(&self, size: HugeSize, n: u64) -> Result<(), NoMemory> {
         if M::CHECKED && n > 0 && self.refusals.refuses(Location::caller()) {
             return Err(NoMemory);
         }
-        let mut counts = self.huge.counts.lock();
+        let mut counts = self.pools(size).counts.lock();
         if counts.free - counts.reserved < n {
             return Err(NoMemory);
         }
@@ -216,17 +226,17 @@ impl<M: Mmu> Frames<M> {
     }
 
     /// Takes the promise of `n` huge pages back, which were not taken.
-    pub(crate) fn unreserve_huge(&self, n: u64) {
-        let mut counts = self.huge.counts.lock();
+    pub(crate) fn unreserve_huge(&self, size: HugeSize, n: u64) {
+        let mut counts = self.pools(size).counts.lock();
         match counts.reserved.checked_sub(n) {
             Some(left) => counts.reserved = left,
             None => M::violation(format_args!("huge pages are reserved less than zero times")),
         }
     }
 
-    /// A huge page for page number `index` of a mapping, as `policy` chooses: the first of its
-    /// frames, with one reference. `None` where the nodes it allows have none left, or all that is
-    /// left is promised to others.
+    /// A huge page of a size, for page number `index` of a mapping, as `policy` chooses: the first
+    /// of its frames, with one reference. `None` where the nodes it allows have none left, or all
+    /// that is left is promised to others.
     ///
     /// The caller owns a reservation if he says so. It is used up with the page, and comes back
     /// with it as long as the page is marked.
@@ -236,15 +246,15 @@ impl<M: Mmu> Frames<M> {
     pub(crate) fn take_huge(
         &self,
         at: &M::Instance,
-        policy: Policy,
-        index: u64,
+        size: HugeSize,
+        (policy, index): (Policy, u64),
         taking: Taking,
     ) -> Option<Pfn> {
-        let order = self.huge.order?;
+        let order = self.pools(size).order?;
         if M::CHECKED && self.refusals.refuses(Location::caller()) {
             return None;
         }
-        let pfn = self.dequeue_huge(at, self.searches(at, policy, index), taking)?;
+        let pfn = self.dequeue_huge(at, size, self.searches(at, policy, index), taking)?;
         let frame = self.get(pfn);
         frame.set_block_use(Use::Huge, order);
         if taking == Taking::Reserved {
@@ -258,10 +268,12 @@ impl<M: Mmu> Frames<M> {
     fn dequeue_huge(
         &self,
         at: &M::Instance,
+        size: HugeSize,
         (best, then): (Search, Option<Search>),
         taking: Taking,
     ) -> Option<Pfn> {
-        let mut counts = self.huge.counts.lock();
+        let pools = self.pools(size);
+        let mut counts = pools.counts.lock();
         match taking {
             Taking::Unreserved if counts.free == counts.reserved => return None,
             Taking::Reserved if counts.reserved == 0 => {
@@ -271,7 +283,7 @@ impl<M: Mmu> Frames<M> {
         }
         let mut look = |search: Search| {
             let mut nodes = search.nodes(at);
-            nodes.find_map(|node| self.huge.pop(&mut counts, &self.table, node))
+            nodes.find_map(|node| pools.pop(&mut counts, &self.table, node))
         };
         let found = look(best).or_else(|| then.and_then(look))?;
         if taking == Taking::Reserved {
@@ -298,9 +310,9 @@ impl<M: Mmu> Frames<M> {
         frame.mapping.poke(0);
         frame.set_zeroed(Zeroed::No);
         let restores = frame.restores_reserve();
-        let mut counts = self.huge.counts.lock();
-        self.huge
-            .push(&mut counts, &self.table, self.node_of(pfn), pfn);
+        let pools = self.pools(self.size_of(frame));
+        let mut counts = pools.counts.lock();
+        pools.push(&mut counts, &self.table, self.node_of(pfn), pfn);
         counts.reserved += u64::from(restores);
     }
 
@@ -317,9 +329,25 @@ impl<M: Mmu> Frames<M> {
         dropped.is_ok()
     }
 
-    /// How many huge pages there are.
-    pub(crate) fn pool_counters(&self) -> PoolCounters {
-        let counts = self.huge.counts.lock();
+    /// The pools of huge pages of a size.
+    pub(crate) const fn pools(&self, size: HugeSize) -> &Pools<M> {
+        match size {
+            HugeSize::Large => &self.huge,
+            HugeSize::Giant => &self.giant,
+        }
+    }
+
+    /// How large the huge page is that a frame begins.
+    pub(crate) fn size_of(&self, frame: &Frame<M>) -> HugeSize {
+        match self.giant.order == Some(frame.block_order()) {
+            true => HugeSize::Giant,
+            false => HugeSize::Large,
+        }
+    }
+
+    /// How many huge pages of a size there are.
+    pub(crate) fn pool_counters(&self, size: HugeSize) -> PoolCounters {
+        let counts = self.pools(size).counts.lock();
         PoolCounters {
             total: counts.total,
             free: counts.free,
@@ -327,10 +355,11 @@ impl<M: Mmu> Frames<M> {
         }
     }
 
-    /// How many huge pages `node` has; none if there is no such node.
-    pub(crate) fn pool_counters_of(&self, node: u32) -> NodeCounters {
-        let counts = self.huge.counts.lock();
-        let list = (node < self.nodes()).then(|| self.huge.list_locked(&counts, node));
+    /// How many huge pages of a size `node` has; none if there is no such node.
+    pub(crate) fn pool_counters_of(&self, size: HugeSize, node: u32) -> NodeCounters {
+        let pools = self.pools(size);
+        let counts = pools.counts.lock();
+        let list = (node < self.nodes()).then(|| pools.list_locked(&counts, node));
         list.map_or(NodeCounters::default(), |list| NodeCounters {
             total: list.total,
             free: list.free,
@@ -341,9 +370,9 @@ impl<M: Mmu> Frames<M> {
 /// Looks at quiescence.
 impl<M: Mmu> Frames<M> {
     /// The free huge pages of a node, not more than there can be.
-    fn listed(&self, node: u32) -> impl Iterator<Item = Pfn> {
+    fn listed(&self, size: HugeSize, node: u32) -> impl Iterator<Item = Pfn> {
         // SAFETY: 1: nothing else runs.
-        let list = unsafe { self.huge.nodes.get(node).list.peek() };
+        let list = unsafe { self.pools(size).nodes.get(node).list.peek() };
         let next = |pfn: &Pfn| {
             // SAFETY: 1: nothing else runs.
             let links = unsafe { self.get(*pfn).links.peek() };
@@ -354,7 +383,10 @@ impl<M: Mmu> Frames<M> {
 
     /// Clears the free huge pages, too: see [`Self::clear_free`].
     pub(crate) fn clear_free_huge(&self, clear: impl Fn(Pfn)) {
-        for pfn in (0..self.nodes()).flat_map(|node| self.listed(node)) {
+        let lists = HugeSize::ALL
+            .into_iter()
+            .flat_map(|size| (0..self.nodes()).map(move |node| (size, node)));
+        for pfn in lists.flat_map(|(size, node)| self.listed(size, node)) {
             let frame = self.get(pfn);
             if !frame.is_zeroed() {
                 let last = pfn.0 + (1 << frame.block_order());
@@ -371,25 +403,33 @@ impl<M: Mmu> Frames<M> {
     /// Whether each huge page is in its node's list exactly if nobody refers to it, and the counts
     /// are those of the lists.
     pub(crate) fn huge_adds_up(&self) -> Result<(), &'static str> {
+        HugeSize::ALL
+            .into_iter()
+            .try_for_each(|size| self.pools_add_up(size))
+    }
+
+    fn pools_add_up(&self, size: HugeSize) -> Result<(), &'static str> {
+        let pools = self.pools(size);
         // SAFETY: 1: nothing else runs.
-        let counts = unsafe { self.huge.counts.peek() };
+        let counts = unsafe { pools.counts.peek() };
         if counts.reserved > counts.free {
             return Err("more are reserved than are free");
         }
         let (mut all, mut unused) = (0, 0);
         self.for_each_used(|_, frame| {
-            let huge = frame.used_as() == Use::Huge;
+            let huge = frame.used_as() == Use::Huge && self.size_of(frame) == size;
             all += u64::from(huge);
             unused += u64::from(huge && frame.refs.peek() == 0);
         });
         let (mut free, mut total) = (0, 0);
         for node in 0..self.nodes() {
             // SAFETY: 1: nothing else runs.
-            let list = unsafe { self.huge.nodes.get(node).list.peek() };
+            let list = unsafe { pools.nodes.get(node).list.peek() };
             let mut found = 0;
-            for pfn in self.listed(node) {
+            for pfn in self.listed(size, node) {
                 let frame = self.get(pfn);
-                if frame.used_as() != Use::Huge || frame.refs.peek() != 0 {
+                let huge = frame.used_as() == Use::Huge && self.size_of(frame) == size;
+                if !huge || frame.refs.peek() != 0 {
                     return Err("one that is in use is in a list");
                 }
                 if self.node_of(pfn) != node {

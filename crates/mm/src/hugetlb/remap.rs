@@ -7,7 +7,6 @@
 //! Linux: mm/mremap.c check_prep_vma, mm/hugetlb.c move_hugetlb_page_tables,
 //! clear_vma_resv_huge_pages (v6.18).
 
-use super::{LEVEL, pages};
 use crate::error::NoMemory;
 use crate::file::PageCache;
 use crate::mm::Mm;
@@ -28,10 +27,11 @@ impl<M: Mmu> Mm<M> {
         if old.flags.has(VmaFlags::SHARED) {
             return Ok(());
         }
-        for page in pages::<M::Paging>(old.range) {
-            if self.huge_entry(page.start()).is_ok() {
+        let size = old.huge_size();
+        for page in size.pages::<M::Paging>(old.range) {
+            if self.huge_entry(size, page.start()).is_ok() {
                 let moved = page.start().0 - old.range.start().0;
-                self.huge_entry_for(VirtAddr(to.0 + moved))?;
+                self.huge_entry_for(size, VirtAddr(to.0 + moved))?;
             }
         }
         Ok(())
@@ -58,17 +58,22 @@ impl<M: Mmu> Zap<'_, M> {
     fn move_private(&mut self, cache: &PageCache<M>, old: &VmaView, to: VirtAddr) {
         let (mm, sys) = (self.mm, self.mm.system());
         let _tree = cache.i_mmap.write();
-        for page in pages::<M::Paging>(old.range) {
+        let size = old.huge_size();
+        for page in size.pages::<M::Paging>(old.range) {
             let moved = VirtAddr(to.0 + (page.start().0 - old.range.start().0));
-            let (Ok(from), Ok(to)) = (mm.huge_entry(page.start()), mm.huge_entry(moved)) else {
+            let (Ok(from), Ok(to)) = (
+                mm.huge_entry(size, page.start()),
+                mm.huge_entry(size, moved),
+            ) else {
                 continue;
             };
             // Nobody faults at either place; what is there is nobody else's to change.
             let taken = {
                 let _held = sys.huge_lock(from.table).lock();
-                from.entry.swap(mm.exchange_of_huge(), Pte::none_at(LEVEL))
+                from.entry
+                    .swap(mm.exchange_of_huge(), Pte::none_at(size.level()))
             };
-            if taken.is_none_at(LEVEL) {
+            if taken.is_none_at(size.level()) {
                 continue;
             }
             self.gather.touch(page);

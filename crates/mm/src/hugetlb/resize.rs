@@ -2,7 +2,9 @@
 //!
 //! # Idea
 //! A pool grows by blocks from the zones, one from each node in turn, and stops where none leaves
-//! enough to others. It shrinks in the same way, by free pages that are promised to nobody.
+//! enough to others. It shrinks in the same way, by free pages that are promised to nobody. A page
+//! that is larger than a zone's largest block is put together of such as follow each other; nothing
+//! is moved out of the way for it.
 //!
 //! # Why it is correct
 //! Each page comes or goes in one hold of `HugetlbLock`, which looks at the count again. Between
@@ -11,6 +13,7 @@
 //! Linux: mm/hugetlb.c set_max_huge_pages, alloc_pool_huge_folio, remove_pool_hugetlb_folio
 //! (v6.12).
 
+use super::HugeSize;
 use super::pool::{Counts, NodeCounters, PoolCounters, Pools};
 use crate::alloc::Frames;
 use crate::frame::{Use, Zeroed};
@@ -52,65 +55,66 @@ impl<M: Mmu> Pools<M> {
 }
 
 impl<M: Mmu> Frames<M> {
-    /// Makes the pools have `pages` huge pages, taken from the nodes in turn or given back to them;
-    /// returns how many there are now.
+    /// Makes the pools have `pages` huge pages of a size, taken from the nodes in turn or given
+    /// back to them; returns how many there are now.
     ///
     /// # Context
     /// On a CPU. Takes and lets go `HugetlbLock` and zones' locks for each page.
     ///
     /// Linux: set_max_huge_pages.
-    pub(crate) fn resize_pool(&self, pages: u64) -> u64 {
-        self.resize(Spread::All, pages)
+    pub(crate) fn resize_pool(&self, size: HugeSize, pages: u64) -> u64 {
+        self.resize(size, Spread::All, pages)
     }
 
     /// The same for the pool of one node.
-    pub(crate) fn resize_pool_of(&self, node: u32, pages: u64) -> u64 {
+    pub(crate) fn resize_pool_of(&self, size: HugeSize, node: u32, pages: u64) -> u64 {
         if node >= self.nodes() {
             return 0;
         }
-        self.resize(Spread::Only(node), pages)
+        self.resize(size, Spread::Only(node), pages)
     }
 
     /// Others may resize meanwhile: each takes as many steps as were missing when it began, so it
     /// ends, and none goes past what it wants.
-    fn resize(&self, spread: Spread, pages: u64) -> u64 {
-        let Some(order) = self.huge.order() else {
+    fn resize(&self, size: HugeSize, spread: Spread, pages: u64) -> u64 {
+        let pools = self.pools(size);
+        let Some(order) = pools.order() else {
             return 0;
         };
-        let total = || self.huge.total_locked(&self.huge.counts.lock(), spread);
+        let total = || pools.total_locked(&pools.counts.lock(), spread);
         let had = total();
         // Each of the two is empty, or the other is.
-        let grown = |_: &u64| self.grow_by_one(spread, pages, order);
-        let shrunk = |_: &u64| self.shrink_by_one(spread, pages, order);
+        let grown = |_: &u64| self.grow_by_one(pools, (spread, pages), order);
+        let shrunk = |_: &u64| self.shrink_by_one(pools, (spread, pages), order);
         (had..pages).take_while(grown).for_each(drop);
         (pages..had).take_while(shrunk).for_each(drop);
         total()
     }
 
     /// False where memory is short, or there are enough pages.
-    fn grow_by_one(&self, spread: Spread, pages: u64, order: u32) -> bool {
-        let first = self.huge.counts.lock().next_grow;
-        let mut nodes = self.huge.in_turn(first, spread);
+    fn grow_by_one(&self, pools: &Pools<M>, (spread, pages): (Spread, u64), order: u32) -> bool {
+        let first = pools.counts.lock().next_grow;
+        let mut nodes = pools.in_turn(first, spread);
         let found = nodes.find_map(|node| {
-            let pfn = self.take_block_of(node, order, self.huge.keep)?;
+            let pfn = self.take_block_of(node, order, pools.keep)?;
             Some((node, pfn))
         });
         let Some((node, pfn)) = found else {
             return false;
         };
         self.become_huge(pfn, order);
-        let mut counts = self.huge.counts.lock();
-        if self.huge.total_locked(&counts, spread) >= pages {
+        let mut counts = pools.counts.lock();
+        if pools.total_locked(&counts, spread) >= pages {
             drop(counts);
             self.free_block(pfn, order);
             return false;
         }
         counts.total += 1;
         if spread == Spread::All {
-            counts.next_grow = self.huge.after(node);
+            counts.next_grow = pools.after(node);
         }
-        self.huge.list_locked_mut(&mut counts, node).total += 1;
-        self.huge.push(&mut counts, &self.table, node, pfn);
+        pools.list_locked_mut(&mut counts, node).total += 1;
+        pools.push(&mut counts, &self.table, node, pfn);
         true
     }
 
@@ -129,15 +133,15 @@ impl<M: Mmu> Frames<M> {
     }
 
     /// False where all is promised or in use, or there are no more pages than wanted.
-    fn shrink_by_one(&self, spread: Spread, pages: u64, order: u32) -> bool {
-        let mut counts = self.huge.counts.lock();
-        let enough = self.huge.total_locked(&counts, spread) <= pages;
+    fn shrink_by_one(&self, pools: &Pools<M>, (spread, pages): (Spread, u64), order: u32) -> bool {
+        let mut counts = pools.counts.lock();
+        let enough = pools.total_locked(&counts, spread) <= pages;
         if enough || counts.free == counts.reserved {
             return false;
         }
-        let mut nodes = self.huge.in_turn(counts.next_shrink, spread);
+        let mut nodes = pools.in_turn(counts.next_shrink, spread);
         let found = nodes.find_map(|node| {
-            let pfn = self.huge.pop(&mut counts, &self.table, node)?;
+            let pfn = pools.pop(&mut counts, &self.table, node)?;
             Some((node, pfn))
         });
         let Some((node, pfn)) = found else {
@@ -145,9 +149,9 @@ impl<M: Mmu> Frames<M> {
         };
         counts.total -= 1;
         if spread == Spread::All {
-            counts.next_shrink = self.huge.after(node);
+            counts.next_shrink = pools.after(node);
         }
-        self.huge.list_locked_mut(&mut counts, node).total -= 1;
+        pools.list_locked_mut(&mut counts, node).total -= 1;
         drop(counts);
         self.free_block(pfn, order);
         true
@@ -162,27 +166,42 @@ impl<M: Mmu> System<M> {
     /// # Context
     /// On a CPU; takes spinning locks.
     pub fn resize_huge_pool(&self, pages: u64) -> u64 {
-        self.frames.resize_pool(pages)
+        self.resize_huge_pool_of_size(HugeSize::Large, pages)
+    }
+
+    /// The same for huge pages of another size than the usual one (`nr_hugepages` of it in sysfs).
+    ///
+    /// # Context
+    /// As [`Self::resize_huge_pool`]; growing by one that is larger than the allocator's blocks
+    /// looks at all of a node's memory under the lock of its zone.
+    pub fn resize_huge_pool_of_size(&self, size: HugeSize, pages: u64) -> u64 {
+        self.frames.resize_pool(size, pages)
     }
 
     /// The same for the pool of one node (`nr_hugepages` in sysfs); 0 if there is no such node.
     ///
     /// # Context
-    /// As [`Self::resize_huge_pool`].
-    pub fn resize_huge_pool_of(&self, node: u32, pages: u64) -> u64 {
-        self.frames.resize_pool_of(node, pages)
+    /// As [`Self::resize_huge_pool_of_size`].
+    pub fn resize_huge_pool_of(&self, size: HugeSize, node: u32, pages: u64) -> u64 {
+        self.frames.resize_pool_of(size, node, pages)
     }
 
     /// How many huge pages there are (`HugePages_*` in /proc/meminfo).
     #[must_use]
     pub fn huge_pool(&self) -> PoolCounters {
-        self.frames.pool_counters()
+        self.huge_pool_of_size(HugeSize::Large)
     }
 
-    /// How many huge pages a node has; none if there is no such node.
+    /// The same of huge pages of a size.
     #[must_use]
-    pub fn huge_pool_of(&self, node: u32) -> NodeCounters {
-        self.frames.pool_counters_of(node)
+    pub fn huge_pool_of_size(&self, size: HugeSize) -> PoolCounters {
+        self.frames.pool_counters(size)
+    }
+
+    /// How many huge pages of a size a node has; none if there is no such node.
+    #[must_use]
+    pub fn huge_pool_of(&self, size: HugeSize, node: u32) -> NodeCounters {
+        self.frames.pool_counters_of(size, node)
     }
 
     /// Bytes of a huge page; `None` where there are none.

@@ -39,7 +39,7 @@
 //!
 //! Linux: mm/hugetlb.c huge_pmd_share, huge_pmd_unshare, want_pmd_share, page_table_shareable.
 
-use super::{LEVEL, has_intervals, interval};
+use super::{HugeSize, LEVEL, has_intervals, interval};
 use crate::config::Broken;
 use crate::event::Event;
 use crate::file::{PageCache, huge_lock_of};
@@ -53,6 +53,7 @@ use minflt_sync::{Atomic, Ordering};
 /// A mapping may have tables that others have, too.
 fn may_share<M: Mmu>(vma: &Vma<M>, view: &VmaView, part: VirtRange) -> bool {
     has_intervals::<M::Paging>()
+        && view.huge_size() == HugeSize::Large
         && view.flags.has(VmaFlags::SHARED)
         && vma.huge_lock().is_some()
         && view.range.covers(part)
@@ -131,7 +132,9 @@ impl<M: Mmu> Mm<M> {
     /// The table of huge pages for `addr`, if there is one. Under `i_mmap` of a file that is mapped
     /// there.
     fn huge_table(&self, addr: VirtAddr) -> Option<Pfn> {
-        self.huge_entry(addr).ok().map(|leaf| leaf.table)
+        self.huge_entry(HugeSize::Large, addr)
+            .ok()
+            .map(|leaf| leaf.table)
     }
 
     /// Takes the table for `addr` out of this address space, if others have it, too; whether it
@@ -144,7 +147,7 @@ impl<M: Mmu> Mm<M> {
             return false;
         }
         let sys = self.system();
-        let Ok(leaf) = self.huge_entry(addr) else {
+        let Ok(leaf) = self.huge_entry(HugeSize::Large, addr) else {
             return false;
         };
         let (sharers, alone) = self.sharers(leaf.table);

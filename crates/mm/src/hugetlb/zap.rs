@@ -10,7 +10,7 @@
 
 use super::lock::HugeLock;
 use super::own::OwnPages;
-use super::{LEVEL, interval, is_aligned, page_at};
+use super::{HugeSize, interval};
 use crate::config::{Broken, Hugetlb};
 use crate::file::PageCache;
 use crate::mm::Mm;
@@ -53,7 +53,7 @@ impl<M: Mmu> Zap<'_, M> {
         let unlocked = cache.system().config.lacks(Broken::DiscardUnlocked);
         let _alone = (!unlocked).then(|| NoFaults::lock(cache, vma.huge_lock()));
         let _tree = cache.i_mmap.write();
-        self.huge_locked(part);
+        self.huge_locked(view.huge_size(), part);
     }
 
     /// The same of all of a mapping that goes: nobody shares its tables from now on, which are
@@ -69,22 +69,27 @@ impl<M: Mmu> Zap<'_, M> {
         if !cache.system().config.lacks(Broken::GoneStillShares) {
             vma.shares_no_more();
         }
-        self.huge_locked(view.range);
+        self.huge_locked(view.huge_size(), view.range);
     }
 
     /// The same for who holds what keeps faults off, and `i_mmap` for writing.
-    pub(super) fn huge_locked(&mut self, part: VirtRange) {
-        self.each_huge(part, |zap, entry, page| {
-            zap.take_huge_out(entry, page);
+    pub(super) fn huge_locked(&mut self, size: HugeSize, part: VirtRange) {
+        self.each_huge(size, part, |zap, entry, page| {
+            zap.take_huge_out(size, entry, page);
         });
         // The file's lock is held until all have forgotten.
         self.flush();
     }
 
     /// Takes what an entry maps out; the frame, if there was one that nobody else maps.
-    fn take_huge_out(&mut self, entry: EntryRef<'_, M>, page: VirtRange) -> Option<Pfn> {
+    fn take_huge_out(
+        &mut self,
+        size: HugeSize,
+        entry: EntryRef<'_, M>,
+        page: VirtRange,
+    ) -> Option<Pfn> {
         let how = self.mm.exchange_of_huge();
-        let old = entry.swap(how, Pte::none_at(LEVEL));
+        let old = entry.swap(how, Pte::none_at(size.level()));
         if !old.is_mapped() {
             return None;
         }
@@ -108,7 +113,8 @@ impl<M: Mmu> Zap<'_, M> {
             return self.huge(vma, view, part);
         };
         let sys = self.mm.system();
-        let mut page = page_at::<M::Paging>(part.start());
+        let size = view.huge_size();
+        let mut page = size.page_at::<M::Paging>(part.start());
         while page.start() < part.end() {
             let index = view.huge_index::<M::Paging>(page.start());
             let by_map = sys.config.hugetlb == Hugetlb::IMmap;
@@ -118,8 +124,8 @@ impl<M: Mmu> Zap<'_, M> {
             let lock = vma.huge_lock().filter(|_| !by_map && held);
             let _tables = lock.map(|lock| lock.sem.write());
             let _tree = cache.i_mmap.write();
-            self.huge_own(own, index, page, true);
-            page = page_at::<M::Paging>(page.end());
+            self.huge_own(own, size, (index, page), true);
+            page = size.page_at::<M::Paging>(page.end());
         }
     }
 
@@ -131,12 +137,18 @@ impl<M: Mmu> Zap<'_, M> {
     /// that lets nobody come after, may promise the page again.
     ///
     /// Linux: `__unmap_hugepage_range` (since df7a6d1f6405).
-    pub(super) fn huge_own(&mut self, own: &OwnPages<M>, index: u64, page: VirtRange, alone: bool) {
+    pub(super) fn huge_own(
+        &mut self,
+        own: &OwnPages<M>,
+        size: HugeSize,
+        (index, page): (u64, VirtRange),
+        alone: bool,
+    ) {
         let sys = self.mm.system();
         let mut last = None;
-        self.each_huge(page, |zap, entry, page| {
+        self.each_huge(size, page, |zap, entry, page| {
             let own = |pfn: &Pfn| sys.huge_frame(*pfn).mapping.load(Ordering::Relaxed) == 0;
-            let taken = zap.take_huge_out(entry, page).filter(own);
+            let taken = zap.take_huge_out(size, entry, page).filter(own);
             last = taken.filter(|pfn| alone && sys.frames.hold(*pfn, 1));
         });
         // The page is in the pool, and reserved, before the mapping says so.
@@ -146,7 +158,7 @@ impl<M: Mmu> Zap<'_, M> {
             // Somebody looks at it, by its number maybe: it is used up, and goes when he is done.
             sys.frames.put(pfn);
         } else if own.used.remove(sys, index, index + 1) != Ok(1) {
-            sys.frames.unreserve_huge(1);
+            sys.frames.unreserve_huge(size, 1);
         }
     }
 
@@ -162,7 +174,7 @@ impl<M: Mmu> Zap<'_, M> {
         let allowed = view.prot.grant();
         let _alone = NoFaults::lock(cache, vma.huge_lock());
         let _tree = cache.i_mmap.write();
-        self.each_huge(part, |zap, entry, page| {
+        self.each_huge(view.huge_size(), part, |zap, entry, page| {
             let lower = |pte: Pte<M::Paging>| {
                 let grant = match allowed {
                     Grant::Nothing => Grant::Nothing,
@@ -185,20 +197,21 @@ impl<M: Mmu> Zap<'_, M> {
     /// have, too, are left instead.
     fn each_huge(
         &mut self,
+        size: HugeSize,
         part: VirtRange,
         mut each: impl FnMut(&mut Self, EntryRef<'_, M>, VirtRange),
     ) {
         let mm = self.mm;
         let mut at = part.start();
         while at < part.end() {
-            let leaf = match mm.huge_entry(at) {
+            let leaf = match mm.huge_entry(size, at) {
                 Ok(leaf) => leaf,
                 Err((_, level)) => {
                     at = span_of::<M::Paging>(at, level).end();
                     continue;
                 }
             };
-            if mm.unshare_table(at) {
+            if size == HugeSize::Large && mm.unshare_table(at) {
                 let left = interval::<M::Paging>(at);
                 if !mm.system().config.lacks(Broken::UnshareWithoutFlush) {
                     self.gather.touch(left);
@@ -206,7 +219,7 @@ impl<M: Mmu> Zap<'_, M> {
                 at = left.end();
                 continue;
             }
-            let page = page_at::<M::Paging>(at);
+            let page = size.page_at::<M::Paging>(at);
             let held = mm.system().huge_lock(leaf.table).lock();
             each(self, leaf.entry, page);
             drop(held);
@@ -236,7 +249,8 @@ impl<M: Mmu> Mm<M> {
     /// records are done.
     pub(crate) fn leave_cut_table(&self, vma: &Vma<M>, view: &VmaView, at: VirtAddr) {
         let part = interval::<M::Paging>(at);
-        if !view.is_huge() || !view.flags.has(VmaFlags::SHARED) || part.start() == at {
+        let shares = view.is_huge() && view.huge_size() == HugeSize::Large;
+        if !shares || !view.flags.has(VmaFlags::SHARED) || part.start() == at {
             return;
         }
         let Some(cache) = view.cache::<M>() else {
@@ -263,11 +277,12 @@ impl<M: Mmu> Mm<M> {
     /// Linux: hugetlb_vm_op_split.
     pub(crate) fn cuts_no_huge_page(&self, range: VirtRange) -> bool {
         let whole = |at: VirtAddr| {
-            is_aligned::<M::Paging>(at)
-                || self.find(at).is_none_or(|vma| {
-                    let view = vma.view();
-                    !view.is_huge() || view.range.start() >= at
-                })
+            let vma = self.find(at);
+            vma.is_none_or(|vma| {
+                let view = vma.view();
+                let inside = view.is_huge() && view.range.start() < at;
+                !inside || view.huge_size().is_aligned::<M::Paging>(at)
+            })
         };
         whole(range.start()) && whole(range.end())
     }

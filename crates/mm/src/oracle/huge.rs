@@ -4,7 +4,7 @@
 use super::unbalanced::Unbalanced;
 use crate::file::PageCache;
 use crate::frame::{Entries, Frame, Use};
-use crate::hugetlb::{LEVEL, interval, order, pages_of};
+use crate::hugetlb::{HugeSize, interval};
 use crate::mm::Mm;
 use crate::system::System;
 use crate::vma::{Vma, VmaFlags};
@@ -17,8 +17,15 @@ pub(super) struct HugeObjects {
     pub(super) locks: u64,
     pub(super) owns: u64,
     pub(super) regions: u64,
+    large: Wanted,
+    giant: Wanted,
+}
+
+/// What huge pages of a size are reserved for.
+#[derive(Default)]
+struct Wanted {
     /// Pages that files have.
-    pub(super) cached: u64,
+    cached: u64,
     /// Pages that are reserved for files, whether they have them or not.
     of_files: u64,
     /// Pages that are reserved for mappings, and not used.
@@ -30,13 +37,26 @@ impl HugeObjects {
         self.locks += other.locks;
         self.owns += other.owns;
         self.regions += other.regions;
-        self.of_mappings += other.of_mappings;
+        self.large.of_mappings += other.large.of_mappings;
+        self.giant.of_mappings += other.giant.of_mappings;
+    }
+
+    const fn of(&mut self, size: HugeSize) -> &mut Wanted {
+        match size {
+            HugeSize::Large => &mut self.large,
+            HugeSize::Giant => &mut self.giant,
+        }
+    }
+
+    /// A page that a file has.
+    pub(super) const fn add_cached(&mut self, size: HugeSize) {
+        self.of(size).cached += 1;
     }
 
     pub(super) fn add_file<M: Mmu>(&mut self, cache: &PageCache<M>) -> Result<(), &'static str> {
         let (regions, pages) = cache.reserved.validate()?;
         self.regions += regions;
-        self.of_files += pages;
+        self.of(cache.huge_size()).of_files += pages;
         Ok(())
     }
 
@@ -47,8 +67,8 @@ impl HugeObjects {
         };
         let view = vma.peek();
         let first = view.huge_index::<M::Paging>(view.range.start());
-        let pages = pages_of::<M::Paging>(view.range);
-        self.of_mappings += pages - own.used.peek_count(first, first + pages);
+        let pages = view.huge_size().pages_of::<M::Paging>(view.range);
+        self.of(view.huge_size()).of_mappings += pages - own.used.peek_count(first, first + pages);
         if own.is_last_look() {
             self.owns += 1;
             self.regions += own.used.validate()?.0;
@@ -60,13 +80,18 @@ impl HugeObjects {
 impl<M: Mmu> System<M> {
     /// Whether what the pools say is reserved is what somebody reserved and has not had.
     pub(super) fn reservations_add_up(&self, huge: &HugeObjects) -> Result<(), Unbalanced> {
-        let kept = self.frames.pool_counters().reserved;
-        let wanted = (huge.of_files + huge.of_mappings).wrapping_sub(huge.cached);
-        if kept == wanted {
-            Ok(())
-        } else {
-            Err(Unbalanced::Reserved { kept, wanted })
-        }
+        let sizes = [
+            (HugeSize::Large, &huge.large),
+            (HugeSize::Giant, &huge.giant),
+        ];
+        sizes.into_iter().try_for_each(|(size, wanted)| {
+            let kept = self.frames.pool_counters(size).reserved;
+            let wanted = (wanted.of_files + wanted.of_mappings).wrapping_sub(wanted.cached);
+            match kept == wanted {
+                true => Ok(()),
+                false => Err(Unbalanced::Reserved { kept, wanted }),
+            }
+        })
     }
 }
 
@@ -92,11 +117,14 @@ impl<M: Mmu> Mm<M> {
         level: u32,
         value: Pte<M::Paging>,
     ) -> Result<(), Unbalanced> {
-        if level != LEVEL + 1 || self.system().frames.get(value.pfn()).maps.peek() == 0 {
+        if level != HugeSize::Large.level() + 1
+            || self.system().frames.get(value.pfn()).maps.peek() == 0
+        {
             return Ok(());
         }
         let view = self.mapping_of(at)?.peek();
-        if view.is_huge() && view.range.covers(interval::<M::Paging>(at)) {
+        let large = view.is_huge() && view.huge_size() == HugeSize::Large;
+        if large && view.range.covers(interval::<M::Paging>(at)) {
             return Ok(());
         }
         Err(Unbalanced::SharedInPart(at))
@@ -112,7 +140,8 @@ impl<M: Mmu> Mm<M> {
         let vma = self.mapping_of(at)?;
         let view = vma.peek();
         let frame = self.system().frames.get(value.pfn());
-        if level != LEVEL || !view.is_huge() || frame.used_as() != Use::Huge {
+        let size = view.huge_size();
+        if level != size.level() || !view.is_huge() || frame.used_as() != Use::Huge {
             return Err(Unbalanced::NotAnon(at));
         }
         if value.grant() > view.prot.grant() {
@@ -125,7 +154,7 @@ impl<M: Mmu> Mm<M> {
         let index = view.huge_index::<M::Paging>(at);
         let cached = frame.mapping.peek() == cache.address();
         let shared = view.flags.has(VmaFlags::SHARED);
-        let pages = cache.size_peek() >> crate::hugetlb::shift::<M::Paging>();
+        let pages = cache.size_peek() >> size.shift::<M::Paging>();
         let pages = pages.max(cache.made_to.peek());
         if frame.index.peek() != index || cached && index >= pages || shared && !cached {
             return Err(Unbalanced::OtherPage(at));
@@ -133,7 +162,7 @@ impl<M: Mmu> Mm<M> {
         if value.grant() == Grant::Write && !shared && (cached || !frame.is_exclusive()) {
             return Err(Unbalanced::WritableShared(at));
         }
-        debug_assert!(order::<M::Paging>() > 0, "the format has huge pages");
+        debug_assert!(size.exists::<M::Paging>(), "the format has such pages");
         Ok(())
     }
 }

@@ -164,7 +164,9 @@ impl<M: Mmu> System<M> {
                 Use::File => u32::from(is_cached(pfn, frame)),
                 Use::Huge => {
                     let cached = is_cached(pfn, frame);
-                    objects.huge.cached += u64::from(cached);
+                    if cached {
+                        objects.huge.add_cached(self.frames.size_of(frame));
+                    }
                     u32::from(cached)
                 }
                 _ => return,

@@ -8,7 +8,7 @@
 //! It needs the world stopped, so it is made in simulation only.
 
 use crate::frame::Use;
-use crate::hugetlb;
+use crate::hugetlb::HugeSize;
 use crate::mm::Mm;
 use crate::oracle::Check;
 use crate::system::System;
@@ -109,8 +109,9 @@ pub(crate) fn peek_entry<M: Mmu>(mm: &Mm<M>, addr: VirtAddr) -> Pte<M::Paging> {
             return value;
         }
         if !value.is_table_at(level) {
-            if level == 1 && value.is_present() {
-                let within = addr.page(M::Paging::shift()) % (1 << hugetlb::order::<M::Paging>());
+            let size = HugeSize::ALL.into_iter().find(|size| size.level() == level);
+            if let Some(size) = size.filter(|_| value.is_present()) {
+                let within = addr.page(M::Paging::shift()) % (1 << size.order::<M::Paging>());
                 return Pte::page(Pfn(value.pfn().0 + within), value.grant());
             }
             break;

@@ -2,7 +2,6 @@
 //!
 //! Linux: fs/proc/task_mmu.c pagemap_pmd_range (v6.18), of which these are the bits 63, 62 and 61.
 
-use crate::hugetlb;
 use crate::mm::Mm;
 use crate::vma::{Vma, VmaView};
 use crate::zap::pages;
@@ -46,7 +45,7 @@ impl<M: Mmu> Mm<M> {
             at = at.max(view.range.start());
             let end = view.range.intersect(asked).end();
             if view.is_huge() {
-                let here = hugetlb::page_at::<M::Paging>(at);
+                let here = view.huge_size().page_at::<M::Paging>(at);
                 let here = here.intersect(VirtRange::new(at, end));
                 let skipped = VirtRange::new(asked.start(), at).pages(M::Paging::shift()) as usize;
                 let pages = here.pages(M::Paging::shift()) as usize;
@@ -74,7 +73,9 @@ impl<M: Mmu> Mm<M> {
         };
         // Keeps tables that others share.
         let _tree = cache.i_mmap.read();
-        let found = self.huge_entry(at).map(|leaf| leaf.entry.load());
+        let found = self
+            .huge_entry(view.huge_size(), at)
+            .map(|leaf| leaf.entry.load());
         let found = found.ok().filter(|pte| pte.is_mapped());
         let Some(found) = found else {
             return Mapped::Nothing;

@@ -1,7 +1,6 @@
 //! `smaps`: what each mapping has of memory.
 
 use super::{Line, kib, maps};
-use crate::hugetlb;
 use crate::mm::Mm;
 use crate::vma::{Prot, Vma, VmaFlags, VmaView};
 use crate::zap::pages;
@@ -140,7 +139,7 @@ fn write_mapping<M: Mmu>(out: &mut impl Write, line: &Line, counts: &Counts) -> 
         0
     };
     let page = if view.is_huge() {
-        1 << hugetlb::order::<M::Paging>()
+        1 << view.huge_size().order::<M::Paging>()
     } else {
         1
     };

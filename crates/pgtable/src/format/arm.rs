@@ -78,6 +78,7 @@ impl Facts for Aarch64K4 {
     // A block descriptor: bit 1 is clear. Blocks of the other granules, 32 and 512 MiB, are more
     // than the allocator's largest.
     const HUGE: Option<Huge> = Some(Huge {
+        top: 2,
         set: 0,
         clear: 1 << 1,
         mask: 0b11,

@@ -38,6 +38,7 @@ const BITS: Bits = Bits {
 };
 /// An entry that grants anything is a leaf, at whatever level.
 const HUGE: Option<Huge> = Some(Huge {
+    top: 2,
     set: 0,
     clear: 0,
     mask: 0b1111,

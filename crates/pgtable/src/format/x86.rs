@@ -62,12 +62,15 @@ const fn caps(cas: CasAbility) -> Caps {
 
 /// Bit 7 of an entry above the leaves: it maps a page itself ("PS"). Where the entry is not present
 /// the bit says nothing.
-const HUGE: Option<Huge> = Some(Huge {
-    set: 1 << 7,
-    clear: 0,
-    mask: 1 << 7 | PRESENT,
-    table: PRESENT,
-});
+const fn huge(top: u32) -> Option<Huge> {
+    Some(Huge {
+        top,
+        set: 1 << 7,
+        clear: 0,
+        mask: 1 << 7 | PRESENT,
+        table: PRESENT,
+    })
+}
 
 const PFN_52: u64 = 0x000f_ffff_ffff_f000;
 
@@ -89,7 +92,7 @@ impl Facts for X86_64 {
     const BITS: Bits = bits(PFN_52);
     const BYTES: ByteOrder = ByteOrder::Little;
     const CAPS: Caps = caps(CasAbility::Native);
-    const HUGE: Option<Huge> = HUGE;
+    const HUGE: Option<Huge> = huge(2);
 }
 
 /// x86-64 with five levels (`CR4.LA57`).
@@ -109,7 +112,7 @@ impl Facts for X86_64La57 {
     const BITS: Bits = bits(PFN_52);
     const BYTES: ByteOrder = ByteOrder::Little;
     const CAPS: Caps = caps(CasAbility::Native);
-    const HUGE: Option<Huge> = HUGE;
+    const HUGE: Option<Huge> = huge(2);
 }
 
 /// Linux's split of 32-bit addresses: 3 GiB for user space.
@@ -132,7 +135,7 @@ impl Facts for I386 {
     const BITS: Bits = bits(0xffff_f000);
     const BYTES: ByteOrder = ByteOrder::Little;
     const CAPS: Caps = caps(CasAbility::ByCpu(Feature::Cmpxchg));
-    const HUGE: Option<Huge> = HUGE;
+    const HUGE: Option<Huge> = huge(1);
 }
 
 /// i386 with physical address extension: entries of 64 bits on a machine of 32.
@@ -162,5 +165,5 @@ impl Facts for I386Pae {
     const BITS: Bits = bits(PFN_52);
     const BYTES: ByteOrder = ByteOrder::Little;
     const CAPS: Caps = caps(CasAbility::ByCpu(Feature::Cmpxchg8b));
-    const HUGE: Option<Huge> = HUGE;
+    const HUGE: Option<Huge> = huge(1);
 }

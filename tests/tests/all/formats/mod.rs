@@ -322,12 +322,15 @@ fn entry_was<P: Manual>(fooled: bool, new: Pte<P>, found: Pte<P>) -> Pte<P> {
 }
 
 fn huge_pages_are_no_tables<P: Manual>() {
-    let Some(order) = P::huge_order() else {
-        return;
-    };
+    let top = P::about().huge.map_or(0, |huge| huge.top);
+    (1..=top).for_each(huge_pages_of_level::<P>);
+}
+
+fn huge_pages_of_level<P: Manual>(level: u32) {
+    let order = span_shift::<P>(level) - P::shift();
     let pfn = Pfn(5 << order & last_pfn::<P>());
-    assert!(Pte::<P>::table(pfn, 1).is_table_at(1), "{}", P::ID);
-    assert!(!Pte::<P>::none_at(1).is_table_at(1), "{}", P::ID);
+    assert!(Pte::<P>::table(pfn, level).is_table_at(level), "{}", P::ID);
+    assert!(!Pte::<P>::none_at(level).is_table_at(level), "{}", P::ID);
     for grant in [Grant::Nothing, Grant::Read, Grant::Write] {
         let page = Pte::<P>::page(pfn, grant).dirty();
         let huge = page.huge();
@@ -335,13 +338,17 @@ fn huge_pages_are_no_tables<P: Manual>() {
         let lowered = huge.with_grant(Grant::Nothing).with_grant(grant);
         for pte in [huge, lowered, huge.old(), huge.clean()] {
             assert!(
-                !pte.is_table_at(1) && !pte.is_none_at(1),
+                !pte.is_table_at(level) && !pte.is_none_at(level),
                 "{} {pte:?}",
                 P::ID
             );
             assert_eq!(pte.grant(), grant, "{}", P::ID);
             let moving = pte.migration();
-            assert!(!moving.is_table_at(1) && !moving.is_mapped(), "{}", P::ID);
+            assert!(
+                !moving.is_table_at(level) && !moving.is_mapped(),
+                "{}",
+                P::ID
+            );
             assert_eq!(moving.moving(), Some(pfn), "{}", P::ID);
             assert_eq!(moving.migrated(pfn).huge(), pte, "{}", P::ID);
         }
@@ -351,7 +358,12 @@ fn huge_pages_are_no_tables<P: Manual>() {
         );
         let expected = (grant > Grant::Nothing).then_some(leaf);
         assert_eq!(seen, expected, "{} {grant:?}", P::ID);
-        assert_eq!(P::table(P::entry(&in_memory(huge)), 1), None, "{}", P::ID);
+        assert_eq!(
+            P::table(P::entry(&in_memory(huge)), level),
+            None,
+            "{}",
+            P::ID
+        );
     }
 }
 

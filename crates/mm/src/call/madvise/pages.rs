@@ -4,7 +4,6 @@ use super::Advice;
 use crate::config::Broken;
 use crate::error::MadviseError;
 use crate::file::FilePart;
-use crate::hugetlb;
 use crate::mm::Mm;
 use crate::oracle;
 use crate::page::Page;
@@ -65,10 +64,11 @@ impl<M: Mmu> Mm<M> {
         advice: Advice,
     ) -> Result<(), MadviseError> {
         let discards = matches!(advice, Advice::DontNeed | Advice::DontNeedLocked);
-        if !discards || !hugetlb::is_aligned::<M::Paging>(part.start()) {
+        let unit = vma.view().huge_size().shift::<M::Paging>();
+        if !discards || !part.start().is_aligned(unit) {
             return Err(MadviseError::Invalid);
         }
-        let end = part.end().align_down(hugetlb::shift::<M::Paging>());
+        let end = part.end().align_down(unit);
         if part.start() < end {
             zap.discard_huge(vma, &vma.view(), VirtRange::new(part.start(), end));
         }

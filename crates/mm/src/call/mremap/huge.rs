@@ -7,7 +7,6 @@ use super::super::split::{NewVma, split_huge};
 use super::{Done, Plan, Remap};
 use crate::commit::Pages;
 use crate::error::{MremapError, NoMemory};
-use crate::hugetlb;
 use crate::mm::Mm;
 use crate::vma::VmaView;
 use crate::writers::{Afterwards, Writers};
@@ -24,7 +23,8 @@ impl<M: Mmu> Mm<M> {
         writers: &Writers<'_, M>,
         plan: &Plan,
     ) -> Result<Done, MremapError> {
-        let up = |len| VirtAddr(len).align_up(hugetlb::shift::<M::Paging>());
+        let unit = self.mapped_at(plan.old)?.view().huge_size();
+        let up = |len| VirtAddr(len).align_up(unit.shift::<M::Paging>());
         let (Some(old), Some(new)) = (up(plan.old_len), up(plan.new_len)) else {
             return Err(MremapError::Invalid);
         };
@@ -33,7 +33,7 @@ impl<M: Mmu> Mm<M> {
             new_len: new.0,
             ..*plan
         };
-        let aligned = |at: VirtAddr| hugetlb::is_aligned::<M::Paging>(at);
+        let aligned = |at: VirtAddr| unit.is_aligned::<M::Paging>(at);
         let to = plan.how.target();
         let unaligned = !aligned(plan.old) || to.is_some_and(|to| !aligned(to));
         // One that stays behind without its pages, or is mapped twice, is not had.

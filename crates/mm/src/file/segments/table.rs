@@ -5,7 +5,7 @@ use crate::commit::{Overcommit, Reserve};
 use crate::config::Broken;
 use crate::error::{FileError, NoMemory, ShmgetError};
 use crate::file::{FileAccess, FileHandle, pages_of};
-use crate::hugetlb;
+use crate::hugetlb::HugeSize;
 use crate::system::System;
 use core::iter::successors;
 use core::ptr::NonNull;
@@ -189,14 +189,15 @@ impl<'s, M: Mmu> Table<'s, M> {
     /// The memory of a new segment.
     fn file_of(&self, new: &NewSegment) -> Result<FileHandle<'s, M>, ShmgetError> {
         let sys = self.sys;
-        let known = match new.pages {
+        let size = match new.pages {
             ShmPages::Small => return Ok(sys.new_file(new.bytes)?),
-            ShmPages::Huge => true,
-            ShmPages::HugeOf(shift) => shift == hugetlb::shift::<M::Paging>(),
+            ShmPages::Huge => Some(HugeSize::Large),
+            ShmPages::HugeOf(shift) => HugeSize::of_shift::<M::Paging>(shift),
         };
-        let end = VirtAddr(new.bytes).align_up(hugetlb::shift::<M::Paging>());
-        let bytes = end.filter(|_| known).ok_or(ShmgetError::Invalid)?.0;
-        let file = sys.new_huge_file(bytes).map_err(|why| match why {
+        let size = size.ok_or(ShmgetError::Invalid)?;
+        let end = VirtAddr(new.bytes).align_up(size.shift::<M::Paging>());
+        let bytes = end.ok_or(ShmgetError::Invalid)?.0;
+        let file = sys.new_huge_file_of(size, bytes).map_err(|why| match why {
             FileError::Invalid => ShmgetError::Invalid,
             _ => ShmgetError::NoMemory,
         })?;

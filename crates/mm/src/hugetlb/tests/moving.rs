@@ -4,6 +4,7 @@
 use super::{X86, boot};
 use crate::error::MovePageError;
 use crate::frame::PIN;
+use crate::hugetlb::HugeSize;
 use crate::oracle::Refuse;
 use crate::{Advice, MapRequest, Mm, Place, Prot, Sharing};
 use minflt_addr::{Pfn, VirtAddr};
@@ -13,7 +14,11 @@ const PAGE: u64 = 2 << 20;
 const AT: VirtAddr = VirtAddr(1 << 40);
 
 fn frame(mm: &Mm<X86>) -> Pfn {
-    let entry = mm.huge_entry(AT).expect("a table").entry.load();
+    let entry = mm
+        .huge_entry(HugeSize::Large, AT)
+        .expect("a table")
+        .entry
+        .load();
     assert!(entry.is_mapped());
     entry.pfn()
 }

@@ -2,6 +2,7 @@ use super::{X86, boot, std};
 use crate::alloc::Frames;
 use crate::error::NoMemory;
 use crate::frame::{Use, Zeroed};
+use crate::hugetlb::HugeSize;
 use crate::hugetlb::pool::{NodeCounters, PoolCounters, Taking};
 use crate::oracle::{Refuse, Unbalanced};
 use crate::policy::{NodeMask, Policy, PolicyMode};
@@ -23,7 +24,7 @@ fn counters(total: u64, free: u64, reserved: u64) -> PoolCounters {
 
 fn of_nodes(sys: &System<X86>) -> [(u64, u64); 2] {
     [0, 1].map(|node| {
-        let NodeCounters { total, free } = sys.huge_pool_of(node);
+        let NodeCounters { total, free } = sys.huge_pool_of(HugeSize::Large, node);
         (total, free)
     })
 }
@@ -33,14 +34,18 @@ fn ledger_holds(sys: &System<X86>) -> u64 {
 }
 
 fn take(sys: &System<X86>, taking: Taking) -> Option<Pfn> {
-    sys.frames.take_huge(&sys.at, Policy::DEFAULT, 0, taking)
+    sys.frames
+        .take_huge(&sys.at, HugeSize::Large, (Policy::DEFAULT, 0), taking)
 }
 
 fn take_as(sys: &System<X86>, mode: PolicyMode, nodes: u64, index: u64) -> Option<u32> {
     let policy = Policy::new(mode, NodeMask(nodes));
-    let taken = sys
-        .frames
-        .take_huge(&sys.at, policy, index, Taking::Unreserved);
+    let taken = sys.frames.take_huge(
+        &sys.at,
+        HugeSize::Large,
+        (policy, index),
+        Taking::Unreserved,
+    );
     taken.map(|pfn| sys.frames.node_of(pfn))
 }
 
@@ -68,11 +73,11 @@ fn the_pool_of_one_node_grows_and_shrinks_alone() {
     let sys = boot::<X86_64>();
     let _cpu = sys.machine().enter(0);
     assert_eq!(sys.resize_huge_pool(2), 2);
-    assert_eq!(sys.resize_huge_pool_of(1, 4), 4);
+    assert_eq!(sys.resize_huge_pool_of(HugeSize::Large, 1, 4), 4);
     assert_eq!(of_nodes(&sys), [(1, 1), (4, 4)]);
-    assert_eq!(sys.resize_huge_pool_of(1, 0), 0);
+    assert_eq!(sys.resize_huge_pool_of(HugeSize::Large, 1, 0), 0);
     assert_eq!(of_nodes(&sys), [(1, 1), (0, 0)]);
-    assert_eq!(sys.resize_huge_pool_of(2, 1), 0);
+    assert_eq!(sys.resize_huge_pool_of(HugeSize::Large, 2, 1), 0);
     assert_eq!(sys.huge_pool(), counters(1, 1, 0));
     ledger_holds(&sys);
 }
@@ -114,9 +119,9 @@ fn what_is_reserved_is_for_those_who_reserved_it() {
     let sys = boot::<X86_64>();
     let _cpu = sys.machine().enter(0);
     sys.resize_huge_pool(3);
-    assert_eq!(sys.frames.reserve_huge(4), Err(NoMemory));
-    assert_eq!(sys.frames.reserve_huge(2), Ok(()));
-    assert_eq!(sys.frames.reserve_huge(2), Err(NoMemory));
+    assert_eq!(sys.frames.reserve_huge(HugeSize::Large, 4), Err(NoMemory));
+    assert_eq!(sys.frames.reserve_huge(HugeSize::Large, 2), Ok(()));
+    assert_eq!(sys.frames.reserve_huge(HugeSize::Large, 2), Err(NoMemory));
     assert_eq!(sys.huge_pool(), counters(3, 3, 2));
     let unpromised = take(&sys, Taking::Unreserved).expect("one is promised to nobody");
     assert_eq!(take(&sys, Taking::Unreserved), None);
@@ -131,7 +136,7 @@ fn what_is_reserved_is_for_those_who_reserved_it() {
     sys.frames.get(used).clear_restore_reserve();
     sys.frames.put(used);
     assert_eq!(sys.huge_pool(), counters(3, 3, 1));
-    sys.frames.unreserve_huge(1);
+    sys.frames.unreserve_huge(HugeSize::Large, 1);
     assert_eq!(sys.huge_pool(), counters(3, 3, 0));
     ledger_holds(&sys);
 }
@@ -141,10 +146,12 @@ fn a_page_that_is_taken_again_is_not_marked_any_more() {
     let sys = boot::<X86_64>();
     let _cpu = sys.machine().enter(0);
     sys.resize_huge_pool(1);
-    sys.frames.reserve_huge(1).expect("one is free");
+    sys.frames
+        .reserve_huge(HugeSize::Large, 1)
+        .expect("one is free");
     let first = take(&sys, Taking::Reserved).expect("was promised");
     sys.frames.put(first);
-    sys.frames.unreserve_huge(1);
+    sys.frames.unreserve_huge(HugeSize::Large, 1);
     let again = take(&sys, Taking::Unreserved).expect("is free");
     assert_eq!(again, first);
     assert_eq!(sys.frames.get(again).refs.peek(), 1);
@@ -167,9 +174,11 @@ fn a_reservation_that_is_taken_back_twice_is_seen() {
     let sys = boot::<X86_64>();
     let _cpu = sys.machine().enter(0);
     sys.resize_huge_pool(1);
-    sys.frames.reserve_huge(1).expect("one is free");
-    sys.frames.unreserve_huge(1);
-    sys.frames.unreserve_huge(1);
+    sys.frames
+        .reserve_huge(HugeSize::Large, 1)
+        .expect("one is free");
+    sys.frames.unreserve_huge(HugeSize::Large, 1);
+    sys.frames.unreserve_huge(HugeSize::Large, 1);
 }
 
 #[test]
@@ -189,11 +198,13 @@ fn a_pool_shrinks_by_what_is_neither_used_nor_promised() {
     let _cpu = sys.machine().enter(0);
     sys.resize_huge_pool(4);
     let used = take(&sys, Taking::Unreserved).expect("is free");
-    sys.frames.reserve_huge(1).expect("is free");
+    sys.frames
+        .reserve_huge(HugeSize::Large, 1)
+        .expect("is free");
     assert_eq!(sys.resize_huge_pool(0), 2);
     assert_eq!(sys.huge_pool(), counters(2, 1, 1));
     sys.frames.put(used);
-    sys.frames.unreserve_huge(1);
+    sys.frames.unreserve_huge(HugeSize::Large, 1);
     assert_eq!(sys.resize_huge_pool(0), 0);
     ledger_holds(&sys);
 }
@@ -225,7 +236,9 @@ fn a_page_of_another_node_goes_back_there() {
     let _cpu = sys.machine().enter(0);
     sys.resize_huge_pool(2);
     let policy = Policy::new(PolicyMode::Bind, NodeMask::of(1));
-    let taken = sys.frames.take_huge(&sys.at, policy, 0, Taking::Unreserved);
+    let taken = sys
+        .frames
+        .take_huge(&sys.at, HugeSize::Large, (policy, 0), Taking::Unreserved);
     let taken = taken.expect("is free");
     assert_eq!(of_nodes(&sys), [(1, 1), (1, 0)]);
     sys.frames.put(taken);
@@ -272,7 +285,7 @@ fn a_pool_that_grows_by_cleared_frames_knows_that() {
     sys.resize_huge_pool(0);
     sys.clear_free_frames();
     sys.frames.get(Pfn(pfn.0 + 7)).set_zeroed(Zeroed::No);
-    sys.resize_huge_pool_of(sys.frames.node_of(pfn), 1);
+    sys.resize_huge_pool_of(HugeSize::Large, sys.frames.node_of(pfn), 1);
     assert_eq!(take(&sys, Taking::Unreserved), Some(pfn));
     assert!(!sys.frames.get(pfn).is_zeroed());
 }
@@ -295,14 +308,16 @@ fn what_is_refused_changes_nothing() {
     assert!(refused(&sys));
     assert_eq!(of_nodes(&sys), [(0, 0), (1, 1)]);
     sys.refuse_allocations(Refuse::Nth(1));
-    assert_eq!(sys.frames.reserve_huge(1), Err(NoMemory));
+    assert_eq!(sys.frames.reserve_huge(HugeSize::Large, 1), Err(NoMemory));
     assert!(refused(&sys));
-    sys.frames.reserve_huge(1).expect("one is free");
+    sys.frames
+        .reserve_huge(HugeSize::Large, 1)
+        .expect("one is free");
     sys.refuse_allocations(Refuse::Nth(1));
     assert_eq!(take(&sys, Taking::Reserved), None);
     assert!(refused(&sys));
     assert_eq!(sys.huge_pool(), counters(1, 1, 1));
-    sys.frames.unreserve_huge(1);
+    sys.frames.unreserve_huge(HugeSize::Large, 1);
     ledger_holds(&sys);
 }
 
@@ -337,9 +352,14 @@ fn a_format_without_huge_pages_has_none() {
     assert_eq!(sys.huge_page_bytes(), None);
     assert_eq!(sys.resize_huge_pool(1), 0);
     let frames: &Frames<_> = &sys.frames;
-    assert_eq!(frames.reserve_huge(0), Ok(()));
-    assert_eq!(frames.reserve_huge(1), Err(NoMemory));
-    let taken = frames.take_huge(&sys.at, Policy::DEFAULT, 0, Taking::Unreserved);
+    assert_eq!(frames.reserve_huge(HugeSize::Large, 0), Ok(()));
+    assert_eq!(frames.reserve_huge(HugeSize::Large, 1), Err(NoMemory));
+    let taken = frames.take_huge(
+        &sys.at,
+        HugeSize::Large,
+        (Policy::DEFAULT, 0),
+        Taking::Unreserved,
+    );
     assert_eq!(taken, None);
     assert!(sys.check_ledger(&[]).is_ok());
 }
@@ -357,7 +377,7 @@ fn threads_that_take_and_resize_lose_nothing() {
         let _cpu = sys.machine().enter(cpu);
         let mut taken = 0;
         for round in 0..ROUNDS {
-            if sys.frames.reserve_huge(2).is_ok() {
+            if sys.frames.reserve_huge(HugeSize::Large, 2).is_ok() {
                 let held: Vec<_> = (0..2)
                     .map(|_| take(&sys, Taking::Reserved).expect("was promised"))
                     .collect();
@@ -366,7 +386,7 @@ fn threads_that_take_and_resize_lose_nothing() {
                     sys.frames.get(held[0]).clear_restore_reserve();
                 }
                 held.into_iter().for_each(|pfn| sys.frames.put(pfn));
-                sys.frames.unreserve_huge(1 + round % 2);
+                sys.frames.unreserve_huge(HugeSize::Large, 1 + round % 2);
             } else if let Some(pfn) = take(&sys, Taking::Unreserved) {
                 sys.frames.put(pfn);
             }
