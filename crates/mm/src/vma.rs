@@ -182,6 +182,7 @@ impl VmaFlags {
         (Self::NEVER_WRITTEN, "never-written"),
         (Self::HUGETLB, "hugetlb"),
         (Self::HUGE_OWNER, "huge-owner"),
+        (Self::HUGE_GIANT, "huge-giant"),
     ];
 
     /// With those of `other`.

@@ -98,8 +98,8 @@ impl<P: Paging> Pte<P> {
         Self::of(raw | P::bits().read_only).with_grant(grant)
     }
 
-    /// The leaf entry `self` as an entry of level 1 that maps a huge page, which begins with the
-    /// frame that it names. Of a format without huge pages it is the same.
+    /// The leaf entry `self` as an entry above the leaves that maps a huge page, which begins with
+    /// the frame that it names. Of a format without huge pages it is the same.
     #[must_use]
     pub fn huge(self) -> Self {
         match P::huge() {

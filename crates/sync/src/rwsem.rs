@@ -24,8 +24,7 @@
 //! - Read: add a reader; if WRITER, WAITERS or HANDOFF was set, take it back and queue.
 //! - Write: exchange 0 for WRITER; else spin; else queue and try whenever woken at the head.
 //! - Release: subtract; the last one out, if WAITERS is set, wakes the head. A head that reads is
-//!   granted the lock together with all readers right behind it; a head that writes is woken to
-//!   try.
+//!   granted the lock with all readers right behind it; one that writes is woken to try.
 //! - Downgrade: in one step WRITER goes and a reader comes. If WAITERS was set, readers at the head
 //!   are granted the lock; a writer at the head sleeps on. The name in `owner` stays until the
 //!   holder lets go, so that a writer spins for this reader as for a writer.
@@ -41,8 +40,7 @@
 //! There is no moment at which a downgrade has neither WRITER nor a reader in the word, so no
 //! writer comes in between. A reader that saw the WRITER looks again with the queue's lock held: if
 //! nobody queues it is inside; if somebody does, WAITERS was set before the downgrade, which then
-//! comes for that lock and finds both, or after it, by a reader that found no WRITER and let itself
-//! in.
+//! comes for that lock and finds both, or after it, by a reader that came in by himself.
 //!
 //! # Cost
 //! Undisturbed: two read-modify-writes on one line, for readers and writers alike. That line is the
@@ -51,8 +49,7 @@
 //!
 //! Linux: kernel/locking/rwsem.c (v4.13 for the queue and spinning, v5.x for the word's layout,
 //! hand-off and downgrade). Linux's spinners queue among themselves (`osq_lock`); ours all watch
-//! the word. Linux's writers spin for any reader, but no longer than some 10 to 25 us (since v5.3);
-//! ours only for one who was the writer, as long as he runs.
+//! the word. Its writers spin for readers, 10 to 25 us (since v5.3); ours for who was the writer.
 
 mod shown;
 
@@ -276,8 +273,11 @@ impl<C: Class, M: Machine> RwSem<C, M> {
             if !soon {
                 return false;
             }
-            let held = if count & WRITER != 0 { WRITER } else { READERS };
-            self.count.wait_until(held, 0);
+            match count & WRITER {
+                // For him only: another reader may wait for this very CPU.
+                0 => self.owner.wait_until(!0, 0),
+                _ => self.count.wait_until(WRITER, 0),
+            }
         }
     }
 

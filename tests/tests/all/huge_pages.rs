@@ -70,6 +70,11 @@ impl<'w, P: Paging> World<'w, P> {
         assert_eq!(self.map_huge(&request, Sharing::Private), Ok(self.at(page)));
     }
 
+    /// By a thread that has ended when its pages are counted.
+    fn touch_small(&self, at: VirtAddr, value: u64) {
+        assert_eq!(self.mm.thread().store(at, value), Ok(()));
+    }
+
     fn pool(&self) -> (u64, u64, u64) {
         let PoolCounters {
             total,
@@ -519,6 +524,77 @@ fn locks_and_policies_cut_no_huge_page() {
         );
         assert_eq!(world.mm.locked_bytes(), 0);
         assert_eq!(world.thread.store(world.at(1), 1), Ok(()));
+        world.holds(&[]);
+    });
+}
+
+/// Where pages of one size come in place of those of another, the tables of these are gone.
+#[test]
+fn pages_of_all_sizes_replace_each_other_in_one_address_space() {
+    each_era::<Small>(HugeSize::Giant, |world| {
+        let (mm, thread) = (world.mm, world.thread);
+        assert_eq!(world.sys.resize_huge_pool(16), 16);
+        let large = HugeSize::Large.bytes::<Small>();
+        let whole = world.request(0, 1, Prot::READ_WRITE);
+        let part = |from: u64, pages: u64| {
+            let place = Place::Fixed(VirtAddr(world.at(0).0 + from * large));
+            MapRequest::new(place, pages * large, Prot::READ_WRITE)
+        };
+        for round in 1..3 {
+            assert_eq!(mm.mmap(whole.place, whole.len, whole.prot), Ok(world.at(0)));
+            world.touch_small(world.within(0, 4096), round);
+            for (from, pages) in [(0, 8), (2, 3)] {
+                let mapped = mm.mmap_huge(&part(from, pages), Sharing::Private);
+                assert_eq!(mapped, Ok(VirtAddr(world.at(0).0 + from * large)));
+                assert_eq!(thread.load(world.within(0, 3 * large)), Ok(0));
+                assert_eq!(thread.store(world.within(0, 3 * large), round), Ok(()));
+                world.holds(&[]);
+            }
+            let mapped = world.map_huge(&whole, Sharing::Shared);
+            assert_eq!(mapped, Ok(world.at(0)));
+            for place in [4096, 3 * large] {
+                assert_eq!(thread.load(world.within(0, place)), Ok(0));
+                assert_eq!(thread.store(world.within(0, place), round), Ok(()));
+                assert_eq!(thread.load(world.within(0, place)), Ok(round));
+            }
+            world.holds(&[]);
+        }
+        assert_eq!(mm.munmap(world.at(0), world.page()), Ok(()));
+        assert_eq!(world.sys.resize_huge_pool(0), 0, "all are back");
+    });
+}
+
+/// Linux: may_split, hugetlb_vm_op_split.
+#[test]
+fn mremap_cuts_no_huge_page() {
+    in_each_era!(|world| {
+        let page = world.page();
+        let small = |at| world.mm.mmap(Place::Fixed(at), 8192, Prot::READ_WRITE);
+        assert_eq!(small(world.at(20)), Ok(world.at(20)));
+        world.touch_small(world.at(20), 5);
+        world.private(4, 2);
+        assert_eq!(world.thread.store(world.at(4), 6), Ok(()));
+        let into = |to| RemapRequest {
+            old: world.at(20),
+            old_len: 4096,
+            new_len: 4096,
+            how: Remap::Fixed(to),
+        };
+        let inside = into(world.within(4, 4096));
+        assert_eq!(world.thread.mremap(&inside), Err(MremapError::Invalid));
+        assert_eq!(world.thread.load(world.at(4)), Ok(6));
+        assert_eq!(world.thread.load(world.at(20)), Ok(5));
+        // What is cut off a mapping reaches into a huge page behind it.
+        let before = VirtAddr(world.at(4).0 - 8192);
+        assert_eq!(small(before), Ok(before));
+        let shorter = RemapRequest {
+            old: before,
+            old_len: 8192 + page / 2,
+            new_len: 4096,
+            how: Remap::InPlace,
+        };
+        assert_eq!(world.thread.mremap(&shorter), Err(MremapError::Invalid));
+        assert_eq!(world.thread.load(world.at(4)), Ok(6));
         world.holds(&[]);
     });
 }

@@ -109,6 +109,30 @@ fn a_disturber_changes_the_mapping_of_the_disturbed_only_where_they_merge() {
     }
 }
 
+/// Who spins for the holder of `mmap_lock` that has downgraded it gives its CPU up once that one is
+/// done: another reader may wait for the CPU.
+#[test]
+fn more_threads_than_cpus_end_where_munmap_downgrades() {
+    for era_name in ["linux-5.19", "linux-6.4", "linux-6.15"] {
+        let file = MachineFile::shipped("kvm16").expect("shipped");
+        let config = era(era_name).expect("an era").config;
+        let target = SimTarget::start(&file, config, 64 << 20).expect("starts");
+        let options = ["-mTRp", "-S", "0.005"].map(String::from);
+        let workload = Workload::parse("ebizzy", &options).expect("options");
+        let plan = Plan {
+            threads: 20,
+            cpus: 16,
+            clear: Clear::InFault,
+            spaces: Spaces::Shared,
+            file: None,
+            huge: None,
+            inherited: None,
+        };
+        let outcome = workload.run(&target, &plan).map(|outcome| outcome.faults);
+        assert!(outcome.is_ok_and(|faults| faults > 0), "{era_name}");
+    }
+}
+
 #[test]
 fn simulated_time_grows_with_work_and_shrinks_with_threads() {
     let (one, four) = (

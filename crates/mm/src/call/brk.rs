@@ -161,7 +161,7 @@ impl<M: Mmu> Mm<M> {
                 let range = vma.view().range;
                 range.overlaps(gone)
             });
-            return if mapped {
+            return if mapped && self.cuts_no_huge_page(gone) {
                 munmap::unmap(self, writers, gone, Afterwards::LetsGo)
             } else {
                 Err(NoMemory)

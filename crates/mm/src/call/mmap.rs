@@ -6,6 +6,7 @@
 use super::as_call;
 use super::cut::Cut;
 use super::merge::add;
+use super::munmap::unmap;
 use super::place::Place;
 use super::populate::{Failure, to_lock};
 use crate::commit::{self, Pages, Reserve};
@@ -17,9 +18,9 @@ use crate::mm::Mm;
 use crate::rss::Share;
 use crate::thread::Thread;
 use crate::tree::Beside;
-use crate::vma::{Prot, VmaFlags, VmaView};
+use crate::vma::{Prot, Vma, VmaFlags, VmaView};
 use crate::writers::{Afterwards, Writers};
-use minflt_addr::VirtAddr;
+use minflt_addr::{VirtAddr, VirtRange};
 use minflt_pgtable::{Mmu, Paging};
 
 /// Whether the pages of a mapping are faulted in at once (`MAP_POPULATE`).
@@ -122,7 +123,8 @@ impl<M: Mmu> Mm<M> {
     /// As [`Mm::mmap`].
     ///
     /// # Errors
-    /// See [`MmapError`]. Nothing is changed then.
+    /// See [`MmapError`]. Nothing is changed then; but where huge pages were to take the place of
+    /// smaller ones, and memory or a limit was short in the end, these may be gone.
     pub fn mmap_file(
         &self,
         request: &MapRequest,
@@ -218,7 +220,10 @@ impl<M: Mmu> Mm<M> {
         }
         // What stands there goes, so only what comes on top of it is asked for.
         let cut = match request.place {
-            Place::Fixed(_) => Cut::plan(self, &writers, range).map_err(|_| MmapError::NoMemory)?,
+            Place::Fixed(_) => self
+                .make_way(&writers, range, size)
+                .and_then(|()| Cut::plan(self, &writers, range))
+                .map_err(|_| MmapError::NoMemory)?,
             // The place was looked for, and is free.
             _ => None,
         };
@@ -241,6 +246,28 @@ impl<M: Mmu> Mm<M> {
         self.count_mapped(pages);
         M::note(format_args!("mmap {range} {prot:?}"));
         Ok(view)
+    }
+
+    /// Unmaps what has pages smaller than those that are to be mapped: their tables stand where
+    /// entries for these are to be, and go with what is mapped only. So the mapping that comes may
+    /// fail after that.
+    fn make_way(
+        &self,
+        writers: &Writers<'_, M>,
+        range: VirtRange,
+        size: Option<HugeSize>,
+    ) -> Result<(), NoMemory> {
+        let Some(size) = size else { return Ok(()) };
+        let mut at = range.start();
+        while let Some(view) = self.find(at).map(Vma::view)
+            && view.range.start() < range.end()
+        {
+            if !view.is_huge() || view.huge_size() < size {
+                return unmap(self, writers, range, Afterwards::Writes);
+            }
+            at = view.range.end();
+        }
+        Ok(())
     }
 
     /// The flags of a new mapping that say how it is locked.

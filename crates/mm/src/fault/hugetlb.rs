@@ -119,6 +119,7 @@ impl<M: Mmu> Fault<'_, M> {
 impl<M: Mmu> HugeFault<'_, '_, '_, M> {
     fn handle(&self) -> Result<Kind, Stop> {
         let found = self.leaf.entry.load();
+        debug_assert!(!found.is_table_at(self.size.level()), "no smaller pages");
         let stores = self.fault.access == Access::Write;
         if found.is_none_at(self.size.level()) {
             return self.no_page();

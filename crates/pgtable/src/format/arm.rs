@@ -75,8 +75,8 @@ impl Facts for Aarch64K4 {
     const BITS: Bits = bits(12);
     const BYTES: ByteOrder = ByteOrder::Little;
     const CAPS: Caps = CAPS;
-    // A block descriptor: bit 1 is clear. Blocks of the other granules, 32 and 512 MiB, are more
-    // than the allocator's largest.
+    // A block descriptor: bit 1 is clear. No use is made of blocks of the other granules, 32 and
+    // 512 MiB.
     const HUGE: Option<Huge> = Some(Huge {
         top: 2,
         set: 0,

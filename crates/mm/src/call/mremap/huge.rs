@@ -2,7 +2,6 @@
 
 use super::super::changed::free_tables;
 use super::super::cut::Cut;
-use super::super::munmap::unmap;
 use super::super::split::{NewVma, split_huge};
 use super::{Done, Plan, Remap};
 use crate::commit::Pages;
@@ -33,6 +32,7 @@ impl<M: Mmu> Mm<M> {
             new_len: new.0,
             ..*plan
         };
+        plan.check::<M>()?;
         let aligned = |at: VirtAddr| unit.is_aligned::<M::Paging>(at);
         let to = plan.how.target();
         let unaligned = !aligned(plan.old) || to.is_some_and(|to| !aligned(to));
@@ -54,7 +54,7 @@ impl<M: Mmu> Mm<M> {
             });
         };
         let target = VirtRange::new(to, VirtAddr(to.0 + plan.new_len));
-        unmap(self, writers, target, Afterwards::Writes)?;
+        self.unmap_whole(writers, target, Afterwards::Writes)?;
         if plan.shrinks() {
             self.cut_tail(writers, &plan, Afterwards::Writes)?;
         }

@@ -331,7 +331,20 @@ impl<M: Mmu> Mm<M> {
         let end = end.filter(|end| *end <= Self::user_range().end());
         let end = end.ok_or(MremapError::Invalid)?;
         let tail = VirtRange::new(VirtAddr(plan.old.0 + plan.new_len), end);
-        Ok(unmap(self, writers, tail, afterwards)?)
+        self.unmap_whole(writers, tail, afterwards)
+    }
+
+    /// Unmaps `range`, unless it cuts a huge page.
+    fn unmap_whole(
+        &self,
+        writers: &Writers<'_, M>,
+        range: VirtRange,
+        afterwards: Afterwards,
+    ) -> Result<(), MremapError> {
+        match self.cuts_no_huge_page(range) {
+            true => Ok(unmap(self, writers, range, afterwards)?),
+            false => Err(MremapError::Invalid),
+        }
     }
 
     /// Linux: expand_vma.
@@ -393,7 +406,7 @@ impl<M: Mmu> Mm<M> {
         let mut plan = *plan;
         if plan.how.is_fixed() {
             let target = VirtRange::new(to, VirtAddr(to.0 + plan.new_len));
-            unmap(self, writers, target, Afterwards::Writes)?;
+            self.unmap_whole(writers, target, Afterwards::Writes)?;
             self.mapped_at(plan.old)?;
         }
         if plan.shrinks() {
