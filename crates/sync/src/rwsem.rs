@@ -49,7 +49,7 @@
 //!
 //! Linux: kernel/locking/rwsem.c (v4.13 for the queue and spinning, v5.x for the word's layout,
 //! hand-off and downgrade). Linux's spinners queue among themselves (`osq_lock`); ours all watch
-//! the word. Its writers spin for readers, 10 to 25 us (since v5.3); ours for who was the writer.
+//! the word. Its writers spin for readers, 10 to 25 us (v5.3); ours for who was one, while he runs.
 
 mod shown;
 
@@ -274,7 +274,7 @@ impl<C: Class, M: Machine> RwSem<C, M> {
                 return false;
             }
             match count & WRITER {
-                // For him only: another reader may wait for this very CPU.
+                // He runs, elsewhere; another reader may wait for this very CPU.
                 0 => self.owner.wait_until(!0, 0),
                 _ => self.count.wait_until(WRITER, 0),
             }

@@ -600,6 +600,23 @@ fn mremap_cuts_no_huge_page() {
 }
 
 #[test]
+fn brk_cuts_no_huge_page() {
+    in_each_era!(|world| {
+        let (mm, page) = (world.mm, world.page());
+        assert_eq!(mm.set_start_brk(world.at(0)), Ok(()));
+        assert_eq!(mm.brk(Some(world.at(3))), world.at(3));
+        world.private(1, 1);
+        assert_eq!(world.thread.store(world.at(1), 6), Ok(()));
+        let cut = mm.brk(Some(world.within(1, page / 2)));
+        assert_eq!(cut, world.at(3), "it stays");
+        assert_eq!(world.thread.load(world.at(1)), Ok(6));
+        assert_eq!(mm.brk(Some(world.at(1))), world.at(1));
+        assert_eq!(world.thread.load(world.at(1)), Err(Signal::MapErr));
+        world.holds(&[]);
+    });
+}
+
+#[test]
 fn a_format_without_larger_pages_says_so() {
     let options = HostOptions {
         cpus: 1,

@@ -35,7 +35,7 @@ use list::CPU_LIST;
 use minflt_addr::Pfn;
 use minflt_pgtable::Mmu;
 use minflt_sync::{Cx, Instance, Ordering, PerCpu};
-use zone::Zone;
+use zone::{MAX_ORDER, Zone};
 
 /// Most memory nodes of a machine.
 pub(crate) const MAX_NODES: usize = 256;
@@ -250,7 +250,11 @@ impl<M: Mmu> Frames<M> {
             frame.set_use(Use::Free);
         }
         let zone = self.zones.get(self.node_of(pfn));
-        zone.free(&self.table, pfn, order);
+        // What was put together of blocks goes back as such, each in a hold of its own.
+        let part = order.min(MAX_ORDER);
+        for first in (pfn.0..pfn.0 + (1 << order)).step_by(1 << part) {
+            zone.free(&self.table, Pfn(first), part);
+        }
     }
 
     #[cold]

@@ -73,7 +73,8 @@ impl<M: Mmu> Zone<M> {
         Some(pfn.0..pfn.0 + (1 << order))
     }
 
-    /// A block of exactly 2^`order` frames; `keep` frames and more stay free.
+    /// A block of exactly 2^`order` frames, which may be more than a list has; `keep` frames and
+    /// more stay free.
     pub(crate) fn alloc_exactly(
         &self,
         table: &FrameTable<M>,
@@ -94,10 +95,7 @@ impl<M: Mmu> Zone<M> {
     /// Takes a block of 2^order frames back.
     pub(crate) fn free(&self, table: &FrameTable<M>, pfn: Pfn, order: u32) {
         let start = self.start;
-        let mut lists = self.lists.lock();
-        for part in (pfn.0..pfn.0 + (1 << order)).step_by(1 << order.min(MAX_ORDER)) {
-            lists.free(table, Pfn(part), order.min(MAX_ORDER), start);
-        }
+        self.lists.lock().free(table, pfn, order, start);
     }
 
     pub(crate) fn count_free(&self) -> u64 {

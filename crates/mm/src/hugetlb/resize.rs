@@ -173,8 +173,7 @@ impl<M: Mmu> System<M> {
     ///
     /// # Context
     /// As [`Self::resize_huge_pool`]; growing by one that is larger than the allocator's blocks
-    /// looks at all of a node's memory under the lock of its zone, and shrinking puts it back into
-    /// the zone in one hold of that.
+    /// looks at all of a node's memory under the lock of its zone.
     pub fn resize_huge_pool_of_size(&self, size: HugeSize, pages: u64) -> u64 {
         self.frames.resize_pool(size, pages)
     }
