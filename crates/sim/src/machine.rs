@@ -51,6 +51,16 @@ impl<P: Paging, const CHECKED: bool> Sim<P, CHECKED> {
         Self::leave_kernel();
     }
 
+    /// The kernel starts a process for the caller, but for its address space.
+    pub(crate) fn starts_process() {
+        Self::enter_kernel();
+        if let Some(world) = here::here() {
+            world.in_order();
+            world.core.borrow_mut().start_process(world.current.get());
+        }
+        Self::leave_kernel();
+    }
+
     /// The calling task opens or closes its measured window, for [`crate::Why`].
     pub fn window(window: Window) {
         if let Some(world) = here::here() {

@@ -170,8 +170,10 @@ numbers! {
         switch,
         /// From waking a task until it can run.
         wake,
-        /// Starting a thread, on the CPU that starts it.
+        /// Starting a thread or a process, on the CPU that starts it.
         spawn,
+        /// What forking a process takes on top of that, on one CPU at a time.
+        spawn_alone,
         /// Ending a thread, on its own CPU.
         exit,
         /// A time slice.

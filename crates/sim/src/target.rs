@@ -272,8 +272,7 @@ impl Target for SimTarget {
             Spaces::Shared => Some(common.shared_space()?),
         });
         let model = &self.system.machine().model;
-        let costs = (model.spawn, model.exit);
-        let shared = Shared::new(&self.system, plan.threads, &common, costs);
+        let shared = Shared::new(&self.system, plan.threads, &common, model.exit);
         let cpus = self.cpus_of(plan);
         let task = |index: u32| {
             let (shared, mm, body) = (&shared, &mm, &body);

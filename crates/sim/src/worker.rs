@@ -24,8 +24,7 @@ pub(crate) struct Shared<'s, P: Paging> {
     workers: u32,
     /// What all workers have in common.
     pub(crate) common: &'s Common<'s, Sim<P>>,
-    /// What starting and ending a worker or a child costs, beside its memory.
-    pub(crate) spawn: Ps,
+    /// What ending a worker or a child costs, beside its memory.
     pub(crate) exit: Ps,
     /// Workers that have not ended.
     alive: Cell<u32>,
@@ -64,13 +63,12 @@ impl<'s, P: Paging> Shared<'s, P> {
         system: &'s System<Sim<P>>,
         workers: u32,
         common: &'s Common<'s, Sim<P>>,
-        (spawn, exit): (Ps, Ps),
+        exit: Ps,
     ) -> Self {
         Self {
             system,
             workers,
             common,
-            spawn,
             exit,
             alive: Cell::new(workers),
             waiting: Cell::new(0),
@@ -217,7 +215,7 @@ impl<P: Paging> Worker for SimWorker<'_, P> {
     {
         // Left alone if the child panics: locks may be held for ever.
         let mm = ManuallyDrop::new(self.calls.fork()?);
-        Sim::<P>::kernel_works(self.shared.spawn);
+        Sim::<P>::starts_process();
         self.shared.forks.set(self.shared.forks.get() + 1);
         let mut worker = SimWorker::new(self.shared, &mm, self.index);
         worker.report.ops = self.report.ops;

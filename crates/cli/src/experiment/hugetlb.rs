@@ -27,7 +27,7 @@ const FILE_BYTES: u64 = 2 << 30;
 /// Bytes that each process of usemem copies.
 const USEMEM_BYTES: u64 = 16 << 20;
 /// How long each instance loops, virtual seconds.
-const LOOP_S: &str = "0.05";
+const LOOP_S: &str = "0.2";
 /// RAM of the simulated machine: what does not hold data is not simulated either.
 const RAM: u64 = 8 << 30;
 
@@ -87,6 +87,19 @@ pub(crate) fn scale(published: &PublishedTable) -> Result<u64, Error> {
     smaller(published).map(|(_, scale)| scale)
 }
 
+/// So many instances, each a process on a CPU of its own.
+fn plan(instances: u32, file: &MachineFile) -> Plan {
+    Plan {
+        threads: instances,
+        cpus: instances.min(file.cpus()),
+        clear: Clear::InFault,
+        spaces: Spaces::Own,
+        file: None,
+        huge: None,
+        inherited: None,
+    }
+}
+
 /// Simulates row number `row` of a table.
 pub(crate) fn cell(
     published: &PublishedTable,
@@ -96,15 +109,7 @@ pub(crate) fn cell(
     let (workload, scale) = smaller(published)?;
     let instances = instances(published, row)?;
     let workers = workload.most_workers(instances, file.cpus());
-    let plan = Plan {
-        threads: instances,
-        cpus: instances.min(file.cpus()),
-        clear: Clear::InFault,
-        spaces: Spaces::Own,
-        file: None,
-        huge: None,
-        inherited: None,
-    };
+    let plan = plan(instances, file);
     if workers > file.cpus() {
         return Err(lacking(
             published,
@@ -167,8 +172,10 @@ pub(crate) fn figure(
 
 #[cfg(test)]
 mod tests {
-    use super::{instances, kernel, scale, smaller};
+    use super::{Cell, RAM, instances, kernel, plan, scale, simulate_on, smaller};
+    use crate::choice::era_list;
     use minflt_report::postings;
+    use minflt_sim::MachineFile;
     use minflt_workload::Workload;
 
     #[test]
@@ -200,5 +207,23 @@ mod tests {
             "linux-5.19, unlocked",
         ];
         assert_eq!(kernels, expected);
+    }
+
+    /// Who maps the file waits for who unmaps it, with nothing held that others need to map it.
+    #[test]
+    fn what_is_reserved_is_not_kept_from_others_while_a_mapping_waits() {
+        let options = ["--size", "256M", "-S", "0.01", "--apart"].map(str::to_owned);
+        let workload = Workload::parse("hugetlb-both", &options).expect("parsed");
+        let file = MachineFile::shipped("icx-vm48").expect("shipped");
+        let plan = plan(8, &file);
+        let era = &era_list("hugetlb-vma-lock-2022").expect("an era")[0];
+        let ran = simulate_on(&file, RAM, era, &workload, &plan, 1).expect("simulated");
+        let cell = Cell {
+            ran: ran.0,
+            why: ran.1,
+        };
+        let (map, reserve) = ("i_mmap lock", "hugetlb reserve lock");
+        let [map, reserve] = [map, reserve].map(|lock| cell.lock_share(lock));
+        assert!(map > 0.05 && reserve < map / 20.0, "{map} {reserve}");
     }
 }

@@ -14,6 +14,7 @@ use crate::error::{MmapError, NoMemory};
 use crate::event::Event;
 use crate::file::{FileAccess, FileHandle, Sharing};
 use crate::hugetlb::HugeSize;
+use crate::hugetlb::map::SetAside;
 use crate::mm::Mm;
 use crate::rss::Share;
 use crate::thread::Thread;
@@ -235,14 +236,11 @@ impl<M: Mmu> Mm<M> {
         sys.charge(more).map_err(|_| MmapError::Overcommit)?;
         // What is unmapped first gives its promise back, which nobody else may have meanwhile.
         sys.charge_again(pages.accounted - more);
-        self.put_in(&writers, view, beside, cut)
+        self.put_in(&writers, (view, aside), beside, cut)
             .map_err(|NoMemory| {
                 sys.uncharge(pages.accounted);
                 MmapError::NoMemory
             })?;
-        if let Some(aside) = aside {
-            aside.keep();
-        }
         self.count_mapped(pages);
         M::note(format_args!("mmap {range} {prot:?}"));
         Ok(view)
@@ -280,20 +278,30 @@ impl<M: Mmu> Mm<M> {
         }
     }
 
-    /// A new mapping, in place of what is mapped there.
+    /// A new mapping with what is set aside for it, in place of what is mapped there.
     fn put_in(
         &self,
         writers: &Writers<'_, M>,
-        view: VmaView,
+        (view, aside): (VmaView, Option<SetAside<'_, M>>),
         beside: Option<Beside<'_, M>>,
         cut: Option<Cut<'_, '_, M>>,
     ) -> Result<(), NoMemory> {
-        if let Some(cut) = cut {
-            return cut.replace_by(view)?.commit(Afterwards::Writes);
+        let section = match cut {
+            Some(cut) => {
+                cut.replace_by(view)?.commit(Afterwards::Writes)?;
+                None
+            }
+            None => {
+                let beside = beside.unwrap_or_else(|| self.beside(view.range));
+                let open = |vma| writers.begin(vma);
+                Some(add(self, writers, beside, open, &view, None)?)
+            }
+        };
+        // Nothing fails any more. Who ends the section waits for the file's other mappings.
+        if let Some(aside) = aside {
+            aside.keep();
         }
-        let beside = beside.unwrap_or_else(|| self.beside(view.range));
-        let open = |vma| writers.begin(vma);
-        drop(add(self, writers, beside, open, &view, None)?);
+        drop(section);
         Ok(())
     }
 }

@@ -33,7 +33,7 @@ use crate::zap::Zap;
 use core::ops::ControlFlow;
 use minflt_addr::{Pfn, VirtRange};
 use minflt_pgtable::{Access, Grant, Leaf, Mmu, Pte, with_bits};
-use minflt_sync::{Ordering, Phase};
+use minflt_sync::{Cost, Ordering, Phase};
 
 /// A fault on a huge page whose mutex, and whose tables, are held.
 struct HugeFault<'f, 'm, 's, M: Mmu> {
@@ -65,14 +65,14 @@ impl<M: Mmu> Fault<'_, M> {
         let sys = self.mm.system();
         let size = stable.view.huge_size();
         let index = stable.view.huge_index::<M::Paging>(self.addr);
-        let by_map = sys.config.hugetlb == Hugetlb::IMmap;
+        let by_vma = sys.config.hugetlb == Hugetlb::VmaLock;
         let held = !sys.config.lacks(Broken::HugeUnlocked);
         let early = sys.config.lacks(Broken::SizeBeforeMutex);
         let pages_before = early.then(|| cache.huge_pages());
-        let _map = (by_map && held).then(|| cache.map_lock.read());
+        let _map = cache.faults_hold_map().then(|| cache.map_lock.read());
         let alone = !sys.config.lacks(Broken::FaultsAtOnce);
         let _one = alone.then(|| sys.huge.mutex(cache, index).write());
-        let lock = stable.vma.huge_lock().filter(|_| !by_map && held);
+        let lock = stable.vma.huge_lock().filter(|_| by_vma && held);
         let _tables = lock.map(|lock| lock.sem.read());
         let leaf = self.huge_leaf(stable, cache)?;
         HugeFault {
@@ -196,6 +196,8 @@ impl<M: Mmu> HugeFault<'_, '_, '_, M> {
     /// Maps a page of the file. What a private mapping stores to is copied.
     fn map_cached(&self, page: Page<'_, M>) -> Result<Kind, Stop> {
         let stores = self.fault.access == Access::Write;
+        // One descriptor of many: they lie as far apart as those of all their small pages.
+        M::charge(Cost::Cold);
         if stores && !self.is_shared() {
             let copy = self.own_page()?.ok_or(Stop::Signal(Signal::Bus))?;
             self.copy(copy.0, page.pfn());

@@ -8,7 +8,7 @@
 //! Linux: mm/vma.c `__vma_link_file`, unlink_file_vma.
 
 use super::PageCache;
-use crate::config::{Broken, Hugetlb};
+use crate::config::Broken;
 use crate::error::NoMemory;
 use crate::hugetlb::lock::HugeLock;
 use crate::hugetlb::own::OwnPages;
@@ -128,8 +128,7 @@ impl<M: Mmu> System<M> {
         let cache = old.cache();
         {
             // Faults on huge pages may hold that throughout.
-            let by_map = cache.is_huge() && self.config.hugetlb == Hugetlb::IMmap;
-            let _map = by_map.then(|| cache.map_lock.write());
+            let _map = cache.faults_hold_map().then(|| cache.map_lock.write());
             let _tree = cache.i_mmap.write();
             cache.spans.remove(&old.span);
         }
@@ -182,8 +181,7 @@ impl<M: Mmu> Vma<M> {
             return;
         }
         let cache = own.cache();
-        let by_map = view.is_huge() && cache.system().config.hugetlb == Hugetlb::IMmap;
-        let _map = by_map.then(|| cache.map_lock.write());
+        let _map = cache.faults_hold_map().then(|| cache.map_lock.write());
         {
             let _tree = cache.i_mmap.write();
             cache.spans.put(&own.span, &view);

@@ -28,7 +28,8 @@ pub(crate) struct SetAside<'c, M: Mmu> {
     pages: u64,
     change: Option<Change<'c, M>>,
     /// Two who map the same at once would each reserve what both lack, and a truncation give back
-    /// what it does not know of.
+    /// what it does not know of. It is let go before the mapping waits for `i_mmap`, for which all
+    /// that unmap the file may be waiting; but where something else is mapped there, after that.
     _alone: Option<WriteGuard<'c, HugeReserveLock, M>>,
 }
 

@@ -54,7 +54,7 @@
 mod file;
 mod fork;
 pub(crate) mod lock;
-mod map;
+pub(crate) mod map;
 mod migrate;
 pub(crate) mod own;
 pub(crate) mod pool;

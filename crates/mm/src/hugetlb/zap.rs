@@ -19,7 +19,7 @@ use crate::zap::Zap;
 use minflt_addr::{Pfn, VirtAddr, VirtRange};
 use minflt_pgtable::{EntryRef, Exchange, Grant, Mmu, Pte, span_of};
 use minflt_sync::order::{HugeMapLock, HugeVmaLock};
-use minflt_sync::{Ordering, WriteGuard};
+use minflt_sync::{Cost, Ordering, WriteGuard};
 
 /// What keeps faults off the tables of a mapping, or of all mappings of a file.
 pub(super) struct NoFaults<'l, M: Mmu> {
@@ -31,12 +31,21 @@ impl<'l, M: Mmu> NoFaults<'l, M> {
     /// # Context
     /// Sleeps, until the faults that are at it are done.
     pub(super) fn lock(cache: &'l PageCache<M>, lock: Option<&'l HugeLock<M>>) -> Self {
-        let config = &cache.system().config;
-        let map = config.hugetlb == Hugetlb::IMmap;
+        let by_vma = cache.system().config.hugetlb == Hugetlb::VmaLock;
         Self {
-            _map: map.then(|| cache.map_lock.write()),
-            _vma: lock.filter(|_| !map).map(|lock| lock.sem.write()),
+            _map: cache.faults_hold_map().then(|| cache.map_lock.write()),
+            _vma: lock.filter(|_| by_vma).map(|lock| lock.sem.write()),
         }
+    }
+}
+
+impl<M: Mmu> PageCache<M> {
+    /// Whether faults hold `map_lock` from beginning to end: then who adds or takes away a mapping,
+    /// or a table of one, holds it for writing.
+    pub(crate) fn faults_hold_map(&self) -> bool {
+        let config = &self.system().config;
+        let by_map = self.is_huge() && config.hugetlb == Hugetlb::IMmap;
+        by_map && !config.lacks(Broken::HugeUnlocked)
     }
 }
 
@@ -94,6 +103,8 @@ impl<M: Mmu> Zap<'_, M> {
             return None;
         }
         self.gather.touch(page);
+        // Descriptors of huge pages lie as far apart as those of all their small ones.
+        M::charge(Cost::Cold);
         let frame = self.mm.system().huge_frame(old.pfn());
         // ORDERING: AcqRel; no pair: as of other pages.
         let maps = frame.maps.sub(1, Ordering::AcqRel);
@@ -117,11 +128,12 @@ impl<M: Mmu> Zap<'_, M> {
         let mut page = size.page_at::<M::Paging>(part.start());
         while page.start() < part.end() {
             let index = view.huge_index::<M::Paging>(page.start());
-            let by_map = sys.config.hugetlb == Hugetlb::IMmap;
+            let by_vma = sys.config.hugetlb == Hugetlb::VmaLock;
             let held = !sys.config.lacks(Broken::DiscardUnlocked);
-            let _map = (by_map && held).then(|| cache.map_lock.write());
+            let by_map = held && cache.faults_hold_map();
+            let _map = by_map.then(|| cache.map_lock.write());
             let _one = held.then(|| sys.huge.mutex(cache, index).write());
-            let lock = vma.huge_lock().filter(|_| !by_map && held);
+            let lock = vma.huge_lock().filter(|_| by_vma && held);
             let _tables = lock.map(|lock| lock.sem.write());
             let _tree = cache.i_mmap.write();
             self.huge_own(own, size, (index, page), true);

@@ -81,6 +81,7 @@ pub fn parse(file: &str, text: &str) -> Result<Posting, PublishedError> {
             return Err(fail(Some(&table.id), what));
         }
         check_shape(table).map_err(|what| fail(Some(&table.id), what))?;
+        check_fits(table, &posting.tables).map_err(|what| fail(Some(&table.id), what))?;
     }
     Ok(posting)
 }
@@ -149,7 +150,32 @@ fn check_shape(table: &PublishedTable) -> Result<(), String> {
     table.fits.iter().try_for_each(|fit| check_fit(table, fit))
 }
 
-/// What is fitted is a figure of an unpatched kernel, and leaves enough to predict.
+/// What is fitted leaves enough to predict, of all that was published of the workload: the same
+/// rows of other kernels stand in tables of their own.
+fn check_fits(table: &PublishedTable, all: &[PublishedTable]) -> Result<(), String> {
+    for fit in &table.fits {
+        let same = |other: &&PublishedTable| {
+            other.workload == table.workload && other.column(&fit.column).is_some()
+        };
+        let (mut rows, mut fitted) = (0, 0);
+        for other in all.iter().filter(same) {
+            rows += other.rows.len();
+            let of_column = |it: &&FitTo| it.column == fit.column;
+            fitted += other.fits.iter().filter(of_column).count();
+        }
+        let most = (rows / 3).max(1);
+        if fitted > most {
+            return Err(format!(
+                "fit to row `{}`, column `{}`: {fitted} fitted rows are more than {most}, a third; \
+                 leave some to predict",
+                fit.row, fit.column
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// What is fitted is a figure of an unpatched kernel.
 fn check_fit(table: &PublishedTable, fit: &FitTo) -> Result<(), String> {
     let (row, column) = (&fit.row, &fit.column);
     let cell = format!("fit to row `{row}`, column `{column}`");
@@ -164,14 +190,6 @@ fn check_fit(table: &PublishedTable, fit: &FitTo) -> Result<(), String> {
     if !(fit.least > 0.0 && fit.least < fit.most) {
         let (least, most) = (fit.least, fit.most);
         return Err(format!("{cell}: no values are between {least} and {most}"));
-    }
-    let of_column = |fit: &&FitTo| fit.column == *column;
-    let fitted = table.fits.iter().filter(of_column).count();
-    let most = (table.rows.len() / 3).max(1);
-    if fitted > most {
-        return Err(format!(
-            "{cell}: {fitted} fitted rows are more than {most}, a third; leave some to predict"
-        ));
     }
     Ok(())
 }

@@ -258,4 +258,16 @@ fn a_fit_to_what_is_to_be_predicted_is_refused() {
     assert!(error.contains("more than 1, a third"), "{error}");
     let error = with("\"unpatched\"", &fit("3")).unwrap_err();
     assert!(error.contains("no such figure"), "{error}");
+    // The same workload on other kernels, in tables of their own, counts; another one does not.
+    let (_, table) = SMALL.split_once("[[table]]").unwrap();
+    let more = |id: &str, workload: &str| {
+        let table = table.replace("1999/one", id).replace("\"w\"", workload);
+        format!("\n[[table]]{table}")
+    };
+    let two = fit("1") + &fit("2");
+    let beside =
+        |workload: &str| two.clone() + &more("1999/b", workload) + &more("1999/c", "\"w\"");
+    assert_eq!(with("\"unpatched\"", &beside("\"w\"")), Ok(()));
+    let error = with("\"unpatched\"", &beside("\"v\"")).unwrap_err();
+    assert!(error.contains("more than 1, a third"), "{error}");
 }

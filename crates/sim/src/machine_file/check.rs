@@ -154,7 +154,8 @@ fn limits((table, key): Key) -> (f64, f64) {
         // What need not cost anything; a machine on which nothing takes time stands still.
         (
             "ns",
-            "sharer" | "serve" | "home" | "contended" | "cold" | "spawn" | "exit" | "broadcast",
+            "sharer" | "serve" | "home" | "contended" | "cold" | "spawn" | "spawn_alone" | "exit"
+            | "broadcast",
         ) => (0.0, 1e9),
         ("ns", _) => (0.001, 1e9),
         _ => (1.0, 1e9),

@@ -123,6 +123,8 @@ pub(crate) struct Core {
     nodes: Vec<node::NodeMemory>,
     /// Until when a broadcast is under way.
     broadcasting: Ps,
+    /// Until when a process is being started, as far as no two can be.
+    starting: Ps,
     pub(crate) started: Ps,
     pub(crate) end: Ps,
     pub(crate) events: u64,
@@ -167,6 +169,7 @@ impl Core {
             waiting: vec![VecDeque::new(); cpus as usize],
             nodes: vec![node::NodeMemory::idle(now); model.nodes as usize],
             broadcasting: now,
+            starting: now,
             model,
             lines,
             buffers: Buffers::default(),

@@ -109,6 +109,17 @@ impl Core {
         }
     }
 
+    /// `task` starts a process: a part of that once nobody else does.
+    pub(crate) fn start_process(&mut self, task: u32) {
+        if self.is_virtual() {
+            let clock = &mut self.cpus[self.tasks[task as usize].cpu as usize].clock;
+            *clock = (*clock).max(self.starting) + self.model.spawn_alone;
+            self.starting = *clock;
+        }
+        self.pass(task, self.model.spawn);
+        self.spent(task, Cause::Other);
+    }
+
     /// Accounts `task`'s time since it was last accounted.
     pub(super) fn account(&mut self, task: u32) {
         let clock = self.clock_of(task);

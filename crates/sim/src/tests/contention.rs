@@ -123,3 +123,18 @@ fn a_task_starts_when_it_was_started() {
         "what was before its start is nobody's time"
     );
 }
+
+#[test]
+fn processes_are_started_one_after_the_other_as_far_as_the_machine_says() {
+    let mut file = MachineFile::shipped("altix32").unwrap();
+    file.ns.spawn.value = 1000.0;
+    file.ns.spawn_alone.value = 4000.0;
+    let ends = |cpus: u32| {
+        let bed = Bed::of(&file, 32);
+        let tasks = (0..cpus).map(|cpu| TaskSpec::new(cpu, M::starts_process));
+        let report = bed.run(&RunOptions::virtual_time(), tasks.collect());
+        assert_eq!(report.outcome, crate::Outcome::Ok);
+        report.end_ns
+    };
+    assert_eq!([ends(1), ends(4)], [5000, 4 * 4000 + 1000]);
+}

@@ -123,7 +123,7 @@ fn what_is_malformed_is_named_with_line_and_remedy() {
         (
             "[bytes_per_us]",
             "",
-            "mine.toml:55: clear_far: unknown field `clear_far`",
+            "mine.toml:56: clear_far: unknown field `clear_far`",
         ),
         (
             "die = { value = 10",
@@ -210,7 +210,7 @@ const OUT_OF_RANGE: &[(&str, &str, &str)] = &[
     (
         "node = { value = 1000000",
         "node = { value = 0",
-        "mine.toml:57: bytes_per_us.node = 0: give a value from 1 to",
+        "mine.toml:58: bytes_per_us.node = 0: give a value from 1 to",
     ),
     (
         "cite = \"makes schedules easy to read\"",
