@@ -10,8 +10,8 @@
 //! left in one step.
 //!
 //! The machine of the posting is not named, so each cell is simulated on the two that may stand for
-//! it. What it calls reverted, and in its summary no locking, is the era before with faults that hold
-//! nothing and wait for nothing, where sharing would either: fast, and wrong.
+//! it. What it calls reverted, and in its summary no locking, is the era before with faults that
+//! hold nothing and wait for nothing, where sharing would either: fast, and wrong.
 
 use super::{Ran, lacking, simulate_on};
 use crate::choice::{Named, era_list};

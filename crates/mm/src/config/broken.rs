@@ -171,8 +171,8 @@ broken! {
     HintPutsBack = "hint-puts-back",
     /// mlock counts what it locked after it let `mmap_lock` go.
     LockedCountLate = "locked-count-late",
-    /// A fault on huge pages holds nothing that keeps the tables which its mapping shares, and waits
-    /// for no mapping's or file's lock; nor does anybody wait for it.
+    /// A fault on huge pages holds nothing that keeps the tables which its mapping shares, and
+    /// waits for no mapping's or file's lock; nor does anybody wait for it.
     HugeUnlocked = "huge-unlocked",
     /// Whether others have a table of huge pages is asked of its references.
     SharersByReferences = "sharers-by-references",
