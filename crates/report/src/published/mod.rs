@@ -184,7 +184,8 @@ pub struct Suspect {
 /// A cell that one parameter of the machine's cost model is fitted to.
 ///
 /// Only cells of unpatched kernels can be: what a change brings is to be predicted. At most a third
-/// of the rows that were published of a workload, for all kernels, are, or one.
+/// of a column's rows are, or one; a table of fewer than three rows counts with those of the same
+/// workload on other kernels.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FitTo {

@@ -270,4 +270,9 @@ fn a_fit_to_what_is_to_be_predicted_is_refused() {
     assert_eq!(with("\"unpatched\"", &beside("\"w\"")), Ok(()));
     let error = with("\"unpatched\"", &beside("\"v\"")).unwrap_err();
     assert!(error.contains("more than 1, a third"), "{error}");
+    // Nor does any where the table has three rows itself.
+    let longer = SMALL.replace("\"3.5s\"]", "\"3.5s\"], [\"3\", \"4s\"]");
+    let longer = longer.replace("\"patched\"", "\"unpatched\"") + &beside("\"w\"");
+    let error = parse("small.toml", &longer).map(drop).unwrap_err().what;
+    assert!(error.contains("more than 1, a third"), "{error}");
 }

@@ -129,12 +129,22 @@ fn processes_are_started_one_after_the_other_as_far_as_the_machine_says() {
     let mut file = MachineFile::shipped("altix32").unwrap();
     file.ns.spawn.value = 1000.0;
     file.ns.spawn_alone.value = 4000.0;
-    let ends = |cpus: u32| {
+    // After as long as `before` says, each on a CPU of its own.
+    let ends = |before: &[u64]| {
         let bed = Bed::of(&file, 32);
-        let tasks = (0..cpus).map(|cpu| TaskSpec::new(cpu, M::starts_process));
+        let body = |ns: u64| {
+            move || {
+                M::compute(ns);
+                M::starts_process();
+            }
+        };
+        let tasks = (0..).zip(before);
+        let tasks = tasks.map(|(cpu, ns)| TaskSpec::new(cpu, body(*ns)));
         let report = bed.run(&RunOptions::virtual_time(), tasks.collect());
         assert_eq!(report.outcome, crate::Outcome::Ok);
         report.end_ns
     };
-    assert_eq!([ends(1), ends(4)], [5000, 4 * 4000 + 1000]);
+    assert_eq!([ends(&[0]), ends(&[0; 4])], [5000, 4 * 4000 + 1000]);
+    // The first to come is the first to start, whoever was simulated first.
+    assert_eq!(ends(&[2000, 1000]), 1000 + 2 * 4000 + 1000);
 }
