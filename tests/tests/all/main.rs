@@ -4,6 +4,7 @@
 mod advice;
 mod calls;
 mod commit;
+mod costs;
 mod file;
 mod file_mappings;
 mod file_storm;

@@ -35,7 +35,8 @@
 //! A page that somebody has pinned stays the parent's own ([`super::pin`]).
 //!
 //! # Cost
-//! Two counts and an exchange an entry, one invalidation.
+//! Two counts an entry; where the page was exclusive until now, its flag and an exchange of the
+//! entry; one invalidation.
 //!
 //! Linux: kernel/fork.c dup_mmap, mm/memory.c copy_page_range; all VMAs write-locked since
 //! fb49c455323f.

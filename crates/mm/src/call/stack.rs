@@ -27,7 +27,8 @@
 //! space grows something only where it is forced, as a debugger's is.
 //!
 //! # Cost
-//! A walk under each lock, a record, a copied path of the tree.
+//! Four holds of `mmap_lock` with a lookup under each: two by the fault, before and after, one to
+//! look and one to change. A record, a copied path of the tree.
 //!
 //! Linux: mm/mmap_lock.c lock_mm_and_find_vma, mm/vma.c expand_downwards, acct_stack_growth
 //! (v6.18).

@@ -40,8 +40,8 @@
 //! page that a fault moved, whoever else maps it.
 //!
 //! # Cost
-//! Beside a fault that sets bits: the frame's flags twice, where the node is another than last
-//! time.
+//! More than a fault that sets bits: two counts of the address space, which all its CPUs write, and
+//! a change of the frame's flags, with a second one where the node is another than last time.
 //!
 //! Linux: mm/memory.c do_numa_page, numa_migrate_prep (v3.8, which restores the entry first);
 //! mm/migrate.c migrate_misplaced_page; can_change_pte_writable.

@@ -30,7 +30,8 @@
 //! what a mapping was told is reserved is not taken away before it has said so.
 //!
 //! # Cost
-//! One lock a page of the part that goes.
+//! For each page of the part that goes: its fault mutex, its own lock, the pool's, the file's
+//! reservations, and those of the tables that map it. `i_mmap` and the mappings' locks once.
 //!
 //! Linux: fs/hugetlbfs/inode.c remove_inode_hugepages, hugetlb_unmap_file_folio,
 //! hugetlb_vmdelete_list (v6.1).

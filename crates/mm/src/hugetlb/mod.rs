@@ -39,8 +39,9 @@
 //! space's while either hold is kept, so what a fault puts in is in a table of its own (P47).
 //!
 //! # Cost
-//! A fault: three locks without contention, one of them the page's. The lock of a file's mappings
-//! is the one that all faults of all processes on a file write, if only to read: `i-mmap`.
+//! A fault that takes a page from the pool: the page's fault mutex, the lock of its mapping, the
+//! page's own, the table's and the pool's, and the file's reservations twice. The lock of a file's
+//! mappings is the one that all faults of all processes on a file write, if only to read: `i-mmap`.
 //!
 //! A page is moved to another node by who has its mutex, and `i_mmap` ([`migrate`]).
 //!

@@ -30,8 +30,8 @@
 //! has alone until he gives it away or back.
 //!
 //! # Cost
-//! A take or a give back: one lock of the system and two lines of the node's list; nothing is done
-//! for each of the frames. Growing and shrinking touch every frame's descriptor.
+//! A take or a give back: one lock of the system and at most two lines of the node's list; nothing
+//! is done for each of the frames. Growing and shrinking touch every frame's descriptor.
 //!
 //! # What Linux has beside
 //! Surplus pages: a pool that is made smaller than what is in use keeps those pages until they are

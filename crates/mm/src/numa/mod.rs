@@ -37,7 +37,7 @@
 //!
 //! # Cost
 //! Of a scan: the tables' locks, one exchange for each entry changed, one invalidation. Of a
-//! hinting fault: a fault, two changes of the frame's flags when the node is another. Where
+//! hinting fault: a fault, two counts of the address space, and the frame's flags. Where
 //! balancing is off: a branch for each timer interrupt, and nothing in a fault.
 //!
 //! Linux: kernel/sched/fair.c task_tick_numa, task_numa_work; mm/mempolicy.c change_prot_numa,

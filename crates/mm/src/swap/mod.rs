@@ -41,8 +41,8 @@
 //!
 //! # Cost
 //! A line of words serves 16 slots, and each CPU looks for free ones in a part of its own first.
-//! Out: an exchange for the slot, one for each entry, a copy, one invalidation. In: two exchanges
-//! on the slot's word, and a copy.
+//! Out: two exchanges on the slot's word, one more and one of the entry for each entry, a copy, one
+//! invalidation. In: three exchanges on the slot's word, and a copy.
 //!
 //! Linux: mm/swapfile.c, mm/swap_state.c, mm/memory.c do_swap_page. Linux keeps a cache of such
 //! pages, by which processes go on to share them, and which saves writing what was not stored to

@@ -30,7 +30,8 @@
 //! comes later.
 //!
 //! # Cost
-//! One exchange and one store for each entry, or for each table; an invalidation for each table.
+//! One exchange and one store for each entry; two changes of the entry above for a table that moves
+//! whole; an invalidation for each table.
 //!
 //! Linux: mm/mremap.c move_page_tables, move_ptes, move_pgt_entry (v6.18).
 

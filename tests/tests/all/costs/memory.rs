@@ -1,0 +1,33 @@
+//! Objects, and what of them only some files have.
+
+use super::count::{PAGE, of, page, with};
+use minflt_mm::{MapRequest, Place, Prot, Sharing};
+
+/// `sync/slab.rs`: one lock for each batch of objects, or for each page of new ones.
+#[test]
+fn objects_are_taken_by_the_batch() {
+    let did = with(of("linux-4.13"), |w| {
+        w.map(0, 2);
+        w.did(|| (1..161).for_each(|n| w.map(4 * n, 1)))
+    });
+    let objects = ["vmas", "tree nodes"].map(|what| did.to("per-cpu", what).stores);
+    assert!(objects[0] >= 160, "{did:?}");
+    let all: u64 = objects.iter().sum();
+    assert!(did.lock("slab lock") <= all / 16, "{did:?}");
+}
+
+/// `mm/file/segments/mod.rs`: a file that is no segment's pays a load when a mapping of it goes.
+#[test]
+fn a_file_that_is_no_segment_pays_a_load() {
+    let did = with(of("linux-6.15"), |w| {
+        let file = w.sys.new_file(4 * PAGE).expect("memory");
+        let request = MapRequest::new(Place::Fixed(page(0)), 4 * PAGE, Prot::READ);
+        let thread = w.mm.thread();
+        let mapped = thread.mmap_file(&request, &file, 0, Sharing::Shared);
+        assert_eq!(mapped, Ok(page(0)));
+        drop(thread);
+        w.did(|| w.mm.munmap(page(0), 4 * PAGE).expect("mapped"))
+    });
+    assert_eq!(did.to("file", "segment").loads, 1, "{did:?}");
+    assert_eq!(did.all("segment").loads, 0, "{did:?}");
+}

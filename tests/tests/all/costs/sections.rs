@@ -1,0 +1,268 @@
+//! Each *Cost* section of the library has a test that counts what it promises, or a reason.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Files with a *Cost* section, below `crates`, and the test that counts what it says.
+const COUNTED: &[(&str, &str)] = &[
+    (
+        "mm/src/call/fork.rs",
+        "fork_is_two_counts_and_an_exchange_an_entry",
+    ),
+    (
+        "mm/src/call/mempolicy.rs",
+        "a_fault_with_a_policy_takes_a_zone_lock",
+    ),
+    (
+        "mm/src/call/mlock/mod.rs",
+        "a_fault_reads_nothing_of_watchers_locks_and_pins",
+    ),
+    (
+        "mm/src/call/move_pages.rs",
+        "moving_a_page_is_two_exchanges_an_entry_and_the_reverse_maps_lock_twice",
+    ),
+    (
+        "mm/src/call/mremap/entries.rs",
+        "a_page_moves_by_an_exchange_and_a_store",
+    ),
+    (
+        "mm/src/call/mremap/mod.rs",
+        "a_page_moves_by_an_exchange_and_a_store",
+    ),
+    (
+        "mm/src/call/pin.rs",
+        "a_fault_reads_nothing_of_watchers_locks_and_pins",
+    ),
+    (
+        "mm/src/call/stack.rs",
+        "a_stack_grows_under_four_holds_of_mmap_lock",
+    ),
+    (
+        "mm/src/call/userfaultfd/fill.rs",
+        "filling_is_an_exchange_an_entry",
+    ),
+    (
+        "mm/src/commit.rs",
+        "what_is_promised_and_mapped_is_counted_without_a_shared_line",
+    ),
+    (
+        "mm/src/fault/around.rs",
+        "a_page_around_is_its_own_line_and_a_store",
+    ),
+    (
+        "mm/src/fault/numa.rs",
+        "a_scan_is_an_exchange_an_entry_under_one_lock_and_a_hint_a_fault",
+    ),
+    (
+        "mm/src/fault/slot.rs",
+        "opening_speculatively_is_two_looks_at_the_vma_and_one_at_the_table_entry",
+    ),
+    (
+        "mm/src/fault/userfault.rs",
+        "a_fault_reads_nothing_of_watchers_locks_and_pins",
+    ),
+    (
+        "mm/src/file/mod.rs",
+        "a_fault_on_a_cached_page_is_four_exchanges_on_its_frame",
+    ),
+    (
+        "mm/src/file/segments/mod.rs",
+        "a_file_that_is_no_segment_pays_a_load",
+    ),
+    ("mm/src/hugetlb/file.rs", "a_hole_is_five_locks_a_page"),
+    (
+        "mm/src/hugetlb/migrate.rs",
+        "a_huge_page_moves_by_two_exchanges_of_its_entry",
+    ),
+    (
+        "mm/src/hugetlb/mod.rs",
+        "a_huge_fault_takes_five_locks_and_its_files_reservations_twice",
+    ),
+    (
+        "mm/src/hugetlb/pool.rs",
+        "a_huge_fault_takes_five_locks_and_its_files_reservations_twice",
+    ),
+    (
+        "mm/src/hugetlb/share.rs",
+        "the_files_mappings_are_walked_for_a_table_only",
+    ),
+    (
+        "mm/src/lifetime.rs",
+        "kernel_exit_looks_at_what_its_scheme_says",
+    ),
+    (
+        "mm/src/migrate.rs",
+        "moving_a_page_is_two_exchanges_an_entry_and_the_reverse_maps_lock_twice",
+    ),
+    (
+        "mm/src/numa/mod.rs",
+        "a_scan_is_an_exchange_an_entry_under_one_lock_and_a_hint_a_fault",
+    ),
+    (
+        "mm/src/percpu_counter.rs",
+        "what_is_promised_and_mapped_is_counted_without_a_shared_line",
+    ),
+    (
+        "mm/src/rmap/anon_vma.rs",
+        "only_the_first_fault_of_a_mapping_takes_the_anon_vma_lock",
+    ),
+    (
+        "mm/src/rmap/away.rs",
+        "moving_a_page_is_two_exchanges_an_entry_and_the_reverse_maps_lock_twice",
+    ),
+    (
+        "mm/src/rmap/owner.rs",
+        "moving_a_page_is_two_exchanges_an_entry_and_the_reverse_maps_lock_twice",
+    ),
+    ("mm/src/shootdown.rs", "a_call_interrupts_each_cpu_once"),
+    (
+        "mm/src/swap/mod.rs",
+        "swap_is_three_exchanges_on_the_slot_each_way",
+    ),
+    (
+        "mm/src/tree/mod.rs",
+        "a_lookup_is_a_node_a_level_and_a_hole_takes_no_node",
+    ),
+    (
+        "mm/src/vma_lock.rs",
+        "a_fault_under_the_vma_lock_is_two_exchanges_on_the_vma",
+    ),
+    ("pgtable/src/table.rs", "mprotect_is_an_exchange_an_entry"),
+    (
+        "pgtable/src/tlb.rs",
+        "a_hit_in_the_translation_buffer_touches_no_table",
+    ),
+    (
+        "sync/src/lock_seq.rs",
+        "a_lock_that_nobody_else_wants_costs_what_its_page_says",
+    ),
+    (
+        "sync/src/rcu.rs",
+        "kernel_exit_looks_at_what_its_scheme_says",
+    ),
+    (
+        "sync/src/ref_lock.rs",
+        "a_lock_that_nobody_else_wants_costs_what_its_page_says",
+    ),
+    (
+        "sync/src/rwsem.rs",
+        "a_lock_that_nobody_else_wants_costs_what_its_page_says",
+    ),
+    (
+        "sync/src/seqcount.rs",
+        "a_lock_that_nobody_else_wants_costs_what_its_page_says",
+    ),
+    ("sync/src/slab.rs", "objects_are_taken_by_the_batch"),
+    (
+        "sync/src/spin.rs",
+        "a_lock_that_nobody_else_wants_costs_what_its_page_says",
+    ),
+    (
+        "sync/src/srcu.rs",
+        "kernel_exit_looks_at_what_its_scheme_says",
+    ),
+    (
+        "sync/src/wait_table.rs",
+        "a_lock_that_nobody_else_wants_costs_what_its_page_says",
+    ),
+];
+
+/// Files whose *Cost* section promises nothing that is counted here, and why.
+const NOT_COUNTED: &[(&str, &str)] = &[
+    ("mm/src/alloc/mod.rs", "holds of a zone's lock a fault"),
+    (
+        "mm/src/call/userfaultfd/queue.rs",
+        "says how long a list is, by how many threads wait",
+    ),
+    (
+        "mm/src/file/index.rs",
+        "says how deep a tree is, by the size of a file",
+    ),
+    (
+        "mm/src/hugetlb/reserve.rs",
+        "says how long a list is, by the order of faults",
+    ),
+    (
+        "mm/src/oracle/refusal.rs",
+        "nothing of it is in unchecked builds",
+    ),
+    (
+        "mm/src/proc/mod.rs",
+        "a text for people; the batch is a constant",
+    ),
+    (
+        "mm/src/reclaim/mod.rs",
+        "says what is walked where memory is short, by what is found",
+    ),
+    (
+        "mm/src/rmap/interval.rs",
+        "says how deep a tree is, by the number of mappings",
+    ),
+    ("mm/src/rss.rs", "says how much memory slots take"),
+    (
+        "sync/src/callback.rs",
+        "counted with the schemes that queue callbacks",
+    ),
+    (
+        "sync/src/lockdep/mod.rs",
+        "nothing of it is in unchecked builds",
+    ),
+    (
+        "sync/src/machine.rs",
+        "instructions, which the test `door` counts",
+    ),
+];
+
+fn rust_files(folder: &Path, found: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(folder).expect("a folder") {
+        let path = entry.expect("an entry").path();
+        if path.is_dir() {
+            rust_files(&path, found);
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            found.push(path);
+        }
+    }
+}
+
+#[test]
+fn each_cost_section_is_counted_or_says_why_not() {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let crates = here.join("../crates");
+    let mut files = Vec::new();
+    for name in ["mm", "pgtable", "sync"] {
+        rust_files(&crates.join(name).join("src"), &mut files);
+    }
+    let with_section = |path: &PathBuf| {
+        let text = fs::read_to_string(path).expect("text");
+        text.lines().any(|line| line == "//! # Cost")
+    };
+    let named = |path: PathBuf| {
+        let path = path.strip_prefix(&crates).expect("below").to_owned();
+        path.to_str().expect("a name").replace('\\', "/")
+    };
+    let sections: BTreeSet<String> = files.into_iter().filter(with_section).map(named).collect();
+    let listed = COUNTED
+        .iter()
+        .chain(NOT_COUNTED)
+        .map(|(file, _)| (*file).to_owned());
+    let listed: BTreeSet<String> = listed.collect();
+    assert_eq!(
+        listed.len(),
+        COUNTED.len() + NOT_COUNTED.len(),
+        "a file is listed twice"
+    );
+    assert_eq!(sections, listed);
+    let mut tests = Vec::new();
+    rust_files(&here.join("tests/all/costs"), &mut tests);
+    let text: String = tests
+        .iter()
+        .map(|path| fs::read_to_string(path).expect("text"))
+        .collect();
+    for (file, test) in COUNTED {
+        assert!(
+            text.contains(&format!("\nfn {test}() {{")),
+            "{file}: there is no test {test}"
+        );
+    }
+}
