@@ -7,7 +7,7 @@
 
 use crate::error::MmapError;
 use crate::mm::Mm;
-use crate::tree::Beside;
+use crate::tree::{Beside, End};
 use crate::vma::{Vma, VmaFlags, VmaView};
 use minflt_addr::{VirtAddr, VirtRange};
 use minflt_pgtable::{Mmu, Paging};
@@ -156,52 +156,40 @@ impl<M: Mmu> Mm<M> {
         )
     }
 
-    /// The highest hole of `len` bytes: its upper end.
+    /// The highest hole of `len` bytes: its upper end. Where that is a stack's gap it is looked for
+    /// below, once for each stack that is met; so holes above that limit are passed over, whatever
+    /// lies above them. If nothing is left the lowest hole is taken, whose own neighbour counts.
+    ///
+    /// Linux: mm/vma.c unmapped_area_topdown, which starts again below `vm_start_gap`.
     fn find_hole(&self, len: u64) -> Result<(VirtRange, Option<Beside<'_, M>>), MmapError> {
         let user = Self::user_range();
-        // SAFETY: 1: under `mmap_lock`.
-        let hole = unsafe { self.tree.highest_hole(len, user) }.ok_or(MmapError::NoMemory)?;
-        let end = hole.end();
-        let range = VirtRange::new(VirtAddr(end.0 - len), end);
-        let beside = self.beside(range);
-        let limit = beside.above.map(Vma::view);
-        let limit = limit.map_or(end, |view| self.start_with_gap(&view));
-        if limit >= end {
-            return Ok((range, Some(beside)));
-        }
-        let start = match self.hole_below_gap(limit, len) {
-            Some(end) => VirtAddr(end.0 - len),
-            None => self.lowest_hole(len).ok_or(MmapError::NoMemory)?,
-        };
-        Ok((VirtRange::new(start, VirtAddr(start.0 + len)), None))
-    }
-
-    /// The end of the highest hole of `len` bytes below `top`. It counts from a stack's gap down.
-    #[cold]
-    fn hole_below_gap(&self, mut top: VirtAddr, len: u64) -> Option<VirtAddr> {
-        let bottom = Self::user_range().start();
-        while top > bottom {
+        let mut top = End::Whole(user.end().0);
+        loop {
             // SAFETY: 1: under `mmap_lock`.
-            let below = unsafe { self.tree.at_or_before(VirtAddr(top.0 - 1)) };
-            let below = below.map(|vma| vma.view().range);
-            let floor = below.map_or(bottom, VirtRange::end).max(bottom);
-            if floor < top && top.0 - floor.0 >= len {
-                let above = self.find(top).map(Vma::view);
-                let limit = above.map_or(top, |view| self.start_with_gap(&view));
-                if limit >= top {
-                    return Some(top);
-                }
-                top = limit;
-            } else {
-                top = below?.start().min(top);
+            let hole = unsafe { self.tree.highest_hole(len, user.start(), top) };
+            let Some(end) = hole.map(VirtRange::end) else {
+                return match top {
+                    End::Whole(_) => Err(MmapError::NoMemory),
+                    End::Cut(_) => Ok((self.lowest_hole(len).ok_or(MmapError::NoMemory)?, None)),
+                };
+            };
+            let range = VirtRange::new(VirtAddr(end.0 - len), end);
+            let beside = self.beside(range);
+            let limit = beside.above.map(Vma::view);
+            let limit = limit.map_or(end, |view| self.start_with_gap(&view));
+            if limit >= end {
+                return Ok((range, Some(beside)));
             }
+            top = End::Cut(limit.0);
         }
-        None
     }
 
-    /// Where the lowest hole of `len` bytes starts.
+    /// The lowest hole of `len` bytes. It is looked for where nothing else is free, and looks at all
+    /// mappings.
+    ///
+    /// Linux: mm/vma.c unmapped_area.
     #[cold]
-    fn lowest_hole(&self, len: u64) -> Option<VirtAddr> {
+    fn lowest_hole(&self, len: u64) -> Option<VirtRange> {
         let user = Self::user_range();
         let mut at = user.start();
         loop {
@@ -210,7 +198,7 @@ impl<M: Mmu> Mm<M> {
                 (view.range.start(), self.start_with_gap(&view))
             });
             if hole.0.saturating_sub(at.0) >= len && at.0 + len <= limit.0 {
-                return Some(at);
+                return Some(VirtRange::new(at, VirtAddr(at.0 + len)));
             }
             at = next?.range.end();
         }

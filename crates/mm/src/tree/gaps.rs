@@ -23,6 +23,34 @@ pub(crate) struct Beside<'v, M: Mmu> {
     pub(crate) above: Option<&'v Vma<M>>,
 }
 
+/// Where what is searched ends.
+#[derive(Clone, Copy)]
+pub(crate) enum End {
+    /// Where a VMA starts, or user space ends.
+    Whole(u64),
+    /// Within a hole, whose rest is not to be used.
+    Cut(u64),
+}
+
+impl End {
+    #[inline(always)]
+    const fn at(self) -> u64 {
+        match self {
+            Self::Whole(at) | Self::Cut(at) => at,
+        }
+    }
+
+    /// The end of what lies before a VMA that starts at `start`.
+    #[inline(always)]
+    const fn before(self, start: u64) -> Self {
+        if start < self.at() {
+            Self::Whole(start)
+        } else {
+            self
+        }
+    }
+}
+
 /// A hole that is searched for.
 struct Search {
     bytes: u64,
@@ -39,25 +67,30 @@ impl Search {
 }
 
 impl<M: Mmu> Tree<M> {
-    /// The highest hole of at least `len` bytes within `within`, which all VMAs lie in; whole.
+    /// The highest hole of at least `len` bytes from `bottom`, before which no VMA starts, up to
+    /// `top`: as much of it as lies there.
     ///
     /// # Safety
     /// 1. The caller holds `mmap_lock` for writing.
-    pub(crate) unsafe fn highest_hole(&self, len: u64, within: VirtRange) -> Option<VirtRange> {
+    pub(crate) unsafe fn highest_hole(
+        &self,
+        len: u64,
+        bottom: VirtAddr,
+        top: End,
+    ) -> Option<VirtRange> {
         let search = Search {
             bytes: len,
             pages: pages::<M>(len),
         };
         let root = self.root.load(Ordering::Relaxed);
-        let (bottom, top) = (within.start().0, within.end().0);
         if root == 0 {
-            return search.enough(bottom, top);
+            return search.enough(bottom.0, top.at());
         }
         // SAFETY: 1: 1 of this function.
         unsafe { search.below::<M>(root, top) }.or_else(|| {
             // SAFETY: 1: 1 of this function.
             let first = unsafe { start::<M>(root) }?;
-            search.enough(bottom, first)
+            search.enough(bottom.0, top.before(first).at())
         })
     }
 
@@ -288,44 +321,54 @@ unsafe fn start<M: Mmu>(node: u64) -> Option<u64> {
 }
 
 impl Search {
-    /// The highest hole behind a VMA below `node`, behind which the next one starts at `next`.
+    /// The highest hole behind a VMA below `node`, up to `next`.
+    ///
+    /// # Correctness
+    /// A word is put right only where all that lies behind its child is free up to the next VMA:
+    /// where the search is cut off before that, the gap is larger than what is seen of it.
     ///
     /// # Safety
     /// 1. The caller holds `mmap_lock` for writing.
-    unsafe fn below<M: Mmu>(&self, node: u64, mut next: u64) -> Option<VirtRange> {
+    unsafe fn below<M: Mmu>(&self, node: u64, mut next: End) -> Option<VirtRange> {
         // SAFETY: 1: 1 of this function, here and below.
         let body = unsafe { read::<M>(node) };
         if body.level > 0 {
             // SAFETY: 1.
-            let hole = self.enough(unsafe { end::<M>(node) }?, next);
+            let hole = self.enough(unsafe { end::<M>(node) }?, next.at());
             if hole.is_some() {
                 return hole;
             }
         }
         for slot in (0..body.used()).rev() {
+            if slot > 0 && body.keys[slot] >= next.at() {
+                // All of it is cut off.
+                continue;
+            }
             // SAFETY: 1.
             let word = unsafe { body.words() }[slot];
             if body.level == 0 {
                 if word != HOLE {
                     // SAFETY: 1.
-                    let hole = self.enough(unsafe { body.end_of(slot) }, next);
+                    let hole = self.enough(unsafe { body.end_of(slot) }, next.at());
                     if hole.is_some() {
                         return hole;
                     }
-                    next = body.keys[slot];
+                    next = next.before(body.keys[slot]);
                 }
             } else if word >= self.pages {
                 // SAFETY: 1.
-                let next = unsafe { body.behind(slot) }.unwrap_or(next);
+                let next = unsafe { body.behind(slot) }.map_or(next, |at| next.before(at));
                 // SAFETY: 1.
                 let hole = unsafe { self.below::<M>(body.held(slot), next) };
                 if hole.is_some() {
                     return hole;
                 }
-                // SAFETY: 1.
-                let word = unsafe { body.gap_word(slot, Some(next)) };
-                // SAFETY: 1.
-                unsafe { body.set_word(slot, word) };
+                if let End::Whole(next) = next {
+                    // SAFETY: 1.
+                    let word = unsafe { body.gap_word(slot, Some(next)) };
+                    // SAFETY: 1.
+                    unsafe { body.set_word(slot, word) };
+                }
             }
         }
         None

@@ -59,7 +59,7 @@ use core::cell::UnsafeCell;
 use core::fmt;
 use core::mem::offset_of;
 use core::ptr::NonNull;
-pub(crate) use gaps::Beside;
+pub(crate) use gaps::{Beside, End};
 use minflt_addr::{VirtAddr, VirtRange};
 use minflt_pgtable::{Mmu, Paging};
 use minflt_sync::slab::{Ensured, SlabObject};

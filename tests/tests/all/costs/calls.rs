@@ -220,3 +220,29 @@ fn a_call_interrupts_each_cpu_once() {
     assert_eq!([calls - before[0], targets - before[1]], [1, 2]);
     on(0, &mut || drop(mm.take()));
 }
+
+/// `mm/tree/gaps.rs`, `mm/call/place.rs`: a place below a stack's gap is found by the words of the
+/// tree, however many mappings there are.
+#[test]
+fn a_place_below_a_stack_is_a_path_of_the_tree() {
+    let look = |mappings: u64| {
+        with(of("linux-4.13"), |w| {
+            let request = MapRequest {
+                growth: Growth::Down,
+                ..MapRequest::new(Place::Any, 32 * PAGE, Prot::READ_WRITE)
+            };
+            let thread = w.mm.thread();
+            assert!(thread.mmap(&request).is_ok());
+            for n in 0..mappings {
+                let prot = [Prot::READ, Prot::READ_WRITE][n as usize % 2];
+                assert!(w.mm.mmap(Place::Any, PAGE, prot).is_ok(), "{n}");
+            }
+            let did = w.did(|| w.mm.mmap(Place::Any, PAGE, Prot::NONE).expect("room"));
+            did.all("tree node").loads
+        })
+    };
+    let looks = [2_000, 8_000].map(look);
+    // A level more, for each of the descents of a call.
+    assert!(looks[1] <= looks[0] + 50, "{looks:?}");
+    assert!(looks[1] < 250, "{looks:?}");
+}

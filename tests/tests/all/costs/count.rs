@@ -22,12 +22,17 @@ pub(super) struct Noted;
 pub(super) type M = HostWith<X86_64, Noted>;
 
 thread_local! {
-    static ACCESSES: RefCell<Vec<(usize, Kind)>> = const { RefCell::new(Vec::new()) };
+    /// What was accessed, while that is written down.
+    static ACCESSES: RefCell<Option<Vec<(usize, Kind)>>> = const { RefCell::new(None) };
 }
 
 impl Door for Noted {
     fn before(at: *const u8, _len: usize, kind: Kind) {
-        ACCESSES.with_borrow_mut(|all| all.push((at.addr(), kind)));
+        ACCESSES.with_borrow_mut(|all| {
+            if let Some(all) = all {
+                all.push((at.addr(), kind));
+            }
+        });
     }
 }
 
@@ -126,11 +131,11 @@ pub(super) struct World<'w> {
 impl World<'_> {
     /// What `action` does.
     pub(super) fn did<T>(&self, action: impl FnOnce() -> T) -> Did {
-        ACCESSES.take();
+        ACCESSES.set(Some(Vec::new()));
         drop(action());
         let ram = self.sys.machine().ram();
         let mut did = Did::default();
-        for (at, kind) in ACCESSES.take() {
+        for (at, kind) in ACCESSES.take().unwrap_or_default() {
             let offset = at.checked_sub(ram.base.addr());
             match offset.filter(|offset| *offset < ram.bytes) {
                 Some(offset) => did.note(&self.sys.describe(offset as u64), kind),
@@ -179,7 +184,7 @@ pub(super) fn of(name: &str) -> Config {
 pub(super) fn with<T>(config: Config, test: impl FnOnce(&World<'_>) -> T) -> T {
     let options = HostOptions {
         cpus: 2,
-        ram_bytes: 128 << 20,
+        ram_bytes: 160 << 20,
         prefault: Prefault::OnTouch,
     };
     let machine = HostInstance::new(&options).expect("memory");
