@@ -26,7 +26,7 @@ use crate::tree::Node;
 use crate::vma::{Attrs, Vma};
 use core::ptr::NonNull;
 use minflt_addr::Pfn;
-use minflt_pgtable::{Mmu, table_bytes, table_order};
+use minflt_pgtable::{Grant, Mmu, Pte, Table, entries_of, table_bytes, table_order};
 use minflt_sync::callback::Run;
 use minflt_sync::slab::POISON;
 use minflt_sync::{Callback, Ordering, RcuGuard, SrcuGuard};
@@ -276,11 +276,34 @@ unsafe fn free_table<M: Mmu>(sys: *const (), callback: NonNull<Callback>) {
     let sys = unsafe { &*sys.cast::<System<M>>() };
     let pfn = sys.frames.table.of_callback(callback);
     if M::CHECKED {
-        // A walker that is still inside follows an entry that leads nowhere.
-        let table = M::frame_ptr(&sys.at, pfn);
-        let bytes = table_bytes::<M::Paging>(sys.frames.get(pfn).level.peek());
-        // SAFETY: duty 1 of `Mmu`: the frames' bytes; 2 of this function: nobody else uses them.
-        unsafe { table.write_bytes(POISON, bytes as usize) };
+        // SAFETY: 1: 2 of this function.
+        unsafe { poison(sys, pfn) };
     }
     sys.put_table(pfn);
+}
+
+/// Makes a walker that is still inside a table come to an end: where frames are checked by entries
+/// that name one which does not exist, so that following them is a violation; else by entries that
+/// name nothing.
+///
+/// # Safety
+/// 1. The frames hold a table, which nobody uses any more.
+unsafe fn poison<M: Mmu>(sys: &System<M>, pfn: Pfn) {
+    let level = sys.frames.get(pfn).level.peek();
+    if !M::STOPS_THE_WORLD {
+        let table = M::frame_ptr(&sys.at, pfn);
+        let bytes = table_bytes::<M::Paging>(level);
+        // SAFETY: duty 1 of `Mmu`: the frames' bytes; 1 of this function.
+        return unsafe { table.write_bytes(POISON, bytes as usize) };
+    }
+    let nowhere = Pfn(sys.frames.table.first().0 + sys.frames.table.len());
+    let trap = match level {
+        0 => Pte::page(nowhere, Grant::Write),
+        _ => Pte::table(nowhere, level),
+    };
+    // SAFETY: 1: 1 of this function.
+    let table = unsafe { Table::<M>::at(&sys.at, pfn, level) };
+    for index in 0..entries_of::<M::Paging>(level) as usize {
+        table.entry(index).clear(trap);
+    }
 }

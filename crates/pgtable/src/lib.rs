@@ -17,7 +17,7 @@ pub use format::{
     RiscvSv48, S390x, X86_64, X86_64La57,
 };
 pub use gather::Gather;
-pub use mmu::{Mmu, SpaceId};
+pub use mmu::{EntryPoint, Mmu, SpaceId};
 pub use paging::{
     About, AccessBits, BeforeInstall, Bits, ByteOrder, Caps, CasAbility, Facts, Feature, Huge,
     Level, Paging, Shape,

@@ -9,6 +9,18 @@ use minflt_sync::Machine;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
 pub struct SpaceId(pub u64);
 
+/// What becomes of an entry, for machines that keep account of it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum EntryPoint {
+    /// The caller is about to read it, and decides by it and by other words what it will become.
+    Sampled,
+    /// It has come to name another page, or none.
+    Renamed,
+    /// The caller is about to exchange it, as it decided after its last sample: has it named
+    /// another page since?
+    Decided,
+}
+
 /// A machine with frames of memory and translation buffers.
 ///
 /// Page contents are reached by verbs only, never as a slice: a simulated frame of a terabyte
@@ -93,6 +105,14 @@ pub unsafe trait Mmu: Machine {
     #[inline]
     fn copy_in_use(at: &Self::Instance, to: Pfn, from: Pfn) {
         Self::copy(at, to, from);
+    }
+
+    /// Something becomes of the entry at `at`. A machine that explores schedules prefers to switch
+    /// after a sample, and keeps account of what entries name. True is the answer to
+    /// [`EntryPoint::Decided`] only. Never a scheduling point.
+    #[inline(always)]
+    fn entry_point(_at: *const u8, _what: EntryPoint) -> bool {
+        false
     }
 
     /// Before each user access: a place where other contexts may run and interrupts are taken.

@@ -23,7 +23,7 @@
 //! Native: one read-modify-write. Emulated: a lock, a load and a store.
 
 use crate::entry::Pte;
-use crate::mmu::Mmu;
+use crate::mmu::{EntryPoint, Mmu};
 use crate::paging::Paging;
 use minflt_addr::{Pfn, VirtAddr, VirtRange};
 use minflt_sync::order::PageTableLock;
@@ -179,6 +179,51 @@ impl<M: Mmu> EntryRef<'_, M> {
         Pte::from_word(M::load(self.word, Ordering::Acquire))
     }
 
+    /// Reads at full width what a later exchange is decided by ([`EntryRef::decide`]).
+    #[inline(always)]
+    #[must_use]
+    pub fn sample(self) -> Pte<M::Paging> {
+        let _never = M::entry_point(self.address(), EntryPoint::Sampled);
+        self.load()
+    }
+
+    /// Exchanges `old`, which was sampled, for `new`, which was decided by more than its value. An
+    /// exchange that succeeds though the entry has named another page since the sample is a
+    /// violation, where the machine keeps account of that.
+    ///
+    /// # Errors
+    /// What was found instead of `old`.
+    #[inline(always)]
+    pub fn decide(
+        self,
+        how: Exchange<'_, M>,
+        old: Pte<M::Paging>,
+        new: Pte<M::Paging>,
+    ) -> Result<(), Pte<M::Paging>> {
+        let stale = M::entry_point(self.address(), EntryPoint::Decided);
+        let done = self.cas(how, old, new);
+        if stale && done.is_ok() {
+            M::violation(format_args!(
+                "ABA: {old:?} became {new:?}, by a sample since which the entry had named another \
+                 page, and this one again"
+            ));
+        }
+        done
+    }
+
+    /// For machines that keep account of entries: what stands here is about to be `new`.
+    #[inline(always)]
+    fn becomes(self, old: Pte<M::Paging>, new: Pte<M::Paging>) {
+        if M::CHECKED && names(old) != names(new) {
+            let _never = M::entry_point(self.address(), EntryPoint::Renamed);
+        }
+    }
+
+    #[inline(always)]
+    fn address(self) -> *const u8 {
+        core::ptr::from_ref(self.word).cast()
+    }
+
     /// Reads without the door, for oracles.
     #[must_use]
     pub fn peek(self) -> Pte<M::Paging> {
@@ -199,6 +244,9 @@ impl<M: Mmu> EntryRef<'_, M> {
     /// nothing, or any of an address space that nobody else has.
     #[inline(always)]
     pub fn store(self, new: Pte<M::Paging>) {
+        if M::CHECKED {
+            self.becomes(self.peek(), new);
+        }
         // ORDERING: Release; pairs with [entry-publish].
         M::store(self.word, new.word(), Ordering::Release);
     }
@@ -223,7 +271,7 @@ impl<M: Mmu> EntryRef<'_, M> {
                 Ordering::AcqRel,
                 Ordering::Acquire,
             )
-            .map(drop)
+            .map(|_| self.becomes(old, new))
             .map_err(Pte::from_word),
             Exchange::Emulated(lock) => {
                 let _held = lock.lock();
@@ -247,7 +295,10 @@ impl<M: Mmu> EntryRef<'_, M> {
         match how {
             // ORDERING: AcqRel; pairs with [entry-publish].
             Exchange::Native => {
-                Pte::from_word(M::rmw(self.word, Rmw::Swap, new.word(), Ordering::AcqRel))
+                let old = M::rmw(self.word, Rmw::Swap, new.word(), Ordering::AcqRel);
+                let old = Pte::from_word(old);
+                self.becomes(old, new);
+                old
             }
             Exchange::Emulated(lock) => {
                 let _held = lock.lock();
@@ -312,6 +363,11 @@ impl<M: Mmu> EntryRef<'_, M> {
             }
         }
     }
+}
+
+/// The page that an entry names, where it maps one.
+fn names<P: Paging>(pte: Pte<P>) -> Option<Pfn> {
+    pte.is_mapped().then(|| pte.pfn())
 }
 
 /// The half of an entry that stands at its address, on a little-endian host.

@@ -4,6 +4,7 @@
 //! their own, and what must be true at the end. [`search`] explores its schedules; with the fix
 //! switched off it has to find the race, with the fix in place it must find nothing.
 
+mod aba;
 mod advice;
 mod all;
 mod away;

@@ -98,6 +98,12 @@ pub(super) const MOVING: &[Race] = &[
         ..moving(Moving::Store, Broken::CopyBeforeFlush)
     },
     Race {
+        number: "P58",
+        name: "aba-exclusive",
+        never: "a store takes a page for its own that was moved away and back, and that a child has",
+        ..moving(Moving::Exclusive, Broken::ExclusiveBeforeLock)
+    },
+    Race {
         number: "P16",
         name: "find-recycled",
         never: "who comes from a page gets an anon_vma that is free, and frees it again",

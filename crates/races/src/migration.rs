@@ -5,6 +5,7 @@
 //! frame they are in, by somebody who holds nothing. A move that finds the page in use gives up,
 //! which is no mistake.
 
+use super::aba;
 use super::away;
 use super::disk::Disk;
 use super::entries::leaf;
@@ -48,6 +49,7 @@ pub(crate) enum Moving {
     AroundOut,
     Unused,
     Hint,
+    Exclusive,
 }
 
 impl Moving {
@@ -102,6 +104,7 @@ pub(super) fn script<'s, P: Paging>(scene: Moving, stage: &S<'s, P>) -> Script<'
         Moving::AroundOut => away::around_out(stage),
         Moving::Unused => away::unused(stage),
         Moving::Hint => hints::hint(stage),
+        Moving::Exclusive => aba::exclusive(stage),
     }
 }
 

@@ -27,12 +27,14 @@ pub enum How {
     Walk,
     /// [`Policy::Pct`], with up to four change points.
     Pct,
+    /// [`Policy::Samples`].
+    Samples,
     /// [`Policy::Time`].
     Time,
 }
 
-/// Which schedules are tried; by default all kinds: of eight, four by priorities, three walks and
-/// one by clocks, half of them with store buffers.
+/// Which schedules are tried; by default all kinds: of eight, four by priorities, two walks, one
+/// that stops after samples and one by clocks, half of them with store buffers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Mix {
     /// Drawn this way only.
@@ -46,6 +48,11 @@ impl How {
     pub const ALL: &'static [(Self, &'static str, &'static str)] = &[
         (Self::Walk, "walk", "any CPU at each step"),
         (Self::Pct, "pct", "random priorities, with a few changes"),
+        (
+            Self::Samples,
+            "samples",
+            "stops between a sample and its use, long and short",
+        ),
         (Self::Time, "time", "virtual time, each cost times 0.5 to 2"),
     ];
 }
@@ -69,13 +76,14 @@ impl Mix {
     fn of(self, number: u64, seed: u64, longest: u64) -> (Policy, Memory) {
         let by_turns = match number % 8 {
             7 => How::Time,
-            1 | 3 | 5 => How::Walk,
+            1 | 3 => How::Walk,
+            5 => How::Samples,
             _ => How::Pct,
         };
         // Both memories for each way to draw, and all depths for both: 5 and 2 are coprime.
         let turn = match (self.how, by_turns) {
             (Some(_), _) => number,
-            (None, How::Time) => number / 8,
+            (None, How::Time | How::Samples) => number / 8,
             (None, How::Walk | How::Pct) => number / 2,
         };
         let memory = self.memory.unwrap_or(if turn.is_multiple_of(2) {
@@ -88,6 +96,10 @@ impl Mix {
             How::Pct => Policy::Pct {
                 seed,
                 depth: 1 + (number / 2 % 5) as u32,
+                steps: longest,
+            },
+            How::Samples => Policy::Samples {
+                seed,
                 steps: longest,
             },
             How::Time => Policy::Time(seed),

@@ -40,6 +40,7 @@ mod run;
 mod sched;
 mod schedule;
 mod spin;
+mod stops;
 mod target;
 mod timeline;
 mod trace;

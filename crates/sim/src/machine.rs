@@ -13,7 +13,7 @@ use crate::why::{Stage, Window};
 use core::fmt;
 use core::marker::PhantomData;
 use minflt_addr::{Pfn, VirtRange};
-use minflt_pgtable::{Feature, Mmu, Paging, SpaceId, Tlb};
+use minflt_pgtable::{EntryPoint, Feature, Mmu, Paging, SpaceId, Tlb};
 use minflt_sync::lockdep::{leaves_kernel, might_sleep};
 use minflt_sync::{
     Cost, CpuMask, Cx, Instance, Irq, Kind, Machine, Ordering, Phase, Rmw, TaskId, Word, prim,
@@ -323,6 +323,10 @@ unsafe impl<P: Paging, const CHECKED: bool> Mmu for Sim<P, CHECKED> {
             to: to_node,
         });
         at.stamp_mut(to, P::shift()).set(at.stamp(from).get());
+    }
+
+    fn entry_point(at: *const u8, what: EntryPoint) -> bool {
+        CHECKED && here::here().is_some_and(|world| world.entry_point(at, what))
     }
 
     #[inline]

@@ -29,6 +29,7 @@ use crate::fuzz::Fuzz;
 use crate::model::Ps;
 use crate::rng::Rng;
 use crate::schedule::{Choice, Plan, Schedule, To};
+use crate::stops::Stops;
 
 /// How the next CPU to run is chosen.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -46,6 +47,15 @@ pub enum Policy {
         /// Ordering constraints of the bugs looked for; 1 and up.
         depth: u32,
         /// Steps that a run is expected to take: those of an earlier run will do.
+        steps: u64,
+    },
+    /// As [`Policy::Random`], with fewer switches, but for a task that has just sampled an entry
+    /// which it is going to exchange: such a task often stops there for up to `steps` steps, or a
+    /// few accesses later, while others go on. Costs do not count.
+    Samples {
+        /// Where choices are drawn from.
+        seed: u64,
+        /// Steps that a run is expected to take.
         steps: u64,
     },
     /// The CPU with the lowest clock, where clocks advance by costs that are stretched or shrunk,
@@ -91,6 +101,7 @@ pub(crate) struct Chooser {
 enum Kind {
     Random(Rng),
     Pct(Pct),
+    Samples(Stops),
     Time(Fuzz),
     Replay(Plan),
 }
@@ -137,6 +148,7 @@ impl Chooser {
             Policy::Pct { seed, depth, steps } => {
                 (Kind::Pct(Pct::new(*seed, *depth, *steps)), *seed)
             }
+            Policy::Samples { seed, steps } => (Kind::Samples(Stops::new(*seed, *steps)), *seed),
             Policy::Time(seed) => (Kind::Time(Fuzz::new(*seed)), *seed),
             Policy::Replay(schedule) => (Kind::Replay(Plan::new(schedule)), 0),
         };
@@ -227,6 +239,13 @@ impl Chooser {
         }
     }
 
+    /// `task` is about to sample an entry.
+    pub(crate) fn sampled(&mut self, task: u32) {
+        if let Kind::Samples(stops) = &mut self.kind {
+            stops.sampled(task);
+        }
+    }
+
     /// Chooses among the CPUs of the mask `ready`, which is not empty. `me` is the CPU that runs,
     /// if it can go on; `task_of` tells what a CPU would run.
     pub(crate) fn choose(
@@ -243,6 +262,7 @@ impl Chooser {
                 n => nth(ready, rng.below(u64::from(n))),
             },
             Kind::Pct(pct) => pct.choose(me, self.step, ready, task_of),
+            Kind::Samples(stops) => stops.choose(me, self.step, ready, task_of),
             Kind::Time(fuzz) => fuzz.choose(me, ready),
             Kind::Replay(plan) => match plan.take(self.step, |to| matches!(to, To::Cpu(_))) {
                 Some(To::Cpu(cpu)) if cpu < 64 && ready >> cpu & 1 == 1 => cpu,
@@ -259,7 +279,7 @@ impl Chooser {
     pub(crate) fn slice_ends(&mut self, running: u32, waiting: u32) -> bool {
         self.step += 1;
         let ends = match &mut self.kind {
-            Kind::Random(rng) => rng.below(4) == 0,
+            Kind::Random(rng) | Kind::Samples(Stops { rng, .. }) => rng.below(4) == 0,
             Kind::Pct(pct) => pct.priority(waiting) > pct.priority(running),
             Kind::Time(fuzz) => fuzz.slice_ends(),
             Kind::Replay(plan) => plan.take(self.step, |to| to == To::NextTask).is_some(),
@@ -354,7 +374,7 @@ impl Pct {
 }
 
 /// The number of the `n`th bit set in `mask`, which has more than `n`.
-fn nth(mut mask: u64, n: u64) -> u32 {
+pub(crate) fn nth(mut mask: u64, n: u64) -> u32 {
     for _ in 0..n {
         mask &= mask - 1;
     }

@@ -32,6 +32,7 @@ use crate::trace::{Event, Place};
 use crate::why::{Cause, Name};
 use core::cell::{Cell, RefCell};
 use corosensei::Yielder;
+use minflt_pgtable::EntryPoint;
 use minflt_sync::{Cost, CpuMask, Kind, Ordering, Phase, TaskId};
 
 /// What every task suspends itself with: nothing.
@@ -233,6 +234,13 @@ impl<'a> World<'a> {
                 },
             });
         }
+    }
+
+    /// Something becomes of an entry of a table; whether the current task has an old sample of it.
+    pub(crate) fn entry_point(&self, at: *const u8, what: EntryPoint) -> bool {
+        let task = self.current.get();
+        let offset = self.at.offset(at as usize, 1);
+        offset.is_some_and(|offset| self.core.borrow_mut().entry_point(task, offset, what))
     }
 
     /// A remark on what the current task does.

@@ -184,8 +184,7 @@ impl<M: Mmu> Mm<M> {
         }
     }
 
-    /// The lowest hole of `len` bytes. It is looked for where nothing else is free, and looks at all
-    /// mappings.
+    /// The lowest hole of `len` bytes, for where nothing else is free; all mappings are looked at.
     ///
     /// Linux: mm/vma.c unmapped_area.
     #[cold]

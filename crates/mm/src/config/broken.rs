@@ -63,6 +63,8 @@ broken! {
     SpeculativeExchange = "speculative-exchange",
     /// A store to a read-only page decides by the map count whether anybody else has it.
     ReuseByMapCount = "reuse-by-map-count",
+    /// A store asks whether a page is exclusive before it has the table's lock, and not after.
+    ExclusiveBeforeLock = "exclusive-before-lock",
     /// fork shares pages that the parent goes on to store to.
     ForkLeavesWritable = "fork-leaves-writable",
     /// fork looks which tables are in use without having held their locks.

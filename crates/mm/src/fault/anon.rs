@@ -24,10 +24,18 @@ use minflt_addr::{Pfn, VirtAddr, VirtRange};
 use minflt_pgtable::{Access, Grant, Leaf, Mmu, Paging, Pte, with_bits};
 use minflt_sync::{Ordering, Phase};
 
+/// What became of a page that had to be the address space's own.
+pub(super) enum Own<'s, M: Mmu> {
+    /// It is exclusive, for as long as this slot is open.
+    Exclusive(Slot<'s, M>),
+    /// The entry was changed, or was changed by another before.
+    Changed(Kind),
+}
+
 impl<M: Mmu> Fault<'_, M> {
     #[inline(always)]
     pub(super) fn anon(&self, stable: &Stable<'_, M>, leaf: Leaf<'_, M>) -> Result<Kind, Stop> {
-        let found = leaf.entry.load();
+        let found = leaf.entry.sample();
         if stable.view.uffd != 0 {
             self.watched(stable, found)?;
         }
@@ -122,7 +130,14 @@ impl<M: Mmu> Fault<'_, M> {
     /// mprotect did and took it back.
     ///
     /// # Correctness
-    /// Only a fork makes an exclusive page shared, and it excludes this fault or is noticed by it.
+    /// The entry is looked at again, the page is asked whose it is, and the entry is exchanged,
+    /// all under one hold of the table's lock, whatever the protocol (P58). While the entry names
+    /// the page under that lock nobody moves the page, and only a fork makes an exclusive page
+    /// shared, which excludes this fault or is noticed by it. What was asked before the lock says
+    /// nothing: the page may be moved away and back meanwhile, so that the entry is equal bit by
+    /// bit, and on its way the frame is a new one, which says *exclusive* until the mover has
+    /// copied what the page was.
+    ///
     /// A page that is not exclusive any more has no other user when its *references* say so: the
     /// map count falls before the CPUs of the other address space have forgotten the page, the
     /// reference is put back after (P46). Whoever else refers to the page, for whatever reason,
@@ -136,30 +151,36 @@ impl<M: Mmu> Fault<'_, M> {
         leaf: Leaf<'_, M>,
         found: Pte<M::Paging>,
     ) -> Result<Kind, Stop> {
+        let config = &self.mm.system().config;
+        if config.lacks(Broken::ExclusiveBeforeLock)
+            && self.mm.system().frames.get(found.pfn()).is_exclusive()
+        {
+            return Ok(self.reuse(&stable.open(leaf)?, found));
+        }
         match self.own(stable, leaf, found, Grant::Write)? {
-            None => self.reuse(stable, leaf, found),
-            Some(kind) => Ok(kind),
+            Own::Exclusive(slot) => Ok(self.reuse(&slot, found)),
+            Own::Changed(kind) => Ok(kind),
         }
     }
 
-    /// The page is exclusive after this, or the entry was changed, as is said; a copy grants
-    /// `grant`.
+    /// Makes the page that the entry names the address space's own: it is, or it becomes exclusive,
+    /// or it is copied; a copy grants `grant`.
     #[inline(always)]
-    pub(super) fn own(
+    pub(super) fn own<'s>(
         &self,
-        stable: &Stable<'_, M>,
-        leaf: Leaf<'_, M>,
+        stable: &'s Stable<'_, M>,
+        leaf: Leaf<'s, M>,
         found: Pte<M::Paging>,
         grant: Grant,
-    ) -> Result<Option<Kind>, Stop> {
+    ) -> Result<Own<'s, M>, Stop> {
         let sys = self.mm.system();
-        let frame = sys.frames.get(found.pfn());
-        if frame.is_exclusive() {
-            return Ok(None);
-        }
         let slot = stable.open_locked(leaf)?;
         if !slot.holds(found) {
-            return Ok(Some(self.lost(Event::CasReuse)));
+            return Ok(Own::Changed(self.lost(Event::CasReuse)));
+        }
+        let frame = sys.frames.get(found.pfn());
+        if frame.is_exclusive() {
+            return Ok(Own::Exclusive(slot));
         }
         // ORDERING: Acquire; pairs with [frame-put].
         let mut users = frame.refs.load(Ordering::Acquire);
@@ -170,7 +191,7 @@ impl<M: Mmu> Fault<'_, M> {
             let own = stable.vma.anon_vma.load(Ordering::Relaxed);
             frame.mapping.store(own, Ordering::Relaxed);
             frame.set_exclusive(Exclusive::Yes);
-            return Ok(None);
+            return Ok(Own::Exclusive(slot));
         }
         // Ours while we copy.
         frame.refs.add(1, Ordering::Relaxed);
@@ -179,7 +200,7 @@ impl<M: Mmu> Fault<'_, M> {
         // And the mapping's, if it has another page now.
         let done_with = if kind == Ok(Kind::Cow) { 2 } else { 1 };
         sys.frames.put_many(found.pfn(), done_with);
-        kind.map(Some)
+        kind.map(Own::Changed)
     }
 
     /// A copy in place of a page that the caller refers to; the mapping's reference is the caller's
@@ -226,19 +247,14 @@ impl<M: Mmu> Fault<'_, M> {
     ///
     /// A mark that is still there is nobody's, or the fault would wait: it must not tell the next
     /// handler that the page is protected.
-    #[inline(never)]
-    fn reuse(
-        &self,
-        stable: &Stable<'_, M>,
-        leaf: Leaf<'_, M>,
-        found: Pte<M::Paging>,
-    ) -> Result<Kind, Stop> {
+    #[inline(always)]
+    fn reuse(&self, slot: &Slot<'_, M>, found: Pte<M::Paging>) -> Kind {
         let allowed = found.with_grant(Grant::Write).without_uffd_wp();
         let pte = with_bits(allowed, Access::Write);
-        Ok(match stable.open(leaf)?.change(found, pte) {
+        match slot.decide(found, pte) {
             Ok(()) => Kind::Reuse,
             Err(Lost) => self.lost(Event::CasReuse),
-        })
+        }
     }
 
     /// The entry allows the access: set what is missing; the access is tried again either way.

@@ -15,6 +15,7 @@
 //!
 //! [`around`]: super::around
 
+use super::anon::Own;
 use super::slot::Lost;
 use super::stabilise::{Can, Stable};
 use super::{Fault, FaultOutcome, Kind, Signal, Stop, Why};
@@ -57,7 +58,7 @@ impl<M: Mmu> Fault<'_, M> {
                 self.ask_around(stable, cache);
             }
         })?;
-        let found = leaf.entry.load();
+        let found = leaf.entry.sample();
         oracle::is_table(self.mm.system(), leaf.table);
         if found.is_mapped() && !found.is_present() {
             return self.hint(stable, leaf, found);
@@ -266,7 +267,7 @@ impl<M: Mmu> Fault<'_, M> {
         let Some(cache) = stable.view.cache::<M>() else {
             return Err(Stop::Signal(Signal::Bus));
         };
-        let found = leaf.entry.load();
+        let found = leaf.entry.sample();
         if !found.is_mapped() && !found.is_none() {
             return self.away(stable, leaf, found);
         }
@@ -285,8 +286,10 @@ impl<M: Mmu> Fault<'_, M> {
             // A copy that a child may have, too, is not the mapping's own.
             _ if found.is_mapped() && (self.access == Access::Write || copied) => {
                 self.prepare_own(stable)?;
-                let own = self.own(stable, leaf, found, grant)?;
-                Ok(own.unwrap_or(Kind::Spurious))
+                Ok(match self.own(stable, leaf, found, grant)? {
+                    Own::Changed(kind) => kind,
+                    Own::Exclusive(_) => Kind::Spurious,
+                })
             }
             _ => Ok(Kind::Spurious),
         }

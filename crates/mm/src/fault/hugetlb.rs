@@ -118,7 +118,7 @@ impl<M: Mmu> Fault<'_, M> {
 
 impl<M: Mmu> HugeFault<'_, '_, '_, M> {
     fn handle(&self) -> Result<Kind, Stop> {
-        let found = self.leaf.entry.load();
+        let found = self.leaf.entry.sample();
         debug_assert!(!found.is_table_at(self.size.level()), "no smaller pages");
         let stores = self.fault.access == Access::Write;
         if found.is_none_at(self.size.level()) {
@@ -161,7 +161,7 @@ impl<M: Mmu> HugeFault<'_, '_, '_, M> {
         let mm = self.fault.mm;
         let _held = mm.system().huge_lock(self.leaf.table).lock();
         let to = with_bits(to, self.fault.access);
-        let same = self.leaf.entry.cas(mm.exchange_of_huge(), found, to);
+        let same = self.leaf.entry.decide(mm.exchange_of_huge(), found, to);
         if same.is_ok() {
             mm.has_huge_table(self.size, self.fault.addr, self.leaf.table);
         }
@@ -334,7 +334,7 @@ impl<M: Mmu> HugeFault<'_, '_, '_, M> {
             let how = mm.exchange_of_huge();
             // No CPU may go on with the old page once another stores to the new one.
             let none = Pte::none_at(self.size.level());
-            let gone = self.leaf.entry.cas(how, found, none).is_ok();
+            let gone = self.leaf.entry.decide(how, found, none).is_ok();
             if gone {
                 zap.gather.touch(self.page);
                 zap.flush();
@@ -397,7 +397,7 @@ impl<M: Mmu> crate::mm::Mm<M> {
         let mut zap = Zap::begin(self, page);
         {
             let _held = sys.huge_lock(leaf.table).lock();
-            let found = leaf.entry.load();
+            let found = leaf.entry.sample();
             if found.is_mapped() && found.pfn() == old {
                 leaf.entry
                     .swap(self.exchange_of_huge(), Pte::none_at(size.level()));

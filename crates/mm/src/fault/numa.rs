@@ -76,13 +76,17 @@ impl<M: Mmu> Fault<'_, M> {
             return Err(Why::NotSupported.into());
         }
         let slot = stable.open_locked(leaf)?;
-        let restored = self.restored(stable, found);
         let sys = self.mm.system();
+        if !slot.holds(found) && !sys.config.lacks(Broken::HintPutsBack) {
+            drop(slot);
+            return Ok(self.lost(Event::CasFlags));
+        }
+        let restored = self.restored(stable, found);
         let expected = match sys.config.lacks(Broken::HintPutsBack) {
             true => slot.value(),
             false => found,
         };
-        if let Err(Lost) = slot.change(expected, restored) {
+        if let Err(Lost) = slot.decide(expected, restored) {
             drop(slot);
             return Ok(self.lost(Event::CasFlags));
         }

@@ -12,7 +12,8 @@
 //! Linux: mm/gup.c check_vma_flags, follow_page_pte, can_follow_write_pte, gup_must_unshare,
 //! faultin_page (v6.12).
 
-use super::slot::Lost;
+use super::anon::Own;
+use super::slot::{Lost, Slot};
 use super::stabilise::Stable;
 use super::{Fault, FaultOutcome, Kind, Signal, Stop};
 use crate::call::remote::Force;
@@ -141,7 +142,7 @@ impl<M: Mmu> Fault<'_, M> {
             return Ok(Some(found.pfn()));
         }
         // What is written through the page shall be found in it.
-        if slot.change(found, with_bits(found, self.access)).is_err() {
+        if slot.decide(found, with_bits(found, self.access)).is_err() {
             return Ok(None);
         }
         let references = match held {
@@ -183,7 +184,7 @@ impl<M: Mmu> Fault<'_, M> {
         if stable.view.file.is_file() {
             return self.bring_page(stable, leaf, grant);
         }
-        let found = leaf.entry.load();
+        let found = leaf.entry.sample();
         if stable.view.uffd != 0 {
             // Linux: do_anonymous_page, which asks when all is prepared.
             if self.access == Access::Write && found.is_none() {
@@ -205,29 +206,22 @@ impl<M: Mmu> Fault<'_, M> {
             _ if !found.is_mapped() => Ok(Kind::Spurious),
             _ => {
                 self.prepare_own(stable)?;
-                match self.own(stable, leaf, found, grant)? {
-                    Some(kind) => Ok(kind),
-                    None => self.unmark(stable, leaf, found),
-                }
+                Ok(match self.own(stable, leaf, found, grant)? {
+                    Own::Changed(kind) => kind,
+                    Own::Exclusive(slot) => self.unmark(&slot, found),
+                })
             }
         }
     }
 
     /// A store that a mark is in the way of, though there is nobody to ask: the mark goes, or the
     /// next look would find it again, without end.
-    fn unmark(
-        &self,
-        stable: &Stable<'_, M>,
-        leaf: Leaf<'_, M>,
-        found: Pte<M::Paging>,
-    ) -> Result<Kind, Stop> {
-        if self.access == Access::Write && found.is_uffd_wp() {
-            let slot = stable.open_locked(leaf)?;
-            if slot.change(found, found.without_uffd_wp()).is_err() {
-                return Ok(self.lost(Event::CasFlags));
-            }
+    fn unmark(&self, slot: &Slot<'_, M>, found: Pte<M::Paging>) -> Kind {
+        let marked = self.access == Access::Write && found.is_uffd_wp();
+        if marked && slot.decide(found, found.without_uffd_wp()).is_err() {
+            return self.lost(Event::CasFlags);
         }
-        Ok(Kind::Spurious)
+        Kind::Spurious
     }
 
     /// A page of its own needs an anon_vma; zeros do not.

@@ -160,17 +160,27 @@ impl<M: Mmu> Slot<'_, M> {
         self.leaf.table
     }
 
-    /// What stands in the entry.
+    /// What stands in the entry, to decide by.
     pub(super) fn value(&self) -> Pte<M::Paging> {
-        self.leaf.entry.load()
+        self.leaf.entry.sample()
     }
 
-    /// Whether the entry still is what was sampled.
+    /// Whether the entry still is what was sampled: what is decided after this is decided by what
+    /// stands there now.
     pub(super) fn holds(&self, sampled: Pte<M::Paging>) -> bool {
-        self.leaf.entry.load() == sampled
+        self.leaf.entry.sample() == sampled
     }
 
-    /// Changes bits of a present entry from the value sampled.
+    /// Changes the entry from the value sampled, by a decision that rests on other words, too:
+    /// what its frame says, what was read from a device. An entry that came to name another page
+    /// and this one again, after it was sampled, is a violation where that is checked.
+    pub(super) fn decide(&self, old: Pte<M::Paging>, new: Pte<M::Paging>) -> Result<(), Lost> {
+        let done = self.leaf.entry.decide(self.how(), old, new);
+        done.map_err(|_| Lost)
+    }
+
+    /// Changes bits of a present entry from the value sampled, by what the value itself says; it
+    /// does not matter how often it has changed in between.
     pub(super) fn change(&self, old: Pte<M::Paging>, new: Pte<M::Paging>) -> Result<(), Lost> {
         self.leaf.entry.cas(self.how(), old, new).map_err(|_| Lost)
     }

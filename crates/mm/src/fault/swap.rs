@@ -165,7 +165,7 @@ impl<M: Mmu> Fault<'_, M> {
         };
         let pte = Pte::page(pfn, grant).dirty();
         let pte = if watched { pte.uffd_wp() } else { pte };
-        match slot.change(found, pte) {
+        match slot.decide(found, pte) {
             Ok(()) => {
                 M::note(format_args!("fault {} maps frame {pfn}", self.addr));
                 brought.pfn = None;

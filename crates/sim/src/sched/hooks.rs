@@ -6,6 +6,7 @@ use crate::lines::{Ask, LineId};
 use crate::model::Ps;
 use crate::trace::{Event, Step};
 use crate::why::{Access, Cause, Ledger, Stage, Who};
+use minflt_pgtable::EntryPoint;
 use minflt_sync::{Kind, Phase};
 
 impl Core {
@@ -112,6 +113,22 @@ impl Core {
         if let Some((ledger, who, clock)) = self.account_of(task) {
             ledger.window(who, clock, stage);
         }
+    }
+
+    /// Something becomes of the entry at `offset`, by `task`; whether it is about to be exchanged
+    /// by a sample since which it has named another page.
+    pub(crate) fn entry_point(&mut self, task: u32, offset: usize, what: EntryPoint) -> bool {
+        match what {
+            EntryPoint::Sampled => {
+                self.entries.sampled(task, offset);
+                if let Order::Explored { chooser, .. } = &mut self.order {
+                    chooser.sampled(task);
+                }
+            }
+            EntryPoint::Renamed => self.entries.renamed(offset),
+            EntryPoint::Decided => return self.entries.is_stale(task, offset),
+        }
+        false
     }
 
     /// A remark of `task`.

@@ -37,6 +37,7 @@
 mod arbitration;
 mod bits;
 mod carry;
+mod entries;
 mod hooks;
 mod node;
 mod queue;
@@ -55,6 +56,7 @@ use crate::trace::{Event, Step};
 use crate::why::Ledger;
 use arbitration::Queue;
 use core::cmp::Reverse;
+use entries::Entries;
 use minflt_sync::Kind;
 use spinners::Spinners;
 use std::collections::{BinaryHeap, VecDeque};
@@ -135,6 +137,8 @@ pub(crate) struct Core {
     pub(crate) interrupts: u64,
     pub(crate) hash: u64,
     pub(crate) outcome: Option<Outcome>,
+    /// How often entries came to name other pages, in checked runs.
+    entries: Entries,
     pub(crate) trace: Option<Vec<Step>>,
     /// The account of where time goes, if it is kept.
     pub(crate) why: Option<Box<Ledger>>,
@@ -191,6 +195,7 @@ impl Core {
             interrupts: 0,
             hash: 0xcbf2_9ce4_8422_2325,
             outcome: None,
+            entries: Entries::default(),
             trace: None,
             why: None,
         };

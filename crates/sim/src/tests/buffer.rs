@@ -318,6 +318,7 @@ fn a_mix_can_be_narrowed_to_one_kind() {
             let how = match options.policy {
                 Policy::Random(_) => How::Walk,
                 Policy::Pct { .. } => How::Pct,
+                Policy::Samples { .. } => How::Samples,
                 _ => How::Time,
             };
             kinds.push((how, options.memory));
@@ -330,9 +331,9 @@ fn a_mix_can_be_narrowed_to_one_kind() {
         for (memory, ..) in Memory::ALL {
             let of_kind = all.iter().filter(|kind| **kind == (*how, *memory));
             let share = match (how, memory) {
-                (How::Walk, Memory::Sequential) | (How::Pct, _) => 4,
-                (How::Walk, Memory::Buffered) => 2,
-                (How::Time, _) => 1,
+                (How::Pct, _) => 4,
+                (How::Walk, _) => 2,
+                (How::Samples | How::Time, _) => 1,
             };
             assert_eq!(of_kind.count(), share, "{how:?} {memory:?}");
             let mix = Mix {

@@ -103,7 +103,11 @@ fn every_kind_of_schedule_repeats_and_replays() {
         depth: 4,
         steps: 1500,
     };
-    for policy in [Policy::Random(5), pct, Policy::Time(5)] {
+    let samples = Policy::Samples {
+        seed: 5,
+        steps: 1500,
+    };
+    for policy in [Policy::Random(5), pct, samples, Policy::Time(5)] {
         for memory in [Memory::Sequential, Memory::Buffered] {
             let first = count_on(memory, policy.clone(), true);
             assert_eq!(first, count_on(memory, policy.clone(), true));
