@@ -236,23 +236,29 @@ impl<M: Mmu> Mm<M> {
         }
     }
 
-    /// Calls `visit` with the parts of `range` that are mapped, in order. The caller holds
-    /// `mmap_lock`.
-    fn each_mapped(&self, range: VirtRange, mut visit: impl FnMut(VirtRange)) {
+    /// Calls `visit` with the parts of `range` whose tables stay while the caller holds
+    /// `mmap_lock`, in order: all that is mapped but huge pages. Tables of those may be shared, and
+    /// then others leave and free them under `i_mmap`, whoever has `mmap_lock` (P59); a walk
+    /// through them holds `i_mmap`, as [`Mm::see_huge`] does.
+    ///
+    /// Linux: hugetlb_walk, which asks for the mapping's lock or `i_mmap` (v6.3).
+    pub(crate) fn each_unshared(&self, range: VirtRange, mut visit: impl FnMut(VirtRange)) {
         let mut at = range.start();
         while at < range.end()
             && let Some(vma) = self.find(at)
         {
-            let here = vma.view().range;
-            let part = here.intersect(range);
-            if !part.is_empty() {
+            let view = vma.view();
+            let part = view.range.intersect(range);
+            let stays = !view.is_huge() || self.system().config.lacks(Broken::AgesShared);
+            if stays && !part.is_empty() {
                 visit(part);
             }
-            at = here.end();
+            at = view.range.end();
         }
     }
 
-    /// Clears the accessed bits of the pages in `range`; returns how many were set.
+    /// Clears the accessed bits of the pages in `range`; returns how many were set. Huge pages are
+    /// passed over: they are not reclaimed, so nothing asks for their age.
     ///
     /// # Context
     /// Sleeps for `mmap_lock`, which it takes for reading.
@@ -264,7 +270,7 @@ impl<M: Mmu> Mm<M> {
             young = zap.age(range);
         } else {
             // Elsewhere munmap may be freeing tables.
-            self.each_mapped(range, |part| young += zap.age(part));
+            self.each_unshared(range, |part| young += zap.age(part));
         }
         zap.finish();
         young

@@ -18,6 +18,9 @@ use minflt_pgtable::{
 };
 use minflt_sync::Cost;
 
+/// Accesses are of words of 2^this bytes.
+const WORD_SHIFT: u32 = 3;
+
 /// One thread, on the CPU that made it.
 #[derive(Debug)]
 pub struct Thread<'m, M: Mmu> {
@@ -52,7 +55,8 @@ impl<'m, M: Mmu> Thread<'m, M> {
     /// Loads the word at `addr`, a multiple of 8.
     ///
     /// # Errors
-    /// The signal the access raises.
+    /// The signal the access raises: [`Signal::Misaligned`] where `addr` is no multiple of 8,
+    /// [`Signal::MapErr`] also beyond user space.
     #[inline]
     pub fn load(&self, addr: VirtAddr) -> Result<u64, Signal> {
         let at = &self.mm.system().at;
@@ -64,7 +68,7 @@ impl<'m, M: Mmu> Thread<'m, M> {
     /// Stores the word at `addr`, a multiple of 8.
     ///
     /// # Errors
-    /// The signal the access raises.
+    /// As [`Self::load`].
     #[inline]
     pub fn store(&self, addr: VirtAddr, value: u64) -> Result<(), Signal> {
         let at = &self.mm.system().at;
@@ -93,6 +97,13 @@ impl<'m, M: Mmu> Thread<'m, M> {
         access: Access,
         mut verb: impl FnMut(Pfn, u64) -> T,
     ) -> Result<T, Signal> {
+        // The walk and the translation buffer look at the bits that tables resolve, and no others.
+        if addr.0 >= M::Paging::user_end() {
+            return Err(Signal::MapErr);
+        }
+        if !addr.is_aligned(WORD_SHIFT) {
+            return Err(Signal::Misaligned);
+        }
         let at = &self.mm.system().at;
         let page = addr.page(M::Paging::shift());
         let offset = addr.page_offset(M::Paging::shift());

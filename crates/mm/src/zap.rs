@@ -253,6 +253,8 @@ impl<'m, M: Mmu> Zap<'m, M> {
         while let Some((leaf, span)) = self.next_table(&mut at, range) {
             let _held = self.mm.table_lock(leaf.table).lock();
             for page in pages::<M>(span) {
+                // Before it is changed, too: what is no table is somebody's memory.
+                oracle::is_table(self.mm.system(), leaf.table);
                 let entry = self.entry(leaf.table, page.start());
                 let some = |pte: Pte<M::Paging>| (!pte.is_none()).then(|| to(pte)).flatten();
                 if entry.update(how, some).is_ok() {
@@ -341,8 +343,9 @@ impl<'m, M: Mmu> Zap<'m, M> {
         while *at < range.end() {
             let here = *at;
             // SAFETY: 1: `mmap_lock` keeps the tables below what is mapped from being freed but by
-            // this very call, and those below what is not from being freed by others. So does the
-            // reverse map of a file, below what it says is mapped.
+            // this very call, and those below what is not from being freed by others; but for
+            // mappings of huge pages, into which no caller leads this. So does the reverse map of a
+            // file, below what it says is mapped.
             match unsafe { walk::<M>(&self.mm.system().at, self.mm.root, here) } {
                 Walk::Leaf(leaf) => {
                     let span = span_of::<M::Paging>(here, 1);

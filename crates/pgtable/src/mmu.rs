@@ -14,6 +14,8 @@ pub struct SpaceId(pub u64);
 pub enum EntryPoint {
     /// The caller is about to read it, and decides by it and by other words what it will become.
     Sampled,
+    /// The caller is about to read it, and goes on in the table that it names.
+    Followed,
     /// It has come to name another page, or none.
     Renamed,
     /// The caller is about to exchange it, as it decided after its last sample: has it named

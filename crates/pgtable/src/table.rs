@@ -187,6 +187,14 @@ impl<M: Mmu> EntryRef<'_, M> {
         self.load()
     }
 
+    /// Reads at full width an entry whose table is looked into next.
+    #[inline(always)]
+    #[must_use]
+    pub(crate) fn load_to_follow(self) -> Pte<M::Paging> {
+        let _never = M::entry_point(self.address(), EntryPoint::Followed);
+        self.load()
+    }
+
     /// Exchanges `old`, which was sampled, for `new`, which was decided by more than its value. An
     /// exchange that succeeds though the entry has named another page since the sample is a
     /// violation, where the machine keeps account of that.

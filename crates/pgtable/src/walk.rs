@@ -73,7 +73,7 @@ pub unsafe fn walk<M: Mmu>(at: &M::Instance, root: Pfn, addr: VirtAddr) -> Walk<
     let mut table = unsafe { Table::<M>::at(at, root, level) };
     loop {
         let entry = table.entry_for(addr, level);
-        let value = entry.load();
+        let value = entry.load_to_follow();
         if !value.is_table_at(level) {
             return Walk::Missing { entry, level };
         }
@@ -112,7 +112,7 @@ pub unsafe fn walk_to<M: Mmu>(
     let mut parent_value = Pte::none_at(here);
     while here > level {
         parent = table.entry_for(addr, here);
-        parent_value = parent.load();
+        parent_value = parent.load_to_follow();
         if !parent_value.is_table_at(here) {
             return Err((parent, here));
         }

@@ -189,11 +189,12 @@ fn errno(error: impl Into<Errno>) -> Stop {
     Stop::Errno(error.into().0)
 }
 
-/// SIGSEGV; SIGBUS behind the end of a file, and where Linux would have killed somebody for memory.
+/// SIGSEGV; SIGBUS behind the end of a file, for a misaligned access, and where Linux would have
+/// killed a process for memory.
 const fn signal(signal: Signal) -> Stop {
     match signal {
         Signal::MapErr | Signal::AccErr => Stop::Signal(11),
-        Signal::Bus | Signal::OutOfMemory => Stop::Signal(7),
+        Signal::Bus | Signal::Misaligned | Signal::OutOfMemory => Stop::Signal(7),
     }
 }
 

@@ -5,9 +5,10 @@
 //! pages, or with a root that maps them, play nothing.
 
 use super::forks::Child;
-use super::huge_moving;
+use super::migration::boxed;
 use super::scenes::{S, tasks};
 use super::stage::{Checked, Script};
+use super::{huge_age, huge_moving};
 use core::cell::RefCell;
 use core::mem::ManuallyDrop;
 use minflt_addr::VirtAddr;
@@ -21,6 +22,8 @@ use std::rc::Rc;
 pub(super) enum Huge {
     /// Faults of parent and child beside a hole: both lose their table in turn.
     Unshare,
+    /// Ageing of a shared table, beside a hole, after which a child frees it.
+    Age,
     /// One who throws a whole interval away beside a hole, and beside a store of his own.
     Leave,
     /// One who throws an interval away beside somebody who looks at its table.
@@ -69,8 +72,6 @@ pub(super) const FRAMES: u64 = 5 * 512;
 /// Words of the first pages are these, and the page's number.
 const WORD: u64 = 100;
 
-type Body<'s> = Box<dyn FnOnce() + 's>;
-
 /// Whether the format has what these scenes are about.
 pub(super) fn is_played<P: Paging>() -> bool {
     let small = matches!(P::huge_order(), Some(order) if order <= 10);
@@ -83,7 +84,7 @@ pub(super) fn bytes<P: Paging>() -> u64 {
 }
 
 /// Bytes that one table of huge pages covers.
-fn interval<P: Paging>() -> u64 {
+pub(super) fn interval<P: Paging>() -> u64 {
     bytes::<P>() << P::tree()[1].bits
 }
 
@@ -133,7 +134,7 @@ impl<'s, P: Paging> Big<'s, P> {
     }
 
     /// Makes a hole of page `n`.
-    fn punch(&self, n: u64) {
+    pub(super) fn punch(&self, n: u64) {
         let done = self.file.punch_hole(n * bytes::<P>(), bytes::<P>());
         assert!(done.is_ok(), "there is memory: {done:?}");
     }
@@ -170,10 +171,6 @@ fn finds<P: Paging>(mm: &Mm<Checked<P>>, n: u64, allowed: &[Result<u64, Signal>]
     }
 }
 
-fn boxed<'s, F: FnOnce() + 's>(body: F) -> Body<'s> {
-    Box::new(body)
-}
-
 /// Writes the scenario out on a stage.
 pub(super) fn script<'s, P: Paging>(scene: Huge, stage: &S<'s, P>) -> Script<'s> {
     if !is_played::<P>() {
@@ -181,6 +178,7 @@ pub(super) fn script<'s, P: Paging>(scene: Huge, stage: &S<'s, P>) -> Script<'s>
     }
     match scene {
         Huge::Unshare => unshare(stage),
+        Huge::Age => huge_age::beside_hole(stage),
         Huge::Leave => leave(stage),
         Huge::Looked => looked(stage),
         Huge::Cut => cut(stage, true),

@@ -14,6 +14,7 @@ mod files;
 mod forks;
 mod format;
 mod hints;
+mod huge_age;
 mod huge_moving;
 mod hugetlb;
 mod lineage;

@@ -104,6 +104,13 @@ pub(super) const HUGE: &[Race] = &[
         ..huge(Huge::Unshare, Broken::WalkUnlocked)
     },
     Race {
+        number: "P59",
+        name: "huge-age",
+        never: "a walk under mmap_lock alone is in a table that was shared, and that another freed",
+        seed: 8,
+        ..huge(Huge::Age, Broken::AgesShared)
+    },
+    Race {
         number: "huge-again",
         name: "huge-livelock",
         never: "a hole takes a page from two mappings in turn, which share a table, for ever",

@@ -29,7 +29,7 @@ use crate::fuzz::Fuzz;
 use crate::model::Ps;
 use crate::rng::Rng;
 use crate::schedule::{Choice, Plan, Schedule, To};
-use crate::stops::Stops;
+use crate::stops::{Stops, Window};
 
 /// How the next CPU to run is chosen.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -239,10 +239,17 @@ impl Chooser {
         }
     }
 
-    /// `task` is about to sample an entry.
-    pub(crate) fn sampled(&mut self, task: u32) {
+    /// `task` made an entry name another page, or none.
+    pub(crate) fn entry_changed(&mut self, task: u32) {
         if let Kind::Samples(stops) = &mut self.kind {
-            stops.sampled(task);
+            stops.changed(task);
+        }
+    }
+
+    /// What `task` does in the next steps is worth a stop.
+    pub(crate) fn opens_window(&mut self, task: u32, window: Window) {
+        if let Kind::Samples(stops) = &mut self.kind {
+            stops.opens_window(task, window);
         }
     }
 

@@ -6,23 +6,35 @@
 //! million schedules (P58).
 //!
 //! # Idea
-//! The code says where it samples. From there on, for a few steps, the task is likely to stop; and
-//! it stops for as long as others may need, which nobody knows: a length drawn from all orders of
-//! magnitude up to that of a run.
+//! The code says where it samples. From there on, for a few steps, the task is likely to stop. It
+//! stops until others have made some entries name other pages, which is what its sample may not
+//! survive; or for as many steps as others may need, which nobody knows: a length drawn from all
+//! orders of magnitude up to that of a run.
 //!
 //! # Protocol
-//! A sample opens a window of the task. At each of its steps in the window the task stops with a
-//! chance of one in [`STOPS`]. A task that is stopped is not chosen until the steps drawn have
-//! passed, or nobody else can run. Other steps are a random walk that stays with the task that runs
-//! in all but one of [`STAYS`] steps.
+//! A sample opens a window of the task, and so does each entry of a walk, a shorter one; a run
+//! stops in windows of one kind. At each of its steps in the window the task stops with a chance of
+//! one in [`STOPS`]. A task that is stopped is not chosen until the changes or the steps drawn have
+//! passed, or nobody else can run: then it goes on for a step, in which it answers an interrupt
+//! that another waits for, and stays stopped. Other steps are a random walk that stays with the
+//! task that runs in all but one of [`STAYS`] steps.
 
 use crate::policy::nth;
 use crate::rng::Rng;
 
-/// Steps after a sample at which the task may stop.
-const WINDOW: u32 = 12;
+/// A part of a task that is worth stops, by the steps it has at most.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Window {
+    /// An entry was read that leads to a table.
+    InWalk = 2,
+    /// A leaf entry was read, by which the task decides.
+    AfterSample = 12,
+}
+
 /// In a window, one in so many steps is a stop.
-const STOPS: u64 = 6;
+const STOPS: u64 = 4;
+/// The most changes of entries that a task stops for.
+const CHANGES: u64 = 6;
 /// One in so many other steps goes to any task.
 const STAYS: u64 = 16;
 
@@ -32,6 +44,8 @@ pub(crate) struct Stops {
     pub(crate) rng: Rng,
     /// The longest stop is two to the power of this, less one.
     longest: u64,
+    /// The windows that this run stops in: of both kinds there would be too many.
+    kind: Window,
     tasks: Vec<Task>,
 }
 
@@ -41,12 +55,22 @@ struct Task {
     window: u32,
     /// The step until which it is stopped.
     until: u64,
+    /// Changes of entries until which it is stopped.
+    changes: u64,
+    /// The step until which it waits for them: others may wait for it.
+    latest: u64,
 }
 
 impl Stops {
     pub(crate) fn new(seed: u64, steps: u64) -> Self {
+        let mut rng = Rng::new(seed);
+        let kind = match rng.below(2) {
+            0 => Window::InWalk,
+            _ => Window::AfterSample,
+        };
         Self {
-            rng: Rng::new(seed),
+            rng,
+            kind,
             longest: u64::from(steps.max(2).ilog2()) + 1,
             tasks: Vec::new(),
         }
@@ -60,9 +84,11 @@ impl Stops {
         &mut self.tasks[task]
     }
 
-    /// `task` is about to sample an entry.
-    pub(crate) fn sampled(&mut self, task: u32) {
-        self.task(task).window = WINDOW;
+    /// `task` is about to read what it uses in its next steps.
+    pub(crate) fn opens_window(&mut self, task: u32, window: Window) {
+        if window == self.kind {
+            self.task(task).window = window as u32;
+        }
     }
 
     /// As [`crate::policy::Chooser::choose`].
@@ -81,7 +107,8 @@ impl Stops {
         while rest != 0 {
             let cpu = rest.trailing_zeros();
             rest &= rest - 1;
-            if self.task(task_of(cpu)).until <= step {
+            let task = self.task(task_of(cpu));
+            if task.until <= step && (task.changes == 0 || task.latest <= step) {
                 free |= 1 << cpu;
             }
         }
@@ -97,10 +124,27 @@ impl Stops {
             return;
         }
         self.task(task).window -= 1;
-        if self.rng.below(STOPS) == 0 {
-            let magnitude = 1 + self.rng.below(self.longest);
-            let length = 1 + self.rng.below(1 << magnitude);
-            self.task(task).until = step + length;
+        if self.rng.below(STOPS) != 0 {
+            return;
+        }
+        if self.rng.below(2) == 0 {
+            let latest = step + (1 << self.longest);
+            let changes = 1 + self.rng.below(CHANGES);
+            let task = self.task(task);
+            (task.changes, task.latest) = (changes, latest);
+            return;
+        }
+        let magnitude = 1 + self.rng.below(self.longest);
+        let length = 1 + self.rng.below(1 << magnitude);
+        self.task(task).until = step + length;
+    }
+
+    /// `task` made an entry name another page, or none.
+    pub(crate) fn changed(&mut self, task: u32) {
+        for (other, stopped) in self.tasks.iter_mut().enumerate() {
+            if other != task as usize {
+                stopped.changes = stopped.changes.saturating_sub(1);
+            }
         }
     }
 }

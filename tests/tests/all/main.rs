@@ -5,6 +5,7 @@ mod advice;
 mod calls;
 mod commit;
 mod costs;
+mod extremes;
 mod file;
 mod file_mappings;
 mod file_storm;

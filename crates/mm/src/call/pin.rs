@@ -223,6 +223,10 @@ impl<'m, M: Mmu> Thread<'m, M> {
 /// off.
 fn take<M: Mmu>(mm: &Mm<M>, addr: VirtAddr, access: Access) -> Option<Pfn> {
     let sys = mm.system();
+    // A walk looks at the bits that tables resolve, and no others.
+    if addr.0 >= M::Paging::user_end() {
+        return None;
+    }
     // SAFETY: 1: whoever frees a table waits for this CPU, which is in the mask.
     let Walk::Leaf(leaf) = (unsafe { walk::<M>(&sys.at, mm.root, addr) }) else {
         return None;

@@ -105,6 +105,8 @@ broken! {
     DetachLate = "detach-late",
     /// Whoever ages pages walks through what munmap is taking out.
     AgeHoles = "age-holes",
+    /// Whoever ages pages walks through tables of huge pages, which others may free.
+    AgesShared = "ages-shared",
     /// Whoever finds a page of a file does not look again, once he has a reference, whether it is
     /// that page still.
     CachedUnchecked = "cached-unchecked",

@@ -100,6 +100,9 @@ pub enum Signal {
     AccErr,
     /// The file ends before the page, or it could not be read (SIGBUS, BUS_ADRERR).
     Bus,
+    /// The address is no multiple of the access's size, on a machine that asks for that (SIGBUS,
+    /// BUS_ADRALN).
+    Misaligned,
     /// There was no memory for the page (Linux kills a process for it; an embedder decides).
     OutOfMemory,
 }

@@ -38,10 +38,12 @@ impl<'m, M: Mmu> FilePart<'m, M> {
         })
     }
 
-    /// Reads the pages in, as far as they can be had.
+    /// Reads the pages in, as far as they can be had. What a file in memory has is there already,
+    /// however long it is.
+    ///
+    /// Linux: madvise_willneed, which brings pages of such a file in from swap only.
     pub(crate) fn read(&self) {
-        if self.cache.is_huge() {
-            // Of memory only: there is nothing to read.
+        if !self.cache.writes_back() {
             return;
         }
         let end = self.pages.end.min(self.cache.pages());

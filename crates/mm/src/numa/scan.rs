@@ -176,12 +176,14 @@ impl<M: Mmu> Mm<M> {
 }
 
 /// Whether pages of a mapping may follow their users: none for which somebody has said where they
-/// are to be, none that nobody may use, and none of files but copies of their own.
+/// are to be, none that nobody may use, none of files but copies of their own, and no huge ones,
+/// whose tables others may free ([`Mm::each_unshared`]).
 ///
 /// Linux: vma_policy_mof, vma_migratable; task_numa_work passes libraries over.
 fn is_balanced(view: &VmaView) -> bool {
     let copies = !view.flags.has(VmaFlags::SHARED) && view.prot.has(Prot::WRITE);
-    view.prot.grant() != Grant::Nothing
+    !view.is_huge()
+        && view.prot.grant() != Grant::Nothing
         && view.policy == Policy::DEFAULT
         && (copies || !view.file.is_file())
 }

@@ -4,6 +4,7 @@
 use super::{Core, Order, Spin};
 use crate::lines::{Ask, LineId};
 use crate::model::Ps;
+use crate::stops::Window;
 use crate::trace::{Event, Step};
 use crate::why::{Access, Cause, Ledger, Stage, Who};
 use minflt_pgtable::EntryPoint;
@@ -121,14 +122,24 @@ impl Core {
         match what {
             EntryPoint::Sampled => {
                 self.entries.sampled(task, offset);
+                self.opens_window(task, Window::AfterSample);
+            }
+            EntryPoint::Followed => self.opens_window(task, Window::InWalk),
+            EntryPoint::Renamed => {
+                self.entries.renamed(offset);
                 if let Order::Explored { chooser, .. } = &mut self.order {
-                    chooser.sampled(task);
+                    chooser.entry_changed(task);
                 }
             }
-            EntryPoint::Renamed => self.entries.renamed(offset),
             EntryPoint::Decided => return self.entries.is_stale(task, offset),
         }
         false
+    }
+
+    fn opens_window(&mut self, task: u32, window: Window) {
+        if let Order::Explored { chooser, .. } = &mut self.order {
+            chooser.opens_window(task, window);
+        }
     }
 
     /// A remark of `task`.

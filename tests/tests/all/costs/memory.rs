@@ -1,7 +1,7 @@
 //! Objects, and what of them only some files have.
 
 use super::count::{PAGE, of, page, with};
-use minflt_mm::{MapRequest, Place, Prot, Sharing};
+use minflt_mm::{Advice, MapRequest, Place, Prot, Sharing};
 
 /// `sync/slab.rs`: one lock for each batch of objects, or for each page of new ones.
 #[test]
@@ -30,4 +30,27 @@ fn a_file_that_is_no_segment_pays_a_load() {
     });
     assert_eq!(did.to("file", "segment").loads, 1, "{did:?}");
     assert_eq!(did.all("segment").loads, 0, "{did:?}");
+}
+
+/// A file in memory is in memory: asking for it looks at none of its pages.
+#[test]
+fn willneed_of_a_file_in_memory_is_no_work_for_each_page() {
+    let bytes = 1 << 40;
+    let did = with(of("linux-6.15"), |w| {
+        let file = w.sys.new_file(bytes).expect("memory");
+        let request = MapRequest::new(Place::Fixed(page(0)), bytes, Prot::READ);
+        let thread = w.mm.thread();
+        let mapped = thread.mmap_file(&request, &file, 0, Sharing::Shared);
+        assert_eq!(mapped, Ok(page(0)));
+        let did = w.did(|| {
+            thread
+                .madvise(page(0), bytes, Advice::WillNeed)
+                .expect("mapped")
+        });
+        drop(thread);
+        assert_eq!(w.mm.munmap(page(0), bytes), Ok(()));
+        did
+    });
+    assert_eq!(did.all("page cache node").loads, 0, "{did:?}");
+    assert!(did.to("file", "index").loads < 4, "{did:?}");
 }
