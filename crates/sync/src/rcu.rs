@@ -46,7 +46,8 @@
 //! Reader: two additions to a word of its own context. Kernel exit: a load of a line that changes
 //! twice a grace period, and once a grace period a load, a fence and a store on a line of its own.
 //! Writer: nothing at unlink; a grace period reads each CPU's line once, and more only of the first
-//! one that is late; one interrupt for each CPU that is late for long.
+//! one that is late, by polls that write no shared line; one interrupt for each CPU that is late
+//! for long.
 //!
 //! Linux: kernel/rcu/tree.c (v4.13), for kernels that are not preempted, without its tree.
 
@@ -87,6 +88,10 @@ pub struct RcuCpu<M: Machine> {
     callbacks: CallbackQueue<M>,
     /// How often the CPU polled for the batch that waits.
     polls: Counter,
+    /// The CPU that stood in the way at this CPU's last try, and in which grace period. Written by
+    /// the CPU only.
+    late: Atomic<u32, M>,
+    late_in: Atomic<u64, M>,
 }
 
 /// How many polls a grace period may keep a CPU's callbacks waiting before the CPUs that have not
@@ -134,6 +139,8 @@ impl<M: Machine> RcuCpu<M> {
             said: Atomic::new(0),
             callbacks: CallbackQueue::new(),
             polls: Counter::new(),
+            late: Atomic::new(0),
+            late_in: Atomic::new(0),
         }
     }
 }
@@ -316,6 +323,9 @@ impl<M: Machine> Rcu<M> {
     /// one that is at it, stands in the way.
     fn advance(&self, at: &M::Instance, late: Late) -> bool {
         self.quiescent();
+        if late == Late::Leave && self.still_late() {
+            return false;
+        }
         let Some(mut reported) = self.reported.try_lock() else {
             return false;
         };
@@ -335,11 +345,27 @@ impl<M: Machine> Rcu<M> {
         }
         *reported = seen;
         if seen < self.cpus.count() {
+            let mine = self.cpus.this();
+            mine.late.store(seen, Ordering::Relaxed);
+            mine.late_in.store(period, Ordering::Relaxed);
             return false;
         }
         // ORDERING: Release; pairs with [rcu-done].
         self.period.add(1, Ordering::Release);
         true
+    }
+
+    /// Whether the CPU that stood in the way at the last try still does. Looks at lines that change
+    /// once a grace period, and writes none: polls are many, and one line for all CPUs' would be
+    /// moved by each of them.
+    fn still_late(&self) -> bool {
+        let mine = self.cpus.this();
+        let period = self.period.load(Ordering::Relaxed);
+        if period & 1 == 0 || mine.late_in.load(Ordering::Relaxed) != period {
+            return false;
+        }
+        let late = self.cpus.get(mine.late.load(Ordering::Relaxed));
+        late.said.load(Ordering::Relaxed) != period
     }
 
     /// The first CPU, from `first` on, that has not reported.

@@ -222,6 +222,12 @@ impl<M: Machine> Srcu<M> {
 
     /// Takes the grace period one step on; false when a reader or another CPU stands in the way.
     fn advance(&self) -> bool {
+        // Before the lock, whose line all CPUs would move by their polls.
+        let under_way = self.progress.load(Ordering::Relaxed) & 1 == 1;
+        let idle = (self.index.load(Ordering::Relaxed) & 1 ^ 1) as usize;
+        if under_way && !self.no_readers(idle) {
+            return false;
+        }
         let Some(mut step) = self.step.try_lock() else {
             return false;
         };

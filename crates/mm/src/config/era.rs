@@ -84,15 +84,6 @@ const fn huge_locks(config: Config) -> Config {
     }
 }
 
-/// The same, asking the caches ahead: no era of Linux's does, but what those since 2017 are for is
-/// speed, and two threads of theirs share no line in a fault that would be asked for too early.
-const fn ahead(config: Config) -> Config {
-    Config {
-        ahead: Ahead::Frame,
-        ..config
-    }
-}
-
 /// Every era, oldest first.
 pub const ERAS: &[Era] = &[
     Era {
@@ -160,12 +151,12 @@ pub const ERAS: &[Era] = &[
         name: "spf-2017",
         source: "L. Dufour and P. Zijlstra, speculative page faults, RFC v6 (2017)",
         idea: "no mmap_lock: SRCU lookup, sequence count, trylock and check again, else fall back",
-        config: ahead(around(config(
+        config: around(config(
             Ladder::SpeculativeMmap,
             Protocol::TableLock,
             Lifetime::Srcu,
             Rss::PerThread,
-        ))),
+        )),
     },
     Era {
         name: "linux-5.19",
@@ -184,23 +175,23 @@ pub const ERAS: &[Era] = &[
         name: "linux-6.4",
         source: "Linux 6.4 (2023); per-VMA locks, S. Baghdasaryan",
         idea: "a lock in each VMA, tried after an RCU lookup; write locks end with mmap_lock's",
-        config: huge_locks(ahead(downgrading(config(
+        config: huge_locks(downgrading(config(
             Ladder::VmaRwsemMmap,
             Protocol::TableLock,
             Lifetime::Rcu,
             Rss::PerCpu,
-        )))),
+        ))),
     },
     Era {
         name: "linux-6.15",
         source: "Linux 6.15 (2025); per-VMA locks by reference count, S. Baghdasaryan",
         idea: "the VMA's lock is a count of its users; its memory may be used again at once",
-        config: huge_locks(ahead(downgrading(config(
+        config: huge_locks(downgrading(config(
             Ladder::VmaCountMmap,
             Protocol::TableLock,
             Lifetime::TypeStable,
             Rss::PerCpu,
-        )))),
+        ))),
     },
 ];
 

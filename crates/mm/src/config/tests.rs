@@ -1,6 +1,6 @@
 use super::{
-    AnonRmap, Balancing, Broken, Config, ERAS, Era, ExchangeBy, Ladder, Lifetime, Protocol, Rss,
-    era, eras_of_huge_pages, eras_of_migration, eras_without_files, eras_without_migration,
+    Ahead, AnonRmap, Balancing, Broken, Config, ERAS, Era, ExchangeBy, Ladder, Lifetime, Protocol,
+    Rss, era, eras_of_huge_pages, eras_of_migration, eras_without_files, eras_without_migration,
 };
 
 #[test]
@@ -143,6 +143,14 @@ fn eras_that_cannot_be_told_apart_are_run_once() {
         _ => core::slice::from_ref(name),
     });
     assert!(eras_of_huge_pages().map(names).eq(locks.copied()));
+}
+
+/// A prefetch would be compared with none, not one way to synchronize with another.
+#[test]
+fn eras_differ_in_nothing_that_is_no_synchronization() {
+    for era in ERAS {
+        assert_eq!(era.config.ahead, Ahead::Nothing, "{}", era.name);
+    }
 }
 
 #[test]

@@ -79,13 +79,7 @@ impl<M: Mmu> Mm<M> {
         let sys = self.system();
         let first = view.page_index::<M::Paging>(part.start());
         let last = first + part.pages(M::Paging::shift()) - 1;
-        // A fault that holds nothing waits for nothing: it shares where it can at once.
-        let waits = !sys.config.lacks(Broken::HugeUnlocked);
-        let tree = match waits {
-            true => Some(cache.i_mmap.read()),
-            false => cache.i_mmap.try_read(),
-        };
-        let Some(_tree) = tree else { return false };
+        let _tree = cache.i_mmap.read();
         let mut found = None;
         let _first_of_them = cache.spans.each(first, last, |other| {
             let like = other

@@ -54,3 +54,22 @@ fn willneed_of_a_file_in_memory_is_no_work_for_each_page() {
     assert_eq!(did.all("page cache node").loads, 0, "{did:?}");
     assert!(did.to("file", "index").loads < 4, "{did:?}");
 }
+
+/// `sync/rcu.rs`: a grace period that another CPU holds up, here one that is idle, is polled at each
+/// kernel exit, and the polls write no line that all CPUs share.
+#[test]
+fn polls_of_a_grace_period_write_no_shared_line() {
+    for name in ["linux-6.4", "linux-6.15"] {
+        const ROUNDS: u64 = 256;
+        let did = with(of(name), |w| {
+            let round = || {
+                w.map_and_touch(0, 1);
+                w.mm.munmap(page(0), PAGE).expect("mapped");
+            };
+            (0..ROUNDS).for_each(|_| round());
+            w.did(|| (0..ROUNDS).for_each(|_| round()))
+        });
+        let shared = did.to("system", "rcu").exchanges;
+        assert!(shared <= ROUNDS / 2, "{name}: {shared} in {ROUNDS} rounds");
+    }
+}
