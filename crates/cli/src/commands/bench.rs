@@ -257,6 +257,16 @@ impl<'a> Job<'a> {
             On::Sim => self.machine.shape.page_bytes.value as u64,
             On::Host | On::Linux => 4096,
         };
+        if on != On::Linux && plan.cpus > MAX_CPUS {
+            let option = match self.args.cpus {
+                Some(_) => "--cpus",
+                None => "--threads",
+            };
+            let cpus = plan.cpus;
+            return Err(usage(format!(
+                "{option} {cpus}: at most {MAX_CPUS} CPUs are possible"
+            )));
+        }
         if on == On::Sim {
             self.check_cpus(plan.cpus)?;
         }
@@ -272,11 +282,6 @@ impl<'a> Job<'a> {
     /// More CPUs than the machine has are a machine that nobody has described.
     fn check_cpus(&self, cpus: u32) -> Result<(), Error> {
         let (name, has) = (&self.machine.name, self.machine.cpus());
-        if cpus > MAX_CPUS {
-            return Err(usage(format!(
-                "--cpus {cpus}: at most {MAX_CPUS} are possible"
-            )));
-        }
         if cpus > has && !self.args.extend_machine {
             return Err(usage(format!(
                 "--cpus {cpus}: {name} has {has} CPUs; give at most {has}, a larger --machine, or \

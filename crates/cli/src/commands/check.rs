@@ -168,6 +168,11 @@ fn replay(args: &Check, races: &[&Race], schedule: &str) -> Result<(), Error> {
 }
 
 fn chosen(args: &Check) -> Result<Vec<&'static Race>, Error> {
+    if args.schedules == 0 {
+        return Err(usage(
+            "--schedules 0: nothing would be searched; give 1 or more",
+        ));
+    }
     match &args.scenario {
         Some(name) => one(name).map(|race| vec![race]),
         None if args.all => Ok(RACES.iter().collect()),

@@ -55,7 +55,7 @@ fn willneed_of_a_file_in_memory_is_no_work_for_each_page() {
     assert!(did.to("file", "index").loads < 4, "{did:?}");
 }
 
-/// `sync/rcu.rs`: a grace period that another CPU holds up, here one that is idle, is polled at each
+/// `sync/rcu.rs`: a grace period that another CPU holds up, here an idle one, is polled at each
 /// kernel exit, and the polls write no line that all CPUs share.
 #[test]
 fn polls_of_a_grace_period_write_no_shared_line() {
