@@ -381,3 +381,26 @@ fn the_model_is_no_echo() {
     );
     assert_eq!(on_model(&mut model, Op::Load(0)), Came::Word(0));
 }
+
+/// What an embedder passes on with `?` and prints.
+#[test]
+fn an_error_of_a_call_says_what_its_documentation_says() {
+    let all: [(Box<dyn core::error::Error>, &str); 4] = [
+        (
+            Box::new(minflt_mm::MmapError::NoMemory),
+            "No hole of that length, or no memory for the VMA",
+        ),
+        (
+            Box::new(minflt_mm::MunmapError::NoMemory),
+            "No memory to split a VMA",
+        ),
+        (
+            Box::new(minflt_mm::FileError::ReadOnly),
+            "The handle is for loads only",
+        ),
+        (Box::new(minflt_mm::NoMemory), "no memory"),
+    ];
+    for (error, text) in all {
+        assert_eq!(error.to_string(), text);
+    }
+}

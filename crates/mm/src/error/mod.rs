@@ -1,13 +1,36 @@
 //! How each call can fail, and the one table from those to Linux's error numbers.
 
+/// An error of calls, whose text is what its variant's documentation says.
+macro_rules! call_error {
+    (
+        $(#[doc = $about:literal])+
+        pub enum $name:ident { $($(#[doc = $doc:literal])+ $variant:ident),+ $(,)? }
+    ) => {
+        $(#[doc = $about])+
+        #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+        pub enum $name { $($(#[doc = $doc])+ $variant),+ }
+
+        impl core::fmt::Display for $name {
+            fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+                let text = match self {
+                    $(Self::$variant => concat!($($doc),+),)+
+                };
+                f.write_str(text.trim().trim_end_matches('.'))
+            }
+        }
+
+        impl core::error::Error for $name {}
+    };
+}
+
+mod boot;
 mod errno;
 mod shm;
 
+pub use boot::BootError;
 pub use errno::Errno;
 pub use shm::{ShmatError, ShmctlError, ShmdtError, ShmgetError};
 
-use crate::alloc::MAX_NODES;
-use crate::config::Illegal;
 use crate::file::{IoError, NotRead};
 use core::fmt;
 
@@ -15,46 +38,56 @@ use core::fmt;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct NoMemory;
 
-/// Why mmap failed.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum MmapError {
-    /// The length is 0, or an address is not a multiple of the page size.
-    Invalid,
-    /// No hole of that length, or no memory for the VMA.
-    NoMemory,
-    /// `MAP_FIXED_NOREPLACE` over something mapped.
-    Exists,
-    /// The place asked for lies outside user space.
-    OutOfRange,
-    /// More would be mapped than the address space may (`RLIMIT_AS`).
-    Limit,
-    /// More would be promised than the system may (`vm.overcommit_memory`).
-    Overcommit,
-    /// More would be locked than may be (`RLIMIT_MEMLOCK`).
-    LockLimit,
-    /// Nothing may be locked (`RLIMIT_MEMLOCK` is 0).
-    NotPermitted,
-    /// A shared mapping that can be stored to, of a file that was opened for loads.
-    Access,
-    /// The mapping would reach further than page numbers do.
-    Overflow,
+impl fmt::Display for NoMemory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("no memory")
+    }
 }
 
-/// Why a call about a file failed.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum FileError {
-    /// An offset is not a multiple of 8, or a length is 0.
-    Invalid,
-    /// No memory for a page.
-    NoMemory,
-    /// The device failed, or the page's memory is broken.
-    Io,
-    /// There is no room on the device.
-    NoSpace,
-    /// The file would be larger than a file may be.
-    TooLarge,
-    /// The handle is for loads only.
-    ReadOnly,
+impl core::error::Error for NoMemory {}
+
+call_error! {
+    /// Why mmap failed.
+    pub enum MmapError {
+        /// The length is 0, or an address is not a multiple of the page size.
+        Invalid,
+        /// No hole of that length, or no memory for the VMA.
+        NoMemory,
+        /// `MAP_FIXED_NOREPLACE` over something mapped.
+        Exists,
+        /// The place asked for lies outside user space.
+        OutOfRange,
+        /// More would be mapped than the address space may (`RLIMIT_AS`).
+        Limit,
+        /// More would be promised than the system may (`vm.overcommit_memory`).
+        Overcommit,
+        /// More would be locked than may be (`RLIMIT_MEMLOCK`).
+        LockLimit,
+        /// Nothing may be locked (`RLIMIT_MEMLOCK` is 0).
+        NotPermitted,
+        /// A shared mapping that can be stored to, of a file that was opened for loads.
+        Access,
+        /// The mapping would reach further than page numbers do.
+        Overflow,
+    }
+}
+
+call_error! {
+    /// Why a call about a file failed.
+    pub enum FileError {
+        /// An offset is not a multiple of 8, or a length is 0.
+        Invalid,
+        /// No memory for a page.
+        NoMemory,
+        /// The device failed, or the page's memory is broken.
+        Io,
+        /// There is no room on the device.
+        NoSpace,
+        /// The file would be larger than a file may be.
+        TooLarge,
+        /// The handle is for loads only.
+        ReadOnly,
+    }
 }
 
 impl From<NoMemory> for FileError {
@@ -81,62 +114,67 @@ impl From<IoError> for FileError {
     }
 }
 
-/// Why msync failed.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum MsyncError {
-    /// The address is not a multiple of the page size, or the call shall both wait and not.
-    Invalid,
-    /// Part of the range is not mapped; the rest was done.
-    NoMemory,
-    /// A mapping is locked, and shall be invalidated.
-    Busy,
-    /// What was stored could not be written. It is kept, and will be tried again.
-    Io,
-    /// The same, for there is no room where the file is.
-    NoSpace,
+call_error! {
+    /// Why msync failed.
+    pub enum MsyncError {
+        /// The address is not a multiple of the page size, or the call shall both wait and not.
+        Invalid,
+        /// Part of the range is not mapped; the rest was done.
+        NoMemory,
+        /// A mapping is locked, and shall be invalidated.
+        Busy,
+        /// What was stored could not be written. It is kept, and will be tried again.
+        Io,
+        /// The same, for there is no room where the file is.
+        NoSpace,
+    }
 }
 
-/// Why munmap failed.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum MunmapError {
-    /// The length is 0, the address is not a multiple of the page size, or the range is not user's.
-    Invalid,
-    /// No memory to split a VMA.
-    NoMemory,
+call_error! {
+    /// Why munmap failed.
+    pub enum MunmapError {
+        /// The length is 0, the address is not a multiple of the page size, or the range is not
+        /// user's.
+        Invalid,
+        /// No memory to split a VMA.
+        NoMemory,
+    }
 }
 
-/// Why mprotect failed.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum MprotectError {
-    /// The address is not a multiple of the page size, or the range wraps.
-    Invalid,
-    /// Part of the range is not mapped, or no memory to split a VMA.
-    NoMemory,
-    /// What becomes writable would promise more than the system may.
-    Overcommit,
-    /// A shared mapping of a file that was opened for loads shall become writable.
-    Access,
+call_error! {
+    /// Why mprotect failed.
+    pub enum MprotectError {
+        /// The address is not a multiple of the page size, or the range wraps.
+        Invalid,
+        /// Part of the range is not mapped, or no memory to split a VMA.
+        NoMemory,
+        /// What becomes writable would promise more than the system may.
+        Overcommit,
+        /// A shared mapping of a file that was opened for loads shall become writable.
+        Access,
+    }
 }
 
-/// Why mremap failed.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum MremapError {
-    /// An address is not a multiple of the page size, a length is 0 that may not be, the new place
-    /// lies outside user space or overlaps the old one, or a mapping that stays shall change its
-    /// length.
-    Invalid,
-    /// Part of what is to move or grow is not mapped, or is more than one mapping.
-    Fault,
-    /// No room to grow, no hole to move to, or no memory, or too many mappings.
-    NoMemory,
-    /// More would be mapped than the address space may (`RLIMIT_AS`).
-    Limit,
-    /// More would be promised than the system may (`vm.overcommit_memory`).
-    Overcommit,
-    /// More would be locked than may be (`RLIMIT_MEMLOCK`).
-    LockLimit,
-    /// The new place lies below what may be mapped.
-    NotPermitted,
+call_error! {
+    /// Why mremap failed.
+    pub enum MremapError {
+        /// An address is not a multiple of the page size, a length is 0 that may not be, the new
+        /// place lies outside user space or overlaps the old one, or a mapping that stays shall
+        /// change its length.
+        Invalid,
+        /// Part of what is to move or grow is not mapped, or is more than one mapping.
+        Fault,
+        /// No room to grow, no hole to move to, or no memory, or too many mappings.
+        NoMemory,
+        /// More would be mapped than the address space may (`RLIMIT_AS`).
+        Limit,
+        /// More would be promised than the system may (`vm.overcommit_memory`).
+        Overcommit,
+        /// More would be locked than may be (`RLIMIT_MEMLOCK`).
+        LockLimit,
+        /// The new place lies below what may be mapped.
+        NotPermitted,
+    }
 }
 
 impl From<NoMemory> for MremapError {
@@ -145,94 +183,100 @@ impl From<NoMemory> for MremapError {
     }
 }
 
-/// Why madvise failed.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum MadviseError {
-    /// The address is not a multiple of the page size, the range wraps, or a mapping is not of the
-    /// kind that the advice is for (it is locked, or does not allow the access).
-    Invalid,
-    /// Part of the range is not mapped (the rest was done, but of populating what lies before), or
-    /// a page to populate cannot be had.
-    NoMemory,
-    /// No memory to split a mapping.
-    Again,
-    /// The mapping's file shall lose what it has, and the mapping is private, or its file was
-    /// opened for loads.
-    Access,
-    /// A page to populate lies behind the end of its file, or could not be read.
-    Fault,
-    /// The file's device failed.
-    Io,
+call_error! {
+    /// Why madvise failed.
+    pub enum MadviseError {
+        /// The address is not a multiple of the page size, the range wraps, or a mapping is not of
+        /// the kind that the advice is for (it is locked, or does not allow the access).
+        Invalid,
+        /// Part of the range is not mapped (the rest was done, but of populating what lies before),
+        /// or a page to populate cannot be had.
+        NoMemory,
+        /// No memory to split a mapping.
+        Again,
+        /// The mapping's file shall lose what it has, and the mapping is private, or its file was
+        /// opened for loads.
+        Access,
+        /// A page to populate lies behind the end of its file, or could not be read.
+        Fault,
+        /// The file's device failed.
+        Io,
+    }
 }
 
-/// Why locking or unlocking memory failed.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum MlockError {
-    /// The range wraps, or the flags say nothing that can be done.
-    Invalid,
-    /// Part of the range is not mapped, or allows no access, or lies behind the end of its file, or
-    /// more would be locked than may be (`RLIMIT_MEMLOCK`), or there is no memory to split a
-    /// mapping.
-    NoMemory,
-    /// All is locked, but not every page could be had.
-    Again,
-    /// Nothing may be locked (`RLIMIT_MEMLOCK` is 0).
-    NotPermitted,
+call_error! {
+    /// Why locking or unlocking memory failed.
+    pub enum MlockError {
+        /// The range wraps, or the flags say nothing that can be done.
+        Invalid,
+        /// Part of the range is not mapped, or allows no access, or lies behind the end of its
+        /// file, or more would be locked than may be (`RLIMIT_MEMLOCK`), or there is no memory to
+        /// split a mapping.
+        NoMemory,
+        /// All is locked, but not every page could be had.
+        Again,
+        /// Nothing may be locked (`RLIMIT_MEMLOCK` is 0).
+        NotPermitted,
+    }
 }
 
-/// Why a call about memory policies failed.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum MempolicyError {
-    /// The address is not a multiple of the page size, the range wraps, the way to choose does not
-    /// go with the set of nodes, or none of these is there.
-    Invalid,
-    /// No memory to split a mapping.
-    NoMemory,
-    /// Part of the range is not mapped (of all of it, for the default policy), or the page cannot
-    /// be had.
-    Fault,
-    /// A page is on another node, and may not be.
-    Misplaced,
+call_error! {
+    /// Why a call about memory policies failed.
+    pub enum MempolicyError {
+        /// The address is not a multiple of the page size, the range wraps, the way to choose does
+        /// not go with the set of nodes, or none of these is there.
+        Invalid,
+        /// No memory to split a mapping.
+        NoMemory,
+        /// Part of the range is not mapped (of all of it, for the default policy), or the page
+        /// cannot be had.
+        Fault,
+        /// A page is on another node, and may not be.
+        Misplaced,
+    }
 }
 
-/// Why a page was not moved to another node. It is where it was.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum MovePageError {
-    /// Nothing is mapped there, or the shared page of zeros.
-    Fault,
-    /// There is no page now.
-    NotThere,
-    /// Somebody else refers to the page, or does something with it.
-    Busy,
-    /// There is no memory on that node.
-    NoMemory,
-    /// Others map the page too, and only pages of one's own were to be moved.
-    Shared,
-    /// There is no such node.
-    NoNode,
+call_error! {
+    /// Why a page was not moved to another node. It is where it was.
+    pub enum MovePageError {
+        /// Nothing is mapped there, or the shared page of zeros.
+        Fault,
+        /// There is no page now.
+        NotThere,
+        /// Somebody else refers to the page, or does something with it.
+        Busy,
+        /// There is no memory on that node.
+        NoMemory,
+        /// Others map the page too, and only pages of one's own were to be moved.
+        Shared,
+        /// There is no such node.
+        NoNode,
+    }
 }
 
-/// Why mincore failed.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum MincoreError {
-    /// The address is not a multiple of the page size.
-    Invalid,
-    /// Part of the range is not mapped, or lies outside user space.
-    NoMemory,
-    /// There is no room for the answer.
-    Fault,
+call_error! {
+    /// Why mincore failed.
+    pub enum MincoreError {
+        /// The address is not a multiple of the page size.
+        Invalid,
+        /// Part of the range is not mapped, or lies outside user space.
+        NoMemory,
+        /// There is no room for the answer.
+        Fault,
+    }
 }
 
-/// Why a page of another address space cannot be used.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum RemoteError {
-    /// Nothing is mapped there, the mapping does not allow the access, or a pin for loads is stored
-    /// through.
-    Fault,
-    /// No memory for the page.
-    NoMemory,
-    /// No word of the pinned page.
-    Invalid,
+call_error! {
+    /// Why a page of another address space cannot be used.
+    pub enum RemoteError {
+        /// Nothing is mapped there, the mapping does not allow the access, or a pin for loads is
+        /// stored through.
+        Fault,
+        /// No memory for the page.
+        NoMemory,
+        /// No word of the pinned page.
+        Invalid,
+    }
 }
 
 /// Why a userfaultfd's call failed.
@@ -260,49 +304,15 @@ impl From<NoMemory> for UffdError {
     }
 }
 
-/// Why the heap's start cannot be set.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum HeapError {
-    /// The break was moved already.
-    Used,
-    /// The place lies outside user space.
-    OutOfRange,
-}
-
-/// Why a system could not be started.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum BootError {
-    /// The configuration is an unsound mix.
-    Illegal(Illegal),
-    /// The machine's memory is too small: bytes it has, bytes it needs at least.
-    TooSmall {
-        /// Bytes there are.
-        has: u64,
-        /// Bytes the system itself takes, with a few pages to use.
-        needs: u64,
-    },
-    /// More memory nodes than supported.
-    TooManyNodes(u32),
-}
-
-impl fmt::Display for BootError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Illegal(illegal) => illegal.fmt(f),
-            Self::TooSmall { has, needs } => {
-                write!(f, "{has} bytes of RAM are too few: give at least {needs}")
-            }
-            Self::TooManyNodes(nodes) => {
-                write!(
-                    f,
-                    "{nodes} memory nodes are more than the {MAX_NODES} supported"
-                )
-            }
-        }
+call_error! {
+    /// Why the heap's start cannot be set.
+    pub enum HeapError {
+        /// The break was moved already.
+        Used,
+        /// The place lies outside user space.
+        OutOfRange,
     }
 }
-
-impl core::error::Error for BootError {}
 
 impl From<NoMemory> for Errno {
     fn from(_: NoMemory) -> Self {

@@ -2,21 +2,22 @@
 
 use super::{Errno, MmapError, NoMemory};
 
-/// Why shmget failed.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum ShmgetError {
-    /// The size is 0 or more than a segment may have, or more than the one that is there has.
-    Invalid,
-    /// There is none with this key, and none shall be made.
-    NotFound,
-    /// There is one with this key, and one shall be made in any case.
-    Exists,
-    /// There is one with this key, which does not give the rights asked for.
-    Access,
-    /// There are as many segments, or as many pages in them, as may be.
-    NoSpace,
-    /// No memory for the segment, or more would be promised than the system may.
-    NoMemory,
+call_error! {
+    /// Why shmget failed.
+    pub enum ShmgetError {
+        /// The size is 0 or more than a segment may have, or more than the one that is there has.
+        Invalid,
+        /// There is none with this key, and none shall be made.
+        NotFound,
+        /// There is one with this key, and one shall be made in any case.
+        Exists,
+        /// There is one with this key, which does not give the rights asked for.
+        Access,
+        /// There are as many segments, or as many pages in them, as may be.
+        NoSpace,
+        /// No memory for the segment, or more would be promised than the system may.
+        NoMemory,
+    }
 }
 
 impl From<NoMemory> for ShmgetError {
@@ -37,14 +38,15 @@ pub enum ShmatError {
     Mmap(MmapError),
 }
 
-/// Why shmdt failed.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum ShmdtError {
-    /// The address is not a multiple of the page size, or no segment is attached there.
-    Invalid,
-    /// No memory to take a mapping out. Of one that is in parts some may be detached; trying again
-    /// detaches the rest.
-    NoMemory,
+call_error! {
+    /// Why shmdt failed.
+    pub enum ShmdtError {
+        /// The address is not a multiple of the page size, or no segment is attached there.
+        Invalid,
+        /// No memory to take a mapping out. Of one that is in parts some may be detached; trying
+        /// again detaches the rest.
+        NoMemory,
+    }
 }
 
 impl From<NoMemory> for ShmdtError {
@@ -53,13 +55,14 @@ impl From<NoMemory> for ShmdtError {
     }
 }
 
-/// Why shmctl failed.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum ShmctlError {
-    /// There is no such segment.
-    Invalid,
-    /// The segment does not give the right to look at it.
-    Access,
+call_error! {
+    /// Why shmctl failed.
+    pub enum ShmctlError {
+        /// There is no such segment.
+        Invalid,
+        /// The segment does not give the right to look at it.
+        Access,
+    }
 }
 
 impl From<ShmgetError> for Errno {

@@ -1,0 +1,40 @@
+//! Why a system does not start.
+
+use crate::alloc::MAX_NODES;
+use crate::config::Illegal;
+use core::fmt;
+
+/// Why a system could not be started.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum BootError {
+    /// The configuration is an unsound mix.
+    Illegal(Illegal),
+    /// The machine's memory is too small: bytes it has, bytes it needs at least.
+    TooSmall {
+        /// Bytes there are.
+        has: u64,
+        /// Bytes the system itself takes, with a few pages to use.
+        needs: u64,
+    },
+    /// More memory nodes than supported.
+    TooManyNodes(u32),
+}
+
+impl fmt::Display for BootError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Illegal(illegal) => illegal.fmt(f),
+            Self::TooSmall { has, needs } => {
+                write!(f, "{has} bytes of RAM are too few: give at least {needs}")
+            }
+            Self::TooManyNodes(nodes) => {
+                write!(
+                    f,
+                    "{nodes} memory nodes are more than the {MAX_NODES} supported"
+                )
+            }
+        }
+    }
+}
+
+impl core::error::Error for BootError {}
