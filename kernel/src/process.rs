@@ -33,6 +33,7 @@ impl fmt::Display for Ending {
             Self::Faulted(Signal::MapErr, _) => write!(f, "SIGSEGV (SEGV_MAPERR)"),
             Self::Faulted(Signal::AccErr, _) => write!(f, "SIGSEGV (SEGV_ACCERR)"),
             Self::Faulted(Signal::Bus, _) => write!(f, "SIGBUS (BUS_ADRERR)"),
+            Self::Faulted(Signal::Misaligned, _) => write!(f, "SIGBUS (BUS_ADRALN)"),
             Self::Faulted(Signal::OutOfMemory, _) => write!(f, "killed: out of memory"),
             Self::Exception(vector) => write!(f, "killed by exception {vector}"),
             Self::NotLoaded(error) => write!(f, "not loaded: {error:?}"),

@@ -176,7 +176,8 @@ broken! {
     /// mlock counts what it locked after it let `mmap_lock` go.
     LockedCountLate = "locked-count-late",
     /// A fault on huge pages holds nothing that keeps the tables which its mapping shares, and
-    /// waits for no mapping's or file's lock; nor does anybody wait for it.
+    /// waits for no mapping's lock, nor does anybody wait for it; it takes the file's lock only to
+    /// see whether there is a table to share.
     HugeUnlocked = "huge-unlocked",
     /// Whether others have a table of huge pages is asked of its references.
     SharersByReferences = "sharers-by-references",
