@@ -161,10 +161,7 @@ impl<M: Mmu> Frames<M> {
 
     /// One frame of a node's zone.
     fn one_of(&self, node: u32) -> Option<Pfn> {
-        let block = self
-            .zones
-            .get(node)
-            .alloc_block(&self.table, 0, self.keep)?;
-        Some(Pfn(block.start))
+        let zone = self.zones.get(node);
+        zone.alloc_exactly(&self.table, 0, self.keep)
     }
 }

@@ -1,12 +1,32 @@
 //! The free frames that a CPU has to itself.
+//!
+//! # Problem
+//! Rounds of mapping, touching and unmapping take as many frames as they give back. A list that is
+//! shorter than a round goes to the zone twice in each.
+//!
+//! # Idea
+//! A ring: taken from and given to at its top, where frames are warm; what is too much goes back to
+//! the zone from its bottom. How much is too much follows what the CPU does: frames it fetches
+//! although it gave some away before were given away too early, and the list keeps as many more
+//! from then on. A CPU that gives away twice as much as a list can hold, and fetches nothing,
+//! only frees what others took: its list gets short again.
+//!
+//! Linux: mm/page_alloc.c, nr_pcp_free and nr_pcp_alloc (`pcp->high`, which adapts since v6.7).
+//! There it also falls with time.
 
 use core::ops::Range;
 use minflt_addr::Pfn;
 use minflt_pgtable::Mmu;
 use minflt_sync::Plain;
 
-pub(super) const CPU_LIST: usize = 64;
-const CPU_BATCH: usize = 32;
+/// Room of a list: 2 MiB of pages of 4 KiB.
+const ROOM: usize = 512;
+/// What a list keeps at most: another task of the CPU may bring a batch, too.
+pub(super) const MOST: usize = ROOM - BATCH;
+/// What a list keeps at first, and the least it falls back to.
+const LEAST: usize = 64;
+/// Frames that move between a list and a zone in one hold. Linux: 63 (`pcp->batch`).
+pub(super) const BATCH: usize = 64;
 
 /// The free frames of one CPU.
 #[derive(Debug)]
@@ -15,16 +35,52 @@ pub(crate) struct CpuFrames<M: Mmu> {
     pub(super) list: Plain<CpuList, M>,
 }
 
+/// Frames on their way between a list and a zone.
+#[derive(Debug)]
+pub(super) struct Batch {
+    pub(super) frames: [u32; BATCH],
+    pub(super) len: usize,
+}
+
+impl Batch {
+    pub(super) const EMPTY: Self = Self {
+        frames: [0; BATCH],
+        len: 0,
+    };
+
+    pub(super) fn push(&mut self, pfn: Pfn) {
+        self.frames[self.len] = pfn.0 as u32;
+        self.len += 1;
+    }
+
+    pub(super) fn is_full(&self) -> bool {
+        self.len == BATCH
+    }
+}
+
 #[derive(Debug)]
 pub(super) struct CpuList {
-    /// Frames that were freed here, the last one on top.
-    pub(super) frames: [u32; CPU_LIST],
-    pub(super) len: usize,
+    /// Frames, those freed last on top.
+    frames: [u32; ROOM],
+    /// Place of the one at the bottom.
+    bottom: usize,
+    len: usize,
+    /// Frames that are kept, at most.
+    mark: usize,
+    /// Frames given back that were not fetched again.
+    given: usize,
     /// What is left of a block from a zone.
     pub(super) block: Range<u64>,
 }
 
 impl CpuList {
+    /// The frame `below` as many others from the top.
+    #[inline(always)]
+    fn at(&self, below: usize) -> Pfn {
+        let place = (self.bottom + self.len - 1 - below) % ROOM;
+        Pfn(u64::from(self.frames[place]))
+    }
+
     /// The frame that is taken next.
     #[inline(always)]
     pub(super) fn next(&self) -> Option<Pfn> {
@@ -35,7 +91,7 @@ impl CpuList {
     #[inline(always)]
     pub(super) fn coming(&self, others: usize) -> Option<Pfn> {
         if others < self.len {
-            return Some(Pfn(u64::from(self.frames[self.len - 1 - others])));
+            return Some(self.at(others));
         }
         let pfn = self.block.start + (others - self.len) as u64;
         (pfn < self.block.end).then_some(Pfn(pfn))
@@ -53,29 +109,62 @@ impl CpuList {
         Some(next)
     }
 
-    /// All frames of the CPU.
-    pub(super) fn all(&self) -> impl Iterator<Item = Pfn> + '_ {
-        let freed = self.frames[..self.len].iter();
-        let freed = freed.map(|pfn| Pfn(u64::from(*pfn)));
-        freed.chain(self.block.clone().map(Pfn))
+    /// Puts a frame on top, if there is room.
+    #[inline(always)]
+    pub(super) fn push(&mut self, pfn: Pfn) -> bool {
+        let room = self.len < ROOM;
+        if room {
+            self.frames[(self.bottom + self.len) % ROOM] = pfn.0 as u32;
+            self.len += 1;
+        }
+        room
     }
 
-    /// Takes half of those that were freed.
-    pub(super) fn take_batch(&mut self) -> ([u32; CPU_BATCH], usize) {
-        let mut batch = [0; CPU_BATCH];
-        let count = self.len.div_ceil(2);
-        self.len -= count;
-        batch[..count].copy_from_slice(&self.frames[self.len..self.len + count]);
-        (batch, count)
+    /// Whether more is kept than should be, where it may be `most`.
+    #[inline(always)]
+    pub(super) fn is_over(&self, most: usize) -> bool {
+        self.len > self.mark.min(most)
+    }
+
+    /// Takes those off the bottom that were there longest: a batch, or half of a short list.
+    pub(super) fn take_oldest(&mut self) -> Batch {
+        let mut batch = Batch::EMPTY;
+        for _ in 0..self.len.div_ceil(2).min(BATCH) {
+            batch.push(Pfn(u64::from(self.frames[self.bottom])));
+            self.bottom = (self.bottom + 1) % ROOM;
+        }
+        self.len -= batch.len;
+        self.given += batch.len;
+        if self.given > 2 * ROOM {
+            (self.mark, self.given) = (LEAST, 0);
+        }
+        batch
+    }
+
+    /// `count` frames were fetched from a zone.
+    pub(super) fn fetched(&mut self, count: usize) {
+        let again = count.min(self.given);
+        self.given -= again;
+        self.mark = (self.mark + again).min(MOST);
+    }
+
+    /// All frames of the CPU.
+    pub(super) fn all(&self) -> impl Iterator<Item = Pfn> + '_ {
+        let freed = (0..self.len).map(|below| self.at(below));
+        freed.chain(self.block.clone().map(Pfn))
     }
 }
 
 impl<M: Mmu> CpuFrames<M> {
+    /// An empty list.
     pub(crate) const fn new() -> Self {
         Self {
             list: Plain::new(CpuList {
-                frames: [0; CPU_LIST],
+                frames: [0; ROOM],
+                bottom: 0,
                 len: 0,
+                mark: LEAST,
+                given: 0,
                 block: 0..0,
             }),
         }

@@ -5,8 +5,9 @@
 //! alike.
 //!
 //! # Idea
-//! Each CPU keeps a few free frames of its own node: those freed here, in a list, and the rest of
-//! one block that it took from the node's zone. It gives frames back in batches.
+//! Each CPU keeps some free frames: those freed here, in a list that is as long as its rounds of
+//! freeing and taking need ([`list`]), and the rest of one block that it took from its node's zone.
+//! Frames move between a list and a zone in batches, a hold of the zone's lock each.
 //!
 //! Blocks of several frames, for tables larger than a page, come from the zones and go back there.
 //! Where none is left whole, the CPU gives back what it keeps, which may complete one.
@@ -16,7 +17,9 @@
 //! nothing is kept of a list across a wait for a zone.
 //!
 //! # Cost
-//! Usually a pop on a line of this CPU; one zone lock per block taken or batch given back.
+//! Usually a pop on a line of this CPU; one zone lock per block or batch of 64 taken or given back,
+//! whatever pieces the zone's memory is in. A CPU that frees as much as it takes, up to 448 frames
+//! in between, soon goes to the zone no more.
 
 mod choose;
 mod list;
@@ -31,11 +34,11 @@ use crate::oracle::Refusals;
 use crate::swap::SwapArea;
 use core::ops::Range;
 use core::panic::Location;
-use list::CPU_LIST;
+use list::{Batch, MOST};
 use minflt_addr::Pfn;
 use minflt_pgtable::Mmu;
 use minflt_sync::{Cx, Instance, Ordering, PerCpu};
-use zone::{MAX_ORDER, Zone};
+use zone::{Fetched, MAX_ORDER, Zone};
 
 /// Most memory nodes of a machine.
 pub(crate) const MAX_NODES: usize = 256;
@@ -53,8 +56,8 @@ pub(crate) struct Frames<M: Mmu> {
     nodes: u32,
     /// Order of the blocks that CPUs take.
     block_order: u32,
-    /// Frames that a CPU keeps of those it freed, at most.
-    cpu_list: usize,
+    /// Frames that a CPU keeps in its list, at most.
+    most: usize,
     /// Frames of each node that user memory leaves to the system itself: 0 where nothing is ever
     /// taken from user memory.
     keep: u64,
@@ -79,16 +82,12 @@ impl<M: Mmu> Frames<M> {
         let len = table.len() - swap.frames();
         // What a CPU has, others do without: an eighth of all is enough for that.
         let share = len / (8 * u64::from(count));
-        // With a swap device memory may be small and full, and then that holds for lists, too.
-        let (cpu_list, keep) = match swap.exists() {
-            true => (
-                (share as usize).clamp(4, CPU_LIST),
-                (len / 64 / u64::from(nodes)).clamp(8, 256),
-            ),
-            false => (CPU_LIST, 0),
+        let keep = match swap.exists() {
+            true => (len / 64 / u64::from(nodes)).clamp(8, 256),
+            false => 0,
         };
         Self {
-            cpu_list,
+            most: (share as usize).clamp(4, MOST),
             keep,
             block_order: share.max(1).ilog2().min(BLOCK_ORDER),
             table,
@@ -249,12 +248,11 @@ impl<M: Mmu> Frames<M> {
             frame.set_zeroed(Zeroed::No);
             frame.set_use(Use::Free);
         }
-        let zone = self.zones.get(self.node_of(pfn));
-        // What was put together of blocks goes back as such, each in a hold of its own.
+        // What was put together of blocks goes back as such.
         let part = order.min(MAX_ORDER);
-        for first in (pfn.0..pfn.0 + (1 << order)).step_by(1 << part) {
-            zone.free(&self.table, Pfn(first), part);
-        }
+        let parts = (pfn.0..pfn.0 + (1 << order)).step_by(1 << part);
+        let zone = self.zones.get(self.node_of(pfn));
+        zone.free_many(&self.table, parts.map(Pfn), part);
     }
 
     #[cold]
@@ -267,14 +265,20 @@ impl<M: Mmu> Frames<M> {
     #[cold]
     fn drain_this_cpu(&self) {
         loop {
+            let mut batch = Batch::EMPTY;
             // SAFETY: 1: the CPU's own list, and a task does not leave its CPU within this
             // function. Nothing is kept of it while the zone is waited for.
-            let Some(pfn) = unsafe { self.cpus.this().list.get_mut() }.take() else {
+            let list = unsafe { self.cpus.this().list.get_mut() };
+            while !batch.is_full()
+                && let Some(pfn) = list.take()
+            {
+                self.get(pfn).set_use(Use::Free);
+                batch.push(pfn);
+            }
+            if batch.len == 0 {
                 return;
-            };
-            let frame = self.get(pfn);
-            frame.set_use(Use::Free);
-            self.zones.get(self.node_of(pfn)).free(&self.table, pfn, 0);
+            }
+            self.free_batch(batch);
         }
     }
 
@@ -289,20 +293,44 @@ impl<M: Mmu> Frames<M> {
         frame.set_use(Use::FreeCpu);
         // SAFETY: 1: the CPU's own list, and a task does not leave its CPU within this function.
         let list = unsafe { self.cpus.this().list.get_mut() };
-        let batch = (list.len == self.cpu_list).then(|| list.take_batch());
-        list.frames[list.len] = pfn.0 as u32;
-        list.len += 1;
-        if let Some((batch, count)) = batch {
-            self.free_batch(&batch[..count]);
+        let kept = list.push(pfn);
+        if !kept || list.is_over(self.most) {
+            self.free_oldest((!kept).then_some(pfn));
         }
     }
 
-    /// Gives frames of a CPU's list back to their zones. The list is no longer looked at: to wait
-    /// for a zone is to let other tasks of this CPU run.
+    /// Gives back what is too much of this CPU's list, and a frame that had no room in it.
     #[cold]
-    fn free_batch(&self, batch: &[u32]) {
-        for pfn in batch.iter().map(|pfn| Pfn(u64::from(*pfn))) {
-            self.zones.get(self.node_of(pfn)).free(&self.table, pfn, 0);
+    #[inline(never)]
+    fn free_oldest(&self, other: Option<Pfn>) {
+        // SAFETY: 1: the CPU's own list, and a task does not leave its CPU within this function.
+        self.free_batch(unsafe { self.cpus.this().list.get_mut() }.take_oldest());
+        if let Some(pfn) = other {
+            self.free_run(pfn.0..pfn.0 + 1);
+        }
+    }
+
+    /// Gives frames of a CPU's list back to their zones, in a hold of each zone. The list is no
+    /// longer looked at: to wait for a zone is to let other tasks of this CPU run.
+    #[cold]
+    fn free_batch(&self, mut batch: Batch) {
+        let frames = &mut batch.frames[..batch.len];
+        // A node's frames follow each other.
+        frames.sort_unstable();
+        let node = |pfn: &u32| self.node_of(Pfn(u64::from(*pfn)));
+        for of_one in frames.chunk_by(|a, b| node(a) == node(b)) {
+            let zone = self.zones.get(node(&of_one[0]));
+            let pfns = of_one.iter().map(|pfn| Pfn(u64::from(*pfn)));
+            zone.free_many(&self.table, pfns, 0);
+        }
+    }
+
+    /// Gives frames that follow each other on one node back to its zone.
+    #[cold]
+    fn free_run(&self, run: Range<u64>) {
+        if !run.is_empty() {
+            let zone = self.zones.get(self.node_of(Pfn(run.start)));
+            zone.free_many(&self.table, run.map(Pfn), 0);
         }
     }
 
@@ -376,34 +404,47 @@ impl<M: Mmu> Frames<M> {
         }
     }
 
-    /// A frame of a block from a zone; the rest of the block is the CPU's.
+    /// A frame of those that a zone gives; the rest of them is the CPU's.
     #[cold]
     fn alloc_from_zones(&self, at: &M::Instance, used_as: Use) -> Option<Pfn> {
-        let block = self.take_block(at, used_as);
+        let fetched = self.fetch(at, used_as);
         // SAFETY: 1: the CPU's own list, and a task does not leave its CPU within this function.
         let list = unsafe { self.cpus.this().list.get_mut() };
-        // While this task waited for the zone, another of the CPU may have brought a block, too.
-        let other = match block {
-            Some(block) => core::mem::replace(&mut list.block, block),
-            None => 0..0,
-        };
-        let pfn = list.take();
-        for pfn in other.map(Pfn) {
-            self.zones.get(self.node_of(pfn)).free(&self.table, pfn, 0);
+        // While this task waited for the zone, another of the CPU may have brought some, too.
+        let mut other = 0..0;
+        let mut left = Batch::EMPTY;
+        match fetched {
+            Some(Fetched::Block(block)) => {
+                list.fetched((block.end - block.start) as usize);
+                other = core::mem::replace(&mut list.block, block);
+            }
+            Some(Fetched::Frames(batch)) => {
+                list.fetched(batch.len);
+                for pfn in batch.frames[..batch.len].iter().rev() {
+                    let pfn = Pfn(u64::from(*pfn));
+                    if !list.push(pfn) {
+                        left.push(pfn);
+                    }
+                }
+            }
+            None => {}
         }
+        let pfn = list.take();
+        self.free_run(other);
+        self.free_batch(left);
         pfn
     }
 
     /// The system itself takes what user memory leaves it one by one, or a CPU would keep that for
     /// user memory.
-    fn take_block(&self, at: &M::Instance, used_as: Use) -> Option<Range<u64>> {
-        let take = |order, keep| {
+    fn fetch(&self, at: &M::Instance, used_as: Use) -> Option<Fetched> {
+        let fetch = |order, keep| {
             self.zones_from(at)
-                .find_map(|zone| zone.alloc_block(&self.table, order, keep))
+                .find_map(|zone| zone.fetch(&self.table, order, keep))
         };
         let system = self.keep != 0 && !matches!(used_as, Use::Anon | Use::File);
-        let block = take(self.block_order, self.keep);
-        block.or_else(|| system.then(|| take(0, 0)).flatten())
+        let fetched = fetch(self.block_order, self.keep);
+        fetched.or_else(|| system.then(|| fetch(0, 0)).flatten())
     }
 
     /// The zones, the nearest first.

@@ -10,6 +10,7 @@
 //! All under the zone's lock. A block is merged only if its buddy's descriptor says "heads a free
 //! block of this order", which only the lock's holder writes.
 
+use super::list::{BATCH, Batch};
 use crate::frame::{FrameTable, Links};
 use core::ops::Range;
 use minflt_addr::Pfn;
@@ -27,6 +28,15 @@ pub(crate) struct Zone<M: Mmu> {
     /// Frames that reclaim has looked at so far.
     hand: Atomic<u64, M>,
     lists: SpinLock<Lists, ZoneLock, M>,
+}
+
+/// What a zone gives to a CPU.
+#[derive(Debug)]
+pub(super) enum Fetched {
+    /// Frames that follow each other.
+    Block(Range<u64>),
+    /// Frames of smaller blocks.
+    Frames(Batch),
 }
 
 /// Guarded by: the lock around it.
@@ -55,22 +65,31 @@ impl<M: Mmu> Zone<M> {
         }
     }
 
-    /// A block of at most 2^`most` frames, of the smallest there is, so that large ones last;
-    /// `keep` frames and more stay free.
+    /// Frames for a CPU's list, of the smallest blocks there are, so that large ones last: one
+    /// block of half a batch to 2^`most` frames, or pieces until a batch is full; `keep` frames
+    /// and more stay free.
     ///
-    /// The lock is held for a few list operations, whatever the size: behind every fault of every
-    /// CPU, it is the one lock that all eras share.
-    pub(crate) fn alloc_block(
-        &self,
-        table: &FrameTable<M>,
-        most: u32,
-        keep: u64,
-    ) -> Option<Range<u64>> {
+    /// The lock is held for as many list operations as there are pieces: behind every fault of
+    /// every CPU, it is the one lock that all eras share. Linux: rmqueue_bulk.
+    pub(super) fn fetch(&self, table: &FrameTable<M>, most: u32, keep: u64) -> Option<Fetched> {
         let mut lists = self.lists.lock();
-        let spare = (lists.free + lists.end - lists.untouched).checked_sub(keep)?;
-        let most = most.min(spare.checked_ilog2()?);
-        let (pfn, order) = lists.take(table, most)?;
-        Some(pfn.0..pfn.0 + (1 << order))
+        let mut batch = Batch::EMPTY;
+        let wanted = BATCH.min(1 << most);
+        while batch.len < wanted {
+            let room = match batch.len {
+                0 => most,
+                len => (wanted - len).ilog2(),
+            };
+            let spare = lists.spare().saturating_sub(keep).checked_ilog2();
+            let found = spare.and_then(|spare| lists.take(table, room.min(spare)));
+            let Some((pfn, order)) = found else { break };
+            let block = pfn.0..pfn.0 + (1 << order);
+            if batch.len == 0 && 2 << order >= wanted {
+                return Some(Fetched::Block(block));
+            }
+            block.for_each(|pfn| batch.push(Pfn(pfn)));
+        }
+        (batch.len != 0).then_some(Fetched::Frames(batch))
     }
 
     /// A block of exactly 2^`order` frames, which may be more than a list has; `keep` frames and
@@ -82,7 +101,7 @@ impl<M: Mmu> Zone<M> {
         keep: u64,
     ) -> Option<Pfn> {
         let mut lists = self.lists.lock();
-        let spare = (lists.free + lists.end - lists.untouched).checked_sub(keep)?;
+        let spare = lists.spare().checked_sub(keep)?;
         if spare >> order == 0 {
             return None;
         }
@@ -92,16 +111,20 @@ impl<M: Mmu> Zone<M> {
         }
     }
 
-    /// Takes a block of 2^order frames back.
-    pub(crate) fn free(&self, table: &FrameTable<M>, pfn: Pfn, order: u32) {
-        let start = self.start;
-        self.lists.lock().free(table, pfn, order, start);
+    /// Takes blocks of 2^order frames back, in one hold.
+    pub(super) fn free_many(
+        &self,
+        table: &FrameTable<M>,
+        blocks: impl Iterator<Item = Pfn>,
+        order: u32,
+    ) {
+        let mut lists = self.lists.lock();
+        blocks.for_each(|pfn| lists.free(table, pfn, order, self.start));
     }
 
     pub(crate) fn count_free(&self) -> u64 {
         // SAFETY: 1: called while nothing else runs.
-        let lists = unsafe { self.lists.peek() };
-        lists.free + (lists.end - lists.untouched)
+        unsafe { self.lists.peek() }.spare()
     }
 
     /// The frames that were used at least once.
@@ -137,6 +160,11 @@ impl<M: Mmu> Zone<M> {
 }
 
 impl Lists {
+    /// Frames that are free, used before or not.
+    const fn spare(&self) -> u64 {
+        self.free + self.end - self.untouched
+    }
+
     fn take<M: Mmu>(&mut self, table: &FrameTable<M>, most: u32) -> Option<(Pfn, u32)> {
         loop {
             let Some(at) = self.heads.iter().position(|head| *head != 0) else {

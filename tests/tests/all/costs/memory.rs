@@ -1,7 +1,8 @@
 //! Objects, and what of them only some files have.
 
-use super::count::{PAGE, of, page, with};
-use minflt_mm::{Advice, MapRequest, Place, Prot, Sharing};
+use super::count::{M, PAGE, World, of, page, with};
+use minflt_host::{HostInstance, HostOptions, Prefault};
+use minflt_mm::{Advice, MapRequest, Place, Prot, Sharing, System};
 
 /// `sync/slab.rs`: one lock for each batch of objects, or for each page of new ones.
 #[test]
@@ -72,4 +73,59 @@ fn polls_of_a_grace_period_write_no_shared_line() {
         let shared = did.to("system", "rcu").exchanges;
         assert!(shared <= ROUNDS / 2, "{name}: {shared} in {ROUNDS} rounds");
     }
+}
+
+/// `mm/alloc/mod.rs`: CPUs that free as much as they take go to the zone for batches, though all of
+/// its memory is in single pages; and once their lists are as long as a round, not at all.
+#[test]
+fn rounds_of_unmapping_hold_the_zone_for_batches_only() {
+    const CPUS: u32 = 4;
+    const ROUND: u64 = 128;
+    const ROUNDS: u64 = 64;
+    let options = HostOptions {
+        cpus: CPUS,
+        ram_bytes: 64 << 20,
+        prefault: Prefault::OnTouch,
+    };
+    let machine = HostInstance::new(&options).expect("memory");
+    let sys = System::<M>::boot(machine, of("linux-6.15")).expect("boots");
+    let holds = {
+        let first = sys.machine().enter(0);
+        let mm = sys.new_mm().expect("memory");
+        let world = World { sys: &sys, mm: &mm };
+        let all = 12 << 10;
+        world.map_and_touch(0, all);
+        for n in (0..all).step_by(2) {
+            mm.munmap(page(n), PAGE).expect("mapped");
+        }
+        sys.drain_deferred();
+        drop(first);
+        let rounds = |cpu| {
+            let _cpu = sys.machine().enter(cpu);
+            let round = || {
+                let first = all + u64::from(cpu) * ROUND;
+                world.map_and_touch(first, ROUND);
+                mm.munmap(page(first), ROUND * PAGE).expect("mapped");
+            };
+            let did = world.did(|| (0..ROUNDS).for_each(|_| round()));
+            did.lock("zone lock")
+        };
+        let holds: u64 = std::thread::scope(|scope| {
+            let rounds = &rounds;
+            let all: Vec<_> = (0..CPUS)
+                .map(|cpu| scope.spawn(move || rounds(cpu)))
+                .collect();
+            all.into_iter().map(|one| one.join().expect("ends")).sum()
+        });
+        let _first = sys.machine().enter(0);
+        drop(mm);
+        holds
+    };
+    let _first = sys.machine().enter(0);
+    sys.check_ledger(&[]).expect("nothing is left");
+    let faults = u64::from(CPUS) * ROUNDS * ROUND;
+    assert!(
+        holds * 100 <= faults,
+        "{holds} holds of the zone's lock in {faults} faults"
+    );
 }
