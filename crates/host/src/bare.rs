@@ -50,6 +50,10 @@ macro_rules! as_the_base {
             Base::<P>::wait_until(p, mask, eq);
         }
 
+        fn pass() {
+            Base::<P>::pass();
+        }
+
         #[inline(always)]
         fn park() {
             Base::<P>::park();

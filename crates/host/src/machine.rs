@@ -14,6 +14,9 @@ use minflt_sync::{CpuMask, Cx, Irq, Machine, Ordering, TaskId, Word};
 /// the thread it waits for may need this one.
 const LOOKS: u32 = 200;
 
+/// How long who polls lets others run: a thread that was descheduled comes back after some of it.
+const PASS: core::time::Duration = core::time::Duration::from_micros(50);
+
 /// The machine of real threads with page tables of format `P`; lock order, contexts and oracles
 /// are checked where `CHECKED`.
 ///
@@ -88,6 +91,11 @@ unsafe impl<P: Paging, const CHECKED: bool> Machine for Host<P, CHECKED> {
             }
             std::thread::yield_now();
         });
+    }
+
+    fn pass() {
+        with_current(|here| here.poll());
+        std::thread::sleep(PASS);
     }
 
     fn park() {

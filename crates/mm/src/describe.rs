@@ -19,6 +19,7 @@ use core::mem::offset_of;
 use minflt_addr::Pfn;
 use minflt_pgtable::{Mmu, Paging};
 use minflt_sync::order::MmapLock;
+use minflt_sync::slab::FOOT;
 use minflt_sync::{Instance, RwSem, RwSemPart, Word};
 
 /// A place in a system's memory, as an object and a field of it.
@@ -282,6 +283,13 @@ impl<M: Mmu> System<M> {
                 field: find(fields, offset % slot),
             }
         };
+        if offset >= M::Paging::page() as usize - FOOT {
+            return Place {
+                object: "slab page",
+                number: pfn.0,
+                field: Field::Named("free slots"),
+            };
+        }
         match slab {
             0 => place("tree node", size_of::<Node<M>>(), NODE),
             1 => {

@@ -217,6 +217,8 @@ events! {
     StackGrown = "stack-growths",
     /// Objects freed by grace-period callbacks.
     CallbacksRun = "grace-period-callbacks",
+    /// Times that a CPU had queued so many callbacks that it waited for readers.
+    CallbackStalls = "grace-period-stalls",
 }
 
 impl<M: Mmu> System<M> {

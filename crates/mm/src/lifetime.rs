@@ -10,6 +10,9 @@
 //! but with VMAs, which go back to their slab at once. Readers open a section of the domain that is
 //! configured, by [`System::grace_read`]. Nobody else asks which one it is.
 //!
+//! What waits is bounded: a CPU that has queued more than its part of an eighth of all memory waits
+//! at kernel exit until readers have left, [`WAITS`] times at most.
+//!
 //! # Why it is correct
 //! The table of illegal mixes refuses `immediate` where anybody reads without the lock. Readers and
 //! *retire* ask the same choice, which stays as long as the system. Each function below finds the
@@ -26,7 +29,7 @@ use crate::tree::Node;
 use crate::vma::{Attrs, Vma};
 use core::ptr::NonNull;
 use minflt_addr::Pfn;
-use minflt_pgtable::{Grant, Mmu, Pte, Table, entries_of, table_bytes, table_order};
+use minflt_pgtable::{Grant, Mmu, Paging, Pte, Table, entries_of, table_bytes, table_order};
 use minflt_sync::callback::Run;
 use minflt_sync::slab::POISON;
 use minflt_sync::{Callback, Ordering, RcuGuard, SrcuGuard};
@@ -60,26 +63,31 @@ impl<M: Mmu> System<M> {
         }
     }
 
-    /// Runs what is due of deferred work: at kernel exit, on idle CPUs, and while waiting.
+    /// Runs what is due of deferred work: at kernel exit, and on idle CPUs. A few callbacks are not
+    /// worth a grace period, which takes as long for one as for many.
     ///
     /// # Context
-    /// Outside of read sections, interrupts on. Does not wait.
+    /// Holds nothing, outside of read sections, interrupts on. Waits for readers where this CPU has
+    /// queued very much.
     #[inline]
     pub fn run_deferred(&self) {
-        self.run_deferred_from(enough::<M>());
-    }
-
-    /// The same where this CPU has so many callbacks; a few are not worth a grace period, which
-    /// takes as long for one as for many.
-    #[inline(always)]
-    pub(crate) fn run_deferred_from(&self, callbacks: u64) {
         match self.config.lifetime {
             Lifetime::Immediate => {}
-            Lifetime::Srcu if self.srcu.pending_here() < callbacks => {}
-            Lifetime::Rcu | Lifetime::TypeStable if self.rcu.pending_here() < callbacks => {
+            Lifetime::Rcu | Lifetime::TypeStable if self.deferred_here() < enough::<M>() => {
                 self.rcu.quiescent();
             }
+            Lifetime::Srcu if self.deferred_here() < enough::<M>() => {}
             Lifetime::Srcu | Lifetime::Rcu | Lifetime::TypeStable => self.run_due(),
+        }
+    }
+
+    /// Callbacks that this CPU has queued and not run.
+    #[inline(always)]
+    fn deferred_here(&self) -> u64 {
+        match self.config.lifetime {
+            Lifetime::Immediate => 0,
+            Lifetime::Srcu => self.srcu.pending_here(),
+            Lifetime::Rcu | Lifetime::TypeStable => self.rcu.pending_here(),
         }
     }
 
@@ -97,6 +105,30 @@ impl<M: Mmu> System<M> {
         if ran > 0 {
             self.count_n(Event::CallbacksRun, ran);
         }
+        let most = self.most_deferred();
+        if self.deferred_here() > most {
+            self.throttle(most);
+        }
+    }
+
+    /// Callbacks that a CPU may have queued when it leaves the kernel: of the largest objects,
+    /// tables, this many are its part of an eighth of all memory.
+    #[must_use]
+    pub fn most_deferred(&self) -> u64 {
+        let share = self.usable_frames() / (8 * u64::from(self.machine_cpus()));
+        share.max(LEAST_DEFERRED)
+    }
+
+    /// Waits until this CPU has queued no more than `most` callbacks, for some time.
+    fn throttle(&self, most: u64) {
+        self.count(Event::CallbackStalls);
+        for _ in 0..WAITS {
+            self.drain_deferred();
+            if self.deferred_here() <= most {
+                return;
+            }
+            M::pass();
+        }
     }
 
     /// Answers an interrupt that may have come to ask whether this CPU has a reader.
@@ -109,16 +141,21 @@ impl<M: Mmu> System<M> {
         }
     }
 
-    /// Runs all deferred work that no reader is in the way of.
+    /// Runs all deferred work that no reader is in the way of; returns how much ran.
     ///
     /// # Context
     /// May wait for other CPUs to answer an interrupt.
-    pub fn drain_deferred(&self) {
+    pub fn drain_deferred(&self) -> u64 {
         let arg = core::ptr::from_ref(self).cast();
         // SAFETY: 1: every function queued here expects the system.
-        unsafe { self.srcu.drain(arg) };
+        let ran = unsafe { self.srcu.drain(arg) };
         // SAFETY: 1: as above.
-        unsafe { self.rcu.drain(&self.at, arg) };
+        ran + unsafe { self.rcu.drain(&self.at, arg) }
+    }
+
+    /// Callbacks that wait for a grace period, of all CPUs: a guess while any run.
+    pub fn deferred(&self) -> u64 {
+        self.srcu.pending() + self.rcu.pending()
     }
 
     /// Frees an unlinked tree node by the configured lifetime.
@@ -174,7 +211,7 @@ impl<M: Mmu> System<M> {
             unsafe { self.retire_attrs(attrs) };
         }
         // SAFETY: 1, 2: 1 of this function; late readers look at what is kept only.
-        unsafe { self.vmas.free(vma) };
+        unsafe { self.vmas.free(vma, self) };
     }
 
     /// Frees an unlinked table, which no CPU can reach by a translation, by the configured
@@ -190,6 +227,35 @@ impl<M: Mmu> System<M> {
         }
         // SAFETY: 1, 2: 1 of this function. 3: the function finds the frame from its callback.
         unsafe { self.retire(callback, free_table::<M>) };
+    }
+
+    /// Frees a page of a slab, none of whose objects is in use: at once, as those waited for
+    /// readers; one of VMAs, which under `type-stable` did not, by the configured lifetime.
+    ///
+    /// Linux: `SLAB_TYPESAFE_BY_RCU`.
+    ///
+    /// # Safety
+    /// 1. No slab has the page any more, which is retired once.
+    /// 2. The callback lies in it.
+    pub(crate) unsafe fn retire_slab_page(
+        &self,
+        of_vmas: bool,
+        page: NonNull<u8>,
+        callback: NonNull<Callback>,
+    ) {
+        if of_vmas && self.config.lifetime == Lifetime::TypeStable {
+            // SAFETY: 1, 2: 1 of this function. 3: 2 of this function.
+            unsafe { self.retire(callback, free_slab_page::<M>) };
+        } else {
+            self.frames.put(self.frame_at(page));
+        }
+    }
+
+    /// The frame that a host address lies in.
+    fn frame_at(&self, at: NonNull<u8>) -> Pfn {
+        let first = self.frames.table.first();
+        let bytes = at.addr().get() - M::frame_ptr(&self.at, first).addr();
+        Pfn(first.0 + (bytes as u64 >> M::Paging::shift()))
     }
 
     /// Frees a table that nobody reaches now, by the order it was allocated with.
@@ -216,6 +282,11 @@ impl<M: Mmu> System<M> {
     }
 }
 
+/// Callbacks that each CPU may queue however small memory is.
+const LEAST_DEFERRED: u64 = 64;
+/// How often who waits for readers asks again whether they have left.
+pub(crate) const WAITS: u32 = 256;
+
 /// Callbacks of a CPU that are worth a grace period: each call that changes mappings leaves a few.
 /// Where runs are checked they are short, and shall see grace periods end.
 const fn enough<M: Mmu>() -> u64 {
@@ -239,7 +310,7 @@ unsafe fn free_node<M: Mmu>(sys: *const (), callback: NonNull<Callback>) {
     // SAFETY: 1: 2 of this function.
     let node = unsafe { owner::<Node<M>>(callback, core::mem::offset_of!(Node<M>, callback)) };
     // SAFETY: 1, 2: retired once, and the grace period is over.
-    unsafe { sys.nodes.free(node) };
+    unsafe { sys.nodes.free(node, sys) };
 }
 
 /// # Safety
@@ -250,7 +321,7 @@ unsafe fn free_attrs<M: Mmu>(sys: *const (), callback: NonNull<Callback>) {
     // SAFETY: 1: 2 of this function.
     let attrs = unsafe { owner::<Attrs>(callback, core::mem::offset_of!(Attrs, callback)) };
     // SAFETY: 1, 2: retired once, and the grace period is over.
-    unsafe { sys.attrs.free(attrs) };
+    unsafe { sys.attrs.free(attrs, sys) };
 }
 
 /// # Safety
@@ -263,10 +334,18 @@ unsafe fn free_vma<M: Mmu>(sys: *const (), callback: NonNull<Callback>) {
     // SAFETY: nobody else has it any more.
     if let Some(attrs) = unsafe { vma.as_ref() }.attrs_ptr() {
         // SAFETY: 1, 2: the VMA's last record dies with it.
-        unsafe { sys.attrs.free(attrs) };
+        unsafe { sys.attrs.free(attrs, sys) };
     }
     // SAFETY: 1, 2: retired once, and the grace period is over.
-    unsafe { sys.vmas.free(vma) };
+    unsafe { sys.vmas.free(vma, sys) };
+}
+
+/// # Safety
+/// 1. `sys` is the system. 2. The callback lies in a retired page of a slab.
+unsafe fn free_slab_page<M: Mmu>(sys: *const (), callback: NonNull<Callback>) {
+    // SAFETY: 1 of this function.
+    let sys = unsafe { &*sys.cast::<System<M>>() };
+    sys.frames.put(sys.frame_at(callback.cast()));
 }
 
 /// # Safety

@@ -370,7 +370,7 @@ impl<M: Mmu> Drop for MmHandle<'_, M> {
         self.exit();
         self.sys.spaces.sub(1, Ordering::Relaxed);
         // SAFETY: 1, 2: allocated by `create`, and this handle is the only one.
-        unsafe { self.sys.mms.free(self.mm) };
+        unsafe { self.sys.mms.free(self.mm, self.sys) };
     }
 }
 

@@ -36,11 +36,15 @@ use core::ptr::NonNull;
 use minflt_addr::{Pfn, PhysAddr};
 use minflt_pgtable::{AccessBits, CasAbility, Mmu, Paging, SpaceId};
 use minflt_sync::rcu::{Patience, RcuCpu};
-use minflt_sync::slab::Magazine;
+use minflt_sync::slab::{Magazine, Pages};
 use minflt_sync::srcu::SrcuCpu;
 use minflt_sync::{
-    Atomic, Counter, Instance, IpiHandler, Machine, Ordering, PageSource, PerCpu, Rcu, Slab, Srcu,
+    Atomic, Callback, Counter, Instance, IpiHandler, Machine, Ordering, PageSource, PerCpu, Rcu,
+    Slab, Srcu,
 };
+
+/// The number of the slab of VMAs.
+const VMAS: u8 = 1;
 
 /// One machine's memory management.
 #[derive(Debug)]
@@ -278,14 +282,14 @@ impl<M: Mmu> System<M> {
             frames: Frames::new(table, zones, lists?, nodes, cpus, &swap, pools),
             cpus: areas?,
             srcu: Srcu::new(readers?),
-            nodes: Slab::new(0, node?),
-            vmas: Slab::new(1, vma?),
-            attrs: Slab::new(2, attr?),
-            mms: Slab::new(3, mm?),
-            anon_vmas: Slab::new(4, anon?),
-            chains: Slab::new(5, chain?),
-            uffds: Slab::new(6, uffd?),
-            waiters: Slab::new(7, waiter?),
+            nodes: Slab::new(0, node?, Pages::Leave),
+            vmas: Slab::new(VMAS, vma?, Pages::Leave),
+            attrs: Slab::new(2, attr?, Pages::Leave),
+            mms: Slab::new(3, mm?, Pages::Leave),
+            anon_vmas: Slab::new(4, anon?, Pages::Stay),
+            chains: Slab::new(5, chain?, Pages::Leave),
+            uffds: Slab::new(6, uffd?, Pages::Leave),
+            waiters: Slab::new(7, waiter?, Pages::Leave),
             files: Files::new([cache?, cache_node?, link?]),
             zero_page,
             reserved,
@@ -312,7 +316,7 @@ impl<M: Mmu> System<M> {
     /// # Errors
     /// When there is no frame for its root table or no memory for its descriptor.
     pub fn new_mm(&self) -> Result<MmHandle<'_, M>, NoMemory> {
-        Mm::create(self)
+        self.with_memory(|| Mm::create(self))
     }
 
     /// The configuration.
@@ -436,6 +440,11 @@ impl<M: Mmu> PageSource for System<M> {
             page,
             M::Paging::page() as usize,
         ))
+    }
+
+    unsafe fn slab_page_back(&self, slab: u8, page: NonNull<u8>, callback: NonNull<Callback>) {
+        // SAFETY: 1, 2: 1 of this function.
+        unsafe { self.retire_slab_page(slab == VMAS, page, callback) };
     }
 }
 

@@ -107,7 +107,6 @@ pub(super) const HUGE: &[Race] = &[
         number: "P59",
         name: "huge-age",
         never: "a walk under mmap_lock alone is in a table that was shared, and that another freed",
-        seed: 8,
         ..huge(Huge::Age, Broken::AgesShared)
     },
     Race {

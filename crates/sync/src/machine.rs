@@ -218,6 +218,11 @@ pub unsafe trait Machine: Copy + Send + Sync + fmt::Debug + 'static {
         }
     }
 
+    /// Lets some time go by in which others run, and acknowledges interrupts: between two looks at
+    /// something that no word announces. Nothing where looking itself takes time.
+    #[inline(always)]
+    fn pass() {}
+
     /// Sleeps until [`Machine::unpark`] is called for this task. A token that was left before makes
     /// it return at once; it may also return early. Acknowledges interrupts.
     fn park();

@@ -258,15 +258,16 @@ impl<M: Machine> Rcu<M> {
     }
 
     /// As [`Rcu::poll`], for all CPUs, until nothing is left or a reader is inside. Waits for other
-    /// CPUs to answer an interrupt, but not for readers.
+    /// CPUs to answer an interrupt, but not for readers. Says how many ran.
     ///
     /// # Context
     /// May wait: not in a read section, not with interrupts off, not with a spinning lock held.
     ///
     /// # Safety
     /// 1. `arg` is what every queued function expects.
-    pub unsafe fn drain(&self, at: &M::Instance, arg: *const ()) {
+    pub unsafe fn drain(&self, at: &M::Instance, arg: *const ()) -> u64 {
         lockdep::might_sleep::<M>();
+        let mut all = 0;
         loop {
             let mut ran = 0;
             for cpu in self.cpus.iter().filter(|cpu| cpu.callbacks.pending() != 0) {
@@ -277,8 +278,9 @@ impl<M: Machine> Rcu<M> {
                 }
             }
             if ran == 0 {
-                return;
+                return all;
             }
+            all += ran;
         }
     }
 

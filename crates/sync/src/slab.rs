@@ -2,25 +2,36 @@
 //!
 //! # Problem
 //! The library owns no heap: allocation must be able to fail as a value, must place objects the
-//! same way in every simulated run, and must keep freed memory of one type that type, because
-//! lock-free readers may still look.
+//! same way in every simulated run, and must keep freed memory of some types that type, because
+//! lock-free readers may still look. What a burst of objects took shall come back after it.
 //!
 //! # Idea
-//! A slab of `T` carves pages into slots and never gives a page to anything else while it lives.
-//! Each CPU keeps a small stack of free slots; a shared stack evens them out.
+//! A slab of `T` carves pages into slots. Each CPU keeps a small stack of free slots; those it has
+//! too many go back to the pages that they are of, and a page that has all of its own is given
+//! back ([`pages`]).
 //!
 //! # Protocol
 //! A free slot holds the next free slot's address at `T::LINK`. A CPU's own stack is touched by its
-//! CPU only; the shared stack under its lock, a batch at a time.
+//! CPU only; the pages under their lock, a batch of slots at a time. Pages are given back when that
+//! is let go.
 //!
 //! # Why it is correct
-//! A slot is in exactly one stack or in use. Type stability: no page leaves the slab. What readers
-//! of a freed object may still look at, [`SlabObject::KEPT`], is written neither when it is freed
-//! nor when the slot is used again; it is the owner's to set, atomically.
+//! A slot is in exactly one stack or in use, and a page with all its slots in its own stack has
+//! none in use. Type stability: a slab that was told so ([`Pages::Stay`]) gives no page back, and
+//! [`PageSource::slab_page_back`] may let a page wait for readers. What readers of a freed object
+//! may still look at, [`SlabObject::KEPT`], is written neither when it is freed nor when the slot
+//! is used again; it is the owner's to set, atomically.
 //!
 //! # Cost
-//! Usually a pop or push on a line of this CPU; one lock per [`BATCH`] objects beyond that.
+//! Usually a pop or push on a line of this CPU; one lock per [`BATCH`] objects beyond that, and a
+//! line of the page for each of them.
+//!
+//! Linux: mm/slub.c (a list of free objects in each page; empty pages go back but for
+//! `min_partial` of them), with the magazines of Bonwick's vmem paper in front.
 
+mod pages;
+
+use crate::callback::Callback;
 use crate::counter::Counter;
 use crate::lockdep::order::SlabLock;
 use crate::machine::Machine;
@@ -32,10 +43,14 @@ use core::marker::PhantomData;
 use core::mem::ManuallyDrop;
 use core::ops::Range;
 use core::panic::Location;
-use core::ptr::NonNull;
+use core::ptr::{NonNull, with_exposed_provenance_mut};
+use pages::{Chain, Fresh, Partial, Stack, slot_bytes};
 
 /// Slots moved between a CPU and the shared stack at once.
 pub const BATCH: u32 = 16;
+
+/// Bytes at the end of a slab's page that are no slots.
+pub const FOOT: usize = size_of::<pages::Foot>();
 
 /// What freed memory is filled with where the machine is checked: even, so that no sequence count
 /// refuses it, and no address and no frame number of any machine.
@@ -57,8 +72,16 @@ pub unsafe trait SlabObject: Sized {
 
 /// Where a slab gets its pages.
 pub trait PageSource {
-    /// One page for slab number `slab`, to keep until the system ends; `None` when memory is short.
+    /// One page for slab number `slab`, aligned to its size, a power of two, with its provenance
+    /// exposed; `None` when memory is short.
     fn slab_page(&self, slab: u8) -> Option<NonNull<[u8]>>;
+
+    /// Takes a page of slab number `slab` back, none of whose objects is in use. Where readers may
+    /// still look at some, `callback`, which lies in the page, can wait for them.
+    ///
+    /// # Safety
+    /// 1. The page came from [`PageSource::slab_page`], and is given back once.
+    unsafe fn slab_page_back(&self, slab: u8, page: NonNull<u8>, callback: NonNull<Callback>);
 
     /// Whether an object asked for at `site` shall be refused, though there may be memory. Asked
     /// only where runs are checked, for tests.
@@ -71,8 +94,9 @@ pub trait PageSource {
 /// A slab of objects of type `T`.
 pub struct Slab<T, M: Machine> {
     cpus: PerCpu<Magazine<M>, M>,
-    shared: SpinLock<Stack, SlabLock, M>,
+    shared: SpinLock<Partial<T>, SlabLock, M>,
     number: u8,
+    pages: Pages,
     object: PhantomData<fn() -> T>,
 }
 
@@ -87,15 +111,14 @@ pub struct Magazine<M: Machine> {
     live: Counter,
 }
 
-/// A stack of free slots, linked through the slots.
-#[derive(Debug)]
-struct Stack {
-    top: *mut u8,
-    len: u32,
+/// Whether a slab gives pages back.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Pages {
+    /// Yes, when none of their objects is in use.
+    Leave,
+    /// No: who looks at freed objects may do so at any time.
+    Stay,
 }
-
-// SAFETY: the slots belong to the stack.
-unsafe impl Send for Stack {}
 
 impl<M: Machine> Magazine<M> {
     /// Empty.
@@ -115,36 +138,6 @@ impl<M: Machine> Default for Magazine<M> {
     }
 }
 
-impl Stack {
-    const fn empty() -> Self {
-        Self {
-            top: core::ptr::null_mut(),
-            len: 0,
-        }
-    }
-
-    /// # Safety
-    /// 1. `slot` is a free slot of a `T` and in no stack.
-    unsafe fn push<T: SlabObject>(&mut self, slot: *mut u8) {
-        // SAFETY: 1 of this function, and `SlabObject`: the link lies within the slot.
-        let link = unsafe { slot.add(T::LINK) }.cast::<*mut u8>();
-        // SAFETY: as above; slots are 8-aligned.
-        unsafe { link.write(self.top) };
-        self.top = slot;
-        self.len += 1;
-    }
-
-    fn pop<T: SlabObject>(&mut self) -> Option<NonNull<u8>> {
-        let slot = NonNull::new(self.top)?;
-        // SAFETY: slots in the stack are free slots of a `T`.
-        let link = unsafe { slot.as_ptr().add(T::LINK) }.cast::<*mut u8>();
-        // SAFETY: `push` wrote it.
-        self.top = unsafe { link.read() };
-        self.len -= 1;
-        Some(slot)
-    }
-}
-
 impl<T: SlabObject, M: Machine> Slab<T, M> {
     /// The CPU whose own stack lies at a host address: for names.
     #[must_use]
@@ -153,30 +146,19 @@ impl<T: SlabObject, M: Machine> Slab<T, M> {
     }
 
     /// Bytes from one slot to the next.
-    pub const SLOT: usize = {
-        let size = if size_of::<T>() < 8 {
-            8
-        } else {
-            size_of::<T>()
-        };
-        let align = if align_of::<T>() < 8 {
-            8
-        } else {
-            align_of::<T>()
-        };
-        size.next_multiple_of(align)
-    };
+    pub const SLOT: usize = slot_bytes::<T>();
 
     /// The bytes that come and go with an object.
     const OWN: [Range<usize>; 2] = [0..T::KEPT.start, T::KEPT.end..size_of::<T>()];
 
     /// A slab without pages.
     #[must_use]
-    pub fn new(number: u8, cpus: PerCpu<Magazine<M>, M>) -> Self {
+    pub fn new(number: u8, cpus: PerCpu<Magazine<M>, M>, pages: Pages) -> Self {
         Self {
             cpus,
-            shared: SpinLock::new(Stack::empty()),
+            shared: SpinLock::new(Partial::new()),
             number,
+            pages,
             object: PhantomData,
         }
     }
@@ -248,14 +230,15 @@ impl<T: SlabObject, M: Machine> Slab<T, M> {
         counts.fold(0, u64::wrapping_add)
     }
 
-    /// Takes a slot back. The object is not dropped.
+    /// Takes a slot back, and gives back pages that are not needed. The object is not dropped.
     ///
     /// # Safety
     /// 1. `object` came from this slab's [`Slab::alloc`] and is given back once.
     /// 2. Nobody uses it any more, but for readers whom overwriting [`SlabObject::LINK`] cannot
     ///    hurt.
-    pub unsafe fn free(&self, object: NonNull<T>) {
-        let slot = object.as_ptr().cast::<u8>();
+    pub unsafe fn free(&self, object: NonNull<T>, pages: &impl PageSource) {
+        // The object may have been found by a reference; the slot is the page's.
+        let slot = with_exposed_provenance_mut::<u8>(object.addr().get());
         M::before(slot, 8, crate::machine::Kind::PlainWrite);
         self.cpus.this().live.add(u64::MAX);
         if M::CHECKED {
@@ -275,7 +258,17 @@ impl<T: SlabObject, M: Machine> Slab<T, M> {
         // SAFETY: 1: 1 and 2 of this function.
         unsafe { stack.push::<T>(slot) };
         if stack.len > 2 * BATCH {
-            self.share_some(stack);
+            let left_over = self.share_some(stack);
+            self.pages_back(left_over, pages);
+        }
+    }
+
+    /// Gives the pages of a chain back. No lock of the slab is held.
+    #[cold]
+    fn pages_back(&self, mut left_over: Chain<T>, pages: &impl PageSource) {
+        while let Some((page, callback)) = left_over.next() {
+            // SAFETY: 1: all its slots were in its stack, and it is in no list any more.
+            unsafe { pages.slab_page_back(self.number, page, callback) };
         }
     }
 
@@ -315,32 +308,31 @@ impl<T: SlabObject, M: Machine> Slab<T, M> {
 
     /// Puts some slots, if there are any, on this CPU's stack.
     fn fill(&self, stack: &mut Stack, pages: &impl PageSource) {
+        if self.take_some(stack, None) {
+            return;
+        }
+        if let Some(page) = pages.slab_page(self.number) {
+            // SAFETY: 1: a fresh page, which nobody else has.
+            let fresh = unsafe { Fresh::new(page) };
+            self.take_some(stack, Some(fresh));
+        }
+    }
+
+    /// Takes some slots of pages, of which `fresh` is one more; says whether there were any.
+    fn take_some(&self, stack: &mut Stack, fresh: Option<Fresh<T>>) -> bool {
         let had = stack.len;
-        {
-            let mut shared = self.shared.lock();
-            for _ in 0..BATCH {
-                let Some(slot) = shared.pop::<T>() else { break };
-                // SAFETY: 1: just taken out of the other stack.
-                unsafe { stack.push::<T>(slot.as_ptr()) };
-            }
+        let mut shared = self.shared.lock();
+        if let Some(fresh) = fresh {
+            shared.add(fresh);
         }
-        if stack.len > had {
-            return;
-        }
-        let Some(page) = pages.slab_page(self.number) else {
-            return;
-        };
-        let base = page.cast::<u8>();
-        if !T::KEPT.is_empty() {
-            // SAFETY: a fresh page, which nobody else has.
-            unsafe { base.write_bytes(0, page.len()) };
-        }
-        for at in (0..page.len() / Self::SLOT).rev() {
-            // SAFETY: the slot lies within the page.
-            let slot = unsafe { base.add(at * Self::SLOT) };
-            // SAFETY: 1: fresh memory, aligned as pages are.
+        for _ in 0..BATCH {
+            let Some(slot) = shared.take::<M>() else {
+                break;
+            };
+            // SAFETY: 1: just taken out of its page.
             unsafe { stack.push::<T>(slot.as_ptr()) };
         }
+        stack.len > had
     }
 
     /// Makes sure that `n` objects can be had one after the other: fetches what this CPU lacks.
@@ -373,18 +365,27 @@ impl<T: SlabObject, M: Machine> Slab<T, M> {
     /// Leaves no more on a CPU's stack than [`Slab::free`] does.
     fn give_back(&self, stack: &mut Stack) {
         while stack.len > 2 * BATCH {
-            self.share_some(stack);
+            let left_over = self.share_some(stack);
+            // Pages go back when something is freed.
+            if !left_over.is_empty() {
+                self.shared.lock().keep(left_over);
+            }
         }
     }
 
-    /// Moves some slots of a CPU's stack to where every CPU finds them.
-    fn share_some(&self, stack: &mut Stack) {
+    /// Moves some slots of a CPU's stack to where every CPU finds them; returns the pages that
+    /// nothing of is in use, but for a few.
+    fn share_some(&self, stack: &mut Stack) -> Chain<T> {
         let mut shared = self.shared.lock();
         for _ in 0..BATCH {
             if let Some(slot) = stack.pop::<T>() {
                 // SAFETY: 1: just taken out of the other stack.
-                unsafe { shared.push::<T>(slot.as_ptr()) };
+                unsafe { shared.put::<M>(slot) };
             }
+        }
+        match self.pages {
+            Pages::Leave => shared.left_over(),
+            Pages::Stay => Chain::EMPTY,
         }
     }
 

@@ -174,11 +174,13 @@ impl<M: Machine> Srcu<M> {
         unsafe { self.poll_on(self.cpus.this(), arg) }
     }
 
-    /// As [`Srcu::poll`], for all CPUs, until nothing is left or a reader is inside.
+    /// As [`Srcu::poll`], for all CPUs, until nothing is left or a reader is inside; says how many
+    /// ran.
     ///
     /// # Safety
     /// 1. `arg` is what every queued function expects.
-    pub unsafe fn drain(&self, arg: *const ()) {
+    pub unsafe fn drain(&self, arg: *const ()) -> u64 {
+        let mut all = 0;
         loop {
             let mut ran = 0;
             for cpu in self.cpus.iter().filter(|cpu| cpu.callbacks.pending() != 0) {
@@ -189,8 +191,9 @@ impl<M: Machine> Srcu<M> {
                 }
             }
             if ran == 0 {
-                return;
+                return all;
             }
+            all += ran;
         }
     }
 

@@ -28,6 +28,7 @@ mod refusals;
 mod remap;
 mod remote;
 mod rss;
+mod shortage;
 mod sim;
 mod small_tables;
 mod stacks;

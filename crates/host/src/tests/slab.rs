@@ -4,8 +4,9 @@ use super::{M, machine, on_all_cpus, per_cpu};
 use crate::HostInstance;
 use core::ptr::NonNull;
 use minflt_sync::order::LruLock;
+use minflt_sync::slab::Pages::{Leave, Stay};
 use minflt_sync::slab::{Magazine, PageSource, SlabObject};
-use minflt_sync::{Atomic, Instance, Ordering, Slab, SpinLock};
+use minflt_sync::{Atomic, Callback, Instance, Ordering, Slab, SpinLock};
 
 struct Object {
     /// Overwritten while free.
@@ -21,6 +22,7 @@ unsafe impl SlabObject for Object {}
 struct Pages<'a> {
     at: &'a HostInstance,
     given: Atomic<u64, M>,
+    back: Atomic<u64, M>,
     most: u64,
 }
 
@@ -35,6 +37,15 @@ impl PageSource for Pages<'_> {
         let page = unsafe { self.at.ram().base.add((1 << 20) + number as usize * 4096) };
         Some(NonNull::slice_from_raw_parts(NonNull::new(page)?, 4096))
     }
+
+    unsafe fn slab_page_back(&self, slab: u8, page: NonNull<u8>, callback: NonNull<Callback>) {
+        assert_eq!(slab, 3);
+        let first = self.at.ram().base.addr() + (1 << 20);
+        let offset = page.addr().get() - first;
+        assert!(offset.is_multiple_of(4096) && offset >> 12 < self.given.peek() as usize);
+        assert_eq!(callback.addr().get() >> 12, page.addr().get() >> 12);
+        self.back.add(1, Ordering::Relaxed);
+    }
 }
 
 struct Owned(NonNull<Object>);
@@ -45,10 +56,11 @@ unsafe impl Send for Owned {}
 #[test]
 fn objects_have_one_owner_and_none_is_lost() {
     let at = machine(4);
-    let slab: Slab<Object, M> = Slab::new(3, per_cpu(&at, 0, |_| Magazine::new()));
+    let slab: Slab<Object, M> = Slab::new(3, per_cpu(&at, 0, |_| Magazine::new()), Leave);
     let pages = Pages {
         at: &at,
         given: Atomic::new(0),
+        back: Atomic::new(0),
         most: 64,
     };
     let passed: SpinLock<Vec<Owned>, LruLock, M> = SpinLock::new(Vec::new());
@@ -74,7 +86,7 @@ fn objects_have_one_owner_and_none_is_lost() {
                 let seen = unsafe { object.as_ref() };
                 assert_eq!(seen.owner, !seen.check, "two owners");
                 // SAFETY: 1: allocated above and taken out of the list once; 2: nobody else has it.
-                unsafe { slab.free(object) };
+                unsafe { slab.free(object, &pages) };
             }
         }
     });
@@ -85,10 +97,11 @@ fn objects_have_one_owner_and_none_is_lost() {
 #[test]
 fn memory_that_runs_out_gives_the_value_back() {
     let at = machine(1);
-    let slab: Slab<Object, M> = Slab::new(3, per_cpu(&at, 0, |_| Magazine::new()));
+    let slab: Slab<Object, M> = Slab::new(3, per_cpu(&at, 0, |_| Magazine::new()), Leave);
     let pages = Pages {
         at: &at,
         given: Atomic::new(0),
+        back: Atomic::new(0),
         most: 1,
     };
     let _cpu = at.enter(0);
@@ -108,8 +121,58 @@ fn memory_that_runs_out_gives_the_value_back() {
     };
     assert_eq!(
         (back.owner, placed),
-        (placed, 4096 / Slab::<Object, M>::SLOT as u64)
+        (placed, (4096 - 64) / Slab::<Object, M>::SLOT as u64)
     );
+}
+
+#[test]
+fn pages_without_objects_go_back() {
+    let at = machine(1);
+    let slab: Slab<Object, M> = Slab::new(3, per_cpu(&at, 0, |_| Magazine::new()), Leave);
+    let stays: Slab<Object, M> = Slab::new(3, per_cpu(&at, 1 << 12, |_| Magazine::new()), Stay);
+    let _cpu = at.enter(0);
+    let pages = Pages {
+        at: &at,
+        given: Atomic::new(0),
+        back: Atomic::new(0),
+        most: 1 << 10,
+    };
+    for (slab, some_left) in [(&slab, false), (&slab, true), (&stays, false)] {
+        let before = [&pages.given, &pages.back].map(Atomic::peek);
+        let object = |owner| Object {
+            _link: 0,
+            owner,
+            check: !owner,
+        };
+        let make = |owner| {
+            slab.alloc(object(owner), &pages)
+                .ok()
+                .expect("enough pages")
+        };
+        let all: Vec<_> = (0..10_000).map(make).collect();
+        // One of each page stays, or none.
+        let mut kept = std::collections::BTreeMap::new();
+        for object in all {
+            if some_left && !kept.contains_key(&(object.addr().get() >> 12)) {
+                kept.insert(object.addr().get() >> 12, object);
+                continue;
+            }
+            // SAFETY: 1, 2: allocated above, and nobody else has it.
+            unsafe { slab.free(object, &pages) };
+        }
+        let given = pages.given.peek() - before[0];
+        let back = pages.back.peek() - before[1];
+        match (core::ptr::eq(slab, &raw const stays), some_left) {
+            (true, _) => assert_eq!(back, 0, "of {given}"),
+            (false, true) => assert_eq!(back, 0, "of {given}, an object in each"),
+            // Some that the slab keeps, and those of what the CPU keeps.
+            (false, false) => assert!(back + 4 >= given && given > 50, "{back} of {given}"),
+        }
+        for object in kept.into_values() {
+            // SAFETY: as above.
+            unsafe { slab.free(object, &pages) };
+        }
+    }
 }
 
 /// An object whose last words are looked at by readers of an earlier life.
@@ -134,10 +197,11 @@ fn what_is_kept_outlives_the_object_and_starts_as_zero() {
     // What was in the page before must not show.
     // SAFETY: nobody uses it yet.
     unsafe { page.write_bytes(0x5a, 4096) };
-    let slab: Slab<Lasting, M> = Slab::new(3, per_cpu(&at, 0, |_| Magazine::new()));
+    let slab: Slab<Lasting, M> = Slab::new(3, per_cpu(&at, 0, |_| Magazine::new()), Leave);
     let pages = Pages {
         at: &at,
         given: Atomic::new(0),
+        back: Atomic::new(0),
         most: 1,
     };
     let _cpu = at.enter(0);
@@ -156,7 +220,7 @@ fn what_is_kept_outlives_the_object_and_starts_as_zero() {
     assert_eq!((seen.own, seen.also_own, seen.kept.peek()), (1, !1, 0));
     seen.kept.store(5, Ordering::Relaxed);
     // SAFETY: 1, 2: allocated above, and nobody uses it but for what is kept.
-    unsafe { slab.free(first) };
+    unsafe { slab.free(first, &pages) };
     // SAFETY: a free object's kept words are still words.
     let kept = unsafe { &(*first.as_ptr()).kept };
     assert_eq!(kept.peek(), 5);

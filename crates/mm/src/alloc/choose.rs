@@ -67,7 +67,7 @@ impl<M: Mmu> Frames<M> {
         let pfn = look().or_else(|| {
             // What is wanted may be what this CPU keeps.
             self.drain_this_cpu();
-            look()
+            look().or_else(|| self.none())
         })?;
         Some(self.taken(pfn, used_as))
     }

@@ -24,7 +24,7 @@ const ROOM: usize = 512;
 /// What a list keeps at most: another task of the CPU may bring a batch, too.
 pub(super) const MOST: usize = ROOM - BATCH;
 /// What a list keeps at first, and the least it falls back to.
-const LEAST: usize = 64;
+pub(super) const LEAST: usize = 64;
 /// Frames that move between a list and a zone in one hold. Linux: 63 (`pcp->batch`).
 pub(super) const BATCH: usize = 64;
 
@@ -33,6 +33,8 @@ pub(super) const BATCH: usize = 64;
 pub(crate) struct CpuFrames<M: Mmu> {
     /// Guarded by: being this CPU's.
     pub(super) list: Plain<CpuList, M>,
+    /// Whether a frame was asked for here in vain. Guarded by: being this CPU's.
+    pub(super) short: Plain<bool, M>,
 }
 
 /// Frames on their way between a list and a zone.
@@ -167,6 +169,7 @@ impl<M: Mmu> CpuFrames<M> {
                 given: 0,
                 block: 0..0,
             }),
+            short: Plain::new(false),
         }
     }
 }

@@ -23,6 +23,7 @@
 
 mod choose;
 mod list;
+mod refs;
 mod zone;
 
 pub(crate) use choose::Search;
@@ -34,7 +35,7 @@ use crate::oracle::Refusals;
 use crate::swap::SwapArea;
 use core::ops::Range;
 use core::panic::Location;
-use list::{Batch, MOST};
+use list::{Batch, LEAST, MOST};
 use minflt_addr::Pfn;
 use minflt_pgtable::Mmu;
 use minflt_sync::{Cx, Instance, Ordering, PerCpu};
@@ -82,12 +83,13 @@ impl<M: Mmu> Frames<M> {
         let len = table.len() - swap.frames();
         // What a CPU has, others do without: an eighth of all is enough for that.
         let share = len / (8 * u64::from(count));
-        let keep = match swap.exists() {
-            true => (len / 64 / u64::from(nodes)).clamp(8, 256),
-            false => 0,
+        // With a swap device memory may be small and full, and then that holds for lists, too.
+        let (least, keep) = match swap.exists() {
+            true => (4, (len / 64 / u64::from(nodes)).clamp(8, 256)),
+            false => (LEAST, 0),
         };
         Self {
-            most: (share as usize).clamp(4, MOST),
+            most: (share as usize).clamp(least, MOST),
             keep,
             block_order: share.max(1).ilog2().min(BLOCK_ORDER),
             table,
@@ -213,7 +215,7 @@ impl<M: Mmu> Frames<M> {
         }
         let pfn = self.take_exactly(at, order).or_else(|| {
             self.drain_this_cpu();
-            self.take_exactly(at, order)
+            self.take_exactly(at, order).or_else(|| self.none())
         })?;
         let frame = self.get(pfn);
         frame.set_block_use(used_as, order);
@@ -334,117 +336,60 @@ impl<M: Mmu> Frames<M> {
         }
     }
 
-    /// Drops a reference; the last one frees the frame.
-    #[inline]
-    pub(crate) fn put(&self, pfn: Pfn) {
-        self.put_many(pfn, 1);
-    }
-
-    /// Takes a reference to a frame that may be free, or anybody's: false, with none taken, if it
-    /// has none left. What it is has to be looked at after that.
-    ///
-    /// Linux: folio_try_get.
-    #[inline]
-    pub(crate) fn try_hold(&self, pfn: Pfn) -> bool {
-        let refs = &self.get(pfn).refs;
-        let mut found = refs.load(Ordering::Relaxed);
-        // Pins stop far below; those who look for a page are no more than there are tasks.
-        while found != 0 && found < u32::MAX {
-            // ORDERING: Acquire; pairs with [frame-put].
-            match refs.cas(found, found + 1, Ordering::Acquire, Ordering::Relaxed) {
-                Ok(_) => return true,
-                Err(now) => found = now,
-            }
-        }
-        false
-    }
-
-    /// Takes `count` references for a holder to a frame that has some; false, with none taken,
-    /// where it has so many that their number could wrap, and the frame be freed under them.
-    ///
-    /// Linux: try_grab_folio.
-    pub(crate) fn hold(&self, pfn: Pfn, count: u32) -> bool {
-        let before = self.get(pfn).refs.add(count, Ordering::Relaxed);
-        let fits = before <= u32::MAX / 2;
-        if !fits {
-            self.put_many(pfn, count);
-        }
-        fits
-    }
-
-    /// Drops `count` references; the last one frees the frame.
-    #[inline(always)]
-    pub(crate) fn put_many(&self, pfn: Pfn, count: u32) {
-        // ORDERING: Release; pairs with [frame-put].
-        let before = self.get(pfn).refs.sub(count, Ordering::AcqRel);
-        if before == count {
-            // ORDERING: Acquire, by the same step; pairs with [frame-put].
-            self.free_whole(pfn);
-        } else if before < count {
-            M::violation(format_args!("reference count of frame {pfn} below zero"));
-        }
-    }
-
-    /// Frees what the frame is the first of: usually itself. A reference that was taken to find out
-    /// what a frame is may be the last one of a block.
-    #[inline(always)]
-    fn free_whole(&self, pfn: Pfn) {
-        match self.get(pfn).block_order() {
-            0 => self.free(pfn),
-            order => self.free_large(pfn, order),
-        }
-    }
-
-    #[inline(never)]
-    fn free_large(&self, pfn: Pfn, order: u32) {
-        if self.get(pfn).used_as() == Use::Huge {
-            self.free_huge(pfn);
-        } else {
-            self.free_block(pfn, order);
-        }
-    }
-
     /// A frame of those that a zone gives; the rest of them is the CPU's.
     #[cold]
     fn alloc_from_zones(&self, at: &M::Instance, used_as: Use) -> Option<Pfn> {
         let fetched = self.fetch(at, used_as);
         // SAFETY: 1: the CPU's own list, and a task does not leave its CPU within this function.
         let list = unsafe { self.cpus.this().list.get_mut() };
+        list.fetched(fetched.len());
         // While this task waited for the zone, another of the CPU may have brought some, too.
         let mut other = 0..0;
+        if !fetched.block.is_empty() {
+            other = core::mem::replace(&mut list.block, fetched.block);
+        }
         let mut left = Batch::EMPTY;
-        match fetched {
-            Some(Fetched::Block(block)) => {
-                list.fetched((block.end - block.start) as usize);
-                other = core::mem::replace(&mut list.block, block);
+        for pfn in fetched.frames.frames[..fetched.frames.len].iter().rev() {
+            let pfn = Pfn(u64::from(*pfn));
+            if !list.push(pfn) {
+                left.push(pfn);
             }
-            Some(Fetched::Frames(batch)) => {
-                list.fetched(batch.len);
-                for pfn in batch.frames[..batch.len].iter().rev() {
-                    let pfn = Pfn(u64::from(*pfn));
-                    if !list.push(pfn) {
-                        left.push(pfn);
-                    }
-                }
-            }
-            None => {}
         }
         let pfn = list.take();
         self.free_run(other);
         self.free_batch(left);
-        pfn
+        pfn.or_else(|| self.none())
+    }
+
+    /// No frame: which who asked may not be the one to say.
+    #[cold]
+    fn none(&self) -> Option<Pfn> {
+        // SAFETY: 1: the CPU's own, and a task does not leave its CPU within this function.
+        *unsafe { self.cpus.this().short.get_mut() } = true;
+        None
+    }
+
+    /// Whether this CPU has found no memory since this was asked last: what failed since then may
+    /// succeed where there is more. It may have been another task's.
+    #[cold]
+    pub(crate) fn was_short(&self) -> bool {
+        // SAFETY: 1: as in [`Self::none`].
+        core::mem::take(unsafe { self.cpus.this().short.get_mut() })
     }
 
     /// The system itself takes what user memory leaves it one by one, or a CPU would keep that for
     /// user memory.
-    fn fetch(&self, at: &M::Instance, used_as: Use) -> Option<Fetched> {
+    fn fetch(&self, at: &M::Instance, used_as: Use) -> Fetched {
         let fetch = |order, keep| {
-            self.zones_from(at)
-                .find_map(|zone| zone.fetch(&self.table, order, keep))
+            let mut fetched = self
+                .zones_from(at)
+                .map(|zone| zone.fetch(&self.table, order, keep));
+            fetched.find(|fetched| fetched.len() != 0)
         };
         let system = self.keep != 0 && !matches!(used_as, Use::Anon | Use::File);
         let fetched = fetch(self.block_order, self.keep);
-        fetched.or_else(|| system.then(|| fetch(0, 0)).flatten())
+        let fetched = fetched.or_else(|| system.then(|| fetch(0, 0)).flatten());
+        fetched.unwrap_or(Fetched::NOTHING)
     }
 
     /// The zones, the nearest first.

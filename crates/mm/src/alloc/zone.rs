@@ -32,11 +32,22 @@ pub(crate) struct Zone<M: Mmu> {
 
 /// What a zone gives to a CPU.
 #[derive(Debug)]
-pub(super) enum Fetched {
+pub(super) struct Fetched {
+    /// Frames of small blocks.
+    pub(super) frames: Batch,
     /// Frames that follow each other.
-    Block(Range<u64>),
-    /// Frames of smaller blocks.
-    Frames(Batch),
+    pub(super) block: Range<u64>,
+}
+
+impl Fetched {
+    pub(super) const NOTHING: Self = Self {
+        frames: Batch::EMPTY,
+        block: 0..0,
+    };
+
+    pub(super) const fn len(&self) -> usize {
+        self.frames.len + (self.block.end - self.block.start) as usize
+    }
 }
 
 /// Guarded by: the lock around it.
@@ -65,31 +76,40 @@ impl<M: Mmu> Zone<M> {
         }
     }
 
-    /// Frames for a CPU's list, of the smallest blocks there are, so that large ones last: one
-    /// block of half a batch to 2^`most` frames, or pieces until a batch is full; `keep` frames
-    /// and more stay free.
+    /// Frames for a CPU's list, of the smallest blocks there are, so that large ones last: pieces
+    /// until a batch is full, and where there are too few of these, a block of up to 2^`most`
+    /// frames; `keep` frames and more stay free.
     ///
     /// The lock is held for as many list operations as there are pieces: behind every fault of
     /// every CPU, it is the one lock that all eras share. Linux: rmqueue_bulk.
-    pub(super) fn fetch(&self, table: &FrameTable<M>, most: u32, keep: u64) -> Option<Fetched> {
-        let mut lists = self.lists.lock();
-        let mut batch = Batch::EMPTY;
+    pub(super) fn fetch(&self, table: &FrameTable<M>, most: u32, keep: u64) -> Fetched {
+        let mut held = self.lists.lock();
+        let lists = &mut *held;
+        let mut fetched = Fetched::NOTHING;
         let wanted = BATCH.min(1 << most);
-        while batch.len < wanted {
-            let room = match batch.len {
-                0 => most,
-                len => (wanted - len).ilog2(),
-            };
+        while fetched.frames.len < wanted {
             let spare = lists.spare().saturating_sub(keep).checked_ilog2();
-            let found = spare.and_then(|spare| lists.take(table, room.min(spare)));
-            let Some((pfn, order)) = found else { break };
-            let block = pfn.0..pfn.0 + (1 << order);
-            if batch.len == 0 && 2 << order >= wanted {
-                return Some(Fetched::Block(block));
+            let smallest = lists.smallest(table);
+            let (Some(spare), Some(smallest)) = (spare, smallest) else {
+                break;
+            };
+            let is_piece = 1 << smallest < wanted;
+            if !is_piece && 2 * fetched.frames.len >= wanted {
+                break;
             }
-            block.for_each(|pfn| batch.push(Pfn(pfn)));
+            let room = match is_piece {
+                true => (BATCH - fetched.frames.len).ilog2(),
+                false => most,
+            };
+            let (pfn, order) = lists.split(table, smallest, room.min(spare));
+            let block = pfn.0..pfn.0 + (1 << order);
+            if !is_piece {
+                fetched.block = block;
+                break;
+            }
+            block.for_each(|pfn| fetched.frames.push(Pfn(pfn)));
         }
-        (batch.len != 0).then_some(Fetched::Frames(batch))
+        fetched
     }
 
     /// A block of exactly 2^`order` frames, which may be more than a list has; `keep` frames and
@@ -118,7 +138,8 @@ impl<M: Mmu> Zone<M> {
         blocks: impl Iterator<Item = Pfn>,
         order: u32,
     ) {
-        let mut lists = self.lists.lock();
+        let mut held = self.lists.lock();
+        let lists = &mut *held;
         blocks.for_each(|pfn| lists.free(table, pfn, order, self.start));
     }
 
@@ -165,15 +186,13 @@ impl Lists {
         self.free + self.end - self.untouched
     }
 
-    fn take<M: Mmu>(&mut self, table: &FrameTable<M>, most: u32) -> Option<(Pfn, u32)> {
+    /// The order of the smallest block there is.
+    fn smallest<M: Mmu>(&mut self, table: &FrameTable<M>) -> Option<u32> {
         loop {
-            let Some(at) = self.heads.iter().position(|head| *head != 0) else {
-                if self.take_untouched(table) {
-                    continue;
-                }
-                return None;
-            };
-            return Some(self.split(table, at as u32, most));
+            let found = self.heads.iter().position(|head| *head != 0);
+            if found.is_some() || !self.take_untouched(table) {
+                return found.map(|order| order as u32);
+            }
         }
     }
 

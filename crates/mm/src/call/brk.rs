@@ -88,25 +88,29 @@ impl<M: Mmu> Mm<M> {
     pub fn brk(&self, at: Option<VirtAddr>) -> VirtAddr {
         as_call(self.system(), || {
             self.system().count(Event::Brk);
-            let writers = Writers::lock(self);
-            let end = self.heap.end();
-            let Some(at) = at.filter(|at| *at >= self.heap.start()) else {
-                return end;
-            };
-            // Before the move, after which the lock may be held for reading only.
-            self.heap.end.store(at.0, Ordering::Relaxed);
-            let moved = self.move_break(&writers, end, at);
-            if moved.is_err() {
-                self.heap.end.store(end.0, Ordering::Relaxed);
-                return end;
-            }
-            let locks = self.flags_of_new().has(VmaFlags::LOCKED);
-            drop(writers);
-            M::note(format_args!("brk {at}"));
-            if locks {
-                self.populate_heap(end, at);
-            }
-            at
+            self.system()
+                .with_memory(|| {
+                    let writers = Writers::lock(self);
+                    let end = self.heap.end();
+                    let Some(at) = at.filter(|at| *at >= self.heap.start()) else {
+                        return Ok(end);
+                    };
+                    // Before the move, after which the lock may be held for reading only.
+                    self.heap.end.store(at.0, Ordering::Relaxed);
+                    let moved = self.move_break(&writers, end, at);
+                    if moved.is_err() {
+                        self.heap.end.store(end.0, Ordering::Relaxed);
+                        return Err(end);
+                    }
+                    let locks = self.flags_of_new().has(VmaFlags::LOCKED);
+                    drop(writers);
+                    M::note(format_args!("brk {at}"));
+                    if locks {
+                        self.populate_heap(end, at);
+                    }
+                    Ok(at)
+                })
+                .unwrap_or_else(|end| end)
         })
     }
 

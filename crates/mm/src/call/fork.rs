@@ -71,23 +71,25 @@ impl<M: Mmu> System<M> {
     pub fn fork(&self, parent: &Mm<M>) -> Result<MmHandle<'_, M>, NoMemory> {
         as_call(self, || {
             self.count(Event::Fork);
-            let child = self.new_mm()?;
-            let writers = Writers::lock(parent);
-            child.inherit(parent);
-            let outside = self.config.lacks(Broken::ForkWithoutSections);
-            let sections = (!outside).then(|| writers.begin_all());
-            let user = VirtRange::new(VirtAddr(0), VirtAddr(M::Paging::user_end()));
-            let mut zap = Zap::begin(parent, user);
-            parent.pins.begin_fork();
-            let copied = copy_all(self, parent, &child, &mut zap);
-            parent.pins.end_fork();
-            zap.finish();
-            oracle::translations_agree_alone(parent, user);
-            vma_lock::end_all(&child);
-            drop(sections);
-            drop(writers);
-            M::note(format_args!("fork returns"));
-            copied.map(|()| child)
+            self.with_memory(|| {
+                let child = self.new_mm()?;
+                let writers = Writers::lock(parent);
+                child.inherit(parent);
+                let outside = self.config.lacks(Broken::ForkWithoutSections);
+                let sections = (!outside).then(|| writers.begin_all());
+                let user = VirtRange::new(VirtAddr(0), VirtAddr(M::Paging::user_end()));
+                let mut zap = Zap::begin(parent, user);
+                parent.pins.begin_fork();
+                let copied = copy_all(self, parent, &child, &mut zap);
+                parent.pins.end_fork();
+                zap.finish();
+                oracle::translations_agree_alone(parent, user);
+                vma_lock::end_all(&child);
+                drop(sections);
+                drop(writers);
+                M::note(format_args!("fork returns"));
+                copied.map(|()| child)
+            })
         })
     }
 }
@@ -346,8 +348,7 @@ impl<M: Mmu> Mm<M> {
             match unsafe { walk::<M>(&sys.at, self.root, addr) } {
                 Walk::Leaf(leaf) => return Ok(leaf.table),
                 Walk::Missing { entry, level } => {
-                    let alloc = || Self::new_table(sys, level - 1);
-                    let table = sys.alloc_or_reclaim(None, alloc).ok_or(NoMemory)?;
+                    let table = Self::new_table(sys, level - 1).ok_or(NoMemory)?;
                     entry.store(Pte::table(table, level));
                     sys.count(Event::TablesInstalled);
                 }

@@ -107,34 +107,36 @@ impl<M: Mmu> Mm<M> {
     ) -> Result<(), MempolicyError> {
         as_call(self.system(), || {
             self.system().count(Event::Mempolicy);
-            let range = if VirtAddr(len).align_up(M::Paging::shift()).is_some() {
-                page_range::<M>(start, len).ok_or(MempolicyError::Invalid)?
-            } else {
-                // What wraps when it is rounded up is nothing, as in Linux.
-                page_range::<M>(start, 0).ok_or(MempolicyError::Invalid)?
-            };
-            if range.is_empty() {
-                return Ok(());
-            }
-            let kept = self.system().settled(policy)?;
-            let strict = misplaced == Misplaced::Refuse && kept.mode() != PolicyMode::Default;
-            let nodes = strict.then(|| policy.nodes());
-            let writers = Writers::lock(self);
-            self.look_over(&writers, range, kept, nodes)?;
-            self.bind_all(&writers, range, kept)?;
-            drop(writers);
-            let moved = match misplaced {
-                Misplaced::Stay | Misplaced::Refuse => true,
-                Misplaced::Move(which) | Misplaced::MoveOrFail(which) => {
-                    self.move_for(range, kept, which)
+            self.system().with_memory(|| {
+                let range = if VirtAddr(len).align_up(M::Paging::shift()).is_some() {
+                    page_range::<M>(start, len).ok_or(MempolicyError::Invalid)?
+                } else {
+                    // What wraps when it is rounded up is nothing, as in Linux.
+                    page_range::<M>(start, 0).ok_or(MempolicyError::Invalid)?
+                };
+                if range.is_empty() {
+                    return Ok(());
                 }
-            };
-            M::note(format_args!("mbind {range} {kept:?} returns"));
-            let fails = matches!(misplaced, Misplaced::MoveOrFail(_)) && !kept.is_default();
-            match moved || !fails {
-                true => Ok(()),
-                false => Err(MempolicyError::Misplaced),
-            }
+                let kept = self.system().settled(policy)?;
+                let strict = misplaced == Misplaced::Refuse && kept.mode() != PolicyMode::Default;
+                let nodes = strict.then(|| policy.nodes());
+                let writers = Writers::lock(self);
+                self.look_over(&writers, range, kept, nodes)?;
+                self.bind_all(&writers, range, kept)?;
+                drop(writers);
+                let moved = match misplaced {
+                    Misplaced::Stay | Misplaced::Refuse => true,
+                    Misplaced::Move(which) | Misplaced::MoveOrFail(which) => {
+                        self.move_for(range, kept, which)
+                    }
+                };
+                M::note(format_args!("mbind {range} {kept:?} returns"));
+                let fails = matches!(misplaced, Misplaced::MoveOrFail(_)) && !kept.is_default();
+                match moved || !fails {
+                    true => Ok(()),
+                    false => Err(MempolicyError::Misplaced),
+                }
+            })
         })
     }
 

@@ -150,7 +150,10 @@ impl<M: Mmu> Mm<M> {
         request: &MapRequest,
         part: Option<&Part<'_, M>>,
     ) -> Result<VirtAddr, MmapError> {
-        as_call(self.system(), || self.map_populated(share, request, part))
+        let sys = self.system();
+        as_call(sys, || {
+            sys.with_memory(|| self.map_populated(share, request, part))
+        })
     }
 
     /// The same as a part of a call.

@@ -35,23 +35,25 @@ impl<M: Mmu> Mm<M> {
     pub fn mprotect(&self, start: VirtAddr, len: u64, prot: Prot) -> Result<(), MprotectError> {
         as_call(self.system(), || {
             self.system().count(Event::Mprotect);
-            if !start.is_aligned(M::Paging::shift()) {
-                return Err(MprotectError::Invalid);
-            }
-            if len == 0 {
-                return Ok(());
-            }
-            let range = super::page_range::<M>(start, len).filter(|range| !range.is_empty());
-            let range = range.ok_or(MprotectError::NoMemory)?;
-            let writers = Writers::lock(self);
-            let mut locked = None;
-            let result = self.protect_all(&writers, range, prot, &mut locked);
-            drop(writers);
-            if let Some(locked) = locked {
-                self.populate_locked(locked);
-            }
-            M::note(format_args!("mprotect {range} {prot:?} returns"));
-            result
+            self.system().with_memory(|| {
+                if !start.is_aligned(M::Paging::shift()) {
+                    return Err(MprotectError::Invalid);
+                }
+                if len == 0 {
+                    return Ok(());
+                }
+                let range = super::page_range::<M>(start, len).filter(|range| !range.is_empty());
+                let range = range.ok_or(MprotectError::NoMemory)?;
+                let writers = Writers::lock(self);
+                let mut locked = None;
+                let result = self.protect_all(&writers, range, prot, &mut locked);
+                drop(writers);
+                if let Some(locked) = locked {
+                    self.populate_locked(locked);
+                }
+                M::note(format_args!("mprotect {range} {prot:?} returns"));
+                result
+            })
         })
     }
 

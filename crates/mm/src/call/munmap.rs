@@ -37,20 +37,22 @@ impl<M: Mmu> Mm<M> {
     pub fn munmap(&self, start: VirtAddr, len: u64) -> Result<(), MunmapError> {
         as_call(self.system(), || {
             self.system().count(Event::Munmap);
-            let range = page_range::<M>(start, len).ok_or(MunmapError::Invalid)?;
-            if range.is_empty() || range.end() > Self::user_range().end() {
-                return Err(MunmapError::Invalid);
-            }
-            let writers = Writers::lock(self);
-            let unmapped = match exactly(self, range) {
-                Some(found) => unmap_one(self, &writers, found, Afterwards::LetsGo),
-                None if !self.cuts_no_huge_page(range) => return Err(MunmapError::Invalid),
-                None => unmap_parts(self, &writers, range, Afterwards::LetsGo),
-            };
-            unmapped.map_err(|NoMemory| MunmapError::NoMemory)?;
-            drop(writers);
-            M::note(format_args!("munmap {range} returns"));
-            Ok(())
+            self.system().with_memory(|| {
+                let range = page_range::<M>(start, len).ok_or(MunmapError::Invalid)?;
+                if range.is_empty() || range.end() > Self::user_range().end() {
+                    return Err(MunmapError::Invalid);
+                }
+                let writers = Writers::lock(self);
+                let unmapped = match exactly(self, range) {
+                    Some(found) => unmap_one(self, &writers, found, Afterwards::LetsGo),
+                    None if !self.cuts_no_huge_page(range) => return Err(MunmapError::Invalid),
+                    None => unmap_parts(self, &writers, range, Afterwards::LetsGo),
+                };
+                unmapped.map_err(|NoMemory| MunmapError::NoMemory)?;
+                drop(writers);
+                M::note(format_args!("munmap {range} returns"));
+                Ok(())
+            })
         })
     }
 }

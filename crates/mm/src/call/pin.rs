@@ -184,8 +184,10 @@ impl<M: Mmu> Mm<M> {
     /// See [`RemoteError`].
     pub fn pin(&self, addr: VirtAddr, access: Access) -> Result<Pin<'_, M>, RemoteError> {
         as_call(self.system(), || {
-            let pfn = self.hold_page(addr, access, Force::No, Held::Pin)?;
-            Ok(Pin::of(self, pfn, access))
+            self.system().with_memory(|| {
+                let pfn = self.hold_page(addr, access, Force::No, Held::Pin)?;
+                Ok(Pin::of(self, pfn, access))
+            })
         })
     }
 }

@@ -117,7 +117,10 @@ impl<M: Mmu> Mm<M> {
                     (at, (len - done).min(in_page as usize))
                 });
                 let result = match part {
-                    Some((at, part)) => one(at, part).map(|()| part),
+                    Some((at, part)) => {
+                        let result = self.system().with_memory(|| one(at, part));
+                        result.map(|()| part)
+                    }
                     None => Err(RemoteError::Fault),
                 };
                 match result {

@@ -168,31 +168,33 @@ impl<M: Mmu> Mm<M> {
     pub fn shmget(&self, request: &ShmRequest) -> Result<ShmId, ShmgetError> {
         let sys = self.system();
         as_call(sys, || {
-            let table = sys.segments();
-            let private = request.key == ShmKey::PRIVATE;
-            let found = (!private).then(|| table.named(request.key)).flatten();
-            let Some(segment) = found else {
-                if !private && request.create == ShmCreate::No {
-                    return Err(ShmgetError::NotFound);
+            sys.with_memory(|| {
+                let table = sys.segments();
+                let private = request.key == ShmKey::PRIVATE;
+                let found = (!private).then(|| table.named(request.key)).flatten();
+                let Some(segment) = found else {
+                    if !private && request.create == ShmCreate::No {
+                        return Err(ShmgetError::NotFound);
+                    }
+                    return table.add(&NewSegment {
+                        key: request.key,
+                        bytes: request.bytes,
+                        mode: request.mode & 0o777,
+                        reserve: request.reserve,
+                        pages: request.pages,
+                        creator: self.space(),
+                    });
+                };
+                if request.create == ShmCreate::Exclusive {
+                    Err(ShmgetError::Exists)
+                } else if segment.bytes() < request.bytes {
+                    Err(ShmgetError::Invalid)
+                } else if segment.denies(request.mode & 0o777) {
+                    Err(ShmgetError::Access)
+                } else {
+                    Ok(segment.id())
                 }
-                return table.add(&NewSegment {
-                    key: request.key,
-                    bytes: request.bytes,
-                    mode: request.mode & 0o777,
-                    reserve: request.reserve,
-                    pages: request.pages,
-                    creator: self.space(),
-                });
-            };
-            if request.create == ShmCreate::Exclusive {
-                Err(ShmgetError::Exists)
-            } else if segment.bytes() < request.bytes {
-                Err(ShmgetError::Invalid)
-            } else if segment.denies(request.mode & 0o777) {
-                Err(ShmgetError::Access)
-            } else {
-                Ok(segment.id())
-            }
+            })
         })
     }
 
@@ -210,7 +212,10 @@ impl<M: Mmu> Mm<M> {
     /// Linux: do_shmat.
     pub fn shmat(&self, id: ShmId, attach: &ShmAttach) -> Result<VirtAddr, ShmatError> {
         let share = Share::default();
-        let attached = as_call(self.system(), || self.attach(&share, id, attach));
+        let attached = as_call(self.system(), || {
+            let attach = || self.attach(&share, id, attach);
+            self.system().with_memory(attach)
+        });
         self.rss.sync(&share);
         attached
     }
@@ -263,27 +268,29 @@ impl<M: Mmu> Mm<M> {
     /// Linux: ksys_shmdt.
     pub fn shmdt(&self, addr: VirtAddr) -> Result<(), ShmdtError> {
         as_call(self.system(), || {
-            if !addr.is_aligned(M::Paging::shift()) {
-                return Err(ShmdtError::Invalid);
-            }
-            let writers = Writers::lock(self);
-            let mut attached: Option<(FileKey, VirtAddr)> = None;
-            let mut at = addr;
-            while let Some(view) = self.find(at).map(Vma::view) {
-                at = view.range.end();
-                // Nothing of it can lie further up.
-                if attached.is_some_and(|(_, end)| at > end) {
-                    break;
+            self.system().with_memory(|| {
+                if !addr.is_aligned(M::Paging::shift()) {
+                    return Err(ShmdtError::Invalid);
                 }
-                let other = attached.is_some_and(|(file, _)| file != view.file);
-                let Some(bytes) = attached_bytes::<M>(addr, &view).filter(|_| !other) else {
-                    continue;
-                };
-                attached = Some((view.file, VirtAddr(addr.0.saturating_add(bytes))));
-                unmap(self, &writers, view.range, Afterwards::Writes)?;
-            }
-            M::note(format_args!("shmdt {addr} returns"));
-            attached.map(|_| ()).ok_or(ShmdtError::Invalid)
+                let writers = Writers::lock(self);
+                let mut attached: Option<(FileKey, VirtAddr)> = None;
+                let mut at = addr;
+                while let Some(view) = self.find(at).map(Vma::view) {
+                    at = view.range.end();
+                    // Nothing of it can lie further up.
+                    if attached.is_some_and(|(_, end)| at > end) {
+                        break;
+                    }
+                    let other = attached.is_some_and(|(file, _)| file != view.file);
+                    let Some(bytes) = attached_bytes::<M>(addr, &view).filter(|_| !other) else {
+                        continue;
+                    };
+                    attached = Some((view.file, VirtAddr(addr.0.saturating_add(bytes))));
+                    unmap(self, &writers, view.range, Afterwards::Writes)?;
+                }
+                M::note(format_args!("shmdt {addr} returns"));
+                attached.map(|_| ()).ok_or(ShmdtError::Invalid)
+            })
         })
     }
 }

@@ -61,7 +61,7 @@ impl<'m, M: Mmu> NewRecord<'m, M> {
 impl<M: Mmu> Drop for NewRecord<'_, M> {
     fn drop(&mut self) {
         // SAFETY: 1, 2: allocated by `new`, never published.
-        unsafe { self.mm.system().attrs.free(self.attrs) };
+        unsafe { self.mm.system().attrs.free(self.attrs, self.mm.system()) };
     }
 }
 
@@ -200,7 +200,7 @@ pub(super) fn new_vma<M: Mmu>(mm: &Mm<M>, view: VmaView) -> Result<NonNull<Vma<M
         // SAFETY: 1, 2: allocated above, never published.
         attrs
             .into_iter()
-            .for_each(|it| unsafe { sys.attrs.free(it) });
+            .for_each(|it| unsafe { sys.attrs.free(it, sys) });
     };
     let id = sys.new_id();
     let link = sys.new_link(mm, id, &view);
@@ -237,10 +237,10 @@ pub(super) fn discard_vma<M: Mmu>(mm: &Mm<M>, vma: NonNull<Vma<M>>) {
     // SAFETY: nobody else has it.
     if let Some(attrs) = unsafe { vma.as_ref() }.attrs_ptr() {
         // SAFETY: 1, 2: nobody else has it.
-        unsafe { sys.attrs.free(attrs) };
+        unsafe { sys.attrs.free(attrs, sys) };
     }
     // SAFETY: 1, 2: nobody else has it.
-    unsafe { sys.vmas.free(vma) };
+    unsafe { sys.vmas.free(vma, sys) };
 }
 
 /// Takes a VMA out of the tree for good, which `over` has grown over.

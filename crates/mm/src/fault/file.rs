@@ -146,10 +146,7 @@ impl<M: Mmu> Fault<'_, M> {
                 sys.count(Event::Signals);
                 FaultOutcome::Signal(Signal::Bus)
             }
-            NotRead::NoMemory => {
-                sys.count(Event::OutOfMemory);
-                FaultOutcome::Oom
-            }
+            NotRead::NoMemory => FaultOutcome::Oom,
         })
     }
 

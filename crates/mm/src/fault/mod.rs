@@ -18,6 +18,7 @@ mod around;
 mod file;
 mod hugetlb;
 mod numa;
+mod outcome;
 mod prepare;
 pub(crate) mod remote;
 mod slot;
@@ -28,8 +29,9 @@ pub(crate) mod userfault;
 use crate::config::{Ahead, Broken, Config, Rss, Rung};
 use crate::event::Event;
 use crate::mm::Mm;
+use crate::policy::NodeMask;
+use crate::reclaim::Shortage;
 use crate::rss::Share;
-use crate::system::CpuArea;
 use core::cell::Cell;
 use file::Wanted;
 use minflt_addr::{Pfn, VirtAddr};
@@ -38,88 +40,8 @@ use minflt_sync::Phase;
 use stabilise::Stable;
 use swap::{Away, Brought};
 
-/// What came of a fault.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum FaultOutcome {
-    /// The access can be tried again.
-    Done(Done),
-    /// The access is an error.
-    Signal(Signal),
-    /// There is no memory.
-    Oom,
-}
-
-/// How a fault was done.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Done {
-    /// What had to be done.
-    pub kind: Kind,
-    /// Whether it was done without `mmap_lock`.
-    pub by: Rung,
-}
-
-/// What a fault had to do.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Kind {
-    /// Install a frame of zeros.
-    AnonWrite,
-    /// Install the shared page of zeros.
-    AnonRead,
-    /// Replace the shared page of zeros by a frame.
-    ZeroPageCow,
-    /// Make a page writable that nobody shares.
-    Reuse,
-    /// Replace a page that others may share by a copy.
-    Cow,
-    /// Map a page of a file for loads.
-    FileRead,
-    /// Map a page of a file and those around it for loads.
-    FileAround,
-    /// Map a page of a shared file for stores.
-    FileWrite,
-    /// Make a page of a shared file writable.
-    FileShared,
-    /// Map a copy of a page of a private file.
-    FileCopy,
-    /// Map a huge page.
-    Huge,
-    /// Map a page that was swapped out.
-    SwapIn,
-    /// Give the right to use a page back that a scan took away, to see who uses it.
-    NumaHint,
-    /// Nothing: somebody was faster, or only flags were missing.
-    Spurious,
-}
-
-/// The signal that an access raises.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Signal {
-    /// Nothing is mapped there (SIGSEGV, SEGV_MAPERR).
-    MapErr,
-    /// The mapping does not allow the access (SIGSEGV, SEGV_ACCERR).
-    AccErr,
-    /// The file ends before the page, or it could not be read (SIGBUS, BUS_ADRERR).
-    Bus,
-    /// The address is no multiple of the access's size, on a machine that asks for that (SIGBUS,
-    /// BUS_ADRALN).
-    Misaligned,
-    /// There was no memory for the page (Linux kills a process for it; an embedder decides).
-    OutOfMemory,
-}
-
-/// Why a rung cannot go on. Never an error: the next rung is tried.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Why {
-    VmaChanged,
-    PmdChanged,
-    PteLock,
-    NoAnonVma,
-    NotSupported,
-    /// The VMA was not there, not this one, or write-locked.
-    VmaLocked,
-    /// The VMA's lock is not enough.
-    NeedsMmapLock,
-}
+pub(crate) use outcome::Why;
+pub use outcome::{Done, FaultOutcome, Kind, Signal};
 
 /// Why an attempt ended without success.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -157,6 +79,8 @@ pub(crate) struct Fault<'m, M: Mmu> {
     away: Cell<Option<Away>>,
     /// What was read from there.
     brought: Cell<Option<Brought<'m, M>>>,
+    /// The nodes that a frame asked for must be of, if not any.
+    within: Cell<Option<NodeMask>>,
 }
 
 impl<M: Mmu> Mm<M> {
@@ -176,6 +100,7 @@ impl<M: Mmu> Mm<M> {
         here.count(Event::PageFaults);
         let fault = Fault::new(self, share, addr, access);
         let mut waited = false;
+        let mut shortage = None;
         for rung in sys.config.ladder.rungs() {
             let mut again = tries_of(&sys.config);
             loop {
@@ -224,12 +149,11 @@ impl<M: Mmu> Mm<M> {
                             waited = true;
                             continue;
                         }
+                        Err(FaultOutcome::Oom) if fault.more_memory(&mut shortage) => continue,
                         Err(outcome) => return outcome,
                     },
-                    Err(Stop::Oom) => {
-                        sys.count(Event::OutOfMemory);
-                        return FaultOutcome::Oom;
-                    }
+                    Err(Stop::Oom) if fault.more_memory(&mut shortage) => continue,
+                    Err(Stop::Oom) => return FaultOutcome::Oom,
                 }
                 again -= 1;
                 if again == 0 {
@@ -260,16 +184,20 @@ impl<M: Mmu> Mm<M> {
         let sys = self.system();
         let fault = Fault::new(self, share, addr, access);
         let mut how = Event::MinorFaults;
+        let mut shortage = None;
         let outcome = loop {
             match fault.attempt(Rung::Mmap) {
                 Err(Stop::Userfault) => self.await_wake(),
                 Err(Stop::Moving(pfn)) => sys.await_move(pfn),
                 Err(Stop::PageIn) => {
                     how = Event::MajorFaults;
-                    if let Err(outcome) = fault.page_in() {
-                        return outcome;
+                    match fault.page_in() {
+                        Ok(()) => {}
+                        Err(FaultOutcome::Oom) if fault.more_memory(&mut shortage) => {}
+                        Err(outcome) => return outcome,
                     }
                 }
+                Err(Stop::Oom) if fault.more_memory(&mut shortage) => {}
                 outcome => break outcome,
             }
         };
@@ -288,6 +216,23 @@ impl<M: Mmu> Mm<M> {
             // The others were dealt with.
             Err(_) => FaultOutcome::Oom,
         }
+    }
+}
+
+impl<M: Mmu> Fault<'_, M> {
+    /// After an attempt that found no memory: whether there may be more now. If not, that is
+    /// counted.
+    #[cold]
+    #[inline(never)]
+    fn more_memory(&self, shortage: &mut Option<Shortage>) -> bool {
+        let sys = self.mm.system();
+        let shortage = shortage.get_or_insert_with(|| Shortage::new(sys));
+        // What a test refuses shall not be had by taking it from others.
+        let more = sys.frames.was_short() && shortage.make_room(sys, self.within.get());
+        if !more {
+            sys.count(Event::OutOfMemory);
+        }
+        more
     }
 }
 
@@ -314,6 +259,7 @@ impl<'m, M: Mmu> Fault<'m, M> {
             wanted: Cell::new(None),
             away: Cell::new(None),
             brought: Cell::new(None),
+            within: Cell::new(None),
         }
     }
 }
@@ -423,73 +369,5 @@ impl<M: Mmu> Fault<'_, M> {
     #[inline(always)]
     fn count_page(&self, pages: i64) {
         self.mm.count_resident(Some(self.share), pages);
-    }
-}
-
-impl Done {
-    #[inline(always)]
-    fn count<M: Mmu>(self, here: &CpuArea<M>) {
-        here.count(self.kind.event());
-        match self.by {
-            Rung::Speculative => here.count(Event::Speculative),
-            Rung::VmaLock => here.count(Event::VmaLockSuccess),
-            Rung::Mmap => {}
-        }
-    }
-}
-
-impl Kind {
-    /// Whether one more frame is mapped.
-    const fn maps_a_frame(self) -> bool {
-        matches!(
-            self,
-            Self::AnonWrite
-                | Self::ZeroPageCow
-                | Self::FileRead
-                | Self::FileWrite
-                | Self::FileCopy
-                | Self::SwapIn
-        )
-    }
-
-    /// Whether a frame was taken for it.
-    const fn takes_a_frame(self) -> bool {
-        matches!(
-            self,
-            Self::AnonWrite | Self::ZeroPageCow | Self::Cow | Self::FileCopy
-        )
-    }
-
-    const fn event(self) -> Event {
-        match self {
-            Self::AnonWrite => Event::AnonWrite,
-            Self::AnonRead => Event::AnonRead,
-            Self::ZeroPageCow => Event::ZeroPageCow,
-            Self::Reuse => Event::Reuse,
-            Self::Cow => Event::Cow,
-            Self::FileRead => Event::FileRead,
-            Self::FileAround => Event::FileAround,
-            Self::FileWrite => Event::FileWrite,
-            Self::FileShared => Event::FileShared,
-            Self::FileCopy => Event::FileCopy,
-            Self::Huge => Event::HugeFaults,
-            Self::SwapIn => Event::SwapIn,
-            Self::NumaHint => Event::NumaHintFaults,
-            Self::Spurious => Event::Spurious,
-        }
-    }
-}
-
-impl Why {
-    const fn event(self) -> Event {
-        match self {
-            Self::VmaChanged => Event::SpfVmaChanged,
-            Self::PmdChanged => Event::SpfPmdChanged,
-            Self::PteLock => Event::SpfPteLock,
-            Self::NoAnonVma => Event::SpfNoAnonVma,
-            Self::NotSupported => Event::SpfNotSupported,
-            Self::VmaLocked => Event::VmaLockAbort,
-            Self::NeedsMmapLock => Event::VmaLockRetry,
-        }
     }
 }

@@ -11,7 +11,7 @@ use crate::config::{Ahead, Broken, Protocol};
 use crate::event::Event;
 use crate::frame::{Frame, Use};
 use crate::mm::Mm;
-use crate::policy::{NodeMask, Policy, PolicyMode};
+use crate::policy::{Policy, PolicyMode};
 use crate::system::Exchanges;
 use minflt_addr::Pfn;
 use minflt_pgtable::{
@@ -34,8 +34,7 @@ impl<M: Mmu> Mm<M> {
     #[cold]
     pub(super) fn populate(&self, entry: EntryRef<'_, M>, level: u32) -> Result<(), Stop> {
         let sys = self.system();
-        let fresh = sys.alloc_or_reclaim(None, || Self::new_table(sys, level - 1));
-        let fresh = fresh.ok_or(Stop::Oom)?;
+        let fresh = Self::new_table(sys, level - 1).ok_or(Stop::Oom)?;
         let mine = if sys.config.lacks(Broken::BlindPopulate) {
             entry.store(Pte::table(fresh, level));
             true
@@ -158,13 +157,8 @@ impl<M: Mmu> Fault<'_, M> {
     pub(super) fn private_frame(&self, stable: &Stable<'_, M>) -> Result<(Pfn, &Frame<M>), Stop> {
         let sys = self.mm.system();
         let pfn = if Policy::both_default(stable.view.policy, self.share.policy()) {
-            match sys.frames.alloc_here(&sys.at, Use::Anon) {
-                Some(pfn) => pfn,
-                None => {
-                    let again = || sys.frames.alloc(&sys.at, Use::Anon); // Tried again.
-                    self.reclaimed_frame(stable, None, again)?
-                }
-            }
+            let pfn = sys.frames.alloc_here(&sys.at, Use::Anon);
+            pfn.ok_or(Stop::Oom)?
         } else {
             self.chosen_frame(stable)?
         };
@@ -197,23 +191,6 @@ impl<M: Mmu> Fault<'_, M> {
         }
     }
 
-    /// A frame where none was free: others' pages go for it. A fault that may not wait leaves that
-    /// to the next rung.
-    #[cold]
-    #[inline(never)]
-    fn reclaimed_frame(
-        &self,
-        stable: &Stable<'_, M>,
-        within: Option<NodeMask>,
-        alloc: impl Fn() -> Option<Pfn>,
-    ) -> Result<Pfn, Stop> {
-        let sys = self.mm.system();
-        if stable.can() == Can::Look && sys.reclaims() {
-            return Err(Why::NotSupported.into());
-        }
-        sys.reclaim_for(within, alloc).ok_or(Stop::Oom)
-    }
-
     /// A frame as the mapping's policy says, or the thread's where that says nothing. Whose turn it
     /// is of several nodes is not asked speculatively, as in the series of 2017.
     ///
@@ -226,16 +203,13 @@ impl<M: Mmu> Fault<'_, M> {
             return Err(Why::NotSupported.into());
         }
         let index = stable.view.page_index::<M::Paging>(self.addr);
-        let alloc = || self.alloc_by(policy, index);
-        match alloc() {
-            Some(pfn) => Ok(pfn),
-            None => self.reclaimed_frame(stable, policy.bound(), alloc),
-        }
+        self.alloc_by(policy, index).ok_or(Stop::Oom)
     }
 
     /// A frame for page number `index` of a mapping, as a policy chooses.
     pub(super) fn alloc_by(&self, policy: Policy, index: u64) -> Option<Pfn> {
         let sys = self.mm.system();
+        self.within.set(policy.bound());
         sys.frames.alloc_on(&sys.at, Use::Anon, policy, index)
     }
 

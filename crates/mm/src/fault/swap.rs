@@ -108,11 +108,7 @@ impl<M: Mmu> Fault<'_, M> {
             slot,
             pfn: None,
         };
-        let alloc = || self.alloc_by(policy, index);
-        let Some(pfn) = sys.alloc_or_reclaim(policy.bound(), alloc) else {
-            sys.count(Event::OutOfMemory);
-            return Err(FaultOutcome::Oom);
-        };
+        let pfn = self.alloc_by(policy, index).ok_or(FaultOutcome::Oom)?;
         // Nobody's yet: the mapping that it is for may go meanwhile.
         let frame = sys.frames.get(pfn);
         frame.mapping.store(0, Ordering::Relaxed);

@@ -241,7 +241,7 @@ fn put_in<'a, M: Mmu>(
         Ok(_) => new,
         Err(found) => {
             // SAFETY: 1, 2: allocated above, seen by nobody.
-            unsafe { sys.files.nodes.free(fresh) };
+            unsafe { sys.files.nodes.free(fresh, sys) };
             found
         }
     };
@@ -296,5 +296,5 @@ fn free_below<M: Mmu>(sys: &System<M>, at: &CacheNode<M>, height: u64) {
         }
     }
     // SAFETY: 1, 2: nobody else has the cache.
-    unsafe { sys.files.nodes.free(NonNull::from(at)) };
+    unsafe { sys.files.nodes.free(NonNull::from(at), sys) };
 }

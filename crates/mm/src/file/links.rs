@@ -134,7 +134,7 @@ impl<M: Mmu> System<M> {
         }
         close_huge(self, old.lock(), old.own());
         // SAFETY: 1, 2: in no tree any more, and the VMA goes.
-        unsafe { self.files.links.free(NonNull::from(old)) };
+        unsafe { self.files.links.free(NonNull::from(old), self) };
         cache.unmapped_by(mm);
         cache.put();
     }

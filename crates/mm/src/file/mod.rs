@@ -73,7 +73,7 @@ use links::FileLink;
 use minflt_addr::Pfn;
 use minflt_pgtable::{Mmu, Paging};
 use minflt_sync::order::{FileLock, FilesLock, HugeMapLock, HugeReserveLock, IMmapLock};
-use minflt_sync::slab::{Magazine, SlabObject};
+use minflt_sync::slab::{Magazine, Pages, SlabObject};
 use minflt_sync::{Atomic, Ordering, PerCpu, RwSem, Slab, SpinLock, WaitTable};
 
 /// Bytes that a file may have: what a page number of 4 KiB pages fits in, with room to add.
@@ -176,9 +176,9 @@ impl<M: Mmu> Files<M> {
     /// No files; the slabs' magazines.
     pub(crate) fn new([caches, nodes, links]: [PerCpu<Magazine<M>, M>; 3]) -> Self {
         Self {
-            caches: Slab::new(8, caches),
-            nodes: Slab::new(9, nodes),
-            links: Slab::new(10, links),
+            caches: Slab::new(8, caches, Pages::Leave),
+            nodes: Slab::new(9, nodes, Pages::Leave),
+            links: Slab::new(10, links, Pages::Leave),
             first: SpinLock::new(0),
             on_devices: Atomic::new(0),
             waits: WaitTable::new(),
@@ -207,7 +207,7 @@ impl<M: Mmu> System<M> {
     /// # Errors
     /// No memory, or too large.
     pub fn new_file(&self, bytes: u64) -> Result<FileHandle<'_, M>, NoMemory> {
-        self.make_file(None, bytes, None)
+        self.with_memory(|| self.make_file(None, bytes, None))
     }
 
     /// A file of `bytes` bytes whose pages come from and go to `ops`. Each call makes another
@@ -220,7 +220,7 @@ impl<M: Mmu> System<M> {
         ops: &'static dyn FileOps<M>,
         bytes: u64,
     ) -> Result<FileHandle<'_, M>, NoMemory> {
-        self.make_file(Some(ops), bytes, None)
+        self.with_memory(|| self.make_file(Some(ops), bytes, None))
     }
 
     /// A file; of huge pages, if it is told how large.
@@ -374,9 +374,7 @@ impl<M: Mmu> PageCache<M> {
     /// # Errors
     /// No memory for the nodes above it.
     pub(crate) fn slot_of_huge(&self, index: u64) -> Result<&Atomic<u64, M>, NoMemory> {
-        let sys = self.system();
-        let place = || self.index.slot_for(sys, index).ok();
-        sys.alloc_or_reclaim(None, place).ok_or(NoMemory)
+        self.index.slot_for(self.system(), index)
     }
 
     /// Calls `visit` with the number of each page from `first` to `last` that is cached.
@@ -449,7 +447,7 @@ impl<M: Mmu> PageCache<M> {
             ops.release();
         }
         // SAFETY: 1, 2: the last reference is gone.
-        unsafe { sys.files.caches.free(NonNull::from(self)) };
+        unsafe { sys.files.caches.free(NonNull::from(self), sys) };
     }
 }
 

@@ -157,10 +157,8 @@ impl<M: Mmu> PageCache<M> {
     /// became shorter.
     pub(crate) fn make(&self, index: u64) -> Result<Option<Locked<'_, M>>, NoMemory> {
         let sys = self.system();
-        let place = || self.index.slot_for(sys, index).ok();
-        let slot = sys.alloc_or_reclaim(None, place).ok_or(NoMemory)?;
-        let alloc = || sys.frames.alloc(&sys.at, Use::File);
-        let pfn = sys.alloc_or_reclaim(None, alloc).ok_or(NoMemory)?;
+        let slot = self.index.slot_for(sys, index)?;
+        let pfn = sys.frames.alloc(&sys.at, Use::File).ok_or(NoMemory)?;
         let frame = sys.frames.get(pfn);
         // Reclaim may look for a moment what it is: nothing, until it is locked.
         let locked = Page::held(sys, pfn).lock();

@@ -229,7 +229,9 @@ impl<M: Mmu> FileHandle<'_, M> {
     /// Linux: ftruncate.
     pub fn truncate(&self, bytes: u64) -> Result<(), FileError> {
         self.writable()?;
-        self.cache().resize(bytes)
+        self.cache()
+            .system()
+            .with_memory(|| self.cache().resize(bytes))
     }
 
     /// Makes the bytes zeros and gives their memory back; the size stays. Copies of private
@@ -245,7 +247,9 @@ impl<M: Mmu> FileHandle<'_, M> {
     pub fn punch_hole(&self, offset: u64, len: u64) -> Result<(), FileError> {
         self.writable()?;
         let end = offset.checked_add(len).filter(|_| len > 0);
-        self.cache().punch(offset, end.ok_or(FileError::Invalid)?)
+        let end = end.ok_or(FileError::Invalid)?;
+        let punch = || self.cache().punch(offset, end);
+        self.cache().system().with_memory(punch)
     }
 
     /// Makes the file long enough for these bytes, and takes the memory for them.
@@ -262,6 +266,7 @@ impl<M: Mmu> FileHandle<'_, M> {
         if len == 0 {
             return Err(FileError::Invalid);
         }
-        self.cache().allocate(offset, len)
+        let allocate = || self.cache().allocate(offset, len);
+        self.cache().system().with_memory(allocate)
     }
 }

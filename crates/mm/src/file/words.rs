@@ -47,7 +47,7 @@ impl<M: Mmu> FileHandle<'_, M> {
         if self.cache().is_huge() {
             return Ok(Some(self.cache().huge_word(offset)));
         }
-        let page = self.cache().whole_page(index)?;
+        let page = sys.with_memory(|| self.cache().whole_page(index))?;
         Ok(page.map(|page| M::user_load(&sys.at, page.pfn(), within)))
     }
 
@@ -68,12 +68,15 @@ impl<M: Mmu> FileHandle<'_, M> {
             // Linux: hugetlbfs has no write.
             return Err(FileError::Invalid);
         }
-        let _alone = cache.resize.write();
-        cache.grow(end)?;
-        let page = cache.whole_page(index)?.ok_or(FileError::Io)?;
-        M::user_store(&cache.system().at, page.pfn(), within, value);
-        page.frame().set_dirty();
-        Ok(())
+        let sys = cache.system();
+        sys.with_memory(|| {
+            let _alone = cache.resize.write();
+            cache.grow(end)?;
+            let page = cache.whole_page(index)?.ok_or(FileError::Io)?;
+            M::user_store(&sys.at, page.pfn(), within, value);
+            page.frame().set_dirty();
+            Ok(())
+        })
     }
 }
 

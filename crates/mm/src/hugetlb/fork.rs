@@ -106,8 +106,7 @@ impl<M: Mmu> Mm<M> {
                 Ok(leaf) => return Ok(leaf.entry),
                 Err((entry, level)) => {
                     debug_assert!(level > size.level(), "there is a table of huge pages");
-                    let alloc = || Self::new_table(sys, level - 1);
-                    let table = sys.alloc_or_reclaim(None, alloc).ok_or(NoMemory)?;
+                    let table = Self::new_table(sys, level - 1).ok_or(NoMemory)?;
                     entry.store(Pte::table(table, level));
                     sys.count(Event::TablesInstalled);
                 }

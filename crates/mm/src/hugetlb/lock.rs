@@ -87,7 +87,7 @@ impl<M: Mmu> HugeLock<M> {
                 ));
             }
             // SAFETY: 1, 2: the last reference is gone.
-            unsafe { sys.huge.locks.free(NonNull::from(self)) };
+            unsafe { sys.huge.locks.free(NonNull::from(self), sys) };
         }
     }
 }

@@ -80,7 +80,7 @@ pub(crate) use migrate::HugeSeen;
 use minflt_addr::{Pfn, VirtAddr, VirtRange};
 use minflt_pgtable::{EntryRef, Leaf, Mmu, Paging, PtLock, Table, span_of, walk_to};
 use minflt_sync::order::HugeFaultLock;
-use minflt_sync::slab::Magazine;
+use minflt_sync::slab::{Magazine, Pages};
 use minflt_sync::{PerCpu, RwSem, Slab};
 use own::OwnPages;
 use reserve::Region;
@@ -126,9 +126,9 @@ impl<M: Mmu> Huge<M> {
         Self {
             mutexes,
             count: Self::mutexes(cpus),
-            regions: Slab::new(12, regions),
-            locks: Slab::new(13, locks),
-            owns: Slab::new(14, owns),
+            regions: Slab::new(12, regions, Pages::Leave),
+            locks: Slab::new(13, locks, Pages::Leave),
+            owns: Slab::new(14, owns, Pages::Leave),
         }
     }
 

@@ -67,7 +67,7 @@ impl<M: Mmu> OwnPages<M> {
             // ORDERING: Acquire, by the same step; pairs with [huge-own-put].
             self.used.remove_all(sys);
             // SAFETY: 1, 2: the last reference is gone.
-            unsafe { sys.huge.owns.free(NonNull::from(self)) };
+            unsafe { sys.huge.owns.free(NonNull::from(self), sys) };
         }
     }
 }

@@ -440,7 +440,7 @@ impl<M: Mmu> List<M> {
         while let Some(region) = at {
             at = self.part(region).next;
             // SAFETY: 1, 2: by the invariants live, in no other list, and read for the last time.
-            unsafe { sys.huge.regions.free(region) };
+            unsafe { sys.huge.regions.free(region, sys) };
         }
     }
 }

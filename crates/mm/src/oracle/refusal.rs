@@ -84,12 +84,6 @@ impl<M: Mmu> Refusals<M> {
         true
     }
 
-    /// Whether any was refused since the last time one was armed: then memory is not short, and
-    /// what was refused shall not be had by taking it from others.
-    pub(crate) fn spoke(&self) -> bool {
-        self.site.peek() != 0
-    }
-
     fn refused(&self) -> Option<&'static Location<'static>> {
         let site = self.site.peek() as *const Location<'static>;
         // SAFETY: null, or the address of a static reference.

@@ -12,53 +12,149 @@
 //! pages by age, so a fault does nothing for reclaim, and no line of a list is written by all.
 //!
 //! # Protocol
-//! Whoever finds no frame in one of the places named below, holding nothing that spins, moves the
-//! hand until enough has become free ([`System::reclaim_for`]), and asks again. Of each frame
-//! ([`page`]): a reference, unless it has none; its lock, unless somebody has it; then what it is.
+//! What finds no memory fails, and undoes what it did, up to where nothing is held: a fault before
+//! its next attempt, a call before it returns. There a [`Shortage`] makes room, a step at a time,
+//! and after each step that freed something the whole is tried again.
+//! 1. What waits for a grace period is freed, as far as no reader is in the way.
+//! 2. The hand moves until a batch is free: at first over a part of each node, the nearest first,
+//!    then over more. Each batch is twice the one before, so that a call which needs much is not
+//!    tried often.
+//! 3. Readers are waited for, for some time.
+//!
+//! Of each frame that the hand comes to ([`page`]): a reference, unless it has none; its lock,
+//! unless somebody has it; then what it is.
 //! - Mapped, and used: its accessed bits go, it stays for a round.
 //! - Mapped by a locked mapping, pinned, or referred to by anybody: it stays.
 //! - Anonymous: it is swapped out ([`crate::swap`]).
 //! - Of a file on a device: its entries go, it is written if it is dirty, and leaves the cache.
 //! - Of a file that is memory only: it stays.
 //!
-//! Only user memory asks for this, where a fault may wait: a page of its own or of a file, its
-//! place in the file's index, a copy, a table. What the system itself needs comes from frames
-//! that user memory leaves it where a swap device is there, since it may be asked for under locks
-//! that reclaim takes.
+//! Where there is a swap device, user memory leaves the system itself some frames, which it needs
+//! to take others from user memory.
 //!
 //! # Why it is correct
-//! What is held where it is called: `mmap_lock` for reading, a VMA's lock, a page of a file. All
-//! stand before the locks it waits for, those of the reverse maps and of tables; pages it only
-//! tries. A page that is written back is not waited for, since the caller may have another one that
-//! the writer wants. That it is out of memory is said only after some rounds of the whole clock in
-//! which nobody's page could go.
+//! Nothing is held, which is checked, so no lock that reclaim takes and no grace period can wait
+//! for the one who waits. What is tried again had failed, and either had changed nothing or does no
+//! harm when it is done once more. That there is no memory is said after the hand has passed each
+//! frame [`LOOKS`] times, whatever others do meanwhile.
 //!
 //! # Cost
 //! None before memory is short. Then a walk of the reverse map for each page looked at, and one
-//! more and an invalidation for each that goes. Many CPUs share the hand, which moves a batch at a
-//! time.
+//! more and an invalidation for each that goes; a fault or call looks at each frame 8 times at
+//! most. Many CPUs share the hand, which moves a batch at a time.
 //!
 //! Linux: mm/vmscan.c, whose pages stand in lists by age (`lru_lock`), and which does most of this
-//! in the background (kswapd). The clock is the one that BSD and early Linux had.
+//! in the background (kswapd); its `priority` is the part of a list that is looked at. There a
+//! fault holds the VMA's lock or `mmap_lock` meanwhile. The clock is the one that BSD and early
+//! Linux had.
 
 mod page;
 
 pub(crate) use page::Spare;
 
 use crate::event::Event;
+use crate::lifetime::WAITS;
 use crate::policy::NodeMask;
 use crate::system::System;
 use minflt_addr::Pfn;
 use minflt_pgtable::Mmu;
 use minflt_sync::{Instance, lockdep};
 
-/// Frames that a CPU frees at a time, if memory is large enough for that. Linux:
-/// SWAP_CLUSTER_MAX.
+/// Frames to free at first, if memory is large enough for that. Linux: SWAP_CLUSTER_MAX.
 const BATCH: u64 = 32;
 /// Frames that the hand moves over at a time.
 const STEP: u64 = 16;
-/// Rounds in vain, each twice around the clock, after which there is no memory.
-const ROUNDS: u32 = 4;
+/// How often the hand may pass a frame before there is no memory.
+const LOOKS: u64 = 8;
+/// The first steps look at two rounds of a node by 2^this, the next ones at twice as many.
+const PRIORITY: u32 = 4;
+/// How often deferred work is looked for: others may queue some all the time.
+const DRAINS: u32 = 16;
+
+/// One search for memory, of somebody who holds nothing: see the protocol above.
+#[derive(Debug)]
+pub(crate) struct Shortage {
+    /// Frames to look at, at most.
+    looks: u64,
+    priority: u32,
+    wanted: u64,
+    drains: u32,
+    waits: u32,
+}
+
+/// What one step of a search may do.
+#[derive(Clone, Copy, Debug)]
+struct Round {
+    /// Frames to free.
+    wanted: u64,
+    /// Frames to look at, at most.
+    looks: u64,
+    /// Looks at two rounds of each node by 2^this.
+    priority: u32,
+}
+
+impl Shortage {
+    pub(crate) fn new<M: Mmu>(sys: &System<M>) -> Self {
+        let all = sys.usable_frames();
+        let share = all / (8 * u64::from(sys.machine_cpus()));
+        Self {
+            looks: LOOKS * all,
+            priority: PRIORITY,
+            wanted: share.clamp(1, BATCH),
+            drains: DRAINS,
+            waits: WAITS,
+        }
+    }
+
+    /// Makes some room, of the nodes `within` or of any; false where there is none to make.
+    ///
+    /// # Context
+    /// Holds nothing. Sleeps.
+    #[cold]
+    pub(crate) fn make_room<M: Mmu>(&mut self, sys: &System<M>, within: Option<NodeMask>) -> bool {
+        lockdep::holds_nothing::<M>();
+        sys.count(Event::ReclaimStalls);
+        if self.drains > 0 {
+            self.drains -= 1;
+            if sys.drain_deferred() > 0 {
+                return true;
+            }
+        }
+        self.take_pages(sys, within) || self.await_readers(sys)
+    }
+
+    fn take_pages<M: Mmu>(&mut self, sys: &System<M>, within: Option<NodeMask>) -> bool {
+        if !sys.reclaims() {
+            return false;
+        }
+        while self.looks > 0 {
+            let round = Round {
+                wanted: self.wanted,
+                looks: self.looks,
+                priority: self.priority,
+            };
+            let (freed, seen) = sys.reclaim(within, round);
+            self.looks = self.looks.saturating_sub(seen.max(1));
+            if freed > 0 {
+                self.wanted *= 2;
+                return true;
+            }
+            self.priority = self.priority.saturating_sub(1);
+        }
+        false
+    }
+
+    fn await_readers<M: Mmu>(&mut self, sys: &System<M>) -> bool {
+        while self.waits > 0 && sys.deferred() > 0 {
+            self.waits -= 1;
+            M::pass();
+            if sys.drain_deferred() > 0 {
+                return true;
+            }
+        }
+        false
+    }
+}
 
 impl<M: Mmu> System<M> {
     /// Whether there can be anything to take from user memory.
@@ -66,73 +162,69 @@ impl<M: Mmu> System<M> {
         self.swap.exists() || self.files.on_devices() != 0
     }
 
-    /// What `alloc` gives; if that is nothing, after others' pages have gone for it. Of the nodes
-    /// `within`, or of any.
+    /// Does something that may fail for lack of memory, and does it again when there may be more.
+    /// When it fails it has changed nothing, or nothing that doing it again would hurt.
     ///
     /// # Context
-    /// Sleeps; holds what stands before the lock of a page, or pages of files.
-    pub(crate) fn alloc_or_reclaim<T>(
-        &self,
-        within: Option<NodeMask>,
-        alloc: impl Fn() -> Option<T>,
-    ) -> Option<T> {
-        alloc().or_else(|| self.reclaim_for(within, alloc))
+    /// Holds nothing. Sleeps where memory is short.
+    #[inline]
+    pub(crate) fn with_memory<T, E>(&self, mut body: impl FnMut() -> Result<T, E>) -> Result<T, E> {
+        match body() {
+            Ok(done) => Ok(done),
+            Err(why) => self.try_again(why, body),
+        }
     }
 
-    /// The same, where `alloc` has just given nothing.
+    /// The same where it has just failed.
     #[cold]
-    pub(crate) fn reclaim_for<T>(
-        &self,
-        within: Option<NodeMask>,
-        alloc: impl Fn() -> Option<T>,
-    ) -> Option<T> {
-        if !self.reclaims() || M::CHECKED && self.frames.refusals.spoke() {
-            return None;
-        }
-        lockdep::might_sleep::<M>();
-        self.count(Event::ReclaimStalls);
-        let mut in_vain = 0;
-        while in_vain < ROUNDS {
-            let freed = self.reclaim(within);
-            // Others may have freed some, or taken what was.
-            if let Some(had) = alloc() {
-                return Some(had);
+    #[inline(never)]
+    fn try_again<T, E>(&self, mut why: E, mut body: impl FnMut() -> Result<T, E>) -> Result<T, E> {
+        let mut shortage = Shortage::new(self);
+        while self.frames.was_short() && shortage.make_room(self, None) {
+            match body() {
+                Ok(done) => return Ok(done),
+                Err(again) => why = again,
             }
-            in_vain = if freed == 0 { in_vain + 1 } else { 0 };
         }
-        None
+        Err(why)
     }
 
-    /// Frees a batch of frames, or what there is; returns how many.
-    fn reclaim(&self, within: Option<NodeMask>) -> u64 {
-        let share = self.usable_frames() / (8 * u64::from(self.machine_cpus()));
-        let wanted = share.clamp(1, BATCH);
+    /// Frees what is wanted, or what there is. Returns how many frames, and how many it looked at.
+    fn reclaim(&self, within: Option<NodeMask>, round: Round) -> (u64, u64) {
         let home = self.at.node_of(minflt_sync::this_cpu::<M>());
         let near_first = self.at.near_first(home);
         let allowed = near_first.filter(|node| within.is_none_or(|within| within.has(*node)));
-        let mut freed = 0;
+        let (mut freed, mut seen) = (0, 0);
         for node in allowed {
-            freed += self.reclaim_node(node, wanted - freed);
-            if freed >= wanted {
+            let left = Round {
+                wanted: round.wanted - freed,
+                looks: round.looks - seen,
+                ..round
+            };
+            let (here, looked) = self.reclaim_node(node, left);
+            freed += here;
+            seen += looked;
+            if freed >= round.wanted || seen >= round.looks {
                 break;
             }
         }
-        freed
+        (freed, seen)
     }
 
-    /// The same of one node: until `wanted` are free, or the hand went round twice.
-    fn reclaim_node(&self, node: u32, wanted: u64) -> u64 {
+    /// The same of one node.
+    fn reclaim_node(&self, node: u32, round: Round) -> (u64, u64) {
         let (mut freed, mut seen) = (0, 0);
         loop {
             let (range, all) = self.frames.next_to_scan(node, STEP);
             seen += STEP;
             self.count_n(Event::ReclaimScanned, range.end - range.start);
+            let looks = round.looks.min(((2 * all) >> round.priority) + STEP);
             for pfn in range.map(Pfn) {
                 freed += u64::from(self.reclaim_frame(pfn));
             }
-            if freed >= wanted || seen >= 2 * all + STEP {
+            if freed >= round.wanted || seen >= looks {
                 self.count_n(Event::ReclaimStolen, freed);
-                return freed;
+                return (freed, seen);
             }
         }
     }

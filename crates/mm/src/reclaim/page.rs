@@ -60,7 +60,7 @@ impl<M: Mmu> System<M> {
     /// The same of a page that is locked: whatever it is now.
     ///
     /// # Context
-    /// As [`System::reclaim_for`].
+    /// Sleeps; holds what stands before the lock of a page, and that one.
     pub(crate) fn reclaim_page(&self, page: Locked<'_, M>, spare: Spare) -> bool {
         let Some(owner) = self.owner_of(&page) else {
             return false;

@@ -384,7 +384,7 @@ impl<M: Mmu> System<M> {
 
     pub(super) fn discard_chain(&self, chain: NonNull<Chain<M>>) {
         // SAFETY: 1, 2: linked nowhere.
-        unsafe { self.chains.free(chain) };
+        unsafe { self.chains.free(chain, self) };
     }
 
     /// Lets go of one that has no links; frees it, and then perhaps its root, when nobody else
@@ -399,7 +399,7 @@ impl<M: Mmu> System<M> {
         // ORDERING: Acquire, by the same step; pairs with [anon-vma-put].
         let root = (!dying.is_root()).then(|| NonNull::from(dying.root()));
         // SAFETY: 1, 2: the last count is gone, so no link, page walk or descendant names it.
-        unsafe { self.anon_vmas.free(anon_vma) };
+        unsafe { self.anon_vmas.free(anon_vma, self) };
         if let Some(root) = root {
             self.discard_anon_vma(root);
         }

@@ -429,7 +429,7 @@ impl<'t, M: Mmu> Change<'t, M> {
             Err(NoMemory) => {
                 for node in self.made.iter() {
                     // SAFETY: 1, 2: made by this change, reachable from nowhere.
-                    unsafe { self.sys.nodes.free(node) };
+                    unsafe { self.sys.nodes.free(node, self.sys) };
                 }
                 return Err(NoMemory);
             }

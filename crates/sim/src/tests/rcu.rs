@@ -316,8 +316,10 @@ fn whoever_may_sleep_or_leaves_the_kernel_within_a_section_is_told() {
     );
     assert!(sleeping_lock.ends_with("inside an RCU read section"));
     assert!(inside(&M::park).contains("inside an RCU read section"));
-    // SAFETY: 1: nothing is queued.
-    let drain = || unsafe { domain.drain(&bed.at, core::ptr::null()) };
+    let drain = || {
+        // SAFETY: 1: nothing is queued.
+        unsafe { domain.drain(&bed.at, core::ptr::null()) };
+    };
     assert!(inside(&drain).contains("inside an RCU read section"));
     assert!(inside(&|| M::compute(1)).contains("returns to user mode"));
     // What needs no sleep is allowed, and outside of sections all of it is.

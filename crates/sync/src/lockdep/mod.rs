@@ -162,6 +162,29 @@ pub fn might_sleep<M: Machine>() {
     }
 }
 
+/// The context is about to do what may need any lock, and the end of any read section.
+#[inline(always)]
+#[track_caller]
+pub fn holds_nothing<M: Machine>() {
+    might_sleep::<M>();
+    if M::CHECKED {
+        // SAFETY: duty 1 of `Machine`.
+        let cx = unsafe { &*M::cx() };
+        let at = Location::caller();
+        if let Some(held) = cx.held.iter().next() {
+            M::violation(format_args!(
+                "looks for memory at {at} while it holds {:?}, taken at {}",
+                held.rank, held.at
+            ));
+        }
+        if cx.read_sections.get() > 0 {
+            M::violation(format_args!(
+                "looks for memory at {at} inside a read section"
+            ));
+        }
+    }
+}
+
 /// The context is about to return to user mode, or to let another one of its CPU run.
 #[inline(always)]
 pub fn leaves_kernel<M: Machine>() {

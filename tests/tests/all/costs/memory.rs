@@ -2,7 +2,7 @@
 
 use super::count::{M, PAGE, World, of, page, with};
 use minflt_host::{HostInstance, HostOptions, Prefault};
-use minflt_mm::{Advice, MapRequest, Place, Prot, Sharing, System};
+use minflt_mm::{Advice, Event, MapRequest, Place, Prot, Sharing, Signal, Swap, System};
 
 /// `sync/slab.rs`: one lock for each batch of objects, or for each page of new ones.
 #[test]
@@ -128,4 +128,31 @@ fn rounds_of_unmapping_hold_the_zone_for_batches_only() {
         holds * 100 <= faults,
         "{holds} holds of the zone's lock in {faults} faults"
     );
+}
+
+/// `mm/reclaim/mod.rs`: one who finds no memory has looked at each frame eight times at most.
+#[test]
+fn a_search_in_vain_looks_at_each_frame_eight_times() {
+    let options = HostOptions {
+        cpus: 1,
+        ram_bytes: 8 << 20,
+        prefault: Prefault::OnTouch,
+    };
+    let machine = HostInstance::new(&options).expect("memory");
+    let full = Swap::Memory { pages: 1 };
+    let sys = System::<M>::boot_with_swap(machine, of("linux-6.15"), full).expect("boots");
+    let _cpu = sys.machine().enter(0);
+    let mm = sys.new_mm().expect("memory");
+    let world = World { sys: &sys, mm: &mm };
+    let all = (8 << 20) / PAGE;
+    // No mapping is larger than memory.
+    (0..all).step_by(512).for_each(|n| world.map(n, 512));
+    let thread = mm.thread();
+    let touched = (0..all).map(|n| thread.store(page(n), n));
+    let found = touched.take_while(Result::is_ok).count() as u64;
+    assert!(found > all / 2, "{found} of {all} pages found a frame");
+    let before = sys.count_of(Event::ReclaimScanned);
+    assert_eq!(thread.store(page(all - 1), 0), Err(Signal::OutOfMemory));
+    let looks = sys.count_of(Event::ReclaimScanned) - before;
+    assert!(looks > 0 && looks <= 8 * all, "{looks} at {all} frames");
 }

@@ -108,6 +108,10 @@ const COUNTED: &[(&str, &str)] = &[
         "what_is_promised_and_mapped_is_counted_without_a_shared_line",
     ),
     (
+        "mm/src/reclaim/mod.rs",
+        "a_search_in_vain_looks_at_each_frame_eight_times",
+    ),
+    (
         "mm/src/rmap/anon_vma.rs",
         "only_the_first_fault_of_a_mapping_takes_the_anon_vma_lock",
     ),
@@ -193,10 +197,6 @@ const NOT_COUNTED: &[(&str, &str)] = &[
     (
         "mm/src/proc/mod.rs",
         "a text for people; the batch is a constant",
-    ),
-    (
-        "mm/src/reclaim/mod.rs",
-        "says what is walked where memory is short, by what is found",
     ),
     (
         "mm/src/rmap/interval.rs",

@@ -15,7 +15,7 @@ fn four_times<P: Paging>(sys: &System<Sim<P, true>>) -> u64 {
 #[test]
 fn a_program_four_times_its_memory_ends_on_64_simulated_cpus() {
     // What the system itself needs is some hundreds of frames less.
-    four_times_on(64, 12288, 2816, "linux-6.15");
+    four_times_on(64, 12288, 3072, "linux-6.15");
 }
 
 /// Reclaim's walks with the anon_vma's lock exclusive. Fewer CPUs: a minute would be too long.

@@ -142,33 +142,35 @@ impl<M: Mmu> Mm<M> {
     ) -> Result<(), MadviseError> {
         as_call(self.system(), || {
             self.system().count(Event::Madvise);
-            let range = page_range::<M>(start, len).ok_or(MadviseError::Invalid)?;
-            if range.is_empty() {
-                return Ok(());
-            }
-            let result = match advice {
-                Advice::PopulateRead => self.populate_for(share, range, Access::Read),
-                Advice::PopulateWrite => self.populate_for(share, range, Access::Write),
-                Advice::WillNeed | Advice::Remove => self.advise_files(range, advice),
-                Advice::DontNeed
-                | Advice::DontNeedLocked
-                | Advice::Free
-                | Advice::Cold
-                | Advice::PageOut => self.advise_pages(range, advice),
-                Advice::Normal
-                | Advice::Random
-                | Advice::Sequential
-                | Advice::DontFork
-                | Advice::DoFork
-                | Advice::HugePage
-                | Advice::NoHugePage
-                | Advice::DontDump
-                | Advice::DoDump
-                | Advice::WipeOnFork
-                | Advice::KeepOnFork => self.advise_mappings(range, advice),
-            };
-            M::note(format_args!("madvise {range} {advice} returns"));
-            result
+            self.system().with_memory(|| {
+                let range = page_range::<M>(start, len).ok_or(MadviseError::Invalid)?;
+                if range.is_empty() {
+                    return Ok(());
+                }
+                let result = match advice {
+                    Advice::PopulateRead => self.populate_for(share, range, Access::Read),
+                    Advice::PopulateWrite => self.populate_for(share, range, Access::Write),
+                    Advice::WillNeed | Advice::Remove => self.advise_files(range, advice),
+                    Advice::DontNeed
+                    | Advice::DontNeedLocked
+                    | Advice::Free
+                    | Advice::Cold
+                    | Advice::PageOut => self.advise_pages(range, advice),
+                    Advice::Normal
+                    | Advice::Random
+                    | Advice::Sequential
+                    | Advice::DontFork
+                    | Advice::DoFork
+                    | Advice::HugePage
+                    | Advice::NoHugePage
+                    | Advice::DontDump
+                    | Advice::DoDump
+                    | Advice::WipeOnFork
+                    | Advice::KeepOnFork => self.advise_mappings(range, advice),
+                };
+                M::note(format_args!("madvise {range} {advice} returns"));
+                result
+            })
         })
     }
 

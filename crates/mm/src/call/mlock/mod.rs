@@ -211,28 +211,30 @@ impl<M: Mmu> Thread<'_, M> {
         let mm = self.mm();
         as_call(mm.system(), || {
             mm.system().count(Event::Mlock);
-            if !mm.can_lock() {
-                return Err(MlockError::NotPermitted);
-            }
-            let range = touched::<M>(start, len);
-            let pages = touched_bytes::<M>(start, len) >> M::Paging::shift();
-            let writers = Writers::lock(mm);
-            // Some may be locked already.
-            let fresh = || pages - range.map_or(0, |range| mm.locked_in(range));
-            if !mm.can_lock_more(pages) && !mm.can_lock_more(fresh()) {
-                return Err(MlockError::NoMemory);
-            }
-            let range = range?;
-            let locked = mm.set_locked(writers, range, Kind::Locked(when));
-            locked.map_err(|NoMemory| MlockError::NoMemory)?;
-            M::note(format_args!("mlock {range} populates"));
-            let populated = mm.populate_mapped(&self.share, range, Failure::Ends, to_lock);
-            populated.map_err(|why| match why {
-                // Linux: __mlock_posix_error_return.
-                NotPopulated::Refused | NotPopulated::Hole | NotPopulated::Bus => {
-                    MlockError::NoMemory
+            mm.system().with_memory(|| {
+                if !mm.can_lock() {
+                    return Err(MlockError::NotPermitted);
                 }
-                NotPopulated::NoMemory => MlockError::Again,
+                let range = touched::<M>(start, len);
+                let pages = touched_bytes::<M>(start, len) >> M::Paging::shift();
+                let writers = Writers::lock(mm);
+                // Some may be locked already.
+                let fresh = || pages - range.map_or(0, |range| mm.locked_in(range));
+                if !mm.can_lock_more(pages) && !mm.can_lock_more(fresh()) {
+                    return Err(MlockError::NoMemory);
+                }
+                let range = range?;
+                let locked = mm.set_locked(writers, range, Kind::Locked(when));
+                locked.map_err(|NoMemory| MlockError::NoMemory)?;
+                M::note(format_args!("mlock {range} populates"));
+                let populated = mm.populate_mapped(&self.share, range, Failure::Ends, to_lock);
+                populated.map_err(|why| match why {
+                    // Linux: __mlock_posix_error_return.
+                    NotPopulated::Refused | NotPopulated::Hole | NotPopulated::Bus => {
+                        MlockError::NoMemory
+                    }
+                    NotPopulated::NoMemory => MlockError::Again,
+                })
             })
         })
     }
@@ -248,10 +250,12 @@ impl<M: Mmu> Thread<'_, M> {
         let mm = self.mm();
         as_call(mm.system(), || {
             mm.system().count(Event::Mlock);
-            let range = touched::<M>(start, len)?;
-            let writers = Writers::lock(mm);
-            mm.set_locked(writers, range, Kind::Not)
-                .map_err(|NoMemory| MlockError::NoMemory)
+            mm.system().with_memory(|| {
+                let range = touched::<M>(start, len)?;
+                let writers = Writers::lock(mm);
+                mm.set_locked(writers, range, Kind::Not)
+                    .map_err(|NoMemory| MlockError::NoMemory)
+            })
         })
     }
 

@@ -183,13 +183,15 @@ impl<M: Mmu> Thread<'_, M> {
         let mm = self.mm();
         as_call(mm.system(), || {
             mm.system().count(Event::Mremap);
-            let done = mm.remap(&Plan::new::<M>(request))?;
-            if let Some(more) = done.more {
-                // Linux ignores what cannot be had: mm_populate.
-                let _some = mm.populate_mapped(&self.share, more, Failure::Skips, to_lock);
-            }
-            M::note(format_args!("mremap {} returns {}", request.old, done.at));
-            Ok(done.at)
+            mm.system().with_memory(|| {
+                let done = mm.remap(&Plan::new::<M>(request))?;
+                if let Some(more) = done.more {
+                    // Linux ignores what cannot be had: mm_populate.
+                    let _some = mm.populate_mapped(&self.share, more, Failure::Skips, to_lock);
+                }
+                M::note(format_args!("mremap {} returns {}", request.old, done.at));
+                Ok(done.at)
+            })
         })
     }
 }

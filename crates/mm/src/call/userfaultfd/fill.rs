@@ -86,7 +86,9 @@ impl<M: Mmu> Uffd<'_, M> {
             let mut at = range.start();
             let mut result = Ok(());
             while at < range.end() && result.is_ok() {
-                result = self.mm.fill_hole(at, next());
+                let fill = next();
+                let filled = || self.mm.fill_hole(at, fill);
+                result = self.mm.system().with_memory(filled);
                 if result.is_ok() {
                     at = VirtAddr(at.0 + M::Paging::page());
                 }

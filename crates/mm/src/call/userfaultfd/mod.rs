@@ -79,8 +79,10 @@ impl<M: Mmu> Mm<M> {
     /// No memory.
     pub fn userfaultfd_with(&self, faults: UffdFaults) -> Result<Uffd<'_, M>, UffdError> {
         as_call(self.system(), || {
-            let number = self.new_context(faults)?;
-            Ok(Uffd { mm: self, number })
+            self.system().with_memory(|| {
+                let number = self.new_context(faults)?;
+                Ok(Uffd { mm: self, number })
+            })
         })
     }
 }
@@ -115,31 +117,33 @@ impl<M: Mmu> Uffd<'_, M> {
             return Err(UffdError::Invalid);
         }
         as_call(self.mm.system(), || {
-            let range = whole_pages::<M>(start, len)?;
-            let writers = Writers::lock(self.mm);
-            self.check(range, UffdError::Busy)?;
-            let replaced = Cell::new(false);
-            // Linux: userfaultfd_register_range.
-            let watched = |view: VmaView| {
-                if view.uffd == self.number && !mode.flags().without(view.flags).has(WATCHED) {
-                    return view;
+            self.mm.system().with_memory(|| {
+                let range = whole_pages::<M>(start, len)?;
+                let writers = Writers::lock(self.mm);
+                self.check(range, UffdError::Busy)?;
+                let replaced = Cell::new(false);
+                // Linux: userfaultfd_register_range.
+                let watched = |view: VmaView| {
+                    if view.uffd == self.number && !mode.flags().without(view.flags).has(WATCHED) {
+                        return view;
+                    }
+                    replaced.set(replaced.get() || view.flags.has(WATCHED));
+                    VmaView {
+                        flags: view.flags.without(WATCHED).with(mode.flags()),
+                        uffd: self.number,
+                        ..view
+                    }
+                };
+                let result = change_all(self.mm, &writers, range, watched);
+                drop(writers);
+                if replaced.get() {
+                    // Allowing a store wakes nobody where stores are not watched.
+                    self.mm.wake_userfaults(range);
                 }
-                replaced.set(replaced.get() || view.flags.has(WATCHED));
-                VmaView {
-                    flags: view.flags.without(WATCHED).with(mode.flags()),
-                    uffd: self.number,
-                    ..view
-                }
-            };
-            let result = change_all(self.mm, &writers, range, watched);
-            drop(writers);
-            if replaced.get() {
-                // Allowing a store wakes nobody where stores are not watched.
-                self.mm.wake_userfaults(range);
-            }
-            result?;
-            M::note(format_args!("userfaultfd watches {range}"));
-            Ok(())
+                result?;
+                M::note(format_args!("userfaultfd watches {range}"));
+                Ok(())
+            })
         })
     }
 
@@ -153,13 +157,15 @@ impl<M: Mmu> Uffd<'_, M> {
     /// `NoMemory` as [`Uffd::register`].
     pub fn unregister(&self, start: VirtAddr, len: u64) -> Result<(), UffdError> {
         as_call(self.mm.system(), || {
-            let range = whole_pages::<M>(start, len)?;
-            let writers = Writers::lock(self.mm);
-            self.check(range, UffdError::Invalid)?;
-            let result = change_all(self.mm, &writers, range, unwatched);
-            drop(writers);
-            self.mm.wake_userfaults(range);
-            Ok(result?)
+            self.mm.system().with_memory(|| {
+                let range = whole_pages::<M>(start, len)?;
+                let writers = Writers::lock(self.mm);
+                self.check(range, UffdError::Invalid)?;
+                let result = change_all(self.mm, &writers, range, unwatched);
+                drop(writers);
+                self.mm.wake_userfaults(range);
+                Ok(result?)
+            })
         })
     }
 
@@ -180,12 +186,14 @@ impl<M: Mmu> Uffd<'_, M> {
     /// No memory for a place to sleep in.
     pub fn read(&self) -> Result<Message, UffdError> {
         as_call(self.mm.system(), || {
-            loop {
-                match self.mm.next_userfault(self.number) {
-                    Some(message) => return Ok(message),
-                    None => self.mm.await_userfault(self.number)?,
+            self.mm.system().with_memory(|| {
+                loop {
+                    match self.mm.next_userfault(self.number) {
+                        Some(message) => return Ok(message),
+                        None => self.mm.await_userfault(self.number)?,
+                    }
                 }
-            }
+            })
         })
     }
 

@@ -252,7 +252,7 @@ impl<M: Mmu> Mm<M> {
         };
         if number.is_none() {
             // SAFETY: 1, 2: allocated above, in no list.
-            unsafe { sys.uffds.free(new) };
+            unsafe { sys.uffds.free(new, sys) };
         }
         number.ok_or(NoMemory)
     }
@@ -281,7 +281,7 @@ impl<M: Mmu> Mm<M> {
         drop(queue);
         if let Some(context) = ended {
             // SAFETY: 1, 2: taken out of the list above.
-            unsafe { self.system().uffds.free(context) };
+            unsafe { self.system().uffds.free(context, self.system()) };
             self.uffd.contexts.sub(1, Ordering::Relaxed);
         }
     }
@@ -354,7 +354,7 @@ impl<M: Mmu> Mm<M> {
         drop(queue);
         if !known {
             // SAFETY: 1, 2: allocated above, in no list.
-            unsafe { sys.waiters.free(new) };
+            unsafe { sys.waiters.free(new, sys) };
         }
         Ok(known)
     }
@@ -387,7 +387,7 @@ impl<M: Mmu> Mm<M> {
     fn free_place(&self, taken: Taken) {
         if let Taken::Out(place) = taken {
             // SAFETY: 1, 2: out of the list.
-            unsafe { self.system().waiters.free(place) };
+            unsafe { self.system().waiters.free(place, self.system()) };
         }
     }
 

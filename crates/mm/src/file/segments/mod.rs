@@ -200,7 +200,7 @@ impl<M: Mmu> Segment<M> {
         cache.segment.store(0, Ordering::Relaxed);
         sys.uncharge(self.promised);
         // SAFETY: 1, 2: in no table, and nobody has it attached.
-        unsafe { sys.shm.slab.free(NonNull::from(self)) };
+        unsafe { sys.shm.slab.free(NonNull::from(self), sys) };
         cache.put();
     }
 

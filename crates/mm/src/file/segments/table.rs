@@ -12,7 +12,7 @@ use core::ptr::NonNull;
 use minflt_addr::VirtAddr;
 use minflt_pgtable::Mmu;
 use minflt_sync::order::ShmLock;
-use minflt_sync::slab::Magazine;
+use minflt_sync::slab::{Magazine, Pages};
 use minflt_sync::{Atomic, Ordering, PerCpu, RwSem, Slab, WriteGuard};
 
 /// How much shared memory there may be.
@@ -71,7 +71,7 @@ impl<M: Mmu> Segments<M> {
     pub(crate) fn new(magazines: PerCpu<Magazine<M>, M>) -> Self {
         let limits = ShmLimits::default();
         Self {
-            slab: Slab::new(11, magazines),
+            slab: Slab::new(11, magazines, Pages::Leave),
             lock: RwSem::new(),
             first: Atomic::new(0),
             count: Atomic::new(0),

@@ -1,0 +1,157 @@
+//! What can come of a fault, and the events that count it.
+
+use crate::config::Rung;
+use crate::event::Event;
+use crate::system::CpuArea;
+use minflt_pgtable::Mmu;
+
+/// What came of a fault.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum FaultOutcome {
+    /// The access can be tried again.
+    Done(Done),
+    /// The access is an error.
+    Signal(Signal),
+    /// There is no memory.
+    Oom,
+}
+
+/// How a fault was done.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Done {
+    /// What had to be done.
+    pub kind: Kind,
+    /// Whether it was done without `mmap_lock`.
+    pub by: Rung,
+}
+
+/// What a fault had to do.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Kind {
+    /// Install a frame of zeros.
+    AnonWrite,
+    /// Install the shared page of zeros.
+    AnonRead,
+    /// Replace the shared page of zeros by a frame.
+    ZeroPageCow,
+    /// Make a page writable that nobody shares.
+    Reuse,
+    /// Replace a page that others may share by a copy.
+    Cow,
+    /// Map a page of a file for loads.
+    FileRead,
+    /// Map a page of a file and those around it for loads.
+    FileAround,
+    /// Map a page of a shared file for stores.
+    FileWrite,
+    /// Make a page of a shared file writable.
+    FileShared,
+    /// Map a copy of a page of a private file.
+    FileCopy,
+    /// Map a huge page.
+    Huge,
+    /// Map a page that was swapped out.
+    SwapIn,
+    /// Give the right to use a page back that a scan took away, to see who uses it.
+    NumaHint,
+    /// Nothing: somebody was faster, or only flags were missing.
+    Spurious,
+}
+
+/// The signal that an access raises.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Signal {
+    /// Nothing is mapped there (SIGSEGV, SEGV_MAPERR).
+    MapErr,
+    /// The mapping does not allow the access (SIGSEGV, SEGV_ACCERR).
+    AccErr,
+    /// The file ends before the page, or it could not be read (SIGBUS, BUS_ADRERR).
+    Bus,
+    /// The address is no multiple of the access's size, on a machine that asks for that (SIGBUS,
+    /// BUS_ADRALN).
+    Misaligned,
+    /// There was no memory for the page (Linux kills a process for it; an embedder decides).
+    OutOfMemory,
+}
+
+/// Why a rung cannot go on. Never an error: the next rung is tried.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Why {
+    VmaChanged,
+    PmdChanged,
+    PteLock,
+    NoAnonVma,
+    NotSupported,
+    /// The VMA was not there, not this one, or write-locked.
+    VmaLocked,
+    /// The VMA's lock is not enough.
+    NeedsMmapLock,
+}
+
+impl Done {
+    #[inline(always)]
+    pub(super) fn count<M: Mmu>(self, here: &CpuArea<M>) {
+        here.count(self.kind.event());
+        match self.by {
+            Rung::Speculative => here.count(Event::Speculative),
+            Rung::VmaLock => here.count(Event::VmaLockSuccess),
+            Rung::Mmap => {}
+        }
+    }
+}
+
+impl Kind {
+    /// Whether one more frame is mapped.
+    pub(super) const fn maps_a_frame(self) -> bool {
+        matches!(
+            self,
+            Self::AnonWrite
+                | Self::ZeroPageCow
+                | Self::FileRead
+                | Self::FileWrite
+                | Self::FileCopy
+                | Self::SwapIn
+        )
+    }
+
+    /// Whether a frame was taken for it.
+    pub(super) const fn takes_a_frame(self) -> bool {
+        matches!(
+            self,
+            Self::AnonWrite | Self::ZeroPageCow | Self::Cow | Self::FileCopy
+        )
+    }
+
+    pub(super) const fn event(self) -> Event {
+        match self {
+            Self::AnonWrite => Event::AnonWrite,
+            Self::AnonRead => Event::AnonRead,
+            Self::ZeroPageCow => Event::ZeroPageCow,
+            Self::Reuse => Event::Reuse,
+            Self::Cow => Event::Cow,
+            Self::FileRead => Event::FileRead,
+            Self::FileAround => Event::FileAround,
+            Self::FileWrite => Event::FileWrite,
+            Self::FileShared => Event::FileShared,
+            Self::FileCopy => Event::FileCopy,
+            Self::Huge => Event::HugeFaults,
+            Self::SwapIn => Event::SwapIn,
+            Self::NumaHint => Event::NumaHintFaults,
+            Self::Spurious => Event::Spurious,
+        }
+    }
+}
+
+impl Why {
+    pub(super) const fn event(self) -> Event {
+        match self {
+            Self::VmaChanged => Event::SpfVmaChanged,
+            Self::PmdChanged => Event::SpfPmdChanged,
+            Self::PteLock => Event::SpfPteLock,
+            Self::NoAnonVma => Event::SpfNoAnonVma,
+            Self::NotSupported => Event::SpfNotSupported,
+            Self::VmaLocked => Event::VmaLockAbort,
+            Self::NeedsMmapLock => Event::VmaLockRetry,
+        }
+    }
+}
