@@ -8,8 +8,8 @@ use minflt_addr::{VirtAddr, VirtRange};
 use minflt_pgtable::Paging;
 use std::rc::Rc;
 
-/// P59: for each page the walk reads the parent's upper entry; a hole makes the parent leave its table, and the
-/// child frees that, the last one who had it.
+/// P59: for each page the walk reads the parent's upper entry; a hole makes the parent leave its
+/// table, and the child frees that, the last one who had it.
 pub(super) fn beside_hole<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
     let (file, child) = shared(stage);
     let (parent, last) = (Rc::clone(stage), Rc::clone(stage));
