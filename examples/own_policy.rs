@@ -10,8 +10,8 @@
 
 use core::error::Error;
 use minflt_mm::config::{
-    Ahead, AnonRmap, Balancing, ExchangeBy, FaultAround, Hugetlb, Ladder, Lifetime, Neighbours,
-    Protocol, Rss, Unmap,
+    Ahead, AnonRmap, Balancing, ExchangeBy, FaultAround, Hugetlb, Ladder, Lifetime, Linking,
+    Neighbours, Protocol, Rss, Unmap,
 };
 use minflt_mm::{Config, Era, era};
 use minflt_races::{RACES, search};
@@ -26,6 +26,7 @@ const MINE: Era = Era {
     config: Config {
         ladder: Ladder::SpeculativeMmap,
         protocol: Protocol::TableLock,
+        linking: Linking::ParentLock,
         exchange: ExchangeBy::Native,
         lifetime: Lifetime::Rcu,
         rss: Rss::PerCpu,

@@ -197,6 +197,9 @@ pub(crate) struct Choices {
     /// How entries are changed, in place of the era's.
     #[arg(long, value_name = "CHOICE")]
     pub(crate) protocol: Option<String>,
+    /// The lock under which a new table is put in, in place of the era's.
+    #[arg(long, value_name = "CHOICE")]
+    pub(crate) linking: Option<String>,
     /// How entries are exchanged, in place of the era's.
     #[arg(long, value_name = "CHOICE")]
     pub(crate) exchange: Option<String>,

@@ -3,8 +3,8 @@
 use crate::args::Choices;
 use crate::error::{Error, usage};
 use minflt_mm::config::{
-    Ahead, AnonRmap, Balancing, ExchangeBy, FaultAround, Hugetlb, Ladder, Lifetime, Neighbours,
-    Protocol, Rss, Unmap, eras_without_files,
+    Ahead, AnonRmap, Balancing, ExchangeBy, FaultAround, Hugetlb, Ladder, Lifetime, Linking,
+    Neighbours, Protocol, Rss, Unmap, eras_without_files,
 };
 use minflt_mm::{Config, ERAS, Era, era};
 use minflt_workload::parse_size;
@@ -79,6 +79,8 @@ impl Choices {
     fn apply(&self, mut named: Named) -> Result<Named, Error> {
         change!(self.ladder, named, ladder: Ladder);
         change!(self.protocol, named, protocol: Protocol);
+        named.config = named.config.with_protocol(named.config.protocol);
+        change!(self.linking, named, linking: Linking);
         change!(self.exchange, named, exchange: ExchangeBy);
         change!(self.lifetime, named, lifetime: Lifetime);
         change!(self.rss, named, rss: Rss);

@@ -43,8 +43,8 @@ use crate::vma::Prot;
 use core::ops::Range;
 use minflt_addr::{Pfn, VirtAddr, VirtRange};
 use minflt_pgtable::{
-    EntryRef, Exchange, Gather, Grant, Leaf, Mmu, Paging, PtLock, Pte, Table, Walk, index_of,
-    span_of, span_shift, walk,
+    EntryRef, Exchange, Gather, Grant, Leaf, Missing, Mmu, Paging, PtLock, Pte, Table, Walk,
+    index_of, span_of, span_shift, walk,
 };
 use minflt_sync::order::PageTableLock;
 use minflt_sync::{Cost, Ordering, SpinGuard};
@@ -352,7 +352,9 @@ impl<'m, M: Mmu> Zap<'m, M> {
                     *at = span.end();
                     return Some((leaf, span.intersect(VirtRange::new(here, range.end()))));
                 }
-                Walk::Missing { level, .. } => *at = span_of::<M::Paging>(here, level).end(),
+                Walk::Missing(Missing { level, .. }) => {
+                    *at = span_of::<M::Paging>(here, level).end()
+                }
             }
         }
         None

@@ -27,4 +27,4 @@ pub use table::{
     table_order,
 };
 pub use tlb::{Tlb, Translation};
-pub use walk::{Access, Hardware, Leaf, Walk, hardware_walk, walk, walk_to, with_bits};
+pub use walk::{Access, Hardware, Leaf, Missing, Walk, hardware_walk, walk, walk_to, with_bits};

@@ -52,14 +52,19 @@ impl<M: Mmu> Copy for Leaf<'_, M> {}
 pub enum Walk<'t, M: Mmu> {
     /// At a leaf.
     Leaf(Leaf<'t, M>),
-    /// At an entry of level `level` (1 and up) below which there is no table: it is empty, or maps
-    /// a huge page.
-    Missing {
-        /// That entry.
-        entry: EntryRef<'t, M>,
-        /// Its level.
-        level: u32,
-    },
+    /// At an entry below which there is no table.
+    Missing(Missing<'t, M>),
+}
+
+/// An entry below which there is no table: it is empty, or maps a huge page.
+#[derive(Debug)]
+pub struct Missing<'t, M: Mmu> {
+    /// That entry.
+    pub entry: EntryRef<'t, M>,
+    /// Its level, 1 and up.
+    pub level: u32,
+    /// The table it stands in.
+    pub table: Pfn,
 }
 
 /// Traverses the tables under `root` to the leaf entry for `addr`; each entry is read once.
@@ -75,7 +80,11 @@ pub unsafe fn walk<M: Mmu>(at: &M::Instance, root: Pfn, addr: VirtAddr) -> Walk<
         let entry = table.entry_for(addr, level);
         let value = entry.load_to_follow();
         if !value.is_table_at(level) {
-            return Walk::Missing { entry, level };
+            return Walk::Missing(Missing {
+                entry,
+                level,
+                table: table.pfn(),
+            });
         }
         level -= 1;
         // SAFETY: 1 of this function: a table entry names a table of the next level.
@@ -95,7 +104,7 @@ pub unsafe fn walk<M: Mmu>(at: &M::Instance, root: Pfn, addr: VirtAddr) -> Walk<
 /// it says, as a [`Leaf`] of that level; each entry is read once.
 ///
 /// # Errors
-/// The entry, above that, below which a table is missing, and its level.
+/// The entry, above that, below which a table is missing.
 ///
 /// # Safety
 /// 1. The tables under `root` stay tables as long as `'t`.
@@ -104,7 +113,7 @@ pub unsafe fn walk_to<M: Mmu>(
     root: Pfn,
     addr: VirtAddr,
     level: u32,
-) -> Result<Leaf<'_, M>, (EntryRef<'_, M>, u32)> {
+) -> Result<Leaf<'_, M>, Missing<'_, M>> {
     let mut here = M::Paging::levels() - 1;
     // SAFETY: 1 of this function.
     let mut table = unsafe { Table::<M>::at(at, root, here) };
@@ -114,7 +123,11 @@ pub unsafe fn walk_to<M: Mmu>(
         parent = table.entry_for(addr, here);
         parent_value = parent.load_to_follow();
         if !parent_value.is_table_at(here) {
-            return Err((parent, here));
+            return Err(Missing {
+                entry: parent,
+                level: here,
+                table: table.pfn(),
+            });
         }
         here -= 1;
         // SAFETY: 1 of this function: a table entry names a table of the next level.
@@ -163,7 +176,7 @@ pub unsafe fn hardware_walk<M: Mmu>(
     let (entry, huge) = match unsafe { walk::<M>(at, root, addr) } {
         Walk::Leaf(leaf) => (leaf.entry, None),
         // What is not a huge page grants nothing, as an empty entry does.
-        Walk::Missing { entry, level } => match M::Paging::huge() {
+        Walk::Missing(Missing { entry, level, .. }) => match M::Paging::huge() {
             Some(huge) if level <= huge.top => (entry, Some(level)),
             _ => return Hardware::Fault,
         },

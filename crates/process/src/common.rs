@@ -3,10 +3,13 @@
 use crate::file::common_file;
 use crate::{errno, own};
 use minflt_addr::VirtAddr;
-use minflt_mm::{FileHandle, MapRequest, MmHandle, Place, Sharing, System, Thread};
-use minflt_pgtable::Mmu;
+use minflt_mm::{FileHandle, Growth, MapRequest, Mm, MmHandle, Place, Sharing, System, Thread};
+use minflt_pgtable::{Mmu, Paging};
 use minflt_sync::Phase;
 use minflt_workload::{HugePages, Inherited, Pages, Plan, Populate, Prot, Stop, TargetError};
+
+/// What Linux gives a process's stack at first: 128 KiB and a page (fs/exec.c `setup_arg_pages`).
+const STACK_BYTES: u64 = 132 << 10;
 
 /// What a plan has ready for its workers. It is made before anything is counted, and dropped once
 /// all workers have ended.
@@ -81,9 +84,20 @@ impl<'s, M: Mmu> Common<'s, M> {
         forked.map_err(|why| no_memory(0, errno(why)))
     }
 
+    /// An address space with what every process has when it starts: a stack, above which nothing
+    /// is mapped and below which a gap stays free. It is not touched.
     fn fresh(&self) -> Result<MmHandle<'s, M>, TargetError> {
         let none = |_| TargetError::System("no memory for an address space".into());
-        self.system.new_mm().map_err(none)
+        let space = self.system.new_mm().map_err(none)?;
+        let bytes = STACK_BYTES.next_multiple_of(M::Paging::page());
+        let at = VirtAddr(Mm::<M>::user_range().end().0 - bytes);
+        let stack = MapRequest {
+            growth: Growth::Down,
+            ..MapRequest::new(Place::FixedNoReplace(at), bytes, own(Prot::ReadWrite))
+        };
+        let mapped = space.thread().mmap(&stack).map_err(errno);
+        mapped.map_err(|why| TargetError::System(format!("no stack: {why}")))?;
+        Ok(space)
     }
 
     /// See [`minflt_workload::Worker::inherited`].

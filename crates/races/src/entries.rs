@@ -6,7 +6,7 @@ use super::stage::{Checked, Script, Stage};
 use core::cell::Cell;
 use minflt_addr::{Pfn, VirtAddr};
 use minflt_mm::{Advice, Prot, Signal};
-use minflt_pgtable::{EntryRef, Exchange, Grant, Paging, Pte, Walk, walk};
+use minflt_pgtable::{EntryRef, Exchange, Grant, Missing, Paging, Pte, Walk, walk};
 use minflt_sync::{Machine, Word};
 use std::rc::Rc;
 
@@ -16,7 +16,7 @@ pub(super) fn leaf<'s, P: Paging>(stage: &Stage<'s, P>, n: u64) -> EntryRef<'s, 
     // SAFETY: 1: nobody unmaps anything in the scene that asks.
     match unsafe { walk::<Checked<P>>(at, root, stage.page(n)) } {
         Walk::Leaf(leaf) => leaf.entry,
-        Walk::Missing { level, .. } => {
+        Walk::Missing(Missing { level, .. }) => {
             Checked::<P>::violation(format_args!("no table of level {}", level - 1))
         }
     }

@@ -127,10 +127,7 @@ impl Race {
         let era = era.broken(Some(self.fix));
         match self.fix {
             // What the table of illegal mixes refuses.
-            Broken::SpeculativeExchange => Config {
-                protocol: Protocol::CompareExchange,
-                ..era
-            },
+            Broken::SpeculativeExchange => era.with_protocol(Protocol::CompareExchange),
             // As Linux 4.20: no grace period keeps the table.
             Broken::AgeHoles => Config {
                 unmap: Unmap::Downgrade,

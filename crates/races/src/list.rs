@@ -33,6 +33,15 @@ pub(super) const STAYING: &[Race] = &[
         ..USUAL
     },
     Race {
+        number: "P60",
+        name: "link-link",
+        never: "two faults below one missing table put theirs in under different locks",
+        fix: Broken::LinksUnderOwnLock,
+        shows_in: "linux-4.13",
+        scene: Scene::FaultFault,
+        ..USUAL
+    },
+    Race {
         number: "P5",
         name: "half-equal",
         never: "an exchange compares half of an entry, or another CPU reads one half exchanged",

@@ -183,9 +183,8 @@ fn no_race_is_found_where_vma_locks_meet_other_protocols_and_lifetimes() {
     for (ladder, protocol, lifetime) in mixes {
         let config = Config {
             ladder,
-            protocol,
             lifetime,
-            ..base
+            ..base.with_protocol(protocol)
         };
         assert_eq!(config.check(), Ok(()));
         for race in RACES {

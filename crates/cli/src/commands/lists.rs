@@ -3,8 +3,8 @@
 use crate::error::Error;
 use crate::out::{out, outln};
 use minflt_mm::config::{
-    Ahead, AnonRmap, Balancing, ExchangeBy, FaultAround, Hugetlb, Ladder, Lifetime, Neighbours,
-    Protocol, Rss, Unmap,
+    Ahead, AnonRmap, Balancing, ExchangeBy, FaultAround, Hugetlb, Ladder, Lifetime, Linking,
+    Neighbours, Protocol, Rss, Unmap,
 };
 use minflt_mm::{Config, ERAS};
 use minflt_pgtable::{About, AccessBits, BeforeInstall, ByteOrder, CasAbility, FORMATS};
@@ -80,6 +80,7 @@ pub(crate) fn choice_table() -> Table {
     point!(
         Ladder,
         Protocol,
+        Linking,
         ExchangeBy,
         Lifetime,
         Rss,

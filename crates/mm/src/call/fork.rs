@@ -56,7 +56,7 @@ use crate::vma_lock;
 use crate::writers::Writers;
 use crate::zap::{Zap, pages};
 use minflt_addr::{Pfn, VirtAddr, VirtRange};
-use minflt_pgtable::{BeforeInstall, Grant, Mmu, NonPresent, Paging, Pte, Walk, walk};
+use minflt_pgtable::{BeforeInstall, Grant, Missing, Mmu, NonPresent, Paging, Pte, Walk, walk};
 use minflt_sync::Ordering;
 
 impl<M: Mmu> System<M> {
@@ -347,7 +347,7 @@ impl<M: Mmu> Mm<M> {
             // SAFETY: 1: nobody else has the address space.
             match unsafe { walk::<M>(&sys.at, self.root, addr) } {
                 Walk::Leaf(leaf) => return Ok(leaf.table),
-                Walk::Missing { entry, level } => {
+                Walk::Missing(Missing { entry, level, .. }) => {
                     let table = Self::new_table(sys, level - 1).ok_or(NoMemory)?;
                     entry.store(Pte::table(table, level));
                     sys.count(Event::TablesInstalled);

@@ -39,7 +39,7 @@ use crate::thread::Thread;
 use crate::vma::{Prot, Vma, VmaView};
 use crate::writers::Writers;
 use minflt_addr::{VirtAddr, VirtRange};
-use minflt_pgtable::{Access, Mmu, Paging, Pte, Walk, span_of, walk};
+use minflt_pgtable::{Access, Missing, Mmu, Paging, Pte, Walk, span_of, walk};
 
 /// What pages mean to mbind that are elsewhere than the policy has them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -271,7 +271,7 @@ impl<M: Mmu> Mm<M> {
                     }
                     at = VirtAddr(at.0 + M::Paging::page());
                 }
-                Walk::Missing { level, .. } => at = span_of::<M::Paging>(at, level).end(),
+                Walk::Missing(Missing { level, .. }) => at = span_of::<M::Paging>(at, level).end(),
             }
         }
         false

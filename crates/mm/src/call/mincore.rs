@@ -11,7 +11,7 @@ use crate::mm::Mm;
 use crate::vma::Vma;
 use crate::zap::pages;
 use minflt_addr::{VirtAddr, VirtRange};
-use minflt_pgtable::{Leaf, Mmu, NonPresent, Paging, Table, Walk, span_of, walk};
+use minflt_pgtable::{Leaf, Missing, Mmu, NonPresent, Paging, Table, Walk, span_of, walk};
 
 /// Noted of a page that is swapped out, which is in core nowhere.
 const SWAPPED: u8 = 2;
@@ -88,7 +88,7 @@ impl<M: Mmu> Mm<M> {
                     self.look_at_table(leaf, span, answer.by_ref());
                     span.end()
                 }
-                Walk::Missing { level, .. } => {
+                Walk::Missing(Missing { level, .. }) => {
                     let span = span_of::<M::Paging>(at, level).intersect(here);
                     for (_, there) in pages::<M>(span).zip(answer.by_ref()) {
                         *there = 0;

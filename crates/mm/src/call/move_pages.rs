@@ -32,7 +32,7 @@ use crate::mm::Mm;
 use crate::policy::{Policy, PolicyMode};
 use crate::vma::VmaView;
 use minflt_addr::{Pfn, VirtAddr, VirtRange};
-use minflt_pgtable::{Mmu, Paging, Walk, span_of, walk};
+use minflt_pgtable::{Missing, Mmu, Paging, Walk, span_of, walk};
 use minflt_sync::{Instance, Ordering};
 
 /// How often a page is tried that somebody does something with. Linux:
@@ -195,7 +195,7 @@ impl<M: Mmu> Mm<M> {
             } else {
                 // SAFETY: 1: `mmap_lock` keeps tables from being freed.
                 let walked = unsafe { walk::<M>(&sys.at, self.root, at) };
-                if let Walk::Missing { level, .. } = walked {
+                if let Walk::Missing(Missing { level, .. }) = walked {
                     at = span_of::<M::Paging>(at, level).end();
                     continue;
                 }

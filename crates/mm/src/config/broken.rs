@@ -25,6 +25,8 @@ macro_rules! broken {
 broken! {
     /// A missing table is put in without looking whether another fault was faster.
     BlindPopulate = "blind-populate",
+    /// Who puts a table in locks that table, which is another one for each.
+    LinksUnderOwnLock = "links-under-own-lock",
     /// The low-level handler stores the accessed bit into a copy of the entry it read before.
     StaleAccessBits = "stale-access-bits",
     /// The resident count is shown as it is, also below zero.

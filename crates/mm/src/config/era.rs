@@ -2,7 +2,7 @@
 
 use super::{
     Ahead, AnonRmap, Balancing, Config, ExchangeBy, FaultAround, Hugetlb, Ladder, Lifetime,
-    Neighbours, Protocol, Rss, Unmap,
+    Linking, Neighbours, Protocol, Rss, Unmap,
 };
 
 /// A generation of page-fault synchronization.
@@ -22,6 +22,7 @@ const fn config(ladder: Ladder, protocol: Protocol, lifetime: Lifetime, rss: Rss
     Config {
         ladder,
         protocol,
+        linking: Linking::MmLock,
         exchange: ExchangeBy::Native,
         lifetime,
         rss,
@@ -36,10 +37,12 @@ const fn config(ladder: Ladder, protocol: Protocol, lifetime: Lifetime, rss: Rss
     }
 }
 
-/// The same since Linux 3.8: walks of the reverse map read.
-const fn shared(config: Config) -> Config {
+/// The same since Linux 3.14: walks of the reverse map read (3.8), and tables are put in under the
+/// lock of the table above (3.13).
+const fn since_2014(config: Config) -> Config {
     Config {
         anon_rmap: AnonRmap::Shared,
+        linking: Linking::ParentLock,
         ..config
     }
 }
@@ -56,7 +59,7 @@ const fn balancing(config: Config) -> Config {
 const fn around(config: Config) -> Config {
     Config {
         around: FaultAround::Order4,
-        ..shared(config)
+        ..since_2014(config)
     }
 }
 
@@ -133,7 +136,7 @@ pub const ERAS: &[Era] = &[
         name: "linux-3.14",
         source: "Linux 3.14 (2014); split locks since 2.6.15, H. Dickins (2005)",
         idea: "one lock per table; every fault reads mmap_lock, and maps one page",
-        config: shared(SPLIT_LOCKS),
+        config: since_2014(SPLIT_LOCKS),
     },
     Era {
         name: "fault-around-2014",

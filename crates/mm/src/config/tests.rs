@@ -1,6 +1,7 @@
 use super::{
-    Ahead, AnonRmap, Balancing, Broken, Config, ERAS, Era, ExchangeBy, Ladder, Lifetime, Protocol,
-    Rss, era, eras_of_huge_pages, eras_of_migration, eras_without_files, eras_without_migration,
+    Ahead, AnonRmap, Balancing, Broken, Config, ERAS, Era, ExchangeBy, Ladder, Lifetime, Linking,
+    Protocol, Rss, era, eras_of_huge_pages, eras_of_migration, eras_without_files,
+    eras_without_migration,
 };
 
 #[test]
@@ -45,6 +46,10 @@ fn each_row_of_the_table_refuses_something_and_gives_a_reason() {
             exchange: ExchangeBy::Emulated,
             ..legal
         },
+        Config {
+            protocol: Protocol::MmLock,
+            ..legal
+        },
     ];
     assert_eq!(refused.len(), Config::illegal_mixes().count());
     for (config, row) in refused.iter().zip(Config::illegal_mixes()) {
@@ -69,10 +74,7 @@ fn speculation_is_legal_with_either_grace_period_and_with_no_other_lifetime() {
 #[test]
 fn only_its_own_negative_control_lets_the_unsound_mix_through() {
     let spf = era("spf-2017").expect("an era").config;
-    let unsound = Config {
-        protocol: Protocol::CompareExchange,
-        ..spf
-    };
+    let unsound = spf.with_protocol(Protocol::CompareExchange);
     assert!(unsound.check().is_err());
     assert_eq!(
         unsound.broken(Some(Broken::SpeculativeExchange)).check(),
@@ -91,9 +93,11 @@ fn a_vma_lock_goes_with_every_protocol_and_every_lifetime_that_waits() {
     }) {
         let with = |lifetime| Config {
             ladder,
-            protocol: *protocol,
             lifetime,
-            ..era("linux-6.15").expect("an era").config
+            ..era("linux-6.15")
+                .expect("an era")
+                .config
+                .with_protocol(*protocol)
         };
         assert_eq!(with(Lifetime::Srcu).check(), Ok(()));
         assert_eq!(with(Lifetime::Rcu).check(), Ok(()));
@@ -119,6 +123,7 @@ fn eras_that_cannot_be_told_apart_are_run_once() {
     let plain = [
         "linux-2.6.10",
         "atomic-pte-2004",
+        "anon-vma-2012",
         "linux-4.13",
         "spf-2017",
         "hugetlb-vma-lock-2022",
@@ -134,7 +139,7 @@ fn eras_that_cannot_be_told_apart_are_run_once() {
         "one that maps single pages"
     );
     let moving = || eras_of_migration().map(names);
-    let of_2012 = ["linux-3.7", "numa-balancing-2012", "anon-vma-2012"];
+    let of_2012 = ["linux-3.7", "numa-balancing-2012"];
     let mut all = plain.iter().chain(&of_2012);
     assert!(all.all(|name| moving().any(|it| it == *name)));
     assert_eq!(moving().count(), plain.len() + of_2012.len());
@@ -167,7 +172,12 @@ fn the_three_of_2012_differ_in_the_reverse_maps_lock_and_in_balancing_only() {
     assert_eq!(posted.balancing, Balancing::On);
     let after = config("linux-3.14");
     assert_eq!(after.anon_rmap, AnonRmap::Shared);
-    for other in [balancing, posted, after] {
+    assert_eq!(after.linking, Linking::ParentLock);
+    let before_2014 = Config {
+        linking: Linking::MmLock,
+        ..after
+    };
+    for other in [balancing, posted, before_2014] {
         assert_eq!(other.without_migration(), before);
     }
 }

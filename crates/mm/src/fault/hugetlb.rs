@@ -98,20 +98,19 @@ impl<M: Mmu> Fault<'_, M> {
     ) -> Result<Leaf<'s, M>, Stop> {
         let size = stable.view.huge_size();
         loop {
-            let (entry, level) = match stable.mm.huge_entry(size, self.addr) {
+            let place = match stable.mm.huge_entry(size, self.addr) {
                 Ok(leaf) => return Ok(leaf),
                 Err(missing) => missing,
             };
-            let place = (entry, self.addr);
-            if level == HugeSize::Large.level() + 1
+            if place.level == HugeSize::Large.level() + 1
                 && size == HugeSize::Large
                 && stable
                     .mm
-                    .share_table(stable.vma, &stable.view, cache, place)
+                    .share_table(stable.vma, &stable.view, cache, (&place, self.addr))
             {
                 continue;
             }
-            self.mm.populate(entry, level)?;
+            self.mm.populate(&place)?;
         }
     }
 }

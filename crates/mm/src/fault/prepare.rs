@@ -1,13 +1,13 @@
 //! *Prepare*: what a fault needs before it opens a slot, with no lock of the tables held.
 //!
-//! A table is put in by exchange (compare-and-exchange protocol) or under `page_table_lock` (the
-//! others); either way only "none" becomes a table, and the loser frees its own and uses the
+//! A table is put in by exchange (compare-and-exchange protocol) or under a lock (the others:
+//! [`Linking`]); either way only "none" becomes a table, and the loser frees its own and uses the
 //! winner's. Speculative faults put no tables in: one put in after munmap freed its own would
 //! leak.
 
 use super::stabilise::{Can, Stable};
 use super::{Fault, Stop, Why};
-use crate::config::{Ahead, Broken, Protocol};
+use crate::config::{Ahead, Broken, Linking, Protocol};
 use crate::event::Event;
 use crate::frame::{Frame, Use};
 use crate::mm::Mm;
@@ -15,7 +15,7 @@ use crate::policy::{Policy, PolicyMode};
 use crate::system::Exchanges;
 use minflt_addr::Pfn;
 use minflt_pgtable::{
-    Access, BeforeInstall, EntryRef, Exchange, Leaf, Mmu, Paging, Pte, Walk, walk,
+    Access, BeforeInstall, Exchange, Leaf, Missing, Mmu, Paging, PtLock, Pte, Walk, walk,
 };
 use minflt_sync::{Cost, Ordering};
 
@@ -30,16 +30,17 @@ impl<M: Mmu> Mm<M> {
         }
     }
 
-    /// Puts a table in below `entry`, of level `level`, unless somebody else does.
+    /// Puts a table in where one is missing, unless somebody else does.
     #[cold]
-    pub(super) fn populate(&self, entry: EntryRef<'_, M>, level: u32) -> Result<(), Stop> {
+    pub(super) fn populate(&self, place: &Missing<'_, M>) -> Result<(), Stop> {
         let sys = self.system();
+        let level = place.level;
         let fresh = Self::new_table(sys, level - 1).ok_or(Stop::Oom)?;
         let mine = if sys.config.lacks(Broken::BlindPopulate) {
-            entry.store(Pte::table(fresh, level));
+            place.entry.store(Pte::table(fresh, level));
             true
         } else {
-            self.link_table(entry, level, fresh)
+            self.link_table(place, fresh)
         };
         M::note(format_args!(
             "level {level} table: frame {fresh} {}",
@@ -54,20 +55,34 @@ impl<M: Mmu> Mm<M> {
         Ok(())
     }
 
-    /// Puts `table` in below `entry`, of level `level`, unless something stands there; whether it
-    /// did.
-    pub(crate) fn link_table(&self, entry: EntryRef<'_, M>, level: u32, table: Pfn) -> bool {
+    /// Puts `table` in where one is missing, unless something stands there; whether it did.
+    pub(crate) fn link_table(&self, place: &Missing<'_, M>, table: Pfn) -> bool {
+        let (entry, level) = (place.entry, place.level);
         let (none, value) = (Pte::none_at(level), Pte::table(table, level));
         match self.system().config.protocol {
             Protocol::CompareExchange => entry.cas(self.exchange(), none, value).is_ok(),
             Protocol::MmLock | Protocol::TableLock => {
-                let _held = self.page_table_lock.lock();
+                let _held = self.linker_lock(place, table).lock();
                 let empty = entry.load().is_none_at(level);
                 if empty {
                     entry.store(value);
                 }
                 empty
             }
+        }
+    }
+
+    /// What keeps others from putting a table in at the same place.
+    ///
+    /// Linux: `pmd_lock` in __pte_alloc, and `page_table_lock` in __pmd_alloc.
+    fn linker_lock(&self, place: &Missing<'_, M>, table: Pfn) -> &PtLock<M> {
+        let (sys, lowest) = (self.system(), place.level == 1);
+        match sys.config.linking {
+            Linking::ParentLock if sys.config.lacks(Broken::LinksUnderOwnLock) => {
+                &sys.frames.get(table).table_lock
+            }
+            Linking::ParentLock if lowest => &sys.frames.get(place.table).table_lock,
+            Linking::MmLock | Linking::ParentLock => &self.page_table_lock,
         }
     }
 }
@@ -120,12 +135,12 @@ impl<M: Mmu> Fault<'_, M> {
             drop(held);
             match walked {
                 Walk::Leaf(leaf) => return Ok(leaf),
-                Walk::Missing { .. } if stable.can() == Can::Look => {
+                Walk::Missing(_) if stable.can() == Can::Look => {
                     return Err(Why::PmdChanged.into());
                 }
-                Walk::Missing { entry, level } => {
+                Walk::Missing(place) => {
                     missing();
-                    self.mm.populate(entry, level)?;
+                    self.mm.populate(&place)?;
                 }
             }
         }

@@ -103,7 +103,7 @@ impl<M: Mmu> Fault<'_, M> {
         // SAFETY: 1: by the hold.
         match unsafe { walk::<M>(&self.mm.system().at, self.mm.root, self.addr) } {
             Walk::Leaf(leaf) => leaf.entry.load(),
-            Walk::Missing { .. } => Pte::none(),
+            Walk::Missing(_) => Pte::none(),
         }
     }
 

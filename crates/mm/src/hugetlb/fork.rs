@@ -13,7 +13,7 @@ use crate::mm::Mm;
 use crate::vma::{VmaFlags, VmaView};
 use crate::zap::Zap;
 use minflt_addr::VirtAddr;
-use minflt_pgtable::{EntryRef, Grant, Mmu, Pte, span_of};
+use minflt_pgtable::{EntryRef, Grant, Missing, Mmu, Pte, span_of};
 use minflt_sync::Ordering;
 
 impl<M: Mmu> Zap<'_, M> {
@@ -32,7 +32,7 @@ impl<M: Mmu> Zap<'_, M> {
         while at < view.range.end() {
             let leaf = match mm.huge_entry(size, at) {
                 Ok(leaf) => leaf,
-                Err((_, level)) => {
+                Err(Missing { level, .. }) => {
                     at = span_of::<M::Paging>(at, level).end();
                     continue;
                 }
@@ -104,7 +104,7 @@ impl<M: Mmu> Mm<M> {
         loop {
             match self.huge_entry(size, addr) {
                 Ok(leaf) => return Ok(leaf.entry),
-                Err((entry, level)) => {
+                Err(Missing { entry, level, .. }) => {
                     debug_assert!(level > size.level(), "there is a table of huge pages");
                     let table = Self::new_table(sys, level - 1).ok_or(NoMemory)?;
                     entry.store(Pte::table(table, level));

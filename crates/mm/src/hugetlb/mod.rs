@@ -78,7 +78,7 @@ pub(crate) use file::NotMade;
 use lock::HugeLock;
 pub(crate) use migrate::HugeSeen;
 use minflt_addr::{Pfn, VirtAddr, VirtRange};
-use minflt_pgtable::{EntryRef, Leaf, Mmu, Paging, PtLock, Table, span_of, walk_to};
+use minflt_pgtable::{Leaf, Missing, Mmu, Paging, PtLock, Table, span_of, walk_to};
 use minflt_sync::order::HugeFaultLock;
 use minflt_sync::slab::{Magazine, Pages};
 use minflt_sync::{PerCpu, RwSem, Slab};
@@ -233,12 +233,12 @@ impl<M: Mmu> crate::mm::Mm<M> {
     }
 
     /// The entry that maps, or would map, a huge page at `addr`, if there is a table for it; else
-    /// the entry below which one is missing, and its level. The caller holds what keeps the tables.
+    /// the entry below which one is missing. The caller holds what keeps the tables.
     pub(crate) fn huge_entry(
         &self,
         size: HugeSize,
         addr: VirtAddr,
-    ) -> Result<Leaf<'_, M>, (EntryRef<'_, M>, u32)> {
+    ) -> Result<Leaf<'_, M>, Missing<'_, M>> {
         // SAFETY: 1: the caller's hold.
         unsafe { walk_to::<M>(&self.system().at, self.root, addr, size.level()) }
     }

@@ -47,7 +47,7 @@ use crate::mm::Mm;
 use crate::vma::{Vma, VmaFlags, VmaView};
 use core::ops::ControlFlow;
 use minflt_addr::{Pfn, VirtAddr, VirtRange};
-use minflt_pgtable::{EntryRef, Mmu, Paging, Pte};
+use minflt_pgtable::{Missing, Mmu, Paging, Pte};
 use minflt_sync::{Atomic, Ordering};
 
 /// A mapping may have tables that others have, too.
@@ -60,7 +60,7 @@ fn may_share<M: Mmu>(vma: &Vma<M>, view: &VmaView, part: VirtRange) -> bool {
 }
 
 impl<M: Mmu> Mm<M> {
-    /// Puts another's table in below `entry`, which covers the interval of `addr` and was empty, if
+    /// Puts another's table in at `place`, which covers the interval of `addr` and was empty, if
     /// there is one to share; whether something stands there now.
     ///
     /// # Context
@@ -70,7 +70,7 @@ impl<M: Mmu> Mm<M> {
         vma: &Vma<M>,
         view: &VmaView,
         cache: &PageCache<M>,
-        (entry, addr): (EntryRef<'_, M>, VirtAddr),
+        (place, addr): (&Missing<'_, M>, VirtAddr),
     ) -> bool {
         let part = interval::<M::Paging>(addr);
         if !may_share(vma, view, part) {
@@ -101,14 +101,14 @@ impl<M: Mmu> Mm<M> {
         sharers.add(1, Ordering::Relaxed);
         let put_in = if sys.config.lacks(Broken::BlindShare) {
             let _held = self.page_table_lock.lock();
-            let empty = entry.load().is_none_at(LEVEL + 1);
+            let empty = place.entry.load().is_none_at(LEVEL + 1);
             if empty {
-                entry.store(Pte::table(table, LEVEL + 1));
+                place.entry.store(Pte::table(table, LEVEL + 1));
             }
             empty
         } else {
             // As a fault does that makes one, which may be doing that now.
-            self.link_table(entry, LEVEL + 1, table)
+            self.link_table(place, table)
         };
         if put_in {
             sys.count(Event::TablesShared);

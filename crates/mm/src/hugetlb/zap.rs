@@ -17,7 +17,7 @@ use crate::mm::Mm;
 use crate::vma::{Vma, VmaFlags, VmaView};
 use crate::zap::Zap;
 use minflt_addr::{Pfn, VirtAddr, VirtRange};
-use minflt_pgtable::{EntryRef, Exchange, Grant, Mmu, Pte, span_of};
+use minflt_pgtable::{EntryRef, Exchange, Grant, Missing, Mmu, Pte, span_of};
 use minflt_sync::order::{HugeMapLock, HugeVmaLock};
 use minflt_sync::{Cost, Ordering, WriteGuard};
 
@@ -218,7 +218,7 @@ impl<M: Mmu> Zap<'_, M> {
         while at < part.end() {
             let leaf = match mm.huge_entry(size, at) {
                 Ok(leaf) => leaf,
-                Err((_, level)) => {
+                Err(Missing { level, .. }) => {
                     at = span_of::<M::Paging>(at, level).end();
                     continue;
                 }

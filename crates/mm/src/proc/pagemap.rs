@@ -6,7 +6,7 @@ use crate::mm::Mm;
 use crate::vma::{Vma, VmaView};
 use crate::zap::pages;
 use minflt_addr::{VirtAddr, VirtRange};
-use minflt_pgtable::{Leaf, Mmu, NonPresent, Paging, Table, Walk, span_of, walk};
+use minflt_pgtable::{Leaf, Missing, Mmu, NonPresent, Paging, Table, Walk, span_of, walk};
 use minflt_sync::Ordering;
 
 /// What a page's entry maps.
@@ -61,7 +61,9 @@ impl<M: Mmu> Mm<M> {
                     self.map_table(leaf, here, &mut found[skipped as usize..]);
                     here.end()
                 }
-                Walk::Missing { level, .. } => span_of::<M::Paging>(at, level).end().min(end),
+                Walk::Missing(Missing { level, .. }) => {
+                    span_of::<M::Paging>(at, level).end().min(end)
+                }
             };
         }
     }

@@ -6,7 +6,7 @@ use crate::vma::{Prot, Vma, VmaFlags, VmaView};
 use crate::zap::pages;
 use core::fmt::{self, Write};
 use minflt_addr::VirtRange;
-use minflt_pgtable::{Leaf, Mmu, NonPresent, Paging, Pte, Table, Walk, span_of, walk};
+use minflt_pgtable::{Leaf, Missing, Mmu, NonPresent, Paging, Pte, Table, Walk, span_of, walk};
 use minflt_sync::Ordering;
 
 /// Parts of a page, which its users share.
@@ -103,7 +103,7 @@ impl<M: Mmu> Mm<M> {
                     self.count_table(leaf, here, &mut counts);
                     here.end()
                 }
-                Walk::Missing { level, .. } => span_of::<M::Paging>(at, level).end(),
+                Walk::Missing(Missing { level, .. }) => span_of::<M::Paging>(at, level).end(),
             };
         }
         counts

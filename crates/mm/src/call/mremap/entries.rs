@@ -42,7 +42,7 @@ use crate::mm::Mm;
 use crate::vma::{VmaFlags, VmaView};
 use crate::zap::{Zap, pages};
 use minflt_addr::{Pfn, VirtAddr, VirtRange};
-use minflt_pgtable::{EntryRef, Mmu, Paging, Pte, Table, Walk, entries_of, span_of, walk};
+use minflt_pgtable::{Missing, Mmu, Paging, Pte, Table, Walk, entries_of, span_of, walk};
 
 /// A part of what is moved.
 #[derive(Clone, Copy)]
@@ -75,7 +75,7 @@ impl<M: Mmu> Mm<M> {
         // SAFETY: 1: tables are freed under `mmap_lock` for writing only, which the caller holds.
         let found = unsafe { walk::<M>(&sys.at, self.root, left.from) };
         let lowest = match found {
-            Walk::Missing { level, .. } => {
+            Walk::Missing(Missing { level, .. }) => {
                 let bytes = span_of::<M::Paging>(left.from, level).end().0 - left.from.0;
                 return (left.first(bytes), Step::Nothing);
             }
@@ -103,7 +103,7 @@ impl<M: Mmu> Mm<M> {
     fn is_empty_at(&self, addr: VirtAddr, level: u32) -> bool {
         // SAFETY: 1: as above.
         let found = unsafe { walk::<M>(&self.system().at, self.root, addr) };
-        matches!(found, Walk::Missing { level: missing, .. } if missing >= level)
+        matches!(found, Walk::Missing(Missing { level: missing, .. }) if missing >= level)
     }
 
     /// The table whose entry for `addr` is of `level`, put in where it is missing.
@@ -115,7 +115,11 @@ impl<M: Mmu> Mm<M> {
             // SAFETY: 1: as above.
             let entry = unsafe { Table::<M>::at(&sys.at, table, at) }.entry_for(addr, at);
             if entry.load().is_none_at(at) {
-                self.put_table_in(entry, at)?;
+                self.put_table_in(&Missing {
+                    entry,
+                    level: at,
+                    table,
+                })?;
             }
             let value = entry.load();
             table = value.pfn();
@@ -139,11 +143,11 @@ impl<M: Mmu> Mm<M> {
         Some(table)
     }
 
-    /// Puts a table in below `entry`, of level `level`, unless a fault of a neighbour does.
-    fn put_table_in(&self, entry: EntryRef<'_, M>, level: u32) -> Result<(), NoMemory> {
+    /// Puts a table in where one is missing, unless a fault of a neighbour does.
+    fn put_table_in(&self, place: &Missing<'_, M>) -> Result<(), NoMemory> {
         let sys = self.system();
-        let new = Self::new_table(sys, level - 1).ok_or(NoMemory)?;
-        if self.link_table(entry, level, new) {
+        let new = Self::new_table(sys, place.level - 1).ok_or(NoMemory)?;
+        if self.link_table(place, new) {
             sys.count(Event::TablesInstalled);
         } else {
             sys.count(Event::TablesLost);
