@@ -105,9 +105,9 @@ fn a_disturber_changes_the_mapping_of_the_disturbed_only_where_they_merge() {
             let met: u64 = meetings.iter().map(times).sum();
             (outcome.workers[1].ops, met)
         };
-        let (rounds, merging) = rounds_and_meetings(&["--size=8M"]);
+        let (rounds, merging) = rounds_and_meetings(&["--size=32M"]);
         assert!(rounds > 12 && merging > rounds / 3, "{era}: {merging}");
-        let (rounds, apart) = rounds_and_meetings(&["--size=8M", "--apart"]);
+        let (rounds, apart) = rounds_and_meetings(&["--size=32M", "--apart"]);
         assert!(rounds > 12 && apart <= rounds / 12, "{era}: {apart}");
     }
 }
