@@ -8,7 +8,7 @@
 //! # Idea
 //! A slab of `T` carves pages into slots. Each CPU keeps a small stack of free slots; those it has
 //! too many go back to the pages that they are of, and a page that has all of its own is given
-//! back ([`pages`]).
+//! back (`slab::pages`).
 //!
 //! # Protocol
 //! A free slot holds the next free slot's address at `T::LINK`. A CPU's own stack is touched by its
