@@ -24,6 +24,9 @@ pub enum Status {
     Replayed,
     /// Timed on real threads of a real machine.
     Measured,
+    /// Timed on real threads, but its rounds differ too much, or its threads were kept waiting for
+    /// processors: no figure to rely on.
+    TooNoisy,
     /// Not reproduced, for a reason that is stated.
     PublishedOnly,
     /// To be reproduced by a part that is missing.
@@ -32,13 +35,14 @@ pub enum Status {
 
 impl Status {
     /// Every status, in the order of a legend.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Predicted,
         Self::Fitted,
         Self::Uncalibrated,
         Self::Counted,
         Self::Replayed,
         Self::Measured,
+        Self::TooNoisy,
         Self::PublishedOnly,
         Self::NotYet,
     ];
@@ -53,6 +57,7 @@ impl Status {
             Self::Counted => "counted",
             Self::Replayed => "replayed",
             Self::Measured => "measured",
+            Self::TooNoisy => "too-noisy",
             Self::PublishedOnly => "published-only",
             Self::NotYet => "not-yet",
         }
@@ -68,6 +73,7 @@ impl Status {
             Self::Counted => "arithmetic or a count of events, no cost model",
             Self::Replayed => "from a recording of a real program",
             Self::Measured => "timed on real threads",
+            Self::TooNoisy => "timed on real threads that other work disturbed; no figure",
             Self::PublishedOnly => "not reproduced, for the reason given",
             Self::NotYet => "to come with the part that is named",
         }
@@ -77,6 +83,7 @@ impl Status {
 impl fmt::Display for Status {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
+            Self::TooNoisy => "too noisy",
             Self::NotYet => "not yet",
             other => other.name(),
         })

@@ -1,10 +1,11 @@
 //! `reproduce --docs`: the tables that the docs hold are written here, never by hand.
 
 use super::proof::Proof;
+use super::proof::{OWN_RATIO, RATE};
 use crate::commands::lists::{choice_table, era_table, format_table, refused_table};
 use crate::commands::machines::{machine_table, shipped};
 use crate::error::{Error, failed, usage};
-use minflt_report::{Cell, Column, Posting, Table, replace_generated};
+use minflt_report::{Cell, Column, Posting, Status, Table, replace_generated};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
@@ -81,9 +82,9 @@ fn fill(file: &str, block: &str, body: &str) -> Result<(), Error> {
 
 /// The README's one table over the postings.
 fn overview(all: &[Posting], figures: &Figures<'_>) -> Table {
-    let measured = |at: usize, what: &str| {
+    let measured = |at: usize| {
         let table = figures.proof.tables.get(at);
-        table.map_or(String::new(), |table| ratios(table, what))
+        table.map_or(String::new(), measured_pair)
     };
     let columns = [
         "posting",
@@ -102,7 +103,7 @@ fn overview(all: &[Posting], figures: &Figures<'_>) -> Table {
                 "[compare-and-exchange of entries](crates/mm/src/fault/slot.rs)".into(),
                 "`minflt reproduce 2004`".into(),
                 "32 threads: 104,012 -> 382,879 faults/s".into(),
-                measured(0, "2 threads / 1 thread"),
+                measured(0),
                 simulated_2004(figures),
                 "P1, P5 to P8, P46, P57".into(),
             ],
@@ -111,7 +112,7 @@ fn overview(all: &[Posting], figures: &Figures<'_>) -> Table {
                 "[a reverse map walked without its lock](crates/mm/src/rmap/mod.rs)".into(),
                 "`minflt reproduce 2012`".into(),
                 "numa02, 32 threads: 14.503 -> 44.595 GB/s".into(),
-                measured(1, "faults beside moves / alone"),
+                measured(1),
                 simulated_2012(figures),
                 "P2 to P4, P6, P10 to P18".into(),
             ],
@@ -129,9 +130,7 @@ fn overview(all: &[Posting], figures: &Figures<'_>) -> Table {
                 "[speculative faults](crates/mm/src/fault/slot.rs)".into(),
                 "`minflt reproduce 2017`".into(),
                 "ebizzy, 16 CPUs: 11,456 -> 45,804 records/s".into(),
-                [(3, "disturbed / alone"), (4, "where mappings merge")]
-                    .map(|(at, what)| measured(at, what))
-                    .join("; "),
+                [3, 4].map(measured).join("; "),
                 simulated_2017(figures),
                 "P9, P27 to P41, P43, P45".into(),
             ],
@@ -140,7 +139,7 @@ fn overview(all: &[Posting], figures: &Figures<'_>) -> Table {
                 "[a lock per mapping of huge pages](crates/mm/src/hugetlb/lock.rs)".into(),
                 "`minflt reproduce 2022`".into(),
                 "24 beside 24 that fork: 2,144 -> 65,597 faults/s".into(),
-                measured(6, "beside a fork / alone"),
+                measured(6),
                 simulated_2022(figures),
                 "P47 to P56".into(),
             ],
@@ -182,8 +181,12 @@ fn measured_2014(figures: &Figures<'_>) -> String {
     };
     let rows = 0..table.rows.len();
     let side = |row: usize| {
-        let [era, ns] = [0, 2].map(|at| text_at(Some(table), row, at));
-        format!("{era} {ns}")
+        let era = text_at(Some(table), row, 0);
+        let cell = table.rows.get(row).and_then(|row| row.get(2));
+        match cell.and_then(|cell| cell.status) {
+            Some(Status::TooNoisy) => format!("{era} too noisy"),
+            _ => format!("{era} {}", short(&text_at(Some(table), row, 2))),
+        }
     };
     let sides: Vec<_> = rows.map(side).collect();
     format!("ns a page in order: {}", sides.join(", "))
@@ -211,16 +214,34 @@ fn simulated_2022(figures: &Figures<'_>) -> String {
     format!("icx-vm48: {before} -> {after} faults/s")
 }
 
-/// Each side of a measured pair with its ratio.
-fn ratios(table: &Table, what: &str) -> String {
-    let text =
-        |row: &[Cell], at: usize| row.get(at).map_or(String::new(), |cell| cell.text.clone());
-    let sides: Vec<_> = table
-        .rows
-        .iter()
-        .map(|row| format!("{} {}", text(row, 0), text(row, 3)))
-        .collect();
-    format!("{what}: {}", sides.join(", "))
+/// A measured pair: the rates of all sides at the same number of threads, and then what each gains
+/// over itself alone.
+fn measured_pair(table: &Table) -> String {
+    let name = |at: usize| table.columns.get(at).map_or("", |column| &column.name);
+    let row = |row: &Vec<Cell>, at: usize| {
+        let era = row.first().map_or("", |cell| &cell.text);
+        let cell = row.get(at);
+        let figure = match cell.map(|cell| cell.status) {
+            Some(Some(Status::TooNoisy)) => "too noisy".to_owned(),
+            _ => short(cell.map_or("", |cell| &cell.text)),
+        };
+        format!("{era} {figure}")
+    };
+    let rows = |at: usize| {
+        let all: Vec<_> = table.rows.iter().map(|it| row(it, at)).collect();
+        format!("{}: {}", name(at), all.join(", "))
+    };
+    format!("{}; {}", rows(RATE), rows(OWN_RATIO))
+}
+
+/// A figure without its interval, large ones in thousands or millions.
+fn short(figure: &str) -> String {
+    let median = figure.split(' ').next().unwrap_or_default();
+    match median.parse::<f64>() {
+        Ok(rate) if rate >= 1e6 => format!("{:.2} M", rate / 1e6),
+        Ok(rate) if rate >= 1e4 => format!("{:.1} k", rate / 1e3),
+        _ => median.to_owned(),
+    }
 }
 
 #[cfg(test)]

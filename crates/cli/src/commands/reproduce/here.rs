@@ -37,14 +37,17 @@ pub(super) fn simulate(proof: &Proof, runs: &mut Vec<Run>) -> Result<Table, Erro
             let ratio = measured
                 .zip(simulated)
                 .map(|(m, s)| format!("{:.2}", s / m));
-            let row = [
-                era.name.clone(),
-                threads.to_string(),
-                text(measured),
-                text(simulated),
-                ratio.unwrap_or("-".into()),
-            ];
-            table.rows.push(row.map(Cell::from).into());
+            let timed = match proof.is_noisy(&era.name) {
+                true => Cell::with_status(&text(measured), Status::TooNoisy),
+                false => Cell::from(text(measured)),
+            };
+            table.rows.push(vec![
+                era.name.as_str().into(),
+                threads.to_string().into(),
+                timed,
+                text(simulated).into(),
+                ratio.unwrap_or("-".into()).into(),
+            ]);
             runs.push(ran.run);
         }
     }

@@ -56,6 +56,9 @@ pub(crate) fn run(args: &Reproduce) -> Result<(), Error> {
             "--full: only the tables of 2004 can be simulated in full; name 2004 too",
         ));
     }
+    if let Some(why) = proof::impossible().filter(|_| args.docs) {
+        return Err(usage(format!("--docs: {why}")));
+    }
     let steps = REPRODUCED.into_iter().zip(tables::STEPS);
     let steps: u64 = steps.filter(|(id, _)| has(id)).map(|(_, n)| n).sum();
     let progress = Progress::new(args.quiet, proof::STEPS + steps);
@@ -132,6 +135,10 @@ fn measured(
     progress: &Progress,
     pairs: [bool; 5],
 ) -> Result<proof::Proof, Error> {
+    if let Some(why) = proof::impossible() {
+        outln!("\nMeasured here: skipped: {why}");
+        return Ok(proof::Proof::default());
+    }
     let proof = proof::measure(progress, pairs)?;
     if !proof.tables.is_empty() {
         found.add("Measured here", MEASURED, proof.tables.clone());

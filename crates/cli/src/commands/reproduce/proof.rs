@@ -1,22 +1,33 @@
 //! The proof rows: before and after, measured on this machine's real threads, real Linux beside.
 //!
-//! Sides alternate within each round, so that a machine that slows down slows all of them; figures
-//! are medians over the rounds.
+//! Sides alternate within each round, so that a machine that slows down slows all of them. A table
+//! leads with the rates of all sides at the same number of threads; what a side gains over its own
+//! single thread comes after. Which rounds are too noisy to be figures: [`rounds`].
 
 mod around;
+mod pairs;
+mod rounds;
 
 use crate::choice::{Named, era_list};
 use crate::error::{Error, usage};
 use crate::machine;
 use crate::progress::Progress;
-use crate::rows::{Place, checks, record};
+use crate::rows::{Place, checks};
 use crate::targets;
 use minflt_host::HostTarget;
 use minflt_report::{Cell, Column, Run, Status, Table};
 use minflt_workload::{Clear, Feature, Linux, Plan, Spaces, Target, Workload};
+use pairs::{PAIRS, Pair};
+use rounds::{Figure, Round, noise};
 
 const MEASURED: Status = Status::Measured;
 const ROUNDS: u64 = 7;
+/// The columns of a pair's table: the rates at the same number of threads, and what each side gains
+/// over itself alone.
+pub(super) const RATE: usize = 1;
+pub(super) const OWN_RATIO: usize = 4;
+/// How often rounds are measured at most, where they are too noisy.
+const TRIES: u32 = 2;
 const RAM: u64 = 512 << 20;
 
 /// Steps of progress.
@@ -29,127 +40,33 @@ pub(crate) struct Proof {
     pub(crate) runs: Vec<Run>,
 }
 
-/// Eras, and what is done to them.
-struct Pair {
-    /// The posting it belongs to, as a place in what [`measure`] is asked for.
-    posting: usize,
-    title: &'static str,
-    command: &'static str,
-    workload: &'static str,
-    options: &'static [&'static str],
-    eras: &'static str,
-    /// What one thread is, and what two are.
-    columns: [&'static str; 2],
-    /// The rate looked at: the workload's own, or faults; and its unit.
-    rate: Option<&'static str>,
-    unit: &'static str,
-    ratio: &'static str,
-    /// What the other thread does meanwhile, and the rate of it.
-    beside: Option<(&'static str, &'static str)>,
-    /// What two are, where that is another workload, of one thread of each kind.
-    both: Option<&'static str>,
+impl Proof {
+    /// Whether the first table's row of `era` is too noisy.
+    pub(crate) fn is_noisy(&self, era: &str) -> bool {
+        let mut rows = self.tables.iter().take(1).flat_map(|table| &table.rows);
+        let row = rows.find(|row| row.first().is_some_and(|cell| cell.text == era));
+        row.and_then(|row| row.get(RATE)).and_then(|it| it.status) == Some(Status::TooNoisy)
+    }
 }
-
-const PAIRS: [Pair; 6] = [
-    Pair {
-        posting: 0,
-        title: "Two threads faulting in one address space (2004)",
-        command: "minflt bench pft --on host,linux --threads 1,2 --era \
-                  linux-2.6.10,atomic-pte-2004 -- -b 256M --measure workers",
-        workload: "pft",
-        options: &["-b", "256M", "--measure", "workers"],
-        eras: "linux-2.6.10,atomic-pte-2004",
-        columns: ["1 thread", "2 threads"],
-        rate: None,
-        unit: "pages/s",
-        ratio: "2 threads / 1",
-        beside: None,
-        both: None,
-    },
-    Pair {
-        posting: 1,
-        title: "One thread faulting, one moving pages of the same mapping to and fro (2012)",
-        command: "minflt bench move-pages --on host --threads 1,2 --era \
-                  numa-balancing-2012,anon-vma-2012,linux-3.14,linux-6.15",
-        workload: "move-pages",
-        options: &[],
-        eras: "numa-balancing-2012,anon-vma-2012,linux-3.14,linux-6.15",
-        columns: ["alone", "beside"],
-        rate: Some("pages_per_second"),
-        unit: "pages/s",
-        ratio: "beside / alone",
-        beside: Some(("moves_per_second", "moved, pages/s")),
-        both: None,
-    },
-    Pair {
-        posting: 3,
-        title: "One thread faulting, one looping {mmap 512 KiB, touch all, munmap}, their mappings \
-                apart (2017)",
-        command: "minflt bench disturb --on host,linux --threads 1,2 --era \
-                  linux-4.13,spf-2017,linux-6.4,linux-6.15 -- --size 64M --apart",
-        workload: "disturb",
-        options: &["--size", "64M", "--apart"],
-        eras: "linux-4.13,spf-2017,linux-6.4,linux-6.15",
-        columns: ["alone", "disturbed"],
-        rate: Some("pages_per_second"),
-        unit: "pages/s",
-        ratio: "disturbed / alone",
-        beside: None,
-        both: None,
-    },
-    Pair {
-        posting: 3,
-        title: "The same where each mmap merges with the mapping that is faulted in, and each munmap \
-                cuts it (2017)",
-        command: "minflt bench disturb --on host,linux --threads 1,2 --era \
-                  linux-4.13,spf-2017,linux-6.4,linux-6.15 -- --size 64M",
-        workload: "disturb",
-        options: &["--size", "64M"],
-        eras: "linux-4.13,spf-2017,linux-6.4,linux-6.15",
-        columns: ["alone", "disturbed, merging"],
-        rate: Some("pages_per_second"),
-        unit: "pages/s",
-        ratio: "merging / alone",
-        beside: None,
-        both: None,
-    },
-    Pair {
-        posting: 3,
-        title: "ebizzy -mTRp: every thread maps, touches and unmaps records of random size (2017)",
-        command: "minflt bench ebizzy --on host,linux --threads 1,2 --era \
-                  linux-4.13,spf-2017,linux-6.4,linux-6.15 -- -mTRp -S 0.05",
-        workload: "ebizzy",
-        options: &["-m", "-T", "-R", "-p", "-S", "0.05"],
-        eras: "linux-4.13,spf-2017,linux-6.4,linux-6.15",
-        columns: ["1 thread", "2 threads"],
-        rate: Some("records_per_second"),
-        unit: "records/s",
-        ratio: "2 threads / 1",
-        beside: None,
-        both: None,
-    },
-    Pair {
-        posting: 4,
-        title: "One process faulting on a file of huge pages, one forking that maps it too (2022)",
-        command: "minflt bench hugetlb-both --on host,linux --threads 1 --era \
-                  linux-5.19,hugetlb-vma-lock-2022,linux-6.15 -- -S 0.05",
-        workload: "hugetlb-fault",
-        options: &["-S", "0.05"],
-        eras: "linux-5.19,hugetlb-vma-lock-2022,linux-6.15",
-        columns: ["alone", "beside"],
-        rate: Some("faults_per_second_avg"),
-        unit: "faults/s",
-        ratio: "beside / alone",
-        beside: Some(("forks_per_second_avg", "forks/s")),
-        both: Some("hugetlb-both"),
-    },
-];
 
 /// All the postings that something is measured of: 2004, 2012, 2014, 2017 and 2022.
 pub(crate) const ALL: [bool; 5] = [true; 5];
 
+/// Why nothing can be measured on this machine, if so: each row has two threads at once.
+pub(crate) fn impossible() -> Option<String> {
+    let cpus = machine::cpus();
+    (cpus < 2)
+        .then(|| format!("measured rows need two processors, and this process may use {cpus}"))
+}
+
 /// Measures what belongs to the postings chosen, in their order.
+///
+/// # Errors
+/// As [`impossible`] says; whatever a target says.
 pub(crate) fn measure(progress: &Progress, chosen: [bool; 5]) -> Result<Proof, Error> {
+    if let Some(why) = impossible() {
+        return Err(usage(why));
+    }
     let mut proof = Proof::default();
     for (posting, _) in chosen.iter().enumerate().filter(|(_, chosen)| **chosen) {
         for pair in PAIRS.iter().filter(|pair| pair.posting == posting) {
@@ -182,7 +99,11 @@ impl Side {
         }
     }
 
-    fn run(&self, workload: &Workload, threads: u32) -> Result<Run, Error> {
+    const fn is_linux(&self) -> bool {
+        matches!(self, Self::Linux(_))
+    }
+
+    fn run(&self, workload: &Workload, threads: u32) -> Result<Round, Error> {
         let plan = Plan {
             threads,
             cpus: threads,
@@ -205,8 +126,83 @@ impl Side {
             cpus: threads,
             scale: 1,
         };
-        Ok(record(&place, &outcome))
+        Ok(Round::new(&place, &outcome))
     }
+}
+
+/// What is run: a workload and its threads.
+type What = (Workload, u32);
+
+/// What was measured of a side: the rounds of each [`What`], and why they are no figures.
+#[derive(Debug)]
+struct Measured {
+    cells: Vec<Vec<Round>>,
+    noise: Option<String>,
+}
+
+impl Measured {
+    fn runs(&self, at: usize) -> impl Iterator<Item = &Run> {
+        self.cells[at].iter().map(|round| &round.run)
+    }
+
+    fn figure(&self, at: usize, value: impl Fn(&Run) -> f64) -> Figure {
+        Figure::of(self.runs(at).map(value).collect())
+    }
+
+    /// A cell of its row: measured, or too noisy to say so.
+    fn cell(&self, text: &str) -> Cell {
+        match self.noise {
+            None => Cell::from(text),
+            Some(_) => Cell::with_status(text, Status::TooNoisy),
+        }
+    }
+}
+
+/// Measures all sides, round by round; again from the start where a side is too noisy, once.
+fn alternate(
+    progress: &Progress,
+    title: &str,
+    sides: &[Side],
+    what: &[What],
+    value: impl Fn(&Run) -> f64,
+) -> Result<Vec<Measured>, Error> {
+    let mut tries = 0;
+    loop {
+        let mut all: Vec<Measured> = Vec::new();
+        all.resize_with(sides.len(), || Measured {
+            cells: what.iter().map(|_| Vec::new()).collect(),
+            noise: None,
+        });
+        for _ in 0..ROUNDS {
+            progress.says(title);
+            for (side, measured) in sides.iter().zip(&mut all) {
+                for ((workload, threads), rounds) in what.iter().zip(&mut measured.cells) {
+                    rounds.push(side.run(workload, *threads)?);
+                }
+            }
+            if tries == 0 {
+                progress.step();
+            }
+        }
+        for measured in &mut all {
+            let mut cells = measured.cells.iter();
+            measured.noise = cells.find_map(|rounds| noise(rounds, &value));
+        }
+        tries += 1;
+        if tries == TRIES || all.iter().all(|measured| measured.noise.is_none()) {
+            return Ok(all);
+        }
+    }
+}
+
+/// What is said of the sides that are too noisy.
+fn noise_note(sides: &[Side], all: &[Measured]) -> Option<String> {
+    let loud: Vec<_> = sides
+        .iter()
+        .zip(all)
+        .filter_map(|(side, it)| Some(format!("{}: {}", side.named().name, it.noise.as_ref()?)))
+        .collect();
+    (!loud.is_empty()).then(|| format!("too noisy: {}", loud.join(", ")))
 }
 
 impl Pair {
@@ -216,7 +212,7 @@ impl Pair {
             |name| Workload::parse(name, &options).map_err(|error| usage(error.to_string()));
         let workload = parse(self.workload)?;
         // One thread, and two; or another workload, whose one thread is one of each kind.
-        let cells = match self.both {
+        let what = match self.both {
             None => [(workload.clone(), 1), (workload.clone(), 2)],
             Some(both) => [(workload.clone(), 1), (parse(both)?, 1)],
         };
@@ -229,20 +225,12 @@ impl Pair {
         if missing.is_none() {
             sides.push(Side::linux()?);
         }
-        let mut runs: Vec<[Vec<Run>; 2]> = sides.iter().map(|_| [vec![], vec![]]).collect();
-        for _ in 0..ROUNDS {
-            progress.says(self.title);
-            for (side, runs) in sides.iter().zip(&mut runs) {
-                for ((workload, threads), runs) in cells.iter().zip(runs) {
-                    runs.push(side.run(workload, *threads)?);
-                }
-            }
-            progress.step();
-        }
+        let all = alternate(progress, self.title, &sides, &what, |run| self.rate(run))?;
         proof
             .tables
-            .push(self.table(&sides, &runs, missing.as_deref()));
-        proof.runs.extend(runs.into_iter().flatten().flatten());
+            .push(self.table(&sides, &all, missing.as_deref()));
+        let rounds = all.into_iter().flat_map(|it| it.cells).flatten();
+        proof.runs.extend(rounds.map(|round| round.run));
         Ok(())
     }
 
@@ -254,53 +242,61 @@ impl Pair {
         rate.unwrap_or(0.0)
     }
 
-    fn heading(&self, at: usize) -> String {
-        format!("{}, {}", self.columns[at], self.unit)
-    }
-
-    fn table(&self, sides: &[Side], runs: &[[Vec<Run>; 2]], missing: Option<&str>) -> Table {
-        let mut columns = vec![
-            Column::text("era"),
-            Column::number(&self.heading(0), "").with_status(MEASURED),
-            Column::number(&self.heading(1), "").with_status(MEASURED),
-            Column::number(self.ratio, "").with_status(MEASURED),
+    fn columns(&self, first: &str) -> Vec<Column> {
+        let [one, two] = self.columns;
+        let rate = |name: &str| Column::number(&format!("{name}, {}", self.unit), "");
+        let ratio = |name: &str| Column::number(name, "");
+        let mut numbers = vec![
+            rate(two),
+            ratio(&format!("{two}: by {first}'s")),
+            rate(one),
+            ratio(self.ratio),
         ];
         if let Some((_, heading)) = self.beside {
-            columns.push(Column::number(heading, "").with_status(MEASURED));
+            numbers.push(Column::number(heading, ""));
         }
-        columns.push(Column::text("checks"));
-        let mut table = Table::new(self.title, columns);
-        for (side, runs) in sides.iter().zip(runs) {
-            let rates = |at: usize| runs[at].iter().map(|run| self.rate(run)).collect();
-            let pairs = runs[0].iter().zip(&runs[1]);
-            let ratios = pairs
-                .map(|(one, two)| self.rate(two) / self.rate(one))
-                .collect();
-            let last = runs[1].last().map_or(String::new(), checks);
-            let mut cells = vec![
-                side.named().name.clone(),
-                format!("{:.0}", median(rates(0))),
-                format!("{:.0}", median(rates(1))),
-                format!("{:.2}", median(ratios)),
-            ];
+        let numbers = numbers.into_iter().map(|it| it.with_status(MEASURED));
+        let texts = [Column::text("era"), Column::text("checks")];
+        let [era, checks] = texts;
+        core::iter::once(era)
+            .chain(numbers)
+            .chain([checks])
+            .collect()
+    }
+
+    /// Our sides differ in one thing; Linux, which differs in all, is put beside none.
+    fn table(&self, sides: &[Side], all: &[Measured], missing: Option<&str>) -> Table {
+        let first = sides.first().map_or("", |side| &side.named().name);
+        let mut table = Table::new(self.title, self.columns(first));
+        for (side, measured) in sides.iter().zip(all) {
+            let rates = |at: usize| measured.figure(at, |run| self.rate(run)).shown(0);
+            let quotients = |above: &Measured, below: (&Measured, usize)| {
+                let pairs = above.runs(1).zip(below.0.runs(below.1));
+                let values = pairs.map(|(above, below)| self.rate(above) / self.rate(below));
+                Figure::of(values.collect())
+            };
+            let by_first = match all.first() {
+                Some(first) if !side.is_linux() && !core::ptr::eq(first, measured) => {
+                    quotients(measured, (first, 1)).shown(2)
+                }
+                _ => "-".into(),
+            };
+            let own = quotients(measured, (measured, 0)).shown(2);
+            let mut numbers = vec![rates(1), by_first, rates(0), own];
             if let Some((rate, _)) = self.beside {
                 let other = |run: &Run| run.rates.get(rate).copied().unwrap_or(0.0);
-                cells.push(format!(
-                    "{:.0}",
-                    median(runs[1].iter().map(other).collect())
-                ));
+                numbers.push(measured.figure(1, other).shown(0));
             }
-            cells.push(last);
-            table
-                .rows
-                .push(cells.iter().map(|text| Cell::from(text.as_str())).collect());
+            let mut row = vec![Cell::from(side.named().name.as_str())];
+            row.extend(numbers.iter().map(|text| measured.cell(text)));
+            row.push(measured.runs(1).last().map_or(String::new(), checks).into());
+            table.rows.push(row);
         }
         table
             .footnotes
             .push(format!("measured on {}", machine::line()));
-        table.footnotes.push(format!(
-            "medians of {ROUNDS} alternated rounds; the ratio is the median of the rounds' ratios"
-        ));
+        table.footnotes.push(rounds::rule(ROUNDS));
+        table.footnotes.extend(noise_note(sides, all));
         table.footnotes.push(match missing {
             None => {
                 "our rows run on a software MMU in user space; Linux's include the processor's \
@@ -328,23 +324,11 @@ fn missing_on_linux(workload: &Workload) -> Option<String> {
     Linux::new().too_few_huge_pages(pages)
 }
 
-/// The middle value; 0 of nothing.
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values.get(values.len() / 2).copied().unwrap_or(0.0)
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{PAIRS, median};
+    use super::PAIRS;
     use crate::args::{Args, Command};
     use clap::Parser;
-
-    #[test]
-    fn the_middle_is_the_middle() {
-        assert!((median(vec![3.0, 1.0, 2.0]) - 2.0).abs() < f64::EPSILON);
-        assert!(median(vec![]).abs() < f64::EPSILON);
-    }
 
     #[test]
     fn the_commands_in_the_footnotes_are_commands() {

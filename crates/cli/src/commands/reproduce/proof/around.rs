@@ -1,7 +1,8 @@
 //! The proof row of 2014: loads from a file that is in the page cache, one page a fault and
 //! sixteen.
 
-use super::{MEASURED, Proof, RAM, ROUNDS, Side, median};
+use super::rounds::{Figure, rule};
+use super::{MEASURED, Measured, Proof, RAM, ROUNDS, Side, What, alternate, noise_note};
 use crate::choice::era_list;
 use crate::error::{Error, usage};
 use crate::machine;
@@ -42,9 +43,6 @@ fn workload(name: &str, options: &[&str]) -> Result<Workload, Error> {
     Workload::parse(name, &options).map_err(|error| usage(error.to_string()))
 }
 
-/// The runs of one side, cell by cell.
-type Runs = [Vec<Run>; CELLS.len()];
-
 /// Measures it.
 pub(super) fn measure(progress: &Progress, proof: &mut Proof) -> Result<(), Error> {
     let first = workload(CELLS[0].0, CELLS[0].1)?;
@@ -54,18 +52,14 @@ pub(super) fn measure(progress: &Progress, proof: &mut Proof) -> Result<(), Erro
         sides.push(Side::Host(named, target));
     }
     sides.push(Side::linux()?);
-    let mut runs: Vec<Runs> = sides.iter().map(|_| Runs::default()).collect();
-    for _ in 0..ROUNDS {
-        progress.says(TITLE);
-        for (side, runs) in sides.iter().zip(&mut runs) {
-            for ((name, options, threads), runs) in CELLS.iter().zip(runs) {
-                runs.push(side.run(&workload(name, options)?, *threads)?);
-            }
-        }
-        progress.step();
-    }
-    proof.tables.push(table(&sides, &runs));
-    proof.runs.extend(runs.into_iter().flatten().flatten());
+    let what: Result<Vec<What>, Error> = CELLS
+        .iter()
+        .map(|(name, options, threads)| Ok((workload(name, options)?, *threads)))
+        .collect();
+    let all = alternate(progress, TITLE, &sides, &what?, ns_per_page)?;
+    proof.tables.push(table(&sides, &all));
+    let rounds = all.into_iter().flat_map(|it| it.cells).flatten();
+    proof.runs.extend(rounds.map(|round| round.run));
     Ok(())
 }
 
@@ -77,7 +71,10 @@ fn ns_per_page(run: &Run) -> f64 {
 
 /// What each page that a fault mapped beside its own took on top, sparse rounds of `after` against
 /// those of `before`.
-fn page_more(before: &[Run], after: &[Run]) -> Option<f64> {
+fn page_more<'a>(
+    before: impl Iterator<Item = &'a Run>,
+    after: impl Iterator<Item = &'a Run>,
+) -> Option<Figure> {
     let pages = |run: &Run| {
         let around = run.events.get("fault-around-mapped").copied()?;
         (run.faults > 0 && around > 0).then(|| around as f64 / run.faults as f64)
@@ -85,11 +82,11 @@ fn page_more(before: &[Run], after: &[Run]) -> Option<f64> {
     let more = |(before, after): (&Run, &Run)| {
         Some((ns_per_page(after) - ns_per_page(before)) / pages(after)?)
     };
-    let all: Option<Vec<f64>> = before.iter().zip(after).map(more).collect();
-    all.filter(|all| !all.is_empty()).map(median)
+    let all: Option<Vec<f64>> = before.zip(after).map(more).collect();
+    all.filter(|all| !all.is_empty()).map(Figure::of)
 }
 
-fn table(sides: &[Side], runs: &[Runs]) -> Table {
+fn table(sides: &[Side], all: &[Measured]) -> Table {
     let number = |name: &str| Column::number(name, "").with_status(MEASURED);
     let columns = [
         Column::text("era"),
@@ -103,8 +100,8 @@ fn table(sides: &[Side], runs: &[Runs]) -> Table {
         Column::text("checks"),
     ];
     let mut table = Table::new(TITLE, columns);
-    for (side, cells) in sides.iter().zip(runs) {
-        let ns = |at: usize| median(cells[at].iter().map(ns_per_page).collect());
+    for (side, measured) in sides.iter().zip(all) {
+        let ns = |at: usize| measured.figure(at, ns_per_page).shown(0);
         let pages = |run: &Run| {
             run.rates
                 .get("pages_per_second")
@@ -112,32 +109,34 @@ fn table(sides: &[Side], runs: &[Runs]) -> Table {
         };
         let faults = |run: &Run| pages(run).map_or(0.0, |pages| run.faults as f64 / pages);
         let more = |at: usize| {
-            let more = page_more(&runs.first()?[at], &cells[at])?;
-            Some(format!("{more:.1}"))
+            let more = page_more(all.first()?.runs(at), measured.runs(at))?;
+            Some(more.shown(1))
         };
         let more = |at| more(at).unwrap_or_else(|| "-".into());
-        let row = [
-            side.named().name.clone(),
-            format!("{:.4}", median(cells[0].iter().map(faults).collect())),
-            format!("{:.0}", ns(0)),
-            format!("{:.0}", ns(1)),
-            format!("{:.0}", ns(2)),
+        let numbers = [
+            format!("{:.4}", measured.figure(0, faults).median),
+            ns(0),
+            ns(1),
+            ns(2),
             more(2),
-            format!("{:.0}", ns(3)),
+            ns(3),
             more(3),
-            cells[3].last().map_or(String::new(), checks),
         ];
-        table.rows.push(row.map(Cell::from).into());
+        let mut row = vec![Cell::from(side.named().name.as_str())];
+        row.extend(numbers.iter().map(|text| measured.cell(text)));
+        row.push(measured.runs(3).last().map_or(String::new(), checks).into());
+        table.rows.push(row);
     }
     table
         .footnotes
         .push(format!("measured on {}", machine::line()));
     table.footnotes.push(format!(
-        "medians of {ROUNDS} alternated rounds; a page more: what each page that a fault maps beside \
-         its own adds to the fault, where nobody uses it: windows of 16 pages side by side, and one \
-         window in each page table"
+        "{}; a page more: what each page that a fault maps beside its own adds to the fault, where nobody \
+         uses it: windows of 16 pages side by side, and one window in each page table",
+        rule(ROUNDS)
     ));
-    table.footnotes.push(linux_maps(runs));
+    table.footnotes.extend(noise_note(sides, all));
+    table.footnotes.push(linux_maps(all));
     table
         .footnotes
         .push(format!("one such run each: {}", COMMANDS.join("; ")));
@@ -145,8 +144,8 @@ fn table(sides: &[Side], runs: &[Runs]) -> Table {
 }
 
 /// What is known of the kernel's own setting, which is left as it is.
-fn linux_maps(runs: &[Runs]) -> String {
-    let last = runs.last().and_then(|cells| cells[0].last());
+fn linux_maps(all: &[Measured]) -> String {
+    let last = all.last().and_then(|linux| linux.runs(0).last());
     let bytes = last.and_then(|run| run.params.get("fault_around_bytes"));
     let bytes = bytes.map_or("unknown".into(), |bytes| match bytes.as_u64() {
         Some(bytes) => bytes.to_string(),
@@ -181,9 +180,9 @@ mod tests {
         };
         let before = [run(500.0, 0), run(700.0, 0), run(500.0, 0)];
         let after = [run(800.0, 1500), run(850.0, 1500), run(950.0, 1500)];
-        let more = page_more(&before, &after).expect("pages were mapped");
-        assert!((more - 20.0).abs() < 1e-6, "{more}");
-        assert_eq!(page_more(&after, &before), None);
-        assert_eq!(page_more(&[], &[]), None);
+        let more = page_more(before.iter(), after.iter()).expect("pages were mapped");
+        assert!((more.median - 20.0).abs() < 1e-6, "{more:?}");
+        assert_eq!(page_more(after.iter(), before.iter()), None);
+        assert_eq!(page_more([].iter(), [].iter()), None);
     }
 }
