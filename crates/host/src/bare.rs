@@ -7,7 +7,7 @@ use core::marker::PhantomData;
 use minflt_addr::{Pfn, VirtRange};
 use minflt_pgtable::{Mmu, Paging, SpaceId, Tlb};
 use minflt_sync::prim::RMW_IS_FENCE;
-use minflt_sync::{CpuMask, Cx, Irq, Kind, Machine, Ordering, Rmw, TaskId, Word};
+use minflt_sync::{CpuMask, Cx, Irq, Job, Kind, Machine, Ordering, Rmw, TaskId, Word};
 
 /// For benches only: [`Host`] unchecked, whose word operations never call [`Machine::before`].
 #[derive(Clone, Copy, Debug)]
@@ -92,6 +92,15 @@ macro_rules! as_the_base {
         #[inline(always)]
         fn send_ipi(at: &HostInstance, to: &CpuMask) {
             Base::<P>::send_ipi(at, to);
+        }
+
+        unsafe fn on_a_cpu(at: &HostInstance, job: Job) {
+            // SAFETY: 1: 1 of this function.
+            unsafe { Base::<P>::on_a_cpu(at, job) };
+        }
+
+        fn run_jobs(at: &HostInstance) -> u64 {
+            Base::<P>::run_jobs(at)
         }
 
         #[inline(always)]

@@ -1,7 +1,8 @@
 //! One machine: its memory, its CPUs, its clock, and whether an oracle has spoken.
 
 use crate::context::{HostCx, is_a_cpu, with_current};
-use crate::interrupts::{AWAY, Handler, RUNNING, SERVED_AWAY};
+use crate::interrupts::{AWAY, BORROWED, Handler, RUNNING, SERVED_AWAY};
+use crate::jobs::Jobs;
 use crate::ram::{Prefault, RamError, Region};
 use core::fmt;
 use core::marker::PhantomData;
@@ -43,6 +44,7 @@ pub(crate) struct Shared {
     pub(crate) contexts: Box<[HostCx]>,
     /// Guarded by: being the owner of the CPU.
     pub(crate) tlbs: Box<[OwnedTlb]>,
+    pub(crate) jobs: Jobs,
     started: Instant,
     failure: OnceLock<String>,
 }
@@ -89,6 +91,7 @@ impl HostInstance {
                 .map(|cpu| HostCx::new(TaskId(cpu + 1), cpu))
                 .collect(),
             tlbs: (0..cpus).map(|_| OwnedTlb(Tlb::new())).collect(),
+            jobs: Jobs::default(),
             started: now(),
             failure: OnceLock::new(),
         }));
@@ -252,6 +255,9 @@ impl Instance for HostInstance {
         for context in &self.shared().contexts {
             context.set_handler(handler.map(Handler));
         }
+        if handler.is_none() {
+            self.shared().jobs.forget();
+        }
     }
 }
 
@@ -259,7 +265,7 @@ impl Drop for HostInstance {
     fn drop(&mut self) {
         let entered = |cpu: &HostCx| {
             let state = cpu.state.0.load(Ordering::Acquire);
-            matches!(state, RUNNING | AWAY | SERVED_AWAY)
+            matches!(state, RUNNING | BORROWED | AWAY | SERVED_AWAY)
         };
         if self.shared().contexts.iter().any(entered) {
             // A guard was leaked: its thread still has its context, so that must stay.

@@ -18,6 +18,7 @@
 //!          SERVED        nobody is this CPU, and a sender runs its handler
 //!          AWAY          the thread that is this CPU is in a call of the host
 //!          SERVED_AWAY   the same, and a sender runs the CPU's handler
+//!          BORROWED      as RUNNING, by a thread that runs jobs there ([`crate::jobs`])
 //! owner of the context and of the translation buffer: the running thread, or the serving one
 //!
 //! sender                       running CPU            entering          leaving, or done serving
@@ -39,8 +40,8 @@
 //! - *Somebody serves.* The sender sets the flag, then reads the state; whoever gives a CPU up sets
 //!   the state, then reads the flag. Both are sequentially consistent, so one sees the other. The
 //!   same holds for the flag and a sleeper's word ([`crate::park`]).
-//! - *One owner.* RUNNING, SERVED and SERVED_AWAY are reached only by an exchange from ABSENT or
-//!   AWAY, and SERVED_AWAY leads to AWAY only.
+//! - *One owner.* RUNNING, SERVED, BORROWED and SERVED_AWAY are reached only by an exchange from
+//!   ABSENT or AWAY, and SERVED_AWAY leads to AWAY only.
 //! - *No deadlock between initiators.* Both wait with interrupts on and serve each other.
 //!
 //! # Cost
@@ -62,6 +63,8 @@ pub(crate) const SERVED: u32 = 2;
 pub(crate) const AWAY: u32 = 3;
 /// The same, and a sender runs the CPU's handler.
 pub(crate) const SERVED_AWAY: u32 = 4;
+/// A thread is the CPU for as long as it runs jobs.
+pub(crate) const BORROWED: u32 = 5;
 
 /// An instance's handler, in one CPU's copy.
 #[derive(Clone, Copy, Debug)]
@@ -102,7 +105,7 @@ impl HostCx {
         while self.pending.0.load(Ordering::SeqCst) != 0 {
             match self.exchange_state(ABSENT, SERVED) {
                 Ok(_) => self.serve_absent(ABSENT),
-                Err(RUNNING) => return self.wake_to_serve(),
+                Err(RUNNING | BORROWED) => return self.wake_to_serve(),
                 Err(AWAY) => {
                     if self.exchange_state(AWAY, SERVED_AWAY).is_ok() {
                         self.serve_absent(AWAY);
@@ -165,7 +168,7 @@ impl HostCx {
 
     /// Whether a thread is the CPU now.
     pub(crate) fn is_entered(&self) -> bool {
-        self.state.0.load(Ordering::Relaxed) == RUNNING
+        matches!(self.state.0.load(Ordering::Relaxed), RUNNING | BORROWED)
     }
 
     /// The calling thread becomes the CPU, which must be absent.
@@ -173,7 +176,7 @@ impl HostCx {
         loop {
             match self.exchange_state(ABSENT, RUNNING) {
                 Ok(_) => break,
-                Err(SERVED) => std::thread::yield_now(),
+                Err(SERVED | BORROWED) => std::thread::yield_now(),
                 Err(_) => panic!("CPU {} is run by another thread already", self.cx.cpu.get()),
             }
         }
@@ -183,9 +186,30 @@ impl HostCx {
     /// The calling thread is no longer the CPU.
     pub(crate) fn give_up(&self) {
         reinstall(ptr::null());
-        // ORDERING: SeqCst; pairs with [host-leave].
+        self.give_back();
+        if let Some(instance) = self.instance() {
+            instance.settle_jobs();
+        }
+    }
+
+    /// Nobody is the CPU any more. Jobs that wait are the caller's to look at.
+    pub(crate) fn give_back(&self) {
+        // ORDERING: SeqCst; pairs with [host-leave] and [host-jobs].
         self.state.0.store(ABSENT, Ordering::SeqCst);
         self.settle();
+    }
+
+    /// The CPU is the caller's for as long as it runs jobs, if it is nobody's.
+    pub(crate) fn borrow(&self) -> bool {
+        loop {
+            // ORDERING: SeqCst; pairs with [host-jobs].
+            match self.exchange_state(ABSENT, BORROWED) {
+                Ok(_) => return true,
+                // For a moment only, and who serves does not look for jobs.
+                Err(SERVED) => std::thread::yield_now(),
+                Err(_) => return false,
+            }
+        }
     }
 
     /// Calls `call`, which may take as long as the host likes, and needs no CPU: interrupts of this

@@ -19,6 +19,7 @@ mod context;
 mod file;
 mod instance;
 mod interrupts;
+mod jobs;
 mod machine;
 mod park;
 mod probe;

@@ -8,7 +8,7 @@ use core::marker::PhantomData;
 use minflt_addr::{Pfn, VirtRange};
 use minflt_pgtable::{Mmu, Paging, SpaceId, Tlb};
 use minflt_sync::prim::AtomicU64;
-use minflt_sync::{CpuMask, Cx, Irq, Machine, Ordering, TaskId, Word};
+use minflt_sync::{CpuMask, Cx, Irq, Job, Machine, Ordering, TaskId, Word};
 
 /// How often a waiter looks before it lets another thread run. With more threads than processors
 /// the thread it waits for may need this one.
@@ -152,6 +152,15 @@ unsafe impl<P: Paging, const CHECKED: bool> Machine for Host<P, CHECKED> {
         }
         // The sender itself may have been among them.
         with_current(|here| here.poll());
+    }
+
+    unsafe fn on_a_cpu(at: &HostInstance, job: Job) {
+        // SAFETY: 1: 1 of this function.
+        unsafe { at.give_job(job) };
+    }
+
+    fn run_jobs(at: &HostInstance) -> u64 {
+        at.run_jobs()
     }
 
     #[inline(always)]

@@ -24,7 +24,9 @@ use minflt_pgtable::{
 };
 use minflt_sync::order::MmapLock;
 use minflt_sync::slab::SlabObject;
-use minflt_sync::{Apart, Atomic, LockSeq, Ordering, ReadGuard, RwSem, SharedCpuMask, SpinLock};
+use minflt_sync::{
+    Apart, Atomic, Job, LockSeq, Ordering, ReadGuard, RwSem, SharedCpuMask, SpinLock,
+};
 
 /// An address space: its VMAs, its tables, and what ties them together.
 ///
@@ -76,7 +78,12 @@ unsafe impl<M: Mmu> Send for Mm<M> {}
 // SAFETY: as above.
 unsafe impl<M: Mmu> Sync for Mm<M> {}
 
-/// An address space that is torn down when dropped.
+/// A handle of an address space, which is torn down when the last one is dropped.
+///
+/// A thread that is no CPU may drop it. On a machine of threads the teardown then runs on a CPU
+/// that nobody is, before the drop returns; where every CPU is taken it waits until one is left,
+/// the ledger is asked for, or memory is short ([`on_a_cpu`](minflt_sync::Machine::on_a_cpu)).
+/// Until then the memory is in use.
 #[derive(Debug)]
 pub struct MmHandle<'s, M: Mmu> {
     sys: &'s System<M>,
@@ -367,10 +374,32 @@ impl<M: Mmu> Drop for MmHandle<'_, M> {
             return;
         }
         // ORDERING: Acquire, by the same step; pairs with [mm-put].
-        self.exit();
-        self.sys.spaces.sub(1, Ordering::Relaxed);
-        // SAFETY: 1, 2: allocated by `create`, and this handle is the only one.
-        unsafe { self.sys.mms.free(self.mm, self.sys) };
+        let job = Job {
+            call: tear_down::<M>,
+            arg: self.mm.as_ptr().cast_const().cast(),
+        };
+        // SAFETY: 1: this handle was the last one, so nobody else has the address space; it and its
+        // system stay until the system ends, which takes the handler back.
+        unsafe { M::on_a_cpu(&self.sys.at, job) };
+    }
+}
+
+/// Unmaps everything and frees the address space.
+///
+/// # Safety
+/// 1. `arg` is an address space whose last handle has gone. 2. It is called once.
+unsafe fn tear_down<M: Mmu>(arg: *const ()) {
+    let mm = arg.cast::<Mm<M>>();
+    // SAFETY: 1 of this function.
+    let sys: *const System<M> = unsafe { (*mm).system };
+    // SAFETY: a system outlives its address spaces.
+    let sys = unsafe { &*sys };
+    // SAFETY: 1 of this function.
+    unsafe { &*mm }.exit();
+    sys.spaces.sub(1, Ordering::Relaxed);
+    if let Some(mm) = NonNull::new(mm.cast_mut()) {
+        // SAFETY: 1, 2: allocated by `create`; 1, 2 of this function.
+        unsafe { sys.mms.free(mm, sys) };
     }
 }
 

@@ -37,7 +37,7 @@ pub use cpumask::{CpuMask, MAX_CPUS, SharedCpuMask};
 pub use cx::{Cx, TaskId};
 pub use lock_seq::{LockSeq, LockedAt};
 pub use lockdep::order;
-pub use machine::{Cost, Instance, IpiHandler, Irq, Kind, Machine, Ram};
+pub use machine::{Cost, Instance, IpiHandler, Irq, Job, Kind, Machine, Ram};
 pub use percpu::{Apart, PerCpu, this_cpu, this_task};
 pub use phase::Phase;
 pub use plain::Plain;

@@ -242,6 +242,28 @@ pub unsafe trait Machine: Copy + Send + Sync + fmt::Debug + 'static {
     /// Interrupts the CPUs in `to`; each runs the instance's [`IpiHandler`] as soon as it may.
     fn send_ipi(at: &Self::Instance, to: &CpuMask);
 
+    /// Has `job` run on a CPU of `at`: at once where the caller is one, which is always so where
+    /// every context has a CPU. Elsewhere it runs on the first CPU that is free: before this
+    /// returns if there is one, else when one is left or [`Machine::run_jobs`] is called.
+    ///
+    /// # Safety
+    /// 1. [`Job::call`] may be called once with its argument, on any CPU of `at` and any thread,
+    ///    until the handler of interrupts is taken back ([`Instance::set_ipi_handler`]).
+    #[inline(always)]
+    unsafe fn on_a_cpu(_at: &Self::Instance, job: Job) {
+        // SAFETY: 1 of this function.
+        unsafe { (job.call)(job.arg) }
+    }
+
+    /// Runs the jobs that wait for a CPU of `at`, which the caller is; returns how many.
+    ///
+    /// # Context
+    /// Holds nothing. Sleeps.
+    #[inline(always)]
+    fn run_jobs(_at: &Self::Instance) -> u64 {
+        0
+    }
+
     /// Charges fixed work to the running context.
     #[inline(always)]
     fn charge(_cost: Cost) {}
@@ -273,6 +295,15 @@ pub struct IpiHandler {
     /// Called on the interrupted CPU with `arg`, interrupts off.
     pub call: unsafe fn(*const ()),
     /// Handed to `call`; valid as long as the instance.
+    pub arg: *const (),
+}
+
+/// Work that needs a CPU, given to [`Machine::on_a_cpu`] by a context that may have none.
+#[derive(Clone, Copy, Debug)]
+pub struct Job {
+    /// Called with `arg`. Holds nothing; may sleep.
+    pub call: unsafe fn(*const ()),
+    /// Handed to `call`.
     pub arg: *const (),
 }
 

@@ -105,6 +105,9 @@ impl<T, M: Machine> PerCpu<T, M> {
 #[cold]
 #[inline(never)]
 fn no_cpu(cpu: u32, cpus: u32) -> ! {
+    if cpu == u32::MAX {
+        panic!("this needs a CPU, and the calling thread is none of the machine's {cpus}");
+    }
     panic!("no CPU {cpu}: the machine has {cpus}")
 }
 

@@ -25,6 +25,7 @@ const ALLOWED: &[&str] = &[
     "crates/mm/src/file/index.rs",
     "crates/mm/src/file/links.rs",
     "crates/mm/src/file/mod.rs",
+    "crates/mm/src/file/refs.rs",
     "crates/mm/src/file/segments/",
     "crates/mm/src/frame",
     "crates/mm/src/hugetlb/lock.rs",

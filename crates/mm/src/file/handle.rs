@@ -7,7 +7,8 @@ use core::ptr::NonNull;
 use minflt_pgtable::Mmu;
 
 /// A reference to a file. Dropping the last one, and the last mapping, writes back what is dirty
-/// and drops what is cached.
+/// and drops what is cached; a thread that is no CPU may do so, as with an
+/// [`MmHandle`](crate::MmHandle).
 pub struct FileHandle<'s, M: Mmu> {
     pub(super) sys: &'s System<M>,
     pub(super) cache: NonNull<PageCache<M>>,

@@ -78,6 +78,7 @@ impl<M: Mmu> System<M> {
     /// # Errors
     /// The first thing that does not add up.
     pub fn check_ledger(&self, alive: &[&Mm<M>]) -> Result<Ledger, Unbalanced> {
+        M::run_jobs(&self.at);
         self.drain_deferred();
         self.looked(Check::Ledger);
         let mut ledger = Ledger {

@@ -15,7 +15,8 @@
 //! What finds no memory fails, and undoes what it did, up to where nothing is held: a fault before
 //! its next attempt, a call before it returns. There a [`Shortage`] makes room, a step at a time,
 //! and after each step that freed something the whole is tried again.
-//! 1. What waits for a grace period is freed, as far as no reader is in the way.
+//! 1. Handles that were dropped off a CPU are torn down. What waits for a grace period is freed, as
+//!    far as no reader is in the way.
 //! 2. The hand moves until a batch is free: at first over a part of each node, the nearest first,
 //!    then over more. Each batch is twice the one before, so that a call which needs much is not
 //!    tried often.
@@ -116,7 +117,7 @@ impl Shortage {
         sys.count(Event::ReclaimStalls);
         if self.drains > 0 {
             self.drains -= 1;
-            if sys.drain_deferred() > 0 {
+            if M::run_jobs(&sys.at) + sys.drain_deferred() > 0 {
                 return true;
             }
         }
