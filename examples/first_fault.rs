@@ -23,15 +23,13 @@ fn main() -> Result<(), Box<dyn Error>> {
 
     // 3. This thread becomes CPU 0, and a thread of a new address space.
     let _cpu = system.machine().enter(0);
-    let mm = system.new_mm().map_err(|_| "no memory")?;
+    let mm = system.new_mm()?;
     let thread = mm.thread();
 
     // 4. Map a page and store to it: the first store faults, the second does not.
-    let page = mm
-        .mmap(Place::Any, 4096, Prot::READ_WRITE)
-        .map_err(|e| format!("{e:?}"))?;
+    let page = mm.mmap(Place::Any, 4096, Prot::READ_WRITE)?;
     for value in [1, 2] {
-        thread.store(page, value).map_err(|e| format!("{e:?}"))?;
+        thread.store(page, value)?;
         let faults = system.count_of(Event::PageFaults);
         println!("stored {value} at {page}: {faults} page fault so far");
     }

@@ -50,6 +50,10 @@ macro_rules! as_the_base {
             Base::<P>::wait_until(p, mask, eq);
         }
 
+        fn await_cpus(at: &HostInstance, of: &CpuMask, done: impl Fn() -> bool, wait: impl Fn()) {
+            Base::<P>::await_cpus(at, of, done, wait);
+        }
+
         fn pass() {
             Base::<P>::pass();
         }

@@ -8,7 +8,7 @@ use crate::interrupts::{ABSENT, Handler};
 use core::cell::Cell;
 use core::ptr;
 use minflt_sync::prim::AtomicU32;
-use minflt_sync::{Cx, TaskId};
+use minflt_sync::{Cx, Ordering, TaskId};
 use std::sync::RwLock;
 
 /// One CPU of an instance and the context of the thread that is that CPU.
@@ -46,7 +46,7 @@ unsafe impl Send for HostCx {}
 thread_local! {
     static CURRENT: Cell<*const HostCx> = const { Cell::new(ptr::null()) };
     /// No CPU: whoever reaches for what belongs to one panics, instead of sharing it.
-    static BOOT: HostCx = HostCx::new(TaskId(0), u32::MAX);
+    static BOOT: HostCx = HostCx::boot();
 }
 
 impl HostCx {
@@ -60,6 +60,14 @@ impl HostCx {
             state: Line(AtomicU32::new(ABSENT)),
             sleep: AtomicU32::new(0),
         }
+    }
+
+    /// A boot context. An interrupt always waits there, so that a user access is noticed by the
+    /// look that each one begins with.
+    fn boot() -> Self {
+        let boot = Self::new(TaskId(0), u32::MAX);
+        boot.pending.0.store(1, Ordering::Relaxed);
+        boot
     }
 
     /// The instance, unless this is a boot context.

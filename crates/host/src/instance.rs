@@ -1,13 +1,16 @@
 //! One machine: its memory, its CPUs, its clock, and whether an oracle has spoken.
 
+use crate::Host;
 use crate::context::{HostCx, is_a_cpu, with_current};
 use crate::interrupts::{AWAY, BORROWED, Handler, RUNNING, SERVED_AWAY};
 use crate::jobs::Jobs;
 use crate::ram::{Prefault, RamError, Region};
+use crate::watchdog::Watchdog;
 use core::fmt;
 use core::marker::PhantomData;
 use core::ptr::NonNull;
-use minflt_pgtable::Tlb;
+use minflt_pgtable::{Tlb, X86_64};
+use minflt_sync::lockdep::might_sleep;
 use minflt_sync::prim::fence;
 use minflt_sync::{Instance, IpiHandler, MAX_CPUS, Ordering, Ram, TaskId};
 use std::sync::OnceLock;
@@ -34,6 +37,7 @@ pub struct HostInstance {
     nodes: u32,
     /// A row for each node, or none where all others are equally far.
     distances: Vec<u32>,
+    pub(crate) watchdog: Watchdog,
 }
 
 /// What lies at one address as long as the instance lives.
@@ -102,6 +106,7 @@ impl HostInstance {
             shared,
             nodes: 1,
             distances: Vec::new(),
+            watchdog: Watchdog::new(),
         };
         for context in &instance.shared().contexts {
             context.instance.set(shared.as_ptr());
@@ -284,6 +289,37 @@ impl fmt::Debug for HostInstance {
     }
 }
 
+impl CpuGuard<'_> {
+    /// Calls `call`, which may block in the host as long as it likes: join a thread, wait for a
+    /// channel, read a file. Meanwhile other CPUs serve this one's interrupts, so that nobody waits
+    /// for the thread; the CPU stays its own.
+    ///
+    /// A thread that blocks outside of this answers no interrupt until it goes on, and whoever
+    /// unmaps memory on another CPU waits for it ([`HostInstance::with_watchdog`] says so).
+    ///
+    /// # Context
+    /// Interrupts on, no spinning lock held, no RCU section open: where that is not so it is a
+    /// violation. Within `call` the thread is no CPU.
+    ///
+    /// # Panics
+    /// If the thread is a CPU of another machine when `call` returns.
+    ///
+    /// # Examples
+    /// `examples/away.rs`.
+    #[track_caller]
+    pub fn away<R>(&self, call: impl FnOnce() -> R) -> R {
+        might_sleep::<Host<X86_64, true>>();
+        self.cpu.away(|| {
+            let result = call();
+            assert!(
+                !is_a_cpu(),
+                "a thread is away from its CPU, and became another one"
+            );
+            result
+        })
+    }
+}
+
 impl Drop for CpuGuard<'_> {
     fn drop(&mut self) {
         let cpu = self.cpu;
@@ -323,6 +359,6 @@ pub(crate) fn violation(text: fmt::Arguments<'_>) -> ! {
     clippy::disallowed_methods,
     reason = "this is the clock that others ask"
 )]
-fn now() -> Instant {
+pub(crate) fn now() -> Instant {
     Instant::now()
 }

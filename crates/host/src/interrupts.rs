@@ -84,11 +84,31 @@ impl HostCx {
         }
     }
 
+    /// The same before a user access, which only a CPU makes: its translation buffer is its own.
+    #[inline(always)]
+    pub(crate) fn poll_in_user_mode(&self) {
+        if self.pending.0.load(Ordering::Relaxed) != 0 {
+            self.take_in_user_mode();
+        }
+    }
+
     #[cold]
     fn take(&self) {
-        if self.cx.irq_off.get() == 0 {
+        // A boot context has nothing to take: its flag stays.
+        if self.cx.irq_off.get() == 0 && !self.instance.get().is_null() {
             self.serve();
         }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn take_in_user_mode(&self) {
+        assert!(
+            !self.instance.get().is_null(),
+            "a thread that is no CPU now loads or stores: become one, `HostInstance::enter`, or \
+             come back first, if this is in `CpuGuard::away`"
+        );
+        self.take();
     }
 
     /// Interrupts the CPU. The caller need not own the context.

@@ -25,6 +25,7 @@ mod park;
 mod probe;
 mod ram;
 mod target;
+mod watchdog;
 mod worker;
 
 #[cfg(test)]
@@ -37,4 +38,5 @@ pub use machine::Host;
 pub use probe::Probe;
 pub use ram::{Prefault, RamError};
 pub use target::{HostTarget, StartError};
+pub use watchdog::Unanswered;
 pub use worker::HostWorker;

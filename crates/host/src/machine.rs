@@ -93,6 +93,10 @@ unsafe impl<P: Paging, const CHECKED: bool> Machine for Host<P, CHECKED> {
         });
     }
 
+    fn await_cpus(at: &HostInstance, of: &CpuMask, done: impl Fn() -> bool, wait: impl Fn()) {
+        at.await_cpus(of, done, wait);
+    }
+
     fn pass() {
         with_current(|here| here.poll());
         std::thread::sleep(PASS);
@@ -244,7 +248,7 @@ unsafe impl<P: Paging, const CHECKED: bool> Mmu for Host<P, CHECKED> {
     #[inline(always)]
     fn user_point(_at: &HostInstance) {
         minflt_sync::lockdep::leaves_kernel::<Self>();
-        with_current(|here| here.poll());
+        with_current(|here| here.poll_in_user_mode());
     }
 
     fn flush_local(at: &HostInstance, space: SpaceId, range: VirtRange) {

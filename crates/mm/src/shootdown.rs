@@ -136,10 +136,13 @@ fn ask<M: Mmu>(sys: &System<M>, mm: &Mm<M>, range: VirtRange, me: u32, others: &
     }
     M::send_ipi(&sys.at, others);
     M::irq_restore(irq);
-    // ORDERING: Acquire; pairs with [shootdown-done].
-    while pending.load(Ordering::Acquire) != 0 {
-        pending.wait_until(u64::MAX, 0);
-    }
+    M::await_cpus(
+        &sys.at,
+        others,
+        // ORDERING: Acquire; pairs with [shootdown-done].
+        || pending.load(Ordering::Acquire) == 0,
+        || pending.wait_until(u64::MAX, 0),
+    );
 }
 
 /// The interrupt handler: forgets what was posted to this CPU, and says whether it has a reader.

@@ -209,6 +209,19 @@ pub unsafe trait Machine: Copy + Send + Sync + fmt::Debug + 'static {
     /// while it waits, unless they are off.
     fn wait_until<W: Word>(p: &W::Prim, mask: W, eq: W);
 
+    /// Waits until `done`, which the CPUs in `of` bring about when they take an interrupt that was
+    /// sent to them; `wait` waits for a while, and acknowledges interrupts. A machine may say which
+    /// of them keep the caller waiting.
+    ///
+    /// # Context
+    /// Interrupts are on.
+    #[inline(always)]
+    fn await_cpus(_at: &Self::Instance, _of: &CpuMask, done: impl Fn() -> bool, wait: impl Fn()) {
+        while !done() {
+            wait();
+        }
+    }
+
     /// Exchanges `free` for `taken`, another value, and waits while the word is something else: so
     /// a lock of one word is taken. Acknowledges interrupts while it waits, unless they are off.
     #[inline(always)]

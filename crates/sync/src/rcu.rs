@@ -399,9 +399,12 @@ impl<M: Machine> Rcu<M> {
         if late == Late::AskAndWait {
             for cpu in to.iter() {
                 let said = &self.cpus.get(cpu).said;
-                while said.load(Ordering::Relaxed) | 1 != period {
-                    said.wait_until(!1, period & !1);
-                }
+                M::await_cpus(
+                    at,
+                    &to,
+                    || said.load(Ordering::Relaxed) | 1 == period,
+                    || said.wait_until(!1, period & !1),
+                );
             }
         }
     }

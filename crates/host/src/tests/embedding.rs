@@ -1,14 +1,16 @@
 //! What an embedder may do wrong, or at an odd place: handles dropped off a CPU, threads that block
 //! in the host.
 
-use super::{M, machine};
+use super::{M, machine, words_of};
+use crate::{CpuGuard, Unanswered};
 use core::panic::AssertUnwindSafe;
+use core::time::Duration;
 use minflt_addr::VirtAddr;
 use minflt_mm::{
     FileHandle, MmHandle, Place, Prot, Running, Sharing, System, eras_without_migration,
 };
 use std::panic::catch_unwind;
-use std::sync::mpsc;
+use std::sync::{Mutex, mpsc};
 
 /// A system of `cpus` CPUs in the era `name`.
 fn boot(cpus: u32, name: &str) -> Running<M> {
@@ -121,4 +123,101 @@ fn a_cpu_of_another_machine_is_no_cpu_of_this() {
     drop(cpu);
     let _cpu = sys.machine().enter(0);
     balanced(&sys);
+}
+
+/// CPU 1 has loaded from a page, and then its thread rests as `rest` has it until it is told to go
+/// on. CPU 0 unmaps the page, which has to wait for CPU 1 to forget it. `told` says when to go on: a
+/// third thread calls it.
+fn unmaps_beside(
+    sys: &System<M>,
+    rest: impl Fn(&CpuGuard<'_>, &dyn Fn()) + Sync,
+    told: impl FnOnce(mpsc::Sender<()>, mpsc::Receiver<()>) + Send,
+) {
+    let (go_on, may_go_on) = mpsc::channel();
+    let (resting, rests) = mpsc::channel();
+    let (unmapped, is_unmapped) = mpsc::channel();
+    let cpu = sys.machine().enter(0);
+    let mm = sys.new_mm().unwrap();
+    let page = mm.mmap(Place::Any, 4096, Prot::READ_WRITE).unwrap();
+    mm.thread().store(page, 7).unwrap();
+    std::thread::scope(|scope| {
+        let (mm, rest) = (&mm, &rest);
+        scope.spawn(move || told(go_on, is_unmapped));
+        scope.spawn(move || {
+            let cpu = sys.machine().enter(1);
+            let thread = mm.thread();
+            assert_eq!(thread.load(page), Ok(7));
+            rest(&cpu, &|| {
+                resting.send(()).unwrap();
+                may_go_on.recv().unwrap();
+            });
+            // Its own again, and the page is gone.
+            assert!(thread.load(page).is_err());
+        });
+        rests.recv().unwrap();
+        mm.munmap(page, 4096).unwrap();
+        unmapped.send(()).unwrap();
+    });
+    drop((mm, cpu));
+    assert_eq!(sys.machine().failed(), None);
+}
+
+/// A machine of two CPUs whose watchdog bites at once, and what it reports.
+fn watched() -> (Running<M>, mpsc::Receiver<Unanswered>) {
+    let (report, reports) = mpsc::channel();
+    let told = move |unanswered: &Unanswered| drop(report.send(unanswered.clone()));
+    let machine = machine(2).with_watchdog(Duration::ZERO, told);
+    let config = minflt_mm::era("linux-6.15").unwrap().config;
+    (System::boot(machine, config).unwrap(), reports)
+}
+
+#[test]
+fn who_waits_for_a_thread_that_blocks_says_so_once_and_goes_on_waiting() {
+    let (sys, reports) = watched();
+    let seen = &Mutex::new(None);
+    let rest = |_: &CpuGuard<'_>, until_told: &dyn Fn()| until_told();
+    unmaps_beside(&sys, rest, move |go_on, is_unmapped| {
+        let report = reports.recv().unwrap();
+        // It waits: the thread that it waits for has not been told yet.
+        assert!(is_unmapped.try_recv().is_err());
+        go_on.send(()).unwrap();
+        is_unmapped.recv().unwrap();
+        assert!(reports.try_recv().is_err(), "told twice");
+        *seen.lock().unwrap() = Some(report);
+    });
+    let report = seen.lock().unwrap().take().unwrap();
+    assert_eq!((report.waiting, &*report.silent), (0, &[1][..]));
+    let text = report.to_string();
+    assert!(text.starts_with("CPU 0 has waited"), "{text}");
+    assert!(text.contains("for CPU 1: "), "{text}");
+}
+
+#[test]
+fn a_thread_that_is_away_keeps_nobody_waiting() {
+    let (sys, reports) = watched();
+    let rest = |cpu: &CpuGuard<'_>, until_told: &dyn Fn()| cpu.away(until_told);
+    unmaps_beside(&sys, rest, |go_on, is_unmapped| {
+        is_unmapped.recv().unwrap();
+        go_on.send(()).unwrap();
+    });
+    assert!(reports.try_recv().is_err());
+}
+
+/// Others use the CPU's translation buffer meanwhile.
+#[test]
+fn a_thread_that_is_away_cannot_load_or_store() {
+    let sys = boot(1, "best");
+    let cpu = sys.machine().enter(0);
+    let mm = sys.new_mm().unwrap();
+    let page = mm.mmap(Place::Any, 4096, Prot::READ_WRITE).unwrap();
+    let thread = mm.thread();
+    thread.store(page, 7).unwrap();
+    let words = words_of(|| assert_eq!(cpu.away(|| thread.load(page)), Ok(7)));
+    assert!(words.contains("no CPU now"), "{words}");
+    assert_eq!(thread.load(page), Ok(7));
+    // And what is another CPU when it comes back is told so.
+    let other = machine(1);
+    let words = words_of(|| drop(cpu.away(|| other.enter(0))));
+    assert!(words.contains("became another one"), "{words}");
+    assert_eq!(thread.load(page), Ok(7));
 }

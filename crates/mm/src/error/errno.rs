@@ -8,6 +8,8 @@ macro_rules! errnos {
             $($(#[doc = $doc])+ pub const $name: Self = Self($number);)+
         }
 
+        impl core::error::Error for Errno {}
+
         impl fmt::Display for Errno {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 match *self {

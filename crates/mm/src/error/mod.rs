@@ -26,10 +26,12 @@ macro_rules! call_error {
 mod boot;
 mod errno;
 mod shm;
+mod uffd;
 
 pub use boot::BootError;
 pub use errno::Errno;
 pub use shm::{ShmatError, ShmctlError, ShmdtError, ShmgetError};
+pub use uffd::UffdError;
 
 use crate::file::{IoError, NotRead};
 use core::fmt;
@@ -279,31 +281,6 @@ call_error! {
     }
 }
 
-/// Why a userfaultfd's call failed.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum UffdError {
-    /// No whole pages, nothing mapped there, or a mode that is not to be had.
-    Invalid,
-    /// Another userfaultfd watches part of the range.
-    Busy,
-    /// The range is not watched, or not for that.
-    NotWatched,
-    /// There is a page already.
-    Exists,
-    /// Done as far as this many bytes.
-    Partial(u64),
-    /// There is nothing to read.
-    Again,
-    /// No memory.
-    NoMemory,
-}
-
-impl From<NoMemory> for UffdError {
-    fn from(_: NoMemory) -> Self {
-        Self::NoMemory
-    }
-}
-
 call_error! {
     /// Why the heap's start cannot be set.
     pub enum HeapError {
@@ -472,19 +449,6 @@ impl From<RemoteError> for Errno {
             RemoteError::Fault => Self::EFAULT,
             RemoteError::NoMemory => Self::ENOMEM,
             RemoteError::Invalid => Self::EINVAL,
-        }
-    }
-}
-
-impl From<UffdError> for Errno {
-    fn from(error: UffdError) -> Self {
-        match error {
-            UffdError::Invalid => Self::EINVAL,
-            UffdError::Busy => Self::EBUSY,
-            UffdError::NotWatched => Self::ENOENT,
-            UffdError::Exists => Self::EEXIST,
-            UffdError::Partial(_) | UffdError::Again => Self::EAGAIN,
-            UffdError::NoMemory => Self::ENOMEM,
         }
     }
 }

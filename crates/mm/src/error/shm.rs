@@ -1,6 +1,7 @@
 //! Errors of the calls about System V shared memory.
 
 use super::{Errno, MmapError, NoMemory};
+use core::fmt;
 
 call_error! {
     /// Why shmget failed.
@@ -37,6 +38,21 @@ pub enum ShmatError {
     /// It could not be mapped: why.
     Mmap(MmapError),
 }
+
+impl fmt::Display for ShmatError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Invalid => f.write_str(
+                "There is no such segment, the address is not a multiple of the page size, or \
+                 something is mapped there",
+            ),
+            Self::Access => f.write_str("The segment does not give the rights asked for"),
+            Self::Mmap(why) => write!(f, "The segment could not be mapped: {why}"),
+        }
+    }
+}
+
+impl core::error::Error for ShmatError {}
 
 call_error! {
     /// Why shmdt failed.

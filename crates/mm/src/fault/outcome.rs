@@ -3,6 +3,7 @@
 use crate::config::Rung;
 use crate::event::Event;
 use crate::system::CpuArea;
+use core::fmt;
 use minflt_pgtable::Mmu;
 
 /// What came of a fault.
@@ -73,6 +74,20 @@ pub enum Signal {
     /// There was no memory for the page (Linux kills a process for it; an embedder decides).
     OutOfMemory,
 }
+
+impl fmt::Display for Signal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::MapErr => "SIGSEGV: nothing is mapped there",
+            Self::AccErr => "SIGSEGV: the mapping does not allow the access",
+            Self::Bus => "SIGBUS: the file ends before the page, or it could not be read",
+            Self::Misaligned => "SIGBUS: the address is no multiple of the access's size",
+            Self::OutOfMemory => "there is no memory for the page",
+        })
+    }
+}
+
+impl core::error::Error for Signal {}
 
 /// Why a rung cannot go on. Never an error: the next rung is tried.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
