@@ -3,6 +3,7 @@
 
 use super::{M, machine, words_of};
 use crate::{CpuGuard, Unanswered};
+use core::error::Error;
 use core::panic::AssertUnwindSafe;
 use core::time::Duration;
 use minflt_addr::VirtAddr;
@@ -126,8 +127,8 @@ fn a_cpu_of_another_machine_is_no_cpu_of_this() {
 }
 
 /// CPU 1 has loaded from a page, and then its thread rests as `rest` has it until it is told to go
-/// on. CPU 0 unmaps the page, which has to wait for CPU 1 to forget it. `told` says when to go on: a
-/// third thread calls it.
+/// on. CPU 0 unmaps the page, which has to wait for CPU 1's translation to go. `told`, on a third
+/// thread, says when CPU 1 goes on.
 fn unmaps_beside(
     sys: &System<M>,
     rest: impl Fn(&CpuGuard<'_>, &dyn Fn()) + Sync,
@@ -165,7 +166,9 @@ fn unmaps_beside(
 /// A machine of two CPUs whose watchdog bites at once, and what it reports.
 fn watched() -> (Running<M>, mpsc::Receiver<Unanswered>) {
     let (report, reports) = mpsc::channel();
-    let told = move |unanswered: &Unanswered| drop(report.send(unanswered.clone()));
+    let told = move |unanswered: &Unanswered| {
+        let _listened = report.send(unanswered.clone());
+    };
     let machine = machine(2).with_watchdog(Duration::ZERO, told);
     let config = minflt_mm::era("linux-6.15").unwrap().config;
     (System::boot(machine, config).unwrap(), reports)
@@ -220,4 +223,45 @@ fn a_thread_that_is_away_cannot_load_or_store() {
     let words = words_of(|| drop(cpu.away(|| other.enter(0))));
     assert!(words.contains("became another one"), "{words}");
     assert_eq!(thread.load(page), Ok(7));
+}
+
+/// Whatever a call or an access returns for an error can go up as a `Box<dyn Error>`.
+#[test]
+fn every_error_is_an_error_in_words() {
+    fn in_words(errors: &[&dyn Error]) {
+        for error in errors {
+            let words = error.to_string();
+            assert!(
+                words.len() > 3 && !words.ends_with('.'),
+                "{error:?}: {words}"
+            );
+        }
+    }
+    in_words(&[
+        &minflt_mm::BootError::TooManyNodes(9),
+        &minflt_mm::Errno::EAGAIN,
+        &minflt_mm::FileError::Io,
+        &minflt_mm::HeapError::Used,
+        &minflt_mm::IoError::NoSpace,
+        &minflt_mm::MadviseError::Again,
+        &minflt_mm::MempolicyError::Fault,
+        &minflt_mm::MincoreError::Fault,
+        &minflt_mm::MlockError::Again,
+        &minflt_mm::MmapError::Exists,
+        &minflt_mm::MovePageError::Busy,
+        &minflt_mm::MprotectError::Access,
+        &minflt_mm::MremapError::Limit,
+        &minflt_mm::MsyncError::Io,
+        &minflt_mm::MunmapError::Invalid,
+        &minflt_mm::NoMemory,
+        &minflt_mm::RemoteError::Fault,
+        &minflt_mm::ShmatError::Invalid,
+        &minflt_mm::ShmctlError::Invalid,
+        &minflt_mm::ShmdtError::Invalid,
+        &minflt_mm::ShmgetError::Invalid,
+        &minflt_mm::UffdError::Partial(4096),
+    ]);
+    use minflt_mm::Signal;
+    in_words(&[&Signal::MapErr, &Signal::AccErr, &Signal::Bus]);
+    in_words(&[&Signal::Misaligned, &Signal::OutOfMemory]);
 }
