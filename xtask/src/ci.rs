@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 
 /// Preemptions of a task that the model checker tries in one run. Most mistakes need no more than
 /// two, and the time grows steeply with each; the soak tries three.
-const LOOM_PREEMPTIONS_CI: u32 = 2;
+pub(crate) const LOOM_PREEMPTIONS_CI: u32 = 2;
 const LOOM_PREEMPTIONS_SOAK: u32 = 3;
 
 /// Schedules explored for each race and era in a soak; the tests explore 2,000.
@@ -148,7 +148,7 @@ fn has_model_tests(root: &Path) -> bool {
 }
 
 /// Where cargo builds when it is run from `root`.
-fn target_dir(root: &Path) -> PathBuf {
+pub(crate) fn target_dir(root: &Path) -> PathBuf {
     std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from)
 }
 

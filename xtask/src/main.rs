@@ -1,9 +1,10 @@
-//! The project's chores: `cargo xtask tidy | ci | soak | loom | bare | ...`.
+//! The project's chores: `cargo xtask tidy | ci | soak | loom | weaken | ...`.
 #![forbid(unsafe_code)]
 
 mod ci;
 mod step;
 mod tidy;
+mod weaken;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -14,6 +15,8 @@ usage: cargo xtask COMMAND
   tidy             the rules of the tree that no compiler checks
   ci [STEP...]     every gate, or the steps named; prints how long each took
   loom             the model tests of the locks
+  weaken [FILE...] which model fails when an ordering of crates/sync/src, or of the FILEs there, is
+                   weaker; each in turn
   bare             the library crates for x86_64-unknown-none
   deny             licences, duplicates and sources of the dependencies
   miri             the tests of sync and pgtable under Miri (needs a nightly with Miri)
@@ -33,6 +36,12 @@ fn main() -> ExitCode {
         ("ci", []) => step::run_all(&ci::gate(&root)),
         ("ci", names) => named_steps(&ci::gate(&root), names),
         ("loom" | "bare", []) => named_steps(&ci::gate(&root), core::slice::from_ref(command)),
+        ("weaken", files) => weaken::run(
+            &root,
+            &ci::target_dir(&root),
+            files,
+            ci::LOOM_PREEMPTIONS_CI,
+        ),
         ("deny", []) => named_steps(
             &ci::gate(&root),
             &["deny".to_owned(), "kernel-deny".to_owned()],

@@ -21,6 +21,10 @@ use std::path::Path;
 use std::process::ExitCode;
 use tree::Tree;
 
+pub(crate) use orderings::pairs_by_line;
+pub(crate) use rust_source::{RustSource, after_closing, is_ident};
+pub(crate) use tree::rust_files;
+
 /// Something wrong at one line.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 struct Finding {

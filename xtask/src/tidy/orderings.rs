@@ -68,22 +68,31 @@ fn ends(tree: &Tree) -> (BTreeMap<String, Vec<Place>>, Vec<Place>) {
     for source in &tree.rust {
         for (line, text) in ordering_comments(source) {
             let place = (source.path.clone(), line);
-            let names = text
-                .split_once("pairs with")
-                .map(|(_, rest)| bracketed(rest));
-            match names {
-                Some(names) if !names.is_empty() => {
-                    for name in names {
-                        pairs.entry(name).or_default().push(place.clone());
-                    }
-                }
-                // A counter, or a word that a lock guards: nobody relies on its order.
-                _ if text.trim_start().starts_with("Relaxed") || text.contains("no pair") => {}
-                _ => nameless.push(place),
+            let names = pairs_of(&text);
+            // Of a counter, or a word that a lock guards, nobody relies on the order.
+            let needs_none = text.trim_start().starts_with("Relaxed") || text.contains("no pair");
+            if names.is_empty() && !needs_none {
+                nameless.push(place.clone());
+            }
+            for name in names {
+                pairs.entry(name).or_default().push(place.clone());
             }
         }
     }
     (pairs, nameless)
+}
+
+/// Each ORDERING comment that names pairs: its first line (from 1), and their names.
+pub(crate) fn pairs_by_line(source: &RustSource) -> Vec<(usize, Vec<String>)> {
+    let comments = ordering_comments(source).into_iter();
+    let named = comments.map(|(line, text)| (line, pairs_of(&text)));
+    named.filter(|(_, names)| !names.is_empty()).collect()
+}
+
+/// The names behind *pairs with*.
+fn pairs_of(text: &str) -> Vec<String> {
+    let names = text.split_once("pairs with");
+    names.map_or_else(Vec::new, |(_, rest)| bracketed(rest))
 }
 
 /// Each ORDERING comment: its first line (from 1) and its text, continuation lines included.

@@ -14,9 +14,9 @@ enum Kind {
 
 /// A Rust file and its views, one string a line.
 #[derive(Debug)]
-pub(super) struct RustSource {
+pub(crate) struct RustSource {
     /// Relative to the root, with `/`.
-    pub(super) path: String,
+    pub(crate) path: String,
     /// The lines as they are.
     pub(super) lines: Vec<String>,
     /// The length of each line, literals left out.
@@ -27,7 +27,7 @@ pub(super) struct RustSource {
 }
 
 impl RustSource {
-    pub(super) fn new(path: String, text: String) -> Self {
+    pub(crate) fn new(path: String, text: String) -> Self {
         let chars: Vec<char> = text.chars().collect();
         let kinds = classify(&chars);
         let code: Vec<char> = keep(&chars, &kinds, Kind::Code);
@@ -50,7 +50,7 @@ impl RustSource {
     }
 
     /// The code; comments and the contents of literals are blank.
-    pub(super) fn code(&self) -> &[String] {
+    pub(crate) fn code(&self) -> &[String] {
         &self.code
     }
 
@@ -102,12 +102,12 @@ pub(super) fn word_positions<'a>(line: &'a str, word: &'a str) -> impl Iterator<
         })
 }
 
-pub(super) fn is_ident(c: char) -> bool {
+pub(crate) fn is_ident(c: char) -> bool {
     c.is_alphanumeric() || c == '_'
 }
 
 /// The offset just past the bracket that closes the one at `open`, or the end of `text`.
-pub(super) fn after_closing(text: &[char], open: usize) -> usize {
+pub(crate) fn after_closing(text: &[char], open: usize) -> usize {
     let mut depth = 0_usize;
     for (at, c) in text.iter().enumerate().skip(open) {
         match c {

@@ -104,6 +104,19 @@ impl Tree {
     }
 }
 
+/// The Rust files below `root`, by path, with their texts.
+pub(crate) fn rust_files(root: &Path) -> io::Result<Vec<(String, String)>> {
+    let mut paths = BTreeSet::new();
+    walk(root, "", &mut paths)?;
+    let files = paths.into_iter().filter(|path| path.ends_with(".rs"));
+    files
+        .map(|path| {
+            let text = std::fs::read_to_string(root.join(&path))?;
+            Ok((path, text))
+        })
+        .collect()
+}
+
 fn below(rest: &str) -> bool {
     rest.starts_with('/')
 }
