@@ -20,6 +20,8 @@ pub struct Disk {
     /// Looks at the frame, each of them a moment for others to run, before a page is read or
     /// written.
     slow: u32,
+    /// Whether it is a violation to ask for a write with any lock held.
+    unlocked: bool,
     state: Mutex<State>,
 }
 
@@ -60,9 +62,19 @@ impl Disk {
         Self::slow(0, bytes, words)
     }
 
+    /// The same, which is written to with no lock held, or else reports a violation.
+    #[must_use]
+    pub fn unlocked(bytes: u64, words: &[(u64, u64)]) -> &'static Self {
+        Self::leaked(0, true, bytes, words)
+    }
+
     /// The same, with so many moments for others to run before each page.
     #[must_use]
     pub fn slow(slow: u32, bytes: u64, words: &[(u64, u64)]) -> &'static Self {
+        Self::leaked(slow, false, bytes, words)
+    }
+
+    fn leaked(slow: u32, unlocked: bool, bytes: u64, words: &[(u64, u64)]) -> &'static Self {
         let state = State {
             bytes,
             words: words.iter().copied().collect(),
@@ -70,6 +82,7 @@ impl Disk {
         };
         Box::leak(Box::new(Self {
             slow,
+            unlocked,
             state: Mutex::new(state),
         }))
     }
@@ -208,6 +221,9 @@ impl<M: Mmu> FileOps<M> for Disk {
     }
 
     fn write_page(&self, at: &M::Instance, index: u64, pfn: Pfn) -> Result<(), IoError> {
+        if self.unlocked {
+            lockdep::holds_nothing::<M>();
+        }
         self.dawdle::<M>(at, pfn, Kind::PlainRead);
         let mut state = self.state();
         if let Some(error) = state.fails_write.get(&index) {

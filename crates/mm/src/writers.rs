@@ -52,6 +52,9 @@
 //! A section ends only when the link of a VMA that maps a file says what its record does
 //! ([`crate::file::links`]).
 //!
+//! Files whose last mapping went are closed behind the lock ([`UnusedFiles`]): that may wait for a
+//! device.
+//!
 //! All that can fail came before. What comes after gives back only: pages, tables, links to
 //! anon_vmas under their own lock, VMAs, the promise.
 //!
@@ -60,6 +63,7 @@
 
 use crate::config::{Unmap, VmaLockBy};
 use crate::error::NoMemory;
+use crate::file::{Unused, UnusedFiles};
 use crate::mm::Mm;
 use crate::vma::Vma;
 use crate::vma_lock;
@@ -74,6 +78,9 @@ use minflt_sync::{DowngradedGuard, WriteGuard};
 pub(crate) struct Writers<'m, M: Mmu> {
     mm: &'m Mm<M>,
     held: Cell<Held<'m, M>>,
+    /// Files to close. Dropped behind `held`, so with the lock let go: fields are dropped in their
+    /// order.
+    files: UnusedFiles<M>,
 }
 
 /// How `mmap_lock` is held.
@@ -122,6 +129,7 @@ impl<'m, M: Mmu> Writers<'m, M> {
         Self {
             mm,
             held: Cell::new(Held::Write(mm.mmap_lock.write())),
+            files: UnusedFiles::new(),
         }
     }
 
@@ -142,6 +150,14 @@ impl<'m, M: Mmu> Writers<'m, M> {
                 held => held,
             };
             self.held.set(held);
+        }
+    }
+
+    /// Closes a file that nobody has any more, if there is one, once the lock is let go.
+    #[inline]
+    pub(crate) fn close_later(&self, unused: Option<Unused<M>>) {
+        if let Some(unused) = unused {
+            self.files.add(unused);
         }
     }
 

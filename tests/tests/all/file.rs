@@ -9,8 +9,8 @@ use minflt_addr::VirtAddr;
 use minflt_host::{Host, HostInstance, HostOptions, Prefault};
 use minflt_mm::{
     Advice, Broken, Config, Errno, Event, FileError, FileHandle, IoError, MapRequest, Mm, MmHandle,
-    Msync, MsyncError, Place, Populate, Prot, Running, Sharing, Signal, System, Thread,
-    eras_without_migration,
+    Msync, MsyncError, Place, Populate, Prot, Remap, RemapRequest, Running, Sharing, Signal,
+    System, Thread, eras_without_migration,
 };
 use minflt_pgtable::{Mmu, X86_64};
 use minflt_sim::{
@@ -508,6 +508,80 @@ fn two_who_want_one_page_have_it_read_once_and_truncation_waits_for_both() {
             assert_eq!(mm.thread().load(at(5)), Err(Signal::Bus));
         });
         assert_eq!(sys.machine().failed(), None, "{}", era.name);
+    }
+}
+
+/// A file on a disk that is mapped nowhere but at page `first`, closed, and dirty there.
+fn last_mapped(sys: &System<Machine>, mm: &Mm<Machine>, first: u64) -> &'static Disk {
+    let disk = Disk::unlocked(BYTES, &filled());
+    let file = sys.open_file(disk, BYTES).expect("memory");
+    map(mm, first, &file, Sharing::Shared);
+    drop(file);
+    for page in 0..PAGES {
+        assert_eq!(mm.thread().store(at(first + page), 1 + page), Ok(()));
+    }
+    disk
+}
+
+/// A way to end the last mapping of a file, with what the mapping is to lie at.
+type End<'e> = (&'static str, &'e dyn Fn(MmHandle<'_, Machine>));
+
+#[test]
+fn a_closed_file_is_written_with_nothing_held_whatever_ends_its_last_mapping() {
+    let anon = |mm: &Mm<Machine>, first: u64, pages: u64| {
+        let place = Place::Fixed(at(first));
+        assert_eq!(mm.mmap(place, pages * PAGE, Prot::READ), Ok(at(first)));
+    };
+    let remap = |old: u64, len: u64, how| RemapRequest {
+        old: at(old),
+        old_len: len,
+        new_len: len,
+        how,
+    };
+    let ends: [End<'_>; 8] = [
+        ("munmap", &|mm| assert_eq!(mm.munmap(at(0), BYTES), Ok(()))),
+        ("munmap of more", &|mm| {
+            anon(&mm, 2 * PAGES, 1);
+            assert_eq!(mm.munmap(at(0), 2 * PAGES * PAGE + PAGE), Ok(()));
+        }),
+        ("munmap of halves", &|mm| {
+            assert_eq!(mm.munmap(at(0), BYTES / 2), Ok(()));
+            assert_eq!(mm.munmap(at(PAGES / 2), BYTES), Ok(()));
+        }),
+        ("mmap", &|mm| anon(&mm, 0, PAGES)),
+        ("mmap of more", &|mm| anon(&mm, 0, 2 * PAGES)),
+        ("mremap over it", &|mm| {
+            anon(&mm, 2 * PAGES, PAGES);
+            let request = remap(2 * PAGES, BYTES, Remap::Fixed(at(0)));
+            assert_eq!(mm.thread().mremap(&request), Ok(at(0)));
+        }),
+        ("mremap of nothing over it", &|mm| {
+            let request = remap(2 * PAGES, BYTES, Remap::Fixed(at(0)));
+            assert!(mm.thread().mremap(&request).is_err());
+        }),
+        ("exit", &|mm| drop(mm)),
+    ];
+    for era in eras_without_migration() {
+        for (how, end) in &ends {
+            let sys = boot(era.config, 1);
+            let _first = sys.machine().enter(0);
+            let mm = sys.new_mm().expect("memory");
+            let disk = last_mapped(&sys, &mm, 0);
+            end(mm);
+            let words = (0..PAGES).map(|page| disk.word(page * PAGE));
+            assert!(words.eq(1..=PAGES), "{}: {how}", era.name);
+            assert!(disk.is_released(), "{}: {how}", era.name);
+            sys.check_ledger(&[]).expect("nothing is left");
+        }
+        // In the heap's place, whose end moves down over it.
+        let sys = boot(era.config, 1);
+        let _first = sys.machine().enter(0);
+        let mm = sys.new_mm().expect("memory");
+        mm.set_start_brk(at(0)).expect("not used");
+        assert_eq!(mm.brk(Some(at(2 * PAGES))), at(2 * PAGES));
+        let disk = last_mapped(&sys, &mm, PAGES);
+        assert_eq!(mm.brk(Some(at(PAGES))), at(PAGES), "{}", era.name);
+        assert_eq!(disk.word(0), 1, "{}", era.name);
     }
 }
 

@@ -123,7 +123,7 @@ impl<'w, M: Mmu> Changed<'w, '_, M> {
             zap.settle();
         }
         self.each_kept(Vma::link_follows);
-        self.free(mm);
+        self.free(mm, writers);
         if let Tables::Free(_) = tables {
             free_own_tables(mm, writers, range, None, &mut zap);
         }
@@ -144,11 +144,11 @@ impl<'w, M: Mmu> Changed<'w, '_, M> {
     }
 
     /// Frees those that go.
-    fn free(&self, mm: &Mm<M>) {
+    fn free(&self, mm: &Mm<M>, writers: &Writers<'_, M>) {
         self.each_gone(|vma| {
             // What it remembers makes room for what frees it.
             let _before = vma.callback.recall();
-            free(mm, vma);
+            writers.close_later(free(mm, vma));
         });
     }
 }

@@ -15,6 +15,7 @@ use crate::commit::Pages;
 use crate::config::Broken;
 use crate::error::{MunmapError, NoMemory};
 use crate::event::Event;
+use crate::file::UnusedFiles;
 use crate::mm::Mm;
 use crate::oracle;
 use crate::tree::Found;
@@ -99,7 +100,7 @@ fn unmap_one<M: Mmu>(
     if vma.link() != 0 && !unlinks_first(&mm.system().config) {
         zap.settle();
     }
-    free(mm, vma);
+    writers.close_later(free(mm, vma));
     free_own_tables(mm, writers, range, free_around, &mut zap);
     zap.finish();
     mm.wake_unmapped(range);
@@ -150,10 +151,13 @@ pub(crate) fn unmap_all<M: Mmu>(mm: &Mm<M>, all: VirtRange) {
         gone.add(Pages::of::<M>(&view));
     };
     mm.tree.visit(&mut zap_vma, &mut |_| ());
+    let files = UnusedFiles::new();
     // Who comes by a reverse map may be below a table.
     let mut unlink = |vma: &Vma<M>| {
         vma.give_back_own(sys);
-        sys.drop_link(mm, vma.link());
+        if let Some(unused) = sys.drop_link(mm, vma.link()) {
+            files.add(unused);
+        }
         sys.unlink_anon_vmas(vma);
     };
     mm.tree.visit(&mut unlink, &mut |_| ());
@@ -172,4 +176,6 @@ pub(crate) fn unmap_all<M: Mmu>(mm: &Mm<M>, all: VirtRange) {
         unsafe { sys.retire_node(node) };
     };
     mm.tree.visit(&mut { vma }, &mut { node });
+    // They may wait for a device, which nothing else does now.
+    drop(files);
 }

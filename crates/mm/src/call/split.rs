@@ -15,6 +15,7 @@
 use super::merge::of_range;
 use crate::config::Broken;
 use crate::error::NoMemory;
+use crate::file::Unused;
 use crate::mm::Mm;
 use crate::vma::{Attrs, Vma, VmaView};
 use crate::writers::{Section, Writers};
@@ -215,7 +216,8 @@ pub(super) fn new_vma<M: Mmu>(mm: &Mm<M>, view: VmaView) -> Result<NonNull<Vma<M
         }
         (Err(_), attrs) => {
             free_attrs(attrs);
-            sys.drop_link(mm, link);
+            // Not the last: what it was to be a mapping of is the caller's.
+            let _others_have_it = sys.drop_link(mm, link);
             Err(NoMemory)
         }
     }
@@ -227,13 +229,14 @@ fn new_attrs<M: Mmu>(mm: &Mm<M>, view: VmaView) -> Result<NonNull<Attrs>, NoMemo
     sys.attrs.alloc(Attrs::new(view), sys).map_err(|_| NoMemory)
 }
 
-/// Frees a VMA that was never published.
+/// Frees a VMA that was never published. A file that it maps somebody else has, too: the one who
+/// wanted it mapped, or the VMA that this one was to be a part or a copy of.
 pub(super) fn discard_vma<M: Mmu>(mm: &Mm<M>, vma: NonNull<Vma<M>>) {
     let sys = mm.system();
     // SAFETY: nobody else has it.
     sys.unlink_anon_vmas(unsafe { vma.as_ref() });
     // SAFETY: nobody else has it.
-    sys.drop_link(mm, unsafe { vma.as_ref() }.link());
+    let _others_have_it = sys.drop_link(mm, unsafe { vma.as_ref() }.link());
     // SAFETY: nobody else has it.
     if let Some(attrs) = unsafe { vma.as_ref() }.attrs_ptr() {
         // SAFETY: 1, 2: nobody else has it.
@@ -263,11 +266,12 @@ pub(super) fn take_out<'v, M: Mmu>(
     }
 }
 
-/// The VMA of a section is out of the tree: it goes.
+/// The VMA of a section is out of the tree, and part of another one: it goes.
 pub(super) fn gone<M: Mmu>(mm: &Mm<M>, section: Section<'_, M>) {
     let vma = section.vma();
     detach(mm, section);
-    free(mm, vma);
+    // The file, if any, is mapped by the other.
+    let _others_have_it = free(mm, vma);
 }
 
 /// The VMA of a section is out of the tree: nobody finds it any more, nor gets its lock.
@@ -279,14 +283,17 @@ pub(super) fn detach<M: Mmu>(mm: &Mm<M>, section: Section<'_, M>) {
     section.for_ever();
 }
 
-/// Frees a VMA that was detached, and whose pages are gone or somebody else's.
+/// Frees a VMA that was detached, and whose pages are gone or somebody else's. If it was the last
+/// to have its file, the caller closes that, with nothing held.
 ///
 /// # Context
 /// Sleeps for the locks of its anon_vmas and of its file's mappings.
-pub(super) fn free<M: Mmu>(mm: &Mm<M>, vma: &Vma<M>) {
+#[must_use = "dropping it closes the file, which may wait for a device"]
+pub(super) fn free<M: Mmu>(mm: &Mm<M>, vma: &Vma<M>) -> Option<Unused<M>> {
     vma.give_back_own(mm.system());
     mm.system().unlink_anon_vmas(vma);
-    mm.system().drop_link(mm, vma.link());
+    let unused = mm.system().drop_link(mm, vma.link());
     // SAFETY: 1: the caller took it out of the tree just now.
     unsafe { mm.system().retire_vma(NonNull::from(vma)) };
+    unused
 }

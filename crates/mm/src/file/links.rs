@@ -7,7 +7,7 @@
 //!
 //! Linux: mm/vma.c `__vma_link_file`, unlink_file_vma.
 
-use super::PageCache;
+use super::{PageCache, Unused};
 use crate::config::Broken;
 use crate::error::NoMemory;
 use crate::hugetlb::lock::HugeLock;
@@ -116,15 +116,14 @@ impl<M: Mmu> System<M> {
         Ok(new.as_ptr() as u64)
     }
 
-    /// Takes the link of a VMA of `mm` out, which has no pages any more, and lets the file go.
+    /// Takes the link of a VMA of `mm` out, which has no pages any more. If this was the last to
+    /// have the file, the caller closes that, with nothing held.
     ///
     /// # Context
-    /// Sleeps for the file's `i_mmap`, or for the table of segments; if this was the last to have
-    /// the file, for its device.
-    pub(crate) fn drop_link(&self, mm: &Mm<M>, address: u64) {
-        let Some(old) = link::<M>(address) else {
-            return;
-        };
+    /// Sleeps for the file's `i_mmap`, or for the table of segments.
+    #[must_use = "dropping it closes the file, which may wait for a device"]
+    pub(crate) fn drop_link(&self, mm: &Mm<M>, address: u64) -> Option<Unused<M>> {
+        let old = link::<M>(address)?;
         let cache = old.cache();
         {
             // Faults on huge pages may hold that throughout.
@@ -136,7 +135,7 @@ impl<M: Mmu> System<M> {
         // SAFETY: 1, 2: in no tree any more, and the VMA goes.
         unsafe { self.files.links.free(NonNull::from(old), self) };
         cache.unmapped_by(mm);
-        cache.put();
+        cache.unused()
     }
 }
 

@@ -48,6 +48,7 @@ mod reclaim;
 mod refs;
 mod segments;
 mod truncate;
+mod unused;
 mod words;
 mod writeback;
 
@@ -61,6 +62,7 @@ pub(crate) use read::NotRead;
 pub(crate) use segments::{NewSegment, Segment, Segments};
 pub use segments::{ShmId, ShmKey, ShmLimits, ShmPages, ShmStatus};
 pub(crate) use truncate::clear_bytes;
+pub(crate) use unused::{Unused, UnusedFiles};
 
 use crate::error::NoMemory;
 use crate::hugetlb::{HugeSize, reserve::Reservations};
@@ -156,6 +158,9 @@ pub(crate) struct PageCache<M: Mmu> {
     pub(crate) huge: Option<HugeSize>,
     /// The segment that it is the memory of, 0 for none. Set before anybody has it.
     segment: Atomic<u64, M>,
+    /// The address of another file that nobody refers to any more, 0 for none. Guarded by: the
+    /// list's owner ([`UnusedFiles`]).
+    unused: Atomic<u64, M>,
 }
 
 /// What a system keeps of files.
@@ -253,6 +258,7 @@ impl<M: Mmu> System<M> {
             made_to: Atomic::new(0),
             huge,
             segment: Atomic::new(0),
+            unused: Atomic::new(0),
         };
         let cache = self.files.caches.alloc(cache, self).map_err(|_| NoMemory)?;
         self.list_file(cache);

@@ -173,13 +173,13 @@ pub fn holds_nothing<M: Machine>() {
         let at = Location::caller();
         if let Some(held) = cx.held.iter().next() {
             M::violation(format_args!(
-                "looks for memory at {at} while it holds {:?}, taken at {}",
+                "{at} may need any lock, and {:?} is held, taken at {}",
                 held.rank, held.at
             ));
         }
         if cx.read_sections.get() > 0 {
             M::violation(format_args!(
-                "looks for memory at {at} inside a read section"
+                "{at} may need any lock, inside a read section"
             ));
         }
     }
