@@ -6,6 +6,7 @@
 #![no_std]
 
 mod alloc;
+mod bytes;
 mod call;
 mod commit;
 pub mod config;
@@ -77,6 +78,6 @@ pub use proc::Mapped;
 pub use rss::BATCH as RSS_BATCH;
 pub use swap::{Swap, SwapDevice};
 pub use system::{Running, System};
-pub use thread::Thread;
+pub use thread::{CopyError, CopyStop, Thread};
 pub use tree::Mapping;
 pub use vma::{Attrs, Prot, Vma, VmaFlags, VmaView};

@@ -4,6 +4,10 @@
 //! accesses: buffered translation, hardware walk, trap. A kernel calls [`Thread::fault`] from its
 //! trap handler instead.
 
+mod copy;
+
+pub use copy::{CopyError, CopyStop};
+
 use crate::config::Broken;
 use crate::event::Event;
 use crate::fault::{FaultOutcome, Signal};

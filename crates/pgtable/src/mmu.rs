@@ -46,6 +46,10 @@ pub unsafe trait Mmu: Machine {
     /// runs while it looks. True in simulation.
     const STOPS_THE_WORLD: bool = false;
 
+    /// Whether a user frame keeps one word, the last one stored, and not a page of bytes. True in
+    /// simulation, where copies of more bytes than one word's are refused.
+    const ONE_WORD: bool = false;
+
     /// Whether the machine's CPUs have `feature`; new ones have all.
     #[inline(always)]
     fn cpu_has(_at: &Self::Instance, _feature: Feature) -> bool {

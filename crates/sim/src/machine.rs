@@ -293,6 +293,7 @@ unsafe impl<P: Paging, const CHECKED: bool> Mmu for Sim<P, CHECKED> {
     type Paging = P;
 
     const STOPS_THE_WORLD: bool = true;
+    const ONE_WORD: bool = true;
 
     fn cpu_has(at: &SimInstance, feature: Feature) -> bool {
         at.has(feature)

@@ -1,5 +1,6 @@
 //! The locks of `sync`, the interrupts and the memory, on real threads.
 
+mod bytes;
 mod embedding;
 mod file;
 mod grace;

@@ -6,6 +6,7 @@
 //! Linux: mm/process_vm_access.c; forced, mm/memory.c access_remote_vm (v6.12).
 
 use super::as_call;
+use crate::bytes;
 use crate::error::RemoteError;
 use crate::fault::remote::Held;
 use crate::frame::{PIN, Use};
@@ -22,8 +23,6 @@ pub enum Force {
     /// space has.
     Yes,
 }
-
-const WORD: usize = size_of::<u64>();
 
 impl<M: Mmu> Mm<M> {
     /// Loads `to.len()` bytes from `addr` on; returns how many there were before one that cannot be
@@ -46,14 +45,7 @@ impl<M: Mmu> Mm<M> {
             let pfn = self.hold_page(at, Access::Read, force, Held::Reference)?;
             let (part, rest) = core::mem::take(&mut left).split_at_mut(len);
             left = rest;
-            for_words(
-                at.page_offset(M::Paging::shift()),
-                len,
-                |offset, word, bytes| {
-                    let value = M::user_load(&sys.at, pfn, offset).to_le_bytes();
-                    part[bytes].copy_from_slice(&value[word]);
-                },
-            );
+            bytes::load::<M>(&sys.at, pfn, at.page_offset(M::Paging::shift()), part);
             self.put_page(pfn, 1);
             Ok(())
         })
@@ -79,17 +71,7 @@ impl<M: Mmu> Mm<M> {
             let pfn = self.hold_page(at, Access::Write, force, Held::Pin)?;
             let (part, rest) = left.split_at(len);
             left = rest;
-            for_words(
-                at.page_offset(M::Paging::shift()),
-                len,
-                |offset, word, bytes| {
-                    let (mut value, mut mask) = ([0; WORD], [0; WORD]);
-                    value[word.clone()].copy_from_slice(&part[bytes]);
-                    mask[word].fill(u8::MAX);
-                    let (value, mask) = (u64::from_le_bytes(value), u64::from_le_bytes(mask));
-                    M::user_merge(&sys.at, pfn, offset, value, mask);
-                },
-            );
+            bytes::store::<M>(&sys.at, pfn, at.page_offset(M::Paging::shift()), part);
             let frame = sys.frames.get(pfn);
             if frame.used_as() == Use::File {
                 // Linux: access_remote_vm, set_page_dirty_lock.
@@ -140,22 +122,5 @@ impl<M: Mmu> Mm<M> {
         if pfn != sys.zero_page {
             sys.frames.put_many(pfn, references);
         }
-    }
-}
-
-/// Calls `one` for each word of `len` bytes from `offset` on: with the word's offset, which bytes
-/// of it, and which of the `len`.
-fn for_words(
-    offset: u64,
-    len: usize,
-    mut one: impl FnMut(u64, core::ops::Range<usize>, core::ops::Range<usize>),
-) {
-    let mut done = 0;
-    while done < len {
-        let at = offset + done as u64;
-        let first = (at % WORD as u64) as usize;
-        let bytes = (len - done).min(WORD - first);
-        one(at - first as u64, first..first + bytes, done..done + bytes);
-        done += bytes;
     }
 }

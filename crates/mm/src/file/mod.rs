@@ -37,6 +37,7 @@
 //!
 //! Linux: `struct address_space`; mm/filemap.c, mm/truncate.c, mm/shmem.c.
 
+mod bytes;
 mod handle;
 mod index;
 pub(crate) mod links;

@@ -86,6 +86,11 @@ impl<M: Mmu> PageCache<M> {
             return Err(FileError::TooLarge);
         }
         let _alone = self.resize.write();
+        self.resize_alone(bytes)
+    }
+
+    /// The same. The caller holds `resize`.
+    pub(super) fn resize_alone(&self, bytes: u64) -> Result<(), FileError> {
         if self.is_huge() {
             return self.resize_huge(bytes);
         }

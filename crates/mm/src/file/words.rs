@@ -10,7 +10,7 @@ use minflt_pgtable::{Mmu, Paging};
 
 impl<M: Mmu> PageCache<M> {
     /// Page `index`, read in where need be; none behind the end.
-    fn whole_page(&self, index: u64) -> Result<Option<Locked<'_, M>>, FileError> {
+    pub(super) fn whole_page(&self, index: u64) -> Result<Option<Locked<'_, M>>, FileError> {
         loop {
             match self.seek(index)? {
                 Sought::Locked(page) => return Ok(Some(page)),
@@ -45,7 +45,9 @@ impl<M: Mmu> FileHandle<'_, M> {
         }
         let sys = self.cache().system();
         if self.cache().is_huge() {
-            return Ok(Some(self.cache().huge_word(offset)));
+            let there = self.cache().huge_part(offset);
+            let word = there.map(|(_page, pfn)| M::user_load(&sys.at, pfn, within));
+            return Ok(Some(word.unwrap_or(0)));
         }
         let page = sys.with_memory(|| self.cache().whole_page(index))?;
         Ok(page.map(|page| M::user_load(&sys.at, page.pfn(), within)))

@@ -247,17 +247,13 @@ impl<M: Mmu> PageCache<M> {
         self.punch_huge(first, end)
     }
 
-    /// The word at `offset`, within the file; 0 where there is no page.
-    pub(crate) fn huge_word(&self, offset: u64) -> u64 {
+    /// The huge page that has `offset`, and the frame of it, if there is one.
+    pub(crate) fn huge_part(&self, offset: u64) -> Option<(Locked<'_, M>, Pfn)> {
         let (bytes, shift) = self.unit();
-        let index = offset >> shift;
-        let Some(page) = self.find(index) else {
-            return 0;
-        };
-        let page = page.lock();
+        let page = self.find(offset >> shift)?.lock();
         let part = (offset % bytes) >> M::Paging::shift();
         let pfn = Pfn(page.pfn().0 + part);
-        M::user_load(&self.system().at, pfn, offset % M::Paging::page())
+        Some((page, pfn))
     }
 
     /// Clears bytes of one page, where there is one.
