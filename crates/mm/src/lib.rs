@@ -3,6 +3,28 @@
 //! Start with [`System::boot`], make an address space with [`System::new_mm`], become one of its
 //! threads with [`Mm::thread`]. How faults are synchronized is a [`Config`], chosen when the system
 //! starts; [`ERAS`] names the generations of Linux's.
+//!
+//! # What is called where
+//!
+//! | on | is |
+//! |---|---|
+//! | [`System`] | what concerns the whole machine: files, swap, huge-page pools, limits, the ledger |
+//! | [`Mm`] | what changes or asks an address space, for any CPU: its thread or not |
+//! | [`Thread`] | what acts as the running thread: user accesses by words and bytes, faults, its policy |
+//!
+//! So every call with an address is on [`Mm`]. Those that may fault pages in are on [`Thread`],
+//! too, under the same name: [`Thread::mmap`], [`Thread::mmap_file`], [`Thread::madvise`],
+//! [`Thread::mremap`], [`Thread::mlock`] and its like. There the pages come from where the thread's
+//! memory policy says, and are counted in the thread's share; on [`Mm`] they come from where the
+//! mapping's policy says and are counted at once. Threads that fault much use those of [`Thread`].
+//!
+//! Exceptions: [`Mm::mmap`] is a short form, and [`Mm::mmap_as`] is what [`Thread::mmap`] is to a
+//! thread. Asking for the node of a page ([`Thread::node_at`]) faults it in, as a load of the
+//! thread, and is on [`Thread`] only. A call that may be made for another address space than the
+//! caller's ([`Mm::remote_read`], [`Mm::pin`]) is on [`Mm`]; [`Thread::pin_fast`] relies on
+//! being a CPU that has run the address space.
+//!
+//! Handles ([`MmHandle`], [`FileHandle`]) may be dropped by anybody. All else needs a CPU.
 #![no_std]
 
 mod alloc;

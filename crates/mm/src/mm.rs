@@ -10,7 +10,7 @@ use crate::config::Broken;
 use crate::error::NoMemory;
 use crate::frame::Use;
 use crate::numa::Balance;
-use crate::rss::{Resident, Slot};
+use crate::rss::{Resident, Share, Slot};
 use crate::system::System;
 use crate::tree::{Mapping, Tree};
 use crate::vma::{Vma, VmaView};
@@ -322,6 +322,15 @@ impl<M: Mmu> Mm<M> {
             // SAFETY: 1: as above.
             _ => unsafe { self.tree.at_or_after(addr) },
         }
+    }
+
+    /// Does something that may fault pages in on behalf of no thread: nobody's memory policy is
+    /// asked, and what is counted goes to the whole at once.
+    pub(crate) fn for_no_thread<T>(&self, body: impl FnOnce(&Share) -> T) -> T {
+        let share = Share::default();
+        let result = body(&share);
+        self.rss.sync(&share);
+        result
     }
 
     /// The last holder lets go: unmaps everything and gives all frames back.

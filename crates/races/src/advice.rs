@@ -55,7 +55,7 @@ pub(super) fn lock_lock<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
     let other = Rc::clone(stage);
     let all: Box<dyn FnOnce() + 's> = Box::new(move || {
         let thread = other.thread();
-        thread.munlockall();
+        thread.mm().munlockall();
         assert_eq!(thread.mlockall(LockAll::CURRENT), Ok(()), "no limit");
     });
     tasks(vec![lock(0), lock(2), all], || Ok(()))

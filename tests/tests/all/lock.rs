@@ -53,7 +53,7 @@ fn lock(mm: &Mm<Real>, from: u64, pages: u64) -> Result<(), MlockError> {
 }
 
 fn unlock(mm: &Mm<Real>, from: u64, pages: u64) -> Result<(), MlockError> {
-    mm.thread().munlock(page(from), pages * PAGE)
+    mm.munlock(page(from), pages * PAGE)
 }
 
 fn locked(mm: &Mm<Real>) -> u64 {
@@ -127,7 +127,7 @@ fn what_is_locked_stays_whatever_is_advised() {
         let anyway = Advice::DontNeedLocked;
         assert_eq!(mm.madvise(page(2), PAGE, anyway), Ok(()));
         assert_eq!(thread.load(page(2)), Ok(0), "{era}");
-        assert_eq!(thread.munlock(page(2), PAGE), Ok(()));
+        assert_eq!(thread.mm().munlock(page(2), PAGE), Ok(()));
         assert_eq!(mm.madvise(page(2), PAGE, Advice::DontNeed), Ok(()));
     });
 }
@@ -146,10 +146,13 @@ fn errors_are_linuxs() {
         assert_eq!(locked(mm), 0, "{era}");
         assert_eq!(lock(mm, 9, 0), Ok(()), "nothing");
         assert_eq!(thread.mlock(page(1), u64::MAX), Ok(()), "wraps to nothing");
-        assert_eq!(thread.munlock(page(1), u64::MAX), Ok(()));
+        assert_eq!(thread.mm().munlock(page(1), u64::MAX), Ok(()));
         let wraps = 0_u64.wrapping_sub(PAGE);
         assert_eq!(thread.mlock(page(1), wraps), Err(MlockError::Invalid));
-        assert_eq!(thread.munlock(page(1), wraps), Err(MlockError::Invalid));
+        assert_eq!(
+            thread.mm().munlock(page(1), wraps),
+            Err(MlockError::Invalid)
+        );
         // What allows no access is locked, and cannot be filled.
         mm.mprotect(page(3), PAGE, Prot::NONE).expect("mapped");
         assert_eq!(lock(mm, 2, 3), none, "{era}");
@@ -271,7 +274,7 @@ fn all_that_is_and_will_be_mapped() {
         let later = mm.mmap(Place::Any, 2 * PAGE, Prot::READ_WRITE);
         assert_eq!(in_core(mm, later.expect("room"), 2), [0, 0], "{era}");
         assert_eq!(locked(mm), 16, "{era}");
-        thread.munlockall();
+        thread.mm().munlockall();
         assert_eq!(locked(mm), 0, "{era}");
         let at = mm.mmap(Place::Any, PAGE, Prot::READ_WRITE).expect("room");
         assert_eq!(in_core(mm, at, 1), [0], "{era}");

@@ -252,10 +252,10 @@ fn perform(thread: &Thread<'_, Machine>, files: &Files<'_>, step: &Step) -> Outc
             abi::MLOCK_ONFAULT => nothing(thread.mlock2(at, b, LockWhen::OnFault)),
             _ => Outcome::Errno(Errno::EINVAL.0),
         },
-        Call::Munlock => nothing(thread.munlock(at, b)),
+        Call::Munlock => nothing(thread.mm().munlock(at, b)),
         Call::Mlockall => nothing(thread.mlockall(LockAll::from_bits(a as u32))),
         Call::Munlockall => {
-            thread.munlockall();
+            thread.mm().munlockall();
             Outcome::done(0)
         }
         Call::Mincore => mincore(mm, a, b),

@@ -8,7 +8,8 @@ use core::panic::AssertUnwindSafe;
 use core::time::Duration;
 use minflt_addr::VirtAddr;
 use minflt_mm::{
-    FileHandle, MmHandle, Place, Prot, Running, Sharing, System, eras_without_migration,
+    Advice, FileHandle, LockAll, LockWhen, MapRequest, MmHandle, Place, Populate, Prot, Remap,
+    RemapRequest, Running, Sharing, System, eras_without_migration,
 };
 use std::panic::catch_unwind;
 use std::sync::{Mutex, mpsc};
@@ -24,7 +25,7 @@ fn used<'s>(sys: &'s System<M>) -> (MmHandle<'s, M>, FileHandle<'s, M>) {
     let mm = sys.new_mm().unwrap();
     let file = sys.new_file(2 * 4096).unwrap();
     let own = mm.mmap(Place::Any, 4096, Prot::READ_WRITE).unwrap();
-    let request = minflt_mm::MapRequest::new(Place::Any, 2 * 4096, Prot::READ_WRITE);
+    let request = MapRequest::new(Place::Any, 2 * 4096, Prot::READ_WRITE);
     let shared = mm.mmap_file(&request, &file, 0, Sharing::Shared).unwrap();
     let thread = mm.thread();
     for at in [own, shared, VirtAddr(shared.0 + 4096)] {
@@ -264,4 +265,37 @@ fn every_error_is_an_error_in_words() {
     use minflt_mm::Signal;
     in_words(&[&Signal::MapErr, &Signal::AccErr, &Signal::Bus]);
     in_words(&[&Signal::Misaligned, &Signal::OutOfMemory]);
+}
+
+/// What changes an address space is called on it, and on a thread where pages may be faulted in.
+#[test]
+fn every_call_with_an_address_is_a_call_of_the_address_space() {
+    let sys = boot(1, "linux-6.15");
+    let _cpu = sys.machine().enter(0);
+    let mm = sys.new_mm().unwrap();
+    let request = MapRequest {
+        populate: Populate::Now,
+        ..MapRequest::new(Place::Any, 4 * 4096, Prot::READ_WRITE)
+    };
+    let at = mm.mmap_as(&request).unwrap();
+    assert_eq!(mm.resident_pages_sum(), 4);
+    mm.mlock(at, 4096).unwrap();
+    mm.mlock2(VirtAddr(at.0 + 4096), 4096, LockWhen::OnFault)
+        .unwrap();
+    assert_eq!(mm.locked_bytes(), 2 * 4096);
+    mm.munlock(at, 2 * 4096).unwrap();
+    mm.mlockall(LockAll::CURRENT).unwrap();
+    assert_eq!(mm.locked_bytes(), 4 * 4096);
+    mm.munlockall();
+    let shrink = RemapRequest {
+        old: at,
+        old_len: 4 * 4096,
+        new_len: 2 * 4096,
+        how: Remap::InPlace,
+    };
+    assert_eq!(mm.mremap(&shrink), Ok(at));
+    mm.madvise(at, 4096, Advice::DontNeed).unwrap();
+    // Counted at once, with no thread to add anything later.
+    assert_eq!((mm.resident_pages_sum(), mm.locked_bytes()), (1, 0));
+    sys.check_ledger(&[&mm]).unwrap();
 }

@@ -103,7 +103,7 @@ pub(super) struct Part<'f, M: Mmu> {
 
 impl<M: Mmu> Mm<M> {
     /// Maps `len` bytes (rounded up to pages) of private anonymous memory; returns where. The short
-    /// form of [`Thread::mmap`].
+    /// form of [`Mm::mmap_as`].
     ///
     /// # Context
     /// Sleeps for `mmap_lock`, which it takes for writing.
@@ -111,10 +111,18 @@ impl<M: Mmu> Mm<M> {
     /// # Errors
     /// See [`MmapError`]. Nothing is changed then.
     pub fn mmap(&self, place: Place, len: u64, prot: Prot) -> Result<VirtAddr, MmapError> {
-        let share = Share::default();
-        let mapped = self.map_and_populate(&share, &MapRequest::new(place, len, prot), None);
-        self.rss.sync(&share);
-        mapped
+        self.mmap_as(&MapRequest::new(place, len, prot))
+    }
+
+    /// Maps private anonymous memory as the request says; returns where.
+    ///
+    /// # Context
+    /// Sleeps for `mmap_lock`, which it takes for writing, and then, to populate, for reading.
+    ///
+    /// # Errors
+    /// As [`Mm::mmap`].
+    pub fn mmap_as(&self, request: &MapRequest) -> Result<VirtAddr, MmapError> {
+        self.for_no_thread(|share| self.map_and_populate(share, request, None))
     }
 
     /// Maps a file from `offset` on, in bytes, as the request says. What lies behind the file's end
@@ -133,15 +141,12 @@ impl<M: Mmu> Mm<M> {
         offset: u64,
         sharing: Sharing,
     ) -> Result<VirtAddr, MmapError> {
-        let share = Share::default();
         let part = Part {
             file,
             offset,
             sharing,
         };
-        let mapped = self.map_and_populate(&share, request, Some(&part));
-        self.rss.sync(&share);
-        mapped
+        self.for_no_thread(|share| self.map_and_populate(share, request, Some(&part)))
     }
 
     fn map_and_populate(
@@ -383,10 +388,10 @@ impl<M: Mmu> Thread<'_, M> {
         mm.map_and_populate(&self.share, request, Some(&part))
     }
 
-    /// Maps private anonymous memory as the request says; returns where.
+    /// Maps private anonymous memory as the request says; see [`Mm::mmap_as`].
     ///
     /// # Context
-    /// Sleeps for `mmap_lock`, which it takes for writing, and then, to populate, for reading.
+    /// As [`Mm::mmap_as`].
     ///
     /// # Errors
     /// As [`Mm::mmap`].

@@ -330,7 +330,7 @@ pub(crate) const SCENES: &[Scene] = &[
             w.block();
             w.thread.mlock(page(8), 16 * PAGE).expect("memory");
         },
-        |w| Ok(w.thread.munlock(page(12), 4 * PAGE)?),
+        |w| Ok(w.thread.mm().munlock(page(12), 4 * PAGE)?),
     ),
     whole(
         "bind the middle",

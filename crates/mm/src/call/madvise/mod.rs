@@ -118,19 +118,17 @@ impl fmt::Display for Advice {
 }
 
 impl<M: Mmu> Mm<M> {
-    /// Follows advice about `len` bytes (rounded up to pages) from `start` on, on behalf of no
-    /// thread in particular. The short form of [`Thread::madvise`].
+    /// Follows advice about `len` bytes (rounded up to pages) from `start` on.
     ///
     /// # Context
-    /// As [`Thread::madvise`].
+    /// Sleeps for `mmap_lock`: which it takes for reading, so that faults and other calls like it
+    /// run beside it, or for writing where it changes what the mappings are. Waits for CPUs to
+    /// forget translations.
     ///
     /// # Errors
-    /// As [`Thread::madvise`].
+    /// See [`MadviseError`].
     pub fn madvise(&self, start: VirtAddr, len: u64, advice: Advice) -> Result<(), MadviseError> {
-        let share = Share::default();
-        let result = self.follow(&share, start, len, advice);
-        self.rss.sync(&share);
-        result
+        self.for_no_thread(|share| self.follow(share, start, len, advice))
     }
 
     fn follow(
@@ -218,15 +216,13 @@ impl<M: Mmu> Mm<M> {
 }
 
 impl<M: Mmu> Thread<'_, M> {
-    /// Follows advice about `len` bytes (rounded up to pages) from `start` on.
+    /// Follows advice about `len` bytes (rounded up to pages) from `start` on; see [`Mm::madvise`].
     ///
     /// # Context
-    /// Sleeps for `mmap_lock`: which it takes for reading, so that faults and other calls like it
-    /// run beside it, or for writing where it changes what the mappings are. Waits for CPUs to
-    /// forget translations.
+    /// As [`Mm::madvise`].
     ///
     /// # Errors
-    /// See [`MadviseError`].
+    /// As [`Mm::madvise`].
     pub fn madvise(&self, start: VirtAddr, len: u64, advice: Advice) -> Result<(), MadviseError> {
         self.mm().follow(&self.share, start, len, advice)
     }

@@ -36,6 +36,7 @@ use crate::config::Broken;
 use crate::error::{MlockError, NoMemory};
 use crate::event::Event;
 use crate::mm::Mm;
+use crate::rss::Share;
 use crate::thread::Thread;
 use crate::vma::{Vma, VmaFlags, VmaView};
 use crate::writers::Writers;
@@ -187,7 +188,7 @@ fn touched<M: Mmu>(start: VirtAddr, len: u64) -> Result<VirtRange, MlockError> {
     VirtRange::from_len(first, bytes).ok_or(MlockError::Invalid)
 }
 
-impl<M: Mmu> Thread<'_, M> {
+impl<M: Mmu> Mm<M> {
     /// Locks the pages that `len` bytes from `start` on touch, and faults them in.
     ///
     /// # Context
@@ -203,31 +204,40 @@ impl<M: Mmu> Thread<'_, M> {
     /// The same; says when pages are faulted in.
     ///
     /// # Context
-    /// As [`Thread::mlock`].
+    /// As [`Mm::mlock`].
     ///
     /// # Errors
-    /// As [`Thread::mlock`].
+    /// As [`Mm::mlock`].
     pub fn mlock2(&self, start: VirtAddr, len: u64, when: LockWhen) -> Result<(), MlockError> {
-        let mm = self.mm();
-        as_call(mm.system(), || {
-            mm.system().count(Event::Mlock);
-            mm.system().with_memory(|| {
-                if !mm.can_lock() {
+        self.for_no_thread(|share| self.lock_touched(share, start, len, when))
+    }
+
+    fn lock_touched(
+        &self,
+        share: &Share,
+        start: VirtAddr,
+        len: u64,
+        when: LockWhen,
+    ) -> Result<(), MlockError> {
+        as_call(self.system(), || {
+            self.system().count(Event::Mlock);
+            self.system().with_memory(|| {
+                if !self.can_lock() {
                     return Err(MlockError::NotPermitted);
                 }
                 let range = touched::<M>(start, len);
                 let pages = touched_bytes::<M>(start, len) >> M::Paging::shift();
-                let writers = Writers::lock(mm);
+                let writers = Writers::lock(self);
                 // Some may be locked already.
-                let fresh = || pages - range.map_or(0, |range| mm.locked_in(range));
-                if !mm.can_lock_more(pages) && !mm.can_lock_more(fresh()) {
+                let fresh = || pages - range.map_or(0, |range| self.locked_in(range));
+                if !self.can_lock_more(pages) && !self.can_lock_more(fresh()) {
                     return Err(MlockError::NoMemory);
                 }
                 let range = range?;
-                let locked = mm.set_locked(writers, range, Kind::Locked(when));
+                let locked = self.set_locked(writers, range, Kind::Locked(when));
                 locked.map_err(|NoMemory| MlockError::NoMemory)?;
                 M::note(format_args!("mlock {range} populates"));
-                let populated = mm.populate_mapped(&self.share, range, Failure::Ends, to_lock);
+                let populated = self.populate_mapped(share, range, Failure::Ends, to_lock);
                 populated.map_err(|why| match why {
                     // Linux: __mlock_posix_error_return.
                     NotPopulated::Refused | NotPopulated::Hole | NotPopulated::Bus => {
@@ -247,13 +257,12 @@ impl<M: Mmu> Thread<'_, M> {
     /// # Errors
     /// See [`MlockError`]. What lies before a hole is unlocked.
     pub fn munlock(&self, start: VirtAddr, len: u64) -> Result<(), MlockError> {
-        let mm = self.mm();
-        as_call(mm.system(), || {
-            mm.system().count(Event::Mlock);
-            mm.system().with_memory(|| {
+        as_call(self.system(), || {
+            self.system().count(Event::Mlock);
+            self.system().with_memory(|| {
                 let range = touched::<M>(start, len)?;
-                let writers = Writers::lock(mm);
-                mm.set_locked(writers, range, Kind::Not)
+                let writers = Writers::lock(self);
+                self.set_locked(writers, range, Kind::Not)
                     .map_err(|NoMemory| MlockError::NoMemory)
             })
         })
@@ -263,33 +272,36 @@ impl<M: Mmu> Thread<'_, M> {
     /// now on.
     ///
     /// # Context
-    /// As [`Thread::mlock`].
+    /// As [`Mm::mlock`].
     ///
     /// # Errors
     /// See [`MlockError`]; nothing is changed then. A mapping that could not be locked, or a page
     /// that could not be had, is no error.
     pub fn mlockall(&self, what: LockAll) -> Result<(), MlockError> {
-        let mm = self.mm();
-        as_call(mm.system(), || {
-            mm.system().count(Event::Mlock);
+        self.for_no_thread(|share| self.lock_everything(share, what))
+    }
+
+    fn lock_everything(&self, share: &Share, what: LockAll) -> Result<(), MlockError> {
+        as_call(self.system(), || {
+            self.system().count(Event::Mlock);
             if !what.is_valid() {
                 return Err(MlockError::Invalid);
             }
-            if !mm.can_lock() {
+            if !self.can_lock() {
                 return Err(MlockError::NotPermitted);
             }
-            let writers = Writers::lock(mm);
-            let all = mm.mapped_bytes() >> M::Paging::shift();
+            let writers = Writers::lock(self);
+            let all = self.mapped_bytes() >> M::Paging::shift();
             let current = what.has(LockAll::CURRENT);
-            if current && all > mm.limit_memlock() >> M::Paging::shift() {
+            if current && all > self.limit_memlock() >> M::Paging::shift() {
                 return Err(MlockError::NoMemory);
             }
-            mm.lock_all(&writers, what);
+            self.lock_all(&writers, what);
             drop(writers);
             if current {
                 let user = VirtRange::new(VirtAddr(0), VirtAddr(M::Paging::user_end()));
                 // Linux ignores what cannot be had.
-                let _some = mm.populate_mapped(&self.share, user, Failure::Skips, to_lock);
+                let _some = self.populate_mapped(share, user, Failure::Skips, to_lock);
             }
             Ok(())
         })
@@ -300,13 +312,47 @@ impl<M: Mmu> Thread<'_, M> {
     /// # Context
     /// Sleeps for `mmap_lock`, which it takes for writing.
     pub fn munlockall(&self) {
-        let mm = self.mm();
-        as_call(mm.system(), || {
-            mm.system().count(Event::Mlock);
-            let writers = Writers::lock(mm);
-            mm.locks.set_future(Kind::Not);
-            mm.lock_each(&writers, Kind::Not);
+        as_call(self.system(), || {
+            self.system().count(Event::Mlock);
+            let writers = Writers::lock(self);
+            self.locks.set_future(Kind::Not);
+            self.lock_each(&writers, Kind::Not);
         });
+    }
+}
+
+impl<M: Mmu> Thread<'_, M> {
+    /// Locks pages, and faults them in; see [`Mm::mlock`].
+    ///
+    /// # Context
+    /// As [`Mm::mlock`].
+    ///
+    /// # Errors
+    /// As [`Mm::mlock`].
+    pub fn mlock(&self, start: VirtAddr, len: u64) -> Result<(), MlockError> {
+        self.mlock2(start, len, LockWhen::Now)
+    }
+
+    /// The same; says when pages are faulted in.
+    ///
+    /// # Context
+    /// As [`Mm::mlock`].
+    ///
+    /// # Errors
+    /// As [`Mm::mlock`].
+    pub fn mlock2(&self, start: VirtAddr, len: u64, when: LockWhen) -> Result<(), MlockError> {
+        self.mm().lock_touched(&self.share, start, len, when)
+    }
+
+    /// Locks all that is mapped, or will be; see [`Mm::mlockall`].
+    ///
+    /// # Context
+    /// As [`Mm::mlock`].
+    ///
+    /// # Errors
+    /// As [`Mm::mlockall`].
+    pub fn mlockall(&self, what: LockAll) -> Result<(), MlockError> {
+        self.mm().lock_everything(&self.share, what)
     }
 }
 

@@ -45,6 +45,7 @@ use crate::commit::Pages;
 use crate::error::MremapError;
 use crate::event::Event;
 use crate::mm::Mm;
+use crate::rss::Share;
 use crate::thread::Thread;
 use crate::vma::{Vma, VmaFlags, VmaView};
 use crate::writers::{Afterwards, Writers};
@@ -169,7 +170,7 @@ impl Plan {
     }
 }
 
-impl<M: Mmu> Thread<'_, M> {
+impl<M: Mmu> Mm<M> {
     /// Makes a mapping longer or shorter, or moves it with its pages; returns where it is.
     ///
     /// # Context
@@ -180,19 +181,39 @@ impl<M: Mmu> Thread<'_, M> {
     /// See [`MremapError`]. Nothing has changed then, but that what stood at a fixed address is
     /// unmapped, and that of several mappings those below may have been moved.
     pub fn mremap(&self, request: &RemapRequest) -> Result<VirtAddr, MremapError> {
-        let mm = self.mm();
-        as_call(mm.system(), || {
-            mm.system().count(Event::Mremap);
-            mm.system().with_memory(|| {
-                let done = mm.remap(&Plan::new::<M>(request))?;
+        self.for_no_thread(|share| self.remap_and_populate(share, request))
+    }
+
+    fn remap_and_populate(
+        &self,
+        share: &Share,
+        request: &RemapRequest,
+    ) -> Result<VirtAddr, MremapError> {
+        as_call(self.system(), || {
+            self.system().count(Event::Mremap);
+            self.system().with_memory(|| {
+                let done = self.remap(&Plan::new::<M>(request))?;
                 if let Some(more) = done.more {
                     // Linux ignores what cannot be had: mm_populate.
-                    let _some = mm.populate_mapped(&self.share, more, Failure::Skips, to_lock);
+                    let _some = self.populate_mapped(share, more, Failure::Skips, to_lock);
                 }
                 M::note(format_args!("mremap {} returns {}", request.old, done.at));
                 Ok(done.at)
             })
         })
+    }
+}
+
+impl<M: Mmu> Thread<'_, M> {
+    /// Makes a mapping longer or shorter, or moves it; see [`Mm::mremap`].
+    ///
+    /// # Context
+    /// As [`Mm::mremap`].
+    ///
+    /// # Errors
+    /// As [`Mm::mremap`].
+    pub fn mremap(&self, request: &RemapRequest) -> Result<VirtAddr, MremapError> {
+        self.mm().remap_and_populate(&self.share, request)
     }
 }
 
