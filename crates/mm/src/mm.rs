@@ -1,5 +1,6 @@
 //! An address space.
 
+use crate::call::as_call;
 use crate::call::brk::Heap;
 use crate::call::mlock::Locks;
 use crate::call::pin::Pins;
@@ -270,6 +271,10 @@ impl<M: Mmu> Mm<M> {
     /// # Context
     /// Sleeps for `mmap_lock`, which it takes for reading.
     pub fn age(&self, range: VirtRange) -> u64 {
+        as_call(self.system(), || self.age_range(range))
+    }
+
+    fn age_range(&self, range: VirtRange) -> u64 {
         let _held = self.mmap_lock.read();
         let mut zap = Zap::begin(self, range);
         let mut young = 0;

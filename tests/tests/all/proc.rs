@@ -2,21 +2,25 @@
 //! want the address space meanwhile.
 
 #![expect(
+    clippy::disallowed_types,
     clippy::expect_used,
     clippy::tests_outside_test_module,
-    reason = "all of an integration test is a test"
+    reason = "all of an integration test is a test, and when it ends is none of the machine's"
 )]
 
 use core::fmt::{self, Write};
-use minflt_addr::VirtAddr;
+use core::sync::atomic::{AtomicBool, Ordering};
+use minflt_addr::{VirtAddr, VirtRange};
 use minflt_host::{Host, HostInstance, HostOptions, Prefault};
 use minflt_mm::{
-    Config, ERAS, Growth, MapRequest, Mm, Overcommit, Place, Prot, Reserve, Running, System,
-    Thread, eras_without_migration,
+    Config, ERAS, FileHandle, Growth, MapRequest, Mapped, Mm, Overcommit, Place, Prot, Reserve,
+    Running, System, Thread, eras_without_migration,
 };
 use minflt_pgtable::X86_64;
 use std::collections::BTreeMap;
 use std::fs::read_to_string;
+use std::sync::mpsc::channel;
+use std::thread::scope;
 
 type Machine = Host<X86_64, true>;
 
@@ -306,5 +310,68 @@ fn what_stays_shows_once() {
         });
         let _cpu = sys.machine().enter(0);
         drop(mm);
+    }
+}
+
+/// A CPU that does nothing but one call, over and over, answers who waits for it. Before these were
+/// calls it never did, and a munmap that waited for readers waited for ever.
+#[test]
+fn a_cpu_busy_with_one_call_keeps_no_grace_period_waiting() {
+    type Call = fn(&Mm<Machine>, &FileHandle<'_, Machine>);
+    let calls: [(&str, Call); 8] = [
+        ("maps", |mm, _| drop(text(|out| mm.maps(out)))),
+        ("smaps", |mm, _| drop(text(|out| mm.smaps(out)))),
+        ("status", |mm, _| drop(text(|out| mm.status(out)))),
+        ("pagemap", |mm, _| {
+            mm.pagemap(page(0), &mut [Mapped::Nothing; 4])
+        }),
+        ("age", |mm, _| {
+            mm.age(VirtRange::new(page(0), page(4)));
+        }),
+        ("read", |_, file| assert_eq!(file.read_word(0), Ok(Some(0)))),
+        ("truncate", |_, file| {
+            assert_eq!(file.truncate(PAGE), Ok(()))
+        }),
+        ("sync", |_, file| assert_eq!(file.sync(), Ok(()))),
+    ];
+    for name in ["spf-2017", "linux-6.4", "linux-6.15"] {
+        for (what, call) in calls {
+            let sys = boot(minflt_mm::era(name).expect("an era").config, 2);
+            let cpu = sys.machine().enter(0);
+            let (mm, other) = (sys.new_mm().expect("memory"), sys.new_mm().expect("memory"));
+            let file = sys.new_file(PAGE).expect("memory");
+            map(&other, 0, 4, Prot::READ);
+            let drained = AtomicBool::new(false);
+            let (begun, has_begun) = channel();
+            let answered = scope(|scope| {
+                let (sys, other, file, drained) = (&sys, &other, &file, &drained);
+                let busy = scope.spawn(move || {
+                    let _cpu = sys.machine().enter(1);
+                    call(other, file);
+                    begun.send(()).expect("somebody waits");
+                    // Long enough, however slow the waiter is; a CPU that is left answers.
+                    (0..1 << 20).any(|_| {
+                        call(other, file);
+                        drained.load(Ordering::Relaxed)
+                    })
+                });
+                has_begun.recv().expect("it begins");
+                for n in 0..4 {
+                    map(&mm, n, 1, Prot::READ);
+                    mm.munmap(page(n), PAGE).expect("mapped");
+                }
+                while sys.deferred() > 0 {
+                    sys.drain_deferred();
+                }
+                drained.store(true, Ordering::Relaxed);
+                cpu.away(|| busy.join().expect("no panic"))
+            });
+            assert!(
+                answered,
+                "{name}: {what} answered only when the CPU was left"
+            );
+            drop((mm, other, file));
+            drop(cpu);
+        }
     }
 }

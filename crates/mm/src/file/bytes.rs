@@ -88,7 +88,7 @@ impl<M: Mmu> FileHandle<'_, M> {
             };
             let part = in_page::<M>(at, to.len() - done);
             let to = &mut to[done..done + part];
-            let read = match cache.system().with_memory(|| cache.read_part(at, to)) {
+            let read = match self.call(|| cache.read_part(at, to)) {
                 Ok(read) => read,
                 Err(error) if done == 0 => return Err(error),
                 Err(_) => break,
@@ -127,7 +127,7 @@ impl<M: Mmu> FileHandle<'_, M> {
             return Err(FileError::TooLarge);
         }
         let mut done = 0;
-        let written = cache.system().with_memory(|| {
+        let written = self.call(|| {
             let _alone = cache.resize.write();
             while done < len {
                 let at = offset + done as u64;

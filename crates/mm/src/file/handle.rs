@@ -1,6 +1,7 @@
 //! A reference to a file, by which it is used.
 
 use super::{FileAccess, PageCache};
+use crate::call::as_call;
 use crate::system::System;
 use core::fmt;
 use core::ptr::NonNull;
@@ -24,6 +25,11 @@ impl<'s, M: Mmu> FileHandle<'s, M> {
     pub(crate) fn cache(&self) -> &PageCache<M> {
         // SAFETY: this handle counts.
         unsafe { self.cache.as_ref() }
+    }
+
+    /// Does what a call on the file does, again where memory was short.
+    pub(super) fn call<T, E>(&self, body: impl FnMut() -> Result<T, E>) -> Result<T, E> {
+        as_call(self.sys, || self.sys.with_memory(body))
     }
 
     /// Another handle of the same file.

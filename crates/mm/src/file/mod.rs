@@ -65,6 +65,7 @@ pub use segments::{ShmId, ShmKey, ShmLimits, ShmPages, ShmStatus};
 pub(crate) use truncate::clear_bytes;
 pub(crate) use unused::{Unused, UnusedFiles};
 
+use crate::call::as_call;
 use crate::error::NoMemory;
 use crate::hugetlb::{HugeSize, reserve::Reservations};
 use crate::rmap::interval::Spans;
@@ -214,7 +215,9 @@ impl<M: Mmu> System<M> {
     /// # Errors
     /// No memory, or too large.
     pub fn new_file(&self, bytes: u64) -> Result<FileHandle<'_, M>, NoMemory> {
-        self.with_memory(|| self.make_file(None, bytes, None))
+        as_call(self, || {
+            self.with_memory(|| self.make_file(None, bytes, None))
+        })
     }
 
     /// A file of `bytes` bytes whose pages come from and go to `ops`. Each call makes another
@@ -227,7 +230,9 @@ impl<M: Mmu> System<M> {
         ops: &'static dyn FileOps<M>,
         bytes: u64,
     ) -> Result<FileHandle<'_, M>, NoMemory> {
-        self.with_memory(|| self.make_file(Some(ops), bytes, None))
+        as_call(self, || {
+            self.with_memory(|| self.make_file(Some(ops), bytes, None))
+        })
     }
 
     /// A file; of huge pages, if it is told how large.

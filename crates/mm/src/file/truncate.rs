@@ -234,9 +234,7 @@ impl<M: Mmu> FileHandle<'_, M> {
     /// Linux: ftruncate.
     pub fn truncate(&self, bytes: u64) -> Result<(), FileError> {
         self.writable()?;
-        self.cache()
-            .system()
-            .with_memory(|| self.cache().resize(bytes))
+        self.call(|| self.cache().resize(bytes))
     }
 
     /// Makes the bytes zeros and gives their memory back; the size stays. Copies of private
@@ -253,8 +251,7 @@ impl<M: Mmu> FileHandle<'_, M> {
         self.writable()?;
         let end = offset.checked_add(len).filter(|_| len > 0);
         let end = end.ok_or(FileError::Invalid)?;
-        let punch = || self.cache().punch(offset, end);
-        self.cache().system().with_memory(punch)
+        self.call(|| self.cache().punch(offset, end))
     }
 
     /// Makes the file long enough for these bytes, and takes the memory for them.
@@ -271,7 +268,6 @@ impl<M: Mmu> FileHandle<'_, M> {
         if len == 0 {
             return Err(FileError::Invalid);
         }
-        let allocate = || self.cache().allocate(offset, len);
-        self.cache().system().with_memory(allocate)
+        self.call(|| self.cache().allocate(offset, len))
     }
 }

@@ -49,7 +49,7 @@ impl<M: Mmu> FileHandle<'_, M> {
             let word = there.map(|(_page, pfn)| M::user_load(&sys.at, pfn, within));
             return Ok(Some(word.unwrap_or(0)));
         }
-        let page = sys.with_memory(|| self.cache().whole_page(index))?;
+        let page = self.call(|| self.cache().whole_page(index))?;
         Ok(page.map(|page| M::user_load(&sys.at, page.pfn(), within)))
     }
 
@@ -71,7 +71,7 @@ impl<M: Mmu> FileHandle<'_, M> {
             return Err(FileError::Invalid);
         }
         let sys = cache.system();
-        sys.with_memory(|| {
+        self.call(|| {
             let _alone = cache.resize.write();
             cache.grow(end)?;
             let page = cache.whole_page(index)?.ok_or(FileError::Io)?;

@@ -23,6 +23,7 @@
 //! folio_mkclean. Pages are found by looking at all that are cached; there they are tagged.
 
 use super::{FileHandle, IoError, PageCache};
+use crate::call::as_call;
 use crate::config::Broken;
 use crate::event::Event;
 use crate::frame::Frame;
@@ -145,6 +146,6 @@ impl<M: Mmu> FileHandle<'_, M> {
     ///
     /// Linux: fsync.
     pub fn sync(&self) -> Result<(), IoError> {
-        self.cache().write_all()
+        as_call(self.sys, || self.cache().write_all())
     }
 }

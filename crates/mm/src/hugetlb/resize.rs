@@ -16,6 +16,7 @@
 use super::HugeSize;
 use super::pool::{Counts, NodeCounters, PoolCounters, Pools};
 use crate::alloc::Frames;
+use crate::call::as_call;
 use crate::frame::{Use, Zeroed};
 use crate::system::System;
 use minflt_addr::Pfn;
@@ -175,7 +176,7 @@ impl<M: Mmu> System<M> {
     /// As [`Self::resize_huge_pool`]; growing by one that is larger than the allocator's blocks
     /// looks at all of a node's memory under the lock of its zone.
     pub fn resize_huge_pool_of_size(&self, size: HugeSize, pages: u64) -> u64 {
-        self.frames.resize_pool(size, pages)
+        as_call(self, || self.frames.resize_pool(size, pages))
     }
 
     /// The same for the pool of one node (`nr_hugepages` in sysfs); 0 if there is no such node.
@@ -183,7 +184,7 @@ impl<M: Mmu> System<M> {
     /// # Context
     /// As [`Self::resize_huge_pool_of_size`].
     pub fn resize_huge_pool_of(&self, size: HugeSize, node: u32, pages: u64) -> u64 {
-        self.frames.resize_pool_of(size, node, pages)
+        as_call(self, || self.frames.resize_pool_of(size, node, pages))
     }
 
     /// How many huge pages there are (`HugePages_*` in /proc/meminfo).

@@ -23,7 +23,8 @@
 //! # Why it is correct
 //! Each line is of one moment: a record is immutable. Two lines may be of two moments: a mapping
 //! that is moved meanwhile may show twice or not at all, one that stays shows once, for the next
-//! address is behind its end. Linux gives the same promise.
+//! address is behind its end. Linux gives the same promise. Each batch is a call of its own, as each
+//! read of such a file is one: between two the CPU answers interrupts and reports to grace periods.
 //!
 //! # Cost
 //! A walk of the tree every [`BATCH`] mappings; an entry's look, for `smaps`, takes the table's
@@ -38,6 +39,7 @@ mod status;
 
 pub use pagemap::Mapped;
 
+use crate::call::as_call;
 use crate::mm::Mm;
 use crate::vma::{Prot, Vma, VmaFlags, VmaView};
 use core::fmt;
@@ -87,7 +89,7 @@ impl<M: Mmu> Mm<M> {
         let mut lines = [empty; BATCH];
         let mut at = VirtAddr(0);
         loop {
-            let copied = self.copy_lines(at, &mut lines);
+            let copied = as_call(self.system(), || self.copy_lines(at, &mut lines));
             for line in &lines[..copied] {
                 print(*line)?;
                 at = line.view.range.end();

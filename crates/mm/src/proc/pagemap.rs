@@ -2,6 +2,7 @@
 //!
 //! Linux: fs/proc/task_mmu.c pagemap_pmd_range (v6.18), of which these are the bits 63, 62 and 61.
 
+use crate::call::as_call;
 use crate::mm::Mm;
 use crate::vma::{Vma, VmaView};
 use crate::zap::pages;
@@ -34,7 +35,13 @@ impl<M: Mmu> Mm<M> {
         let len = found.len() as u64 * M::Paging::page();
         let user = VirtRange::new(VirtAddr(0), VirtAddr(M::Paging::user_end()));
         let asked = VirtRange::from_len(start, len).map(|asked| asked.intersect(user));
-        let Some(asked) = asked else { return };
+        if let Some(asked) = asked {
+            as_call(self.system(), || self.look_up_pages(asked, found));
+        }
+    }
+
+    /// As [`Mm::pagemap`], for the part `asked` of it that can be mapped, which begins where it does.
+    fn look_up_pages(&self, asked: VirtRange, found: &mut [Mapped]) {
         let mut at = asked.start();
         while at < asked.end() {
             let _held = self.mmap_lock.read();

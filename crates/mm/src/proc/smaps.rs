@@ -1,6 +1,7 @@
 //! `smaps`: what each mapping has of memory.
 
 use super::{Line, kib, maps};
+use crate::call::as_call;
 use crate::mm::Mm;
 use crate::vma::{Prot, Vma, VmaFlags, VmaView};
 use crate::zap::pages;
@@ -80,6 +81,10 @@ impl<M: Mmu> Mm<M> {
     /// Counts the pages of `range`, letting `mmap_lock` go after each table. What was unmapped
     /// meanwhile is left out: munmap may be freeing tables there.
     pub(super) fn count_pages(&self, range: VirtRange) -> Counts {
+        as_call(self.system(), || self.count_tables(range))
+    }
+
+    fn count_tables(&self, range: VirtRange) -> Counts {
         let mut counts = Counts::default();
         let mut at = range.start();
         while at < range.end() {
