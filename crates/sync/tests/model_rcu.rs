@@ -138,6 +138,13 @@ impl Domain {
         };
     }
 
+    /// Queues a node that no reader finds.
+    fn retire_unseen(&self, node: &Node) {
+        // SAFETY: 1: nobody finds it; 2: a node outlives the domain, and is retired once; 3: the
+        // first field of a node.
+        unsafe { self.rcu.call(NonNull::from(node).cast(), free) };
+    }
+
     fn poll(&self) -> u64 {
         // SAFETY: 1: `free` does not look at the argument.
         unsafe { self.rcu.poll(&Nowhere, ptr::null()) }
@@ -228,6 +235,92 @@ fn callbacks_of_two_cpus_share_grace_periods() {
         writer.join().unwrap();
         domain.finish(0, 3);
         domain.finish(2, 3);
+        assert_eq!(domain.rcu.pending(), 0);
+    });
+}
+
+/// CPUs 0 and 1 wait for one grace period, for which only CPU 2 has not reported: it is inside a
+/// section. Either of the two ends it, and the other finds it ended.
+#[test]
+fn a_callback_runs_after_a_grace_period_that_another_cpu_ended() {
+    check(3, 4, || {
+        let domain = Arc::new(Domain::new(3));
+        // The grace period before, under way when both callbacks are queued.
+        play(2, || domain.retire_unseen(&domain.nodes[2]));
+        play(2, || domain.poll());
+        play(0, || domain.replace());
+        play(0, || domain.poll());
+        play(1, || domain.replace());
+        // This one ends it, and begins theirs.
+        play(1, || domain.poll());
+        play(0, || domain.rcu.answer());
+        let (reads, polls) = (domain.clone(), domain.clone());
+        let reader = spawn(2, move || {
+            // Found before either of the two was unlinked.
+            let section = reads.rcu.read();
+            reads.nodes[0].assert_alive();
+            reads.nodes[1].assert_alive();
+            drop(section);
+            reads.rcu.quiescent();
+        });
+        let other = spawn(1, move || {
+            polls.poll();
+        });
+        domain.poll();
+        reader.join().unwrap();
+        other.join().unwrap();
+        for cpu in 0..3 {
+            domain.finish(cpu, 3);
+        }
+        assert_eq!(domain.rcu.pending(), 0);
+    });
+}
+
+/// CPU 1 starts a grace period that CPU 0, which has just unlinked an object, must not take for
+/// its own if CPU 2 can report for it and then find the object.
+#[test]
+fn a_section_after_the_report_sees_what_was_unlinked_before_the_sample() {
+    check(3, 3, || {
+        let domain = Arc::new(Domain::new(3));
+        let (reads, starts) = (domain.clone(), domain.clone());
+        let starter = spawn(1, move || {
+            starts.retire_unseen(&starts.nodes[2]);
+            starts.poll();
+        });
+        let reader = spawn(2, move || {
+            reads.rcu.quiescent();
+            reads.read(Interrupted::Never);
+        });
+        domain.replace();
+        domain.poll();
+        domain.step();
+        domain.poll();
+        starter.join().unwrap();
+        reader.join().unwrap();
+        domain.finish(0, 3);
+        domain.finish(1, 3);
+        assert_eq!(domain.rcu.pending(), 0);
+    });
+}
+
+/// As above, where the one that starts the grace period is the one that reads.
+#[test]
+fn a_reader_that_started_a_grace_period_sees_what_was_unlinked_before_the_sample() {
+    check(2, 4, || {
+        let domain = Arc::new(Domain::new(2));
+        let theirs = domain.clone();
+        let reader = spawn(1, move || {
+            theirs.retire_unseen(&theirs.nodes[2]);
+            theirs.poll();
+            theirs.read(Interrupted::Never);
+        });
+        domain.replace();
+        domain.poll();
+        domain.step();
+        domain.poll();
+        reader.join().unwrap();
+        domain.finish(0, 2);
+        domain.finish(1, 2);
         assert_eq!(domain.rcu.pending(), 0);
     });
 }

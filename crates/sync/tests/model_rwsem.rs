@@ -17,12 +17,14 @@ mod loom_machine;
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;
 use loom_machine::{Loom, check, spawn};
-use minflt_sync::RwSem;
 use minflt_sync::order::MmapLock;
+use minflt_sync::{Atomic, Ordering, RwSem};
 
 struct Shared<const SPIN: bool> {
     lock: RwSem<MmapLock, Loom<SPIN>>,
     number: UnsafeCell<u64>,
+    /// Tries to write that were not in vain.
+    tried: Atomic<u64, Loom<SPIN>>,
 }
 
 // SAFETY: loom finds accesses to `number` that nothing orders.
@@ -36,6 +38,7 @@ enum Act {
     Read,
     TryRead,
     Write,
+    TryWrite,
     /// Writes, then reads what it wrote: nobody else wrote in between.
     WriteRead,
 }
@@ -59,6 +62,15 @@ impl<const SPIN: bool> Shared<SPIN> {
                         // SAFETY: loom has just checked that nobody else is here.
                         unsafe { *number += 1 };
                     });
+                }
+                Act::TryWrite => {
+                    if let Some(_lock) = self.lock.try_write() {
+                        self.tried.add(1, Ordering::Relaxed);
+                        self.number.with_mut(|number| {
+                            // SAFETY: loom has just checked that nobody else is here.
+                            unsafe { *number += 1 };
+                        });
+                    }
                 }
                 Act::WriteRead => {
                     let lock = self.lock.write();
@@ -89,6 +101,7 @@ fn run<const SPIN: bool>(preemptions: usize, tasks: &'static [&'static [Act]]) {
         let shared = Shared::<SPIN> {
             lock: RwSem::new(),
             number: UnsafeCell::new(0),
+            tried: Atomic::new(0),
         };
         let shared = Arc::new(shared);
         let others: Vec<_> = (1..tasks.len())
@@ -105,7 +118,7 @@ fn run<const SPIN: bool>(preemptions: usize, tasks: &'static [&'static [Act]]) {
             .iter()
             .flat_map(|acts| *acts)
             .filter(|act| matches!(act, Act::Write | Act::WriteRead));
-        assert_eq!(shared.look(), writes.count() as u64);
+        assert_eq!(shared.look(), writes.count() as u64 + shared.tried.peek());
         assert!(!shared.lock.is_held() && !shared.lock.has_waiters());
     });
 }
@@ -128,6 +141,18 @@ fn two_writers() {
 #[test]
 fn two_tasks_that_come_back() {
     both(5, &[&[Act::Write, Act::Read], &[Act::Write, Act::TryRead]]);
+}
+
+#[test]
+fn a_try_to_write_excludes_and_gives_up() {
+    both(6, &[&[Act::Write], &[Act::TryWrite, Act::Read]]);
+    both(6, &[&[Act::Read], &[Act::TryWrite]]);
+    both(5, &[&[Act::TryWrite, Act::TryWrite], &[Act::TryWrite]]);
+}
+
+#[test]
+fn a_try_to_write_while_a_writer_and_a_reader_queue() {
+    both(3, &[&[Act::TryWrite], &[Act::Write], &[Act::Read]]);
 }
 
 #[test]
@@ -165,4 +190,96 @@ fn a_writer_that_goes_on_reading_while_a_writer_and_a_reader_queue() {
 #[test]
 fn a_writer_that_goes_on_reading_lets_two_readers_in() {
     both(3, &[&[Act::WriteRead], &[Act::Read], &[Act::Read]]);
+}
+
+/// How a copy of the protocol takes the lock, and lets a waiter in.
+#[derive(Clone, Copy)]
+struct Orders {
+    try_write: Ordering,
+    grant: Ordering,
+}
+
+const SOUND: Orders = Orders {
+    try_write: Ordering::Acquire,
+    grant: Ordering::Release,
+};
+
+/// A writer that tries, and a reader that was queued: the writer inside lets go, and grants the
+/// lock to the reader, who does not look at the lock's word any more.
+fn copy_of_the_protocol(orders: Orders) {
+    check(3, 4, move || {
+        let count = Atomic::<u64, Loom<false>>::new(1);
+        let granted = Atomic::<u64, Loom<false>>::new(0);
+        let shared = Arc::new((count, granted, UnsafeCell::new(0_u64)));
+        let (tries, waits) = (shared.clone(), shared.clone());
+        let writer = spawn(1, move || {
+            let (count, _, number) = &*tries;
+            let order = orders.try_write;
+            if count.cas(0, 1, order, Ordering::Relaxed).is_ok() {
+                number.with_mut(|_| ());
+                count.sub(1, Ordering::Release);
+            }
+        });
+        let reader = spawn(2, move || {
+            let (_, granted, number) = &*waits;
+            if granted.load(Ordering::Acquire) == 1 {
+                number.with(|_| ());
+            }
+        });
+        let (count, granted, number) = &*shared;
+        number.with_mut(|_| ());
+        // Either the reader is let in, and stays counted, or nobody is.
+        if count
+            .cas(1, 2, Ordering::Release, Ordering::Relaxed)
+            .is_ok()
+        {
+            granted.store(1, orders.grant);
+        }
+        writer.join().unwrap();
+        reader.join().unwrap();
+    });
+}
+
+/// As above, but nobody queues.
+fn copy_without_a_queue(orders: Orders) {
+    check(2, 4, move || {
+        let shared = Arc::new((Atomic::<u64, Loom<false>>::new(1), UnsafeCell::new(0_u64)));
+        let tries = shared.clone();
+        let writer = spawn(1, move || {
+            let (count, number) = &*tries;
+            let order = orders.try_write;
+            if count.cas(0, 1, order, Ordering::Relaxed).is_ok() {
+                number.with_mut(|_| ());
+                count.sub(1, Ordering::Release);
+            }
+        });
+        let (count, number) = &*shared;
+        number.with_mut(|_| ());
+        count.sub(1, Ordering::Release);
+        writer.join().unwrap();
+    });
+}
+
+#[test]
+fn the_copy_is_sound_with_everything_in_place() {
+    copy_of_the_protocol(SOUND);
+    copy_without_a_queue(SOUND);
+}
+
+#[test]
+#[should_panic(expected = "Causality violation")]
+fn control_a_relaxed_grant_is_found() {
+    copy_of_the_protocol(Orders {
+        grant: Ordering::Relaxed,
+        ..SOUND
+    });
+}
+
+#[test]
+#[should_panic(expected = "Causality violation")]
+fn control_a_relaxed_try_to_write_is_found() {
+    copy_without_a_queue(Orders {
+        try_write: Ordering::Relaxed,
+        ..SOUND
+    });
 }

@@ -18,7 +18,7 @@ use loom::cell::UnsafeCell;
 use loom::sync::Arc;
 use loom_machine::{Loom, check, spawn};
 use minflt_sync::order::{MmapLock, VmaLock};
-use minflt_sync::{Atomic, LockSeq, LockedAt, Newcomers, Ordering, RefLock, RwSem};
+use minflt_sync::{Atomic, LockSeq, LockedAt, Newcomers, Ordering, RefLock, Refused, RwSem};
 
 type M = Loom<false>;
 
@@ -27,6 +27,8 @@ type M = Loom<false>;
 enum Form {
     Rwsem,
     Count,
+    /// The same, whose writer lets readers in while it waits.
+    CountLetIn,
 }
 
 /// What a test does wrong.
@@ -39,6 +41,8 @@ enum Wrong {
     DoesNotAsk,
     /// The write locks end before the writing.
     EndsEarly,
+    /// The writer detaches the object before it takes it out.
+    DetachesEarly,
 }
 
 struct Shared {
@@ -102,9 +106,17 @@ impl Shared {
                 let _inside = self.sem.try_read_unless(&self.at, &self.whole)?;
                 look()
             }
-            Form::Count => {
-                let _inside = self.count.try_read(&self.at, &self.whole).ok()?;
-                look()
+            Form::Count | Form::CountLetIn => {
+                match self.count.try_read(&self.at, &self.whole) {
+                    Ok(_inside) => look(),
+                    Err(Refused::Locked) => None,
+                    Err(Refused::Detached) => {
+                        // Who finds it detached looks it up again, and does not find it.
+                        let owner = self.owner.load(Ordering::Relaxed);
+                        assert_ne!(owner, 1, "a detached object can still be found");
+                        None
+                    }
+                }
             }
         }
     }
@@ -116,6 +128,10 @@ impl Shared {
             Form::Count => {
                 self.count
                     .write_until_end(&self.at, &self.whole, Newcomers::Refused);
+            }
+            Form::CountLetIn => {
+                self.count
+                    .write_until_end(&self.at, &self.whole, Newcomers::LetIn);
             }
         }
         if wrong == Wrong::EndsEarly {
@@ -132,11 +148,14 @@ impl Shared {
     }
 
     /// What munmap does, and then freeing.
-    fn take_out(&self) {
+    fn take_out(&self, wrong: Wrong) {
         let held = self.mmap.write();
         self.write_lock(Wrong::Nothing);
+        if wrong == Wrong::DetachesEarly {
+            self.count.detach();
+        }
         self.owner.store(0, Ordering::Relaxed);
-        if self.form == Form::Count {
+        if self.form == Form::Count && wrong != Wrong::DetachesEarly {
             self.count.detach();
         }
         self.whole.end_all();
@@ -195,7 +214,7 @@ fn a_reader_and_reuse(form: Form, wrong: Wrong) {
                 }
             }
         });
-        shared.take_out();
+        shared.take_out(wrong);
         if form == Form::Count {
             shared.reuse();
         }
@@ -212,6 +231,11 @@ fn a_reader_and_a_writer_by_rwsem() {
 #[test]
 fn a_reader_and_a_writer_by_count() {
     readers_and_a_writer(Form::Count, 1, 2, 4, Wrong::Nothing);
+}
+
+#[test]
+fn a_reader_and_a_writer_that_lets_readers_in() {
+    readers_and_a_writer(Form::CountLetIn, 1, 2, 4, Wrong::Nothing);
 }
 
 #[test]
@@ -262,4 +286,10 @@ fn control_an_end_before_the_writing_by_count() {
 #[should_panic(expected = "what it read is another's")]
 fn control_a_reader_that_does_not_ask_whose_it_is() {
     a_reader_and_reuse(Form::Count, Wrong::DoesNotAsk);
+}
+
+#[test]
+#[should_panic(expected = "a detached object can still be found")]
+fn control_an_object_that_is_detached_before_it_is_taken_out() {
+    a_reader_and_reuse(Form::Count, Wrong::DetachesEarly);
 }

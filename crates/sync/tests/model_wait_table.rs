@@ -24,6 +24,10 @@ type M = Loom<false>;
 const LOCKED: u32 = 1;
 const WAITERS: u32 = 1 << 1;
 const BUSY: u32 = 1 << 2;
+/// Whoever waits while others overtake it was inside.
+const DONE: u32 = 1 << 3;
+/// BUSY was set once more.
+const SECOND: u32 = 1 << 4;
 
 /// Two keys of one queue; a unit test says that they are.
 const KEYS: [u64; 2] = [0, 89];
@@ -43,6 +47,11 @@ enum Act {
     BusyAgain,
     /// When it is set once more, does what is waited for then.
     WorkAgain,
+    /// As `Lock`, and says DONE inside.
+    LockOnce,
+    /// Holds the lock until the one with `LockOnce` sleeps for it, lets go, and tries to overtake
+    /// it: then that one is handed the lock.
+    Overtake,
 }
 
 /// Where each counts what it did: sections of both words, work, work once more.
@@ -83,14 +92,22 @@ impl Shared {
                 Act::WorkWhileBusy => self.work(WORK),
                 Act::WaitBusy => self.wait(WORK),
                 Act::BusyAgain => {
-                    self.spin_until_busy_is(0);
-                    self.words[0].or(BUSY, Ordering::Relaxed);
+                    self.spin_until(BUSY, 0);
+                    self.words[0].or(BUSY | SECOND, Ordering::Relaxed);
                     self.wait(AGAIN);
                 }
                 Act::WorkAgain => {
-                    self.spin_until_busy_is(BUSY);
+                    self.spin_until(SECOND, SECOND);
                     self.work(AGAIN);
                 }
+                Act::LockOnce => {
+                    self.table
+                        .lock::<FolioLock>(KEYS[0], &self.words[0], LOCKED, WAITERS);
+                    self.add_one(0);
+                    self.words[0].or(DONE, Ordering::Relaxed);
+                    self.unlock(0);
+                }
+                Act::Overtake => self.overtake(),
             }
         }
     }
@@ -108,10 +125,29 @@ impl Shared {
     }
 
     /// An exchange that changes nothing reads the newest value, as a load need not.
-    fn spin_until_busy_is(&self, eq: u32) {
-        while self.words[0].or(0, Ordering::Relaxed) & BUSY != eq {
-            self.words[0].wait_until(BUSY, eq);
+    fn spin_until(&self, bit: u32, eq: u32) {
+        while self.words[0].or(0, Ordering::Relaxed) & bit != eq {
+            self.words[0].wait_until(bit, eq);
         }
+    }
+
+    fn overtake(&self) {
+        let word = &self.words[0];
+        self.table.lock::<FolioLock>(KEYS[0], word, LOCKED, WAITERS);
+        self.hold_until_wanted();
+        if self.table.try_lock::<FolioLock>(word, LOCKED) {
+            self.hold_until_wanted();
+        }
+    }
+
+    /// Lets the lock go that the caller has. Who was not inside yet comes, and has to sleep.
+    fn hold_until_wanted(&self) {
+        let word = &self.words[0];
+        self.add_one(0);
+        while word.or(0, Ordering::Relaxed) & (DONE | WAITERS) == 0 {
+            word.wait_until(WAITERS, WAITERS);
+        }
+        self.unlock(0);
     }
 
     fn section(&self, at: usize) {
@@ -156,14 +192,17 @@ fn run(preemptions: usize, word: u32, tasks: &'static [&'static [Act]]) {
             other.join().unwrap();
         }
         let acts = || tasks.iter().flat_map(|acts| *acts);
-        if !acts().any(|act| matches!(act, Act::TryLock)) {
+        if !acts().any(|act| matches!(act, Act::TryLock | Act::Overtake)) {
             let locks = acts().filter(|act| matches!(act, Act::Lock)).count();
             assert_eq!(shared.look(0), locks as u64);
         }
         let others = acts().filter(|act| matches!(act, Act::LockOther)).count();
         assert_eq!(shared.look(1), others as u64);
         // Neither locked, nor does anybody sleep.
-        let left = shared.words.each_ref().map(Atomic::peek);
+        let left = shared
+            .words
+            .each_ref()
+            .map(|word| word.peek() & !(DONE | SECOND));
         assert_eq!(left, [0, 0]);
     });
 }
@@ -254,6 +293,21 @@ fn who_waits_after_the_bit_was_set_again_is_not_woken_for_the_first_time() {
     );
 }
 
+#[test]
+fn who_is_woken_by_another_than_the_last_worker_sees_its_work() {
+    // WAITERS is set as by one that was about to sleep, and found the bit clear.
+    run(
+        3,
+        BUSY | WAITERS,
+        &[&[Act::WorkWhileBusy], &[Act::BusyAgain], &[Act::WorkAgain]],
+    );
+}
+
+#[test]
+fn who_is_handed_the_lock_sees_the_section_of_one_that_came_by() {
+    run(3, 0, &[&[Act::Overtake], &[Act::LockOnce], &[Act::TryLock]]);
+}
+
 /// What the copy of the protocol does wrong.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Wrong {
@@ -264,6 +318,8 @@ enum Wrong {
     RelaxedUnlock,
     /// Wakes the first, and says that nobody sleeps although one is left.
     ForgetsTheRest,
+    /// Says that a sleeper was woken before what was done for it.
+    RelaxedGrant,
 }
 
 /// The protocol for one word. Who would sleep ends instead, and is gone on with when the others
@@ -389,4 +445,35 @@ fn control_a_waker_that_forgets_the_rest_is_found() {
 #[should_panic(expected = "Causality violation")]
 fn control_a_relaxed_unlock_is_found() {
     copy_of_the_protocol(2, Wrong::RelaxedUnlock);
+}
+
+/// A sleeper that finds itself woken before it has gone to sleep, and so takes no token.
+fn copy_of_the_grant(wrong: Wrong) {
+    check(2, 3, move || {
+        let shared = Arc::new((Atomic::<u64, M>::new(0), UnsafeCell::new(0_u64)));
+        let theirs = shared.clone();
+        let sleeper = spawn(1, move || {
+            if theirs.0.load(Ordering::Acquire) != 0 {
+                theirs.1.with(|_| ());
+            }
+        });
+        shared.1.with_mut(|_| ());
+        let order = match wrong {
+            Wrong::RelaxedGrant => Ordering::Relaxed,
+            _ => Ordering::Release,
+        };
+        shared.0.store(1, order);
+        sleeper.join().unwrap();
+    });
+}
+
+#[test]
+fn the_copy_of_the_grant_is_sound() {
+    copy_of_the_grant(Wrong::Nothing);
+}
+
+#[test]
+#[should_panic(expected = "Causality violation")]
+fn control_a_relaxed_grant_is_found() {
+    copy_of_the_grant(Wrong::RelaxedGrant);
 }

@@ -1,12 +1,15 @@
 //! A machine for the model checker: a CPU is a loom thread, and loom tries every interleaving and
 //! every value that the memory model allows, up to a bound on preemptions.
 //!
-//! What it is not: waking a waiter synchronises memory here, as a host's futex does, so an ordering
-//! that only a wake-up gives would not be missed. There are no interrupts.
+//! A wake token synchronises memory, as a host's futex does: for the task that takes it, and not
+//! for one that never went to sleep. So an ordering is missed where a task can go on without the
+//! token. What it is not: a task that waits for a word to change is woken by the change, which
+//! synchronises, too; and there are no interrupts.
 
 use core::cell::{Cell, RefCell};
 use core::fmt;
 use core::ptr;
+use loom::sync::atomic::AtomicBool;
 use loom::thread::Thread;
 use minflt_sync::prim::fence;
 use minflt_sync::{
@@ -28,7 +31,9 @@ struct World {
 
 struct Task {
     cx: Cx,
-    token: Cell<bool>,
+    token: AtomicBool,
+    /// Whether it sleeps until somebody leaves the token.
+    parked: Cell<bool>,
     /// The word whose change it waits for.
     waits_for: Cell<*const ()>,
     thread: RefCell<Option<Thread>>,
@@ -90,7 +95,8 @@ impl Task {
     fn new(at: u32) -> Self {
         Self {
             cx: Cx::new(TaskId(at + 1), at),
-            token: Cell::new(false),
+            token: AtomicBool::new(false),
+            parked: Cell::new(false),
             waits_for: Cell::new(ptr::null()),
             thread: RefCell::new(None),
         }
@@ -147,7 +153,17 @@ unsafe impl<const SPIN: bool> Machine for Loom<SPIN> {
         if order == Ordering::SeqCst {
             fence(Ordering::SeqCst);
         }
-        changed(p);
+        let (was, with) = (old.wide(), value.wide());
+        let same = match op {
+            Rmw::Add | Rmw::Sub => with == 0,
+            Rmw::Or => was | with == was,
+            Rmw::And => was & with == was,
+            Rmw::Swap => was == with,
+        };
+        // Two that look by an exchange would wake each other for ever.
+        if !same {
+            changed(p);
+        }
         old
     }
 
@@ -175,15 +191,20 @@ unsafe impl<const SPIN: bool> Machine for Loom<SPIN> {
 
     /// Without a token it blocks: if nobody wakes it, loom reports a deadlock.
     fn park() {
-        while !world().tasks[me()].token.take() {
+        let task = &world().tasks[me()];
+        while !task.token.swap(false, Ordering::Acquire) {
+            task.parked.set(true);
             loom::thread::park();
         }
     }
 
     fn unpark(task: TaskId) {
         let task = &world().tasks[task.0 as usize - 1];
-        task.token.set(true);
-        task.wake();
+        // An exchange, so that a token left before stays acquired.
+        task.token.swap(true, Ordering::AcqRel);
+        if task.parked.replace(false) {
+            task.wake();
+        }
     }
 
     fn is_running(_task: TaskId) -> bool {
