@@ -34,9 +34,11 @@ struct Object([u64; 4]);
 unsafe impl SlabObject for Object {}
 
 const PAGE: usize = 512;
-const PAGES: usize = 8;
+const PAGES: usize = 16;
 /// Slots of a page.
 const SLOTS: usize = (PAGE - FOOT) / size_of::<Object>();
+// A CPU's stack that is filled from a fresh page gets all of it.
+const _: () = assert!(SLOTS <= BATCH as usize && 3 * SLOTS > 2 * BATCH as usize);
 
 /// Pages for the slab, and a cell for each slot of them.
 struct Source {
@@ -147,64 +149,91 @@ impl Shared {
     }
 }
 
+impl Shared {
+    /// Fills a CPU's own stack, so that one more slot would be too many; returns some objects that
+    /// the CPU has besides.
+    fn fill_stack(&self) -> Vec<Owned> {
+        // Whole pages, so that the stack is empty then.
+        let mut objects = self.alloc_many(3 * SLOTS as u32);
+        for object in objects.split_off(objects.len() - 2 * BATCH as usize) {
+            self.free(object);
+        }
+        objects
+    }
+
+    /// Takes more slots than there are before another CPU gives some; then gives them back.
+    fn take_and_free(&self) {
+        for object in self.alloc_many(BATCH) {
+            self.free(object);
+        }
+    }
+}
+
 /// CPU 0 frees one object more than its own stack may hold, so that some slots become everybody's,
 /// while CPUs 1 to `takers` need some.
-fn one_that_gives_and_some_that_take(takers: u32, pages: Pages, preemptions: usize) {
+fn one_that_gives_and_some_that_take(takers: u32, preemptions: usize) {
     check(1 + takers, preemptions, move || {
-        let shared = Arc::new(Shared::new(1 + takers, pages));
-        let mut objects = shared.alloc_many(2 * BATCH + 1);
-        let last = objects.pop().unwrap();
-        for object in objects {
-            shared.free(object);
-        }
+        let shared = Arc::new(Shared::new(1 + takers, Pages::Stay));
+        let mut objects = shared.fill_stack();
+        let live = objects.len() as u64 - 1;
         let others: Vec<_> = (1..=takers)
             .map(|cpu| {
                 let shared = shared.clone();
-                spawn(cpu as usize, move || {
-                    let object = shared.alloc();
-                    shared.free(object);
-                })
+                spawn(cpu as usize, move || shared.take_and_free())
             })
             .collect();
+        let last = objects.pop().unwrap();
         shared.free(last);
         for other in others {
             other.join().unwrap();
         }
-        assert_eq!(shared.slab.live(), 0);
+        assert_eq!(shared.slab.live(), live);
     });
 }
 
 #[test]
 fn slots_that_one_cpu_gives_another_takes() {
-    one_that_gives_and_some_that_take(1, Pages::Stay, 5);
+    one_that_gives_and_some_that_take(1, 5);
 }
 
 #[test]
 fn two_cpus_take_what_a_third_gives() {
-    one_that_gives_and_some_that_take(2, Pages::Stay, 3);
+    one_that_gives_and_some_that_take(2, 3);
 }
 
+/// CPU 0 frees all there is, while CPU 1 takes slots: pages go back when all of theirs are free.
 #[test]
 fn pages_go_back_while_another_cpu_takes_slots() {
-    one_that_gives_and_some_that_take(1, Pages::Leave, 5);
+    check(2, 4, || {
+        let shared = Arc::new(Shared::new(2, Pages::Leave));
+        let objects = shared.alloc_many(8 * BATCH);
+        let before = shared.source.free.peek().count_ones();
+        let theirs = shared.clone();
+        let other = spawn(1, move || theirs.take_and_free());
+        for object in objects {
+            shared.free(object);
+        }
+        other.join().unwrap();
+        assert_eq!(shared.slab.live(), 0);
+        let after = shared.source.free.peek().count_ones();
+        assert!(
+            after > before,
+            "no page went back: {after} of {PAGES} are free"
+        );
+    });
 }
 
-/// An object made on one CPU is freed on another, and its slot used there again.
+/// Objects made on one CPU are freed on another, and their slots used again where they were made.
 #[test]
 fn an_object_is_freed_where_it_was_not_made() {
     check(2, 4, || {
-        let shared = Arc::new(Shared::new(2, Pages::Leave));
+        let shared = Arc::new(Shared::new(2, Pages::Stay));
+        let _mine = shared.fill_stack();
+        let mut made = play(1, || shared.alloc_many(SLOTS as u32));
         let theirs = shared.clone();
-        let mine = play(1, || shared.alloc());
-        let other = spawn(1, move || {
-            let object = theirs.alloc();
-            theirs.free(object);
-        });
-        shared.free(mine);
-        let again = shared.alloc();
-        shared.free(again);
+        let other = spawn(1, move || theirs.take_and_free());
+        shared.free(made.swap_remove(0));
         other.join().unwrap();
-        assert_eq!(shared.slab.live(), 0);
     });
 }
 
@@ -213,15 +242,9 @@ fn an_object_is_freed_where_it_was_not_made() {
 fn two_cpus_fill_their_stacks() {
     check(2, 4, || {
         let shared = Arc::new(Shared::new(2, Pages::Leave));
-        let run = |shared: &Shared| {
-            let objects = shared.alloc_many(2);
-            for object in objects {
-                shared.free(object);
-            }
-        };
         let theirs = shared.clone();
-        let other = spawn(1, move || run(&theirs));
-        run(&shared);
+        let other = spawn(1, move || theirs.take_and_free());
+        shared.take_and_free();
         other.join().unwrap();
         assert_eq!(shared.slab.live(), 0);
     });

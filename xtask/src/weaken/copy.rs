@@ -42,7 +42,7 @@ pub(super) enum Verdict {
         tests: Vec<String>,
     },
     Survived,
-    /// A model ran into its limit, and none failed.
+    /// A model ran into a limit of time or steps, and none failed.
     TimedOut {
         model: String,
     },
@@ -133,6 +133,12 @@ impl Copy {
                 .env("MINFLT_WEAKEN", format!("{number}={to}"));
             match run(&mut command)? {
                 Ended::Passed => {}
+                // A loop that looks at old values for ever says nothing about what they order.
+                Ended::Failed(output) if only_too_long(&output) => {
+                    verdict = Verdict::TimedOut {
+                        model: model.name.clone(),
+                    };
+                }
                 Ended::Failed(output) => {
                     return Ok(Verdict::Noticed {
                         model: model.name.clone(),
@@ -287,6 +293,13 @@ fn ended(child: &mut Child, output: &[u8]) -> io::Result<Ended> {
     Ok(Ended::Failed(String::from_utf8_lossy(output).into_owned()))
 }
 
+/// Whether every test that failed did so by exceeding loom's number of steps.
+fn only_too_long(output: &str) -> bool {
+    let count = |text: &str| output.matches(text).count();
+    let panics = count("panicked at ");
+    panics > 0 && panics == count("Model exceeded maximum number of branches")
+}
+
 /// The names of the tests that failed; none where the program was ended by a panic in a panic.
 fn failed_tests(output: &str) -> Vec<String> {
     let lines = output.lines().filter_map(|line| line.strip_prefix("test "));
@@ -296,7 +309,7 @@ fn failed_tests(output: &str) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::{built, failed_tests, manifest};
+    use super::{built, failed_tests, manifest, only_too_long};
     use std::path::Path;
 
     #[test]
@@ -313,6 +326,15 @@ mod tests {
     fn failed_tests_are_named() {
         let output = "running 2 tests\ntest a_b ... ok\ntest c_d ... FAILED\n\nfailures:\n";
         assert_eq!(failed_tests(output), ["c_d"]);
+    }
+
+    #[test]
+    fn a_model_that_only_took_too_many_steps_noticed_nothing() {
+        let long = "thread 'a' panicked at b:\nModel exceeded maximum number of branches. c\n";
+        assert!(only_too_long(long));
+        let both = format!("{long}thread 'd' panicked at e:\nCausality violation\n");
+        assert!(!only_too_long(&both));
+        assert!(!only_too_long(""));
     }
 
     #[test]
