@@ -83,6 +83,10 @@ pub(crate) fn soak(root: &Path, extra: &[String]) -> Vec<Step> {
             "run --release -p minflt-tests --example moving",
         ),
         loom(root, LOOM_PREEMPTIONS_SOAK),
+        Step::cargo("weaken", root, "run --quiet --package xtask -- weaken").only_if(
+            || has_model_tests(root),
+            "there is no crates/sync/tests/model_*.rs",
+        ),
     ]
 }
 
@@ -203,5 +207,21 @@ mod tests {
                 .argv
                 .ends_with(&["100000".into(), "--seed".into(), "7".into()])
         );
+    }
+
+    #[test]
+    fn a_soak_weakens_orderings_and_models_deeper() {
+        let steps = soak(Path::new("/nowhere"), &[]);
+        let names: Vec<&str> = steps.iter().map(|step| step.name).collect();
+        assert!(names.contains(&"weaken"), "{names:?}");
+        let loom = steps.iter().find(|step| step.name == "loom").unwrap();
+        let bound = loom
+            .env
+            .iter()
+            .find(|(key, _)| *key == "LOOM_MAX_PREEMPTIONS");
+        // Set from outside, it holds for both.
+        if std::env::var_os("LOOM_MAX_PREEMPTIONS").is_none() {
+            assert_eq!(bound.unwrap().1, "3");
+        }
     }
 }
