@@ -1,5 +1,6 @@
 //! What the gates consist of.
 
+use crate::fuzz;
 use crate::step::Step;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -57,8 +58,8 @@ pub(crate) fn gate(root: &Path) -> Vec<Step> {
         ),
         apart(root, "kernel", "kernel-build", "build --release"),
     ];
-    steps.push(deny(root, "deny"));
-    steps.push(deny(&root.join("kernel"), "kernel-deny"));
+    steps.push(fuzz::step(root));
+    steps.extend(deny(root));
     steps
 }
 
@@ -74,7 +75,7 @@ pub(crate) fn soak(root: &Path, extra: &[String]) -> Vec<Step> {
     let check = format!("run --release -p minflt -- check --all --schedules {SOAK_SCHEDULES}");
     let differential =
         format!("run --release -p minflt-differential -- --steps {SOAK_STEPS} --seed 1");
-    vec![
+    let mut steps = vec![
         Step::cargo("check", root, &check).with_args(extra),
         Step::cargo("differential", root, &differential),
         Step::cargo(
@@ -87,7 +88,9 @@ pub(crate) fn soak(root: &Path, extra: &[String]) -> Vec<Step> {
             || has_model_tests(root),
             "there is no crates/sync/tests/model_*.rs",
         ),
-    ]
+    ];
+    steps.extend(advisories(root));
+    steps
 }
 
 /// The tests of the crates with raw pointers, interpreted.
@@ -126,18 +129,56 @@ fn loom(root: &Path, preemptions: u32) -> Step {
     )
 }
 
-/// The advisory database lives on GitHub and is not asked here: a gate must not fail because of
-/// what was published overnight. `deny.toml` configures it for `cargo deny check advisories`.
-fn deny(package: &Path, name: &'static str) -> Step {
-    Step::cargo(name, package, "deny check licenses bans sources")
-        .only_if(
-            || package.join("Cargo.toml").is_file(),
-            "there is no such package",
-        )
+/// The packages with a lock file, and what the steps about each are called.
+const LOCKED: [(&str, &str, &str); 4] = [
+    ("", "deny", "advisories"),
+    ("kernel", "kernel-deny", "kernel-advis."),
+    ("guest", "guest-deny", "guest-advis."),
+    ("fuzz", "fuzz-deny", "fuzz-advis."),
+];
+
+/// Licences, duplicates and sources of what each lock file has. The advisory database lives on
+/// GitHub and is not asked here: a gate must not fail because of what was published overnight.
+pub(crate) fn deny(root: &Path) -> Vec<Step> {
+    let step = |(folder, name, _)| deny_of(root, folder, name, "licenses bans sources");
+    LOCKED.into_iter().map(step).collect()
+}
+
+/// What is known against anything that a lock file has: vulnerabilities, yanked and unmaintained
+/// releases.
+pub(crate) fn advisories(root: &Path) -> Vec<Step> {
+    let reached = reaches_advisories();
+    let why = "the advisory database, on GitHub, cannot be reached from here";
+    let step =
+        |(folder, _, name)| deny_of(root, folder, name, "advisories").only_if(|| reached, why);
+    LOCKED.into_iter().map(step).collect()
+}
+
+/// One `deny.toml`, the workspace's, is for all: cargo-deny runs where it is, on another manifest.
+fn deny_of(root: &Path, folder: &str, name: &'static str, checks: &str) -> Step {
+    let manifest = root.join(folder).join("Cargo.toml");
+    let args = format!(
+        "deny --manifest-path {} check --config deny.toml {checks}",
+        Path::new(folder).join("Cargo.toml").display()
+    );
+    Step::cargo(name, root, &args)
+        .only_if(|| manifest.is_file(), "there is no such package")
         .only_if(
             || works(&["deny", "--version"]),
             "cargo-deny is not installed (cargo install cargo-deny --locked)",
         )
+}
+
+/// Whether the database that cargo-deny fetches answers.
+fn reaches_advisories() -> bool {
+    let mut command = Command::new("git");
+    command
+        .args(["ls-remote", "--quiet"])
+        .args(["https://github.com/RustSec/advisory-db", "HEAD"])
+        .env("GIT_TERMINAL_PROMPT", "0")
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
+    command.status().is_ok_and(|status| status.success())
 }
 
 fn has_model_tests(root: &Path) -> bool {
@@ -178,7 +219,18 @@ mod tests {
             .map(|step| step.name)
             .collect();
         for name in [
-            "fmt", "clippy", "tidy", "doc", "bare", "loom", "examples", "deny",
+            "fmt",
+            "clippy",
+            "tidy",
+            "doc",
+            "bare",
+            "loom",
+            "examples",
+            "deny",
+            "kernel-deny",
+            "guest-deny",
+            "fuzz-deny",
+            "fuzz",
         ] {
             assert!(names.contains(&name), "{name} is missing from {names:?}");
         }

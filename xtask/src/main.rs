@@ -1,7 +1,8 @@
-//! The project's chores: `cargo xtask tidy | ci | soak | loom | weaken | ...`.
+//! The project's chores: `cargo xtask tidy | ci | soak | loom | weaken | fuzz | ...`.
 #![forbid(unsafe_code)]
 
 mod ci;
+mod fuzz;
 mod step;
 mod tidy;
 mod weaken;
@@ -18,7 +19,11 @@ usage: cargo xtask COMMAND
   weaken [FILE...] which model fails when an ordering of crates/sync/src, or of the FILEs there, is
                    weaker; each in turn
   bare             the library crates for x86_64-unknown-none
-  deny             licences, duplicates and sources of the dependencies
+  deny             licences, duplicates and sources of the dependencies of all lock files
+  deny --advisories   what is known against them; asks GitHub for the database
+  fuzz [TARGET...] [--seconds N]
+                   the fuzz targets, a few seconds each from the committed corpus, or N seconds
+                   each with what is found kept in fuzz/found (needs a nightly)
   miri             the tests of sync and pgtable under Miri (needs a nightly with Miri)
   soak [ARG...]    long explorations of schedules; ARGs go to `minflt check`
   steps            the names of the steps of `ci`
@@ -42,10 +47,9 @@ fn main() -> ExitCode {
             files,
             ci::LOOM_PREEMPTIONS_CI,
         ),
-        ("deny", []) => named_steps(
-            &ci::gate(&root),
-            &["deny".to_owned(), "kernel-deny".to_owned()],
-        ),
+        ("deny", []) => step::run_all(&ci::deny(&root)),
+        ("deny", [option]) if option == "--advisories" => step::run_all(&ci::advisories(&root)),
+        ("fuzz", args) => fuzz::run(&root, args),
         ("miri", []) => step::run_all(&[ci::miri(&root)]),
         ("soak", extra) => step::run_all(&ci::soak(&root, extra)),
         ("steps", []) => {

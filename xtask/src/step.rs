@@ -1,7 +1,7 @@
 //! Commands run one after another, timed, with a table at the end.
 
 use core::time::Duration;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::time::Instant;
 
@@ -69,7 +69,7 @@ impl Step {
             .iter()
             .map(|(key, value)| format!("{key}='{value}' "));
         let argv = self.argv.iter().enumerate().map(|(at, arg)| match at {
-            0 => "cargo".to_owned(),
+            0 => program_name(arg),
             _ if arg.contains(['*', ' ']) => format!(" '{arg}'"),
             _ => format!(" {arg}"),
         });
@@ -102,6 +102,12 @@ impl Step {
             }
         }
     }
+}
+
+/// The last part of a program's path: `cargo` of the toolchain that runs us.
+fn program_name(path: &str) -> String {
+    let name = Path::new(path).file_name();
+    name.map_or_else(|| path.to_owned(), |name| name.display().to_string())
 }
 
 /// Runs every step, also after one failed, and prints what became of each and how long it took.

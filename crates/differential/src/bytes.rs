@@ -7,6 +7,7 @@
 use crate::files::{self, HALF};
 use crate::generate::Choice;
 use crate::model::Running;
+use crate::record::Record;
 use crate::step::{Call, Kind, Step};
 use crate::window::{HEAP, PAGE, PAGES, START};
 use minflt_spec::{TASK_SIZE, abi};
@@ -14,11 +15,12 @@ use minflt_spec::{TASK_SIZE, abi};
 /// The most steps of a case.
 const STEPS_MAX: usize = 64;
 
-/// The steps that the bytes stand for, of those that `choice` does not leave out.
+/// The steps that the bytes stand for, of those that `choice` does not leave out, with what the
+/// model says of each.
 #[must_use]
-pub fn steps(bytes: &[u8], choice: &Choice) -> Vec<Step> {
+pub fn case(bytes: &[u8], choice: &Choice) -> (Vec<Step>, Vec<Record>) {
     let mut bytes = bytes.iter().copied();
-    let mut steps = Vec::new();
+    let (mut steps, mut records) = (Vec::new(), Vec::new());
     let mut running = Running::new();
     let mut stores = 0;
     let mut child = 0;
@@ -50,16 +52,23 @@ pub fn steps(bytes: &[u8], choice: &Choice) -> Vec<Step> {
         {
             continue;
         }
-        if choice.step(&mut running, &step).is_none() {
+        let Some(record) = choice.step(&mut running, &step) else {
             continue;
-        }
+        };
         child = match call {
             Call::Fork => step.args[0],
             _ => child.saturating_sub(1),
         };
         steps.push(step);
+        records.push(record);
     }
-    steps
+    (steps, records)
+}
+
+/// The steps of [`case`].
+#[must_use]
+pub fn steps(bytes: &[u8], choice: &Choice) -> Vec<Step> {
+    case(bytes, choice).0
 }
 
 /// Whether a step gives pages away or pages them out.

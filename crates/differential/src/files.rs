@@ -10,6 +10,7 @@ pub use minflt_spec::HALF;
 use minflt_spec::{Opened, Space, Words};
 use std::fs::{File, OpenOptions, remove_file};
 use std::io;
+use std::path::Path;
 
 /// Huge pages that the file of such is long at first; none of them is there.
 pub const HUGE_PAGES: u64 = 4;
@@ -51,9 +52,17 @@ pub fn add(space: &mut Space) {
 /// # Errors
 /// Those of the system.
 pub fn nameless() -> io::Result<[File; 2]> {
+    nameless_in(&std::env::temp_dir())
+}
+
+/// A file without a name in `folder`: open for both, and for reading.
+///
+/// # Errors
+/// Those of the system.
+pub fn nameless_in(folder: &Path) -> io::Result<[File; 2]> {
     for number in 0.. {
         let name = format!("minflt-differential-{}-{number}", std::process::id());
-        let path = std::env::temp_dir().join(name);
+        let path = folder.join(name);
         let mut options = OpenOptions::new();
         match options.read(true).write(true).create_new(true).open(&path) {
             Ok(file) => {

@@ -3,10 +3,11 @@
 //!
 //! A [`Step`] is a line of text; a case is a list of them. [`generate`] draws cases from a seed,
 //! a [`Subject`] runs them, [`compare`] says where one differs from the model and looks for the
-//! shortest case that still does.
+//! shortest case that still does. [`extremes`] makes calls of `mm` whose arguments mean nothing.
 
 pub mod bytes;
 pub mod compare;
+pub mod extremes;
 pub mod files;
 pub mod generate;
 pub mod histogram;

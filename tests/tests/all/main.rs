@@ -5,7 +5,6 @@ mod advice;
 mod calls;
 mod commit;
 mod costs;
-mod extremes;
 mod file;
 mod file_mappings;
 mod file_storm;

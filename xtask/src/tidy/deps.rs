@@ -5,7 +5,7 @@ use super::tree::{Text, Tree};
 use toml::{Table, Value};
 
 /// Which crates of ours each folder may depend on, outside tests. Arrows point down only.
-const ARROWS: [(&str, &[&str]); 18] = [
+const ARROWS: [(&str, &[&str]); 19] = [
     ("crates/addr", &[]),
     ("crates/sync", &[]),
     ("crates/pgtable", &["addr", "sync"]),
@@ -14,6 +14,10 @@ const ARROWS: [(&str, &[&str]); 18] = [
     (
         "crates/differential",
         &["addr", "sync", "pgtable", "mm", "spec", "host", "report"],
+    ),
+    (
+        "crates/fuzzing",
+        &["addr", "pgtable", "mm", "differential", "sim", "report"],
     ),
     ("crates/workload", &["addr"]),
     ("crates/trace", &["addr"]),

@@ -45,14 +45,14 @@ impl fmt::Display for MeasuredError {
 
 impl core::error::Error for MeasuredError {}
 
-/// All published curves.
-///
-/// # Errors
-/// When a file is malformed, or a curve has not a figure for each number of threads.
-pub fn curves() -> Result<Vec<Curves>, MeasuredError> {
-    let read = |(file, text): &(&str, &str)| {
+impl Curves {
+    /// Reads the text of a file of `data/locks` called `file`.
+    ///
+    /// # Errors
+    /// When it is malformed, or a curve has not a figure for each number of threads.
+    pub fn parse(file: &str, text: &str) -> Result<Self, MeasuredError> {
         let wrong = |what: String| MeasuredError(format!("{file}: {what}"));
-        let curves: Curves = toml::from_str(text).map_err(|error| wrong(error.to_string()))?;
+        let curves: Self = toml::from_str(text).map_err(|error| wrong(error.to_string()))?;
         match curves
             .measured
             .iter()
@@ -64,6 +64,14 @@ pub fn curves() -> Result<Vec<Curves>, MeasuredError> {
             ))),
             None => Ok(curves),
         }
-    };
+    }
+}
+
+/// All published curves.
+///
+/// # Errors
+/// As [`Curves::parse`].
+pub fn curves() -> Result<Vec<Curves>, MeasuredError> {
+    let read = |(file, text): &(&str, &str)| Curves::parse(file, text);
     FILES.iter().map(read).collect()
 }
