@@ -93,11 +93,7 @@ fn grammar(text: &str, error: &toml::de::Error) -> Wrong {
     let start = error.span().map_or(0, |span| span.start);
     let line = line_at(text, start);
     let said = error.message().replace('\n', "; ");
-    let key = text.lines().nth(line - 1).unwrap_or_default();
-    let key = match key.split_once('=') {
-        Some((key, _)) => format!("{}: ", key.trim()),
-        None => String::new(),
-    };
+    let key = key_on(text, line);
     let remedy = if said.starts_with("missing field") {
         "; add it: every machine has every number, and a guess is one (`src = \"guess\"`)"
     } else if said.starts_with("invalid type") {
@@ -110,6 +106,16 @@ fn grammar(text: &str, error: &toml::de::Error) -> Wrong {
         "; a file of data/machines shows how it is written"
     };
     (line, format!("{key}{said}{remedy}"))
+}
+
+/// The key, or the table, that a line is about, to begin a message with; empty if it is about none.
+pub(super) fn key_on(text: &str, line: usize) -> String {
+    let line = text.lines().nth(line - 1).unwrap_or_default().trim();
+    match line.split_once('=') {
+        Some((key, _)) => format!("{}: ", key.trim()),
+        None if line.starts_with('[') => format!("{line}: "),
+        None => String::new(),
+    }
 }
 
 /// Name, title and citations.
@@ -295,7 +301,7 @@ pub(super) fn line_of(text: &str, (table, key): Key) -> usize {
     line_at(text, start.unwrap_or(0))
 }
 
-fn line_at(text: &str, start: usize) -> usize {
+pub(super) fn line_at(text: &str, start: usize) -> usize {
     let before = text.as_bytes().iter().take(start);
     1 + before.filter(|byte| **byte == b'\n').count()
 }

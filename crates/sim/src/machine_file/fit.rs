@@ -6,7 +6,7 @@
 //! else does. The same check as for the machine file runs over the result, so that a fit cannot
 //! contradict what is known.
 
-use super::check::{Key, consistent};
+use super::check::{Key, consistent, key_on, line_at};
 use super::{MachineFile, MachineFileError, Source, Sourced};
 use serde::{Deserialize, Serialize};
 
@@ -66,15 +66,17 @@ impl Fit {
     /// # Errors
     /// When it is no TOML, or lacks a key or has one too many.
     pub fn parse(file: &str, text: &str) -> Result<Self, MachineFileError> {
-        toml::from_str(text).map_err(|error| MachineFileError {
-            file: file.to_owned(),
-            line: error
-                .span()
-                .map(|span| 1 + text[..span.start].matches('\n').count()),
-            what: format!(
-                "{}; do not edit it: `minflt calibrate` writes it",
-                error.message()
-            ),
+        toml::from_str(text).map_err(|error| {
+            let line = line_at(text, error.span().map_or(0, |span| span.start));
+            let said = error.message().replace('\n', "; ");
+            MachineFileError {
+                file: file.to_owned(),
+                line: Some(line),
+                what: format!(
+                    "{}{said}; do not edit it: `minflt calibrate` writes it",
+                    key_on(text, line)
+                ),
+            }
         })
     }
 
