@@ -276,12 +276,12 @@ impl<T: SlabObject, M: Machine> Slab<T, M> {
     /// object of few bytes that cannot be told: they may happen to be those.
     fn is_free(slot: *mut u8) -> bool {
         let link = T::LINK..T::LINK + 8;
-        let own = || {
-            let own = Self::OWN.into_iter().flatten();
-            own.filter(|at| !link.contains(at))
-        };
-        own().count() >= 16
-            && own().all(|at| {
+        let mut own = Self::OWN.into_iter().flatten();
+        size_of::<T>() - T::KEPT.len() >= 16 + 8
+            && own.all(|at| {
+                if link.contains(&at) {
+                    return true;
+                }
                 // SAFETY: within the slot.
                 let at = unsafe { slot.add(at) };
                 // SAFETY: the slot is nobody's, but for the bytes kept.
