@@ -220,9 +220,9 @@ fn make<P: Paging>(
             },
         )),
         12 => answered(thread.mlock2(at, b, LockWhen::OnFault)),
-        13 => answered(thread.munlock(at, b)),
+        13 => answered(thread.mm().munlock(at, b)),
         14 => answered(thread.mlockall(LockAll::from_bits(5))),
-        15 => thread.munlockall(),
+        15 => thread.mm().munlockall(),
         16 => answered(mm.mbind(
             at,
             b,

@@ -27,6 +27,7 @@ use crate::event::Event;
 use crate::system::System;
 use crate::tree::Node;
 use crate::vma::{Attrs, Vma};
+use core::mem::offset_of;
 use core::ptr::NonNull;
 use minflt_addr::Pfn;
 use minflt_pgtable::{Grant, Mmu, Paging, Pte, Table, entries_of, table_bytes, table_order};
@@ -163,8 +164,8 @@ impl<M: Mmu> System<M> {
     /// # Safety
     /// 1. The node is unlinked, and retired once.
     pub(crate) unsafe fn retire_node(&self, node: NonNull<Node<M>>) {
-        // SAFETY: 1 of this function.
-        let callback = NonNull::from(unsafe { &node.as_ref().callback });
+        // SAFETY: 1: a live object, of which that is the callback.
+        let callback = unsafe { embedded(node, offset_of!(Node<M>, callback)) };
         // SAFETY: 1, 2: 1 of this function. 3: the function finds the node from its callback.
         unsafe { self.retire(callback, free_node::<M>) };
     }
@@ -174,8 +175,8 @@ impl<M: Mmu> System<M> {
     /// # Safety
     /// 1. The record is unlinked, and retired once.
     pub(crate) unsafe fn retire_attrs(&self, attrs: NonNull<Attrs>) {
-        // SAFETY: 1 of this function.
-        let callback = NonNull::from(unsafe { &attrs.as_ref().callback });
+        // SAFETY: 1: a live object, of which that is the callback.
+        let callback = unsafe { embedded(attrs, offset_of!(Attrs, callback)) };
         // SAFETY: 1, 2: 1 of this function. 3: the function finds the record from its callback.
         unsafe { self.retire(callback, free_attrs::<M>) };
     }
@@ -189,8 +190,8 @@ impl<M: Mmu> System<M> {
             // SAFETY: 1 of this function.
             return unsafe { self.free_type_stable(vma) };
         }
-        // SAFETY: 1 of this function.
-        let callback = NonNull::from(unsafe { &vma.as_ref().callback });
+        // SAFETY: 1: a live object, of which that is the callback.
+        let callback = unsafe { embedded(vma, offset_of!(Vma<M>, callback)) };
         // SAFETY: 1, 2: 1 of this function. 3: the function finds the VMA from its callback.
         unsafe { self.retire(callback, free_vma::<M>) };
     }
@@ -220,7 +221,7 @@ impl<M: Mmu> System<M> {
     /// # Safety
     /// 1. The table is unlinked and invalidated, and retired once.
     pub(crate) unsafe fn retire_table(&self, pfn: Pfn) {
-        let callback = NonNull::from(&self.frames.get(pfn).callback);
+        let callback = self.frames.table.callback_of(pfn);
         if self.config.lacks(Broken::TablesAtOnce) {
             // SAFETY: 1, 2: 1 of this function, but for the walkers that this is to show.
             return unsafe { free_table::<M>(core::ptr::from_ref(self).cast(), callback) };
@@ -293,12 +294,22 @@ const fn enough<M: Mmu>() -> u64 {
     if M::CHECKED { 1 } else { 16 }
 }
 
+/// The callback that is embedded in an object, `offset` bytes into it. By a pointer to the whole of
+/// it and through no reference to the field: the object is found again from what this returns.
+///
+/// # Safety
+/// 1. The object is live, and has a callback at that offset.
+unsafe fn embedded<T>(object: NonNull<T>, offset: usize) -> NonNull<Callback> {
+    // SAFETY: 1 of this function.
+    unsafe { object.byte_add(offset) }.cast()
+}
+
 /// The object that a callback is embedded in, `offset` bytes before it.
 ///
 /// # Safety
-/// 1. The callback is embedded in a `T` at that offset.
+/// 1. The callback is embedded in a `T` at that offset, and was found by [`embedded`].
 unsafe fn owner<T>(callback: NonNull<Callback>, offset: usize) -> NonNull<T> {
-    // SAFETY: 1 of this function.
+    // SAFETY: 1 of this function; the pointer was made by `embedded`, and is one to all of it.
     unsafe { callback.byte_sub(offset) }.cast()
 }
 
@@ -308,7 +319,7 @@ unsafe fn free_node<M: Mmu>(sys: *const (), callback: NonNull<Callback>) {
     // SAFETY: 1 of this function.
     let sys = unsafe { &*sys.cast::<System<M>>() };
     // SAFETY: 1: 2 of this function.
-    let node = unsafe { owner::<Node<M>>(callback, core::mem::offset_of!(Node<M>, callback)) };
+    let node = unsafe { owner::<Node<M>>(callback, offset_of!(Node<M>, callback)) };
     // SAFETY: 1, 2: retired once, and the grace period is over.
     unsafe { sys.nodes.free(node, sys) };
 }
@@ -319,7 +330,7 @@ unsafe fn free_attrs<M: Mmu>(sys: *const (), callback: NonNull<Callback>) {
     // SAFETY: 1 of this function.
     let sys = unsafe { &*sys.cast::<System<M>>() };
     // SAFETY: 1: 2 of this function.
-    let attrs = unsafe { owner::<Attrs>(callback, core::mem::offset_of!(Attrs, callback)) };
+    let attrs = unsafe { owner::<Attrs>(callback, offset_of!(Attrs, callback)) };
     // SAFETY: 1, 2: retired once, and the grace period is over.
     unsafe { sys.attrs.free(attrs, sys) };
 }
@@ -330,7 +341,7 @@ unsafe fn free_vma<M: Mmu>(sys: *const (), callback: NonNull<Callback>) {
     // SAFETY: 1 of this function.
     let sys = unsafe { &*sys.cast::<System<M>>() };
     // SAFETY: 1: 2 of this function.
-    let vma = unsafe { owner::<Vma<M>>(callback, core::mem::offset_of!(Vma<M>, callback)) };
+    let vma = unsafe { owner::<Vma<M>>(callback, offset_of!(Vma<M>, callback)) };
     // SAFETY: nobody else has it any more.
     if let Some(attrs) = unsafe { vma.as_ref() }.attrs_ptr() {
         // SAFETY: 1, 2: the VMA's last record dies with it.

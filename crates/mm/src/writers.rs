@@ -65,7 +65,7 @@ use crate::config::{Unmap, VmaLockBy};
 use crate::error::NoMemory;
 use crate::file::{Unused, UnusedFiles};
 use crate::mm::Mm;
-use crate::vma::Vma;
+use crate::vma::{Vma, VmaPtr};
 use crate::vma_lock;
 use core::cell::Cell;
 use core::ptr::NonNull;
@@ -109,7 +109,8 @@ pub(crate) enum Afterwards {
 #[must_use = "the section ends when dropped"]
 pub(crate) struct Section<'v, M: Mmu> {
     mm: &'v Mm<M>,
-    vma: &'v Vma<M>,
+    /// Where it was taken out, it goes while a function still runs that was given the section.
+    vma: VmaPtr<'v, M>,
     owes: Owes,
 }
 
@@ -209,7 +210,7 @@ impl<'m, M: Mmu> Writers<'m, M> {
         };
         Section {
             mm: self.mm,
-            vma,
+            vma: VmaPtr::from(vma),
             owes,
         }
     }
@@ -226,7 +227,7 @@ impl<'m, M: Mmu> Writers<'m, M> {
     pub(crate) fn begin_none<'v>(&'v self, vma: &'v Vma<M>) -> Section<'v, M> {
         Section {
             mm: self.mm,
-            vma,
+            vma: VmaPtr::from(vma),
             owes: Owes::Nothing,
         }
     }
@@ -236,11 +237,16 @@ impl<'m, M: Mmu> Writers<'m, M> {
     ///
     /// # Errors
     /// When there is no memory: then the VMA is in no tree, and the caller's to free.
-    pub(crate) fn insert_open<'v>(
+    ///
+    /// # Safety
+    /// 1. The VMA is live, and in no tree.
+    pub(crate) unsafe fn insert_open<'v>(
         &'v self,
         start: VirtAddr,
-        vma: &'v Vma<M>,
+        new: NonNull<Vma<M>>,
     ) -> Result<Section<'v, M>, NoMemory> {
+        // SAFETY: 1 of this function.
+        let vma = unsafe { new.as_ref() };
         let ladder = self.mm.system().config.ladder;
         let owes = if ladder.speculates() {
             vma.seq.write_begin();
@@ -251,10 +257,11 @@ impl<'m, M: Mmu> Writers<'m, M> {
         };
         let section = Section {
             mm: self.mm,
-            vma,
+            // SAFETY: 1: 1 of this function, and `mmap_lock` keeps it in the tree.
+            vma: unsafe { VmaPtr::new(new) },
             owes,
         };
-        vma_lock::insert(self.mm, start, NonNull::from(vma))?;
+        vma_lock::insert(self.mm, start, new)?;
         Ok(section)
     }
 }
@@ -303,7 +310,7 @@ impl<'w, M: Mmu> Sections<'w, '_, M> {
     }
 
     /// The section of a VMA that was handed over.
-    pub(crate) fn of<'v>(&self, vma: &'v Vma<M>) -> Section<'v, M>
+    pub(crate) fn of<'v>(&self, vma: VmaPtr<'v, M>) -> Section<'v, M>
     where
         'w: 'v,
     {
@@ -329,7 +336,7 @@ impl<M: Mmu> Drop for Sections<'_, '_, M> {
             && let Some(vma) = mm.find(at)
         {
             at = vma.view().range.end();
-            let owes = Owes::Even;
+            let (vma, owes) = (VmaPtr::from(vma), Owes::Even);
             drop(Section { mm, vma, owes });
         }
     }
@@ -338,6 +345,11 @@ impl<M: Mmu> Drop for Sections<'_, '_, M> {
 impl<'v, M: Mmu> Section<'v, M> {
     /// The VMA.
     pub(crate) const fn vma(&self) -> &'v Vma<M> {
+        self.vma.get()
+    }
+
+    /// The same, for who frees it.
+    pub(crate) const fn ptr(&self) -> VmaPtr<'v, M> {
         self.vma
     }
 }
@@ -346,7 +358,7 @@ impl<M: Mmu> Section<'_, M> {
     /// The VMA was taken out: nobody shall validate against it or lock it again.
     pub(crate) fn for_ever(self) {
         if let Owes::Detach(by) = self.owes {
-            self.vma.detach(by, self.mm);
+            self.vma().detach(by, self.mm);
         }
         let _gone = self.leave_open();
     }
@@ -358,18 +370,18 @@ impl<'v, M: Mmu> Section<'v, M> {
     pub(crate) fn end_before_link(self) -> &'v Vma<M> {
         let section = core::mem::ManuallyDrop::new(self);
         section.end();
-        section.vma
+        section.vma()
     }
 
     /// [`Sections`] closes it.
-    pub(crate) fn leave_open(self) -> &'v Vma<M> {
+    pub(crate) fn leave_open(self) -> VmaPtr<'v, M> {
         core::mem::ManuallyDrop::new(self).vma
     }
 }
 
 impl<M: Mmu> Drop for Section<'_, M> {
     fn drop(&mut self) {
-        self.vma.link_follows();
+        self.vma().link_follows();
         self.end();
     }
 }
@@ -377,7 +389,7 @@ impl<M: Mmu> Drop for Section<'_, M> {
 impl<M: Mmu> Section<'_, M> {
     fn end(&self) {
         if let Owes::Even = self.owes {
-            self.vma.seq.write_end();
+            self.vma().seq.write_end();
         }
     }
 }

@@ -12,7 +12,7 @@ use crate::commit::Pages;
 use crate::config::{Broken, Config};
 use crate::mm::Mm;
 use crate::oracle;
-use crate::vma::Vma;
+use crate::vma::{Vma, VmaPtr};
 use crate::writers::{Afterwards, Section, Sections, Writers};
 use crate::zap::Zap;
 use core::cell::Cell;
@@ -27,7 +27,7 @@ pub(super) struct Changed<'w, 'm, M: Mmu> {
     /// The last of the VMAs that go.
     pub(super) last: Option<NonNull<Vma<M>>>,
     /// One more that goes, which is part of another now.
-    pub(super) swallowed: Option<&'w Vma<M>>,
+    pub(super) swallowed: Option<VmaPtr<'w, M>>,
     /// Of those that stay or come.
     pub(super) sections: [Option<Section<'w, M>>; 3],
     /// Those of them whose section has ended.
@@ -45,13 +45,14 @@ pub(super) enum Tables {
 
 impl<'w, M: Mmu> Changed<'w, '_, M> {
     /// Calls `each` with the VMAs that go; it may free them.
-    fn each_gone(&self, mut each: impl FnMut(&Vma<M>)) {
+    fn each_gone(&self, mut each: impl FnMut(VmaPtr<'_, M>)) {
         let mut next = self.last;
         while let Some(vma) = next {
-            // SAFETY: taken out, and not yet retired.
-            let vma = unsafe { vma.as_ref() };
-            let before = vma.callback.recall();
-            vma.callback.remember(before);
+            // SAFETY: 1: taken out, and not yet retired.
+            let vma = unsafe { VmaPtr::new(vma) };
+            let callback = &vma.get().callback;
+            let before = callback.recall();
+            callback.remember(before);
             next = before.map(NonNull::cast);
             each(vma);
         }
@@ -76,7 +77,7 @@ impl<'w, M: Mmu> Changed<'w, '_, M> {
     fn maps_files(&self) -> bool {
         let found = Cell::new(false);
         self.each_kept(|vma| found.set(found.get() || vma.link() != 0));
-        self.each_gone(|vma| found.set(found.get() || vma.link() != 0));
+        self.each_gone(|vma| found.set(found.get() || vma.get().link() != 0));
         found.get()
     }
 
@@ -109,6 +110,7 @@ impl<'w, M: Mmu> Changed<'w, '_, M> {
         }
         let mut zap = Zap::begin(mm, range);
         self.each_gone(|vma| {
+            let vma = vma.get();
             let view = vma.view();
             if view.is_huge() {
                 zap.huge_gone(vma, &view);
@@ -147,8 +149,9 @@ impl<'w, M: Mmu> Changed<'w, '_, M> {
     fn free(&self, mm: &Mm<M>, writers: &Writers<'_, M>) {
         self.each_gone(|vma| {
             // What it remembers makes room for what frees it.
-            let _before = vma.callback.recall();
-            writers.close_later(free(mm, vma));
+            let _before = vma.get().callback.recall();
+            // SAFETY: 1: taken out and detached, and each of them once.
+            writers.close_later(unsafe { free(mm, vma.as_ptr()) });
         });
     }
 }

@@ -230,9 +230,12 @@ impl<M: Mmu> Mm<M> {
                 return Err(MempolicyError::Invalid);
             }
             if view.policy != policy {
-                modify(self, writers, vma, part, |view| VmaView { policy, ..view })
-                    .map(drop)
-                    .map_err(|NoMemory| MempolicyError::NoMemory)?;
+                modify(self, writers, vma.into(), part, |view| VmaView {
+                    policy,
+                    ..view
+                })
+                .map(drop)
+                .map_err(|NoMemory| MempolicyError::NoMemory)?;
             }
             at = part.end();
         }

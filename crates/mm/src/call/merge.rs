@@ -25,7 +25,7 @@ use crate::config::Broken;
 use crate::error::NoMemory;
 use crate::mm::Mm;
 use crate::tree::Beside;
-use crate::vma::{Vma, VmaView};
+use crate::vma::{Vma, VmaPtr, VmaView};
 use crate::writers::{Section, Writers};
 use minflt_addr::{VirtAddr, VirtRange};
 use minflt_pgtable::{Mmu, Paging};
@@ -63,6 +63,7 @@ pub(super) fn neighbours<'w, M: Mmu>(
     from: Option<&Vma<M>>,
 ) -> Neighbours<'w, M> {
     let range = view.range;
+    let (below, above) = (below.map(VmaPtr::get), above.map(VmaPtr::get));
     let below = below
         .filter(|_| whole.start() == range.start())
         .filter(|vma| goes_on::<M::Paging>(&vma.view(), view));

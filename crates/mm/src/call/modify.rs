@@ -33,7 +33,7 @@ use super::split::{NewRecord, NewVma, gone, split_huge};
 use crate::config::Broken;
 use crate::error::NoMemory;
 use crate::mm::Mm;
-use crate::vma::{Vma, VmaView};
+use crate::vma::{Vma, VmaPtr, VmaView};
 use crate::writers::{Section, Writers};
 use minflt_addr::VirtRange;
 use minflt_pgtable::Mmu;
@@ -78,7 +78,7 @@ impl<'w, M: Mmu> Modified<'w, M> {
 pub(super) fn modify<'w, M: Mmu>(
     mm: &'w Mm<M>,
     writers: &'w Writers<'_, M>,
-    vma: &'w Vma<M>,
+    vma: VmaPtr<'w, M>,
     part: VirtRange,
     to: impl FnOnce(VmaView) -> VmaView,
 ) -> Result<Modified<'w, M>, NoMemory> {
@@ -90,7 +90,7 @@ pub(super) fn modify<'w, M: Mmu>(
             writers.begin(vma)
         }
     };
-    let vma = alone_if_huge(mm, writers, vma, part)?;
+    let vma = alone_if_huge(mm, writers, vma.get(), part)?;
     let section = open(vma);
     let whole = vma.view();
     debug_assert!(whole.range.covers(part), "a part of one VMA");

@@ -16,7 +16,7 @@ use crate::event::Event;
 use crate::mm::Mm;
 use crate::oracle;
 use crate::rss::Share;
-use crate::vma::{Prot, Vma, VmaFlags, VmaView};
+use crate::vma::{Prot, VmaFlags, VmaPtr, VmaView};
 use crate::writers::Writers;
 use crate::zap::Zap;
 use minflt_addr::{VirtAddr, VirtRange};
@@ -93,7 +93,7 @@ impl<M: Mmu> Mm<M> {
                 return Err(MprotectError::NoMemory);
             }
             let part = VirtRange::new(at, range.end()).intersect(whole);
-            self.protect_one(writers, vma, part, prot)?;
+            self.protect_one(writers, vma.into(), part, prot)?;
             let gains = prot.has(Prot::WRITE) && !old.has(Prot::WRITE);
             if gains && flags.has(VmaFlags::LOCKED) && !flags.has(VmaFlags::SHARED) {
                 let start = locked.map_or(part.start(), VirtRange::start);
@@ -108,11 +108,11 @@ impl<M: Mmu> Mm<M> {
     fn protect_one(
         &self,
         writers: &Writers<'_, M>,
-        vma: &Vma<M>,
+        vma: VmaPtr<'_, M>,
         part: VirtRange,
         prot: Prot,
     ) -> Result<(), MprotectError> {
-        let old = vma.view();
+        let old = vma.get().view();
         if prot.has(Prot::WRITE) && old.flags.has(VmaFlags::NEVER_WRITTEN) {
             return Err(MprotectError::Access);
         }
@@ -138,7 +138,7 @@ impl<M: Mmu> Mm<M> {
             }
         } else if flags.has(account)
             && !old.file.is_file()
-            && vma.anon_vma.load(Ordering::Relaxed) == 0
+            && vma.get().anon_vma.load(Ordering::Relaxed) == 0
         {
             flags = flags.without(account);
             freed = pages;

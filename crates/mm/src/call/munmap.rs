@@ -19,7 +19,7 @@ use crate::file::UnusedFiles;
 use crate::mm::Mm;
 use crate::oracle;
 use crate::tree::Found;
-use crate::vma::Vma;
+use crate::vma::VmaPtr;
 use crate::writers::{Afterwards, Writers};
 use crate::zap::Zap;
 use core::ptr::NonNull;
@@ -100,7 +100,8 @@ fn unmap_one<M: Mmu>(
     if vma.link() != 0 && !unlinks_first(&mm.system().config) {
         zap.settle();
     }
-    writers.close_later(free(mm, vma));
+    // SAFETY: 1: taken out and detached above.
+    writers.close_later(unsafe { free(mm, NonNull::from(vma)) });
     free_own_tables(mm, writers, range, free_around, &mut zap);
     zap.finish();
     mm.wake_unmapped(range);
@@ -141,7 +142,8 @@ pub(crate) fn unmap_all<M: Mmu>(mm: &Mm<M>, all: VirtRange) {
     let sys = mm.system();
     let mut zap = Zap::begin_last(mm, all);
     let mut gone = Pages::default();
-    let mut zap_vma = |vma: &Vma<M>| {
+    let mut zap_vma = |vma: VmaPtr<'_, M>| {
+        let vma = vma.get();
         let view = vma.peek();
         if view.is_huge() {
             zap.huge_gone(vma, &view);
@@ -153,7 +155,8 @@ pub(crate) fn unmap_all<M: Mmu>(mm: &Mm<M>, all: VirtRange) {
     mm.tree.visit(&mut zap_vma, &mut |_| ());
     let files = UnusedFiles::new();
     // Who comes by a reverse map may be below a table.
-    let mut unlink = |vma: &Vma<M>| {
+    let mut unlink = |vma: VmaPtr<'_, M>| {
+        let vma = vma.get();
         vma.give_back_own(sys);
         if let Some(unused) = sys.drop_link(mm, vma.link()) {
             files.add(unused);
@@ -164,12 +167,12 @@ pub(crate) fn unmap_all<M: Mmu>(mm: &Mm<M>, all: VirtRange) {
     zap.free_tables(all, all);
     zap.finish();
     mm.count_unmapped(gone);
-    let vma = |vma: &Vma<M>| {
+    let vma = |vma: VmaPtr<'_, M>| {
         if let Some(by) = sys.config.ladder.vma_lock() {
-            vma.detach(by, mm);
+            vma.get().detach(by, mm);
         }
         // SAFETY: 1: nobody looks into the tree any more.
-        unsafe { sys.retire_vma(NonNull::from(vma)) };
+        unsafe { sys.retire_vma(vma.as_ptr()) };
     };
     let node = |node| {
         // SAFETY: 1: nobody looks into the tree any more.

@@ -175,7 +175,7 @@ impl<M: Mmu> Mm<M> {
             };
             let range = VirtRange::new(VirtAddr(end.0 - len), end);
             let beside = self.beside(range);
-            let limit = beside.above.map(Vma::view);
+            let limit = beside.above.map(|above| above.get().view());
             let limit = limit.map_or(end, |view| self.start_with_gap(&view));
             if limit >= end {
                 return Ok((range, Some(beside)));

@@ -21,6 +21,7 @@ use crate::rss::Share;
 use crate::system::System;
 use crate::vma::{Prot, Vma, VmaView};
 use crate::writers::{Afterwards, Writers};
+use core::ptr::NonNull;
 use minflt_addr::VirtAddr;
 use minflt_pgtable::{Mmu, Paging};
 
@@ -335,7 +336,9 @@ impl<M: Mmu> System<M> {
         as_call(self, || {
             let table = self.segments();
             let segment = table.numbered(id).ok_or(ShmctlError::Invalid)?;
-            table.remove(segment);
+            let segment = NonNull::from(segment);
+            // SAFETY: 1: found in it just now.
+            unsafe { table.remove(segment) };
             Ok(())
         })
     }

@@ -134,9 +134,9 @@ impl<'m, M: Mmu> NewVma<'m, M> {
         self,
         writers: &'w Writers<'_, M>,
     ) -> Result<Section<'w, M>, NoMemory> {
-        // SAFETY: nobody else has it until it is in the tree, and `mmap_lock` keeps it then.
-        let vma: &'w Vma<M> = unsafe { self.vma.as_ref() };
-        let section = writers.insert_open(vma.view().range.start(), vma)?;
+        let start = self.get().view().range.start();
+        // SAFETY: 1: allocated by `new`; nobody else has it until it is in the tree.
+        let section = unsafe { writers.insert_open(start, self.vma) }?;
         // Others know it now.
         let _published = ManuallyDrop::new(self);
         Ok(section)
@@ -268,10 +268,10 @@ pub(super) fn take_out<'v, M: Mmu>(
 
 /// The VMA of a section is out of the tree, and part of another one: it goes.
 pub(super) fn gone<M: Mmu>(mm: &Mm<M>, section: Section<'_, M>) {
-    let vma = section.vma();
+    let vma = section.ptr();
     detach(mm, section);
-    // The file, if any, is mapped by the other.
-    let _others_have_it = free(mm, vma);
+    // SAFETY: 1: out of the tree, and detached just now. The file, if any, is mapped by the other.
+    let _others_have_it = unsafe { free(mm, vma.as_ptr()) };
 }
 
 /// The VMA of a section is out of the tree: nobody finds it any more, nor gets its lock.
@@ -288,12 +288,17 @@ pub(super) fn detach<M: Mmu>(mm: &Mm<M>, section: Section<'_, M>) {
 ///
 /// # Context
 /// Sleeps for the locks of its anon_vmas and of its file's mappings.
+///
+/// # Safety
+/// 1. The VMA is out of the tree, detached, and freed once.
 #[must_use = "dropping it closes the file, which may wait for a device"]
-pub(super) fn free<M: Mmu>(mm: &Mm<M>, vma: &Vma<M>) -> Option<Unused<M>> {
+pub(super) unsafe fn free<M: Mmu>(mm: &Mm<M>, gone: NonNull<Vma<M>>) -> Option<Unused<M>> {
+    // SAFETY: 1 of this function.
+    let vma = unsafe { gone.as_ref() };
     vma.give_back_own(mm.system());
     mm.system().unlink_anon_vmas(vma);
     let unused = mm.system().drop_link(mm, vma.link());
-    // SAFETY: 1: the caller took it out of the tree just now.
-    unsafe { mm.system().retire_vma(NonNull::from(vma)) };
+    // SAFETY: 1: 1 of this function.
+    unsafe { mm.system().retire_vma(gone) };
     unused
 }

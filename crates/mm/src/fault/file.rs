@@ -26,6 +26,7 @@ use crate::frame::Use;
 use crate::oracle;
 use crate::page::{Locked, Page};
 use crate::vma::{Prot, VmaFlags};
+use core::ptr::NonNull;
 use minflt_pgtable::{Access, Grant, Leaf, Mmu, Pte, with_bits};
 use minflt_sync::Ordering;
 
@@ -139,7 +140,8 @@ impl<M: Mmu> Fault<'_, M> {
             return Ok(());
         };
         let read = cache.read_in(wanted.index, wanted.flags);
-        cache.put();
+        // SAFETY: 1: had by `locked_page`.
+        unsafe { PageCache::put(NonNull::from(cache)) };
         let sys = self.mm.system();
         read.map_err(|why| match why {
             NotRead::Failed => {

@@ -82,7 +82,8 @@ impl<'s, M: Mmu> FileHandle<'s, M> {
 
 impl<M: Mmu> Drop for FileHandle<'_, M> {
     fn drop(&mut self) {
-        self.cache().put();
+        // SAFETY: 1: the handle's.
+        unsafe { PageCache::put(self.cache) };
     }
 }
 

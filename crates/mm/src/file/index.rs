@@ -59,7 +59,12 @@ pub(super) struct Index<M: Mmu> {
 /// The node at an address that a slot or root names.
 fn node<'a, M: Mmu>(address: u64) -> Option<&'a CacheNode<M>> {
     // SAFETY: nodes live as long as the cache, which the caller holds.
-    unsafe { ((address & !HEIGHT) as *const CacheNode<M>).as_ref() }
+    node_ptr(address).map(|node| unsafe { node.as_ref() })
+}
+
+/// Where it is, for who frees it.
+fn node_ptr<M: Mmu>(address: u64) -> Option<NonNull<CacheNode<M>>> {
+    NonNull::new((address & !HEIGHT) as *mut CacheNode<M>)
 }
 
 /// The slot of `number` in a node of this height.
@@ -217,8 +222,9 @@ impl<M: Mmu> Index<M> {
     /// Frees the nodes. Nobody else has the cache any more.
     pub(super) fn free(&self, sys: &System<M>) {
         let root = self.root.swap(0, Ordering::Relaxed);
-        if let Some(top) = node::<M>(root) {
-            free_below(sys, top, root & HEIGHT);
+        if let Some(top) = node_ptr::<M>(root) {
+            // SAFETY: 1: the last one who has the cache frees it.
+            unsafe { free_below(sys, top, root & HEIGHT) };
         }
     }
 }
@@ -287,14 +293,17 @@ fn count<M: Mmu>(at: &CacheNode<M>, height: u64) -> u64 {
         .sum::<u64>()
 }
 
-fn free_below<M: Mmu>(sys: &System<M>, at: &CacheNode<M>, height: u64) {
+/// # Safety
+/// 1. `at` is a node of this height of an index that nobody else has, and that names it no more.
+unsafe fn free_below<M: Mmu>(sys: &System<M>, at: NonNull<CacheNode<M>>, height: u64) {
     if height > 1 {
-        for slot in &at.slots {
-            if let Some(below) = node(slot.load(Ordering::Relaxed)) {
-                free_below::<M>(sys, below, height - 1);
-            }
+        // SAFETY: 1 of this function.
+        let slots = unsafe { at.as_ref() }.slots.iter();
+        for below in slots.filter_map(|slot| node_ptr(slot.load(Ordering::Relaxed))) {
+            // SAFETY: 1: 1 of this function.
+            unsafe { free_below::<M>(sys, below, height - 1) };
         }
     }
-    // SAFETY: 1, 2: nobody else has the cache.
-    unsafe { sys.files.nodes.free(NonNull::from(at), sys) };
+    // SAFETY: 1, 2: 1 of this function.
+    unsafe { sys.files.nodes.free(at, sys) };
 }

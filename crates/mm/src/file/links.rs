@@ -77,8 +77,9 @@ impl<M: Mmu> FileLink<M> {
         };
         let named = core::ptr::from_ref(lock) as u64;
         let fresh = self.lock.swap(named, Ordering::Relaxed);
-        if let Some(fresh) = HugeLock::<M>::at(fresh) {
-            fresh.put(cache.system());
+        if let Some(fresh) = HugeLock::<M>::ptr(fresh) {
+            // SAFETY: 1: the link's, which names another now.
+            unsafe { HugeLock::put(fresh, cache.system()) };
         }
     }
 }
@@ -123,7 +124,9 @@ impl<M: Mmu> System<M> {
     /// Sleeps for the file's `i_mmap`, or for the table of segments.
     #[must_use = "dropping it closes the file, which may wait for a device"]
     pub(crate) fn drop_link(&self, mm: &Mm<M>, address: u64) -> Option<Unused<M>> {
-        let old = link::<M>(address)?;
+        let gone = NonNull::new(address as *mut FileLink<M>)?;
+        // SAFETY: a link lives as long as its VMA, and is freed below.
+        let old = unsafe { gone.as_ref() };
         let cache = old.cache();
         {
             // Faults on huge pages may hold that throughout.
@@ -132,10 +135,13 @@ impl<M: Mmu> System<M> {
             cache.spans.remove(&old.span);
         }
         close_huge(self, old.lock(), old.own());
+        let held = old.cache;
         // SAFETY: 1, 2: in no tree any more, and the VMA goes.
-        unsafe { self.files.links.free(NonNull::from(old), self) };
-        cache.unmapped_by(mm);
-        cache.unused()
+        unsafe { self.files.links.free(gone, self) };
+        // SAFETY: the link's reference is still there.
+        unsafe { held.as_ref() }.unmapped_by(mm);
+        // SAFETY: 1: the link's.
+        unsafe { PageCache::unused(held) }
     }
 }
 
@@ -232,25 +238,28 @@ impl<M: Mmu> Vma<M> {
         let fresh = new
             .own
             .swap(core::ptr::from_ref(own) as u64, Ordering::Relaxed);
-        if let Some(fresh) = OwnPages::<M>::at(fresh) {
-            fresh.put(new.cache().system());
+        if let Some(fresh) = OwnPages::<M>::ptr(fresh) {
+            // SAFETY: 1: the link's, which names another now.
+            unsafe { OwnPages::put(fresh, new.cache().system()) };
         }
     }
 
     /// Takes away what the mapping has set aside, with its reference.
-    pub(crate) fn take_own(&self) -> Option<&OwnPages<M>> {
+    pub(crate) fn take_own(&self) -> Option<NonNull<OwnPages<M>>> {
         let own = link::<M>(self.link())?.own.swap(0, Ordering::Relaxed);
-        OwnPages::at(own)
+        OwnPages::ptr(own)
     }
 }
 
 /// What a link had of huge pages goes with it.
 fn close_huge<M: Mmu>(sys: &System<M>, lock: u64, own: u64) {
-    if let Some(lock) = HugeLock::<M>::at(lock) {
-        lock.put(sys);
+    if let Some(lock) = HugeLock::<M>::ptr(lock) {
+        // SAFETY: 1: the link's, which nobody finds any more.
+        unsafe { HugeLock::put(lock, sys) };
     }
-    if let Some(own) = OwnPages::<M>::at(own) {
-        own.put(sys);
+    if let Some(own) = OwnPages::<M>::ptr(own) {
+        // SAFETY: 1: as above.
+        unsafe { OwnPages::put(own, sys) };
     }
 }
 

@@ -3,15 +3,19 @@
 use super::PageCache;
 use crate::error::{FileError, MadviseError};
 use crate::vma::VmaView;
+use core::marker::PhantomData;
 use core::ops::Range;
+use core::ptr::NonNull;
 use minflt_addr::VirtRange;
 use minflt_pgtable::{Mmu, Paging};
 
 /// Pages of a file, which is held until this is dropped.
 pub(crate) struct FilePart<'m, M: Mmu> {
-    cache: &'m PageCache<M>,
+    /// No reference: dropping this may free it.
+    cache: NonNull<PageCache<M>>,
     view: VmaView,
     pages: Range<u64>,
+    mapped: PhantomData<&'m PageCache<M>>,
 }
 
 impl<'m, M: Mmu> FilePart<'m, M> {
@@ -20,17 +24,23 @@ impl<'m, M: Mmu> FilePart<'m, M> {
         cache.hold();
         let first = view.page_index::<M::Paging>(part.start());
         Self {
-            cache,
+            cache: NonNull::from(cache),
             view: *view,
             pages: first..first + part.pages(M::Paging::shift()),
+            mapped: PhantomData,
         }
+    }
+
+    fn cache(&self) -> &PageCache<M> {
+        // SAFETY: held by `new`.
+        unsafe { self.cache.as_ref() }
     }
 
     /// Makes a hole.
     pub(crate) fn punch(&self) -> Result<(), MadviseError> {
         let shift = M::Paging::shift();
         let punched = self
-            .cache
+            .cache()
             .punch(self.pages.start << shift, self.pages.end << shift);
         punched.map_err(|error| match error {
             FileError::NoMemory => MadviseError::NoMemory,
@@ -43,12 +53,12 @@ impl<'m, M: Mmu> FilePart<'m, M> {
     ///
     /// Linux: madvise_willneed, which brings pages of such a file in from swap only.
     pub(crate) fn read(&self) {
-        if !self.cache.writes_back() {
+        if !self.cache().writes_back() {
             return;
         }
-        let end = self.pages.end.min(self.cache.pages());
+        let end = self.pages.end.min(self.cache().pages());
         for index in self.pages.start..end {
-            if !self.cache.has(index) && self.cache.read_in(index, self.view.flags).is_err() {
+            if !self.cache().has(index) && self.cache().read_in(index, self.view.flags).is_err() {
                 return;
             }
         }
@@ -57,12 +67,13 @@ impl<'m, M: Mmu> FilePart<'m, M> {
     /// Writes what is dirty of it, for good.
     pub(crate) fn write(&self) -> Result<(), super::IoError> {
         let last = self.pages.end.saturating_sub(1);
-        self.cache.write_range(self.pages.start, last)
+        self.cache().write_range(self.pages.start, last)
     }
 }
 
 impl<M: Mmu> Drop for FilePart<'_, M> {
     fn drop(&mut self) {
-        self.cache.put();
+        // SAFETY: 1: had by `new`.
+        unsafe { PageCache::put(self.cache) };
     }
 }

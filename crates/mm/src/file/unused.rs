@@ -38,50 +38,55 @@ impl<M: Mmu> PageCache<M> {
     ///
     /// # Context
     /// Holds nothing. May sleep, and wait for a device.
-    pub(crate) fn put(&self) {
-        drop(self.unused());
+    ///
+    /// # Safety
+    /// 1. The caller has a reference to the cache, which is gone when this returns, and perhaps the
+    ///    cache with it: hence no `self`.
+    pub(crate) unsafe fn put(cache: NonNull<Self>) {
+        // SAFETY: 1: 1 of this function.
+        drop(unsafe { Self::unused(cache) });
     }
 
     /// One less, for who holds locks. The last one gets the file, to close it with nothing held.
+    ///
+    /// # Safety
+    /// 1. As of [`PageCache::put`].
     #[must_use = "dropping it closes the file, which may wait for a device"]
-    pub(crate) fn unused(&self) -> Option<Unused<M>> {
+    pub(crate) unsafe fn unused(cache: NonNull<Self>) -> Option<Unused<M>> {
         // ORDERING: Release; pairs with [file-put]. Acquire, by the same step; pairs with
         // [file-put].
-        let last = self.refs.sub(1, Ordering::AcqRel) == 1;
-        last.then(|| Unused::new(self))
+        // SAFETY: 1 of this function.
+        let last = unsafe { cache.as_ref() }.refs.sub(1, Ordering::AcqRel) == 1;
+        // INVARIANT: the step that takes a count to 0 is made once.
+        last.then_some(Unused { cache })
     }
 
-    /// Writes back what is dirty, drops the pages, and frees the cache, to which nobody refers.
+    /// Writes back what is dirty, drops the pages, and frees the cache.
     ///
     /// # Context
     /// As [`PageCache::put`].
-    fn close(&self) {
+    ///
+    /// # Safety
+    /// 1. Nobody refers to the cache, which is closed once.
+    unsafe fn close(cache: NonNull<Self>) {
+        // SAFETY: 1 of this function: live, until the free below.
+        let this = unsafe { cache.as_ref() };
         // Whoever can be told of an error has gone. Linux: the same, at the last iput.
-        let _nobody_asks = self.write_all();
-        if self.is_huge() {
-            self.drop_all_huge();
+        let _nobody_asks = this.write_all();
+        if this.is_huge() {
+            this.drop_all_huge();
         } else {
-            self.drop_all();
+            this.drop_all();
         }
-        let sys = self.system();
-        sys.unlist_file(self);
-        self.index.free(sys);
-        if let Some(ops) = self.ops {
+        let sys = this.system();
+        sys.unlist_file(this);
+        this.index.free(sys);
+        if let Some(ops) = this.ops {
             sys.files.on_devices.sub(1, Ordering::Relaxed);
             ops.release();
         }
         // SAFETY: 1, 2: the last reference is gone.
-        unsafe { sys.files.caches.free(NonNull::from(self), sys) };
-    }
-}
-
-impl<M: Mmu> Unused<M> {
-    /// Of the file whose last reference the caller took away just now.
-    fn new(cache: &PageCache<M>) -> Self {
-        // INVARIANT: the step that takes a count to 0 is made once.
-        Self {
-            cache: NonNull::from(cache),
-        }
+        unsafe { sys.files.caches.free(cache, sys) };
     }
 }
 
@@ -106,8 +111,11 @@ impl<M: Mmu> Drop for Unused<M> {
 /// # Safety
 /// 1. `arg` is a cache to which nobody refers. 2. It is called once.
 unsafe fn close<M: Mmu>(arg: *const ()) {
-    // SAFETY: 1, 2 of this function.
-    unsafe { &*arg.cast::<PageCache<M>>() }.close();
+    let Some(cache) = NonNull::new(arg.cast_mut().cast::<PageCache<M>>()) else {
+        return;
+    };
+    // SAFETY: 1: 1 and 2 of this function.
+    unsafe { PageCache::close(cache) };
 }
 
 /// Files that nobody refers to any more, closed when this is dropped.

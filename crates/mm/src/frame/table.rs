@@ -2,6 +2,7 @@
 
 use super::Frame;
 use core::fmt;
+use core::mem::offset_of;
 use core::ptr::NonNull;
 use minflt_addr::Pfn;
 use minflt_pgtable::Mmu;
@@ -57,9 +58,24 @@ impl<M: Mmu> FrameTable<M> {
         unsafe { at.as_ref() }
     }
 
+    /// The callback of the descriptor of `pfn`.
+    ///
+    /// # Panics
+    /// If there is no such frame.
+    pub(crate) fn callback_of(&self, pfn: Pfn) -> NonNull<Callback> {
+        let index = pfn.0.wrapping_sub(self.first);
+        if index >= self.len {
+            no_frame(pfn);
+        }
+        // SAFETY: within the table.
+        let frame = unsafe { self.base.add(index as usize) };
+        // SAFETY: within the descriptor.
+        unsafe { frame.byte_add(offset_of!(Frame<M>, callback)) }.cast()
+    }
+
     /// The frame that a descriptor's callback belongs to.
     pub(crate) fn of_callback(&self, callback: NonNull<Callback>) -> Pfn {
-        let offset = core::mem::offset_of!(Frame<M>, callback);
+        let offset = offset_of!(Frame<M>, callback);
         let frame = callback.as_ptr() as usize - offset;
         let index = (frame - self.base.as_ptr() as usize) / size_of::<Frame<M>>();
         Pfn(self.first + index as u64)

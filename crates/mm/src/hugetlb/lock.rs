@@ -65,7 +65,12 @@ impl<M: Mmu> HugeLock<M> {
     /// The lock at an address that a link names.
     pub(crate) fn at<'a>(address: u64) -> Option<&'a Self> {
         // SAFETY: a link has a reference to its lock.
-        unsafe { (address as *const Self).as_ref() }
+        Self::ptr(address).map(|lock| unsafe { lock.as_ref() })
+    }
+
+    /// Where that is, for who gives the reference up.
+    pub(crate) fn ptr(address: u64) -> Option<NonNull<Self>> {
+        NonNull::new(address as *mut Self)
     }
 
     /// A reference for somebody who will wait.
@@ -77,17 +82,22 @@ impl<M: Mmu> HugeLock<M> {
     }
 
     /// One reference less.
-    pub(crate) fn put(&self, sys: &System<M>) {
+    ///
+    /// # Safety
+    /// 1. The reference is the caller's, and gone when this returns.
+    pub(crate) unsafe fn put(lock: NonNull<Self>, sys: &System<M>) {
+        // SAFETY: 1 of this function: live, until the free below.
+        let this = unsafe { lock.as_ref() };
         // ORDERING: Release; pairs with [huge-lock-put].
-        if self.refs.sub(1, Ordering::AcqRel) == 1 {
+        if this.refs.sub(1, Ordering::AcqRel) == 1 {
             // ORDERING: Acquire, by the same step; pairs with [huge-lock-put].
-            if M::CHECKED && self.sem.is_held() {
+            if M::CHECKED && this.sem.is_held() {
                 M::violation(format_args!(
                     "the lock of a mapping of huge pages is freed, and held"
                 ));
             }
             // SAFETY: 1, 2: the last reference is gone.
-            unsafe { sys.huge.locks.free(NonNull::from(self), sys) };
+            unsafe { sys.huge.locks.free(lock, sys) };
         }
     }
 }
@@ -118,6 +128,7 @@ impl<M: Mmu> Held<M> {
 
     /// Lets it go.
     pub(crate) fn put(self, sys: &System<M>) {
-        self.lock().put(sys);
+        // SAFETY: 1: this one's.
+        unsafe { HugeLock::put(self.lock, sys) };
     }
 }

@@ -44,7 +44,12 @@ impl<M: Mmu> OwnPages<M> {
     /// The one at an address that a link names.
     pub(crate) fn at<'a>(address: u64) -> Option<&'a Self> {
         // SAFETY: a link has a reference to it.
-        unsafe { (address as *const Self).as_ref() }
+        Self::ptr(address).map(|own| unsafe { own.as_ref() })
+    }
+
+    /// Where that is, for who gives the reference up.
+    pub(crate) fn ptr(address: u64) -> Option<NonNull<Self>> {
+        NonNull::new(address as *mut Self)
     }
 
     /// One mapping more.
@@ -61,13 +66,18 @@ impl<M: Mmu> OwnPages<M> {
     }
 
     /// One less.
-    pub(crate) fn put(&self, sys: &System<M>) {
+    ///
+    /// # Safety
+    /// 1. The reference is the caller's, and gone when this returns.
+    pub(crate) unsafe fn put(own: NonNull<Self>, sys: &System<M>) {
+        // SAFETY: 1 of this function: live, until the free below.
+        let this = unsafe { own.as_ref() };
         // ORDERING: Release; pairs with [huge-own-put].
-        if self.refs.sub(1, Ordering::AcqRel) == 1 {
+        if this.refs.sub(1, Ordering::AcqRel) == 1 {
             // ORDERING: Acquire, by the same step; pairs with [huge-own-put].
-            self.used.remove_all(sys);
+            this.used.remove_all(sys);
             // SAFETY: 1, 2: the last reference is gone.
-            unsafe { sys.huge.owns.free(NonNull::from(self), sys) };
+            unsafe { sys.huge.owns.free(own, sys) };
         }
     }
 }

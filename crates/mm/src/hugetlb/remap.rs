@@ -9,6 +9,7 @@
 
 use crate::error::NoMemory;
 use crate::file::PageCache;
+use crate::hugetlb::OwnPages;
 use crate::mm::Mm;
 use crate::vma::{Vma, VmaFlags, VmaView};
 use crate::zap::Zap;
@@ -94,7 +95,8 @@ impl<M: Mmu> Vma<M> {
         let Some(own) = self.take_own() else { return };
         let cache = self.view().cache::<M>();
         if let Some(cache) = cache {
-            own.put(cache.system());
+            // SAFETY: 1: what the mapping's link had.
+            unsafe { OwnPages::put(own, cache.system()) };
         }
     }
 }

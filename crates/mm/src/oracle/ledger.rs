@@ -325,6 +325,7 @@ impl<M: Mmu> Mm<M> {
         let (mut nodes, mut lost) = (0, None);
         self.tree.visit(
             &mut |vma| {
+                let vma = vma.get();
                 walked.vmas.add(Pages::of::<M>(&vma.peek()));
                 walked.objects.vmas += 1;
                 walked.objects.attrs += u64::from(vma.attrs_ptr().is_some());

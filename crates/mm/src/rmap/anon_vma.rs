@@ -124,9 +124,15 @@ impl<M: Mmu> AnonVma<M> {
     }
 
     pub(crate) fn root(&self) -> &Self {
-        let root = self.root.load(Ordering::Relaxed) as *const Self;
         // SAFETY: a root outlives its descendants, each of which counts in its `refs`.
-        unsafe { &*root }
+        unsafe { self.root_ptr().as_ref() }
+    }
+
+    /// The same, for who gives a count in it up.
+    pub(super) fn root_ptr(&self) -> NonNull<Self> {
+        let root = self.root.load(Ordering::Relaxed) as *mut Self;
+        // SAFETY: from its first link to its last count an anon_vma has a root.
+        unsafe { NonNull::new_unchecked(root) }
     }
 
     fn is_root(&self) -> bool {
@@ -397,7 +403,7 @@ impl<M: Mmu> System<M> {
             return;
         }
         // ORDERING: Acquire, by the same step; pairs with [anon-vma-put].
-        let root = (!dying.is_root()).then(|| NonNull::from(dying.root()));
+        let root = (!dying.is_root()).then(|| dying.root_ptr());
         // SAFETY: 1, 2: the last count is gone, so no link, page walk or descendant names it.
         unsafe { self.anon_vmas.free(anon_vma, self) };
         if let Some(root) = root {

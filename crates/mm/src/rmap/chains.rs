@@ -134,7 +134,7 @@ impl<M: Mmu> System<M> {
         }
         // The root outlives its lock's being let go, though somebody else may by then have taken
         // the last link of all.
-        let root = NonNull::from(first.anon_vma().root());
+        let root = first.anon_vma().root_ptr();
         first.anon_vma().root().refs.add(1, Ordering::Relaxed);
         {
             let _tree = first.anon_vma().root().lock.write();
@@ -157,11 +157,13 @@ impl<M: Mmu> System<M> {
         // Nobody finds an anon_vma without links, so what this mapping emptied is its to free,
         // behind the lock, which may be in it.
         let mut at = vma.chain.swap(0, Ordering::Relaxed);
-        while let Some(chain) = chain_at::<M>(at) {
+        while let Some(gone) = NonNull::new(at as *mut Chain<M>) {
+            // SAFETY: in the mapping's list until just now, and freed below.
+            let chain = unsafe { gone.as_ref() };
             at = chain.older.load(Ordering::Relaxed);
             let emptied = chain.last.load(Ordering::Relaxed) == 1;
             let anon_vma = chain.anon_vma;
-            self.discard_chain(NonNull::from(chain));
+            self.discard_chain(gone);
             if emptied {
                 self.discard_anon_vma(anon_vma);
             }

@@ -10,7 +10,7 @@
 
 use super::look::{first, last};
 use super::{Body, FANOUT, HOLE, Tree, read, vma};
-use crate::vma::{Prot, Vma};
+use crate::vma::{Prot, Vma, VmaPtr};
 use minflt_addr::{VirtAddr, VirtRange};
 use minflt_pgtable::{Mmu, Paging};
 use minflt_sync::Ordering;
@@ -18,9 +18,9 @@ use minflt_sync::Ordering;
 /// What touches a range.
 pub(crate) struct Beside<'v, M: Mmu> {
     /// The VMA that ends where it starts.
-    pub(crate) below: Option<&'v Vma<M>>,
+    pub(crate) below: Option<VmaPtr<'v, M>>,
     /// The VMA that starts where it ends.
-    pub(crate) above: Option<&'v Vma<M>>,
+    pub(crate) above: Option<VmaPtr<'v, M>>,
 }
 
 /// Where what is searched ends.
@@ -124,8 +124,8 @@ impl<M: Mmu> Tree<M> {
             // SAFETY: 1 of this function, here and below.
             let at = |slot| unsafe { vma(leaf.held(slot)) };
             return Beside {
-                below: ends.then(|| at(before)),
-                above: starts.then(|| at(after)),
+                below: ends.then(|| at(before).into()),
+                above: starts.then(|| at(after).into()),
             };
         }
         let last = start.0.checked_sub(1).map(VirtAddr);
@@ -134,8 +134,12 @@ impl<M: Mmu> Tree<M> {
         // SAFETY: 1.
         let above = unsafe { self.at_or_before(end) };
         Beside {
-            below: below.filter(|vma| vma.view().range.end() == start),
-            above: above.filter(|vma| vma.view().range.start() == end),
+            below: below
+                .filter(|vma| vma.view().range.end() == start)
+                .map(VmaPtr::from),
+            above: above
+                .filter(|vma| vma.view().range.start() == end)
+                .map(VmaPtr::from),
         }
     }
 

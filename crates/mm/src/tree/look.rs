@@ -1,7 +1,7 @@
 //! Looking: lookups with and without `mmap_lock`, and what writers look for.
 
 use super::{Body, FANOUT, HOLE, Mapping, Node, Tree, by_word, read, vma};
-use crate::vma::{Vma, VmaView};
+use crate::vma::{Vma, VmaPtr, VmaView};
 use core::ptr::NonNull;
 use minflt_addr::{VirtAddr, VirtRange};
 use minflt_pgtable::Mmu;
@@ -249,12 +249,12 @@ impl<M: Mmu> Tree<M> {
     /// Visits every VMA in order, without the door, for oracles and teardown; then every node.
     pub(crate) fn visit(
         &self,
-        vmas: &mut dyn FnMut(&Vma<M>),
+        vmas: &mut dyn FnMut(VmaPtr<'_, M>),
         nodes: &mut dyn FnMut(NonNull<Node<M>>),
     ) {
         fn down<M: Mmu>(
             node: u64,
-            vmas: &mut dyn FnMut(&Vma<M>),
+            vmas: &mut dyn FnMut(VmaPtr<'_, M>),
             nodes: &mut dyn FnMut(NonNull<Node<M>>),
         ) {
             let Some(node) = NonNull::new(node as *mut Node<M>) else {
@@ -266,7 +266,7 @@ impl<M: Mmu> Tree<M> {
                 match slot.peek() {
                     0 => {}
                     // SAFETY: a leaf names VMAs.
-                    slot if body.level == 0 => vmas(unsafe { vma(slot) }),
+                    slot if body.level == 0 => vmas(unsafe { vma(slot) }.into()),
                     slot => down(slot, vmas, nodes),
                 }
             }

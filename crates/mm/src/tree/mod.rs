@@ -57,6 +57,7 @@ use crate::system::System;
 use crate::vma::{Prot, Vma, VmaView};
 use core::cell::UnsafeCell;
 use core::fmt;
+use core::marker::PhantomData;
 use core::mem::offset_of;
 use core::ptr::NonNull;
 pub(crate) use gaps::{Beside, End};
@@ -216,15 +217,22 @@ pub struct Mapping {
 
 /// A VMA, and where in the tree it is.
 pub(crate) struct Found<'a, M: Mmu> {
-    leaf: &'a Body<M>,
+    /// The node may be freed while a function runs that was given this: see [`VmaPtr`].
+    leaf: NonNull<Body<M>>,
     slot: usize,
+    kept: PhantomData<&'a Body<M>>,
 }
 
 impl<'a, M: Mmu> Found<'a, M> {
     /// The VMA.
     pub(crate) fn vma(&self) -> &'a Vma<M> {
         // SAFETY: 1: a leaf's slot, and `mmap_lock` is held as long as `'a`.
-        unsafe { vma(self.leaf.held(self.slot)) }
+        unsafe { vma(self.leaf().held(self.slot)) }
+    }
+
+    fn leaf(&self) -> &'a Body<M> {
+        // SAFETY: found under `mmap_lock`, which is held as long as `'a`.
+        unsafe { self.leaf.as_ref() }
     }
 }
 
@@ -329,7 +337,12 @@ impl<M: Mmu> Tree<M> {
     pub(crate) unsafe fn found<'a>(&self, start: VirtAddr) -> Option<Found<'a, M>> {
         // SAFETY: 1: 1 of this function.
         let (leaf, slot) = unsafe { self.slot_of(start.0) }?;
-        Some(Found { leaf, slot }).filter(|it| it.leaf.held(slot) != 0)
+        let found = Found {
+            leaf: NonNull::from(leaf),
+            slot,
+            kept: PhantomData,
+        };
+        Some(found).filter(|_| leaf.held(slot) != 0)
     }
 
     /// As [`Self::remove`], where it was found before under the same hold of the writer's lock, and
@@ -340,7 +353,7 @@ impl<M: Mmu> Tree<M> {
         sys: &System<M>,
         found: Found<'_, M>,
     ) -> Result<Option<VirtRange>, NoMemory> {
-        let Found { leaf, slot } = found;
+        let (leaf, slot) = (found.leaf(), found.slot);
         // First, since a word may be too large, and a leaf may go.
         // SAFETY: 1: the writer's lock.
         let around = unsafe { self.gap_around(leaf, slot) };

@@ -38,7 +38,7 @@ use crate::event::Event;
 use crate::mm::Mm;
 use crate::rss::Share;
 use crate::thread::Thread;
-use crate::vma::{Vma, VmaFlags, VmaView};
+use crate::vma::{Vma, VmaFlags, VmaPtr, VmaView};
 use crate::writers::Writers;
 use locks::Kind;
 use minflt_addr::{VirtAddr, VirtRange};
@@ -144,7 +144,7 @@ impl<M: Mmu> Mm<M> {
                 return Err(NoMemory);
             }
             let part = VirtRange::new(at, whole.end().min(range.end()));
-            *change += self.set_locked_in(writers, vma, part, kind)?;
+            *change += self.set_locked_in(writers, vma.into(), part, kind)?;
             at = part.end();
         }
         Ok(())
@@ -154,11 +154,11 @@ impl<M: Mmu> Mm<M> {
     fn set_locked_in(
         &self,
         writers: &Writers<'_, M>,
-        vma: &Vma<M>,
+        vma: VmaPtr<'_, M>,
         part: VirtRange,
         kind: Kind,
     ) -> Result<i64, NoMemory> {
-        let view = vma.view();
+        let view = vma.get().view();
         let flags = view.flags.without(Kind::BOTH).with(kind.flags());
         // Huge pages are never taken away from who has them, and not counted.
         if flags == view.flags || view.is_huge() {
@@ -377,7 +377,7 @@ impl<M: Mmu> Mm<M> {
         let mut at = VirtAddr(0);
         while let Some(vma) = self.find(at) {
             let whole = vma.view().range;
-            let change = self.set_locked_in(writers, vma, whole, kind);
+            let change = self.set_locked_in(writers, vma.into(), whole, kind);
             self.locks.change(change.unwrap_or(0));
             at = whole.end();
         }

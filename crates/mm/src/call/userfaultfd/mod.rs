@@ -296,7 +296,7 @@ fn change<M: Mmu>(
 ) -> Result<(), NoMemory> {
     let mut protected = VmaFlags::NONE;
     let vma = mm.find(part.start()).ok_or(NoMemory)?;
-    let changed = modify(mm, writers, vma, part, |view| {
+    let changed = modify(mm, writers, vma.into(), part, |view| {
         let new = to(view);
         // Marks are one handler's: another does not find what the one before it left behind.
         protected = if view.uffd == new.uffd {

@@ -134,8 +134,8 @@ unsafe impl<M: Mmu> SlabObject for Segment<M> {}
 pub(crate) struct Held<'s, M: Mmu> {
     /// Its file.
     pub(crate) file: FileHandle<'s, M>,
-    /// None for a control.
-    counted: Option<&'s Segment<M>>,
+    /// None for a control. No reference: dropping this may free it.
+    counted: Option<NonNull<Segment<M>>>,
 }
 
 impl<M: Mmu> Segment<M> {
@@ -188,20 +188,32 @@ impl<M: Mmu> Segment<M> {
     }
 
     /// One less has it; the last one frees it if it was removed.
-    fn detach(&self, sys: &System<M>) {
+    ///
+    /// # Safety
+    /// 1. The caller is counted in `attached`, and no more when this returns.
+    unsafe fn detach(segment: NonNull<Self>, sys: &System<M>) {
         let table = sys.segments();
-        self.attached.sub(1, Ordering::Relaxed);
-        table.let_go(self);
+        // SAFETY: 1 of this function.
+        let this = unsafe { segment.as_ref() };
+        this.attached.sub(1, Ordering::Relaxed);
+        // SAFETY: 1: it is in the table until then, and the caller has no use for it.
+        unsafe { table.let_go(segment) };
     }
 
-    /// Gives back what it has. The caller took it out of the table.
-    fn free(&self, sys: &System<M>) {
-        let cache = self.cache();
-        cache.segment.store(0, Ordering::Relaxed);
-        sys.uncharge(self.promised);
-        // SAFETY: 1, 2: in no table, and nobody has it attached.
-        unsafe { sys.shm.slab.free(NonNull::from(self), sys) };
-        cache.put();
+    /// Gives back what it has.
+    ///
+    /// # Safety
+    /// 1. The caller took it out of the table, and nobody has it attached.
+    unsafe fn free(segment: NonNull<Self>, sys: &System<M>) {
+        // SAFETY: 1 of this function.
+        let this = unsafe { segment.as_ref() };
+        let (cache, promised) = (this.cache, this.promised);
+        this.cache().segment.store(0, Ordering::Relaxed);
+        sys.uncharge(promised);
+        // SAFETY: 1, 2: 1 of this function.
+        unsafe { sys.shm.slab.free(segment, sys) };
+        // SAFETY: 1: the segment's.
+        unsafe { PageCache::put(cache) };
     }
 
     /// Pages promised, and how many have it. For oracles.
@@ -213,7 +225,8 @@ impl<M: Mmu> Segment<M> {
 impl<M: Mmu> Drop for Held<'_, M> {
     fn drop(&mut self) {
         if let Some(segment) = self.counted {
-            segment.detach(self.file.sys);
+            // SAFETY: 1: counted by `Table::hold`.
+            unsafe { Segment::detach(segment, self.file.sys) };
         }
     }
 }
@@ -244,7 +257,8 @@ impl<M: Mmu> PageCache<M> {
     pub(super) fn unmapped_by(&self, mm: &Mm<M>) {
         if let Some(segment) = self.segment() {
             segment.last.store(mm.space.0, Ordering::Relaxed);
-            segment.detach(self.system());
+            // SAFETY: 1: counted by `mapped_by`.
+            unsafe { Segment::detach(NonNull::from(segment), self.system()) };
         }
     }
 

@@ -259,7 +259,7 @@ impl<'s, M: Mmu> Table<'s, M> {
                 cache: segment.cache,
                 access,
             },
-            counted,
+            counted: counted.map(NonNull::from),
         }
     }
 
@@ -269,22 +269,34 @@ impl<'s, M: Mmu> Table<'s, M> {
     /// Sleeps for locks of the file's pages, where the segment goes.
     ///
     /// Linux: do_shm_rmid.
-    pub(crate) fn remove(self, segment: &'s Segment<M>) {
-        segment.key.store(ShmKey::PRIVATE.0, Ordering::Relaxed);
-        segment.removed.store(1, Ordering::Relaxed);
-        self.let_go(segment);
+    ///
+    /// # Safety
+    /// 1. The segment is in this table; whoever asks has no use for it afterwards.
+    pub(crate) unsafe fn remove(self, segment: NonNull<Segment<M>>) {
+        // SAFETY: 1 of this function.
+        let this = unsafe { segment.as_ref() };
+        this.key.store(ShmKey::PRIVATE.0, Ordering::Relaxed);
+        this.removed.store(1, Ordering::Relaxed);
+        // SAFETY: 1: 1 of this function.
+        unsafe { self.let_go(segment) };
     }
 
     /// Lets the table go, and `segment` if it was removed and nobody has it.
-    pub(super) fn let_go(self, segment: &'s Segment<M>) {
+    ///
+    /// # Safety
+    /// 1. As for [`Table::remove`].
+    pub(super) unsafe fn let_go(self, segment: NonNull<Segment<M>>) {
         let sys = self.sys;
-        let removed = segment.removed.load(Ordering::Relaxed) != 0;
-        if !removed || segment.attached.load(Ordering::Relaxed) > 0 {
+        // SAFETY: 1 of this function.
+        let this = unsafe { segment.as_ref() };
+        let removed = this.removed.load(Ordering::Relaxed) != 0;
+        if !removed || this.attached.load(Ordering::Relaxed) > 0 {
             return;
         }
-        self.take_out(segment);
+        self.take_out(this);
         drop(self);
-        segment.free(sys);
+        // SAFETY: 1: taken out just now, and attached nowhere.
+        unsafe { Segment::free(segment, sys) };
     }
 
     fn take_out(&self, gone: &Segment<M>) {
