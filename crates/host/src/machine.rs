@@ -305,13 +305,13 @@ fn word<P: Paging>(at: &HostInstance, pfn: Pfn, offset: u64) -> &AtomicU64 {
 /// Asks for the lines of `len` bytes from `at` on.
 #[inline(always)]
 fn prefetch(at: *const u8, len: usize) {
-    #[cfg(target_arch = "x86_64")]
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
     for line in (0..len).step_by(64) {
         use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
         // SAFETY: every x86-64 has SSE, and a prefetch of whatever address has no effect on memory.
         unsafe { _mm_prefetch(at.wrapping_add(line).cast(), _MM_HINT_T0) };
     }
-    #[cfg(not(target_arch = "x86_64"))]
+    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
     let _ = (at, len);
 }
 
@@ -327,13 +327,13 @@ fn prefetch_second(at: *const u8) {
 /// Asks for the line at `at`, to be written.
 #[inline(always)]
 fn prefetch_write(at: *const u8) {
-    #[cfg(target_arch = "x86_64")]
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
     // SAFETY: a hint: it changes no memory and no register, and where the processor does not know
     // it, it does nothing.
     unsafe {
         core::arch::asm!("prefetchw [{at}]", at = in(reg) at, options(nostack, preserves_flags));
     }
-    #[cfg(not(target_arch = "x86_64"))]
+    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
     let _ = at;
 }
 

@@ -11,6 +11,7 @@ mod memory;
 mod order;
 mod rcu;
 mod slab;
+mod spaces;
 mod wait_table;
 
 use crate::{Host, HostInstance, HostOptions, Prefault};
