@@ -17,6 +17,14 @@ const SOAK_SCHEDULES: u32 = 100_000;
 /// 20,000.
 const SOAK_STEPS: u32 = 1_000_000;
 
+/// Tree Borrows are the rules that allow a field's pointer to lead to the whole object; the clock
+/// and the number of CPUs are the host's.
+const MIRIFLAGS: &str = "-Zmiri-tree-borrows -Zmiri-permissive-provenance -Zmiri-disable-isolation";
+
+/// Orders of threads that Miri tries beside the first.
+const MIRI_SEEDS_CI: u32 = 2;
+const MIRI_SEEDS_SOAK: u32 = 64;
+
 /// Crates that must build without an operating system.
 const BARE: &str = "-p minflt-addr -p minflt-sync -p minflt-pgtable -p minflt-mm";
 
@@ -58,6 +66,7 @@ pub(crate) fn gate(root: &Path) -> Vec<Step> {
         ),
         apart(root, "kernel", "kernel-build", "build --release"),
     ];
+    steps.extend(miri(root, MIRI_SEEDS_CI));
     steps.push(fuzz::step(root));
     steps.extend(deny(root));
     steps
@@ -89,20 +98,44 @@ pub(crate) fn soak(root: &Path, extra: &[String]) -> Vec<Step> {
             "there is no crates/sync/tests/model_*.rs",
         ),
     ];
+    steps.extend(miri(root, MIRI_SEEDS_SOAK));
     steps.extend(advisories(root));
     steps
 }
 
-/// The tests of the crates with raw pointers, interpreted.
-pub(crate) fn miri(root: &Path) -> Step {
-    let mut step = Step::cargo(
-        "miri",
-        root,
-        "+nightly miri test -p minflt-sync -p minflt-pgtable",
+/// Tests on the host's machine that say little or nothing interpreted: what they compare with is the
+/// host's Linux, its files, its memory or its caches.
+const NOT_INTERPRETED: &str = "--skip tests::linux --skip tests::file --skip ram::tests \
+                               --skip probe::tests --skip worker";
+
+/// Tests of threads, which one seed runs in one order.
+const OF_THREADS: &str = "tests::locks tests::slab tests::rcu tests::grace tests::wait_table \
+                          tests::interrupts threads_fault_while_another_unmaps";
+
+/// The tests of the crates with raw pointers, interpreted, with rounds as few as that asks for: each
+/// access is checked against the rules of aliasing, initialized memory and data races. Then those
+/// of threads once more with `seeds` other orders.
+///
+/// `mm` makes pointers of integers, so strict provenance cannot be asked for.
+pub(crate) fn miri(root: &Path, seeds: u32) -> Vec<Step> {
+    let all = format!(
+        "+nightly miri test -p minflt-sync -p minflt-pgtable -p minflt-host --lib -- \
+         {NOT_INTERPRETED}"
     );
+    let threads = format!("+nightly miri test -p minflt-host --lib -- {OF_THREADS}");
+    let many = format!(" -Zmiri-many-seeds=1..{}", seeds + 1);
+    [("miri", all, ""), ("miri-seeds", threads, many.as_str())]
+        .into_iter()
+        .map(|(name, args, more)| interpreted(root, name, &args, more))
+        .collect()
+}
+
+/// A step in which Miri interprets.
+fn interpreted(root: &Path, name: &'static str, args: &str, more: &str) -> Step {
+    let mut step = Step::cargo(name, root, args);
     // Only rustup's proxy takes `+toolchain`; the cargo that runs us is the real one.
     step.argv[0] = "cargo".to_owned();
-    step.with_env("MIRIFLAGS", "-Zmiri-strict-provenance")
+    step.with_env("MIRIFLAGS", format!("{MIRIFLAGS}{more}"))
         .only_if(
             || works(&["+nightly", "miri", "--version"]),
             "no nightly with Miri is installed",
@@ -226,6 +259,7 @@ mod tests {
             "bare",
             "loom",
             "examples",
+            "miri",
             "deny",
             "kernel-deny",
             "guest-deny",

@@ -24,7 +24,7 @@ usage: cargo xtask COMMAND
   fuzz [TARGET...] [--seconds N]
                    the fuzz targets, a few seconds each from the committed corpus, or N seconds
                    each with what is found kept in fuzz/found (needs a nightly)
-  miri             the tests of sync and pgtable under Miri (needs a nightly with Miri)
+  miri             sync, pgtable and mm on small machines under Miri (needs a nightly with Miri)
   soak [ARG...]    long explorations of schedules; ARGs go to `minflt check`
   steps            the names of the steps of `ci`
 ";
@@ -50,7 +50,10 @@ fn main() -> ExitCode {
         ("deny", []) => step::run_all(&ci::deny(&root)),
         ("deny", [option]) if option == "--advisories" => step::run_all(&ci::advisories(&root)),
         ("fuzz", args) => fuzz::run(&root, args),
-        ("miri", []) => step::run_all(&[ci::miri(&root)]),
+        ("miri", []) => named_steps(
+            &ci::gate(&root),
+            &["miri".to_owned(), "miri-seeds".to_owned()],
+        ),
         ("soak", extra) => step::run_all(&ci::soak(&root, extra)),
         ("steps", []) => {
             for step in ci::gate(&root) {

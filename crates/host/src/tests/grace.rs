@@ -1,6 +1,6 @@
 //! Sleepable read-copy-update: no reader meets an object whose grace period is over.
 
-use super::{M, machine, on_all_cpus, per_cpu};
+use super::{M, machine, on_all_cpus, per_cpu, rounds};
 use core::ptr::{self, NonNull};
 use minflt_sync::srcu::{Callback, SrcuCpu};
 use minflt_sync::{Atomic, Instance, Machine, Ordering, Srcu};
@@ -60,7 +60,7 @@ fn a_reader_never_sees_a_poisoned_object() {
     };
     on_all_cpus(&at, |cpu| {
         if cpu < 2 {
-            for round in 0..5_000 {
+            for round in 0..rounds(5_000) as usize {
                 replace(cpu as usize, round % NODES, (round + 1) % NODES);
             }
             writing.sub(1, Ordering::Release);

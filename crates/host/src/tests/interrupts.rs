@@ -1,6 +1,6 @@
 //! Interrupts reach every CPU once asked for, whatever it does at the moment.
 
-use super::{M, machine, me, on_all_cpus};
+use super::{M, machine, me, on_all_cpus, rounds};
 use crate::HostInstance;
 use core::ptr;
 use minflt_addr::{Pfn, VirtAddr, VirtRange};
@@ -131,8 +131,8 @@ fn no_cpu_uses_a_translation_after_its_invalidation_returned() {
         let page = Shootdown::new(&at);
         let working = Atomic::<u64, M>::new(u64::from(cpus));
         on_all_cpus(&at, |cpu| {
-            for round in 0..2_000 {
-                if (round + cpu).is_multiple_of(8) {
+            for round in 0..rounds(2_000) {
+                if (round + u64::from(cpu)).is_multiple_of(8) {
                     page.change();
                 } else {
                     page.access();
@@ -154,14 +154,14 @@ fn sleepers_spinners_and_absent_cpus_acknowledge() {
     let page = Shootdown::new(&at);
     let held: SpinLock<(), PageTableLock, M> = SpinLock::new(());
     let stop = Atomic::<u64, M>::new(0);
-    let changed = Atomic::<u64, M>::new(0);
+    let (changed, all) = (Atomic::<u64, M>::new(0), 2 * rounds(150));
     std::thread::scope(|scope| {
         // 0 and 1 change the page at once; one of them with a lock held that 2 spins for.
         for cpu in [0, 1] {
             let (at, page, held, stop, changed) = (&at, &page, &held, &stop, &changed);
             scope.spawn(move || {
                 let _cpu = at.enter(cpu);
-                for _ in 0..150 {
+                for _ in 0..rounds(150) {
                     if cpu == 0 {
                         let _held = held.lock();
                         page.flush_others();
@@ -170,8 +170,8 @@ fn sleepers_spinners_and_absent_cpus_acknowledge() {
                     }
                     changed.add(1, Ordering::Relaxed);
                 }
-                while changed.load(Ordering::Relaxed) < 300 {
-                    changed.wait_until(u64::MAX, 300);
+                while changed.load(Ordering::Relaxed) < all {
+                    changed.wait_until(u64::MAX, all);
                 }
                 if cpu == 0 {
                     stop.store(1, Ordering::Release);
@@ -242,9 +242,9 @@ fn a_token_left_early_is_not_lost_and_an_interrupt_is_no_token() {
     let turn = Atomic::<u64, M>::new(0);
     on_all_cpus(&at, |cpu| {
         // 0 and 1 pass a turn to and fro; each waits for its turn by tokens alone.
-        for round in 0..10_000 {
+        for round in 0..rounds(10_000) {
             if cpu == 2 {
-                if round % 10 == 0 && turn.load(Ordering::Relaxed) < 20_000 {
+                if round % 10 == 0 && turn.load(Ordering::Relaxed) < 2 * rounds(10_000) {
                     page.flush_others();
                 }
                 continue;
@@ -256,7 +256,7 @@ fn a_token_left_early_is_not_lost_and_an_interrupt_is_no_token() {
             M::unpark(TaskId(2 - cpu));
         }
     });
-    assert_eq!(turn.load(Ordering::Relaxed), 20_000);
+    assert_eq!(turn.load(Ordering::Relaxed), 2 * rounds(10_000));
 }
 
 /// A thread that is in a call of the host acknowledges: else the call here would never return.

@@ -1,6 +1,6 @@
 //! The spinning lock, the sleeping lock and the sequence count.
 
-use super::{M, machine, on_all_cpus};
+use super::{M, machine, on_all_cpus, rounds};
 use crate::HostInstance;
 use minflt_sync::order::{LruLock, MmapLock, PageTableLock};
 use minflt_sync::{Atomic, Instance, Machine, Ordering, Plain, RwSem, SeqCount, SpinLock};
@@ -12,7 +12,7 @@ fn additions_under_a_spinning_lock_add_up() {
         let counter: SpinLock<u64, PageTableLock, M> = SpinLock::new(0);
         let tried: SpinLock<u64, LruLock, M> = SpinLock::new(0);
         on_all_cpus(&at, |_| {
-            for _ in 0..20_000 {
+            for _ in 0..rounds(20_000) {
                 *counter.lock() += 1;
                 loop {
                     if let Some(mut counter) = tried.try_lock() {
@@ -23,8 +23,8 @@ fn additions_under_a_spinning_lock_add_up() {
                 }
             }
         });
-        assert_eq!(*counter.lock(), u64::from(cpus) * 20_000);
-        assert_eq!(*tried.lock(), u64::from(cpus) * 20_000);
+        assert_eq!(*counter.lock(), u64::from(cpus) * rounds(20_000));
+        assert_eq!(*tried.lock(), u64::from(cpus) * rounds(20_000));
     }
 }
 
@@ -102,10 +102,10 @@ impl Pair {
 
 #[test]
 fn readers_and_writers_of_a_sleeping_lock_exclude_each_other() {
-    for (cpus, rounds) in [(2, 60_000), (4, 40_000), (8, 20_000)] {
+    for (cpus, many) in [(2, 60_000), (4, 40_000), (8, 20_000)] {
         let at = machine(cpus);
         let pair = Pair::new();
-        let written = pair.stress(&at, rounds);
+        let written = pair.stress(&at, rounds(many));
         assert_eq!(pair.read(), written);
     }
 }
@@ -116,7 +116,7 @@ fn a_thread_that_holds_and_sleeps_is_waited_for() {
     let at = machine(3);
     let pair = Pair::new();
     on_all_cpus(&at, |cpu| {
-        for _ in 0..3_000 {
+        for _ in 0..rounds(3_000) {
             if cpu == 0 {
                 pair.write(|| {
                     M::unpark(super::me().task.get());
@@ -129,7 +129,7 @@ fn a_thread_that_holds_and_sleeps_is_waited_for() {
             }
         }
     });
-    assert_eq!(pair.read(), 6_000);
+    assert_eq!(pair.read(), 2 * rounds(3_000));
 }
 
 #[test]
@@ -139,7 +139,7 @@ fn two_machines_at_once_do_not_meet() {
         for at in &machines {
             scope.spawn(move || {
                 let pair = Pair::new();
-                let written = pair.stress(at, 15_000);
+                let written = pair.stress(at, rounds(15_000));
                 assert_eq!(pair.read(), written);
             });
         }
@@ -156,7 +156,7 @@ fn a_reader_of_a_sequence_sees_both_halves_of_a_change_or_notices() {
     let stop = Atomic::<u32, M>::new(0);
     on_all_cpus(&at, |cpu| {
         if cpu == 0 {
-            for value in 1..100_000 {
+            for value in 1..rounds(100_000) {
                 let _lock = writers.lock();
                 seq.write_begin();
                 first.store(value, Ordering::Relaxed);

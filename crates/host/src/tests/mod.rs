@@ -23,6 +23,16 @@ use minflt_sync::{Cx, Instance, Machine, PerCpu, Ram};
 use std::panic::catch_unwind;
 use std::sync::Barrier;
 
+/// Rounds for an interpreter where threads do that many: it checks each access, and need not wait for
+/// the rare one that goes wrong. A multiple of 8.
+pub(crate) const fn rounds(of_threads: u64) -> u64 {
+    match of_threads / 1000 {
+        _ if !cfg!(miri) => of_threads,
+        0..8 => 8,
+        few => few & !7,
+    }
+}
+
 /// The machine under test.
 pub(crate) type M = Host<X86_64, true>;
 

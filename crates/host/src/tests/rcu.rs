@@ -1,7 +1,7 @@
 //! Read-copy-update on real threads: no reader meets an object whose grace period is over, and CPUs
 //! that do not come by are interrupted.
 
-use super::{M, machine, on_all_cpus, per_cpu};
+use super::{M, machine, on_all_cpus, per_cpu, rounds};
 use crate::HostInstance;
 use core::ptr::{self, NonNull};
 use minflt_sync::rcu::{Patience, RcuCpu};
@@ -99,7 +99,7 @@ fn replace_and_read(at: &HostInstance, rcu: &Rcu<M>) {
     };
     on_all_cpus(at, |cpu| {
         if cpu < 2 {
-            for round in 0..5_000 {
+            for round in 0..rounds(5_000) as usize {
                 replace(cpu as usize, round % NODES, (round + 1) % NODES);
             }
             writing.sub(1, Ordering::Release);

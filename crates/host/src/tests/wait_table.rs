@@ -1,6 +1,6 @@
 //! Locks that are a bit, with sleepers in queues that all words share.
 
-use super::{M, machine, on_all_cpus};
+use super::{M, machine, on_all_cpus, rounds};
 use minflt_sync::order::FolioLock;
 use minflt_sync::{Atomic, Ordering, Plain, WaitTable};
 
@@ -38,7 +38,8 @@ impl Page {
 
 #[test]
 fn everybody_gets_the_lock_and_nobody_beside_another() {
-    for (cpus, pages, rounds) in [(2, 1, 20_000), (8, 1, 4_000), (8, 200, 4_000)] {
+    for (cpus, pages, many) in [(2, 1, 20_000), (8, 1, 4_000), (8, 200, 4_000)] {
+        let rounds = rounds(many);
         let at = machine(cpus);
         let table = WaitTable::<M>::new();
         let pages: Vec<Page> = (0..pages).map(|_| Page::new()).collect();
@@ -73,7 +74,7 @@ fn who_waits_for_the_end_of_a_write_sees_what_was_written() {
     let at = machine(4);
     let table = WaitTable::<M>::new();
     let (word, written) = (Atomic::<u32, M>::new(BUSY), Atomic::<u64, M>::new(0));
-    let rounds = 500;
+    let rounds = rounds(500);
     on_all_cpus(&at, |cpu| {
         if cpu == 0 {
             for round in 1..=rounds {
