@@ -167,6 +167,9 @@ impl<M: Mmu> System<M> {
             Owner::Anon(_) | Owner::Known(_) => None,
         };
         let mut alone = 1 + u32::from(of_file.is_some());
+        if self.config.lacks(Broken::MoveCountsItself) {
+            alone -= 1;
+        }
         if self.config.lacks(Broken::MoveUncounted) {
             alone = frame.refs.load(Ordering::Relaxed);
         }

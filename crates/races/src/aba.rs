@@ -1,7 +1,7 @@
 //! Races in which an entry comes back equal bit by bit, and the page behind it does not.
 
 use super::forks::Child;
-use super::migration::{FAR, boxed, fine, touched};
+use super::migration::{FAR, boxed, fine, moves_at_last, touched};
 use super::scenes::{S, tasks};
 use super::stage::Script;
 use minflt_pgtable::Paging;
@@ -33,6 +33,7 @@ pub(super) fn exclusive<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
                 ));
             }
         }
-        child.end(&last)
+        child.end(&last)?;
+        moves_at_last(&last, last.mm, last.page(0))
     })
 }

@@ -1,15 +1,16 @@
 //! What happens in the races about huge pages that are moved to another node.
 //!
-//! A move that finds the page in use gives up, which is no mistake. Where the machine has one node
-//! only, there is nothing to move to.
+//! A move that finds the page in use gives up, which is no mistake while the tasks run; one when
+//! they have ended has to succeed. Where the machine has one node only, there is nothing to move
+//! to.
 
 use super::forks::Child;
-use super::hugetlb::{Big, at, end, shared, stores};
-use super::migration::{FAR, boxed};
+use super::hugetlb::{Big, at, bytes, end, finds, has, shared, stores};
+use super::migration::{FAR, boxed, moves_at_last};
 use super::scenes::{S, tasks};
-use super::stage::{Checked, Script};
+use super::stage::{Checked, Script, Stage};
 use core::cell::RefCell;
-use minflt_mm::{Mm, MovePageError, Reserve, Sharing};
+use minflt_mm::{Advice, Mm, MovePageError, Reserve, Sharing};
 use minflt_pgtable::Paging;
 use minflt_sync::Machine;
 use std::rc::Rc;
@@ -17,26 +18,27 @@ use std::rc::Rc;
 /// What is in the page.
 const WORD: u64 = 100;
 
-/// Moves page 0.
-fn moves<P: Paging>(mm: &Mm<Checked<P>>) {
-    let moved = mm.move_page(at::<P>(0), FAR);
+/// Moves page `n`.
+fn moves<P: Paging>(mm: &Mm<Checked<P>>, n: u64) {
+    let moved = mm.move_page(at::<P>(n), FAR);
     let fine = matches!(
         moved,
         Ok(()) | Err(MovePageError::Busy | MovePageError::NoNode)
     );
     if !fine {
-        Checked::<P>::violation(format_args!("huge page 0: a move returned {moved:?}"));
+        Checked::<P>::violation(format_args!("huge page {n}: a move returned {moved:?}"));
     }
 }
 
-/// What page 0 holds at the end.
-fn holds<P: Paging>(mm: &Mm<Checked<P>>, word: u64) -> Result<(), String> {
-    match mm.thread().load(at::<P>(0)) {
-        Ok(found) if found == word => Ok(()),
-        found => Err(format!(
-            "huge page 0: {word} was stored, and {found:?} is found"
-        )),
-    }
+/// What page 0 holds at the end, and after a move that nothing is in the way of.
+fn holds_moved<P: Paging>(
+    stage: &Stage<'_, P>,
+    mm: &Mm<Checked<P>>,
+    word: u64,
+) -> Result<(), String> {
+    has(mm, 0, word)?;
+    moves_at_last(stage, mm, at::<P>(0))?;
+    has(mm, 0, word)
 }
 
 /// Stores other words to page 0, and finds each.
@@ -60,11 +62,11 @@ pub(super) fn beside_fault<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
     stores(stage.mm, 0, &[Ok(())]);
     let (mover, user, last) = (Rc::clone(stage), Rc::clone(stage), Rc::clone(stage));
     let bodies = vec![
-        boxed(move || moves(mover.mm)),
+        boxed(move || moves(mover.mm, 0)),
         boxed(move || goes_on(user.mm)),
     ];
     tasks(bodies, move || {
-        holds(last.mm, 3)?;
+        holds_moved(&last, last.mm, 3)?;
         file.end()
     })
 }
@@ -74,11 +76,11 @@ pub(super) fn by_one_table<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
     let (file, child) = shared(stage);
     let (mover, user, last) = (Rc::clone(stage), Rc::clone(&child), Rc::clone(stage));
     let bodies = vec![
-        boxed(move || moves(mover.mm)),
+        boxed(move || moves(mover.mm, 0)),
         boxed(move || goes_on(user.mm())),
     ];
     tasks(bodies, move || {
-        holds(last.mm, 3)?;
+        holds_moved(&last, last.mm, 3)?;
         end(&last, file, child)
     })
 }
@@ -95,15 +97,48 @@ pub(super) fn beside_fork<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
     let (forks, forker) = (Rc::clone(&child), Rc::clone(stage));
     let (mover, last) = (Rc::clone(stage), Rc::clone(stage));
     let bodies = vec![
-        boxed(move || moves(mover.mm)),
+        boxed(move || moves(mover.mm, 0)),
         boxed(move || *born.borrow_mut() = Some(forks.child(&forker))),
     ];
     tasks(bodies, move || {
         let grandchild: Child<'s, P> = grandchild.take().ok_or("fork did not return")?;
         for mm in [last.mm, child.mm(), grandchild.mm()] {
-            holds(mm, WORD)?;
+            holds_moved(&last, mm, WORD)?;
         }
         grandchild.exit();
         end(&last, file, child)
+    })
+}
+
+/// Page 1 of a private mapping is moved beside MADV_DONTNEED of page 0 and a part of page 1, which
+/// stays as a whole.
+pub(super) fn beside_discard<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
+    let file = Big::new(stage, 2, 4);
+    file.map(0, 2, Reserve::Charged, Sharing::Private);
+    for n in 0..2 {
+        stores(stage.mm, n, &[Ok(())]);
+    }
+    let (mover, user, caller) = (Rc::clone(stage), Rc::clone(stage), Rc::clone(stage));
+    let last = Rc::clone(stage);
+    let bodies = vec![
+        boxed(move || moves(mover.mm, 1)),
+        boxed(move || {
+            for _ in 0..2 {
+                finds(user.mm, 1, &[Ok(WORD + 1)]);
+            }
+        }),
+        boxed(move || {
+            let len = bytes::<P>() + P::page();
+            let done = caller.mm.madvise(at::<P>(0), len, Advice::DontNeed);
+            assert!(done.is_ok(), "mapped: {done:?}");
+            finds(caller.mm, 1, &[Ok(WORD + 1)]);
+        }),
+    ];
+    tasks(bodies, move || {
+        has(last.mm, 0, 0)?;
+        has(last.mm, 1, WORD + 1)?;
+        moves_at_last(&last, last.mm, at::<P>(1))?;
+        has(last.mm, 1, WORD + 1)?;
+        file.end()
     })
 }

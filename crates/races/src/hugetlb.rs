@@ -58,12 +58,17 @@ pub(super) enum Huge {
     MoveShared,
     /// A private page is moved, beside a fork of a child that has it, too.
     MoveFork,
+    /// A private page is moved in which MADV_DONTNEED of the one below ends.
+    MoveEdge,
 }
 
 impl Huge {
     /// Whether it is about two memory nodes.
     pub(super) const fn moves(self) -> bool {
-        matches!(self, Self::Move | Self::MoveShared | Self::MoveFork)
+        matches!(
+            self,
+            Self::Move | Self::MoveShared | Self::MoveFork | Self::MoveEdge
+        )
     }
 }
 
@@ -162,12 +167,22 @@ pub(super) fn stores<P: Paging>(mm: &Mm<Checked<P>>, n: u64, allowed: &[Result<(
 }
 
 /// A load of page `n` finds one of these.
-fn finds<P: Paging>(mm: &Mm<Checked<P>>, n: u64, allowed: &[Result<u64, Signal>]) {
+pub(super) fn finds<P: Paging>(mm: &Mm<Checked<P>>, n: u64, allowed: &[Result<u64, Signal>]) {
     let found = mm.thread().load(at::<P>(n));
     if !allowed.contains(&found) {
         Checked::<P>::violation(format_args!(
             "huge page {n} holds {found:?}, none of {allowed:?}"
         ));
+    }
+}
+
+/// Page `n` holds `word`, when the tasks have ended.
+pub(super) fn has<P: Paging>(mm: &Mm<Checked<P>>, n: u64, word: u64) -> Result<(), String> {
+    match mm.thread().load(at::<P>(n)) {
+        Ok(found) if found == word => Ok(()),
+        found => Err(format!(
+            "huge page {n}: {word} was stored, and {found:?} is found"
+        )),
     }
 }
 
@@ -196,6 +211,7 @@ pub(super) fn script<'s, P: Paging>(scene: Huge, stage: &S<'s, P>) -> Script<'s>
         Huge::Move => huge_moving::beside_fault(stage),
         Huge::MoveShared => huge_moving::by_one_table(stage),
         Huge::MoveFork => huge_moving::beside_fork(stage),
+        Huge::MoveEdge => huge_moving::beside_discard(stage),
     }
 }
 

@@ -104,6 +104,12 @@ impl Race {
         }
     }
 
+    /// Whether its tasks move pages to another node: a search in which none was moved shows nothing.
+    #[must_use]
+    pub const fn moves_pages(&self) -> bool {
+        self.scene.has_movers()
+    }
+
     /// The configuration it is played in: with its own way to exchange entries, where that may be
     /// chosen, and with what the scene is about.
     #[must_use]
@@ -147,6 +153,8 @@ pub struct Searched {
     pub format: Format,
     /// How often each oracle looked, by [`Check`].
     pub looks: [u64; Check::COUNT],
+    /// Pages that its tasks moved to another node, in all schedules.
+    pub moved: u64,
 }
 
 /// Explores schedules of `race` under `config` on each of its formats, with the whole budget each,
@@ -169,6 +177,7 @@ pub fn search_mix(race: &Race, config: Config, budget: &Budget, mix: Mix) -> Sea
         all.explored.events += more.explored.events;
         all.explored.failure = more.explored.failure;
         all.format = *format;
+        all.moved += more.moved;
         for (sum, looks) in all.looks.iter_mut().zip(more.looks) {
             *sum += looks;
         }
@@ -193,6 +202,7 @@ pub fn search_on(
         explored,
         format,
         looks: scratch.looks,
+        moved: scratch.moved,
     }
 }
 

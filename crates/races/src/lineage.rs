@@ -1,7 +1,9 @@
 //! What happens in the races about anon_vmas: freed, used again, shared and passed on.
 
 use super::forks::Child;
-use super::migration::{boxed, frame_of, left, move_mapping, mover, protect_page, touched};
+use super::migration::{
+    adds_up, boxed, frame_of, left, move_mapping, mover, protect_page, touched,
+};
 use super::scenes::{S, expect, tasks};
 use super::stage::Script;
 use core::cell::RefCell;
@@ -163,6 +165,7 @@ fn refused<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
     ];
     tasks(bodies, move || {
         let expected = if *stored.borrow() { 7 } else { 0 };
-        left(&last, &[last.mm], 0, Ok(expected))
+        // Where nothing was stored it is the page of zeros, which stays where it is.
+        adds_up(&last, &[last.mm], 0, Ok(expected))
     })
 }

@@ -149,6 +149,12 @@ pub(super) const HUGE: &[Race] = &[
         ..huge(Huge::MoveFork, Broken::ForkSkipsMoving)
     },
     Race {
+        number: "huge-move-edge",
+        name: "huge-move-discard",
+        never: "MADV_DONTNEED discards the huge page in which its range ends",
+        ..huge(Huge::MoveEdge, Broken::DiscardRoundsUp)
+    },
+    Race {
         number: "P46-huge",
         name: "huge-reuse",
         never: "a store reaches a huge page that another address space still reaches",

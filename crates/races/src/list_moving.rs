@@ -98,6 +98,12 @@ pub(super) const MOVING: &[Race] = &[
         ..moving(Moving::Store, Broken::CopyBeforeFlush)
     },
     Race {
+        number: "idle-move",
+        name: "migrate-idle",
+        never: "a page that nobody else uses is not moved",
+        ..moving(Moving::Store, Broken::MoveCountsItself)
+    },
+    Race {
         number: "P58",
         name: "aba-exclusive",
         never: "a store takes a page for its own that was moved away and back, and that a child has",

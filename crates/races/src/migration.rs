@@ -3,7 +3,8 @@
 //!
 //! Pages are moved by their address, under `mmap_lock` for reading, as from a fault; or by the
 //! frame they are in, by somebody who holds nothing. A move that finds the page in use gives up,
-//! which is no mistake.
+//! which is no mistake while the tasks run. When they have ended nothing is in use, and every scene
+//! ends with a move that has to succeed ([`moves_at_last`]).
 
 use super::aba;
 use super::away;
@@ -16,11 +17,13 @@ use super::pins;
 use super::scenes::{S, expect, tasks};
 use super::stage::{Checked, Script, Stage};
 use core::cell::{Cell, RefCell};
-use minflt_addr::Pfn;
+use minflt_addr::{Pfn, VirtAddr};
 use minflt_mm::config::{Balancing, Neighbours};
-use minflt_mm::{Advice, Config, Mm, MovePageError, Prot, Remap, RemapRequest, Sharing, Signal};
+use minflt_mm::{
+    Advice, Config, Event, Mm, MovePageError, Prot, Remap, RemapRequest, Sharing, Signal,
+};
 use minflt_pgtable::{Access, Paging};
-use minflt_sync::Machine;
+use minflt_sync::{Instance, Machine};
 use std::rc::Rc;
 
 /// The node that pages are moved to.
@@ -126,7 +129,7 @@ pub(super) fn frame_of<P: Paging>(stage: &Stage<'_, P>, n: u64) -> Pfn {
     leaf(stage, n).load().pfn()
 }
 
-/// Whether a move may end so.
+/// Whether a move may end so, while others may use the page.
 pub(super) fn fine(moved: Result<(), MovePageError>) {
     use MovePageError::{Busy, NoNode, NotThere};
     // A machine of one CPU has one node.
@@ -148,8 +151,20 @@ fn move_to_and_fro<P: Paging>(stage: &Stage<'_, P>, mm: &Mm<Checked<P>>, n: u64)
 }
 
 /// When the tasks have ended: all adds up, of these address spaces; and page `n` of the first holds
-/// `expected`.
+/// `expected`, before and after it is moved once more.
 pub(super) fn left<P: Paging>(
+    stage: &Stage<'_, P>,
+    alive: &[&Mm<Checked<P>>],
+    n: u64,
+    expected: Result<u64, Signal>,
+) -> Result<(), String> {
+    adds_up(stage, alive, n, expected)?;
+    moves_at_last(stage, alive[0], stage.page(n))?;
+    holds(stage, alive[0], n, expected)
+}
+
+/// The same of a page that is not moved.
+pub(super) fn adds_up<P: Paging>(
     stage: &Stage<'_, P>,
     alive: &[&Mm<Checked<P>>],
     n: u64,
@@ -158,13 +173,45 @@ pub(super) fn left<P: Paging>(
     // Whoever loads a page that nobody puts back waits for ever.
     let ledger = stage.sys.check_ledger(alive);
     ledger.map_err(|error| format!("ledger: {error}"))?;
-    let found = alive[0].thread().load(stage.page(n));
+    holds(stage, alive[0], n, expected)
+}
+
+/// Page `n` of an address space holds `expected`.
+fn holds<P: Paging>(
+    stage: &Stage<'_, P>,
+    mm: &Mm<Checked<P>>,
+    n: u64,
+    expected: Result<u64, Signal>,
+) -> Result<(), String> {
+    let found = mm.thread().load(stage.page(n));
     if found == expected {
         return Ok(());
     }
     Err(format!(
         "contents: page {n} holds {found:?}, not {expected:?}"
     ))
+}
+
+/// The tasks have ended, so nothing refers to the page at `addr` but what maps it: it is moved to
+/// the other node and back, if there is one.
+pub(super) fn moves_at_last<P: Paging>(
+    stage: &Stage<'_, P>,
+    mm: &Mm<Checked<P>>,
+    addr: VirtAddr,
+) -> Result<(), String> {
+    if stage.sys.machine().nodes() < 2 {
+        return Ok(());
+    }
+    let before = stage.sys.count_of(Event::PagesMigrated);
+    for node in [FAR, 0] {
+        let moved = mm.move_page(addr, node);
+        moved.map_err(|error| format!("move: nobody else uses {addr}, and it says {error:?}"))?;
+    }
+    // One of the two nodes was where it was already.
+    match stage.sys.count_of(Event::PagesMigrated) - before {
+        0 => Err(format!("move: {addr} was moved, and no page was")),
+        _ => Ok(()),
+    }
 }
 
 /// P10: a page that a child shares is moved, while the child takes a part of its mapping out, which
@@ -291,7 +338,8 @@ fn protect<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
             }
         }),
     ];
-    tasks(bodies, || Ok(()))
+    let last = Rc::clone(stage);
+    tasks(bodies, move || left(&last, &[last.mm], 0, Ok(0)))
 }
 
 /// P15: a page is moved while one thread stores to it all the time, and another loads.
@@ -411,14 +459,26 @@ fn watched<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
     let mut script = pins::protect_copy(stage);
     if P::bits().uffd_wp != 0 {
         script.tasks.push(mover(stage, frame_of(stage, 0)));
+        moved_at_the_end(stage, &mut script, 0);
     }
     script
+}
+
+/// Whatever has to be true at the end of a script: and page `n` can be moved.
+fn moved_at_the_end<'s, P: Paging>(stage: &S<'s, P>, script: &mut Script<'s>, n: u64) {
+    let last = Rc::clone(stage);
+    let at_end = core::mem::replace(&mut script.at_end, Box::new(|| Ok(())));
+    script.at_end = Box::new(move || {
+        at_end()?;
+        moves_at_last(&last, last.mm, last.page(n))
+    });
 }
 
 /// A page is moved while somebody pins it without a lock, and another forks.
 fn pin_fork<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
     let mut script = pins::fork_pin(stage);
     script.tasks.push(mover(stage, frame_of(stage, 0)));
+    moved_at_the_end(stage, &mut script, 0);
     script
 }
 

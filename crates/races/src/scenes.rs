@@ -104,6 +104,16 @@ impl Scene {
         matches!(self, Self::Moving(_) | Self::Lineage(_))
     }
 
+    /// Whether its tasks move pages from node to node.
+    pub(super) const fn has_movers(self) -> bool {
+        match self {
+            Self::Moving(scene) => !scene.swaps(),
+            Self::Lineage(scene) => !matches!(scene, Lineage::Refused),
+            Self::Huge(scene) => scene.moves(),
+            _ => false,
+        }
+    }
+
     /// Whether pages go in it beside faults that map what is around them.
     pub(super) const fn maps_around(self) -> bool {
         matches!(self, Self::Moving(Moving::AroundOut | Moving::Unused))

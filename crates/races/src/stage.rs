@@ -4,7 +4,7 @@ use super::scenes::{Scene, script};
 use core::mem::ManuallyDrop;
 use minflt_addr::{VirtAddr, VirtRange};
 use minflt_mm::config::ExchangeBy;
-use minflt_mm::{Check, Config, Mm, Place, Prot, Swap, System, Thread};
+use minflt_mm::{Check, Config, Event, Mm, Place, Prot, Swap, System, Thread};
 use minflt_pgtable::{AccessBits, Feature, Paging};
 use minflt_sim::MachineFile;
 use minflt_sim::Sim;
@@ -32,6 +32,8 @@ pub(super) struct Scratch {
     machine: Option<(SimInstance, usize)>,
     /// How often each oracle looked, in all schedules.
     pub(super) looks: [u64; Check::COUNT],
+    /// Pages that tasks moved, in all schedules.
+    pub(super) moved: u64,
 }
 
 /// A schedule, run and drawn.
@@ -147,7 +149,7 @@ pub(super) fn perform<P: Paging>(
     // memory goes with the machine's reset.
     let mm = running.new_mm().map(ManuallyDrop::new);
     let mut mm = mm.unwrap_or_else(|e| panic!("the stage is large enough: {e:?}"));
-    let (mut report, drawing) = play(&running, &mm, scene, options);
+    let (mut report, drawing) = play(&running, &mm, scene, (options, &mut scratch.moved));
     if report.outcome.is_ok() {
         // SAFETY: dropped here only.
         unsafe { ManuallyDrop::drop(&mut mm) };
@@ -167,7 +169,7 @@ fn play<P: Paging>(
     sys: &System<Checked<P>>,
     mm: &Mm<Checked<P>>,
     scene: Scene,
-    options: &RunOptions<'_>,
+    (options, moved): (&RunOptions<'_>, &mut u64),
 ) -> (RunReport, String) {
     let script = script(scene, &Stage { sys, mm });
     let cpus = (0..sys.machine().cpus()).cycle();
@@ -178,7 +180,9 @@ fn play<P: Paging>(
         describe: Some(&names),
         ..options.clone()
     };
+    let before = sys.count_of(Event::PagesMigrated);
     let mut report = run(sys.machine(), &options, tasks);
+    *moved += sys.count_of(Event::PagesMigrated) - before;
     if report.outcome.is_ok() {
         let quiet = (script.at_end)().and_then(|()| {
             sys.check_ledger(&[mm])

@@ -27,6 +27,7 @@ fn holds_in(race: &Race, config: Config, name: &str) {
         explored: found,
         looks,
         format,
+        moved,
     } = search(race, config, &budget);
     if let Some(failure) = found.failure {
         panic!("{} in {name} on {}: {failure}", race.number, format.id());
@@ -34,6 +35,9 @@ fn holds_in(race: &Race, config: Config, name: &str) {
     let all = budget.schedules * race.formats.len() as u64;
     assert_eq!(found.schedules, all);
     assert!(looks[Check::Ledger as usize] >= all);
+    // Who moves nothing has no race, and none of its mistakes is found.
+    let (number, moves) = (race.number, race.moves_pages());
+    assert!(!moves || moved > 0, "{number} in {name}: no page was moved");
 }
 
 #[test]

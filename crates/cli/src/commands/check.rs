@@ -59,6 +59,7 @@ pub(crate) fn run(args: &Check) -> Result<(), Error> {
                 explored: found,
                 format,
                 looks,
+                ..
             } = searched;
             progress.step();
             rows.push(Row {

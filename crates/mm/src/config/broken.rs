@@ -155,6 +155,8 @@ broken! {
     FoundBeforeCounted = "found-before-counted",
     /// A page is moved whoever refers to it.
     MoveUncounted = "move-uncounted",
+    /// Migration counts its own reference to the page as another user's.
+    MoveCountsItself = "move-counts-itself",
     /// A userfaultfd's handler passes over pages that are being moved.
     WatchSkipsMoving = "watch-skips-moving",
     /// A mapping grows over another, and gets its anon_vma, outside of its own section.
@@ -203,6 +205,8 @@ broken! {
     ForkSkipsMoving = "fork-skips-moving",
     /// `MADV_DONTNEED` of huge pages holds nothing that keeps faults off.
     DiscardUnlocked = "discard-unlocked",
+    /// `MADV_DONTNEED` rounds an end inside a huge page up, and discards all of that page.
+    DiscardRoundsUp = "discard-rounds-up",
     /// A cut of a file of huge pages passes over pages that are not there, without their mutex.
     CutSkipsAbsent = "cut-skips-absent",
     /// A fault looks at the size of a file of huge pages before it has the page's mutex, not after.

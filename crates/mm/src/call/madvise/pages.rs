@@ -23,6 +23,9 @@ impl<M: Mmu> Mm<M> {
         let since = self.system().moment();
         let held = self.mmap_lock.read();
         let mut zap = Zap::begin(self, range);
+        // What follows may be mapped, and moved meanwhile: a part of a huge page, and what a
+        // mapping that refuses kept.
+        let mut done = range.start();
         let result = self.advise_each(range, |part| {
             let view = self.find(part.start()).map(Vma::view);
             let flags = view.map_or(VmaFlags::NONE, |view| view.flags);
@@ -31,7 +34,8 @@ impl<M: Mmu> Mm<M> {
                 return Err(MadviseError::Invalid);
             }
             if let Some(vma) = self.find(part.start()).filter(|vma| vma.view().is_huge()) {
-                return self.discard_huge(&mut zap, vma, part, advice);
+                done = self.discard_huge(&mut zap, vma, part, advice)?;
+                return Ok(());
             }
             match advice {
                 Advice::DontNeed | Advice::DontNeedLocked => zap.range(part),
@@ -40,12 +44,14 @@ impl<M: Mmu> Mm<M> {
                 Advice::PageOut => self.page_out(part),
                 _ => {}
             }
+            done = part.end();
             Ok(())
         });
         zap.finish();
         drop(held);
         if let Advice::DontNeed | Advice::DontNeedLocked = advice {
-            oracle::translations_agree(self, range, since);
+            let gone = VirtRange::new(range.start(), done);
+            oracle::translations_agree(self, gone, since);
         }
         result
     }
@@ -53,7 +59,7 @@ impl<M: Mmu> Mm<M> {
 
 impl<M: Mmu> Mm<M> {
     /// Advice about huge pages: which can be thrown away, and nothing else. What is not a whole
-    /// page at the end of the part stays.
+    /// page at the end of the part stays; returns where that begins.
     ///
     /// Linux: madvise_dontneed_free_valid_vma.
     fn discard_huge(
@@ -62,17 +68,20 @@ impl<M: Mmu> Mm<M> {
         vma: &Vma<M>,
         part: VirtRange,
         advice: Advice,
-    ) -> Result<(), MadviseError> {
+    ) -> Result<VirtAddr, MadviseError> {
         let discards = matches!(advice, Advice::DontNeed | Advice::DontNeedLocked);
         let unit = vma.view().huge_size().shift::<M::Paging>();
         if !discards || !part.start().is_aligned(unit) {
             return Err(MadviseError::Invalid);
         }
-        let end = part.end().align_down(unit);
+        let mut end = part.end().align_down(unit);
+        if self.system().config.lacks(Broken::DiscardRoundsUp) {
+            end = part.end().align_up(unit).unwrap_or(end);
+        }
         if part.start() < end {
             zap.discard_huge(vma, &vma.view(), VirtRange::new(part.start(), end));
         }
-        Ok(())
+        Ok(end)
     }
 }
 
