@@ -46,6 +46,9 @@ pub(super) enum Huge {
     Last,
     /// munmap beside a fault that looks for a table to share.
     Gone,
+    /// An interval of the file is mapped over small pages, beside a fault that looks for a table to
+    /// share.
+    Over,
     /// Two faults in one empty interval, for which somebody makes a table just now.
     Make,
     /// A store to a private page that a child throws away.
@@ -123,7 +126,10 @@ impl<'s, P: Paging> Big<'s, P> {
 
     /// Maps the first `pages` pages of it at page `n`.
     pub(super) fn map(&self, n: u64, pages: u64, reserve: Reserve, sharing: Sharing) {
-        let place = Place::FixedNoReplace(at::<P>(n));
+        self.map_at(Place::FixedNoReplace(at::<P>(n)), pages, reserve, sharing);
+    }
+
+    fn map_at(&self, place: Place, pages: u64, reserve: Reserve, sharing: Sharing) {
         let request = MapRequest {
             reserve,
             ..MapRequest::new(place, pages * bytes::<P>(), Prot::READ_WRITE)
@@ -205,6 +211,7 @@ pub(super) fn script<'s, P: Paging>(scene: Huge, stage: &S<'s, P>) -> Script<'s>
         Huge::Map => map(stage),
         Huge::Last => last(stage),
         Huge::Gone => gone(stage),
+        Huge::Over => over(stage),
         Huge::Make => make(stage),
         Huge::Reuse => reuse(stage),
         Huge::Segment => super::segments::attach_split(stage),
@@ -470,6 +477,41 @@ fn gone<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
         }),
     ];
     tasks(bodies, move || end(&last, file, child))
+}
+
+fn over<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
+    let file = Big::new(stage, 0, 3);
+    file.map_interval();
+    let child = Rc::new(Child::of(stage));
+    let gone = stage.mm.munmap(at::<P>(0), interval::<P>());
+    assert!(gone.is_ok(), "mapped: {gone:?}");
+    let small = stage
+        .mm
+        .mmap(Place::Fixed(at::<P>(0)), P::page(), Prot::READ_WRITE);
+    assert!(small.is_ok(), "there is memory: {small:?}");
+    stores(stage.mm, 0, &[Ok(())]);
+    let (caller, last, user) = (Rc::clone(stage), Rc::clone(stage), Rc::clone(&child));
+    let mapped = Rc::clone(&file);
+    let bodies = vec![
+        boxed(move || {
+            mapped.map_at(
+                Place::Fixed(at::<P>(0)),
+                interval::<P>() / bytes::<P>(),
+                Reserve::NoReserve,
+                Sharing::Shared,
+            );
+            stores(caller.mm, 2, &[Ok(())]);
+        }),
+        boxed(move || stores(user.mm(), 1, &[Ok(())])),
+    ];
+    tasks(bodies, move || {
+        for mm in [last.mm, child.mm()] {
+            for (n, word) in [(0, 0), (1, WORD + 1), (2, WORD + 2)] {
+                has(mm, n, word)?;
+            }
+        }
+        end(&last, file, child)
+    })
 }
 
 fn make<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {

@@ -124,6 +124,12 @@ pub(super) const HUGE: &[Race] = &[
         ..huge(Huge::Gone, Broken::GoneStillShares)
     },
     Race {
+        number: "huge-over",
+        name: "mmap-share",
+        never: "a table is shared that has tables of smaller pages still, which mmap frees",
+        ..huge(Huge::Over, Broken::LinkBeforeTables)
+    },
+    Race {
         number: "huge-make",
         name: "make-share",
         never: "a table that a fault has put in is replaced by one to share",

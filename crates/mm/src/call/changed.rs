@@ -20,6 +20,9 @@ use core::ptr::NonNull;
 use minflt_addr::{VirtAddr, VirtRange};
 use minflt_pgtable::{Mmu, Paging};
 
+/// Which of [`Changed::sections`] is a new mapping's.
+pub(super) const FRESH: usize = 2;
+
 /// A plan whose records and places in the tree are done.
 pub(super) struct Changed<'w, 'm, M: Mmu> {
     pub(super) pages: Pages,
@@ -28,7 +31,7 @@ pub(super) struct Changed<'w, 'm, M: Mmu> {
     pub(super) last: Option<NonNull<Vma<M>>>,
     /// One more that goes, which is part of another now.
     pub(super) swallowed: Option<VmaPtr<'w, M>>,
-    /// Of those that stay or come.
+    /// Of those that stay or come: above the range, below it, and in it ([`FRESH`]).
     pub(super) sections: [Option<Section<'w, M>>; 3],
     /// Those of them whose section has ended.
     pub(super) ended: [Option<&'w Vma<M>>; 3],
@@ -39,8 +42,10 @@ pub(super) struct Changed<'w, 'm, M: Mmu> {
 pub(super) enum Tables {
     /// Those that nobody else uses go, and what the caller does then.
     Free(Afterwards),
-    /// Something else comes in the range's place.
+    /// A new mapping takes the range's place.
     Keep,
+    /// The same, by larger pages: tables that cover nothing outside the range are freed.
+    FreeWithin,
 }
 
 impl<'w, M: Mmu> Changed<'w, '_, M> {
@@ -124,10 +129,21 @@ impl<'w, M: Mmu> Changed<'w, '_, M> {
         if self.maps_files() && !unlinks_first(&mm.system().config) {
             zap.settle();
         }
-        self.each_kept(Vma::link_follows);
+        // Others reach a new mapping's tables by its link, share them even: where tables of smaller
+        // pages are still to be freed, the link is put in when its section ends.
+        let fresh = self.sections[FRESH].as_ref().map(Section::vma);
+        let early = mm.system().config.lacks(Broken::LinkBeforeTables);
+        let later = fresh.filter(|_| tables == Tables::FreeWithin && !early);
+        self.each_kept(|vma| {
+            if !later.is_some_and(|later| core::ptr::eq(later, vma)) {
+                vma.link_follows();
+            }
+        });
         self.free(mm, writers);
-        if let Tables::Free(_) = tables {
-            free_own_tables(mm, writers, range, None, &mut zap);
+        match tables {
+            Tables::Free(_) => free_own_tables(mm, writers, range, None, &mut zap),
+            Tables::FreeWithin => zap.free_tables(range, range),
+            Tables::Keep => {}
         }
         zap.finish();
         mm.wake_unmapped(range);

@@ -30,7 +30,7 @@
 //!
 //! Linux: mm/vma.c vms_gather_munmap_vmas, vms_complete_munmap_vmas (v6.18).
 
-use super::changed::{Changed, Tables};
+use super::changed::{Changed, FRESH, Tables};
 use super::merge::{Chained, chain, goes_on, may_go, of_range};
 use super::split::{NewRecord, NewVma, split_huge};
 use crate::commit::Pages;
@@ -93,6 +93,8 @@ pub(super) struct Cut<'w, 'm, M: Mmu> {
 enum Then {
     Free,
     Mapped,
+    /// Mapped by entries that are where the tables of the old mappings were.
+    MappedHigher,
 }
 
 impl<'w, 'm, M: Mmu> Cut<'w, 'm, M> {
@@ -266,7 +268,9 @@ impl<'w, 'm, M: Mmu> Cut<'w, 'm, M> {
     /// Linux: vma_merge_new_range.
     pub(super) fn replace_by(mut self, view: VmaView) -> Result<Self, NoMemory> {
         let (mm, writers) = (self.mm, self.writers);
-        self.then = Then::Mapped;
+        if self.then == Then::Free {
+            self.then = Then::Mapped;
+        }
         let fits = |it: &(&Vma<M>, VmaView)| goes_on::<M::Paging>(&it.1, &view);
         let below = self.vma_below().filter(fits);
         if let (Some((vma, _)), Above::New(_)) = (below, &self.above) {
@@ -324,6 +328,12 @@ impl<'w, 'm, M: Mmu> Cut<'w, 'm, M> {
         Ok(self)
     }
 
+    /// The new mapping has larger pages than an old one: tables inside the range are freed.
+    pub(super) const fn with_tables(mut self) -> Self {
+        self.then = Then::MappedHigher;
+        self
+    }
+
     fn section_above(&mut self) -> Option<Section<'w, M>> {
         match core::mem::replace(&mut self.above, Above::Nothing) {
             Above::Starts { edge, .. } => Some(edge.section),
@@ -361,13 +371,16 @@ impl<'w, 'm, M: Mmu> Cut<'w, 'm, M> {
         };
         let mut changed = self.change()?;
         drop(ensured);
-        if then == Then::Free {
-            changed.end_sections();
-            changed.take_pages_out(mm, writers, range, Tables::Free(afterwards));
-        } else {
-            changed.let_neighbours_go(range);
-            changed.take_pages_out(mm, writers, range, Tables::Keep);
+        let tables = match then {
+            Then::Free => Tables::Free(afterwards),
+            Then::Mapped => Tables::Keep,
+            Then::MappedHigher => Tables::FreeWithin,
+        };
+        match then {
+            Then::Free => changed.end_sections(),
+            Then::Mapped | Then::MappedHigher => changed.let_neighbours_go(range),
         }
+        changed.take_pages_out(mm, writers, range, tables);
         Ok(())
     }
 
@@ -399,7 +412,7 @@ impl<'w, 'm, M: Mmu> Cut<'w, 'm, M> {
             mm.tree.remove(sys, section.vma().view().range.start())?;
         }
         if let Some(new) = self.fresh {
-            sections[2] = Some(new.insert(writers)?);
+            sections[FRESH] = Some(new.insert(writers)?);
         }
         self.whole.hand_over();
         if let Some(chained) = self.chained {

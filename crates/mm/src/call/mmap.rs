@@ -6,7 +6,6 @@
 use super::as_call;
 use super::cut::Cut;
 use super::merge::add;
-use super::munmap::unmap;
 use super::place::Place;
 use super::populate::{Failure, to_lock};
 use crate::commit::{self, Pages, Reserve};
@@ -132,8 +131,7 @@ impl<M: Mmu> Mm<M> {
     /// As [`Mm::mmap`].
     ///
     /// # Errors
-    /// See [`MmapError`]. Nothing is changed then; but where huge pages were to take the place of
-    /// smaller ones, and memory or a limit was short in the end, these may be gone.
+    /// See [`MmapError`]. Nothing is changed then.
     pub fn mmap_file(
         &self,
         request: &MapRequest,
@@ -229,10 +227,13 @@ impl<M: Mmu> Mm<M> {
         }
         // What stands there goes, so only what comes on top of it is asked for.
         let cut = match request.place {
-            Place::Fixed(_) => self
-                .make_way(&writers, range, size)
-                .and_then(|()| Cut::plan(self, &writers, range))
-                .map_err(|_| MmapError::NoMemory)?,
+            Place::Fixed(_) => {
+                let cut = Cut::plan(self, &writers, range).map_err(|_| MmapError::NoMemory)?;
+                match size.is_some_and(|size| self.has_smaller(range, size)) {
+                    true => cut.map(Cut::with_tables),
+                    false => cut,
+                }
+            }
             // The place was looked for, and is free.
             _ => None,
         };
@@ -254,26 +255,19 @@ impl<M: Mmu> Mm<M> {
         Ok(view)
     }
 
-    /// Unmaps what has pages smaller than those that are to be mapped: their tables stand where
-    /// entries for these are to be, and go with what is mapped only. So the mapping that comes may
-    /// fail after that.
-    fn make_way(
-        &self,
-        writers: &Writers<'_, M>,
-        range: VirtRange,
-        size: Option<HugeSize>,
-    ) -> Result<(), NoMemory> {
-        let Some(size) = size else { return Ok(()) };
+    /// Whether a mapping in `range` has pages smaller than `size`: their tables are in the place of
+    /// entries for pages of that size.
+    fn has_smaller(&self, range: VirtRange, size: HugeSize) -> bool {
         let mut at = range.start();
         while let Some(view) = self.find(at).map(Vma::view)
             && view.range.start() < range.end()
         {
             if !view.is_huge() || view.huge_size() < size {
-                return unmap(self, writers, range, Afterwards::Writes);
+                return true;
             }
             at = view.range.end();
         }
-        Ok(())
+        false
     }
 
     /// The flags of a new mapping that say how it is locked.

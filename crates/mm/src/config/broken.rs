@@ -223,6 +223,9 @@ broken! {
     WalkStartsOver = "walk-starts-over",
     /// Others may share the tables of a mapping of huge pages that is being unmapped.
     GoneStillShares = "gone-still-shares",
+    /// A mapping of huge pages that replaces smaller ones is found by its file before their tables
+    /// are freed.
+    LinkBeforeTables = "link-before-tables",
     /// shmat does not count as one who has the segment while it maps it.
     AttachUncounted = "attach-uncounted",
 }

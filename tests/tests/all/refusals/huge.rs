@@ -1,7 +1,7 @@
 //! Huge pages, while memory runs out, or the pool.
 
-use super::World;
 use super::scenes::{Failing, Scene};
+use super::{PAGE, World};
 use minflt_addr::VirtAddr;
 use minflt_mm::{
     Advice, Errno, MapRequest, Place, Prot, Remap, RemapRequest, Sharing, ShmRequest, Signal,
@@ -148,6 +148,20 @@ pub(crate) const SCENES: &[Scene] = &[
             assert_eq!(found, Ok(2));
             Ok(())
         },
+    ),
+    scene(
+        "huge pages in place of small ones",
+        Whole,
+        |w| {
+            w.pool();
+            // The parts at both ends stay.
+            let from = VirtAddr(at(0).0 - PAGE);
+            let mapped =
+                w.mm.mmap(Place::Fixed(from), 3 * HUGE + 2 * PAGE, Prot::READ_WRITE);
+            mapped.expect("memory");
+            (0..3).for_each(|number| w.touch(number).expect("memory"));
+        },
+        |w| w.huge(Sharing::Private),
     ),
     scene(
         "mremap of huge pages",
