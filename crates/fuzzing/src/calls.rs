@@ -3,10 +3,10 @@
 //! On x86-64 only: the other formats are compiled into the test of `differential`, which draws its
 //! arguments from the same table, and would triple what the fuzzer takes to build.
 
+use core::cell::RefCell;
 use minflt_differential::extremes::{Bench, Call};
 use minflt_mm::ERAS;
 use minflt_pgtable::{Paging, X86_64};
-use std::cell::RefCell;
 
 /// Bytes of the machine's memory: what the calls map does not fit, now and then.
 const RAM: usize = 8 << 20;

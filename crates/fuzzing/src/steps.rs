@@ -1,10 +1,10 @@
 //! Steps on `mm`, in the era that the first byte chooses, and on the model.
 
+use core::cell::RefCell;
 use minflt_differential::bytes;
 use minflt_differential::compare::compare;
 use minflt_differential::ours::{CHOICE, Ours};
 use minflt_mm::ERAS;
-use std::cell::RefCell;
 
 thread_local! {
     /// A system for each era, from its first input on: a case has an address space of its own.

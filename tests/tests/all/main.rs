@@ -14,6 +14,7 @@ mod heap;
 mod host;
 mod huge_migrate;
 mod huge_pages;
+mod huge_remote;
 mod huge_storm;
 mod lines;
 mod lock;

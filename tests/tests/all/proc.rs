@@ -288,7 +288,7 @@ fn what_stays_shows_once() {
             map(&mm, 4 * n, 1, Prot::READ);
         }
         drop(first);
-        std::thread::scope(|scope| {
+        scope(|scope| {
             let (sys, mm) = (&sys, &mm);
             let writer = scope.spawn(move || {
                 let _cpu = sys.machine().enter(1);

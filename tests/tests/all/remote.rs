@@ -10,7 +10,7 @@ use minflt_addr::VirtAddr;
 use minflt_host::{Host, HostInstance, HostOptions, Prefault};
 use minflt_mm::{
     Advice, Broken, Config, Errno, Event, Force, Growth, MapRequest, Mm, Place, Prot, RemoteError,
-    Running, Signal, System, era, eras_without_migration,
+    Running, Sharing, Signal, System, era, eras_without_migration,
 };
 use minflt_pgtable::{Access, X86_64};
 
@@ -307,6 +307,80 @@ fn a_pin_for_loads_has_a_page_of_its_own() {
     }
     let control = era("linux-4.13").expect("an era").config;
     assert!(!pins_after_fork(control.broken(Some(Broken::PinsShared))));
+}
+
+/// A pin for loads of what a private mapping shares with a file, or with everybody: whether it sees
+/// the owner's next store.
+fn pins_before_stores(config: Config) -> bool {
+    let seen = core::cell::Cell::new(true);
+    with(config, |sys, mm| {
+        let file = sys.new_file(4 * PAGE).expect("memory");
+        for n in 0..4 {
+            file.write_word(n * PAGE, 10 + n).expect("memory");
+        }
+        let request = MapRequest::new(Place::Fixed(page(0)), 4 * PAGE, Prot::READ_WRITE);
+        let mapped = mm.mmap_file(&request, &file, 0, Sharing::Private);
+        assert_eq!(mapped, Ok(page(0)));
+        map(mm, 4, 2, Prot::READ_WRITE);
+        let thread = mm.thread();
+        // A page that is mapped, and one that is not; a page of zeros, and nothing.
+        assert_eq!(
+            (thread.load(page(0)), thread.load(page(4))),
+            (Ok(10), Ok(0))
+        );
+        for (n, there) in [(0, 10), (1, 11), (4, 0), (5, 0)] {
+            let pin = mm.pin(page(n), Access::Read).expect("mapped");
+            assert_eq!((pin.load(0), thread.load(page(n))), (Ok(there), Ok(there)));
+            thread.store(page(n), 20 + n).expect("mapped");
+            seen.set(seen.get() & (pin.load(0) == Ok(20 + n)));
+            drop(pin);
+        }
+        // What may not be stored to now may be later.
+        mm.protect(2, Prot::READ);
+        let pin = mm.pin(page(2), Access::Read).expect("mapped");
+        mm.protect(2, Prot::READ_WRITE);
+        thread.store(page(2), 22).expect("mapped");
+        seen.set(seen.get() & (pin.load(0) == Ok(22)));
+        drop(pin);
+        for n in 0..3 {
+            assert_eq!(
+                file.read_word(n * PAGE),
+                Ok(Some(10 + n)),
+                "a store to a file"
+            );
+        }
+    });
+    seen.get()
+}
+
+#[test]
+fn a_pin_for_loads_sees_the_owners_later_stores() {
+    for era in eras_without_migration() {
+        assert!(pins_before_stores(era.config), "{}", era.name);
+    }
+    let control = era("linux-4.13").expect("an era").config;
+    assert!(!pins_before_stores(
+        control.broken(Some(Broken::PinsShared))
+    ));
+}
+
+/// A shared mapping's stores go to the file's page, and that is what a pin holds.
+#[test]
+fn a_pin_of_a_shared_mapping_holds_the_files_page() {
+    in_each_era(|sys, mm| {
+        let file = sys.new_file(2 * PAGE).expect("memory");
+        let request = MapRequest::new(Place::Fixed(page(0)), 2 * PAGE, Prot::READ_WRITE);
+        let mapped = mm.mmap_file(&request, &file, 0, Sharing::Shared);
+        assert_eq!(mapped, Ok(page(0)));
+        let thread = mm.thread();
+        assert_eq!(thread.load(page(0)), Ok(0));
+        for n in 0..2 {
+            let pin = mm.pin(page(n), Access::Read).expect("mapped");
+            thread.store(page(n), 5).expect("mapped");
+            assert_eq!(pin.load(0), Ok(5));
+            assert_eq!(file.read_word(n * PAGE), Ok(Some(5)));
+        }
+    });
 }
 
 #[test]

@@ -8,7 +8,9 @@
 //! # Idea
 //! A pinned page is *exclusive*, and a fork leaves it so: the child gets a copy at once. A pin is a
 //! large number of references ([`PIN`]), so that fork sees it in the word that it raises anyway. A
-//! pin for loads makes a shared page its own first, like a store would, but grants nothing.
+//! pin for loads makes a shared page its own first, like a store would, but grants nothing: a page
+//! shared with a child, a private mapping's page of a file, the page of zeros. All pins are
+//! long-term in Linux's sense (`FOLL_LONGTERM`), which does this for no other.
 //!
 //! # Protocol
 //! [`Mm::pin`] takes the reference under `mmap_lock` for reading and the table's lock; a fork holds
@@ -39,14 +41,14 @@
 //! for each table.
 //!
 //! Linux: mm/gup.c gup_fast, mm/memory.c copy_present_page; `write_protect_seq` since 57efa1fe5957,
-//! unsharing since a7f226604170.
+//! unsharing since a7f226604170, of files' pages and zeros since 84209e87c696.
 
 use super::as_call;
 use super::remote::Force;
 use crate::config::Broken;
 use crate::error::RemoteError;
 use crate::event::Event;
-use crate::fault::remote::Held;
+use crate::fault::remote::{Held, HeldPage};
 use crate::frame::{PIN, Use};
 use crate::mm::Mm;
 use crate::thread::Thread;
@@ -116,15 +118,15 @@ impl<M: Mmu> Pins<M> {
 #[must_use = "the page is let go when the pin is dropped"]
 pub struct Pin<'m, M: Mmu> {
     mm: &'m Mm<M>,
-    pfn: Pfn,
+    page: HeldPage,
     access: Access,
 }
 
 impl<'m, M: Mmu> Pin<'m, M> {
     /// The page is held by a pin's references.
-    fn of(mm: &'m Mm<M>, pfn: Pfn, access: Access) -> Self {
+    fn of(mm: &'m Mm<M>, page: HeldPage, access: Access) -> Self {
         mm.pins.now.add(1, Ordering::Relaxed);
-        Self { mm, pfn, access }
+        Self { mm, page, access }
     }
 
     /// Loads the word at `offset` of the page, a multiple of 8.
@@ -133,7 +135,7 @@ impl<'m, M: Mmu> Pin<'m, M> {
     /// There is no such word.
     pub fn load(&self, offset: u64) -> Result<u64, RemoteError> {
         let offset = word::<M>(offset)?;
-        Ok(M::user_load(&self.mm.system().at, self.pfn, offset))
+        Ok(M::user_load(&self.mm.system().at, self.page.pfn, offset))
     }
 
     /// Stores the word at `offset` of the page, a multiple of 8.
@@ -146,8 +148,8 @@ impl<'m, M: Mmu> Pin<'m, M> {
             return Err(RemoteError::Fault);
         }
         let sys = self.mm.system();
-        M::user_store(&sys.at, self.pfn, offset, value);
-        let frame = sys.frames.get(self.pfn);
+        M::user_store(&sys.at, self.page.pfn, offset, value);
+        let frame = sys.frames.get(self.page.first);
         if frame.used_as() == Use::File {
             // No entry says so. Linux: unpin_user_pages_dirty_lock.
             frame.set_stored();
@@ -167,15 +169,15 @@ fn word<M: Mmu>(offset: u64) -> Result<u64, RemoteError> {
 
 impl<M: Mmu> Drop for Pin<'_, M> {
     fn drop(&mut self) {
-        self.mm.put_page(self.pfn, PIN);
+        self.mm.put_page(self.page, PIN);
         self.mm.pins.now.sub(1, Ordering::Relaxed);
     }
 }
 
 impl<M: Mmu> Mm<M> {
     /// Pins the page at `addr` for loads, or for loads and stores; it is faulted in where it is not
-    /// there. The caller may be anybody. Where nothing was ever stored, a pin for loads holds the
-    /// shared page of zeros, and does not see the first store.
+    /// there. The caller may be anybody. Of a private mapping the page becomes the address space's
+    /// own, also where it was never stored to: a pin for loads sees what the address space stores.
     ///
     /// # Context
     /// Holds nothing. Sleeps for `mmap_lock`, which it takes for reading.
@@ -185,8 +187,8 @@ impl<M: Mmu> Mm<M> {
     pub fn pin(&self, addr: VirtAddr, access: Access) -> Result<Pin<'_, M>, RemoteError> {
         as_call(self.system(), || {
             self.system().with_memory(|| {
-                let pfn = self.hold_page(addr, access, Force::No, Held::Pin)?;
-                Ok(Pin::of(self, pfn, access))
+                let page = self.hold_page(addr, access, Force::No, Held::Pin)?;
+                Ok(Pin::of(self, page, access))
             })
         })
     }
@@ -216,7 +218,7 @@ impl<'m, M: Mmu> Thread<'m, M> {
             return None;
         }
         sys.count(Event::PinnedFast);
-        Some(Pin::of(mm, pfn, access))
+        Some(Pin::of(mm, HeldPage::small(pfn), access))
     }
 }
 

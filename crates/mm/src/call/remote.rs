@@ -8,10 +8,10 @@
 use super::as_call;
 use crate::bytes;
 use crate::error::RemoteError;
-use crate::fault::remote::Held;
+use crate::fault::remote::{Held, HeldPage};
 use crate::frame::{PIN, Use};
 use crate::mm::Mm;
-use minflt_addr::{Pfn, VirtAddr};
+use minflt_addr::VirtAddr;
 use minflt_pgtable::{Access, Mmu, Paging};
 
 /// Whether an access is forced on a mapping that does not allow it (`FOLL_FORCE`): a debugger's.
@@ -20,7 +20,7 @@ pub enum Force {
     /// What the mapping does not allow is an error.
     No,
     /// It is done, and a stack grows to it. A write then reaches a page that only this address
-    /// space has.
+    /// space has. Huge pages are read so, and not written, as in Linux.
     Yes,
 }
 
@@ -42,11 +42,12 @@ impl<M: Mmu> Mm<M> {
         let sys = self.system();
         let mut left = to;
         self.each_page(addr, left.len(), |at, len| {
-            let pfn = self.hold_page(at, Access::Read, force, Held::Reference)?;
+            let page = self.hold_page(at, Access::Read, force, Held::Reference)?;
             let (part, rest) = core::mem::take(&mut left).split_at_mut(len);
             left = rest;
-            bytes::load::<M>(&sys.at, pfn, at.page_offset(M::Paging::shift()), part);
-            self.put_page(pfn, 1);
+            let offset = at.page_offset(M::Paging::shift());
+            bytes::load::<M>(&sys.at, page.pfn, offset, part);
+            self.put_page(page, 1);
             Ok(())
         })
     }
@@ -68,16 +69,17 @@ impl<M: Mmu> Mm<M> {
         let sys = self.system();
         let mut left = from;
         self.each_page(addr, left.len(), |at, len| {
-            let pfn = self.hold_page(at, Access::Write, force, Held::Pin)?;
+            let page = self.hold_page(at, Access::Write, force, Held::Pin)?;
             let (part, rest) = left.split_at(len);
             left = rest;
-            bytes::store::<M>(&sys.at, pfn, at.page_offset(M::Paging::shift()), part);
-            let frame = sys.frames.get(pfn);
+            let offset = at.page_offset(M::Paging::shift());
+            bytes::store::<M>(&sys.at, page.pfn, offset, part);
+            let frame = sys.frames.get(page.first);
             if frame.used_as() == Use::File {
                 // Linux: access_remote_vm, set_page_dirty_lock.
                 frame.set_stored();
             }
-            self.put_page(pfn, PIN);
+            self.put_page(page, PIN);
             Ok(())
         })
     }
@@ -117,10 +119,10 @@ impl<M: Mmu> Mm<M> {
     }
 
     /// Lets a held page go. The shared page of zeros is nobody's.
-    pub(super) fn put_page(&self, pfn: Pfn, references: u32) {
+    pub(super) fn put_page(&self, page: HeldPage, references: u32) {
         let sys = self.system();
-        if pfn != sys.zero_page {
-            sys.frames.put_many(pfn, references);
+        if page.first != sys.zero_page {
+            sys.frames.put_many(page.first, references);
         }
     }
 }

@@ -112,7 +112,7 @@ impl<M: Mmu> Fault<'_, M> {
         let slot = stable
             .open_locked(leaf)
             .inspect_err(|_| self.undo_frame(pfn))?;
-        let pte = Pte::page(pfn, grant).dirty();
+        let pte = self.watched_as(found, Pte::page(pfn, grant).dirty());
         match slot.replace(found, pte, self.page()) {
             Ok(()) => {
                 self.finish(slot, pfn);
@@ -227,7 +227,7 @@ impl<M: Mmu> Fault<'_, M> {
         let slot = stable
             .open_locked(leaf)
             .inspect_err(|_| self.undo_frame(pfn))?;
-        let pte = Pte::page(pfn, grant).dirty();
+        let pte = self.watched_as(found, Pte::page(pfn, grant).dirty());
         if slot.replace(found, pte, self.page()).is_err() {
             drop(slot);
             self.undo_frame(pfn);
@@ -241,6 +241,15 @@ impl<M: Mmu> Fault<'_, M> {
         drop(slot);
         self.count_late(pfn);
         Ok(Kind::Cow)
+    }
+
+    /// The entry for a page in place of another, which a handler's mark was on: a store was allowed
+    /// before it came here, a pin for loads changes nothing for the handler.
+    fn watched_as(&self, found: Pte<M::Paging>, new: Pte<M::Paging>) -> Pte<M::Paging> {
+        match self.access == Access::Read && found.is_uffd_wp() {
+            true => new.uffd_wp(),
+            false => new,
+        }
     }
 
     /// Linux: wp_page_reuse. The posting's V16 did this by exchange too.

@@ -16,6 +16,7 @@
 //! [`around`]: super::around
 
 use super::anon::Own;
+use super::remote::Held;
 use super::slot::Lost;
 use super::stabilise::{Can, Stable};
 use super::{Fault, FaultOutcome, Kind, Signal, Stop, Why};
@@ -255,13 +256,13 @@ impl<M: Mmu> Fault<'_, M> {
     }
 
     /// Brings a page for somebody whom the mapping does not allow it; of a private mapping, and
-    /// as its own where it is to be stored to.
+    /// as its own where it is to be stored to, or to be seen stores to.
     #[cold]
     pub(super) fn bring_page(
         &self,
         stable: &Stable<'_, M>,
         leaf: Leaf<'_, M>,
-        grant: Grant,
+        (grant, held): (Grant, Held),
     ) -> Result<Kind, Stop> {
         let Some(cache) = stable.view.cache::<M>() else {
             return Err(Stop::Signal(Signal::Bus));
@@ -272,18 +273,19 @@ impl<M: Mmu> Fault<'_, M> {
         }
         let frames = &self.mm.system().frames;
         let copied = found.is_mapped() && frames.get(found.pfn()).used_as() == Use::Anon;
-        match self.access {
-            Access::Read if found.is_none() => {
+        let owns = self.access == Access::Write || self.wants_own(stable, held);
+        match owns {
+            false if found.is_none() => {
                 let page = self.locked_page(stable, cache)?;
                 let pte = Pte::page(page.pfn(), grant);
                 self.map_page(stable, leaf, page, pte, Kind::FileRead)
             }
-            Access::Write if found.is_none() => {
+            true if found.is_none() => {
                 self.prepare_own(stable)?;
                 self.map_copy(stable, leaf, cache, grant)
             }
             // A copy that a child may have, too, is not the mapping's own.
-            _ if found.is_mapped() && (self.access == Access::Write || copied) => {
+            _ if found.is_mapped() && (owns || copied) => {
                 self.prepare_own(stable)?;
                 Ok(match self.own(stable, leaf, found, grant)? {
                     Own::Changed(kind) => kind,

@@ -46,6 +46,16 @@ struct HugeFault<'f, 'm, 's, M: Mmu> {
     leaf: Leaf<'f, M>,
     /// For a control: how many pages the file had before the mutex.
     pages_before: Option<u64>,
+    need: Need,
+}
+
+/// What a fault on a huge page is for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Need {
+    /// The access.
+    Access,
+    /// A load, of a page that is a private mapping's own. Linux: `FAULT_FLAG_UNSHARE`.
+    Own,
 }
 
 /// A page of a private mapping's own, and what is to be said of what it reserved once it is there.
@@ -56,6 +66,12 @@ impl<M: Mmu> Fault<'_, M> {
     #[cold]
     #[inline(never)]
     pub(super) fn huge(&self, stable: &Stable<'_, M>) -> Result<Kind, Stop> {
+        self.huge_for(stable, Need::Access)
+    }
+
+    /// The same, for what is said.
+    #[cold]
+    pub(super) fn huge_for(&self, stable: &Stable<'_, M>, need: Need) -> Result<Kind, Stop> {
         if stable.can() == Can::Look {
             return Err(Why::NotSupported.into());
         }
@@ -84,6 +100,7 @@ impl<M: Mmu> Fault<'_, M> {
             page: size.page_at::<M::Paging>(self.addr),
             leaf,
             pages_before,
+            need,
         }
         .handle()
     }
@@ -130,8 +147,11 @@ impl<M: Mmu> HugeFault<'_, '_, '_, M> {
         if stores && found.grant() < Grant::Write {
             return match self.is_shared() {
                 true => Ok(self.change(found, found.with_grant(Grant::Write))),
-                false => self.store_to_private(found),
+                false => self.make_own(found),
             };
+        }
+        if self.need == Need::Own {
+            return self.make_own(found);
         }
         Ok(self.change(found, found))
     }
@@ -194,16 +214,18 @@ impl<M: Mmu> HugeFault<'_, '_, '_, M> {
 
     /// Maps a page of the file. What a private mapping stores to is copied.
     fn map_cached(&self, page: Page<'_, M>) -> Result<Kind, Stop> {
-        let stores = self.fault.access == Access::Write;
+        let copies = self.fault.access == Access::Write || self.need == Need::Own;
         // One descriptor of many: they lie as far apart as those of all their small pages.
         M::charge(Cost::Cold);
-        if stores && !self.is_shared() {
+        if copies && !self.is_shared() {
             let copy = self.own_page()?.ok_or(Stop::Signal(Signal::Bus))?;
             self.copy(copy.0, page.pfn());
             return Ok(self.install_own(copy));
         }
         let allowed = self.stable.view.prot.has(Prot::WRITE) && self.is_shared();
         let grant = if allowed { Grant::Write } else { Grant::Read };
+        // Who forces a load grants nothing by it.
+        let grant = grant.min(self.stable.view.prot.grant());
         let maps = &page.frame().maps;
         maps.add(1, Ordering::Relaxed);
         let pte = with_bits(Pte::page(page.pfn(), grant), self.fault.access);
@@ -289,17 +311,24 @@ impl<M: Mmu> HugeFault<'_, '_, '_, M> {
         self.fault.mm.system().frames.put(pfn);
     }
 
-    /// A store to a page that a private mapping may not store to as it is.
+    /// Makes a page that a private mapping may not store to as it is the mapping's own, for a store
+    /// or for a pin. One that is exclusive stays, whoever refers to it: it may be pinned, and a
+    /// copy would leave the pin behind. Only fork makes it anything else, beside which this fault
+    /// does not run; and nobody moves it, under the page's mutex.
     ///
     /// Linux: hugetlb_wp.
-    fn store_to_private(&self, found: Pte<M::Paging>) -> Result<Kind, Stop> {
+    fn make_own(&self, found: Pte<M::Paging>) -> Result<Kind, Stop> {
         let (mm, sys) = (self.fault.mm, self.fault.mm.system());
         let old = self.frame(found.pfn());
         let own = old.mapping.load(Ordering::Relaxed) != self.cache.address();
+        let grant = self.stable.view.prot.grant();
         let reuse = || {
             old.set_exclusive(Exclusive::Yes);
-            self.change(found, found.with_grant(Grant::Write))
+            self.change(found, found.with_grant(grant))
         };
+        if own && old.is_exclusive() {
+            return Ok(reuse());
+        }
         // Who throws it away goes on referring to it until all CPUs have forgotten it.
         let users = match sys.config.lacks(Broken::ReuseByMapCount) {
             true => &old.maps,
@@ -326,7 +355,7 @@ impl<M: Mmu> HugeFault<'_, '_, '_, M> {
             };
         };
         self.copy(new, found.pfn());
-        let pte = with_bits(Pte::page(new, self.stable.view.prot.grant()), Access::Write);
+        let pte = with_bits(Pte::page(new, grant), self.fault.access);
         let mut zap = Zap::begin(mm, self.page);
         let replaced = {
             let _held = sys.huge_lock(self.leaf.table).lock();

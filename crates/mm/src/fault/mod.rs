@@ -21,6 +21,7 @@ mod numa;
 mod outcome;
 mod prepare;
 pub(crate) mod remote;
+mod remote_huge;
 mod slot;
 mod stabilise;
 mod swap;

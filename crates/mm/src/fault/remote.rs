@@ -9,8 +9,14 @@
 //! that somebody else has: only a page that is *exclusive* proves that (CVE-2016-5195,
 //! CVE-2022-2590).
 //!
+//! A *pin for loads* of a private mapping holds a page of the address space's own, so that it sees
+//! the owner's later stores: what the mapping shares with a file, with a child or with everybody
+//! (the page of zeros) is copied first.
+//!
+//! Of huge pages see [`remote_huge`](super::remote_huge).
+//!
 //! Linux: mm/gup.c check_vma_flags, follow_page_pte, can_follow_write_pte, gup_must_unshare,
-//! faultin_page (v6.12).
+//! faultin_page (v6.12); 84209e87c696.
 
 use super::anon::Own;
 use super::slot::{Lost, Slot};
@@ -36,6 +42,22 @@ pub(crate) enum Held {
     Pin,
 }
 
+/// A page that is held.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct HeldPage {
+    /// Where its contents are.
+    pub(crate) pfn: Pfn,
+    /// The frame that has the holder's references: of a huge page the first.
+    pub(crate) first: Pfn,
+}
+
+impl HeldPage {
+    /// A page of one frame.
+    pub(crate) const fn small(pfn: Pfn) -> Self {
+        Self { pfn, first: pfn }
+    }
+}
+
 impl<M: Mmu> Mm<M> {
     /// The page at `addr`, faulted in if need be, and held. The shared page of zeros needs no
     /// holding.
@@ -49,13 +71,13 @@ impl<M: Mmu> Mm<M> {
         access: Access,
         force: Force,
         held: Held,
-    ) -> Result<Pfn, RemoteError> {
+    ) -> Result<HeldPage, RemoteError> {
         // The caller is no thread of this address space, so it has no share in its counts.
         let share = Share::default();
         let mut fault = Fault::new(self, &share, addr, access);
         let page = loop {
             match fault.hold(force, held) {
-                Ok(Some(pfn)) => break Ok(pfn),
+                Ok(Some(page)) => break Ok(page),
                 Ok(None) if self.system().config.lacks(Broken::ForceTrustsFault) => {
                     fault = Fault::new(self, &share, addr, Access::Read);
                 }
@@ -81,27 +103,30 @@ impl<M: Mmu> Mm<M> {
 
 impl<M: Mmu> Fault<'_, M> {
     /// One look; none when something had to be done, and another look is due.
-    fn hold(&self, force: Force, held: Held) -> Result<Option<Pfn>, Stop> {
+    fn hold(&self, force: Force, held: Held) -> Result<Option<HeldPage>, Stop> {
         let guard = self.mm.mmap_lock.read();
         let stable = Stable::under(&guard, self.mm, self.addr)?;
-        if stable.view.is_huge() {
-            // Not supported: a holder refers to one frame.
-            return Err(Stop::Signal(Signal::AccErr));
-        }
         let allowed = stable.view.prot.has(match self.access {
             Access::Read => Prot::READ,
             Access::Write => Prot::WRITE,
         });
-        // What is shared is never anybody's own.
-        let shared = stable.view.flags.has(VmaFlags::SHARED);
-        let own = self.access == Access::Read || !shared;
+        // What is shared is never anybody's own. Huge pages are not forced, as in Linux.
+        let copies = !stable.view.flags.has(VmaFlags::SHARED) && !stable.view.is_huge();
+        let own = self.access == Access::Read || copies;
         if !allowed && (force == Force::No || !own) {
             return Err(Stop::Signal(Signal::AccErr));
         }
-        if let Some(pfn) = self.hold_now(&stable, held)? {
-            return Ok(Some(pfn));
+        let huge = stable.view.is_huge();
+        let found = match huge {
+            true => self.hold_huge_now(&stable, held)?,
+            false => self.hold_now(&stable, held)?,
+        };
+        if found.is_some() {
+            return Ok(found);
         }
-        let kind = if allowed && !self.wants_own(held) {
+        let kind = if huge {
+            self.bring_huge(&stable, held)?
+        } else if allowed && !self.wants_own(&stable, held) {
             self.under(&stable)?
         } else {
             self.bring(&stable, held)?
@@ -119,15 +144,28 @@ impl<M: Mmu> Fault<'_, M> {
     }
 
     /// Whether a page that is only read has to be the address space's own: it would go on reading
-    /// what the owner's next store left behind.
-    fn wants_own(&self, held: Held) -> bool {
+    /// what the owner's next store left behind. What a shared mapping has is never its own, and
+    /// stores go there.
+    pub(super) fn wants_own(&self, stable: &Stable<'_, M>, held: Held) -> bool {
         held == Held::Pin
             && self.access == Access::Read
+            && !stable.view.flags.has(VmaFlags::SHARED)
             && !self.mm.system().config.lacks(Broken::PinsShared)
     }
 
+    /// The references that a holder takes.
+    pub(super) fn references(&self, held: Held) -> u32 {
+        match held {
+            Held::Reference => 1,
+            Held::Pin => {
+                self.mm.pins.first();
+                PIN
+            }
+        }
+    }
+
     /// Holds the page, if it is there and will do.
-    fn hold_now(&self, stable: &Stable<'_, M>, held: Held) -> Result<Option<Pfn>, Stop> {
+    fn hold_now(&self, stable: &Stable<'_, M>, held: Held) -> Result<Option<HeldPage>, Stop> {
         let sys = self.mm.system();
         // SAFETY: 1: `mmap_lock` keeps tables.
         let Walk::Leaf(leaf) = (unsafe { walk::<M>(&sys.at, self.mm.root, self.addr) }) else {
@@ -138,24 +176,18 @@ impl<M: Mmu> Fault<'_, M> {
         if !found.is_mapped() || !self.will_do(stable, found, held) {
             return Ok(None);
         }
+        let page = HeldPage::small(found.pfn());
         if found.is_zero_page() {
-            return Ok(Some(found.pfn()));
+            return Ok(Some(page));
         }
         // What is written through the page shall be found in it.
         if slot.decide(found, with_bits(found, self.access)).is_err() {
             return Ok(None);
         }
-        let references = match held {
-            Held::Reference => 1,
-            Held::Pin => {
-                self.mm.pins.first();
-                PIN
-            }
-        };
-        if !sys.frames.hold(found.pfn(), references) {
+        if !sys.frames.hold(found.pfn(), self.references(held)) {
             return Err(Stop::Oom);
         }
-        Ok(Some(found.pfn()))
+        Ok(Some(page))
     }
 
     fn will_do(&self, stable: &Stable<'_, M>, found: Pte<M::Paging>, held: Held) -> bool {
@@ -164,9 +196,10 @@ impl<M: Mmu> Fault<'_, M> {
             !found.is_zero_page() && frame.is_exclusive()
         };
         match self.access {
-            // Nobody's own, whoever stores to it.
-            Access::Read if self.mm.system().is_of_file(found) => true,
-            Access::Read => !self.wants_own(held) || found.is_zero_page() || exclusive(),
+            Access::Read => {
+                let private = || exclusive() && !self.mm.system().is_of_file(found);
+                !self.wants_own(stable, held) || private()
+            }
             Access::Write if found.grant() == Grant::Write => true,
             // Where stores are allowed the entry has to say so.
             Access::Write => {
@@ -182,12 +215,13 @@ impl<M: Mmu> Fault<'_, M> {
         let leaf = self.leaf(stable)?;
         let grant = stable.view.prot.grant().min(Grant::Read);
         if stable.view.file.is_file() {
-            return self.bring_page(stable, leaf, grant);
+            return self.bring_page(stable, leaf, (grant, held));
         }
+        let owns = self.access == Access::Write || self.wants_own(stable, held);
         let found = leaf.entry.sample();
         if stable.view.uffd != 0 {
             // Linux: do_anonymous_page, which asks when all is prepared.
-            if self.access == Access::Write && found.is_none() {
+            if owns && found.is_none() {
                 self.prepare_own(stable)?;
             }
             self.userfault(stable, found)?;
@@ -195,16 +229,15 @@ impl<M: Mmu> Fault<'_, M> {
         if !found.is_mapped() && !found.is_none() {
             return self.away(stable, leaf, found);
         }
-        match self.access {
-            Access::Read if found.is_none() => self.bring_zeros(stable, leaf, grant),
-            Access::Write if found.is_none() => self.bring_frame(stable, leaf, grant),
-            Access::Write if found.is_zero_page() => {
+        match owns {
+            false if found.is_none() => self.bring_zeros(stable, leaf, grant),
+            true if found.is_none() => self.bring_frame(stable, leaf, grant),
+            true if found.is_zero_page() => {
                 self.prepare_own(stable)?;
                 self.write_zero_page(stable, leaf, found, grant)
             }
-            Access::Read if found.is_zero_page() || !self.wants_own(held) => Ok(Kind::Spurious),
-            _ if !found.is_mapped() => Ok(Kind::Spurious),
-            _ => {
+            false => Ok(Kind::Spurious),
+            true => {
                 self.prepare_own(stable)?;
                 Ok(match self.own(stable, leaf, found, grant)? {
                     Own::Changed(kind) => kind,

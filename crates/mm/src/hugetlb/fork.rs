@@ -1,19 +1,23 @@
 //! Huge pages of a private mapping, shared with a child until one of the two stores.
 //!
 //! A shared mapping's entries are not copied: the child's faults find the pages, or a table to
-//! share. Linux: mm/hugetlb.c copy_hugetlb_page_range; bcd51a3c679d.
+//! share. A page that is pinned is copied at once, and stays the parent's own ([`crate::call::pin`]).
+//!
+//! Linux: mm/hugetlb.c copy_hugetlb_page_range; bcd51a3c679d.
 
 use super::HugeSize;
 use super::migrate::is_moving;
+use super::pool::Taking;
 use crate::config::Broken;
 use crate::error::NoMemory;
 use crate::event::Event;
 use crate::frame::Exclusive;
 use crate::mm::Mm;
+use crate::page::Page;
 use crate::vma::{VmaFlags, VmaView};
 use crate::zap::Zap;
-use minflt_addr::VirtAddr;
-use minflt_pgtable::{EntryRef, Grant, Missing, Mmu, Pte, span_of};
+use minflt_addr::{Pfn, VirtAddr};
+use minflt_pgtable::{EntryRef, Grant, Leaf, Missing, Mmu, Pte, span_of};
 use minflt_sync::Ordering;
 
 impl<M: Mmu> Zap<'_, M> {
@@ -47,6 +51,20 @@ impl<M: Mmu> Zap<'_, M> {
                 continue;
             }
             let copy = child.huge_entry_for(size, page.start())?;
+            if let Some(pinned) = self.hold_pinned(&leaf) {
+                let new = self.copy_pinned(view, &pinned)?;
+                // Who truncates comes to the parent first. It has been there, or comes to the child
+                // after this.
+                let _held = sys.huge_lock(leaf.table).lock();
+                let found = leaf.entry.load();
+                if found.is_mapped() && found.pfn() == pinned.pfn() {
+                    copy.store(Pte::page(new, found.grant()).dirty().huge());
+                } else {
+                    sys.huge_frame(new).maps.store(0, Ordering::Relaxed);
+                    sys.frames.put(new);
+                }
+                continue;
+            }
             let _held = sys.huge_lock(leaf.table).lock();
             let lower = |pte: Pte<M::Paging>| {
                 pte.is_mapped()
@@ -71,6 +89,50 @@ impl<M: Mmu> Zap<'_, M> {
             sys.count(Event::ForkEntries);
         }
         Ok(())
+    }
+}
+
+impl<'s, M: Mmu> Zap<'s, M> {
+    /// The page that an entry maps, held, if it may be pinned, and so stays the parent's own.
+    fn hold_pinned(&self, leaf: &Leaf<'_, M>) -> Option<Page<'s, M>> {
+        let (mm, sys) = (self.mm, self.mm.system());
+        if !mm.pins.any() || sys.config.lacks(Broken::ForkSharesPinned) {
+            return None;
+        }
+        let _held = sys.huge_lock(leaf.table).lock();
+        let found = leaf.entry.load();
+        let frame = || sys.huge_frame(found.pfn());
+        let pinned = found.is_mapped() && frame().may_be_pinned() && frame().is_exclusive();
+        if !pinned || !sys.frames.hold(found.pfn(), 1) {
+            return None;
+        }
+        Some(Page::held(sys, found.pfn()))
+    }
+
+    /// A child's own copy of a page that stays the parent's own. A child has nothing reserved. The
+    /// copy takes as long as it takes, so no table's lock is held: the page is, and truncation may
+    /// take it out of the parent meanwhile.
+    ///
+    /// Linux: copy_hugetlb_page_range, where folio_try_dup_anon_rmap_pte fails.
+    #[cold]
+    fn copy_pinned(&self, view: &VmaView, pinned: &Page<'_, M>) -> Result<Pfn, NoMemory> {
+        let sys = self.mm.system();
+        let (size, from) = (view.huge_size(), pinned.pfn());
+        let index = pinned.frame().index.load(Ordering::Relaxed);
+        let by = (view.policy, index);
+        let taken = sys.frames.take_huge(&sys.at, size, by, Taking::Unreserved);
+        let new = taken.ok_or(NoMemory)?;
+        for part in 0..1 << size.order::<M::Paging>() {
+            M::copy_in_use(&sys.at, Pfn(new.0 + part), Pfn(from.0 + part));
+        }
+        let frame = sys.huge_frame(new);
+        frame.mapping.store(0, Ordering::Relaxed);
+        frame.index.store(index, Ordering::Relaxed);
+        frame.set_exclusive(Exclusive::Yes);
+        // ORDERING: Release; pairs with [frame-maps].
+        frame.maps.store(1, Ordering::Release);
+        sys.count(Event::ForkCopies);
+        Ok(new)
     }
 }
 

@@ -45,8 +45,10 @@
 //!
 //! A page is moved to another node by who has its mutex, and `i_mmap` ([`migrate`]).
 //!
-//! Not there: surplus pages, mounts with limits, cgroups; userfaultfd, pins,
-//! and access from other processes.
+//! Other processes read, write and pin the pages as they do small ones; a pinned page of a private
+//! mapping is exclusive, and a fork copies it ([`fork`]).
+//!
+//! Not there: surplus pages, mounts with limits, cgroups; userfaultfd.
 //!
 //! Linux: mm/hugetlb.c, fs/hugetlbfs/inode.c.
 //!

@@ -6,6 +6,7 @@ use minflt_addr::VirtAddr;
 use minflt_mm::{
     Advice, Errno, MapRequest, Place, Prot, Remap, RemapRequest, Sharing, ShmRequest, Signal,
 };
+use minflt_pgtable::Access;
 
 const HUGE: u64 = 2 << 20;
 
@@ -162,6 +163,21 @@ pub(crate) const SCENES: &[Scene] = &[
             (0..3).for_each(|number| w.touch(number).expect("memory"));
         },
         |w| w.huge(Sharing::Private),
+    ),
+    scene(
+        "fork with a huge page that is pinned",
+        Whole,
+        |w| {
+            w.pooled(Sharing::Private);
+            w.touch(1).expect("memory");
+        },
+        |w| {
+            let pin = w.mm.pin(at(1), Access::Write)?;
+            let child = w.mm.fork()?;
+            assert_eq!(child.thread().load(at(1)), Ok(2));
+            assert_eq!(pin.load(0), Ok(2));
+            Ok(())
+        },
     ),
     scene(
         "mremap of huge pages",

@@ -1,0 +1,93 @@
+//! Huge pages for a debugger or a driver ([`super::remote`]).
+//!
+//! # Protocol
+//! The holder looks under `mmap_lock`, the file's `i_mmap` and the lock of the entry's table.
+//! `i_mmap` keeps a table that other address spaces have, too, and keeps migration, truncation and
+//! discards off; what is missing is brought by a fault, which takes its own locks.
+//!
+//! # Why it is correct
+//! References are taken to the first frame of the page before the table's lock is let go, and every
+//! thread that takes the page away asks for references after it took the entry: migration gives up,
+//! and a page that is discarded or truncated goes to its pool when the last holder is done. Its
+//! reservation is used up until then, as by any other user. A page that is pinned is exclusive or a
+//! file's, and neither a fork nor a store replaces it ([`crate::hugetlb`]).
+//!
+//! # Cost
+//! As for a small page, and a lock of the file's mappings for each small page of a transfer.
+//!
+//! Linux: mm/gup.c follow_huge_pud, gup_must_unshare; mm/hugetlb.c hugetlb_wp (v6.12).
+
+use super::hugetlb::Need;
+use super::remote::{Held, HeldPage};
+use super::stabilise::Stable;
+use super::{Fault, Kind, Signal, Stop};
+use crate::file::PageCache;
+use minflt_addr::Pfn;
+use minflt_pgtable::{Access, Grant, Mmu, Paging, Pte, with_bits};
+use minflt_sync::Ordering;
+
+impl<M: Mmu> Fault<'_, M> {
+    /// Holds the page, if it is there and will do.
+    #[cold]
+    pub(super) fn hold_huge_now(
+        &self,
+        stable: &Stable<'_, M>,
+        held: Held,
+    ) -> Result<Option<HeldPage>, Stop> {
+        let (mm, sys) = (self.mm, self.mm.system());
+        let Some(cache) = stable.view.cache::<M>() else {
+            return Err(Stop::Signal(Signal::Bus));
+        };
+        let size = stable.view.huge_size();
+        let _tree = cache.i_mmap.read();
+        let Ok(leaf) = mm.huge_entry(size, self.addr) else {
+            return Ok(None);
+        };
+        let _held = sys.huge_lock(leaf.table).lock();
+        let found = leaf.entry.sample();
+        if !found.is_mapped() || !self.huge_will_do(stable, cache, found, held) {
+            return Ok(None);
+        }
+        // What is written through the page shall be found in it.
+        let used = with_bits(found, self.access);
+        let how = mm.exchange_of_huge();
+        if leaf.entry.decide(how, found, used).is_err() {
+            return Ok(None);
+        }
+        let first = found.pfn();
+        if !sys.frames.hold(first, self.references(held)) {
+            return Err(Stop::Oom);
+        }
+        let within = self.addr.page(M::Paging::shift()) % (1 << size.order::<M::Paging>());
+        let pfn = Pfn(first.0 + within);
+        Ok(Some(HeldPage { pfn, first }))
+    }
+
+    fn huge_will_do(
+        &self,
+        stable: &Stable<'_, M>,
+        cache: &PageCache<M>,
+        found: Pte<M::Paging>,
+        held: Held,
+    ) -> bool {
+        let frame = self.mm.system().huge_frame(found.pfn());
+        let own = || {
+            let of_file = frame.mapping.load(Ordering::Relaxed) == cache.address();
+            !of_file && frame.is_exclusive()
+        };
+        match self.access {
+            Access::Read => !self.wants_own(stable, held) || own(),
+            Access::Write => found.grant() == Grant::Write,
+        }
+    }
+
+    /// Brings the page by a fault.
+    #[cold]
+    pub(super) fn bring_huge(&self, stable: &Stable<'_, M>, held: Held) -> Result<Kind, Stop> {
+        let need = match self.wants_own(stable, held) {
+            true => Need::Own,
+            false => Need::Access,
+        };
+        self.huge_for(stable, need)
+    }
+}
