@@ -252,13 +252,14 @@ pub(super) fn swallow<'w, M: Mmu>(
     below: &Section<'w, M>,
     above: Section<'w, M>,
     grown: VmaView,
-    from: Option<&Vma<M>>,
+    from: Option<VmaPtr<'_, M>>,
 ) -> Result<(), NoMemory> {
     let target = below.vma();
     let start = above.vma().view().range.start();
     let grown = NewRecord::new(mm, grown)?;
     let chained = chain(mm, target, above.vma())?;
-    let also = from.map(|from| chain(mm, target, from)).transpose()?;
+    let also = from.map(|from| chain(mm, target, from.get()));
+    let also = also.transpose()?;
     let grown = grown.publish(target);
     match take_out(mm, target, start, above) {
         Ok(()) => {
@@ -291,15 +292,16 @@ pub(super) fn add<'w, M: Mmu>(
     beside: Beside<'w, M>,
     open: impl Fn(&'w Vma<M>) -> Section<'w, M>,
     view: &VmaView,
-    from: Option<&Vma<M>>,
+    from: Option<VmaPtr<'_, M>>,
 ) -> Result<Section<'w, M>, NoMemory> {
-    let Neighbours { below, above } = neighbours(beside, open, view, view.range, from);
+    let Neighbours { below, above } =
+        neighbours(beside, open, view, view.range, from.map(VmaPtr::get));
     let (start, end) = (view.range.start(), view.range.end());
     let Some(below) = below else {
         let section = match above {
-            Some(above) => begin_earlier(mm, above, start, from)?,
+            Some(above) => begin_earlier(mm, above, start, from.map(VmaPtr::get))?,
             None => match from {
-                Some(from) => NewVma::like(mm, *view, from)?,
+                Some(from) => NewVma::like(mm, *view, from.get())?,
                 None => NewVma::new(mm, *view)?,
             }
             .insert(writers)?,
@@ -317,7 +319,8 @@ pub(super) fn add<'w, M: Mmu>(
             let grown = NewRecord::new(mm, grown(end))?;
             let forgets = mm.system().config.lacks(Broken::MergeForgetsChain);
             let from = from.filter(|_| !forgets);
-            let chained = from.map(|from| chain(mm, below.vma(), from)).transpose()?;
+            let chained = from.map(|from| chain(mm, below.vma(), from.get()));
+            let chained = chained.transpose()?;
             drop(grown.publish(below.vma()));
             if let Some(chained) = chained {
                 chained.keep();

@@ -409,7 +409,14 @@ impl<M: Mmu> Mm<M> {
         sys.charge(pages.accounted)
             .map_err(|_| MremapError::Overcommit)?;
         let open = |vma| writers.begin(vma);
-        let added = add(self, writers, self.beside(room), open, &view, Some(vma));
+        let added = add(
+            self,
+            writers,
+            self.beside(room),
+            open,
+            &view,
+            Some(vma.into()),
+        );
         drop(added.inspect_err(|_| sys.uncharge(pages.accounted))?);
         self.count_mapped(pages);
         Ok(Done {

@@ -11,7 +11,7 @@ use crate::error::{MremapError, NoMemory};
 use crate::mm::Mm;
 use crate::oracle;
 use crate::rmap::anon_vma::chains_of;
-use crate::vma::{Vma, VmaFlags, VmaView};
+use crate::vma::{Vma, VmaFlags, VmaPtr, VmaView};
 use crate::writers::{Afterwards, Writers};
 use crate::zap::Zap;
 use minflt_addr::{VirtAddr, VirtRange};
@@ -51,7 +51,7 @@ impl<M: Mmu> Mm<M> {
             false => pages.1.accounted.saturating_sub(pages.0.accounted),
         };
         sys.charge(more).map_err(|_| MremapError::Overcommit)?;
-        self.copy_vma(writers, vma, &old, &new, plan.how, late)
+        self.copy_vma(writers, vma.into(), &old, &new, plan.how, late)
             .inspect_err(|_| sys.uncharge(more))?;
         let locked = new.flags.has(VmaFlags::LOCKED) && plan.grows();
         let more = VirtRange::new(VirtAddr(to.0 + plan.old_len), new.range.end());
@@ -72,18 +72,19 @@ impl<M: Mmu> Mm<M> {
         })
     }
 
-    /// Makes the VMA `new`, moves the pages of `old`, a part of `vma`, there, and takes `old` out
+    /// Makes the VMA `new`, moves the pages of `old`, a part of `whole`, there, and takes `old` out
     /// or leaves it empty.
     fn copy_vma<'m>(
         &'m self,
         writers: &Writers<'_, M>,
-        vma: &'m Vma<M>,
+        whole: VmaPtr<'m, M>,
         old: &VmaView,
         new: &VmaView,
         how: Remap,
         late: &mut Late<'m, M>,
     ) -> Result<(), NoMemory> {
         let sys = self.system();
+        let vma = whole.get();
         // Faults that hold the VMA's lock leave before room is made for what they put in. The lock
         // outlasts this section; and a speculative fault puts no tables in.
         drop(writers.begin(vma));
@@ -106,7 +107,7 @@ impl<M: Mmu> Mm<M> {
         let open = |vma| writers.begin(vma);
         // One that has no pages may become one with its own copy.
         let before = faulted.then(|| writers.begin(vma));
-        let from = faulted.then_some(vma);
+        let from = faulted.then_some(whole);
         let added = add(self, writers, self.beside(new.range), open, new, from);
         let added = added.inspect_err(|_| self.free_room(new.range))?;
         // Whoever truncates finds the pages at the new place, too, once they are there.
