@@ -103,8 +103,8 @@ pub(crate) fn soak(root: &Path, extra: &[String]) -> Vec<Step> {
     steps
 }
 
-/// Tests on the host's machine that say little or nothing interpreted: what they compare with is the
-/// host's Linux, its files, its memory or its caches.
+/// Tests on the host's machine that say little or nothing interpreted: what they compare with is
+/// the host's Linux, its files, its memory or its caches.
 const NOT_INTERPRETED: &str = "--skip tests::linux --skip tests::file --skip ram::tests \
                                --skip probe::tests --skip worker";
 
@@ -112,9 +112,9 @@ const NOT_INTERPRETED: &str = "--skip tests::linux --skip tests::file --skip ram
 const OF_THREADS: &str = "tests::locks tests::slab tests::rcu tests::grace tests::wait_table \
                           tests::interrupts threads_fault_while_another_unmaps";
 
-/// The tests of the crates with raw pointers, interpreted, with rounds as few as that asks for: each
-/// access is checked against the rules of aliasing, initialized memory and data races. Then those
-/// of threads once more with `seeds` other orders.
+/// The tests of the crates with raw pointers, interpreted, with rounds as few as that asks for:
+/// each access is checked against the rules of aliasing, initialized memory and data races. Then
+/// those of threads once more with `seeds` other orders.
 ///
 /// `mm` makes pointers of integers, so strict provenance cannot be asked for.
 pub(crate) fn miri(root: &Path, seeds: u32) -> Vec<Step> {

@@ -58,6 +58,7 @@ mod thread;
 mod tree;
 mod vma;
 mod vma_lock;
+mod vma_ptr;
 mod writers;
 mod zap;
 

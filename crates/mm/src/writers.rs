@@ -65,10 +65,10 @@ use crate::config::{Unmap, VmaLockBy};
 use crate::error::NoMemory;
 use crate::file::{Unused, UnusedFiles};
 use crate::mm::Mm;
-use crate::vma::{Vma, VmaPtr};
+use crate::vma::Vma;
 use crate::vma_lock;
+use crate::vma_ptr::VmaPtr;
 use core::cell::Cell;
-use core::ptr::NonNull;
 use minflt_addr::{VirtAddr, VirtRange};
 use minflt_pgtable::Mmu;
 use minflt_sync::order::MmapLock;
@@ -237,16 +237,12 @@ impl<'m, M: Mmu> Writers<'m, M> {
     ///
     /// # Errors
     /// When there is no memory: then the VMA is in no tree, and the caller's to free.
-    ///
-    /// # Safety
-    /// 1. The VMA is live, and in no tree.
-    pub(crate) unsafe fn insert_open<'v>(
+    pub(crate) fn insert_open<'v>(
         &'v self,
         start: VirtAddr,
-        new: NonNull<Vma<M>>,
+        new: VmaPtr<'v, M>,
     ) -> Result<Section<'v, M>, NoMemory> {
-        // SAFETY: 1 of this function.
-        let vma = unsafe { new.as_ref() };
+        let vma = new.get();
         let ladder = self.mm.system().config.ladder;
         let owes = if ladder.speculates() {
             vma.seq.write_begin();
@@ -257,11 +253,10 @@ impl<'m, M: Mmu> Writers<'m, M> {
         };
         let section = Section {
             mm: self.mm,
-            // SAFETY: 1: 1 of this function, and `mmap_lock` keeps it in the tree.
-            vma: unsafe { VmaPtr::new(new) },
+            vma: new,
             owes,
         };
-        vma_lock::insert(self.mm, start, new)?;
+        vma_lock::insert(self.mm, start, new.as_ptr())?;
         Ok(section)
     }
 }

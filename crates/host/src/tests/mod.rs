@@ -23,8 +23,8 @@ use minflt_sync::{Cx, Instance, Machine, PerCpu, Ram};
 use std::panic::catch_unwind;
 use std::sync::Barrier;
 
-/// Rounds for an interpreter where threads do that many: it checks each access, and need not wait for
-/// the rare one that goes wrong. A multiple of 8.
+/// Rounds for an interpreter where threads do that many: it checks each access, and need not wait
+/// for the rare one that goes wrong. A multiple of 8.
 pub(crate) const fn rounds(of_threads: u64) -> u64 {
     match of_threads / 1000 {
         _ if !cfg!(miri) => of_threads,

@@ -19,7 +19,7 @@ use crate::file::UnusedFiles;
 use crate::mm::Mm;
 use crate::oracle;
 use crate::tree::Found;
-use crate::vma::VmaPtr;
+use crate::vma_ptr::VmaPtr;
 use crate::writers::{Afterwards, Writers};
 use crate::zap::Zap;
 use core::ptr::NonNull;

@@ -18,6 +18,7 @@ use crate::error::NoMemory;
 use crate::file::Unused;
 use crate::mm::Mm;
 use crate::vma::{Attrs, Vma, VmaView};
+use crate::vma_ptr::VmaPtr;
 use crate::writers::{Section, Writers};
 use core::mem::ManuallyDrop;
 use core::ptr::NonNull;
@@ -135,8 +136,9 @@ impl<'m, M: Mmu> NewVma<'m, M> {
         writers: &'w Writers<'_, M>,
     ) -> Result<Section<'w, M>, NoMemory> {
         let start = self.get().view().range.start();
-        // SAFETY: 1: allocated by `new`; nobody else has it until it is in the tree.
-        let section = unsafe { writers.insert_open(start, self.vma) }?;
+        // SAFETY: 1: allocated by `new`; `mmap_lock` keeps it once it is in the tree.
+        let vma = unsafe { VmaPtr::new(self.vma) };
+        let section = writers.insert_open(start, vma)?;
         // Others know it now.
         let _published = ManuallyDrop::new(self);
         Ok(section)

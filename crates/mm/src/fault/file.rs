@@ -27,7 +27,6 @@ use crate::frame::Use;
 use crate::oracle;
 use crate::page::{Locked, Page};
 use crate::vma::{Prot, VmaFlags};
-use core::ptr::NonNull;
 use minflt_pgtable::{Access, Grant, Leaf, Mmu, Pte, with_bits};
 use minflt_sync::Ordering;
 
@@ -137,12 +136,11 @@ impl<M: Mmu> Fault<'_, M> {
         let Some(wanted) = self.wanted.take() else {
             return Ok(());
         };
-        let Some(cache) = PageCache::<M>::at(wanted.cache) else {
+        let Some(held) = PageCache::<M>::held_at(wanted.cache) else {
             return Ok(());
         };
-        let read = cache.read_in(wanted.index, wanted.flags);
-        // SAFETY: 1: had by `locked_page`.
-        unsafe { PageCache::put(NonNull::from(cache)) };
+        let read = held.cache().read_in(wanted.index, wanted.flags);
+        drop(held);
         let sys = self.mm.system();
         read.map_err(|why| match why {
             NotRead::Failed => {

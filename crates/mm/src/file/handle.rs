@@ -80,6 +80,18 @@ impl<'s, M: Mmu> FileHandle<'s, M> {
     }
 }
 
+impl<M: Mmu> PageCache<M> {
+    /// A handle with a reference that somebody took and left at this address.
+    pub(crate) fn held_at<'a>(address: u64) -> Option<FileHandle<'a, M>> {
+        let cache = Self::at(address)?;
+        Some(FileHandle {
+            sys: cache.system(),
+            cache: NonNull::from(cache),
+            access: FileAccess::ReadWrite,
+        })
+    }
+}
+
 impl<M: Mmu> Drop for FileHandle<'_, M> {
     fn drop(&mut self) {
         // SAFETY: 1: the handle's.

@@ -244,10 +244,11 @@ impl<M: Mmu> Vma<M> {
         }
     }
 
-    /// Takes away what the mapping has set aside, with its reference.
-    pub(crate) fn take_own(&self) -> Option<NonNull<OwnPages<M>>> {
-        let own = link::<M>(self.link())?.own.swap(0, Ordering::Relaxed);
-        OwnPages::ptr(own)
+    /// Takes away what the mapping has set aside, and lets that go.
+    pub(crate) fn drop_own(&self, sys: &System<M>) {
+        if let Some(link) = link::<M>(self.link()) {
+            close_huge(sys, 0, link.own.swap(0, Ordering::Relaxed));
+        }
     }
 }
 

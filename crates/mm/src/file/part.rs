@@ -1,9 +1,8 @@
 //! A part of a file that a call found mapped, and does something about with nothing held.
 
-use super::PageCache;
+use super::{FileAccess, FileHandle, PageCache};
 use crate::error::{FileError, MadviseError};
 use crate::vma::VmaView;
-use core::marker::PhantomData;
 use core::ops::Range;
 use core::ptr::NonNull;
 use minflt_addr::VirtRange;
@@ -11,11 +10,9 @@ use minflt_pgtable::{Mmu, Paging};
 
 /// Pages of a file, which is held until this is dropped.
 pub(crate) struct FilePart<'m, M: Mmu> {
-    /// No reference: dropping this may free it.
-    cache: NonNull<PageCache<M>>,
+    file: FileHandle<'m, M>,
     view: VmaView,
     pages: Range<u64>,
-    mapped: PhantomData<&'m PageCache<M>>,
 }
 
 impl<'m, M: Mmu> FilePart<'m, M> {
@@ -24,16 +21,18 @@ impl<'m, M: Mmu> FilePart<'m, M> {
         cache.hold();
         let first = view.page_index::<M::Paging>(part.start());
         Self {
-            cache: NonNull::from(cache),
+            file: FileHandle {
+                sys: cache.system(),
+                cache: NonNull::from(cache),
+                access: FileAccess::ReadWrite,
+            },
             view: *view,
             pages: first..first + part.pages(M::Paging::shift()),
-            mapped: PhantomData,
         }
     }
 
     fn cache(&self) -> &PageCache<M> {
-        // SAFETY: held by `new`.
-        unsafe { self.cache.as_ref() }
+        self.file.cache()
     }
 
     /// Makes a hole.
@@ -68,12 +67,5 @@ impl<'m, M: Mmu> FilePart<'m, M> {
     pub(crate) fn write(&self) -> Result<(), super::IoError> {
         let last = self.pages.end.saturating_sub(1);
         self.cache().write_range(self.pages.start, last)
-    }
-}
-
-impl<M: Mmu> Drop for FilePart<'_, M> {
-    fn drop(&mut self) {
-        // SAFETY: 1: had by `new`.
-        unsafe { PageCache::put(self.cache) };
     }
 }

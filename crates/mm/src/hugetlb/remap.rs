@@ -9,7 +9,6 @@
 
 use crate::error::NoMemory;
 use crate::file::PageCache;
-use crate::hugetlb::OwnPages;
 use crate::mm::Mm;
 use crate::vma::{Vma, VmaFlags, VmaView};
 use crate::zap::Zap;
@@ -92,11 +91,8 @@ impl<M: Mmu> Vma<M> {
     /// # Context
     /// Under `mmap_lock` for writing, with the section open. Sleeps for `i_mmap`.
     pub(crate) fn forget_own(&self) {
-        let Some(own) = self.take_own() else { return };
-        let cache = self.view().cache::<M>();
-        if let Some(cache) = cache {
-            // SAFETY: 1: what the mapping's link had.
-            unsafe { OwnPages::put(own, cache.system()) };
+        if let Some(cache) = self.view().cache::<M>() {
+            self.drop_own(cache.system());
         }
     }
 }

@@ -10,7 +10,8 @@
 
 use super::look::{first, last};
 use super::{Body, FANOUT, HOLE, Tree, read, vma};
-use crate::vma::{Prot, Vma, VmaPtr};
+use crate::vma::{Prot, Vma};
+use crate::vma_ptr::VmaPtr;
 use minflt_addr::{VirtAddr, VirtRange};
 use minflt_pgtable::{Mmu, Paging};
 use minflt_sync::Ordering;

@@ -1,7 +1,8 @@
 //! Looking: lookups with and without `mmap_lock`, and what writers look for.
 
 use super::{Body, FANOUT, HOLE, Mapping, Node, Tree, by_word, read, vma};
-use crate::vma::{Vma, VmaPtr, VmaView};
+use crate::vma::{Vma, VmaView};
+use crate::vma_ptr::VmaPtr;
 use core::ptr::NonNull;
 use minflt_addr::{VirtAddr, VirtRange};
 use minflt_pgtable::Mmu;
