@@ -1,10 +1,10 @@
-//! What happens in the races about pages that go to the swap device, where files are mapped around
-//! faults.
+//! What happens in the races about pages that go to the swap device, alone, and where files are
+//! mapped around faults.
 
 use super::disk::Disk;
 use super::files::{File, PAGES, finds, word};
-use super::migration::{boxed, left, page_out, touched};
-use super::scenes::{S, expect, tasks};
+use super::migration::{boxed, grows, left, touched};
+use super::scenes::{S, expect, tasks, warm};
 use super::stage::{Script, Stage};
 use minflt_mm::{Advice, Event, Prot, Sharing};
 use minflt_pgtable::Paging;
@@ -125,4 +125,54 @@ fn free<P: Paging>(stage: &Stage<'_, P>) -> u64 {
         Ok(ledger) => ledger.free,
         Err(error) => panic!("it is set up only: {error}"),
     }
+}
+
+/// Swaps a page out that is there, whether it was used or not.
+fn page_out<P: Paging>(stage: &Stage<'_, P>, n: u64) {
+    let done = stage.mm.madvise(stage.page(n), P::page(), Advice::PageOut);
+    assert!(done.is_ok(), "mapped: {done:?}");
+}
+
+/// P2, P3: a page goes out again and again, while one thread stores to it and another loads it.
+pub(super) fn out<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
+    stage.map(0, 1);
+    assert!(stage.thread().store(stage.page(0), 1).is_ok(), "alone");
+    let (caller, user, looker) = (Rc::clone(stage), Rc::clone(stage), Rc::clone(stage));
+    let last = Rc::clone(stage);
+    let bodies = vec![
+        boxed(move || {
+            for _ in 0..2 {
+                page_out(&caller, 0);
+            }
+        }),
+        boxed(move || {
+            let thread = user.thread();
+            for value in 2..5 {
+                let stored = thread.store(user.page(0), value);
+                expect(&user, &thread, 0, stored.map(|()| value));
+            }
+        }),
+        boxed(move || grows(&looker, 1)),
+    ];
+    tasks(bodies, move || left(&last, &[last.mm], 0, Ok(4)))
+}
+
+/// P4: the first store to a page beside one who swaps out what he finds there.
+pub(super) fn out_fault<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
+    stage.map(0, 1);
+    warm(stage, 0);
+    let (caller, user, last) = (Rc::clone(stage), Rc::clone(stage), Rc::clone(stage));
+    let bodies = vec![
+        boxed(move || {
+            for _ in 0..2 {
+                page_out(&caller, 0);
+            }
+        }),
+        boxed(move || {
+            let thread = user.thread();
+            let stored = thread.store(user.page(0), 5);
+            expect(&user, &thread, 0, stored.map(|()| 5));
+        }),
+    ];
+    tasks(bodies, move || left(&last, &[last.mm], 0, Ok(5)))
 }

@@ -8,7 +8,7 @@ use super::forks::Child;
 use super::migration::boxed;
 use super::scenes::{S, tasks};
 use super::stage::{Checked, Script};
-use super::{huge_age, huge_moving};
+use super::{huge_age, huge_moving, huge_tables};
 use core::cell::RefCell;
 use core::mem::ManuallyDrop;
 use minflt_addr::VirtAddr;
@@ -78,7 +78,7 @@ impl Huge {
 /// The frames that it takes.
 pub(super) const FRAMES: u64 = 5 * 512;
 /// Words of the first pages are these, and the page's number.
-const WORD: u64 = 100;
+pub(super) const WORD: u64 = 100;
 
 /// Whether the format has what these scenes are about.
 pub(super) fn is_played<P: Paging>() -> bool {
@@ -129,7 +129,8 @@ impl<'s, P: Paging> Big<'s, P> {
         self.map_at(Place::FixedNoReplace(at::<P>(n)), pages, reserve, sharing);
     }
 
-    fn map_at(&self, place: Place, pages: u64, reserve: Reserve, sharing: Sharing) {
+    /// The same, where the place says.
+    pub(super) fn map_at(&self, place: Place, pages: u64, reserve: Reserve, sharing: Sharing) {
         let request = MapRequest {
             reserve,
             ..MapRequest::new(place, pages * bytes::<P>(), Prot::READ_WRITE)
@@ -139,7 +140,7 @@ impl<'s, P: Paging> Big<'s, P> {
     }
 
     /// Maps a whole interval of it.
-    fn map_interval(&self) {
+    pub(super) fn map_interval(&self) {
         let pages = interval::<P>() / bytes::<P>();
         self.map(0, pages, Reserve::NoReserve, Sharing::Shared);
     }
@@ -210,9 +211,9 @@ pub(super) fn script<'s, P: Paging>(scene: Huge, stage: &S<'s, P>) -> Script<'s>
         Huge::Hole => hole(stage),
         Huge::Map => map(stage),
         Huge::Last => last(stage),
-        Huge::Gone => gone(stage),
-        Huge::Over => over(stage),
-        Huge::Make => make(stage),
+        Huge::Gone => huge_tables::gone(stage),
+        Huge::Over => huge_tables::over(stage),
+        Huge::Make => huge_tables::make(stage),
         Huge::Reuse => reuse(stage),
         Huge::Segment => super::segments::attach_split(stage),
         Huge::Move => huge_moving::beside_fault(stage),
@@ -458,74 +459,6 @@ fn last<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
         boxed(move || stores(stage.mm, 0, &[Ok(())]))
     };
     tasks(vec![body(), body()], move || file.end())
-}
-
-fn gone<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
-    let file = Big::new(stage, 0, 3);
-    file.map_interval();
-    let child = Rc::new(Child::of(stage));
-    stores(stage.mm, 0, &[Ok(())]);
-    let (caller, last, user) = (Rc::clone(stage), Rc::clone(stage), Rc::clone(&child));
-    let bodies = vec![
-        boxed(move || {
-            let done = caller.mm.munmap(at::<P>(0), interval::<P>());
-            assert!(done.is_ok(), "mapped");
-        }),
-        boxed(move || {
-            stores(user.mm(), 1, &[Ok(())]);
-            finds(user.mm(), 0, &[Ok(WORD)]);
-        }),
-    ];
-    tasks(bodies, move || end(&last, file, child))
-}
-
-fn over<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
-    let file = Big::new(stage, 0, 3);
-    file.map_interval();
-    let child = Rc::new(Child::of(stage));
-    let gone = stage.mm.munmap(at::<P>(0), interval::<P>());
-    assert!(gone.is_ok(), "mapped: {gone:?}");
-    let small = stage
-        .mm
-        .mmap(Place::Fixed(at::<P>(0)), P::page(), Prot::READ_WRITE);
-    assert!(small.is_ok(), "there is memory: {small:?}");
-    stores(stage.mm, 0, &[Ok(())]);
-    let (caller, last, user) = (Rc::clone(stage), Rc::clone(stage), Rc::clone(&child));
-    let mapped = Rc::clone(&file);
-    let bodies = vec![
-        boxed(move || {
-            mapped.map_at(
-                Place::Fixed(at::<P>(0)),
-                interval::<P>() / bytes::<P>(),
-                Reserve::NoReserve,
-                Sharing::Shared,
-            );
-            stores(caller.mm, 2, &[Ok(())]);
-        }),
-        boxed(move || stores(user.mm(), 1, &[Ok(())])),
-    ];
-    tasks(bodies, move || {
-        for mm in [last.mm, child.mm()] {
-            for (n, word) in [(0, 0), (1, WORD + 1), (2, WORD + 2)] {
-                has(mm, n, word)?;
-            }
-        }
-        end(&last, file, child)
-    })
-}
-
-fn make<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
-    let file = Big::new(stage, 0, 3);
-    file.map_interval();
-    let child = Rc::new(Child::of(stage));
-    let (one, two, last) = (Rc::clone(stage), Rc::clone(stage), Rc::clone(stage));
-    let user = Rc::clone(&child);
-    let bodies = vec![
-        boxed(move || stores(one.mm, 0, &[Ok(())])),
-        boxed(move || stores(two.mm, 1, &[Ok(())])),
-        boxed(move || stores(user.mm(), 2, &[Ok(())])),
-    ];
-    tasks(bodies, move || end(&last, file, child))
 }
 
 fn reuse<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {

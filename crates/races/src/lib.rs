@@ -16,6 +16,7 @@ mod format;
 mod hints;
 mod huge_age;
 mod huge_moving;
+mod huge_tables;
 mod hugetlb;
 mod lineage;
 mod list;
@@ -104,7 +105,8 @@ impl Race {
         }
     }
 
-    /// Whether its tasks move pages to another node: a search in which none was moved shows nothing.
+    /// Whether its tasks move pages to another node: a search in which none was moved shows
+    /// nothing.
     #[must_use]
     pub const fn moves_pages(&self) -> bool {
         self.scene.has_movers()

@@ -19,9 +19,7 @@ use super::stage::{Checked, Script, Stage};
 use core::cell::{Cell, RefCell};
 use minflt_addr::{Pfn, VirtAddr};
 use minflt_mm::config::{Balancing, Neighbours};
-use minflt_mm::{
-    Advice, Config, Event, Mm, MovePageError, Prot, Remap, RemapRequest, Sharing, Signal,
-};
+use minflt_mm::{Config, Event, Mm, MovePageError, Prot, Remap, RemapRequest, Sharing, Signal};
 use minflt_pgtable::{Access, Paging};
 use minflt_sync::{Instance, Machine};
 use std::rc::Rc;
@@ -102,8 +100,8 @@ pub(super) fn script<'s, P: Paging>(scene: Moving, stage: &S<'s, P>) -> Script<'
         Moving::Hole => hole(stage),
         Moving::Watched => watched(stage),
         Moving::PinFork => pin_fork(stage),
-        Moving::Out => out(stage),
-        Moving::OutFault => out_fault(stage),
+        Moving::Out => away::out(stage),
+        Moving::OutFault => away::out_fault(stage),
         Moving::AroundOut => away::around_out(stage),
         Moving::Unused => away::unused(stage),
         Moving::Hint => hints::hint(stage),
@@ -480,54 +478,4 @@ fn pin_fork<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
     script.tasks.push(mover(stage, frame_of(stage, 0)));
     moved_at_the_end(stage, &mut script, 0);
     script
-}
-
-/// Swaps a page out that is there, whether it was used or not.
-pub(super) fn page_out<P: Paging>(stage: &Stage<'_, P>, n: u64) {
-    let done = stage.mm.madvise(stage.page(n), P::page(), Advice::PageOut);
-    assert!(done.is_ok(), "mapped: {done:?}");
-}
-
-/// P2, P3: a page goes out again and again, while one thread stores to it and another loads it.
-fn out<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
-    stage.map(0, 1);
-    assert!(stage.thread().store(stage.page(0), 1).is_ok(), "alone");
-    let (caller, user, looker) = (Rc::clone(stage), Rc::clone(stage), Rc::clone(stage));
-    let last = Rc::clone(stage);
-    let bodies = vec![
-        boxed(move || {
-            for _ in 0..2 {
-                page_out(&caller, 0);
-            }
-        }),
-        boxed(move || {
-            let thread = user.thread();
-            for value in 2..5 {
-                let stored = thread.store(user.page(0), value);
-                expect(&user, &thread, 0, stored.map(|()| value));
-            }
-        }),
-        boxed(move || grows(&looker, 1)),
-    ];
-    tasks(bodies, move || left(&last, &[last.mm], 0, Ok(4)))
-}
-
-/// P4: the first store to a page beside one who swaps out what he finds there.
-fn out_fault<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
-    stage.map(0, 1);
-    super::scenes::warm(stage, 0);
-    let (caller, user, last) = (Rc::clone(stage), Rc::clone(stage), Rc::clone(stage));
-    let bodies = vec![
-        boxed(move || {
-            for _ in 0..2 {
-                page_out(&caller, 0);
-            }
-        }),
-        boxed(move || {
-            let thread = user.thread();
-            let stored = thread.store(user.page(0), 5);
-            expect(&user, &thread, 0, stored.map(|()| 5));
-        }),
-    ];
-    tasks(bodies, move || left(&last, &[last.mm], 0, Ok(5)))
 }
