@@ -255,7 +255,10 @@ impl Space {
         self.remote(addr, len, Flags::WRITE, |space, index, at| {
             space.fault(index, at, Access::Write)?;
             space.set_word(index, at, value + (at - addr) / PAGE);
-            space.set_word(index, at + HALF, 0);
+            // Of a huge page the other word lies elsewhere.
+            if !space.vmas[index].flags.has(Flags::HUGETLB) {
+                space.set_word(index, at + HALF, 0);
+            }
             Ok(())
         })
     }

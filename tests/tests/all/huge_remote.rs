@@ -198,31 +198,64 @@ fn another_process_reads_and_writes_huge_pages() {
     });
 }
 
-/// As Linux has it: a debugger reads what nobody may, and does not write what nobody may.
+/// A debugger reads and writes what nobody may, and no right comes of it; what is shared is never
+/// written so.
 #[test]
-fn force_reads_huge_pages_and_does_not_write_them() {
+fn force_reads_and_writes_private_huge_pages() {
     in_each_era!(|world| {
+        let file = world.file(1);
+        world.map_file(8, 1, &file, Sharing::Shared);
+        world.store(8, 3);
         for (page, sharing) in [(0, Sharing::Private), (4, Sharing::Shared)] {
-            world.map(page, 2, Prot::READ_WRITE, sharing);
-            world.store(page, 3);
-            world.protect(page, Prot::NONE);
-            world.protect(page + 1, Prot::NONE);
+            world.map_file(page, 1, &file, sharing);
+            world.map(page + 1, 1, Prot::NONE, sharing);
             for (n, there) in [(page, 3), (page + 1, 0)] {
                 let at = world.at(n, SMALL);
-                assert_eq!(read(world.mm, at, Force::No), Err(RemoteError::Fault));
-                assert_eq!(read(world.mm, at, Force::Yes), Ok(there));
-                assert_eq!(world.load(n), Err(Signal::AccErr), "no right came of it");
-                for force in [Force::No, Force::Yes] {
-                    assert_eq!(write(world.mm, at, 1, force), Err(RemoteError::Fault));
+                for prot in [Prot::NONE, Prot::READ] {
+                    world.protect(n, prot);
+                    assert_eq!(read(world.mm, at, Force::Yes), Ok(there), "{prot}");
+                    let fault = Err(RemoteError::Fault);
+                    assert_eq!(write(world.mm, at, 1, Force::No), fault);
+                    if sharing == Sharing::Shared {
+                        assert_eq!(write(world.mm, at, 1, Force::Yes), fault);
+                    }
                 }
-                world.protect(n, Prot::READ);
-                assert_eq!(world.load(n), Ok(there));
-                assert_eq!(write(world.mm, at, 1, Force::Yes), Err(RemoteError::Fault));
+                world.protect(n, Prot::NONE);
+                assert_eq!(read(world.mm, at, Force::No), Err(RemoteError::Fault));
+                assert_eq!(world.load(n), Err(Signal::AccErr));
+                if sharing == Sharing::Private {
+                    assert_eq!(write(world.mm, at, 9, Force::Yes), Ok(8));
+                    assert_eq!(read(world.mm, at, Force::Yes), Ok(9));
+                    assert_eq!(world.load(n), Err(Signal::AccErr));
+                    world.protect(n, Prot::READ);
+                    assert_eq!(world.load(n), Ok(9));
+                    assert_eq!(world.thread.store(at, 1), Err(Signal::AccErr));
+                }
                 world.protect(n, Prot::READ_WRITE);
-                assert_eq!(write(world.mm, at, 9, Force::No), Ok(8));
-                assert_eq!(world.load(n), Ok(9));
+                world.store(n, 10);
+                assert_eq!(read(world.mm, at, Force::No), Ok(10));
+                if sharing == Sharing::Private {
+                    assert_eq!(world.load(8), Ok(3), "the file's page is as it was");
+                }
             }
         }
+    });
+}
+
+#[test]
+fn a_forced_write_copies_a_huge_page_that_a_child_has() {
+    in_each_era!(|world| {
+        world.map(0, 1, Prot::READ_WRITE, Sharing::Private);
+        world.store(0, 1);
+        let child = world.fork().expect("memory");
+        for prot in [Prot::READ, Prot::NONE] {
+            world.protect(0, prot);
+            let at = world.at(0, SMALL);
+            assert_eq!(write(world.mm, at, 2, Force::Yes), Ok(8));
+            assert_eq!(child.thread().load(at), Ok(1));
+            assert_eq!(read(world.mm, at, Force::Yes), Ok(2));
+        }
+        world.holds(&child);
     });
 }
 

@@ -9,7 +9,7 @@ use crate::window::{HOT, HUGE, HUGE_PAGES, HUGE_START, PAGE, Window, hot};
 use minflt_spec::{TASK_SIZE, abi};
 
 /// How often each call is drawn.
-const WEIGHTS: [(Call, u64); 11] = [
+const WEIGHTS: [(Call, u64); 15] = [
     (Call::HugeMmap, 12),
     (Call::HugeMmapFile, 16),
     (Call::Munmap, 8),
@@ -17,6 +17,10 @@ const WEIGHTS: [(Call, u64); 11] = [
     (Call::Madvise, 14),
     (Call::Load, 20),
     (Call::Store, 34),
+    (Call::RemoteRead, 6),
+    (Call::RemoteWrite, 8),
+    (Call::ForcedRead, 6),
+    (Call::ForcedWrite, 6),
     (Call::Fork, 5),
     (Call::HugeFtruncate, 4),
     (Call::HugeFallocate, 7),
@@ -169,8 +173,11 @@ impl Draw<'_> {
             }
             Call::Mprotect => step(&[addr, len, self.huge_prot()]),
             Call::Madvise => step(&[addr, len, self.huge_advice()]),
-            Call::Load => step(&[self.huge_place(running)]),
-            Call::Store => step(&[self.huge_place(running), self.value()]),
+            Call::Load | Call::ForcedRead => step(&[self.huge_place(running)]),
+            Call::Store | Call::ForcedWrite => step(&[self.huge_place(running), self.value()]),
+            // Words are known where a huge page begins, and in its middle.
+            Call::RemoteRead => step(&[self.huge_place(running), PAGE]),
+            Call::RemoteWrite => step(&[self.huge_place(running), PAGE, self.value()]),
             Call::Fork => step(&[1 + self.random.below(10)]),
             Call::HugeFtruncate => {
                 let odd = self.random.once_in(30);

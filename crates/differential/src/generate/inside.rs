@@ -178,7 +178,12 @@ fn huge_stays_inside(step: &Step) -> bool {
             refused || inside
         }
         Call::Mprotect | Call::Madvise => !aligned || (len > 0 && rounded == 0) || wraps || inside,
-        Call::Load | Call::Store => addr.is_multiple_of(HUGE / 2) && inside && addr < HUGE_END,
+        Call::Load | Call::Store | Call::ForcedRead | Call::ForcedWrite => {
+            addr.is_multiple_of(HUGE / 2) && inside && addr < HUGE_END
+        }
+        Call::RemoteRead | Call::RemoteWrite => {
+            addr.is_multiple_of(HUGE / 2) && len == PAGE && inside
+        }
         _ => false,
     }
 }

@@ -270,17 +270,6 @@ fn perform(thread: &Thread<'_, Machine>, files: &Files<'_>, step: &Step) -> Outc
             mm.set_limit_as(a.saturating_mul(PAGE).saturating_add(outside));
             Outcome::done(0)
         }
-        Call::RemoteRead => remote_read(mm, at, b),
-        Call::RemoteWrite => remote_write(mm, at, b, c),
-        Call::ForcedRead => {
-            let mut word = [0; 8];
-            let read = mm.remote_read(at, &mut word, Force::Yes);
-            forced(read.map(|_| u64::from_le_bytes(word)))
-        }
-        Call::ForcedWrite => {
-            let written = mm.remote_write(at, &b.to_le_bytes(), Force::Yes);
-            forced(written.map(|_| 0))
-        }
         Call::Mremap => mremap(thread, step.args),
         Call::Mbind => policy::mbind(mm, step.args),
         Call::SetMempolicy => policy::set(thread, a, b),
@@ -310,6 +299,17 @@ fn perform_on(thread: &Thread<'_, Machine>, step: &Step) -> Outcome {
         },
         Call::Load => signal(thread.load(at)),
         Call::Store => signal(thread.store(at, b).map(|()| 0)),
+        Call::RemoteRead => remote_read(mm, at, b),
+        Call::RemoteWrite => remote_write(mm, at, b, c),
+        Call::ForcedRead => {
+            let mut word = [0; 8];
+            let read = mm.remote_read(at, &mut word, Force::Yes);
+            forced(read.map(|_| u64::from_le_bytes(word)))
+        }
+        Call::ForcedWrite => {
+            let written = mm.remote_write(at, &b.to_le_bytes(), Force::Yes);
+            forced(written.map(|_| 0))
+        }
         Call::Fork => Outcome::done(0),
         // The userfaultfd is the first process's; the others have none.
         _ => Outcome::Errno(Errno::EBADF.0),

@@ -20,7 +20,7 @@ pub enum Force {
     /// What the mapping does not allow is an error.
     No,
     /// It is done, and a stack grows to it. A write then reaches a page that only this address
-    /// space has. Huge pages are read so, and not written, as in Linux.
+    /// space has.
     Yes,
 }
 

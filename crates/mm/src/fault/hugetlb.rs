@@ -140,9 +140,10 @@ impl<M: Mmu> HugeFault<'_, '_, '_, M> {
         if found.is_none_at(self.size.level()) {
             return self.no_page();
         }
-        if !found.is_present() {
+        let allowed = found.with_grant(self.most(found));
+        if !found.is_present() && allowed.is_present() {
             // A PROT_NONE of before: the mapping allows more now.
-            return Ok(self.change(found, found.with_grant(self.most(found))));
+            return Ok(self.change(found, allowed));
         }
         if stores && found.grant() < Grant::Write {
             return match self.is_shared() {

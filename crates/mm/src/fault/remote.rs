@@ -110,9 +110,9 @@ impl<M: Mmu> Fault<'_, M> {
             Access::Read => Prot::READ,
             Access::Write => Prot::WRITE,
         });
-        // What is shared is never anybody's own. Huge pages are not forced, as in Linux.
-        let copies = !stable.view.flags.has(VmaFlags::SHARED) && !stable.view.is_huge();
-        let own = self.access == Access::Read || copies;
+        // What is shared is never anybody's own.
+        let shared = stable.view.flags.has(VmaFlags::SHARED);
+        let own = self.access == Access::Read || !shared;
         if !allowed && (force == Force::No || !own) {
             return Err(Stop::Signal(Signal::AccErr));
         }
@@ -147,10 +147,13 @@ impl<M: Mmu> Fault<'_, M> {
     /// what the owner's next store left behind. What a shared mapping has is never its own, and
     /// stores go there.
     pub(super) fn wants_own(&self, stable: &Stable<'_, M>, held: Held) -> bool {
+        let config = &self.mm.system().config;
         held == Held::Pin
             && self.access == Access::Read
             && !stable.view.flags.has(VmaFlags::SHARED)
-            && !self.mm.system().config.lacks(Broken::PinsShared)
+            && !config.lacks(Broken::PinsShared)
+            // Its second look is for a load, and takes what it finds.
+            && !config.lacks(Broken::ForceTrustsFault)
     }
 
     /// The references that a holder takes.

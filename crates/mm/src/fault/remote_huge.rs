@@ -15,13 +15,14 @@
 //! # Cost
 //! As for a small page, and a lock of the file's mappings for each small page of a transfer.
 //!
-//! Linux: mm/gup.c follow_huge_pud, gup_must_unshare; mm/hugetlb.c hugetlb_wp (v6.12).
+//! Linux: mm/gup.c follow_huge_pud, gup_must_unshare; mm/hugetlb.c hugetlb_wp (v6.18).
 
 use super::hugetlb::Need;
 use super::remote::{Held, HeldPage};
 use super::stabilise::Stable;
 use super::{Fault, Kind, Signal, Stop};
 use crate::file::PageCache;
+use crate::vma::Prot;
 use minflt_addr::Pfn;
 use minflt_pgtable::{Access, Grant, Mmu, Paging, Pte, with_bits};
 use minflt_sync::Ordering;
@@ -77,7 +78,9 @@ impl<M: Mmu> Fault<'_, M> {
         };
         match self.access {
             Access::Read => !self.wants_own(stable, held) || own(),
-            Access::Write => found.grant() == Grant::Write,
+            Access::Write if found.grant() == Grant::Write => true,
+            // Where stores are allowed the entry has to say so.
+            Access::Write => !stable.view.prot.has(Prot::WRITE) && own(),
         }
     }
 

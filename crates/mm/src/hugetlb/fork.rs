@@ -1,7 +1,8 @@
 //! Huge pages of a private mapping, shared with a child until one of the two stores.
 //!
 //! A shared mapping's entries are not copied: the child's faults find the pages, or a table to
-//! share. A page that is pinned is copied at once, and stays the parent's own ([`crate::call::pin`]).
+//! share. A page that is pinned is copied at once, and stays the parent's own
+//! ([`crate::call::pin`]).
 //!
 //! Linux: mm/hugetlb.c copy_hugetlb_page_range; bcd51a3c679d.
 
