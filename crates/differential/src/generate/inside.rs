@@ -181,9 +181,7 @@ fn huge_stays_inside(step: &Step) -> bool {
         Call::Load | Call::Store | Call::ForcedRead | Call::ForcedWrite => {
             addr.is_multiple_of(HUGE / 2) && inside && addr < HUGE_END
         }
-        Call::RemoteRead | Call::RemoteWrite => {
-            addr.is_multiple_of(HUGE / 2) && len == PAGE && inside
-        }
+        Call::RemoteWrite => addr.is_multiple_of(HUGE / 2) && len == PAGE && inside,
         _ => false,
     }
 }
