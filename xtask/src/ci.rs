@@ -25,6 +25,9 @@ const MIRIFLAGS: &str = "-Zmiri-tree-borrows -Zmiri-permissive-provenance -Zmiri
 const MIRI_SEEDS_CI: u32 = 2;
 const MIRI_SEEDS_SOAK: u32 = 64;
 
+/// Seconds that each fuzz target runs for in a soak, from what earlier soaks found.
+const SOAK_FUZZ_S: u32 = 300;
+
 /// Crates that must build without an operating system.
 const BARE: &str = "-p minflt-addr -p minflt-sync -p minflt-pgtable -p minflt-mm";
 
@@ -67,7 +70,7 @@ pub(crate) fn gate(root: &Path) -> Vec<Step> {
         apart(root, "kernel", "kernel-build", "build --release"),
     ];
     steps.extend(miri(root, MIRI_SEEDS_CI));
-    steps.push(fuzz::step(root));
+    steps.push(fuzz::step(root, ""));
     steps.extend(deny(root));
     steps
 }
@@ -99,6 +102,7 @@ pub(crate) fn soak(root: &Path, extra: &[String]) -> Vec<Step> {
         ),
     ];
     steps.extend(miri(root, MIRI_SEEDS_SOAK));
+    steps.push(fuzz::step(root, &format!("--seconds {SOAK_FUZZ_S}")));
     steps.extend(advisories(root));
     steps
 }
@@ -164,10 +168,10 @@ fn loom(root: &Path, preemptions: u32) -> Step {
 
 /// The packages with a lock file, and what the steps about each are called.
 const LOCKED: [(&str, &str, &str); 4] = [
-    ("", "deny", "advisories"),
-    ("kernel", "kernel-deny", "kernel-advis."),
-    ("guest", "guest-deny", "guest-advis."),
-    ("fuzz", "fuzz-deny", "fuzz-advis."),
+    ("", "deny", "advise"),
+    ("kernel", "kernel-deny", "kernel-advise"),
+    ("guest", "guest-deny", "guest-advise"),
+    ("fuzz", "fuzz-deny", "fuzz-advise"),
 ];
 
 /// Licences, duplicates and sources of what each lock file has. The advisory database lives on

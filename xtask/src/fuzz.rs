@@ -2,8 +2,9 @@
 //!
 //! What cargo-fuzz adds is flags for the compiler and arguments for libFuzzer. Here they are few:
 //! no address sanitizer, since the memory that `mm` manages is one mapping of the host in which it
-//! sees nothing, and the other targets have no unsafe code; and no traced comparisons, since seeds
-//! have all keywords. Both cost more than all else, in time and in what building takes.
+//! sees nothing, and the other targets have no unsafe code; no traced comparisons, since seeds have
+//! all keywords; and inputs are not weighted by how rare is what they reach, which takes two thirds
+//! of the time where a run takes 0.2 ms.
 
 use crate::step::{Step, run_all};
 use std::fs;
@@ -95,9 +96,10 @@ pub(crate) fn lacking() -> Option<&'static str> {
     None
 }
 
-/// The step of the gate.
-pub(crate) fn step(root: &Path) -> Step {
-    let step = Step::cargo("fuzz", root, "run --quiet --package xtask -- fuzz");
+/// The step of the gate; with `args` that of a soak.
+pub(crate) fn step(root: &Path, args: &str) -> Step {
+    let command = format!("run --quiet --package xtask -- fuzz {args}");
+    let step = Step::cargo("fuzz", root, &command);
     let step = step.only_if(
         || root.join("fuzz/Cargo.toml").is_file(),
         "there is no fuzz/Cargo.toml",
@@ -157,6 +159,7 @@ fn target_step(fuzz: &Path, target: &'static str, seconds: Option<u32>) -> io::R
         program(fuzz, target).display().to_string(),
         format!("-artifact_prefix={}/", artifacts.display()),
         format!("-timeout={TIMEOUT_S}"),
+        "-entropic=0".to_owned(),
         "-print_final_stats=1".to_owned(),
         format!("-max_total_time={}", seconds.unwrap_or(SECONDS_EACH)),
     ];

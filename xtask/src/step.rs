@@ -137,7 +137,7 @@ fn now() -> Instant {
 }
 
 fn table(results: &[(&str, Outcome, Duration)]) -> String {
-    let mut out = String::from("\nstep            seconds  result\n");
+    let mut out = String::from("\nstep              seconds  result\n");
     let mut total = Duration::ZERO;
     for (name, outcome, took) in results {
         total += *took;
@@ -147,11 +147,11 @@ fn table(results: &[(&str, Outcome, Duration)]) -> String {
             Outcome::Skipped(reason) => format!("skipped: {reason}"),
         };
         out.push_str(&format!(
-            "{name:<14} {:>8.1}  {result}\n",
+            "{name:<16} {:>8.1}  {result}\n",
             took.as_secs_f64()
         ));
     }
-    out.push_str(&format!("{:<14} {:>8.1}\n", "total", total.as_secs_f64()));
+    out.push_str(&format!("{:<16} {:>8.1}\n", "total", total.as_secs_f64()));
     out
 }
 
@@ -172,13 +172,13 @@ mod tests {
             ),
             ("clippy", Outcome::Failed, Duration::from_secs(2)),
         ]);
-        assert!(shown.contains("fmt                 1.5  ok\n"), "{shown}");
+        assert!(shown.contains("fmt                   1.5  ok\n"), "{shown}");
         assert!(shown.contains("skipped: no model tests\n"), "{shown}");
         assert!(
-            shown.contains("clippy              2.0  FAILED\n"),
+            shown.contains("clippy                2.0  FAILED\n"),
             "{shown}"
         );
-        assert!(shown.contains("total               3.5\n"), "{shown}");
+        assert!(shown.contains("total                 3.5\n"), "{shown}");
     }
 
     #[test]

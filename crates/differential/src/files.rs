@@ -3,7 +3,7 @@
 //! | name | what |
 //! |---|---|
 //! | `tmpfs` | a file in memory (`memfd_create`) |
-//! | `disk` | a file without a name in the system's temporary directory |
+//! | `disk` | a file without a name in the system's temporary directory; of `mm`, in its memory |
 //! | `tmpfs-readonly`, `disk-readonly` | the same, opened for reading only |
 
 pub use minflt_spec::HALF;

@@ -93,7 +93,7 @@ fn grammar(text: &str, error: &toml::de::Error) -> Wrong {
     let start = error.span().map_or(0, |span| span.start);
     let line = line_at(text, start);
     let said = error.message().replace('\n', "; ");
-    let key = key_on(text, line);
+    let key = key_at(text, start);
     let remedy = if said.starts_with("missing field") {
         "; add it: every machine has every number, and a guess is one (`src = \"guess\"`)"
     } else if said.starts_with("invalid type") {
@@ -108,10 +108,13 @@ fn grammar(text: &str, error: &toml::de::Error) -> Wrong {
     (line, format!("{key}{said}{remedy}"))
 }
 
-/// The key, or the table, that a line is about, to begin a message with; empty if it is about none.
-pub(super) fn key_on(text: &str, line: usize) -> String {
-    let line = text.lines().nth(line - 1).unwrap_or_default().trim();
+/// The key, or the table, that the place `start` of the text is about, to begin a message with;
+/// empty if it is about none: the beginning is that of the whole file.
+pub(super) fn key_at(text: &str, start: usize) -> String {
+    let line = text.lines().nth(line_at(text, start) - 1);
+    let line = line.unwrap_or_default().trim();
     match line.split_once('=') {
+        _ if start == 0 || line.starts_with('#') => String::new(),
         Some((key, _)) => format!("{}: ", key.trim()),
         None if line.starts_with('[') => format!("{line}: "),
         None => String::new(),

@@ -6,7 +6,7 @@
 //! else does. The same check as for the machine file runs over the result, so that a fit cannot
 //! contradict what is known.
 
-use super::check::{Key, consistent, key_on, line_at};
+use super::check::{Key, consistent, key_at, line_at};
 use super::{MachineFile, MachineFileError, Source, Sourced};
 use serde::{Deserialize, Serialize};
 
@@ -67,14 +67,14 @@ impl Fit {
     /// When it is no TOML, or lacks a key or has one too many.
     pub fn parse(file: &str, text: &str) -> Result<Self, MachineFileError> {
         toml::from_str(text).map_err(|error| {
-            let line = line_at(text, error.span().map_or(0, |span| span.start));
+            let start = error.span().map_or(0, |span| span.start);
             let said = error.message().replace('\n', "; ");
             MachineFileError {
                 file: file.to_owned(),
-                line: Some(line),
+                line: Some(line_at(text, start)),
                 what: format!(
                     "{}{said}; do not edit it: `minflt calibrate` writes it",
-                    key_on(text, line)
+                    key_at(text, start)
                 ),
             }
         })
