@@ -8,9 +8,9 @@
 //!
 //! | on | is |
 //! |---|---|
-//! | [`System`] | what concerns the whole machine: files, swap, huge-page pools, limits, the ledger |
+//! | [`System`] | what concerns the whole machine: files, swap, huge-page pools, limits, ledger |
 //! | [`Mm`] | what changes or asks an address space, for any CPU: its thread or not |
-//! | [`Thread`] | what acts as the running thread: user accesses by words and bytes, faults, its policy |
+//! | [`Thread`] | what acts as the running thread: accesses by words and bytes, faults, policy |
 //!
 //! So every call with an address is on [`Mm`]. Those that may fault pages in are on [`Thread`],
 //! too, under the same name: [`Thread::mmap`], [`Thread::mmap_file`], [`Thread::madvise`],

@@ -330,3 +330,23 @@ fn bytes_written_to_a_file_of_the_host_reach_it() {
     drop(file);
     std::fs::remove_file(&path).unwrap();
 }
+
+/// No memory in the middle: what was written is told, and the file is no longer than that.
+#[test]
+fn a_write_that_runs_out_of_memory_is_short() {
+    let sys = boot("linux-6.15");
+    let _cpu = sys.machine().enter(0);
+    let file = sys.new_file(0).unwrap();
+    let bytes = pattern(32 << 20, 4);
+    let done = file.write_bytes_at(3, &bytes).unwrap();
+    assert!(done > 8 << 20 && done < 16 << 20, "{done} bytes of 16 MiB");
+    assert_eq!(file.bytes(), 3 + done as u64);
+    let end = file.bytes().next_multiple_of(PAGE as u64);
+    assert_eq!(file.write_bytes_at(end, b"more"), Err(FileError::NoMemory));
+    assert_eq!(file.bytes(), 3 + done as u64);
+    let mut found = vec![0; done + 10];
+    assert_eq!(file.read_bytes_at(3, &mut found), Ok(done));
+    assert!(found[..done] == bytes[..done]);
+    file.truncate(0).unwrap();
+    assert_eq!(file.write_bytes_at(0, &bytes[..4 << 20]), Ok(4 << 20));
+}

@@ -77,7 +77,8 @@ call_error! {
 call_error! {
     /// Why a call about a file failed.
     pub enum FileError {
-        /// An offset is not a multiple of 8, or a length is 0.
+        /// An offset is not a multiple of 8, a length is 0, or bytes of more than one word on a
+        /// machine whose frames keep one; or the file is of huge pages, which are mapped only.
         Invalid,
         /// No memory for a page.
         NoMemory,

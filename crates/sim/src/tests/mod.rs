@@ -1,6 +1,7 @@
 //! The engine, and `sync`'s locks under its schedules.
 
 mod buffer;
+mod bytes;
 mod carry;
 mod contention;
 mod engine;
