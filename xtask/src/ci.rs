@@ -191,11 +191,12 @@ pub(crate) fn advisories(root: &Path) -> Vec<Step> {
     LOCKED.into_iter().map(step).collect()
 }
 
-/// One `deny.toml`, the workspace's, is for all: cargo-deny runs where it is, on another manifest.
+/// One `deny.toml`, the workspace's, is for all: cargo-deny looks for it in the folders above a
+/// manifest.
 fn deny_of(root: &Path, folder: &str, name: &'static str, checks: &str) -> Step {
     let manifest = root.join(folder).join("Cargo.toml");
     let args = format!(
-        "deny --manifest-path {} check --config deny.toml {checks}",
+        "deny --manifest-path {} check {checks}",
         Path::new(folder).join("Cargo.toml").display()
     );
     Step::cargo(name, root, &args)

@@ -23,8 +23,8 @@
 //! # Why it is correct
 //! Each line is of one moment: a record is immutable. Two lines may be of two moments: a mapping
 //! that is moved meanwhile may show twice or not at all, one that stays shows once, for the next
-//! address is behind its end. Linux gives the same promise. Each batch is a call of its own, as each
-//! read of such a file is one: between two the CPU answers interrupts and reports to grace periods.
+//! address is behind its end. Linux gives the same promise. Each batch is a call of its own, as a
+//! read of such a file is: between two the CPU answers interrupts and reports to grace periods.
 //!
 //! # Cost
 //! A walk of the tree every [`BATCH`] mappings; an entry's look, for `smaps`, takes the table's

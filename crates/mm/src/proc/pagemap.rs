@@ -40,7 +40,7 @@ impl<M: Mmu> Mm<M> {
         }
     }
 
-    /// As [`Mm::pagemap`], for the part `asked` of it that can be mapped, which begins where it does.
+    /// As [`Mm::pagemap`], for the part `asked` that can be mapped, which begins where it does.
     fn look_up_pages(&self, asked: VirtRange, found: &mut [Mapped]) {
         let mut at = asked.start();
         while at < asked.end() {
