@@ -21,8 +21,7 @@ const SOAK_STEPS: u32 = 1_000_000;
 /// and the number of CPUs are the host's.
 const MIRIFLAGS: &str = "-Zmiri-tree-borrows -Zmiri-permissive-provenance -Zmiri-disable-isolation";
 
-/// Orders of threads that Miri tries beside the first.
-const MIRI_SEEDS_CI: u32 = 2;
+/// Orders of threads that Miri tries in a soak, beside the first.
 const MIRI_SEEDS_SOAK: u32 = 64;
 
 /// Seconds that each fuzz target runs for in a soak, from what earlier soaks found.
@@ -69,7 +68,7 @@ pub(crate) fn gate(root: &Path) -> Vec<Step> {
         ),
         apart(root, "kernel", "kernel-build", "build --release"),
     ];
-    steps.extend(miri(root, MIRI_SEEDS_CI));
+    steps.push(miri(root));
     steps.push(fuzz::step(root, ""));
     steps.extend(deny(root));
     steps
@@ -101,7 +100,7 @@ pub(crate) fn soak(root: &Path, extra: &[String]) -> Vec<Step> {
             "there is no crates/sync/tests/model_*.rs",
         ),
     ];
-    steps.extend(miri(root, MIRI_SEEDS_SOAK));
+    steps.extend(miri_soak(root));
     steps.push(fuzz::step(root, &format!("--seconds {SOAK_FUZZ_S}")));
     steps.extend(advisories(root));
     steps
@@ -112,26 +111,37 @@ pub(crate) fn soak(root: &Path, extra: &[String]) -> Vec<Step> {
 const NOT_INTERPRETED: &str = "--skip tests::linux --skip tests::file --skip ram::tests \
                                --skip probe::tests --skip worker";
 
+/// What the gate has time for: primitives on threads, and all objects of `mm` where each is freed
+/// while those that had it still run.
+const INTERPRETED_CI: &str = "cpumask gather tlb tests::grace tests::locks tests::memory \
+                              tests::order tests::rcu tests::slab wait_table \
+                              what_is_freed_at_once_has_no_user";
+
 /// Tests of threads, which one seed runs in one order.
 const OF_THREADS: &str = "tests::locks tests::slab tests::rcu tests::grace tests::wait_table \
                           tests::interrupts threads_fault_while_another_unmaps";
 
+/// The packages with raw pointers, and the machine that `mm` runs on.
+const WITH_POINTERS: &str = "-p minflt-sync -p minflt-pgtable -p minflt-host --lib";
+
 /// The tests of the crates with raw pointers, interpreted, with rounds as few as that asks for:
-/// each access is checked against the rules of aliasing, initialized memory and data races. Then
-/// those of threads once more with `seeds` other orders.
+/// each access is checked against the rules of aliasing, initialized memory and data races.
 ///
 /// `mm` makes pointers of integers, so strict provenance cannot be asked for.
-pub(crate) fn miri(root: &Path, seeds: u32) -> Vec<Step> {
-    let all = format!(
-        "+nightly miri test -p minflt-sync -p minflt-pgtable -p minflt-host --lib -- \
-         {NOT_INTERPRETED}"
-    );
+pub(crate) fn miri(root: &Path) -> Step {
+    let args = format!("+nightly miri test {WITH_POINTERS} -- {INTERPRETED_CI}");
+    interpreted(root, "miri", &args, "")
+}
+
+/// The same with every lifetime, huge pages and storms; and tests of threads in more orders.
+fn miri_soak(root: &Path) -> [Step; 2] {
+    let all = format!("+nightly miri test {WITH_POINTERS} -- {NOT_INTERPRETED}");
     let threads = format!("+nightly miri test -p minflt-host --lib -- {OF_THREADS}");
-    let many = format!(" -Zmiri-many-seeds=1..{}", seeds + 1);
-    [("miri", all, ""), ("miri-seeds", threads, many.as_str())]
-        .into_iter()
-        .map(|(name, args, more)| interpreted(root, name, &args, more))
-        .collect()
+    let many = format!(" -Zmiri-many-seeds=1..{}", MIRI_SEEDS_SOAK + 1);
+    [
+        interpreted(root, "miri-all", &all, ""),
+        interpreted(root, "miri-seeds", &threads, &many),
+    ]
 }
 
 /// A step in which Miri interprets.
