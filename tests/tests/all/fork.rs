@@ -328,6 +328,37 @@ fn the_ledger_sees_objects_that_nobody_reaches() {
     assert_eq!(sys.check_ledger(&[&mm]), Err(leaked));
 }
 
+/// Each of a chain of processes is linked to the anon_vmas of all before it. Checking takes a few
+/// steps for each of these links, not for each two of a tree.
+#[test]
+fn the_ledger_of_a_chain_of_a_thousand_forks_takes_a_few_steps_a_link() {
+    const FORKS: u64 = 1000;
+    let config = era("linux-6.15").expect("an era").config;
+    let sys = boot(config, 160 << 20, 1);
+    sys.set_overcommit(Overcommit::Always);
+    let _cpu = sys.machine().enter(0);
+    let mut all = vec![sys.new_mm().expect("memory")];
+    all[0]
+        .mmap(Place::Fixed(page(0)), 2 * PAGE, Prot::READ_WRITE)
+        .expect("the window");
+    assert_eq!(all[0].thread().store(page(0), 7), Ok(()));
+    for n in 0..FORKS {
+        let last = all.last().expect("the first");
+        // A page that all share, and one of its own.
+        assert_eq!(last.thread().store(page(1), n), Ok(()));
+        let child = last.fork().expect("memory");
+        all.push(child);
+    }
+    let alive: Vec<&Mm<Machine>> = all.iter().map(|mm| &**mm).collect();
+    let found = sys.check_ledger(&alive).expect("adds up");
+    let links = (FORKS + 1) * (FORKS + 2) / 2;
+    assert!(found.link_steps >= links, "{} steps", found.link_steps);
+    assert!(found.link_steps <= 4 * links, "{} steps", found.link_steps);
+    drop(all);
+    let left = sys.check_ledger(&[]).expect("nothing is left");
+    assert_eq!((left.anon, left.tables), (0, 0));
+}
+
 #[test]
 fn the_ledger_sees_a_page_that_is_shared_and_writable() {
     let config = era("linux-4.13").expect("an era").config;

@@ -1,5 +1,6 @@
 //! The ledger: at quiescence every frame is free, or somebody can say what it is for.
 
+use super::chains::{ChainsSeen, LastLinked};
 use super::huge::{HugeObjects, sharers_add_up};
 use super::unbalanced::{Ledger, Unbalanced};
 use crate::commit::Pages;
@@ -21,7 +22,7 @@ struct Objects {
     vmas: u64,
     attrs: u64,
     nodes: u64,
-    chains: u64,
+    chains: ChainsSeen,
     uffds: u64,
     caches: u64,
     cache_nodes: u64,
@@ -36,7 +37,7 @@ impl Objects {
         self.vmas += other.vmas;
         self.attrs += other.attrs;
         self.nodes += other.nodes;
-        self.chains += other.chains;
+        self.chains.add(&other.chains);
         self.uffds += other.uffds;
         self.links += other.links;
         self.huge.add(&other.huge);
@@ -69,6 +70,7 @@ struct Walked {
     mapped: u64,
     vmas: Pages,
     objects: Objects,
+    linked: LastLinked,
 }
 
 impl<M: Mmu> System<M> {
@@ -143,6 +145,7 @@ impl<M: Mmu> System<M> {
         self.files_add_up(&mut objects)?;
         self.reservations_add_up(&objects.huge)?;
         self.objects_add_up(&objects)?;
+        ledger.link_steps = objects.chains.add_up().map_err(Unbalanced::Links)?;
         Ok(ledger)
     }
 
@@ -241,7 +244,7 @@ impl<M: Mmu> System<M> {
             ("vma", self.vmas.live(), reached.vmas),
             ("attrs", self.attrs.live(), reached.attrs),
             ("tree node", self.nodes.live(), reached.nodes),
-            ("anon_vma_chain", self.chains.live(), reached.chains),
+            ("anon_vma_chain", self.chains.live(), reached.chains.links),
             ("userfaultfd", self.uffds.live(), reached.uffds),
             ("userfault waiter", self.waiters.live(), 0),
             ("file", self.files.caches.live(), reached.caches),
@@ -269,9 +272,8 @@ impl<M: Mmu> System<M> {
             });
         }
         // Each that is in use has a link.
-        let (live, reachable) = (self.anon_vmas.live(), reached.chains);
+        let (what, live, reachable) = ("anon_vma", self.anon_vmas.live(), reached.chains.links);
         if live > reachable {
-            let what = "anon_vma";
             return Err(Unbalanced::Objects {
                 what,
                 live,
@@ -329,7 +331,6 @@ impl<M: Mmu> Mm<M> {
                 walked.vmas.add(Pages::of::<M>(&vma.peek()));
                 walked.objects.vmas += 1;
                 walked.objects.attrs += u64::from(vma.attrs_ptr().is_some());
-                walked.objects.chains += vma.chain_links();
                 walked.objects.links += u64::from(vma.link() != 0);
                 if let Err(why) = walked.objects.huge.add_mapping(vma) {
                     lost = Some(why);
@@ -337,7 +338,7 @@ impl<M: Mmu> Mm<M> {
                 if !vma.link_agrees() {
                     lost = Some("a mapping of a file is not where its link says");
                 }
-                if let Err(why) = vma.spans_agree() {
+                if let Err(why) = walked.objects.chains.add_mapping(vma) {
                     lost = Some(why);
                 }
             },
@@ -463,7 +464,10 @@ impl<M: Mmu> Mm<M> {
             return Err(Unbalanced::WritableShared(at));
         }
         let page = vma.peek().page_index::<M::Paging>(at);
-        if !vma.is_chained_to(frame.mapping.peek()) || frame.index.peek() != page {
+        let chains = &mut walked.objects.chains;
+        if !chains.is_linked(&mut walked.linked, vma, frame.mapping.peek())
+            || frame.index.peek() != page
+        {
             return Err(Unbalanced::NoReverseMap(at));
         }
         Ok(())

@@ -2,6 +2,7 @@
 //!
 //! Each look is counted, so that a result can say how often it was checked.
 
+mod chains;
 mod huge;
 mod ledger;
 mod refusal;

@@ -24,6 +24,9 @@ pub struct Ledger {
     pub huge: u64,
     /// Slots of the swap device that are in use; no frames.
     pub swapped: u64,
+    /// Steps along links of mappings to anon_vmas, and through the trees of these, that it took to
+    /// check them; no frames.
+    pub link_steps: u64,
 }
 
 /// What does not add up.

@@ -183,35 +183,43 @@ pub(crate) fn chains_of<'a, M: Mmu>(
     core::iter::successors(first, |chain| chain_at(chain.older.load(Ordering::Relaxed)))
 }
 
+/// A link of a mapping, as oracles see it, while nothing runs.
+#[derive(Clone, Copy)]
+pub(crate) struct LinkSeen<'c, M: Mmu>(&'c Chain<M>);
+
+/// Calls `visit` with the links of a mapping, newest first, as long as it says so. For oracles,
+/// while nothing runs.
+pub(crate) fn each_link<M: Mmu>(vma: &Vma<M>, mut visit: impl FnMut(LinkSeen<'_, M>) -> bool) {
+    let mut at = chain_at::<M>(vma.chain.peek());
+    while let Some(chain) = at.filter(|chain| visit(LinkSeen(chain))) {
+        at = chain_at(chain.older.peek());
+    }
+}
+
+impl<M: Mmu> LinkSeen<'_, M> {
+    /// Whether it leads to the anon_vma at this address.
+    pub(crate) fn is_to(self, anon_vma: u64) -> bool {
+        address(self.0.anon_vma) == anon_vma
+    }
+
+    /// Whether its span says what the record of its mapping says.
+    pub(crate) fn agrees(self, view: &VmaView) -> bool {
+        self.0.span.agrees(view)
+    }
+
+    /// How many spans the anon_vma's tree has, if this one's is its root, else 0; or what is wrong
+    /// with the tree.
+    pub(crate) fn validate_tree(self) -> Result<u64, &'static str> {
+        let spans = &self.0.anon_vma().spans;
+        if spans.has_root(&self.0.span) {
+            spans.validate()
+        } else {
+            Ok(0)
+        }
+    }
+}
+
 impl<M: Mmu> Vma<M> {
-    /// Whether the mapping is found from the anon_vma at this address. For oracles, while nothing
-    /// runs.
-    pub(crate) fn is_chained_to(&self, anon_vma: u64) -> bool {
-        let first = chain_at::<M>(self.chain.peek());
-        let mut all = core::iter::successors(first, |chain| chain_at(chain.older.peek()));
-        all.any(|chain| address(chain.anon_vma) == anon_vma)
-    }
-
-    /// How many anon_vmas it is chained to. For oracles, while nothing runs.
-    pub(crate) fn chain_links(&self) -> u64 {
-        let first = chain_at::<M>(self.chain.peek());
-        core::iter::successors(first, |chain| chain_at(chain.older.peek())).count() as u64
-    }
-
-    /// Whether its spans say what the record says, or else what is wrong. For oracles, while
-    /// nothing runs.
-    pub(crate) fn spans_agree(&self) -> Result<(), &'static str> {
-        let view = self.peek();
-        let first = chain_at::<M>(self.chain.peek());
-        let mut all = core::iter::successors(first, |chain| chain_at(chain.older.peek()));
-        all.try_for_each(|chain| {
-            if !chain.span.agrees(&view) {
-                return Err("a mapping of anonymous memory is not where its span says");
-            }
-            chain.anon_vma().spans.validate().map(drop)
-        })
-    }
-
     /// Its spans are as they shall be, after this, unless those that it has are `enough`. Nobody
     /// else changes them.
     #[inline]

@@ -300,6 +300,11 @@ impl<M: Mmu> Spans<M> {
         })
     }
 
+    /// Whether a span is the root of the tree. For oracles, while nothing runs.
+    pub(crate) fn has_root(&self, span: &Span<M>) -> bool {
+        self.root.peek() == span.address()
+    }
+
     /// How many spans there are, or what is wrong with the tree. For oracles, while nothing runs.
     pub(crate) fn validate(&self) -> Result<u64, &'static str> {
         validate::<M>(self.root.peek()).map(|found| found.map_or(0, |found| found.spans))
