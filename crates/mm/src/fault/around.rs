@@ -11,9 +11,10 @@
 //! # Protocol
 //! The window is as many pages as the order says, aligned, within the mapping and within the
 //! table. With the table's lock held, and for each page: find it in the cache; pass over it if
-//! anything would have to be waited for (it is locked, not read in yet, broken); lock it if nobody
-//! has; look again whether it is that page, and within the file; put it in if nothing is there.
-//! If the page that the fault is for is not among them, the fault goes on as without.
+//! anything would have to be waited for (it is locked, not read in yet, broken, or its references
+//! are frozen since it is moved or reclaimed); lock it if nobody has; look again whether it is that
+//! page, and within the file; put it in if nothing is there. If the page that the fault is for is
+//! not among them, the fault goes on as without.
 //!
 //! # Why it is correct
 //! Each page is locked while its entry is put in, as for a fault of its own; so truncation sees
@@ -42,7 +43,7 @@ use super::stabilise::Stable;
 use super::{Fault, Kind, Stop};
 use crate::config::{Broken, Config, Neighbours, Protocol, Rss};
 use crate::event::Event;
-use crate::file::{InOrder, PageCache};
+use crate::file::{InOrder, Looked, PageCache};
 use crate::vma::{Prot, VmaFlags, VmaView};
 use core::ops::Range;
 use minflt_addr::VirtAddr;
@@ -217,8 +218,13 @@ impl<M: Mmu> Fault<'_, M> {
         if !self.is_free(entry.load()) {
             return false;
         }
-        let Some(page) = cache.find_next(slots, index) else {
-            return false;
+        let page = match cache.look_next(slots, index) {
+            Looked::Found(page) => page,
+            Looked::Absent => return false,
+            Looked::Busy => {
+                sys.count(Event::FaultAroundSkipped);
+                return false;
+            }
         };
         if !page.frame().is_ready() && !sys.config.lacks(Broken::AroundTakesAll) {
             sys.count(Event::FaultAroundSkipped);

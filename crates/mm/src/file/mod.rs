@@ -57,7 +57,7 @@ pub use handle::FileHandle;
 pub(crate) use index::{CacheNode, InOrder};
 pub(crate) use links::{huge_lock_of, own_pages_of};
 pub use ops::{FileOps, IoError};
-pub(crate) use pages::Sought;
+pub(crate) use pages::{Looked, Sought};
 pub(crate) use part::FilePart;
 pub(crate) use read::NotRead;
 pub(crate) use segments::{NewSegment, Segment, Segments};

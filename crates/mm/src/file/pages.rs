@@ -22,8 +22,20 @@ pub(crate) enum Sought<'c, M: Mmu> {
     Beyond,
 }
 
+/// What came of one look at a slot of the index.
+pub(crate) enum Looked<'c, M: Mmu> {
+    /// The page is cached.
+    Found(Page<'c, M>),
+    /// It is not.
+    Absent,
+    /// Its references are frozen ([`super::reclaim`], [`crate::migrate`]), or it is another page's
+    /// frame by now.
+    Busy,
+}
+
 impl<M: Mmu> PageCache<M> {
-    /// Page `index`, if it is cached.
+    /// Page `index`, if it is cached. While its references are frozen this looks again and again:
+    /// the caller holds no lock that spins.
     ///
     /// # Races
     /// Between the look at the slot and the reference the frame may be freed and used for
@@ -33,13 +45,21 @@ impl<M: Mmu> PageCache<M> {
     /// Linux: filemap_get_entry.
     #[inline]
     pub(crate) fn find(&self, index: u64) -> Option<Page<'_, M>> {
-        self.find_in(self.index.slot(index)?)
+        let slot = self.index.slot(index)?;
+        loop {
+            match self.look(slot) {
+                Looked::Found(page) => return Some(page),
+                Looked::Absent => return None,
+                Looked::Busy => {}
+            }
+        }
     }
 
-    /// The same of pages in order.
+    /// One look, at pages in order. Waits for nobody.
     #[inline]
-    pub(crate) fn find_next(&self, slots: &mut InOrder<'_, M>, index: u64) -> Option<Page<'_, M>> {
-        self.find_in(slots.slot(index)?)
+    pub(crate) fn look_next(&self, slots: &mut InOrder<'_, M>, index: u64) -> Looked<'_, M> {
+        let slot = slots.slot(index);
+        slot.map_or(Looked::Absent, |slot| self.look(slot))
     }
 
     /// The slots of pages that are looked for in order.
@@ -48,23 +68,23 @@ impl<M: Mmu> PageCache<M> {
     }
 
     #[inline]
-    fn find_in(&self, slot: &Atomic<u64, M>) -> Option<Page<'_, M>> {
+    fn look(&self, slot: &Atomic<u64, M>) -> Looked<'_, M> {
         let sys = self.system();
-        loop {
-            // ORDERING: Acquire; pairs with [cache-slot].
-            let found = slot.load(Ordering::Acquire);
-            if found == 0 {
-                return None;
-            }
-            let pfn = super::named(found);
-            if !sys.frames.try_hold(pfn) {
-                continue;
-            }
-            let page = Page::held(sys, pfn);
-            // ORDERING: Acquire; pairs with [cache-slot].
-            if slot.load(Ordering::Acquire) == found || sys.config.lacks(Broken::CachedUnchecked) {
-                return Some(page);
-            }
+        // ORDERING: Acquire; pairs with [cache-slot].
+        let found = slot.load(Ordering::Acquire);
+        if found == 0 {
+            return Looked::Absent;
+        }
+        let pfn = super::named(found);
+        if !sys.frames.try_hold(pfn) {
+            return Looked::Busy;
+        }
+        let page = Page::held(sys, pfn);
+        // ORDERING: Acquire; pairs with [cache-slot].
+        if slot.load(Ordering::Acquire) == found || sys.config.lacks(Broken::CachedUnchecked) {
+            Looked::Found(page)
+        } else {
+            Looked::Busy
         }
     }
 

@@ -248,9 +248,16 @@ impl<M: Mmu> PageCache<M> {
     }
 
     /// The huge page that has `offset`, and the frame of it, if there is one.
+    ///
+    /// # Context
+    /// Sleeps for the page's mutex, which a page that is moved has for as long as it is copied, and
+    /// for its lock.
     pub(crate) fn huge_part(&self, offset: u64) -> Option<(Locked<'_, M>, Pfn)> {
         let (bytes, shift) = self.unit();
-        let page = self.find(offset >> shift)?.lock();
+        let index = offset >> shift;
+        // Until the page is locked: who moves it locks it first.
+        let _one = self.system().huge.mutex(self, index).read();
+        let page = self.find(index)?.lock();
         let part = (offset % bytes) >> M::Paging::shift();
         let pfn = Pfn(page.pfn().0 + part);
         Some((page, pfn))

@@ -26,8 +26,26 @@ thread_local! {
     static ACCESSES: RefCell<Option<Vec<(usize, Kind)>>> = const { RefCell::new(None) };
 }
 
+/// What is done before an access of some kind to an address.
+pub(super) type Hook = Box<dyn FnMut(usize, Kind)>;
+
+thread_local! {
+    /// What the thread does before each access, if anything.
+    static BEFORE_EACH: RefCell<Option<Hook>> = const { RefCell::new(None) };
+}
+
+/// Has this thread do something before each access, or nothing any more.
+pub(super) fn before_each(hook: Option<Hook>) {
+    drop(BEFORE_EACH.replace(hook));
+}
+
 impl Door for Noted {
     fn before(at: *const u8, _len: usize, kind: Kind) {
+        BEFORE_EACH.with_borrow_mut(|hook| {
+            if let Some(hook) = hook {
+                hook(at.addr(), kind);
+            }
+        });
         ACCESSES.with_borrow_mut(|all| {
             if let Some(all) = all {
                 all.push((at.addr(), kind));

@@ -39,6 +39,19 @@ fn touch(w: &World<'_>, n: u64) {
 const PAGES: u64 = 20;
 const WARM: u64 = 9;
 
+/// `mm/hugetlb/file.rs`: a word of a page that may be being moved is read under the page's mutex,
+/// for which one sleeps, and not by looking until the page can be held.
+#[test]
+fn a_word_of_a_huge_file_is_read_under_the_pages_mutex() {
+    let did = with(of("linux-6.15"), |w| {
+        mapped(w, |file| {
+            touch(w, 1);
+            w.did(|| assert_eq!(file.read_word(HUGE), Ok(Some(1))))
+        })
+    });
+    assert_eq!(did.lock("hugetlb fault mutex"), 2, "{did:?}");
+}
+
 const ERAS: [&str; 3] = ["linux-5.19", "hugetlb-vma-lock-2022", "linux-6.15"];
 
 /// `mm/hugetlb/mod.rs`, `mm/hugetlb/pool.rs`, `mm/hugetlb/reserve.rs`: the locks of a fault that

@@ -12,6 +12,7 @@
 mod calls;
 mod count;
 mod faults;
+mod frozen;
 mod huge;
 mod locks;
 mod memory;
