@@ -32,7 +32,9 @@
 //! with no chain to the parent's anon_vmas, since no page is shared. No mapping of the child is
 //! locked, or watched by a userfaultfd.
 //!
-//! A page that somebody has pinned stays the parent's own ([`super::pin`]).
+//! A page that somebody has pinned stays the parent's own ([`super::pin`]), and is copied under the
+//! table's lock, a few pages a hold. Between two holds of one table others may do to its entries
+//! what they may between two tables.
 //!
 //! # Cost
 //! Two counts an entry; where the page was exclusive until now, its flag and an exchange of the
@@ -58,6 +60,9 @@ use crate::zap::{Zap, pages};
 use minflt_addr::{Pfn, VirtAddr, VirtRange};
 use minflt_pgtable::{BeforeInstall, Grant, Missing, Mmu, NonPresent, Paging, Pte, Walk, walk};
 use minflt_sync::Ordering;
+
+/// Pages that are copied under one hold of a table's lock.
+const COPIES_A_HOLD: u64 = 8;
 
 impl<M: Mmu> System<M> {
     /// A new address space like `parent`, sharing its pages until one of the two stores to them.
@@ -185,37 +190,44 @@ impl<M: Mmu> Zap<'_, M> {
                 continue;
             };
             let table = child.table_for(first.start())?;
-            let span = VirtRange::new(first.start(), span.end());
-            let (shared, done) = self.share_table(leaf.table, table, span, child);
-            sys.count_n(Event::ForkEntries, shared);
-            // Truncation may have found the child by its file already.
-            let one_lock = sys.config.rss == Rss::UnderLock;
-            let held = one_lock.then(|| child.page_table_lock.lock());
-            child.count_resident(None, shared as i64);
-            drop(held);
-            done?;
+            let mut left = VirtRange::new(first.start(), span.end());
+            while !left.is_empty() {
+                let (shared, done) = self.share_table(leaf.table, table, &mut left, child);
+                sys.count_n(Event::ForkEntries, shared);
+                // Truncation may have found the child by its file already.
+                let one_lock = sys.config.rss == Rss::UnderLock;
+                let held = one_lock.then(|| child.page_table_lock.lock());
+                child.count_resident(None, shared as i64);
+                drop(held);
+                done?;
+            }
         }
         Ok(())
     }
 
-    /// Shares the pages of one table, but for those that somebody has pinned; returns how many
-    /// there are, and whether there was memory for all.
+    /// Shares the pages of one table, but for those that somebody has pinned, under one hold of its
+    /// lock; returns how many there are, and whether there was memory for all. Some of `span` may
+    /// be left to do under another hold.
     fn share_table(
         &mut self,
         from: Pfn,
         to: Pfn,
-        span: VirtRange,
+        span: &mut VirtRange,
         child: &Mm<M>,
     ) -> (u64, Result<(), NoMemory>) {
         let sys = self.mm.system();
         let how = self.mm.exchange_under_lock();
-        let mut shared = 0;
+        let (mut shared, mut copies) = (0, 0);
         let mutant = sys.config.lacks(Broken::ForkLeavesWritable);
         let leaves_moving = sys.config.lacks(Broken::ForkLeavesMoving);
         let pins = self.mm.pins.any() && !sys.config.lacks(Broken::ForkSharesPinned);
         let pinned = |pte: Pte<M::Paging>| pins && pinned(sys, pte);
         let _held = self.mm.table_lock(from).lock();
-        for page in pages::<M>(span) {
+        for page in pages::<M>(*span) {
+            if copies == COPIES_A_HOLD {
+                *span = VirtRange::new(page.start(), span.end());
+                return (shared, Ok(()));
+            }
             let entry = self.entry(from, page.start());
             // Asked once of each value. A pin may be dropped at any time: a page that was passed
             // over since it was pinned, and is not when asked again, would be shared while the
@@ -241,6 +253,7 @@ impl<M: Mmu> Zap<'_, M> {
                     };
                     self.entry(to, page.start()).store(copy);
                     shared += 1;
+                    copies += 1;
                     continue;
                 }
                 Err(found) if found.is_mapped() => found,
@@ -265,6 +278,7 @@ impl<M: Mmu> Zap<'_, M> {
             let copy = found.old().without_uffd_wp();
             self.entry(to, page.start()).store(copy);
         }
+        *span = VirtRange::new(span.end(), span.end());
         (shared, Ok(()))
     }
 }

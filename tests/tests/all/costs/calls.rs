@@ -5,7 +5,7 @@ use minflt_mm::{
     Event, Growth, MapRequest, Place, Prot, Remap, RemapRequest, System, UffdMode, Wake,
     WriteProtected,
 };
-use minflt_pgtable::X86_64;
+use minflt_pgtable::{Access, X86_64};
 use minflt_sim::{MachineFile, RunOptions, Sim, SimInstance, Size, TaskSpec};
 
 const ERAS: [&str; 4] = ["linux-2.6.10", "linux-4.13", "spf-2017", "linux-6.15"];
@@ -33,6 +33,30 @@ fn fork_is_two_counts_and_an_exchange_an_entry() {
             let added = each.adds(|did| did.to("pte table", "entry").exchanges);
             assert_eq!(added, exchanges, "{name}: {each:?}");
         }
+    }
+}
+
+/// `mm/call/fork.rs`: pages that somebody has pinned are copied, eight under a hold of the lock of
+/// their table.
+#[test]
+fn fork_copies_eight_pinned_pages_a_hold() {
+    // The first one has one lock for all tables.
+    for name in &ERAS[1..] {
+        let each = Each::of(of(name), |w, eights| {
+            let pages = 8 * eights;
+            w.map_and_touch(0, 100);
+            let pin = |n| w.mm.pin(page(n), Access::Write).expect("there");
+            let pins: Vec<_> = (0..pages).map(pin).collect();
+            let mut child = None;
+            let did = w.did(|| child = Some(w.mm.fork().expect("memory")));
+            let thread = child.as_ref().expect("forked").thread();
+            (0..100).for_each(|n| assert_eq!(thread.load(page(n)), Ok(n)));
+            drop(thread);
+            drop((pins, child));
+            did
+        });
+        let holds = each.adds(|did| did.lock("page-table lock of a table"));
+        assert_eq!(holds, 1, "{name}: {each:?}");
     }
 }
 
