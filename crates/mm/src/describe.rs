@@ -221,6 +221,11 @@ impl<M: Mmu> System<M> {
             number,
             field: Field::Named("count"),
         };
+        let groups = |number| Place {
+            object: "swap groups",
+            number,
+            field: Field::Named("full"),
+        };
         let pool = |node| place("node", node, "free huge pages");
         let mutex = |number| place("fault mutex", number, "lock");
         let rate = |(node, _)| place("node", node, "pages moved to it");
@@ -231,6 +236,7 @@ impl<M: Mmu> System<M> {
             .or_else(magazines)
             .or_else(|| self.frames.zone_at(at).map(zone))
             .or_else(|| self.swap.slot_at(at).map(slot))
+            .or_else(|| self.swap.bits_at(at).map(groups))
             .or_else(|| self.frames.huge.node_at(at).map(pool))
             .or_else(|| self.frames.giant.node_at(at).map(pool))
             .or_else(|| self.numa.rates.find(at).map(rate))

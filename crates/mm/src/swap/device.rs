@@ -1,5 +1,6 @@
 //! What pages are swapped out to.
 
+use super::search;
 use crate::file::IoError;
 use crate::frame::FrameTable;
 use core::fmt;
@@ -71,9 +72,16 @@ impl<M: Mmu> Swap<M> {
         pages.min(Pte::<M::Paging>::slots())
     }
 
-    /// Bytes that the words of its slots need.
+    /// Bytes that the words of its slots need, and the bits of its groups behind them.
     pub(crate) fn word_bytes(&self) -> usize {
-        self.pages() as usize * size_of::<Atomic<u32, M>>()
+        let bits = search::words_for(self.pages()) as usize * size_of::<Atomic<u64, M>>();
+        self.bits_at() + bits
+    }
+
+    /// Where the bits of its groups begin, in bytes behind the first word.
+    pub(super) fn bits_at(&self) -> usize {
+        let words = self.pages() as usize * size_of::<Atomic<u32, M>>();
+        words.next_multiple_of(align_of::<Atomic<u64, M>>())
     }
 
     /// Bytes that a machine of `nodes` nodes has to have for the device, where the system's own

@@ -41,6 +41,7 @@
 //!
 //! # Cost
 //! A line of words serves 16 slots, and each CPU looks for free ones in a part of its own first.
+//! Where most are taken, it looks at a word for each 4,096 slots, and at a few groups of 64.
 //! Out: two exchanges on the slot's word, one more and one of the entry for each entry, a copy, one
 //! invalidation. In: three exchanges on the slot's word, and a copy.
 //!
@@ -50,6 +51,7 @@
 
 mod device;
 mod out;
+mod search;
 
 pub use device::{Swap, SwapDevice};
 
@@ -76,6 +78,8 @@ const KEYS: u64 = 1 << 63;
 /// The swap device of a system, and the words of its slots.
 pub(crate) struct SwapArea<M: Mmu> {
     words: NonNull<Atomic<u32, M>>,
+    /// A bit for each group of slots: see [`search`].
+    bits: NonNull<Atomic<u64, M>>,
     slots: u64,
     device: Backing<M>,
     /// 1 once a look at all slots found none free, until one is freed.
@@ -111,8 +115,11 @@ impl<M: Mmu> SwapArea<M> {
         nodes: u32,
         reserved: u64,
     ) -> Option<Self> {
+        // SAFETY: 1: within the memory, and aligned.
+        let bits = unsafe { words.byte_add(swap.bits_at()) }.cast();
         Some(Self {
             words,
+            bits,
             slots: swap.pages(),
             device: Backing::new(swap, table, u64::from(nodes), reserved)?,
             full: Atomic::new(0),
@@ -138,43 +145,13 @@ impl<M: Mmu> SwapArea<M> {
         unsafe { at.as_ref() }
     }
 
-    /// Takes a free slot, as one that is being written. `from` is where the caller looked last.
-    fn begin(&self, from: &Atomic<u64, M>, first: u64) -> Option<u64> {
-        if self.full.load(Ordering::Relaxed) == 0 {
-            let found = self.search(from, first);
-            if found.is_some() {
-                return found;
-            }
-        } else {
-            return None;
-        }
-        // ORDERING: SeqCst; pairs with [swap-full]: who frees a slot after the last look below sees
-        // this, and takes it back.
-        self.full.store(1, Ordering::SeqCst);
-        let found = self.search(from, first);
-        if found.is_some() {
-            self.full.store(0, Ordering::Relaxed);
-        }
-        found
-    }
-
-    fn search(&self, from: &Atomic<u64, M>, first: u64) -> Option<u64> {
-        let start = first + from.load(Ordering::Relaxed);
-        (0..self.slots)
-            .map(|step| (start + step, (start + step) % self.slots))
-            .find(|(_, slot)| {
-                let word = self.word(*slot);
-                // ORDERING: Relaxed, SeqCst; pairs with [swap-full]. Acquire, by the second; pairs
-                // with [swap-slot]: what was read from the slot before has been read.
-                word.load(Ordering::SeqCst) == 0
-                    && word
-                        .cas(0, WRITING, Ordering::SeqCst, Ordering::Relaxed)
-                        .is_ok()
-            })
-            .map(|(at, slot)| {
-                from.store((at + 1 - first) % self.slots, Ordering::Relaxed);
-                slot
-            })
+    /// A word of bits for groups of slots ([`search`]).
+    fn bits(&self, number: u64) -> &Atomic<u64, M> {
+        assert!(number < search::words_for(self.slots), "no word {number}");
+        // SAFETY: within the bits.
+        let at = unsafe { self.bits.add(number as usize) };
+        // SAFETY: 1 of `new`, and zeroed memory is a valid word.
+        unsafe { at.as_ref() }
     }
 
     /// One entry more names the slot: one that another names already, or that is being written.
@@ -196,15 +173,7 @@ impl<M: Mmu> SwapArea<M> {
             M::violation(format_args!("count of swap slot {slot} below zero"));
         }
         if before == count {
-            self.freed();
-        }
-    }
-
-    /// A slot was freed.
-    fn freed(&self) {
-        // ORDERING: SeqCst; pairs with [swap-full].
-        if self.full.load(Ordering::SeqCst) != 0 {
-            self.full.store(0, Ordering::Relaxed);
+            self.freed(slot);
         }
     }
 
@@ -249,6 +218,13 @@ impl<M: Mmu> SwapArea<M> {
             Backing::Memory(memory) => memory.frames(),
             Backing::None | Backing::Device(_) => 0,
         }
+    }
+
+    /// The word of bits that lies at a host address: for names.
+    pub(crate) fn bits_at(&self, at: usize) -> Option<u64> {
+        let offset = at.checked_sub(self.bits.as_ptr() as usize)?;
+        let number = (offset / size_of::<Atomic<u64, M>>()) as u64;
+        (number < search::words_for(self.slots)).then_some(number)
     }
 
     /// Where the words lie: for names.
@@ -296,7 +272,7 @@ impl<M: Mmu> System<M> {
             .clear_and_wake(KEYS | slot, word, WRITING, WAITERS);
         // ORDERING: SeqCst; pairs with [swap-full].
         if word.load(Ordering::SeqCst) == 0 {
-            self.swap.freed();
+            self.swap.freed(slot);
         }
     }
 

@@ -1,8 +1,11 @@
 //! Pages that are moved, swapped out, scanned.
 
-use super::count::{Each, PAGE, World, of, page};
+use super::count::{Each, M, PAGE, World, of, page};
+use minflt_addr::Pfn;
+use minflt_host::{HostInstance, HostOptions, Prefault};
 use minflt_mm::config::Balancing;
-use minflt_mm::{Advice, Config, NumaKnobs, Which};
+use minflt_mm::{Advice, Config, IoError, NumaKnobs, Swap, SwapDevice, System, Which};
+use minflt_pgtable::Mmu;
 
 fn move_to(w: &World<'_>, pages: u64, node: u32) {
     let all = (0..pages).map(|n| (page(n), node));
@@ -74,6 +77,67 @@ fn swap_is_three_exchanges_on_the_slot_each_way() {
         w.did(|| (0..pages).for_each(|n| w.load(n)))
     });
     assert_eq!((slot(&coming), entries(&coming)), (3, 1), "{coming:?}");
+}
+
+/// A swap device that keeps nothing.
+struct Nowhere;
+
+impl SwapDevice<M> for Nowhere {
+    fn read_slot(&self, at: &HostInstance, _slot: u64, pfn: Pfn) -> Result<(), IoError> {
+        M::clear(at, pfn);
+        Ok(())
+    }
+
+    fn write_slot(&self, _at: &HostInstance, _slot: u64, _pfn: Pfn) -> Result<(), IoError> {
+        Ok(())
+    }
+}
+
+/// `mm/swap/mod.rs`, `mm/swap/search.rs`: of a device with one free slot, as far away as one can
+/// be, a search looks at a few groups, and at a word of bits for each 4,096 slots.
+#[test]
+fn the_last_free_slot_is_found_by_the_bits_of_groups() {
+    const SLOTS: u64 = 3 << 12;
+    let options = HostOptions {
+        cpus: 1,
+        ram_bytes: 80 << 20,
+        prefault: Prefault::OnTouch,
+    };
+    let machine = HostInstance::new(&options).expect("memory");
+    let swap = Swap::Device {
+        device: &Nowhere,
+        pages: SLOTS,
+    };
+    let sys = System::<M>::boot_with_swap(machine, of("linux-6.15"), swap).expect("boots");
+    let _cpu = sys.machine().enter(0);
+    let mm = sys.new_mm().expect("memory");
+    let w = World { sys: &sys, mm: &mm };
+    let out = |n: u64, pages: u64| {
+        let done = mm.madvise(page(n), pages * PAGE, Advice::PageOut);
+        assert_eq!(done, Ok(()));
+    };
+    w.map_and_touch(0, SLOTS);
+    out(0, SLOTS);
+    assert_eq!(sys.swap_used(), SLOTS);
+    w.map_and_touch(SLOTS, 2);
+    // The search goes on behind the last slot, so this one is the last it comes to.
+    for n in [SLOTS - 1, SLOTS - 2] {
+        mm.munmap(page(n), PAGE).expect("mapped");
+        assert_eq!(sys.swap_used(), SLOTS - 1);
+        let did = w.did(|| out(2 * SLOTS - 1 - n, 1));
+        assert_eq!(sys.swap_used(), SLOTS, "{n}");
+        let (slots, bits) = (did.all("swap slot"), did.all("swap groups"));
+        assert!(slots.loads <= 4 * 64, "{n}: {slots:?}");
+        assert!(bits.loads <= SLOTS / 4096 + 8, "{n}: {bits:?}");
+    }
+    // With none free nothing is looked at.
+    w.map_and_touch(2 * SLOTS, 2);
+    out(2 * SLOTS, 1);
+    let did = w.did(|| out(2 * SLOTS + 1, 1));
+    assert_eq!(did.all("swap slot").loads, 0, "{did:?}");
+    drop(mm);
+    sys.check_ledger(&[]).expect("nothing is left");
+    assert_eq!(sys.swap_used(), 0);
 }
 
 /// `mm/numa/mod.rs`, `mm/fault/numa.rs`.
