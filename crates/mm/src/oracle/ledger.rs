@@ -1,5 +1,6 @@
 //! The ledger: at quiescence every frame is free, or somebody can say what it is for.
 
+use super::Check;
 use super::chains::{ChainsSeen, LastLinked};
 use super::huge::{HugeObjects, sharers_add_up};
 use super::unbalanced::{Ledger, Unbalanced};
@@ -7,13 +8,11 @@ use crate::commit::Pages;
 use crate::file::PageCache;
 use crate::frame::{Entries, Frame, PIN, Use};
 use crate::mm::Mm;
-use crate::oracle::Check;
 use crate::system::System;
 use crate::vma::{Vma, VmaFlags, VmaView};
 use minflt_addr::{Pfn, VirtAddr};
-use minflt_pgtable::{
-    Grant, Mmu, NonPresent, Paging, Pte, Table, entries_of, span_shift, table_order,
-};
+use minflt_pgtable::{Grant, Mmu, NonPresent, Paging, Pte, Table};
+use minflt_pgtable::{entries_of, span_shift, table_order};
 
 /// Objects by kind.
 #[derive(Default)]
@@ -74,8 +73,7 @@ struct Walked {
 }
 
 impl<M: Mmu> System<M> {
-    /// Checks that all frames and counts add up, given every address space that is alive. Only
-    /// while nothing else runs.
+    /// Checks that all frames and counts add up, of all address spaces alive. Nothing else runs.
     ///
     /// # Errors
     /// The first thing that does not add up.

@@ -1,13 +1,13 @@
 //! A page whose references are frozen, and one who wants it.
 
 use super::count::{M, PAGE, before_each, of, page};
+use core::cell::{Cell, RefCell};
 use minflt_addr::VirtAddr;
 use minflt_host::{HostInstance, HostOptions, Prefault};
 use minflt_mm::describe::Field;
 use minflt_mm::{Advice, Event, FileHandle, MapRequest, Mm, Place, Prot, Sharing, System};
 use minflt_sync::{Instance, Kind};
 use minflt_tests::disk::Disk;
-use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
