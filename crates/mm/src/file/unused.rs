@@ -58,7 +58,7 @@ impl<M: Mmu> PageCache<M> {
         // SAFETY: 1 of this function.
         let last = unsafe { cache.as_ref() }.refs.sub(1, Ordering::AcqRel) == 1;
         // INVARIANT: the step that takes a count to 0 is made once.
-        last.then_some(Unused { cache })
+        last.then(|| Unused { cache })
     }
 
     /// Writes back what is dirty, drops the pages, and frees the cache.
