@@ -111,11 +111,10 @@ pub(crate) fn soak(root: &Path, extra: &[String]) -> Vec<Step> {
 const NOT_INTERPRETED: &str = "--skip tests::linux --skip tests::file --skip ram::tests \
                                --skip probe::tests --skip worker";
 
-/// What the gate has time for: primitives on threads, and all objects of `mm` where each is freed
-/// while those that had it still run.
+/// What the gate has time for: primitives on threads, and the shortest life of an address space.
 const INTERPRETED_CI: &str = "cpumask gather tlb tests::grace tests::locks tests::memory \
                               tests::order tests::rcu tests::slab wait_table \
-                              what_is_freed_at_once_has_no_user";
+                              a_split_vma_is_merged_and_freed_at_once";
 
 /// Tests of threads, which one seed runs in one order.
 const OF_THREADS: &str = "tests::locks tests::slab tests::rcu tests::grace tests::wait_table \

@@ -57,6 +57,15 @@ fn every_scene(name: &str) {
     assert_eq!((left.anon, left.tables), (0, 0));
 }
 
+/// The shortest of all: a VMA is split in three, and these are merged and freed at once.
+#[test]
+fn a_split_vma_is_merged_and_freed_at_once() {
+    let sys = boot(era(ERAS[0]).unwrap().config, 1, Swap::None);
+    let _cpu = sys.machine().enter(0);
+    watched(&sys);
+    sys.check_ledger(&[]).unwrap();
+}
+
 #[test]
 fn what_is_freed_at_once_has_no_user() {
     every_scene(ERAS[0]);
