@@ -26,7 +26,7 @@ use std::sync::Barrier;
 /// Rounds for an interpreter where threads do that many: it checks each access, and need not wait
 /// for the rare one that goes wrong. A multiple of 8.
 pub(crate) const fn rounds(of_threads: u64) -> u64 {
-    match of_threads / 1000 {
+    match of_threads / 4000 {
         _ if !cfg!(miri) => of_threads,
         0..8 => 8,
         few => few & !7,
