@@ -101,6 +101,8 @@ pub(crate) fn soak(root: &Path, extra: &[String]) -> Vec<Step> {
         ),
     ];
     steps.extend(miri_soak(root));
+    steps.push(sanitized(root, "tsan", "thread"));
+    steps.push(sanitized(root, "asan", "address"));
     steps.push(fuzz::step(root, &format!("--seconds {SOAK_FUZZ_S}")));
     steps.extend(advisories(root));
     steps
@@ -141,6 +143,35 @@ fn miri_soak(root: &Path) -> [Step; 2] {
         interpreted(root, "miri-all", &all, ""),
         interpreted(root, "miri-seeds", &threads, &many),
     ]
+}
+
+/// The tests of the host's machine, storms among them, under a sanitizer of LLVM's; `core` and
+/// `std` are built with it, or it would not see what they do.
+fn sanitized(root: &Path, name: &'static str, sanitizer: &str) -> Step {
+    let args = "+nightly test -Zbuild-std --target x86_64-unknown-linux-gnu --release \
+                -p minflt-host --lib";
+    let mut step = Step::cargo(name, root, args);
+    step.argv[0] = "cargo".to_owned();
+    step.with_env("RUSTFLAGS", format!("-Zsanitizer={sanitizer}"))
+        .with_env(
+            "CARGO_TARGET_DIR",
+            target_dir(root).join(name).display().to_string(),
+        )
+        .only_if(
+            has_std_source,
+            "no nightly with the sources of std is installed (rustup component add --toolchain \
+             nightly rust-src)",
+        )
+}
+
+/// Whether a nightly can build the standard library.
+fn has_std_source() -> bool {
+    let mut rustc = Command::new("rustc");
+    let printed = rustc.args(["+nightly", "--print", "sysroot"]).output();
+    printed.is_ok_and(|printed| {
+        let sysroot = String::from_utf8_lossy(&printed.stdout).trim().to_owned();
+        printed.status.success() && Path::new(&sysroot).join("lib/rustlib/src/rust").is_dir()
+    })
 }
 
 /// A step in which Miri interprets.

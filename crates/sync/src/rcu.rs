@@ -435,7 +435,8 @@ impl<M: Machine> Rcu<M> {
         // ORDERING: fence SeqCst; pairs with [rcu-report]: sections before this have read what they
         // read; and with [rcu-start]: sections after it see what was unlinked.
         M::fence(Ordering::SeqCst);
-        said.store(what, Ordering::Relaxed);
+        // ORDERING: Release; pairs with [rcu-report], for checkers that know no fences.
+        said.store(what, Ordering::Release);
     }
 }
 
