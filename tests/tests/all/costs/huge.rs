@@ -2,7 +2,7 @@
 
 use super::count::{Did, Each, M, World, of, with};
 use minflt_addr::VirtAddr;
-use minflt_mm::{FileHandle, MapRequest, Place, Prot, Reserve, Sharing, Which};
+use minflt_mm::{FileHandle, Force, MapRequest, Place, Prot, Reserve, Sharing, Which};
 
 const HUGE: u64 = 2 << 20;
 /// Where a table of huge pages begins.
@@ -50,6 +50,21 @@ fn a_word_of_a_huge_file_is_read_under_the_pages_mutex() {
         })
     });
     assert_eq!(did.lock("hugetlb fault mutex"), 2, "{did:?}");
+}
+
+/// `mm/fault/remote_huge.rs`: the lock of the file's mappings once for each small page.
+#[test]
+fn a_remote_read_of_a_huge_page_locks_its_files_mappings_once_a_small_page() {
+    let did = with(of("linux-6.15"), |w| {
+        mapped(w, |_| {
+            touch(w, 1);
+            let mut to = [0; 3 << 12];
+            w.did(|| assert_eq!(w.mm.remote_read(at(1), &mut to, Force::No), Ok(3 << 12)))
+        })
+    });
+    // In and out.
+    let locks = ["i_mmap lock", "mmap_lock"].map(|name| did.lock(name));
+    assert_eq!(locks, [6, 6], "{did:?}");
 }
 
 const ERAS: [&str; 3] = ["linux-5.19", "hugetlb-vma-lock-2022", "linux-6.15"];

@@ -43,6 +43,10 @@ const COUNTED: &[(&str, &str)] = &[
         "a_stack_grows_under_four_holds_of_mmap_lock",
     ),
     (
+        "mm/src/fault/remote_huge.rs",
+        "a_remote_read_of_a_huge_page_locks_its_files_mappings_once_a_small_page",
+    ),
+    (
         "mm/src/call/userfaultfd/fill.rs",
         "filling_is_an_exchange_an_entry",
     ),

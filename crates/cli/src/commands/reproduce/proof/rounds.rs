@@ -24,19 +24,22 @@ const SLEEPS_OF_A_START: u64 = 8;
 #[derive(Debug)]
 pub(super) struct Round {
     pub(super) run: Run,
-    /// CPU time by wall time and threads; none where threads slept.
+    /// CPU time by the wall time of the threads' windows; none where threads slept.
     share: Option<f64>,
 }
 
 impl Round {
     pub(super) fn new(place: &Place<'_>, outcome: &Outcome) -> Self {
-        let threads = outcome.workers.len() as u64;
-        let wall = outcome.wall_ns.saturating_mul(threads);
-        let slept = outcome.sleeps > SLEEPS_OF_A_START * threads;
-        let cpu = (outcome.user_ns + outcome.system_ns) as f64;
+        let workers = &outcome.workers;
+        let wall: u64 = workers
+            .iter()
+            .map(|it| it.end_ns.saturating_sub(it.start_ns))
+            .sum();
+        let cpu: u64 = workers.iter().map(|it| it.user_ns + it.system_ns).sum();
+        let slept = outcome.sleeps > SLEEPS_OF_A_START * workers.len() as u64;
         Self {
             run: record(place, outcome),
-            share: (!slept && wall > 0).then(|| cpu / wall as f64),
+            share: (!slept && wall > 0).then(|| cpu as f64 / wall as f64),
         }
     }
 }
