@@ -72,7 +72,7 @@ use core::ptr::NonNull;
 use minflt_addr::VirtAddr;
 use minflt_pgtable::Mmu;
 use minflt_sync::order::VmaLock;
-use minflt_sync::{Newcomers, Ordering, ReadGuard, RefGuard, Refused};
+use minflt_sync::{Atomic, Newcomers, Ordering, ReadGuard, RefGuard, Refused};
 
 /// A VMA's lock, held for reading.
 #[must_use = "the lock is released when the guard is dropped"]
@@ -88,44 +88,44 @@ pub(crate) struct Semaphore<'v, M: Mmu> {
 }
 
 impl<M: Mmu> Vma<M> {
-    /// Locks the VMA for a fault in `mm`, without waiting. It may be any VMA by now; what it
+    /// Locks the VMA for a fault in `mm`, without waiting. It may be any VMA by now, or none, so
+    /// only fields are looked at that outlive it ([`minflt_sync::SlabObject::KEPT`]); what it
     /// covers is for the caller to ask, once inside.
     ///
     /// # Context
-    /// In a read section of the lifetime's domain, which may end once this has returned.
+    /// The read section may end once this has returned.
+    ///
+    /// # Safety
+    /// 1. The VMA was found in a read section of the lifetime's domain, which lasts.
     #[inline(always)]
-    pub(crate) fn try_read_lock<'v>(
-        &'v self,
+    pub(crate) unsafe fn try_read_lock<'v>(
+        vma: NonNull<Self>,
         by: VmaLockBy,
         mm: &'v Mm<M>,
     ) -> Result<VmaGuard<'v, M>, Refused> {
+        // SAFETY: 1 of this function: memory of a VMA; kept, and atomic.
+        let lock_seq = unsafe { &(*vma.as_ptr()).lock_seq };
+        // SAFETY: as above.
+        let owner = unsafe { &(*vma.as_ptr()).mm };
         match by {
             VmaLockBy::Rwsem => {
-                let guard = self.lock.try_read_unless(&self.lock_seq, &mm.lock_seq);
+                // SAFETY: 1 of this function: this lock goes with lifetimes that keep VMAs whole.
+                let lock = unsafe { &(*vma.as_ptr()).lock };
+                let guard = lock.try_read_unless(lock_seq, &mm.lock_seq);
                 let _guard = Semaphore {
                     sys: mm.system(),
                     guard: Some(guard.ok_or(Refused::Locked)?),
                 };
-                self.is_of(mm)?;
+                is_of(owner, mm)?;
                 Ok(VmaGuard::Rwsem { _guard })
             }
             VmaLockBy::Count => {
-                let _guard = self.refcnt.try_read(&self.lock_seq, &mm.lock_seq)?;
-                self.is_of(mm)?;
+                // SAFETY: as for the number of its lock.
+                let refcnt = unsafe { &(*vma.as_ptr()).refcnt };
+                let _guard = refcnt.try_read(lock_seq, &mm.lock_seq)?;
+                is_of(owner, mm)?;
                 Ok(VmaGuard::Count { _guard })
             }
-        }
-    }
-
-    /// Whether it still is one of `mm`'s: asked of a VMA that is locked.
-    #[inline(always)]
-    fn is_of(&self, mm: &Mm<M>) -> Result<(), Refused> {
-        let trusting = mm.system().config.lacks(Broken::NoOwnerRecheck);
-        match self.mm.load(Ordering::Relaxed) {
-            _ if trusting => Ok(()),
-            owner if owner == mm.space.0 => Ok(()),
-            0 => Err(Refused::Detached),
-            _ => Err(Refused::Locked),
         }
     }
 
@@ -173,6 +173,18 @@ impl<M: Mmu> Vma<M> {
             let slept = self.refcnt.detach();
             mm.system().count_n(Event::VmaLockWaits, slept);
         }
+    }
+}
+
+/// Whether a VMA that is locked still is one of `mm`'s, by its word that says whose it is.
+#[inline(always)]
+fn is_of<M: Mmu>(owner: &Atomic<u64, M>, mm: &Mm<M>) -> Result<(), Refused> {
+    let trusting = mm.system().config.lacks(Broken::NoOwnerRecheck);
+    match owner.load(Ordering::Relaxed) {
+        _ if trusting => Ok(()),
+        owner if owner == mm.space.0 => Ok(()),
+        0 => Err(Refused::Detached),
+        _ => Err(Refused::Locked),
     }
 }
 

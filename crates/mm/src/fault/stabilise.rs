@@ -131,13 +131,16 @@ impl<M: Mmu> Fault<'_, M> {
         let mut early = Early::default();
         let section = sys.grace_read();
         let (vma, _guard) = loop {
-            // SAFETY: 1: within the read section, and then under the VMA's lock.
-            let vma = unsafe { mm.tree.at_or_before(addr) }.ok_or(Why::VmaLocked)?;
+            // SAFETY: 1: within the read section.
+            let vma = unsafe { mm.tree.ptr_at_or_before(addr) }.ok_or(Why::VmaLocked)?;
             if let Some(broken) = sys.config.broken {
-                early = Early::look(vma, addr, broken);
+                // SAFETY: memory of a VMA, within the read section.
+                early = Early::look(unsafe { vma.as_ref() }, addr, broken);
             }
-            match vma.try_read_lock(by, mm) {
-                Ok(guard) => break (vma, guard),
+            // SAFETY: 1: within the read section.
+            match unsafe { Vma::try_read_lock(vma, by, mm) } {
+                // SAFETY: under its lock, which keeps it what it is.
+                Ok(guard) => break (unsafe { vma.as_ref() }, guard),
                 Err(Refused::Detached) => sys.count(Event::VmaLockMiss),
                 Err(Refused::Locked) => return Err(Why::VmaLocked.into()),
             }

@@ -16,6 +16,19 @@ impl<M: Mmu> Tree<M> {
     ///    `'a`.
     #[inline]
     pub(crate) unsafe fn at_or_before<'a>(&self, addr: VirtAddr) -> Option<&'a Vma<M>> {
+        // SAFETY: 1: 1 of this function.
+        let found = unsafe { self.ptr_at_or_before(addr) };
+        // SAFETY: 1 of this function: VMAs outlive the nodes that name them.
+        found.map(|found| unsafe { found.as_ref() })
+    }
+
+    /// The same where it may be freed meanwhile, and be another by now, as under `type-stable`: a
+    /// reference would say that nobody writes it.
+    ///
+    /// # Safety
+    /// 1. The caller holds `mmap_lock`, or a read section of the lifetime's domain.
+    #[inline(always)]
+    pub(crate) unsafe fn ptr_at_or_before(&self, addr: VirtAddr) -> Option<NonNull<Vma<M>>> {
         // ORDERING: Acquire; pairs with [tree-slot].
         let mut node = self.root.load(Ordering::Acquire);
         if node == 0 {
@@ -29,13 +42,11 @@ impl<M: Mmu> Tree<M> {
             let slot = body.found(at_most.saturating_sub(1));
             if body.level == 0 {
                 if at_most > 0 && slot != 0 {
-                    // SAFETY: 1 of this function: VMAs outlive the nodes that name them.
-                    return Some(unsafe { vma(slot) });
+                    return NonNull::new(slot as *mut Vma<M>);
                 }
                 let mut before = (0..at_most).rev().map(|slot| body.found(slot));
                 return match before.find(|slot| *slot != 0) {
-                    // SAFETY: 1 of this function: as above.
-                    Some(slot) => Some(unsafe { vma(slot) }),
+                    Some(slot) => NonNull::new(slot as *mut Vma<M>),
                     // SAFETY: 1: 1 of this function.
                     None => unsafe { self.before_hole(addr) },
                 };
@@ -50,17 +61,16 @@ impl<M: Mmu> Tree<M> {
     /// 1. As for [`Tree::at_or_before`].
     #[cold]
     #[inline(never)]
-    unsafe fn before_hole<'a>(&self, addr: VirtAddr) -> Option<&'a Vma<M>> {
+    unsafe fn before_hole(&self, addr: VirtAddr) -> Option<NonNull<Vma<M>>> {
         /// # Safety
         /// 1. As for [`Tree::at_or_before`], of a node of the tree.
-        unsafe fn down<'a, M: Mmu>(node: u64, addr: u64) -> Option<&'a Vma<M>> {
+        unsafe fn down<M: Mmu>(node: u64, addr: u64) -> Option<NonNull<Vma<M>>> {
             // SAFETY: 1: 1 of this function.
             let body = unsafe { read::<M>(node) };
             let at_most = body.at_most(addr);
             if body.level == 0 {
-                let found = (0..at_most).rev().map(|slot| body.found(slot));
-                // SAFETY: 1 of this function: VMAs outlive the nodes that name them.
-                return { found }.find(|it| *it != 0).map(|it| unsafe { vma(it) });
+                let mut found = (0..at_most).rev().map(|slot| body.found(slot));
+                return found.find_map(|slot| NonNull::new(slot as *mut Vma<M>));
             }
             // The first leaf may have none; the next one has.
             let mut children = (0..at_most.max(1)).rev().map(|slot| body.found(slot));
@@ -195,7 +205,9 @@ impl<M: Mmu> Tree<M> {
             None => {
                 let last = VirtAddr(leaf.keys[slot].checked_sub(1)?);
                 // SAFETY: 1.
-                let range = unsafe { self.before_hole(last) }?.view().range;
+                let before = unsafe { self.before_hole(last) }?;
+                // SAFETY: 1 of this function: VMAs outlive the nodes that name them.
+                let range = unsafe { before.as_ref() }.view().range;
                 (range.start().0, range.end().0)
             }
         };
