@@ -279,10 +279,7 @@ fn huge_pages_are_mapped_shared_and_given_back() {
 /// Two CPUs fault and fork, a third splits, unmaps and maps again beside them.
 #[test]
 fn threads_fault_while_another_unmaps() {
-    // Interpreted, this takes minutes, and finds what docs/memory-model.md says of VMAs whose
-    // memory is used at once.
-    let most = if cfg!(miri) { 1 } else { ERAS.len() };
-    for era in eras().take(most) {
+    for era in eras() {
         let sys = boot::<X86_64>(era.config, 3, Swap::None);
         let mm = {
             let _cpu = sys.machine().enter(0);
