@@ -92,7 +92,7 @@ impl<M: Mmu> PageCache<M> {
 
 impl<M: Mmu> Drop for Unused<M> {
     fn drop(&mut self) {
-        // SAFETY: alive: freed by the next line only, by the invariant.
+        // SAFETY: alive: freed by the job below only, by the invariant.
         let cache = unsafe { self.cache.as_ref() };
         if cache.writes_back() {
             // Waits for a device.
