@@ -218,7 +218,12 @@ impl Core {
             let at = entry.interrupt.map_or(at, |earlier| earlier.min(at));
             entry.interrupt = Some(at);
             let takes_now = match entry.current {
-                None => self.waiting[cpu as usize].is_empty(),
+                // An idle CPU; one whose next task is not ready yet idles until then.
+                None => {
+                    let front = self.waiting[cpu as usize].front();
+                    let ready_at = front.map(|task| self.tasks[*task as usize].ready_at);
+                    ready_at.is_none_or(|ready_at| at < ready_at)
+                }
                 Some(current) => self.tasks[current as usize]
                     .spin
                     .is_some_and(|spin| spin.irqs_on),

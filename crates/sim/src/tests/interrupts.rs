@@ -1,8 +1,8 @@
 //! Interrupts reach running, spinning, sleeping and idle CPUs, and wait while they are off.
 
 use super::{Bed, M, cpu, judge};
-use crate::{Budget, RunOptions, RunReport, TaskSpec, explore};
-use minflt_sync::{Atomic, CpuMask, Instance, IpiHandler, Machine, Ordering};
+use crate::{Budget, MachineFile, RunOptions, RunReport, TaskSpec, explore};
+use minflt_sync::{Atomic, CpuMask, Instance, IpiHandler, Machine, Ordering, TaskId};
 
 /// Who has acknowledged; the handler's argument.
 struct Acks {
@@ -136,4 +136,50 @@ fn interrupts_sent_last_are_taken_before_the_run_ends() {
         judge(report, acks.seen[1].peek() != 1, "nobody took it")
     });
     assert!(found.failure.is_none());
+}
+
+/// CPU 0 wakes the sleeper of CPU 1, which takes some microseconds to run, or lets it sleep, and
+/// interrupts CPU 1 at once: how long until that has answered, nanoseconds.
+fn answer_of_a_cpu_that(is_woken: bool, file: &MachineFile) -> u64 {
+    let bed = Bed::of(file, 2);
+    let acks = bed.place(Acks {
+        seen: core::array::from_fn(|_| Atomic::new(0)),
+    });
+    let arg = core::ptr::from_ref(acks).cast();
+    bed.at.set_ipi_handler(Some(IpiHandler {
+        call: acknowledge,
+        arg,
+    }));
+    let took = core::cell::Cell::new(0);
+    let shoot = || {
+        M::compute(50_000);
+        let mut to = CpuMask::empty();
+        to.insert(1);
+        if is_woken {
+            M::unpark(TaskId(2));
+        }
+        let from = bed.at.now_ns();
+        M::send_ipi(&bed.at, &to);
+        acks.seen[1].wait_until(u32::MAX, 1);
+        took.set(bed.at.now_ns() - from);
+        M::unpark(TaskId(2));
+    };
+    let tasks = vec![TaskSpec::new(0, shoot), TaskSpec::new(1, M::park)];
+    let report = bed.run(&RunOptions::virtual_time(), tasks);
+    assert!(report.outcome.is_ok(), "{}", report.outcome);
+    took.get()
+}
+
+#[test]
+fn a_cpu_whose_task_is_about_to_run_answers_as_an_idle_one_does() {
+    let mut file = MachineFile::unfitted("kvm16").unwrap();
+    file.ns.wake.value = 50_000.0;
+    let ns = &file.ns;
+    let answers = ns.ipi_send.value + ns.ipi_near.value + ns.ipi_handle.value;
+    // The handler's store, and the way of its line to the other CPU, twice.
+    let most = (answers + 4.0 * ns.home.value) as u64;
+    for is_woken in [false, true] {
+        let took = answer_of_a_cpu_that(is_woken, &file);
+        assert!(took <= most, "woken {is_woken}: {took} ns of {most}");
+    }
 }
