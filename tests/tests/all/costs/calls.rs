@@ -223,14 +223,14 @@ fn a_call_interrupts_each_cpu_once() {
     let mut mm = None;
     on(0, &mut || {
         let new = sys.new_mm().expect("memory");
-        let mapped = new.mmap(Place::Fixed(page(0)), 64 * PAGE, Prot::READ_WRITE);
+        let mapped = new.mmap(Place::Fixed(page(0)), 256 * PAGE, Prot::READ_WRITE);
         assert_eq!(mapped, Ok(page(0)));
         mm = Some(new);
     });
     let space = mm.as_ref().expect("made");
     for cpu in 0..3 {
         on(cpu, &mut || {
-            for n in (u64::from(cpu)..60).step_by(4) {
+            for n in (u64::from(cpu)..240).step_by(4) {
                 assert_eq!(space.thread().store(page(n), n), Ok(()));
             }
         });
@@ -238,7 +238,7 @@ fn a_call_interrupts_each_cpu_once() {
     let count = || [Event::Shootdowns, Event::ShootdownTargets].map(|event| sys.count_of(event));
     let before = count();
     on(0, &mut || {
-        assert_eq!(space.munmap(page(0), 60 * PAGE), Ok(()))
+        assert_eq!(space.munmap(page(0), 240 * PAGE), Ok(()))
     });
     let [calls, targets] = count();
     assert_eq!([calls - before[0], targets - before[1]], [1, 2]);
