@@ -30,6 +30,8 @@ pub(crate) struct HostCx {
     pub(crate) state: Line<AtomicU32>,
     /// Whether it sleeps, and the wake token: see [`crate::park`].
     pub(crate) sleep: AtomicU32,
+    /// Whether its owner is in [`HostCx::park`].
+    pub(crate) parked: Cell<bool>,
 }
 
 /// A value that shares its line (and the line a prefetcher pairs it with) with nobody.
@@ -59,6 +61,7 @@ impl HostCx {
             pending: Line(AtomicU32::new(0)),
             state: Line(AtomicU32::new(ABSENT)),
             sleep: AtomicU32::new(0),
+            parked: Cell::new(false),
         }
     }
 

@@ -123,6 +123,10 @@ unsafe impl<P: Paging, const CHECKED: bool> Machine for Host<P, CHECKED> {
         })
     }
 
+    fn is_idle() -> bool {
+        with_current(HostCx::is_idle)
+    }
+
     #[inline(always)]
     fn irq_save() -> Irq {
         with_current(|here| {

@@ -52,6 +52,12 @@ const LOOKS: u32 = 200;
 impl HostCx {
     /// Sleeps until a token is left. The caller owns the context.
     pub(crate) fn park(&self) {
+        self.parked.set(true);
+        self.wait_for_token();
+        self.parked.set(false);
+    }
+
+    fn wait_for_token(&self) {
         let Some(instance) = self.instance() else {
             panic!("set-up code would sleep: become a CPU first, `HostInstance::enter`");
         };
@@ -116,6 +122,11 @@ impl HostCx {
         if woken.is_ok() {
             futex_wake(&self.sleep);
         }
+    }
+
+    /// Whether its owner, which the caller is, has no task to go back to after an interrupt.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.parked.get() || !self.is_entered()
     }
 
     /// Whether the CPU sleeps, or is about to. A guess.

@@ -170,6 +170,8 @@ events! {
     Shootdowns = "tlb-shootdowns",
     /// CPUs interrupted for them.
     ShootdownTargets = "tlb-shootdown-targets",
+    /// Times that a CPU left the CPU mask of an address space that it did not run.
+    LeftMasks = "tlb-masks-left",
     /// Invalidations that the machine broadcast, interrupting nobody.
     Broadcasts = "tlb-broadcasts",
     /// Invalidations repeated because another one over the address space was under way.

@@ -104,6 +104,9 @@ pub(crate) struct CpuArea<M: Mmu> {
     /// Where this CPU looks for a free slot of the swap device next. A hint.
     pub(crate) slot: Atomic<u64, M>,
     pub(crate) mailbox: Mailbox<M>,
+    /// The [`SpaceId`] of the address space that this CPU ran in user mode last, as long as it is
+    /// in that one's CPU mask; 0 for none. Used by the CPU only, interrupts off.
+    pub(crate) loaded: Counter,
 }
 
 /// A running system. Dropping it gives its memory back with the machine.
@@ -420,6 +423,7 @@ impl<M: Mmu> CpuArea<M> {
             committed: Atomic::new(0),
             slot: Atomic::new(0),
             mailbox: Mailbox::new(),
+            loaded: Counter::new(),
         }
     }
 }

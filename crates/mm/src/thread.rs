@@ -25,25 +25,23 @@ use minflt_sync::Cost;
 /// Accesses are of words of 2^this bytes.
 const WORD_SHIFT: u32 = 3;
 
-/// One thread, on the CPU that made it.
+/// One thread, of the context that made it, on whichever CPU that runs.
 #[derive(Debug)]
 pub struct Thread<'m, M: Mmu> {
     mm: &'m Mm<M>,
     pub(crate) share: Share,
-    cpu: u32,
     not_send: PhantomData<*mut ()>,
 }
 
 impl<M: Mmu> Mm<M> {
     /// The calling context becomes a thread of this address space.
     pub fn thread(&self) -> Thread<'_, M> {
-        // SAFETY: duty 1 of `Machine`.
-        let cpu = unsafe { &*M::cx() }.cpu.get();
-        self.cpus.insert(cpu);
+        let irq = M::irq_save();
+        self.activate();
+        M::irq_restore(irq);
         Thread {
             mm: self,
             share: Share::default(),
-            cpu,
             not_send: PhantomData,
         }
     }
@@ -113,7 +111,7 @@ impl<'m, M: Mmu> Thread<'m, M> {
         let offset = addr.page_offset(M::Paging::shift());
         loop {
             M::user_point(at);
-            if let Some(tlb) = M::tlb(at, self.cpu)
+            if let Some(tlb) = M::tlb(at, cpu::<M>())
                 && let Some(hit) = tlb.lookup(self.mm.space, page)
                 && (hit.writable || access == Access::Read)
             {
@@ -123,6 +121,7 @@ impl<'m, M: Mmu> Thread<'m, M> {
             // With interrupts off from the walk to the access, as the hardware is: an invalidation
             // cannot come between reading an entry and buffering it.
             let irq = M::irq_save();
+            self.mm.activate();
             // SAFETY: 1: whoever frees a table waits for this CPU, which is in the mask.
             let walked = unsafe { hardware_walk::<M>(at, self.mm.root, addr, access) };
             if let Hardware::Hit { pfn, writable } = walked {
@@ -149,7 +148,7 @@ impl<'m, M: Mmu> Thread<'m, M> {
         if M::CHECKED {
             oracle::contents_flushed(sys, pfn);
         }
-        if let Some(tlb) = M::tlb(&sys.at, self.cpu) {
+        if let Some(tlb) = M::tlb(&sys.at, cpu::<M>()) {
             let generation = if M::CHECKED {
                 sys.frames.get(pfn).generation()
             } else {
@@ -193,6 +192,7 @@ impl<'m, M: Mmu> Thread<'m, M> {
         M::charge(Cost::Trap);
         sys.count(Event::AccessBits);
         let irq = M::irq_save();
+        self.mm.activate();
         // SAFETY: 1: whoever frees a table waits for this CPU, which is in the mask.
         let walked = unsafe { walk::<M>(&sys.at, self.mm.root, addr) };
         if let Walk::Leaf(leaf) = walked {
@@ -210,6 +210,13 @@ impl<'m, M: Mmu> Thread<'m, M> {
         M::irq_restore(irq);
         M::leave_kernel();
     }
+}
+
+/// The CPU that the caller runs on.
+#[inline(always)]
+fn cpu<M: Mmu>() -> u32 {
+    // SAFETY: duty 1 of `Machine`.
+    unsafe { &*M::cx() }.cpu.get()
 }
 
 impl<M: Mmu> Drop for Thread<'_, M> {

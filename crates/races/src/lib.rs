@@ -22,6 +22,7 @@ mod lineage;
 mod list;
 mod list_huge;
 mod list_moving;
+mod masks;
 mod migration;
 mod pins;
 mod promises;

@@ -301,6 +301,15 @@ pub(super) const STAYING: &[Race] = &[
         ..USUAL
     },
     Race {
+        number: "P61",
+        name: "sleep-munmap",
+        never: "a CPU that is told no more keeps a translation",
+        fix: Broken::LeavesUnflushed,
+        shows_in: "linux-4.13",
+        scene: Scene::SleepUnmap,
+        ..USUAL
+    },
+    Race {
         number: "P36",
         name: "fault-mmap-lock",
         never: "a fault waits for mmap_lock with its VMA's lock held",

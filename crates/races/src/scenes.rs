@@ -10,6 +10,7 @@ use super::files;
 use super::forks;
 use super::hugetlb::{self, Huge};
 use super::lineage::{self, Lineage};
+use super::masks;
 use super::migration::{self, Moving};
 use super::pins;
 use super::promises;
@@ -59,6 +60,7 @@ pub(super) enum Scene {
     ForkPin,
     PolicyFault,
     LockLock,
+    SleepUnmap,
     ChargeCharge,
     AttachRemove,
     HalfEqual,
@@ -190,6 +192,7 @@ pub(super) fn script<'s, P: Paging>(scene: Scene, stage: &Stage<'s, P>) -> Scrip
         Scene::RemapZap => remaps::remap_zap(&stage),
         Scene::PolicyFault => advice::policy_fault(&stage),
         Scene::LockLock => advice::lock_lock(&stage),
+        Scene::SleepUnmap => masks::sleep_unmap(&stage),
         Scene::ChargeCharge => promises::charge_charge(&stage),
         Scene::AttachRemove => segments::attach_remove(&stage),
         Scene::HalfEqual => entries::half_equal(&stage),

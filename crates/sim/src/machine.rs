@@ -10,6 +10,7 @@ use crate::report::Outcome;
 use crate::sched::Handed;
 use crate::trace::Event;
 use crate::why::{Stage, Window};
+use crate::world::World;
 use core::fmt;
 use core::marker::PhantomData;
 use minflt_addr::{Pfn, VirtRange};
@@ -186,6 +187,11 @@ unsafe impl<P: Paging, const CHECKED: bool> Machine for Sim<P, CHECKED> {
 
     fn is_running(task: TaskId) -> bool {
         here::here().is_some_and(|world| world.is_running(task))
+    }
+
+    /// Outside runs no CPU has a task.
+    fn is_idle() -> bool {
+        here::here().is_none_or(World::is_idle)
     }
 
     fn irq_save() -> Irq {

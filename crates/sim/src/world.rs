@@ -370,6 +370,11 @@ impl<'a> World<'a> {
         })
     }
 
+    /// Whether the running context is that of a CPU that has no task.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.current.get() >= self.core.borrow().bodies
+    }
+
     pub(crate) fn interrupts_are_on_again(&self) {
         self.take_interrupts();
     }

@@ -25,6 +25,12 @@ impl Counter {
         );
     }
 
+    /// Makes it `n`; only the CPU it belongs to may call this.
+    #[inline(always)]
+    pub fn set(&self, n: u64) {
+        self.0.store(n, Ordering::Relaxed);
+    }
+
     /// The number now.
     #[inline]
     pub fn get(&self) -> u64 {

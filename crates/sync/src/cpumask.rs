@@ -84,6 +84,12 @@ impl<M: Machine> SharedCpuMask<M> {
         }
     }
 
+    /// Takes `cpu` out, which the caller is: it holds no translation any more.
+    pub fn remove(&self, cpu: u32) {
+        // ORDERING: SeqCst; pairs with [mm-cpumask]: as in `insert`, when the CPU comes back.
+        self.words[(cpu / 64) as usize].and(!(1 << (cpu % 64)), Ordering::SeqCst);
+    }
+
     /// Adds who is in the set, but for `me`, to `others`, as far as `cpus` CPUs; whether `me` is in
     /// it, and whether anybody else is.
     #[inline]

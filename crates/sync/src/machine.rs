@@ -246,6 +246,13 @@ pub unsafe trait Machine: Copy + Send + Sync + fmt::Debug + 'static {
     /// Whether `task` has a CPU now. A guess: it may change before the caller looks again.
     fn is_running(task: TaskId) -> bool;
 
+    /// Whether the CPU of the caller, which handles an interrupt, has no task to go back to: it
+    /// idles, or its task sleeps.
+    #[inline(always)]
+    fn is_idle() -> bool {
+        false
+    }
+
     /// Turns interrupts off for this context.
     fn irq_save() -> Irq;
 

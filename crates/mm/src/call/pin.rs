@@ -207,6 +207,7 @@ impl<'m, M: Mmu> Thread<'m, M> {
         mm.pins.first();
         let before = mm.pins.forks.begin()?;
         let irq = M::irq_save();
+        mm.activate();
         let taken = take(mm, addr, access);
         M::irq_restore(irq);
         let pfn = taken?;

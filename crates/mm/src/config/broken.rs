@@ -107,6 +107,8 @@ broken! {
     DetachLate = "detach-late",
     /// Whoever ages pages walks through what munmap is taking out.
     AgeHoles = "age-holes",
+    /// A CPU that leaves the CPU mask of an address space forgets what it was asked to, and no more.
+    LeavesUnflushed = "leaves-unflushed",
     /// Whoever ages pages walks through tables of huge pages, which others may free.
     AgesShared = "ages-shared",
     /// Whoever finds a page of a file does not look again, once he has a reference, whether it is

@@ -1,12 +1,14 @@
 //! Calls.
 
 use super::count::{Count, Did, Each, PAGE, of, page, with};
+use core::cell::{Cell, RefCell};
 use minflt_mm::{
     Event, Growth, MapRequest, Place, Prot, Remap, RemapRequest, System, UffdMode, Wake,
     WriteProtected,
 };
 use minflt_pgtable::{Access, X86_64};
 use minflt_sim::{MachineFile, RunOptions, Sim, SimInstance, Size, TaskSpec};
+use minflt_sync::{Machine, TaskId};
 
 const ERAS: [&str; 4] = ["linux-2.6.10", "linux-4.13", "spf-2017", "linux-6.15"];
 
@@ -243,6 +245,59 @@ fn a_call_interrupts_each_cpu_once() {
     let [calls, targets] = count();
     assert_eq!([calls - before[0], targets - before[1]], [1, 2]);
     on(0, &mut || drop(mm.take()));
+}
+
+/// `mm/shootdown.rs`: a CPU whose thread sleeps is interrupted once, and again only after it has
+/// run the address space again.
+#[test]
+fn a_cpu_whose_thread_sleeps_is_interrupted_once() {
+    let file = MachineFile::shipped("explorer").expect("shipped");
+    let size = Size {
+        cpus: 2,
+        ram_bytes: 16 << 20,
+        max_tasks: 2,
+    };
+    type M = Sim<X86_64, false>;
+    let machine = SimInstance::new(&file, size).expect("memory");
+    let sys = System::<M>::boot(machine, of("linux-6.15")).expect("boots");
+    let mm = sys.new_mm().expect("memory");
+    let mapped = mm.mmap(Place::Fixed(page(0)), 8 * PAGE, Prot::READ_WRITE);
+    assert_eq!(mapped, Ok(page(0)));
+    let (asleep, told) = (Cell::new(0), RefCell::new(Vec::new()));
+    let sleeper = || {
+        for round in 1..=2 {
+            let thread = mm.thread();
+            for n in 0..8 {
+                let _gone_or_not = thread.load(page(n));
+            }
+            asleep.set(round);
+            M::unpark(TaskId(2));
+            while asleep.get() == round {
+                M::park();
+            }
+        }
+    };
+    let caller = || {
+        for round in 1..=2 {
+            while asleep.get() != round {
+                M::park();
+            }
+            // Until the other is really asleep.
+            M::compute(100_000);
+            for n in [2 * round, 2 * round + 1] {
+                let before = sys.count_of(Event::ShootdownTargets);
+                assert_eq!(mm.munmap(page(n), PAGE), Ok(()));
+                let targets = sys.count_of(Event::ShootdownTargets) - before;
+                told.borrow_mut().push(targets);
+            }
+            asleep.set(0);
+            M::unpark(TaskId(1));
+        }
+    };
+    let tasks = vec![TaskSpec::new(0, sleeper), TaskSpec::new(1, caller)];
+    let report = minflt_sim::run(sys.machine(), &RunOptions::virtual_time(), tasks);
+    assert!(report.outcome.is_ok(), "{}", report.outcome);
+    assert_eq!(told.take(), [1, 0, 1, 0]);
 }
 
 /// `mm/tree/gaps.rs`, `mm/call/place.rs`: a place below a stack's gap is found by the words of the
