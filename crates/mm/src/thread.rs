@@ -14,6 +14,7 @@ use crate::fault::{FaultOutcome, Signal};
 use crate::mm::Mm;
 use crate::oracle;
 use crate::rss::Share;
+use core::cell::Cell;
 use core::marker::PhantomData;
 use minflt_addr::{Pfn, VirtAddr};
 use minflt_pgtable::{
@@ -30,6 +31,7 @@ const WORD_SHIFT: u32 = 3;
 pub struct Thread<'m, M: Mmu> {
     mm: &'m Mm<M>,
     pub(crate) share: Share,
+    faults: Cell<u64>,
     not_send: PhantomData<*mut ()>,
 }
 
@@ -42,6 +44,7 @@ impl<M: Mmu> Mm<M> {
         Thread {
             mm: self,
             share: Share::default(),
+            faults: Cell::new(0),
             not_send: PhantomData,
         }
     }
@@ -52,6 +55,12 @@ impl<'m, M: Mmu> Thread<'m, M> {
     #[must_use]
     pub const fn mm(&self) -> &'m Mm<M> {
         self.mm
+    }
+
+    /// Page faults that it took.
+    #[must_use]
+    pub const fn faults(&self) -> u64 {
+        self.faults.get()
     }
 
     /// Loads the word at `addr`, a multiple of 8.
@@ -86,6 +95,7 @@ impl<'m, M: Mmu> Thread<'m, M> {
     pub fn fault(&self, addr: VirtAddr, access: Access) -> FaultOutcome {
         M::enter_kernel();
         M::charge(Cost::Trap);
+        self.faults.set(self.faults.get() + 1);
         let outcome = self.mm.handle_fault(&self.share, addr, access);
         self.mm.system().run_deferred();
         M::leave_kernel();

@@ -37,6 +37,12 @@ impl<'m, M: Mmu> Calls<'m, M> {
         self.thread.mm()
     }
 
+    /// Page faults of the thread.
+    #[must_use]
+    pub const fn faults(&self) -> u64 {
+        self.thread.faults()
+    }
+
     /// See [`minflt_workload::Worker::map`].
     ///
     /// # Errors

@@ -7,7 +7,7 @@ use crate::why::Window;
 use core::cell::{Cell, RefCell};
 use core::mem::ManuallyDrop;
 use minflt_addr::VirtAddr;
-use minflt_mm::{Event, Mm, System};
+use minflt_mm::{Mm, System};
 use minflt_pgtable::Paging;
 use minflt_process::{Calls, Common, Files, Timer, exit};
 use minflt_sync::{Instance, Machine, TaskId};
@@ -55,6 +55,8 @@ pub struct SimWorker<'w, P: Paging> {
     report: WorkerReport,
     contents: u64,
     at_open: (u64, u64, u64),
+    /// Page faults of children that have ended.
+    of_children: u64,
     timer: Timer,
 }
 
@@ -119,6 +121,7 @@ impl<'w, P: Paging> SimWorker<'w, P> {
             report: WorkerReport::default(),
             contents: 0,
             at_open: (0, 0, 0),
+            of_children: 0,
             timer: Timer::new(shared.system, shared.system.machine().now_ns()),
         }
     }
@@ -141,11 +144,9 @@ impl<'w, P: Paging> SimWorker<'w, P> {
         }
     }
 
-    /// Faults of this worker's CPU: of this worker, where it has the CPU to itself.
-    fn faults(&self) -> u64 {
-        // SAFETY: duty 1 of `Machine`.
-        let cpu = unsafe { &*Sim::<P>::cx() }.cpu.get();
-        self.shared.system.count_on(cpu, Event::PageFaults)
+    /// Page faults of this worker and of its children.
+    const fn faults(&self) -> u64 {
+        self.calls.faults() + self.of_children
     }
 }
 
@@ -223,6 +224,7 @@ impl<P: Paging> Worker for SimWorker<'_, P> {
         let done = child(&mut worker);
         self.report.ops = worker.report.ops;
         self.contents = worker.contents;
+        self.of_children += worker.faults();
         drop(worker);
         Sim::<P>::kernel_works(self.shared.exit);
         exit(ManuallyDrop::into_inner(mm));

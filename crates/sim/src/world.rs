@@ -82,6 +82,9 @@ impl<'a> World<'a> {
     pub(crate) fn resuming(&self, task: u32) {
         self.current.set(task);
         here::set_cx(self.at.cx(task + 1));
+        let cpu = self.core.borrow().tasks[task as usize].cpu;
+        // SAFETY: as in `irqs_on`: it is the current context now.
+        unsafe { &*cx() }.cpu.set(cpu);
     }
 
     pub(crate) fn suspend(&self) {

@@ -19,8 +19,8 @@
 //! CPU    ready: its current task can go on, or it has none and one is queued, or an interrupt is
 //!        pending for it while it idles or spins with interrupts on
 //! ```
-//! Tasks never change CPUs, and within the kernel a CPU changes tasks only where one sleeps; so
-//! what belongs to a CPU is safe between waits.
+//! Within the kernel a CPU changes tasks only where one sleeps, and a task changes CPUs only where
+//! it is woken ([`wake`]), in virtual time; so what belongs to a CPU is safe between sleeps.
 //!
 //! A CPU may run up to 5,000 cycles ahead of the lowest clock as long as it touches lines that no
 //! other CPU has ever touched: nobody can see the difference. On a line it merely owns that would
@@ -45,6 +45,7 @@ mod spinners;
 mod task;
 mod time;
 mod waits;
+mod wake;
 
 use crate::buffer::Buffers;
 use crate::lines::{Ask, LineId, Lines, NOBODY};
@@ -107,6 +108,8 @@ pub(crate) struct Core {
     cpus: Vec<Cpu>,
     /// Tasks that wait for each CPU.
     waiting: Vec<VecDeque<u32>>,
+    /// The CPUs that tasks with a body may run on: those that some began on.
+    allowed: Vec<bool>,
     pub(crate) tasks: Vec<Task>,
     /// Tasks with a body; behind them in `tasks` comes the idle task of each CPU.
     pub(crate) bodies: u32,
@@ -171,6 +174,7 @@ impl Core {
         let mut core = Self {
             cpus: core::iter::repeat_with(cpu).take(cpus as usize).collect(),
             waiting: vec![VecDeque::new(); cpus as usize],
+            allowed: (0..cpus).map(|cpu| on.contains(&cpu)).collect(),
             nodes: vec![node::NodeMemory::idle(now); model.nodes as usize],
             broadcasting: now,
             starting: now,

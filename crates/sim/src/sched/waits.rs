@@ -122,23 +122,6 @@ impl Core {
         self.recheck(self.tasks[task as usize].cpu);
     }
 
-    /// `task` leaves a wake token for `other`.
-    pub(crate) fn unpark(&mut self, task: u32, other: u32) {
-        let now = self.clock_of(task);
-        self.record(task, || Event::Wakes(other + 1));
-        let entry = &mut self.tasks[other as usize];
-        entry.token = true;
-        if entry.state == State::Parked {
-            entry.state = State::Queued;
-            entry.ready_at = now + self.model.wake;
-            let (at, due) = (entry.cpu, entry.ready_at);
-            self.waiting[at as usize].push_back(other);
-            if self.cpus[at as usize].current.is_none() {
-                self.make_ready(at, due);
-            }
-        }
-    }
-
     /// `task`, which has done nothing, starts `after` the run did; whether it has to wait for that.
     pub(crate) fn start_at(&mut self, task: u32, after: Ps) -> bool {
         let time = self.started + after;

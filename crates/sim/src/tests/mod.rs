@@ -15,6 +15,7 @@ mod seqcount;
 mod srcu;
 mod time;
 mod wait_table;
+mod wake;
 mod why;
 
 use crate::{MachineFile, Outcome, RunOptions, RunReport, Sim, SimInstance, Size, TaskSpec, run};
