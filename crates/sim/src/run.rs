@@ -54,6 +54,9 @@ pub struct RunOptions<'a> {
     pub max_events: u64,
     /// Names a place, given as its offset in the machine's memory, for messages.
     pub describe: Option<&'a dyn Fn(u64) -> String>,
+    /// In virtual time, decides among those who ask for a line at once, where that is a matter of
+    /// chance: the same run with another seed is another measurement.
+    pub seed: u64,
     /// How to account where time goes, if that is wanted. Only in virtual time.
     pub why: Option<WhyOptions<'a>>,
 }
@@ -66,6 +69,7 @@ impl Default for RunOptions<'_> {
             trace: false,
             max_events: u64::MAX,
             describe: None,
+            seed: 0,
             why: None,
         }
     }
@@ -135,6 +139,7 @@ pub fn run<'a>(at: &SimInstance, options: &RunOptions<'_>, tasks: Vec<TaskSpec<'
     let mut warm = at.lease();
     let lines = core::mem::take(&mut warm.lines);
     let mut core = Core::new(at.model.clone(), lines, chooser, &on, at.clock.get());
+    core.seed(options.seed);
     core.max_events = options.max_events;
     core.trace = options.trace.then(Vec::new);
     core.why = options.why.as_ref().map(|why| {

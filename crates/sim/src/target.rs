@@ -43,6 +43,7 @@ pub struct SimTarget {
     /// Of all accesses of all runs so far.
     hash: Cell<u64>,
     placing: Cell<Placing>,
+    seed: Cell<u64>,
     asked: RefCell<Option<Asked>>,
     why: RefCell<Option<Why>>,
 }
@@ -155,6 +156,7 @@ impl SimTarget {
             most_workers: size.max_tasks,
             hash: Cell::new(0),
             placing: Cell::new(Placing::First),
+            seed: Cell::new(0),
             asked: RefCell::new(None),
             why: RefCell::new(None),
         })
@@ -174,6 +176,11 @@ impl SimTarget {
     /// From now on workers run on these CPUs.
     pub fn place(&self, placing: Placing) {
         self.placing.set(placing);
+    }
+
+    /// From now on chance is drawn from this seed ([`RunOptions::seed`]).
+    pub fn seed(&self, seed: u64) {
+        self.seed.set(seed);
     }
 
     /// See [`System::set_numa_knobs`].
@@ -296,6 +303,7 @@ impl Target for SimTarget {
         });
         let options = RunOptions {
             why,
+            seed: self.seed.get(),
             ..RunOptions::virtual_time()
         };
         let mut ran = run(self.system.machine(), &options, tasks);

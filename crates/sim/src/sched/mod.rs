@@ -210,6 +210,11 @@ impl Core {
         core
     }
 
+    /// Draws what is left to chance from another seed.
+    pub(crate) fn seed(&mut self, seed: u64) {
+        self.random = Rng::new(seed);
+    }
+
     /// The task that runs next; `None` when the run is over or nobody can run.
     pub(crate) fn pick(&mut self) -> Option<u32> {
         // Also after the last body has ended: an idle CPU may be in the middle of an interrupt.

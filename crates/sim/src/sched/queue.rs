@@ -25,7 +25,7 @@
 //! # Why it is correct
 //! A task that is granted does nothing before its access, so the grant ends. While a queue has
 //! members and no grant is outstanding, a member is in the heap. What is not near goes first often
-//! enough, by age or by chance, so nobody starves; random numbers come from a fixed seed.
+//! enough, by age or by chance, so nobody starves; random numbers come from the run's seed.
 //!
 //! # Cost
 //! A pass over the dies that wait, a grant.

@@ -92,19 +92,26 @@ fn on<'a>(
         let points = curve
             .points
             .iter()
-            .map(|(at, rate)| (f64::from(*at), *rate));
+            .map(|(at, rates)| (f64::from(*at), rates.median));
         plot.draw_series(LineSeries::new(points, colour.stroke_width(2)))?;
+        // From the least to the most of a point's runs.
+        let ranges = curve.points.iter().map(|(at, rates)| {
+            let at = f64::from(*at);
+            let ends = vec![(at, rates.least.max(1.0)), (at, rates.most.max(1.0))];
+            PathElement::new(ends, colour.mix(0.6).stroke_width(5))
+        });
+        plot.draw_series(ranges)?;
     }
-    let place = |(threads, rate): &(u32, f64)| plot.backend_coord(&(f64::from(*threads), *rate));
+    let place = |threads: u32, rate: f64| plot.backend_coord(&(f64::from(threads), rate));
     let mut labels = Vec::new();
     for (curve, colour) in chart.curves.iter().zip(COLOURS.iter().cycle()) {
-        labels.extend(curve.points.last().map(|last| {
-            let (x, y) = place(last);
+        labels.extend(curve.points.last().map(|(threads, rates)| {
+            let (x, y) = place(*threads, rates.median);
             (y, x, curve.era.clone(), *colour)
         }));
     }
-    labels.extend(chart.cap.last().map(|last| {
-        let (x, y) = place(last);
+    labels.extend(chart.cap.last().map(|(threads, rate)| {
+        let (x, y) = place(*threads, *rate);
         (y, x, "memory bandwidth".to_owned(), INK)
     }));
     for (y, x, text, colour) in spread(labels) {
@@ -119,7 +126,8 @@ fn on<'a>(
 /// The most threads, and the least and the highest rate of the axes.
 fn bounds(chart: &Chart) -> (u32, f64, f64) {
     let points = || chart.curves.iter().flat_map(|curve| &curve.points);
-    let rates = points().chain(&chart.cap).map(|(_, rate)| *rate);
+    let ends = points().flat_map(|(_, rates)| [rates.least, rates.most]);
+    let rates = ends.chain(chart.cap.iter().map(|(_, rate)| *rate));
     let (low, high) = rates.fold((f64::MAX, 1.0_f64), |(low, high), rate| {
         (low.min(rate.max(1.0)), high.max(rate))
     });
@@ -163,14 +171,23 @@ fn short(rate: f64) -> String {
 mod tests {
     use super::{APART, INK, draw, short, spread};
     use crate::commands::curves::work::KINDS;
-    use crate::commands::curves::{Chart, Curve};
+    use crate::commands::curves::{Chart, Curve, Rates};
 
     #[test]
     fn a_picture_names_each_era_and_is_the_same_bytes_twice() {
         let curve = |era: &str, factor: f64| Curve {
             era: era.into(),
             points: (0..11)
-                .map(|e| (1 << e, factor * f64::from(1 << e)))
+                .map(|e| {
+                    let median = factor * f64::from(1 << e);
+                    let (least, most) = (median * 0.9, median * 1.2);
+                    let rates = Rates {
+                        median,
+                        least,
+                        most,
+                    };
+                    (1 << e, rates)
+                })
                 .collect(),
             limit: String::new(),
         };

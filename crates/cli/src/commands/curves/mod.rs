@@ -32,6 +32,7 @@ struct Job {
     kind: &'static Kind,
     era: Named,
     threads: u32,
+    seed: u32,
     /// Whether it is asked what limits it.
     asked: bool,
 }
@@ -46,11 +47,33 @@ struct Done {
     limit: Option<String>,
 }
 
+/// What the runs of one point came to, operations per second.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(super) struct Rates {
+    pub(super) median: f64,
+    pub(super) least: f64,
+    pub(super) most: f64,
+}
+
+impl Rates {
+    /// Of some rates; of none, nothing.
+    fn of(mut rates: Vec<f64>) -> Option<Self> {
+        rates.sort_unstable_by(f64::total_cmp);
+        let (least, most) = (*rates.first()?, *rates.last()?);
+        let (low, high) = (rates[(rates.len() - 1) / 2], rates[rates.len() / 2]);
+        Some(Self {
+            median: f64::midpoint(low, high),
+            least,
+            most,
+        })
+    }
+}
+
 /// An era on one workload.
 pub(super) struct Curve {
     pub(super) era: String,
-    /// Threads and rate.
-    pub(super) points: Vec<(u32, f64)>,
+    /// Threads and rates.
+    pub(super) points: Vec<(u32, Rates)>,
     /// What limits at the largest count.
     pub(super) limit: String,
 }
@@ -86,18 +109,21 @@ pub(crate) fn run(args: &Curves) -> Result<(), Error> {
     let mut jobs = Vec::new();
     for kind in kinds.iter().copied() {
         for era in &eras {
-            jobs.extend(threads.iter().map(|threads| Job {
-                kind,
-                era: era.clone(),
-                threads: *threads,
-                asked: *threads == most,
-            }));
+            for seed in 1..=args.seeds {
+                jobs.extend(threads.iter().map(|threads| Job {
+                    kind,
+                    era: era.clone(),
+                    threads: *threads,
+                    seed,
+                    asked: *threads == most && seed == 1,
+                }));
+            }
         }
     }
     let done = all(&jobs, &machine, args.quiet)?;
     let charts: Vec<_> = kinds
         .iter()
-        .map(|kind| chart(kind, &eras, &jobs, &done, &machine))
+        .map(|kind| chart(kind, &eras, &threads, &jobs, &done, &machine))
         .collect();
     for chart in &charts {
         outln!("{}", page::table(chart, &machine).to_text());
@@ -145,7 +171,11 @@ fn all(jobs: &[Job], machine: &MachineFile, quiet: bool) -> Result<Vec<Done>, Er
 
 impl Job {
     fn name(&self) -> String {
-        format!("{} {} x{}", self.kind.name, self.era.name, self.threads)
+        let Self { threads, seed, .. } = self;
+        format!(
+            "{} {} x{threads}, seed {seed}",
+            self.kind.name, self.era.name
+        )
     }
 
     /// About how long it takes, in no unit: each unmapping tells all CPUs.
@@ -158,7 +188,9 @@ impl Job {
 
 fn measure(job: &Job, machine: &MachineFile) -> Result<Done, Error> {
     let size = share(machine, job.threads);
+    let machine = &spread(machine, job.threads);
     let target = targets::sim_sized(&job.era, machine, size)?;
+    target.seed(job.seed.into());
     target.account(job.asked.then(Asked::default));
     let page = machine.shape.page_bytes.value as u64;
     let workload = job.kind.workload(job.threads, page)?;
@@ -182,6 +214,7 @@ fn measure(job: &Job, machine: &MachineFile) -> Result<Done, Error> {
         scale: 1,
     };
     let mut run = record(&place, &outcome);
+    run.params.insert("seed".into(), job.seed.into());
     let account = target.take_why();
     run.why = account.as_ref().map(|account| why::json(account, &outcome));
     let ops: u64 = outcome.workers.iter().map(|worker| worker.ops).sum();
@@ -194,8 +227,26 @@ fn measure(job: &Job, machine: &MachineFile) -> Result<Done, Error> {
     })
 }
 
-/// So many CPUs of the machine, with their share of its memory. CPUs that run nothing are left out:
+/// The machine with only the CPUs that so many threads run on, where a scheduler spreads them: over
+/// all sockets and dies, and over cores before a core has two. CPUs that run nothing are left out:
 /// ours report no grace period by being idle, as Linux's do, and would have to be interrupted.
+fn spread(machine: &MachineFile, threads: u32) -> MachineFile {
+    let mut spread = machine.clone();
+    let share = f64::from(threads) / f64::from(machine.cpus());
+    let shape = &mut spread.shape;
+    for per in [
+        &mut shape.cpus_per_core,
+        &mut shape.cpus_per_die,
+        &mut shape.cpus_per_group,
+        &mut shape.cpus_per_node,
+    ] {
+        per.value = (per.value * share).ceil().max(1.0);
+    }
+    shape.cpus.value = f64::from(threads);
+    spread
+}
+
+/// So many CPUs of the machine, with their share of its memory.
 fn share(machine: &MachineFile, cpus: u32) -> Size {
     let whole = Size::of(machine);
     let ram = whole.ram_bytes / u64::from(whole.cpus) * u64::from(cpus);
@@ -209,35 +260,44 @@ fn share(machine: &MachineFile, cpus: u32) -> Size {
 fn chart(
     kind: &'static Kind,
     eras: &[Named],
+    threads: &[u32],
     jobs: &[Job],
     done: &[Done],
     machine: &MachineFile,
 ) -> Chart {
-    let of = |era: &str| {
+    let of = |era: &str, threads: u32| -> Vec<&Done> {
         let all = jobs.iter().zip(done);
-        let mut mine: Vec<_> = all
-            .filter(|(job, _)| job.kind.name == kind.name && job.era.name == era)
-            .map(|(job, done)| (job.threads, done))
-            .collect();
-        mine.sort_by_key(|(threads, _)| *threads);
-        mine
+        let mine = all.filter(|(job, _)| {
+            job.kind.name == kind.name && job.era.name == era && job.threads == threads
+        });
+        mine.map(|(_, done)| done).collect()
     };
     let curve = |era: &Named| {
-        let mine = of(&era.name);
+        let rates = |threads: &u32| {
+            let rates = of(&era.name, *threads)
+                .iter()
+                .map(|done| done.rate)
+                .collect();
+            Some((*threads, Rates::of(rates)?))
+        };
+        let last = threads.last().map(|threads| of(&era.name, *threads));
+        let mut asked = last.into_iter().flatten();
         Curve {
             era: era.name.clone(),
-            points: mine.iter().map(|(at, done)| (*at, done.rate)).collect(),
-            limit: mine
-                .last()
-                .and_then(|(_, done)| done.limit.clone())
+            points: threads.iter().filter_map(rates).collect(),
+            limit: asked
+                .find_map(|done| done.limit.clone())
                 .unwrap_or_default(),
         }
     };
     // Pages are the same in all eras, but for faults that were in vain.
-    let first = eras.first().map(|era| of(&era.name)).unwrap_or_default();
+    let cap_at = |threads: &u32| {
+        let done = *of(&eras.first()?.name, *threads).first()?;
+        let spread = spread(machine, *threads);
+        Some((*threads, cap(&spread, *threads, done.pages)))
+    };
     let cap = if kind.touches {
-        let cap = |(threads, done): &(u32, &Done)| (*threads, cap(machine, *threads, done.pages));
-        first.iter().map(cap).collect()
+        threads.iter().filter_map(cap_at).collect()
     } else {
         Vec::new()
     };
@@ -267,8 +327,35 @@ fn write(path: &std::path::Path, text: &str) -> Result<(), Error> {
 
 #[cfg(test)]
 mod tests {
-    use super::cap;
+    use super::{Rates, cap, spread};
     use minflt_sim::MachineFile;
+
+    #[test]
+    fn a_few_threads_have_a_socket_each_and_many_share_cores() {
+        let machine = MachineFile::shipped("next1024").expect("shipped");
+        let shape = |threads| {
+            let shape = spread(&machine, threads).shape;
+            let per = [
+                shape.cpus_per_core,
+                shape.cpus_per_die,
+                shape.cpus_per_node,
+                shape.cpus,
+            ];
+            per.map(|per| per.value as u32)
+        };
+        assert_eq!(shape(1), [1, 1, 1, 1]);
+        assert_eq!(shape(2), [1, 1, 1, 2]);
+        assert_eq!(shape(64), [1, 2, 32, 64]);
+        assert_eq!(shape(512), [1, 16, 256, 512]);
+        assert_eq!(shape(1024), [2, 32, 512, 1024]);
+    }
+
+    #[test]
+    fn the_median_lies_between_the_least_and_the_most() {
+        let rates = Rates::of(vec![3.0, 9.0, 1.0, 5.0]).expect("some");
+        assert_eq!((rates.least, rates.median, rates.most), (1.0, 4.0, 9.0));
+        assert_eq!(Rates::of(Vec::new()), None);
+    }
 
     #[test]
     fn a_second_node_doubles_what_memory_bears() {

@@ -1,7 +1,7 @@
 //! The page of the curves: tables, pictures, and the command that makes them.
 
 use super::usl::Usl;
-use super::{Chart, Curve, chart, shared, write};
+use super::{Chart, Curve, Rates, chart, shared, write};
 use crate::args::Curves;
 use crate::error::{Error, failed};
 use minflt_report::{Cell, Column, Status, Table, replace_generated};
@@ -38,7 +38,7 @@ pub(super) fn table(chart: &Chart, machine: &MachineFile) -> Table {
         let rates = chart.curves.iter().map(|curve| curve.points.get(at));
         let mut row = vec![Cell::from(threads.to_string())];
         row.extend(
-            rates.map(|point| Cell::from(point.map_or(String::new(), |(_, rate)| grouped(*rate)))),
+            rates.map(|point| Cell::from(point.map_or(String::new(), |(_, rates)| range(rates)))),
         );
         row.extend(
             chart
@@ -60,13 +60,18 @@ fn note(curve: &Curve, most: u32) -> String {
     let best = curve
         .points
         .iter()
-        .max_by(|(_, one), (_, other)| one.total_cmp(other));
+        .max_by(|(_, one), (_, other)| one.median.total_cmp(&other.median));
     let peak = best.map_or(0, |(threads, _)| *threads);
     let mut note = format!(
         "{}: best at {peak}; at {most} limited by {}",
         curve.era, curve.limit
     );
-    if let Some(usl) = Usl::fit(&curve.points) {
+    let medians: Vec<_> = curve
+        .points
+        .iter()
+        .map(|(at, rates)| (*at, rates.median))
+        .collect();
+    if let Some(usl) = Usl::fit(&medians) {
         let peak = usl
             .peak()
             .map_or("none".into(), |peak| format!("{peak:.0}"));
@@ -76,6 +81,16 @@ fn note(curve: &Curve, most: u32) -> String {
         );
     }
     note
+}
+
+/// The median, and where runs lie apart the least and the most.
+fn range(rates: &Rates) -> String {
+    let [median, least, most] = [rates.median, rates.least, rates.most].map(grouped);
+    if least == most {
+        median
+    } else {
+        format!("{median} [{least}, {most}]")
+    }
 }
 
 /// A whole number in groups of three digits.
@@ -99,12 +114,14 @@ pub(super) fn write_all(
     args: &Curves,
 ) -> Result<(), Error> {
     let mut body = format!(
-        "Simulated, {}: a claim about a cost model. Machine: {} ({}), threads {}.\n\n```sh\n{}\n\
+        "Simulated, {}: a claim about a cost model. Machine: {} ({}), threads {}; medians of {} \
+         runs [least, most], which differ in what the simulator leaves to chance.\n\n```sh\n{}\n\
          ```\n",
         status(machine),
         machine.name,
         machine.title,
         args.threads,
+        args.seeds,
         command(args, folder)
     );
     for chart in charts {
@@ -138,6 +155,7 @@ fn command(args: &Curves, folder: &Path) -> String {
     words.push(format!("--machine {}", args.machine));
     words.push(format!("--threads {}", args.threads));
     words.extend(args.era.as_ref().map(|era| format!("--era {era}")));
+    words.push(format!("--seeds {}", args.seeds));
     words.push(format!("--out {}", folder.display()));
     words.join(" ")
 }

@@ -12,7 +12,7 @@ pub(crate) struct Kind {
     /// What it does, for the page.
     pub(crate) about: &'static str,
     /// Its options; `PAGES` stands for the bytes of [`Kind::pages`] pages a thread, all threads
-    /// together, and `TIMES` for how often each thread does it ([`times`]).
+    /// together.
     options: &'static [&'static str],
     /// Pages that a thread touches, where the options ask for it.
     pages: u64,
@@ -37,28 +37,28 @@ pub(crate) const KINDS: &[Kind] = &[
     Kind {
         name: "page-fault1",
         unit: "pages/s",
-        about: "each thread maps 256 KiB, touches its pages and unmaps it, twice, and once where \
-                there are 512 threads and more (the original: 128 MiB, without end)",
-        options: &["--len", "256K", "-s", "TIMES"],
+        about: "each thread maps 256 KiB, touches its pages and unmaps it, eight times (the \
+                original: 128 MiB, without end)",
+        options: &["--len", "256K", "-s", "8"],
         pages: 0,
         touches: true,
-        unmaps: 2,
+        unmaps: 8,
     },
     Kind {
         name: "ebizzy",
         unit: "records/s",
-        about: "each thread maps a record of up to 512 KiB, touches it and unmaps it, twice, and \
-                once where there are 512 threads and more (-mTRp; the original: for ten seconds)",
-        options: &["-mTRp", "--records", "TIMES"],
+        about: "each thread maps a record, touches the page that it has and unmaps it, eight times \
+                (-mTRp; the original: for ten seconds)",
+        options: &["-mTRp", "--generator", "ltp", "--records", "8"],
         pages: 0,
         touches: true,
-        unmaps: 2,
+        unmaps: 8,
     },
     Kind {
         name: "mmap1",
         unit: "mmaps/s",
-        about: "each thread maps 128 MiB and unmaps it untouched, four times",
-        options: &["-s", "4"],
+        about: "each thread maps 128 MiB and unmaps it untouched, eight times",
+        options: &["-s", "8"],
         pages: 0,
         touches: false,
         unmaps: 1,
@@ -76,17 +76,10 @@ impl Kind {
         let bytes = (self.pages * page * u64::from(threads)).to_string();
         let word = |word: &&str| match *word {
             "PAGES" => bytes.clone(),
-            "TIMES" => times(threads).to_string(),
             other => other.to_owned(),
         };
         self.options.iter().map(word).collect()
     }
-}
-
-/// How often each of so many threads maps and unmaps: each unmapping interrupts all others, so that
-/// the time to simulate it grows with the square of the threads.
-fn times(threads: u32) -> u32 {
-    if threads < 512 { 2 } else { 1 }
 }
 
 #[cfg(test)]
@@ -100,7 +93,5 @@ mod tests {
             assert_eq!(workload.info().name, kind.name);
         }
         assert_eq!(KINDS[0].options(2, 4096)[3], (2 * 512 * 4096).to_string());
-        assert_eq!(KINDS[1].options(256, 4096)[3], "2");
-        assert_eq!(KINDS[1].options(512, 4096)[3], "1");
     }
 }
