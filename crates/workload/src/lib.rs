@@ -32,6 +32,7 @@ pub mod numa_mem;
 pub mod page_fault1;
 pub mod page_fault2;
 pub mod pft;
+pub mod shootdown;
 pub mod target;
 pub mod usemem;
 pub mod will_it_scale;
@@ -61,6 +62,7 @@ pub use outcome::{Columns, Outcome, Param};
 pub use page_fault1::PageFault1;
 pub use page_fault2::PageFault2;
 pub use pft::Pft;
+pub use shootdown::Shootdown;
 pub use size::{SizeError, parse_size};
 pub use target::{
     Cache, Clear, CommonFile, Feature, HugePages, Inherited, Oracle, Pages, Plan, Populate,

@@ -16,6 +16,7 @@ use crate::outcome::Outcome;
 use crate::page_fault1::{self, PageFault1};
 use crate::page_fault2::{self, PageFault2};
 use crate::pft::{self, Pft};
+use crate::shootdown::{self, Shootdown};
 use crate::target::{Plan, Sharing, Target, TargetError};
 use crate::usemem::{self, Usemem};
 
@@ -46,6 +47,8 @@ pub enum Workload {
     Fork1(Fork1),
     /// One faults while the others move pages.
     MovePages(MovePages),
+    /// Unmapping beside threads that compute or sleep.
+    Shootdown(Shootdown),
     /// Use memory that may be far.
     NumaMem(NumaMem),
     /// Store to a file of huge pages, and fork.
@@ -75,6 +78,7 @@ pub fn list() -> &'static [Info] {
         fork1::INFO,
         numa_mem::INFO,
         move_pages::INFO,
+        shootdown::INFO,
         hugetlb::FAULT,
         hugetlb::FORK,
         hugetlb::BOTH,
@@ -99,6 +103,7 @@ macro_rules! each {
             Self::Fork1($test) => $what,
             Self::NumaMem($test) => $what,
             Self::MovePages($test) => $what,
+            Self::Shootdown($test) => $what,
             Self::Hugetlb($test) => $what,
             Self::Usemem($test) => $what,
         }
@@ -129,6 +134,7 @@ impl Workload {
             "fork1" => Self::Fork1(Fork1::parse(args)?),
             "numa-mem" => Self::NumaMem(NumaMem::parse(args)?),
             "move-pages" => Self::MovePages(MovePages::parse(args)?),
+            "shootdown" => Self::Shootdown(Shootdown::parse(args)?),
             "hugetlb-fault" => Self::Hugetlb(Hugetlb::parse(Programs::Fault, args)?),
             "hugetlb-fork" => Self::Hugetlb(Hugetlb::parse(Programs::Fork, args)?),
             "hugetlb-both" => Self::Hugetlb(Hugetlb::parse(Programs::Both, args)?),
@@ -159,6 +165,7 @@ impl Workload {
             Self::Fork1(_) => &fork1::INFO,
             Self::NumaMem(_) => &numa_mem::INFO,
             Self::MovePages(_) => &move_pages::INFO,
+            Self::Shootdown(_) => &shootdown::INFO,
             Self::Hugetlb(test) => test.info(),
             Self::Usemem(_) => &usemem::INFO,
         }
@@ -168,8 +175,8 @@ impl Workload {
     /// touch in all, `page-fault1` to `page-fault3`, `mmap1` and `mmap2` map in each round, the
     /// file of `file-seq` and its siblings, what `disturb` touches in thread 0, a chunk of
     /// `ebizzy`, the largest unit of `kernbench`, what a task of `fork1` has touched,
-    /// each thread's own memory of `numa-mem`, what thread 0 of `move-pages` touches, the file of
-    /// `hugetlb-fault` and its siblings, what each worker of `usemem` uses.
+    /// each thread's own memory of `numa-mem`, what thread 0 of `move-pages` touches and of
+    /// `shootdown` maps, the file of `hugetlb-fault` and its siblings, what each worker of `usemem` uses.
     ///
     /// # Errors
     /// When the size is 0, less than the workload can do with, or more than 128 TiB, or it has
@@ -199,6 +206,7 @@ impl Workload {
             Self::Fork1(test) => test.bytes = bytes,
             Self::NumaMem(test) => test.memory.thread = bytes,
             Self::MovePages(test) => test.bytes = bytes,
+            Self::Shootdown(test) => test.bytes = bytes,
             Self::Hugetlb(test) => test.bytes = bytes,
             Self::Usemem(test) => test.bytes = bytes.next_multiple_of(8),
         }
@@ -221,7 +229,11 @@ impl Workload {
             Self::NumaMem(test) => test.tasks(),
             Self::Hugetlb(test) => test.instances,
             Self::Usemem(test) => test.count,
-            Self::Disturb(_) | Self::Load(_) | Self::File(_) | Self::MovePages(_) => None,
+            Self::Disturb(_)
+            | Self::Load(_)
+            | Self::File(_)
+            | Self::MovePages(_)
+            | Self::Shootdown(_) => None,
         }
     }
 
