@@ -16,6 +16,10 @@ pub enum Status {
     Predicted,
     /// Simulated with parameters fitted to this very cell, among others.
     Fitted,
+    /// Simulated; another cell than this one was fitted, and its number decides this one as well.
+    Pinned,
+    /// Simulated; something of the model was chosen with this cell's published figure in sight.
+    PostHoc,
     /// Simulated before any fit.
     Uncalibrated,
     /// Arithmetic or a count of events; no cost model.
@@ -35,9 +39,11 @@ pub enum Status {
 
 impl Status {
     /// Every status, in the order of a legend.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 11] = [
         Self::Predicted,
         Self::Fitted,
+        Self::Pinned,
+        Self::PostHoc,
         Self::Uncalibrated,
         Self::Counted,
         Self::Replayed,
@@ -53,6 +59,8 @@ impl Status {
         match self {
             Self::Predicted => "predicted",
             Self::Fitted => "fitted",
+            Self::Pinned => "pinned",
+            Self::PostHoc => "post-hoc",
             Self::Uncalibrated => "uncalibrated",
             Self::Counted => "counted",
             Self::Replayed => "replayed",
@@ -69,6 +77,8 @@ impl Status {
         match self {
             Self::Predicted => "simulated; the cost model was fitted to other cells",
             Self::Fitted => "simulated; the cost model was fitted to this cell",
+            Self::Pinned => "simulated; a number fitted to another cell decides this one",
+            Self::PostHoc => "simulated; the model was chosen with this cell in sight",
             Self::Uncalibrated => "simulated; the cost model is not fitted yet",
             Self::Counted => "arithmetic or a count of events, no cost model",
             Self::Replayed => "from a recording of a real program",
@@ -84,6 +94,7 @@ impl fmt::Display for Status {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
             Self::TooNoisy => "too noisy",
+            Self::PostHoc => "post hoc",
             Self::NotYet => "not yet",
             other => other.name(),
         })

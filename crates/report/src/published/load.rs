@@ -4,7 +4,8 @@ use core::error::Error;
 use core::fmt;
 use std::collections::BTreeSet;
 
-use super::{BY_ROW, FitTo, Kind, Posting, PublishedTable, Role};
+use super::{BY_ROW, FitTo, Kind, Mark, Posting, PublishedTable, Role};
+use crate::status::Status;
 
 /// The files in the program, oldest posting first.
 const FILES: [(&str, &str); 5] = [
@@ -75,13 +76,21 @@ pub fn parse(file: &str, text: &str) -> Result<Posting, PublishedError> {
     let posting: Posting = toml::from_str(text)
         .map_err(|error| fail(broken_table(text).as_deref(), error.to_string()))?;
     let mut ids = BTreeSet::new();
-    for table in posting.tables.iter().chain(&posting.summaries) {
+    let tables = posting.tables.iter().chain(&posting.summaries);
+    for table in tables.chain(&posting.held_out) {
         if !ids.insert(&table.id) || !table.id.starts_with(&format!("{}/", posting.id)) {
             let what = format!("the id must be unique and begin with `{}/`", posting.id);
             return Err(fail(Some(&table.id), what));
         }
         check_shape(table).map_err(|what| fail(Some(&table.id), what))?;
         check_fits(table, &posting.tables).map_err(|what| fail(Some(&table.id), what))?;
+        for mark in &table.marks {
+            check_mark(table, mark, &posting.tables).map_err(|what| fail(Some(&table.id), what))?;
+        }
+    }
+    for table in posting.held_out.iter().filter(|it| !it.fits.is_empty()) {
+        let what = "it is held out: nothing may be fitted to it; delete its `fit`";
+        return Err(fail(Some(&table.id), what.to_owned()));
     }
     Ok(posting)
 }
@@ -89,7 +98,7 @@ pub fn parse(file: &str, text: &str) -> Result<Posting, PublishedError> {
 /// The id of the first table that does not fit the format, for the message.
 fn broken_table(text: &str) -> Option<String> {
     let document: toml::Table = text.parse().ok()?;
-    let tables = ["table", "summary"]
+    let tables = ["table", "summary", "held_out"]
         .into_iter()
         .filter_map(|key| document.get(key)?.as_array());
     let broken = tables
@@ -195,4 +204,32 @@ fn check_fit(table: &PublishedTable, fit: &FitTo) -> Result<(), String> {
         return Err(format!("{cell}: no values are between {least} and {most}"));
     }
     Ok(())
+}
+
+/// A mark names cells that there are, and a pinned one the fit that pins it.
+fn check_mark(table: &PublishedTable, mark: &Mark, all: &[PublishedTable]) -> Result<(), String> {
+    let fail = |what: String| Err(format!("mark `{}`: {what}", mark.status));
+    let no_row = |row: &&String| !table.row_labels().any(|label| label == **row);
+    if let Some(row) = mark.row.as_ref().filter(no_row) {
+        return fail(format!("no row `{row}`"));
+    }
+    if let Some(column) = mark.column.as_ref().filter(|it| table.column(it).is_none()) {
+        return fail(format!("no column `{column}`"));
+    }
+    if mark.why.is_empty() {
+        return fail("say why".to_owned());
+    }
+    match (mark.status, &mark.key) {
+        (Status::PostHoc, None) => Ok(()),
+        (Status::PostHoc, Some(_)) => fail("only pinned cells have a `key`".to_owned()),
+        (Status::Pinned, None) => fail("give the `key` of the fit that pins it".to_owned()),
+        (Status::Pinned, Some(key)) => {
+            let mut fits = all.iter().flat_map(|table| &table.fits);
+            match fits.any(|fit| fit.key == *key) {
+                true => Ok(()),
+                false => fail(format!("nothing of the posting is fitted by `{key}`")),
+            }
+        }
+        _ => fail("only `pinned` and `post-hoc` mark cells".to_owned()),
+    }
 }

@@ -5,10 +5,13 @@
 //! - the posting: `id title author date list source notes`;
 //! - `[[table]]`, one each: `id title workload params machine preset also role era status
 //!   status_note command notes columns rows checks`, `[[table.suspect]]` for a cell that the
-//!   author printed but that cannot be right, and `[[table.fit]]` for a cell that a parameter of
-//!   the machine is fitted to;
+//!   author printed but that cannot be right, `[[table.fit]]` for a cell that a parameter of the
+//!   machine is fitted to, and `[[table.mark]]` for cells that are no predictions for another
+//!   reason;
 //! - `[[summary]]`, of the same shape: figures that only repeat other tables. They are checked,
-//!   but they are not counted among the thirty.
+//!   but they are not counted among the thirty;
+//! - `[[held_out]]`, of the same shape: figures of the same author's other postings of the series.
+//!   Nothing may ever be fitted to them, and they are not counted either.
 //!
 //! A row is a list of cells. A cell is the text as printed, thousands' commas and units included;
 //! where the print misleads, it is `{ printed = "370.082s", value = 370.82 }`. Columns that name
@@ -57,6 +60,9 @@ pub struct Posting {
     /// Tables that only repeat figures of others.
     #[serde(rename = "summary", default, skip_serializing_if = "Vec::is_empty")]
     pub summaries: Vec<PublishedTable>,
+    /// Tables of the author's other postings, to judge by only: a fit to one is refused.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub held_out: Vec<PublishedTable>,
 }
 
 /// One published table.
@@ -106,9 +112,12 @@ pub struct PublishedTable {
     /// Printed cells that cannot be right; a check must catch each.
     #[serde(rename = "suspect", default, skip_serializing_if = "Vec::is_empty")]
     pub suspects: Vec<Suspect>,
-    /// Cells that the simulated machine is fitted to; all others are predictions.
+    /// Cells that the simulated machine is fitted to.
     #[serde(rename = "fit", default, skip_serializing_if = "Vec::is_empty")]
     pub fits: Vec<FitTo>,
+    /// Cells that are no predictions although nothing is fitted to them; the rest are predictions.
+    #[serde(rename = "mark", default, skip_serializing_if = "Vec::is_empty")]
+    pub marks: Vec<Mark>,
 }
 
 /// A column of a published table.
@@ -201,6 +210,33 @@ pub struct FitTo {
     pub most: f64,
     /// Why it is this parameter that the cell says most about.
     pub why: String,
+}
+
+/// Cells of which a simulated figure is no prediction, and why.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Mark {
+    /// [`Status::Pinned`] or [`Status::PostHoc`].
+    pub status: Status,
+    /// The row's labels; left out, all rows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub row: Option<String>,
+    /// The column's name; left out, all columns.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub column: Option<String>,
+    /// Of pinned cells, the fitted number that decides them: a key of some fit of the posting.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<String>,
+    /// What decides them, or what was chosen with them in sight.
+    pub why: String,
+}
+
+impl Mark {
+    /// Whether it is about this cell.
+    fn covers(&self, row: &str, column: &str) -> bool {
+        let same = |named: &Option<String>, other| named.as_deref().is_none_or(|it| it == other);
+        same(&self.row, row) && same(&self.column, column)
+    }
 }
 
 /// A cell: what was printed, and the number it means.
@@ -350,13 +386,19 @@ impl PublishedTable {
         fits.any(|fit| fit.row == label && same_kernel(fit))
     }
 
-    /// What a simulated figure beside the cell is, on a machine that is or is not fitted.
+    /// What a simulated figure beside the cell is, on a machine that is or is not fitted. Of two
+    /// marks of a cell the first one counts. A choice made in sight of it is one on any machine.
     #[must_use]
     pub fn simulated_status(&self, row: usize, column: &str, machine_is_fitted: bool) -> Status {
-        match (machine_is_fitted, self.is_fitted(row, column)) {
+        let label = self.row_label(row);
+        let mut marks = self.marks.iter();
+        let mark = marks.find(|mark| mark.covers(&label, column));
+        match (machine_is_fitted, mark.map(|mark| mark.status)) {
+            (true, _) if self.is_fitted(row, column) => Status::Fitted,
+            (true, Some(status)) => status,
+            (true, None) => Status::Predicted,
+            (false, Some(Status::PostHoc)) => Status::PostHoc,
             (false, _) => Status::Uncalibrated,
-            (true, true) => Status::Fitted,
-            (true, false) => Status::Predicted,
         }
     }
 

@@ -63,7 +63,8 @@ fn every_figure_of_every_row_is_a_number() {
             .iter()
             .flat_map(|it| it.tables.iter().chain(&it.summaries))
     };
-    for table in tables() {
+    let held_out = postings.iter().flat_map(|it| &it.held_out);
+    for table in tables().chain(held_out) {
         for (row, cells) in table.rows.iter().enumerate() {
             assert_eq!(cells.len(), table.columns.len(), "{}", table.id);
             for (column, cell) in table.columns.iter().zip(cells) {

@@ -95,13 +95,13 @@ fn short(value: f64) -> String {
 /// What a rule finds, or why it cannot be applied to its table.
 type Findings = Result<Vec<Finding>, String>;
 
-/// Verifies all tables and summaries of `postings`, in their order.
+/// Verifies all tables of `postings`, those that repeat or are held out too, in their order.
 #[must_use]
 pub fn verify(postings: &[Posting]) -> Vec<Check> {
     let tables = || {
         postings
             .iter()
-            .flat_map(|it| it.tables.iter().chain(&it.summaries))
+            .flat_map(|it| it.tables.iter().chain(&it.summaries).chain(&it.held_out))
     };
     let find = |id: &str| {
         tables()
