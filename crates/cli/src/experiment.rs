@@ -8,12 +8,11 @@ pub(crate) mod numa;
 
 use crate::choice::{Named, era_list};
 use crate::error::{Error, failed, usage};
-use crate::parallel;
 use crate::rows::{Place, record};
 use crate::targets;
 use minflt_report::{Posting, PublishedTable, Run};
 use minflt_sim::why::Why;
-use minflt_sim::{Asked, MachineFile, Placing};
+use minflt_sim::{Asked, MachineFile, Placing, Size as SimSize};
 use minflt_workload::kernbench::LoadColumns;
 use minflt_workload::{Clear, Outcome, Plan, Spaces, Workload};
 
@@ -22,11 +21,9 @@ pub(crate) const PFT_SCALED: u64 = 256 << 20;
 const PFT_FULL: u64 = 32 << 30;
 const PFT_PUBLISHED: u64 = 10 * (32 << 30);
 
-/// How long a run of ebizzy takes in virtual time; the original's took 10 s.
-const EBIZZY_NS: u64 = 20_000_000;
+/// How long a run of ebizzy takes in virtual time, on up to so many CPUs; the original's took 10 s.
+const EBIZZY_NS: [(u32, u64); 2] = [(128, 100_000_000), (u32::MAX, 400_000_000)];
 const EBIZZY_PUBLISHED_NS: u64 = 10_000_000_000;
-/// Runs of ebizzy that were published as one average.
-pub(crate) const EBIZZY_RUNS: u32 = 100;
 
 /// Runs of each load of kernbench; five were published, and simulated ones differ little.
 const KERNBENCH_RUNS: u32 = 2;
@@ -127,14 +124,45 @@ pub(crate) fn pft_workers(era: &Named, file: &MachineFile, threads: u32) -> Resu
     simulate(file, era, "pft", &options, &plan, 1)
 }
 
-/// One run of ebizzy with the posting's options on all CPUs of the machine, two threads each.
-pub(crate) fn ebizzy(era: &Named, file: &MachineFile, seed: u32) -> Result<Ran, Error> {
-    let plan = threads_on(2 * file.cpus(), file.cpus());
-    let time = format!("{:.3}", EBIZZY_NS as f64 / 1e9);
-    let seed = seed.to_string();
-    let options = ["-mTRp", "-S", &time, "--seed", &seed];
-    let scale = EBIZZY_PUBLISHED_NS / EBIZZY_NS;
-    simulate(file, era, "ebizzy", &options, &plan, scale)
+/// One run of ebizzy with a table's options and generator, on all CPUs of the machine or on as many
+/// as the table says; a smaller machine is extended then. Threads are two a CPU, as the original
+/// starts them, unless the options give their number.
+///
+/// What is drawn changes nothing here (always 0, or which chunk is copied where none is), so every
+/// run is the same, and one is made.
+pub(crate) fn ebizzy(
+    published: &PublishedTable,
+    era: &Named,
+    file: &MachineFile,
+) -> Result<Ran, Error> {
+    let cpus = match published.params.contains_key("cpus") {
+        true => param(published, "cpus")?,
+        false => file.cpus(),
+    };
+    let word = |name: &str| published.params.get(name).and_then(|value| value.as_str());
+    let options = word("options").ok_or_else(|| lacking(published, "has no parameter options"))?;
+    let mut options: Vec<String> = options.split_whitespace().map(String::from).collect();
+    if let Some(generator) = word("generator") {
+        options.extend(["--generator".to_owned(), generator.to_owned()]);
+    }
+    let ns = ebizzy_ns(cpus);
+    options.extend(["-S".to_owned(), format!("{:.3}", ns as f64 / 1e9)]);
+    let workload = Workload::parse("ebizzy", &options).map_err(|e| usage(e.to_string()))?;
+    let plan = threads_on(workload.threads().unwrap_or(2 * cpus), cpus);
+    let target = targets::sim_sized(era, file, SimSize::extended(file, cpus))?;
+    let outcome = targets::on(&target, &workload, &plan)?;
+    Ok(ran(file, era, &plan, EBIZZY_PUBLISHED_NS / ns, outcome))
+}
+
+/// How long a run of ebizzy takes in virtual time on so many CPUs, in nanoseconds.
+pub(crate) fn ebizzy_ns(cpus: u32) -> u64 {
+    let fits = EBIZZY_NS.iter().find(|(most, _)| cpus <= *most);
+    fits.map_or(EBIZZY_NS[0].1, |(_, ns)| *ns)
+}
+
+/// The records per second of a run of ebizzy.
+pub(crate) fn ebizzy_rate(ran: &Ran) -> Option<f64> {
+    ran.outcome.rates.get("records_per_second").copied()
 }
 
 /// Both loads of kernbench, with the jobs that the two tables name.
@@ -239,68 +267,20 @@ fn simulate_on(
     Ok((ran(file, era, plan, scale, outcome), target.take_why()))
 }
 
-/// What a set of runs comes to: average, mean deviation from it, greatest.
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub(crate) struct Spread {
-    pub(crate) average: f64,
-    pub(crate) deviation: f64,
-    pub(crate) most: f64,
-}
-
-impl Spread {
-    /// Of `figures`, of which there is at least one.
-    pub(crate) fn of(figures: &[f64]) -> Self {
-        let count = figures.len().max(1) as f64;
-        let average = figures.iter().sum::<f64>() / count;
-        let apart = figures.iter().map(|figure| (figure - average).abs());
-        Self {
-            average,
-            deviation: apart.sum::<f64>() / count,
-            most: figures.iter().copied().fold(f64::NEG_INFINITY, f64::max),
-        }
-    }
-
-    /// The figure that a row of the ebizzy tables gives.
-    pub(crate) fn of_row(&self, label: &str) -> Option<f64> {
-        match label {
-            "Average" => Some(self.average),
-            "Mean deviation" => Some(self.deviation),
-            "Max" => Some(self.most),
-            _ => None,
-        }
-    }
-}
-
-/// Records per second of `runs` runs of ebizzy, each with random numbers of its own.
-pub(crate) fn ebizzy_spread(
-    era: &Named,
-    file: &MachineFile,
-    runs: u32,
-) -> Result<(Spread, Vec<Run>), Error> {
-    let seeds: Vec<u32> = (1..=runs).collect();
-    let ran = parallel::map(&seeds, |seed| ebizzy(era, file, *seed))?;
-    let rate = |ran: &Ran| ran.outcome.rates.get("records_per_second").copied();
-    let figures: Vec<f64> = ran.iter().filter_map(rate).collect();
-    let runs = ran.into_iter().map(|ran| ran.run).collect();
-    Ok((Spread::of(&figures), runs))
-}
-
 /// A simulated figure for the cell in row number `row` of `column`.
 pub(crate) fn figure(
     published: &PublishedTable,
     row: usize,
     column: &str,
     file: &MachineFile,
-    runs: u32,
 ) -> Result<f64, Error> {
     let found = match published.workload.as_str() {
         "pft" => {
             let outcome = pft(published, row, file, Size::Scaled)?.outcome;
             pft_figure(&outcome, column)
         }
-        "ebizzy" => {
-            let (spread, _) = ebizzy_spread(&era(published, column)?, file, runs)?;
-            spread.of_row(&published.row_label(row))
+        "ebizzy" if published.row_label(row) == "Average" => {
+            ebizzy_rate(&ebizzy(published, &era(published, column)?, file)?)
         }
         "file-seq" | "file-rand" | "file-sparse" => {
             Some(file::figure(published, row, column, file)?)
@@ -335,17 +315,4 @@ pub(crate) fn kernbench_figure(load: &LoadColumns, row: &str) -> Option<f64> {
         _ => return None,
     };
     Some(average.mean)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::Spread;
-
-    #[test]
-    fn the_spread_of_three_runs() {
-        let spread = Spread::of(&[1.0, 2.0, 6.0]);
-        assert_eq!((spread.average, spread.most), (3.0, 6.0));
-        assert_eq!(spread.deviation, 2.0);
-        assert_eq!(spread.of_row("Max"), Some(6.0));
-    }
 }

@@ -5,19 +5,15 @@ use crate::error::{Error, failed, usage};
 use crate::out::{out, outln};
 use minflt_report::published::overview;
 use minflt_report::verify::{checks_table, worst};
-use minflt_report::{Outcome, Posting, postings, verify};
+use minflt_report::{Outcome, postings, verify};
 
 /// Runs the command.
 pub(crate) fn run(args: &Postings) -> Result<(), Error> {
     let postings = postings().map_err(|error| failed("published data")(&error))?;
     if let Some(id) = &args.show {
-        let all = |posting| {
-            let Posting {
-                tables, held_out, ..
-            } = posting;
-            tables.iter().chain(held_out)
-        };
-        let tables = postings.iter().flat_map(all);
+        let tables = postings
+            .iter()
+            .flat_map(|posting| posting.tables.iter().chain(&posting.held_out));
         let table = tables
             .clone()
             .find(|table| table.id == *id)

@@ -11,7 +11,7 @@
 use crate::args::Sensitivity;
 use crate::choice::era_list;
 use crate::error::{Error, failed, usage};
-use crate::experiment::{Size, ebizzy_spread, machine, pft};
+use crate::experiment::{Size, ebizzy, ebizzy_rate, machine, pft};
 use crate::out::out;
 use crate::parallel;
 use crate::progress::Progress;
@@ -22,8 +22,6 @@ use std::fs;
 const DOCS: &str = "docs/validation.md";
 /// What a guess is multiplied by.
 const FACTORS: [f64; 2] = [0.7, 1.4];
-/// Runs of ebizzy in a cell.
-const RUNS: u32 = 2;
 
 /// What is concluded from simulated cells of one machine.
 struct Conclusion {
@@ -149,7 +147,7 @@ fn vary(name: &str, tables: &[&PublishedTable], quiet: bool, out: &mut Table) ->
         let cells = if name == "altix32" {
             pft_cells(&ours, &variant.file)
         } else {
-            ebizzy_cells(&variant.file)
+            ebizzy_cells(&ours, &variant.file)
         };
         progress.step();
         cells
@@ -203,10 +201,12 @@ fn pft_cells(tables: &[&PublishedTable], file: &MachineFile) -> Result<Vec<f64>,
 }
 
 /// Averages of linux-4.13 and spf-2017.
-fn ebizzy_cells(file: &MachineFile) -> Result<Vec<f64>, Error> {
+fn ebizzy_cells(tables: &[&PublishedTable], file: &MachineFile) -> Result<Vec<f64>, Error> {
+    let table = tables.iter().find(|table| table.workload == "ebizzy");
+    let table = table.ok_or_else(|| failed(&file.name)(&"has no table of ebizzy"))?;
     let eras = era_list("linux-4.13,spf-2017")?;
-    let average = |era| ebizzy_spread(era, file, RUNS).map(|(spread, _)| spread.average);
-    eras.iter().map(average).collect()
+    let rate = |era| Ok(ebizzy_rate(&ebizzy(table, era, file)?).unwrap_or(0.0));
+    eras.iter().map(rate).collect()
 }
 
 #[cfg(test)]

@@ -35,8 +35,6 @@ use std::path::Path;
 const HALVINGS: u32 = 9;
 /// Times that all goals are gone through.
 const ROUNDS: u32 = 2;
-/// Runs of ebizzy that stand for the hundred.
-const RUNS: u32 = 8;
 
 /// A cell to meet, and the number to meet it with.
 #[derive(Clone, PartialEq, Debug)]
@@ -213,7 +211,7 @@ fn search(machine: &mut MachineFile, goal: &Goal, progress: &Progress) -> Result
 }
 
 fn simulated(machine: &MachineFile, goal: &Goal, progress: &Progress) -> Result<f64, Error> {
-    let figure = figure(&goal.table, 0, &goal.column, machine, RUNS);
+    let figure = figure(&goal.table, 0, &goal.column, machine);
     progress.step();
     figure
 }

@@ -2,6 +2,7 @@
 
 use super::proof::Proof;
 use super::proof::{OWN_RATIO, RATE};
+use super::validation::fits;
 use crate::commands::lists::{choice_table, era_table, format_table, refused_table};
 use crate::commands::machines::{machine_table, shipped};
 use crate::error::{Error, failed, usage};
@@ -10,13 +11,22 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
+const VALIDATION: &str = "docs/validation.md";
+
 /// What runs found out.
 pub(super) struct Figures<'a> {
     pub(super) proof: &'a Proof,
     /// By posting.
     pub(super) simulated: &'a BTreeMap<String, Vec<Table>>,
-    pub(super) judged: &'a Table,
+    pub(super) judged: &'a Judged,
     pub(super) here: Option<&'a Table>,
+}
+
+/// How simulated figures stand to published ones.
+pub(super) struct Judged {
+    pub(super) verdict: Table,
+    pub(super) bars: Table,
+    pub(super) misses: Table,
 }
 
 /// Fills every generated block of the docs.
@@ -31,8 +41,8 @@ pub(super) fn write(all: &[Posting], figures: &Figures<'_>) -> Result<(), Error>
             "--docs: name no posting: all measured rows are needed",
         ));
     };
-    for (file, name, table) in tables_of_the_code()? {
-        fill(file, name, &table.to_markdown())?;
+    for (file, name, text) in parts_of_the_code()? {
+        fill(file, name, &text)?;
     }
     fill("docs/postings/2004.md", "measured", &lameter.to_markdown())?;
     fill("docs/postings/2012.md", "measured", &moved.to_markdown())?;
@@ -45,10 +55,16 @@ pub(super) fn write(all: &[Posting], figures: &Figures<'_>) -> Result<(), Error>
         let file = format!("docs/postings/{id}.md");
         fill(&file, "published", &tables.join("\n"))?;
     }
-    let judged = figures.judged.to_markdown();
-    fill("docs/validation.md", "predictions", &judged)?;
+    let judged = figures.judged;
+    for (name, table) in [
+        ("verdict", &judged.verdict),
+        ("predictions", &judged.bars),
+        ("misses", &judged.misses),
+    ] {
+        fill(VALIDATION, name, &table.to_markdown())?;
+    }
     if let Some(here) = figures.here {
-        fill("docs/validation.md", "host", &here.to_markdown())?;
+        fill(VALIDATION, "host", &here.to_markdown())?;
     }
     fill(
         "README.md",
@@ -57,20 +73,23 @@ pub(super) fn write(all: &[Posting], figures: &Figures<'_>) -> Result<(), Error>
     )
 }
 
-/// The tables that come from the code alone.
-pub(super) fn tables_of_the_code() -> Result<[(&'static str, &'static str, Table); 6], Error> {
-    Ok([
+/// The parts that come from the code and its data alone: file, block and text.
+pub(super) fn parts_of_the_code() -> Result<Vec<(&'static str, &'static str, String)>, Error> {
+    let [locks, every_lock] = super::validation::locks::tables()?;
+    let tables = [
         ("docs/eras.md", "eras", era_table()),
         ("docs/eras.md", "choices", choice_table()),
         ("docs/eras.md", "refused", refused_table()),
         ("docs/formats.md", "formats", format_table()),
         ("docs/machines.md", "machines", machine_table(&shipped()?)),
-        (
-            "docs/validation.md",
-            "locks",
-            super::validation::locks::table()?,
-        ),
-    ])
+        (VALIDATION, "locks", locks),
+        ("docs/locks.md", "every-lock", every_lock),
+        (VALIDATION, "fits", fits::table()?),
+    ];
+    let tables = tables.map(|(file, name, table)| (file, name, table.to_markdown()));
+    let fitted = fits::sentence()?;
+    let said = ["README.md", "docs/machines.md"].map(|file| (file, "fitted", fitted.clone()));
+    Ok(tables.into_iter().chain(said).collect())
 }
 
 fn fill(file: &str, block: &str, body: &str) -> Result<(), Error> {
@@ -246,7 +265,7 @@ fn short(figure: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::tables_of_the_code;
+    use super::parts_of_the_code;
     use crate::commands::reproduce::REPRODUCED;
     use minflt_report::{PublishedTable, Status, postings, replace_generated};
     use std::fs;
@@ -265,8 +284,8 @@ mod tests {
 
     #[test]
     fn the_docs_tables_are_what_the_code_says() {
-        for (file, name, table) in tables_of_the_code().expect("readable") {
-            unchanged(file, name, &table.to_markdown());
+        for (file, name, text) in parts_of_the_code().expect("readable") {
+            unchanged(file, name, &text);
         }
     }
 
@@ -277,7 +296,8 @@ mod tests {
             let file = format!("{ROOT}/docs/postings/{}.md", posting.id);
             let text = fs::read_to_string(file).expect("there");
             let not_yet = |table: &&PublishedTable| table.status == Status::NotYet;
-            for table in posting.tables.iter().filter(|table| !not_yet(table)) {
+            let tables = posting.tables.iter().chain(&posting.held_out);
+            for table in tables.filter(|table| !not_yet(table)) {
                 let title = format!("{}: {}", table.id, table.title);
                 let body = text
                     .split(&title)

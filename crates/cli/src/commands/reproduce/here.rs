@@ -4,13 +4,19 @@
 //! `minflt calibrate --host`, and the simulator is asked what pft would do on such a machine.
 
 use super::proof::Proof;
+use super::tables::Compared;
 use crate::choice::era_list;
 use crate::commands::calibrate::host;
 use crate::error::Error;
 use crate::experiment::pft_workers;
+use minflt_report::published::Role;
 use minflt_report::{Cell, Column, Run, Status, Table};
 
 const ERAS: &str = "linux-2.6.10,atomic-pte-2004";
+const PATCHED: &str = "atomic-pte-2004";
+
+/// The name under which it is judged.
+pub(super) const GROUP: &str = "pft on this machine";
 
 /// What the page says of it.
 pub(super) const INTRO: &str = "Costs of lines, memory and wake-ups are measured by `minflt calibrate --host`; \
@@ -18,7 +24,11 @@ pub(super) const INTRO: &str = "Costs of lines, memory and wake-ups are measured
      a path with much computing and few accesses comes out too fast.";
 
 /// The rows of pft that `proof` measured on this machine's threads, beside simulated.
-pub(super) fn simulate(proof: &Proof, runs: &mut Vec<Run>) -> Result<Table, Error> {
+pub(super) fn simulate(
+    proof: &Proof,
+    runs: &mut Vec<Run>,
+    compared: &mut Vec<Compared>,
+) -> Result<Table, Error> {
     let file = host::preset()?;
     let columns = [
         Column::text("era"),
@@ -41,6 +51,22 @@ pub(super) fn simulate(proof: &Proof, runs: &mut Vec<Run>) -> Result<Table, Erro
                 true => Cell::with_status(&text(measured), Status::TooNoisy),
                 false => Cell::from(text(measured)),
             };
+            if let (Some(published), Some(simulated), false) =
+                (measured, simulated, proof.is_noisy(&era.name))
+            {
+                compared.push(Compared {
+                    group: GROUP.into(),
+                    role: match era.name == PATCHED {
+                        true => Role::Patched,
+                        false => Role::Unpatched,
+                    },
+                    row: threads.to_string(),
+                    what: "pages/s".into(),
+                    published,
+                    simulated,
+                    status: Status::Uncalibrated,
+                });
+            }
             table.rows.push(vec![
                 era.name.as_str().into(),
                 threads.to_string().into(),

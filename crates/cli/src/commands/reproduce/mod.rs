@@ -70,14 +70,14 @@ pub(crate) fn run(args: &Reproduce) -> Result<(), Error> {
     );
     let proof = measured(&mut found, &progress, REPRODUCED.map(has))?;
     let mut here = None;
+    let mut compared = Vec::new();
     if has("2004") {
-        let table = here::simulate(&proof, &mut found.runs)?;
+        let table = here::simulate(&proof, &mut found.runs, &mut compared)?;
         found.add("This machine, simulated", here::INTRO, vec![table.clone()]);
         here = Some(table);
     }
     let size = if args.full { Size::Full } else { Size::Scaled };
     let mut simulated = BTreeMap::new();
-    let mut compared = Vec::new();
     for posting in &chosen {
         let done = match posting.id.as_str() {
             "2004" => tables::simulate_2004(posting, size, &progress)?,
@@ -93,9 +93,14 @@ pub(crate) fn run(args: &Reproduce) -> Result<(), Error> {
         compared.extend(done.compared);
         simulated.insert(posting.id.clone(), done.tables);
     }
-    let judged = tables::judge(&compared);
+    let judged = docs::Judged {
+        verdict: tables::verdict(&compared),
+        bars: tables::judge(&compared),
+        misses: tables::misses(&compared),
+    };
     if !compared.is_empty() {
-        found.add("How good the predictions are", JUDGED, vec![judged.clone()]);
+        let all = [&judged.verdict, &judged.bars, &judged.misses].map(Clone::clone);
+        found.add("How good the predictions are", JUDGED, all.into());
     }
     progress.end();
     found.add(

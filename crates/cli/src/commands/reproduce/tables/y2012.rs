@@ -91,9 +91,9 @@ fn block(
         Column::number("ratio", ""),
     ];
     heads.extend(
-        others.iter().map(|era| {
-            Column::number(era, "").with_status(status(published, "", file.is_fitted()))
-        }),
+        others
+            .iter()
+            .map(|era| Column::number(era, "").with_status(status(published, 0, file.is_fitted()))),
     );
     let title = format!("{}: {}", published.id, published.title);
     let mut table = Table::new(&title, heads);
@@ -106,7 +106,7 @@ fn block(
         let unit = published.cell_at(at, "Unit").map(|it| it.printed.clone());
         let printed = published.cell_at(at, "Value").and_then(|it| it.value);
         let ours = of(own, &row);
-        let status = status(published, &row, file.is_fitted());
+        let status = status(published, at, file.is_fitted());
         let mut line = vec![Cell::from(row.as_str()), unit.unwrap_or_default().into()];
         line.extend(super::beside(printed, ours, status));
         line.extend(others.iter().map(|era| Cell::from(text(of(era, &row)))));
@@ -147,14 +147,11 @@ const JUDGED: [&str; 4] = [
     "spread",
 ];
 
-/// What a figure is: of the unpatched block all follows from the two that were fitted but the mean
-/// of the threads, and what the options say.
-fn status(published: &PublishedTable, row: &str, is_fitted: bool) -> Status {
-    match (is_fitted, published.role) {
-        _ if row.starts_with("data processed") => Status::Counted,
-        (false, _) => Status::Uncalibrated,
-        (true, Role::Unpatched) if row != "runtime/thread" => Status::Fitted,
-        (true, _) => Status::Predicted,
+/// What a figure is: what the options say is counted, of the rest the data of the posting know.
+fn status(published: &PublishedTable, row: usize, is_fitted: bool) -> Status {
+    match published.row_label(row).starts_with("data processed") {
+        true => Status::Counted,
+        false => published.simulated_status(row, "Value", is_fitted),
     }
 }
 
