@@ -12,7 +12,7 @@
 //! posting of 2004 is exempt from "who wins" at 2 threads, where its own placement of memory
 //! made the unpatched kernel win. Misses are printed, not tuned away.
 
-use super::Compared;
+use super::{Compared, HELD_OUT};
 use crate::commands::reproduce::here;
 use minflt_report::published::Role;
 use minflt_report::{Cell, Column, Status, Table};
@@ -27,8 +27,10 @@ const STATUSES: [Status; 5] = [
     Status::Fitted,
 ];
 
-/// Misses of a group that are printed one by one, the farthest first.
-const PRINTED: usize = 12;
+/// Misses of a group that are printed one by one, the farthest first; of what is held out all are.
+const PRINTED: usize = 6;
+/// Rows that are named in which the wrong kernel wins.
+const NAMED: usize = 5;
 /// Cells within a factor of this are no misses.
 const NEAR: f64 = 1.25;
 const FAR: f64 = 2.0;
@@ -86,8 +88,8 @@ pub(in super::super) fn judge(compared: &[Compared]) -> Table {
         Column::text("held"),
     ];
     let mut table = Table::new("Predictions against the bars", columns);
-    // Of all groups the patched cells first, then who wins, then the rest.
     let groups = groups(compared);
+    // Of all groups the patched cells first, then who wins, then the rest.
     let cells = |role: Role| {
         let groups = groups.iter();
         groups.flat_map(move |(name, ours)| {
@@ -106,7 +108,19 @@ pub(in super::super) fn judge(compared: &[Compared]) -> Table {
         let row = [group, &verdict.cells, verdict.bar, &verdict.found, held];
         table.rows.push(row.map(Cell::from).into());
     }
+    for (name, ours) in groups.iter().filter(|(name, _)| is_held_out(name)) {
+        let mean = mean_off(ours).map_or("none simulated".into(), percent);
+        let count = ours.len();
+        table.footnotes.push(format!(
+            "{name}: all {count} cells of both kernels together are off by {mean} (geometric mean)"
+        ));
+    }
     table
+}
+
+/// Whether a group is of figures to which nothing may be fitted.
+fn is_held_out(group: &str) -> bool {
+    group.ends_with(HELD_OUT)
 }
 
 /// Every cell that is no fitted one and misses by more than a quarter; of many, the farthest.
@@ -124,7 +138,11 @@ pub(in super::super) fn misses(compared: &[Compared]) -> Table {
         let missed = |it: &&&Compared| it.status != Status::Fitted && off(it) > NEAR;
         let mut missed: Vec<&Compared> = ours.iter().filter(missed).copied().collect();
         missed.sort_by(|a, b| off(b).total_cmp(&off(a)));
-        for it in missed.iter().take(PRINTED) {
+        let printed = match is_held_out(group) {
+            true => missed.len(),
+            false => missed.len().min(PRINTED),
+        };
+        for it in &missed[..printed] {
             let row = [
                 group.to_owned(),
                 named(it),
@@ -135,8 +153,8 @@ pub(in super::super) fn misses(compared: &[Compared]) -> Table {
             ];
             table.rows.push(row.map(Cell::from).into());
         }
-        if missed.len() > PRINTED {
-            let more = missed.len() - PRINTED;
+        let more = missed.len() - printed;
+        if more > 0 {
             table.footnotes.push(format!(
                 "{group}: {more} more, nearer ones; the posting's page has all"
             ));
@@ -262,9 +280,6 @@ fn winners(ours: &[&Compared]) -> Option<Verdict> {
         if before.group.starts_with("2004") && before.row == "2" {
             continue;
         }
-        if before.simulated == 0.0 && after.simulated == 0.0 {
-            continue;
-        }
         pairs += 1;
         let published = wins(before.published, after.published);
         let simulated = wins(before.simulated, after.simulated);
@@ -277,7 +292,15 @@ fn winners(ours: &[&Compared]) -> Option<Verdict> {
         bar: "the right one wins",
         found: match wrong.is_empty() {
             true => format!("in all {pairs} rows"),
-            false => format!("not in {} of {pairs}: {}", wrong.len(), wrong.join("; ")),
+            false => {
+                let some = wrong.len().min(NAMED);
+                let more = match wrong.len() - some {
+                    0 => String::new(),
+                    more => format!("; {more} more"),
+                };
+                let (count, some) = (wrong.len(), wrong[..some].join("; "));
+                format!("not in {count} of {pairs}: {some}{more}")
+            }
         },
         held: wrong.is_empty(),
     })
@@ -428,16 +451,30 @@ mod tests {
             let simulated = f64::from(100 * (n + 2));
             cell(Patched, &n.to_string(), 100.0, simulated, Status::Predicted)
         };
-        let cells: Vec<Compared> = (0..15).map(row).collect();
+        let mut cells: Vec<Compared> = (0..15).map(row).collect();
         let table = misses(&cells);
-        assert_eq!(
-            (table.rows.len(), table.rows[0][5].text.as_str()),
-            (12, "16.00")
-        );
-        assert!(
-            table.footnotes[0].contains("3 more"),
-            "{:?}",
-            table.footnotes
-        );
+        let first = table.rows[0][5].text.as_str();
+        assert_eq!((table.rows.len(), first), (6, "16.00"));
+        assert!(table.footnotes[0].contains("9 more"), "{table:?}");
+        // Of what is held out each one is, and the mean of all.
+        cells
+            .iter_mut()
+            .for_each(|it| it.group = "1999 held out".into());
+        assert_eq!(misses(&cells).rows.len(), 15);
+        let judged = judge(&cells);
+        let said = &judged.footnotes[0];
+        assert!(said.starts_with("1999 held out: all 15 cells"), "{said}");
+    }
+
+    /// Where the posting has a winner, nothing simulated of both kernels is a tie.
+    #[test]
+    fn nothing_is_no_winner() {
+        let cells = [
+            cell(Unpatched, "1", 100.0, 0.0, Status::Predicted),
+            cell(Patched, "1", 144.0, 0.0, Status::Predicted),
+        ];
+        let found = texts(&judge(&cells), &[2, 3, 4]);
+        let wrong = "the right one wins | not in 1 of 1: 1, fault/wsec | **no**".to_owned();
+        assert!(found.contains(&wrong), "{found:?}");
     }
 }

@@ -23,6 +23,9 @@ use minflt_report::{Cell, Run, Status, Table};
 /// Steps of progress for the tables of 2004, of 2012, of 2014, of 2017 and of 2022.
 pub(super) const STEPS: [u64; 5] = [12, 1, 15, y2017::STEPS, y2022::STEPS];
 
+/// How groups end whose figures nothing may be fitted to.
+const HELD_OUT: &str = "held out";
+
 /// Simulated tables of one posting, with what the page says of them.
 #[derive(Debug)]
 pub(super) struct Simulated {

@@ -1,6 +1,6 @@
 //! The 2017 tables: ebizzy and kernbench on two simulated machines, and the load that has none.
 
-use super::{Compared, Simulated, beside, looked, text};
+use super::{Compared, HELD_OUT, Simulated, beside, looked, text};
 use crate::choice::era_list;
 use crate::error::{Error, failed};
 use crate::experiment::{
@@ -139,7 +139,7 @@ fn beside_ours(
             if let (Some(printed), Some(simulated)) = (printed, ours) {
                 done.compared.push(Compared {
                     group: match held_out {
-                        true => "2017 held out".into(),
+                        true => format!("2017 {HELD_OUT}"),
                         false => format!("2017 ebizzy on {}", file.name),
                     },
                     role: published.role_of(column).unwrap_or(published.role),
