@@ -316,3 +316,68 @@ pub(crate) fn kernbench_figure(load: &LoadColumns, row: &str) -> Option<f64> {
     };
     Some(average.mean)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{Ran, ebizzy, era, machine};
+    use minflt_report::{PublishedTable, postings};
+
+    fn table(id: &str) -> PublishedTable {
+        let all = postings().expect("readable");
+        let tables = all.into_iter().flat_map(|it| [it.tables, it.held_out]);
+        let found = tables.flatten().find(|it| it.id == id);
+        found.expect("there")
+    }
+
+    fn run(table: &PublishedTable, column: &str) -> Ran {
+        let file = machine(table).expect("shipped");
+        ebizzy(table, &era(table, column).expect("known"), &file).expect("runs")
+    }
+
+    fn faults_a_record(ran: &Ran) -> f64 {
+        let records: u64 = ran.outcome.workers.iter().map(|it| it.ops).sum();
+        ran.outcome.faults as f64 / records as f64
+    }
+
+    /// 0.87 to 0.97 as the covers count them. A thread for each CPU: faults are counted by CPU.
+    #[test]
+    fn a_random_record_of_the_posting_is_one_page() {
+        let mut table = table("2017/ebizzy-x86");
+        let ran = run(&table, "4.13-rc3");
+        assert_eq!((ran.run.threads, ran.run.cpus), (32, 16));
+        table.params.insert("options".into(), "-mTRpt 16".into());
+        let ran = run(&table, "4.13-rc3");
+        assert_eq!((ran.run.threads, ran.run.cpus), (16, 16));
+        assert_eq!(faults_a_record(&ran), 1.0);
+        table.params.insert("generator".into(), "lcg".into());
+        let faults = faults_a_record(&run(&table, "4.13-rc3"));
+        assert!(faults > 40.0, "{faults}");
+    }
+
+    /// 126 and 114.5 as the covers count them.
+    #[test]
+    fn a_whole_record_is_a_chunk_by_so_many_threads_as_the_options_say() {
+        let ran = run(&table("2017/held-out-whole-x86-24"), "Base");
+        assert_eq!((ran.run.threads, ran.run.cpus), (24, 24));
+        let faults = faults_a_record(&ran);
+        assert!((120.0..=136.0).contains(&faults), "{faults}");
+    }
+
+    #[test]
+    fn a_machine_with_fewer_cpus_than_the_table_is_extended() {
+        let mut table = table("2017/ebizzy-x86");
+        let mut set = |name: &str, to: serde_json::Value| table.params.insert(name.into(), to);
+        set("cpus", 18.into());
+        set("options", "-mTRpt 2".into());
+        let ran = run(&table, "4.13-rc3");
+        assert_eq!((ran.run.threads, ran.run.cpus), (2, 18));
+        table.params.remove("options");
+        let file = machine(&table).expect("shipped");
+        let era = era(&table, "4.13-rc3").expect("known");
+        let error = ebizzy(&table, &era, &file).expect_err("refused");
+        assert!(
+            error.to_string().contains("no parameter options"),
+            "{error}"
+        );
+    }
+}

@@ -88,7 +88,7 @@ pub fn parse(file: &str, text: &str) -> Result<Posting, PublishedError> {
             check_mark(table, mark, &posting.tables).map_err(|what| fail(Some(&table.id), what))?;
         }
     }
-    for table in posting.held_out.iter().filter(|it| !it.fits.is_empty()) {
+    if let Some(table) = posting.held_out.iter().find(|it| !it.fits.is_empty()) {
         let what = "it is held out: nothing may be fitted to it; delete its `fit`";
         return Err(fail(Some(&table.id), what.to_owned()));
     }

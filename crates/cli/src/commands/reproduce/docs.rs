@@ -18,15 +18,9 @@ pub(super) struct Figures<'a> {
     pub(super) proof: &'a Proof,
     /// By posting.
     pub(super) simulated: &'a BTreeMap<String, Vec<Table>>,
-    pub(super) judged: &'a Judged,
+    /// How simulated figures stand to published ones: the verdict, the misses, the bars.
+    pub(super) judged: &'a [Table; 3],
     pub(super) here: Option<&'a Table>,
-}
-
-/// How simulated figures stand to published ones.
-pub(super) struct Judged {
-    pub(super) verdict: Table,
-    pub(super) bars: Table,
-    pub(super) misses: Table,
 }
 
 /// Fills every generated block of the docs.
@@ -55,12 +49,10 @@ pub(super) fn write(all: &[Posting], figures: &Figures<'_>) -> Result<(), Error>
         let file = format!("docs/postings/{id}.md");
         fill(&file, "published", &tables.join("\n"))?;
     }
-    let judged = figures.judged;
-    for (name, table) in [
-        ("verdict", &judged.verdict),
-        ("predictions", &judged.bars),
-        ("misses", &judged.misses),
-    ] {
+    for (name, table) in ["verdict", "misses", "predictions"]
+        .iter()
+        .zip(figures.judged)
+    {
         fill(VALIDATION, name, &table.to_markdown())?;
     }
     if let Some(here) = figures.here {

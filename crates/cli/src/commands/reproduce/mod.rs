@@ -70,14 +70,15 @@ pub(crate) fn run(args: &Reproduce) -> Result<(), Error> {
     );
     let proof = measured(&mut found, &progress, REPRODUCED.map(has))?;
     let mut here = None;
-    let mut compared = Vec::new();
+    let mut of_here = Vec::new();
     if has("2004") {
-        let table = here::simulate(&proof, &mut found.runs, &mut compared)?;
+        let table = here::simulate(&proof, &mut found.runs, &mut of_here)?;
         found.add("This machine, simulated", here::INTRO, vec![table.clone()]);
         here = Some(table);
     }
     let size = if args.full { Size::Full } else { Size::Scaled };
     let mut simulated = BTreeMap::new();
+    let mut compared = Vec::new();
     for posting in &chosen {
         let done = match posting.id.as_str() {
             "2004" => tables::simulate_2004(posting, size, &progress)?,
@@ -93,15 +94,8 @@ pub(crate) fn run(args: &Reproduce) -> Result<(), Error> {
         compared.extend(done.compared);
         simulated.insert(posting.id.clone(), done.tables);
     }
-    let judged = docs::Judged {
-        verdict: tables::verdict(&compared),
-        bars: tables::judge(&compared),
-        misses: tables::misses(&compared),
-    };
-    if !compared.is_empty() {
-        let all = [&judged.verdict, &judged.bars, &judged.misses].map(Clone::clone);
-        found.add("How good the predictions are", JUDGED, all.into());
-    }
+    compared.extend(of_here);
+    let judged = judged(&mut found, &compared);
     progress.end();
     found.add(
         "What was published, and where each table stands",
@@ -122,6 +116,15 @@ pub(crate) fn run(args: &Reproduce) -> Result<(), Error> {
     let hash = hash::check()?;
     outln!("simulated rows hash to {hash:016x}, as committed");
     Ok(())
+}
+
+/// The verdict, the misses and the bars.
+fn judged(found: &mut Findings, compared: &[tables::Compared]) -> [Table; 3] {
+    let judged = [tables::verdict, tables::misses, tables::judge].map(|table| table(compared));
+    if !compared.is_empty() {
+        found.add("How good the predictions are", JUDGED, judged.to_vec());
+    }
+    judged
 }
 
 const REST: &str = "Every table of the five postings. A status of `not yet` names the part of the \

@@ -2,15 +2,17 @@
 //!
 //! | what | bar |
 //! |---|---|
-//! | fitted and pinned cells, and pft on the machine that is at hand | within 15% |
-//! | predicted cells, those of machines without a fit, and those that were in sight (post hoc) | within 25% in the geometric mean, none off by more than a factor of 2 |
-//! | who wins | the right kernel at every thread count; cells within 10% are ties |
+//! | fitted and pinned cells | within 15% |
+//! | pft on the machine at hand | within 15% |
+//! | all others | geometric mean within 25%, none off by more than a factor of 2 |
+//! | who wins | the right kernel in every row; cells within 10% are ties |
 //! | the peak | at a thread count within a factor of 2 |
 //!
-//! Cells of the patched kernels, which are what a posting is about, are judged apart from the others
-//! and come first; so does each status, since only predicted cells can be missed unawares. The
-//! posting of 2004 is exempt from "who wins" at 2 threads, where its own placement of memory
-//! made the unpatched kernel win. Misses are printed, not tuned away.
+//! Cells of the patched kernels, which are what a posting is about, are judged apart and first.
+//! Each status is judged for itself: what a fit pins, and what was in sight when the model was
+//! chosen, makes no prediction better. The posting of 2004 is exempt from "who wins" at 2 threads,
+//! where its own placement of memory made the unpatched kernel win. Misses are printed, not tuned
+//! away.
 
 use super::{Compared, HELD_OUT};
 use crate::commands::reproduce::here;

@@ -258,10 +258,6 @@ fn changes(
     ];
     let mut table = Table::new(&format!("{}: {}", published.id, published.title), heads);
     let columns = columns_of(published);
-    let change = |pair: [Option<f64>; 2]| match pair {
-        [Some(from), Some(to)] if from != 0.0 => format!("{:+.1}%", (to / from - 1.0) * 100.0),
-        _ => "-".to_string(),
-    };
     let figure = |at: usize, row: &str| match &outcomes.get(at)?.columns {
         Some(Columns::Kernbench(all)) => kernbench_figure(all.loads.get(load)?, row),
         _ => None,
@@ -273,16 +269,7 @@ fn changes(
             published.cell_at(row, column)?.value
         });
         let ours = [0, 1].map(|at: usize| figure(at, &label));
-        let cells = [
-            label,
-            text(printed[0]),
-            text(printed[1]),
-            change(printed),
-            text(ours[0]),
-            text(ours[1]),
-            change(ours),
-        ];
-        table.rows.push(cells.map(Cell::from).into());
+        table.rows.push(both_kernels(&label, printed, ours));
     }
     for share in SHARES {
         let printed = [0, 1].map(|at: usize| {
@@ -306,16 +293,7 @@ fn changes(
                 });
             }
         }
-        let cells = [
-            share.name.to_owned(),
-            text(printed[0]),
-            text(printed[1]),
-            change(printed),
-            text(ours[0]),
-            text(ours[1]),
-            change(ours),
-        ];
-        table.rows.push(cells.map(Cell::from).into());
+        table.rows.push(both_kernels(share.name, printed, ours));
     }
     table.footnotes.push(format!(
         "simulated on {}: a synthetic build of 64 units, so changes and the last three rows can be \
@@ -324,6 +302,17 @@ fn changes(
     ));
     table.footnotes.push(format!("checks of all runs: {looks}"));
     table
+}
+
+/// A row of both kernels, published and simulated, and what changes between them.
+fn both_kernels(label: &str, printed: [Option<f64>; 2], ours: [Option<f64>; 2]) -> Vec<Cell> {
+    let change = |pair: [Option<f64>; 2]| match pair {
+        [Some(from), Some(to)] if from != 0.0 => format!("{:+.1}%", (to / from - 1.0) * 100.0),
+        _ => "-".to_string(),
+    };
+    let three = |pair: [Option<f64>; 2]| [text(pair[0]), text(pair[1]), change(pair)];
+    let cells = [label.to_owned()].into_iter().chain(three(printed));
+    cells.chain(three(ours)).map(Cell::from).collect()
 }
 
 /// The load of the 752-CPU machine: faster with the series, says one sentence.
