@@ -149,7 +149,8 @@ fn the_postings_table_stands_beside_ours() {
     // Of three threads nothing was published, so that each table has one row.
     assert_eq!(shown.matches("   published, ").count(), 2, "{shown}");
     assert_eq!(shown.matches("[fitted]").count(), 2, "{shown}");
-    assert_eq!(shown.matches("[predicted]").count(), 2, "{shown}");
+    // What the fit pins of the patched row.
+    assert_eq!(shown.matches("[pinned]").count(), 2, "{shown}");
     assert!(
         shown.contains("in 512 MiB of RAM, as scarce as there"),
         "{shown}"

@@ -239,6 +239,119 @@ fn a_fitted_run_predicts_none_of_its_own_figures() {
 }
 
 #[test]
+fn marked_cells_are_no_predictions() {
+    let postings = all();
+    let status = |of: &str, row: usize, column: &str, fitted: bool| {
+        table(&postings, of).simulated_status(row, column, fitted)
+    };
+    let forks = |fitted| status("2022/fork-vma-lock", 1, "avg", fitted);
+    assert_eq!(
+        (forks(true), forks(false)),
+        (Status::Pinned, Status::Uncalibrated)
+    );
+    // What was in sight was in sight on any machine.
+    let both = |fitted| status("2022/combined-vma-lock", 0, "avg", fitted);
+    assert_eq!(
+        (both(true), both(false)),
+        (Status::PostHoc, Status::PostHoc)
+    );
+    let ebizzy = |column| status("2017/ebizzy-x86", 0, column, true);
+    assert_eq!(
+        (ebizzy("4.13-rc3"), ebizzy("4.13-rc3-spf")),
+        (Status::Fitted, Status::PostHoc)
+    );
+    let pft = |row| status("2004/patched", row, "fault/wsec", true);
+    assert_eq!((pft(0), pft(5)), (Status::Pinned, Status::Predicted));
+}
+
+#[test]
+fn a_mark_names_its_cells_and_its_reason() {
+    let fit = r#"
+        [[table.fit]]
+        row = "1"
+        column = "x"
+        key = "ns.wake"
+        least = 1.0
+        most = 2.0
+        why = "y"
+    "#;
+    let with = |mark: &str| {
+        let text = SMALL.replace("\"patched\"", "\"unpatched\"");
+        let text = format!("{text}{fit}\n[[table.mark]]\n{mark}\n");
+        parse("small.toml", &text).map_err(|error| error.what)
+    };
+    let marked = with("status = 'pinned'\nrow = '2'\nkey = 'ns.wake'\nwhy = 'w'").unwrap();
+    let status = |row| marked.tables[0].simulated_status(row, "x", true);
+    assert_eq!([0, 1].map(status), [Status::Fitted, Status::Pinned]);
+    for (mark, says) in [
+        ("status = 'post-hoc'\nrow = '3'\nwhy = 'w'", "no row `3`"),
+        (
+            "status = 'post-hoc'\ncolumn = 'y'\nwhy = 'w'",
+            "no column `y`",
+        ),
+        ("status = 'post-hoc'\nwhy = ''", "say why"),
+        ("status = 'post-hoc'", "missing field `why`"),
+        ("status = 'pinned'\nwhy = 'w'", "give the `key`"),
+        (
+            "status = 'pinned'\nkey = 'ns.trap'\nwhy = 'w'",
+            "nothing of the posting is fitted by `ns.trap`",
+        ),
+        (
+            "status = 'post-hoc'\nkey = 'ns.wake'\nwhy = 'w'",
+            "only pinned cells",
+        ),
+        (
+            "status = 'predicted'\nwhy = 'w'",
+            "only `pinned` and `post-hoc`",
+        ),
+    ] {
+        let error = with(mark).unwrap_err();
+        assert!(error.contains(says), "{mark}: {error}");
+    }
+}
+
+#[test]
+fn nothing_is_fitted_to_what_is_held_out() {
+    let (_, table) = SMALL.split_once("[[table]]").unwrap();
+    let held = table.replace("1999/one", "1999/other");
+    let held = held.replace("\"patched\"", "\"unpatched\"");
+    let text = format!("{SMALL}\n[[held_out]]{held}");
+    let posting = parse("small.toml", &text).unwrap();
+    assert_eq!((posting.tables.len(), posting.held_out.len()), (1, 1));
+    let fit = "\n[[held_out.fit]]\nrow = '1'\ncolumn = 'x'\nkey = 'ns.wake'\nleast = 1.0\nmost = \
+               2.0\nwhy = 'y'\n";
+    let error = parse("small.toml", &(text.clone() + fit)).unwrap_err();
+    assert_eq!(error.table.as_deref(), Some("1999/other"));
+    assert!(error.what.contains("held out"), "{error}");
+    // The rules of the other tables hold too.
+    let error = parse("small.toml", &text.replace("1999/other", "1999/one")).unwrap_err();
+    assert!(error.what.contains("unique"), "{error}");
+    let error = parse("small.toml", &text.replace("1999/other", "1998/other")).unwrap_err();
+    assert!(error.what.contains("begin with `1999/`"), "{error}");
+}
+
+#[test]
+fn held_out_are_the_same_authors_other_versions() {
+    let postings = all();
+    let of_2017 = postings.iter().find(|it| it.id == "2017").unwrap();
+    assert_eq!(of_2017.held_out.len(), 7);
+    let figures: usize = of_2017.held_out.iter().map(PublishedTable::figures).sum();
+    assert_eq!(figures, 2 * (6 + 7 + 5));
+    let x86 = &of_2017.held_out[0];
+    let [base, series] = ["Base", "SPF"].map(|column| x86.value("v9", column));
+    assert_eq!((base, series), (Some(14_902.6), Some(95_905.16)));
+    // The range that the posting's page names.
+    let range = |column: &str| {
+        let values = x86.row_labels().filter_map(|row| x86.value(&row, column));
+        values.fold((f64::MAX, 0.0), |(low, high): (f64, f64), it| {
+            (low.min(it), high.max(it))
+        })
+    };
+    assert_eq!(range("SPF"), (21_760.36, 95_905.16));
+    assert_eq!(range("Base"), (11_350.29, 14_902.6));
+}
+
+#[test]
 fn a_fit_to_what_is_to_be_predicted_is_refused() {
     let with = |role: &str, fits: &str| {
         let text = SMALL.replace("\"patched\"", role) + fits;
