@@ -142,8 +142,12 @@ fn table(
                     .map_or("-".into(), |ratio| format!("{ratio:.2}"))
                     .into(),
             );
-            if let (Some(theirs), Some(ours)) = (printed("avg"), figure("avg")) {
-                compared.push(average(published, row, cells, (theirs, ours), status));
+            for column in COLUMNS {
+                let both = printed(column).zip(figure(column));
+                // One instance has one figure.
+                if let Some(both) = both.filter(|_| column == "avg" || is_many(published, row)) {
+                    compared.push(judged(published, row, cells, column, both));
+                }
             }
         }
         table.rows.push(line);
@@ -161,19 +165,41 @@ fn table(
     Ok(table)
 }
 
-/// An average, to be judged; kernels are compared by workload and row.
-fn average(
+/// Whether a row is of several instances, which have a least and a most.
+fn is_many(published: &PublishedTable, row: usize) -> bool {
+    let instances = published.row_param(row, "instances");
+    instances.and_then(|cell| cell.value) > Some(1.0)
+}
+
+/// A figure, to be judged; kernels are compared by workload and row. What an average was fitted to
+/// decides the least and the most as well.
+fn judged(
     published: &PublishedTable,
     row: usize,
     cells: &Cells,
+    column: &str,
     (theirs, ours): (f64, f64),
-    status: Status,
 ) -> Compared {
+    let machine = &cells.machine;
+    let status = published.simulated_status(row, "avg", machine.is_fitted());
+    let (group, what, status) = match (column, status) {
+        ("avg", _) => ("", published.workload.clone(), status),
+        (_, Status::Fitted) => (
+            ", min and max",
+            format!("{}, {column}", published.workload),
+            Status::Pinned,
+        ),
+        _ => (
+            ", min and max",
+            format!("{}, {column}", published.workload),
+            status,
+        ),
+    };
     Compared {
-        group: format!("2022 on {}", cells.machine.name),
+        group: format!("2022 on {}{group}", machine.name),
         role: published.role,
         row: published.row_label(row),
-        what: published.workload.clone(),
+        what,
         published: theirs,
         simulated: ours,
         status,
