@@ -8,7 +8,7 @@ use crate::lockdep::HeldLocks;
 use crate::prim::{AtomicU32, AtomicU64};
 use core::cell::Cell;
 
-/// A task of one machine instance: 1 and up. 0 is nobody.
+/// A task of one machine instance: 1 and up, below 2^30. 0 is nobody.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
 pub struct TaskId(pub u32);
 
@@ -35,6 +35,19 @@ pub struct Cx {
     pub held: HeldLocks,
     /// The task's place in a queue.
     pub node: WaitNode,
+    /// Its place in a queue of spinners.
+    pub spin: SpinNode,
+}
+
+/// A place in a queue of those who spin: [`crate::SpinQueue`]. On a line of its own, which its
+/// owner watches.
+#[derive(Debug)]
+#[repr(align(128))]
+pub struct SpinNode {
+    /// Who is in front, and whether this one is at the head.
+    pub state: AtomicU32,
+    /// Who is behind.
+    pub next: AtomicU32,
 }
 
 /// A place in a queue of those who sleep. A task waits for one thing at a time.
@@ -52,6 +65,8 @@ pub struct WaitNode {
     pub key: AtomicU64,
     /// For which bit of it. Guarded by: the queue's lock.
     pub bit: AtomicU32,
+    /// Since when, where that matters. Guarded by: the lock's queue lock.
+    pub since: AtomicU64,
 }
 
 impl Cx {
@@ -72,6 +87,11 @@ impl Cx {
                 granted: AtomicU64::new(0),
                 key: AtomicU64::new(0),
                 bit: AtomicU32::new(0),
+                since: AtomicU64::new(0),
+            },
+            spin: SpinNode {
+                state: AtomicU32::new(0),
+                next: AtomicU32::new(0),
             },
         }
     }
