@@ -132,7 +132,7 @@ pub(crate) struct Bench {
     #[arg(long, conflicts_with_all = [
         "workload", "on", "threads", "cpus", "size", "ram", "swap", "machine",
         "extend_machine", "clear_beforehand", "why", "free", "flame", "profile", "era", "ladder", "protocol",
-        "exchange", "lifetime", "rss", "unmap", "fault_around_order", "neighbours", "anon_rmap",
+        "exchange", "lifetime", "rss", "sleeping_locks", "unmap", "fault_around_order", "neighbours", "anon_rmap",
         "numa_balancing", "hugetlb", "ahead", "options",
     ])]
     pub(crate) proof: bool,
@@ -209,6 +209,9 @@ pub(crate) struct Choices {
     /// How resident pages are counted, in place of the era's.
     #[arg(long, value_name = "CHOICE")]
     pub(crate) rss: Option<String>,
+    /// Who has a sleeping lock next when it is released, in place of the era's.
+    #[arg(long, value_name = "CHOICE")]
+    pub(crate) sleeping_locks: Option<String>,
     /// How munmap holds `mmap_lock`, in place of the era's.
     #[arg(long, value_name = "CHOICE")]
     pub(crate) unmap: Option<String>,

@@ -4,7 +4,7 @@ use crate::args::Choices;
 use crate::error::{Error, usage};
 use minflt_mm::config::{
     Ahead, AnonRmap, Balancing, ExchangeBy, FaultAround, Hugetlb, Ladder, Lifetime, Linking,
-    Neighbours, Protocol, Rss, Unmap, eras_without_files,
+    Neighbours, Protocol, Rss, SleepingLocks, Unmap, eras_without_files,
 };
 use minflt_mm::{Config, ERAS, Era, era};
 use minflt_workload::parse_size;
@@ -84,6 +84,7 @@ impl Choices {
         change!(self.exchange, named, exchange: ExchangeBy);
         change!(self.lifetime, named, lifetime: Lifetime);
         change!(self.rss, named, rss: Rss);
+        change!(self.sleeping_locks, named, sleeping_locks: SleepingLocks);
         change!(self.unmap, named, unmap: Unmap);
         change!(self.fault_around_order, named, around: FaultAround);
         change!(self.neighbours, named, neighbours: Neighbours);

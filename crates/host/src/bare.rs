@@ -83,6 +83,10 @@ macro_rules! as_the_base {
             Base::<P>::is_running(task)
         }
 
+        fn clock_ns() -> Option<u64> {
+            Base::<P>::clock_ns()
+        }
+
         #[inline(always)]
         fn irq_save() -> Irq {
             Base::<P>::irq_save()

@@ -184,6 +184,11 @@ impl HostInstance {
 }
 
 impl Shared {
+    /// Nanoseconds since the instance was made.
+    pub(crate) fn now_ns(&self) -> u64 {
+        u64::try_from(now().duration_since(self.started).as_nanos()).unwrap_or(u64::MAX)
+    }
+
     /// The context of `task`, which is nobody's where there is no such task.
     #[inline]
     pub(crate) fn context(&self, task: TaskId) -> Option<&HostCx> {
@@ -253,7 +258,7 @@ impl Instance for HostInstance {
     }
 
     fn now_ns(&self) -> u64 {
-        u64::try_from(now().duration_since(self.shared().started).as_nanos()).unwrap_or(u64::MAX)
+        self.shared().now_ns()
     }
 
     fn set_ipi_handler(&self, handler: Option<IpiHandler>) {

@@ -127,6 +127,10 @@ unsafe impl<P: Paging, const CHECKED: bool> Machine for Host<P, CHECKED> {
         with_current(HostCx::is_idle)
     }
 
+    fn clock_ns() -> Option<u64> {
+        with_current(|here| here.instance().map(|at| at.now_ns()))
+    }
+
     #[inline(always)]
     fn irq_save() -> Irq {
         with_current(|here| {

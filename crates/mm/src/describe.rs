@@ -106,7 +106,7 @@ fn find(fields: &[(usize, &'static str)], offset: usize) -> Field {
 }
 
 /// The name of a field that is a read-write lock, with its part.
-const fn part(names: [&'static str; 3], part: RwSemPart) -> &'static str {
+const fn part(names: [&'static str; 4], part: RwSemPart) -> &'static str {
     names[part as usize]
 }
 
@@ -333,7 +333,12 @@ impl<M: Mmu> System<M> {
         if place.field != Field::Named("mmap_lock") {
             return place;
         }
-        let names = ["mmap_lock.count", "mmap_lock.owner", "mmap_lock.queue"];
+        let names = [
+            "mmap_lock.count",
+            "mmap_lock.owner",
+            "mmap_lock.spinners",
+            "mmap_lock.queue",
+        ];
         let inside = offset % size_of::<Mm<M>>() - offset_of!(Mm<M>, mmap_lock);
         let name = part(names, RwSem::<MmapLock, M>::part_at(inside));
         Place {

@@ -142,7 +142,7 @@ impl<M: Mmu> Mm<M> {
             sizes: Sizes::new(),
             locks: Locks::new(),
             written: Apart,
-            mmap_lock: RwSem::new(),
+            mmap_lock: RwSem::new(sys.config.sleeping_locks.of_semaphore()),
             rss: Resident::new(),
             page_table_lock: SpinLock::new(()),
             flushes_pending: Atomic::new(0),

@@ -254,8 +254,9 @@ impl<M: Mmu> System<M> {
         let rates = unsafe { carve.per_cpu(nodes, |_| Rate::new()) };
         // SAFETY: 1.
         let pools = HugeSize::ALL.map(|_| unsafe { carve.per_cpu(nodes, |_| NodePool::new()) });
+        let mutex = |_| FaultMutex::new(config.sleeping_locks.of_mutex());
         // SAFETY: 1.
-        let mutexes = unsafe { carve.per_cpu(Huge::<M>::mutexes(cpus), |_| FaultMutex::new()) };
+        let mutexes = unsafe { carve.per_cpu(Huge::<M>::mutexes(cpus), mutex) };
         let zones = carve.cut(Frames::<M>::zone_bytes(nodes));
         let table = carve.cut(len as usize * size_of::<Frame<M>>());
         let words = carve.cut(swap.word_bytes());
@@ -305,7 +306,7 @@ impl<M: Mmu> System<M> {
             stack_guard_gap: Atomic::new(DEFAULT_GUARD_GAP),
             swap,
             numa: Numa::new(rates?),
-            shm: Segments::new(segment?),
+            shm: Segments::new(segment?, &config),
             huge: Huge::new(mutexes?, cpus, [region?, lock?, own?]),
         };
         let place = place?.cast::<Self>();

@@ -31,7 +31,7 @@ use minflt_addr::{VirtAddr, VirtRange};
 use minflt_pgtable::{Access, Grant, Mmu, Paging};
 use minflt_sync::order::VmaLock;
 use minflt_sync::slab::SlabObject;
-use minflt_sync::{Atomic, Callback, LockedAt, Ordering, RefLock, RwSem, SeqCount};
+use minflt_sync::{Atomic, Callback, LockedAt, Ordering, RefLock, RwSem, SeqCount, Succession};
 
 /// Access rights of a mapping: a set of loads, stores and instruction fetches.
 ///
@@ -360,7 +360,7 @@ impl Attrs {
 impl<M: Mmu> Vma<M> {
     /// A VMA whose first record says the range, protection and flags of `view`, with its link to a
     /// file; what else `view` says, a record in its place has to ([`VmaView::is_plain`]).
-    pub(crate) fn new(id: u64, view: VmaView, link: u64) -> Self {
+    pub(crate) fn new(id: u64, view: VmaView, link: u64, succession: Succession) -> Self {
         const { assert!(size_of::<Self>() <= VMA_BYTES) };
         // A fault sees that a VMA is write-locked without the line that readers write.
         const { assert!(offset_of!(Self, lock_seq) < 64 && offset_of!(Self, mm) >= 64) };
@@ -383,7 +383,7 @@ impl<M: Mmu> Vma<M> {
             lock_seq: LockedAt::new(),
             mm: Atomic::new(0),
             refcnt: RefLock::new(),
-            lock: RwSem::new(),
+            lock: RwSem::new(succession),
         }
     }
 

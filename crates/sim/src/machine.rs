@@ -194,6 +194,14 @@ unsafe impl<P: Paging, const CHECKED: bool> Machine for Sim<P, CHECKED> {
         here::here().is_none_or(World::is_idle)
     }
 
+    fn should_yield() -> bool {
+        here::here().is_some_and(|world| world.should_yield())
+    }
+
+    fn clock_ns() -> Option<u64> {
+        here::here()?.clock_ns()
+    }
+
     fn irq_save() -> Irq {
         let off = &my_cx().irq_off;
         off.set(off.get() + 1);

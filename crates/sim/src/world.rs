@@ -378,6 +378,19 @@ impl<'a> World<'a> {
         self.current.get() >= self.core.borrow().bodies
     }
 
+    /// Whether another task waits for the caller's CPU, and the caller's slice is over.
+    pub(crate) fn should_yield(&self) -> bool {
+        let core = self.core.borrow();
+        core.is_virtual() && core.slice_left(self.current.get()) == 0
+    }
+
+    /// The time of the caller's CPU; none in an explored run, where no time passes.
+    pub(crate) fn clock_ns(&self) -> Option<u64> {
+        let core = self.core.borrow();
+        core.is_virtual()
+            .then(|| core.clock_of(self.current.get()) / 1000)
+    }
+
     pub(crate) fn interrupts_are_on_again(&self) {
         self.take_interrupts();
     }

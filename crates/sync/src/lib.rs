@@ -45,7 +45,7 @@ pub use plain::Plain;
 pub use prim::Ordering;
 pub use rcu::{Rcu, RcuGuard};
 pub use ref_lock::{Newcomers, RefGuard, RefLock, Refused};
-pub use rwsem::{DowngradedGuard, ReadGuard, RwSem, RwSemPart, WriteGuard};
+pub use rwsem::{DowngradedGuard, ReadGuard, RwSem, RwSemPart, Succession, WriteGuard};
 pub use seqcount::{Seq, SeqCount};
 pub use slab::{PageSource, Slab};
 pub use spin::{SpinGuard, SpinLock};

@@ -253,6 +253,20 @@ pub unsafe trait Machine: Copy + Send + Sync + fmt::Debug + 'static {
         false
     }
 
+    /// Whether the caller should leave its CPU to another task soon: one waits there, and the
+    /// caller's time is up. Never where the machine takes CPUs away by itself, or has no time.
+    ///
+    /// Linux: `need_resched`.
+    fn should_yield() -> bool {
+        false
+    }
+
+    /// Nanoseconds since some fixed moment, as [`Instance::now_ns`] of the caller's machine; `None`
+    /// where time does not pass, so that what takes long is over at once.
+    fn clock_ns() -> Option<u64> {
+        None
+    }
+
     /// Turns interrupts off for this context.
     fn irq_save() -> Irq;
 

@@ -1,4 +1,4 @@
-//! The queue of those who spin for a sleeping lock: one watches the lock, the others their own line.
+//! The queue of those who spin for a sleeping lock: one watches it, the others their own line.
 //!
 //! # Problem
 //! When all who spin for a lock watch its word, each change of the word goes to all of them, and

@@ -2,8 +2,8 @@
 //! would be a deadlock, which loom reports.
 //!
 //! Bounds: two tasks of one section, at most 6 preemptions; two tasks that come back, at most 5;
-//! three tasks, at most 3. Each runs with waiters that find the writer running, and so spin, and
-//! with waiters that find it not running, and so queue.
+//! three tasks, at most 3. Each runs with every succession; two tasks both where spinners find the
+//! writer running, and where they find it not running, and so queue.
 #![cfg(loom)]
 #![expect(
     clippy::tests_outside_test_module,
@@ -18,7 +18,7 @@ use loom::cell::UnsafeCell;
 use loom::sync::Arc;
 use loom_machine::{Loom, check, spawn};
 use minflt_sync::order::MmapLock;
-use minflt_sync::{Atomic, Ordering, RwSem};
+use minflt_sync::{Atomic, Ordering, RwSem, Succession};
 
 struct Shared<const SPIN: bool> {
     lock: RwSem<MmapLock, Loom<SPIN>>,
@@ -96,10 +96,14 @@ impl<const SPIN: bool> Shared<SPIN> {
 }
 
 /// One task for each list of acts.
-fn run<const SPIN: bool>(preemptions: usize, tasks: &'static [&'static [Act]]) {
+fn run<const SPIN: bool>(
+    succession: Succession,
+    preemptions: usize,
+    tasks: &'static [&'static [Act]],
+) {
     check(tasks.len() as u32, preemptions, move || {
         let shared = Shared::<SPIN> {
-            lock: RwSem::new(),
+            lock: RwSem::new(succession),
             number: UnsafeCell::new(0),
             tried: Atomic::new(0),
         };
@@ -123,73 +127,86 @@ fn run<const SPIN: bool>(preemptions: usize, tasks: &'static [&'static [Act]]) {
     });
 }
 
-fn both(preemptions: usize, tasks: &'static [&'static [Act]]) {
-    run::<false>(preemptions, tasks);
-    run::<true>(preemptions, tasks);
+/// Every succession, with writers that are seen to run and not to run.
+fn all(preemptions: usize, tasks: &'static [&'static [Act]]) {
+    for succession in Succession::ALL {
+        run::<false>(succession, preemptions, tasks);
+        if succession.spins() {
+            run::<true>(succession, preemptions, tasks);
+        }
+    }
+}
+
+/// Every succession once; for three tasks.
+fn each(preemptions: usize, tasks: &'static [&'static [Act]]) {
+    for succession in [Succession::Grant, Succession::Steal, Succession::HandOff] {
+        run::<false>(succession, preemptions, tasks);
+    }
+    run::<true>(Succession::Spin, preemptions, tasks);
 }
 
 #[test]
 fn a_reader_and_a_writer() {
-    both(6, &[&[Act::Read], &[Act::Write]]);
+    all(6, &[&[Act::Read], &[Act::Write]]);
 }
 
 #[test]
 fn two_writers() {
-    both(6, &[&[Act::Write], &[Act::Write]]);
+    all(6, &[&[Act::Write], &[Act::Write]]);
 }
 
 #[test]
 fn two_tasks_that_come_back() {
-    both(5, &[&[Act::Write, Act::Read], &[Act::Write, Act::TryRead]]);
+    all(5, &[&[Act::Write, Act::Read], &[Act::Write, Act::TryRead]]);
 }
 
 #[test]
 fn a_try_to_write_excludes_and_gives_up() {
-    both(6, &[&[Act::Write], &[Act::TryWrite, Act::Read]]);
-    both(6, &[&[Act::Read], &[Act::TryWrite]]);
-    both(5, &[&[Act::TryWrite, Act::TryWrite], &[Act::TryWrite]]);
+    all(6, &[&[Act::Write], &[Act::TryWrite, Act::Read]]);
+    all(6, &[&[Act::Read], &[Act::TryWrite]]);
+    all(5, &[&[Act::TryWrite, Act::TryWrite], &[Act::TryWrite]]);
 }
 
 #[test]
 fn a_try_to_write_while_a_writer_and_a_reader_queue() {
-    both(3, &[&[Act::TryWrite], &[Act::Write], &[Act::Read]]);
+    each(3, &[&[Act::TryWrite], &[Act::Write], &[Act::Read]]);
 }
 
 #[test]
 fn two_readers_and_a_writer() {
-    both(3, &[&[Act::Read], &[Act::Read], &[Act::Write]]);
+    each(3, &[&[Act::Read], &[Act::Read], &[Act::Write]]);
 }
 
 #[test]
 fn a_reader_and_two_writers() {
-    both(3, &[&[Act::Read], &[Act::Write], &[Act::Write]]);
+    each(3, &[&[Act::Read], &[Act::Write], &[Act::Write]]);
 }
 
 #[test]
 fn three_writers() {
-    both(3, &[&[Act::Write], &[Act::Write], &[Act::Write]]);
+    each(3, &[&[Act::Write], &[Act::Write], &[Act::Write]]);
 }
 
 #[test]
 fn a_holder_that_reads_while_a_writer_and_a_reader_queue() {
-    both(3, &[&[Act::Read, Act::Read], &[Act::Write], &[Act::Read]]);
+    each(3, &[&[Act::Read, Act::Read], &[Act::Write], &[Act::Read]]);
 }
 
 #[test]
 fn a_writer_that_goes_on_reading_and_another() {
-    both(6, &[&[Act::WriteRead], &[Act::Read]]);
-    both(6, &[&[Act::WriteRead], &[Act::Write]]);
-    both(5, &[&[Act::WriteRead, Act::Read], &[Act::WriteRead]]);
+    all(6, &[&[Act::WriteRead], &[Act::Read]]);
+    all(6, &[&[Act::WriteRead], &[Act::Write]]);
+    all(5, &[&[Act::WriteRead, Act::Read], &[Act::WriteRead]]);
 }
 
 #[test]
 fn a_writer_that_goes_on_reading_while_a_writer_and_a_reader_queue() {
-    both(3, &[&[Act::WriteRead], &[Act::Write], &[Act::Read]]);
+    each(3, &[&[Act::WriteRead], &[Act::Write], &[Act::Read]]);
 }
 
 #[test]
 fn a_writer_that_goes_on_reading_lets_two_readers_in() {
-    both(3, &[&[Act::WriteRead], &[Act::Read], &[Act::Read]]);
+    each(3, &[&[Act::WriteRead], &[Act::Read], &[Act::Read]]);
 }
 
 /// How a copy of the protocol takes the lock, and lets a waiter in.

@@ -18,7 +18,9 @@ use loom::cell::UnsafeCell;
 use loom::sync::Arc;
 use loom_machine::{Loom, check, spawn};
 use minflt_sync::order::{MmapLock, VmaLock};
-use minflt_sync::{Atomic, LockSeq, LockedAt, Newcomers, Ordering, RefLock, Refused, RwSem};
+use minflt_sync::{
+    Atomic, LockSeq, LockedAt, Newcomers, Ordering, RefLock, Refused, RwSem, Succession,
+};
 
 type M = Loom<false>;
 
@@ -68,11 +70,11 @@ impl Shared {
     fn new(form: Form) -> Self {
         let shared = Self {
             form,
-            mmap: RwSem::new(),
+            mmap: RwSem::new(Succession::HandOff),
             whole: LockSeq::new(),
             other: LockSeq::new(),
             at: LockedAt::new(),
-            sem: RwSem::new(),
+            sem: RwSem::new(Succession::HandOff),
             count: RefLock::new(),
             owner: Atomic::new(1),
             number: UnsafeCell::new(0),

@@ -4,7 +4,7 @@ use crate::error::Error;
 use crate::out::{out, outln};
 use minflt_mm::config::{
     Ahead, AnonRmap, Balancing, ExchangeBy, FaultAround, Hugetlb, Ladder, Lifetime, Linking,
-    Neighbours, Protocol, Rss, Unmap,
+    Neighbours, Protocol, Rss, SleepingLocks, Unmap,
 };
 use minflt_mm::{Config, ERAS};
 use minflt_pgtable::{About, AccessBits, BeforeInstall, ByteOrder, CasAbility, FORMATS};
@@ -28,6 +28,7 @@ pub(crate) fn era_table() -> Table {
         "protocol",
         "lifetime",
         "rss",
+        "sleeping locks",
         "unmap",
         "around",
         "anon rmap",
@@ -46,6 +47,7 @@ pub(crate) fn era_table() -> Table {
                 config.protocol.name(),
                 config.lifetime.name(),
                 config.rss.name(),
+                config.sleeping_locks.name(),
                 config.unmap.name(),
                 config.around.name(),
                 config.anon_rmap.name(),
@@ -84,6 +86,7 @@ pub(crate) fn choice_table() -> Table {
         ExchangeBy,
         Lifetime,
         Rss,
+        SleepingLocks,
         Unmap,
         FaultAround,
         Neighbours,

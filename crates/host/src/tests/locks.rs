@@ -3,7 +3,9 @@
 use super::{M, machine, on_all_cpus, rounds};
 use crate::HostInstance;
 use minflt_sync::order::{LruLock, MmapLock, PageTableLock};
-use minflt_sync::{Atomic, Instance, Machine, Ordering, Plain, RwSem, SeqCount, SpinLock};
+use minflt_sync::{
+    Atomic, Instance, Machine, Ordering, Plain, RwSem, SeqCount, SpinLock, Succession,
+};
 
 #[test]
 fn additions_under_a_spinning_lock_add_up() {
@@ -37,7 +39,7 @@ struct Pair {
 impl Pair {
     fn new() -> Self {
         Self {
-            lock: RwSem::new(),
+            lock: RwSem::new(Succession::HandOff),
             pair: Plain::new((0, 0)),
         }
     }

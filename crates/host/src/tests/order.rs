@@ -2,12 +2,12 @@
 
 use super::{M, machine, me, on_all_cpus, words_of};
 use minflt_sync::order::{LruLock, MmapLock, PageTableLock};
-use minflt_sync::{Atomic, Machine, Ordering, RwSem, SpinLock};
+use minflt_sync::{Atomic, Machine, Ordering, RwSem, SpinLock, Succession};
 
 #[test]
 fn taking_locks_in_the_wrong_order_names_both_and_where() {
     let at = machine(1);
-    let mmap: RwSem<MmapLock, M> = RwSem::new();
+    let mmap: RwSem<MmapLock, M> = RwSem::new(Succession::HandOff);
     let table: SpinLock<(), PageTableLock, M> = SpinLock::new(());
     let first_line = line!() + 3;
     let words = words_of(|| {

@@ -208,7 +208,10 @@ pub(super) fn new_vma<M: Mmu>(mm: &Mm<M>, view: VmaView) -> Result<NonNull<Vma<M
     let id = sys.new_id();
     let link = sys.new_link(mm, id, &view);
     let link = link.inspect_err(|_| free_attrs(attrs))?;
-    let vma = sys.vmas.alloc(Vma::new(id, view, link), sys);
+    let vma = sys.vmas.alloc(
+        Vma::new(id, view, link, sys.config.sleeping_locks.of_semaphore()),
+        sys,
+    );
     match (vma, attrs) {
         (Ok(vma), None) => Ok(vma),
         (Ok(vma), Some(attrs)) => {

@@ -2,7 +2,7 @@
 
 use super::{
     Ahead, AnonRmap, Balancing, Config, ExchangeBy, FaultAround, Hugetlb, Ladder, Lifetime,
-    Linking, Neighbours, Protocol, Rss, Unmap,
+    Linking, Neighbours, Protocol, Rss, SleepingLocks, Unmap,
 };
 
 /// A generation of page-fault synchronization.
@@ -26,6 +26,7 @@ const fn config(ladder: Ladder, protocol: Protocol, lifetime: Lifetime, rss: Rss
         exchange: ExchangeBy::Native,
         lifetime,
         rss,
+        sleeping_locks: SleepingLocks::Grant,
         unmap: Unmap::Exclusive,
         around: FaultAround::Order0,
         neighbours: Neighbours::Young,
@@ -37,10 +38,11 @@ const fn config(ladder: Ladder, protocol: Protocol, lifetime: Lifetime, rss: Rss
     }
 }
 
-/// The same since Linux 3.14: walks of the reverse map read (3.8), and tables are put in under the
-/// lock of the table above (3.13).
+/// The same since Linux 3.14: walks of the reverse map read (3.8), writers steal sleeping locks
+/// (3.10), and tables are put in under the lock of the table above (3.13).
 const fn since_2014(config: Config) -> Config {
     Config {
+        sleeping_locks: SleepingLocks::Steal,
         anon_rmap: AnonRmap::Shared,
         linking: Linking::ParentLock,
         ..config
@@ -63,6 +65,14 @@ const fn around(config: Config) -> Config {
     }
 }
 
+/// The same since Linux 3.16: writers spin for sleeping locks.
+const fn spinning(config: Config) -> Config {
+    Config {
+        sleeping_locks: SleepingLocks::Spin,
+        ..around(config)
+    }
+}
+
 /// What Linux 3.7, 3.14 and 4.13 have in common.
 const SPLIT_LOCKS: Config = config(
     Ladder::Mmap,
@@ -71,9 +81,11 @@ const SPLIT_LOCKS: Config = config(
     Rss::PerThread,
 );
 
-/// The same since Linux 4.20, whose munmap downgrades `mmap_lock`.
+/// The same since Linux 4.20, whose munmap downgrades `mmap_lock`, and 5.11, with hand-off of
+/// sleeping locks (5.3).
 const fn downgrading(config: Config) -> Config {
     Config {
+        sleeping_locks: SleepingLocks::HandOff,
         unmap: Unmap::Downgrade,
         ..around(config)
     }
@@ -148,13 +160,13 @@ pub const ERAS: &[Era] = &[
         name: "linux-4.13",
         source: "Linux 4.13 (2017)",
         idea: "one lock per table; every fault reads mmap_lock; fault-around",
-        config: around(SPLIT_LOCKS),
+        config: spinning(SPLIT_LOCKS),
     },
     Era {
         name: "spf-2017",
         source: "L. Dufour and P. Zijlstra, speculative page faults, RFC v6 (2017)",
         idea: "no mmap_lock: SRCU lookup, sequence count, trylock and check again, else fall back",
-        config: around(config(
+        config: spinning(config(
             Ladder::SpeculativeMmap,
             Protocol::TableLock,
             Lifetime::Srcu,

@@ -25,6 +25,7 @@ pub use era::{
 pub use rules::Illegal;
 
 use core::fmt;
+use minflt_sync::Succession;
 
 /// One choice at each decision point.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -41,6 +42,8 @@ pub struct Config {
     pub lifetime: Lifetime,
     /// How resident pages are counted.
     pub rss: Rss,
+    /// Who has a sleeping lock next when it is released.
+    pub sleeping_locks: SleepingLocks,
     /// How munmap holds `mmap_lock`.
     pub unmap: Unmap,
     /// How many pages of a file a fault maps.
@@ -176,6 +179,23 @@ choices! {
 }
 
 choices! {
+    /// Who has a sleeping lock next when it is released: `mmap_lock`, and the locks of files and
+    /// reverse maps.
+    SleepingLocks "sleeping-locks" {
+        /// The first waiter, which is handed the lock with the wake-up (until Linux 3.8).
+        Grant = "grant",
+        /// Any writer that finds it free; the first waiter is woken to try (Linux 3.10 to 3.15).
+        Steal = "steal",
+        /// The same, and a writer spins, behind the others that do, while the writer inside runs
+        /// (Linux 3.16 to 5.2).
+        Spin = "spin",
+        /// The same, but a waiter that was overtaken for 4 ms is next (since Linux 5.3), and
+        /// readers take a free lock, too (since Linux 5.11).
+        HandOff = "hand-off",
+    }
+}
+
+choices! {
     /// How munmap holds `mmap_lock` while it takes pages out.
     Unmap "unmap" {
         /// For writing, to its end.
@@ -275,6 +295,29 @@ choices! {
     }
 }
 
+impl SleepingLocks {
+    /// That of a lock that was a read-write semaphore all the time.
+    #[must_use]
+    pub const fn of_semaphore(self) -> Succession {
+        match self {
+            Self::Grant => Succession::Grant,
+            Self::Steal => Succession::Steal,
+            Self::Spin => Succession::Spin,
+            Self::HandOff => Succession::HandOff,
+        }
+    }
+
+    /// That of a lock that was a mutex when semaphores did not spin yet: mutexes did since 2009
+    /// (0d66bf6d3514), and writers stole them.
+    #[must_use]
+    pub const fn of_mutex(self) -> Succession {
+        match self {
+            Self::Grant | Self::Steal => Succession::Spin,
+            later => later.of_semaphore(),
+        }
+    }
+}
+
 impl FaultAround {
     /// The power of 2, where it is the same for all faults.
     #[must_use]
@@ -336,6 +379,14 @@ impl Ladder {
 }
 
 impl Config {
+    /// Who has the lock of an anon_vma next: it was a mutex as long as walks had it for writing.
+    pub(crate) const fn anon_vma_lock(&self) -> Succession {
+        match self.anon_rmap {
+            AnonRmap::Shared => self.sleeping_locks.of_semaphore(),
+            AnonRmap::Exclusive | AnonRmap::Skipped => self.sleeping_locks.of_mutex(),
+        }
+    }
+
     /// The same where no fault maps more than its own page: all that anonymous memory knows of it.
     #[must_use]
     pub const fn without_files(self) -> Self {

@@ -1,8 +1,9 @@
 use super::{
     Ahead, AnonRmap, Balancing, Broken, Config, ERAS, Era, ExchangeBy, Ladder, Lifetime, Linking,
-    Protocol, Rss, era, eras_of_huge_pages, eras_of_migration, eras_without_files,
+    Protocol, Rss, SleepingLocks, era, eras_of_huge_pages, eras_of_migration, eras_without_files,
     eras_without_migration,
 };
+use minflt_sync::Succession;
 
 #[test]
 fn every_era_is_a_legal_mix_with_a_name_of_its_own() {
@@ -124,6 +125,7 @@ fn eras_that_cannot_be_told_apart_are_run_once() {
         "linux-2.6.10",
         "atomic-pte-2004",
         "anon-vma-2012",
+        "fault-around-2014",
         "linux-4.13",
         "spf-2017",
         "hugetlb-vma-lock-2022",
@@ -173,11 +175,41 @@ fn the_three_of_2012_differ_in_the_reverse_maps_lock_and_in_balancing_only() {
     let after = config("linux-3.14");
     assert_eq!(after.anon_rmap, AnonRmap::Shared);
     assert_eq!(after.linking, Linking::ParentLock);
+    assert_eq!(after.sleeping_locks, SleepingLocks::Steal);
     let before_2014 = Config {
         linking: Linking::MmLock,
+        sleeping_locks: SleepingLocks::Grant,
         ..after
     };
     for other in [balancing, posted, before_2014] {
         assert_eq!(other.without_migration(), before);
     }
+}
+
+/// By the release that each era is of.
+#[test]
+fn sleeping_locks_are_those_of_the_eras_release() {
+    for (name, lock, i_mmap) in [
+        ("linux-2.6.10", Succession::Grant, Succession::Spin),
+        ("atomic-pte-2004", Succession::Grant, Succession::Spin),
+        ("linux-3.7", Succession::Grant, Succession::Spin),
+        ("anon-vma-2012", Succession::Grant, Succession::Spin),
+        ("linux-3.14", Succession::Steal, Succession::Spin),
+        ("fault-around-2014", Succession::Steal, Succession::Spin),
+        ("linux-4.13", Succession::Spin, Succession::Spin),
+        ("spf-2017", Succession::Spin, Succession::Spin),
+        ("linux-5.19", Succession::HandOff, Succession::HandOff),
+        (
+            "hugetlb-vma-lock-2022",
+            Succession::HandOff,
+            Succession::HandOff,
+        ),
+        ("linux-6.15", Succession::HandOff, Succession::HandOff),
+    ] {
+        let locks = era(name).expect("an era").config.sleeping_locks;
+        assert_eq!((locks.of_semaphore(), locks.of_mutex()), (lock, i_mmap));
+    }
+    let anon_vma = |name| era(name).expect("an era").config.anon_vma_lock();
+    assert_eq!(anon_vma("linux-3.7"), Succession::Spin, "a mutex");
+    assert_eq!(anon_vma("linux-3.14"), Succession::Steal, "a semaphore");
 }

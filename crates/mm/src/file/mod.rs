@@ -245,6 +245,7 @@ impl<M: Mmu> System<M> {
         if bytes > LARGEST {
             return Err(NoMemory);
         }
+        let locks = self.config.sleeping_locks;
         let cache = PageCache {
             system: self,
             ops,
@@ -255,11 +256,11 @@ impl<M: Mmu> System<M> {
             refs: Atomic::new(1),
             next: Atomic::new(0),
             prev: Atomic::new(0),
-            resize: RwSem::new(),
-            i_mmap: RwSem::new(),
+            resize: RwSem::new(locks.of_mutex()),
+            i_mmap: RwSem::new(locks.of_mutex()),
             spans: Spans::new(),
-            map_lock: RwSem::new(),
-            reserving: RwSem::new(),
+            map_lock: RwSem::new(locks.of_semaphore()),
+            reserving: RwSem::new(locks.of_mutex()),
             reserved: Reservations::new(),
             made_to: Atomic::new(0),
             huge,

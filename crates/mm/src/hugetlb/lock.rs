@@ -56,7 +56,7 @@ impl<M: Mmu> HugeLock<M> {
     pub(crate) fn create(sys: &System<M>) -> u64 {
         let new = Self {
             refs: Atomic::new(1),
-            sem: RwSem::new(),
+            sem: RwSem::new(sys.config.sleeping_locks.of_semaphore()),
         };
         let new = sys.huge.locks.alloc(new, sys);
         new.map_or(0, |new| new.as_ptr() as u64)

@@ -83,7 +83,7 @@ use minflt_addr::{Pfn, VirtAddr, VirtRange};
 use minflt_pgtable::{Leaf, Missing, Mmu, Paging, PtLock, Table, span_of, walk_to};
 use minflt_sync::order::HugeFaultLock;
 use minflt_sync::slab::{Magazine, Pages};
-use minflt_sync::{PerCpu, RwSem, Slab};
+use minflt_sync::{PerCpu, RwSem, Slab, Succession};
 use own::OwnPages;
 use reserve::Region;
 pub use size::HugeSize;
@@ -96,8 +96,8 @@ const LEVEL: u32 = HugeSize::Large.level();
 pub(crate) struct FaultMutex<M: Mmu>(RwSem<HugeFaultLock, M>);
 
 impl<M: Mmu> FaultMutex<M> {
-    pub(crate) fn new() -> Self {
-        Self(RwSem::new())
+    pub(crate) fn new(succession: Succession) -> Self {
+        Self(RwSem::new(succession))
     }
 }
 

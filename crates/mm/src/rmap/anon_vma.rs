@@ -359,7 +359,7 @@ impl<M: Mmu> System<M> {
             // These three are not copied: see `SlabObject::KEPT`.
             root: Atomic::new(0),
             refs: Atomic::new(0),
-            lock: RwSem::new(),
+            lock: RwSem::new(self.config.anon_vma_lock()),
         };
         let mut new = self.anon_vmas.alloc(new, self).map_err(|_| NoMemory)?;
         let own = new;
@@ -376,6 +376,7 @@ impl<M: Mmu> System<M> {
             }
         };
         made.root.store(root, Ordering::Relaxed);
+        made.lock.set_succession(self.config.anon_vma_lock());
         // ORDERING: Release; pairs with [anon-vma-hold].
         made.refs.store(1, Ordering::Release);
         Ok(new)

@@ -30,7 +30,7 @@ use crate::run::{RunOptions, TaskSpec, run};
 use core::cell::Cell;
 use core::fmt;
 use minflt_pgtable::X86_64;
-use minflt_sync::{Instance, RwSem, SpinLock, order};
+use minflt_sync::{Instance, RwSem, SpinLock, Succession, order};
 use std::io;
 use textbook::{Clh, Mcs, Tas, Ticket, Ttas};
 
@@ -246,14 +246,14 @@ fn ours(lock: Lock, ring: &Ring, arena: &Arena<'_>, threads: u32) -> Outcome {
             })
         }
         Lock::Write => {
-            let lock = arena.place(RwSem::<order::WaitLock, M>::new());
+            let lock = arena.place(RwSem::<order::WaitLock, M>::new(Succession::HandOff));
             ring.hold(at, threads, &|_, section| {
                 let _held = lock.write();
                 section();
             })
         }
         _ => {
-            let lock = arena.place(RwSem::<order::WaitLock, M>::new());
+            let lock = arena.place(RwSem::<order::WaitLock, M>::new(Succession::HandOff));
             ring.hold(at, threads, &|_, section| {
                 let _held = lock.read();
                 section();

@@ -8,6 +8,7 @@ use minflt_sync::order::MmapLock;
 use minflt_sync::rcu::{Patience, RcuCpu};
 use minflt_sync::{
     Atomic, Callback, Instance, IpiHandler, Machine, Ordering, PerCpu, Rcu, RwSem, SpinLock,
+    Succession,
 };
 
 /// An object that a writer unlinks and frees.
@@ -184,7 +185,7 @@ fn all_kinds_of_laggards(policy: Policy, handler: unsafe fn(*const ())) -> RunRe
     let bed = Bed::explorer(6);
     let domain = domain(&bed, 6, handler);
     let object = bed.place(Object::new());
-    let lock = bed.place(RwSem::<MmapLock, M>::new());
+    let lock = bed.place(RwSem::<MmapLock, M>::new(Succession::HandOff));
     let held = bed.place(Atomic::<u32, M>::new(0));
     let over = bed.place(Atomic::<u32, M>::new(0));
     let writer = || {
@@ -299,7 +300,7 @@ fn a_drain_waits_for_answers_and_not_for_readers() {
 fn whoever_may_sleep_or_leaves_the_kernel_within_a_section_is_told() {
     let bed = Bed::explorer(1);
     let domain = domain(&bed, 1, answer);
-    let lock = bed.place(RwSem::<MmapLock, M>::new());
+    let lock = bed.place(RwSem::<MmapLock, M>::new(Succession::HandOff));
     let spin = bed.place(SpinLock::<u64, minflt_sync::order::ZoneLock, M>::new(0));
     let inside = |what: &dyn Fn()| {
         let body = || {

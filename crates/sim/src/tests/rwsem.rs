@@ -1,11 +1,15 @@
 //! The sleeping read-write lock: exclusion, and nobody is forgotten.
 
 use super::{Bed, M, judge};
-use crate::{Budget, How, Memory, Mix, RunOptions, RunReport, Sim, TaskSpec, explore, explore_mix};
+use crate::why::{Name, WhyOptions, Windows};
+use crate::{
+    Budget, How, MachineFile, Memory, Mix, RunOptions, RunReport, Sim, TaskSpec, explore,
+    explore_mix,
+};
 use core::cell::Cell;
 use minflt_pgtable::X86_64;
 use minflt_sync::order::MmapLock;
-use minflt_sync::{Atomic, Machine, Ordering, RwSem};
+use minflt_sync::{Atomic, Machine, Ordering, RwSem, Succession};
 
 /// How a task takes the lock.
 #[derive(Clone, Copy)]
@@ -43,10 +47,15 @@ impl Inside {
 }
 
 /// Task `n` runs on CPU `on[n].0` and takes the lock as `on[n].1` says, twice.
-fn scenario(bed: &Bed, options: &RunOptions<'_>, on: &[(u32, Take)]) -> RunReport {
+fn scenario(
+    bed: &Bed,
+    options: &RunOptions<'_>,
+    succession: Succession,
+    on: &[(u32, Take)],
+) -> RunReport {
     // SAFETY: 1: the objects of the last schedule are not used any more.
     unsafe { bed.reset() };
-    let lock = bed.place(RwSem::<MmapLock, M>::new());
+    let lock = bed.place(RwSem::<MmapLock, M>::new(succession));
     let word = bed.place(Atomic::<u64, M>::new(0));
     let inside = Inside::default();
     let body = |take: Take| {
@@ -108,14 +117,16 @@ fn readers_and_writers_exclude_each_other_and_all_get_in() {
         &[(0, Read), (1, Read), (2, Read), (3, Write), (3, Write)],
     ];
     for (number, mix) in mixes.iter().enumerate() {
-        let bed = Bed::explorer(4);
-        let budget = Budget {
-            schedules: 4000,
-            seed: 100 + number as u64,
-        };
-        let found = explore(&budget, |options| scenario(&bed, options, mix));
-        if let Some(failure) = found.failure {
-            panic!("mix {number}: {failure}");
+        for succession in Succession::ALL {
+            let bed = Bed::explorer(4);
+            let budget = Budget {
+                schedules: 2000,
+                seed: 100 + number as u64,
+            };
+            let found = explore(&budget, |options| scenario(&bed, options, succession, mix));
+            if let Some(failure) = found.failure {
+                panic!("{succession:?}, mix {number}: {failure}");
+            }
         }
     }
 }
@@ -125,6 +136,11 @@ fn readers_and_writers_exclude_each_other_and_all_get_in() {
 /// these showed a reader beside a writer; a run of the host's test had shown it first.
 #[test]
 fn a_writer_that_spins_stays_out_while_readers_are_let_in() {
+    stays_out(Succession::Spin);
+    stays_out(Succession::HandOff);
+}
+
+fn stays_out(succession: Succession) {
     const READERS: u32 = 4;
     let budget = Budget {
         schedules: 20_000,
@@ -138,7 +154,7 @@ fn a_writer_that_spins_stays_out_while_readers_are_let_in() {
     let found = explore_mix(&budget, mix, |options| {
         // SAFETY: 1: the objects of the last schedule are not used any more.
         unsafe { bed.reset() };
-        let lock = bed.place(RwSem::<MmapLock, M>::new());
+        let lock = bed.place(RwSem::<MmapLock, M>::new(succession));
         let word = bed.place(Atomic::<u64, M>::new(0));
         let inside = Inside::default();
         let inside = &inside;
@@ -173,6 +189,102 @@ fn a_writer_that_spins_stays_out_while_readers_are_let_in() {
     if let Some(failure) = found.failure {
         panic!("{failure}");
     }
+}
+
+const SECTION_NS: u64 = 2000;
+
+/// Sixteen CPUs write under one lock, again and again; how often its line moved, for each time it
+/// was taken.
+fn moves(succession: Succession) -> u64 {
+    const ROUNDS: u64 = 50;
+    let bed = Bed::on("ivb-ep40", 40);
+    let lock = bed.place(RwSem::<MmapLock, M>::new(succession));
+    let taken = Cell::new(0);
+    let body = || {
+        for _ in 0..ROUNDS {
+            let held = lock.write();
+            taken.set(taken.get() + 1);
+            M::compute(SECTION_NS);
+            drop(held);
+            M::compute(2 * SECTION_NS);
+        }
+    };
+    let tasks = (0..16).map(|at| TaskSpec::new(2 * at, body)).collect();
+    let options = RunOptions {
+        why: Some(WhyOptions {
+            names: &|offset| Name {
+                object: if offset < 128 { "lock" } else { "node" },
+                field: "",
+                number: 0,
+                lock: None,
+            },
+            windows: Windows::None,
+            free: None,
+            samples: 10,
+        }),
+        ..RunOptions::virtual_time()
+    };
+    let report = bed.run(&options, tasks);
+    assert!(report.outcome.is_ok(), "{}", report.outcome);
+    assert!(!lock.is_held() && !lock.has_waiters());
+    let why = report.why.expect("asked for");
+    let lock = why.lines.iter().find(|line| line.name == "lock");
+    lock.expect("a row").moves / taken.get()
+}
+
+/// When all of them watched the word its line moved nine times, and all of them looked.
+#[test]
+fn a_release_is_seen_by_one_of_those_who_spin() {
+    for succession in [Succession::Spin, Succession::HandOff] {
+        let moves = moves(succession);
+        assert!((1..6).contains(&moves), "{succession:?}: {moves}");
+    }
+}
+
+/// A reader keeps a writer waiting, so that it sleeps. Once the reader has left, another writer
+/// takes the lock again and again, for 100 us each time, without a pause. How often it does so
+/// before the first comes in.
+fn overtakes(succession: Succession) -> u32 {
+    let mut file = MachineFile::shipped("ivb-ep40").unwrap();
+    file.ns.wake.value = 50_000.0;
+    let bed = Bed::of(&file, 4);
+    let lock = bed.place(RwSem::<MmapLock, M>::new(succession));
+    let (taken, seen) = (Cell::new(0), Cell::new(u32::MAX));
+    let tasks = vec![
+        TaskSpec::new(0, || {
+            let _held = lock.read();
+            M::compute(100_000);
+        }),
+        TaskSpec::new(1, || {
+            M::compute(10_000);
+            let _held = lock.write();
+            seen.set(taken.get());
+        }),
+        TaskSpec::new(2, || {
+            // The reader has left, and the first writer is being woken.
+            M::compute(110_000);
+            for _ in 0..TAKES {
+                let _held = lock.write();
+                taken.set(taken.get() + 1);
+                M::compute(100_000);
+            }
+        }),
+    ];
+    let report = bed.run(&RunOptions::virtual_time(), tasks);
+    assert!(report.outcome.is_ok(), "{}", report.outcome);
+    seen.get()
+}
+
+/// 20 ms.
+const TAKES: u32 = 200;
+
+#[test]
+fn a_waiter_is_overtaken_never_or_always_or_for_4_ms() {
+    assert_eq!(overtakes(Succession::Grant), 0, "it was there first");
+    let steals = [Succession::Steal, Succession::Spin].map(overtakes);
+    assert!(steals.iter().all(|it| *it > TAKES / 2), "{steals:?}");
+    let handed = overtakes(Succession::HandOff);
+    assert!((35..45).contains(&handed), "{handed}");
 }
 
 /// A lock of one word that forgets to wake: the explorer has to see it.

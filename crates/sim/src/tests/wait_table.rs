@@ -4,7 +4,7 @@ use super::{Bed, M, judge};
 use crate::{Budget, RunOptions, RunReport, TaskSpec, explore};
 use core::cell::Cell;
 use minflt_sync::order::{FolioLock, MmapLock};
-use minflt_sync::{Atomic, Machine, Ordering, RwSem, WaitTable};
+use minflt_sync::{Atomic, Machine, Ordering, RwSem, Succession, WaitTable};
 
 const LOCKED: u32 = 1;
 const WAITERS: u32 = 1 << 1;
@@ -125,7 +125,7 @@ fn outcome_of(body: impl FnOnce(&WaitTable<M>, &Atomic<u32, M>)) -> String {
 fn order_and_sleep_are_checked_although_nobody_waits() {
     let text = outcome_of(|table, word| {
         table.lock::<FolioLock>(0, word, LOCKED, WAITERS);
-        let outer = RwSem::<MmapLock, M>::new();
+        let outer = RwSem::<MmapLock, M>::new(Succession::HandOff);
         let _outer = outer.read();
     });
     assert!(text.contains("waits for MmapLock"), "{text}");

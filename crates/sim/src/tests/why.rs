@@ -4,7 +4,7 @@ use super::{Bed, M};
 use crate::why::{Activity, Cause, Limit, Name, PhaseRow, Why, WhyOptions, Window, Windows};
 use crate::{Outcome, RunOptions, RunReport, TaskSpec};
 use minflt_sync::order::{MmapLock, PageTableLock};
-use minflt_sync::{Atomic, Cost, Machine, Ordering, Phase, RwSem, SpinLock};
+use minflt_sync::{Atomic, Cost, Machine, Ordering, Phase, RwSem, SpinLock, Succession};
 
 const ROUNDS: u64 = 300;
 
@@ -12,7 +12,7 @@ const ROUNDS: u64 = 300;
 fn contend(cpus: u32, why: Option<WhyOptions<'_>>) -> RunReport {
     let bed = Bed::on("altix32", 32);
     let lock = bed.place(SpinLock::<u64, PageTableLock, M>::new(0));
-    let sem = bed.place(RwSem::<MmapLock, M>::new());
+    let sem = bed.place(RwSem::<MmapLock, M>::new(Succession::HandOff));
     let word = bed.place(Atomic::<u64, M>::new(0));
     let body = |cpu: u32| {
         move || {

@@ -12,6 +12,8 @@ pub enum RwSemPart {
     Count,
     /// Who writes.
     Owner,
+    /// Those who spin.
+    Spinners,
     /// Those who sleep, and the lock of their queue.
     Queue,
 }
@@ -23,6 +25,7 @@ impl<C: Class, M: Machine> RwSem<C, M> {
         let starts = [
             (core::mem::offset_of!(Self, count), RwSemPart::Count),
             (core::mem::offset_of!(Self, owner), RwSemPart::Owner),
+            (core::mem::offset_of!(Self, spinners), RwSemPart::Spinners),
             (core::mem::offset_of!(Self, queue), RwSemPart::Queue),
         ];
         let before = starts.iter().filter(|(start, _)| *start <= offset);

@@ -3,7 +3,7 @@
 use super::count::{Count, M, of, with};
 use minflt_sync::order::{FolioLock, MmapLock, VmaLock, ZoneLock};
 use minflt_sync::{
-    Atomic, LockSeq, LockedAt, Newcomers, RefLock, RwSem, SeqCount, SpinLock, WaitTable,
+    Atomic, LockSeq, LockedAt, Newcomers, RefLock, RwSem, SeqCount, SpinLock, Succession, WaitTable,
 };
 
 /// What each promises in its own file: loads, stores, exchanges.
@@ -22,7 +22,7 @@ fn a_lock_that_nobody_else_wants_costs_what_its_page_says() {
         };
         let spin = SpinLock::<u64, ZoneLock, M>::new(0);
         count("spin.rs", (0, 1, 1), &|| drop(spin.lock()));
-        let sem = RwSem::<MmapLock, M>::new();
+        let sem = RwSem::<MmapLock, M>::new(Succession::HandOff);
         count("rwsem.rs, reading", (0, 0, 2), &|| drop(sem.read()));
         count("rwsem.rs, writing", (0, 2, 2), &|| drop(sem.write()));
         count("rwsem.rs, downgrading", (0, 2, 3), &|| {

@@ -3,6 +3,7 @@
 use super::{Held, NewSegment, Segment, ShmId, ShmKey, ShmPages};
 use crate::commit::{Overcommit, Reserve};
 use crate::config::Broken;
+use crate::config::Config;
 use crate::error::{FileError, NoMemory, ShmgetError};
 use crate::file::{FileAccess, FileHandle, pages_of};
 use crate::hugetlb::HugeSize;
@@ -68,11 +69,11 @@ pub(crate) struct Table<'s, M: Mmu> {
 
 impl<M: Mmu> Segments<M> {
     /// None, with Linux's limits; the slab's magazines.
-    pub(crate) fn new(magazines: PerCpu<Magazine<M>, M>) -> Self {
+    pub(crate) fn new(magazines: PerCpu<Magazine<M>, M>, config: &Config) -> Self {
         let limits = ShmLimits::default();
         Self {
             slab: Slab::new(11, magazines, Pages::Leave),
-            lock: RwSem::new(),
+            lock: RwSem::new(config.sleeping_locks.of_semaphore()),
             first: Atomic::new(0),
             count: Atomic::new(0),
             pages: Atomic::new(0),
