@@ -11,7 +11,7 @@
 use core::error::Error;
 use minflt_mm::config::{
     Ahead, AnonRmap, Balancing, ExchangeBy, FaultAround, Hugetlb, Ladder, Lifetime, Linking,
-    Neighbours, Protocol, Rss, Unmap,
+    Neighbours, Protocol, Rss, SleepingLocks, Unmap,
 };
 use minflt_mm::{Config, Era, era};
 use minflt_races::{RACES, search};
@@ -35,6 +35,7 @@ const MINE: Era = Era {
         neighbours: Neighbours::Old,
         anon_rmap: AnonRmap::Shared,
         balancing: Balancing::Off,
+        sleeping_locks: SleepingLocks::HandOff,
         hugetlb: Hugetlb::VmaLock,
         ahead: Ahead::Nothing,
         broken: None,

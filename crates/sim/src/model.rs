@@ -200,6 +200,12 @@ impl Model {
         }
     }
 
+    /// From sending an interrupt until a CPU that idles takes it: of a wake-up, all but the switch to
+    /// the task.
+    pub(crate) fn idle_exit(&self) -> Ps {
+        self.wake.saturating_sub(self.switch)
+    }
+
     /// What fixed work costs a CPU next to node `here`.
     pub(crate) fn fixed(&self, cost: Cost, here: u32) -> Ps {
         match cost {

@@ -195,7 +195,14 @@ impl Core {
         for cpu in to.iter().take_while(|cpu| *cpu < cpus) {
             self.pass(task, self.model.ipi_send);
             self.spent(task, Cause::Send);
-            let at = self.clock_of(task) + self.model.ipi_delay(from, cpu);
+            let way = self.model.ipi_delay(from, cpu);
+            let idles = self.idles(cpu);
+            let way = if idles {
+                way.max(self.model.idle_exit())
+            } else {
+                way
+            };
+            let at = self.clock_of(task) + way;
             let entry = &mut self.cpus[cpu as usize];
             self.interrupted += u32::from(entry.interrupt.is_none());
             let at = entry.interrupt.map_or(at, |earlier| earlier.min(at));

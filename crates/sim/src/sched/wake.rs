@@ -4,6 +4,10 @@
 //! of the same last cache: one whose core idles if there is one. If none idles it queues behind
 //! whoever has its CPU. Explored schedules have no need for it: who runs when is what they choose.
 //!
+//! An idle CPU is woken by an interrupt, and switches to the task: so an interrupt for something
+//! else takes it as long as a wake-up, but for the switch. One that is being woken already takes
+//! interrupts as soon as one that runs: it counts as awake.
+//!
 //! A task that is queued or preempted stays where it is, as nobody balances the load of CPUs here.
 //!
 //! Linux: kernel/sched/fair.c, select_idle_sibling with select_idle_core and select_idle_cpu (v4.13),
@@ -53,7 +57,7 @@ impl Core {
     }
 
     /// Whether `cpu` has no task: at most an interrupt to take.
-    fn idles(&self, cpu: u32) -> bool {
+    pub(super) fn idles(&self, cpu: u32) -> bool {
         let at = cpu as usize;
         let runs = self.cpus[at].current.is_some_and(|task| task < self.bodies);
         !runs && self.waiting[at].is_empty()
