@@ -39,6 +39,7 @@ mod rng;
 mod run;
 mod sched;
 mod schedule;
+mod snoop;
 mod spin;
 mod stops;
 mod target;

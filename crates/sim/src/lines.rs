@@ -25,7 +25,8 @@
 //! A line is busy while it moves. Who asks meanwhile waits in a queue (`sched/queue.rs`), from
 //! which the machine's arbitration takes the next; it then pays `contended` beside the transfer.
 //! The first reader of a die keeps a shared line busy for `home`; later ones of that die have it
-//! from the die's last cache, whatever the line does.
+//! from the die's last cache, whatever the line does. Where requests go to all sockets, a line that
+//! leaves its die is busy until its home says so (`snoop.rs`).
 //!
 //! # Why it is correct
 //! It holds no values: those live in the machine's memory, and one simulated context runs at a
@@ -35,9 +36,13 @@
 //! Two indexed loads an access. Not modelled: capacity, prefetch, store buffers, misses in
 //! translation buffers.
 
+pub(crate) use self::ask::{Accessed, Ask, Came};
 use crate::model::{Distance, Model, Ps};
+use crate::snoop::Want;
 use core::ops::Range;
 use minflt_sync::Kind;
+
+mod ask;
 
 /// A line's number: its offset in the machine's memory divided by the line size.
 pub(crate) type LineId = usize;
@@ -63,6 +68,8 @@ pub(crate) struct Line {
     first: u16,
     /// The CPU that it was handed to last.
     pub(crate) last: u16,
+    /// The node of its memory.
+    home: u8,
     /// Whether a second CPU has ever touched it.
     pub(crate) ever_shared: bool,
     /// The list, plus 1, of those that spin until it changes.
@@ -102,39 +109,6 @@ pub(crate) struct Lines {
     /// Sets of CPUs, `words` words each, for machines of over 64 CPUs.
     pool: Vec<u64>,
     words: usize,
-}
-
-/// How a line is asked for.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Ask {
-    pub(crate) id: LineId,
-    /// The node that the line's memory is on.
-    pub(crate) node: u32,
-    pub(crate) cpu: u32,
-    pub(crate) kind: Kind,
-    /// Whether it had to wait for the line.
-    pub(crate) waited: bool,
-}
-
-/// What an access came to.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Accessed {
-    /// When it is done.
-    pub(crate) end: Ps,
-    pub(crate) came: Came,
-    /// The line's queue, plus 1.
-    pub(crate) queue: u32,
-}
-
-/// How a line came to who touched it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Came {
-    /// Its core had it.
-    Not,
-    /// It is the only one who has it now.
-    Owned,
-    /// It shares it with others, and with its last owner if there was one until now.
-    Shared { with: Option<u32> },
 }
 
 impl Lines {
@@ -270,7 +244,14 @@ impl Lines {
             return self.access(model, ask, now);
         };
         let time = model.transfer(distance);
-        let (start, busy) = (line.busy.max(now), model.home.min(time));
+        let (time, busy) = match &model.snoops {
+            None => (time, model.home.min(time)),
+            Some(snoops) => {
+                let from = model.places[cpu as usize].node;
+                snoops.served(from, u32::from(line.home), (time, Want::Line), true)
+            }
+        };
+        let start = line.busy.max(now);
         let start = if busy == 0 { now } else { start };
         self.share(place, cpu);
         let line = &mut self.lines[place];
@@ -295,6 +276,7 @@ impl Lines {
         let line = &mut self.lines[place];
         if line.first == 0 {
             line.first = me;
+            line.home = u8::try_from(ask.node).unwrap_or(u8::MAX);
         } else if line.first != me {
             line.ever_shared = true;
         }
@@ -322,7 +304,11 @@ impl Lines {
             return done(line.busy, Came::Not);
         }
         let (time, busy) = match distance {
-            Some(distance) => (model.transfer(distance), model.transfer(distance)),
+            Some(distance) => {
+                let time = model.transfer(distance);
+                let far = distance > Distance::Die;
+                ask.snooped(model, far, (time, Want::Line), time)
+            }
             None => self.fetch(model, line, ask),
         };
         if busy == 0 {
@@ -361,10 +347,10 @@ impl Lines {
         if !ask.kind.writes() {
             let busy = match nearest {
                 None => fetched,
-                Some(Distance::Core | Distance::Die) => 0,
+                Some(Distance::Core | Distance::Die) => return (fetched, 0),
                 Some(_) => model.home.min(fetched),
             };
-            return (fetched, busy);
+            return ask.snooped(model, true, (fetched, Want::Line), busy);
         }
         let others = |level| self.count(&line, within(level)) - u64::from(has);
         let all = others(Distance::Beyond);
@@ -377,7 +363,9 @@ impl Lines {
             _ => 0,
         };
         let time = fetched.max(invalidate) + model.sharer * all.saturating_sub(1);
-        (time, time)
+        let want = if all > 0 { Want::Alone } else { Want::Line };
+        let far = all == 0 || farthest > Some(Distance::Die);
+        ask.snooped(model, far, (time, want), time)
     }
 
     /// Notes who holds the line after `cpu` got it.

@@ -7,7 +7,8 @@
 //! `[bytes_per_us]`, in which every number reads
 //! `key = { value = 1, src = "guess", cite = "who says so" }`. No key may be left out. The levels
 //! of the shape must divide each other and the number of CPUs; where the last one of a real machine
-//! is smaller, `uneven` says why. What the format cannot say stands in a comment of the file.
+//! is smaller, `uneven` says why. Where requests for lines go to all sockets, `snoops` says who
+//! says so. What the format cannot say stands in a comment of the file.
 
 mod check;
 mod fit;
@@ -233,6 +234,10 @@ pub struct MachineFile {
     /// Why the last core, die, group or node has fewer CPUs than the others; else all are alike.
     #[serde(default)]
     pub uneven: Option<String>,
+    /// Who says that a request which leaves its socket is sent to all of them and ends at the
+    /// line's home; else a directory, or the home, knows whom to ask.
+    #[serde(default)]
+    pub snoops: Option<String>,
     /// Counts and sizes.
     pub shape: Shape,
     /// Times.
@@ -310,6 +315,9 @@ impl MachineFile {
         text += &format!("arbitration = \"{}\"\n", self.arbitration.name());
         if let Some(why) = &self.uneven {
             text += &format!("uneven = {}\n", quoted(why));
+        }
+        if let Some(why) = &self.snoops {
+            text += &format!("snoops = {}\n", quoted(why));
         }
         let mut within = "";
         for (table, key, number) in self.numbers() {

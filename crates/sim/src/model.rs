@@ -12,6 +12,7 @@
 //! Three compares a distance.
 
 use crate::machine_file::{Arbitration, MachineFile, Sourced};
+use crate::snoop::Snoops;
 use core::ops::Range;
 use minflt_sync::Cost;
 
@@ -48,6 +49,8 @@ pub(crate) struct Model {
     pub(crate) arbitration: Arbitration,
     pub(crate) places: Vec<Place>,
     pub(crate) nodes: u32,
+    /// Where requests go to all sockets.
+    pub(crate) snoops: Option<Snoops>,
     /// CPUs of a core, a die, a group, and of the machine.
     per: [u32; 4],
     pub(crate) near_first_permille: u64,
@@ -107,8 +110,9 @@ impl Model {
                 node: cpu / per(&shape.cpus_per_node),
             })
             .collect();
-        Self {
+        let mut model = Self {
             name: file.name.clone(),
+            snoops: None,
             arbitration: file.arbitration,
             nodes: places.last().map_or(1, |place| place.node + 1),
             places,
@@ -154,7 +158,16 @@ impl Model {
             node: whole(&rate.node),
             shared_core_permille: whole(&shape.shared_core_permille),
             ahead: AHEAD_CYCLES * 1_000_000 / whole(&shape.clock_mhz),
+        };
+        if file.snoops.is_some() {
+            let first = |node| node * per(&shape.cpus_per_node);
+            let far = |a, b| match a == b {
+                true => model.transfer(Distance::Die),
+                false => model.transfer(model.distance(first(a), first(b))),
+            };
+            model.snoops = Some(Snoops::new(model.nodes, far));
         }
+        model
     }
 
     /// How far CPUs `a` and `b` are apart.

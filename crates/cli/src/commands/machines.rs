@@ -100,6 +100,9 @@ fn show(machine: &MachineFile) {
     if let Some(why) = &machine.uneven {
         outln!("uneven: {why}");
     }
+    if let Some(why) = &machine.snoops {
+        outln!("snoops: {why}");
+    }
     outln!();
     let columns = [
         Column::text("number"),

@@ -124,9 +124,49 @@ fn sharers_are_counted_in_any_range() {
     assert_eq!(count(1000, 4096), 1, "beyond the machine is nobody");
 }
 
+/// Eight sockets of 20 CPUs without a directory; four are within one hop.
+#[test]
+fn a_broadcast_collects_all_sockets_and_ends_at_the_home() {
+    let (model, mut lines) = machine("wsm-ex8", 160);
+    let (far1, far2, die, rmw) = (160_000, 215_000, 54_000, 10_000);
+    let mut at = |cpu, kind, now, waited| {
+        let ask = Ask {
+            waited,
+            ..ask(cpu, kind)
+        };
+        let end = lines.access(&model, ask, now).end - now;
+        (end, lines.line(7).busy - now)
+    };
+    at(0, Kind::Rmw, 0, false);
+    // Within the die nobody else is asked.
+    assert_eq!(at(2, Kind::Rmw, 1_000_000, false), (die + rmw, die));
+    // The home must hear that the data has come, and says that it is over.
+    let over = far1 + far1 / 2 + far1 / 2;
+    assert_eq!(at(20, Kind::Rmw, 2_000_000, false), (far1 + rmw, over));
+    // Where the home is here, it waits for the answers of the farthest sockets, who have nothing.
+    let over = far2 / 2 + far2 / 2 + die / 2;
+    assert_eq!(at(0, Kind::Rmw, 3_000_000, false), (far1 + rmw, over));
+    // One that waited is told by the one before; then the way to the home and back.
+    let (near, turn) = (far1 / 2 + rmw, far1 / 2 + far1);
+    assert_eq!(at(40, Kind::Rmw, 4_000_000, true), (near, turn));
+    // Where the home is far, so is each turn; where it is here, a turn is short.
+    let (way, turn) = (far2 / 2 + rmw, far2 / 2 + far2);
+    assert_eq!(at(140, Kind::Rmw, 5_000_000, true), (way, turn));
+    assert_eq!(at(0, Kind::Rmw, 6_000_000, true), (way, far2 / 2 + die));
+    // Of a shared line, only the home knows when nobody else has it.
+    at(20, Kind::Load, 7_000_000, false);
+    let over = far1 + far1 / 2 + far1 / 2;
+    assert_eq!(at(20, Kind::Rmw, 8_000_000, false), (over + rmw, over));
+}
+
 #[test]
 fn a_look_is_a_load_that_waited() {
-    for (name, cpus) in [("altix512", 512), ("next1024", 40), ("kvm16", 16)] {
+    for (name, cpus) in [
+        ("altix512", 512),
+        ("next1024", 40),
+        ("kvm16", 16),
+        ("wsm-ex8", 160),
+    ] {
         let (model, mut lines) = machine(name, cpus);
         let (_, mut others) = machine(name, cpus);
         let (mut random, mut now) = (Rng::new(1), 0);

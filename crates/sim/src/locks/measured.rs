@@ -4,7 +4,7 @@ use core::fmt;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 
-const FILES: [(&str, &str); 2] = [
+const FILES: [(&str, &str); 3] = [
     (
         "data/locks/ivb-ep40.toml",
         include_str!("../../../../data/locks/ivb-ep40.toml"),
@@ -12,6 +12,10 @@ const FILES: [(&str, &str); 2] = [
     (
         "data/locks/hsw-ex96.toml",
         include_str!("../../../../data/locks/hsw-ex96.toml"),
+    ),
+    (
+        "data/locks/wsm-ex8.toml",
+        include_str!("../../../../data/locks/wsm-ex8.toml"),
     ),
 ];
 
@@ -27,6 +31,9 @@ pub struct Curves {
     pub unit: String,
     /// Cycles that the lock was held.
     pub section_cycles: u64,
+    /// Whether no number of the model was fitted to these figures.
+    #[serde(default)]
+    pub held_out: bool,
     /// Threads, a point each.
     pub threads: Vec<u32>,
     /// By name of the lock ([`super::Lock::name`]): a figure a point.

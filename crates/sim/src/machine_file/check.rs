@@ -134,6 +134,7 @@ fn words(machine: &MachineFile) -> Result<(), (Key, String)> {
     let texts = [
         ("title", Some(&machine.title)),
         ("uneven", machine.uneven.as_ref()),
+        ("snoops", machine.snoops.as_ref()),
     ];
     for (key, text) in texts {
         if text.is_some_and(|text| text.trim().is_empty()) {

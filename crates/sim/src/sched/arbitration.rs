@@ -174,6 +174,7 @@ impl Queue {
         if busy > now && !self.marks.words().any(|word| word.alone() != 0) {
             // Nobody can be served, whatever is drawn.
             random.skip(match model.arbitration {
+                _ if model.snoops.is_some() => 1,
                 Arbitration::Fifo => 0,
                 Arbitration::Random => 1,
                 Arbitration::NearFirst => 2,
@@ -181,6 +182,11 @@ impl Queue {
             return Err(self.ready_at(busy, now));
         }
         let at = match model.arbitration {
+            _ if model.snoops.is_some() => {
+                let near = self.place(model.places[usize::from(found.last)].die);
+                self.any(random, busy, now, near)
+                    .or_else(|| near.filter(|at| self.is_ready(*at, busy, now)))
+            }
             Arbitration::Fifo => {
                 let age = |at: &usize| self.of[self.dies[*at] as usize].asking[0].at;
                 let all = 0..self.dies.len();
@@ -190,9 +196,9 @@ impl Queue {
             Arbitration::NearFirst if random.below(1000) < model.near_first_permille => {
                 let near = self.place(model.places[usize::from(found.last)].die);
                 near.filter(|at| self.is_ready(*at, busy, now))
-                    .or_else(|| self.any(random, busy, now))
+                    .or_else(|| self.any(random, busy, now, None))
             }
-            Arbitration::NearFirst | Arbitration::Random => self.any(random, busy, now),
+            Arbitration::NearFirst | Arbitration::Random => self.any(random, busy, now, None),
         };
         let Some(at) = at else {
             return Err(self.ready_at(busy, now));
@@ -264,12 +270,13 @@ impl Queue {
         servable >> (at % 64) & 1 == 1 && self.free[at] <= now
     }
 
-    /// The first die that can be served from one drawn at random on, in the order of the list.
+    /// The first die but `not` that can be served from one drawn at random on, in the order of the
+    /// list.
     #[inline]
-    fn any(&self, random: &mut Rng, busy: Ps, now: Ps) -> Option<usize> {
+    fn any(&self, random: &mut Rng, busy: Ps, now: Ps, not: Option<usize>) -> Option<usize> {
         let len = self.dies.len();
         let start = random.below(len.max(1) as u64) as usize;
-        let is = |at: usize| self.free[at] <= now;
+        let is = |at: usize| self.free[at] <= now && Some(at) != not;
         let word = |n| self.marks.word(n).servable(busy <= now);
         find(start, len, word, is).or_else(|| find(0, start, word, is))
     }

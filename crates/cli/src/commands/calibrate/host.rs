@@ -27,6 +27,7 @@ pub(crate) fn preset() -> Result<MachineFile, Error> {
         machine::line()
     );
     file.uneven = None;
+    file.snoops = None;
     let all: Vec<_> = file
         .numbers()
         .map(|(table, key, it)| (format!("{table}.{key}"), it.value))

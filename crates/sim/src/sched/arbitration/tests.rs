@@ -103,6 +103,13 @@ impl Plain {
             (start..len).chain(0..start).find(ready)
         };
         let at = match model.arbitration {
+            _ if model.snoops.is_some() => {
+                let last = model.places[usize::from(line.last)].die as u16;
+                let start = random.below(len.max(1) as u64) as usize;
+                let all = || (start..len).chain(0..start).filter(ready);
+                let other = all().find(|at| self.dies[*at].die != last);
+                other.or_else(|| all().next())
+            }
             Arbitration::Fifo => {
                 let all = (0..len).filter(ready);
                 all.min_by_key(|at| self.dies[*at].asking[0].at)
@@ -226,7 +233,7 @@ fn it_chooses_as_one_that_passes_over_all_dies_does() {
         Arbitration::NearFirst,
         Arbitration::Random,
     ];
-    for machine in ["altix512", "next1024", "rome256"] {
+    for machine in ["altix512", "next1024", "rome256", "wsm-ex8"] {
         for (seed, arbitration) in (0..).zip(all) {
             agree(machine, arbitration, seed);
         }
