@@ -95,7 +95,7 @@ fn a_machine_of_ones_own_runs_under_its_own_name() {
     let (status, _, said) = minflt(&format!("{bench} {}", own.display()));
     assert_eq!(status, 2);
     assert!(
-        said.contains("own.toml:26: ns.far1 = 8 is below die = 44 (line 24): "),
+        said.contains("own.toml:27: ns.far1 = 8 is below die = 44 (line 25): "),
         "{said}"
     );
 }

@@ -2,8 +2,9 @@
 //! privileges can find out.
 //!
 //! Each figure is a median of rounds, since somebody else's work makes single rounds too slow and
-//! never too fast. Frequency changes, prefetching and other programs are in the figures: they are
-//! good to a factor of 1.5 or so, and say how lines, memory and wake-ups compare.
+//! never too fast. Rounds are shorter than a scheduler's slice, so that it meets few of them.
+//! Frequency changes, prefetching and other programs are in the figures: they are good to a factor
+//! of 1.5 or so, and say how lines, memory and wake-ups compare.
 
 #![expect(
     clippy::disallowed_methods,
@@ -17,7 +18,7 @@ use minflt_sync::prim::AtomicU64;
 use std::panic::resume_unwind;
 use std::sync::{Arc, Barrier};
 use std::thread;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// What was measured; times in nanoseconds, rates in bytes per microsecond.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -30,6 +31,8 @@ pub struct Probe {
     pub transfer: Option<f64>,
     /// A load that needs the one before it, from memory.
     pub memory: f64,
+    /// One of many loads from memory that need nothing of each other.
+    pub independent: f64,
     /// From waking a sleeping thread of another CPU until it runs; none where there is no CPU 1.
     pub wake: Option<f64>,
     /// One CPU filling pages with zeros.
@@ -44,6 +47,13 @@ const ROUNDS: usize = 9;
 /// More than a cache holds that is not shared with other guests of the same processor.
 const BYTES: usize = 128 << 20;
 const PAGE: usize = 4096;
+/// What is cleared and copied in a round, by pages, as faults do it; all pieces in turn, so that no
+/// cache has them.
+const PIECE: usize = 512 << 10;
+/// Words between two that miss: three lines, since a neighbour may be fetched as well.
+const MISS_STEP: usize = 24;
+/// Misses a round: some 0.2 ms.
+const MISSES: usize = 1024;
 
 impl Probe {
     /// Measures, on `cpus` CPUs; takes some seconds.
@@ -61,16 +71,19 @@ impl Probe {
         pin(0);
         let mut words = vec![0u64; BYTES / 8];
         let two = cpus > 1;
+        let [memory, independent] = misses(&mut words);
         Self {
-            hit: chain(&mut words[..64], 1 << 20),
+            hit: chain(&mut words[..64]),
             rmw_hit: rmw(1 << 20),
-            memory: chain(&mut words, 1 << 17),
+            memory,
+            independent,
             transfer: two.then(|| ping_pong(20_000)),
             wake: two.then(|| wake(500)),
-            clear: rate(|| clear(&mut words)),
+            clear: rate(pieces(&mut words).map(|piece| || clear(piece))),
             copy: {
                 let (to, from) = words.split_at_mut(BYTES / 16);
-                rate(|| copy(to, from))
+                let pairs = pieces(to).zip(from.chunks(PIECE / 8));
+                rate(pairs.map(|(to, from)| || copy(to, from)))
             },
             clear_together: together(cpus),
         }
@@ -92,20 +105,21 @@ fn each(n: usize, mut work: impl FnMut()) -> f64 {
     median((0..ROUNDS).map(round).collect())
 }
 
-/// Bytes per microsecond; `work` tells how many bytes.
-fn rate(mut work: impl FnMut() -> usize) -> f64 {
-    let bytes = work();
-    bytes as f64
-        / (each(1, || {
-            black_box(work());
-        }) / 1000.0)
+/// Bytes per microsecond: the median of `works`, each of which tells how many bytes it was.
+fn rate<W: FnOnce() -> usize>(works: impl Iterator<Item = W>) -> f64 {
+    let round = |work: W| {
+        let started = Instant::now();
+        let bytes = black_box(work());
+        bytes as f64 / (started.elapsed().as_nanos() as f64 / 1000.0)
+    };
+    median(works.map(round).collect())
 }
 
-/// Loads that each name the next, all words of `words` in one ring of random order.
-fn chain(words: &mut [u64], loads: usize) -> f64 {
-    let step = if words.len() > 64 { PAGE / 8 + 8 } else { 1 };
+/// Puts the first word of each `step` words into one ring of random order, each naming the next;
+/// the ring from word 0 on.
+fn ring(words: &mut [u64], step: usize) -> Vec<usize> {
     let count = words.len() / step;
-    let mut order: Vec<usize> = (0..count).collect();
+    let mut order: Vec<usize> = (0..count).map(|at| at * step).collect();
     let mut state = 1u64;
     for at in (1..count).rev() {
         state = state
@@ -113,16 +127,51 @@ fn chain(words: &mut [u64], loads: usize) -> f64 {
             .wrapping_add(1_442_695_040_888_963_407);
         order.swap(at, (state >> 33) as usize % at);
     }
+    let zero = order.iter().position(|at| *at == 0).unwrap_or(0);
+    order.rotate_left(zero);
     for (at, from) in order.iter().enumerate() {
-        words[from * step] = (order[(at + 1) % count] * step) as u64;
+        words[*from] = order[(at + 1) % count] as u64;
     }
+    order
+}
+
+/// Loads that each name the next, of words that the caches hold.
+fn chain(words: &mut [u64]) -> f64 {
+    const LOADS: usize = 1 << 18;
+    ring(words, 1);
     let mut at = 0;
-    each(loads, || {
-        for _ in 0..loads {
+    each(LOADS, || {
+        for _ in 0..LOADS {
             at = words[at as usize];
         }
         black_box(at);
     })
+}
+
+/// A load from memory that needs the one before it, and one that needs none: the same ring, in
+/// which each load goes to a line that was not touched since all the others were.
+fn misses(words: &mut [u64]) -> [f64; 2] {
+    let order = ring(words, MISS_STEP);
+    let mut at = 0;
+    let dependent = || {
+        let started = Instant::now();
+        for _ in 0..MISSES {
+            at = words[at as usize];
+        }
+        black_box(at);
+        started.elapsed()
+    };
+    let each = |time: Duration| time.as_nanos() as f64 / MISSES as f64;
+    let rounds = order.len() / MISSES / 2;
+    let mut dependent = core::iter::repeat_with(dependent);
+    let dependent = dependent.by_ref().take(rounds).map(each).collect();
+    let independent = |at: &[usize]| {
+        let started = Instant::now();
+        black_box(at.iter().map(|at| words[*at]).sum::<u64>());
+        each(started.elapsed())
+    };
+    let rest = order[rounds * MISSES..].chunks_exact(MISSES);
+    [median(dependent), median(rest.map(independent).collect())]
 }
 
 fn rmw(n: usize) -> f64 {
@@ -192,6 +241,10 @@ fn wake(rounds: u64) -> f64 {
     })
 }
 
+fn pieces(words: &mut [u64]) -> impl Iterator<Item = &mut [u64]> {
+    words.chunks_mut(PIECE / 8)
+}
+
 fn clear(words: &mut [u64]) -> usize {
     for page in words.chunks_mut(PAGE / 8) {
         black_box(page).fill(0);
@@ -216,7 +269,7 @@ fn together(cpus: u32) -> f64 {
                 pin(cpu);
                 let mut words = vec![1u64; BYTES / 16];
                 start.wait();
-                rate(|| clear(&mut words))
+                rate(pieces(&mut words).map(|piece| || clear(piece)))
             })
         })
         .collect();
@@ -228,21 +281,27 @@ fn together(cpus: u32) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use super::{chain, median};
+    use super::{median, misses, ring};
 
     #[test]
     fn the_chain_is_one_ring() {
         let mut words = vec![0u64; 64];
-        chain(&mut words, 10);
-        let (mut at, mut steps) = (0, 0);
-        loop {
-            at = words[at] as usize;
-            steps += 1;
-            if at == 0 {
-                break;
+        for step in [1, 4] {
+            let order = ring(&mut words, step);
+            let mut at = 0;
+            for expected in &order {
+                assert_eq!(at, *expected);
+                at = words[at] as usize;
             }
+            assert_eq!((at, order.len()), (0, 64 / step));
         }
-        assert_eq!(steps, 64);
         assert_eq!(median(vec![3.0, 1.0, 2.0]), 2.0);
+    }
+
+    #[test]
+    fn misses_are_measured_over_each_line_once() {
+        let mut words = vec![0u64; 1 << 20];
+        let [dependent, independent] = misses(&mut words);
+        assert!(dependent > 0.0 && independent > 0.0);
     }
 }

@@ -344,6 +344,13 @@ impl Lines {
             None if model.places[cpu as usize].node == ask.node => model.dram_local,
             None => model.dram_far,
         };
+        if nearest.is_none() && !has && matches!(ask.kind, Kind::Store | Kind::PlainWrite) {
+            // A line that nobody has touched yet is of something new, whose address is known
+            // beforehand, and a store waits in its buffer: such misses overlap. A load may be
+            // what the next address comes from, and an exchange lets nothing pass.
+            let fetched = model.overlapped(fetched);
+            return ask.snooped(model, true, (fetched, Want::Line), fetched);
+        }
         if !ask.kind.writes() {
             let busy = match nearest {
                 None => fetched,

@@ -110,6 +110,8 @@ numbers! {
         shared_core_permille,
         /// With `arbitration = "near-first"`: how often the nearest goes first, in thousandths.
         near_first_permille,
+        /// Misses of one CPU under way at once, if none needs what another brings.
+        overlap,
     }
 }
 

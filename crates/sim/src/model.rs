@@ -61,6 +61,8 @@ pub(crate) struct Model {
     pub(crate) llc: Ps,
     pub(crate) dram_local: Ps,
     pub(crate) dram_far: Ps,
+    /// Independent misses that are under way at once.
+    overlap: u64,
     pub(crate) sharer: Ps,
     pub(crate) serve: Ps,
     pub(crate) home: Ps,
@@ -130,6 +132,7 @@ impl Model {
             llc: ps(&ns.llc),
             dram_local: ps(&ns.dram_local),
             dram_far: ps(&ns.dram_far),
+            overlap: whole(&shape.overlap),
             sharer: ps(&ns.sharer),
             serve: ps(&ns.serve),
             home: ps(&ns.home),
@@ -219,12 +222,18 @@ impl Model {
         self.wake.saturating_sub(self.switch)
     }
 
+    /// What each of many independent misses costs that take `time` alone.
+    pub(crate) fn overlapped(&self, time: Ps) -> Ps {
+        time / self.overlap
+    }
+
     /// What fixed work costs a CPU next to node `here`.
     pub(crate) fn fixed(&self, cost: Cost, here: u32) -> Ps {
         match cost {
             Cost::Trap => self.trap,
             Cost::Syscall => self.syscall,
             Cost::Cold => self.cold,
+            Cost::Fresh => self.overlapped(self.cold),
             Cost::Walk => self.walk,
             Cost::Free => self.free_page,
             Cost::Invalidate { pages } => self

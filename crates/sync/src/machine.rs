@@ -76,8 +76,11 @@ pub enum Cost {
         /// The node whose memory is written.
         to: u32,
     },
-    /// A cold miss on a descriptor that was not touched for long.
+    /// A cold miss on a descriptor that was not touched for long, which what follows waits for.
     Cold,
+    /// The same of a frame that was just taken from its CPU's list: the list says which frames come
+    /// next, and their descriptors are stored to, so such misses overlap.
+    Fresh,
     /// A hardware page walk.
     Walk,
     /// Invalidating `pages` translations of this CPU; `u64::MAX` for all.

@@ -216,7 +216,8 @@ impl<M: Mmu> HugeFault<'_, '_, '_, M> {
     /// Maps a page of the file. What a private mapping stores to is copied.
     fn map_cached(&self, page: Page<'_, M>) -> Result<Kind, Stop> {
         let copies = self.fault.access == Access::Write || self.need == Need::Own;
-        // One descriptor of many: they lie as far apart as those of all their small pages.
+        // One descriptor of many: they lie as far apart as those of all their small pages. The page
+        // was found through the index, and its count is an exchange: both are waited for.
         M::charge(Cost::Cold);
         if copies && !self.is_shared() {
             let copy = self.own_page()?.ok_or(Stop::Signal(Signal::Bus))?;

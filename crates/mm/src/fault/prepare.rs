@@ -177,7 +177,9 @@ impl<M: Mmu> Fault<'_, M> {
         } else {
             self.chosen_frame(stable)?
         };
-        M::charge(Cost::Cold);
+        // What follows are stores to the descriptor, whose address the CPU's list held: none of
+        // them is waited for.
+        M::charge(Cost::Fresh);
         if sys.config.ahead == Ahead::Frame {
             let offset = self.addr.page_offset(M::Paging::shift());
             M::prefetch_user(&sys.at, pfn, offset);

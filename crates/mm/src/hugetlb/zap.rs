@@ -103,7 +103,8 @@ impl<M: Mmu> Zap<'_, M> {
             return None;
         }
         self.gather.touch(page);
-        // Descriptors of huge pages lie as far apart as those of all their small ones.
+        // Descriptors of huge pages lie as far apart as those of all their small ones. The entry
+        // says which, and its count is an exchange: both are waited for.
         M::charge(Cost::Cold);
         let frame = self.mm.system().huge_frame(old.pfn());
         // ORDERING: AcqRel; no pair: as of other pages.

@@ -4,7 +4,7 @@ use super::{Ask, Lines};
 use crate::machine_file::MachineFile;
 use crate::model::Model;
 use crate::rng::Rng;
-use minflt_sync::Kind;
+use minflt_sync::{Cost, Kind};
 
 const DIE: u64 = 200_000;
 const FAR1: u64 = 450_000;
@@ -157,6 +157,24 @@ fn a_broadcast_collects_all_sockets_and_ends_at_the_home() {
     at(20, Kind::Load, 7_000_000, false);
     let over = far1 + far1 / 2 + far1 / 2;
     assert_eq!(at(20, Kind::Rmw, 8_000_000, false), (over + rmw, over));
+}
+
+#[test]
+fn of_new_lines_stores_overlap_and_loads_and_exchanges_do_not() {
+    let mut file = MachineFile::shipped("kvm16").unwrap();
+    file.shape.overlap.value = 10.0;
+    let (model, mut lines) = (Model::new(&file, 16), Lines::new(1024, 16));
+    let mut first = |id, kind| {
+        let ask = Ask { id, ..ask(0, kind) };
+        lines.access(&model, ask, 0).end
+    };
+    let (memory, hit) = (model.dram_local, model.hit);
+    assert_eq!(first(0, Kind::Store), memory / 10 + hit);
+    assert_eq!(first(1, Kind::PlainWrite), memory / 10 + hit);
+    assert_eq!(first(2, Kind::Load), memory + hit);
+    assert_eq!(first(3, Kind::Rmw), memory + model.rmw_hit);
+    let fixed = |cost| model.fixed(cost, 0);
+    assert_eq!(fixed(Cost::Fresh), fixed(Cost::Cold) / 10);
 }
 
 #[test]

@@ -83,22 +83,22 @@ fn what_is_malformed_is_named_with_line_and_remedy() {
         (
             "die = { value = 10",
             "die = { value = \"ten\"",
-            "mine.toml:25: die: invalid type: string \"ten\", expected f64; numbers read `key = { value = 1, ",
+            "mine.toml:26: die: invalid type: string \"ten\", expected f64; numbers read `key = { value = 1, ",
         ),
         (
             "die = { value = 10, src = \"guess\", cite = \"makes schedules easy to read\" }",
             "die = 10",
-            "mine.toml:25: die: invalid type",
+            "mine.toml:26: die: invalid type",
         ),
         (
             "die = { value = 10",
             "dye = { value = 10",
-            "mine.toml:25: dye: unknown field `dye`, expected one of `hit`,",
+            "mine.toml:26: dye: unknown field `dye`, expected one of `hit`,",
         ),
         (
             "\n[ns]",
             "colour = 1\n[ns]",
-            "mine.toml:20: colour: unknown field `colour`, expected one of `cpus`,",
+            "mine.toml:21: colour: unknown field `colour`, expected one of `cpus`,",
         ),
         (
             "arbitration = \"fifo\"",
@@ -123,14 +123,14 @@ fn what_is_malformed_is_named_with_line_and_remedy() {
         (
             "[bytes_per_us]",
             "",
-            "mine.toml:56: clear_far: unknown field `clear_far`",
+            "mine.toml:57: clear_far: unknown field `clear_far`",
         ),
         (
             "die = { value = 10",
             "die = { value == 10",
-            "mine.toml:25: die: ",
+            "mine.toml:26: die: ",
         ),
-        ("far1 = {", "die = {", "mine.toml:27: die: duplicate key"),
+        ("far1 = {", "die = {", "mine.toml:28: die: duplicate key"),
     ] {
         let error = error("explorer", from, to);
         assert!(error.starts_with("mine.toml:"), "{error}");
@@ -145,27 +145,27 @@ const OUT_OF_RANGE: &[(&str, &str, &str)] = &[
     (
         "die = { value = 10",
         "die = { value = -1",
-        "mine.toml:25: ns.die = -1: give a value from 0.001 to 1000000000",
+        "mine.toml:26: ns.die = -1: give a value from 0.001 to 1000000000",
     ),
     (
         "hit = { value = 1",
         "hit = { value = 0",
-        "mine.toml:22: ns.hit = 0: give a value from 0.001 to",
+        "mine.toml:23: ns.hit = 0: give a value from 0.001 to",
     ),
     (
         "hit = { value = 1",
         "hit = { value = nan",
-        "mine.toml:22: ns.hit = NaN: give",
+        "mine.toml:23: ns.hit = NaN: give",
     ),
     (
         "hit = { value = 1",
         "hit = { value = inf",
-        "mine.toml:22: ns.hit = inf: give",
+        "mine.toml:23: ns.hit = inf: give",
     ),
     (
         "serve = { value = 0",
         "serve = { value = -0.5",
-        "mine.toml:32: ns.serve = -0.5: give a value from 0 to",
+        "mine.toml:33: ns.serve = -0.5: give a value from 0 to",
     ),
     (
         "cpus = { value = 16",
@@ -210,7 +210,7 @@ const OUT_OF_RANGE: &[(&str, &str, &str)] = &[
     (
         "node = { value = 1000000",
         "node = { value = 0",
-        "mine.toml:58: bytes_per_us.node = 0: give a value from 1 to",
+        "mine.toml:59: bytes_per_us.node = 0: give a value from 1 to",
     ),
     (
         "cite = \"makes schedules easy to read\"",
@@ -262,27 +262,27 @@ const CONTRADICTIONS: &[(&str, &str, &str)] = &[
     (
         "rmw_hit = { value = 13",
         "rmw_hit = { value = 0.5",
-        "mine.toml:24: ns.rmw_hit = 0.5 is below hit = 0.7 (line 23): ",
+        "mine.toml:25: ns.rmw_hit = 0.5 is below hit = 0.7 (line 24): ",
     ),
     (
         "far1 = { value = 450",
         "far1 = { value = 100",
-        "mine.toml:28: ns.far1 = 100 is below die = 200 (line 26): what is farther away costs at least as much; raise the one or lower the other",
+        "mine.toml:29: ns.far1 = 100 is below die = 200 (line 27): what is farther away costs at least as much; raise the one or lower the other",
     ),
     (
         "far2 = { value = 600",
         "far2 = { value = 400",
-        "mine.toml:29: ns.far2 = 400 is below far1 = 450 (line 28)",
+        "mine.toml:30: ns.far2 = 400 is below far1 = 450 (line 29)",
     ),
     (
         "dram_far = { value = 350",
         "dram_far = { value = 100",
-        "mine.toml:31: ns.dram_far = 100 is below dram_local = 140 (line 30)",
+        "mine.toml:32: ns.dram_far = 100 is below dram_local = 140 (line 31)",
     ),
     (
         "llc = { value = 200",
         "llc = { value = 201",
-        "mine.toml:26: ns.die = 200 is below llc = 201 (line 27): to take a line from its owner, the die's last cache is asked first",
+        "mine.toml:27: ns.die = 200 is below llc = 201 (line 28): to take a line from its owner, the die's last cache is asked first",
     ),
     (
         "arbitration = \"near-first\"",

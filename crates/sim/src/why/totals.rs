@@ -110,7 +110,7 @@ impl Cause {
         match cost {
             Cost::Trap | Cost::Syscall => Self::Entry,
             Cost::Clear { .. } | Cost::Copy { .. } => Self::Contents,
-            Cost::Cold | Cost::Walk => Self::Cold,
+            Cost::Cold | Cost::Fresh | Cost::Walk => Self::Cold,
             Cost::Invalidate { .. } => Self::Invalidate,
             Cost::Free => Self::Free,
         }

@@ -84,6 +84,8 @@ fn measured(file: &mut MachineFile, probe: &Probe) {
     if let Some(wake) = probe.wake {
         set(file, "ns.wake", wake, mine);
     }
+    let overlap = (probe.memory / probe.independent).round().max(1.0);
+    set(file, "shape.overlap", overlap, mine);
     set(file, "bytes_per_us.clear_local", probe.clear, mine);
     set(file, "bytes_per_us.clear_far", probe.clear, mine);
     set(file, "bytes_per_us.copy", probe.copy, mine);
