@@ -13,12 +13,13 @@
 
 use crate::worker::thread::pin;
 use core::hint::black_box;
+use core::time::Duration;
 use minflt_sync::Ordering;
 use minflt_sync::prim::AtomicU64;
 use std::panic::resume_unwind;
 use std::sync::{Arc, Barrier};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// What was measured; times in nanoseconds, rates in bytes per microsecond.
 #[derive(Clone, Copy, PartialEq, Debug)]
