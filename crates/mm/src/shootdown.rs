@@ -141,6 +141,19 @@ pub(crate) fn flush<M: Mmu>(sys: &System<M>, mm: &Mm<M>, range: VirtRange) {
     }
 }
 
+/// Makes this CPU forget the translations of `range` in `mm`, of which no other CPU has any.
+pub(crate) fn flush_here<M: Mmu>(sys: &System<M>, mm: &Mm<M>, range: VirtRange) {
+    // SAFETY: duty 1 of `Machine`.
+    let me = unsafe { &*M::cx() }.cpu.get();
+    let (here, _) = mm.cpus.split(me, sys.at.cpus(), &mut CpuMask::empty());
+    if here {
+        M::charge(Cost::Invalidate {
+            pages: range.pages(M::Paging::shift()),
+        });
+        M::flush_local(&sys.at, mm.space, range);
+    }
+}
+
 /// Has `others` forget the range, and waits until they have.
 #[cold]
 #[inline(never)]

@@ -231,7 +231,8 @@ impl<M: Mmu> Frames<M> {
     /// last one frees it.
     pub(crate) fn put_block(&self, pfn: Pfn, order: u32) {
         if order == 0 {
-            return self.put(pfn);
+            self.put(pfn);
+            return;
         }
         // ORDERING: AcqRel; pairs with [frame-put].
         let before = self.get(pfn).refs.sub(1, Ordering::AcqRel);

@@ -7,10 +7,10 @@ use minflt_pgtable::Mmu;
 use minflt_sync::Ordering;
 
 impl<M: Mmu> Frames<M> {
-    /// Drops a reference; the last one frees the frame.
+    /// Drops a reference; the last one frees the frame. Whether it was the last.
     #[inline]
-    pub(crate) fn put(&self, pfn: Pfn) {
-        self.put_many(pfn, 1);
+    pub(crate) fn put(&self, pfn: Pfn) -> bool {
+        self.put_many(pfn, 1)
     }
 
     /// Takes a reference to a frame that may be free, or anybody's: false, with none taken, if it
@@ -45,9 +45,9 @@ impl<M: Mmu> Frames<M> {
         fits
     }
 
-    /// Drops `count` references; the last one frees the frame.
+    /// Drops `count` references; the last one frees the frame. Whether the last was among them.
     #[inline(always)]
-    pub(crate) fn put_many(&self, pfn: Pfn, count: u32) {
+    pub(crate) fn put_many(&self, pfn: Pfn, count: u32) -> bool {
         // ORDERING: Release; pairs with [frame-put].
         let before = self.get(pfn).refs.sub(count, Ordering::AcqRel);
         if before == count {
@@ -56,6 +56,7 @@ impl<M: Mmu> Frames<M> {
         } else if before < count {
             M::violation(format_args!("reference count of frame {pfn} below zero"));
         }
+        before == count
     }
 
     /// Frees what the frame is the first of: usually itself. A reference that was taken to find out
