@@ -50,7 +50,7 @@ fn what_would_be_ignored_is_refused() {
     assert_snapshot!(refused("bench pft --on host --extend-machine"), @"2: minflt: --extend-machine: only sim models a machine; add sim to --on");
     assert_snapshot!(refused("bench pft --on linux --ram 1G"), @"2: minflt: --ram: linux has the RAM it has; add host or sim to --on");
     assert_snapshot!(refused("bench pft --on host --threads 2 --cpus 1 --size 1M"), @"2: minflt: --cpus 1 with 2 threads: on host a thread is a CPU; give as many, or none");
-    assert_snapshot!(refused("bench file-seq --on sim -- --every-word"), @"2: minflt: file-seq: a simulated page holds one word; leave --every-word out, and say with --page-ns what loading a page's words takes");
+    assert_snapshot!(refused("bench file-rand --on sim -- --every-word"), @"2: minflt: file-rand: a simulated page holds one word; leave --every-word out, and say with --page-ns what loading a page's words takes");
     assert_snapshot!(refused("bench brk1 --size 1M"), @"2: minflt: --size: brk1 moves a page; it has no size");
     assert_snapshot!(refused("bench pft --on sim --size 1M -- -z"), @"2: minflt: pft: a simulated page holds one word, so one word is touched in each; leave -c and -z out");
     assert_snapshot!(refused("bench ebizzy --threads 4 -- -mTRpt 8"), @"2: minflt: ebizzy: -t 8 and --threads 4 differ; give one of them");

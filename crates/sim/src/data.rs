@@ -37,7 +37,7 @@ pub(crate) fn touches(pfn: Pfn) {
 /// `1 << shift` bytes.
 pub(crate) fn used(at: &SimInstance, shift: u32, bytes: u64, how: Use) {
     if let Some(world) = here::here() {
-        world.use_data(|pfn| at.node_of_frame(pfn, shift), bytes, how);
+        world.use_data(|pfn| at.node_of_data(pfn, shift), bytes, how);
     }
 }
 

@@ -58,6 +58,8 @@ pub struct SimInstance {
     ram_at: usize,
     tlbs: Box<[Tlb]>,
     handler: Cell<Option<IpiHandler>>,
+    /// Whether what user mode uses of a frame lies on the nodes in turn, page by page.
+    pub(crate) interleaved: Cell<bool>,
     /// What its CPUs have not.
     lacking: Cell<&'static [Feature]>,
     /// The clock outside runs: where the last one ended.
@@ -188,6 +190,7 @@ impl SimInstance {
                 .take(size.cpus as usize)
                 .collect(),
             handler: Cell::new(None),
+            interleaved: Cell::new(false),
             lacking: Cell::new(&[]),
             clock: Cell::new(0),
             lease: Lease::default(),
@@ -324,6 +327,14 @@ impl SimInstance {
     pub(crate) fn node_of_frame(&self, pfn: Pfn, shift: u32) -> u32 {
         self.node_at(self.ram_at + ((pfn.0 as usize) << shift))
             .unwrap_or(0)
+    }
+
+    /// The node whose memory user mode uses in a frame.
+    pub(crate) fn node_of_data(&self, pfn: Pfn, shift: u32) -> u32 {
+        match self.interleaved.get() {
+            true => (pfn.0 % u64::from(self.model.nodes)) as u32,
+            false => self.node_of_frame(pfn, shift),
+        }
     }
 
     /// Whether there is such a frame.

@@ -33,14 +33,17 @@
 //! time.
 //!
 //! # Cost
-//! Two indexed loads an access. Not modelled: capacity, prefetch, store buffers, misses in
-//! translation buffers.
+//! Two indexed loads an access. Not modelled: capacity, store buffers, misses in translation
+//! buffers, prefetch but of lines read in order (`stream`).
+
+mod stream;
 
 pub(crate) use self::ask::{Accessed, Ask, Came};
 use crate::model::{Distance, Model, Ps};
 use crate::snoop::Want;
 use core::ops::Range;
 use minflt_sync::Kind;
+use stream::Streams;
 
 mod ask;
 
@@ -109,6 +112,8 @@ pub(crate) struct Lines {
     /// Sets of CPUs, `words` words each, for machines of over 64 CPUs.
     pool: Vec<u64>,
     words: usize,
+    /// By CPU, as far as any was needed.
+    streams: Vec<Streams>,
 }
 
 impl Lines {
@@ -117,11 +122,7 @@ impl Lines {
         let words = cpus.div_ceil(64) as usize;
         let chunks = vec![0; count.div_ceil(CHUNK)];
         // A place of 0 in the pool is none.
-        let pool = if words > 1 {
-            vec![0; words]
-        } else {
-            Vec::new()
-        };
+        let pool = vec![0; if words > 1 { words } else { 0 }];
         Self {
             chunks,
             words,
@@ -136,6 +137,7 @@ impl Lines {
             self.chunks[chunk as usize] = 0;
         }
         self.lines.clear();
+        self.streams.clear();
         self.pool
             .truncate(if self.words > 1 { self.words } else { 0 });
     }
@@ -311,6 +313,8 @@ impl Lines {
             }
             None => self.fetch(model, line, ask),
         };
+        let coming = self.coming(model, ask).unwrap_or(Ps::MAX);
+        let (time, busy) = (time.min(coming), busy.min(coming));
         if busy == 0 {
             start = now;
         }
@@ -484,8 +488,7 @@ impl Lines {
 }
 
 fn tag(cpu: u32) -> u16 {
-    // At most 2048 CPUs.
-    cpu as u16 + 1
+    cpu as u16 + 1 // At most 2048 CPUs.
 }
 
 #[cfg(test)]

@@ -5,7 +5,8 @@
 //!
 //! A file is TOML: `name`, `title`, `arbitration`, and the tables `[shape]`, `[ns]` and
 //! `[bytes_per_us]`, in which every number reads
-//! `key = { value = 1, src = "guess", cite = "who says so" }`. No key may be left out. The levels
+//! `key = { value = 1, src = "guess", cite = "who says so" }`. No key may be left out. A table
+//! `[reads]` is for machines whose bandwidths of reading were measured. The levels
 //! of the shape must divide each other and the number of CPUs; where the last one of a real machine
 //! is smaller, `uneven` says why. Where requests for lines go to all sockets, `snoops` says who
 //! says so. What the format cannot say stands in a comment of the file.
@@ -198,6 +199,20 @@ numbers! {
     }
 }
 
+numbers! {
+    /// `[reads]`: bandwidths of loading word after word, in bytes per microsecond (MB/s). Where a
+    /// file has none they are twice what `[bytes_per_us]` says of writing: to store to a line it is
+    /// read before.
+    Reads {
+        /// One CPU reading memory of its own node.
+        near,
+        /// One CPU reading memory of another node.
+        far,
+        /// All CPUs together, reading the memory of one node.
+        node,
+    }
+}
+
 /// Which requester gets a line that several wait for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -246,6 +261,9 @@ pub struct MachineFile {
     pub ns: Times,
     /// Bandwidths.
     pub bytes_per_us: Bandwidths,
+    /// Bandwidths of reading, where they were measured.
+    #[serde(default)]
+    pub reads: Option<Reads>,
 }
 
 /// A machine file that cannot be used: which file and line, what is wrong, and what would be right.
@@ -292,7 +310,9 @@ impl MachineFile {
             .bytes_per_us
             .numbers()
             .map(|(key, n)| ("bytes_per_us", key, n));
-        shape.chain(ns).chain(rates)
+        let reads = self.reads.iter().flat_map(Reads::numbers);
+        let reads = reads.map(|(key, n)| ("reads", key, n));
+        shape.chain(ns).chain(rates).chain(reads)
     }
 
     /// The number called `key`, with its table: `ns.wake`.
@@ -301,6 +321,7 @@ impl MachineFile {
             ("shape", key) => self.shape.number_mut(key),
             ("ns", key) => self.ns.number_mut(key),
             ("bytes_per_us", key) => self.bytes_per_us.number_mut(key),
+            ("reads", key) => self.reads.as_mut()?.number_mut(key),
             _ => None,
         }
     }

@@ -90,6 +90,11 @@ pub(crate) struct Model {
     clear_far: u64,
     copy: u64,
     node: u64,
+    read_near: u64,
+    read_far: u64,
+    node_reads: u64,
+    /// Whether lines that are read in order come at the rate of reading.
+    streams: bool,
     shared_core_permille: u64,
     /// How far a CPU may run ahead on lines that are its own.
     pub(crate) ahead: Ps,
@@ -112,6 +117,14 @@ impl Model {
                 node: cpu / per(&shape.cpus_per_node),
             })
             .collect();
+        let (near, far, node) = match &file.reads {
+            Some(reads) => (whole(&reads.near), whole(&reads.far), whole(&reads.node)),
+            None => (
+                2 * whole(&rate.clear_local),
+                2 * whole(&rate.clear_far),
+                2 * whole(&rate.node),
+            ),
+        };
         let mut model = Self {
             name: file.name.clone(),
             snoops: None,
@@ -159,6 +172,10 @@ impl Model {
             clear_far: whole(&rate.clear_far),
             copy: whole(&rate.copy),
             node: whole(&rate.node),
+            read_near: near,
+            read_far: far,
+            node_reads: node,
+            streams: file.reads.is_some(),
             shared_core_permille: whole(&shape.shared_core_permille),
             ahead: AHEAD_CYCLES * 1_000_000 / whole(&shape.clock_mhz),
         };
@@ -269,6 +286,31 @@ impl Model {
                 self.clear_far
             },
         )
+    }
+
+    /// What loading `bytes` of the memory of a node takes a CPU that has it for itself.
+    pub(crate) fn data_read(&self, bytes: u64, is_near: bool) -> Ps {
+        at_rate(
+            bytes,
+            if is_near {
+                self.read_near
+            } else {
+                self.read_far
+            },
+        )
+    }
+
+    /// What a line takes that comes to `cpu` from `node` before it is asked for; none where that is
+    /// not modelled.
+    pub(crate) fn streamed(&self, cpu: u32, node: u32) -> Option<Ps> {
+        let is_near = self.places[cpu as usize].node == node;
+        self.streams
+            .then(|| self.data_read(1 << self.line_shift, is_near))
+    }
+
+    /// How long a node's memory is busy with giving `bytes`.
+    pub(crate) fn node_reads(&self, bytes: u64) -> Ps {
+        at_rate(bytes, self.node_reads)
     }
 
     /// How long a node's memory is busy with writing `bytes`.

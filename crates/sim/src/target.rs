@@ -183,6 +183,12 @@ impl SimTarget {
         self.seed.set(seed);
     }
 
+    /// From now on what user mode uses of memory lies on all nodes in turn, page by page, wherever the
+    /// allocator had the frames from.
+    pub fn interleave(&self) {
+        self.system.machine().interleaved.set(true);
+    }
+
     /// See [`System::set_numa_knobs`].
     pub fn set_numa_knobs(&self, knobs: NumaKnobs) {
         self.system().set_numa_knobs(knobs);

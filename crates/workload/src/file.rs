@@ -11,7 +11,8 @@
 //!
 //! The posting's loops load every word, which `--every-word` does: `file-seq` word after word,
 //! `file-rand` all words of the file in random order. It makes no other faults. Where a page holds
-//! one word only (*sim*), `--page-ns` stands for what loading a page's words takes.
+//! one word only (*sim*), words in order cost what reading a page costs on the machine; words in
+//! random order are refused, and `--page-ns` stands for what loading a page's words takes.
 //!
 //! The file is in the page cache before anything is measured, or with `--cache cold` on a disk.
 //!
@@ -30,7 +31,7 @@ use crate::options::{Info, Opt, OptionError};
 use crate::outcome::{self, Outcome};
 use crate::pft::Definition;
 use crate::target::{
-    Cache, CommonFile, Feature, Oracle, Plan, Prot, Sharing, Stop, Target, TargetError, Worker,
+    Cache, CommonFile, Feature, Oracle, Plan, Prot, Sharing, Stop, Target, TargetError, Use, Worker,
 };
 use crate::workload::{agreed_threads, unsupported};
 use minflt_addr::VirtAddr;
@@ -263,7 +264,7 @@ impl File {
                 "{name}: {why}; leave --cache cold out"
             )));
         }
-        if self.words == Words::Every
+        if (self.words, self.pattern) == (Words::Every, Pattern::Random)
             && let Some(why) = target.lacks(Feature::WholePages)
         {
             return Err(unsupported(format!(
@@ -375,9 +376,11 @@ impl Walk {
         let mut sum = 0_u64;
         for page in 0..self.pages {
             let base = at.0 + page * self.stride;
-            for word in 0..self.words {
-                sum = sum.wrapping_add(w.load(VirtAddr(base + word * WORD))?);
-            }
+            sum = sum.wrapping_add(match self.words {
+                1 => w.load(VirtAddr(base))?,
+                // The other words are 0.
+                words => w.use_data(VirtAddr(base), words * WORD, Use::Load, 0)?,
+            });
             if self.page_ns > 0 {
                 w.compute(self.page_ns);
             }

@@ -243,8 +243,8 @@ fn what_a_target_cannot_do_is_refused_with_the_reason() {
         other => panic!("{other:?}"),
     };
     assert_eq!(
-        words(on_sim("kvm16", config, (1, "file-seq --every-word")).0),
-        "file-seq: a simulated page holds one word; leave --every-word out, and say with \
+        words(on_sim("kvm16", config, (1, "file-rand --every-word")).0),
+        "file-rand: a simulated page holds one word; leave --every-word out, and say with \
          --page-ns what loading a page's words takes"
     );
     assert_eq!(
@@ -421,4 +421,43 @@ fn whole_pages_of_files_are_read_on_real_threads() {
         let (faults, skipped) = faults(&outcome);
         assert!((32..=34 + skipped).contains(&faults), "{outcome:?}");
     }
+}
+
+/// The end of a process that mapped a file: its pages stay in the page cache, and there is nobody
+/// who could bring a translation back.
+#[test]
+fn the_end_of_a_process_frees_no_page_of_a_file_and_asks_other_cpus_once() {
+    let mut file = MachineFile::shipped("ivb-ex120").expect("shipped");
+    file.ns.free_page.value = 1e6;
+    let config = era("linux-3.14").expect("an era").config;
+    let target = SimTarget::start(&file, config, 64 << 20).expect("starts");
+    let outcome = workload("file-seq --size 2M --measure process").run(&target, &plan(4));
+    let outcome = outcome.expect("runs");
+    assert_eq!(outcome.pages, 4 * 512);
+    assert!(outcome.wall_ns < 512 * 1_000_000, "{}", outcome.wall_ns);
+    assert_eq!(outcome.events["tlb-shootdowns"], 1);
+    assert_eq!(outcome.events["tlb-shootdown-targets"], 3);
+}
+
+#[test]
+fn threads_that_read_whole_pages_get_what_their_nodes_memory_gives() {
+    let file = MachineFile::shipped("ivb-ex120").expect("shipped");
+    let config = era("fault-around-2014").expect("an era").config;
+    let wall = |threads, line| {
+        let target = SimTarget::start(&file, config, 64 << 20).expect("starts");
+        let plan = Plan {
+            threads,
+            ..plan(60)
+        };
+        let outcome = workload(line).run(&target, &plan).expect("runs");
+        outcome.wall_ns
+    };
+    let read = "file-seq --size 2M --every-word";
+    // A page in 717 ns, and 16 of them for a fault.
+    let alone = wall(1, read) - wall(1, "file-seq --size 2M");
+    assert!((366_000..368_000).contains(&alone), "{alone}");
+    // The file lies on one node, whose memory gives 46 GB/s to 30 CPUs.
+    let together = wall(30, read);
+    assert!(together > 30 * (2 << 20) / 46, "{together}");
+    assert!(together < 2 * 30 * (2 << 20) / 46, "{together}");
 }

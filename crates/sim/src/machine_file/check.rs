@@ -52,12 +52,15 @@ const RISING: &[(Key, Key, &str)] = &[
         ("bytes_per_us", "node"),
         ALONE,
     ),
+    (("reads", "far"), ("reads", "near"), NEARER),
+    (("reads", "near"), ("reads", "node"), ALONE_READING),
 ];
 const BESIDES: &str = "a read-modify-write does what a load does, and more";
 const FARTHER: &str = "what is farther away costs at least as much";
 const OWNED: &str = "to take a line from its owner, the die's last cache is asked first";
 const MORE: &str = "all translations take at least as long as one";
 const NEARER: &str = "memory of another node is no faster than a CPU's own";
+const ALONE_READING: &str = "one CPU does not read faster than its node's memory";
 const ALONE: &str = "one CPU does not write faster than its node's memory";
 
 /// Reads the text of a machine file.
@@ -99,7 +102,8 @@ fn grammar(text: &str, error: &toml::de::Error) -> Wrong {
     } else if said.starts_with("invalid type") {
         "; numbers read `key = { value = 1, src = \"guess\", cite = \"who says so\" }`"
     } else if said.starts_with("unknown field") {
-        "; remove it, or write it below the table it belongs to: [shape], [ns] or [bytes_per_us]"
+        "; remove it, or write it below the table it belongs to: [shape], [ns], [bytes_per_us] or \
+         [reads]"
     } else if said.starts_with("unknown variant") {
         "; give one of these"
     } else {

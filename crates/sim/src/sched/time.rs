@@ -84,11 +84,18 @@ impl Core {
         let at = self.tasks[task as usize].cpu as usize;
         let is_near = self.model.places[at].node == node;
         let started = self.cpus[at].clock;
-        // To store to a line it is read before, which takes half of what both take.
-        let bytes = if how == Use::Load { bytes / 2 } else { bytes };
-        self.compute(task, self.model.data(bytes, is_near));
+        let (alone, busy) = match how {
+            Use::Load => (
+                self.model.data_read(bytes, is_near),
+                self.model.node_reads(bytes),
+            ),
+            Use::Store | Use::Update => {
+                (self.model.data(bytes, is_near), self.model.node_busy(bytes))
+            }
+        };
+        self.compute(task, alone);
         self.spent(task, Cause::User);
-        let (busy, near_first) = (self.model.node_busy(bytes), self.model.near_first_permille);
+        let near_first = self.model.near_first_permille;
         if let Some(memory) = self.nodes.get_mut(node as usize) {
             let done = memory.user(started, busy, is_near, near_first);
             let clock = &mut self.cpus[at].clock;

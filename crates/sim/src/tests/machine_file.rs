@@ -368,6 +368,28 @@ fn a_machine_is_found_by_name_or_path() {
 }
 
 #[test]
+fn bandwidths_of_reading_are_for_machines_that_have_them() {
+    let with = |near: u32, node: u32| {
+        let number = |value| format!("{{ value = {value}, src = \"guess\", cite = \"c\" }}");
+        let text = MachineFile::shipped("explorer").unwrap().to_text();
+        let (near, node) = (number(near), number(node));
+        let far = number(1);
+        let reads = format!("\n[reads]\nnear = {near}\nfar = {far}\nnode = {node}\n");
+        MachineFile::parse("mine.toml", &(text + &reads))
+    };
+    let mut machine = with(2, 3).unwrap();
+    assert_eq!(machine.number_mut("reads.node").unwrap().value, 3.0);
+    assert!(machine.to_text().contains("[reads]"));
+    let error = with(4, 3).unwrap_err().to_string();
+    assert!(
+        error.contains("reads.node = 3 is below near = 4"),
+        "{error}"
+    );
+    let mut none = MachineFile::shipped("explorer").unwrap();
+    assert!(none.number_mut("reads.node").is_none());
+}
+
+#[test]
 fn a_file_that_is_none_is_named() {
     let said = |name: &str, text: &[u8]| Temporary::new(name, text).find().unwrap_err();
     let (_, text) = SHIPPED[0];
