@@ -12,7 +12,7 @@ use crate::rows::{Place, record};
 use crate::targets;
 use minflt_report::{Posting, PublishedTable, Run};
 use minflt_sim::why::Why;
-use minflt_sim::{Asked, MachineFile, Placing, Size as SimSize};
+use minflt_sim::{Asked, MachineFile, Placing, SimTarget, Size as SimSize};
 use minflt_workload::kernbench::LoadColumns;
 use minflt_workload::{Clear, Outcome, Plan, Spaces, Workload};
 
@@ -218,11 +218,31 @@ fn simulate(
     plan: &Plan,
     scale: u64,
 ) -> Result<Ran, Error> {
-    simulate_placed(Placing::First, file, era, workload, options, plan, scale)
+    let target = targets::sim(era, file, ram_of(file))?;
+    simulate_with(&target, file, era, workload, options, plan, scale)
 }
 
-fn simulate_placed(
-    placing: Placing,
+/// With threads spread over sockets and cores, and memory over nodes.
+fn simulate_spread(
+    file: &MachineFile,
+    era: &Named,
+    workload: &str,
+    options: &[&str],
+    plan: &Plan,
+    scale: u64,
+) -> Result<Ran, Error> {
+    let target = targets::sim(era, file, ram_of(file))?;
+    target.place(Placing::Spread);
+    target.interleave();
+    simulate_with(&target, file, era, workload, options, plan, scale)
+}
+
+const fn ram_of(file: &MachineFile) -> u64 {
+    (file.shape.ram_mib.value as u64) << 20
+}
+
+fn simulate_with(
+    target: &SimTarget,
     file: &MachineFile,
     era: &Named,
     workload: &str,
@@ -232,10 +252,7 @@ fn simulate_placed(
 ) -> Result<Ran, Error> {
     let options: Vec<String> = options.iter().map(ToString::to_string).collect();
     let workload = Workload::parse(workload, &options).map_err(|e| usage(e.to_string()))?;
-    let ram = (file.shape.ram_mib.value as u64) << 20;
-    let target = targets::sim(era, file, ram)?;
-    target.place(placing);
-    let outcome = targets::on(&target, &workload, plan)?;
+    let outcome = targets::on(target, &workload, plan)?;
     Ok(ran(file, era, plan, scale, outcome))
 }
 

@@ -1,30 +1,44 @@
 //! The synthetic tables of 2014: threads that load from a file in the page cache.
 //!
 //! The file is smaller than the published one, the more threads the smaller, so that all threads
-//! together map about as many pages in each cell; faults and times are multiplied by how much
-//! smaller it is. Times are those of the threads' loops. What the posting's include beside them,
-//! above all the end of the process, is left out.
+//! together map about as many pages in each cell, and each thread takes [`FAULTS`] faults at least,
+//! as far as [`MOST`] pages allow. Faults and times are multiplied by how much smaller it is.
 //!
-//! Threads are spread over sockets and cores as a scheduler does with an idle machine.
+//! A time is that of the process from its start to its end, as `perf stat` has it. Starting the
+//! threads is not multiplied; their loops and the end of the process are, for both take a time for
+//! each page and table that is mapped.
 //!
-//! A simulated page holds one word, so what the loops take for the words of a page is an amount of
-//! computing: word after word each is one that the nearest cache holds, for the lines come before
-//! they are asked for; at random each is one that no cache holds. Both are numbers of the machine
-//! file, and nothing is fitted to what the posting's loops took.
+//! Threads are spread over sockets and cores as a scheduler does with an idle machine, and the file
+//! lies on all nodes in turn: of the unpatched random column 8 threads, two a socket, take as long
+//! as one, which they could not if three of four sockets had a longer way to the file.
+//!
+//! A simulated page holds one word. Reading all words of a page in order costs what the machine
+//! file says of reading, and no more than a node's memory gives is read at a time. Words at random
+//! are an amount of computing: each is one that no cache holds.
+//!
+//! The loads of `file-sparse` are farther apart than those of the posting, one table in eight or
+//! four, so that each thread's mapping is of a GiB and has a table of tables of its own, as the
+//! posting's have sixteen.
 
-use super::{Ran, era, lacking, simulate_placed, threads_on};
+use super::{Ran, era, lacking, simulate_spread, threads_on};
 use crate::choice::Named;
 use crate::error::{Error, failed};
 use minflt_mm::config::FaultAround;
 use minflt_report::PublishedTable;
-use minflt_sim::{MachineFile, Placing};
+use minflt_sim::MachineFile;
 use minflt_workload::parse_size;
 
 /// Pages that all threads of a cell map together, at the most.
 const MAPPED: u64 = 1 << 18;
-/// Pages of a file, and tables of a file that is read sparsely, at the most.
+/// The same where threads would take fewer than [`FAULTS`] faults otherwise.
+const MOST: u64 = 1 << 19;
+/// Faults of a thread, at the least.
+const FAULTS: u64 = 64;
+/// Pages of a file, and tables of a file that is read sparsely, that need not be more.
 const PAGES: u64 = 1 << 16;
 const TABLES: u64 = 1 << 7;
+/// Bytes of a simulated file that is read sparsely: what one table of tables maps.
+const SPARSE: u64 = 1 << 30;
 /// Entries of a table, and words of a page, of the machine that was published.
 const ENTRIES: u64 = 512;
 const WORDS: u64 = 512;
@@ -37,28 +51,30 @@ pub(crate) struct Units {
     pub(crate) full: u64,
     /// As simulated.
     pub(crate) scaled: u64,
-    /// Bytes of each.
-    bytes: u64,
 }
 
 impl Units {
-    /// Of a table's cells with so many threads.
-    pub(crate) fn of(published: &PublishedTable, threads: u32) -> Result<Self, Error> {
+    /// Of a table's cell with so many threads, in which a fault maps `1 << order` pages.
+    pub(crate) fn of(published: &PublishedTable, threads: u32, order: u32) -> Result<Self, Error> {
         let size = published.params.get("size").and_then(|size| size.as_str());
         let size = size.and_then(|size| parse_size(size).ok());
         let size = size.ok_or_else(|| lacking(published, "has no size"))?;
-        let (bytes, each, most) = match published.workload.as_str() {
-            "file-sparse" => (ENTRIES * PAGE, ENTRIES, TABLES),
-            _ => (PAGE, 1, PAGES),
+        // Of a unit: bytes, pages that it maps, units that a fault is for.
+        let (bytes, maps, fault, enough) = match published.workload.as_str() {
+            "file-sparse" => (ENTRIES * PAGE, 1 << order, 1, TABLES),
+            _ => (PAGE, 1, 1 << order, PAGES),
         };
         let full = size / bytes;
-        let room = MAPPED / (each * u64::from(threads)).max(1);
         // The greatest power of two that fits, so that windows of all orders do.
-        let scaled = 1 << room.max(1).ilog2();
+        let within = |pages: u64| {
+            let units = pages / (maps * u64::from(threads));
+            1 << units.max(2).ilog2()
+        };
+        let scaled: u64 = within(MAPPED).min(enough);
+        let scaled = scaled.max((FAULTS * fault).min(within(MOST)));
         Ok(Self {
             full,
-            scaled: full.min(most).min(scaled),
-            bytes,
+            scaled: full.min(scaled),
         })
     }
 
@@ -99,15 +115,31 @@ fn era_of(published: &PublishedTable, column: &str) -> Result<(Named, u32), Erro
     Ok((named, order))
 }
 
-/// What the loop of a table takes for a page beside the one load that is simulated, nanoseconds.
-fn page_ns(published: &PublishedTable, file: &MachineFile) -> u64 {
-    let words = WORDS as f64;
-    let ns = match published.workload.as_str() {
-        "file-seq" => words * file.ns.hit.value,
-        "file-rand" => words * file.ns.dram_local.value,
-        _ => file.ns.dram_local.value,
+/// The options of a cell's run: the file, and what is loaded of it.
+fn options(published: &PublishedTable, units: Units, file: &MachineFile) -> Vec<String> {
+    let miss = file.ns.dram_local.value;
+    let (bytes, loads) = match published.workload.as_str() {
+        "file-seq" => (units.scaled * PAGE, vec!["--every-word".to_owned()]),
+        "file-rand" => {
+            let ns = (WORDS as f64 * miss) as u64;
+            (
+                units.scaled * PAGE,
+                vec!["--page-ns".into(), ns.to_string()],
+            )
+        }
+        _ => {
+            let stride = (SPARSE / units.scaled).to_string();
+            let ns = (miss as u64).to_string();
+            (
+                SPARSE,
+                vec!["--stride".into(), stride, "--page-ns".into(), ns],
+            )
+        }
     };
-    ns as u64
+    let mut all = vec!["--size".to_owned(), bytes.to_string()];
+    all.extend(loads);
+    all.extend(["--measure".to_owned(), "process".to_owned()]);
+    all
 }
 
 /// Simulates the cell of `threads` threads in `column`.
@@ -117,16 +149,15 @@ pub(crate) fn cell(
     column: &str,
     file: &MachineFile,
 ) -> Result<Cell, Error> {
-    let units = Units::of(published, threads)?;
     let (named, order) = era_of(published, column)?;
-    let bytes = (units.scaled * units.bytes).to_string();
-    let ns = page_ns(published, file).to_string();
-    let ran = simulate_placed(
-        Placing::Spread,
+    let units = Units::of(published, threads, order)?;
+    let options = options(published, units, file);
+    let options: Vec<&str> = options.iter().map(String::as_str).collect();
+    let ran = simulate_spread(
         file,
         &named,
         &published.workload,
-        &["--size", &bytes, "--page-ns", &ns],
+        &options,
         &threads_on(threads, threads),
         units.scale(),
     )?;
@@ -167,10 +198,19 @@ impl Cell {
         faults + expected / 100 >= expected && faults <= most + expected / 100
     }
 
-    /// Seconds of the threads' loops at the published size.
+    /// Seconds of the process at the published size.
     pub(crate) fn seconds(&self) -> f64 {
-        self.ran.outcome.wall_ns as f64 * self.units.scale() as f64 / 1e9
+        let outcome = &self.ran.outcome;
+        let opened = outcome.workers.iter().map(|worker| worker.start_ns).min();
+        seconds(outcome.wall_ns, opened.unwrap_or(0), self.units.scale())
     }
+}
+
+/// Seconds at the published size of a process that took `wall_ns` and whose threads began their
+/// loops at `opened`: the loops and the end are `scale` times as long, the start is not.
+fn seconds(wall_ns: u64, opened: u64, scale: u64) -> f64 {
+    let rest = wall_ns.saturating_sub(opened);
+    (opened as f64 + rest as f64 * scale as f64) / 1e9
 }
 
 /// The event that counts them.
@@ -197,11 +237,11 @@ pub(crate) fn figure(
 
 #[cfg(test)]
 mod tests {
-    use super::{MAPPED, Units};
+    use super::{FAULTS, MOST, Units, seconds};
     use minflt_report::postings;
 
     #[test]
-    fn cells_are_small_and_of_whole_windows() {
+    fn cells_are_small_and_of_whole_windows_and_of_enough_faults() {
         let all = postings().expect("readable");
         let tables = all.iter().flat_map(|posting| &posting.tables);
         let tables: Vec<_> = tables
@@ -210,13 +250,27 @@ mod tests {
         assert_eq!(tables.len(), 3);
         for table in tables {
             for threads in [1, 8, 32, 60, 120] {
-                let units = Units::of(table, threads).expect("has a size");
-                assert!(units.scaled > 1 && units.scaled.is_power_of_two());
-                assert_eq!(units.full % units.scaled, 0);
-                let pages = units.scaled * units.bytes / super::PAGE;
-                assert!(pages * u64::from(threads) <= MAPPED);
-                assert!(table.workload == "file-sparse" || pages >= 2048);
+                for order in [0, 1, 3, 4, 5, 7, 9] {
+                    let units = Units::of(table, threads, order).expect("has a size");
+                    assert!(units.scaled > 1 && units.scaled.is_power_of_two());
+                    assert_eq!(units.full % units.scaled, 0);
+                    let (faults, pages) = match table.workload.as_str() {
+                        "file-sparse" => (units.scaled, units.scaled << order),
+                        _ => (units.scaled >> order, units.scaled),
+                    };
+                    let mapped = pages * u64::from(threads);
+                    assert!(mapped <= MOST, "{threads} {order}");
+                    // Or as many as there is room for.
+                    let more = 2 * mapped > MOST;
+                    assert!(faults >= FAULTS || more, "{threads} {order}");
+                }
             }
         }
+    }
+
+    #[test]
+    fn only_the_start_of_a_process_is_as_long_as_published() {
+        assert_eq!(seconds(5_000, 2_000, 1), 5e-6);
+        assert_eq!(seconds(5_000, 2_000, 100), 302e-6);
     }
 }

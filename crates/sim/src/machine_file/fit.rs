@@ -17,6 +17,10 @@ pub const FITS: &[(&str, &str)] = &[
         "x86-4n32",
         include_str!("../../../../data/fit/x86-4n32.toml"),
     ),
+    (
+        "ivb-ex120",
+        include_str!("../../../../data/fit/ivb-ex120.toml"),
+    ),
     ("kvm16", include_str!("../../../../data/fit/kvm16.toml")),
     (
         "power8-80",
