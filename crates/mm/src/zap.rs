@@ -73,7 +73,7 @@ pub(crate) struct Zap<'m, M: Mmu> {
     others: Others,
     only: Only,
     whole: VirtRange,
-    /// Whether no other CPU has a translation of a dying address space any more.
+    /// Whether other CPUs have no translation of a dying address space any more.
     is_left: bool,
 }
 
@@ -134,11 +134,10 @@ impl<'m, M: Mmu> Zap<'m, M> {
 
     /// The same, where nobody else has the address space any more: entries are taken out without
     /// exchanging them, and other CPUs are asked once, for all of it: no thread is left that could
-    /// bring a translation back. A machine whose idle CPUs keep such tables loaded leaves them in
-    /// that interrupt.
+    /// bring a translation back. Idle CPUs that keep such tables loaded leave them in that interrupt.
     ///
-    /// Linux: ptep_get_and_clear_full; leave_mm in flush_tlb_func (arch/x86/mm/tlb.c, 3.14), which
-    /// takes the CPU out of mm_cpumask. On ia64 flush_tlb_mm returns at once in exit_mmap (2.6.10).
+    /// Linux: ptep_get_and_clear_full; leave_mm in flush_tlb_func (arch/x86/mm/tlb.c, 3.14). On ia64
+    /// flush_tlb_mm returns at once in exit_mmap (2.6.10).
     pub(crate) fn begin_last(mm: &'m Mm<M>, whole: VirtRange) -> Self {
         Self {
             others: Others::Nobody,
@@ -332,14 +331,12 @@ impl<'m, M: Mmu> Zap<'m, M> {
             match self.others {
                 Others::Some => shootdown::flush(sys, self.mm, range),
                 Others::Nobody if self.is_left => shootdown::flush_here(sys, self.mm, range),
-                Others::Nobody => {
-                    shootdown::flush(sys, self.mm, self.whole);
-                    self.is_left = true;
-                }
+                Others::Nobody => shootdown::flush(sys, self.mm, self.whole),
             }
+            self.is_left = true;
         }
         for pfn in self.gather.take_pages() {
-            // Linux: release_pages drops a reference, and frees only the pages that have no other.
+            // Linux: release_pages frees only the pages that have no other reference.
             if sys.frames.put(*pfn) {
                 M::charge(Cost::Free);
             }

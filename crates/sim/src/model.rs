@@ -117,14 +117,7 @@ impl Model {
                 node: cpu / per(&shape.cpus_per_node),
             })
             .collect();
-        let (near, far, node) = match &file.reads {
-            Some(reads) => (whole(&reads.near), whole(&reads.far), whole(&reads.node)),
-            None => (
-                2 * whole(&rate.clear_local),
-                2 * whole(&rate.clear_far),
-                2 * whole(&rate.node),
-            ),
-        };
+        let [read_near, read_far, node_reads] = reads(file);
         let mut model = Self {
             name: file.name.clone(),
             snoops: None,
@@ -172,9 +165,9 @@ impl Model {
             clear_far: whole(&rate.clear_far),
             copy: whole(&rate.copy),
             node: whole(&rate.node),
-            read_near: near,
-            read_far: far,
-            node_reads: node,
+            read_near,
+            read_far,
+            node_reads,
             streams: file.reads.is_some(),
             shared_core_permille: whole(&shape.shared_core_permille),
             ahead: AHEAD_CYCLES * 1_000_000 / whole(&shape.clock_mhz),
@@ -345,6 +338,18 @@ impl Model {
         let same = move |at: &u32| self.places[*at as usize].core == core;
         let below = (0..cpu).rev().take_while(same);
         below.chain((cpu + 1..self.places.len() as u32).take_while(same))
+    }
+}
+
+/// Bytes per microsecond that one CPU reads of its own node and of another, and all of one node.
+fn reads(file: &MachineFile) -> [u64; 3] {
+    let rate = &file.bytes_per_us;
+    match &file.reads {
+        Some(reads) => [&reads.near, &reads.far, &reads.node].map(|it| it.value as u64),
+        None => {
+            let written = [&rate.clear_local, &rate.clear_far, &rate.node];
+            written.map(|it| 2 * it.value as u64)
+        }
     }
 }
 

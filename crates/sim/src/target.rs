@@ -183,8 +183,8 @@ impl SimTarget {
         self.seed.set(seed);
     }
 
-    /// From now on what user mode uses of memory lies on all nodes in turn, page by page, wherever the
-    /// allocator had the frames from.
+    /// From now on what user mode uses of memory lies on all nodes in turn, page by page, wherever
+    /// the allocator had the frames from.
     pub fn interleave(&self) {
         self.system.machine().interleaved.set(true);
     }

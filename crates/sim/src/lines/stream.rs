@@ -1,20 +1,20 @@
 //! Lines that come before they are asked for, since they are read one after the other.
 //!
 //! # Problem
-//! Unmapping looks at all 512 entries of a table. On a real machine its 64 lines come at the rate at
-//! which memory is read; each for the price of a miss they are most of what the end of a process
-//! takes.
+//! Unmapping looks at all 512 entries of a table. On a real machine its 64 lines come at the rate
+//! at which memory is read; each for the price of a miss they are most of what the end of a
+//! process takes.
 //!
 //! # Idea
-//! A prefetcher that follows ascending reads within 4 KiB, several at a time: of each the third line
-//! and those after it come at the machine's rate of reading. Only machines of which that rate is
-//! known (`[reads]`) have one here.
+//! A prefetcher that follows ascending reads within 4 KiB, several at a time: of each the third
+//! line and those after it come at the machine's rate of reading. Only machines of which that
+//! rate is known (`[reads]`) have one here.
 //!
 //! # Cost
 //! A few compares a miss. Not modelled: descending reads, lines brought in vain, stores.
 //!
-//! Source: Intel 64 and IA-32 Architectures Optimization Reference Manual, "Data Prefetching" of Sandy
-//! Bridge, the streamer: it keeps a stream for each of 32 pages of 4 KiB.
+//! Source: Intel 64 and IA-32 Architectures Optimization Reference Manual, "Data Prefetching" of
+//! Sandy Bridge, the streamer: it keeps a stream for each of 32 pages of 4 KiB.
 
 use super::{Ask, LineId, Lines};
 use crate::model::{Model, Ps};

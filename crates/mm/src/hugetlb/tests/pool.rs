@@ -385,7 +385,9 @@ fn threads_that_take_and_resize_lose_nothing() {
                 if round % 2 == 0 {
                     sys.frames.get(held[0]).clear_restore_reserve();
                 }
-                held.into_iter().for_each(|pfn| sys.frames.put(pfn));
+                held.into_iter().for_each(|pfn| {
+                    sys.frames.put(pfn);
+                });
                 sys.frames.unreserve_huge(HugeSize::Large, 1 + round % 2);
             } else if let Some(pfn) = take(&sys, Taking::Unreserved) {
                 sys.frames.put(pfn);

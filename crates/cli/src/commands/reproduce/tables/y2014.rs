@@ -165,8 +165,8 @@ impl Grid {
              most one more for each neighbour that was skipped because another thread had it locked"
         ));
         table.footnotes.push(format!(
-            "times of the process, simulated on {} with a smaller file: its start, and its loops and \
-             its end times the scale: minflt reproduce 2014",
+            "times of the process, simulated on {} with a smaller file: its start, and its \
+             loops and its end times the scale: minflt reproduce 2014",
             file.name
         ));
         let rows = 0..published.rows.len();
@@ -176,9 +176,9 @@ impl Grid {
             .collect();
         if !contradicted.is_empty() {
             table.footnotes.push(format!(
-                "no winner is asked for in {}: by the posting's own row order {BEFORE} saves more \
-                 than half of the faults and no time, so what order {CHOSEN} gains over the baseline \
-                 is not due to faults",
+                "no winner is asked for in {}: by the posting's own row order {BEFORE} saves \
+                 more than half of the faults and no time, so what order {CHOSEN} gains over the \
+                 baseline is not due to faults",
                 contradicted.join("; ")
             ));
         }
