@@ -133,11 +133,11 @@ impl<'m, M: Mmu> Zap<'m, M> {
     }
 
     /// The same, where nobody else has the address space any more: entries are taken out without
-    /// exchanging them, and other CPUs are asked once, for all of it: no thread is left that could
-    /// bring a translation back. Idle CPUs that keep such tables loaded leave them in that interrupt.
+    /// exchanging them, and other CPUs are asked once, for all: no thread is left to bring a
+    /// translation back. Idle CPUs that keep such tables loaded leave them in that interrupt.
     ///
-    /// Linux: ptep_get_and_clear_full; leave_mm in flush_tlb_func (arch/x86/mm/tlb.c, 3.14). On ia64
-    /// flush_tlb_mm returns at once in exit_mmap (2.6.10).
+    /// Linux: ptep_get_and_clear_full; leave_mm in flush_tlb_func (arch/x86/mm/tlb.c, 3.14). On
+    /// ia64 flush_tlb_mm returns at once in exit_mmap (2.6.10).
     pub(crate) fn begin_last(mm: &'m Mm<M>, whole: VirtRange) -> Self {
         Self {
             others: Others::Nobody,
