@@ -254,9 +254,8 @@ impl<M: Mmu> System<M> {
         let rates = unsafe { carve.per_cpu(nodes, |_| Rate::new()) };
         // SAFETY: 1.
         let pools = HugeSize::ALL.map(|_| unsafe { carve.per_cpu(nodes, |_| NodePool::new()) });
-        let mutex = |_| FaultMutex::new(config.sleeping_locks.of_mutex());
         // SAFETY: 1.
-        let mutexes = unsafe { carve.per_cpu(Huge::<M>::mutexes(cpus), mutex) };
+        let mutexes = unsafe { carve.per_cpu(Huge::<M>::mutexes(cpus), FaultMutex::by(&config)) };
         let zones = carve.cut(Frames::<M>::zone_bytes(nodes));
         let table = carve.cut(len as usize * size_of::<Frame<M>>());
         let words = carve.cut(swap.word_bytes());

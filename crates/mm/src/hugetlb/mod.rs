@@ -71,6 +71,7 @@ mod zap;
 #[cfg(test)]
 mod tests;
 
+use crate::config::Config;
 use crate::file::PageCache;
 use crate::frame::Frame;
 use crate::oracle::{Check, is_table};
@@ -83,7 +84,7 @@ use minflt_addr::{Pfn, VirtAddr, VirtRange};
 use minflt_pgtable::{Leaf, Missing, Mmu, Paging, PtLock, Table, span_of, walk_to};
 use minflt_sync::order::HugeFaultLock;
 use minflt_sync::slab::{Magazine, Pages};
-use minflt_sync::{PerCpu, RwSem, Slab, Succession};
+use minflt_sync::{PerCpu, RwSem, Slab};
 use own::OwnPages;
 use reserve::Region;
 pub use size::HugeSize;
@@ -96,8 +97,10 @@ const LEVEL: u32 = HugeSize::Large.level();
 pub(crate) struct FaultMutex<M: Mmu>(RwSem<HugeFaultLock, M>);
 
 impl<M: Mmu> FaultMutex<M> {
-    pub(crate) fn new(succession: Succession) -> Self {
-        Self(RwSem::new(succession))
+    /// What makes them.
+    pub(crate) fn by(config: &Config) -> impl FnMut(u32) -> Self + use<M> {
+        let succession = config.sleeping_locks.of_mutex();
+        move |_| Self(RwSem::new(succession))
     }
 }
 
