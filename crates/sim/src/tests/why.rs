@@ -12,7 +12,8 @@ const ROUNDS: u64 = 300;
 fn contend(cpus: u32, why: Option<WhyOptions<'_>>) -> RunReport {
     let bed = Bed::on("altix32", 32);
     let lock = bed.place(SpinLock::<u64, PageTableLock, M>::new(0));
-    let sem = bed.place(RwSem::<MmapLock, M>::new(Succession::HandOff));
+    // In order of arrival, so that all end together.
+    let sem = bed.place(RwSem::<MmapLock, M>::new(Succession::Grant));
     let word = bed.place(Atomic::<u64, M>::new(0));
     let body = |cpu: u32| {
         move || {
