@@ -1,7 +1,7 @@
 //! Bytes of user memory and of files: at odd addresses, over the ends of pages, of mappings and of
 //! files.
 
-use super::{M, machine, machine_with};
+use super::{M, machine};
 use crate::HostFile;
 use minflt_addr::VirtAddr;
 use minflt_mm::{
@@ -334,15 +334,12 @@ fn bytes_written_to_a_file_of_the_host_reach_it() {
 /// No memory in the middle: what was written is told, and the file is no longer than that.
 #[test]
 fn a_write_that_runs_out_of_memory_is_short() {
-    // Interpreted, each byte takes a while.
-    let ram = if cfg!(miri) { 1 << 20 } else { 16 << 20 };
-    let config = minflt_mm::era("linux-6.15").unwrap().config;
-    let sys = System::<M>::boot(machine_with(1, ram), config).unwrap();
+    let sys = boot("linux-6.15");
     let _cpu = sys.machine().enter(0);
     let file = sys.new_file(0).unwrap();
-    let bytes = pattern(2 * ram, 4);
+    let bytes = pattern(32 << 20, 4);
     let done = file.write_bytes_at(3, &bytes).unwrap();
-    assert!(done > ram / 4 && done < ram, "{done} bytes of {ram}");
+    assert!(done > 8 << 20 && done < 16 << 20, "{done} bytes of 16 MiB");
     assert_eq!(file.bytes(), 3 + done as u64);
     let end = file.bytes().next_multiple_of(PAGE as u64);
     assert_eq!(file.write_bytes_at(end, b"more"), Err(FileError::NoMemory));
@@ -351,5 +348,5 @@ fn a_write_that_runs_out_of_memory_is_short() {
     assert_eq!(file.read_bytes_at(3, &mut found), Ok(done));
     assert!(found[..done] == bytes[..done]);
     file.truncate(0).unwrap();
-    assert_eq!(file.write_bytes_at(0, &bytes[..ram / 4]), Ok(ram / 4));
+    assert_eq!(file.write_bytes_at(0, &bytes[..4 << 20]), Ok(4 << 20));
 }

@@ -37,14 +37,9 @@ pub(crate) const fn rounds(of_threads: u64) -> u64 {
 pub(crate) type M = Host<X86_64, true>;
 
 pub(crate) fn machine(cpus: u32) -> HostInstance {
-    machine_with(cpus, 16 << 20)
-}
-
-/// A machine of that many CPUs and bytes of memory.
-pub(crate) fn machine_with(cpus: u32, ram_bytes: usize) -> HostInstance {
     let options = HostOptions {
         cpus,
-        ram_bytes,
+        ram_bytes: 16 << 20,
         prefault: Prefault::OnTouch,
     };
     HostInstance::new(&options).unwrap()
