@@ -254,7 +254,12 @@ pub(crate) struct Curves {
     #[arg(long, value_name = "LIST")]
     pub(crate) era: Option<String>,
     /// Runs of each point, which differ in what the simulator leaves to chance.
-    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 5,
+        value_parser = clap::value_parser!(u32).range(1..=1000)
+    )]
     pub(crate) seeds: u32,
     /// The folder that pictures and the page are written to; printed only, if not given.
     #[arg(long, value_name = "FOLDER")]

@@ -22,8 +22,9 @@
 //!
 //! Who may buffer translations is the CPU mask of the address space. A CPU joins it before it walks
 //! the tables ([`Mm::activate`]), and stays there while it idles or runs something else: it may be
-//! back soon. The first interrupt that finds it so makes it forget the whole address space and leave
-//! the mask, so it is interrupted once and no more. Linux: switch_mm and leave_mm (lazy TLB, v4.13).
+//! back soon. The first interrupt that finds it so makes it forget the whole address space and
+//! leave the mask, so it is interrupted once and no more. Linux: switch_mm and leave_mm (lazy TLB,
+//! v4.13).
 //!
 //! Where the machine can make
 //! all CPUs forget at once (POWER's `tlbie`, Itanium's `ptc.ga`), it does, and nobody is
@@ -250,7 +251,9 @@ impl<M: Mmu> Mm<M> {
     /// This CPU was asked to forget `range`.
     fn answer(&self, range: VirtRange) {
         let sys = self.system();
-        if !M::is_idle() && sys.cpus.this().loaded.get() == self.space.0 {
+        let runs = !M::is_idle() && sys.cpus.this().loaded.get() == self.space.0;
+        // A walk that waits for nobody is not overtaken for ever in explored schedules.
+        if runs || sys.config.lacks(Broken::WalkStartsOver) {
             self.forget(range);
         } else if sys.config.lacks(Broken::LeavesUnflushed) {
             self.forget(range);

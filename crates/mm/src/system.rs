@@ -104,8 +104,7 @@ pub(crate) struct CpuArea<M: Mmu> {
     /// Where this CPU looks for a free slot of the swap device next. A hint.
     pub(crate) slot: Atomic<u64, M>,
     pub(crate) mailbox: Mailbox<M>,
-    /// The [`SpaceId`] of the address space that this CPU ran in user mode last, as long as it is
-    /// in that one's CPU mask; 0 for none. Used by the CPU only, interrupts off.
+    /// Which [`SpaceId`] this CPU ran last and is in the CPU mask of. Its own, interrupts off.
     pub(crate) loaded: Counter,
 }
 

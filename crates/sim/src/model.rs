@@ -226,8 +226,8 @@ impl Model {
         }
     }
 
-    /// From sending an interrupt until a CPU that idles takes it: of a wake-up, all but the switch to
-    /// the task.
+    /// From sending an interrupt until a CPU that idles takes it: of a wake-up, all but the switch
+    /// to the task.
     pub(crate) fn idle_exit(&self) -> Ps {
         self.wake.saturating_sub(self.switch)
     }

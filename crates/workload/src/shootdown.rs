@@ -1,8 +1,8 @@
 //! `shootdown`: one thread unmaps pages that it touched, while the others compute or sleep.
 //!
 //! What an munmap costs more beside threads that compute is what making their CPUs forget
-//! translations takes: an interrupt to each, and waiting for their answers. A sleeper's CPU need not
-//! be told where it has left the address space's CPU mask.
+//! translations takes: an interrupt to each, and waiting for their answers. A sleeper's CPU need
+//! not be told where it has left the address space's CPU mask.
 //!
 //! ```text
 //! thread 0            |# map, touch, unmap # map, touch, unmap ... #| done

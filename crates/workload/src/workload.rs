@@ -176,7 +176,8 @@ impl Workload {
     /// file of `file-seq` and its siblings, what `disturb` touches in thread 0, a chunk of
     /// `ebizzy`, the largest unit of `kernbench`, what a task of `fork1` has touched,
     /// each thread's own memory of `numa-mem`, what thread 0 of `move-pages` touches and of
-    /// `shootdown` maps, the file of `hugetlb-fault` and its siblings, what each worker of `usemem` uses.
+    /// `shootdown` maps, the file of `hugetlb-fault` and its siblings, what each worker of `usemem`
+    /// uses.
     ///
     /// # Errors
     /// When the size is 0, less than the workload can do with, or more than 128 TiB, or it has
@@ -350,7 +351,7 @@ mod tests {
                 "pfft",
                 "no workload `pfft`; there are pft, page-fault1, page-fault2, page-fault3, \
                  file-seq, file-rand, file-sparse, disturb, ebizzy, kernbench, load, mmap1, \
-                 mmap2, brk1, fork1, numa-mem, move-pages, hugetlb-fault, hugetlb-fork, \
+                 mmap2, brk1, fork1, numa-mem, move-pages, shootdown, hugetlb-fault, hugetlb-fork, \
                  hugetlb-both, usemem",
             ),
             ("pft -b 1M -g 1", "pft: -b and -g exclude each other"),

@@ -157,6 +157,7 @@ fn disjoint_faults_write_a_known_number_of_shared_lines() {
         ("linux-2.6.10", 1, 7, 1),
         ("atomic-pte-2004", 1, 3, 1),
         ("anon-vma-2012", 1, 2, 1),
+        ("fault-around-2014", 1, 2, 1),
         ("linux-4.13", 1, 2, 1),
         ("spf-2017", 0, 0, 0),
         ("hugetlb-vma-lock-2022", 1, 2, 1),

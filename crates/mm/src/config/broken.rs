@@ -107,7 +107,7 @@ broken! {
     DetachLate = "detach-late",
     /// Whoever ages pages walks through what munmap is taking out.
     AgeHoles = "age-holes",
-    /// A CPU that leaves the CPU mask of an address space forgets what it was asked to, and no more.
+    /// A CPU that leaves the CPU mask of an address space forgets what it was asked to only.
     LeavesUnflushed = "leaves-unflushed",
     /// Whoever ages pages walks through tables of huge pages, which others may free.
     AgesShared = "ages-shared",
@@ -221,7 +221,8 @@ broken! {
     FaultsAtOnce = "faults-at-once",
     /// Who comes by a file's reverse map and cannot have a mapping's lock goes on without it.
     WalkUnlocked = "walk-unlocked",
-    /// Who takes a huge page away from all begins again after each lock that he waited for.
+    /// Who takes a huge page away from all begins again after each lock that it waited for. CPUs
+    /// stay in CPU masks, for a walk that waits for no answers is too fast to be overtaken for ever.
     WalkStartsOver = "walk-starts-over",
     /// Others may share the tables of a mapping of huge pages that is being unmapped.
     GoneStillShares = "gone-still-shares",

@@ -1,8 +1,9 @@
 //! Waking a sleeper: when it runs again, and where.
 //!
-//! In virtual time a task that is woken goes back to its CPU if that idles; else to a CPU that does,
-//! of the same last cache: one whose core idles if there is one. If none idles it queues behind
-//! whoever has its CPU. Explored schedules have no need for it: who runs when is what they choose.
+//! In virtual time a task that is woken goes back to its CPU if that idles; else to a CPU that
+//! does, of the same last cache: one whose core idles if there is one. If none idles it queues
+//! behind the task that has its CPU. Explored schedules have no need for it: who runs when is what
+//! they choose.
 //!
 //! An idle CPU is woken by an interrupt, and switches to the task: so an interrupt for something
 //! else takes it as long as a wake-up, but for the switch. One that is being woken already takes
@@ -10,8 +11,8 @@
 //!
 //! A task that is queued or preempted stays where it is, as nobody balances the load of CPUs here.
 //!
-//! Linux: kernel/sched/fair.c, select_idle_sibling with select_idle_core and select_idle_cpu (v4.13),
-//! without its limit on how far it looks.
+//! Linux: kernel/sched/fair.c, select_idle_sibling with select_idle_core and select_idle_cpu
+//! (v4.13), without its limit on how far it looks.
 
 use super::{Core, State};
 use crate::model::Distance;

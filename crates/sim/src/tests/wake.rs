@@ -5,9 +5,9 @@ use crate::{RunOptions, TaskSpec};
 use core::cell::Cell;
 use minflt_sync::{Instance, Machine, TaskId};
 
-/// Task 1 sleeps on CPU 0, where task 2 computes for 20 ms, until it is woken from CPU 1; tasks that
-/// end at once leave the CPUs `idle` alone. The CPU on which task 1 goes on, and after how many
-/// microseconds.
+/// Task 1 sleeps on CPU 0, where task 2 computes for 20 ms, until it is woken from CPU 1; tasks
+/// that end at once leave the CPUs `idle` alone. The CPU on which task 1 goes on, and after how
+/// many microseconds.
 fn woken_beside_a_busy_one(idle: &[u32]) -> (u32, u64) {
     let bed = Bed::on("hsw-ex96", 96);
     let found = Cell::new((0, 0));

@@ -206,7 +206,7 @@ mod tests {
             .collect();
         assert_eq!(rows, ["m ticket 3 152% 0.25 4 0", "m mcs 1 10% 1.10 4 1"]);
         assert!(
-            table.footnotes[0].starts_with("1 of 4 measured"),
+            table.footnotes[0].starts_with("m: 1 of 4 measured"),
             "{table:?}"
         );
     }
