@@ -222,7 +222,7 @@ broken! {
     /// Who comes by a file's reverse map and cannot have a mapping's lock goes on without it.
     WalkUnlocked = "walk-unlocked",
     /// Who takes a huge page away from all begins again after each lock that it waited for. CPUs
-    /// stay in CPU masks, for a walk that waits for no answers is too fast to be overtaken for ever.
+    /// stay in CPU masks: a walk that waits for no answers is too fast to be overtaken for ever.
     WalkStartsOver = "walk-starts-over",
     /// Others may share the tables of a mapping of huge pages that is being unmapped.
     GoneStillShares = "gone-still-shares",
