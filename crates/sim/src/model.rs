@@ -109,14 +109,7 @@ impl Model {
         let (shape, ns, rate) = (&file.shape, &file.ns, &file.bytes_per_us);
         let whole = |number: &Sourced| number.value as u64;
         let per = |number: &Sourced| whole(number) as u32;
-        let places: Vec<Place> = (0..cpus)
-            .map(|cpu| Place {
-                core: cpu / per(&shape.cpus_per_core),
-                die: cpu / per(&shape.cpus_per_die),
-                group: cpu / per(&shape.cpus_per_group),
-                node: cpu / per(&shape.cpus_per_node),
-            })
-            .collect();
+        let places = places(file, cpus);
         let [read_near, read_far, node_reads] = reads(file);
         let mut model = Self {
             name: file.name.clone(),
@@ -173,14 +166,18 @@ impl Model {
             ahead: AHEAD_CYCLES * 1_000_000 / whole(&shape.clock_mhz),
         };
         if file.snoops.is_some() {
-            let first = |node| node * per(&shape.cpus_per_node);
-            let far = |a, b| match a == b {
-                true => model.transfer(Distance::Die),
-                false => model.transfer(model.distance(first(a), first(b))),
-            };
-            model.snoops = Some(Snoops::new(model.nodes, far));
+            model.snoops = Some(model.ways(per(&shape.cpus_per_node)));
         }
         model
+    }
+
+    /// The ways of snoops between nodes of `per_node` CPUs.
+    fn ways(&self, per_node: u32) -> Snoops {
+        let far = |a: u32, b: u32| match a == b {
+            true => self.transfer(Distance::Die),
+            false => self.transfer(self.distance(a * per_node, b * per_node)),
+        };
+        Snoops::new(self.nodes, far)
     }
 
     /// How far CPUs `a` and `b` are apart.
@@ -351,6 +348,19 @@ fn reads(file: &MachineFile) -> [u64; 3] {
             written.map(|it| 2 * it.value as u64)
         }
     }
+}
+
+/// Where each CPU stands.
+fn places(file: &MachineFile, cpus: u32) -> Vec<Place> {
+    let shape = &file.shape;
+    let per = |number: &Sourced| number.value as u32;
+    let place = |cpu: u32| Place {
+        core: cpu / per(&shape.cpus_per_core),
+        die: cpu / per(&shape.cpus_per_die),
+        group: cpu / per(&shape.cpus_per_group),
+        node: cpu / per(&shape.cpus_per_node),
+    };
+    (0..cpus).map(place).collect()
 }
 
 /// Picoseconds of a number of nanoseconds.
