@@ -12,7 +12,7 @@ use crate::rows::{Place, record};
 use crate::targets;
 use minflt_report::{Posting, PublishedTable, Run};
 use minflt_sim::why::Why;
-use minflt_sim::{Asked, MachineFile, Placing, SimTarget, Size as SimSize};
+use minflt_sim::{Asked, MachineFile, SimTarget, Size as SimSize};
 use minflt_workload::kernbench::LoadColumns;
 use minflt_workload::{Clear, Outcome, Plan, Spaces, Workload};
 
@@ -218,27 +218,13 @@ fn simulate(
     plan: &Plan,
     scale: u64,
 ) -> Result<Ran, Error> {
-    let target = targets::sim(era, file, ram_of(file))?;
+    let target = whole(era, file)?;
     simulate_with(&target, file, era, workload, options, plan, scale)
 }
 
-/// With threads spread over sockets and cores, and memory over nodes.
-fn simulate_spread(
-    file: &MachineFile,
-    era: &Named,
-    workload: &str,
-    options: &[&str],
-    plan: &Plan,
-    scale: u64,
-) -> Result<Ran, Error> {
-    let target = targets::sim(era, file, ram_of(file))?;
-    target.place(Placing::Spread);
-    target.interleave();
-    simulate_with(&target, file, era, workload, options, plan, scale)
-}
-
-const fn ram_of(file: &MachineFile) -> u64 {
-    (file.shape.ram_mib.value as u64) << 20
+/// The machine with all its memory.
+fn whole(era: &Named, file: &MachineFile) -> Result<SimTarget, Error> {
+    targets::sim(era, file, (file.shape.ram_mib.value as u64) << 20)
 }
 
 fn simulate_with(
@@ -356,15 +342,12 @@ mod tests {
         ran.outcome.faults as f64 / records as f64
     }
 
-    /// 0.87 to 0.97 as the covers count them. A thread for each CPU: faults are counted by CPU.
+    /// 0.87 to 0.97 as the covers count them.
     #[test]
     fn a_random_record_of_the_posting_is_one_page() {
         let mut table = table("2017/ebizzy-x86");
         let ran = run(&table, "4.13-rc3");
         assert_eq!((ran.run.threads, ran.run.cpus), (32, 16));
-        table.params.insert("options".into(), "-mTRpt 16".into());
-        let ran = run(&table, "4.13-rc3");
-        assert_eq!((ran.run.threads, ran.run.cpus), (16, 16));
         assert_eq!(faults_a_record(&ran), 1.0);
         table.params.insert("generator".into(), "lcg".into());
         let faults = faults_a_record(&run(&table, "4.13-rc3"));

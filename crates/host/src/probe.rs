@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn misses_are_measured_over_each_line_once() {
+    fn misses_of_a_small_memory_are_measured() {
         let mut words = vec![0u64; 1 << 20];
         let [dependent, independent] = misses(&mut words);
         assert!(dependent > 0.0 && independent > 0.0);

@@ -26,9 +26,8 @@
 //! leave the mask, so it is interrupted once and no more. Linux: switch_mm and leave_mm (lazy TLB,
 //! v4.13).
 //!
-//! Where the machine can make
-//! all CPUs forget at once (POWER's `tlbie`, Itanium's `ptc.ga`), it does, and nobody is
-//! interrupted.
+//! Where the machine can make all CPUs forget at once (POWER's `tlbie`, Itanium's `ptc.ga`), it
+//! does, and no CPU is interrupted.
 //!
 //! # Why it is correct
 //! A CPU changes its own bit of the mask only, with interrupts off. It leaves when it buffers no
@@ -88,8 +87,8 @@ struct Range<M: Mmu> {
     range: VirtRange,
 }
 
-// SAFETY: an address space is made to be shared by CPUs; whoever follows the pointer says why it is
-// still there.
+// SAFETY: an address space is made to be shared by CPUs; the block that dereferences the pointer
+// says why it is still there.
 unsafe impl<M: Mmu> Send for Range<M> {}
 
 impl<M: Mmu> Copy for Range<M> {}
@@ -148,10 +147,7 @@ pub(crate) fn flush_here<M: Mmu>(sys: &System<M>, mm: &Mm<M>, range: VirtRange) 
     let me = unsafe { &*M::cx() }.cpu.get();
     let (here, _) = mm.cpus.split(me, sys.at.cpus(), &mut CpuMask::empty());
     if here {
-        M::charge(Cost::Invalidate {
-            pages: range.pages(M::Paging::shift()),
-        });
-        M::flush_local(&sys.at, mm.space, range);
+        mm.forget(range);
     }
 }
 

@@ -36,6 +36,7 @@
 //! Two indexed loads an access. Not modelled: capacity, store buffers, misses in translation
 //! buffers, prefetch but of lines read in order (`stream`).
 
+mod ask;
 mod stream;
 
 pub(crate) use self::ask::{Accessed, Ask, Came};
@@ -44,8 +45,6 @@ use crate::snoop::Want;
 use core::ops::Range;
 use minflt_sync::Kind;
 use stream::Streams;
-
-mod ask;
 
 /// A line's number: its offset in the machine's memory divided by the line size.
 pub(crate) type LineId = usize;

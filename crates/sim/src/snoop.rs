@@ -47,7 +47,7 @@ pub(crate) struct Snoops {
 /// What a request wants.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Want {
-    /// The line, from whoever has it.
+    /// The line, from the cache or the memory that has it.
     Line,
     /// That nobody else has it.
     Alone,

@@ -7,7 +7,7 @@
 //!
 //! # Idea
 //! A queue of the spinners, each with a node in its context. Only the head looks at the lock;
-//! whoever is behind waits for a word of its own node. It is no lock of the data: who is at the
+//! a spinner behind it waits for a word of its own node. It is no lock of the data: who is at the
 //! head may still lose the lock to somebody who never queued.
 //!
 //! # Protocol
@@ -28,7 +28,7 @@
 //!   or has: wait for NEWS, and look again.
 //!
 //! # Why it is correct
-//! Whoever is behind a node is named by it alone. Its owner takes it out of there by exchange, to
+//! A node's successor is named by that node alone. Its owner takes it out of there by exchange, to
 //! tell it HEAD or to give it another neighbour; it takes itself out by exchange, to leave: one of
 //! the two wins. While TURN is there the node's owner does not leave, so the one who is leaving may
 //! still touch that node; TURN is there before the tail is given back, so who has left by the tail

@@ -228,7 +228,8 @@ impl File {
         let name = self.info().name;
         let threads = agreed_threads(name, "", None, plan)?;
         self.refuse(target)?;
-        let walk = Walk::new(self, target.page_size(), target.table_bytes());
+        let whole = target.lacks(Feature::WholePages).is_none();
+        let walk = Walk::new(self, target.page_size(), target.table_bytes(), whole);
         let mut outcome = self.labelled(target);
         let plan = Plan {
             file: Some(CommonFile {
@@ -331,10 +332,12 @@ struct Walk {
     stride: u64,
     /// Words that are loaded of each.
     words: u64,
+    /// Whether a page holds all its words, not the first one only.
+    whole: bool,
 }
 
 impl Walk {
-    fn new(file: &File, page_size: u64, table_bytes: u64) -> Self {
+    fn new(file: &File, page_size: u64, table_bytes: u64, whole: bool) -> Self {
         let stride = match file.pattern {
             Pattern::Sequential | Pattern::Random => page_size,
             Pattern::Sparse => match file.stride {
@@ -353,6 +356,7 @@ impl Walk {
                 Words::First => 1,
                 Words::Every => page_size / WORD,
             },
+            whole,
         }
     }
 
@@ -376,11 +380,15 @@ impl Walk {
         let mut sum = 0_u64;
         for page in 0..self.pages {
             let base = at.0 + page * self.stride;
-            sum = sum.wrapping_add(match self.words {
-                1 => w.load(VirtAddr(base))?,
-                // The other words are 0.
-                words => w.use_data(VirtAddr(base), words * WORD, Use::Load, 0)?,
-            });
+            if self.whole || self.words == 1 {
+                for word in 0..self.words {
+                    sum = sum.wrapping_add(w.load(VirtAddr(base + word * WORD))?);
+                }
+            } else {
+                // Takes the time of all words, and gives the first.
+                let bytes = self.words * WORD;
+                sum = sum.wrapping_add(w.use_data(VirtAddr(base), bytes, Use::Load, 0)?);
+            }
             if self.page_ns > 0 {
                 w.compute(self.page_ns);
             }

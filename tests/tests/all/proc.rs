@@ -349,8 +349,8 @@ fn a_cpu_busy_with_one_call_keeps_no_grace_period_waiting() {
                     let _cpu = sys.machine().enter(1);
                     call(other, file);
                     begun.send(()).expect("somebody waits");
-                    // Seconds, for a call takes 50 ns and the waiter may get no processor for 100 ms;
-                    // a CPU that is left answers.
+                    // Seconds: a call takes 50 ns, and the waiter may get no processor for 100 ms.
+                    // A CPU that is left answers.
                     (0..1 << 26).any(|_| {
                         call(other, file);
                         drained.load(Ordering::Relaxed)

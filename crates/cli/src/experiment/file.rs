@@ -20,12 +20,12 @@
 //! four, so that each thread's mapping is of a GiB and has a table of tables of its own, as the
 //! posting's have sixteen.
 
-use super::{Ran, era, lacking, simulate_spread, threads_on};
+use super::{Ran, era, lacking, simulate_with, threads_on, whole};
 use crate::choice::Named;
 use crate::error::{Error, failed};
 use minflt_mm::config::FaultAround;
 use minflt_report::PublishedTable;
-use minflt_sim::MachineFile;
+use minflt_sim::{MachineFile, Placing};
 use minflt_workload::parse_size;
 
 /// Pages that all threads of a cell map together, at the most.
@@ -153,7 +153,11 @@ pub(crate) fn cell(
     let units = Units::of(published, threads, order)?;
     let options = options(published, units, file);
     let options: Vec<&str> = options.iter().map(String::as_str).collect();
-    let ran = simulate_spread(
+    let target = whole(&named, file)?;
+    target.place(Placing::Spread);
+    target.interleave();
+    let ran = simulate_with(
+        &target,
         file,
         &named,
         &published.workload,

@@ -155,7 +155,7 @@ broken! {
     RemapUnlocked = "remap-unlocked",
     /// A page can be found, and goes, before the fault that makes it has counted its entry.
     FoundBeforeCounted = "found-before-counted",
-    /// A page is moved whoever refers to it.
+    /// Migrates a page without checking its reference count.
     MoveUncounted = "move-uncounted",
     /// Migration counts its own reference to the page as another user's.
     MoveCountsItself = "move-counts-itself",

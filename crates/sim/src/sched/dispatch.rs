@@ -48,9 +48,10 @@ impl Core {
         let entry = &mut self.cpus[cpu as usize];
         entry.current = None;
         let interrupt = entry.interrupt;
-        let waiting = self.waiting[cpu as usize].front();
-        let waiting = waiting.map(|task| self.tasks[*task as usize].ready_at);
-        let first = [waiting, interrupt].into_iter().flatten().min();
+        let first = [self.next_ready_at(cpu), interrupt]
+            .into_iter()
+            .flatten()
+            .min();
         match first {
             Some(due) => self.make_ready(cpu, due),
             None => self.not_ready(cpu),
@@ -61,9 +62,14 @@ impl Core {
     /// it is ready: such a CPU idles. In explored runs there is no such time.
     fn interrupt_comes_first(&self, cpu: u32) -> bool {
         let entry = &self.cpus[cpu as usize];
-        let front = self.waiting[cpu as usize].front();
-        let ready_at = front.map_or(Ps::MAX, |task| self.tasks[*task as usize].ready_at);
+        let ready_at = self.next_ready_at(cpu).unwrap_or(Ps::MAX);
         let comes = |at| at <= entry.clock && entry.clock < ready_at;
         self.is_virtual() && entry.interrupt.is_some_and(comes)
+    }
+
+    /// When the task at the head of `cpu`'s queue is ready.
+    pub(super) fn next_ready_at(&self, cpu: u32) -> Option<Ps> {
+        let front = self.waiting[cpu as usize].front()?;
+        Some(self.tasks[*front as usize].ready_at)
     }
 }

@@ -171,11 +171,15 @@ impl Core {
                 next: None,
             },
         };
+        let mut allowed = vec![false; cpus as usize];
+        for cpu in on {
+            allowed[*cpu as usize] = true;
+        }
         let cpu = || Cpu::idle(now);
         let mut core = Self {
             cpus: core::iter::repeat_with(cpu).take(cpus as usize).collect(),
             waiting: vec![VecDeque::new(); cpus as usize],
-            allowed: (0..cpus).map(|cpu| on.contains(&cpu)).collect(),
+            allowed,
             nodes: vec![node::NodeMemory::idle(now); model.nodes as usize],
             broadcasting: now,
             starting: now,

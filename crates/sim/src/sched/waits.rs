@@ -209,11 +209,7 @@ impl Core {
             entry.interrupt = Some(at);
             let takes_now = match entry.current {
                 // An idle CPU; one whose next task is not ready yet idles until then.
-                None => {
-                    let front = self.waiting[cpu as usize].front();
-                    let ready_at = front.map(|task| self.tasks[*task as usize].ready_at);
-                    ready_at.is_none_or(|ready_at| at < ready_at)
-                }
+                None => self.next_ready_at(cpu).is_none_or(|ready_at| at < ready_at),
                 Some(current) => self.tasks[current as usize]
                     .spin
                     .is_some_and(|spin| spin.irqs_on),

@@ -120,7 +120,7 @@ fn readers_and_writers_exclude_each_other_and_all_get_in() {
         for succession in Succession::ALL {
             let bed = Bed::explorer(4);
             let budget = Budget {
-                schedules: 2000,
+                schedules: 4000,
                 seed: 100 + number as u64,
             };
             let found = explore(&budget, |options| scenario(&bed, options, succession, mix));

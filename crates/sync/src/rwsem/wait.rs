@@ -125,7 +125,7 @@ impl<C: Class, M: Machine> RwSem<C, M> {
         }
     }
 
-    /// Takes the lock if it is free, whoever queues.
+    /// Takes the lock if it is free, past all waiters.
     fn steal(&self) -> bool {
         let mut old = self.count.load(Ordering::Relaxed);
         while old & (WRITER | READERS | HANDOFF) == 0 {
@@ -271,7 +271,7 @@ impl<C: Class, M: Machine> RwSem<C, M> {
         let mut task = first;
         for _ in 0..readers {
             let Some(cx) = node_of::<M>(task) else { break };
-            // A node is its owner's again as soon as he reads the grant.
+            // A node is its owner's again as soon as it reads the grant.
             let next = M::load::<u32>(&cx.node.next, Ordering::Relaxed);
             self.grant(task, cx);
             task = next;

@@ -182,18 +182,13 @@ fn judged(
 ) -> Compared {
     let machine = &cells.machine;
     let status = published.simulated_status(row, "avg", machine.is_fitted());
-    let (group, what, status) = match (column, status) {
-        ("avg", _) => ("", published.workload.clone(), status),
-        (_, Status::Fitted) => (
-            ", min and max",
-            format!("{}, {column}", published.workload),
-            Status::Pinned,
-        ),
-        _ => (
-            ", min and max",
-            format!("{}, {column}", published.workload),
-            status,
-        ),
+    let (group, what) = match column {
+        "avg" => ("", published.workload.clone()),
+        _ => (", min and max", format!("{}, {column}", published.workload)),
+    };
+    let status = match (column, status) {
+        ("min" | "max", Status::Fitted) => Status::Pinned,
+        _ => status,
     };
     Compared {
         group: format!("2022 on {}{group}", machine.name),

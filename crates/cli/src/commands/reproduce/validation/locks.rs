@@ -29,7 +29,14 @@ pub(crate) fn tables() -> Result<[Table; 2], Error> {
                 points.push(point(&curves, at, *threads, lock)?);
             }
         }
-        sources.push(format!("measured on {}: {}", curves.machine, curves.source));
+        let fitted = match curves.held_out {
+            true => ", to which no number is fitted",
+            false => "",
+        };
+        let Curves {
+            machine, source, ..
+        } = curves;
+        sources.push(format!("measured on {machine}{fitted}: {source}"));
     }
     let (mut short, mut full) = (by_lock(&points), every(&points));
     short.footnotes.extend(sources.clone());
