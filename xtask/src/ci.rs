@@ -21,7 +21,9 @@ const SOAK_STEPS: u32 = 1_000_000;
 /// and the number of CPUs are the host's.
 const MIRIFLAGS: &str = "-Zmiri-tree-borrows -Zmiri-permissive-provenance -Zmiri-disable-isolation";
 
-/// Orders of threads that Miri tries in a soak, beside the first.
+/// Seeds of Miri, each of which runs the threads of a test in another order: in the gate, and in a
+/// soak.
+const MIRI_SEEDS_CI: u32 = 3;
 const MIRI_SEEDS_SOAK: u32 = 64;
 
 /// Seconds that each fuzz target runs for in a soak, from what earlier soaks found.
@@ -133,18 +135,22 @@ const WITH_POINTERS: &str = "-p minflt-sync -p minflt-pgtable -p minflt-host --l
 /// `mm` makes pointers of integers, so strict provenance cannot be asked for.
 pub(crate) fn miri(root: &Path) -> Step {
     let args = format!("+nightly miri test {WITH_POINTERS} -- {INTERPRETED_CI}");
-    interpreted(root, "miri", &args, "")
+    interpreted(root, "miri", &args, &seeds(MIRI_SEEDS_CI))
 }
 
 /// The same with every lifetime, huge pages and storms; and tests of threads in more orders.
 fn miri_soak(root: &Path) -> [Step; 2] {
     let all = format!("+nightly miri test {WITH_POINTERS} -- {NOT_INTERPRETED}");
     let threads = format!("+nightly miri test -p minflt-host --lib -- {OF_THREADS}");
-    let many = format!(" -Zmiri-many-seeds=1..{}", MIRI_SEEDS_SOAK + 1);
     [
         interpreted(root, "miri-all", &all, ""),
-        interpreted(root, "miri-seeds", &threads, &many),
+        interpreted(root, "miri-seeds", &threads, &seeds(MIRI_SEEDS_SOAK)),
     ]
+}
+
+/// The flag that runs each test with `count` seeds.
+fn seeds(count: u32) -> String {
+    format!(" -Zmiri-many-seeds=1..{}", count + 1)
 }
 
 /// The tests of the host's machine, storms among them, under a sanitizer of LLVM's; `core` and
