@@ -11,7 +11,7 @@
 //! Beside a simulated figure this is a cross-check, made without the line directory. It is not on
 //! the simulated path, so it may compute in floating point.
 
-use super::{BETWEEN_CYCLES, Contest, seat};
+use super::{Contest, seat};
 use crate::machine_file::MachineFile;
 use crate::model::Model;
 
@@ -33,7 +33,12 @@ pub fn ticket_rate(file: &MachineFile, what: Contest) -> f64 {
         .map(|(a, b)| model.transfer(model.distance(a, b)))
         .sum();
     let answer = sum as f64 / 1000.0 / pairs().count().max(1) as f64;
-    1e9 * rate(what.threads, section, BETWEEN_CYCLES as f64 * cycle, answer)
+    1e9 * rate(
+        what.threads,
+        section,
+        what.between_cycles as f64 * cycle,
+        answer,
+    )
 }
 
 /// Served per unit of time.

@@ -3,7 +3,7 @@
 //! # Problem
 //! Whether the line directory behaves like hardware is asked first where nothing else plays a part:
 //! some threads, one lock, a section of a fixed length. Such curves were published for five
-//! textbook locks.
+//! textbook locks, for a word that all threads add to, and for a lock that all take for reading.
 //!
 //! # Idea
 //! The same locks are written over the machine's seam (`textbook.rs`) and run on the machine's
@@ -30,9 +30,9 @@ use crate::run::{RunOptions, TaskSpec, run};
 use core::cell::Cell;
 use core::fmt;
 use minflt_pgtable::X86_64;
-use minflt_sync::{Instance, RwSem, SpinLock, Succession, order};
+use minflt_sync::{Instance, Ordering, RwSem, SpinLock, Succession, order};
 use std::io;
-use textbook::{Clh, Mcs, Tas, Ticket, Ttas};
+use textbook::{Clh, Mcs, Readers, Tas, Ticket, Ttas, Word};
 
 /// The machine that the locks run on.
 type M = Sim<X86_64, false>;
@@ -50,6 +50,10 @@ pub enum Lock {
     Mcs,
     /// Craig's, and Landin and Hagersten's queue.
     Clh,
+    /// No lock: threads add to one word.
+    Add,
+    /// Readers of a lock of glibc's: one adds, and leaves by compare and exchange.
+    Readers,
     /// Ours: `sync::SpinLock`.
     Spin,
     /// Ours: `sync::RwSem`, for writing.
@@ -60,12 +64,14 @@ pub enum Lock {
 
 impl Lock {
     /// All of them.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 10] = [
         Self::Tas,
         Self::Ttas,
         Self::Ticket,
         Self::Mcs,
         Self::Clh,
+        Self::Add,
+        Self::Readers,
         Self::Spin,
         Self::Write,
         Self::Read,
@@ -80,10 +86,17 @@ impl Lock {
             Self::Ticket => "ticket",
             Self::Mcs => "mcs",
             Self::Clh => "clh",
+            Self::Add => "fetch-add",
+            Self::Readers => "rwlock read",
             Self::Spin => "SpinLock",
             Self::Write => "RwSem write",
             Self::Read => "RwSem read",
         }
+    }
+
+    /// Whether several may be inside at once.
+    const fn lets_several_in(self) -> bool {
+        matches!(self, Self::Add | Self::Readers | Self::Read)
     }
 }
 
@@ -94,6 +107,8 @@ pub struct Contest {
     pub threads: u32,
     /// Cycles that the lock is held.
     pub section_cycles: u64,
+    /// Cycles from a release to the next acquisition of a thread.
+    pub between_cycles: u64,
 }
 
 /// Why a contest could not be held.
@@ -129,9 +144,8 @@ impl core::error::Error for ContestError {}
 /// Virtual time before counting starts, and for which it lasts, in nanoseconds.
 const WARM_NS: u64 = 200_000;
 const COUNTED_NS: u64 = 1_000_000;
-/// Between two attempts of a test-and-set, and between two acquisitions: a few instructions.
+/// Between two attempts of a test-and-set: a few instructions.
 const PAUSE_CYCLES: u64 = 10;
-const BETWEEN_CYCLES: u64 = 40;
 
 /// What all threads of a contest share beside the lock.
 struct Ring {
@@ -164,7 +178,7 @@ pub fn contest(file: &MachineFile, lock: Lock, what: Contest) -> Result<f64, Con
     let ns = |cycles: u64| cycles * 1000 / file.shape.clock_mhz.value as u64;
     let ring = Ring {
         section_ns: ns(what.section_cycles),
-        between_ns: ns(BETWEEN_CYCLES),
+        between_ns: ns(what.between_cycles),
         inside: Cell::new(0),
         overlapped: Cell::new(false),
         done: Cell::new(0),
@@ -180,14 +194,14 @@ pub fn contest(file: &MachineFile, lock: Lock, what: Contest) -> Result<f64, Con
     if outcome != Outcome::Ok {
         return Err(ContestError::Run(outcome));
     }
-    if ring.overlapped.get() && lock != Lock::Read {
+    if ring.overlapped.get() && !lock.lets_several_in() {
         let text = format!("{} let two in at once", lock.name());
         return Err(ContestError::Run(Outcome::Violation(text)));
     }
     Ok(ring.done.get() as f64 * 1e9 / COUNTED_NS as f64)
 }
 
-/// A contest for one of the textbook's locks.
+/// A contest for one of the textbook's locks, or for a word.
 fn textbook(lock: Lock, ring: &Ring, arena: &Arena<'_>, threads: u32, pause_ns: u64) -> Outcome {
     let at = arena.at;
     match lock {
@@ -221,6 +235,21 @@ fn textbook(lock: Lock, ring: &Ring, arena: &Arena<'_>, threads: u32, pause_ns: 
                 lock.lock(me);
                 section();
                 lock.unlock(me);
+            })
+        }
+        Lock::Add => {
+            let word = arena.place(Word::new(0));
+            ring.hold(at, threads, &|_, section| {
+                word.add(1, Ordering::Relaxed);
+                section();
+            })
+        }
+        Lock::Readers => {
+            let lock = Readers::new(arena);
+            ring.hold(at, threads, &|_, section| {
+                lock.lock();
+                section();
+                lock.unlock();
             })
         }
         _ => {

@@ -15,10 +15,7 @@ fn ratio(file: &MachineFile, machine: &str, threads: u32, lock: Lock) -> f64 {
     let curves = curves().unwrap();
     let curves = curves.iter().find(|one| one.machine == machine).unwrap();
     let at = curves.threads.iter().position(|n| *n == threads).unwrap();
-    let what = Contest {
-        threads,
-        section_cycles: curves.section_cycles,
-    };
+    let what = curves.contest(threads);
     contest(file, lock, what).unwrap() / curves.measured[lock.name()][at]
 }
 
@@ -81,7 +78,37 @@ fn more_threads_than_cpus_are_refused() {
     let what = Contest {
         threads: 41,
         section_cycles: 1000,
+        between_cycles: 40,
     };
     let refused = contest(&file, Lock::Tas, what).unwrap_err().to_string();
     assert_eq!(refused, "41 threads on a machine of 40 CPUs");
+}
+
+/// Held out as well: that both curves have the shape of the measured ones, one thread far above all
+/// others, and that leaving by compare and exchange costs more than adding again.
+#[test]
+fn one_word_is_fast_for_one_thread_only() {
+    let file = MachineFile::shipped("skx448").unwrap();
+    let rate = |lock, threads| {
+        let what = Contest {
+            threads,
+            section_cycles: 0,
+            between_cycles: 0,
+        };
+        contest(&file, lock, what).unwrap()
+    };
+    for lock in [Lock::Add, Lock::Readers] {
+        let [one, two, many] = [1, 2, 224].map(|threads| rate(lock, threads));
+        assert!(one > 2.0 * two, "{}: {one:.0}, {two:.0}", lock.name());
+        assert!(many < two, "{}: {two:.0}, {many:.0}", lock.name());
+    }
+    assert!(rate(Lock::Readers, 28) < 0.5 * rate(Lock::Add, 28));
+}
+
+#[test]
+fn a_curve_of_no_lock_is_refused() {
+    let text = "machine = \"m\"\nsource = \"\"\nunit = \"\"\nsection_cycles = 1\nthreads = [1]\n\
+                [measured]\nmutex = [1]\n";
+    let refused = super::Curves::parse("x.toml", text).unwrap_err();
+    assert!(refused.to_string().starts_with("x.toml: mutex is no lock"));
 }

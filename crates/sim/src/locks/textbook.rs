@@ -3,7 +3,8 @@
 //! Test-and-set, test-and-test-and-set and ticket locks are folklore; MCS is Mellor-Crummey and
 //! Scott (TOCS 1991), CLH is Craig (1993), and Magnusson, Landin and Hagersten (1994). As in the
 //! programs measured, a ticket lock's two counters share a line, and a waiter of a queue spins on a
-//! line of its own.
+//! line of its own. The readers' lock is glibc's since 2.25 (`pthread_rwlock_common.c`) as readers
+//! use it while there are no writers.
 //!
 //! They run in virtual time only, where accesses happen one at a time: no ordering says anything.
 //! None of them waits for a thread that is not running, and none is used anywhere else.
@@ -12,7 +13,7 @@ use super::{Arena, M};
 use core::cell::Cell;
 use minflt_sync::{Atomic, Ordering};
 
-type Word = Atomic<u32, M>;
+pub(super) type Word = Atomic<u32, M>;
 
 /// Exchanges until it finds the lock free.
 pub(super) struct Tas<'a> {
@@ -172,5 +173,32 @@ impl<'a> Clh<'a> {
         let (node, before) = self.own[me as usize].get();
         self.nodes[node as usize].store(0, Ordering::Relaxed);
         self.own[me as usize].set((before, before));
+    }
+}
+
+/// Readers count themselves in by adding, and out by compare and exchange.
+pub(super) struct Readers<'a> {
+    count: &'a Word,
+}
+
+impl<'a> Readers<'a> {
+    pub(super) fn new(arena: &Arena<'a>) -> Self {
+        Self {
+            count: arena.place(Word::new(0)),
+        }
+    }
+
+    pub(super) fn lock(&self) {
+        self.count.add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn unlock(&self) {
+        let mut seen = self.count.load(Ordering::Relaxed);
+        while let Err(now) = self
+            .count
+            .cas(seen, seen - 1, Ordering::Relaxed, Ordering::Relaxed)
+        {
+            seen = now;
+        }
     }
 }

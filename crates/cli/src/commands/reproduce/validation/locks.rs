@@ -3,7 +3,7 @@
 use crate::error::{Error, failed};
 use crate::targets;
 use minflt_report::{Cell, Column, Status, Table};
-use minflt_sim::locks::{Contest, Curves, Lock, contest, curves, ticket_rate};
+use minflt_sim::locks::{Curves, Lock, contest, curves, ticket_rate};
 
 /// How far a simulated figure may be from the measured one.
 const BAR: f64 = 0.3;
@@ -15,6 +15,8 @@ struct Point {
     lock: Lock,
     measured: Option<f64>,
     simulated: f64,
+    /// What a simulated figure is where one was measured.
+    status: Status,
     /// By arithmetic, of a ticket lock.
     markov: Option<f64>,
 }
@@ -25,7 +27,7 @@ pub(crate) fn tables() -> Result<[Table; 2], Error> {
     let mut sources = Vec::new();
     for curves in curves().map_err(|error| failed("published lock curves")(&error))? {
         for (at, threads) in curves.threads.iter().enumerate() {
-            for lock in Lock::ALL {
+            for lock in curves.locks() {
                 points.push(point(&curves, at, *threads, lock)?);
             }
         }
@@ -46,10 +48,7 @@ pub(crate) fn tables() -> Result<[Table; 2], Error> {
 
 fn point(curves: &Curves, at: usize, threads: u32, lock: Lock) -> Result<Point, Error> {
     let file = targets::machine("data/locks", &curves.machine)?;
-    let what = Contest {
-        threads,
-        section_cycles: curves.section_cycles,
-    };
+    let what = curves.contest(threads);
     let simulated = contest(&file, lock, what).map_err(|error| failed(lock.name())(&error))?;
     let measured = curves.measured.get(lock.name());
     Ok(Point {
@@ -58,6 +57,10 @@ fn point(curves: &Curves, at: usize, threads: u32, lock: Lock) -> Result<Point, 
         lock,
         measured: measured.and_then(|figures| figures.get(at)).copied(),
         simulated,
+        status: match curves.post_hoc {
+            true => Status::PostHoc,
+            false => Status::Uncalibrated,
+        },
         markov: (lock == Lock::Ticket).then(|| ticket_rate(&file, what)),
     })
 }
@@ -95,7 +98,7 @@ fn by_lock(points: &[Point]) -> Table {
         Column::number("at threads", ""),
         Column::number("within 30%", ""),
     ];
-    let mut table = Table::new("One lock, held for 1000 cycles", columns);
+    let mut table = Table::new("One lock, held for 1000 cycles, and one line", columns);
     let mut seen: Vec<(&str, Lock)> = Vec::new();
     for point in points.iter().filter(|it| it.measured.is_some()) {
         if seen.contains(&(&point.machine, point.lock)) {
@@ -120,7 +123,9 @@ fn by_lock(points: &[Point]) -> Table {
             threads.to_string(),
             within(&ratios).to_string(),
         ];
-        table.rows.push(row.map(Cell::from).into());
+        let mut row = row.map(Cell::from);
+        row[3].status = Some(point.status);
+        table.rows.push(row.into());
     }
     let mut machines: Vec<&str> = points.iter().map(|it| it.machine.as_str()).collect();
     machines.dedup();
@@ -139,7 +144,7 @@ fn by_lock(points: &[Point]) -> Table {
     table.footnotes.push(
         "How often the nearest goes first, and how long a last cache is busy, were chosen by hand \
          with the curves of ivb-ep40 and hsw-ex96 in sight; for wsm-ex8 two rules were, and no \
-         number"
+         number; for skx448, whose threads do nothing inside and nothing between, none was"
             .into(),
     );
     table
@@ -156,7 +161,10 @@ fn every(points: &[Point]) -> Table {
         Column::number("ratio", ""),
         Column::number("Markov", "k/s"),
     ];
-    let mut table = Table::new("One lock, held for 1000 cycles: every point", columns);
+    let mut table = Table::new(
+        "One lock, held for 1000 cycles, and one line: every point",
+        columns,
+    );
     for point in points {
         let simulated = thousands(Some(point.simulated));
         table.rows.push(vec![
@@ -164,10 +172,13 @@ fn every(points: &[Point]) -> Table {
             point.threads.to_string().into(),
             point.lock.name().into(),
             thousands(point.measured).into(),
-            match point.measured {
-                Some(_) => simulated.into(),
-                None => Cell::with_status(&simulated, Status::Predicted),
-            },
+            Cell::with_status(
+                &simulated,
+                match point.measured {
+                    Some(_) => point.status,
+                    None => Status::Predicted,
+                },
+            ),
             point
                 .ratio()
                 .map_or("-".into(), |ratio| format!("{ratio:.2}"))
@@ -181,6 +192,7 @@ fn every(points: &[Point]) -> Table {
 #[cfg(test)]
 mod tests {
     use super::{Point, by_lock};
+    use minflt_report::Status;
     use minflt_sim::locks::Lock;
 
     #[test]
@@ -191,6 +203,7 @@ mod tests {
             lock,
             measured,
             simulated,
+            status: Status::PostHoc,
             markov: None,
         };
         let points = [
