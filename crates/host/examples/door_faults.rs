@@ -1,5 +1,5 @@
-//! First-touch faults with the door, without it, and with a door that does something: to count the
-//! instructions of.
+//! First-touch faults with the door, without it, with a door that does something, and with fixes
+//! that can be switched off: to count the instructions of.
 //!
 //! ```text
 //! cargo build --release -p minflt-host --example door_faults
@@ -8,8 +8,8 @@
 //! ```
 //!
 //! `door` is [`Host`], whose `before` is the empty default; `bare` is [`HostBare`], whose word
-//! operations never call it; `busy` has a `before` that counts. `tests/tests/door.rs` compares
-//! the three.
+//! operations never call it; `busy` has a `before` that counts; `controls` asks of each fix whether
+//! it is switched off. `tests/tests/door.rs` compares the four.
 
 use core::cell::Cell;
 use minflt_addr::VirtAddr;
@@ -34,6 +34,17 @@ impl Door for Busy {
     fn before(_at: *const u8, _len: usize, _kind: Kind) {
         PASSED.set(PASSED.get() + 1);
     }
+}
+
+/// A door that does nothing, of a machine whose fixes can be switched off.
+#[derive(Clone, Copy, Debug)]
+struct Asks;
+
+impl Door for Asks {
+    const CONTROLS: bool = true;
+
+    #[inline(always)]
+    fn before(_at: *const u8, _len: usize, _kind: Kind) {}
 }
 
 /// Takes `faults` faults in the era `name` on machine `M`, and says how many it took.
@@ -84,7 +95,8 @@ fn main() {
         "door" => faults::<Host<X86_64, false>>(era, count),
         "bare" => faults::<HostBare<X86_64>>(era, count),
         "busy" => faults::<HostWith<X86_64, Busy>>(era, count),
-        other => panic!("door, bare or busy, not {other}"),
+        "controls" => faults::<HostWith<X86_64, Asks>>(era, count),
+        other => panic!("door, bare, busy or controls, not {other}"),
     };
     assert_eq!(taken, count, "each page is a fault");
     println!("{taken} faults, {} accesses seen", PASSED.get());

@@ -23,6 +23,9 @@ pub struct HostWith<P, D> {
 
 /// What stands in front of every access to shared memory.
 pub trait Door: Copy + fmt::Debug + Send + Sync + 'static {
+    /// Whether the machine has controls ([`Machine::CONTROLS`]).
+    const CONTROLS: bool = false;
+
     /// As [`Machine::before`].
     fn before(at: *const u8, len: usize, kind: Kind);
 }
@@ -246,6 +249,7 @@ unsafe impl<P: Paging> Mmu for HostBare<P> {
 unsafe impl<P: Paging, D: Door> Machine for HostWith<P, D> {
     type Instance = HostInstance;
     const CHECKED: bool = false;
+    const CONTROLS: bool = D::CONTROLS;
 
     #[inline(always)]
     fn before(at: *const u8, len: usize, kind: Kind) {

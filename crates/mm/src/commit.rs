@@ -254,7 +254,7 @@ impl<M: Mmu> System<M> {
         self.promise(pages as i64);
         if mode == Overcommit::Never {
             // ORDERING: SeqCst; pairs with [commit-charge]: our promise stands before we look.
-            if !self.config.lacks(Broken::ChargeWithoutFence) {
+            if !self.lacks(Broken::ChargeWithoutFence) {
                 M::fence(Ordering::SeqCst);
             }
             if !self.fits() {

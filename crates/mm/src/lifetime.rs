@@ -222,7 +222,7 @@ impl<M: Mmu> System<M> {
     /// 1. The table is unlinked and invalidated, and retired once.
     pub(crate) unsafe fn retire_table(&self, pfn: Pfn) {
         let callback = self.frames.table.callback_of(pfn);
-        if self.config.lacks(Broken::TablesAtOnce) {
+        if self.lacks(Broken::TablesAtOnce) {
             // SAFETY: 1, 2: 1 of this function, but for the walkers that this is to show.
             return unsafe { free_table::<M>(core::ptr::from_ref(self).cast(), callback) };
         }
@@ -269,7 +269,7 @@ impl<M: Mmu> System<M> {
     /// 1. The callback's object is unlinked. 2. It is retired once. 3. `run` fits it.
     unsafe fn retire(&self, callback: NonNull<Callback>, run: Run) {
         let lifetime = match self.config.lifetime {
-            _ if self.config.lacks(Broken::NoGracePeriod) => Lifetime::Immediate,
+            _ if self.lacks(Broken::NoGracePeriod) => Lifetime::Immediate,
             configured => configured,
         };
         match lifetime {

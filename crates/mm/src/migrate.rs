@@ -127,7 +127,7 @@ impl<M: Mmu> System<M> {
         page.await_writeback();
         let frame = page.frame();
         // Not worth taking it away.
-        let uncounted = self.config.lacks(Broken::MoveUncounted);
+        let uncounted = self.lacks(Broken::MoveUncounted);
         if frame.may_be_pinned() && !uncounted || frame.is_poisoned() {
             return Err(NotMoved::Busy);
         }
@@ -167,10 +167,10 @@ impl<M: Mmu> System<M> {
             Owner::Anon(_) | Owner::Known(_) => None,
         };
         let mut alone = 1 + u32::from(of_file.is_some());
-        if self.config.lacks(Broken::MoveCountsItself) {
+        if self.lacks(Broken::MoveCountsItself) {
             alone -= 1;
         }
-        if self.config.lacks(Broken::MoveUncounted) {
+        if self.lacks(Broken::MoveUncounted) {
             alone = frame.refs.load(Ordering::Relaxed);
         }
         // ORDERING: Acquire; pairs with [frame-put].
@@ -198,7 +198,7 @@ impl<M: Mmu> System<M> {
         if let Some(cache) = of_file {
             self.move_in_file(cache, index, new);
             if frame.is_dirty() {
-                if !self.config.lacks(Broken::MoveForgetsDirty) {
+                if !self.lacks(Broken::MoveForgetsDirty) {
                     fresh.set_dirty();
                 }
                 frame.clean();

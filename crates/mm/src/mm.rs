@@ -257,7 +257,7 @@ impl<M: Mmu> Mm<M> {
         {
             let view = vma.view();
             let part = view.range.intersect(range);
-            let stays = !view.is_huge() || self.system().config.lacks(Broken::AgesShared);
+            let stays = !view.is_huge() || self.system().lacks(Broken::AgesShared);
             if stays && !part.is_empty() {
                 visit(part);
             }
@@ -278,7 +278,7 @@ impl<M: Mmu> Mm<M> {
         let _held = self.mmap_lock.read();
         let mut zap = Zap::begin(self, range);
         let mut young = 0;
-        if self.system().config.lacks(Broken::AgeHoles) {
+        if self.system().lacks(Broken::AgeHoles) {
             young = zap.age(range);
         } else {
             // Elsewhere munmap may be freeing tables.

@@ -166,7 +166,7 @@ impl<M: Mmu> Slots<M> {
     /// What a part is added to the whole at.
     #[inline(always)]
     fn batch(&self, config: &Config) -> u64 {
-        percpu_counter::batch(self.cpus) * late(config)
+        percpu_counter::batch(self.cpus) * late::<M>(config)
     }
 }
 
@@ -177,8 +177,12 @@ impl Slot {
 
 /// By how much the fix that is switched off makes batches too large.
 #[inline(always)]
-fn late(config: &Config) -> u64 {
-    if config.lacks(Broken::LateRss) { 2 } else { 1 }
+fn late<M: Mmu>(config: &Config) -> u64 {
+    if config.lacks::<M>(Broken::LateRss) {
+        2
+    } else {
+        1
+    }
 }
 
 impl<M: Mmu> Resident<M> {
@@ -224,10 +228,10 @@ impl Share {
 
     /// Keeps a change; whether it is time to [`Resident::sync`].
     #[inline]
-    fn keep(&self, change: i64, config: &Config) -> bool {
+    fn keep<M: Mmu>(&self, change: i64, config: &Config) -> bool {
         self.pages.set(self.pages.get() + change);
         self.events.set(self.events.get() + 1);
-        u64::from(self.events.get()) >= u64::from(BATCH) * late(config)
+        u64::from(self.events.get()) >= u64::from(BATCH) * late::<M>(config)
     }
 }
 
@@ -256,7 +260,7 @@ impl<M: Mmu> Mm<M> {
                 whole.add_plainly(change);
             }
             (Rss::PerThread, Some(share), _) => {
-                if share.keep(change, &sys.config) {
+                if share.keep::<M>(change, &sys.config) {
                     whole.sync(share);
                 }
             }
@@ -269,12 +273,12 @@ impl<M: Mmu> Mm<M> {
     /// below 0. In the sloppy form a count below 0 is also set to 0, as posted.
     #[must_use]
     pub fn resident_pages(&self) -> i64 {
-        let config = &self.system().config;
+        let sys = self.system();
         let pages = self.rss.pages.load(Ordering::Relaxed) as i64;
-        if pages >= 0 || config.lacks(Broken::RawRss) {
+        if pages >= 0 || sys.lacks(Broken::RawRss) {
             return pages;
         }
-        if config.rss == Rss::Sloppy {
+        if sys.config.rss == Rss::Sloppy {
             self.rss.pages.store(0, Ordering::Relaxed);
         }
         0

@@ -249,9 +249,9 @@ impl<M: Mmu> Mm<M> {
         let sys = self.system();
         let runs = !M::is_idle() && sys.cpus.this().loaded.get() == self.space.0;
         // A walk that waits for nobody is not overtaken for ever in explored schedules.
-        if runs || sys.config.lacks(Broken::WalkStartsOver) {
+        if runs || sys.lacks(Broken::WalkStartsOver) {
             self.forget(range);
-        } else if sys.config.lacks(Broken::LeavesUnflushed) {
+        } else if sys.lacks(Broken::LeavesUnflushed) {
             self.forget(range);
             self.leave();
         } else {

@@ -22,7 +22,7 @@ use crate::hugetlb::pool::{NodePool, Pools};
 use crate::hugetlb::{FaultMutex, Huge, HugeSize};
 use crate::mm::{Mm, MmHandle};
 use crate::numa::{Numa, Rate};
-use crate::oracle::Check;
+use crate::oracle::{Check, controls::check};
 use crate::rmap::anon_vma::{AnonVma, Chain};
 use crate::rss::{self, Slots};
 use crate::shootdown::Mailbox;
@@ -167,7 +167,7 @@ impl<M: Mmu> System<M> {
         config: Config,
         swap: Swap<M>,
     ) -> Result<Running<M>, BootError> {
-        config.check().map_err(BootError::Illegal)?;
+        check::<M>(&config)?;
         let config = Self::on_this_cpu(&at, config).map_err(BootError::Illegal)?;
         if at.nodes() as usize > MAX_NODES {
             return Err(BootError::TooManyNodes(at.nodes()));
@@ -277,7 +277,7 @@ impl<M: Mmu> System<M> {
             at,
             config,
             exchanges: match config.exchange {
-                _ if config.lacks(Broken::HalfWidthExchange) => Exchanges::HalfWidth,
+                _ if config.lacks::<M>(Broken::HalfWidthExchange) => Exchanges::HalfWidth,
                 ExchangeBy::Native => Exchanges::Native,
                 ExchangeBy::Emulated => Exchanges::Emulated,
             },

@@ -209,7 +209,7 @@ impl<'m, M: Mmu> Thread<'m, M> {
             let found = leaf.entry.load();
             if found.is_present() && found.grant() >= access.needs() {
                 let used = with_bits(found, access);
-                if sys.config.lacks(Broken::StaleAccessBits) {
+                if sys.lacks(Broken::StaleAccessBits) {
                     leaf.entry.store(used);
                     M::note(format_args!("handler stores {used:?} at {addr}"));
                 } else if !self.exchange_unlocked(leaf, found, used) {

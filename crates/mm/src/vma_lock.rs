@@ -138,7 +138,7 @@ impl<M: Mmu> Vma<M> {
             VmaLockBy::Rwsem => self.lock.write_until_end(&self.lock_seq, &mm.lock_seq),
             VmaLockBy::Count => {
                 let sys = mm.system();
-                let newcomers = if sys.config.lacks(Broken::WriterLetsReadersIn) {
+                let newcomers = if sys.lacks(Broken::WriterLetsReadersIn) {
                     Newcomers::LetIn
                 } else {
                     Newcomers::Refused
@@ -153,7 +153,7 @@ impl<M: Mmu> Vma<M> {
 
     /// Makes a VMA that nobody else has one of `mm`'s, write-locked.
     fn attach(&self, by: VmaLockBy, mm: &Mm<M>) {
-        if !mm.system().config.lacks(Broken::PublishEarly) {
+        if !mm.system().lacks(Broken::PublishEarly) {
             self.lock_seq.lock(&mm.lock_seq);
         }
         self.mm.store(mm.space.0, Ordering::Relaxed);
@@ -179,7 +179,7 @@ impl<M: Mmu> Vma<M> {
 /// Whether a VMA that is locked still is one of `mm`'s, by its word that says whose it is.
 #[inline(always)]
 fn is_of<M: Mmu>(owner: &Atomic<u64, M>, mm: &Mm<M>) -> Result<(), Refused> {
-    let trusting = mm.system().config.lacks(Broken::NoOwnerRecheck);
+    let trusting = mm.system().lacks(Broken::NoOwnerRecheck);
     match owner.load(Ordering::Relaxed) {
         _ if trusting => Ok(()),
         owner if owner == mm.space.0 => Ok(()),
@@ -223,7 +223,7 @@ pub(crate) fn insert<M: Mmu>(
     let sys = mm.system();
     // SAFETY: the caller's own until it is in the tree, and kept by `mmap_lock` from then on.
     let vma = unsafe { new.as_ref() };
-    let early = sys.config.lacks(Broken::PublishEarly);
+    let early = sys.lacks(Broken::PublishEarly);
     if early {
         publish_half(mm, vma)?;
     }

@@ -105,10 +105,10 @@ impl<M: Mmu> Mm<M> {
 
     /// How whoever holds that lock exchanges entries.
     pub(crate) fn exchange_under_lock(&self) -> Exchange<'_, M> {
-        let config = &self.system().config;
-        match config.exchange {
+        let sys = self.system();
+        match sys.config.exchange {
             ExchangeBy::Native => Exchange::Native,
-            ExchangeBy::Emulated if config.lacks(Broken::EmulateUnderLock) => {
+            ExchangeBy::Emulated if sys.lacks(Broken::EmulateUnderLock) => {
                 Exchange::Emulated(&self.page_table_lock)
             }
             ExchangeBy::Emulated => Exchange::Held,
@@ -170,7 +170,7 @@ impl<'m, M: Mmu> Zap<'m, M> {
     /// Lowers what the entries of `range` grant to what `prot` allows.
     pub(crate) fn protect(&mut self, range: VirtRange, prot: Prot) {
         let allowed = prot.grant();
-        let keeps_moving = self.mm.system().config.lacks(Broken::MoveKeepsGrant);
+        let keeps_moving = self.mm.system().lacks(Broken::MoveKeepsGrant);
         let how = self.mm.exchange_under_lock();
         let mut at = range.start();
         while let Some((leaf, span)) = self.next_table(&mut at, range) {
@@ -301,7 +301,7 @@ impl<'m, M: Mmu> Zap<'m, M> {
         let sys = self.mm.system();
         // ORDERING: SeqCst; pairs with [flush-pending].
         let alone = self.mm.flushes_pending.load(Ordering::SeqCst) == 1;
-        if !alone && !sys.config.lacks(Broken::NoNestedFlush) {
+        if !alone && !sys.lacks(Broken::NoNestedFlush) {
             sys.count(Event::NestedFlush);
             self.gather.touch(self.whole);
         }
@@ -417,7 +417,7 @@ impl<'m, M: Mmu> Zap<'m, M> {
                 sys.count(Event::FaultAroundUnused);
             }
             resident -= 1;
-            if sys.config.lacks(Broken::FilePagesAtOnce) && sys.is_of_file(old) {
+            if sys.lacks(Broken::FilePagesAtOnce) && sys.is_of_file(old) {
                 sys.frames.put(old.pfn());
                 continue;
             }

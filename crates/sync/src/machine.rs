@@ -117,6 +117,10 @@ pub unsafe trait Machine: Copy + Send + Sync + fmt::Debug + 'static {
     /// Whether lock order, contexts and oracles are checked; compiled out where false.
     const CHECKED: bool;
 
+    /// Whether fixes of races can be switched off, so that tests can show what they prevent;
+    /// compiled out where false.
+    const CONTROLS: bool = Self::CHECKED;
+
     /// Whether [`Machine::prefetch`] and its like do anything: what only prepares them is left out
     /// elsewhere.
     const PREFETCHES: bool = false;

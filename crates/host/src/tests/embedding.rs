@@ -2,15 +2,16 @@
 //! in the host.
 
 use super::{M, machine, words_of};
-use crate::{CpuGuard, Unanswered};
+use crate::{CpuGuard, Host, Unanswered};
 use core::error::Error;
 use core::panic::AssertUnwindSafe;
 use core::time::Duration;
 use minflt_addr::VirtAddr;
 use minflt_mm::{
-    Advice, FileHandle, LockAll, LockWhen, MapRequest, MmHandle, Place, Populate, Prot, Remap,
-    RemapRequest, Running, Sharing, System, eras_without_migration,
+    Advice, BootError, Broken, FileHandle, LockAll, LockWhen, MapRequest, MmHandle, Place,
+    Populate, Prot, Remap, RemapRequest, Running, Sharing, System, eras_without_migration,
 };
+use minflt_pgtable::X86_64;
 use std::panic::catch_unwind;
 use std::sync::{Mutex, mpsc};
 
@@ -239,7 +240,7 @@ fn every_error_is_an_error_in_words() {
         }
     }
     in_words(&[
-        &minflt_mm::BootError::TooManyNodes(9),
+        &BootError::TooManyNodes(9),
         &minflt_mm::Errno::EAGAIN,
         &minflt_mm::FileError::Io,
         &minflt_mm::HeapError::Used,
@@ -298,4 +299,20 @@ fn every_call_with_an_address_is_a_call_of_the_address_space() {
     // Counted at once, with no thread to add anything later.
     assert_eq!((mm.resident_pages_sum(), mm.locked_bytes()), (1, 0));
     sys.check_ledger(&[&mm]).unwrap();
+}
+
+/// A machine whose fixes are compiled in for good says so, and starts nothing that is not what it
+/// was asked for.
+#[test]
+fn a_machine_without_controls_switches_no_fix_off() {
+    let config = minflt_mm::era("linux-4.13").unwrap().config;
+    let lacking = config.broken(Some(Broken::NoGracePeriod));
+    let refused = System::<Host<X86_64, false>>::boot(machine(1), lacking).err();
+    assert_eq!(
+        refused,
+        Some(BootError::NoControls(Broken::NoGracePeriod)),
+        "it starts, and has the fix"
+    );
+    assert!(refused.is_some_and(|it| it.to_string().contains("no-grace-period")));
+    assert!(System::<M>::boot(machine(1), lacking).is_ok());
 }

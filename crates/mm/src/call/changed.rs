@@ -9,9 +9,10 @@
 
 use super::split::{detach, free};
 use crate::commit::Pages;
-use crate::config::{Broken, Config};
+use crate::config::Broken;
 use crate::mm::Mm;
 use crate::oracle;
+use crate::system::System;
 use crate::vma::Vma;
 use crate::vma_ptr::VmaPtr;
 use crate::writers::{Afterwards, Section, Sections, Writers};
@@ -105,7 +106,7 @@ impl<'w, M: Mmu> Changed<'w, '_, M> {
         range: VirtRange,
         tables: Tables,
     ) {
-        let late = mm.system().config.lacks(Broken::DetachLate);
+        let late = mm.system().lacks(Broken::DetachLate);
         if !late {
             self.detach(mm);
         }
@@ -127,13 +128,13 @@ impl<'w, M: Mmu> Changed<'w, '_, M> {
             self.detach(mm);
         }
         // Those that lost a part have none of its pages any more, and no CPU reaches them.
-        if self.maps_files() && !unlinks_first(&mm.system().config) {
+        if self.maps_files() && !unlinks_first(mm.system()) {
             zap.settle();
         }
         // Others reach a new mapping's tables by its link, share them even: where tables of smaller
         // pages are still to be freed, the link is put in when its section ends.
         let fresh = self.sections[FRESH].as_ref().map(Section::vma);
-        let early = mm.system().config.lacks(Broken::LinkBeforeTables);
+        let early = mm.system().lacks(Broken::LinkBeforeTables);
         let later = fresh.filter(|_| tables == Tables::FreeWithin && !early);
         self.each_kept(|vma| {
             if !later.is_some_and(|later| core::ptr::eq(later, vma)) {
@@ -174,8 +175,8 @@ impl<'w, M: Mmu> Changed<'w, '_, M> {
 }
 
 /// For controls: files forget a mapping before every CPU has forgotten its pages.
-pub(super) fn unlinks_first(config: &Config) -> bool {
-    config.lacks(Broken::UnlinkBeforeFlush) || config.lacks(Broken::FilePagesAtOnce)
+pub(super) fn unlinks_first<M: Mmu>(sys: &System<M>) -> bool {
+    sys.lacks(Broken::UnlinkBeforeFlush) || sys.lacks(Broken::FilePagesAtOnce)
 }
 
 /// Unlinks the tables that only `range` used.
@@ -193,7 +194,7 @@ pub(super) fn free_own_tables<M: Mmu>(
     zap: &mut Zap<'_, M>,
 ) {
     let hole = free_around.unwrap_or_else(|| hole(mm, range));
-    if mm.system().config.lacks(Broken::UnmapUnlocked) {
+    if mm.system().lacks(Broken::UnmapUnlocked) {
         return writers.without(|| zap.free_tables(range, hole));
     }
     zap.free_tables(range, hole);

@@ -80,7 +80,7 @@ impl<M: Mmu> System<M> {
                 let child = self.new_mm()?;
                 let writers = Writers::lock(parent);
                 child.inherit(parent);
-                let outside = self.config.lacks(Broken::ForkWithoutSections);
+                let outside = self.lacks(Broken::ForkWithoutSections);
                 let sections = (!outside).then(|| writers.begin_all());
                 let user = VirtRange::new(VirtAddr(0), VirtAddr(M::Paging::user_end()));
                 let mut zap = Zap::begin(parent, user);
@@ -182,7 +182,7 @@ impl<M: Mmu> Zap<'_, M> {
         while let Some((leaf, span)) = self.next_table(&mut at, range) {
             // A fault without `mmap_lock` may have opened its slot before the sections: it is done
             // once the lock is free, and whoever comes later sees the sections.
-            if !self.mm.system().config.lacks(Broken::ForkLooksUnlocked) {
+            if !self.mm.system().lacks(Broken::ForkLooksUnlocked) {
                 drop(self.mm.table_lock(leaf.table).lock());
             }
             let used = |page: &VirtRange| !self.entry(leaf.table, page.start()).load().is_none();
@@ -218,9 +218,9 @@ impl<M: Mmu> Zap<'_, M> {
         let sys = self.mm.system();
         let how = self.mm.exchange_under_lock();
         let (mut shared, mut copies) = (0, 0);
-        let mutant = sys.config.lacks(Broken::ForkLeavesWritable);
-        let leaves_moving = sys.config.lacks(Broken::ForkLeavesMoving);
-        let pins = self.mm.pins.any() && !sys.config.lacks(Broken::ForkSharesPinned);
+        let mutant = sys.lacks(Broken::ForkLeavesWritable);
+        let leaves_moving = sys.lacks(Broken::ForkLeavesMoving);
+        let pins = self.mm.pins.any() && !sys.lacks(Broken::ForkSharesPinned);
         let pinned = |pte: Pte<M::Paging>| pins && pinned(sys, pte);
         let _held = self.mm.table_lock(from).lock();
         for page in pages::<M>(*span) {

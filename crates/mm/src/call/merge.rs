@@ -318,7 +318,7 @@ pub(super) fn add<'w, M: Mmu>(
         }
         _ => {
             let grown = NewRecord::new(mm, grown(end))?;
-            let forgets = mm.system().config.lacks(Broken::MergeForgetsChain);
+            let forgets = mm.system().lacks(Broken::MergeForgetsChain);
             let from = from.filter(|_| !forgets);
             let chained = from.map(|from| chain(mm, below.vma(), from.get()));
             let chained = chained.transpose()?;

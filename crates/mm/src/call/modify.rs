@@ -83,7 +83,7 @@ pub(super) fn modify<'w, M: Mmu>(
     part: VirtRange,
     to: impl FnOnce(VmaView) -> VmaView,
 ) -> Result<Modified<'w, M>, NoMemory> {
-    let outside = mm.system().config.lacks(Broken::ProtectWithoutSection);
+    let outside = mm.system().lacks(Broken::ProtectWithoutSection);
     let open = |vma: &'w Vma<M>| {
         if outside {
             writers.begin_none(vma)
@@ -105,7 +105,7 @@ pub(super) fn modify<'w, M: Mmu>(
         return Ok(Modified::new(vma, [Some(section), None, None]));
     }
     let all = whole.range == part;
-    let beside = |vma: &'w Vma<M>| match mm.system().config.lacks(Broken::MergeWithoutSection) {
+    let beside = |vma: &'w Vma<M>| match mm.system().lacks(Broken::MergeWithoutSection) {
         true => writers.begin_none(vma),
         false => open(vma),
     };

@@ -82,7 +82,7 @@ fn unmap_one<M: Mmu>(
     // Stays as it is after a downgrade, too: who maps there, or makes a neighbour longer, waits.
     let free_around = mm.tree.remove_found(mm.system(), found)?;
     let mut late = None;
-    if mm.system().config.lacks(Broken::DetachLate) {
+    if mm.system().lacks(Broken::DetachLate) {
         late = Some(section);
     } else {
         detach(mm, section);
@@ -97,7 +97,7 @@ fn unmap_one<M: Mmu>(
     if let Some(section) = late {
         detach(mm, section);
     }
-    if vma.link() != 0 && !unlinks_first(&mm.system().config) {
+    if vma.link() != 0 && !unlinks_first(mm.system()) {
         zap.settle();
     }
     // SAFETY: 1: taken out and detached above.

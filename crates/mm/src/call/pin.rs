@@ -214,7 +214,7 @@ impl<'m, M: Mmu> Thread<'m, M> {
         // ORDERING: fence SeqCst; pairs with [pin-fork]: the references stand before the count is
         // looked at.
         M::fence(Ordering::SeqCst);
-        if mm.pins.forks.changed(before) && !sys.config.lacks(Broken::PinWithoutSequence) {
+        if mm.pins.forks.changed(before) && !sys.lacks(Broken::PinWithoutSequence) {
             sys.frames.put_many(pfn, PIN);
             return None;
         }

@@ -176,7 +176,7 @@ pub(super) fn split_huge<M: Mmu>(
     if !mm.may_split(1) {
         return Err(NoMemory);
     }
-    let outside = mm.system().config.lacks(Broken::SplitSharesAgain);
+    let outside = mm.system().lacks(Broken::SplitSharesAgain);
     if outside {
         mm.leave_cut_table(vma, &view, at);
     }

@@ -105,7 +105,7 @@ impl<M: Mmu> Mm<M> {
                 return Ok(());
             }
         }
-        if self.system().config.lacks(Broken::ExpandUnderReadLock) {
+        if self.system().lacks(Broken::ExpandUnderReadLock) {
             let _held = self.mmap_lock.read();
             return self.expand_locked(None, addr);
         }

@@ -11,7 +11,8 @@
 //!
 //! # Why it is correct
 //! A system is built only from a checked `Config`. What an unsound mix does is shown by a
-//! [`Broken`], which no command but the race checks can set.
+//! [`Broken`], which no command but the race checks can set, on machines that have controls
+//! ([`Machine::CONTROLS`]).
 
 mod broken;
 mod era;
@@ -25,7 +26,7 @@ pub use era::{
 pub use rules::Illegal;
 
 use core::fmt;
-use minflt_sync::Succession;
+use minflt_sync::{Machine, Succession};
 
 /// One choice at each decision point.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -436,17 +437,17 @@ impl Config {
         Self { broken, ..self }
     }
 
-    /// For controls: whether a fault counts its entry only after that is there.
+    /// The fix that is switched off, which is none on a machine without controls: the question, and
+    /// what it guards, is compiled out there.
     #[inline(always)]
-    pub(crate) fn counts_late(&self) -> bool {
-        self.lacks(Broken::MapCountAfterExchange) || self.lacks(Broken::FoundBeforeCounted)
+    pub(crate) const fn switched_off<M: Machine>(&self) -> Option<Broken> {
+        if M::CONTROLS { self.broken } else { None }
     }
 
     /// Whether this fix is switched off.
     #[inline(always)]
-    #[must_use]
-    pub fn lacks(&self, fix: Broken) -> bool {
-        self.broken == Some(fix)
+    pub(crate) fn lacks<M: Machine>(&self, fix: Broken) -> bool {
+        self.switched_off::<M>() == Some(fix)
     }
 }
 

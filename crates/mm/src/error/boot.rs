@@ -1,7 +1,7 @@
 //! Why a system does not start.
 
 use crate::alloc::MAX_NODES;
-use crate::config::Illegal;
+use crate::config::{Broken, Illegal};
 use core::fmt;
 
 /// Why a system could not be started.
@@ -18,11 +18,18 @@ pub enum BootError {
     },
     /// More memory nodes than supported.
     TooManyNodes(u32),
+    /// This fix is to be switched off, on a machine that has no controls
+    /// ([`minflt_sync::Machine::CONTROLS`]).
+    NoControls(Broken),
 }
 
 impl fmt::Display for BootError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::NoControls(fix) => write!(
+                f,
+                "{fix} cannot be switched off on a machine without controls: take a checked one"
+            ),
             Self::Illegal(illegal) => illegal.fmt(f),
             Self::TooSmall { has, needs } => {
                 write!(f, "{has} bytes of RAM are too few: give at least {needs}")

@@ -151,10 +151,8 @@ impl<M: Mmu> Fault<'_, M> {
         leaf: Leaf<'_, M>,
         found: Pte<M::Paging>,
     ) -> Result<Kind, Stop> {
-        let config = &self.mm.system().config;
-        if config.lacks(Broken::ExclusiveBeforeLock)
-            && self.mm.system().frames.get(found.pfn()).is_exclusive()
-        {
+        let sys = self.mm.system();
+        if sys.lacks(Broken::ExclusiveBeforeLock) && sys.frames.get(found.pfn()).is_exclusive() {
             return Ok(self.reuse(&stable.open(leaf)?, found));
         }
         match self.own(stable, leaf, found, Grant::Write)? {
@@ -184,7 +182,7 @@ impl<M: Mmu> Fault<'_, M> {
         }
         // ORDERING: Acquire; pairs with [frame-put].
         let mut users = frame.refs.load(Ordering::Acquire);
-        if sys.config.lacks(Broken::ReuseByMapCount) {
+        if sys.lacks(Broken::ReuseByMapCount) {
             users = frame.maps.load(Ordering::Acquire);
         }
         if users == 1 && frame.used_as() == Use::Anon {
@@ -315,7 +313,7 @@ impl<M: Mmu> Fault<'_, M> {
     fn count_late(&self, pfn: Pfn) {
         self.flush_after_install(pfn);
         let sys = self.mm.system();
-        if sys.config.counts_late() {
+        if sys.counts_late() {
             sys.frames.get(pfn).maps.add(1, Ordering::AcqRel);
             sys.frames.put(pfn);
         }

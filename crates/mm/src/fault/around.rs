@@ -75,7 +75,7 @@ impl Window {
         let left = range.pages(M::Paging::shift()) - into;
         let from = (at - at % pages).max(at - at.min(into));
         let end = (from + pages).min(entries);
-        let end = match config.lacks(Broken::AroundUnclamped) {
+        let end = match config.lacks::<M>(Broken::AroundUnclamped) {
             true => end,
             false => end.min(at + left),
         };
@@ -226,11 +226,11 @@ impl<M: Mmu> Fault<'_, M> {
                 return false;
             }
         };
-        if !page.frame().is_ready() && !sys.config.lacks(Broken::AroundTakesAll) {
+        if !page.frame().is_ready() && !sys.lacks(Broken::AroundTakesAll) {
             sys.count(Event::FaultAroundSkipped);
             return false;
         }
-        let locked = match sys.config.lacks(Broken::AroundWaits) {
+        let locked = match sys.lacks(Broken::AroundWaits) {
             true => Ok(page.lock()),
             false => page.try_lock(),
         };
@@ -238,9 +238,9 @@ impl<M: Mmu> Fault<'_, M> {
             sys.count(Event::FaultAroundSkipped);
             return false;
         };
-        let within = index < cache.pages() || sys.config.lacks(Broken::SizeBeforeLock);
-        let same = page.is(cache, index) || sys.config.lacks(Broken::CachedUnchecked);
-        let sound = !page.frame().is_poisoned() || sys.config.lacks(Broken::AroundTakesAll);
+        let within = index < cache.pages() || sys.lacks(Broken::SizeBeforeLock);
+        let same = page.is(cache, index) || sys.lacks(Broken::CachedUnchecked);
+        let sound = !page.frame().is_poisoned() || sys.lacks(Broken::AroundTakesAll);
         if !same || !within || !sound {
             return false;
         }
@@ -267,7 +267,7 @@ impl<M: Mmu> Fault<'_, M> {
 
     /// Whether nothing stands in an entry: no page, and none that is away.
     fn is_free(&self, found: Pte<M::Paging>) -> bool {
-        match self.mm.system().config.broken {
+        match self.mm.system().switched_off() {
             Some(Broken::AroundReplaces) => true,
             Some(Broken::AroundForgetsAway) => !found.is_present(),
             _ => found.is_none(),
@@ -290,7 +290,8 @@ impl<M: Mmu> Fault<'_, M> {
         };
         let neighbour = addr != self.addr.align_down(M::Paging::shift());
         let config = &self.mm.system().config;
-        let old = config.neighbours == Neighbours::Old && !config.lacks(Broken::NeighboursUsed);
+        let old =
+            config.neighbours == Neighbours::Old && !config.lacks::<M>(Broken::NeighboursUsed);
         match neighbour && old {
             true => pte.old(),
             false => pte,

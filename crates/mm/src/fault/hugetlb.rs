@@ -82,11 +82,11 @@ impl<M: Mmu> Fault<'_, M> {
         let size = stable.view.huge_size();
         let index = stable.view.huge_index::<M::Paging>(self.addr);
         let by_vma = sys.config.hugetlb == Hugetlb::VmaLock;
-        let held = !sys.config.lacks(Broken::HugeUnlocked);
-        let early = sys.config.lacks(Broken::SizeBeforeMutex);
+        let held = !sys.lacks(Broken::HugeUnlocked);
+        let early = sys.lacks(Broken::SizeBeforeMutex);
         let pages_before = early.then(|| cache.huge_pages());
         let _map = cache.faults_hold_map().then(|| cache.map_lock.read());
-        let alone = !sys.config.lacks(Broken::FaultsAtOnce);
+        let alone = !sys.lacks(Broken::FaultsAtOnce);
         let _one = alone.then(|| sys.huge.mutex(cache, index).write());
         let lock = stable.vma.huge_lock().filter(|_| by_vma && held);
         let _tables = lock.map(|lock| lock.sem.read());
@@ -332,7 +332,7 @@ impl<M: Mmu> HugeFault<'_, '_, '_, M> {
             return Ok(reuse());
         }
         // Who throws it away goes on referring to it until all CPUs have forgotten it.
-        let users = match sys.config.lacks(Broken::ReuseByMapCount) {
+        let users = match sys.lacks(Broken::ReuseByMapCount) {
             true => &old.maps,
             false => &old.refs,
         };

@@ -103,7 +103,7 @@ impl<M: Mmu> Mm<M> {
         let mut waited = false;
         let mut shortage = None;
         for rung in sys.config.ladder.rungs() {
-            let mut again = tries_of(&sys.config);
+            let mut again = tries_of::<M>(&sys.config);
             loop {
                 match fault.attempt(*rung) {
                     Ok(kind) => {
@@ -240,8 +240,8 @@ impl<M: Mmu> Fault<'_, M> {
 /// How often a rung is tried that does not wait: in the control nearly for ever, so that a set-up
 /// that needs `mmap_lock` still gets it.
 #[inline(always)]
-fn tries_of(config: &Config) -> u32 {
-    if config.lacks(Broken::LadderWithoutEnd) {
+fn tries_of<M: Mmu>(config: &Config) -> u32 {
+    if config.lacks::<M>(Broken::LadderWithoutEnd) {
         64
     } else {
         1

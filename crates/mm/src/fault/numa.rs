@@ -77,12 +77,12 @@ impl<M: Mmu> Fault<'_, M> {
         }
         let slot = stable.open_locked(leaf)?;
         let sys = self.mm.system();
-        if !slot.holds(found) && !sys.config.lacks(Broken::HintPutsBack) {
+        if !slot.holds(found) && !sys.lacks(Broken::HintPutsBack) {
             drop(slot);
             return Ok(self.lost(Event::CasFlags));
         }
         let restored = self.restored(stable, found);
-        let expected = match sys.config.lacks(Broken::HintPutsBack) {
+        let expected = match sys.lacks(Broken::HintPutsBack) {
             true => slot.value(),
             false => found,
         };

@@ -36,7 +36,7 @@ impl<M: Mmu> Mm<M> {
         let sys = self.system();
         let level = place.level;
         let fresh = Self::new_table(sys, level - 1).ok_or(Stop::Oom)?;
-        let mine = if sys.config.lacks(Broken::BlindPopulate) {
+        let mine = if sys.lacks(Broken::BlindPopulate) {
             place.entry.store(Pte::table(fresh, level));
             true
         } else {
@@ -78,7 +78,7 @@ impl<M: Mmu> Mm<M> {
     fn linker_lock(&self, place: &Missing<'_, M>, table: Pfn) -> &PtLock<M> {
         let (sys, lowest) = (self.system(), place.level == 1);
         match sys.config.linking {
-            Linking::ParentLock if sys.config.lacks(Broken::LinksUnderOwnLock) => {
+            Linking::ParentLock if sys.lacks(Broken::LinksUnderOwnLock) => {
                 &sys.frames.get(table).table_lock
             }
             Linking::ParentLock if lowest => &sys.frames.get(place.table).table_lock,
@@ -100,11 +100,11 @@ impl<M: Mmu> Fault<'_, M> {
             // Only a frame of its own needs one. Linux: do_anonymous_page; under a VMA's lock
             // since v6.10.
             Can::GrowTables | Can::Grow if self.access == Access::Read => Ok(()),
-            Can::GrowTables if self.mm.system().config.lacks(Broken::MmapLockUnderVmaLock) => {
+            Can::GrowTables if self.mm.system().lacks(Broken::MmapLockUnderVmaLock) => {
                 let _held = self.mm.mmap_lock.read();
                 self.mm.prepare_anon_vma(stable.vma).map_err(|_| Stop::Oom)
             }
-            Can::GrowTables if self.mm.system().config.lacks(Broken::AnonVmaBeforeLock) => Ok(()),
+            Can::GrowTables if self.mm.system().lacks(Broken::AnonVmaBeforeLock) => Ok(()),
             Can::GrowTables => Err(Why::NeedsMmapLock.into()),
             Can::Grow => self.mm.prepare_anon_vma(stable.vma).map_err(|_| Stop::Oom),
         }
@@ -200,7 +200,7 @@ impl<M: Mmu> Fault<'_, M> {
             stable.view.page_index::<M::Paging>(self.addr),
             Ordering::Relaxed,
         );
-        let late = sys.config.counts_late();
+        let late = sys.counts_late();
         // ORDERING: Release; pairs with [frame-maps]: what it belongs to is there before.
         frame.maps.store(u32::from(!late), Ordering::Release);
         if late {
@@ -243,7 +243,7 @@ impl<M: Mmu> Fault<'_, M> {
     #[inline(always)]
     pub(super) fn flush_before_install(&self, pfn: Pfn) {
         if M::Paging::caps().before_install == BeforeInstall::FlushCaches
-            && !self.mm.system().config.lacks(Broken::FlushAfterInstall)
+            && !self.mm.system().lacks(Broken::FlushAfterInstall)
         {
             self.flush(pfn);
         }
@@ -253,7 +253,7 @@ impl<M: Mmu> Fault<'_, M> {
     #[inline(always)]
     pub(super) fn flush_after_install(&self, pfn: Pfn) {
         if M::Paging::caps().before_install == BeforeInstall::FlushCaches
-            && self.mm.system().config.lacks(Broken::FlushAfterInstall)
+            && self.mm.system().lacks(Broken::FlushAfterInstall)
         {
             self.flush(pfn);
         }
@@ -273,7 +273,7 @@ impl<M: Mmu> Fault<'_, M> {
         frame.maps.store(0, Ordering::Relaxed);
         // Whoever looks for a page of a file may refer to any frame for a moment: what others hold
         // is left alone.
-        let late = self.mm.system().config.counts_late();
+        let late = self.mm.system().counts_late();
         frames.put_many(pfn, if late { 2 } else { 1 });
     }
 }

@@ -78,7 +78,7 @@ impl<M: Mmu> Mm<M> {
         let page = loop {
             match fault.hold(force, held) {
                 Ok(Some(page)) => break Ok(page),
-                Ok(None) if self.system().config.lacks(Broken::ForceTrustsFault) => {
+                Ok(None) if self.system().lacks(Broken::ForceTrustsFault) => {
                     fault = Fault::new(self, &share, addr, Access::Read);
                 }
                 Ok(None) => {}
@@ -147,13 +147,13 @@ impl<M: Mmu> Fault<'_, M> {
     /// what the owner's next store left behind. What a shared mapping has is never its own, and
     /// stores go there.
     pub(super) fn wants_own(&self, stable: &Stable<'_, M>, held: Held) -> bool {
-        let config = &self.mm.system().config;
+        let sys = self.mm.system();
         held == Held::Pin
             && self.access == Access::Read
             && !stable.view.flags.has(VmaFlags::SHARED)
-            && !config.lacks(Broken::PinsShared)
+            && !sys.lacks(Broken::PinsShared)
             // Its second look is for a load, and takes what it finds.
-            && !config.lacks(Broken::ForceTrustsFault)
+            && !sys.lacks(Broken::ForceTrustsFault)
     }
 
     /// The references that a holder takes.

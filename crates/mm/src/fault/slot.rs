@@ -107,8 +107,8 @@ impl<'m, M: Mmu> Stable<'m, M> {
         leaf: Leaf<'s, M>,
         lock: Option<&'s PtLock<M>>,
     ) -> Result<Option<SpinGuard<'s, (), PageTableLock, M>>, Why> {
-        let config = &self.mm.system().config;
-        let trusting = config.lacks(Broken::NoRevalidate);
+        let sys = self.mm.system();
+        let trusting = sys.lacks(Broken::NoRevalidate);
         if !trusting {
             self.still_same()?;
             if leaf.parent.load() != leaf.parent_value {
@@ -117,7 +117,7 @@ impl<'m, M: Mmu> Stable<'m, M> {
         }
         let guard = match lock {
             None => None,
-            Some(lock) if config.lacks(Broken::SpinForTableLock) => loop {
+            Some(lock) if sys.lacks(Broken::SpinForTableLock) => loop {
                 if let Some(guard) = lock.try_lock() {
                     break Some(guard);
                 }
@@ -203,7 +203,7 @@ impl<M: Mmu> Slot<'_, M> {
         page: VirtRange,
     ) -> Result<(), Lost> {
         let (sys, mm) = (self.stable.mm.system(), self.stable.mm);
-        if sys.config.lacks(Broken::ReplaceBeforeFlush) {
+        if sys.lacks(Broken::ReplaceBeforeFlush) {
             self.change(old, new)?;
             shootdown::flush(sys, mm, page);
             return Ok(());

@@ -133,7 +133,7 @@ impl<M: Mmu> Fault<'_, M> {
         let (vma, _guard) = loop {
             // SAFETY: 1: within the read section.
             let vma = unsafe { mm.tree.ptr_at_or_before(addr) }.ok_or(Why::VmaLocked)?;
-            if let Some(broken) = sys.config.broken {
+            if let Some(broken) = sys.switched_off() {
                 // SAFETY: memory of a VMA, within the read section.
                 early = Early::look(unsafe { vma.as_ref() }, addr, broken);
             }

@@ -143,7 +143,7 @@ impl<M: Mmu> Fault<'_, M> {
         let frame = sys.frames.get(pfn);
         self.make_private(stable, frame);
         self.flush_before_install(pfn);
-        if sys.config.counts_late() {
+        if sys.counts_late() {
             // That is about pages made by a fault.
             frame.maps.store(1, Ordering::Relaxed);
             frame.refs.store(1, Ordering::Relaxed);

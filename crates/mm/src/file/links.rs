@@ -65,7 +65,7 @@ impl<M: Mmu> FileLink<M> {
     }
 
     fn lacks(&self, fix: Broken) -> bool {
-        self.cache().system().config.lacks(fix)
+        self.cache().system().lacks(fix)
     }
 
     /// For a control: of a segment, what counts mappings wraps what would give a part its own lock,
@@ -104,7 +104,7 @@ impl<M: Mmu> System<M> {
         if flags.has(VmaFlags::HUGE_OWNER) {
             new.own = Atomic::new(OwnPages::create(self)?);
         }
-        if flags.has(VmaFlags::HUGETLB) && !self.config.lacks(Broken::LinkBeforeLock) {
+        if flags.has(VmaFlags::HUGETLB) && !self.lacks(Broken::LinkBeforeLock) {
             new.lock = Atomic::new(HugeLock::create(self));
         }
         let (lock, own) = (new.lock.peek(), new.own.peek());
@@ -192,7 +192,7 @@ impl<M: Mmu> Vma<M> {
             cache.spans.put(&own.span, &view);
         }
         let sys = cache.system();
-        if sys.config.lacks(Broken::LinkBeforeLock) && view.is_huge() && own.lock() == 0 {
+        if sys.lacks(Broken::LinkBeforeLock) && view.is_huge() && own.lock() == 0 {
             own.lock.store(HugeLock::create(sys), Ordering::Relaxed);
         }
     }

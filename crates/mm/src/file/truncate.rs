@@ -48,7 +48,7 @@ impl<M: Mmu> PageCache<M> {
     /// Drops the pages `first` to `last`, which no fault maps from now on but one that has a page
     /// locked already.
     fn drop_pages(&self, first: u64, last: u64, which: Only) {
-        let lacks = |fix| self.system().config.lacks(fix);
+        let lacks = |fix| self.system().lacks(fix);
         self.unmap(first, last, which);
         self.index.each(first, last, |index, _| {
             let Some(page) = self.find(index) else { return };

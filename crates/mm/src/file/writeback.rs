@@ -94,7 +94,7 @@ impl<M: Mmu> PageCache<M> {
         };
         let (sys, frame) = (self.system(), page.frame());
         let index = frame.index.load(Ordering::Relaxed);
-        if !sys.config.lacks(Broken::WriteUnprotected) {
+        if !sys.lacks(Broken::WriteUnprotected) {
             self.protect(index, page.pfn());
         }
         frame.clean();

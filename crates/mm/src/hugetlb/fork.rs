@@ -97,7 +97,7 @@ impl<'s, M: Mmu> Zap<'s, M> {
     /// The page that an entry maps, held, if it may be pinned, and so stays the parent's own.
     fn hold_pinned(&self, leaf: &Leaf<'_, M>) -> Option<Page<'s, M>> {
         let (mm, sys) = (self.mm, self.mm.system());
-        if !mm.pins.any() || sys.config.lacks(Broken::ForkSharesPinned) {
+        if !mm.pins.any() || sys.lacks(Broken::ForkSharesPinned) {
             return None;
         }
         let _held = sys.huge_lock(leaf.table).lock();
@@ -151,7 +151,7 @@ impl<M: Mmu> Zap<'_, M> {
         };
         sys.count(Event::MigrationWaits);
         drop(cache.i_mmap.read());
-        !sys.config.lacks(Broken::ForkSkipsMoving)
+        !sys.lacks(Broken::ForkSkipsMoving)
     }
 }
 

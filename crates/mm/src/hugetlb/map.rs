@@ -64,7 +64,7 @@ impl<M: Mmu> PageCache<M> {
         let first = view.pgoff >> size.order::<M::Paging>();
         let end = first + size.pages_of::<M::Paging>(view.range);
         let none = |_| MmapError::NoMemory;
-        let beside = sys.config.lacks(Broken::ReserveBesideCut);
+        let beside = sys.lacks(Broken::ReserveBesideCut);
         let mut aside = SetAside {
             sys,
             size,

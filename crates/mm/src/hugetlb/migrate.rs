@@ -148,7 +148,7 @@ impl<M: Mmu> Mm<M> {
         let sys = self.system();
         let cache = view.cache::<M>().ok_or(MovePageError::NotThere)?;
         let index = view.huge_index::<M::Paging>(addr);
-        let alone = !sys.config.lacks(Broken::HugeMoveBesideFaults);
+        let alone = !sys.lacks(Broken::HugeMoveBesideFaults);
         let _one = alone.then(|| sys.huge.mutex(cache, index).write());
         let held = self.see_huge(view, addr, |_, found| {
             sys.frames.hold(found, 1).then(|| Page::held(sys, found))
@@ -318,7 +318,7 @@ impl<M: Mmu> Zap<'_, M> {
         let mut old = leaf.entry.load();
         if old.moving() == Some(pfn) {
             // By way of another who has the table; but this address space has reached it, too.
-            if !sys.config.lacks(Broken::HugeMoveTellsOne) {
+            if !sys.lacks(Broken::HugeMoveTellsOne) {
                 self.gather.touch(page);
             }
             return;

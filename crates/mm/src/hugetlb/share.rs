@@ -99,7 +99,7 @@ impl<M: Mmu> Mm<M> {
         let Some(table) = found else { return false };
         let (sharers, _) = self.sharers(table);
         sharers.add(1, Ordering::Relaxed);
-        let put_in = if sys.config.lacks(Broken::BlindShare) {
+        let put_in = if sys.lacks(Broken::BlindShare) {
             let _held = self.page_table_lock.lock();
             let empty = place.entry.load().is_none_at(LEVEL + 1);
             if empty {
@@ -123,7 +123,7 @@ impl<M: Mmu> Mm<M> {
     fn sharers(&self, table: Pfn) -> (&Atomic<u32, M>, u32) {
         let sys = self.system();
         let frame = sys.frames.get(table);
-        match sys.config.lacks(Broken::SharersByReferences) {
+        match sys.lacks(Broken::SharersByReferences) {
             true => (&frame.refs, 1),
             false => (&frame.maps, 0),
         }

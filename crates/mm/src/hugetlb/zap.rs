@@ -43,9 +43,9 @@ impl<M: Mmu> PageCache<M> {
     /// Whether faults hold `map_lock` from beginning to end: then who adds or takes away a mapping,
     /// or a table of one, holds it for writing.
     pub(crate) fn faults_hold_map(&self) -> bool {
-        let config = &self.system().config;
-        let by_map = self.is_huge() && config.hugetlb == Hugetlb::IMmap;
-        by_map && !config.lacks(Broken::HugeUnlocked)
+        let sys = self.system();
+        let by_map = self.is_huge() && sys.config.hugetlb == Hugetlb::IMmap;
+        by_map && !sys.lacks(Broken::HugeUnlocked)
     }
 }
 
@@ -59,7 +59,7 @@ impl<M: Mmu> Zap<'_, M> {
         let Some(cache) = view.cache::<M>() else {
             return;
         };
-        let unlocked = cache.system().config.lacks(Broken::DiscardUnlocked);
+        let unlocked = cache.system().lacks(Broken::DiscardUnlocked);
         let _alone = (!unlocked).then(|| NoFaults::lock(cache, vma.huge_lock()));
         let _tree = cache.i_mmap.write();
         self.huge_locked(view.huge_size(), part);
@@ -75,7 +75,7 @@ impl<M: Mmu> Zap<'_, M> {
         };
         let _alone = NoFaults::lock(cache, vma.huge_lock());
         let _tree = cache.i_mmap.write();
-        if !cache.system().config.lacks(Broken::GoneStillShares) {
+        if !cache.system().lacks(Broken::GoneStillShares) {
             vma.shares_no_more();
         }
         self.huge_locked(view.huge_size(), view.range);
@@ -130,7 +130,7 @@ impl<M: Mmu> Zap<'_, M> {
         while page.start() < part.end() {
             let index = view.huge_index::<M::Paging>(page.start());
             let by_vma = sys.config.hugetlb == Hugetlb::VmaLock;
-            let held = !sys.config.lacks(Broken::DiscardUnlocked);
+            let held = !sys.lacks(Broken::DiscardUnlocked);
             let by_map = held && cache.faults_hold_map();
             let _map = by_map.then(|| cache.map_lock.write());
             let _one = held.then(|| sys.huge.mutex(cache, index).write());
@@ -226,7 +226,7 @@ impl<M: Mmu> Zap<'_, M> {
             };
             if size == HugeSize::Large && mm.unshare_table(at) {
                 let left = interval::<M::Paging>(at);
-                if !mm.system().config.lacks(Broken::UnshareWithoutFlush) {
+                if !mm.system().lacks(Broken::UnshareWithoutFlush) {
                     self.gather.touch(left);
                 }
                 at = left.end();
@@ -273,7 +273,7 @@ impl<M: Mmu> Mm<M> {
         {
             let _alone = NoFaults::lock(cache, vma.huge_lock());
             let _tree = cache.i_mmap.write();
-            if !self.system().config.lacks(Broken::CutStillShared) {
+            if !self.system().lacks(Broken::CutStillShared) {
                 vma.shares_no_more();
             }
             if self.unshare_table(at) {

@@ -3,6 +3,7 @@
 //! Each look is counted, so that a result can say how often it was checked.
 
 mod chains;
+pub(crate) mod controls;
 mod huge;
 mod ledger;
 mod refusal;

@@ -149,7 +149,7 @@ impl<M: Mmu> AnonVma<M> {
     pub(super) fn reusable(&self, parent: &Vma<M>, config: &Config) -> bool {
         let children = self.children.load(Ordering::Relaxed);
         let active = self.active.load(Ordering::Relaxed);
-        if config.lacks(Broken::ChildrenAndOwners) {
+        if config.lacks::<M>(Broken::ChildrenAndOwners) {
             // Linux: anon_vma_clone before 2555283eb40d.
             let parents = parent.anon_vma.load(Ordering::Relaxed);
             return address(NonNull::from(self)) != parents && children + active < 2;

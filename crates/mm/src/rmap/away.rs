@@ -108,7 +108,7 @@ impl<M: Mmu> System<M> {
             }
             let mut zap = Zap::begin_by_reverse_map(place.mm, place.range, Only::All);
             zap.put_away(place.range, page.pfn(), to);
-            if self.config.lacks(Broken::CopyBeforeFlush) {
+            if self.lacks(Broken::CopyBeforeFlush) {
                 zap.forget();
             }
             zap.finish();
@@ -157,7 +157,7 @@ impl<M: Mmu> Zap<'_, M> {
         }
         // The lock keeps it mapped; only its bits change.
         let mut old = entry.load();
-        if matches!(to, To::Swap { .. }) && sys.config.lacks(Broken::SwapInTwoSteps) {
+        if matches!(to, To::Swap { .. }) && sys.lacks(Broken::SwapInTwoSteps) {
             old = entry.swap(how, Pte::none());
             entry.store(away(old, to));
         } else {
@@ -166,12 +166,12 @@ impl<M: Mmu> Zap<'_, M> {
             }
         }
         let frame = sys.frames.get(pfn);
-        let late = sys.config.lacks(Broken::CopyBeforeFlush);
+        let late = sys.lacks(Broken::CopyBeforeFlush);
         if to.may_be_forked() && frame.is_exclusive() && !late {
             // Whoever pins it without a lock is done when his CPU has answered.
             shootdown::flush(sys, mm, page);
             let shares = [Broken::SwapSharesPinned, Broken::MoveUncounted];
-            let shares = sys.config.broken.is_some_and(|it| shares.contains(&it));
+            let shares = sys.switched_off().is_some_and(|it| shares.contains(&it));
             if frame.may_be_pinned() && !shares {
                 entry.swap(how, old);
                 drop(held);
@@ -182,7 +182,7 @@ impl<M: Mmu> Zap<'_, M> {
             self.gather.touch(page);
         }
         M::note(format_args!("{} of frame {pfn} is put away", page.start()));
-        if old.is_dirty() && !sys.config.lacks(Broken::AwayForgetsDirty) {
+        if old.is_dirty() && !sys.lacks(Broken::AwayForgetsDirty) {
             frame.set_dirty();
         }
         // ORDERING: AcqRel; no pair: the count is compared with itself only.
@@ -198,7 +198,7 @@ impl<M: Mmu> Zap<'_, M> {
 
     /// Maps frame `to` where the entry of one page says that `from` is being moved.
     fn put_back(mut self, page: VirtRange, from: Pfn, to: Pfn) {
-        if self.mm.system().config.lacks(Broken::CopyBeforeFlush) {
+        if self.mm.system().lacks(Broken::CopyBeforeFlush) {
             self.gather.touch(page);
         }
         let mut at = page.start();

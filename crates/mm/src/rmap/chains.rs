@@ -129,7 +129,7 @@ impl<M: Mmu> System<M> {
         let Some(first) = chain_at::<M>(vma.chain.load(Ordering::Relaxed)) else {
             return;
         };
-        if self.config.lacks(Broken::ChainsStay) {
+        if self.lacks(Broken::ChainsStay) {
             return;
         }
         // The root outlives its lock's being let go, though somebody else may by then have taken

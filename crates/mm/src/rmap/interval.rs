@@ -140,7 +140,7 @@ const fn flags_of(view: &VmaView) -> u64 {
 impl<M: Mmu> Span<M> {
     /// One of VMA number `id`, in no tree and of no pages yet.
     pub(crate) fn new(mm: &Mm<M>, id: u64) -> Self {
-        let id = match mm.system().config.lacks(Broken::ChildFirst) {
+        let id = match mm.system().lacks(Broken::ChildFirst) {
             true => !id,
             false => id,
         };

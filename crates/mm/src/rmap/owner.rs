@@ -103,7 +103,7 @@ impl<M: Mmu> System<M> {
     /// mapped, or is being changed by somebody else.
     fn hold_anon_vma(&self, frame: &Frame<M>) -> Option<HeldAnonVma<'_, M>> {
         // ORDERING: Acquire; pairs with [frame-maps].
-        let uncounted = self.config.lacks(Broken::FoundBeforeCounted);
+        let uncounted = self.lacks(Broken::FoundBeforeCounted);
         if frame.maps.load(Ordering::Acquire) == 0 && !uncounted {
             return None;
         }
@@ -111,7 +111,7 @@ impl<M: Mmu> System<M> {
         let anon_vma = NonNull::new(named as *mut AnonVma<M>)?;
         // SAFETY: memory of anon_vmas stays that; what is looked at here is never overwritten.
         let alive = unsafe { anon_vma.as_ref() };
-        if self.config.lacks(Broken::HoldsFreedAnonVma) {
+        if self.lacks(Broken::HoldsFreedAnonVma) {
             alive.refs.add(1, Ordering::Relaxed);
         } else if !alive.try_hold() {
             return None;
@@ -177,11 +177,12 @@ impl<'s, M: Mmu> Owner<'s, M> {
                 cache.spans.each(index, index, visit)
             }
             Self::Anon(held) => {
-                let config = &held.sys.config;
                 let own = held.get();
                 let lock = &own.root().lock;
-                match config.anon_rmap {
-                    _ if config.lacks(Broken::RmapUnlocked) => own.spans.each(index, index, visit),
+                match held.sys.config.anon_rmap {
+                    _ if held.sys.lacks(Broken::RmapUnlocked) => {
+                        own.spans.each(index, index, visit)
+                    }
                     AnonRmap::Exclusive | AnonRmap::Skipped => {
                         let _tree = lock.write();
                         own.spans.each(index, index, visit)

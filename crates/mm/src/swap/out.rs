@@ -54,7 +54,7 @@ impl<M: Mmu> System<M> {
     /// The page stays as it was, but that its next users fault.
     pub(crate) fn swap_out(&self, page: Locked<'_, M>, owner: &Owner<'_, M>) -> Result<(), Stays> {
         let maps = page.frame().maps.load(Ordering::Relaxed);
-        let uncounted = self.config.lacks(Broken::FoundBeforeCounted);
+        let uncounted = self.lacks(Broken::FoundBeforeCounted);
         if page.frame().refs.load(Ordering::Relaxed) != maps + 1 && !uncounted {
             return Err(Stays::Busy);
         }
@@ -73,7 +73,7 @@ impl<M: Mmu> System<M> {
 
     /// Makes every entry of the page name the slot, and writes it.
     fn leave(&self, page: &Locked<'_, M>, owner: &Owner<'_, M>, slot: u64) -> Result<(), Stays> {
-        let early = self.config.lacks(Broken::SwapForgetsDirty);
+        let early = self.lacks(Broken::SwapForgetsDirty);
         let write = || {
             let written = self.swap.device.write(&self.at, slot, page.pfn());
             written.map_err(|_| Stays::Failed)

@@ -75,7 +75,7 @@ impl<M: Mmu> Mm<M> {
             return Err(MadviseError::Invalid);
         }
         let mut end = part.end().align_down(unit);
-        if self.system().config.lacks(Broken::DiscardRoundsUp) {
+        if self.system().lacks(Broken::DiscardRoundsUp) {
             end = part.end().align_up(unit).unwrap_or(end);
         }
         if part.start() < end {
@@ -174,7 +174,7 @@ impl<M: Mmu> Mm<M> {
         let sys = self.system();
         let _held = self.table_lock(table).lock();
         let pte = self.entry_in(table, at).load();
-        let uncounted = sys.config.lacks(Broken::FoundBeforeCounted) && !pte.is_zero_page();
+        let uncounted = sys.lacks(Broken::FoundBeforeCounted) && !pte.is_zero_page();
         let alone = pte.is_mapped() && (sys.maps_once(pte) || uncounted);
         (alone && sys.frames.hold(pte.pfn(), 1)).then(|| pte.pfn())
     }

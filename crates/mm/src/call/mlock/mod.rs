@@ -117,7 +117,7 @@ impl<M: Mmu> Mm<M> {
     ) -> Result<(), NoMemory> {
         let mut change = 0;
         let result = self.set_locked_flags(&writers, range, kind, &mut change);
-        if self.system().config.lacks(Broken::LockedCountLate) {
+        if self.system().lacks(Broken::LockedCountLate) {
             drop(writers);
             self.locks.change(change);
         } else {

@@ -280,7 +280,7 @@ impl<M: Mmu> Mm<M> {
 
     /// Makes every CPU forget the old place.
     fn tell(&self, zap: &mut Zap<'_, M>) {
-        if !self.system().config.lacks(Broken::RemapFlushesLate) {
+        if !self.system().lacks(Broken::RemapFlushesLate) {
             zap.flush();
         }
     }

@@ -116,7 +116,7 @@ impl<M: Mmu> Mm<M> {
         let vma = self.find(old.range.start()).ok_or(NoMemory)?;
         let apart = !core::ptr::eq(vma, added.vma());
         let section = before.or_else(|| apart.then(|| writers.begin(vma)));
-        let added = if sys.config.lacks(Broken::RemapPublishesEarly) {
+        let added = if sys.lacks(Broken::RemapPublishesEarly) {
             drop(added);
             None
         } else {
@@ -154,13 +154,13 @@ impl<M: Mmu> Mm<M> {
     ) {
         let mut zap = Zap::begin(self, old.range);
         {
-            let locks = !self.system().config.lacks(Broken::RemapUnlocked);
+            let locks = !self.system().lacks(Broken::RemapUnlocked);
             let file = vma.view().cache::<M>().filter(|_| locks);
             let _file = file.map(|file| file.i_mmap.write());
             let _reverse_map = locks.then(|| vma.lock_reverse_map());
             self.move_entries(&mut zap, old, to);
         }
-        if self.system().config.lacks(Broken::RemapFlushesLate) {
+        if self.system().lacks(Broken::RemapFlushesLate) {
             zap.hide();
             *late = Some(zap);
         } else {

@@ -158,7 +158,7 @@ impl<M: Mmu> Uffd<'_, M> {
     fn protect_parts(&self, range: VirtRange, protect: WriteProtected) -> Result<(), UffdError> {
         let mut result = Err(UffdError::NotWatched);
         let mut zap = Zap::begin(self.mm, range);
-        let late = self.mm.system().config.lacks(Broken::ProtectWithoutFlush);
+        let late = self.mm.system().lacks(Broken::ProtectWithoutFlush);
         let lowered = |pte: Pte<M::Paging>| {
             let grant = match pte.moving() {
                 Some(_) => pte.grant_later(),
@@ -166,7 +166,7 @@ impl<M: Mmu> Uffd<'_, M> {
             };
             pte.is_uffd_wp() && grant < Grant::Write
         };
-        let skips = self.mm.system().config.lacks(Broken::WatchSkipsMoving);
+        let skips = self.mm.system().lacks(Broken::WatchSkipsMoving);
         let change = |pte: Pte<M::Paging>| match protect {
             _ if skips && !pte.is_mapped() => None,
             WriteProtected::Yes if lowered(pte) => None,

@@ -249,7 +249,7 @@ impl<'s, M: Mmu> Table<'s, M> {
     /// Counts one more, who keeps the segment; with a handle of its file.
     pub(crate) fn hold(&self, segment: &'s Segment<M>, access: FileAccess) -> Held<'s, M> {
         let sys = self.sys;
-        let counted = (!sys.config.lacks(Broken::AttachUncounted)).then_some(segment);
+        let counted = (!sys.lacks(Broken::AttachUncounted)).then_some(segment);
         if let Some(segment) = counted {
             segment.attached.add(1, Ordering::Relaxed);
         }
