@@ -70,7 +70,7 @@ pub(crate) fn gate(root: &Path) -> Vec<Step> {
         ),
         apart(root, "kernel", "kernel-build", "build --release"),
     ];
-    steps.push(miri(root));
+    steps.extend(miri(root));
     steps.push(fuzz::step(root, ""));
     steps.extend(deny(root));
     steps
@@ -122,6 +122,10 @@ const INTERPRETED_CI: &str = "cpumask gather tlb tests::grace tests::locks tests
                               tests::order tests::rcu tests::slab wait_table \
                               a_split_vma_is_merged_and_freed_at_once";
 
+/// Tests of threads that are quick enough for several seeds in the gate; locks and slabs take
+/// minutes a seed, and wait for a soak.
+const OF_THREADS_CI: &str = "tests::rcu tests::grace tests::wait_table tests::interrupts";
+
 /// Tests of threads, which one seed runs in one order.
 const OF_THREADS: &str = "tests::locks tests::slab tests::rcu tests::grace tests::wait_table \
                           tests::interrupts threads_fault_while_another_unmaps";
@@ -133,9 +137,13 @@ const WITH_POINTERS: &str = "-p minflt-sync -p minflt-pgtable -p minflt-host --l
 /// each access is checked against the rules of aliasing, initialized memory and data races.
 ///
 /// `mm` makes pointers of integers, so strict provenance cannot be asked for.
-pub(crate) fn miri(root: &Path) -> Step {
-    let args = format!("+nightly miri test {WITH_POINTERS} -- {INTERPRETED_CI}");
-    interpreted(root, "miri", &args, &seeds(MIRI_SEEDS_CI))
+pub(crate) fn miri(root: &Path) -> [Step; 2] {
+    let once = format!("+nightly miri test {WITH_POINTERS} -- {INTERPRETED_CI}");
+    let threads = format!("+nightly miri test -p minflt-host --lib -- {OF_THREADS_CI}");
+    [
+        interpreted(root, "miri", &once, ""),
+        interpreted(root, "miri-seeds", &threads, &seeds(MIRI_SEEDS_CI)),
+    ]
 }
 
 /// The same with every lifetime, huge pages and storms; and tests of threads in more orders.

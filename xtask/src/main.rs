@@ -50,7 +50,7 @@ fn main() -> ExitCode {
         ("deny", []) => step::run_all(&ci::deny(&root)),
         ("deny", [option]) if option == "--advisories" => step::run_all(&ci::advisories(&root)),
         ("fuzz", args) => fuzz::run(&root, args),
-        ("miri", []) => step::run_all(&[ci::miri(&root)]),
+        ("miri", []) => step::run_all(&ci::miri(&root)),
         ("soak", extra) => step::run_all(&ci::soak(&root, extra)),
         ("steps", []) => {
             for step in ci::gate(&root) {
