@@ -11,8 +11,8 @@
 //!
 //! # Why it is correct
 //! A system is built only from a checked `Config`. What an unsound mix does is shown by a
-//! [`Broken`], which no command but the race checks can set, on machines that have controls
-//! ([`Machine::CONTROLS`]).
+//! [`Broken`], on machines that have controls ([`Machine::CONTROLS`]). Race checks and tests set
+//! it, and commands that simulate the kernel that 2022's posting reverted to.
 
 mod broken;
 mod era;
