@@ -4,9 +4,10 @@
 //!
 //! `cargo run --release -p minflt-races --example own_policy`
 //!
-//! To ship an era, put the row into `ERAS` (`crates/mm/src/config/era.rs`). A *choice* that there
-//! is not yet takes a variant of its decision point in `crates/mm/src/config/mod.rs`, and one file:
-//! the code that asks it. `docs/architecture.md`, "How to add", names that file for each point.
+//! To ship an era, put the row into `ERAS` (`crates/mm/src/base/config/era.rs`). A *choice* that
+//! there is not yet takes a variant of its decision point in `crates/mm/src/base/config/mod.rs`,
+//! and one file: the code that asks it. `docs/architecture.md`, "How to add", names that file for
+//! each point.
 
 use core::error::Error;
 use minflt_mm::config::{

@@ -27,80 +27,68 @@
 //! Handles ([`MmHandle`], [`FileHandle`]) may be dropped by anybody. All else needs a CPU.
 #![no_std]
 
-mod alloc;
-mod bytes;
+mod base;
+mod boot;
 mod call;
-mod commit;
-pub mod config;
-pub mod describe;
-mod error;
-mod event;
+mod change;
+mod entry;
 mod fault;
-mod file;
-mod frame;
-mod hugetlb;
-mod lifetime;
-mod migrate;
+mod memory;
 mod mm;
-mod numa;
-mod oracle;
-mod page;
-mod percpu_counter;
-mod policy;
-mod proc;
-mod reclaim;
-mod rmap;
-mod rss;
-mod shootdown;
-mod swap;
+mod pages;
+mod space;
 mod system;
-mod thread;
-mod tree;
-mod vma;
-mod vma_lock;
-mod vma_ptr;
-mod writers;
-mod zap;
+mod view;
 
+pub use base::config;
+pub use view::describe;
+
+pub use base::attrs::{Prot, VmaFlags, VmaView};
+pub use base::check::Check;
+pub use base::config::{
+    Broken, Config, ERAS, Era, Illegal, Rung, era, eras_of_huge_pages, eras_of_migration,
+    eras_without_files, eras_without_migration,
+};
+pub use base::error::{
+    BootError, Errno, FileError, HeapError, MadviseError, MempolicyError, MincoreError, MlockError,
+    MmapError, MovePageError, MprotectError, MremapError, MsyncError, MunmapError, NoMemory,
+    RemoteError, ShmatError, ShmctlError, ShmdtError, ShmgetError, UffdError,
+};
+pub use base::event::Event;
+pub use base::file::{FileKey, IoError};
+pub use base::huge_size::HugeSize;
+pub use base::policy::{NodeMask, Policy, PolicyMode};
+pub use boot::Running;
+pub use call::handle::MmHandle;
 pub use call::madvise::Advice;
 pub use call::mempolicy::Misplaced;
-pub use call::mlock::{LockAll, LockWhen};
+pub use call::mlock::LockAll;
 pub use call::mmap::{Growth, Lock, MapRequest, Populate};
 pub use call::move_pages::Which;
 pub use call::mremap::{Remap, RemapRequest};
 pub use call::msync::Msync;
 pub use call::pin::Pin;
 pub use call::place::Place;
-pub use call::remote::Force;
 pub use call::shm::{ShmAttach, ShmCreate, ShmPlace, ShmRequest, ShmRound};
-pub use call::userfaultfd::{Message, Reason, Uffd, UffdFaults, UffdMode, Wake, WriteProtected};
-pub use commit::{Overcommit, Reserve};
-pub use config::{
-    Broken, Config, ERAS, Era, Illegal, Rung, era, eras_of_huge_pages, eras_of_migration,
-    eras_without_files, eras_without_migration,
-};
-pub use error::{
-    BootError, Errno, FileError, HeapError, MadviseError, MempolicyError, MincoreError, MlockError,
-    MmapError, MovePageError, MprotectError, MremapError, MsyncError, MunmapError, NoMemory,
-    RemoteError, ShmatError, ShmctlError, ShmdtError, ShmgetError, UffdError,
-};
-pub use event::Event;
+pub use call::thread::{CopyError, CopyStop, Thread};
+pub use call::userfaultfd::{Uffd, UffdMode, Wake};
+pub use fault::remote::Force;
 pub use fault::{Done, FaultOutcome, Kind as FaultKind, Signal};
-pub use file::{
-    FileAccess, FileHandle, FileKey, FileOps, IoError, Sharing, ShmId, ShmKey, ShmLimits, ShmPages,
-    ShmStatus,
-};
-pub use frame::Frame;
-pub use hugetlb::HugeSize;
-pub use hugetlb::pool::{NodeCounters, PoolCounters};
-pub use mm::{Mappings, Mm, MmHandle};
-pub use numa::NumaKnobs;
-pub use oracle::{Check, Ledger, Refuse, Unbalanced};
-pub use policy::{NodeMask, Policy, PolicyMode};
-pub use proc::Mapped;
-pub use rss::BATCH as RSS_BATCH;
-pub use swap::{Swap, SwapDevice};
-pub use system::{Running, System};
-pub use thread::{CopyError, CopyStop, Thread};
-pub use tree::Mapping;
-pub use vma::{Attrs, Prot, Vma, VmaFlags, VmaView};
+pub use memory::alloc::Refuse;
+pub use memory::alloc::pool::{NodeCounters, PoolCounters};
+pub use memory::commit::{Overcommit, Reserve};
+pub use memory::frame::Frame;
+pub use memory::locks::LockWhen;
+pub use memory::rss::BATCH as RSS_BATCH;
+pub use memory::swap::{Swap, SwapDevice};
+pub use mm::Mm;
+pub use pages::file::{FileAccess, FileHandle, FileOps, Sharing};
+pub use pages::numa::NumaKnobs;
+pub use pages::segments::{ShmId, ShmKey, ShmLimits, ShmPages, ShmStatus};
+pub use pages::userfault::{Message, Reason, UffdFaults, WriteProtected};
+pub use space::look::Mappings;
+pub use space::tree::Mapping;
+pub use space::vma::{Attrs, Vma};
+pub use system::System;
+pub use view::oracle::{Ledger, Unbalanced};
+pub use view::proc::Mapped;

@@ -6,6 +6,7 @@
 
 mod bans;
 mod deps;
+mod floors;
 mod links;
 mod locks;
 mod orderings;
@@ -52,8 +53,9 @@ impl fmt::Display for Finding {
 
 type Rule = fn(&Tree) -> Vec<Finding>;
 
-const RULES: [Rule; 16] = [
+const RULES: [Rule; 17] = [
     deps::arrows_point_down,
+    floors::arrows_point_down,
     deps::members_inherit_lints,
     orderings::pairs_have_two_ends,
     orderings::pairs_are_listed,
@@ -87,6 +89,7 @@ pub(crate) fn run(root: &Path) -> ExitCode {
         println!("{finding}");
     }
     if findings.is_empty() {
+        println!("mm: {}", floors::count(&tree));
         println!("tidy: {} files, {} rules, ok", tree.checked(), RULES.len());
         return ExitCode::SUCCESS;
     }

@@ -361,7 +361,7 @@ mod tests {
     fn files_of_tests_hold_no_production_code() {
         for path in [
             "crates/mm/tests/a.rs",
-            "crates/mm/src/tree/tests.rs",
+            "crates/mm/src/space/tree/tests.rs",
             "tests/boot.rs",
         ] {
             let seen = RustSource::new(path.to_owned(), "static A: u8 = 0;\n".to_owned());

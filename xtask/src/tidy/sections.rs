@@ -15,7 +15,7 @@ const SOURCE: &str = "crates/mm/src/";
 /// Calls that open a section, by the word they begin with and what stands around it.
 const OPENS: [&str; 3] = ["writers.begin(", "writers.begin_all(", "modify("];
 /// Where the seam itself is.
-const SEAM: &str = "crates/mm/src/writers.rs";
+const SEAM: &str = "crates/mm/src/change/writers.rs";
 
 /// A file below [`SOURCE`] and a function in it.
 type Place = (String, String);

@@ -155,20 +155,26 @@ mod tests {
     fn modules_declared_for_tests_are_test_code() {
         let tree = Tree::sample(&[
             (
-                "crates/mm/src/tree.rs",
+                "crates/mm/src/space/tree.rs",
                 "#[cfg(test)]\nmod checks;\nmod node;\n",
             ),
-            ("crates/mm/src/tree/checks.rs", "static A: u8 = 0;\n"),
-            ("crates/mm/src/tree/checks/more.rs", "static B: u8 = 0;\n"),
-            ("crates/mm/src/tree/node.rs", "static C: u8 = 0;\n"),
+            ("crates/mm/src/space/tree/checks.rs", "static A: u8 = 0;\n"),
+            (
+                "crates/mm/src/space/tree/checks/more.rs",
+                "static B: u8 = 0;\n",
+            ),
+            ("crates/mm/src/space/tree/node.rs", "static C: u8 = 0;\n"),
         ]);
         let prod = |path: &str| {
             tree.rust_at(path).unwrap().production()[0]
                 .trim()
                 .to_owned()
         };
-        assert_eq!(prod("crates/mm/src/tree/checks.rs"), "");
-        assert_eq!(prod("crates/mm/src/tree/checks/more.rs"), "");
-        assert_eq!(prod("crates/mm/src/tree/node.rs"), "static C: u8 = 0;");
+        assert_eq!(prod("crates/mm/src/space/tree/checks.rs"), "");
+        assert_eq!(prod("crates/mm/src/space/tree/checks/more.rs"), "");
+        assert_eq!(
+            prod("crates/mm/src/space/tree/node.rs"),
+            "static C: u8 = 0;"
+        );
     }
 }

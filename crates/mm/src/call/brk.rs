@@ -19,18 +19,19 @@
 //!
 //! Linux: mm/mmap.c brk, do_brk_flags (v6.12).
 
-use super::merge::add;
+use super::munmap;
 use super::populate::{Failure, to_lock};
-use super::split::NewVma;
-use super::{as_call, munmap};
-use crate::commit::Pages;
-use crate::error::{HeapError, NoMemory};
-use crate::event::Event;
+use crate::base::attrs::{Prot, VmaFlags, VmaView};
+use crate::base::error::{HeapError, NoMemory};
+use crate::base::event::Event;
+use crate::change::merge::add;
+use crate::change::split::NewVma;
+use crate::change::writers::{Afterwards, Writers};
+use crate::memory::commit::Pages;
+use crate::memory::lifetime::as_call;
+use crate::memory::rss::Share;
 use crate::mm::Mm;
-use crate::rss::Share;
-use crate::tree::Beside;
-use crate::vma::{Prot, VmaFlags, VmaView};
-use crate::writers::{Afterwards, Writers};
+use crate::space::tree::Beside;
 use minflt_addr::{VirtAddr, VirtRange};
 use minflt_pgtable::{Mmu, Paging};
 use minflt_sync::{Atomic, Ordering};

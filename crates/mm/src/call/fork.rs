@@ -43,20 +43,22 @@
 //! Linux: kernel/fork.c dup_mmap, mm/memory.c copy_page_range; all VMAs write-locked since
 //! fb49c455323f.
 
-use super::as_call;
-use super::split::{discard_vma, new_vma};
-use crate::config::{Broken, Rss};
-use crate::error::NoMemory;
-use crate::event::Event;
-use crate::frame::{Exclusive, Use};
-use crate::mm::{Mm, MmHandle};
-use crate::oracle;
-use crate::policy::Policy;
+use crate::base::attrs::{VmaFlags, VmaView};
+use crate::base::config::{Broken, Rss};
+use crate::base::error::NoMemory;
+use crate::base::event::Event;
+use crate::base::policy::Policy;
+use crate::call::handle::MmHandle;
+use crate::change::split::{discard_vma, new_vma};
+use crate::change::writers::Writers;
+use crate::entry::translation;
+use crate::entry::zap::{Zap, pages};
+use crate::memory::frame::{Exclusive, Use};
+use crate::memory::lifetime::as_call;
+use crate::mm::Mm;
+use crate::space::vma::Vma;
+use crate::space::vma_lock;
 use crate::system::System;
-use crate::vma::{Vma, VmaFlags, VmaView};
-use crate::vma_lock;
-use crate::writers::Writers;
-use crate::zap::{Zap, pages};
 use minflt_addr::{Pfn, VirtAddr, VirtRange};
 use minflt_pgtable::{BeforeInstall, Grant, Missing, Mmu, NonPresent, Paging, Pte, Walk, walk};
 use minflt_sync::Ordering;
@@ -88,7 +90,7 @@ impl<M: Mmu> System<M> {
                 let copied = copy_all(self, parent, &child, &mut zap);
                 parent.pins.end_fork();
                 zap.finish();
-                oracle::translations_agree_alone(parent, user);
+                translation::translations_agree_alone(parent, user);
                 vma_lock::end_all(&child);
                 drop(sections);
                 drop(writers);
@@ -329,7 +331,7 @@ fn copy_pinned<M: Mmu>(
 
 impl<M: Mmu> System<M> {
     /// What a child gets for an entry that maps nothing now, if anything: its page is shared, like
-    /// any other. Under the lock of the parent's table. See [`crate::rmap::away`].
+    /// any other. Under the lock of the parent's table. See [`crate::pages::rmap::away`].
     #[cold]
     fn share_nonpresent(
         &self,
@@ -368,5 +370,16 @@ impl<M: Mmu> Mm<M> {
                 }
             }
         }
+    }
+}
+
+impl<M: Mmu> Mm<M> {
+    /// Becomes as `parent` is in what no VMA holds: the heap and the limits. For fork, before
+    /// anybody else has this address space.
+    fn inherit(&self, parent: &Self) {
+        self.heap.copy_from(&parent.heap);
+        self.set_limit_as(parent.limit_as());
+        self.set_limit_memlock(parent.limit_memlock());
+        self.set_limit_stack(parent.limit_stack());
     }
 }

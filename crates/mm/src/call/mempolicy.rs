@@ -6,7 +6,7 @@
 //!
 //! # Idea
 //! A policy is a value: in the record of a mapping, or in a thread. A fault asks the mapping's, and
-//! the thread's where that says nothing, when it takes a frame ([`crate::alloc`]).
+//! the thread's where that says nothing, when it takes a frame ([`crate::memory::alloc`]).
 //!
 //! # Protocol
 //! mbind: `mmap_lock` for writing; for each mapping a section, in which its record changes. A
@@ -26,18 +26,20 @@
 //! has the pages to move in a list before the policy changes; here they are looked for after, under
 //! `mmap_lock` for reading ([`super::move_pages`]).
 
-use super::modify::modify;
 use super::move_pages::Which;
-use super::{as_call, page_range};
-use crate::error::{MempolicyError, NoMemory};
-use crate::event::Event;
+use super::page_range;
+use crate::base::attrs::{Prot, VmaView};
+use crate::base::error::{MempolicyError, NoMemory};
+use crate::base::event::Event;
+use crate::base::policy::{NodeMask, Policy, PolicyMode};
+use crate::call::thread::Thread;
+use crate::change::modify::modify;
+use crate::change::writers::Writers;
 use crate::fault::FaultOutcome;
+use crate::memory::lifetime::as_call;
 use crate::mm::Mm;
-use crate::policy::{NodeMask, Policy, PolicyMode};
+use crate::space::vma::Vma;
 use crate::system::System;
-use crate::thread::Thread;
-use crate::vma::{Prot, Vma, VmaView};
-use crate::writers::Writers;
 use minflt_addr::{VirtAddr, VirtRange};
 use minflt_pgtable::{Access, Missing, Mmu, Paging, Pte, Walk, span_of, walk};
 

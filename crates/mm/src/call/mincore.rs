@@ -4,12 +4,12 @@
 //! the page of zeros or one that nobody may access now, and not if it is swapped out. A page of a
 //! file is, if it is cached.
 
-use super::as_call;
-use crate::error::MincoreError;
-use crate::event::Event;
+use crate::base::error::MincoreError;
+use crate::base::event::Event;
+use crate::entry::zap::pages;
+use crate::memory::lifetime::as_call;
 use crate::mm::Mm;
-use crate::vma::Vma;
-use crate::zap::pages;
+use crate::space::vma::Vma;
 use minflt_addr::{VirtAddr, VirtRange};
 use minflt_pgtable::{Leaf, Missing, Mmu, NonPresent, Paging, Table, Walk, span_of, walk};
 

@@ -1,25 +1,26 @@
 //! mmap: anonymous memory, and files.
 //!
 //! Everything that can refuse is asked before anything is changed: the place, `RLIMIT_AS`, the
-//! promise ([`crate::commit`]). Linux: mm/mmap.c do_mmap, mmap_region (v6.12).
+//! promise ([`crate::memory::commit`]). Linux: mm/mmap.c do_mmap, mmap_region (v6.12).
 
-use super::as_call;
-use super::cut::Cut;
-use super::merge::add;
+use super::hugetlb::SetAside;
 use super::place::Place;
 use super::populate::{Failure, to_lock};
-use crate::commit::{self, Pages, Reserve};
-use crate::error::{MmapError, NoMemory};
-use crate::event::Event;
-use crate::file::{FileAccess, FileHandle, Sharing};
-use crate::hugetlb::HugeSize;
-use crate::hugetlb::map::SetAside;
+use crate::base::attrs::{Prot, VmaFlags, VmaView};
+use crate::base::error::{MmapError, NoMemory};
+use crate::base::event::Event;
+use crate::base::huge_size::HugeSize;
+use crate::call::thread::Thread;
+use crate::change::cut::Cut;
+use crate::change::merge::add;
+use crate::change::writers::{Afterwards, Writers};
+use crate::memory::commit::{self, Pages, Reserve};
+use crate::memory::lifetime::as_call;
+use crate::memory::rss::Share;
 use crate::mm::Mm;
-use crate::rss::Share;
-use crate::thread::Thread;
-use crate::tree::Beside;
-use crate::vma::{Prot, Vma, VmaFlags, VmaView};
-use crate::writers::{Afterwards, Writers};
+use crate::pages::file::{FileAccess, FileHandle, Sharing};
+use crate::space::tree::Beside;
+use crate::space::vma::Vma;
 use minflt_addr::{VirtAddr, VirtRange};
 use minflt_pgtable::{Mmu, Paging};
 

@@ -21,30 +21,30 @@
 //! | userfaultfd: register, unregister, end | write | each VMA it changes | allow |
 //! | userfaultfd: fill, writeprotect | read | none: they change no VMA | install; protect |
 
+mod age;
 pub(crate) mod brk;
-mod changed;
-mod cut;
+mod file;
 pub(crate) mod fork;
+pub(crate) mod handle;
+mod hugetlb;
 pub(crate) mod madvise;
 pub(crate) mod mempolicy;
-mod merge;
 pub(crate) mod mincore;
 pub(crate) mod mlock;
 pub(crate) mod mmap;
-mod modify;
 mod move_frame;
 pub(crate) mod move_pages;
 pub(crate) mod mprotect;
 pub(crate) mod mremap;
 pub(crate) mod msync;
 pub(crate) mod munmap;
+mod numa;
 pub(crate) mod pin;
 pub(crate) mod place;
 mod populate;
 pub(crate) mod remote;
 pub(crate) mod shm;
-mod split;
-pub(crate) mod stack;
+pub(crate) mod thread;
 pub(crate) mod userfaultfd;
 
 use minflt_addr::{VirtAddr, VirtRange};
@@ -58,15 +58,4 @@ fn page_range<M: Mmu>(start: VirtAddr, len: u64) -> Option<VirtRange> {
     }
     let len = VirtAddr(len).align_up(M::Paging::shift())?;
     VirtRange::from_len(start, len.0)
-}
-
-/// Runs a call's body as the kernel does: charged, and with deferred work at its end.
-#[inline(always)]
-pub(crate) fn as_call<M: Mmu, T>(sys: &crate::system::System<M>, body: impl FnOnce() -> T) -> T {
-    M::enter_kernel();
-    M::charge(minflt_sync::Cost::Syscall);
-    let result = body();
-    sys.run_deferred();
-    M::leave_kernel();
-    result
 }

@@ -6,9 +6,9 @@
 //!
 //! Linux: mm/memory-failure.c soft_offline_page, mm/compaction.c isolate_migratepages_block.
 
-use crate::error::MovePageError;
-use crate::frame::Use;
-use crate::page::Page;
+use crate::base::error::MovePageError;
+use crate::memory::frame::Use;
+use crate::pages::page::Page;
 use crate::system::System;
 use minflt_addr::Pfn;
 use minflt_pgtable::Mmu;

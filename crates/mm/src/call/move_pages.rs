@@ -5,8 +5,8 @@
 //! Who knows where pages belong wants them there, and wants to know of each what came of it.
 //!
 //! # Idea
-//! Page by page: look at its entry, then move it as anybody would ([`crate::migrate`]). What is in
-//! the way of one page is its status, and the call goes on.
+//! Page by page: look at its entry, then move it as anybody would ([`crate::pages::migrate`]). What
+//! is in the way of one page is its status, and the call goes on.
 //!
 //! # Protocol
 //! For each page: `mmap_lock` for reading; the entry looked at under its table's lock; moved; let
@@ -24,13 +24,13 @@
 //! pages for one node in batches; mm/mempolicy.c do_mbind, queue_folios_pte_range,
 //! alloc_migration_target_by_mpol.
 
-use super::as_call;
-use crate::error::MovePageError;
-use crate::event::Event;
-use crate::hugetlb::HugeSeen;
+use crate::base::attrs::VmaView;
+use crate::base::error::MovePageError;
+use crate::base::event::Event;
+use crate::base::policy::{Policy, PolicyMode};
+use crate::memory::lifetime::as_call;
 use crate::mm::Mm;
-use crate::policy::{Policy, PolicyMode};
-use crate::vma::VmaView;
+use crate::pages::hugetlb::HugeSeen;
 use minflt_addr::{Pfn, VirtAddr, VirtRange};
 use minflt_pgtable::{Missing, Mmu, Paging, Walk, span_of, walk};
 use minflt_sync::{Instance, Ordering};

@@ -3,23 +3,23 @@
 //! Flags and entries change in one section per VMA, so that a speculative fault sees both or
 //! neither.
 //!
-//! What becomes writable is charged as committed, where it was not yet ([`crate::commit`]). What
-//! becomes read-only stays charged, unless nothing was ever stored to it.
+//! What becomes writable is charged as committed, where it was not yet ([`crate::memory::commit`]).
+//! What becomes read-only stays charged, unless nothing was ever stored to it.
 //!
 //! Linux: mm/mprotect.c do_mprotect_pkey, mprotect_fixup (v6.18).
 
-use super::as_call;
-use super::modify::modify;
 use super::populate::{Failure, to_lock};
-use crate::error::{MprotectError, NoMemory};
-use crate::event::Event;
+use crate::base::attrs::{Prot, VmaFlags, VmaView};
+use crate::base::error::{MprotectError, NoMemory};
+use crate::base::event::Event;
+use crate::change::modify::modify;
+use crate::change::writers::Writers;
+use crate::entry::translation;
+use crate::entry::zap::Zap;
+use crate::memory::lifetime::as_call;
+use crate::memory::rss::Share;
 use crate::mm::Mm;
-use crate::oracle;
-use crate::rss::Share;
-use crate::vma::{Prot, VmaFlags, VmaView};
-use crate::vma_ptr::VmaPtr;
-use crate::writers::Writers;
-use crate::zap::Zap;
+use crate::space::vma_ptr::VmaPtr;
 use minflt_addr::{VirtAddr, VirtRange};
 use minflt_pgtable::{Mmu, Paging};
 use minflt_sync::Ordering;
@@ -163,7 +163,7 @@ impl<M: Mmu> Mm<M> {
             zap.protect(part, prot);
         }
         zap.finish();
-        oracle::translations_agree_alone(self, part);
+        translation::translations_agree_alone(self, part);
         drop(modified);
         Ok(())
     }

@@ -2,12 +2,14 @@
 //!
 //! Linux: mm/msync.c (v6.18). Asynchronous calls do nothing, as there.
 
-use super::{as_call, page_range};
-use crate::error::MsyncError;
-use crate::event::Event;
-use crate::file::FilePart;
+use super::page_range;
+use crate::base::attrs::VmaFlags;
+use crate::base::error::MsyncError;
+use crate::base::event::Event;
+use crate::memory::lifetime::as_call;
 use crate::mm::Mm;
-use crate::vma::{Vma, VmaFlags};
+use crate::pages::file::FilePart;
+use crate::space::vma::Vma;
 use minflt_addr::{VirtAddr, VirtRange};
 use minflt_pgtable::{Mmu, Paging};
 

@@ -1,27 +1,28 @@
 //! munmap.
 //!
-//! Order ([`super::cut`]): cut the VMAs at the edges, take the others out (their sequence counts
-//! stay odd for ever, their locks are detached), let others in again where that is the choice, zap,
-//! free the tables nobody else uses, invalidate, give frames back, free the VMAs by the lifetime. A
-//! speculative fault that found a VMA before sees the odd count, or takes the table's lock before
-//! the zap does and is zapped with the rest. A fault under the VMA's lock was waited for, or does
-//! not get it any more.
+//! Order ([`crate::change::cut`]): cut the VMAs at the edges, take the others out (their sequence
+//! counts stay odd for ever, their locks are detached), let others in again where that is the
+//! choice, zap, free the tables nobody else uses, invalidate, give frames back, free the VMAs by
+//! the lifetime. A speculative fault that found a VMA before sees the odd count, or takes the
+//! table's lock before the zap does and is zapped with the rest. A fault under the VMA's lock was
+//! waited for, or does not get it any more.
 
-use super::changed::{free_own_tables, unlinks_first};
-use super::cut::Cut;
-use super::split::{detach, free};
-use super::{as_call, page_range};
-use crate::commit::Pages;
-use crate::config::Broken;
-use crate::error::{MunmapError, NoMemory};
-use crate::event::Event;
-use crate::file::UnusedFiles;
+use super::page_range;
+use crate::base::config::Broken;
+use crate::base::error::{MunmapError, NoMemory};
+use crate::base::event::Event;
+use crate::change::changed::{free_own_tables, unlinks_first};
+use crate::change::cut::Cut;
+use crate::change::split::{detach, free};
+use crate::change::writers::{Afterwards, Writers};
+use crate::entry::translation;
+use crate::entry::zap::Zap;
+use crate::memory::commit::Pages;
+use crate::memory::lifetime::as_call;
 use crate::mm::Mm;
-use crate::oracle;
-use crate::tree::Found;
-use crate::vma_ptr::VmaPtr;
-use crate::writers::{Afterwards, Writers};
-use crate::zap::Zap;
+use crate::pages::file::UnusedFiles;
+use crate::space::tree::Found;
+use crate::space::vma_ptr::VmaPtr;
 use core::ptr::NonNull;
 use minflt_addr::{VirtAddr, VirtRange};
 use minflt_pgtable::Mmu;
@@ -106,7 +107,7 @@ fn unmap_one<M: Mmu>(
     zap.finish();
     mm.wake_unmapped(range);
     mm.count_unmapped(Pages::of::<M>(&view));
-    oracle::translations_agree(mm, range, u64::MAX);
+    translation::translations_agree(mm, range, u64::MAX);
     Ok(())
 }
 

@@ -43,15 +43,15 @@
 //! Linux: mm/gup.c gup_fast, mm/memory.c copy_present_page; `write_protect_seq` since 57efa1fe5957,
 //! unsharing since a7f226604170, of files' pages and zeros since 84209e87c696.
 
-use super::as_call;
-use super::remote::Force;
-use crate::config::Broken;
-use crate::error::RemoteError;
-use crate::event::Event;
+use crate::base::config::Broken;
+use crate::base::error::RemoteError;
+use crate::base::event::Event;
+use crate::call::thread::Thread;
+use crate::fault::remote::Force;
 use crate::fault::remote::{Held, HeldPage};
-use crate::frame::{PIN, Use};
+use crate::memory::frame::{PIN, Use};
+use crate::memory::lifetime::as_call;
 use crate::mm::Mm;
-use crate::thread::Thread;
 use minflt_addr::{Pfn, VirtAddr};
 use minflt_pgtable::{Access, Mmu, Paging, Walk, walk, with_bits};
 use minflt_sync::{Atomic, Ordering, SeqCount};

@@ -5,10 +5,11 @@
 //!
 //! Linux: mm/mmap.c `__get_unmapped_area`, mm/vma.c unmapped_area_topdown, unmapped_area (v6.18).
 
-use crate::error::MmapError;
+use crate::base::attrs::{VmaFlags, VmaView};
+use crate::base::error::MmapError;
 use crate::mm::Mm;
-use crate::tree::{Beside, End};
-use crate::vma::{Vma, VmaFlags, VmaView};
+use crate::space::tree::{Beside, End};
+use crate::space::vma::Vma;
 use minflt_addr::{VirtAddr, VirtRange};
 use minflt_pgtable::{Mmu, Paging};
 

@@ -5,11 +5,12 @@
 //!
 //! Linux: mm/gup.c `__mm_populate`, populate_vma_page_range, faultin_page_range (v6.18).
 
+use crate::base::attrs::{Prot, VmaFlags, VmaView};
+use crate::entry::zap::pages;
 use crate::fault::{FaultOutcome, Signal};
+use crate::memory::rss::Share;
 use crate::mm::Mm;
-use crate::rss::Share;
-use crate::vma::{Prot, Vma, VmaFlags, VmaView};
-use crate::zap::pages;
+use crate::space::vma::Vma;
 use minflt_addr::{VirtAddr, VirtRange};
 use minflt_pgtable::{Access, Mmu, span_of};
 

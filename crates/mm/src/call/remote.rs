@@ -5,24 +5,15 @@
 //!
 //! Linux: mm/process_vm_access.c; forced, mm/memory.c access_remote_vm (v6.12).
 
-use super::as_call;
-use crate::bytes;
-use crate::error::RemoteError;
+use crate::base::bytes;
+use crate::base::error::RemoteError;
+use crate::fault::remote::Force;
 use crate::fault::remote::{Held, HeldPage};
-use crate::frame::{PIN, Use};
+use crate::memory::frame::{PIN, Use};
+use crate::memory::lifetime::as_call;
 use crate::mm::Mm;
 use minflt_addr::VirtAddr;
 use minflt_pgtable::{Access, Mmu, Paging};
-
-/// Whether an access is forced on a mapping that does not allow it (`FOLL_FORCE`): a debugger's.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Force {
-    /// What the mapping does not allow is an error.
-    No,
-    /// It is done, and a stack grows to it. A write then reaches a page that only this address
-    /// space has.
-    Yes,
-}
 
 impl<M: Mmu> Mm<M> {
     /// Loads `to.len()` bytes from `addr` on; returns how many there were before one that cannot be

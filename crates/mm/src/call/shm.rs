@@ -1,26 +1,27 @@
 //! System V shared memory: shmget, shmat, shmdt, shmctl.
 //!
-//! What a segment is, and who counts it, stands in [`crate::file::segments`]; here are the calls.
-//! Attaching is mmap of the segment's file, with other rules for the place; detaching is munmap of
-//! what is left of that. A segment of huge pages is mapped where such pages can start; `SHM_RND`
-//! rounds to small ones in any case.
+//! What a segment is, and who counts it, stands in [`crate::pages::file::segments`]; here are the
+//! calls. Attaching is mmap of the segment's file, with other rules for the place; detaching is
+//! munmap of what is left of that. A segment of huge pages is mapped where such pages can start;
+//! `SHM_RND` rounds to small ones in any case.
 //!
 //! Linux: ipc/shm.c (v6.18).
 
-use super::as_call;
 use super::mmap::{MapRequest, Part};
 use super::munmap::unmap;
 use super::place::Place;
-use crate::commit::Reserve;
-use crate::error::{MmapError, ShmatError, ShmctlError, ShmdtError, ShmgetError};
-use crate::file::{
-    FileAccess, FileKey, NewSegment, Sharing, ShmId, ShmKey, ShmPages, ShmStatus, pages_of,
-};
+use crate::base::attrs::{Prot, VmaView};
+use crate::base::error::{MmapError, ShmatError, ShmctlError, ShmdtError, ShmgetError};
+use crate::base::file::FileKey;
+use crate::change::writers::{Afterwards, Writers};
+use crate::memory::commit::Reserve;
+use crate::memory::lifetime::as_call;
+use crate::memory::rss::Share;
 use crate::mm::Mm;
-use crate::rss::Share;
+use crate::pages::file::{FileAccess, Sharing, pages_of};
+use crate::pages::segments::{NewSegment, ShmId, ShmKey, ShmPages, ShmStatus};
+use crate::space::vma::Vma;
 use crate::system::System;
-use crate::vma::{Prot, Vma, VmaView};
-use crate::writers::{Afterwards, Writers};
 use core::ptr::NonNull;
 use minflt_addr::VirtAddr;
 use minflt_pgtable::{Mmu, Paging};

@@ -16,10 +16,10 @@
 use super::slot::{Lost, Slot};
 use super::stabilise::Stable;
 use super::{Fault, Kind, Stop};
-use crate::config::{Broken, Rss};
-use crate::event::Event;
-use crate::frame::{Exclusive, Use};
-use crate::oracle;
+use crate::base::config::{Broken, Rss};
+use crate::base::event::Event;
+use crate::entry::table;
+use crate::memory::frame::{Exclusive, Use};
 use minflt_addr::{Pfn, VirtAddr, VirtRange};
 use minflt_pgtable::{Access, Grant, Leaf, Mmu, Paging, Pte, with_bits};
 use minflt_sync::{Ordering, Phase};
@@ -39,7 +39,7 @@ impl<M: Mmu> Fault<'_, M> {
         if stable.view.uffd != 0 {
             self.watched(stable, found)?;
         }
-        oracle::is_table(self.mm.system(), leaf.table);
+        table::is_table(self.mm.system(), leaf.table);
         if found.is_mapped() && !found.is_present() {
             return self.hint(stable, leaf, found);
         }

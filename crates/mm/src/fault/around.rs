@@ -41,10 +41,10 @@
 use super::slot::Slot;
 use super::stabilise::Stable;
 use super::{Fault, Kind, Stop};
-use crate::config::{Broken, Config, Neighbours, Protocol, Rss};
-use crate::event::Event;
-use crate::file::{InOrder, Looked, PageCache};
-use crate::vma::{Prot, VmaFlags, VmaView};
+use crate::base::attrs::{Prot, VmaFlags, VmaView};
+use crate::base::config::{Broken, Config, Neighbours, Protocol, Rss};
+use crate::base::event::Event;
+use crate::pages::file::{InOrder, Looked, PageCache};
 use core::ops::Range;
 use minflt_addr::VirtAddr;
 use minflt_pgtable::{Grant, Leaf, Mmu, Paging, Pte, entries_of, index_of};

@@ -20,13 +20,13 @@ use super::remote::Held;
 use super::slot::Lost;
 use super::stabilise::{Can, Stable};
 use super::{Fault, FaultOutcome, Kind, Signal, Stop, Why};
-use crate::config::Rss;
-use crate::event::Event;
-use crate::file::{NotRead, PageCache, Sought};
-use crate::frame::Use;
-use crate::oracle;
-use crate::page::{Locked, Page};
-use crate::vma::{Prot, VmaFlags};
+use crate::base::attrs::{Prot, VmaFlags};
+use crate::base::config::Rss;
+use crate::base::event::Event;
+use crate::entry::table;
+use crate::memory::frame::Use;
+use crate::pages::file::{NotRead, PageCache, Sought};
+use crate::pages::page::{Locked, Page};
 use minflt_pgtable::{Access, Grant, Leaf, Mmu, Pte, with_bits};
 use minflt_sync::Ordering;
 
@@ -60,7 +60,7 @@ impl<M: Mmu> Fault<'_, M> {
             }
         })?;
         let found = leaf.entry.sample();
-        oracle::is_table(self.mm.system(), leaf.table);
+        table::is_table(self.mm.system(), leaf.table);
         if found.is_mapped() && !found.is_present() {
             return self.hint(stable, leaf, found);
         }

@@ -9,7 +9,7 @@
 //!                                                               else a copy in its place
 //! ```
 //! The mutex of the page is held throughout, and what keeps the tables of this mapping
-//! ([`crate::hugetlb`]).
+//! ([`crate::pages::hugetlb`]).
 //!
 //! # Races
 //! Who copies a page finds the pool empty. If the mapping is the one that reserved the page, it
@@ -20,16 +20,18 @@
 
 use super::stabilise::{Can, Stable};
 use super::{Fault, Kind, Signal, Stop, Why};
-use crate::config::{Broken, Hugetlb};
-use crate::event::Event;
-use crate::file::PageCache;
-use crate::frame::{Exclusive, Frame};
-use crate::hugetlb::pool::Taking;
-use crate::hugetlb::reserve::Change;
-use crate::hugetlb::{HugeSize, NotMade};
-use crate::page::Page;
-use crate::vma::{Prot, VmaFlags};
-use crate::zap::Zap;
+use crate::base::attrs::{Prot, VmaFlags};
+use crate::base::config::{Broken, Hugetlb};
+use crate::base::error::NoMemory;
+use crate::base::event::Event;
+use crate::base::huge_size::HugeSize;
+use crate::entry::zap::Zap;
+use crate::memory::alloc::pool::Taking;
+use crate::memory::frame::{Exclusive, Frame};
+use crate::pages::file::PageCache;
+use crate::pages::hugetlb::NotMade;
+use crate::pages::page::Page;
+use crate::pages::reserved::reserve::Change;
 use core::ops::ControlFlow;
 use minflt_addr::{Pfn, VirtRange};
 use minflt_pgtable::{Access, Grant, Leaf, Mmu, Pte, with_bits};
@@ -127,7 +129,7 @@ impl<M: Mmu> Fault<'_, M> {
             {
                 continue;
             }
-            self.mm.populate(&place)?;
+            self.mm.populate(&place).map_err(|NoMemory| Stop::Oom)?;
         }
     }
 }
@@ -408,7 +410,7 @@ impl<M: Mmu> HugeFault<'_, '_, '_, M> {
         let last = first + (1 << order) - 1;
         let _all = cache.spans.each(first, last, |part| {
             let mine = core::ptr::eq(part.mm, mm) && part.range == self.page;
-            if !mine && crate::file::own_pages_of(&part).is_none() {
+            if !mine && crate::pages::file::own_pages_of(&part).is_none() {
                 part.mm.lose_huge(self.size, part.range, old);
             }
             ControlFlow::Continue(())

@@ -1,5 +1,5 @@
 //! Hinting faults: a page that may be used, and whose entry grants nothing so that its next user
-//! says where he is ([`crate::numa`]).
+//! says where he is ([`crate::pages::numa`]).
 //!
 //! # Problem
 //! Three kinds of entries name a page and grant nothing. mprotect made one, and the access is an
@@ -51,11 +51,11 @@
 use super::slot::Lost;
 use super::stabilise::{Can, Stable};
 use super::{Fault, Kind, Stop, Why};
-use crate::config::{AnonRmap, Balancing, Broken};
-use crate::event::Event;
-use crate::frame::Use;
-use crate::page::Locked;
-use crate::rmap::owner::Owner;
+use crate::base::config::{AnonRmap, Balancing, Broken};
+use crate::base::event::Event;
+use crate::memory::frame::Use;
+use crate::pages::page::Locked;
+use crate::pages::rmap::owner::Owner;
 use minflt_addr::Pfn;
 use minflt_pgtable::{Access, Grant, Leaf, Mmu, Pte, with_bits};
 use minflt_sync::{Instance, Ordering};

@@ -1,7 +1,7 @@
 //! What can come of a fault, and the events that count it.
 
-use crate::config::Rung;
-use crate::event::Event;
+use crate::base::config::Rung;
+use crate::base::event::Event;
 use crate::system::CpuArea;
 use core::fmt;
 use minflt_pgtable::Mmu;

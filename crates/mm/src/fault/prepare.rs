@@ -7,85 +7,13 @@
 
 use super::stabilise::{Can, Stable};
 use super::{Fault, Stop, Why};
-use crate::config::{Ahead, Broken, Linking, Protocol};
-use crate::event::Event;
-use crate::frame::{Frame, Use};
-use crate::mm::Mm;
-use crate::policy::{Policy, PolicyMode};
-use crate::system::Exchanges;
+use crate::base::config::{Ahead, Broken, Protocol};
+use crate::base::error::NoMemory;
+use crate::base::policy::{Policy, PolicyMode};
+use crate::memory::frame::{Frame, Use};
 use minflt_addr::Pfn;
-use minflt_pgtable::{
-    Access, BeforeInstall, Exchange, Leaf, Missing, Mmu, Paging, PtLock, Pte, Walk, walk,
-};
+use minflt_pgtable::{Access, BeforeInstall, Leaf, Mmu, Paging, Walk, walk};
 use minflt_sync::{Cost, Ordering};
-
-impl<M: Mmu> Mm<M> {
-    /// How whoever holds no lock of the tables exchanges entries.
-    #[inline(always)]
-    pub fn exchange(&self) -> Exchange<'_, M> {
-        match self.system().exchanges {
-            Exchanges::Native => Exchange::Native,
-            Exchanges::Emulated => Exchange::Emulated(&self.page_table_lock),
-            Exchanges::HalfWidth => Exchange::HalfWidth,
-        }
-    }
-
-    /// Puts a table in where one is missing, unless somebody else does.
-    #[cold]
-    pub(super) fn populate(&self, place: &Missing<'_, M>) -> Result<(), Stop> {
-        let sys = self.system();
-        let level = place.level;
-        let fresh = Self::new_table(sys, level - 1).ok_or(Stop::Oom)?;
-        let mine = if sys.lacks(Broken::BlindPopulate) {
-            place.entry.store(Pte::table(fresh, level));
-            true
-        } else {
-            self.link_table(place, fresh)
-        };
-        M::note(format_args!(
-            "level {level} table: frame {fresh} {}",
-            if mine { "put in" } else { "too late, freed" }
-        ));
-        if mine {
-            sys.count(Event::TablesInstalled);
-        } else {
-            sys.count(Event::TablesLost);
-            sys.put_table(fresh);
-        }
-        Ok(())
-    }
-
-    /// Puts `table` in where one is missing, unless something stands there; whether it did.
-    pub(crate) fn link_table(&self, place: &Missing<'_, M>, table: Pfn) -> bool {
-        let (entry, level) = (place.entry, place.level);
-        let (none, value) = (Pte::none_at(level), Pte::table(table, level));
-        match self.system().config.protocol {
-            Protocol::CompareExchange => entry.cas(self.exchange(), none, value).is_ok(),
-            Protocol::MmLock | Protocol::TableLock => {
-                let _held = self.linker_lock(place, table).lock();
-                let empty = entry.load().is_none_at(level);
-                if empty {
-                    entry.store(value);
-                }
-                empty
-            }
-        }
-    }
-
-    /// What keeps others from putting a table in at the same place.
-    ///
-    /// Linux: `pmd_lock` in __pte_alloc, and `page_table_lock` in __pmd_alloc.
-    fn linker_lock(&self, place: &Missing<'_, M>, table: Pfn) -> &PtLock<M> {
-        let (sys, lowest) = (self.system(), place.level == 1);
-        match sys.config.linking {
-            Linking::ParentLock if sys.lacks(Broken::LinksUnderOwnLock) => {
-                &sys.frames.get(table).table_lock
-            }
-            Linking::ParentLock if lowest => &sys.frames.get(place.table).table_lock,
-            Linking::MmLock | Linking::ParentLock => &self.page_table_lock,
-        }
-    }
-}
 
 impl<M: Mmu> Fault<'_, M> {
     /// The VMA has an anon_vma after this.
@@ -140,7 +68,7 @@ impl<M: Mmu> Fault<'_, M> {
                 }
                 Walk::Missing(place) => {
                     missing();
-                    self.mm.populate(&place)?;
+                    self.mm.populate(&place).map_err(|NoMemory| Stop::Oom)?;
                 }
             }
         }

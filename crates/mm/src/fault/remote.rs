@@ -22,16 +22,25 @@ use super::anon::Own;
 use super::slot::{Lost, Slot};
 use super::stabilise::Stable;
 use super::{Fault, FaultOutcome, Kind, Signal, Stop};
-use crate::call::remote::Force;
-use crate::config::{Broken, Rss};
-use crate::error::RemoteError;
-use crate::event::Event;
-use crate::frame::PIN;
+use crate::base::attrs::{Prot, VmaFlags};
+use crate::base::config::{Broken, Rss};
+use crate::base::error::RemoteError;
+use crate::base::event::Event;
+use crate::memory::frame::PIN;
+use crate::memory::rss::Share;
 use crate::mm::Mm;
-use crate::rss::Share;
-use crate::vma::{Prot, VmaFlags};
 use minflt_addr::{Pfn, VirtAddr};
 use minflt_pgtable::{Access, Grant, Leaf, Mmu, Pte, Walk, walk, with_bits};
+
+/// Whether an access is forced on a mapping that does not allow it (`FOLL_FORCE`): a debugger's.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Force {
+    /// What the mapping does not allow is an error.
+    No,
+    /// It is done, and a stack grows to it. A write then reaches a page that only this address
+    /// space has.
+    Yes,
+}
 
 /// How a page is held.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

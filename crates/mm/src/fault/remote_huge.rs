@@ -10,7 +10,7 @@
 //! thread that takes the page away asks for references after it took the entry: migration gives up,
 //! and a page that is discarded or truncated goes to its pool when the last holder is done. Its
 //! reservation is used up until then, as by any other user. A page that is pinned is exclusive or a
-//! file's, and neither a fork nor a store replaces it ([`crate::hugetlb`]).
+//! file's, and neither a fork nor a store replaces it ([`crate::pages::hugetlb`]).
 //!
 //! # Cost
 //! As for a small page, and a lock of the file's mappings for each small page of a transfer.
@@ -21,8 +21,8 @@ use super::hugetlb::Need;
 use super::remote::{Held, HeldPage};
 use super::stabilise::Stable;
 use super::{Fault, Kind, Signal, Stop};
-use crate::file::PageCache;
-use crate::vma::Prot;
+use crate::base::attrs::Prot;
+use crate::pages::file::PageCache;
 use minflt_addr::Pfn;
 use minflt_pgtable::{Access, Grant, Mmu, Paging, Pte, with_bits};
 use minflt_sync::Ordering;

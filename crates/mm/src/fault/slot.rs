@@ -35,8 +35,8 @@
 
 use super::stabilise::{Hold, Stable};
 use super::{Stop, Why};
-use crate::config::{Broken, Protocol};
-use crate::shootdown;
+use crate::base::config::{Broken, Protocol};
+use crate::entry::shootdown;
 use minflt_addr::{Pfn, VirtRange};
 use minflt_pgtable::{Exchange, Grant, Leaf, Mmu, PtLock, Pte};
 use minflt_sync::order::PageTableLock;

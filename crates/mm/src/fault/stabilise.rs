@@ -9,10 +9,11 @@
 //! [`open`]: super::slot
 
 use super::{Fault, Kind, Signal, Stop, Why};
-use crate::config::{Broken, Rung, VmaLockBy};
-use crate::event::Event;
+use crate::base::attrs::{VmaFlags, VmaView};
+use crate::base::config::{Broken, Rung, VmaLockBy};
+use crate::base::event::Event;
 use crate::mm::Mm;
-use crate::vma::{Vma, VmaFlags, VmaView};
+use crate::space::vma::Vma;
 use minflt_addr::VirtAddr;
 use minflt_pgtable::{Access, Mmu};
 use minflt_sync::order::MmapLock;

@@ -2,19 +2,19 @@
 //!
 //! The contents are read with nothing held, by who wants them first; then the fault starts again,
 //! and finds the same slot in the entry, or is told to begin anew. What it counted in the slot it
-//! keeps until then: so the slot is the same page's ([`crate::swap`]).
+//! keeps until then: so the slot is the same page's ([`crate::memory::swap`]).
 //!
 //! Linux: mm/memory.c do_swap_page (v6.12), pte_same at its end.
 
 use super::slot::Lost;
 use super::stabilise::{Can, Stable};
 use super::{Fault, FaultOutcome, Kind, Signal, Stop, Why};
-use crate::config::Rss;
-use crate::event::Event;
-use crate::policy::Policy;
-use crate::swap::Sought;
+use crate::base::attrs::Prot;
+use crate::base::config::Rss;
+use crate::base::event::Event;
+use crate::base::policy::Policy;
+use crate::memory::swap::Sought;
 use crate::system::System;
-use crate::vma::Prot;
 use minflt_addr::Pfn;
 use minflt_pgtable::{Access, Grant, Leaf, Mmu, Pte};
 use minflt_sync::Ordering;

@@ -39,12 +39,12 @@
 use super::slot::Lost;
 use super::stabilise::{Can, Stable};
 use super::{Fault, Kind, Signal, Stop, Why};
-use crate::call::userfaultfd::{Queued, Reason, WriteProtected};
-use crate::config::Rss;
-use crate::event::Event;
+use crate::base::attrs::VmaFlags;
+use crate::base::config::Rss;
+use crate::base::event::Event;
+use crate::memory::rss::Share;
 use crate::mm::Mm;
-use crate::rss::Share;
-use crate::vma::VmaFlags;
+use crate::pages::userfault::{Queued, Reason, WriteProtected};
 use minflt_addr::VirtAddr;
 use minflt_pgtable::{Access, Grant, Mmu, Paging, Pte, Walk, walk};
 

@@ -119,7 +119,8 @@ fn mprotect_is_an_exchange_an_entry() {
     }
 }
 
-/// `mm/commit.rs`, `mm/percpu_counter.rs`, `mm/rss.rs`: below the batch no shared line is written.
+/// `mm/memory/commit.rs`, `mm/memory/percpu_counter.rs`, `mm/memory/rss.rs`: below the batch no
+/// shared line is written.
 #[test]
 fn what_is_promised_and_mapped_is_counted_without_a_shared_line() {
     with(of("linux-6.15"), |w| {
@@ -164,7 +165,7 @@ fn filling_is_an_exchange_an_entry() {
     }
 }
 
-/// `mm/call/stack.rs`: `mmap_lock` for the fault, to look, to change, and for the fault again.
+/// `mm/fault/stack.rs`: `mmap_lock` for the fault, to look, to change, and for the fault again.
 #[test]
 fn a_stack_grows_under_four_holds_of_mmap_lock() {
     with(of("linux-4.13"), |w| {
@@ -182,8 +183,8 @@ fn a_stack_grows_under_four_holds_of_mmap_lock() {
     });
 }
 
-/// `mm/tree/mod.rs`: a lookup reads as many nodes more as the tree has levels more; a hole is made
-/// in the leaf, and no node is allocated for it.
+/// `mm/space/tree/mod.rs`: a lookup reads as many nodes more as the tree has levels more; a hole is
+/// made in the leaf, and no node is allocated for it.
 #[test]
 fn a_lookup_is_a_node_a_level_and_a_hole_takes_no_node() {
     let look = |mappings: u64| {
@@ -205,8 +206,8 @@ fn a_lookup_is_a_node_a_level_and_a_hole_takes_no_node() {
     assert!(two - one <= 5, "{levels:?}");
 }
 
-/// `mm/shootdown.rs`: an interrupt for each other CPU that has run in the address space, and call,
-/// however many pages and gaps the call has.
+/// `mm/entry/shootdown.rs`: an interrupt for each other CPU that has run in the address space, and
+/// call, however many pages and gaps the call has.
 #[test]
 fn a_call_interrupts_each_cpu_once() {
     let file = MachineFile::shipped("explorer").expect("shipped");
@@ -247,8 +248,8 @@ fn a_call_interrupts_each_cpu_once() {
     on(0, &mut || drop(mm.take()));
 }
 
-/// `mm/shootdown.rs`: a CPU whose thread sleeps is interrupted once, and again only after it has
-/// run the address space again.
+/// `mm/entry/shootdown.rs`: a CPU whose thread sleeps is interrupted once, and again only after it
+/// has run the address space again.
 #[test]
 fn a_cpu_whose_thread_sleeps_is_interrupted_once() {
     let file = MachineFile::shipped("explorer").expect("shipped");
@@ -300,8 +301,8 @@ fn a_cpu_whose_thread_sleeps_is_interrupted_once() {
     assert_eq!(told.take(), [1, 0, 1, 0]);
 }
 
-/// `mm/tree/gaps.rs`, `mm/call/place.rs`: a place below a stack's gap is found by the words of the
-/// tree, however many mappings there are.
+/// `mm/space/tree/gaps.rs`, `mm/call/place.rs`: a place below a stack's gap is found by the words
+/// of the tree, however many mappings there are.
 #[test]
 fn a_place_below_a_stack_is_a_path_of_the_tree() {
     let look = |mappings: u64| {

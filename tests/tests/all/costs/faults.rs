@@ -6,7 +6,8 @@ use minflt_mm::{
     Config, FileHandle, MapRequest, Misplaced, NodeMask, Place, Policy, PolicyMode, Prot, Sharing,
 };
 
-/// `mm/vma_lock.rs`: two exchanges on the VMA's line, and none on another lock's but the table's.
+/// `mm/space/vma_lock.rs`: two exchanges on the VMA's line, and none on another lock's but the
+/// table's.
 #[test]
 fn a_fault_under_the_vma_lock_is_two_exchanges_on_the_vma() {
     for name in ["linux-6.4", "linux-6.15"] {
@@ -45,7 +46,7 @@ fn opening_speculatively_is_two_looks_at_the_vma_and_one_at_the_table_entry() {
     assert_eq!(entries(&spf), entries(&locked) + 1);
 }
 
-/// `mm/rmap/anon_vma.rs`: the first fault of a mapping takes the root's lock, no other does.
+/// `mm/pages/rmap/anon_vma.rs`: the first fault of a mapping takes the root's lock, no other does.
 #[test]
 fn only_the_first_fault_of_a_mapping_takes_the_anon_vma_lock() {
     for name in ["linux-2.6.10", "linux-4.13", "spf-2017", "linux-6.15"] {
@@ -59,7 +60,7 @@ fn only_the_first_fault_of_a_mapping_takes_the_anon_vma_lock() {
     }
 }
 
-/// `mm/lifetime.rs`: what a fault's way out of the kernel looks at.
+/// `mm/memory/lifetime.rs`: what a fault's way out of the kernel looks at.
 #[test]
 fn kernel_exit_looks_at_what_its_scheme_says() {
     let fault = |name| {
@@ -86,7 +87,7 @@ fn kernel_exit_looks_at_what_its_scheme_says() {
     }
 }
 
-/// `mm/fault/userfault.rs`, `mm/call/mlock/mod.rs`, `mm/call/pin.rs`: what faults that are not
+/// `mm/fault/userfault/mod.rs`, `mm/call/mlock/mod.rs`, `mm/call/pin.rs`: what faults that are not
 /// concerned do not look at.
 #[test]
 fn a_fault_reads_nothing_of_watchers_locks_and_pins() {
@@ -144,7 +145,7 @@ fn file_faults(around: FaultAround) -> Did {
     })
 }
 
-/// `mm/file/mod.rs`: the page's lock twice, its reference and its map count.
+/// `mm/pages/file/mod.rs`: the page's lock twice, its reference and its map count.
 #[test]
 fn a_fault_on_a_cached_page_is_four_exchanges_on_its_frame() {
     let did = file_faults(FaultAround::Order0);

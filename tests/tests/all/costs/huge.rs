@@ -39,8 +39,8 @@ fn touch(w: &World<'_>, n: u64) {
 const PAGES: u64 = 20;
 const WARM: u64 = 9;
 
-/// `mm/hugetlb/file.rs`: a word of a page that may be being moved is read under the page's mutex,
-/// for which one sleeps, and not by looking until the page can be held.
+/// `mm/pages/hugetlb/file.rs`: a word of a page that may be being moved is read under the page's
+/// mutex, for which one sleeps, and not by looking until the page can be held.
 #[test]
 fn a_word_of_a_huge_file_is_read_under_the_pages_mutex() {
     let did = with(of("linux-6.15"), |w| {
@@ -69,8 +69,8 @@ fn a_remote_read_of_a_huge_page_locks_its_files_mappings_once_a_small_page() {
 
 const ERAS: [&str; 3] = ["linux-5.19", "hugetlb-vma-lock-2022", "linux-6.15"];
 
-/// `mm/hugetlb/mod.rs`, `mm/hugetlb/pool.rs`, `mm/hugetlb/reserve.rs`: the locks of a fault that
-/// takes a page from the pool.
+/// `mm/pages/hugetlb/mod.rs`, `mm/memory/alloc/pool.rs`, `mm/pages/reserved/reserve.rs`: the locks
+/// of a fault that takes a page from the pool.
 #[test]
 fn a_huge_fault_takes_five_locks_and_its_files_reservations_twice() {
     for name in ERAS {
@@ -106,7 +106,7 @@ fn a_huge_fault_takes_five_locks_and_its_files_reservations_twice() {
     }
 }
 
-/// `mm/hugetlb/file.rs`: what a hole costs for each page in it.
+/// `mm/pages/hugetlb/file.rs`: what a hole costs for each page in it.
 #[test]
 fn a_hole_is_five_locks_a_page() {
     for name in ERAS {
@@ -131,7 +131,7 @@ fn a_hole_is_five_locks_a_page() {
     }
 }
 
-/// `mm/hugetlb/migrate.rs`: two exchanges for each table.
+/// `mm/pages/hugetlb/migrate.rs`: two exchanges for each table.
 #[test]
 fn a_huge_page_moves_by_two_exchanges_of_its_entry() {
     for name in ERAS {
@@ -155,7 +155,7 @@ fn a_huge_page_moves_by_two_exchanges_of_its_entry() {
     }
 }
 
-/// `mm/hugetlb/share.rs`: only the first touch of an interval walks the file's mappings.
+/// `mm/pages/hugetlb/share.rs`: only the first touch of an interval walks the file's mappings.
 #[test]
 fn the_files_mappings_are_walked_for_a_table_only() {
     let interval = 512 * HUGE;

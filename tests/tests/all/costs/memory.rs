@@ -17,7 +17,7 @@ fn objects_are_taken_by_the_batch() {
     assert!(did.lock("slab lock") <= all / 16, "{did:?}");
 }
 
-/// `mm/file/segments/mod.rs`: a file that is no segment's pays a load when a mapping of it goes.
+/// `mm/pages/segments/mod.rs`: a file that is no segment's pays a load when a mapping of it goes.
 #[test]
 fn a_file_that_is_no_segment_pays_a_load() {
     let did = with(of("linux-6.15"), |w| {
@@ -75,8 +75,8 @@ fn polls_of_a_grace_period_write_no_shared_line() {
     }
 }
 
-/// `mm/alloc/mod.rs`: CPUs that free as much as they take go to the zone for batches, though all of
-/// its memory is in single pages; and once their lists are as long as a round, not at all.
+/// `mm/memory/alloc/mod.rs`: CPUs that free as much as they take go to the zone for batches, though
+/// all of its memory is in single pages; and once their lists are as long as a round, not at all.
 #[test]
 fn rounds_of_unmapping_hold_the_zone_for_batches_only() {
     const CPUS: u32 = 4;
@@ -130,7 +130,7 @@ fn rounds_of_unmapping_hold_the_zone_for_batches_only() {
     );
 }
 
-/// `mm/reclaim/mod.rs`: one who finds no memory has looked at each frame eight times at most.
+/// `mm/pages/reclaim/mod.rs`: one who finds no memory has looked at each frame eight times at most.
 #[test]
 fn a_search_in_vain_looks_at_each_frame_eight_times() {
     let options = HostOptions {

@@ -14,7 +14,8 @@ fn move_to(w: &World<'_>, pages: u64, node: u32) {
     assert_eq!(left, Ok(0));
 }
 
-/// `mm/call/move_pages.rs`, `mm/migrate.rs`, `mm/rmap/owner.rs`, `mm/rmap/away.rs`.
+/// `mm/call/move_pages.rs`, `mm/pages/migrate.rs`, `mm/pages/rmap/owner.rs`,
+/// `mm/pages/rmap/away.rs`.
 #[test]
 fn moving_a_page_is_two_exchanges_an_entry_and_the_reverse_maps_lock_twice() {
     let each = Each::of(of("linux-4.13"), |w, pages| {
@@ -54,7 +55,7 @@ fn moving_a_page_is_two_exchanges_an_entry_and_the_reverse_maps_lock_twice() {
     }
 }
 
-/// `mm/swap/mod.rs`.
+/// `mm/memory/swap/mod.rs`.
 #[test]
 fn swap_is_three_exchanges_on_the_slot_each_way() {
     let out = |w: &World<'_>, from: u64, pages: u64| {
@@ -93,8 +94,8 @@ impl SwapDevice<M> for Nowhere {
     }
 }
 
-/// `mm/swap/mod.rs`, `mm/swap/search.rs`: of a device with one free slot, as far away as one can
-/// be, a search looks at a few groups, and at a word of bits for each 4,096 slots.
+/// `mm/memory/swap/mod.rs`, `mm/memory/swap/search.rs`: of a device with one free slot, as far away
+/// as one can be, a search looks at a few groups, and at a word of bits for each 4,096 slots.
 #[test]
 fn the_last_free_slot_is_found_by_the_bits_of_groups() {
     const SLOTS: u64 = 3 << 12;
@@ -140,7 +141,7 @@ fn the_last_free_slot_is_found_by_the_bits_of_groups() {
     assert_eq!(sys.swap_used(), 0);
 }
 
-/// `mm/numa/mod.rs`, `mm/fault/numa.rs`.
+/// `mm/pages/numa/mod.rs`, `mm/fault/numa.rs`.
 #[test]
 fn a_scan_is_an_exchange_an_entry_under_one_lock_and_a_hint_a_fault() {
     let config = Config {

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 /// Files with a *Cost* section, below `crates`, and the test that counts what it says.
 const COUNTED: &[(&str, &str)] = &[
     (
-        "mm/src/alloc/mod.rs",
+        "mm/src/memory/alloc/mod.rs",
         "rounds_of_unmapping_hold_the_zone_for_batches_only",
     ),
     (
@@ -39,7 +39,7 @@ const COUNTED: &[(&str, &str)] = &[
         "a_fault_reads_nothing_of_watchers_locks_and_pins",
     ),
     (
-        "mm/src/call/stack.rs",
+        "mm/src/fault/stack.rs",
         "a_stack_grows_under_four_holds_of_mmap_lock",
     ),
     (
@@ -51,7 +51,7 @@ const COUNTED: &[(&str, &str)] = &[
         "filling_is_an_exchange_an_entry",
     ),
     (
-        "mm/src/commit.rs",
+        "mm/src/memory/commit.rs",
         "what_is_promised_and_mapped_is_counted_without_a_shared_line",
     ),
     (
@@ -71,73 +71,79 @@ const COUNTED: &[(&str, &str)] = &[
         "a_fault_reads_nothing_of_watchers_locks_and_pins",
     ),
     (
-        "mm/src/file/mod.rs",
+        "mm/src/pages/file/mod.rs",
         "a_fault_on_a_cached_page_is_four_exchanges_on_its_frame",
     ),
     (
-        "mm/src/file/segments/mod.rs",
+        "mm/src/pages/segments/mod.rs",
         "a_file_that_is_no_segment_pays_a_load",
     ),
-    ("mm/src/hugetlb/file.rs", "a_hole_is_five_locks_a_page"),
     (
-        "mm/src/hugetlb/migrate.rs",
+        "mm/src/pages/hugetlb/file.rs",
+        "a_hole_is_five_locks_a_page",
+    ),
+    (
+        "mm/src/pages/hugetlb/migrate.rs",
         "a_huge_page_moves_by_two_exchanges_of_its_entry",
     ),
     (
-        "mm/src/hugetlb/mod.rs",
+        "mm/src/pages/hugetlb/mod.rs",
         "a_huge_fault_takes_five_locks_and_its_files_reservations_twice",
     ),
     (
-        "mm/src/hugetlb/pool.rs",
+        "mm/src/memory/alloc/pool.rs",
         "a_huge_fault_takes_five_locks_and_its_files_reservations_twice",
     ),
     (
-        "mm/src/hugetlb/share.rs",
+        "mm/src/pages/hugetlb/share.rs",
         "the_files_mappings_are_walked_for_a_table_only",
     ),
     (
-        "mm/src/lifetime.rs",
+        "mm/src/memory/lifetime.rs",
         "kernel_exit_looks_at_what_its_scheme_says",
     ),
     (
-        "mm/src/migrate.rs",
+        "mm/src/pages/migrate.rs",
         "moving_a_page_is_two_exchanges_an_entry_and_the_reverse_maps_lock_twice",
     ),
     (
-        "mm/src/numa/mod.rs",
+        "mm/src/pages/numa/mod.rs",
         "a_scan_is_an_exchange_an_entry_under_one_lock_and_a_hint_a_fault",
     ),
     (
-        "mm/src/percpu_counter.rs",
+        "mm/src/memory/percpu_counter.rs",
         "what_is_promised_and_mapped_is_counted_without_a_shared_line",
     ),
     (
-        "mm/src/reclaim/mod.rs",
+        "mm/src/pages/reclaim/mod.rs",
         "a_search_in_vain_looks_at_each_frame_eight_times",
     ),
     (
-        "mm/src/rmap/anon_vma.rs",
+        "mm/src/pages/rmap/anon_vma.rs",
         "only_the_first_fault_of_a_mapping_takes_the_anon_vma_lock",
     ),
     (
-        "mm/src/rmap/away.rs",
+        "mm/src/pages/rmap/away.rs",
         "moving_a_page_is_two_exchanges_an_entry_and_the_reverse_maps_lock_twice",
     ),
     (
-        "mm/src/rmap/owner.rs",
+        "mm/src/pages/rmap/owner.rs",
         "moving_a_page_is_two_exchanges_an_entry_and_the_reverse_maps_lock_twice",
     ),
-    ("mm/src/shootdown.rs", "a_call_interrupts_each_cpu_once"),
     (
-        "mm/src/swap/mod.rs",
+        "mm/src/entry/shootdown.rs",
+        "a_call_interrupts_each_cpu_once",
+    ),
+    (
+        "mm/src/memory/swap/mod.rs",
         "swap_is_three_exchanges_on_the_slot_each_way",
     ),
     (
-        "mm/src/tree/mod.rs",
+        "mm/src/space/tree/mod.rs",
         "a_lookup_is_a_node_a_level_and_a_hole_takes_no_node",
     ),
     (
-        "mm/src/vma_lock.rs",
+        "mm/src/space/vma_lock.rs",
         "a_fault_under_the_vma_lock_is_two_exchanges_on_the_vma",
     ),
     ("pgtable/src/table.rs", "mprotect_is_an_exchange_an_entry"),
@@ -183,34 +189,34 @@ const COUNTED: &[(&str, &str)] = &[
 /// Files whose *Cost* section promises nothing that is counted here, and why.
 const NOT_COUNTED: &[(&str, &str)] = &[
     (
-        "mm/src/call/userfaultfd/queue.rs",
+        "mm/src/pages/userfault.rs",
         "says how long a list is, by how many threads wait",
     ),
     (
-        "mm/src/file/index.rs",
+        "mm/src/pages/file/index.rs",
         "says how deep a tree is, by the size of a file",
     ),
     (
-        "mm/src/hugetlb/reserve.rs",
+        "mm/src/pages/reserved/reserve.rs",
         "says how long a list is, by the order of faults",
     ),
     (
-        "mm/src/oracle/controls.rs",
+        "mm/src/base/controls.rs",
         "instructions, which the test `door` counts",
     ),
     (
-        "mm/src/oracle/refusal.rs",
+        "mm/src/memory/alloc/refusal.rs",
         "nothing of it is in unchecked builds",
     ),
     (
-        "mm/src/proc/mod.rs",
+        "mm/src/view/proc/mod.rs",
         "a text for people; the batch is a constant",
     ),
     (
-        "mm/src/rmap/interval.rs",
+        "mm/src/pages/interval.rs",
         "says how deep a tree is, by the number of mappings",
     ),
-    ("mm/src/rss.rs", "says how much memory slots take"),
+    ("mm/src/memory/rss.rs", "says how much memory slots take"),
     (
         "sync/src/callback.rs",
         "counted with the schemes that queue callbacks",

@@ -25,7 +25,11 @@ const CALLS: [&str; 15] = [
     ".remove(sys, index",
 ];
 /// The maps of reservations are named by who changes them.
-const ALLOCATORS: [&str; 3] = ["alloc/", "hugetlb/reserve.rs", "hugetlb/tests/"];
+const ALLOCATORS: [&str; 3] = [
+    "memory/alloc/",
+    "pages/reserved/reserve.rs",
+    "pages/hugetlb/tests/",
+];
 
 /// Each line that allocates, `file:line`.
 pub(crate) struct Sites(BTreeMap<String, Site>);

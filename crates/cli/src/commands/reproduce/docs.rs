@@ -120,7 +120,7 @@ fn overview(all: &[Posting], figures: &Figures<'_>) -> Table {
             ],
             "2012" => [
                 "[2012](docs/postings/2012.md)".to_string(),
-                "[a reverse map walked without its lock](crates/mm/src/rmap/mod.rs)".into(),
+                "[a reverse map walked without its lock](crates/mm/src/pages/rmap/mod.rs)".into(),
                 "`minflt reproduce 2012`".into(),
                 "numa02, 32 threads: 14.503 -> 44.595 GB/s".into(),
                 measured(1),
@@ -147,7 +147,7 @@ fn overview(all: &[Posting], figures: &Figures<'_>) -> Table {
             ],
             "2022" => [
                 "[2022](docs/postings/2022.md)".to_string(),
-                "[a lock per mapping of huge pages](crates/mm/src/hugetlb/lock.rs)".into(),
+                "[a lock per mapping of huge pages](crates/mm/src/pages/reserved/lock.rs)".into(),
                 "`minflt reproduce 2022`".into(),
                 "24 beside 24 that fork: 2,144 -> 65,597 faults/s".into(),
                 measured(6),

@@ -1,11 +1,11 @@
 //! Advice about what a mapping is for: recorded in its flags.
 
 use super::Advice;
-use crate::call::modify::modify;
-use crate::error::{MadviseError, NoMemory};
+use crate::base::attrs::{VmaFlags, VmaView};
+use crate::base::error::{MadviseError, NoMemory};
+use crate::change::modify::modify;
+use crate::change::writers::Writers;
 use crate::mm::Mm;
-use crate::vma::{VmaFlags, VmaView};
-use crate::writers::Writers;
 use minflt_addr::VirtRange;
 use minflt_pgtable::Mmu;
 

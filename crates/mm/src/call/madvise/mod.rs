@@ -14,13 +14,14 @@
 mod flags;
 mod pages;
 
+use super::page_range;
 use super::populate::{NotPopulated, willing};
-use super::{as_call, page_range};
-use crate::error::MadviseError;
-use crate::event::Event;
+use crate::base::error::MadviseError;
+use crate::base::event::Event;
+use crate::call::thread::Thread;
+use crate::memory::lifetime::as_call;
+use crate::memory::rss::Share;
 use crate::mm::Mm;
-use crate::rss::Share;
-use crate::thread::Thread;
 use core::fmt;
 use minflt_addr::{VirtAddr, VirtRange};
 use minflt_pgtable::{Access, Mmu};

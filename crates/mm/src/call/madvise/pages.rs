@@ -1,15 +1,16 @@
 //! Advice about pages: nothing about the mapping changes.
 
 use super::Advice;
-use crate::config::Broken;
-use crate::error::MadviseError;
-use crate::file::FilePart;
+use crate::base::attrs::VmaFlags;
+use crate::base::config::Broken;
+use crate::base::error::MadviseError;
+use crate::entry::translation;
+use crate::entry::zap::{Zap, pages};
 use crate::mm::Mm;
-use crate::oracle;
-use crate::page::Page;
-use crate::reclaim::Spare;
-use crate::vma::{Vma, VmaFlags};
-use crate::zap::{Zap, pages};
+use crate::pages::file::FilePart;
+use crate::pages::page::Page;
+use crate::pages::reclaim::Spare;
+use crate::space::vma::Vma;
 use minflt_addr::{Pfn, VirtAddr, VirtRange};
 use minflt_pgtable::Mmu;
 
@@ -51,7 +52,7 @@ impl<M: Mmu> Mm<M> {
         drop(held);
         if let Advice::DontNeed | Advice::DontNeedLocked = advice {
             let gone = VirtRange::new(range.start(), done);
-            oracle::translations_agree(self, gone, since);
+            translation::translations_agree(self, gone, since);
         }
         result
     }

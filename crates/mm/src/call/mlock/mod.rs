@@ -24,35 +24,23 @@
 //!
 //! Linux: mm/mlock.c (v6.18).
 
-mod locks;
-
-pub(crate) use locks::Locks;
-
-use super::as_call;
-use super::modify::modify;
 use super::populate::{Failure, NotPopulated, to_lock};
-use crate::commit::Pages;
-use crate::config::Broken;
-use crate::error::{MlockError, NoMemory};
-use crate::event::Event;
+use crate::base::attrs::{VmaFlags, VmaView};
+use crate::base::config::Broken;
+use crate::base::error::{MlockError, NoMemory};
+use crate::base::event::Event;
+use crate::call::thread::Thread;
+use crate::change::modify::modify;
+use crate::change::writers::Writers;
+use crate::memory::commit::Pages;
+use crate::memory::lifetime::as_call;
+use crate::memory::locks::{Kind, LockWhen};
+use crate::memory::rss::Share;
 use crate::mm::Mm;
-use crate::rss::Share;
-use crate::thread::Thread;
-use crate::vma::{Vma, VmaFlags, VmaView};
-use crate::vma_ptr::VmaPtr;
-use crate::writers::Writers;
-use locks::Kind;
+use crate::space::vma::Vma;
+use crate::space::vma_ptr::VmaPtr;
 use minflt_addr::{VirtAddr, VirtRange};
 use minflt_pgtable::{Mmu, Paging};
-
-/// When the pages of a locked mapping are faulted in.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum LockWhen {
-    /// By the call.
-    Now,
-    /// When they are touched (`MLOCK_ONFAULT`).
-    OnFault,
-}
 
 /// What mlockall shall do: a set.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

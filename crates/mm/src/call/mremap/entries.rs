@@ -35,12 +35,12 @@
 //!
 //! Linux: mm/mremap.c move_page_tables, move_ptes, move_pgt_entry (v6.18).
 
-use crate::config::Broken;
-use crate::error::NoMemory;
-use crate::event::Event;
+use crate::base::attrs::{VmaFlags, VmaView};
+use crate::base::config::Broken;
+use crate::base::error::NoMemory;
+use crate::base::event::Event;
+use crate::entry::zap::{Zap, pages};
 use crate::mm::Mm;
-use crate::vma::{VmaFlags, VmaView};
-use crate::zap::{Zap, pages};
 use minflt_addr::{Pfn, VirtAddr, VirtRange};
 use minflt_pgtable::{Missing, Mmu, Paging, Pte, Table, Walk, entries_of, span_of, walk};
 

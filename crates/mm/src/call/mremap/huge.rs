@@ -1,15 +1,15 @@
-//! Remapping huge pages: see [`crate::hugetlb`].
+//! Remapping huge pages: see [`crate::pages::hugetlb`].
 
-use super::super::changed::free_tables;
-use super::super::cut::Cut;
-use super::super::split::{NewVma, split_huge};
 use super::{Done, Plan, Remap};
-use crate::commit::Pages;
-use crate::error::{MremapError, NoMemory};
+use crate::base::attrs::VmaView;
+use crate::base::error::{MremapError, NoMemory};
+use crate::change::changed::free_tables;
+use crate::change::cut::Cut;
+use crate::change::split::{NewVma, split_huge};
+use crate::change::writers::{Afterwards, Writers};
+use crate::entry::zap::Zap;
+use crate::memory::commit::Pages;
 use crate::mm::Mm;
-use crate::vma::VmaView;
-use crate::writers::{Afterwards, Writers};
-use crate::zap::Zap;
 use minflt_addr::{VirtAddr, VirtRange};
 use minflt_pgtable::Mmu;
 

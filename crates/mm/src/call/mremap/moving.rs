@@ -1,20 +1,21 @@
 //! Moving one mapping, or a part of it.
 
-use super::super::changed::free_tables;
-use super::super::cut::Cut;
-use super::super::merge::{add, of_range};
-use super::super::split::NewRecord;
 use super::{Done, Late, Plan, Remap};
-use crate::commit::Pages;
-use crate::config::Broken;
-use crate::error::{MremapError, NoMemory};
+use crate::base::attrs::{VmaFlags, VmaView};
+use crate::base::config::Broken;
+use crate::base::error::{MremapError, NoMemory};
+use crate::change::changed::free_tables;
+use crate::change::cut::Cut;
+use crate::change::merge::{add, of_range};
+use crate::change::split::NewRecord;
+use crate::change::writers::{Afterwards, Writers};
+use crate::entry::translation;
+use crate::entry::zap::Zap;
+use crate::memory::commit::Pages;
 use crate::mm::Mm;
-use crate::oracle;
-use crate::rmap::anon_vma::chains_of;
-use crate::vma::{Vma, VmaFlags, VmaView};
-use crate::vma_ptr::VmaPtr;
-use crate::writers::{Afterwards, Writers};
-use crate::zap::Zap;
+use crate::pages::rmap::anon_vma::chains_of;
+use crate::space::vma::Vma;
+use crate::space::vma_ptr::VmaPtr;
 use minflt_addr::{VirtAddr, VirtRange};
 use minflt_pgtable::{Mmu, Paging};
 use minflt_sync::order::AnonVmaLock;
@@ -165,7 +166,7 @@ impl<M: Mmu> Mm<M> {
             *late = Some(zap);
         } else {
             zap.finish();
-            oracle::translations_agree(self, old.range, u64::MAX);
+            translation::translations_agree(self, old.range, u64::MAX);
         }
     }
 

@@ -11,7 +11,7 @@
 //!
 //! # Protocol
 //! `mmap_lock` for reading, so that faults go on beside it. Entries under their table's lock. The
-//! invalidation of two that protect the same range is not shared: [`crate::zap`].
+//! invalidation of two that protect the same range is not shared: [`crate::entry::zap`].
 //!
 //! # Why it is correct
 //! A store that begins after the call returned finds no right buffered, faults, and finds the
@@ -23,14 +23,15 @@
 //!
 //! Linux: mm/userfaultfd.c mfill_atomic, mwriteprotect_range; 6ce64428d62 for the invalidation.
 
-use super::{Uffd, UffdMode, Wake, WriteProtected, for_parts, whole_pages};
-use crate::call::as_call;
-use crate::config::Broken;
-use crate::error::UffdError;
+use super::{Uffd, UffdMode, Wake, for_parts, whole_pages};
+use crate::base::attrs::VmaFlags;
+use crate::base::config::Broken;
+use crate::base::error::UffdError;
+use crate::entry::translation;
+use crate::entry::zap::Zap;
 use crate::fault::userfault::{Fill, NotFilled};
-use crate::oracle;
-use crate::vma::VmaFlags;
-use crate::zap::Zap;
+use crate::memory::lifetime::as_call;
+use crate::pages::userfault::WriteProtected;
 use minflt_addr::{VirtAddr, VirtRange};
 use minflt_pgtable::{Grant, Mmu, Paging, Pte};
 
@@ -110,7 +111,10 @@ impl<M: Mmu> Uffd<'_, M> {
     /// Whether one watched mapping has all of `range`, and is watched for `needs`.
     fn one_watched(&self, range: VirtRange, needs: VmaFlags) -> Result<(), UffdError> {
         let _held = self.mm.mmap_lock.read();
-        let view = self.mm.find(range.start()).map(crate::vma::Vma::view);
+        let view = self
+            .mm
+            .find(range.start())
+            .map(crate::space::vma::Vma::view);
         let view = view.filter(|view| view.range.covers(range) && view.uffd != 0);
         let view = view.ok_or(UffdError::NotWatched)?;
         if needs == VmaFlags::NONE || view.flags.has(needs) {
@@ -146,7 +150,7 @@ impl<M: Mmu> Uffd<'_, M> {
             let result = self.protect_parts(range, protect);
             drop(held);
             if protect == WriteProtected::Yes {
-                oracle::translations_agree(self.mm, range, since);
+                translation::translations_agree(self.mm, range, since);
             } else if result.is_ok() && wake == Wake::Yes {
                 self.mm.wake_userfaults(range);
             }

@@ -11,18 +11,17 @@
 //! Linux: fs/userfaultfd.c, mm/userfaultfd.c (v6.18).
 
 mod fill;
-mod queue;
 
-pub(crate) use queue::{Context, Queued, Userfaults, Waiter};
-pub use queue::{Message, Reason, UffdFaults};
-
-use super::modify::modify;
-use super::{as_call, page_range};
-use crate::error::{NoMemory, UffdError};
+use super::page_range;
+use crate::base::attrs::{VmaFlags, VmaView};
+use crate::base::error::{NoMemory, UffdError};
+use crate::change::modify::modify;
+use crate::change::writers::Writers;
+use crate::entry::zap::Zap;
+use crate::memory::lifetime::as_call;
 use crate::mm::Mm;
-use crate::vma::{Vma, VmaFlags, VmaView};
-use crate::writers::Writers;
-use crate::zap::Zap;
+use crate::pages::userfault::{Message, UffdFaults};
+use crate::space::vma::Vma;
 use core::cell::Cell;
 use minflt_addr::{VirtAddr, VirtRange};
 use minflt_pgtable::{Mmu, Paging};
@@ -36,15 +35,6 @@ pub enum UffdMode {
     WriteProtect,
     /// Both.
     Both,
-}
-
-/// Whether a page is write-protected.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum WriteProtected {
-    /// Stores go on.
-    No,
-    /// A store is for the handler.
-    Yes,
 }
 
 /// Whether those who wait in a range are woken by what is done to it.

@@ -1,0 +1,12 @@
+//! What everybody uses: choices, errors, events, and names that pass through all floors.
+
+pub(crate) mod attrs;
+pub(crate) mod bytes;
+pub(crate) mod check;
+pub mod config;
+pub(crate) mod controls;
+pub(crate) mod error;
+pub(crate) mod event;
+pub(crate) mod file;
+pub(crate) mod huge_size;
+pub(crate) mod policy;

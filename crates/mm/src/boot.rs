@@ -1,0 +1,295 @@
+//! Starting a system: what of RAM it lies in, and how all its parts begin.
+//!
+//! ```text
+//! first frame                                                                last frame
+//! | System | areas of each CPU | pools, zones | frame descriptors | page of zeros | free ... |
+//! ```
+
+use crate::base::config::{Broken, Config, ExchangeBy, Illegal};
+use crate::base::controls::check;
+use crate::base::error::BootError;
+use crate::base::huge_size::HugeSize;
+use crate::base::policy::MAX_NODES;
+use crate::entry::table::Exchanges;
+use crate::fault::stack::DEFAULT_GUARD_GAP;
+use crate::memory::alloc::pool::{NodePool, Pools};
+use crate::memory::alloc::{CpuFrames, Frames};
+use crate::memory::commit::Commit;
+use crate::memory::frame::{Frame, FrameTable, Use};
+use crate::memory::rss::{self, Slots};
+use crate::memory::swap::{Swap, SwapArea};
+use crate::pages::file::Files;
+use crate::pages::hugetlb::{FaultMutex, Huge};
+use crate::pages::numa::{Numa, Rate};
+use crate::pages::segments::Segments;
+use crate::system::System;
+use crate::system::{CpuArea, VMAS};
+use core::mem::ManuallyDrop;
+use core::ops::Deref;
+use core::ptr::NonNull;
+use minflt_addr::{Pfn, PhysAddr};
+use minflt_pgtable::{AccessBits, CasAbility, Mmu, Paging};
+use minflt_sync::rcu::{Patience, RcuCpu};
+use minflt_sync::slab::{Magazine, Pages};
+use minflt_sync::srcu::SrcuCpu;
+use minflt_sync::{Atomic, Instance, IpiHandler, Machine, PerCpu, Rcu, Slab, Srcu};
+
+/// A running system. Dropping it gives its memory back with the machine.
+#[derive(Debug)]
+pub struct Running<M: Mmu> {
+    system: NonNull<System<M>>,
+}
+
+// SAFETY: a `System` is made to be shared by threads.
+unsafe impl<M: Mmu> Send for Running<M> {}
+// SAFETY: as above.
+unsafe impl<M: Mmu> Sync for Running<M> {}
+
+/// Cuts areas off the start of RAM.
+struct Carve {
+    base: NonNull<u8>,
+    used: usize,
+    bytes: usize,
+}
+
+impl Carve {
+    /// `None` when RAM is too small; `used` then still tells how much would be needed.
+    fn cut(&mut self, bytes: usize) -> Option<NonNull<u8>> {
+        let start = self.used.next_multiple_of(128);
+        self.used = start + bytes;
+        // SAFETY: within RAM.
+        (self.used <= self.bytes).then(|| unsafe { self.base.add(start) })
+    }
+
+    /// # Safety
+    /// 1. RAM is the system's, and nobody else's.
+    unsafe fn per_cpu<T, M: Machine>(
+        &mut self,
+        count: u32,
+        init: impl FnMut(u32) -> T,
+    ) -> Option<PerCpu<T, M>> {
+        let at = self.cut(PerCpu::<T, M>::bytes(count))?;
+        // SAFETY: 1: cut off just now; 1 of this function.
+        Some(unsafe { PerCpu::build(at, count, init) })
+    }
+}
+
+impl<M: Mmu> System<M> {
+    /// Starts a system on a machine whose memory is zeroed.
+    ///
+    /// # Errors
+    /// When the configuration is illegal, or the memory too small.
+    pub fn boot(at: M::Instance, config: Config) -> Result<Running<M>, BootError> {
+        Self::boot_with_swap(at, config, Swap::None)
+    }
+
+    /// The same, with somewhere for pages to go that are not used: a program may then have more
+    /// memory than the machine.
+    ///
+    /// # Errors
+    /// As [`Self::boot`].
+    pub fn boot_with_swap(
+        at: M::Instance,
+        config: Config,
+        swap: Swap<M>,
+    ) -> Result<Running<M>, BootError> {
+        check::<M>(&config)?;
+        let config = Self::on_this_cpu(&at, config).map_err(BootError::Illegal)?;
+        if at.nodes() as usize > MAX_NODES {
+            return Err(BootError::TooManyNodes(at.nodes()));
+        }
+        let ram = at.ram();
+        let has = ram.bytes as u64;
+        let base = NonNull::new(ram.base).ok_or(BootError::TooSmall { has: 0, needs: 1 })?;
+        let mut carve = Carve {
+            base,
+            used: 0,
+            bytes: ram.bytes,
+        };
+        let nodes = u64::from(at.nodes());
+        let built = Self::build(&mut carve, at, config, swap);
+        let used = carve.used as u64;
+        let needs = used + 16 * M::Paging::page() + swap.bytes_at_least(nodes);
+        match built {
+            Some(system) if needs <= has => {
+                let running = Running { system };
+                running.start();
+                return Ok(running);
+            }
+            // SAFETY: built just now; nobody else has it.
+            Some(system) => drop(unsafe { system.read() }),
+            None => {}
+        }
+        let needs = needs.max(swap.machine_at_least(nodes, used));
+        // The frames that are missing are described too, on the first node; all are as large.
+        let described = needs.saturating_sub(has) * nodes * size_of::<Frame<M>>() as u64;
+        // A page is zeros, and each node's share is whole pages.
+        let rounded = (1 + nodes) * M::Paging::page();
+        let needs = needs + described.div_ceil(M::Paging::page()) + rounded;
+        let needs = needs.next_multiple_of(M::Paging::page());
+        Err(BootError::TooSmall { has, needs })
+    }
+
+    /// The configuration with the exchange that these CPUs have: chosen when the system starts, so
+    /// that a CPU that can is not made to emulate.
+    ///
+    /// Emulation beside a walker that writes entries is sound on one CPU only, as the posting of
+    /// 2004 has it for the 386: that CPU's walker does nothing between the compare and the store.
+    fn on_this_cpu(at: &M::Instance, config: Config) -> Result<Config, Illegal> {
+        let has = |feature| M::cpu_has(at, feature);
+        let exchange = match M::Paging::caps().cas.on_cpu(has) {
+            CasAbility::Native => config.exchange,
+            CasAbility::Emulated | CasAbility::ByCpu(_) => ExchangeBy::Emulated,
+        };
+        let written = M::Paging::caps().access_bits.on_cpu(has) == AccessBits::Hardware;
+        if exchange == ExchangeBy::Emulated && written && at.cpus() > 1 {
+            return Err(Config::EMULATED_BESIDE_HARDWARE);
+        }
+        Ok(Config { exchange, ..config })
+    }
+
+    fn build(
+        carve: &mut Carve,
+        at: M::Instance,
+        config: Config,
+        swap: Swap<M>,
+    ) -> Option<NonNull<Self>> {
+        let (cpus, nodes) = (at.cpus(), at.nodes());
+        let first = PhysAddr(at.ram_phys()).pfn(M::Paging::shift());
+        let len = carve.bytes as u64 >> M::Paging::shift();
+        let place = carve.cut(size_of::<Self>());
+        let magazines = |carve: &mut Carve| {
+            // SAFETY: 1: the machine's memory is the system's from now on.
+            unsafe { carve.per_cpu::<_, M>(cpus, |_| Magazine::new()) }
+        };
+        let magazines = [(); 15].map(|()| magazines(carve));
+        // SAFETY: 1, here and below: as above.
+        let areas = unsafe { carve.per_cpu(cpus, |_| CpuArea::new()) };
+        // SAFETY: 1.
+        let lists = unsafe { carve.per_cpu(cpus, |_| CpuFrames::new()) };
+        // SAFETY: 1.
+        let readers = unsafe { carve.per_cpu(cpus, |_| SrcuCpu::new()) };
+        // SAFETY: 1.
+        let reports = unsafe { carve.per_cpu(cpus, |_| RcuCpu::new()) };
+        let slots = rss::slots_for(&config, len);
+        let pieces = rss::pieces_for(slots, cpus);
+        // SAFETY: 1.
+        let pieces = unsafe { carve.per_cpu(pieces, |_| rss::piece()) };
+        // SAFETY: 1.
+        let rates = unsafe { carve.per_cpu(nodes, |_| Rate::new()) };
+        // SAFETY: 1.
+        let pools = HugeSize::ALL.map(|_| unsafe { carve.per_cpu(nodes, |_| NodePool::new()) });
+        // SAFETY: 1.
+        let mutexes = unsafe { carve.per_cpu(Huge::<M>::mutexes(cpus), FaultMutex::by(&config)) };
+        let zones = carve.cut(Frames::<M>::zone_bytes(nodes));
+        let table = carve.cut(len as usize * size_of::<Frame<M>>());
+        let words = carve.cut(swap.word_bytes());
+        let reserved = (carve.used as u64).div_ceil(M::Paging::page()) + 1;
+        let zero_page = Pfn(first.0 + reserved - 1);
+        // SAFETY: 1: cut off just now, zeroed, and kept with the system.
+        let table = unsafe { FrameTable::new(table?.cast(), first, len) };
+        // SAFETY: 1: cut off just now, zeroed, and kept with the system.
+        let swap = unsafe { SwapArea::new(words?.cast(), swap, &table, nodes, reserved) }?;
+        let kept = swap.frames() / u64::from(nodes);
+        let pages = len.saturating_sub(reserved + swap.frames());
+        let zone = |node| Frames::zone(&table, node, nodes, reserved, kept);
+        // SAFETY: 1: cut off just now.
+        let zones = unsafe { PerCpu::build(zones?, nodes, zone) };
+        let [slabs @ .., region, lock, own] = magazines;
+        let [slabs @ .., cache, cache_node, link, segment] = slabs;
+        let [node, vma, attr, mm, anon, chain, uffd, waiter] = slabs;
+        let pools = Pools::of_all_sizes(pages, pools)?;
+        let system = Self {
+            at,
+            config,
+            exchanges: match config.exchange {
+                _ if config.lacks::<M>(Broken::HalfWidthExchange) => Exchanges::HalfWidth,
+                ExchangeBy::Native => Exchanges::Native,
+                ExchangeBy::Emulated => Exchanges::Emulated,
+            },
+            frames: Frames::new(table, zones, lists?, nodes, cpus, &swap, pools),
+            cpus: areas?,
+            srcu: Srcu::new(readers?),
+            nodes: Slab::new(0, node?, Pages::Leave),
+            vmas: Slab::new(VMAS, vma?, Pages::Leave),
+            attrs: Slab::new(2, attr?, Pages::Leave),
+            mms: Slab::new(3, mm?, Pages::Leave),
+            anon_vmas: Slab::new(4, anon?, Pages::Stay),
+            chains: Slab::new(5, chain?, Pages::Leave),
+            uffds: Slab::new(6, uffd?, Pages::Leave),
+            waiters: Slab::new(7, waiter?, Pages::Leave),
+            files: Files::new([cache?, cache_node?, link?]),
+            zero_page,
+            reserved,
+            next_id: Atomic::new(1),
+            stamp: Atomic::new(1),
+            spaces: Atomic::new(0),
+            rcu: Rcu::new(reports?, patience::<M>()),
+            commit: Commit::new(pages, cpus, swap.slots()),
+            rss_slots: Slots::new(pieces?, slots, cpus),
+            stack_guard_gap: Atomic::new(DEFAULT_GUARD_GAP),
+            swap,
+            numa: Numa::new(rates?),
+            shm: Segments::new(segment?, &config),
+            huge: Huge::new(mutexes?, cpus, [region?, lock?, own?]),
+        };
+        let place = place?.cast::<Self>();
+        // SAFETY: cut off for this, aligned to 128.
+        unsafe { place.write(system) };
+        Some(place)
+    }
+}
+
+/// How long a grace period waits for CPUs that come by: a few faults, in which each busy CPU does.
+/// Where runs are checked they are short, and shall see grace periods end.
+const fn patience<M: Mmu>() -> Patience {
+    Patience(if M::CHECKED { 1 } else { 32 })
+}
+
+impl<M: Mmu> Running<M> {
+    /// Ends the system and gives its machine back. Whatever it held in the machine's memory is
+    /// gone.
+    pub fn shutdown(self) -> M::Instance {
+        let ended = ManuallyDrop::new(self);
+        ended.at.set_ipi_handler(None);
+        // SAFETY: nobody else has the system, and its own drop does not run.
+        let system = ManuallyDrop::new(unsafe { ended.system.read() });
+        // SAFETY: read once; the rest of the system is plain data in the machine's memory.
+        unsafe { core::ptr::read(&raw const system.at) }
+    }
+
+    /// Bytes at the start of the machine's memory that the system itself lies in.
+    #[must_use]
+    pub fn reserved_bytes(&self) -> u64 {
+        self.reserved * M::Paging::page()
+    }
+
+    fn start(&self) {
+        let first = self.frames.table.first().0;
+        for pfn in first..first + self.reserved {
+            self.frames.get(Pfn(pfn)).set_use(Use::Reserved);
+        }
+        let arg = self.system.as_ptr().cast_const().cast();
+        self.at.set_ipi_handler(Some(IpiHandler {
+            call: crate::entry::shootdown::handle::<M>,
+            arg,
+        }));
+    }
+}
+
+impl<M: Mmu> Deref for Running<M> {
+    type Target = System<M>;
+
+    fn deref(&self) -> &System<M> {
+        // SAFETY: built by `boot`, lives as long as the handle.
+        unsafe { self.system.as_ref() }
+    }
+}
+
+impl<M: Mmu> Drop for Running<M> {
+    fn drop(&mut self) {
+        self.at.set_ipi_handler(None);
+        // SAFETY: nobody else has the system; its memory goes with the machine that comes out.
+        drop(unsafe { self.system.read() });
+    }
+}

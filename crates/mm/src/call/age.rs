@@ -1,0 +1,33 @@
+//! How recently pages were used.
+
+use crate::base::config::Broken;
+use crate::entry::zap::Zap;
+use crate::memory::lifetime::as_call;
+use crate::mm::Mm;
+use minflt_addr::VirtRange;
+use minflt_pgtable::Mmu;
+
+impl<M: Mmu> Mm<M> {
+    /// Clears the accessed bits of the pages in `range`; returns how many were set. Huge pages are
+    /// passed over: they are not reclaimed, so nothing asks for their age.
+    ///
+    /// # Context
+    /// Sleeps for `mmap_lock`, which it takes for reading.
+    pub fn age(&self, range: VirtRange) -> u64 {
+        as_call(self.system(), || self.age_range(range))
+    }
+
+    fn age_range(&self, range: VirtRange) -> u64 {
+        let _held = self.mmap_lock.read();
+        let mut zap = Zap::begin(self, range);
+        let mut young = 0;
+        if self.system().lacks(Broken::AgeHoles) {
+            young = zap.age(range);
+        } else {
+            // Elsewhere munmap may be freeing tables.
+            self.each_unshared(range, |part| young += zap.age(part));
+        }
+        zap.finish();
+        young
+    }
+}

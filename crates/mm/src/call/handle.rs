@@ -1,0 +1,165 @@
+//! Address spaces made and torn down: their handles.
+
+use crate::base::error::NoMemory;
+use crate::call::brk::Heap;
+use crate::call::pin::Pins;
+use crate::fault::stack::DEFAULT_LIMIT;
+use crate::memory::commit::Sizes;
+use crate::memory::locks::Locks;
+use crate::memory::rss::Resident;
+use crate::mm::Mm;
+use crate::pages::numa::Balance;
+use crate::pages::userfault::Userfaults;
+use crate::space::tree::Tree;
+use crate::system::System;
+use core::ops::Deref;
+use core::ptr::NonNull;
+use minflt_addr::{VirtAddr, VirtRange};
+use minflt_pgtable::{Mmu, Paging};
+use minflt_sync::{Apart, Atomic, Job, LockSeq, Ordering, RwSem, SharedCpuMask, SpinLock};
+
+/// A handle of an address space, which is torn down when the last one is dropped.
+///
+/// A thread that is no CPU may drop it. On a machine of threads the teardown then runs on a CPU
+/// that nobody is, before the drop returns; where every CPU is taken it waits until one is left,
+/// the ledger is asked for, or memory is short ([`on_a_cpu`](minflt_sync::Machine::on_a_cpu)).
+/// Until then the memory is in use.
+#[derive(Debug)]
+pub struct MmHandle<'s, M: Mmu> {
+    sys: &'s System<M>,
+    mm: NonNull<Mm<M>>,
+}
+
+// SAFETY: an `Mm` may be shared by threads.
+unsafe impl<M: Mmu> Send for MmHandle<'_, M> {}
+// SAFETY: as above.
+unsafe impl<M: Mmu> Sync for MmHandle<'_, M> {}
+
+impl<M: Mmu> System<M> {
+    /// A new, empty address space.
+    ///
+    /// # Errors
+    /// When there is no frame for its root table or no memory for its descriptor.
+    pub fn new_mm(&self) -> Result<MmHandle<'_, M>, NoMemory> {
+        self.with_memory(|| Mm::create(self))
+    }
+}
+
+impl<M: Mmu> Mm<M> {
+    pub(crate) fn create(sys: &System<M>) -> Result<MmHandle<'_, M>, NoMemory> {
+        let root = Self::new_table(sys, M::Paging::levels() - 1).ok_or(NoMemory)?;
+        let rss_slot = sys.rss_slots.take();
+        let mm = Self {
+            system: sys,
+            space: sys.new_space(),
+            root,
+            tree: Tree::new(),
+            users: Atomic::new(1),
+            lock_seq: LockSeq::new(),
+            cpus: SharedCpuMask::new(),
+            rss_slot,
+            heap: Heap::new(),
+            pins: Pins::new(),
+            uffd: Userfaults::new(),
+            limit_stack: Atomic::new(DEFAULT_LIMIT),
+            sizes: Sizes::new(),
+            locks: Locks::new(),
+            written: Apart,
+            mmap_lock: RwSem::new(sys.config.sleeping_locks.of_semaphore()),
+            rss: Resident::new(),
+            page_table_lock: SpinLock::new(()),
+            flushes_pending: Atomic::new(0),
+            hinted: Apart,
+            balance: Balance::new(),
+        };
+        match sys.mms.alloc(mm, sys) {
+            Ok(mm) => {
+                sys.spaces.add(1, Ordering::Relaxed);
+                Ok(MmHandle { sys, mm })
+            }
+            Err(_) => {
+                sys.rss_slots.give(rss_slot);
+                sys.put_table(root);
+                Err(NoMemory)
+            }
+        }
+    }
+
+    /// The last holder lets go: unmaps everything and gives all frames back.
+    fn exit(&self) {
+        let sys = self.system();
+        let all = VirtRange::new(VirtAddr(0), VirtAddr(M::Paging::user_end()));
+        crate::call::munmap::unmap_all(self, all);
+        self.end_resident();
+        sys.put_table(self.root);
+        sys.run_deferred();
+    }
+}
+
+impl<M: Mmu> Deref for MmHandle<'_, M> {
+    type Target = Mm<M>;
+
+    fn deref(&self) -> &Mm<M> {
+        // SAFETY: allocated by `create`, freed when the handle is dropped.
+        unsafe { self.mm.as_ref() }
+    }
+}
+
+impl<'s, M: Mmu> MmHandle<'s, M> {
+    /// Another handle of the same address space, as a process that shares it has (`CLONE_VM`, which
+    /// vfork asks for). The last handle to go tears it down.
+    ///
+    /// Linux: mmget.
+    #[must_use]
+    pub fn share(&self) -> Self {
+        self.users.add(1, Ordering::Relaxed);
+        Self {
+            sys: self.sys,
+            mm: self.mm,
+        }
+    }
+
+    /// See [`System::fork`].
+    ///
+    /// # Errors
+    /// No memory; nothing has changed then.
+    pub fn fork(&self) -> Result<MmHandle<'s, M>, NoMemory> {
+        self.sys.fork(self)
+    }
+}
+
+impl<M: Mmu> Drop for MmHandle<'_, M> {
+    fn drop(&mut self) {
+        // ORDERING: Release; pairs with [mm-put].
+        if self.users.sub(1, Ordering::AcqRel) != 1 {
+            return;
+        }
+        // ORDERING: Acquire, by the same step; pairs with [mm-put].
+        let job = Job {
+            call: tear_down::<M>,
+            arg: self.mm.as_ptr().cast_const().cast(),
+        };
+        // SAFETY: 1: this handle was the last one, so nobody else has the address space; it and its
+        // system stay until the system ends, which takes the handler back.
+        unsafe { M::on_a_cpu(&self.sys.at, job) };
+    }
+}
+
+/// Unmaps everything and frees the address space.
+///
+/// # Safety
+/// 1. `arg` is an address space whose last handle has gone. 2. It is called once.
+unsafe fn tear_down<M: Mmu>(arg: *const ()) {
+    let mm = arg.cast::<Mm<M>>();
+    // SAFETY: 1 of this function.
+    let sys: *const System<M> = unsafe { (*mm).system };
+    // SAFETY: a system outlives its address spaces.
+    let sys = unsafe { &*sys };
+    // SAFETY: 1 of this function.
+    unsafe { &*mm }.exit();
+    sys.spaces.sub(1, Ordering::Relaxed);
+    if let Some(mm) = NonNull::new(mm.cast_mut()) {
+        // SAFETY: 1, 2: allocated by `create`; 1, 2 of this function.
+        unsafe { sys.mms.free(mm, sys) };
+    }
+}

@@ -1,0 +1,390 @@
+//! The writers' half: what a call that changes a VMA owes to the rungs in use.
+//!
+//! # Problem
+//! Faults without `mmap_lock` are sound only if *every* place that changes a VMA takes part; and
+//! an era without such faults must not pay for them.
+//!
+//! # Idea
+//! One door for all of them: a section is opened on the VMA, and opening it does whatever the
+//! configured ladder needs: a sequence section where the ladder speculates, the VMA's write lock
+//! where it locks VMAs, nothing elsewhere. New VMAs pass the same door.
+//!
+//! # Protocol
+//! The caller holds `mmap_lock` for writing, which the guard proves. Sequence sections of one VMA
+//! do not nest. A section that ends by [`Section::for_ever`] belongs to a VMA that was taken out.
+//! A VMA's write lock outlasts its section: all of them end when the guard goes, and before
+//! `mmap_lock` is let go. A call that has changed the tree and the records, and only takes pages
+//! out after that, *downgrades* where the configuration says so:
+//!
+//! ```text
+//! CPU 0: munmap                        CPU 1: fault next to the range   CPU 2: mmap
+//! V out of the tree; V detached
+//! mm.lock_seq += 1                     the neighbour's lock: inside     waits
+//! mmap_lock: write becomes read        or mmap_lock, read: inside
+//! zaps, frees tables                   puts pages and tables in
+//! every CPU has forgotten; V is freed
+//! mmap_lock let go                                                      maps something there
+//! ```
+//!
+//! # Why it is correct
+//! `mmap_lock` excludes other writers, so the count, the numbers and a VMA's lock have one writer
+//! at a time.
+//!
+//! After a downgrade nobody is in the range, and nobody comes:
+//! - a lookup in the tree, under `mmap_lock` or without, finds nothing there; whoever found V
+//! before is refused, since it was *detached* before the write locks ended (control:
+//! [`Broken::DetachLate`](crate::base::config::Broken)), or sees V's count odd for ever; and who
+//! had V's lock was waited for before V was cut;
+//! - whatever maps there, or makes a neighbour longer (stacks, too, see `call/stack.rs`), is a
+//!   writer, and waits. So do fork, and any other munmap: of those who downgraded there is one at a
+//!   time, which is why it may still write what `mmap_lock` guards and readers only look at: the
+//!   counts of mapped and locked pages;
+//! - so nobody else changes or follows the entries of tables that lie between the neighbours, and
+//!   these may be freed as under the write lock. Tables that reach into a neighbour are not; there
+//!   faults put pages and tables in meanwhile, each with its own entry, by the table's lock or by
+//!   exchange, as beside a discard;
+//! - whoever walks tables under `mmap_lock` for reading walks below VMAs that he found under the
+//! same hold, and nowhere else (control: [`Broken::AgeHoles`](crate::base::config::Broken)). Walks
+//! without locks are waited for, by the invalidation or the lifetime, whatever lock munmap has;
+//! - other zaps may run beside this one, as beside a discard: they count each other
+//!   ([`crate::entry::zap`], P41). They cannot mean the same pages.
+//!
+//! A section ends only when the link of a VMA that maps a file says what its record does
+//! ([`crate::pages::file::links`]).
+//!
+//! Files whose last mapping went are closed behind the lock ([`UnusedFiles`]): that may wait for a
+//! device.
+//!
+//! All that can fail came before. What comes after gives back only: pages, tables, links to
+//! anon_vmas under their own lock, VMAs, the promise.
+//!
+//! Linux: mm/vma.c vms_complete_munmap_vmas; include/linux/mmap_lock.h mmap_write_downgrade
+//! (v6.18).
+
+use crate::base::config::{Unmap, VmaLockBy};
+use crate::base::error::NoMemory;
+use crate::mm::Mm;
+use crate::pages::file::{Unused, UnusedFiles};
+use crate::space::vma::Vma;
+use crate::space::vma_lock;
+use crate::space::vma_ptr::VmaPtr;
+use core::cell::Cell;
+use minflt_addr::{VirtAddr, VirtRange};
+use minflt_pgtable::Mmu;
+use minflt_sync::order::MmapLock;
+use minflt_sync::{DowngradedGuard, WriteGuard};
+
+/// Proof that the caller may change VMAs of an address space.
+pub(crate) struct Writers<'m, M: Mmu> {
+    mm: &'m Mm<M>,
+    held: Cell<Held<'m, M>>,
+    /// Files to close. Dropped behind `held`, so with the lock let go: fields are dropped in their
+    /// order.
+    files: UnusedFiles<M>,
+}
+
+/// How `mmap_lock` is held.
+#[derive(Default)]
+enum Held<'m, M: Mmu> {
+    Write(WriteGuard<'m, MmapLock, M>),
+    /// Nothing may be changed any more.
+    Read {
+        _guard: DowngradedGuard<'m, MmapLock, M>,
+    },
+    /// For a moment.
+    #[default]
+    Not,
+}
+
+/// What a caller does with `mmap_lock` after a part of its call.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Afterwards {
+    /// Lets it go: it may have been downgraded.
+    LetsGo,
+    /// Changes VMAs.
+    Writes,
+}
+
+/// An open section on one VMA.
+#[must_use = "the section ends when dropped"]
+pub(crate) struct Section<'v, M: Mmu> {
+    mm: &'v Mm<M>,
+    /// Where it was taken out, it goes while a function still runs that was given the section.
+    vma: VmaPtr<'v, M>,
+    owes: Owes,
+}
+
+/// What the end of a section has to do.
+#[derive(Clone, Copy)]
+enum Owes {
+    Nothing,
+    /// The sequence count is odd.
+    Even,
+    /// The VMA is write-locked, and stays so for now.
+    Detach(VmaLockBy),
+}
+
+impl<'m, M: Mmu> Writers<'m, M> {
+    /// Takes `mmap_lock` for writing.
+    pub(crate) fn lock(mm: &'m Mm<M>) -> Self {
+        Self {
+            mm,
+            held: Cell::new(Held::Write(mm.mmap_lock.write())),
+            files: UnusedFiles::new(),
+        }
+    }
+
+    /// The tree and the records are as they will be, and what went is detached: others may read and
+    /// fault again, if nothing is to be changed `afterwards`.
+    ///
+    /// Linux: mmap_write_downgrade.
+    #[inline]
+    pub(crate) fn downgrade(&self, afterwards: Afterwards) {
+        let here = self.mm.system().config.unmap == Unmap::Downgrade;
+        if here && afterwards == Afterwards::LetsGo {
+            let held = match self.held.take() {
+                Held::Write(guard) => {
+                    self.end_all();
+                    let _guard = guard.downgrade();
+                    Held::Read { _guard }
+                }
+                held => held,
+            };
+            self.held.set(held);
+        }
+    }
+
+    /// Closes a file that nobody has any more, if there is one, once the lock is let go.
+    #[inline]
+    pub(crate) fn close_later(&self, unused: Option<Unused<M>>) {
+        if let Some(unused) = unused {
+            self.files.add(unused);
+        }
+    }
+
+    fn end_all(&self) {
+        if self.mm.system().config.ladder.vma_lock().is_some() {
+            self.mm.lock_seq.end_all();
+        }
+    }
+
+    /// Whether VMAs may be changed.
+    fn writes(&self) -> bool {
+        let held = self.held.take();
+        let writes = matches!(held, Held::Write(_));
+        self.held.set(held);
+        writes
+    }
+
+    /// Opens a section on every VMA of the address space, for a fork: none closes before the last
+    /// page is copied and every CPU was told.
+    pub(crate) fn begin_all(&self) -> Sections<'_, 'm, M> {
+        let mut all = self.none_from(VirtAddr(0));
+        self.mm.tree_visit(|vma| all.add(vma));
+        all
+    }
+
+    /// No sections yet: those of VMAs from `start` on are to be added.
+    pub(crate) const fn none_from(&self, start: VirtAddr) -> Sections<'_, 'm, M> {
+        Sections {
+            writers: self,
+            within: VirtRange::new(start, start),
+        }
+    }
+
+    /// Opens a section on `vma`.
+    ///
+    /// # Context
+    /// Sleeps until faults that hold the VMA's lock have left.
+    pub(crate) fn begin<'v>(&'v self, vma: &'v Vma<M>) -> Section<'v, M> {
+        debug_assert!(self.writes(), "nothing is changed after a downgrade");
+        let ladder = self.mm.system().config.ladder;
+        let owes = if ladder.speculates() {
+            vma.seq.write_begin();
+            Owes::Even
+        } else if let Some(by) = ladder.vma_lock() {
+            vma.write_lock(by, self.mm);
+            Owes::Detach(by)
+        } else {
+            Owes::Nothing
+        };
+        Section {
+            mm: self.mm,
+            vma: VmaPtr::from(vma),
+            owes,
+        }
+    }
+
+    /// Lets `mmap_lock` go while `unlocked` runs: for a control.
+    #[cold]
+    pub(crate) fn without(&self, unlocked: impl FnOnce()) {
+        drop(self.held.take());
+        unlocked();
+        self.held.set(Held::Write(self.mm.mmap_lock.write()));
+    }
+
+    /// Opens no section: for controls.
+    pub(crate) fn begin_none<'v>(&'v self, vma: &'v Vma<M>) -> Section<'v, M> {
+        Section {
+            mm: self.mm,
+            vma: VmaPtr::from(vma),
+            owes: Owes::Nothing,
+        }
+    }
+
+    /// Puts a new VMA, which is whole, into the tree with its section open: whoever finds it finds
+    /// it being changed.
+    ///
+    /// # Errors
+    /// When there is no memory: then the VMA is in no tree, and the caller's to free.
+    pub(crate) fn insert_open<'v>(
+        &'v self,
+        start: VirtAddr,
+        new: VmaPtr<'v, M>,
+    ) -> Result<Section<'v, M>, NoMemory> {
+        let vma = new.get();
+        let ladder = self.mm.system().config.ladder;
+        let owes = if ladder.speculates() {
+            vma.seq.write_begin();
+            Owes::Even
+        } else {
+            // Nobody gets the lock of a new one before this guard goes.
+            ladder.vma_lock().map_or(Owes::Nothing, Owes::Detach)
+        };
+        let section = Section {
+            mm: self.mm,
+            vma: new,
+            owes,
+        };
+        vma_lock::insert(self.mm, start, new.as_ptr())?;
+        Ok(section)
+    }
+}
+
+impl<M: Mmu> Drop for Writers<'_, M> {
+    fn drop(&mut self) {
+        if matches!(self.held.get_mut(), Held::Write(_)) {
+            self.end_all();
+        }
+    }
+}
+
+/// Open sections on the VMAs that start within a range.
+#[must_use = "the sections end when dropped"]
+pub(crate) struct Sections<'w, 'm, M: Mmu> {
+    writers: &'w Writers<'m, M>,
+    within: VirtRange,
+}
+
+impl<'w, M: Mmu> Sections<'w, '_, M> {
+    /// Opens a section on `vma` as well, the next one behind those there are.
+    ///
+    /// # Context
+    /// Sleeps until faults that hold the VMA's lock have left.
+    pub(crate) fn add(&mut self, vma: &Vma<M>) {
+        let section = self.writers.begin(vma);
+        self.add_open(section);
+    }
+
+    /// Takes an open section over, as the next one behind those there are.
+    pub(crate) fn add_open(&mut self, section: Section<'_, M>) {
+        let end = section.vma().view().range.end();
+        let _vma = section.leave_open();
+        self.within = VirtRange::new(self.within.start(), end);
+    }
+
+    /// Where the VMAs are.
+    pub(crate) const fn within(&self) -> VirtRange {
+        self.within
+    }
+
+    /// The VMAs are out of the tree: whoever took them out ends their sections, one by one.
+    pub(crate) fn hand_over(&mut self) {
+        let nothing = self.within.start();
+        self.within = VirtRange::new(nothing, nothing);
+    }
+
+    /// The section of a VMA that was handed over.
+    pub(crate) fn of<'v>(&self, vma: VmaPtr<'v, M>) -> Section<'v, M>
+    where
+        'w: 'v,
+    {
+        let mm = self.writers.mm;
+        let ladder = mm.system().config.ladder;
+        let owes = if ladder.speculates() {
+            Owes::Even
+        } else {
+            ladder.vma_lock().map_or(Owes::Nothing, Owes::Detach)
+        };
+        Section { mm, vma, owes }
+    }
+}
+
+impl<M: Mmu> Drop for Sections<'_, '_, M> {
+    fn drop(&mut self) {
+        let mm = self.writers.mm;
+        if !mm.system().config.ladder.speculates() {
+            return;
+        }
+        let mut at = self.within.start();
+        while at < self.within.end()
+            && let Some(vma) = mm.find(at)
+        {
+            at = vma.view().range.end();
+            let (vma, owes) = (VmaPtr::from(vma), Owes::Even);
+            drop(Section { mm, vma, owes });
+        }
+    }
+}
+
+impl<'v, M: Mmu> Section<'v, M> {
+    /// The VMA.
+    pub(crate) const fn vma(&self) -> &'v Vma<M> {
+        self.vma.get()
+    }
+
+    /// The same, for who frees it.
+    pub(crate) const fn ptr(&self) -> VmaPtr<'v, M> {
+        self.vma
+    }
+}
+
+impl<M: Mmu> Section<'_, M> {
+    /// The VMA was taken out: nobody shall validate against it or lock it again.
+    pub(crate) fn for_ever(self) {
+        if let Owes::Detach(by) = self.owes {
+            self.vma().detach(by, self.mm);
+        }
+        let _gone = self.leave_open();
+    }
+}
+
+impl<'v, M: Mmu> Section<'v, M> {
+    /// Ends it, but leaves the link to a file for later: the VMA has lost pages that are still
+    /// mapped.
+    pub(crate) fn end_before_link(self) -> &'v Vma<M> {
+        let section = core::mem::ManuallyDrop::new(self);
+        section.end();
+        section.vma()
+    }
+
+    /// [`Sections`] closes it.
+    pub(crate) fn leave_open(self) -> VmaPtr<'v, M> {
+        core::mem::ManuallyDrop::new(self).vma
+    }
+}
+
+impl<M: Mmu> Drop for Section<'_, M> {
+    fn drop(&mut self) {
+        self.vma().link_follows();
+        self.end();
+    }
+}
+
+impl<M: Mmu> Section<'_, M> {
+    fn end(&self) {
+        if let Owes::Even = self.owes {
+            self.vma().seq.write_end();
+        }
+    }
+}

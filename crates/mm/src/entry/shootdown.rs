@@ -1,0 +1,293 @@
+//! Making every CPU forget translations.
+//!
+//! # Problem
+//! A changed entry means nothing to a CPU that buffers the old translation.
+//!
+//! # Idea
+//! Each CPU has a mailbox of ranges to forget. The initiator posts to every CPU that may buffer
+//! translations of the address space, interrupts them, and waits until each has said so.
+//!
+//! # Protocol
+//! ```text
+//! initiator I                         target T
+//! change entries
+//! pending[I] = number of targets
+//! for each T: lock mailbox[T],
+//!   add range and I, unlock
+//! send_ipi(targets)                   interrupt: lock mailbox[T], take all, unlock
+//! wait until pending[I] == 0            forget the ranges
+//!   (acknowledging its own)             for each initiator: pending -= 1
+//! ```
+//! A full list of ranges turns into "forget everything of everybody".
+//!
+//! Who may buffer translations is the CPU mask of the address space. A CPU joins it before it walks
+//! the tables ([`Mm::activate`]), and stays there while it idles or runs something else: it may be
+//! back soon. The first interrupt that finds it so makes it forget the whole address space and
+//! leave the mask, so it is interrupted once and no more. Linux: switch_mm and leave_mm (lazy TLB,
+//! v4.13).
+//!
+//! Where the machine can make all CPUs forget at once (POWER's `tlbie`, Itanium's `ptc.ga`), it
+//! does, and no CPU is interrupted.
+//!
+//! # Why it is correct
+//! A CPU changes its own bit of the mask only, with interrupts off. It leaves when it buffers no
+//! translation, in its handler; before it buffers one again it joins, by a full fence before it
+//! reads an entry, so the initiator finds it in the mask or it finds the entry changed. What it
+//! loaded last is its own word: unless that names the address space it joins again.
+//!
+//! The mailbox's lock orders the post before the take. A target that takes between the post and the
+//! interrupt is early, which hurts nobody. An initiator waits with interrupts on, so two initiators
+//! acknowledge each other. Posting runs with interrupts off, because the handler takes a lock of
+//! the same class.
+//!
+//! # Cost
+//! One interrupt per target that runs the address space and call, and one for each other that has
+//! run it since it left; a lock and a line transfer each way.
+
+use crate::base::config::Broken;
+use crate::base::event::Event;
+use crate::mm::Mm;
+use crate::system::System;
+use minflt_addr::{VirtAddr, VirtRange};
+use minflt_pgtable::Mmu;
+use minflt_pgtable::Paging;
+use minflt_sync::lockdep::waits_for_cpus;
+use minflt_sync::order::ShootdownLock;
+use minflt_sync::{Atomic, Cost, CpuMask, Instance, Ordering, SpinLock};
+
+const RANGES: usize = 4;
+
+/// One CPU's side of shootdowns.
+#[derive(Debug)]
+pub(crate) struct Mailbox<M: Mmu> {
+    posted: SpinLock<Posted<M>, ShootdownLock, M>,
+    /// Targets that have not yet answered this CPU's own request.
+    pending: Atomic<u64, M>,
+}
+
+/// Guarded by: the lock around it.
+#[derive(Debug, Clone, Copy)]
+struct Posted<M: Mmu> {
+    ranges: [Range<M>; RANGES],
+    len: usize,
+    everything: Everything,
+    from: CpuMask,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Everything {
+    No,
+    Yes,
+}
+
+/// What to forget, and of which address space: that one stays until its initiator was answered.
+#[derive(Debug)]
+struct Range<M: Mmu> {
+    mm: *const Mm<M>,
+    range: VirtRange,
+}
+
+// SAFETY: an address space is made to be shared by CPUs; the block that dereferences the pointer
+// says why it is still there.
+unsafe impl<M: Mmu> Send for Range<M> {}
+
+impl<M: Mmu> Copy for Range<M> {}
+
+impl<M: Mmu> Clone for Range<M> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<M: Mmu> Posted<M> {
+    const fn empty() -> Self {
+        let nothing = Range {
+            mm: core::ptr::null(),
+            range: VirtRange::new(VirtAddr(0), VirtAddr(0)),
+        };
+        Self {
+            ranges: [nothing; RANGES],
+            len: 0,
+            everything: Everything::No,
+            from: CpuMask::empty(),
+        }
+    }
+}
+
+impl<M: Mmu> Mailbox<M> {
+    pub(crate) fn new() -> Self {
+        Self {
+            posted: SpinLock::new(Posted::empty()),
+            pending: Atomic::new(0),
+        }
+    }
+}
+
+/// Makes every CPU forget the translations of `range` in `mm`; returns when all have.
+pub(crate) fn flush<M: Mmu>(sys: &System<M>, mm: &Mm<M>, range: VirtRange) {
+    waits_for_cpus::<M>();
+    // SAFETY: duty 1 of `Machine`.
+    let me = unsafe { &*M::cx() }.cpu.get();
+    // ORDERING: fence SeqCst; pairs with [mm-cpumask]: entries were changed before the mask is
+    // read.
+    M::fence(Ordering::SeqCst);
+    let mut others = CpuMask::empty();
+    let (here, any) = mm.cpus.split(me, sys.at.cpus(), &mut others);
+    if here {
+        mm.forget(range);
+    }
+    if any {
+        ask(sys, mm, range, me, &others);
+    }
+}
+
+/// Makes this CPU forget the translations of `range` in `mm`, of which no other CPU has any.
+pub(crate) fn flush_here<M: Mmu>(sys: &System<M>, mm: &Mm<M>, range: VirtRange) {
+    // SAFETY: duty 1 of `Machine`.
+    let me = unsafe { &*M::cx() }.cpu.get();
+    let (here, _) = mm.cpus.split(me, sys.at.cpus(), &mut CpuMask::empty());
+    if here {
+        mm.forget(range);
+    }
+}
+
+/// Has `others` forget the range, and waits until they have.
+#[cold]
+#[inline(never)]
+fn ask<M: Mmu>(sys: &System<M>, mm: &Mm<M>, range: VirtRange, me: u32, others: &CpuMask) {
+    if M::broadcasts(&sys.at) {
+        sys.count(Event::Broadcasts);
+        M::flush_everywhere(&sys.at, mm.space, range);
+        return;
+    }
+    let pending = &sys.cpus.get(me).mailbox.pending;
+    let targets = others.iter().count() as u64;
+    sys.count(Event::Shootdowns);
+    sys.count_n(Event::ShootdownTargets, targets);
+    pending.store(targets, Ordering::Relaxed);
+    let irq = M::irq_save();
+    for cpu in others.iter() {
+        let mut posted = sys.cpus.get(cpu).mailbox.posted.lock();
+        let posted = &mut *posted;
+        match posted.ranges.get_mut(posted.len) {
+            Some(slot) => {
+                *slot = Range { mm, range };
+                posted.len += 1;
+            }
+            None => posted.everything = Everything::Yes,
+        }
+        posted.from.insert(me);
+    }
+    M::send_ipi(&sys.at, others);
+    M::irq_restore(irq);
+    M::await_cpus(
+        &sys.at,
+        others,
+        // ORDERING: Acquire; pairs with [shootdown-done].
+        || pending.load(Ordering::Acquire) == 0,
+        || pending.wait_until(u64::MAX, 0),
+    );
+}
+
+impl<M: Mmu> Mm<M> {
+    /// The calling CPU is about to walk the tables as its hardware does: it joins the CPU mask, if
+    /// it has left it or was never there.
+    ///
+    /// Linux: switch_mm.
+    ///
+    /// # Context
+    /// Interrupts are off, until the walk and what it buffers are done.
+    #[inline(always)]
+    pub fn activate(&self) {
+        let loaded = &self.system().cpus.this().loaded;
+        if loaded.get() != self.space.0 {
+            self.joins();
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn joins(&self) {
+        // SAFETY: duty 1 of `Machine`.
+        let me = unsafe { &*M::cx() }.cpu.get();
+        self.cpus.insert(me);
+        self.system().cpus.this().loaded.set(self.space.0);
+    }
+
+    /// The calling CPU forgets all translations of the address space and leaves the CPU mask: it
+    /// runs something else for long. It joins again when it is back.
+    ///
+    /// Linux: leave_mm.
+    ///
+    /// # Context
+    /// Interrupts are off, and the caller is in no walk of the tables.
+    pub fn deactivate(&self) {
+        self.forget(VirtRange::new(VirtAddr(0), VirtAddr(M::Paging::user_end())));
+        self.leave();
+    }
+
+    fn leave(&self) {
+        let sys = self.system();
+        // SAFETY: duty 1 of `Machine`.
+        self.cpus.remove(unsafe { &*M::cx() }.cpu.get());
+        let loaded = &sys.cpus.this().loaded;
+        if loaded.get() == self.space.0 {
+            loaded.set(0);
+        }
+        sys.count(Event::LeftMasks);
+    }
+
+    fn forget(&self, range: VirtRange) {
+        M::charge(Cost::Invalidate {
+            pages: range.pages(M::Paging::shift()),
+        });
+        M::flush_local(&self.system().at, self.space, range);
+    }
+
+    /// This CPU was asked to forget `range`.
+    fn answer(&self, range: VirtRange) {
+        let sys = self.system();
+        let runs = !M::is_idle() && sys.cpus.this().loaded.get() == self.space.0;
+        // A walk that waits for nobody is not overtaken for ever in explored schedules.
+        if runs || sys.lacks(Broken::WalkStartsOver) {
+            self.forget(range);
+        } else if sys.lacks(Broken::LeavesUnflushed) {
+            self.forget(range);
+            self.leave();
+        } else {
+            self.deactivate();
+        }
+    }
+}
+
+/// The interrupt handler: forgets what was posted to this CPU, and says whether it has a reader.
+/// An interrupt does not tell what it was sent for; whichever it was, the other costs little.
+///
+/// # Safety
+/// 1. `arg` is the system.
+pub(crate) unsafe fn handle<M: Mmu>(arg: *const ()) {
+    // SAFETY: 1 of this function.
+    let sys = unsafe { &*arg.cast::<System<M>>() };
+    sys.answer_grace_period();
+    let posted = {
+        let mut mailbox = sys.cpus.this().mailbox.posted.lock();
+        core::mem::replace(&mut *mailbox, Posted::empty())
+    };
+    if posted.everything == Everything::Yes {
+        M::charge(Cost::Invalidate { pages: u64::MAX });
+        M::flush_everything(&sys.at);
+    } else {
+        for Range { mm, range } in &posted.ranges[..posted.len] {
+            // SAFETY: the initiator keeps its address space until this CPU has answered, below.
+            unsafe { &**mm }.answer(*range);
+        }
+    }
+    for initiator in posted.from.iter() {
+        // ORDERING: Release; pairs with [shootdown-done].
+        sys.cpus
+            .get(initiator)
+            .mailbox
+            .pending
+            .sub(1, Ordering::Release);
+    }
+}

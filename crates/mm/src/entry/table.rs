@@ -1,0 +1,242 @@
+//! Tables: their locks, how their entries are exchanged, how they are put in and given back.
+//!
+//! A table is put in by exchange (compare-and-exchange protocol) or under a lock (the others:
+//! [`Linking`]); either way only "none" becomes a table, and the loser frees its own and uses the
+//! winner's.
+
+use crate::base::check::Check;
+use crate::base::config::{Broken, ExchangeBy, Linking, Protocol};
+use crate::base::error::NoMemory;
+use crate::base::event::Event;
+use crate::memory::frame::Use;
+use crate::mm::Mm;
+use crate::system::System;
+use core::ptr::NonNull;
+use minflt_addr::{Pfn, VirtAddr};
+use minflt_pgtable::{
+    EntryRef, Exchange, Grant, Missing, Mmu, Paging, PtLock, Pte, Table, entries_of, table_bytes,
+    table_order,
+};
+use minflt_sync::slab::POISON;
+use minflt_sync::{Callback, Ordering};
+
+/// How entries are exchanged where no lock of the tables is held: what the configuration and the
+/// CPUs come to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Exchanges {
+    Native,
+    Emulated,
+    /// The control.
+    HalfWidth,
+}
+
+impl<M: Mmu> Mm<M> {
+    /// The lock that changes to `table`'s entries take, in every protocol.
+    #[inline(always)]
+    pub(crate) fn table_lock(&self, table: Pfn) -> &PtLock<M> {
+        match self.system().config.protocol {
+            Protocol::MmLock | Protocol::CompareExchange => &self.page_table_lock,
+            Protocol::TableLock => &self.system().frames.get(table).table_lock,
+        }
+    }
+
+    /// The entry for `addr` in a table of leaf entries, which the caller's hold keeps: `mmap_lock`,
+    /// a VMA's lock, or a file's reverse map.
+    pub(crate) fn entry_in(&self, table: Pfn, addr: VirtAddr) -> EntryRef<'_, M> {
+        // SAFETY: 1: a table, kept by the hold.
+        unsafe { Table::<M>::at(&self.system().at, table, 0) }.entry_for(addr, 0)
+    }
+
+    /// How whoever may free tables exchanges the entries that point to them: nobody else changes
+    /// those now.
+    pub(crate) fn exchange_of_tables(&self) -> Exchange<'_, M> {
+        match self.system().config.exchange {
+            ExchangeBy::Native => Exchange::Native,
+            ExchangeBy::Emulated => Exchange::Held,
+        }
+    }
+
+    /// How whoever holds that lock exchanges entries.
+    pub(crate) fn exchange_under_lock(&self) -> Exchange<'_, M> {
+        let sys = self.system();
+        match sys.config.exchange {
+            ExchangeBy::Native => Exchange::Native,
+            ExchangeBy::Emulated if sys.lacks(Broken::EmulateUnderLock) => {
+                Exchange::Emulated(&self.page_table_lock)
+            }
+            ExchangeBy::Emulated => Exchange::Held,
+        }
+    }
+
+    /// How whoever holds no lock of the tables exchanges entries.
+    #[inline(always)]
+    pub fn exchange(&self) -> Exchange<'_, M> {
+        match self.system().exchanges {
+            Exchanges::Native => Exchange::Native,
+            Exchanges::Emulated => Exchange::Emulated(&self.page_table_lock),
+            Exchanges::HalfWidth => Exchange::HalfWidth,
+        }
+    }
+
+    /// Puts a table in where one is missing, unless somebody else does.
+    #[cold]
+    pub(crate) fn populate(&self, place: &Missing<'_, M>) -> Result<(), NoMemory> {
+        let sys = self.system();
+        let level = place.level;
+        let fresh = Self::new_table(sys, level - 1).ok_or(NoMemory)?;
+        let mine = if sys.lacks(Broken::BlindPopulate) {
+            place.entry.store(Pte::table(fresh, level));
+            true
+        } else {
+            self.link_table(place, fresh)
+        };
+        M::note(format_args!(
+            "level {level} table: frame {fresh} {}",
+            if mine { "put in" } else { "too late, freed" }
+        ));
+        if mine {
+            sys.count(Event::TablesInstalled);
+        } else {
+            sys.count(Event::TablesLost);
+            sys.put_table(fresh);
+        }
+        Ok(())
+    }
+
+    /// Puts `table` in where one is missing, unless something stands there; whether it did.
+    pub(crate) fn link_table(&self, place: &Missing<'_, M>, table: Pfn) -> bool {
+        let (entry, level) = (place.entry, place.level);
+        let (none, value) = (Pte::none_at(level), Pte::table(table, level));
+        match self.system().config.protocol {
+            Protocol::CompareExchange => entry.cas(self.exchange(), none, value).is_ok(),
+            Protocol::MmLock | Protocol::TableLock => {
+                let _held = self.linker_lock(place, table).lock();
+                let empty = entry.load().is_none_at(level);
+                if empty {
+                    entry.store(value);
+                }
+                empty
+            }
+        }
+    }
+
+    /// What keeps others from putting a table in at the same place.
+    ///
+    /// Linux: `pmd_lock` in __pte_alloc, and `page_table_lock` in __pmd_alloc.
+    fn linker_lock(&self, place: &Missing<'_, M>, table: Pfn) -> &PtLock<M> {
+        let (sys, lowest) = (self.system(), place.level == 1);
+        match sys.config.linking {
+            Linking::ParentLock if sys.lacks(Broken::LinksUnderOwnLock) => {
+                &sys.frames.get(table).table_lock
+            }
+            Linking::ParentLock if lowest => &sys.frames.get(place.table).table_lock,
+            Linking::MmLock | Linking::ParentLock => &self.page_table_lock,
+        }
+    }
+
+    /// Frames for a table of level `level`, with nothing in it.
+    pub(crate) fn new_table(sys: &System<M>, level: u32) -> Option<Pfn> {
+        let order = table_order::<M::Paging>(level);
+        let pfn = sys.frames.alloc_block(&sys.at, order, Use::Table)?;
+        let frame = sys.frames.get(pfn);
+        frame.level.store(level, Ordering::Relaxed);
+        frame.index.store(0, Ordering::Relaxed);
+        frame.set_zeroed(crate::memory::frame::Zeroed::No);
+        let bytes = table_bytes::<M::Paging>(level);
+        M::charge(minflt_sync::Cost::Clear {
+            bytes,
+            node: sys.frames.node_of(pfn),
+        });
+        let none = Pte::<M::Paging>::none_at(level);
+        for part in 0..1 << order {
+            let words = M::frame_ptr(&sys.at, Pfn(pfn.0 + part));
+            let here = bytes.min(M::Paging::page()) as usize;
+            // SAFETY: duty 1 of `Mmu`: the frame's bytes, which nobody else uses.
+            unsafe { words.write_bytes(0, here) };
+        }
+        if none.raw() != 0 {
+            // SAFETY: 1: the frames hold zeros, and nobody else uses them.
+            let table = unsafe { Table::<M>::at(&sys.at, pfn, level) };
+            for index in 0..entries_of::<M::Paging>(level) as usize {
+                table.entry(index).clear(none);
+            }
+        }
+        Some(pfn)
+    }
+}
+
+impl<M: Mmu> System<M> {
+    /// Frees an unlinked table, which no CPU can reach by a translation, by the configured
+    /// lifetime.
+    ///
+    /// # Safety
+    /// 1. The table is unlinked and invalidated, and retired once.
+    pub(crate) unsafe fn retire_table(&self, pfn: Pfn) {
+        let callback = self.frames.table.callback_of(pfn);
+        if self.lacks(Broken::TablesAtOnce) {
+            // SAFETY: 1, 2: 1 of this function, but for the walkers that this is to show.
+            return unsafe { free_table::<M>(core::ptr::from_ref(self).cast(), callback) };
+        }
+        // SAFETY: 1, 2: 1 of this function. 3: the function finds the frame from its callback.
+        unsafe { self.retire(callback, free_table::<M>) };
+    }
+
+    /// Frees a table that nobody reaches now, by the order it was allocated with.
+    pub(crate) fn put_table(&self, pfn: Pfn) {
+        let level = self.frames.get(pfn).level.load(Ordering::Relaxed);
+        self.frames.put_block(pfn, table_order::<M::Paging>(level));
+    }
+}
+
+/// A fault or a call has just read an entry of table `pfn`.
+#[inline(always)]
+pub(crate) fn is_table<M: Mmu>(sys: &System<M>, pfn: Pfn) {
+    if M::CHECKED {
+        sys.looked(Check::Walk);
+        let used = sys.frames.get(pfn).used_as();
+        if used != Use::Table {
+            M::violation(format_args!(
+                "a walk ends in frame {pfn}: {used:?}, no table"
+            ));
+        }
+    }
+}
+
+/// # Safety
+/// 1. `sys` is the system. 2. The callback is a retired table's.
+unsafe fn free_table<M: Mmu>(sys: *const (), callback: NonNull<Callback>) {
+    // SAFETY: 1 of this function.
+    let sys = unsafe { &*sys.cast::<System<M>>() };
+    let pfn = sys.frames.table.of_callback(callback);
+    if M::CHECKED {
+        // SAFETY: 1: 2 of this function.
+        unsafe { poison(sys, pfn) };
+    }
+    sys.put_table(pfn);
+}
+
+/// Makes a walker that is still inside a table come to an end: where frames are checked by entries
+/// that name one which does not exist, so that following them is a violation; else by entries that
+/// name nothing.
+///
+/// # Safety
+/// 1. The frames hold a table, which nobody uses any more.
+unsafe fn poison<M: Mmu>(sys: &System<M>, pfn: Pfn) {
+    let level = sys.frames.get(pfn).level.peek();
+    if !M::STOPS_THE_WORLD {
+        let table = M::frame_ptr(&sys.at, pfn);
+        let bytes = table_bytes::<M::Paging>(level);
+        // SAFETY: duty 1 of `Mmu`: the frames' bytes; 1 of this function.
+        return unsafe { table.write_bytes(POISON, bytes as usize) };
+    }
+    let nowhere = Pfn(sys.frames.table.first().0 + sys.frames.table.len());
+    let trap = match level {
+        0 => Pte::page(nowhere, Grant::Write),
+        _ => Pte::table(nowhere, level),
+    };
+    // SAFETY: 1: 1 of this function.
+    let table = unsafe { Table::<M>::at(&sys.at, pfn, level) };
+    for index in 0..entries_of::<M::Paging>(level) as usize {
+        table.entry(index).clear(trap);
+    }
+}

@@ -1,0 +1,122 @@
+//! The stale-translation oracle.
+//!
+//! At each use of a buffered translation: the frame must not have been freed since it was buffered.
+//! At the end of a call that takes access away: no buffered translation may allow more than the
+//! tables do now. Calls that hold `mmap_lock` for writing look while they still do, at all
+//! translations. A discard runs beside others, so it looks at those buffered *before it began*: of
+//! later ones a fault may have put the page back, and another discard may be taking it out again.
+//! It needs the world stopped, so it is made in simulation only.
+
+use crate::base::check::Check;
+use crate::base::huge_size::HugeSize;
+use crate::memory::frame::Use;
+use crate::mm::Mm;
+use crate::system::System;
+use minflt_addr::{Pfn, VirtAddr, VirtRange};
+use minflt_pgtable::{
+    Access, BeforeInstall, Grant, Mmu, Paging, Pte, Table, Translation, index_of,
+};
+use minflt_sync::Instance;
+
+/// A buffered translation is being used.
+#[inline(always)]
+pub(crate) fn translation_live<M: Mmu>(
+    sys: &System<M>,
+    hit: &Translation,
+    addr: VirtAddr,
+    access: Access,
+) {
+    if M::CHECKED {
+        sys.looked(Check::Translation);
+        if sys.frames.get(hit.pfn).generation() != hit.generation {
+            M::violation(format_args!(
+                "stale translation: {access:?} at {addr} reaches frame {}, freed since",
+                hit.pfn
+            ));
+        }
+    }
+}
+
+/// The hardware is about to use a translation to `pfn`: where the format says so, the caches must
+/// have seen what was written to the frame before an entry named it.
+#[inline(always)]
+pub(crate) fn contents_flushed<M: Mmu>(sys: &System<M>, pfn: Pfn) {
+    if M::Paging::caps().before_install == BeforeInstall::FlushCaches {
+        let frame = sys.frames.get(pfn);
+        if frame.used_as() == Use::Anon && !frame.is_flushed() {
+            M::violation(format_args!(
+                "caches: frame {pfn} is used before what was written to it was flushed"
+            ));
+        }
+    }
+}
+
+/// A call over `range` that began at `since` is about to return.
+#[inline(always)]
+pub(crate) fn translations_agree<M: Mmu>(mm: &Mm<M>, range: VirtRange, since: u64) {
+    if M::CHECKED && M::STOPS_THE_WORLD {
+        check_all(mm, range, since);
+    }
+}
+
+/// The same for a call that holds `mmap_lock` for writing and changes what stays mapped: who comes
+/// from a file may change entries beside it, and has told nobody yet. Looks where there is nobody.
+#[inline(always)]
+pub(crate) fn translations_agree_alone<M: Mmu>(mm: &Mm<M>, range: VirtRange) {
+    if M::CHECKED && M::STOPS_THE_WORLD && mm.flushes_pending.peek() == 0 {
+        check_all(mm, range, u64::MAX);
+    }
+}
+
+fn check_all<M: Mmu>(mm: &Mm<M>, range: VirtRange, since: u64) {
+    let sys = mm.system();
+    sys.looked(Check::Invalidation);
+    for cpu in 0..sys.at.cpus() {
+        let Some(tlb) = M::tlb(&sys.at, cpu) else {
+            continue;
+        };
+        for old in tlb.iter() {
+            let addr = VirtAddr(old.page << M::Paging::shift());
+            if old.space != mm.space || !range.contains(addr) || old.filled >= since {
+                continue;
+            }
+            let now = peek_entry(mm, addr);
+            let needs = if old.writable {
+                Grant::Write
+            } else {
+                Grant::Read
+            };
+            if !now.is_present() || now.pfn() != old.pfn || now.grant() < needs {
+                M::violation(format_args!(
+                    "stale translation: the call over {range} returns while CPU {cpu} still \
+                     reaches frame {} at {addr}; the entry is {now:?}",
+                    old.pfn
+                ));
+            }
+        }
+    }
+}
+
+/// The leaf entry for `addr` as it stands, without the door; none where a table is missing.
+pub(crate) fn peek_entry<M: Mmu>(mm: &Mm<M>, addr: VirtAddr) -> Pte<M::Paging> {
+    let at = &mm.system().at;
+    let mut table = mm.root;
+    for level in (0..M::Paging::levels()).rev() {
+        // SAFETY: 1: nothing runs while an oracle looks.
+        let entry = unsafe { Table::<M>::at(at, table, level) };
+        let value = entry.entry(index_of::<M::Paging>(addr, level)).peek();
+        if level == 0 {
+            return value;
+        }
+        if !value.is_table_at(level) {
+            let size = HugeSize::ALL.into_iter().find(|size| size.level() == level);
+            if let Some(size) = size.filter(|_| value.is_present()) {
+                let within = addr.page(M::Paging::shift()) % (1 << size.order::<M::Paging>());
+                return Pte::page(Pfn(value.pfn().0 + within), value.grant());
+            }
+            break;
+        }
+        table = value.pfn();
+    }
+    Pte::none()
+}

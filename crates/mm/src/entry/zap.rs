@@ -1,0 +1,477 @@
+//! Taking entries out, lowering what they grant, and freeing tables: the verbs of unmapping calls.
+//!
+//! # Problem
+//! Faults, the hardware and other zaps change entries at the same time; frames may be used again
+//! only when no CPU can reach them; and a zap that finds nothing may still not say "gone" while
+//! somebody else's invalidation is outstanding.
+//!
+//! # Idea
+//! Exchange each entry and act on what came back; gather frames, invalidate once for many. Count
+//! the zaps whose invalidation is not done: whoever is not alone invalidates the whole range.
+//!
+//! # Protocol
+//! ```text
+//! CPU 0: DONTNEED              CPU 1: DONTNEED, same range      CPU 2: stores, old translation
+//! pending = 1
+//! entry -> none
+//!                              pending = 2
+//!                              finds none
+//!                              pending > 1: invalidates         forgets
+//!                              pending = 1, returns
+//! invalidates, frees
+//! ```
+//! All changes happen under the protocol's lock: the table's, or the address space's. Under
+//! compare-and-exchange faults take it only to replace a page, so changes are exchanges there as
+//! well; but not where the last user tears the address space down, which nobody else changes.
+//!
+//! # Why it is correct
+//! The one whose exchange returned the page owns its removal. Frames are put back after
+//! [`shootdown::flush`] returned. The counter is raised before the first entry is read, so of two
+//! overlapping zaps the later one to read an entry sees the other's count until that has
+//! invalidated.
+//!
+//! Linux: mm/memory.c zap_pte_range, mm/mmu_gather.c; mm_tlb_flush_nested since 4647706ebeee.
+
+use crate::base::attrs::Prot;
+use crate::base::config::Broken;
+use crate::base::event::Event;
+use crate::entry::shootdown;
+use crate::entry::table;
+use crate::memory::frame::Use;
+use crate::mm::Mm;
+use crate::system::System;
+use core::ops::Range;
+use minflt_addr::{Pfn, VirtAddr, VirtRange};
+use minflt_pgtable::{
+    EntryRef, Exchange, Gather, Grant, Leaf, Missing, Mmu, NonPresent, Paging, Pte, Table, Walk,
+    index_of, span_of, span_shift, walk,
+};
+use minflt_sync::order::PageTableLock;
+use minflt_sync::{Cost, Ordering, SpinGuard};
+
+/// Who else may change the entries meanwhile.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Others {
+    /// Faults, other zaps, and the hardware of CPUs that run a thread.
+    Some,
+    /// Nobody: the last to have the address space tears it down.
+    Nobody,
+}
+
+/// Which pages are taken out.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Only {
+    All,
+    /// Those of files; copies that private mappings made stay.
+    OfFile,
+}
+
+/// A zap or protect under way.
+pub(crate) struct Zap<'m, M: Mmu> {
+    pub(crate) mm: &'m Mm<M>,
+    pub(crate) gather: Gather,
+    others: Others,
+    only: Only,
+    whole: VirtRange,
+    /// Whether other CPUs have no translation of a dying address space any more.
+    is_left: bool,
+}
+
+impl<'m, M: Mmu> Zap<'m, M> {
+    /// Starts. The caller holds `mmap_lock`, or is the last to have the address space.
+    #[inline(always)]
+    pub(crate) fn begin(mm: &'m Mm<M>, whole: VirtRange) -> Self {
+        // ORDERING: SeqCst; pairs with [flush-pending]: raised before the first entry is read.
+        mm.flushes_pending.add(1, Ordering::SeqCst);
+        Self {
+            mm,
+            gather: Gather::new(),
+            others: Others::Some,
+            only: Only::All,
+            whole,
+            is_left: false,
+        }
+    }
+
+    /// The same, where nobody else has the address space any more: entries are taken out without
+    /// exchanging them, and other CPUs are asked once, for all: no thread is left to bring a
+    /// translation back. Idle CPUs that keep such tables loaded leave them in that interrupt.
+    ///
+    /// Linux: ptep_get_and_clear_full; leave_mm in flush_tlb_func (arch/x86/mm/tlb.c, 3.14). On
+    /// ia64 flush_tlb_mm returns at once in exit_mmap (2.6.10).
+    pub(crate) fn begin_last(mm: &'m Mm<M>, whole: VirtRange) -> Self {
+        Self {
+            others: Others::Nobody,
+            ..Self::begin(mm, whole)
+        }
+    }
+
+    /// The same, for who found a mapping by the reverse map of its file and holds that.
+    pub(crate) fn begin_by_reverse_map(mm: &'m Mm<M>, whole: VirtRange, only: Only) -> Self {
+        Self {
+            only,
+            ..Self::begin(mm, whole)
+        }
+    }
+
+    /// Takes every page of `range` out.
+    pub(crate) fn range(&mut self, range: VirtRange) {
+        let mut at = range.start();
+        while let Some((leaf, span)) = self.next_table(&mut at, range) {
+            let mut todo = span;
+            while !todo.is_empty() {
+                todo = self.zap_table(leaf, todo);
+                if self.gather.is_full() {
+                    self.flush();
+                }
+            }
+        }
+    }
+
+    /// Lowers what the entries of `range` grant to what `prot` allows.
+    pub(crate) fn protect(&mut self, range: VirtRange, prot: Prot) {
+        let allowed = prot.grant();
+        let keeps_moving = self.mm.system().lacks(Broken::MoveKeepsGrant);
+        let how = self.mm.exchange_under_lock();
+        let mut at = range.start();
+        while let Some((leaf, span)) = self.next_table(&mut at, range) {
+            let _held = self.mm.table_lock(leaf.table).lock();
+            for page in pages::<M>(span) {
+                let entry = self.entry(leaf.table, page.start());
+                let lowered = |old: Grant| match allowed {
+                    Grant::Nothing => Grant::Nothing,
+                    // What was read-only before may be read-only for a reason of its own: the
+                    // next store finds out.
+                    Grant::Read | Grant::Write => old.min(allowed).max(Grant::Read),
+                };
+                let lower = |pte: Pte<M::Paging>| {
+                    if pte.moving().is_some() && !keeps_moving {
+                        let grant = lowered(pte.grant_later());
+                        return (grant != pte.grant_later()).then(|| pte.granting_later(grant));
+                    }
+                    let grant = lowered(pte.grant());
+                    (pte.is_mapped() && grant != pte.grant()).then(|| pte.with_grant(grant))
+                };
+                if entry
+                    .update(how, lower)
+                    .is_ok_and(|old| old.grant() > allowed)
+                {
+                    self.gather.touch(page);
+                }
+            }
+        }
+    }
+
+    /// Forgets that there is anything to invalidate: for a control.
+    #[cold]
+    pub(crate) fn forget(&mut self) {
+        self.gather.take_range();
+    }
+
+    /// Clears the accessed bits of `range`; returns how many were set.
+    pub(crate) fn age(&mut self, range: VirtRange) -> u64 {
+        self.change(range, |pte| pte.is_young().then(|| pte.old()))
+    }
+
+    /// Clears the accessed bits of the pages of `range` that nobody else maps.
+    ///
+    /// Linux: madvise_cold_or_pageout_pte_range.
+    pub(crate) fn cool(&mut self, range: VirtRange) {
+        let sys = self.mm.system();
+        self.change(range, |pte| {
+            (pte.is_young() && sys.maps_once(pte)).then(|| pte.old())
+        });
+    }
+
+    /// Makes the pages of `range` that nobody else maps look as if nobody had stored to them.
+    ///
+    /// Linux: madvise_free_pte_range.
+    pub(crate) fn forget_stores(&mut self, range: VirtRange) {
+        let sys = self.mm.system();
+        self.change(range, |pte| {
+            let used = pte.is_young() || pte.is_dirty();
+            (used && sys.maps_once(pte)).then(|| pte.old().clean())
+        });
+    }
+
+    /// Takes a handler's marks off the pages of `range`: nobody watches their stores any more.
+    pub(crate) fn unmark(&mut self, range: VirtRange) {
+        self.change_any(range, |pte| pte.is_uffd_wp().then(|| pte.without_uffd_wp()));
+    }
+
+    /// Changes bits of the mapped entries of `range`, those for which `to` says so; returns how
+    /// many. The translations are invalidated, so that the next use sets what was cleared again.
+    pub(crate) fn change(
+        &mut self,
+        range: VirtRange,
+        to: impl Fn(Pte<M::Paging>) -> Option<Pte<M::Paging>>,
+    ) -> u64 {
+        self.change_any(range, |pte| pte.is_mapped().then(|| to(pte)).flatten())
+    }
+
+    /// The same of all entries that are not empty.
+    pub(crate) fn change_any(
+        &mut self,
+        range: VirtRange,
+        to: impl Fn(Pte<M::Paging>) -> Option<Pte<M::Paging>>,
+    ) -> u64 {
+        let how = self.mm.exchange_under_lock();
+        let mut changed = 0;
+        let mut at = range.start();
+        while let Some((leaf, span)) = self.next_table(&mut at, range) {
+            let _held = self.mm.table_lock(leaf.table).lock();
+            for page in pages::<M>(span) {
+                // Before it is changed, too: what is no table is somebody's memory.
+                table::is_table(self.mm.system(), leaf.table);
+                let entry = self.entry(leaf.table, page.start());
+                let some = |pte: Pte<M::Paging>| (!pte.is_none()).then(|| to(pte)).flatten();
+                if entry.update(how, some).is_ok() {
+                    changed += 1;
+                    self.gather.touch(page);
+                }
+            }
+            table::is_table(self.mm.system(), leaf.table);
+        }
+        changed
+    }
+
+    /// Unlinks the tables that overlap `range` and cover nothing outside `bounds`. The caller holds
+    /// `mmap_lock` for writing, or downgraded it, and took the VMAs out: nobody else changes or
+    /// follows entries that point to tables within the bounds.
+    pub(crate) fn free_tables(&mut self, range: VirtRange, bounds: VirtRange) {
+        // The lowest tables at both ends are shared with others, and there is none between them.
+        let first = span_of::<M::Paging>(range.start(), 1);
+        let last = span_of::<M::Paging>(VirtAddr(range.end().0.saturating_sub(1)), 1);
+        let kept = !bounds.covers(first) && !bounds.covers(last);
+        if kept && last.start() <= first.end() {
+            return;
+        }
+        self.free_below(self.mm.root, M::Paging::levels() - 1, range, bounds);
+    }
+
+    /// Invalidates what has to be, gives the frames back, and ends.
+    #[inline(always)]
+    pub(crate) fn finish(&mut self) {
+        self.end();
+    }
+
+    /// Makes every CPU forget what was taken out so far, by this zap or by others beside it. What a
+    /// file's mapping loses has to be forgotten before the file is: who writes back finds no
+    /// mapping then, and who has a translation still stores to the page.
+    pub(crate) fn settle(&mut self) {
+        let sys = self.mm.system();
+        // ORDERING: SeqCst; pairs with [flush-pending].
+        let alone = self.mm.flushes_pending.load(Ordering::SeqCst) == 1;
+        if !alone && !sys.lacks(Broken::NoNestedFlush) {
+            sys.count(Event::NestedFlush);
+            self.gather.touch(self.whole);
+        }
+        self.flush();
+    }
+
+    fn end(&mut self) {
+        self.settle();
+        // ORDERING: SeqCst; pairs with [flush-pending]: lowered after the invalidation returned.
+        self.mm.flushes_pending.sub(1, Ordering::SeqCst);
+    }
+
+    /// For controls: nobody sees that it has yet to invalidate.
+    pub(crate) fn hide(&self) {
+        self.mm.flushes_pending.sub(1, Ordering::Relaxed);
+    }
+
+    /// The end of [`Self::hide`].
+    pub(crate) fn show(&self) {
+        self.mm.flushes_pending.add(1, Ordering::Relaxed);
+    }
+
+    /// Invalidates what has to be and gives the frames gathered so far back.
+    pub(crate) fn flush(&mut self) {
+        let sys = self.mm.system();
+        if let Some(range) = self.gather.take_range() {
+            match self.others {
+                Others::Some => shootdown::flush(sys, self.mm, range),
+                Others::Nobody if self.is_left => shootdown::flush_here(sys, self.mm, range),
+                Others::Nobody => shootdown::flush(sys, self.mm, self.whole),
+            }
+            self.is_left = true;
+        }
+        for pfn in self.gather.take_pages() {
+            // Linux: release_pages frees only the pages that have no other reference.
+            if sys.frames.put(*pfn) {
+                M::charge(Cost::Free);
+            }
+        }
+        for pfn in self.gather.take_tables() {
+            // SAFETY: 1: unlinked, and invalidated by the lines above.
+            unsafe { sys.retire_table(*pfn) };
+        }
+    }
+
+    /// The next table of leaf entries at or after `at` within `range`, and the part of `range` that
+    /// it covers; moves `at` behind it.
+    pub(crate) fn next_table(
+        &self,
+        at: &mut VirtAddr,
+        range: VirtRange,
+    ) -> Option<(Leaf<'m, M>, VirtRange)> {
+        while *at < range.end() {
+            let here = *at;
+            // SAFETY: 1: `mmap_lock` keeps the tables below what is mapped from being freed but by
+            // this very call, and those below what is not from being freed by others; but for
+            // mappings of huge pages, into which no caller leads this. So does the reverse map of a
+            // file, below what it says is mapped.
+            match unsafe { walk::<M>(&self.mm.system().at, self.mm.root, here) } {
+                Walk::Leaf(leaf) => {
+                    let span = span_of::<M::Paging>(here, 1);
+                    *at = span.end();
+                    return Some((leaf, span.intersect(VirtRange::new(here, range.end()))));
+                }
+                Walk::Missing(Missing { level, .. }) => {
+                    *at = span_of::<M::Paging>(here, level).end()
+                }
+            }
+        }
+        None
+    }
+
+    pub(crate) fn entry(&self, table: Pfn, addr: VirtAddr) -> EntryRef<'m, M> {
+        self.mm.entry_in(table, addr)
+    }
+
+    /// Takes pages of one table out, until the gather is full; returns what is left to do.
+    fn zap_table(&mut self, leaf: Leaf<'m, M>, span: VirtRange) -> VirtRange {
+        let sys = self.mm.system();
+        let how = match self.others {
+            Others::Some => self.mm.exchange_under_lock(),
+            Others::Nobody => Exchange::Held,
+        };
+        let held: SpinGuard<'_, (), PageTableLock, M> = self.mm.table_lock(leaf.table).lock();
+        let mut resident = 0;
+        let mut left = VirtRange::new(span.end(), span.end());
+        for page in pages::<M>(span) {
+            let entry = self.entry(leaf.table, page.start());
+            let found = entry.load();
+            if found.is_none() || self.keeps(found) {
+                continue;
+            }
+            let old = entry.swap(how, Pte::none());
+            if !old.is_mapped() {
+                resident -= i64::from(self.mm.drop_nonpresent(old));
+                continue;
+            }
+            self.gather.touch(page);
+            if old.is_zero_page() {
+                continue;
+            }
+            M::note(format_args!(
+                "zap {} takes frame {} out",
+                page.start(),
+                old.pfn()
+            ));
+            // ORDERING: AcqRel; no pair: the count is compared with itself only, and the frame
+            // itself is handed on by [frame-put].
+            if sys.frames.get(old.pfn()).maps.sub(1, Ordering::AcqRel) == 0 {
+                M::violation(format_args!("map count of frame {} below zero", old.pfn()));
+            }
+            if !old.is_young() && sys.is_of_file(old) {
+                sys.count(Event::FaultAroundUnused);
+            }
+            resident -= 1;
+            if sys.lacks(Broken::FilePagesAtOnce) && sys.is_of_file(old) {
+                sys.frames.put(old.pfn());
+                continue;
+            }
+            self.gather.page(old.pfn());
+            if self.gather.is_full() {
+                left = VirtRange::new(page.end(), span.end());
+                break;
+            }
+        }
+        if resident != 0 {
+            self.mm.count_resident(None, resident);
+        }
+        drop(held);
+        left
+    }
+
+    /// Whether the entry is left where it is. Under the lock that everybody takes who replaces what
+    /// it names.
+    #[inline(always)]
+    fn keeps(&self, found: Pte<M::Paging>) -> bool {
+        self.only == Only::OfFile && !self.mm.system().is_of_file(found)
+    }
+
+    fn free_below(&mut self, table: Pfn, level: u32, range: VirtRange, bounds: VirtRange) {
+        if level == 0 || range.is_empty() {
+            return;
+        }
+        let mm = self.mm;
+        // SAFETY: 1: a table, which only this call may free.
+        let table = unsafe { Table::<M>::at(&mm.system().at, table, level) };
+        let shift = span_shift::<M::Paging>(level);
+        let mut index = index_of::<M::Paging>(range.start(), level);
+        let mut at = range.start().align_down(shift);
+        while at < range.end() {
+            let span = VirtRange::new(at, VirtAddr(at.0 + (1 << shift)));
+            let entry = table.entry(index);
+            (index, at) = (index + 1, span.end());
+            let value = entry.load();
+            if !value.is_table_at(level) {
+                continue;
+            }
+            let inside = bounds.covers(span);
+            let part = if inside { span } else { span.intersect(range) };
+            self.free_below(value.pfn(), level - 1, part, bounds);
+            if inside {
+                entry.swap(mm.exchange_of_tables(), Pte::none_at(level));
+                self.gather.table(value.pfn(), span);
+                if self.gather.is_full() {
+                    self.flush();
+                }
+            }
+        }
+    }
+}
+
+impl<M: Mmu> System<M> {
+    /// Whether an entry names a page of a file. Under the lock of its table.
+    #[inline(always)]
+    pub(crate) fn is_of_file(&self, pte: Pte<M::Paging>) -> bool {
+        let frame = |pte: Pte<M::Paging>| self.frames.get(pte.pfn());
+        pte.is_mapped() && !pte.is_zero_page() && frame(pte).used_as() == Use::File
+    }
+
+    /// Whether a mapped entry is the only one that maps its frame. The caller holds the lock of the
+    /// entry's table.
+    pub(crate) fn maps_once(&self, pte: Pte<M::Paging>) -> bool {
+        // Of a count that others may raise or lower a moment later: a hint, as what it is for.
+        !pte.is_zero_page() && self.frames.get(pte.pfn()).maps.load(Ordering::Relaxed) == 1
+    }
+}
+
+/// The pages of a range, each as a range.
+pub(crate) fn pages<M: Mmu>(range: VirtRange) -> impl Iterator<Item = VirtRange> {
+    let pages: Range<u64> =
+        range.start().page(M::Paging::shift())..range.end().page(M::Paging::shift());
+    pages.map(|page| {
+        let start = page << M::Paging::shift();
+        VirtRange::new(VirtAddr(start), VirtAddr(start + M::Paging::page()))
+    })
+}
+
+impl<M: Mmu> Mm<M> {
+    /// What a zap does with an entry that it took out and that maps nothing; returns whether the
+    /// entry counted as resident.
+    #[cold]
+    pub(crate) fn drop_nonpresent(&self, old: Pte<M::Paging>) -> bool {
+        match old.nonpresent() {
+            Some(NonPresent::Migration(_)) => true,
+            Some(NonPresent::Swap(slot)) => {
+                self.system().swap.put(slot);
+                false
+            }
+            None => false,
+        }
+    }
+}

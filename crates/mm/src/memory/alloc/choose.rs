@@ -1,0 +1,167 @@
+//! Frames as a memory policy chooses them.
+//!
+//! What a CPU keeps for itself is of any node, so a frame of one node comes from that node's zone,
+//! unless the one that the CPU freed last is of that node. That takes the zone's lock for each
+//! frame: whoever wants his memory somewhere pays for it, and nobody else.
+//!
+//! Linux: mm/mempolicy.c alloc_pages_mpol, policy_nodemask, interleave_nid (v6.12).
+
+use super::Frames;
+use crate::base::policy::{NodeMask, Policy, PolicyMode};
+use crate::memory::frame::Use;
+use core::panic::Location;
+use minflt_addr::Pfn;
+use minflt_pgtable::Mmu;
+use minflt_sync::{Instance, Ordering};
+
+/// Nodes to ask, nearest to `first` first, of a set.
+#[derive(Clone, Copy)]
+pub(crate) struct Search {
+    pub(crate) first: u32,
+    /// `None` for all, which may be more than a set can name.
+    within: Option<NodeMask>,
+}
+
+impl Search {
+    fn has(self, node: u32) -> bool {
+        self.within.is_none_or(|within| within.has(node))
+    }
+
+    /// The nodes, the nearest first.
+    pub(crate) fn nodes<I: Instance>(self, at: &I) -> impl Iterator<Item = u32> {
+        at.near_first(self.first)
+            .filter(move |node| self.has(*node))
+    }
+}
+
+impl<M: Mmu> Frames<M> {
+    /// The nodes there are.
+    pub(crate) const fn all_nodes(&self) -> NodeMask {
+        NodeMask::below(self.nodes)
+    }
+
+    /// How many nodes there are.
+    pub(crate) const fn nodes(&self) -> u32 {
+        self.nodes
+    }
+
+    /// A frame for page number `index` of a mapping, as `policy` chooses, with one reference;
+    /// `None` when the nodes it allows have none left.
+    #[cold]
+    #[track_caller]
+    pub(crate) fn alloc_on(
+        &self,
+        at: &M::Instance,
+        used_as: Use,
+        policy: Policy,
+        index: u64,
+    ) -> Option<Pfn> {
+        if M::CHECKED && self.refusals.refuses(Location::caller()) {
+            return None;
+        }
+        let (best, then) = self.searches(at, policy, index);
+        let look = || {
+            let found = self.find(at, best);
+            found.or_else(|| then.and_then(|then| self.find(at, then)))
+        };
+        let pfn = look().or_else(|| {
+            // What is wanted may be what this CPU keeps.
+            self.drain_this_cpu();
+            look().or_else(|| self.none())
+        })?;
+        Some(self.taken(pfn, used_as))
+    }
+
+    /// Where to look for page number `index` of a mapping, as `policy` chooses, and where then.
+    pub(crate) fn searches(
+        &self,
+        at: &M::Instance,
+        policy: Policy,
+        index: u64,
+    ) -> (Search, Option<Search>) {
+        let (home, nodes) = (self.home(at), policy.nodes());
+        let all = |first| Search {
+            first,
+            within: None,
+        };
+        let only = Search {
+            first: home,
+            within: Some(nodes),
+        };
+        match policy.mode() {
+            PolicyMode::Default | PolicyMode::Local => (all(home), None),
+            PolicyMode::Preferred => (all(nodes.nth(0).unwrap_or(home)), None),
+            PolicyMode::Interleave => (all(nodes.nth(index).unwrap_or(home)), None),
+            PolicyMode::Bind => (only, None),
+            PolicyMode::PreferredMany => (only, Some(all(home))),
+        }
+    }
+
+    /// A block of 2^`order` frames of `node` that nobody has yet, if `keep` more stay free there.
+    #[cold]
+    #[track_caller]
+    pub(crate) fn take_block_of(&self, node: u32, order: u32, keep: u64) -> Option<Pfn> {
+        if M::CHECKED && self.refusals.refuses(Location::caller()) || node >= self.nodes {
+            return None;
+        }
+        let look = || {
+            let zone = self.zones.get(node);
+            zone.alloc_exactly(&self.table, order, keep)
+        };
+        look().or_else(|| {
+            // What is missing of a block may be what this CPU keeps.
+            self.drain_this_cpu();
+            look()
+        })
+    }
+
+    /// A frame of `node`, with one reference; `None` when it has none left.
+    #[cold]
+    #[track_caller]
+    pub(crate) fn alloc_at(&self, used_as: Use, node: u32) -> Option<Pfn> {
+        if M::CHECKED && self.refusals.refuses(Location::caller()) || node >= self.nodes {
+            return None;
+        }
+        let look = || self.freed_last(node).or_else(|| self.one_of(node));
+        let pfn = look().or_else(|| {
+            self.drain_this_cpu();
+            look()
+        })?;
+        Some(self.taken(pfn, used_as))
+    }
+
+    /// A frame that was free becomes the caller's.
+    fn taken(&self, pfn: Pfn, used_as: Use) -> Pfn {
+        let frame = self.get(pfn);
+        frame.set_use(used_as);
+        // ORDERING: Release; pairs with [frame-put], as in [`Self::alloc`].
+        frame.refs.store(1, Ordering::Release);
+        pfn
+    }
+
+    /// The node of the CPU that asks.
+    pub(crate) fn home(&self, at: &M::Instance) -> u32 {
+        at.node_of(minflt_sync::this_cpu::<M>()) % self.nodes
+    }
+
+    fn find(&self, at: &M::Instance, search: Search) -> Option<Pfn> {
+        let mut nodes = search.nodes(at).peekable();
+        let nearest = *nodes.peek()?;
+        self.freed_last(nearest)
+            .or_else(|| nodes.find_map(|node| self.one_of(node)))
+    }
+
+    /// The frame that this CPU freed last, if it is of that node.
+    fn freed_last(&self, node: u32) -> Option<Pfn> {
+        // SAFETY: 1: the CPU's own list, and a task does not leave its CPU within this function.
+        let list = unsafe { self.cpus.this().list.get_mut() };
+        let next = list.next().filter(|next| self.node_of(*next) == node);
+        next.and_then(|_| list.take())
+    }
+
+    /// One frame of a node's zone.
+    fn one_of(&self, node: u32) -> Option<Pfn> {
+        let zone = self.zones.get(node);
+        zone.alloc_exactly(&self.table, 0, self.keep)
+    }
+}

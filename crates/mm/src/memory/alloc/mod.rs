@@ -1,0 +1,447 @@
+//! Frames: a buddy zone for each memory node, a list for each CPU in front.
+//!
+//! # Problem
+//! Every fault takes a frame. One shared free list would be the first thing to limit all eras
+//! alike.
+//!
+//! # Idea
+//! Each CPU keeps some free frames: those freed here, in a list that is as long as its rounds of
+//! freeing and taking need ([`list`]), and the rest of one block that it took from its node's zone.
+//! Frames move between a list and a zone in batches, a hold of the zone's lock each.
+//!
+//! Blocks of several frames, for tables larger than a page, come from the zones and go back there.
+//! Where none is left whole, the CPU gives back what it keeps, which may complete one.
+//!
+//! # Why it is correct
+//! A free frame is in exactly one list. Lists of a CPU are touched by that CPU only, between waits:
+//! nothing is kept of a list across a wait for a zone.
+//!
+//! # Cost
+//! Usually a pop on a line of this CPU; one zone lock per block or batch of 64 taken or given back,
+//! whatever pieces the zone's memory is in. A CPU that frees as much as it takes, up to 448 frames
+//! in between, soon goes to the zone no more.
+
+mod choose;
+mod list;
+pub(crate) mod pool;
+mod refs;
+mod refusal;
+mod zone;
+
+pub(crate) use choose::Search;
+pub(crate) use list::CpuFrames;
+pub(crate) use refusal::Refusals;
+pub use refusal::Refuse;
+
+use crate::memory::frame::{Frame, FrameTable, Use, Zeroed};
+use crate::memory::swap::SwapArea;
+use core::ops::Range;
+use core::panic::Location;
+use list::{Batch, LEAST, MOST};
+use minflt_addr::Pfn;
+use minflt_pgtable::Mmu;
+use minflt_sync::{Cx, Instance, Ordering, PerCpu};
+use pool::Pools;
+use zone::{Fetched, MAX_ORDER, Zone};
+
+/// A CPU takes a block of at most 2^this frames from a zone.
+const BLOCK_ORDER: u32 = 8;
+/// Frames that are taken before the one that a fault asks for.
+const BETWEEN: usize = 2;
+
+/// All frames of a system.
+#[derive(Debug)]
+pub(crate) struct Frames<M: Mmu> {
+    pub(crate) table: FrameTable<M>,
+    zones: PerCpu<Zone<M>, M>,
+    cpus: PerCpu<CpuFrames<M>, M>,
+    nodes: u32,
+    /// Order of the blocks that CPUs take.
+    block_order: u32,
+    /// Frames that a CPU keeps in its list, at most.
+    most: usize,
+    /// Frames of each node that user memory leaves to the system itself: 0 where nothing is ever
+    /// taken from user memory.
+    keep: u64,
+    pub(crate) refusals: Refusals<M>,
+    /// Huge pages. Whoever drops the last reference to one gives it back here.
+    pub(crate) huge: Pools<M>,
+    /// The larger ones.
+    pub(crate) giant: Pools<M>,
+}
+
+impl<M: Mmu> Frames<M> {
+    /// All of `table`, for `count` CPUs; those that the swap device has are never free.
+    pub(crate) fn new(
+        table: FrameTable<M>,
+        zones: PerCpu<Zone<M>, M>,
+        cpus: PerCpu<CpuFrames<M>, M>,
+        nodes: u32,
+        count: u32,
+        swap: &SwapArea<M>,
+        [huge, giant]: [Pools<M>; 2],
+    ) -> Self {
+        let len = table.len() - swap.frames();
+        // What a CPU has, others do without: an eighth of all is enough for that.
+        let share = len / (8 * u64::from(count));
+        // With a swap device memory may be small and full, and then that holds for lists, too.
+        let (least, keep) = match swap.exists() {
+            true => (4, (len / 64 / u64::from(nodes)).clamp(8, 256)),
+            false => (LEAST, 0),
+        };
+        Self {
+            most: (share as usize).clamp(least, MOST),
+            keep,
+            block_order: share.max(1).ilog2().min(BLOCK_ORDER),
+            table,
+            zones,
+            cpus,
+            nodes,
+            refusals: Refusals::new(),
+            huge,
+            giant,
+        }
+    }
+
+    /// Bytes that the zones of `nodes` nodes need.
+    pub(crate) const fn zone_bytes(nodes: u32) -> usize {
+        PerCpu::<Zone<M>, M>::bytes(nodes)
+    }
+
+    /// The zone of `node`: its part of all frames, split evenly among `nodes` nodes, without the
+    /// first `reserved` of all and the last `kept` of its own.
+    pub(crate) fn zone(
+        table: &FrameTable<M>,
+        node: u32,
+        nodes: u32,
+        reserved: u64,
+        kept: u64,
+    ) -> Zone<M> {
+        let (first, len) = (table.first().0, table.len());
+        let share = len.div_ceil(u64::from(nodes));
+        let start = (share * u64::from(node)).max(reserved);
+        let end = (share * u64::from(node + 1)).min(len);
+        let end = end.saturating_sub(kept).max(start);
+        Zone::new(first + start, first + end)
+    }
+
+    /// The node whose zone lies at a host address: for names.
+    pub(crate) fn zone_at(&self, at: usize) -> Option<u32> {
+        self.zones.find(at).map(|(node, _)| node)
+    }
+
+    /// The CPU whose list of frames lies at a host address: for names.
+    pub(crate) fn list_at(&self, at: usize) -> Option<u32> {
+        self.cpus.find(at).map(|(cpu, _)| cpu)
+    }
+
+    /// The descriptor of `pfn`.
+    #[inline(always)]
+    pub(crate) fn get(&self, pfn: Pfn) -> &Frame<M> {
+        self.table.get(pfn)
+    }
+
+    /// The node whose memory `pfn` is.
+    pub(crate) fn node_of(&self, pfn: Pfn) -> u32 {
+        let share = self.table.len().div_ceil(u64::from(self.nodes));
+        ((pfn.0 - self.table.first().0) / share) as u32
+    }
+
+    /// As [`Self::alloc_here`], where a call more is not worth its instructions.
+    #[track_caller]
+    pub(crate) fn alloc(&self, at: &M::Instance, used_as: Use) -> Option<Pfn> {
+        self.alloc_here(at, used_as)
+    }
+
+    /// A frame near the caller, with one reference; `None` when memory is short.
+    #[inline(always)]
+    #[track_caller]
+    pub(crate) fn alloc_here(&self, at: &M::Instance, used_as: Use) -> Option<Pfn> {
+        if M::CHECKED && self.refusals.refuses(Location::caller()) {
+            return None;
+        }
+        // SAFETY: 1: the CPU's own list, and a task does not leave its CPU within this function.
+        let list = unsafe { self.cpus.this().list.get_mut() };
+        let pfn = match list.take() {
+            Some(pfn) => pfn,
+            None => self.alloc_from_zones(at, used_as)?,
+        };
+        let frame = self.get(pfn);
+        frame.set_use(used_as);
+        // ORDERING: Release; pairs with [frame-put]: who takes a reference to what he thinks is a
+        // page of a file sees that it left the file.
+        frame.refs.store(1, Ordering::Release);
+        Some(pfn)
+    }
+
+    /// Asks for the descriptor of a frame that this CPU takes soon, and for the line at `offset` of
+    /// it, if any: not for the next one, whose fault may be here before the lines are.
+    #[inline(always)]
+    pub(crate) fn prefetch_coming(&self, at: &M::Instance, offset: Option<u64>) {
+        // SAFETY: 1: the CPU's own list, and a task does not leave its CPU within this function.
+        let list = unsafe { self.cpus.this().list.peek() };
+        if let Some(pfn) = list.coming(BETWEEN) {
+            M::prefetch_write(core::ptr::from_ref(self.get(pfn)).cast());
+            if let Some(offset) = offset {
+                M::prefetch_user(at, pfn, offset);
+            }
+        }
+    }
+
+    /// Fills `pfn` with zeros. Who clears one frame likely clears the next one, too.
+    #[inline(always)]
+    pub(crate) fn clear(&self, at: &M::Instance, pfn: Pfn) {
+        // SAFETY: 1: the CPU's own list, and a task does not leave its CPU within this function.
+        let list = unsafe { self.cpus.this().list.peek() };
+        M::clear_before(at, pfn, list.next());
+    }
+
+    /// Fills `to` with what `from` has. Who copies into one frame likely copies into the next one.
+    #[inline(always)]
+    pub(crate) fn copy(&self, at: &M::Instance, to: Pfn, from: Pfn) {
+        // SAFETY: 1: the CPU's own list, and a task does not leave its CPU within this function.
+        let list = unsafe { self.cpus.this().list.peek() };
+        M::copy_before(at, to, from, list.next());
+    }
+
+    /// A block of 2^`order` frames near the caller, aligned to its size, with one reference on its
+    /// first frame; `None` when no such block is left.
+    #[track_caller]
+    pub(crate) fn alloc_block(&self, at: &M::Instance, order: u32, used_as: Use) -> Option<Pfn> {
+        if order == 0 {
+            return self.alloc(at, used_as);
+        }
+        if M::CHECKED && self.refusals.refuses(Location::caller()) {
+            return None;
+        }
+        let pfn = self.take_exactly(at, order).or_else(|| {
+            self.drain_this_cpu();
+            self.take_exactly(at, order).or_else(|| self.none())
+        })?;
+        let frame = self.get(pfn);
+        frame.set_block_use(used_as, order);
+        // ORDERING: Release; pairs with [frame-put], as in [`Self::alloc`].
+        frame.refs.store(1, Ordering::Release);
+        for tail in pfn.0 + 1..pfn.0 + (1 << order) {
+            self.get(Pfn(tail)).set_use(Use::Tail);
+        }
+        Some(pfn)
+    }
+
+    /// Drops a reference to the block that begins at `pfn`, as [`Frames::alloc_block`] gave it; the
+    /// last one frees it.
+    pub(crate) fn put_block(&self, pfn: Pfn, order: u32) {
+        if order == 0 {
+            self.put(pfn);
+            return;
+        }
+        // ORDERING: AcqRel; pairs with [frame-put].
+        let before = self.get(pfn).refs.sub(1, Ordering::AcqRel);
+        if before == 1 {
+            self.free_block(pfn, order);
+        } else if before == 0 {
+            M::violation(format_args!("reference count of frame {pfn} below zero"));
+        }
+    }
+
+    #[cold]
+    pub(crate) fn free_block(&self, pfn: Pfn, order: u32) {
+        for part in pfn.0..pfn.0 + (1 << order) {
+            let frame = self.get(Pfn(part));
+            frame.next_generation();
+            frame.set_zeroed(Zeroed::No);
+            frame.set_use(Use::Free);
+        }
+        // What was put together of blocks goes back as such.
+        let part = order.min(MAX_ORDER);
+        let parts = (pfn.0..pfn.0 + (1 << order)).step_by(1 << part);
+        let zone = self.zones.get(self.node_of(pfn));
+        zone.free_many(&self.table, parts.map(Pfn), part);
+    }
+
+    #[cold]
+    fn take_exactly(&self, at: &M::Instance, order: u32) -> Option<Pfn> {
+        self.zones_from(at)
+            .find_map(|zone| zone.alloc_exactly(&self.table, order, 0))
+    }
+
+    /// Gives what this CPU keeps back to the zones.
+    #[cold]
+    fn drain_this_cpu(&self) {
+        loop {
+            let mut batch = Batch::EMPTY;
+            // SAFETY: 1: the CPU's own list, and a task does not leave its CPU within this
+            // function. Nothing is kept of it while the zone is waited for.
+            let list = unsafe { self.cpus.this().list.get_mut() };
+            while !batch.is_full()
+                && let Some(pfn) = list.take()
+            {
+                self.get(pfn).set_use(Use::Free);
+                batch.push(pfn);
+            }
+            if batch.len == 0 {
+                return;
+            }
+            self.free_batch(batch);
+        }
+    }
+
+    /// Gives a frame back that nobody refers to.
+    #[inline]
+    pub(crate) fn free(&self, pfn: Pfn) {
+        let frame = self.get(pfn);
+        frame.next_generation();
+        // Whoever looks at it once it is somebody else's finds nothing here until that says so.
+        frame.mapping.poke(0);
+        frame.set_zeroed(Zeroed::No);
+        frame.set_use(Use::FreeCpu);
+        // SAFETY: 1: the CPU's own list, and a task does not leave its CPU within this function.
+        let list = unsafe { self.cpus.this().list.get_mut() };
+        let kept = list.push(pfn);
+        if !kept || list.is_over(self.most) {
+            self.free_oldest((!kept).then_some(pfn));
+        }
+    }
+
+    /// Gives back what is too much of this CPU's list, and a frame that had no room in it.
+    #[cold]
+    #[inline(never)]
+    fn free_oldest(&self, other: Option<Pfn>) {
+        // SAFETY: 1: the CPU's own list, and a task does not leave its CPU within this function.
+        self.free_batch(unsafe { self.cpus.this().list.get_mut() }.take_oldest());
+        if let Some(pfn) = other {
+            self.free_run(pfn.0..pfn.0 + 1);
+        }
+    }
+
+    /// Gives frames of a CPU's list back to their zones, in a hold of each zone. The list is no
+    /// longer looked at: to wait for a zone is to let other tasks of this CPU run.
+    #[cold]
+    fn free_batch(&self, mut batch: Batch) {
+        let frames = &mut batch.frames[..batch.len];
+        // A node's frames follow each other.
+        frames.sort_unstable();
+        let node = |pfn: &u32| self.node_of(Pfn(u64::from(*pfn)));
+        for of_one in frames.chunk_by(|a, b| node(a) == node(b)) {
+            let zone = self.zones.get(node(&of_one[0]));
+            let pfns = of_one.iter().map(|pfn| Pfn(u64::from(*pfn)));
+            zone.free_many(&self.table, pfns, 0);
+        }
+    }
+
+    /// Gives frames that follow each other on one node back to its zone.
+    #[cold]
+    fn free_run(&self, run: Range<u64>) {
+        if !run.is_empty() {
+            let zone = self.zones.get(self.node_of(Pfn(run.start)));
+            zone.free_many(&self.table, run.map(Pfn), 0);
+        }
+    }
+
+    /// A frame of those that a zone gives; the rest of them is the CPU's.
+    #[cold]
+    fn alloc_from_zones(&self, at: &M::Instance, used_as: Use) -> Option<Pfn> {
+        let fetched = self.fetch(at, used_as);
+        // SAFETY: 1: the CPU's own list, and a task does not leave its CPU within this function.
+        let list = unsafe { self.cpus.this().list.get_mut() };
+        list.fetched(fetched.len());
+        // While this task waited for the zone, another of the CPU may have brought some, too.
+        let mut other = 0..0;
+        if !fetched.block.is_empty() {
+            other = core::mem::replace(&mut list.block, fetched.block);
+        }
+        let mut left = Batch::EMPTY;
+        for pfn in fetched.frames.frames[..fetched.frames.len].iter().rev() {
+            let pfn = Pfn(u64::from(*pfn));
+            if !list.push(pfn) {
+                left.push(pfn);
+            }
+        }
+        let pfn = list.take();
+        self.free_run(other);
+        self.free_batch(left);
+        pfn.or_else(|| self.none())
+    }
+
+    /// No frame: which who asked may not be the one to say.
+    #[cold]
+    fn none(&self) -> Option<Pfn> {
+        // SAFETY: 1: the CPU's own, and a task does not leave its CPU within this function.
+        *unsafe { self.cpus.this().short.get_mut() } = true;
+        None
+    }
+
+    /// Whether this CPU has found no memory since this was asked last: what failed since then may
+    /// succeed where there is more. It may have been another task's.
+    #[cold]
+    pub(crate) fn was_short(&self) -> bool {
+        // SAFETY: 1: as in [`Self::none`].
+        core::mem::take(unsafe { self.cpus.this().short.get_mut() })
+    }
+
+    /// The system itself takes what user memory leaves it one by one, or a CPU would keep that for
+    /// user memory.
+    fn fetch(&self, at: &M::Instance, used_as: Use) -> Fetched {
+        let fetch = |order, keep| {
+            let mut fetched = self
+                .zones_from(at)
+                .map(|zone| zone.fetch(&self.table, order, keep));
+            fetched.find(|fetched| fetched.len() != 0)
+        };
+        let system = self.keep != 0 && !matches!(used_as, Use::Anon | Use::File);
+        let fetched = fetch(self.block_order, self.keep);
+        let fetched = fetched.or_else(|| system.then(|| fetch(0, 0)).flatten());
+        fetched.unwrap_or(Fetched::NOTHING)
+    }
+
+    /// The zones, the nearest first.
+    fn zones_from(&self, at: &M::Instance) -> impl Iterator<Item = &Zone<M>> {
+        // SAFETY: duty 1 of `Machine`.
+        let cx: &Cx = unsafe { &*M::cx() };
+        let home = at.node_of(cx.cpu.get());
+        at.near_first(home).map(|node| self.zones.get(node))
+    }
+
+    /// The next frames of a node for reclaim to look at, and how many there are in all: see
+    /// [`Zone::next_to_scan`].
+    pub(crate) fn next_to_scan(&self, node: u32, count: u64) -> (Range<u64>, u64) {
+        self.zones.get(node).next_to_scan(count)
+    }
+
+    /// Clears every free frame now, so that faults need not. Only while nothing else runs.
+    pub(crate) fn clear_free(&self, at: &M::Instance) {
+        let clear = |pfn: Pfn| {
+            if !self.get(pfn).is_zeroed() {
+                M::clear(at, pfn);
+                self.get(pfn).set_zeroed(Zeroed::Yes);
+            }
+        };
+        for zone in self.zones.iter() {
+            zone.for_each_free(&self.table, clear);
+        }
+        for cpu in self.cpus.iter() {
+            // SAFETY: 1: nothing else runs.
+            let list = unsafe { cpu.list.peek() };
+            list.all().for_each(clear);
+        }
+        self.clear_free_huge(clear);
+    }
+
+    /// Free frames, in zones and CPU lists. Only while nothing else runs.
+    pub(crate) fn count_free(&self) -> u64 {
+        let zones: u64 = self.zones.iter().map(Zone::count_free).sum();
+        // SAFETY: 1: nothing else runs.
+        let lists = self.cpus.iter().map(|cpu| unsafe { cpu.list.peek() });
+        let cpus = lists.map(|list| list.all().count() as u64);
+        zones + cpus.sum::<u64>()
+    }
+
+    /// Calls `visit` for each frame that was ever used. Only while nothing else runs.
+    pub(crate) fn for_each_used(&self, mut visit: impl FnMut(Pfn, &Frame<M>)) {
+        for zone in self.zones.iter() {
+            for pfn in zone.touched() {
+                visit(Pfn(pfn), self.get(Pfn(pfn)));
+            }
+        }
+    }
+}

@@ -1,0 +1,464 @@
+//! The pools of huge pages: which there are, which are free, and how many of those are promised.
+//!
+//! # Problem
+//! A huge page is a block of frames that a system in use hardly ever has left, so a program that
+//! maps some must know when it maps them that it will get them, and not be killed by a fault.
+//!
+//! # Idea
+//! Blocks are set aside early, in a list for each memory node. mmap *reserves*: it raises a count
+//! of free pages that are promised, and fails at once where too few are left. A fault takes a page
+//! and, if one was promised, lowers that count with the number of free ones.
+//!
+//! # Protocol
+//! - Reserve: `free - reserved` must be as much. Unreserve: the count goes down.
+//! - Take: [`Taking::Reserved`] always may, and uses one reservation up; the page is marked.
+//!   [`Taking::Unreserved`] may if more are free than are reserved.
+//! - Give back: whoever drops the last reference ([`Frames::put`]). If the page is still marked, it
+//!   brings its reservation back with it.
+//! - [`Frame::clear_restore_reserve`] takes the mark away, when the page is in the file or in a
+//!   table for good: from then on the reservation is used up.
+//!
+//! Only the pool gets its reservation back by the mark. Who fails between taking and giving the
+//! page to a program puts the map of reservations ([`super::reserve`]) as it was, too.
+//!
+//! # Why it is correct
+//! All counts and lists are under one lock, so `reserved <= free` before and after each step:
+//! a promise takes from what is free and unpromised, a page that leaves takes its promise with it
+//! or was not promised, a page that comes back marked raises both, and the pool shrinks by what is
+//! free and unpromised only. A free page has no reference, and only the lock's holder takes one
+//! out of a list, so each is somebody's once. The mark is of one page, which its taker
+//! has alone until he gives it away or back.
+//!
+//! # Cost
+//! A take or a give back: one lock of the system and at most two lines of the node's list; nothing
+//! is done for each of the frames. Growing and shrinking touch every frame's descriptor.
+//!
+//! # What Linux has beside
+//! Surplus pages: a pool that is made smaller than what is in use keeps those pages until they are
+//! free, and takes more than it has for a moment where that is allowed. Here a pool shrinks by
+//! free pages only and never lends. Growing moves and reclaims nothing.
+//!
+//! Linux: mm/hugetlb.c set_max_huge_pages, hugetlb_acct_memory, dequeue_hugetlb_folio_vma,
+//! free_huge_folio; HPageRestoreReserve (v6.12).
+//!
+//! [`Frame::clear_restore_reserve`]: crate::memory::frame::Frame::clear_restore_reserve
+
+use crate::base::error::NoMemory;
+use crate::base::huge_size::HugeSize;
+use crate::base::policy::Policy;
+use crate::memory::alloc::{Frames, Search};
+use crate::memory::frame::{Frame, FrameTable, Links, Use, Zeroed};
+use core::panic::Location;
+use minflt_addr::Pfn;
+use minflt_pgtable::Mmu;
+use minflt_sync::order::HugetlbLock;
+use minflt_sync::{Ordering, PerCpu, Plain, SpinLock};
+
+/// The huge pages of one size. On lines of their own: other faults read what stands around them.
+#[derive(Debug)]
+#[repr(align(128))]
+pub(crate) struct Pools<M: Mmu> {
+    /// A page has 2^this frames; `None` where the format has no such pages. Immutable.
+    order: Option<u32>,
+    /// Frames of a node that a growing pool leaves to others. Immutable.
+    pub(crate) keep: u64,
+    pub(crate) counts: SpinLock<Counts, HugetlbLock, M>,
+    pub(crate) nodes: PerCpu<NodePool<M>, M>,
+}
+
+/// Guarded by: the lock around it, as are the lists of the nodes.
+#[derive(Debug, Default)]
+pub(crate) struct Counts {
+    pub(crate) total: u64,
+    pub(crate) free: u64,
+    pub(crate) reserved: u64,
+    /// The node that the next new page should be of.
+    pub(crate) next_grow: u32,
+    /// The node that the next page should leave.
+    pub(crate) next_shrink: u32,
+}
+
+/// The huge pages of one memory node.
+#[derive(Debug)]
+pub(crate) struct NodePool<M: Mmu> {
+    /// Guarded by: `HugetlbLock`.
+    list: Plain<NodeList, M>,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct NodeList {
+    /// The first frame of the page that was freed last; 0 for none. Linked by the frames' `links`.
+    head: u32,
+    free: u64,
+    pub(crate) total: u64,
+}
+
+/// Huge pages, of all nodes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct PoolCounters {
+    /// In the pools and in use (`HugePages_Total`).
+    pub total: u64,
+    /// In the pools (`HugePages_Free`).
+    pub free: u64,
+    /// Of the free ones those that are promised to mappings (`HugePages_Rsvd`).
+    pub reserved: u64,
+}
+
+/// Huge pages of one node.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct NodeCounters {
+    /// In its pool and in use.
+    pub total: u64,
+    /// In its pool.
+    pub free: u64,
+}
+
+/// Whether a huge page is taken that was promised to the taker.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Taking {
+    /// It was: his reservation is used up.
+    Reserved,
+    /// It was not: only what is promised to nobody.
+    Unreserved,
+}
+
+impl<M: Mmu> NodePool<M> {
+    pub(crate) fn new() -> Self {
+        Self {
+            list: Plain::new(NodeList::default()),
+        }
+    }
+}
+
+impl<M: Mmu> Pools<M> {
+    /// Empty ones of each size, on a machine that has so many frames for use.
+    pub(crate) fn of_all_sizes(
+        frames: u64,
+        [large, giant]: [Option<PerCpu<NodePool<M>, M>>; 2],
+    ) -> Option<[Self; 2]> {
+        Some([
+            Self::new(HugeSize::Large, frames, large?),
+            Self::new(HugeSize::Giant, frames, giant?),
+        ])
+    }
+
+    fn new(size: HugeSize, frames: u64, nodes: PerCpu<NodePool<M>, M>) -> Self {
+        let share = frames / u64::from(nodes.count());
+        Self {
+            order: size
+                .exists::<M::Paging>()
+                .then(|| size.order::<M::Paging>()),
+            keep: (share / 64).clamp(64, 8192),
+            counts: SpinLock::new(Counts::default()),
+            nodes,
+        }
+    }
+
+    /// Log2 of the frames of a huge page; `None` where there are no huge pages.
+    pub(crate) const fn order(&self) -> Option<u32> {
+        self.order
+    }
+
+    /// Makes the count wrong.
+    #[cfg(test)]
+    pub(crate) fn set_reserved(&self, reserved: u64) {
+        self.counts.lock().reserved = reserved;
+    }
+
+    /// The node whose list lies at a host address: for names.
+    pub(crate) fn node_at(&self, at: usize) -> Option<u32> {
+        self.nodes.find(at).map(|(node, _)| node)
+    }
+
+    pub(crate) fn list_locked<'c>(&'c self, _: &'c Counts, node: u32) -> &'c NodeList {
+        // SAFETY: 1: the counts are borrowed, so their lock is held.
+        unsafe { self.nodes.get(node).list.get() }
+    }
+
+    pub(crate) fn list_locked_mut<'c>(&'c self, _: &'c mut Counts, node: u32) -> &'c mut NodeList {
+        // SAFETY: 1: the counts are borrowed alone, so their lock is held, for this list only.
+        unsafe { self.nodes.get(node).list.get_mut() }
+    }
+
+    /// A free page of `node`, out of its list.
+    pub(crate) fn pop(&self, counts: &mut Counts, table: &FrameTable<M>, node: u32) -> Option<Pfn> {
+        let list = self.list_locked_mut(counts, node);
+        let pfn = Pfn(u64::from(list.head));
+        if pfn.0 == 0 {
+            return None;
+        }
+        // SAFETY: 1: `HugetlbLock` is held, and the page is free.
+        list.head = unsafe { table.get(pfn).links.get() }.next;
+        list.free -= 1;
+        counts.free -= 1;
+        Some(pfn)
+    }
+
+    /// Puts a page that nobody refers to into the list of `node`.
+    pub(crate) fn push(&self, counts: &mut Counts, table: &FrameTable<M>, node: u32, pfn: Pfn) {
+        let list = self.list_locked_mut(counts, node);
+        let next = core::mem::replace(&mut list.head, pfn.0 as u32);
+        // SAFETY: 1: `HugetlbLock` is held, and the page is free.
+        *unsafe { table.get(pfn).links.get_mut() } = Links { next, prev: 0 };
+        list.free += 1;
+        counts.free += 1;
+    }
+}
+
+impl<M: Mmu> Frames<M> {
+    /// Promises `n` free huge pages.
+    ///
+    /// # Errors
+    /// When fewer are free that are promised to nobody. Nothing has changed then.
+    ///
+    /// Linux: hugetlb_acct_memory.
+    #[track_caller]
+    pub(crate) fn reserve_huge(&self, size: HugeSize, n: u64) -> Result<(), NoMemory> {
+        if M::CHECKED && n > 0 && self.refusals.refuses(Location::caller()) {
+            return Err(NoMemory);
+        }
+        let mut counts = self.pools(size).counts.lock();
+        if counts.free - counts.reserved < n {
+            return Err(NoMemory);
+        }
+        counts.reserved += n;
+        Ok(())
+    }
+
+    /// Takes the promise of `n` huge pages back, which were not taken.
+    pub(crate) fn unreserve_huge(&self, size: HugeSize, n: u64) {
+        let mut counts = self.pools(size).counts.lock();
+        match counts.reserved.checked_sub(n) {
+            Some(left) => counts.reserved = left,
+            None => M::violation(format_args!("huge pages are reserved less than zero times")),
+        }
+    }
+
+    /// A huge page of a size, for page number `index` of a mapping, as `policy` chooses: the first
+    /// of its frames, with one reference. `None` where the nodes it allows have none left, or all
+    /// that is left is promised to others.
+    ///
+    /// The caller owns a reservation if he says so. It is used up with the page, and comes back
+    /// with it as long as the page is marked.
+    ///
+    /// Linux: dequeue_hugetlb_folio_vma.
+    #[track_caller]
+    pub(crate) fn take_huge(
+        &self,
+        at: &M::Instance,
+        size: HugeSize,
+        (policy, index): (Policy, u64),
+        taking: Taking,
+    ) -> Option<Pfn> {
+        let order = self.pools(size).order?;
+        if M::CHECKED && self.refusals.refuses(Location::caller()) {
+            return None;
+        }
+        let pfn = self.dequeue_huge(at, size, self.searches(at, policy, index), taking)?;
+        let frame = self.get(pfn);
+        frame.set_block_use(Use::Huge, order);
+        if taking == Taking::Reserved {
+            frame.set_restore_reserve();
+        }
+        // ORDERING: Release; pairs with [frame-put], as in [`Self::alloc`].
+        frame.refs.store(1, Ordering::Release);
+        Some(pfn)
+    }
+
+    fn dequeue_huge(
+        &self,
+        at: &M::Instance,
+        size: HugeSize,
+        (best, then): (Search, Option<Search>),
+        taking: Taking,
+    ) -> Option<Pfn> {
+        let pools = self.pools(size);
+        let mut counts = pools.counts.lock();
+        match taking {
+            Taking::Unreserved if counts.free == counts.reserved => return None,
+            Taking::Reserved if counts.reserved == 0 => {
+                M::violation(format_args!("a huge page is taken that was not reserved"));
+            }
+            _ => {}
+        }
+        let mut look = |search: Search| {
+            let mut nodes = search.nodes(at);
+            nodes.find_map(|node| pools.pop(&mut counts, &self.table, node))
+        };
+        let found = look(best).or_else(|| then.and_then(look))?;
+        if taking == Taking::Reserved {
+            counts.reserved -= 1;
+        }
+        Some(found)
+    }
+
+    /// Gives a huge page back that nobody refers to; its reservation, too, where it is marked.
+    ///
+    /// Linux: free_huge_folio.
+    pub(crate) fn free_huge(&self, pfn: Pfn) {
+        let frame = self.get(pfn);
+        if M::CHECKED {
+            if frame.maps.peek() != 0 {
+                M::violation(format_args!("huge page {pfn} is freed, but mapped"));
+            }
+            // For the oracles only, and there are hundreds.
+            let tails = pfn.0 + 1..pfn.0 + (1 << frame.block_order());
+            tails.for_each(|tail| self.get(Pfn(tail)).next_generation());
+        }
+        frame.next_generation();
+        // As in [`Self::free`].
+        frame.mapping.poke(0);
+        frame.set_zeroed(Zeroed::No);
+        let restores = frame.restores_reserve();
+        let pools = self.pools(self.size_of(frame));
+        let mut counts = pools.counts.lock();
+        pools.push(&mut counts, &self.table, self.node_of(pfn), pfn);
+        counts.reserved += u64::from(restores);
+    }
+
+    /// Drops the caller's reference if it is the last one: the page comes back, and its reservation
+    /// with it. Otherwise false, and he still has it.
+    pub(crate) fn put_restored(&self, pfn: Pfn) -> bool {
+        let frame = self.get(pfn);
+        // ORDERING: AcqRel; pairs with [frame-put], as of any last reference.
+        let dropped = frame.refs.cas(1, 0, Ordering::AcqRel, Ordering::Relaxed);
+        if dropped.is_ok() {
+            frame.set_restore_reserve();
+            self.free_huge(pfn);
+        }
+        dropped.is_ok()
+    }
+
+    /// The pools of huge pages of a size.
+    pub(crate) const fn pools(&self, size: HugeSize) -> &Pools<M> {
+        match size {
+            HugeSize::Large => &self.huge,
+            HugeSize::Giant => &self.giant,
+        }
+    }
+
+    /// How large the huge page is that a frame begins.
+    pub(crate) fn size_of(&self, frame: &Frame<M>) -> HugeSize {
+        match self.giant.order == Some(frame.block_order()) {
+            true => HugeSize::Giant,
+            false => HugeSize::Large,
+        }
+    }
+
+    /// How many huge pages of a size there are.
+    pub(crate) fn pool_counters(&self, size: HugeSize) -> PoolCounters {
+        let counts = self.pools(size).counts.lock();
+        PoolCounters {
+            total: counts.total,
+            free: counts.free,
+            reserved: counts.reserved,
+        }
+    }
+
+    /// How many huge pages of a size `node` has; none if there is no such node.
+    pub(crate) fn pool_counters_of(&self, size: HugeSize, node: u32) -> NodeCounters {
+        let pools = self.pools(size);
+        let counts = pools.counts.lock();
+        let list = (node < self.nodes()).then(|| pools.list_locked(&counts, node));
+        list.map_or(NodeCounters::default(), |list| NodeCounters {
+            total: list.total,
+            free: list.free,
+        })
+    }
+}
+
+/// Looks at quiescence.
+impl<M: Mmu> Frames<M> {
+    /// The free huge pages of a node, not more than there can be.
+    fn listed(&self, size: HugeSize, node: u32) -> impl Iterator<Item = Pfn> {
+        // SAFETY: 1: nothing else runs.
+        let list = unsafe { self.pools(size).nodes.get(node).list.peek() };
+        let next = |pfn: &Pfn| {
+            // SAFETY: 1: nothing else runs.
+            let links = unsafe { self.get(*pfn).links.peek() };
+            page_at(links.next)
+        };
+        core::iter::successors(page_at(list.head), next).take(self.table.len() as usize)
+    }
+
+    /// Clears the free huge pages, too: see [`Self::clear_free`].
+    pub(crate) fn clear_free_huge(&self, clear: impl Fn(Pfn)) {
+        let lists = HugeSize::ALL
+            .into_iter()
+            .flat_map(|size| (0..self.nodes()).map(move |node| (size, node)));
+        for pfn in lists.flat_map(|(size, node)| self.listed(size, node)) {
+            let frame = self.get(pfn);
+            if !frame.is_zeroed() {
+                let last = pfn.0 + (1 << frame.block_order());
+                // Of a huge page only its first frame's word counts.
+                let parts = (pfn.0..last).map(Pfn);
+                parts.for_each(|part| {
+                    self.get(part).set_zeroed(Zeroed::No);
+                    clear(part);
+                });
+            }
+        }
+    }
+
+    /// Whether each huge page is in its node's list exactly if nobody refers to it, and the counts
+    /// are those of the lists.
+    pub(crate) fn huge_adds_up(&self) -> Result<(), &'static str> {
+        HugeSize::ALL
+            .into_iter()
+            .try_for_each(|size| self.pools_add_up(size))
+    }
+
+    fn pools_add_up(&self, size: HugeSize) -> Result<(), &'static str> {
+        let pools = self.pools(size);
+        // SAFETY: 1: nothing else runs.
+        let counts = unsafe { pools.counts.peek() };
+        if counts.reserved > counts.free {
+            return Err("more are reserved than are free");
+        }
+        let (mut all, mut unused) = (0, 0);
+        self.for_each_used(|_, frame| {
+            let huge = frame.used_as() == Use::Huge && self.size_of(frame) == size;
+            all += u64::from(huge);
+            unused += u64::from(huge && frame.refs.peek() == 0);
+        });
+        let (mut free, mut total) = (0, 0);
+        for node in 0..self.nodes() {
+            // SAFETY: 1: nothing else runs.
+            let list = unsafe { pools.nodes.get(node).list.peek() };
+            let mut found = 0;
+            for pfn in self.listed(size, node) {
+                let frame = self.get(pfn);
+                let huge = frame.used_as() == Use::Huge && self.size_of(frame) == size;
+                if !huge || frame.refs.peek() != 0 {
+                    return Err("one that is in use is in a list");
+                }
+                if self.node_of(pfn) != node {
+                    return Err("one is in the list of another node");
+                }
+                found += 1;
+            }
+            if found != list.free {
+                return Err("a node's count of free ones differs from its list");
+            }
+            free += found;
+            total += list.total;
+        }
+        if free != counts.free {
+            return Err("the count of free ones differs from the lists");
+        }
+        if unused != free {
+            return Err("one that nobody refers to is in no list");
+        }
+        if (all, total) != (counts.total, counts.total) {
+            return Err("the count of all differs from those that there are");
+        }
+        Ok(())
+    }
+}
+
+const fn page_at(pfn: u32) -> Option<Pfn> {
+    match pfn {
+        0 => None,
+        pfn => Some(Pfn(pfn as u64)),
+    }
+}

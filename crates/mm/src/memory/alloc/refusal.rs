@@ -1,0 +1,108 @@
+//! Allocations made to fail, one at a time.
+//!
+//! # Problem
+//! Every call must succeed or change nothing when memory runs out at any of its allocations; but a
+//! system that is really short of memory fails at the first of them, and at few others.
+//!
+//! # Idea
+//! All memory comes from two functions, [`Frames::alloc_block`] and [`Slab::alloc`], and their
+//! kin. Where runs are checked each of them asks here first, saying which line called it. A test
+//! arms the n-th allocation from now on, calls, and looks which line it was: with n from 1 until
+//! none fails any more, every allocation of the call has failed once.
+//!
+//! # Cost
+//! None where runs are not checked; else a look at a word past the door.
+//!
+//! [`Frames::alloc_block`]: crate::memory::alloc::Frames::alloc_block
+//! [`Slab::alloc`]: minflt_sync::slab::Slab::alloc
+
+use crate::system::System;
+use core::panic::Location;
+use minflt_pgtable::Mmu;
+use minflt_sync::Atomic;
+
+/// Which allocations to refuse.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Refuse {
+    /// None.
+    Nothing,
+    /// Only the n-th from now on, counted from 1.
+    Nth(u64),
+    /// The n-th from now on, and all that follow.
+    From(u64),
+}
+
+/// What is armed, and what came of it.
+#[derive(Debug)]
+pub(crate) struct Refusals<M: Mmu> {
+    /// Allocations up to and with the one to refuse; 0 for none.
+    left: Atomic<u64, M>,
+    /// 1 where those after it are refused as well.
+    lasting: Atomic<u64, M>,
+    /// The caller of the first that was refused: an address of a `Location`, 0 for none.
+    site: Atomic<u64, M>,
+}
+
+impl<M: Mmu> Refusals<M> {
+    pub(crate) fn new() -> Self {
+        Self {
+            left: Atomic::new(0),
+            lasting: Atomic::new(0),
+            site: Atomic::new(0),
+        }
+    }
+
+    fn arm(&self, what: Refuse) {
+        let (left, lasting) = match what {
+            Refuse::Nothing => (0, 0),
+            Refuse::Nth(n) => (n, 0),
+            Refuse::From(n) => (n, 1),
+        };
+        self.left.poke(left);
+        self.lasting.poke(lasting);
+        if what != Refuse::Nothing {
+            self.site.poke(0);
+        }
+    }
+
+    /// Whether the allocation at `site` shall fail.
+    pub(crate) fn refuses(&self, site: &'static Location<'static>) -> bool {
+        let left = self.left.peek();
+        if left == 0 {
+            return false;
+        }
+        if left > 1 {
+            self.left.poke(left - 1);
+            return false;
+        }
+        if self.site.peek() == 0 {
+            self.site.poke(core::ptr::from_ref(site) as u64);
+        }
+        if self.lasting.peek() == 0 {
+            self.left.poke(0);
+        }
+        true
+    }
+
+    fn refused(&self) -> Option<&'static Location<'static>> {
+        let site = self.site.peek() as *const Location<'static>;
+        // SAFETY: null, or the address of a static reference.
+        unsafe { site.as_ref() }
+    }
+}
+
+impl<M: Mmu> System<M> {
+    /// Makes allocations fail, for tests, where runs are checked; elsewhere nothing happens.
+    ///
+    /// # Context
+    /// Only one thread allocates while this is armed: others are counted as well.
+    pub fn refuse_allocations(&self, which: Refuse) {
+        self.frames.refusals.arm(which);
+    }
+
+    /// The line whose allocation was the first to be refused since the last time any was armed.
+    #[must_use]
+    pub fn refused_allocation(&self) -> Option<&'static Location<'static>> {
+        self.frames.refusals.refused()
+    }
+}

@@ -1,0 +1,444 @@
+//! How much memory has been promised: overcommit, and the size of an address space.
+//!
+//! # Problem
+//! A mapping promises pages that it takes only when they are touched. A system may promise more
+//! than it has, and has to say when it is too much. The sum changes with every call that maps or
+//! unmaps, on every CPU.
+//!
+//! # Idea
+//! Private writable mappings are *accounted*: their pages are charged to one number of the system,
+//! kept in parts of the CPUs ([`crate::memory::percpu_counter`]). What is charged stands in the
+//! VMA's flags, so that whoever takes the VMA out knows what to give back.
+//!
+//! # Protocol
+//! | call | charges | gives back |
+//! |---|---|---|
+//! | mmap, brk | a private writable mapping that is not `MAP_NORESERVE` | - |
+//! | mprotect to writable | what was not accounted before | - |
+//! | mprotect to read-only | - | what was never stored to |
+//! | mremap | what is longer; of a mapping that stays, all | what is shorter |
+//! | munmap, brk downwards, exit | - | the pages of accounted VMAs |
+//! | fork | the child's accounted VMAs | - |
+//! | shmget | a segment of shared memory, unless it is `SHM_NORESERVE` | - |
+//! | a segment goes | - | its pages |
+//!
+//! mprotect from writable to read-only gives back only what no store can have touched yet: of a
+//! mapping without an anon_vma.
+//! A charge adds first and looks then, and takes itself back where it was too much: of two charges
+//! at once that fit only one by one, both may be refused, and never both admitted.
+//!
+//! # Why it is correct
+//! The charge of a VMA is made under `mmap_lock` for writing, before the VMA's record with the flag
+//! is published, and given back under it after the VMA was taken out. At quiescence the number is
+//! the pages of all accounted VMAs and segments; the ledger checks that. A fence between adding and
+//! looking lets at least one of two charges see the other. Who gives back beside a charge may be
+//! seen before what it gives back: then the charge is admitted by as much too early.
+//!
+//! # Cost
+//! Below the batch no shared line is written. The limit is looked at by the whole number, and by
+//! the sum of all CPUs only where that is too close to tell.
+//!
+//! Linux: mm/util.c `__vm_enough_memory` (v6.12), mm/mm_init.c `mm_compute_batch`,
+//! `accountable_mapping`, `may_expand_vm`. Not there: the reserves for administrators and users;
+//! promises for files in memory that are no segments, and for pages of segments that have none.
+
+use crate::base::attrs::{Prot, VmaFlags, VmaView};
+use crate::base::config::Broken;
+use crate::base::error::NoMemory;
+use crate::memory::percpu_counter;
+use crate::mm::Mm;
+use crate::system::System;
+use core::cmp::Ordering as Compared;
+use minflt_pgtable::{Mmu, Paging};
+use minflt_sync::{Apart, Atomic, Ordering};
+
+/// How much may be promised (`vm.overcommit_memory`).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Overcommit {
+    /// Whatever is not more than all memory and swap at once (0, Linux's default).
+    Heuristic,
+    /// Everything (1).
+    Always,
+    /// The sum of all charges stays below swap and a part of memory (2); `MAP_NORESERVE` is
+    /// ignored.
+    Never,
+}
+
+/// Whether a mapping's pages are promised (`MAP_NORESERVE`).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Reserve {
+    /// Charged, where it is private and writable.
+    Charged,
+    /// Not charged, unless the system never overcommits.
+    NoReserve,
+}
+
+/// The part of memory that may be promised where nothing is overcommitted, in percent.
+const DEFAULT_RATIO: u32 = 50;
+
+/// VMAs that an address space may have. Linux: `DEFAULT_MAX_MAP_COUNT`.
+const DEFAULT_MAX_MAP_COUNT: u64 = 65_530;
+
+/// What a system has promised, and how much it may.
+#[derive(Debug)]
+#[repr(C)]
+pub(crate) struct Commit<M: Mmu> {
+    mode: Atomic<u32, M>,
+    ratio: Atomic<u32, M>,
+    swap_pages: Atomic<u64, M>,
+    /// Of the parts. Follows the mode.
+    batch: Atomic<u64, M>,
+    /// The largest batch there ever was: what a part may still hold.
+    widest: Atomic<u64, M>,
+    /// VMAs that an address space may have.
+    max_map_count: Atomic<u64, M>,
+    apart: Apart,
+    whole: Atomic<u64, M>,
+}
+
+/// The size of an address space, and its limit.
+#[derive(Debug)]
+pub(crate) struct Sizes<M: Mmu> {
+    /// Pages mapped (`total_vm`). Guarded by: `mmap_lock`.
+    mapped: Atomic<u64, M>,
+    /// VMAs (`map_count`). Guarded by: `mmap_lock`.
+    vmas: Atomic<u64, M>,
+    /// The most there ever were. Guarded by: `mmap_lock`.
+    peak: Atomic<u64, M>,
+    /// Bytes that may be mapped (`RLIMIT_AS`).
+    limit_as: Atomic<u64, M>,
+}
+
+/// Pages mapped, and those of them that are accounted, and locked.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub(crate) struct Pages {
+    pub(crate) mapped: u64,
+    pub(crate) accounted: u64,
+    pub(crate) locked: u64,
+}
+
+impl Overcommit {
+    const ALL: [Self; 3] = [Self::Heuristic, Self::Always, Self::Never];
+
+    /// Linux's number.
+    #[must_use]
+    pub const fn number(self) -> u32 {
+        self as u32
+    }
+
+    /// The mode with Linux's number.
+    #[must_use]
+    pub fn from_number(number: u32) -> Option<Self> {
+        Self::ALL.into_iter().find(|mode| mode.number() == number)
+    }
+}
+
+impl Pages {
+    /// Those of a VMA, or of a part of it.
+    pub(crate) fn of<M: Mmu>(view: &VmaView) -> Self {
+        let mapped = view.range.pages(M::Paging::shift());
+        let if_flag = |flag| if view.flags.has(flag) { mapped } else { 0 };
+        Self {
+            mapped,
+            accounted: if_flag(VmaFlags::ACCOUNT),
+            locked: if_flag(VmaFlags::LOCKED),
+        }
+    }
+
+    pub(crate) fn add(&mut self, other: Self) {
+        self.mapped += other.mapped;
+        self.accounted += other.accounted;
+        self.locked += other.locked;
+    }
+}
+
+impl<M: Mmu> Commit<M> {
+    /// Nothing promised; Linux's defaults. `pages` and `cpus` are the machine's.
+    pub(crate) fn new(pages: u64, cpus: u32, swap_pages: u64) -> Self {
+        Self {
+            mode: Atomic::new(Overcommit::Heuristic.number()),
+            ratio: Atomic::new(DEFAULT_RATIO),
+            swap_pages: Atomic::new(swap_pages),
+            batch: Atomic::new(batch(Overcommit::Heuristic, pages, cpus)),
+            widest: Atomic::new(batch(Overcommit::Heuristic, pages, cpus)),
+            max_map_count: Atomic::new(DEFAULT_MAX_MAP_COUNT),
+            apart: Apart,
+            whole: Atomic::new(0),
+        }
+    }
+}
+
+/// The parts' batch: a share of memory, which is small where the limit is to be kept. Linux:
+/// `mm_compute_batch`.
+fn batch(mode: Overcommit, pages: u64, cpus: u32) -> u64 {
+    let share = match mode {
+        Overcommit::Never => 256,
+        Overcommit::Heuristic | Overcommit::Always => 4,
+    };
+    percpu_counter::batch(cpus).max(pages / u64::from(cpus.max(1)) / share)
+}
+
+impl<M: Mmu> System<M> {
+    /// How much may be promised from now on. What was promised before stays so. One caller at a
+    /// time.
+    pub fn set_overcommit(&self, mode: Overcommit) {
+        let batch = batch(mode, self.usable_frames(), self.machine_cpus());
+        let widest = self.commit.widest.load(Ordering::Relaxed).max(batch);
+        self.commit.widest.store(widest, Ordering::Relaxed);
+        self.commit.batch.store(batch, Ordering::Relaxed);
+        self.commit.mode.store(mode.number(), Ordering::Relaxed);
+    }
+
+    /// How much may be promised.
+    #[must_use]
+    pub fn overcommit(&self) -> Overcommit {
+        let number = self.commit.mode.load(Ordering::Relaxed);
+        Overcommit::from_number(number).unwrap_or(Overcommit::Heuristic)
+    }
+
+    /// The part of memory that may be promised under [`Overcommit::Never`], in percent
+    /// (`vm.overcommit_ratio`); 50 at first, and it may be more than 100.
+    pub fn set_overcommit_ratio(&self, percent: u32) {
+        self.commit.ratio.store(percent, Ordering::Relaxed);
+    }
+
+    /// How many pages of swap count as there, all of which may be promised: those of the swap
+    /// device at first.
+    pub fn set_swap_pages(&self, pages: u64) {
+        self.commit.swap_pages.store(pages, Ordering::Relaxed);
+    }
+
+    /// How many VMAs an address space may have from now on (`vm.max_map_count`); 65530 at first.
+    pub fn set_max_map_count(&self, vmas: u64) {
+        self.commit.max_map_count.store(vmas, Ordering::Relaxed);
+    }
+
+    /// How many VMAs an address space may have.
+    #[must_use]
+    pub fn max_map_count(&self) -> u64 {
+        self.commit.max_map_count.load(Ordering::Relaxed)
+    }
+
+    /// Pages that must stay more than are promised under [`Overcommit::Never`]
+    /// (`CommitLimit`).
+    #[must_use]
+    pub fn commit_limit(&self) -> u64 {
+        let ratio = u64::from(self.commit.ratio.load(Ordering::Relaxed));
+        let swap = self.commit.swap_pages.load(Ordering::Relaxed);
+        let part = u128::from(self.usable_frames()) * u128::from(ratio) / 100;
+        (part as u64).saturating_add(swap)
+    }
+
+    /// Pages promised (`Committed_AS`): exact while no call is under way.
+    #[must_use]
+    pub fn committed_pages(&self) -> u64 {
+        percpu_counter::sum(&self.commit.whole, self.committed_parts()).max(0) as u64
+    }
+
+    /// Promises `pages` more.
+    ///
+    /// # Errors
+    /// When that would be too much; nothing is promised then.
+    pub(crate) fn charge(&self, pages: u64) -> Result<(), NoMemory> {
+        if pages == 0 {
+            return Ok(());
+        }
+        let mode = self.overcommit();
+        if mode == Overcommit::Heuristic {
+            let swap = self.commit.swap_pages.load(Ordering::Relaxed);
+            if pages > self.usable_frames().saturating_add(swap) {
+                return Err(NoMemory);
+            }
+        }
+        // Every page of the largest user space fits a signed word many times.
+        self.promise(pages as i64);
+        if mode == Overcommit::Never {
+            // ORDERING: SeqCst; pairs with [commit-charge]: our promise stands before we look.
+            if !self.lacks(Broken::ChargeWithoutFence) {
+                M::fence(Ordering::SeqCst);
+            }
+            if !self.fits() {
+                self.uncharge(pages);
+                return Err(NoMemory);
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes a promise of `pages` back.
+    pub(crate) fn uncharge(&self, pages: u64) {
+        if pages != 0 {
+            self.promise((pages as i64).wrapping_neg());
+        }
+    }
+
+    /// Promises without asking: what the same call is about to give back.
+    pub(crate) fn charge_again(&self, pages: u64) {
+        if pages != 0 {
+            self.promise(pages as i64);
+        }
+    }
+
+    fn promise(&self, change: i64) {
+        let batch = self.commit.batch.load(Ordering::Relaxed);
+        let part = &self.cpus.this().committed;
+        percpu_counter::add(&self.commit.whole, part, change, batch);
+    }
+
+    /// Whether what is promised stays below the limit.
+    fn fits(&self) -> bool {
+        // ORDERING: Relaxed, behind the fence of `charge`; pairs with [commit-charge].
+        let limit = i64::try_from(self.commit_limit()).unwrap_or(i64::MAX);
+        // Parts that were filled under a wider batch stay so until their CPU comes by.
+        let widest = self.commit.widest.load(Ordering::Relaxed);
+        let parts = self.committed_parts();
+        percpu_counter::compare(&self.commit.whole, parts, limit, widest) == Compared::Less
+    }
+
+    fn committed_parts(&self) -> impl ExactSizeIterator<Item = &Atomic<u64, M>> {
+        (0..self.machine_cpus()).map(|cpu| &self.cpus.get(cpu).committed)
+    }
+
+    /// The same without the door, for oracles.
+    pub(crate) fn committed_raw(&self) -> i64 {
+        let whole = self.commit.whole.peek() as i64;
+        self.committed_parts()
+            .fold(whole, |sum, part| sum.wrapping_add(part.peek() as i64))
+    }
+}
+
+impl<M: Mmu> Sizes<M> {
+    /// Nothing mapped, no limit.
+    pub(crate) fn new() -> Self {
+        Self {
+            mapped: Atomic::new(0),
+            vmas: Atomic::new(0),
+            peak: Atomic::new(0),
+            limit_as: Atomic::new(u64::MAX),
+        }
+    }
+
+    /// Pages mapped, without the door, for oracles.
+    pub(crate) fn raw(&self) -> u64 {
+        self.mapped.peek()
+    }
+
+    /// VMAs, without the door, for oracles.
+    pub(crate) fn vmas_raw(&self) -> u64 {
+        self.vmas.peek()
+    }
+}
+
+impl<M: Mmu> Mm<M> {
+    /// How many bytes may be mapped from now on (`RLIMIT_AS`); `u64::MAX` for no limit, as at
+    /// first. What is mapped stays so.
+    pub fn set_limit_as(&self, bytes: u64) {
+        self.sizes.limit_as.store(bytes, Ordering::Relaxed);
+    }
+
+    /// How many bytes may be mapped.
+    #[must_use]
+    pub fn limit_as(&self) -> u64 {
+        self.sizes.limit_as.load(Ordering::Relaxed)
+    }
+
+    /// How many bytes are mapped (`VmSize`).
+    #[must_use]
+    pub fn mapped_bytes(&self) -> u64 {
+        self.mapped_pages() << M::Paging::shift()
+    }
+
+    /// The same in pages.
+    pub(crate) fn mapped_pages(&self) -> u64 {
+        self.sizes.mapped.load(Ordering::Relaxed)
+    }
+
+    /// The most pages that were ever mapped at a time (`VmPeak`).
+    pub(crate) fn peak_mapped_pages(&self) -> u64 {
+        let peak = self.sizes.peak.load(Ordering::Relaxed);
+        peak.max(self.mapped_pages())
+    }
+
+    /// How many VMAs there are (`map_count`). The caller holds `mmap_lock`.
+    pub(crate) fn map_count(&self) -> u64 {
+        self.sizes.vmas.load(Ordering::Relaxed)
+    }
+
+    /// Whether there may be `more` VMAs more. Linux: the looks at `sysctl_max_map_count`.
+    pub(crate) fn may_split(&self, more: u64) -> bool {
+        more == 0 || self.map_count() + more <= self.system().max_map_count()
+    }
+
+    /// Counts VMAs that came or went. The caller holds `mmap_lock` for writing, or nobody else has
+    /// the address space.
+    pub(crate) fn count_vmas(&self, change: i64) {
+        let vmas = self.sizes.vmas.load(Ordering::Relaxed);
+        let vmas = vmas.wrapping_add_signed(change);
+        self.sizes.vmas.store(vmas, Ordering::Relaxed);
+    }
+
+    /// Whether `pages` more may be mapped. Linux: `may_expand_vm`.
+    pub(crate) fn may_expand(&self, pages: u64) -> bool {
+        let mapped = self.sizes.mapped.load(Ordering::Relaxed);
+        mapped.saturating_add(pages) <= self.limit_as() >> M::Paging::shift()
+    }
+
+    /// Counts pages as mapped, and as locked where they are. Their promise was made before. The
+    /// caller holds `mmap_lock` for writing.
+    pub(crate) fn count_mapped(&self, pages: Pages) {
+        let mapped = self.sizes.mapped.load(Ordering::Relaxed);
+        self.sizes
+            .mapped
+            .store(mapped + pages.mapped, Ordering::Relaxed);
+        self.locks.add(pages.locked);
+    }
+
+    /// Counts pages as unmapped, no longer locked, and takes their promise back. The caller holds
+    /// `mmap_lock` for writing, or downgraded it, or is the last to have the address space: nobody
+    /// else writes these counts meanwhile.
+    pub(crate) fn count_unmapped(&self, pages: Pages) {
+        let mapped = self.sizes.mapped.load(Ordering::Relaxed);
+        debug_assert!(mapped >= pages.mapped, "it was counted when mapped");
+        // Linux: update_hiwater_vm.
+        if mapped > self.sizes.peak.load(Ordering::Relaxed) {
+            self.sizes.peak.store(mapped, Ordering::Relaxed);
+        }
+        self.sizes
+            .mapped
+            .store(mapped.saturating_sub(pages.mapped), Ordering::Relaxed);
+        self.locks.sub(pages.locked);
+        self.system().uncharge(pages.accounted);
+    }
+
+    /// What fork owes for one VMA that it copies into this new address space: the promise, and the
+    /// size. `RLIMIT_AS` is not asked: the parent was within its own.
+    ///
+    /// # Context
+    /// Nobody else has the address space yet. The VMA is put in afterwards; where that fails,
+    /// [`Mm::uncharge_copy`]. The VMAs that were put in are given back with the address space.
+    ///
+    /// # Errors
+    /// When that would promise too much.
+    ///
+    /// Linux: `dup_mmap`.
+    pub(crate) fn charge_copy(&self, view: &VmaView) -> Result<(), NoMemory> {
+        let pages = Pages::of::<M>(view);
+        self.system().charge(pages.accounted)?;
+        self.count_mapped(pages);
+        Ok(())
+    }
+
+    /// Undoes [`Mm::charge_copy`] of a VMA that was not put in.
+    pub(crate) fn uncharge_copy(&self, view: &VmaView) {
+        self.count_unmapped(Pages::of::<M>(view));
+    }
+}
+
+/// The flags of a new private mapping. Linux: `accountable_mapping`.
+pub(crate) const fn flags(prot: Prot, reserve: Reserve, mode: Overcommit) -> VmaFlags {
+    match (reserve, mode) {
+        (Reserve::NoReserve, Overcommit::Heuristic | Overcommit::Always) => VmaFlags::NORESERVE,
+        _ if prot.has(Prot::WRITE) => VmaFlags::ACCOUNT,
+        _ => VmaFlags::NONE,
+    }
+}

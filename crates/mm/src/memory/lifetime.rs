@@ -1,0 +1,252 @@
+//! Freeing what was unlinked: at once, or when no reader of before is left.
+//!
+//! # Problem
+//! Whether a lock-free reader can still hold an unlinked VMA, record, tree node or table depends
+//! on the configured ladder.
+//!
+//! # Idea
+//! One door for all of them: *retire*. Under `immediate` it frees on the spot; under `srcu` and
+//! `rcu` it queues the callback embedded in the object; under `type-stable` it does as under `rcu`
+//! but with VMAs, which go back to their slab at once. Readers open a section of the domain that is
+//! configured, by [`System::grace_read`]. Nobody else asks which one it is.
+//!
+//! What waits is bounded: a CPU that has queued more than its part of an eighth of all memory waits
+//! at kernel exit until readers have left, [`WAITS`] times at most.
+//!
+//! # Why it is correct
+//! The table of illegal mixes refuses `immediate` where anybody reads without the lock. Readers and
+//! *retire* ask the same choice, which stays as long as the system. Each function below finds the
+//! object that its callback is embedded in.
+//!
+//! # Cost
+//! At kernel exit: nothing under `immediate`; a look at this CPU's count of callbacks under `srcu`;
+//! that and a load of a shared, rarely written line under `rcu`.
+
+use crate::base::config::{Broken, Lifetime};
+use crate::base::event::Event;
+use crate::system::System;
+use core::ptr::NonNull;
+use minflt_addr::Pfn;
+use minflt_pgtable::{Mmu, Paging};
+use minflt_sync::callback::Run;
+use minflt_sync::{Callback, RcuGuard, SrcuGuard};
+
+/// A read section of the configured lifetime's domain: VMAs, records, tree nodes and tables found
+/// within stay memory of their kind until it is dropped.
+#[must_use = "the section ends when the guard is dropped"]
+#[derive(Debug)]
+pub(crate) enum Grace<'a, M: Mmu> {
+    /// May sleep; a fence and two additions on lines of this CPU.
+    Srcu { _section: SrcuGuard<'a, M> },
+    /// Must neither sleep nor return to user mode; writes nothing that is shared.
+    Rcu { _section: RcuGuard<'a, M> },
+}
+
+impl<M: Mmu> System<M> {
+    /// Opens a read section of the configured lifetime's domain.
+    ///
+    /// # Context
+    /// Until it is dropped the caller does not sleep: not every domain allows it. With `immediate`
+    /// it protects nothing, and the table of illegal mixes refuses whatever would rely on it.
+    #[inline(always)]
+    pub(crate) fn grace_read(&self) -> Grace<'_, M> {
+        match self.config.lifetime {
+            Lifetime::Rcu | Lifetime::TypeStable => Grace::Rcu {
+                _section: self.rcu.read(),
+            },
+            Lifetime::Srcu | Lifetime::Immediate => Grace::Srcu {
+                _section: self.srcu.read(),
+            },
+        }
+    }
+
+    /// Runs what is due of deferred work: at kernel exit, and on idle CPUs. A few callbacks are not
+    /// worth a grace period, which takes as long for one as for many.
+    ///
+    /// # Context
+    /// Holds nothing, outside of read sections, interrupts on. Waits for readers where this CPU has
+    /// queued very much.
+    #[inline]
+    pub fn run_deferred(&self) {
+        match self.config.lifetime {
+            Lifetime::Immediate => {}
+            Lifetime::Rcu | Lifetime::TypeStable if self.deferred_here() < enough::<M>() => {
+                self.rcu.quiescent();
+            }
+            Lifetime::Srcu if self.deferred_here() < enough::<M>() => {}
+            Lifetime::Srcu | Lifetime::Rcu | Lifetime::TypeStable => self.run_due(),
+        }
+    }
+
+    /// Callbacks that this CPU has queued and not run.
+    #[inline(always)]
+    fn deferred_here(&self) -> u64 {
+        match self.config.lifetime {
+            Lifetime::Immediate => 0,
+            Lifetime::Srcu => self.srcu.pending_here(),
+            Lifetime::Rcu | Lifetime::TypeStable => self.rcu.pending_here(),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn run_due(&self) {
+        let arg = core::ptr::from_ref(self).cast();
+        let ran = match self.config.lifetime {
+            Lifetime::Immediate => 0,
+            // SAFETY: 1: every function queued here expects the system.
+            Lifetime::Srcu => unsafe { self.srcu.poll(arg) },
+            // SAFETY: 1: as above.
+            Lifetime::Rcu | Lifetime::TypeStable => unsafe { self.rcu.poll(&self.at, arg) },
+        };
+        if ran > 0 {
+            self.count_n(Event::CallbacksRun, ran);
+        }
+        let most = self.most_deferred();
+        if self.deferred_here() > most {
+            self.throttle(most);
+        }
+    }
+
+    /// Callbacks that a CPU may have queued when it leaves the kernel: of the largest objects,
+    /// tables, this many are its part of an eighth of all memory.
+    #[must_use]
+    pub fn most_deferred(&self) -> u64 {
+        let share = self.usable_frames() / (8 * u64::from(self.machine_cpus()));
+        share.max(LEAST_DEFERRED)
+    }
+
+    /// Waits until this CPU has queued no more than `most` callbacks, for some time.
+    fn throttle(&self, most: u64) {
+        self.count(Event::CallbackStalls);
+        for _ in 0..WAITS {
+            self.drain_deferred();
+            if self.deferred_here() <= most {
+                return;
+            }
+            M::pass();
+        }
+    }
+
+    /// Answers an interrupt that may have come to ask whether this CPU has a reader.
+    ///
+    /// # Context
+    /// The interrupt handler, interrupts off.
+    pub(crate) fn answer_grace_period(&self) {
+        if matches!(self.config.lifetime, Lifetime::Rcu | Lifetime::TypeStable) {
+            self.rcu.answer();
+        }
+    }
+
+    /// Runs all deferred work that no reader is in the way of; returns how much ran.
+    ///
+    /// # Context
+    /// May wait for other CPUs to answer an interrupt.
+    pub fn drain_deferred(&self) -> u64 {
+        let arg = core::ptr::from_ref(self).cast();
+        // SAFETY: 1: every function queued here expects the system.
+        let ran = unsafe { self.srcu.drain(arg) };
+        // SAFETY: 1: as above.
+        ran + unsafe { self.rcu.drain(&self.at, arg) }
+    }
+
+    /// Callbacks that wait for a grace period, of all CPUs: a guess while any run.
+    pub fn deferred(&self) -> u64 {
+        self.srcu.pending() + self.rcu.pending()
+    }
+
+    /// Frees a page of a slab, none of whose objects is in use: at once, as those waited for
+    /// readers; one of VMAs, which under `type-stable` did not, by the configured lifetime.
+    ///
+    /// Linux: `SLAB_TYPESAFE_BY_RCU`.
+    ///
+    /// # Safety
+    /// 1. No slab has the page any more, which is retired once.
+    /// 2. The callback lies in it.
+    pub(crate) unsafe fn retire_slab_page(
+        &self,
+        of_vmas: bool,
+        page: NonNull<u8>,
+        callback: NonNull<Callback>,
+    ) {
+        if of_vmas && self.config.lifetime == Lifetime::TypeStable {
+            // SAFETY: 1, 2: 1 of this function. 3: 2 of this function.
+            unsafe { self.retire(callback, free_slab_page::<M>) };
+        } else {
+            self.frames.put(self.frame_at(page));
+        }
+    }
+
+    /// The frame that a host address lies in.
+    fn frame_at(&self, at: NonNull<u8>) -> Pfn {
+        let first = self.frames.table.first();
+        let bytes = at.addr().get() - M::frame_ptr(&self.at, first).addr();
+        Pfn(first.0 + (bytes as u64 >> M::Paging::shift()))
+    }
+
+    /// # Safety
+    /// 1. The callback's object is unlinked. 2. It is retired once. 3. `run` fits it.
+    pub(crate) unsafe fn retire(&self, callback: NonNull<Callback>, run: Run) {
+        let lifetime = match self.config.lifetime {
+            _ if self.lacks(Broken::NoGracePeriod) => Lifetime::Immediate,
+            configured => configured,
+        };
+        match lifetime {
+            // SAFETY: 1 to 3 of this function; the argument is the system.
+            Lifetime::Immediate => unsafe { run(core::ptr::from_ref(self).cast(), callback) },
+            // SAFETY: 1 to 3: the same of this function.
+            Lifetime::Srcu => unsafe { self.srcu.call(callback, run) },
+            // SAFETY: 1 to 3: the same of this function.
+            Lifetime::Rcu | Lifetime::TypeStable => unsafe { self.rcu.call(callback, run) },
+        }
+    }
+}
+
+/// Callbacks that each CPU may queue however small memory is.
+const LEAST_DEFERRED: u64 = 64;
+/// How often who waits for readers asks again whether they have left.
+pub(crate) const WAITS: u32 = 256;
+
+/// Callbacks of a CPU that are worth a grace period: each call that changes mappings leaves a few.
+/// Where runs are checked they are short, and shall see grace periods end.
+const fn enough<M: Mmu>() -> u64 {
+    if M::CHECKED { 1 } else { 16 }
+}
+
+/// The callback that is embedded in an object, `offset` bytes into it. By a pointer to the whole of
+/// it and through no reference to the field: the object is found again from what this returns.
+///
+/// # Safety
+/// 1. The object is live, and has a callback at that offset.
+pub(crate) unsafe fn embedded<T>(object: NonNull<T>, offset: usize) -> NonNull<Callback> {
+    // SAFETY: 1 of this function.
+    unsafe { object.byte_add(offset) }.cast()
+}
+
+/// The object that a callback is embedded in, `offset` bytes before it.
+///
+/// # Safety
+/// 1. The callback is embedded in a `T` at that offset, and was found by [`embedded`].
+pub(crate) unsafe fn owner<T>(callback: NonNull<Callback>, offset: usize) -> NonNull<T> {
+    // SAFETY: 1 of this function; the pointer was made by `embedded`, and is one to all of it.
+    unsafe { callback.byte_sub(offset) }.cast()
+}
+
+/// # Safety
+/// 1. `sys` is the system. 2. The callback lies in a retired page of a slab.
+unsafe fn free_slab_page<M: Mmu>(sys: *const (), callback: NonNull<Callback>) {
+    // SAFETY: 1 of this function.
+    let sys = unsafe { &*sys.cast::<System<M>>() };
+    sys.frames.put(sys.frame_at(callback.cast()));
+}
+
+/// Runs a call's body as the kernel does: charged, and with deferred work at its end.
+#[inline(always)]
+pub(crate) fn as_call<M: Mmu, T>(sys: &System<M>, body: impl FnOnce() -> T) -> T {
+    M::enter_kernel();
+    M::charge(minflt_sync::Cost::Syscall);
+    let result = body();
+    sys.run_deferred();
+    M::leave_kernel();
+    result
+}

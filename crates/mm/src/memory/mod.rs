@@ -1,0 +1,11 @@
+//! Memory: frames, who has them, what is promised, and when what was unlinked is freed.
+
+pub(crate) mod alloc;
+pub(crate) mod commit;
+pub(crate) mod frame;
+pub(crate) mod lifetime;
+pub(crate) mod locks;
+pub(crate) mod percpu_counter;
+pub(crate) mod rss;
+mod slab;
+pub(crate) mod swap;

@@ -1,0 +1,302 @@
+//! Swap: where the contents of anonymous pages are while their frames serve somebody else.
+//!
+//! # Problem
+//! A program may have more memory than the machine has frames. What it has not used for long is
+//! written to a device, and its entries say where. Several entries may name one slot of the device,
+//! since processes share pages after a fork; and others fault on them, unmap them and fork them
+//! while the page is on its way out.
+//!
+//! # Idea
+//! A word for each slot counts the entries that name it, and those who read it. One bit of the
+//! word says that the slot is being written: who wants what is in it sleeps for that bit. A slot is
+//! free when its word is 0, so that whoever takes the last count away frees it by that.
+//!
+//! # Protocol
+//! ```text
+//! swap-out, with the page locked ([`out`])        swap-in ([`crate::fault`], `swap`)
+//!   slot: 0 -> WRITING, count 0                     entry sampled: names the slot
+//!   entries: present -> slot, one exchange each     slot: count + 1, unless WRITING or 0
+//!     slot: count + 1 before each                   entry still names it? else count - 1, again
+//!   all CPUs have forgotten the page                contents read, with nothing held
+//!   nobody else refers to it? written               under the table's lock: entry is the sampled
+//!   slot: WRITING goes, sleepers woken                one, and becomes the page's
+//!   frame freed                                     slot: count - 2
+//! ```
+//! If the page cannot go after all (the device failed, somebody else refers to it, an entry stayed)
+//! its entries come back by the reverse map before WRITING goes.
+//!
+//! # Why it is correct
+//! The slot is taken first, so an entry goes from the page to the slot in one exchange: nobody ever
+//! finds it empty. Contents are written after the exchange, with all CPUs told, so there is no
+//! store that the device lacks: the dirty bit need not be asked. Nobody reads a slot that is being
+//! written. Whoever reads one counts in it, so it is not used for another page meanwhile, and an
+//! entry that names it afterwards has named it all the time: what was read is what belongs there.
+//! (Without that count a page could come in, be stored to and go out to the same slot, while
+//! somebody still has what was there before.)
+//!
+//! What was read is a page of the reader's own: processes that shared a page before it went out
+//! have a copy each afterwards. So there is no cache of pages that are in a slot and in a frame at
+//! the same time, a page is *exclusive* when it comes in, and its slot is free as soon as all
+//! have it.
+//!
+//! # Cost
+//! A line of words serves 16 slots, and each CPU looks for free ones in a part of its own first.
+//! Where most are taken, it looks at a word for each 4,096 slots, and at a few groups of 64.
+//! Out: two exchanges on the slot's word, one more and one of the entry for each entry, a copy, one
+//! invalidation. In: three exchanges on the slot's word, and a copy.
+//!
+//! Linux: mm/swapfile.c, mm/swap_state.c, mm/memory.c do_swap_page. Linux keeps a cache of such
+//! pages, by which processes go on to share them, and which saves writing what was not stored to
+//! since.
+
+mod device;
+mod search;
+
+pub use device::{Swap, SwapDevice};
+
+use crate::base::file::IoError;
+use crate::memory::frame::FrameTable;
+use crate::system::System;
+use core::fmt;
+use core::ptr::NonNull;
+use device::Backing;
+use minflt_addr::Pfn;
+use minflt_pgtable::Mmu;
+use minflt_sync::{Atomic, Ordering};
+
+/// The slot is being written.
+const WRITING: u32 = 1 << 31;
+/// Somebody sleeps until it is not.
+const WAITERS: u32 = 1 << 30;
+/// Entries that name the slot, and those who read it.
+const COUNT: u32 = WAITERS - 1;
+
+/// Sets the keys of slots apart from those of frames, which sleep in the same queues.
+const KEYS: u64 = 1 << 63;
+
+/// The swap device of a system, and the words of its slots.
+pub(crate) struct SwapArea<M: Mmu> {
+    words: NonNull<Atomic<u32, M>>,
+    /// A bit for each group of slots: see [`search`].
+    bits: NonNull<Atomic<u64, M>>,
+    slots: u64,
+    pub(crate) device: Backing<M>,
+    /// 1 once a look at all slots found none free, until one is freed.
+    full: Atomic<u32, M>,
+}
+
+// SAFETY: the words are shared atomics, and a device may be shared.
+unsafe impl<M: Mmu> Send for SwapArea<M> {}
+// SAFETY: as above.
+unsafe impl<M: Mmu> Sync for SwapArea<M> {}
+
+/// What came of asking for the contents of a slot.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Sought {
+    /// The caller counts in the slot, which is whole.
+    Counted,
+    /// It is being written.
+    Writing,
+    /// Nobody names it any more.
+    Gone,
+}
+
+impl<M: Mmu> SwapArea<M> {
+    /// `None` where memory is too small for the device.
+    ///
+    /// # Safety
+    /// 1. `words` is zeroed memory of [`Swap::word_bytes`] bytes, aligned, used by nobody else, and
+    ///    outlives the area.
+    pub(crate) unsafe fn new(
+        words: NonNull<Atomic<u32, M>>,
+        swap: Swap<M>,
+        table: &FrameTable<M>,
+        nodes: u32,
+        reserved: u64,
+    ) -> Option<Self> {
+        // SAFETY: 1: within the memory, and aligned.
+        let bits = unsafe { words.byte_add(swap.bits_at()) }.cast();
+        Some(Self {
+            words,
+            bits,
+            slots: swap.pages(),
+            device: Backing::new(swap, table, u64::from(nodes), reserved)?,
+            full: Atomic::new(0),
+        })
+    }
+
+    /// Whether pages can go out at all.
+    #[inline]
+    pub(crate) const fn exists(&self) -> bool {
+        self.slots != 0
+    }
+
+    /// Slots.
+    pub(crate) const fn slots(&self) -> u64 {
+        self.slots
+    }
+
+    fn word(&self, slot: u64) -> &Atomic<u32, M> {
+        assert!(slot < self.slots, "no slot {slot}");
+        // SAFETY: within the words.
+        let at = unsafe { self.words.add(slot as usize) };
+        // SAFETY: 1 of `new`, and zeroed memory is a valid word.
+        unsafe { at.as_ref() }
+    }
+
+    /// A word of bits for groups of slots ([`search`]).
+    fn bits(&self, number: u64) -> &Atomic<u64, M> {
+        assert!(number < search::words_for(self.slots), "no word {number}");
+        // SAFETY: within the bits.
+        let at = unsafe { self.bits.add(number as usize) };
+        // SAFETY: 1 of `new`, and zeroed memory is a valid word.
+        unsafe { at.as_ref() }
+    }
+
+    /// One entry more names the slot: one that another names already, or that is being written.
+    pub(crate) fn dup(&self, slot: u64) {
+        self.word(slot).add(1, Ordering::Relaxed);
+    }
+
+    /// One entry or reader less.
+    pub(crate) fn put(&self, slot: u64) {
+        self.put_many(slot, 1);
+    }
+
+    /// `count` less; the last frees the slot.
+    pub(crate) fn put_many(&self, slot: u64, count: u32) {
+        // ORDERING: SeqCst; pairs with [swap-full]. Release, by the same step; pairs with
+        // [swap-slot]: who takes the slot next writes it after we have read it.
+        let before = self.word(slot).sub(count, Ordering::SeqCst);
+        if before & COUNT < count {
+            M::violation(format_args!("count of swap slot {slot} below zero"));
+        }
+        if before == count {
+            self.freed(slot);
+        }
+    }
+
+    /// Counts in a slot that the caller found named, for as long as it reads it.
+    pub(crate) fn seek(&self, slot: u64) -> Sought {
+        let word = self.word(slot);
+        let mut found = word.load(Ordering::Relaxed);
+        loop {
+            if found & WRITING != 0 {
+                return Sought::Writing;
+            }
+            if found & COUNT == 0 {
+                return Sought::Gone;
+            }
+            // ORDERING: Acquire; pairs with [swap-slot]: what was written can be read, and whoever
+            // took an entry out before the slot was used again has taken it out.
+            match word.cas(found, found + 1, Ordering::Acquire, Ordering::Relaxed) {
+                Ok(_) => return Sought::Counted,
+                Err(now) => found = now,
+            }
+        }
+    }
+
+    /// How many name the slot, or read it.
+    pub(crate) fn count(&self, slot: u64) -> u32 {
+        self.word(slot).load(Ordering::Relaxed) & COUNT
+    }
+
+    /// The same, of a slot that an entry names.
+    pub(crate) fn names(&self, slot: u64) -> u64 {
+        u64::from(self.count(slot))
+    }
+
+    /// Whether anybody names the slot or uses it. For oracles, while nothing runs.
+    pub(crate) fn peek(&self, slot: u64) -> u32 {
+        self.word(slot).peek()
+    }
+
+    /// Frames that the device owns, which are nobody else's.
+    pub(crate) const fn frames(&self) -> u64 {
+        match &self.device {
+            Backing::Memory(memory) => memory.frames(),
+            Backing::None | Backing::Device(_) => 0,
+        }
+    }
+
+    /// The word of bits that lies at a host address: for names.
+    pub(crate) fn bits_at(&self, at: usize) -> Option<u64> {
+        let offset = at.checked_sub(self.bits.as_ptr() as usize)?;
+        let number = (offset / size_of::<Atomic<u64, M>>()) as u64;
+        (number < search::words_for(self.slots)).then_some(number)
+    }
+
+    /// Where the words lie: for names.
+    pub(crate) fn slot_at(&self, at: usize) -> Option<u64> {
+        let offset = at.checked_sub(self.words.as_ptr() as usize)?;
+        let slot = (offset / size_of::<Atomic<u32, M>>()) as u64;
+        (slot < self.slots).then_some(slot)
+    }
+}
+
+impl<M: Mmu> System<M> {
+    /// Slots of the swap device; 0 without one.
+    #[must_use]
+    pub const fn swap_slots(&self) -> u64 {
+        self.swap.slots()
+    }
+
+    /// Slots that are in use. A moment later it may be otherwise.
+    #[must_use]
+    pub fn swap_used(&self) -> u64 {
+        let words = (0..self.swap.slots()).map(|slot| self.swap.word(slot));
+        words
+            .filter(|word| word.load(Ordering::Relaxed) != 0)
+            .count() as u64
+    }
+
+    /// Takes a free slot of the swap device, near those that this CPU took last. It is being
+    /// written until [`System::end_slot`].
+    pub(crate) fn begin_slot(&self) -> Option<u64> {
+        let slots = self.swap.slots();
+        if slots == 0 {
+            return None;
+        }
+        let cpu = minflt_sync::this_cpu::<M>();
+        let first = slots / u64::from(self.machine_cpus()) * u64::from(cpu);
+        self.swap.begin(&self.cpus.this().slot, first)
+    }
+
+    /// A slot is written, or nobody wants it any more.
+    pub(crate) fn end_slot(&self, slot: u64) {
+        let word = self.swap.word(slot);
+        // ORDERING: Release, by the step inside; pairs with [swap-slot].
+        self.files
+            .waits
+            .clear_and_wake(KEYS | slot, word, WRITING, WAITERS);
+        // ORDERING: SeqCst; pairs with [swap-full].
+        if word.load(Ordering::SeqCst) == 0 {
+            self.swap.freed(slot);
+        }
+    }
+
+    /// Sleeps until a slot is not being written any more.
+    ///
+    /// # Context
+    /// Sleeps; holds no lock that whoever writes may want: neither a page's nor what stands behind.
+    pub(crate) fn await_slot(&self, slot: u64) {
+        let word = self.swap.word(slot);
+        self.files
+            .waits
+            .wait_clear(KEYS | slot, word, WRITING, WAITERS);
+    }
+
+    /// Fills frame `pfn`, which is the caller's, with what is in `slot`, in which he counts.
+    ///
+    /// # Context
+    /// Sleeps, and waits for the device.
+    pub(crate) fn read_slot(&self, slot: u64, pfn: Pfn) -> Result<(), IoError> {
+        self.swap.device.read(&self.at, slot, pfn)
+    }
+}
+
+impl<M: Mmu> fmt::Debug for SwapArea<M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "SwapArea({})", self.slots)
+    }
+}

@@ -1,0 +1,59 @@
+//! Reading and writing a file by calls, as pread and pwrite do.
+//!
+//! Linux: generic_file_read_iter, shmem_file_read_iter, generic_perform_write.
+
+use super::PageCache;
+use crate::base::bytes;
+use crate::base::error::FileError;
+use minflt_pgtable::{Mmu, Paging};
+
+impl<M: Mmu> PageCache<M> {
+    /// Reads bytes of one page, as far as the file has them; returns how many. A hole of a file in
+    /// memory stays one.
+    pub(crate) fn read_part(&self, offset: u64, to: &mut [u8]) -> Result<usize, FileError> {
+        let at = &self.system().at;
+        let (index, within) = (offset >> M::Paging::shift(), offset % M::Paging::page());
+        let page = if self.is_huge() {
+            self.huge_part(offset)
+        } else if !self.writes_back() && self.find(index).is_none() {
+            None
+        } else {
+            match self.whole_page(index)? {
+                Some(page) => {
+                    let pfn = page.pfn();
+                    Some((page, pfn))
+                }
+                None => return Ok(0),
+            }
+        };
+        // With the page locked: what truncation takes away is taken later, or is behind the size.
+        let left = self.size().saturating_sub(offset);
+        let len = to.len().min(usize::try_from(left).unwrap_or(usize::MAX));
+        match page {
+            Some((_locked, pfn)) => bytes::load::<M>(at, pfn, within, &mut to[..len]),
+            None => to[..len].fill(0),
+        }
+        Ok(len)
+    }
+
+    /// Writes bytes of one page; the file becomes long enough for them, or, where they cannot be
+    /// written, stays as long as it was. The caller holds `resize`.
+    pub(crate) fn write_part(&self, offset: u64, from: &[u8]) -> Result<(), FileError> {
+        let before = self.size();
+        self.grow(offset + from.len() as u64)?;
+        let page = match self.whole_page(offset >> M::Paging::shift()) {
+            Ok(Some(page)) => page,
+            refused => {
+                if self.size() > before {
+                    // The error that the caller is told is the first one.
+                    let _kept = self.resize_alone(before);
+                }
+                return refused.and(Err(FileError::Io));
+            }
+        };
+        let within = offset % M::Paging::page();
+        bytes::store::<M>(&self.system().at, page.pfn(), within, from);
+        page.frame().set_dirty();
+        Ok(())
+    }
+}

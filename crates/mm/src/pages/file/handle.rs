@@ -1,0 +1,100 @@
+//! A reference to a file, by which it is used.
+
+use super::{FileAccess, PageCache};
+use crate::system::System;
+use core::fmt;
+use core::ptr::NonNull;
+use minflt_pgtable::Mmu;
+
+/// A reference to a file. Dropping the last one, and the last mapping, writes back what is dirty
+/// and drops what is cached; a thread that is no CPU may do so, as with an
+/// [`MmHandle`](crate::MmHandle).
+pub struct FileHandle<'s, M: Mmu> {
+    pub(crate) sys: &'s System<M>,
+    pub(crate) cache: NonNull<PageCache<M>>,
+    pub(crate) access: FileAccess,
+}
+
+// SAFETY: a `PageCache` is made to be shared by threads.
+unsafe impl<M: Mmu> Send for FileHandle<'_, M> {}
+// SAFETY: as above.
+unsafe impl<M: Mmu> Sync for FileHandle<'_, M> {}
+
+impl<'s, M: Mmu> FileHandle<'s, M> {
+    pub(crate) fn cache(&self) -> &PageCache<M> {
+        // SAFETY: this handle counts.
+        unsafe { self.cache.as_ref() }
+    }
+
+    /// Another handle of the same file.
+    #[must_use]
+    pub fn share(&self) -> Self {
+        self.cache().hold();
+        Self { ..*self }
+    }
+
+    /// Another handle of the same file, for loads only.
+    #[must_use]
+    pub fn read_only(&self) -> Self {
+        let mut other = self.share();
+        other.access = FileAccess::Read;
+        other
+    }
+
+    /// What it may be used for.
+    #[must_use]
+    pub const fn access(&self) -> FileAccess {
+        self.access
+    }
+
+    /// The system it belongs to.
+    #[must_use]
+    pub const fn system(&self) -> &'s System<M> {
+        self.sys
+    }
+
+    /// Bytes in the file.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.cache().size()
+    }
+
+    /// Pages of it that are cached. A moment later it may be otherwise.
+    #[must_use]
+    pub fn cached_pages(&self) -> u64 {
+        let mut pages = 0;
+        self.cache().index.each(0, u64::MAX, |_, _| pages += 1);
+        pages
+    }
+
+    /// The number of the file that a mapping's line in `maps` shows as its inode.
+    #[must_use]
+    pub fn number(&self) -> u64 {
+        self.cache().id
+    }
+}
+
+impl<M: Mmu> PageCache<M> {
+    /// A handle with a reference that somebody took and left at this address.
+    pub(crate) fn held_at<'a>(address: u64) -> Option<FileHandle<'a, M>> {
+        let cache = Self::at(address)?;
+        Some(FileHandle {
+            sys: cache.system(),
+            cache: NonNull::from(cache),
+            access: FileAccess::ReadWrite,
+        })
+    }
+}
+
+impl<M: Mmu> Drop for FileHandle<'_, M> {
+    fn drop(&mut self) {
+        // SAFETY: 1: the handle's.
+        unsafe { PageCache::put(self.cache) };
+    }
+}
+
+impl<M: Mmu> fmt::Debug for FileHandle<'_, M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "File {}", self.cache().id)
+    }
+}

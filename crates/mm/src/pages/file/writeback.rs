@@ -1,0 +1,135 @@
+//! Writing dirty pages back, so that no store is lost.
+//!
+//! # Protocol
+//! ```text
+//! page locked, an earlier writeback waited for
+//! entries that grant stores grant loads, by the reverse map; every CPU is told
+//! dirty goes, writeback comes; lock let go
+//! the page is written
+//! writeback goes; after an error dirty comes back, and who asked is told
+//! after the last page of a sync: what the file is on is told to keep it
+//! ```
+//!
+//! # Why it is correct
+//! What was stored before the CPUs were told is in the page when it is written. Who stores later
+//! faults, and marks the page dirty before the entry lets him: it is written again by the next
+//! who syncs. The mark goes with the page locked, so no fault sets it in between and has it taken
+//! away.
+//!
+//! A page that reclaim wrote is clean, and yet what the file is on may have it in a cache only. So
+//! whoever syncs asks for that cache to be written out, also where no page was dirty.
+//!
+//! Linux: mm/page-writeback.c write_cache_pages, folio_clear_dirty_for_io; mm/rmap.c
+//! folio_mkclean. Pages are found by looking at all that are cached; there they are tagged.
+
+use super::PageCache;
+use crate::base::config::Broken;
+use crate::base::event::Event;
+use crate::base::file::IoError;
+use crate::entry::zap::{Only, Zap};
+use crate::memory::frame::Frame;
+use crate::pages::page::{Locked, Page};
+use core::ops::ControlFlow;
+use minflt_addr::Pfn;
+use minflt_pgtable::{Grant, Mmu};
+use minflt_sync::Ordering;
+
+impl<M: Mmu> PageCache<M> {
+    /// Writes the dirty pages of the whole file, for good.
+    pub(crate) fn write_all(&self) -> Result<(), IoError> {
+        self.write_range(0, u64::MAX)
+    }
+
+    /// Writes the dirty pages `first` to `last`; waits until they are written, and what was
+    /// written before, for good.
+    ///
+    /// # Context
+    /// Sleeps, and waits for the device. The caller holds no lock behind `mmap_lock`.
+    ///
+    /// # Errors
+    /// The device failed. What could not be written stays dirty, and is tried again by the next.
+    ///
+    /// Linux: vfs_fsync_range.
+    pub(crate) fn write_range(&self, first: u64, last: u64) -> Result<(), IoError> {
+        let Some(ops) = self.ops else {
+            return Ok(());
+        };
+        let mut failed = None;
+        self.index.each(first, last, |index, _| {
+            if let Err(error) = self.write_one(index) {
+                failed = Some(error);
+            }
+        });
+        // What could be written is kept, even so.
+        let flushed = ops.flush();
+        failed.map_or(flushed, Err)
+    }
+
+    fn write_one(&self, index: u64) -> Result<(), IoError> {
+        let Some(page) = self.find(index) else {
+            return Ok(());
+        };
+        let page = page.lock();
+        if !page.is(self, index) {
+            return Ok(());
+        }
+        page.await_writeback();
+        if !page.frame().is_dirty() {
+            return Ok(());
+        }
+        self.write_locked(page).map(drop)
+    }
+
+    /// Writes a dirty page of this file that the caller has locked, and that nobody else is
+    /// writing. Who drops the cache waits for that; once this has returned it may be gone.
+    ///
+    /// # Context
+    /// Sleeps for the reverse map's lock, and for the device, with the page not locked.
+    ///
+    /// # Errors
+    /// The device failed; the page stays dirty.
+    pub(crate) fn write_locked<'s>(&self, page: Locked<'s, M>) -> Result<Page<'s, M>, IoError> {
+        let Some(ops) = self.ops else {
+            return Ok(page.unlock());
+        };
+        let (sys, frame) = (self.system(), page.frame());
+        let index = frame.index.load(Ordering::Relaxed);
+        if !sys.lacks(Broken::WriteUnprotected) {
+            self.protect(index, page.pfn());
+        }
+        frame.clean();
+        frame.begin_writeback();
+        let page = page.unlock();
+        sys.count(Event::PagesWritten);
+        let written = ops.write_page(&sys.at, index, page.pfn());
+        if written.is_err() {
+            frame.set_dirty();
+        }
+        sys.files.waits.clear_and_wake(
+            page.pfn().0,
+            frame.state(),
+            Frame::<M>::WRITEBACK,
+            Frame::<M>::WAITERS,
+        );
+        written.map(|()| page)
+    }
+
+    /// Takes the right to store from every entry that maps the page.
+    ///
+    /// Linux: folio_mkclean.
+    fn protect(&self, index: u64, pfn: Pfn) {
+        let _tree = self.i_mmap.read();
+        let _all = self.spans.each(index, index, |part| {
+            let mut zap = Zap::begin_by_reverse_map(part.mm, part.range, Only::OfFile);
+            zap.change(part.range, |pte| {
+                let stores = pte.grant() == Grant::Write || pte.is_dirty();
+                (pte.pfn() == pfn && stores).then(|| {
+                    let grant = pte.grant().min(Grant::Read);
+                    pte.with_grant(grant).clean()
+                })
+            });
+            zap.finish();
+            ControlFlow::Continue(())
+        });
+    }
+}

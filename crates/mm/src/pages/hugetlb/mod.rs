@@ -1,0 +1,243 @@
+//! Huge pages: files of them, and tables of them that address spaces share.
+//!
+//! # Problem
+//! Many processes that map the same large file each have tables for it: of 2 MiB pages still one
+//! table a gigabyte and process. And a page of two megabytes is not to be had when it is wanted,
+//! unless somebody set it aside before.
+//!
+//! # Idea
+//! Pages come from a pool ([`pool`], [`resize`]), and mappings reserve theirs when they are made
+//! ([`reserve`], [`own`]). A huge page is mapped by an entry above the leaves, the higher the
+//! larger it is ([`HugeSize`]): a file has pages of one size. A table of entries of level 1 covers
+//! an *interval* of addresses, and where several mappings have the same pages of a file in an
+//! interval, they use one table ([`share`]); larger pages have few tables, and share none.
+//!
+//! # Protocol
+//! A table may be taken away from a mapping at any time ([`share`]), by truncation in another
+//! process, too. What a fault holds against that is a choice, [`Hugetlb`]:
+//!
+//! | choice | a fault holds | who takes a table away holds |
+//! |---|---|---|
+//! | `i-mmap` | the file's `map_lock`, for reading | it, for writing |
+//! | `vma-lock` | the mapping's lock ([`lock`]), for reading | it, for writing |
+//!
+//! and the file's `i_mmap` for writing, under which others look for tables to share. With the
+//! second choice a mapping can be added (fork, mmap) while faults go on.
+//!
+//! Faults on one page of a file come one after the other: by a *fault mutex*, one of a fixed
+//! number, chosen by file and page. Of two that want the last page of a pool for the same place the
+//! second then finds what the first made (P55). Truncation has the mutex of each page that it takes
+//! away: a fault that came before has put its page in, and it goes; one that comes after sees the
+//! new size ([`file`]).
+//!
+//! Locks: `reserving` (who maps, cuts or punches), `map_lock`, fault mutex, the mapping's lock,
+//! folio lock, `i_mmap`, table lock. Who has `i_mmap` and wants a mapping's lock tries it.
+//!
+//! # Why it is correct
+//! An entry is written under the lock of its table, which lies in the table's own descriptor
+//! whatever the protocol, since two address spaces may have the table. The table stays this address
+//! space's while either hold is kept, so what a fault puts in is in a table of its own (P47).
+//!
+//! # Cost
+//! A fault that takes a page from the pool: the page's fault mutex, the lock of its mapping, the
+//! page's own, the table's and the pool's, and the file's reservations twice. The lock of a file's
+//! mappings is the one that all faults of all processes on a file write, if only to read: `i-mmap`.
+//!
+//! A page is moved to another node by who has its mutex, and `i_mmap` ([`migrate`]).
+//!
+//! Other processes read, write and pin the pages as they do small ones; a pinned page of a private
+//! mapping is exclusive, and a fork copies it ([`fork`]).
+//!
+//! Not there: surplus pages, mounts with limits, cgroups; userfaultfd.
+//!
+//! Linux: mm/hugetlb.c, fs/hugetlbfs/inode.c.
+//!
+//! [`Hugetlb`]: crate::base::config::Hugetlb
+
+mod file;
+mod fork;
+mod migrate;
+mod remap;
+mod resize;
+pub(crate) mod share;
+mod zap;
+
+#[cfg(test)]
+mod tests;
+
+use crate::base::attrs::{VmaFlags, VmaView};
+use crate::base::check::Check;
+use crate::base::config::Config;
+use crate::base::huge_size::HugeSize;
+use crate::entry::table::is_table;
+use crate::memory::frame::Frame;
+use crate::pages::file::PageCache;
+use crate::pages::reserved::{lock::HugeLock, own::OwnPages, reserve::Region};
+use crate::system::System;
+pub(crate) use file::NotMade;
+pub(crate) use migrate::HugeSeen;
+use minflt_addr::{Pfn, VirtAddr, VirtRange};
+use minflt_pgtable::{Leaf, Missing, Mmu, Paging, PtLock, Table, span_of, walk_to};
+use minflt_sync::order::HugeFaultLock;
+use minflt_sync::slab::{Magazine, Pages};
+use minflt_sync::{PerCpu, RwSem, Slab};
+
+/// The level of the entries whose tables can be shared.
+const LEVEL: u32 = HugeSize::Large.level();
+
+/// Where a fault on a page of huge size waits for others on the same page.
+#[derive(Debug)]
+pub(crate) struct FaultMutex<M: Mmu>(RwSem<HugeFaultLock, M>);
+
+impl<M: Mmu> FaultMutex<M> {
+    /// What makes them.
+    pub(crate) fn by(config: &Config) -> impl FnMut(u32) -> Self + use<M> {
+        let succession = config.sleeping_locks.of_mutex();
+        move |_| Self(RwSem::new(succession))
+    }
+}
+
+/// What a system keeps of huge pages, beside the pools.
+#[derive(Debug)]
+#[repr(C)]
+pub(crate) struct Huge<M: Mmu> {
+    mutexes: PerCpu<FaultMutex<M>, M>,
+    count: u32,
+    pub(crate) locks: Slab<HugeLock<M>, M>,
+    pub(crate) owns: Slab<OwnPages<M>, M>,
+    pub(crate) regions: Slab<Region<M>, M>,
+}
+
+impl<M: Mmu> Huge<M> {
+    /// How many fault mutexes a machine of `cpus` CPUs has.
+    ///
+    /// Linux: `num_fault_mutexes`.
+    pub(crate) const fn mutexes(cpus: u32) -> u32 {
+        (8 * cpus).next_power_of_two()
+    }
+
+    pub(crate) fn new(
+        mutexes: PerCpu<FaultMutex<M>, M>,
+        cpus: u32,
+        [regions, locks, owns]: [PerCpu<Magazine<M>, M>; 3],
+    ) -> Self {
+        Self {
+            mutexes,
+            count: Self::mutexes(cpus),
+            regions: Slab::new(12, regions, Pages::Leave),
+            locks: Slab::new(13, locks, Pages::Leave),
+            owns: Slab::new(14, owns, Pages::Leave),
+        }
+    }
+
+    /// The mutex of page `index` of a file.
+    ///
+    /// Linux: hugetlb_fault_mutex_hash.
+    pub(crate) fn mutex(&self, cache: &PageCache<M>, index: u64) -> &RwSem<HugeFaultLock, M> {
+        let key = cache.id.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ index;
+        let mixed = (key ^ key >> 31).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let place = (mixed ^ mixed >> 29) as u32 & (self.count - 1);
+        &self.mutexes.get(place).0
+    }
+
+    /// The number of the mutex that lies at a host address: for names.
+    pub(crate) fn mutex_at(&self, at: usize) -> Option<u32> {
+        self.mutexes.find(at).map(|(number, _)| number)
+    }
+}
+
+/// The addresses that one table of huge pages covers.
+///
+/// Linux: the `PUD_SIZE` interval.
+pub(crate) fn interval<P: Paging>(addr: VirtAddr) -> VirtRange {
+    span_of::<P>(addr, LEVEL + 1)
+}
+
+/// Whether tables of huge pages can be shared at all: they are not the root.
+pub(crate) fn has_intervals<P: Paging>() -> bool {
+    P::levels() > LEVEL + 1
+}
+
+impl VmaView {
+    /// Whether its pages are huge.
+    #[inline(always)]
+    #[must_use]
+    pub const fn is_huge(&self) -> bool {
+        self.flags.has(VmaFlags::HUGETLB)
+    }
+
+    /// What another mapping has to be alike in to share its tables of huge pages; 0 where it shares
+    /// none.
+    ///
+    /// Linux: page_table_shareable, which leaves out `VM_LOCKED`, too.
+    pub(crate) fn sharing_kind(&self) -> u64 {
+        let locked = VmaFlags::LOCKED.with(VmaFlags::LOCKED_ON_FAULT);
+        let flags = u64::from(self.flags.without(locked).bits());
+        match self.flags.has(VmaFlags::SHARED) {
+            true => 1 << 63 | flags << 3 | u64::from(self.prot.bits()),
+            false => 0,
+        }
+    }
+}
+
+impl<M: Mmu> System<M> {
+    /// The lock of a table of huge pages: in its descriptor, whatever the protocol.
+    ///
+    /// Linux: huge_pte_lock.
+    pub(crate) fn huge_lock(&self, table: Pfn) -> &PtLock<M> {
+        &self.frames.get(table).table_lock
+    }
+
+    /// The descriptor of the huge page that begins with a frame.
+    pub(crate) fn huge_frame(&self, pfn: Pfn) -> &Frame<M> {
+        self.frames.get(pfn)
+    }
+}
+
+impl<M: Mmu> crate::mm::Mm<M> {
+    /// A fault has just written to an entry of `table` for `addr`, whose lock it holds: is that a
+    /// table of this address space still? Past the door.
+    pub(crate) fn has_huge_table(&self, size: HugeSize, addr: VirtAddr, table: Pfn) {
+        if !M::CHECKED {
+            return;
+        }
+        let sys = self.system();
+        sys.looked(Check::Walk);
+        let mut found = self.root;
+        for level in (size.level() + 1..M::Paging::levels()).rev() {
+            // SAFETY: 1: the caller's hold; a look by an oracle.
+            let above = unsafe { Table::<M>::at(&sys.at, found, level) };
+            let value = above.entry_for(addr, level).peek();
+            if !value.is_table_at(level) {
+                M::violation(format_args!("a fault at {addr} has lost its table {table}"));
+            }
+            found = value.pfn();
+        }
+        if found != table {
+            M::violation(format_args!(
+                "a fault at {addr} is in table {table}, and its own is {found}"
+            ));
+        }
+        is_table(sys, table);
+    }
+
+    /// The table of huge pages for `addr`, if there is one: for scenes, while nothing runs.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn huge_table_for(&self, addr: VirtAddr) -> Option<Pfn> {
+        self.huge_entry(HugeSize::Large, addr)
+            .ok()
+            .map(|leaf| leaf.table)
+    }
+
+    /// The entry that maps, or would map, a huge page at `addr`, if there is a table for it; else
+    /// the entry below which one is missing. The caller holds what keeps the tables.
+    pub(crate) fn huge_entry(
+        &self,
+        size: HugeSize,
+        addr: VirtAddr,
+    ) -> Result<Leaf<'_, M>, Missing<'_, M>> {
+        // SAFETY: 1: the caller's hold.
+        unsafe { walk_to::<M>(&self.system().at, self.root, addr, size.level()) }
+    }
+}

@@ -1,0 +1,434 @@
+//! The reverse map of anonymous memory: which mappings may hold a page.
+//!
+//! # Problem
+//! After a fork a page can be reached from the address space that made it and from every one that
+//! was forked from it since. Whoever wants to take the page away must find all of them, and finding
+//! them must not cost more than there are.
+//!
+//! # Idea
+//! A page names the anon_vma of the mapping that made it. A mapping is chained to its own anon_vma
+//! and to those of all its ancestors, since it may hold pages of each.
+//!
+//! ```text
+//! VMA of the parent ──chain── A         A: pages made before the fork, or by the parent since
+//!                             │
+//! VMA of the child ───chain───┘
+//!        └────────────chain── B         B: pages made by the child since
+//! ```
+//! The anon_vmas of all processes that descend from one make a tree, whose lock is the root's.
+//!
+//! # Protocol
+//! - A mapping gets its first anon_vma from a fault that holds `mmap_lock` for reading: everything
+//!   is allocated, then linked under the root's lock and `page_table_lock`, unless another fault
+//!   was faster. A neighbour's is taken where it can be, so that the two could be merged.
+//! - Split and fork clone the chains; fork then adds an anon_vma of the child's own.
+//! - A mapping that goes is unchained under the root's lock after its pages were zapped. What has
+//!   no chain left is freed behind the lock, for the root may be among it; who unchains counts in
+//!   the root meanwhile, which must outlive its lock's being let go.
+//!
+//! # Why it is correct
+//! Pages that a mapping holds were made under an anon_vma that it is chained to: its own, or one
+//! that it was chained to when it was forked; the ledger checks each page for that. An anon_vma
+//! with at most one child and no mapping of its own can serve a forked mapping as its own, which
+//! keeps a process that forks, and whose parent exits, for ever, from making ever longer chains.
+//! Children and mappings are counted apart: one number for both let one anon_vma be taken twice
+//! (CVE-2022-42703).
+//!
+//! # Cost
+//! The first fault of a mapping takes the root's lock; no other fault does. Fork and split allocate
+//! a link for each generation.
+//!
+//! Linux: mm/rmap.c __anon_vma_prepare, anon_vma_clone, anon_vma_fork, unlink_anon_vmas.
+
+use crate::base::attrs::VmaView;
+use crate::base::config::{Broken, Config};
+use crate::base::error::NoMemory;
+use crate::mm::Mm;
+use crate::pages::interval::{Span, Spans};
+use crate::space::vma::Vma;
+use crate::system::System;
+use core::mem::offset_of;
+use core::ops::Range;
+use core::ptr::NonNull;
+use minflt_addr::VirtAddr;
+use minflt_pgtable::Mmu;
+use minflt_sync::order::AnonVmaLock;
+use minflt_sync::slab::SlabObject;
+use minflt_sync::{Atomic, Ordering, RwSem};
+
+/// Where the mappings of the pages that one mapping made can be found.
+///
+/// Its memory stays of its type: who comes from a page may look at one that is free, or another's
+/// by now ([`System::hold_anon_vma`]).
+#[derive(Debug)]
+#[repr(C)]
+pub(crate) struct AnonVma<M: Mmu> {
+    /// That of the mapping it was forked from; a root is its own. Immutable.
+    pub(super) parent: NonNull<Self>,
+    /// Where mappings may hold its pages. Guarded by: the root's lock.
+    pub(super) spans: Spans<M>,
+    /// Anon_vmas that have it for a parent; a root counts itself. Guarded by: the root's lock.
+    pub(super) children: Atomic<u64, M>,
+    /// Mappings whose own anon_vma it is. Guarded by: the root's lock.
+    pub(super) active: Atomic<u64, M>,
+    /// The address of the oldest of its tree, which has the lock. Immutable while it is in use.
+    pub(super) root: Atomic<u64, M>,
+    /// One while it has links, one for each who holds it, and one for each descendant of a root;
+    /// 0 while it is free.
+    pub(super) refs: Atomic<u64, M>,
+    /// Guards the links and counts of the whole tree. Only a root's is used.
+    pub(crate) lock: RwSem<AnonVmaLock, M>,
+}
+
+/// A link between a mapping and an anon_vma. Linux: `struct anon_vma_chain`.
+#[derive(Debug)]
+#[repr(C)]
+pub(crate) struct Chain<M: Mmu> {
+    /// The next older link of the same mapping, 0 for none. Guarded by: `mmap_lock` for writing,
+    /// or for reading with `page_table_lock`.
+    pub(super) older: Atomic<u64, M>,
+    /// Immutable.
+    pub(super) anon_vma: NonNull<AnonVma<M>>,
+    /// In the tree of the anon_vma. Guarded by: the root's lock.
+    pub(super) span: Span<M>,
+    /// Whether the anon_vma has no link left. For whoever unchains the mapping.
+    pub(super) last: Atomic<u64, M>,
+}
+
+// SAFETY: the free link overwrites the parent, which nobody without a reference looks at. Those who
+// have none look at the root, the count and the lock only; zeros are an anon_vma that nobody has,
+// and a free lock.
+unsafe impl<M: Mmu> SlabObject for AnonVma<M> {
+    const KEPT: Range<usize> = offset_of!(Self, root)..size_of::<Self>();
+}
+// SAFETY: nobody reads a freed link.
+unsafe impl<M: Mmu> SlabObject for Chain<M> {}
+// SAFETY: what the pointers lead to is shared by the locks named above.
+unsafe impl<M: Mmu> Send for AnonVma<M> {}
+// SAFETY: as above.
+unsafe impl<M: Mmu> Sync for AnonVma<M> {}
+// SAFETY: as above.
+unsafe impl<M: Mmu> Send for Chain<M> {}
+// SAFETY: as above.
+unsafe impl<M: Mmu> Sync for Chain<M> {}
+
+impl<M: Mmu> AnonVma<M> {
+    /// Start offsets of its fields, ascending: for names.
+    pub(crate) const fn fields() -> [(usize, &'static str); 5] {
+        [
+            (0, "anon_vma"),
+            (offset_of!(Self, spans), "spans"),
+            (offset_of!(Self, root), "root"),
+            (offset_of!(Self, refs), "refs"),
+            (offset_of!(Self, lock), "lock"),
+        ]
+    }
+
+    pub(crate) fn root(&self) -> &Self {
+        // SAFETY: a root outlives its descendants, each of which counts in its `refs`.
+        unsafe { self.root_ptr().as_ref() }
+    }
+
+    /// The same, for who gives a count in it up.
+    pub(super) fn root_ptr(&self) -> NonNull<Self> {
+        let root = self.root.load(Ordering::Relaxed) as *mut Self;
+        // SAFETY: from its first link to its last count an anon_vma has a root.
+        unsafe { NonNull::new_unchecked(root) }
+    }
+
+    fn is_root(&self) -> bool {
+        core::ptr::eq(self.root(), self)
+    }
+
+    /// Puts the link of a mapping that is as `view` says into the tree. The root's lock is held.
+    pub(super) fn link(&self, chain: NonNull<Chain<M>>, view: &VmaView) {
+        // SAFETY: the caller made it.
+        self.spans.put(&unsafe { chain.as_ref() }.span, view);
+    }
+
+    /// Whether a mapping that is forked from `parent` may have it for its own.
+    pub(super) fn reusable(&self, parent: &Vma<M>, config: &Config) -> bool {
+        let children = self.children.load(Ordering::Relaxed);
+        let active = self.active.load(Ordering::Relaxed);
+        if config.lacks::<M>(Broken::ChildrenAndOwners) {
+            // Linux: anon_vma_clone before 2555283eb40d.
+            let parents = parent.anon_vma.load(Ordering::Relaxed);
+            return address(NonNull::from(self)) != parents && children + active < 2;
+        }
+        children < 2 && active == 0
+    }
+}
+
+impl<M: Mmu> Chain<M> {
+    pub(super) fn anon_vma(&self) -> &AnonVma<M> {
+        // SAFETY: an anon_vma lives as long as it has links.
+        unsafe { self.anon_vma.as_ref() }
+    }
+}
+
+pub(super) fn address<T>(object: NonNull<T>) -> u64 {
+    object.as_ptr() as u64
+}
+
+/// The link at an address taken from a list, which keeps it.
+pub(super) fn chain_at<'a, M: Mmu>(address: u64) -> Option<&'a Chain<M>> {
+    // SAFETY: lists name live links, and the caller holds the lock of the list.
+    unsafe { (address as *const Chain<M>).as_ref() }
+}
+
+/// The links of a mapping, newest first.
+pub(crate) fn chains_of<'a, M: Mmu>(
+    vma: &Vma<M>,
+) -> impl Iterator<Item = &'a Chain<M>> + use<'a, M> {
+    let first = chain_at(vma.chain.load(Ordering::Relaxed));
+    core::iter::successors(first, |chain| chain_at(chain.older.load(Ordering::Relaxed)))
+}
+
+/// A link of a mapping, as oracles see it, while nothing runs.
+#[derive(Clone, Copy)]
+pub(crate) struct LinkSeen<'c, M: Mmu>(&'c Chain<M>);
+
+/// Calls `visit` with the links of a mapping, newest first, as long as it says so. For oracles,
+/// while nothing runs.
+pub(crate) fn each_link<M: Mmu>(vma: &Vma<M>, mut visit: impl FnMut(LinkSeen<'_, M>) -> bool) {
+    let mut at = chain_at::<M>(vma.chain.peek());
+    while let Some(chain) = at.filter(|chain| visit(LinkSeen(chain))) {
+        at = chain_at(chain.older.peek());
+    }
+}
+
+impl<M: Mmu> LinkSeen<'_, M> {
+    /// Whether it leads to the anon_vma at this address.
+    pub(crate) fn is_to(self, anon_vma: u64) -> bool {
+        address(self.0.anon_vma) == anon_vma
+    }
+
+    /// Whether its span says what the record of its mapping says.
+    pub(crate) fn agrees(self, view: &VmaView) -> bool {
+        self.0.span.agrees(view)
+    }
+
+    /// How many spans the anon_vma's tree has, if this one's is its root, else 0; or what is wrong
+    /// with the tree.
+    pub(crate) fn validate_tree(self) -> Result<u64, &'static str> {
+        let spans = &self.0.anon_vma().spans;
+        if spans.has_root(&self.0.span) {
+            spans.validate()
+        } else {
+            Ok(0)
+        }
+    }
+}
+
+impl<M: Mmu> Vma<M> {
+    /// Its spans are as they shall be, after this, unless those that it has are `enough`. Nobody
+    /// else changes them.
+    #[inline]
+    pub(crate) fn spans_follow(&self, enough: impl Fn(&Span<M>, &VmaView) -> bool) {
+        // Under a downgraded `mmap_lock` a fault may be chaining it just now, with the record as it
+        // is: who finds no anon_vma has nothing to do, who finds one finds the whole chain.
+        if self.own_anon_vma().is_some()
+            && let Some(newest) = chain_at::<M>(self.chain.load(Ordering::Relaxed))
+        {
+            self.move_spans(newest, enough);
+        }
+    }
+
+    /// All of them say the same.
+    fn move_spans(&self, newest: &Chain<M>, enough: impl Fn(&Span<M>, &VmaView) -> bool) {
+        let view = self.view();
+        if enough(&newest.span, &view) {
+            return;
+        }
+        let _tree = newest.anon_vma().root().lock.write();
+        for chain in chains_of(self) {
+            chain.anon_vma().spans.put(&chain.span, &view);
+        }
+    }
+
+    /// Its own anon_vma, if it has one. The caller holds `mmap_lock`.
+    pub(crate) fn own_anon_vma(&self) -> Option<&AnonVma<M>> {
+        // ORDERING: Acquire; pairs with [vma-anon-vma].
+        let own = self.anon_vma.load(Ordering::Acquire) as *const AnonVma<M>;
+        // SAFETY: lives as long as this mapping is chained to it.
+        unsafe { own.as_ref() }
+    }
+}
+
+impl<M: Mmu> Vma<M> {
+    /// Its own anon_vma, if it is chained to no other.
+    pub(crate) fn only_anon_vma(&self) -> Option<&AnonVma<M>> {
+        let own = self.own_anon_vma()?;
+        let mut chains = chains_of(self).skip(1);
+        chains.next().is_none().then_some(own)
+    }
+}
+
+impl<M: Mmu> Mm<M> {
+    /// Gives the mapping an anon_vma of its own, if it has none yet. The caller holds `mmap_lock`.
+    ///
+    /// Linux: __anon_vma_prepare.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn prepare_anon_vma(&self, vma: &Vma<M>) -> Result<(), NoMemory> {
+        let sys = self.system();
+        let shared = self.mergeable_anon_vma(vma);
+        let (anon_vma, fresh) = match shared {
+            Some(neighbours) => (NonNull::from(neighbours), None),
+            None => {
+                let fresh = sys.new_anon_vma(None)?;
+                (fresh, Some(fresh))
+            }
+        };
+        let chain = sys.new_chain(self, vma, anon_vma).inspect_err(|_| {
+            if let Some(fresh) = fresh {
+                sys.discard_anon_vma(fresh);
+            }
+        })?;
+        // SAFETY: fresh, or kept by the neighbour's chain, which `mmap_lock` keeps.
+        let own = unsafe { anon_vma.as_ref() };
+        let mine = {
+            let _tree = own.root().lock.write();
+            let _tables = self.page_table_lock.lock();
+            let mine = vma.anon_vma.load(Ordering::Relaxed) == 0;
+            if mine {
+                own.link(chain, &vma.view());
+                own.active.add(1, Ordering::Relaxed);
+                if fresh.is_some() {
+                    own.children.add(1, Ordering::Relaxed);
+                }
+                vma.chain.store(address(chain), Ordering::Relaxed);
+                // ORDERING: Release; pairs with [vma-anon-vma].
+                vma.anon_vma.store(address(anon_vma), Ordering::Release);
+            }
+            mine
+        };
+        if !mine {
+            sys.discard_chain(chain);
+            if let Some(fresh) = fresh {
+                sys.discard_anon_vma(fresh);
+            }
+        }
+        Ok(())
+    }
+
+    /// The anon_vma of a neighbour that touches the mapping, if it is the neighbour's only one: the
+    /// two mappings could then be merged some day.
+    ///
+    /// Linux: find_mergeable_anon_vma.
+    fn mergeable_anon_vma(&self, vma: &Vma<M>) -> Option<&AnonVma<M>> {
+        let view = vma.view();
+        let range = view.range;
+        // Linux: anon_vma_compatible, which looks neither at what may be done there nor at
+        // userfaultfds.
+        let alike = |other: VmaView| {
+            let (prot, uffd) = (other.prot, other.uffd);
+            let like = VmaView { prot, uffd, ..view };
+            other == like.of_range::<M::Paging>(other.range)
+        };
+        // SAFETY: 1: under `mmap_lock`.
+        let above = unsafe { self.tree.at_or_after(range.end()) };
+        let above = above.filter(|vma| {
+            let view = vma.view();
+            view.range.start() == range.end() && alike(view)
+        });
+        if let Some(found) = above.and_then(Vma::only_anon_vma) {
+            return Some(found);
+        }
+        let last = VirtAddr(range.start().0.checked_sub(1)?);
+        // SAFETY: 1: as above.
+        let below = unsafe { self.tree.at_or_before(last) };
+        let below = below.filter(|vma| {
+            let view = vma.view();
+            view.range.end() == range.start() && alike(view)
+        });
+        below.and_then(Vma::only_anon_vma)
+    }
+}
+
+impl<M: Mmu> System<M> {
+    /// A new anon_vma without links: a child of `parent`, or a root.
+    pub(super) fn new_anon_vma(
+        &self,
+        parent: Option<&AnonVma<M>>,
+    ) -> Result<NonNull<AnonVma<M>>, NoMemory> {
+        let new = AnonVma {
+            parent: parent.map_or(NonNull::dangling(), NonNull::from),
+            spans: Spans::new(),
+            children: Atomic::new(0),
+            active: Atomic::new(0),
+            // These three are not copied: see `SlabObject::KEPT`.
+            root: Atomic::new(0),
+            refs: Atomic::new(0),
+            lock: RwSem::new(self.config.anon_vma_lock()),
+        };
+        let mut new = self.anon_vmas.alloc(new, self).map_err(|_| NoMemory)?;
+        let own = new;
+        // SAFETY: allocated just now, and nobody has a reference.
+        let made = unsafe { new.as_mut() };
+        let root = match parent {
+            Some(parent) => {
+                parent.root().refs.add(1, Ordering::Relaxed);
+                parent.root.load(Ordering::Relaxed)
+            }
+            None => {
+                made.parent = own;
+                address(own)
+            }
+        };
+        made.root.store(root, Ordering::Relaxed);
+        made.lock.set_succession(self.config.anon_vma_lock());
+        // ORDERING: Release; pairs with [anon-vma-hold].
+        made.refs.store(1, Ordering::Release);
+        Ok(new)
+    }
+
+    pub(super) fn new_chain(
+        &self,
+        mm: &Mm<M>,
+        vma: &Vma<M>,
+        anon_vma: NonNull<AnonVma<M>>,
+    ) -> Result<NonNull<Chain<M>>, NoMemory> {
+        let chain = Chain {
+            older: Atomic::new(0),
+            anon_vma,
+            span: Span::new(mm, vma.id),
+            last: Atomic::new(0),
+        };
+        self.chains.alloc(chain, self).map_err(|_| NoMemory)
+    }
+
+    pub(super) fn discard_chain(&self, chain: NonNull<Chain<M>>) {
+        // SAFETY: 1, 2: linked nowhere.
+        unsafe { self.chains.free(chain, self) };
+    }
+
+    /// Lets go of one that has no links; frees it, and then perhaps its root, when nobody else
+    /// counts on it.
+    pub(super) fn discard_anon_vma(&self, anon_vma: NonNull<AnonVma<M>>) {
+        // SAFETY: alive: the caller's count is still in it.
+        let dying = unsafe { anon_vma.as_ref() };
+        // ORDERING: Release; pairs with [anon-vma-put].
+        if dying.refs.sub(1, Ordering::AcqRel) != 1 {
+            return;
+        }
+        // ORDERING: Acquire, by the same step; pairs with [anon-vma-put].
+        let root = (!dying.is_root()).then(|| dying.root_ptr());
+        // SAFETY: 1, 2: the last count is gone, so no link, page walk or descendant names it.
+        unsafe { self.anon_vmas.free(anon_vma, self) };
+        if let Some(root) = root {
+            self.discard_anon_vma(root);
+        }
+    }
+}
+
+impl<M: Mmu> Mm<M> {
+    /// As [`Mm::prepare_anon_vma`], where it may have one.
+    pub(crate) fn prepare_anon_vma_once(&self, vma: &Vma<M>) -> Result<(), NoMemory> {
+        // ORDERING: Acquire; pairs with [vma-anon-vma].
+        if vma.anon_vma.load(Ordering::Acquire) != 0 {
+            return Ok(());
+        }
+        self.prepare_anon_vma(vma)
+    }
+}

@@ -1,0 +1,254 @@
+//! Taking a page away from everybody who maps it, and giving it back.
+//!
+//! # Problem
+//! Who moves a page, or writes it to a swap device, must be the only one who can reach it; threads
+//! go on to load and store meanwhile, and the hardware goes on to set bits.
+//!
+//! # Idea
+//! Replace each entry that names the page by one that says where the page is going, in one
+//! exchange; whoever comes to such an entry waits, or brings the page back.
+//!
+//! # Protocol
+//! ```text
+//! put_away                                     put_back
+//! the page locked                              the page locked
+//! for each place, under its table's lock:      for each place, under its table's lock:
+//!   entry -> where it went   (one exchange)      entry says so -> a mapped one
+//!   stored to? the page is dirty
+//!   map count - 1
+//!   all CPUs told; then the entry's reference
+//! ```
+//!
+//! # Why it is correct
+//! *One exchange* (I3): an entry that was none for a moment could be filled by a fault with a page
+//! of zeros, which the next store of the entry would then lose, with what the user had stored. So
+//! a slot of a swap device is had, and counted, before.
+//!
+//! *The value returned* (I4): the hardware sets "dirty" at any time before the exchange, so the
+//! exchange's own result says whether the page was stored to.
+//!
+//! *Before the copy* (P15): a CPU that buffers the old translation stores to the old page until it
+//! is told. All are told when [`System::put_away`] returns, so what is read after that is all there
+//! ever was.
+//!
+//! *Every entry is found again* (P12, P13): mremap moves entries with the reverse map's lock held
+//! for writing, so none passes a walk by; a child comes after its parent in every walk
+//! ([`crate::pages::interval`]). What a fork copied is restored as the parent's is; it takes the
+//! right to store from both, and the page is no longer exclusive, which is looked at under the
+//! table's lock.
+//!
+//! *Pins.* A page that is pinned stays its owner's own, which a fork that finds a slot in the entry
+//! could not know. So an exclusive page goes to a slot only if nobody has it pinned after all CPUs
+//! were told, with the table's lock still held, which keeps a fork off. Who moves a page to
+//! another frame holds `mmap_lock`, or the VMA's lock, of the one address space that an exclusive
+//! page has, so no fork comes between; or else does as for a slot.
+//!
+//! *Protection* (P14): the entry itself says what it will grant, and mprotect lowers that.
+//!
+//! # Cost
+//! An exchange and an invalidation for each place.
+//!
+//! Linux: mm/rmap.c try_to_unmap_one, try_to_migrate_one; mm/migrate.c remove_migration_pte.
+
+use super::owner::Owner;
+use crate::base::config::Broken;
+use crate::base::event::Event;
+use crate::entry::shootdown;
+use crate::entry::zap::{Only, Zap};
+use crate::memory::frame::{Exclusive, Frame};
+use crate::pages::page::Locked;
+use crate::system::System;
+use core::ops::ControlFlow;
+use minflt_addr::{Pfn, VirtRange};
+use minflt_pgtable::{Mmu, Paging, Pte};
+use minflt_sync::Ordering;
+
+/// Where a page goes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum To {
+    /// To another frame: whoever wants it waits.
+    Migration,
+    /// The same, by who keeps no fork off.
+    MigrationUnheld,
+    /// Nowhere: it is in its file, and found there.
+    File,
+    /// To a slot of the swap device, in which each entry counts: see [`crate::memory::swap`].
+    Swap {
+        /// Which.
+        slot: u64,
+    },
+}
+
+impl To {
+    /// Whether the page stays in memory.
+    const fn moves(self) -> bool {
+        matches!(self, Self::Migration | Self::MigrationUnheld)
+    }
+
+    /// Whether a fork may come between the entry's going and its coming back, and would share a
+    /// page that is pinned.
+    const fn may_be_forked(self) -> bool {
+        matches!(self, Self::Swap { .. } | Self::MigrationUnheld)
+    }
+}
+
+impl<M: Mmu> System<M> {
+    /// Takes a page away from everybody who maps it; returns whether nobody does any more. No CPU
+    /// has a translation of what was taken away then.
+    ///
+    /// # Context
+    /// Sleeps for the lock of the reverse map; waits for CPUs to forget translations.
+    pub(crate) fn put_away(&self, page: &Locked<'_, M>, owner: &Owner<'_, M>, to: To) -> bool {
+        let frame = page.frame();
+        let index = frame.index.load(Ordering::Relaxed);
+        let _all = owner.each(index, |place| {
+            if place.locked && !to.moves() {
+                // Locked since the caller asked. Linux: VM_LOCKED in try_to_unmap_one.
+                return ControlFlow::Continue(());
+            }
+            let mut zap = Zap::begin_by_reverse_map(place.mm, place.range, Only::All);
+            zap.put_away(place.range, page.pfn(), to);
+            if self.lacks(Broken::CopyBeforeFlush) {
+                zap.forget();
+            }
+            zap.finish();
+            match frame.maps.load(Ordering::Relaxed) {
+                0 => ControlFlow::Break(()),
+                _ => ControlFlow::Continue(()),
+            }
+        });
+        frame.maps.load(Ordering::Relaxed) == 0
+    }
+
+    /// Makes every entry that says that `from` is being moved name the frame of `page`, which may
+    /// be `from` itself.
+    ///
+    /// # Context
+    /// Sleeps for the lock of the reverse map.
+    pub(crate) fn put_back(&self, from: Pfn, page: &Locked<'_, M>, owner: &Owner<'_, M>) {
+        let index = page.frame().index.load(Ordering::Relaxed);
+        let _all = owner.each(index, |place| {
+            let zap = Zap::begin_by_reverse_map(place.mm, place.range, Only::All);
+            zap.put_back(place.range, from, page.pfn());
+            ControlFlow::Continue(())
+        });
+    }
+}
+
+impl<M: Mmu> Zap<'_, M> {
+    /// Takes the entry of one page away, if it names frame `pfn`.
+    fn put_away(&mut self, page: VirtRange, pfn: Pfn, to: To) {
+        let mut at = page.start();
+        let Some((leaf, _)) = self.next_table(&mut at, page) else {
+            return;
+        };
+        let (mm, sys) = (self.mm, self.mm.system());
+        let how = mm.exchange_under_lock();
+        let held = mm.table_lock(leaf.table).lock();
+        let entry = mm.entry_in(leaf.table, page.start());
+        let names =
+            |pte: Pte<M::Paging>| pte.is_mapped() && !pte.is_zero_page() && pte.pfn() == pfn;
+        if !names(entry.load()) {
+            return;
+        }
+        if let To::Swap { slot } = to {
+            // Before an entry names it.
+            sys.swap.dup(slot);
+        }
+        // The lock keeps it mapped; only its bits change.
+        let mut old = entry.load();
+        if matches!(to, To::Swap { .. }) && sys.lacks(Broken::SwapInTwoSteps) {
+            old = entry.swap(how, Pte::none());
+            entry.store(away(old, to));
+        } else {
+            while let Err(found) = entry.cas(how, old, away(old, to)) {
+                old = found;
+            }
+        }
+        let frame = sys.frames.get(pfn);
+        let late = sys.lacks(Broken::CopyBeforeFlush);
+        if to.may_be_forked() && frame.is_exclusive() && !late {
+            // Whoever pins it without a lock is done when his CPU has answered.
+            shootdown::flush(sys, mm, page);
+            let shares = [Broken::SwapSharesPinned, Broken::MoveUncounted];
+            let shares = sys.switched_off().is_some_and(|it| shares.contains(&it));
+            if frame.may_be_pinned() && !shares {
+                entry.swap(how, old);
+                drop(held);
+                mm.drop_nonpresent(away(old, to));
+                return;
+            }
+        } else {
+            self.gather.touch(page);
+        }
+        M::note(format_args!("{} of frame {pfn} is put away", page.start()));
+        if old.is_dirty() && !sys.lacks(Broken::AwayForgetsDirty) {
+            frame.set_dirty();
+        }
+        // ORDERING: AcqRel; no pair: the count is compared with itself only.
+        if frame.maps.sub(1, Ordering::AcqRel) == 0 {
+            M::violation(format_args!("map count of frame {pfn} below zero"));
+        }
+        if !to.moves() {
+            mm.count_resident(None, -1);
+        }
+        drop(held);
+        self.gather.page(pfn);
+    }
+
+    /// Maps frame `to` where the entry of one page says that `from` is being moved.
+    fn put_back(mut self, page: VirtRange, from: Pfn, to: Pfn) {
+        if self.mm.system().lacks(Broken::CopyBeforeFlush) {
+            self.gather.touch(page);
+        }
+        let mut at = page.start();
+        if let Some((leaf, _)) = self.next_table(&mut at, page) {
+            let (mm, sys) = (self.mm, self.mm.system());
+            let _held = mm.table_lock(leaf.table).lock();
+            let entry = mm.entry_in(leaf.table, page.start());
+            let found = entry.load();
+            if found.moving() == Some(from) {
+                let frame = sys.frames.get(to);
+                frame.refs.add(1, Ordering::Relaxed);
+                // ORDERING: Release; pairs with [frame-maps].
+                frame.maps.add(1, Ordering::Release);
+                // A fork may have come to this entry before.
+                if !sys.frames.get(from).is_exclusive() {
+                    frame.set_exclusive(Exclusive::No);
+                }
+                entry.swap(mm.exchange_under_lock(), found.migrated(to));
+                M::note(format_args!("{} is put back to frame {to}", page.start()));
+            }
+        }
+        self.finish();
+    }
+}
+
+fn away<P: Paging>(old: Pte<P>, to: To) -> Pte<P> {
+    match to {
+        To::Migration | To::MigrationUnheld => old.migration(),
+        To::File => Pte::none(),
+        To::Swap { slot } => old.swapped(slot),
+    }
+}
+
+impl<M: Mmu> System<M> {
+    /// Waits until whoever is moving a page from frame `pfn` is done with it. The frame may be
+    /// anybody's by then; the wait needs no reference: the bit is set by somebody who has one, and
+    /// he wakes all who found it set.
+    ///
+    /// # Context
+    /// Sleeps. The caller has no page locked.
+    ///
+    /// Linux: migration_entry_wait.
+    #[cold]
+    pub(crate) fn await_move(&self, pfn: Pfn) {
+        self.count(Event::MigrationWaits);
+        self.files.waits.wait_clear(
+            pfn.0,
+            self.frames.get(pfn).state(),
+            Frame::<M>::LOCKED,
+            Frame::<M>::WAITERS,
+        );
+    }
+}

@@ -1,0 +1,198 @@
+//! From a page to whatever may map it.
+//!
+//! # Problem
+//! Somebody comes with nothing but a frame, and wants everybody who maps it. What the frame names
+//! may be freed, and used again for another, while he looks.
+//!
+//! # Idea
+//! Memory of anon_vmas stays memory of anon_vmas, so a look at a dead one does no harm. Take a
+//! reference, unless there is none left to take; then ask whether the page is still mapped, and
+//! still names this one. If so, it was alive all the time.
+//!
+//! # Protocol
+//! ```text
+//! the frame held and locked
+//! mapped?                          no -> nobody maps it
+//! the anon_vma it names: reference, unless its count is zero
+//! mapped, and the same anon_vma?   no -> let go; somebody else is at it
+//! the root's lock: for writing (`exclusive`, `skipped`), or for reading (`shared`)
+//! each span that covers the page
+//! ```
+//! A page of a file is in its file as long as it is locked, so its cache needs no reference.
+//!
+//! # Why it is correct
+//! A mapping is unchained after its pages are gone, and an anon_vma is freed after its last chain;
+//! so one that a mapped page names is alive. It is this one, and not one that got its memory:
+//! whoever freed it saw the page unmapped before, and so would we (P16).
+//!
+//! Readers do not change the tree, and who does (fork, split, a first fault next door, exit) has
+//! the lock for writing. Without the lock a walk comes to spans that are being moved, and misses
+//! some, or to spans that are freed (P10, P11): what the posting of 2012 did. It argued that who
+//! migrates holds `mmap_lock`; but after a fork the tree has mappings of other address spaces, and
+//! within one a first fault changes it under the same `mmap_lock`, held for reading.
+//!
+//! Where nobody but one entry can name the page, there is nothing to look for: [`Owner::known`].
+//!
+//! # Cost
+//! Two exchanges on the anon_vma's count, and the root's lock: for reading an exchange on a line
+//! that all readers share.
+//!
+//! Linux: mm/rmap.c folio_get_anon_vma, folio_lock_anon_vma_read, rmap_walk_anon, rmap_walk_file.
+
+use super::anon_vma::AnonVma;
+use crate::base::config::{AnonRmap, Broken};
+use crate::memory::frame::{Frame, Use};
+use crate::mm::Mm;
+use crate::pages::file::PageCache;
+use crate::pages::interval::Mapped;
+use crate::pages::page::Locked;
+use crate::system::System;
+use core::ops::ControlFlow;
+use core::ptr::NonNull;
+use minflt_addr::{VirtAddr, VirtRange};
+use minflt_pgtable::{Mmu, Paging};
+use minflt_sync::Ordering;
+
+/// An anon_vma that stays what it is until this is dropped.
+pub(crate) struct HeldAnonVma<'s, M: Mmu> {
+    sys: &'s System<M>,
+    anon_vma: NonNull<AnonVma<M>>,
+}
+
+/// What says where a page may be mapped.
+pub(crate) enum Owner<'s, M: Mmu> {
+    Anon(HeldAnonVma<'s, M>),
+    File(&'s PageCache<M>),
+    /// One entry only can name it.
+    Known(Mapped<'s, M>),
+}
+
+impl<M: Mmu> HeldAnonVma<'_, M> {
+    fn get(&self) -> &AnonVma<M> {
+        // SAFETY: has our reference.
+        unsafe { self.anon_vma.as_ref() }
+    }
+}
+
+impl<M: Mmu> Drop for HeldAnonVma<'_, M> {
+    fn drop(&mut self) {
+        self.sys.discard_anon_vma(self.anon_vma);
+    }
+}
+
+impl<M: Mmu> AnonVma<M> {
+    /// Takes a reference, unless it is free.
+    fn try_hold(&self) -> bool {
+        let mut found = self.refs.load(Ordering::Relaxed);
+        while found != 0 {
+            // ORDERING: Acquire; pairs with [anon-vma-hold].
+            let taken = self
+                .refs
+                .cas(found, found + 1, Ordering::Acquire, Ordering::Relaxed);
+            match taken {
+                Ok(_) => return true,
+                Err(now) => found = now,
+            }
+        }
+        false
+    }
+}
+
+impl<M: Mmu> System<M> {
+    /// The anon_vma of a page of anonymous memory, which the caller holds; none if the page is not
+    /// mapped, or is being changed by somebody else.
+    fn hold_anon_vma(&self, frame: &Frame<M>) -> Option<HeldAnonVma<'_, M>> {
+        // ORDERING: Acquire; pairs with [frame-maps].
+        let uncounted = self.lacks(Broken::FoundBeforeCounted);
+        if frame.maps.load(Ordering::Acquire) == 0 && !uncounted {
+            return None;
+        }
+        let named = frame.mapping.load(Ordering::Relaxed);
+        let anon_vma = NonNull::new(named as *mut AnonVma<M>)?;
+        // SAFETY: memory of anon_vmas stays that; what is looked at here is never overwritten.
+        let alive = unsafe { anon_vma.as_ref() };
+        if self.lacks(Broken::HoldsFreedAnonVma) {
+            alive.refs.add(1, Ordering::Relaxed);
+        } else if !alive.try_hold() {
+            return None;
+        }
+        let held = HeldAnonVma {
+            sys: self,
+            anon_vma,
+        };
+        let mapped = frame.maps.load(Ordering::Relaxed) > 0 || uncounted;
+        (mapped && frame.mapping.load(Ordering::Relaxed) == named).then_some(held)
+    }
+
+    /// What says where a page may be mapped; none if nothing maps it, or it is on its way out.
+    pub(crate) fn owner_of<'s>(&'s self, page: &Locked<'s, M>) -> Option<Owner<'s, M>> {
+        let frame = page.frame();
+        match frame.used_as() {
+            Use::Anon => self.hold_anon_vma(frame).map(Owner::Anon),
+            Use::File => {
+                let cache = frame.mapping.load(Ordering::Relaxed) as *const PageCache<M>;
+                // SAFETY: a page that is locked and in a file stays there, and the file with it.
+                unsafe { cache.as_ref() }.map(Owner::File)
+            }
+            _ => None,
+        }
+    }
+}
+
+impl<'s, M: Mmu> Owner<'s, M> {
+    /// Of a page that the entry for `addr` names, and no other can.
+    ///
+    /// # Correctness
+    /// The page is *exclusive*: one entry names it, for certain. The caller has it locked, and
+    /// holds `mmap_lock` or the VMA's lock. Only a fork gives a page a second entry, and only
+    /// mremap gives an entry another address; both need `mmap_lock` for writing, with the VMA's
+    /// section, so neither comes before the hold ends. Whoever takes the page away through the
+    /// reverse map (reclaim, truncation) needs the page's lock. What is left is a zap under
+    /// `mmap_lock` for reading, which takes the entry out under the table's lock: it is looked at
+    /// there, like every entry that a walk finds. So no other mapping can be missed, and the lock
+    /// that would keep the tree as it is guards nothing that is looked at.
+    pub(crate) fn known(mm: &'s Mm<M>, addr: VirtAddr) -> Self {
+        let start = addr.align_down(M::Paging::shift());
+        Self::Known(Mapped {
+            mm,
+            range: VirtRange::new(start, VirtAddr(start.0 + M::Paging::page())),
+            locked: false,
+            span: None,
+        })
+    }
+
+    /// Calls `visit` with each place that may map page `index`, until it is told to stop.
+    ///
+    /// # Context
+    /// Sleeps for the lock of the reverse map, and holds it meanwhile.
+    pub(crate) fn each(
+        &self,
+        index: u64,
+        mut visit: impl FnMut(Mapped<'_, M>) -> ControlFlow<()>,
+    ) -> ControlFlow<()> {
+        match self {
+            Self::Known(place) => visit(*place),
+            Self::File(cache) => {
+                let _tree = cache.i_mmap.read();
+                cache.spans.each(index, index, visit)
+            }
+            Self::Anon(held) => {
+                let own = held.get();
+                let lock = &own.root().lock;
+                match held.sys.config.anon_rmap {
+                    _ if held.sys.lacks(Broken::RmapUnlocked) => {
+                        own.spans.each(index, index, visit)
+                    }
+                    AnonRmap::Exclusive | AnonRmap::Skipped => {
+                        let _tree = lock.write();
+                        own.spans.each(index, index, visit)
+                    }
+                    AnonRmap::Shared => {
+                        let _tree = lock.read();
+                        own.spans.each(index, index, visit)
+                    }
+                }
+            }
+        }
+    }
+}

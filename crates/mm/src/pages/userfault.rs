@@ -1,0 +1,480 @@
+//! Who waits for a handler, and handlers that wait for somebody to wait.
+//!
+//! # Problem
+//! A thread that faulted sleeps until a handler wakes its address; a handler sleeps until there is
+//! such a thread. Either may end first.
+//!
+//! # Idea
+//! One list for an address space, of places from a slab. Whoever sleeps puts a place in and takes
+//! it out again, by itself; whoever wakes only marks it.
+//!
+//! # Protocol
+//! All of it under one spinning lock. Sleep: place in; lock let go; park until the place is marked.
+//! Wake: mark; unpark.
+//!
+//! # Why it is correct
+//! Wake tokens are sticky, so a mark between the look and the sleep is not lost. A place is freed
+//! by its owner under the lock, after which nobody finds it.
+//!
+//! # Cost
+//! A list's walk; lists are as long as threads wait.
+
+use crate::base::error::NoMemory;
+use crate::base::event::Event;
+use crate::mm::Mm;
+use core::ptr::NonNull;
+use minflt_addr::{VirtAddr, VirtRange};
+use minflt_pgtable::{Access, Mmu};
+use minflt_sync::lockdep::might_sleep;
+use minflt_sync::order::WaitLock;
+use minflt_sync::slab::SlabObject;
+use minflt_sync::{Atomic, Ordering, SpinLock, TaskId};
+
+/// Whether a page is write-protected.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum WriteProtected {
+    /// Stores go on.
+    No,
+    /// A store is for the handler.
+    Yes,
+}
+
+/// Why a fault is a handler's.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Reason {
+    /// There is no page.
+    Missing,
+    /// The handler protects the page.
+    WriteProtected,
+}
+
+/// A fault, as its handler reads it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Message {
+    /// The page.
+    pub addr: VirtAddr,
+    /// What was tried.
+    pub access: Access,
+    /// Why it waits.
+    pub reason: Reason,
+}
+
+/// What a fault comes to that is a handler's.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum UffdFaults {
+    /// The thread waits, and the handler reads of it.
+    Wait,
+    /// The thread gets a signal, as behind the end of a file; whoever touches the page for a call
+    /// finds it not to be had. Nobody waits. Linux: `UFFD_FEATURE_SIGBUS`.
+    Signal,
+}
+
+/// What became of a thread that faulted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Queued {
+    /// It is in the queue.
+    Waits,
+    /// It is not to wait.
+    Signal,
+    /// There is no handler any more.
+    Nobody,
+}
+
+/// The most userfaultfds that an address space has at a time: as many as Linux by default lets a
+/// process open files.
+const MOST: u64 = 1024;
+
+/// A userfaultfd that has not ended.
+#[derive(Debug)]
+pub(crate) struct Context {
+    next: Option<NonNull<Self>>,
+    number: u16,
+    faults: UffdFaults,
+}
+
+/// A place in the queue. Guarded by: the queue's lock.
+#[derive(Debug)]
+pub(crate) struct Waiter {
+    next: Option<NonNull<Self>>,
+    task: TaskId,
+    /// Whose.
+    number: u16,
+    what: What,
+    state: State,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum What {
+    /// A thread that faulted.
+    Fault(Message),
+    /// A handler.
+    Handler,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum State {
+    New,
+    /// A handler knows of it.
+    Read,
+    /// It may go on.
+    Woken,
+}
+
+// SAFETY: nobody reads a freed one.
+unsafe impl SlabObject for Context {}
+// SAFETY: nobody reads a freed one.
+unsafe impl SlabObject for Waiter {}
+// SAFETY: the lists are reached under their lock only.
+unsafe impl Send for Queue {}
+
+/// Guarded by: the lock around it.
+#[derive(Debug)]
+struct Queue {
+    contexts: Option<NonNull<Context>>,
+    /// The newest first.
+    waiters: Option<NonNull<Waiter>>,
+    last_number: u16,
+}
+
+/// The userfaultfds of an address space, and who waits.
+pub(crate) struct Userfaults<M: Mmu> {
+    /// How many userfaultfds there are.
+    contexts: Atomic<u64, M>,
+    queue: SpinLock<Queue, WaitLock, M>,
+}
+
+impl<M: Mmu> Userfaults<M> {
+    pub(crate) fn new() -> Self {
+        Self {
+            contexts: Atomic::new(0),
+            queue: SpinLock::new(Queue {
+                contexts: None,
+                waiters: None,
+                last_number: 0,
+            }),
+        }
+    }
+}
+
+impl Queue {
+    fn knows(&self, number: u16) -> bool {
+        self.faults_of(number).is_some()
+    }
+
+    /// What faults come to, of the userfaultfd of this number if there is one.
+    fn faults_of(&self, number: u16) -> Option<UffdFaults> {
+        let mut at = self.contexts;
+        while let Some(context) = at {
+            // SAFETY: in the list, so not freed; the lock is held.
+            let context = unsafe { context.as_ref() };
+            if context.number == number {
+                return Some(context.faults);
+            }
+            at = context.next;
+        }
+        None
+    }
+
+    /// A number that no userfaultfd has; 0 is nobody's.
+    fn unused_number(&self) -> Option<u16> {
+        let others = (1..=u16::MAX).map(|step| self.last_number.wrapping_add(step));
+        others
+            .chain([self.last_number])
+            .find(|number| *number != 0 && !self.knows(*number))
+    }
+
+    /// Calls `visit` with each place, the newest first, until it is told to stop.
+    fn visit(&mut self, mut visit: impl FnMut(&mut Waiter) -> Go) {
+        let mut at = self.waiters;
+        while let Some(mut waiter) = at {
+            // SAFETY: in the list, so not freed; the lock is held.
+            let waiter = unsafe { waiter.as_mut() };
+            if visit(waiter) == Go::Stop {
+                return;
+            }
+            at = waiter.next;
+        }
+    }
+
+    /// Takes the place of `task` out, if it is `state`.
+    fn take_out(&mut self, task: TaskId, needs: Option<State>) -> Taken {
+        let mut link = &mut self.waiters;
+        while let Some(mut at) = *link {
+            // SAFETY: in the list, so not freed; the lock is held.
+            let waiter = unsafe { at.as_mut() };
+            if waiter.task == task {
+                if needs.is_some_and(|state| waiter.state != state) {
+                    return Taken::NotYet;
+                }
+                *link = waiter.next;
+                return Taken::Out(at);
+            }
+            link = &mut waiter.next;
+        }
+        Taken::Nothing
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Go {
+    On,
+    Stop,
+}
+
+enum Taken {
+    Nothing,
+    NotYet,
+    Out(NonNull<Waiter>),
+}
+
+fn me<M: Mmu>() -> TaskId {
+    // SAFETY: duty 1 of `Machine`.
+    unsafe { &*M::cx() }.task.get()
+}
+
+impl<M: Mmu> Mm<M> {
+    /// Begins a userfaultfd; returns its number.
+    ///
+    /// # Errors
+    /// No memory, or there are [`MOST`] already.
+    pub(crate) fn new_context(&self, faults: UffdFaults) -> Result<u16, NoMemory> {
+        let sys = self.system();
+        let context = Context {
+            next: None,
+            number: 0,
+            faults,
+        };
+        let mut new = sys.uffds.alloc(context, sys).map_err(|_| NoMemory)?;
+        let number = {
+            let mut queue = self.uffd.queue.lock();
+            let room = self.uffd.contexts.load(Ordering::Relaxed) < MOST;
+            let number = room.then(|| queue.unused_number()).flatten();
+            if let Some(number) = number {
+                // SAFETY: allocated above; nobody else has it.
+                let context = unsafe { new.as_mut() };
+                context.number = number;
+                context.next = queue.contexts.replace(new);
+                queue.last_number = number;
+                self.uffd.contexts.add(1, Ordering::Relaxed);
+            }
+            number
+        };
+        if number.is_none() {
+            // SAFETY: 1, 2: allocated above, in no list.
+            unsafe { sys.uffds.free(new, sys) };
+        }
+        number.ok_or(NoMemory)
+    }
+
+    /// Ends a userfaultfd: whoever waits for it goes on.
+    pub(crate) fn end_context(&self, number: u16) {
+        let mut queue = self.uffd.queue.lock();
+        let mut ended = None;
+        let mut link = &mut queue.contexts;
+        while let Some(mut at) = *link {
+            // SAFETY: in the list, so not freed; the lock is held.
+            let context = unsafe { at.as_mut() };
+            if context.number == number {
+                *link = context.next;
+                ended = Some(at);
+                break;
+            }
+            link = &mut context.next;
+        }
+        queue.visit(|waiter| {
+            if waiter.number == number {
+                mark::<M>(waiter);
+            }
+            Go::On
+        });
+        drop(queue);
+        if let Some(context) = ended {
+            // SAFETY: 1, 2: taken out of the list above.
+            unsafe { self.system().uffds.free(context, self.system()) };
+            self.uffd.contexts.sub(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether the userfaultfd of this number, if it is one, has not ended.
+    pub(crate) fn is_watched_by(&self, number: u16) -> bool {
+        number != 0 && self.uffd.queue.lock().knows(number)
+    }
+
+    /// How many userfaultfds there are, without the door: for oracles.
+    pub(crate) fn count_contexts(&self) -> u64 {
+        self.uffd.contexts.peek()
+    }
+
+    /// What was mapped in `range` is not any more: wakes whoever waits there, if anybody can.
+    #[inline]
+    pub(crate) fn wake_unmapped(&self, range: VirtRange) {
+        if self.uffd.contexts.load(Ordering::Relaxed) != 0 {
+            self.wake_userfaults(range);
+        }
+    }
+
+    /// Queues the calling thread for a handler, and tells one, if it is to wait.
+    pub(crate) fn queue_userfault(
+        &self,
+        number: u16,
+        addr: VirtAddr,
+        access: Access,
+        reason: Reason,
+    ) -> Result<Queued, NoMemory> {
+        if self.uffd.queue.lock().faults_of(number) == Some(UffdFaults::Signal) {
+            return Ok(Queued::Signal);
+        }
+        let message = Message {
+            addr,
+            access,
+            reason,
+        };
+        let queued = self.enqueue(number, What::Fault(message))?;
+        if queued {
+            self.system().count(Event::Userfaults);
+            M::note(format_args!("fault {addr} waits for a handler"));
+        }
+        Ok(if queued {
+            Queued::Waits
+        } else {
+            Queued::Nobody
+        })
+    }
+
+    fn enqueue(&self, number: u16, what: What) -> Result<bool, NoMemory> {
+        let sys = self.system();
+        let waiter = Waiter {
+            next: None,
+            task: me::<M>(),
+            number,
+            what,
+            state: State::New,
+        };
+        let mut new = sys.waiters.alloc(waiter, sys).map_err(|_| NoMemory)?;
+        let mut queue = self.uffd.queue.lock();
+        let known = queue.knows(number);
+        if known {
+            // SAFETY: allocated above; nobody else has it.
+            unsafe { new.as_mut() }.next = queue.waiters.replace(new);
+            if what != What::Handler {
+                wake_handler::<M>(&mut queue, number);
+            }
+        }
+        drop(queue);
+        if !known {
+            // SAFETY: 1, 2: allocated above, in no list.
+            unsafe { sys.waiters.free(new, sys) };
+        }
+        Ok(known)
+    }
+
+    /// Leaves the queue again without having waited.
+    pub(crate) fn leave_queue(&self) {
+        let taken = self.uffd.queue.lock().take_out(me::<M>(), None);
+        self.free_place(taken);
+    }
+
+    /// Sleeps until the calling task's place in the queue is marked, and leaves it; at once where
+    /// it has none.
+    ///
+    /// # Context
+    /// Holds nothing. Sleeps.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn await_wake(&self) {
+        loop {
+            let task = me::<M>();
+            let taken = self.uffd.queue.lock().take_out(task, Some(State::Woken));
+            if !matches!(taken, Taken::NotYet) {
+                return self.free_place(taken);
+            }
+            might_sleep::<M>();
+            M::park();
+        }
+    }
+
+    fn free_place(&self, taken: Taken) {
+        if let Taken::Out(place) = taken {
+            // SAFETY: 1, 2: out of the list.
+            unsafe { self.system().waiters.free(place, self.system()) };
+        }
+    }
+
+    /// The oldest fault that no handler has read.
+    pub(crate) fn next_userfault(&self, number: u16) -> Option<Message> {
+        let mut queue = self.uffd.queue.lock();
+        let mut oldest = None;
+        queue.visit(|waiter| {
+            if waiter.number == number
+                && waiter.state == State::New
+                && let What::Fault(message) = waiter.what
+            {
+                oldest = Some((waiter.task, message));
+            }
+            Go::On
+        });
+        let (task, message) = oldest?;
+        queue.visit(|waiter| {
+            if waiter.task != task {
+                return Go::On;
+            }
+            waiter.state = State::Read;
+            Go::Stop
+        });
+        Some(message)
+    }
+
+    /// A handler sleeps until there may be a fault to read.
+    pub(crate) fn await_userfault(&self, number: u16) -> Result<(), NoMemory> {
+        self.enqueue(number, What::Handler)?;
+        // One may have come before the place was there.
+        let mut queue = self.uffd.queue.lock();
+        let mut waits = Go::On;
+        queue.visit(|waiter| {
+            let fault = waiter.number == number && matches!(waiter.what, What::Fault(_));
+            if fault && waiter.state == State::New {
+                waits = Go::Stop;
+            }
+            waits
+        });
+        if waits == Go::Stop {
+            wake_handler::<M>(&mut queue, number);
+        }
+        drop(queue);
+        self.await_wake();
+        Ok(())
+    }
+
+    /// Wakes whoever waits in `range`.
+    pub(crate) fn wake_userfaults(&self, range: VirtRange) {
+        let mut queue = self.uffd.queue.lock();
+        queue.visit(|waiter| {
+            if let What::Fault(message) = waiter.what
+                && range.contains(message.addr)
+            {
+                mark::<M>(waiter);
+            }
+            Go::On
+        });
+    }
+}
+
+/// Wakes one handler that waits.
+fn wake_handler<M: Mmu>(queue: &mut Queue, number: u16) {
+    queue.visit(|waiter| {
+        let waits = waiter.what == What::Handler && waiter.state == State::New;
+        if !waits || waiter.number != number {
+            return Go::On;
+        }
+        mark::<M>(waiter);
+        Go::Stop
+    });
+}
+
+/// The owner of the place goes on.
+fn mark<M: Mmu>(waiter: &mut Waiter) {
+    if waiter.state != State::Woken {
+        waiter.state = State::Woken;
+        M::unpark(waiter.task);
+    }
+}

@@ -1,7 +1,0 @@
-//! Reverse maps: which entries name a page.
-
-pub(crate) mod anon_vma;
-pub(crate) mod away;
-mod chains;
-pub(crate) mod interval;
-pub(crate) mod owner;

@@ -1,0 +1,211 @@
+//! A mapping: a stable identity and an immutable record of attributes.
+//!
+//! # Problem
+//! A speculative fault reads a VMA's range, flags and protection while mprotect, split or munmap
+//! may be changing them, and must get a consistent set or notice.
+//!
+//! # Idea
+//! What changes together is one immutable record; the identity points to it. A writer makes a new
+//! record and publishes it by one store; a reader reads one pointer. A VMA's first record lies in
+//! it and stands for the pointer 0, so that a mapping that never changes costs one allocation, and
+//! a lookup fetches identity and record at the same time.
+//!
+//! # Protocol
+//! Readers: under `mmap_lock` or the VMA's own lock ([`crate::space::vma_lock`]), or in a read
+//! section of the lifetime's domain with the sequence count sampled before and checked after.
+//! Writers: `mmap_lock` for writing, inside a section ([`crate::change::writers`]): where the
+//! ladder speculates the count is odd, where it locks VMAs this one is write-locked. A VMA that was
+//! taken out keeps an odd count for ever, or is detached, so nobody holds on to it again.
+//!
+//! # Why it is correct
+//! A record is never written after it is published, and freed by the configured lifetime; the first
+//! one with its VMA.
+
+use crate::base::attrs::{Prot, VmaFlags, VmaView};
+use core::fmt;
+use core::mem::offset_of;
+use core::ops::Range;
+use core::ptr::NonNull;
+use minflt_addr::{VirtAddr, VirtRange};
+use minflt_pgtable::Mmu;
+use minflt_sync::order::VmaLock;
+use minflt_sync::slab::SlabObject;
+use minflt_sync::{Atomic, Callback, LockedAt, Ordering, RefLock, RwSem, SeqCount, Succession};
+
+/// What a mapping is: immutable once published.
+#[derive(Debug)]
+pub struct Attrs {
+    view: VmaView,
+    /// Waits for a grace period once replaced.
+    pub(crate) callback: Callback,
+}
+
+/// The first record of a VMA, which lies in it: what is not said is as of new anonymous memory.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct First {
+    range: VirtRange,
+    prot: Prot,
+    flags: VmaFlags,
+}
+
+impl First {
+    /// The end of no mapping's range. The record of one that maps a file lies elsewhere always, so
+    /// its place here says something else: the start of the range is the address of the link to
+    /// the file.
+    const IS_LINK: VirtAddr = VirtAddr(u64::MAX);
+}
+
+/// A mapping's identity. What faults only read stands in its first line, the lock that they write
+/// behind it; no two VMAs share a line.
+#[repr(C, align(64))]
+pub struct Vma<M: Mmu> {
+    /// Distinguishes it from every other VMA of the system, dead or alive.
+    pub(crate) id: u64,
+    /// Odd while the VMA is being changed, and for ever once it was taken out.
+    pub(crate) seq: SeqCount<M>,
+    /// The record, 0 for the first one.
+    pub(crate) attrs: Atomic<u64, M>,
+    /// The address of its own anon_vma, 0 before the first anonymous fault. Set once: before the
+    /// VMA is published (split, fork), or by a fault under `mmap_lock` for reading, the root's lock
+    /// and `page_table_lock`. 0 again when the VMA is taken out.
+    pub(crate) anon_vma: Atomic<u64, M>,
+    /// The first record. Immutable.
+    pub(crate) first: First,
+    /// Write-locked while this is [`crate::Mm`]'s. Guarded by: `mmap_lock`, write.
+    pub(crate) lock_seq: LockedAt<M>,
+    /// The [`SpaceId`](minflt_pgtable::SpaceId) of the address space whose tree it is in, where
+    /// the ladder locks VMAs; 0 before and after. Guarded by: `mmap_lock`, write.
+    pub(crate) mm: Atomic<u64, M>,
+    /// The lock, where it is a count.
+    pub(crate) refcnt: RefLock<VmaLock, M>,
+    /// The lock, where it is a semaphore.
+    pub(crate) lock: RwSem<VmaLock, M>,
+    /// The newest of its links to anon_vmas, 0 for none. Guarded by: `mmap_lock` for writing, or
+    /// for reading with `page_table_lock`.
+    pub(crate) chain: Atomic<u64, M>,
+    /// Waits for a grace period once taken out.
+    pub(crate) callback: Callback,
+}
+
+/// Nothing is added to a VMA that there is no room for.
+pub(crate) const VMA_BYTES: usize = 128;
+
+// SAFETY: the link overwrites the id, which readers use for printing only. A fresh VMA's number,
+// owner and count are zero, and are changed by atomic stores only.
+unsafe impl<M: Mmu> SlabObject for Vma<M> {
+    const KEPT: Range<usize> = offset_of!(Self, lock_seq)..offset_of!(Self, lock);
+}
+// SAFETY: the link overwrites the start of the range; nobody reads a freed record.
+unsafe impl SlabObject for Attrs {}
+
+impl Attrs {
+    pub(crate) const fn new(view: VmaView) -> Self {
+        // One line.
+        const { assert!(size_of::<Self>() <= 64) };
+        Self {
+            view,
+            callback: Callback::new(),
+        }
+    }
+}
+
+impl<M: Mmu> Vma<M> {
+    /// A VMA whose first record says the range, protection and flags of `view`, with its link to a
+    /// file; what else `view` says, a record in its place has to ([`VmaView::is_plain`]).
+    pub(crate) fn new(id: u64, view: VmaView, link: u64, succession: Succession) -> Self {
+        const { assert!(size_of::<Self>() <= VMA_BYTES) };
+        // A fault sees that a VMA is write-locked without the line that readers write.
+        const { assert!(offset_of!(Self, lock_seq) < 64 && offset_of!(Self, mm) >= 64) };
+        Self {
+            id,
+            seq: SeqCount::new(),
+            attrs: Atomic::new(0),
+            anon_vma: Atomic::new(0),
+            first: First {
+                range: match link {
+                    0 => view.range,
+                    link => VirtRange::new(VirtAddr(link), First::IS_LINK),
+                },
+                prot: view.prot,
+                flags: view.flags,
+            },
+            chain: Atomic::new(0),
+            callback: Callback::new(),
+            // These three are not copied: see `SlabObject::KEPT`.
+            lock_seq: LockedAt::new(),
+            mm: Atomic::new(0),
+            refcnt: RefLock::new(),
+            lock: RwSem::new(succession),
+        }
+    }
+
+    /// The address of its link to the file that it maps, 0 for anonymous memory. Immutable.
+    pub(crate) fn link(&self) -> u64 {
+        let range = self.first.range;
+        if range.end() == First::IS_LINK {
+            range.start().0
+        } else {
+            0
+        }
+    }
+
+    /// The attributes now. The caller holds `mmap_lock` or the VMA's lock, or a read section of
+    /// the lifetime's domain.
+    #[inline]
+    pub fn view(&self) -> VmaView {
+        // ORDERING: Acquire; pairs with [vma-attrs].
+        let attrs = self.attrs.load(Ordering::Acquire);
+        let (at, len) = match attrs {
+            0 => ((&raw const self.first).cast(), size_of::<First>()),
+            attrs => (attrs as *const u8, size_of::<VmaView>()),
+        };
+        M::before(at, len, minflt_sync::Kind::PlainRead);
+        self.record(attrs)
+    }
+
+    /// Puts other attributes in; returns the old record, which the caller frees by the lifetime,
+    /// unless it lies in the VMA.
+    pub(crate) fn publish(&self, attrs: NonNull<Attrs>) -> Option<NonNull<Attrs>> {
+        let old = self.attrs.load(Ordering::Relaxed);
+        // ORDERING: Release; pairs with [vma-attrs].
+        self.attrs.store(attrs.as_ptr() as u64, Ordering::Release);
+        NonNull::new(old as *mut Attrs)
+    }
+
+    /// Puts the first record back in; returns the one that was in its place.
+    pub(crate) fn publish_first(&self) -> Option<NonNull<Attrs>> {
+        let old = self.attrs.load(Ordering::Relaxed);
+        // ORDERING: Release; pairs with [vma-attrs].
+        self.attrs.store(0, Ordering::Release);
+        NonNull::new(old as *mut Attrs)
+    }
+
+    /// What the record that the pointer stands for says.
+    #[inline(always)]
+    fn record(&self, attrs: u64) -> VmaView {
+        if attrs == 0 {
+            let First { range, prot, flags } = self.first;
+            return VmaView::anonymous::<M::Paging>(range, prot, flags);
+        }
+        // SAFETY: records are published whole and freed by the lifetime the caller's hold keeps
+        // off.
+        let attrs = unsafe { &*(attrs as *const Attrs) };
+        attrs.view
+    }
+
+    /// The record now, for freeing it with the VMA; none where it lies in the VMA.
+    pub(crate) fn attrs_ptr(&self) -> Option<NonNull<Attrs>> {
+        NonNull::new(self.attrs.peek() as *mut Attrs)
+    }
+
+    /// The attributes without the door, for oracles.
+    pub(crate) fn peek(&self) -> VmaView {
+        self.record(self.attrs.peek())
+    }
+}
+
+impl<M: Mmu> fmt::Debug for Vma<M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Vma {}", self.id)
+    }
+}

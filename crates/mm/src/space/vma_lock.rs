@@ -1,0 +1,265 @@
+//! The VMA's lock: a fault holds one mapping, and waits for nobody who holds another.
+//!
+//! # Problem
+//! Every fault of an address space reads `mmap_lock`: one line for all of them, and behind every
+//! call that changes any mapping. Speculation ([`crate::fault`]) holds nothing, and pays with
+//! checks at the end of each fault and with attempts in vain.
+//!
+//! # Idea
+//! A fault needs *its* VMA to stay as it is. So the lock is in the VMA; it is found without a
+//! lock, its lock is only ever tried, and any doubt sends the fault to `mmap_lock`.
+//!
+//! # Protocol
+//! A fault, in a read section of the lifetime's domain: look the VMA up, try its lock for reading;
+//! inside, ask whether it still belongs to this address space and covers the address. Then the
+//! section ends, and the lock alone keeps VMA, record and tables. It never waits for `mmap_lock`
+//! with the VMA's lock held: it lets go, and begins again.
+//!
+//! A writer holds `mmap_lock` for writing, and write-locks each VMA before it changes or removes it
+//! ([`crate::change::writers`]): waits until its faults have left, then gives it the number of the
+//! address space. All write locks end together, by moving that number on, before `mmap_lock` is let
+//! go. A VMA that is taken out is *detached* before that.
+//!
+//! ```text
+//! CPU 0: fault                     CPU 1: munmap
+//!                                  mmap_lock, write
+//! finds V
+//! tries V's lock: inside
+//!                                  waits for V's readers
+//! installs a page, leaves
+//!                                  V.lock_seq = mm.lock_seq
+//!                                  V out of the tree; zaps that page; frees tables
+//! finds V (in the old tree)        V detached
+//! tries: locked, or detached       mm.lock_seq += 1
+//! waits for mmap_lock
+//! ```
+//!
+//! | | semaphore ([`VmaLockBy::Rwsem`]) | count ([`VmaLockBy::Count`]) |
+//! |---|---|---|
+//! | primitive | [`RwSem::try_read_unless`](minflt_sync::RwSem) | [`minflt_sync::RefLock`] |
+//! | detached | `mm` is 0 | the count is 0 |
+//! | the VMA's memory | stays this VMA until a grace period | may be another VMA at any time |
+//! | asks for an anon_vma | at entry | when it has to make one |
+//!
+//! # Why it is correct
+//! The primitives argue for one lock. Beyond that: a VMA is published write-locked, and attached
+//! only when it is whole, so nobody uses half of one (33313a747e81). Under the count, what a fault
+//! found may have become any VMA: its address space is asked for once inside, by a number that is
+//! never given twice, and its range after that; until then only its lock, number and owner are
+//! read, which outlive the object ([`SlabObject::KEPT`](minflt_sync::slab::SlabObject)). Nothing of
+//! a VMA is touched once its lock was let go: the count's last exchange says whom to wake, and a
+//! semaphore is let go inside a read section. Tables
+//! below a VMA are freed under its write lock, so a reader may walk them and put some in. Waiting
+//! goes one way, from `mmap_lock` to the VMA's lock.
+//!
+//! # Cost
+//! A fault: two exchanges on the VMA's line, shared with faults on the same VMA only. Many CPUs in
+//! one VMA lose exchanges to each other and repeat them, where `mmap_lock` is taken by an addition
+//! that cannot fail: there this lock is the slower one. A writer: one look for each VMA and call,
+//! and the wait for faults in flight. Ladders without VMA locks pay for the room in the VMA and
+//! for a branch in each writer.
+//!
+//! Linux: mm/mmap_lock.c and include/linux/mmap_lock.h: lock_vma_under_rcu, vma_start_read,
+//! vma_start_write, vma_mark_attached, vma_mark_detached (v6.4, v6.15).
+
+use crate::base::attrs::{Prot, VmaView};
+use crate::base::config::{Broken, VmaLockBy};
+use crate::base::error::NoMemory;
+use crate::base::event::Event;
+use crate::mm::Mm;
+use crate::space::vma::{Attrs, Vma};
+use crate::system::System;
+use core::ptr::NonNull;
+use minflt_addr::VirtAddr;
+use minflt_pgtable::Mmu;
+use minflt_sync::order::VmaLock;
+use minflt_sync::{Atomic, Newcomers, Ordering, ReadGuard, RefGuard, Refused};
+
+/// A VMA's lock, held for reading.
+#[must_use = "the lock is released when the guard is dropped"]
+pub(crate) enum VmaGuard<'v, M: Mmu> {
+    Rwsem { _guard: Semaphore<'v, M> },
+    Count { _guard: RefGuard<'v, VmaLock, M> },
+}
+
+/// The form of Linux 6.4, held for reading.
+pub(crate) struct Semaphore<'v, M: Mmu> {
+    sys: &'v System<M>,
+    guard: Option<ReadGuard<'v, VmaLock, M>>,
+}
+
+impl<M: Mmu> Vma<M> {
+    /// Locks the VMA for a fault in `mm`, without waiting. It may be any VMA by now, or none, so
+    /// only fields are looked at that outlive it ([`minflt_sync::SlabObject::KEPT`]); what it
+    /// covers is for the caller to ask, once inside.
+    ///
+    /// # Context
+    /// The read section may end once this has returned.
+    ///
+    /// # Safety
+    /// 1. The VMA was found in a read section of the lifetime's domain, which lasts.
+    #[inline(always)]
+    pub(crate) unsafe fn try_read_lock<'v>(
+        vma: NonNull<Self>,
+        by: VmaLockBy,
+        mm: &'v Mm<M>,
+    ) -> Result<VmaGuard<'v, M>, Refused> {
+        // SAFETY: 1 of this function: memory of a VMA; kept, and atomic.
+        let lock_seq = unsafe { &(*vma.as_ptr()).lock_seq };
+        // SAFETY: as above.
+        let owner = unsafe { &(*vma.as_ptr()).mm };
+        match by {
+            VmaLockBy::Rwsem => {
+                // SAFETY: 1 of this function: this lock goes with lifetimes that keep VMAs whole.
+                let lock = unsafe { &(*vma.as_ptr()).lock };
+                let guard = lock.try_read_unless(lock_seq, &mm.lock_seq);
+                let _guard = Semaphore {
+                    sys: mm.system(),
+                    guard: Some(guard.ok_or(Refused::Locked)?),
+                };
+                is_of(owner, mm)?;
+                Ok(VmaGuard::Rwsem { _guard })
+            }
+            VmaLockBy::Count => {
+                // SAFETY: as for the number of its lock.
+                let refcnt = unsafe { &(*vma.as_ptr()).refcnt };
+                let _guard = refcnt.try_read(lock_seq, &mm.lock_seq)?;
+                is_of(owner, mm)?;
+                Ok(VmaGuard::Count { _guard })
+            }
+        }
+    }
+
+    /// Write-locks the VMA until [`LockSeq::end_all`](minflt_sync::LockSeq::end_all).
+    ///
+    /// # Context
+    /// Under `mmap_lock` for writing. Sleeps until faults have left the VMA.
+    pub(crate) fn write_lock(&self, by: VmaLockBy, mm: &Mm<M>) {
+        match by {
+            VmaLockBy::Rwsem => self.lock.write_until_end(&self.lock_seq, &mm.lock_seq),
+            VmaLockBy::Count => {
+                let sys = mm.system();
+                let newcomers = if sys.lacks(Broken::WriterLetsReadersIn) {
+                    Newcomers::LetIn
+                } else {
+                    Newcomers::Refused
+                };
+                let slept = self
+                    .refcnt
+                    .write_until_end(&self.lock_seq, &mm.lock_seq, newcomers);
+                sys.count_n(Event::VmaLockWaits, slept);
+            }
+        }
+    }
+
+    /// Makes a VMA that nobody else has one of `mm`'s, write-locked.
+    fn attach(&self, by: VmaLockBy, mm: &Mm<M>) {
+        if !mm.system().lacks(Broken::PublishEarly) {
+            self.lock_seq.lock(&mm.lock_seq);
+        }
+        self.mm.store(mm.space.0, Ordering::Relaxed);
+        if by == VmaLockBy::Count {
+            self.refcnt.attach();
+        }
+    }
+
+    /// The VMA is out of its tree: nobody shall lock it again. The caller has it write-locked, or
+    /// is the last to have the address space.
+    ///
+    /// # Context
+    /// May sleep, until faults of other address spaces have found out that it is not theirs.
+    pub(crate) fn detach(&self, by: VmaLockBy, mm: &Mm<M>) {
+        self.mm.store(0, Ordering::Relaxed);
+        if by == VmaLockBy::Count && self.refcnt.is_attached() {
+            let slept = self.refcnt.detach();
+            mm.system().count_n(Event::VmaLockWaits, slept);
+        }
+    }
+}
+
+/// Whether a VMA that is locked still is one of `mm`'s, by its word that says whose it is.
+#[inline(always)]
+fn is_of<M: Mmu>(owner: &Atomic<u64, M>, mm: &Mm<M>) -> Result<(), Refused> {
+    let trusting = mm.system().lacks(Broken::NoOwnerRecheck);
+    match owner.load(Ordering::Relaxed) {
+        _ if trusting => Ok(()),
+        owner if owner == mm.space.0 => Ok(()),
+        0 => Err(Refused::Detached),
+        _ => Err(Refused::Locked),
+    }
+}
+
+impl<M: Mmu> Semaphore<'_, M> {
+    /// Apart, or no guard of a VMA's lock would stay in a register.
+    #[inline(never)]
+    fn end(&mut self) {
+        let section = self.sys.grace_read();
+        drop(self.guard.take());
+        drop(section);
+    }
+}
+
+impl<M: Mmu> Drop for Semaphore<'_, M> {
+    /// A semaphore is looked at once more after it was let go, to wake its waiter, who may have
+    /// gone on by himself and taken the VMA out: a read section keeps it. Linux: vma_end_read
+    /// (v6.4). The count needs none.
+    #[inline(always)]
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+/// Puts a new VMA, which is whole, into `mm`'s tree; write-locked, where the ladder locks VMAs.
+///
+/// # Context
+/// Under `mmap_lock` for writing.
+///
+/// # Errors
+/// When there is no memory: then the VMA is in no tree, detached, and the caller's to free.
+pub(crate) fn insert<M: Mmu>(
+    mm: &Mm<M>,
+    start: VirtAddr,
+    new: NonNull<Vma<M>>,
+) -> Result<(), NoMemory> {
+    let sys = mm.system();
+    // SAFETY: the caller's own until it is in the tree, and kept by `mmap_lock` from then on.
+    let vma = unsafe { new.as_ref() };
+    let early = sys.lacks(Broken::PublishEarly);
+    if early {
+        publish_half(mm, vma)?;
+    }
+    let by = sys.config.ladder.vma_lock();
+    if let Some(by) = by {
+        vma.attach(by, mm);
+    }
+    let inserted = mm.tree.insert(sys, start, new);
+    match (&inserted, by) {
+        (Ok(()), _) => mm.count_vmas(1),
+        (Err(NoMemory), Some(by)) => vma.detach(by, mm),
+        (Err(NoMemory), None) => {}
+    }
+    if early && let Some(half) = vma.publish_first() {
+        // SAFETY: 1: unlinked by the line before.
+        unsafe { sys.retire_attrs(half) };
+    }
+    inserted
+}
+
+/// Ends the write locks on all VMAs of a child that is about to be handed out.
+pub(crate) fn end_all<M: Mmu>(child: &Mm<M>) {
+    if child.system().config.ladder.vma_lock().is_some() {
+        child.lock_seq.end_all();
+    }
+}
+
+/// Puts a record in place of the first that does not yet say what may be done there.
+fn publish_half<M: Mmu>(mm: &Mm<M>, vma: &Vma<M>) -> Result<(), NoMemory> {
+    let view = VmaView {
+        prot: Prot::NONE,
+        ..vma.view()
+    };
+    let sys = mm.system();
+    let half = sys.attrs.alloc(Attrs::new(view), sys); // For a control.
+    vma.publish(half.map_err(|_| NoMemory)?);
+    Ok(())
+}

@@ -1,0 +1,11 @@
+//! Oracles: what must be true, looked at while the system runs and when it is quiet.
+//!
+//! Each look is counted, so that a result can say how often it was checked.
+
+mod chains;
+mod huge;
+mod ledger;
+mod slots;
+mod unbalanced;
+
+pub use unbalanced::{Ledger, Unbalanced};
