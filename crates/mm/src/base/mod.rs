@@ -10,3 +10,4 @@ pub(crate) mod event;
 pub(crate) mod file;
 pub(crate) mod huge_size;
 pub(crate) mod policy;
+pub(crate) mod why;

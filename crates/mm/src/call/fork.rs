@@ -44,7 +44,7 @@
 //! fb49c455323f.
 
 use crate::base::attrs::{VmaFlags, VmaView};
-use crate::base::config::{Broken, Rss};
+use crate::base::config::Broken;
 use crate::base::error::NoMemory;
 use crate::base::event::Event;
 use crate::base::policy::Policy;
@@ -197,10 +197,7 @@ impl<M: Mmu> Zap<'_, M> {
                 let (shared, done) = self.share_table(leaf.table, table, &mut left, child);
                 sys.count_n(Event::ForkEntries, shared);
                 // Truncation may have found the child by its file already.
-                let one_lock = sys.config.rss == Rss::UnderLock;
-                let held = one_lock.then(|| child.page_table_lock.lock());
-                child.count_resident(None, shared as i64);
-                drop(held);
+                child.count_unlocked(shared as i64);
                 done?;
             }
         }

@@ -1,6 +1,7 @@
 //! Entries: the lock over them, every exchange, and making CPUs forget them.
 
 pub(crate) mod shootdown;
+pub(crate) mod slot;
 pub(crate) mod table;
 pub(crate) mod translation;
 pub(crate) mod zap;

@@ -13,13 +13,14 @@
 //!
 //! [`numa`]: super::numa
 
-use super::slot::{Lost, Slot};
 use super::stabilise::Stable;
 use super::{Fault, Kind, Stop};
-use crate::base::config::{Broken, Rss};
+use crate::base::config::Broken;
 use crate::base::event::Event;
+use crate::entry::slot::{Lost, Slot};
 use crate::entry::table;
 use crate::memory::frame::{Exclusive, Use};
+use crate::memory::rss::Moment;
 use minflt_addr::{Pfn, VirtAddr, VirtRange};
 use minflt_pgtable::{Access, Grant, Leaf, Mmu, Paging, Pte, with_bits};
 use minflt_sync::{Ordering, Phase};
@@ -34,7 +35,12 @@ pub(super) enum Own<'s, M: Mmu> {
 
 impl<M: Mmu> Fault<'_, M> {
     #[inline(always)]
-    pub(super) fn anon(&self, stable: &Stable<'_, M>, leaf: Leaf<'_, M>) -> Result<Kind, Stop> {
+    pub(super) fn anon(&self, stable: &Stable<'_, M>) -> Result<Kind, Stop> {
+        // What is watched is prepared when it is known what stands there.
+        if stable.view.uffd == 0 {
+            self.prepare_anon(stable)?;
+        }
+        let leaf = self.leaf(stable)?;
         let found = leaf.entry.sample();
         if stable.view.uffd != 0 {
             self.watched(stable, found)?;
@@ -88,7 +94,7 @@ impl<M: Mmu> Fault<'_, M> {
         match slot.install(pte) {
             Ok(()) => {
                 M::note(format_args!("fault {} installs frame {pfn}", self.addr));
-                self.finish(slot, pfn);
+                self.finish_slot(slot, pfn);
                 Ok(Kind::AnonWrite)
             }
             Err(Lost) => {
@@ -115,7 +121,7 @@ impl<M: Mmu> Fault<'_, M> {
         let pte = self.watched_as(found, Pte::page(pfn, grant).dirty());
         match slot.replace(found, pte, self.page()) {
             Ok(()) => {
-                self.finish(slot, pfn);
+                self.finish_slot(slot, pfn);
                 Ok(Kind::ZeroPageCow)
             }
             Err(Lost) => {
@@ -293,17 +299,15 @@ impl<M: Mmu> Fault<'_, M> {
         leaf: Leaf<'s, M>,
         pfn: Pfn,
     ) -> Result<Slot<'s, M>, Stop> {
-        stable.open(leaf).inspect_err(|_| self.undo_frame(pfn))
+        let slot = stable.open(leaf).inspect_err(|_| self.undo_frame(pfn))?;
+        Ok(slot)
     }
 
     /// The frame is mapped: let the slot go. The frame itself is no longer ours.
     #[inline(always)]
-    pub(super) fn finish(&self, slot: Slot<'_, M>, pfn: Pfn) {
+    pub(super) fn finish_slot(&self, slot: Slot<'_, M>, pfn: Pfn) {
         M::phase(Phase::Finish);
-        let sys = self.mm.system();
-        if sys.config.rss == Rss::UnderLock {
-            self.count_page(1);
-        }
+        self.count_pages(Moment::Slot, 1);
         drop(slot);
         self.count_late(pfn);
     }

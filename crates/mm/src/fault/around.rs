@@ -38,12 +38,13 @@
 //! Linux: mm/memory.c do_fault_around, mm/filemap.c filemap_map_pages, next_uptodate_folio (v6.12).
 //! Adaptive is our own.
 
-use super::slot::Slot;
 use super::stabilise::Stable;
 use super::{Fault, Kind, Stop};
 use crate::base::attrs::{Prot, VmaFlags, VmaView};
-use crate::base::config::{Broken, Config, Neighbours, Protocol, Rss};
+use crate::base::config::{Broken, Config, Neighbours, Protocol};
 use crate::base::event::Event;
+use crate::entry::slot::Slot;
+use crate::memory::rss::Moment;
 use crate::pages::file::{InOrder, Looked, PageCache};
 use core::ops::Range;
 use minflt_addr::VirtAddr;
@@ -122,13 +123,10 @@ impl<M: Mmu> Fault<'_, M> {
         let slot = stable.open_locked(leaf)?;
         let mapped = self.map_window(stable, &slot, cache, window.around(index));
         let done = !slot.value().is_none();
-        if mapped > 0 && sys.config.rss == Rss::UnderLock {
-            self.count_page(mapped as i64);
-        }
+        self.count_pages(Moment::Slot, mapped as i64);
         drop(slot);
-        if mapped > 0 && sys.config.rss != Rss::UnderLock {
-            self.count_page(mapped as i64);
-        }
+        self.count_pages(Moment::Hold, mapped as i64);
+        self.count_pages(Moment::After, mapped as i64);
         if !done {
             sys.count_n(Event::FaultAroundMapped, mapped);
             return Ok(None);
@@ -177,7 +175,7 @@ impl<M: Mmu> Fault<'_, M> {
         let slot = stable.open_locked(leaf)?;
         let index = stable.view.page_index::<M::Paging>(self.addr);
         let mapped = self.map_window(&stable, &slot, cache, window.around(index));
-        self.count_page(mapped as i64);
+        self.mm.count_resident(Some(self.share), mapped as i64);
         self.mm.system().count_n(Event::Populated, mapped);
         Ok(())
     }

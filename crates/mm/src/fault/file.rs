@@ -17,14 +17,14 @@
 
 use super::anon::Own;
 use super::remote::Held;
-use super::slot::Lost;
 use super::stabilise::{Can, Stable};
 use super::{Fault, FaultOutcome, Kind, Signal, Stop, Why};
 use crate::base::attrs::{Prot, VmaFlags};
-use crate::base::config::Rss;
 use crate::base::event::Event;
+use crate::entry::slot::Lost;
 use crate::entry::table;
 use crate::memory::frame::Use;
+use crate::memory::rss::Moment;
 use crate::pages::file::{NotRead, PageCache, Sought};
 use crate::pages::page::{Locked, Page};
 use minflt_pgtable::{Access, Grant, Leaf, Mmu, Pte, with_bits};
@@ -173,9 +173,7 @@ impl<M: Mmu> Fault<'_, M> {
             return Ok(self.lost(Event::CasAnonRead));
         }
         M::note(format_args!("fault {} maps page {pfn}", self.addr));
-        if self.mm.system().config.rss == Rss::UnderLock {
-            self.count_page(1);
-        }
+        self.count_pages(Moment::Slot, 1);
         drop(slot);
         let _entrys = page.unlock().give();
         Ok(kind)
@@ -199,7 +197,7 @@ impl<M: Mmu> Fault<'_, M> {
         match slot.install(Pte::page(copy, grant).dirty()) {
             Ok(()) => {
                 M::note(format_args!("fault {} maps copy {copy}", self.addr));
-                self.finish(slot, copy);
+                self.finish_slot(slot, copy);
                 drop(page);
                 Ok(Kind::FileCopy)
             }

@@ -7,42 +7,44 @@
 //! commit      one verb on the entry; the loser gets its frame back
 //! finish      rss, references, events
 //! ```
-//! On a file ([`file`]) *prepare* has the page locked, and *commit* may put more than one in
-//! ([`around`]).
+//! [`modes`] has a function for each lock mode; what is mapped says which of [`anon`], [`file`] and
+//! [`hugetlb`] goes on. On a file *prepare* has the page locked, and *commit* may put more than one
+//! in ([`around`]).
 //!
-//! Only *stabilise* and *open* know the configuration's enums. A rung that cannot go on says why,
-//! the reason is counted, and the next rung is tried; the last one waits.
+//! Only *stabilise* knows rungs. What a hold allows, the rest asks of it ([`stabilise::Can`]). A
+//! mode that cannot go on says why, the reason is counted, and the next one is tried; the last one
+//! waits.
 
 mod anon;
 mod around;
 mod file;
 mod hugetlb;
+mod modes;
 mod numa;
 mod outcome;
 mod prepare;
 pub(crate) mod remote;
 mod remote_huge;
-mod slot;
 mod stabilise;
 pub(crate) mod stack;
 mod swap;
 pub(crate) mod userfault;
 
-use crate::base::config::{Ahead, Broken, Config, Rss, Rung};
+use crate::base::config::{Broken, Config, Rung};
 use crate::base::event::Event;
 use crate::base::policy::NodeMask;
+use crate::base::why::Why;
 use crate::memory::rss::Share;
 use crate::mm::Mm;
 use crate::pages::reclaim::Shortage;
 use core::cell::Cell;
 use file::Wanted;
 use minflt_addr::{Pfn, VirtAddr};
-use minflt_pgtable::{Access, Leaf, Mmu, NonPresent, Paging, Pte};
+use minflt_pgtable::{Access, Leaf, Mmu, NonPresent, Pte};
 use minflt_sync::Phase;
 use stabilise::Stable;
 use swap::{Away, Brought};
 
-pub(crate) use outcome::Why;
 pub use outcome::{Done, FaultOutcome, Kind, Signal};
 
 /// Why an attempt ended without success.
@@ -267,91 +269,6 @@ impl<'m, M: Mmu> Fault<'m, M> {
 }
 
 impl<M: Mmu> Fault<'_, M> {
-    /// Tries one rung. Each is a function of its own, in which nothing asks what it is.
-    #[inline(always)]
-    fn attempt(&self, rung: Rung) -> Result<Kind, Stop> {
-        match rung {
-            Rung::Mmap => self.attempt_mmap(),
-            Rung::VmaLock => self.attempt_vma_lock(),
-            Rung::Speculative => self.attempt_speculative(),
-        }
-    }
-
-    #[inline(never)]
-    fn attempt_mmap(&self) -> Result<Kind, Stop> {
-        self.attempt_by(Rung::Mmap)
-    }
-
-    #[inline(never)]
-    fn attempt_vma_lock(&self) -> Result<Kind, Stop> {
-        self.attempt_by(Rung::VmaLock)
-    }
-
-    #[inline(never)]
-    fn attempt_speculative(&self) -> Result<Kind, Stop> {
-        self.attempt_by(Rung::Speculative)
-    }
-
-    #[inline(always)]
-    fn attempt_by(&self, rung: Rung) -> Result<Kind, Stop> {
-        M::phase(Phase::Stabilise);
-        let kind = self.hold_by(rung);
-        let rss = self.mm.system().config.rss;
-        let counted = matches!(rss, Rss::UnderLock | Rss::Sloppy);
-        if !counted && kind.is_ok_and(Kind::maps_a_frame) {
-            self.count_page(1);
-        }
-        if kind.is_ok_and(Kind::takes_a_frame) {
-            self.look_ahead();
-        }
-        kind
-    }
-
-    /// What is done while a rung's hold lasts.
-    #[inline(always)]
-    fn held(&self, stable: &Stable<'_, M>) -> Result<Kind, Stop> {
-        let kind = self.under(stable);
-        M::phase(Phase::Finish);
-        // A sloppy number stands in the line of `mmap_lock`: counted right before that is let go,
-        // it costs no move of the line.
-        if self.mm.system().config.rss == Rss::Sloppy && kind.is_ok_and(Kind::maps_a_frame) {
-            self.count_page(1);
-        }
-        kind
-    }
-
-    /// Asks for what a fault soon will wait for. Here, where all locks have been let go: the step
-    /// that takes one waits for whatever was asked for before to be found in the tables of the
-    /// processor's own, and until the next one there is the way out, the access and the way in.
-    #[inline(always)]
-    fn look_ahead(&self) {
-        let sys = self.mm.system();
-        if sys.config.ahead == Ahead::Frame {
-            // What is filled is asked for when the frame before it is.
-            let offset = self.addr.page_offset(M::Paging::shift());
-            let offset = (!self.filled.get()).then_some(offset);
-            sys.frames.prefetch_coming(&sys.at, offset);
-        }
-    }
-
-    #[inline(always)]
-    fn under(&self, stable: &Stable<'_, M>) -> Result<Kind, Stop> {
-        stable.check_access(self.access)?;
-        M::phase(Phase::Prepare);
-        if stable.view.file.is_file() {
-            if stable.view.is_huge() {
-                return self.huge(stable);
-            }
-            return self.file(stable);
-        }
-        // What is watched is prepared when it is known what stands there.
-        if stable.view.uffd == 0 {
-            self.prepare_anon(stable)?;
-        }
-        let leaf = self.leaf(stable)?;
-        self.anon(stable, leaf)
-    }
-
     /// The page is not in a frame that could be mapped now.
     #[cold]
     fn away(
@@ -365,11 +282,5 @@ impl<M: Mmu> Fault<'_, M> {
             Some(NonPresent::Swap(slot)) => self.swap_in(stable, leaf, found, slot),
             None => Ok(Kind::Spurious),
         }
-    }
-
-    /// One more page is resident.
-    #[inline(always)]
-    fn count_page(&self, pages: i64) {
-        self.mm.count_resident(Some(self.share), pages);
     }
 }

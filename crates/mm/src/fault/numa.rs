@@ -48,11 +48,11 @@
 //!
 //! [`Slot::replace`]: super::slot::Slot::replace
 
-use super::slot::Lost;
 use super::stabilise::{Can, Stable};
 use super::{Fault, Kind, Stop, Why};
 use crate::base::config::{AnonRmap, Balancing, Broken};
 use crate::base::event::Event;
+use crate::entry::slot::Lost;
 use crate::memory::frame::Use;
 use crate::pages::page::Locked;
 use crate::pages::rmap::owner::Owner;

@@ -89,20 +89,6 @@ impl fmt::Display for Signal {
 
 impl core::error::Error for Signal {}
 
-/// Why a rung cannot go on. Never an error: the next rung is tried.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Why {
-    VmaChanged,
-    PmdChanged,
-    PteLock,
-    NoAnonVma,
-    NotSupported,
-    /// The VMA was not there, not this one, or write-locked.
-    VmaLocked,
-    /// The VMA's lock is not enough.
-    NeedsMmapLock,
-}
-
 impl Done {
     #[inline(always)]
     pub(super) fn count<M: Mmu>(self, here: &CpuArea<M>) {
@@ -153,20 +139,6 @@ impl Kind {
             Self::SwapIn => Event::SwapIn,
             Self::NumaHint => Event::NumaHintFaults,
             Self::Spurious => Event::Spurious,
-        }
-    }
-}
-
-impl Why {
-    pub(super) const fn event(self) -> Event {
-        match self {
-            Self::VmaChanged => Event::SpfVmaChanged,
-            Self::PmdChanged => Event::SpfPmdChanged,
-            Self::PteLock => Event::SpfPteLock,
-            Self::NoAnonVma => Event::SpfNoAnonVma,
-            Self::NotSupported => Event::SpfNotSupported,
-            Self::VmaLocked => Event::VmaLockAbort,
-            Self::NeedsMmapLock => Event::VmaLockRetry,
         }
     }
 }

@@ -19,14 +19,15 @@
 //! faultin_page (v6.12); 84209e87c696.
 
 use super::anon::Own;
-use super::slot::{Lost, Slot};
 use super::stabilise::Stable;
 use super::{Fault, FaultOutcome, Kind, Signal, Stop};
 use crate::base::attrs::{Prot, VmaFlags};
-use crate::base::config::{Broken, Rss};
+use crate::base::config::Broken;
 use crate::base::error::RemoteError;
 use crate::base::event::Event;
+use crate::entry::slot::{Lost, Slot};
 use crate::memory::frame::PIN;
+use crate::memory::rss::Moment;
 use crate::memory::rss::Share;
 use crate::mm::Mm;
 use minflt_addr::{Pfn, VirtAddr};
@@ -136,15 +137,14 @@ impl<M: Mmu> Fault<'_, M> {
         let kind = if huge {
             self.bring_huge(&stable, held)?
         } else if allowed && !self.wants_own(&stable, held) {
-            self.under(&stable)?
+            self.in_order(&stable)?
         } else {
             self.bring(&stable, held)?
         };
         drop(guard);
         let sys = self.mm.system();
-        if kind.maps_a_frame() && sys.config.rss != Rss::UnderLock {
-            self.count_page(1);
-        }
+        self.count_mapped(Moment::Hold, kind);
+        self.count_mapped(Moment::After, kind);
         if kind != Kind::Spurious {
             sys.count(Event::MinorFaults);
             sys.count(kind.event());
@@ -300,7 +300,7 @@ impl<M: Mmu> Fault<'_, M> {
         let slot = self.open_with(stable, leaf, pfn)?;
         match slot.install(Pte::page(pfn, grant).dirty()) {
             Ok(()) => {
-                self.finish(slot, pfn);
+                self.finish_slot(slot, pfn);
                 Ok(Kind::AnonWrite)
             }
             Err(Lost) => {

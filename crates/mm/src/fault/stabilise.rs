@@ -8,14 +8,17 @@
 //!
 //! [`open`]: super::slot
 
-use super::{Fault, Kind, Signal, Stop, Why};
+use super::{Signal, Stop, Why};
 use crate::base::attrs::{VmaFlags, VmaView};
-use crate::base::config::{Broken, Rung, VmaLockBy};
+use crate::base::config::Broken;
 use crate::base::event::Event;
+use crate::entry::slot::{Hold, Slot};
+use crate::memory::lifetime::Grace;
 use crate::mm::Mm;
 use crate::space::vma::Vma;
+use crate::space::vma_lock::VmaGuard;
 use minflt_addr::VirtAddr;
-use minflt_pgtable::{Access, Mmu};
+use minflt_pgtable::{Access, Leaf, Mmu};
 use minflt_sync::order::MmapLock;
 use minflt_sync::{Ordering, ReadGuard, Refused, Seq};
 
@@ -27,23 +30,23 @@ pub(super) struct Stable<'h, M: Mmu> {
     pub(super) vma: &'h Vma<M>,
     /// The attributes, read once.
     pub(super) view: VmaView,
-    pub(super) hold: Hold,
+    by: By,
 }
 
-/// How it is held.
+/// Under what.
 #[derive(Clone, Copy)]
-pub(super) enum Hold {
+enum By {
     /// `mmap_lock` for reading.
-    Mmap,
+    MmapLock,
     /// The VMA's lock for reading.
-    Vma,
+    VmaLock,
     /// A read section, and the count that must not have changed.
-    Speculative(Seq),
+    Sample(Seq),
 }
 
 /// What controls look at before they have the VMA's lock, and not after.
 #[derive(Default)]
-struct Early {
+pub(super) struct Early {
     here: Option<bool>,
     anon: Option<bool>,
 }
@@ -83,88 +86,10 @@ const NOT_SPECULATED: VmaFlags = VmaFlags::GROWS_DOWN
     .with(VmaFlags::UFFD_WP)
     .with(VmaFlags::HUGETLB);
 
-impl<M: Mmu> Fault<'_, M> {
-    /// Goes on with what `rung` proves, and lets it go after that.
-    #[inline(always)]
-    pub(super) fn hold_by(&self, rung: Rung) -> Result<Kind, Stop> {
-        match rung {
-            Rung::Mmap => {
-                let guard = self.mm.mmap_lock.read();
-                self.held(&Stable::under(&guard, self.mm, self.addr)?)
-            }
-            Rung::Speculative => self.hold_nothing(),
-            Rung::VmaLock => self.hold_vma(),
-        }
-    }
-
-    /// Linux: the entry checks of handle_speculative_fault (v6 to v11 of the series). An address
-    /// that no VMA covers falls back, because only the lock can say so for certain.
-    #[inline(always)]
-    fn hold_nothing(&self) -> Result<Kind, Stop> {
-        let (mm, addr) = (self.mm, self.addr);
-        let _section = mm.system().grace_read();
-        // SAFETY: 1: within the read section.
-        let vma = unsafe { mm.tree.at_or_before(addr) }.ok_or(Why::VmaChanged)?;
-        let seq = vma.seq.begin().ok_or(Why::VmaChanged)?;
-        let view = vma.view();
-        if !view.range.contains(addr) {
-            return Err(Why::VmaChanged.into());
-        }
-        if view.flags.has(NOT_SPECULATED) {
-            return Err(Why::NotSupported.into());
-        }
-        let hold = Hold::Speculative(seq);
-        self.held(&Stable {
-            mm,
-            vma,
-            view,
-            hold,
-        })
-    }
-
-    /// Linux: lock_vma_under_rcu (v6.4 and v6.15). A VMA that was taken out meanwhile is looked up
-    /// again: the tree no longer has it. Whatever else is in the way is left to `mmap_lock`.
-    #[inline(always)]
-    fn hold_vma(&self) -> Result<Kind, Stop> {
-        let (mm, addr) = (self.mm, self.addr);
-        let sys = mm.system();
-        let by = sys.config.ladder.vma_lock().ok_or(Why::VmaLocked)?;
-        let mut early = Early::default();
-        let section = sys.grace_read();
-        let (vma, _guard) = loop {
-            // SAFETY: 1: within the read section.
-            let vma = unsafe { mm.tree.ptr_at_or_before(addr) }.ok_or(Why::VmaLocked)?;
-            if let Some(broken) = sys.switched_off() {
-                // SAFETY: memory of a VMA, within the read section.
-                early = Early::look(unsafe { vma.as_ref() }, addr, broken);
-            }
-            // SAFETY: 1: within the read section.
-            match unsafe { Vma::try_read_lock(vma, by, mm) } {
-                // SAFETY: under its lock, which keeps it what it is.
-                Ok(guard) => break (unsafe { vma.as_ref() }, guard),
-                Err(Refused::Detached) => sys.count(Event::VmaLockMiss),
-                Err(Refused::Locked) => return Err(Why::VmaLocked.into()),
-            }
-        };
-        drop(section);
-        // Only now: under the lock, and of a VMA that is this address space's.
-        let view = vma.view();
-        let here = early.here.unwrap_or_else(|| view.range.contains(addr));
-        // ORDERING: Acquire; pairs with [vma-anon-vma].
-        let now = || by == VmaLockBy::Count || vma.anon_vma.load(Ordering::Acquire) != 0;
-        let anon = early.anon.unwrap_or_else(now);
-        // A file's page needs an anon_vma only to be copied.
-        if !(here && (anon || view.file.is_file())) {
-            return Err(Why::VmaLocked.into());
-        }
-        let hold = Hold::Vma;
-        self.held(&Stable {
-            mm,
-            vma,
-            view,
-            hold,
-        })
-    }
+/// A VMA whose lock a fault has, until the guard is dropped.
+pub(super) struct LockedVma<'h, M: Mmu> {
+    vma: &'h Vma<M>,
+    guard: VmaGuard<'h, M>,
 }
 
 impl<'h, M: Mmu> Stable<'h, M> {
@@ -186,7 +111,63 @@ impl<'h, M: Mmu> Stable<'h, M> {
             mm,
             vma,
             view,
-            hold: Hold::Mmap,
+            by: By::MmapLock,
+        })
+    }
+
+    /// What the VMA at `addr` is, found and sampled within a read section. An address that no VMA
+    /// covers falls back, because only the lock can say so for certain.
+    ///
+    /// Linux: the entry checks of handle_speculative_fault (v6 to v11 of the series).
+    #[inline(always)]
+    pub(super) fn sampled(
+        _section: &'h Grace<'_, M>,
+        mm: &'h Mm<M>,
+        addr: VirtAddr,
+    ) -> Result<Self, Why> {
+        // SAFETY: 1: within the read section.
+        let vma = unsafe { mm.tree.at_or_before(addr) }.ok_or(Why::VmaChanged)?;
+        let seq = vma.seq.begin().ok_or(Why::VmaChanged)?;
+        let view = vma.view();
+        if !view.range.contains(addr) {
+            return Err(Why::VmaChanged);
+        }
+        if view.flags.has(NOT_SPECULATED) {
+            return Err(Why::NotSupported);
+        }
+        Ok(Self {
+            mm,
+            vma,
+            view,
+            by: By::Sample(seq),
+        })
+    }
+
+    /// What the lock of the VMA proves.
+    #[inline(always)]
+    pub(super) fn locked(
+        locked: &'h LockedVma<'_, M>,
+        early: &Early,
+        mm: &'h Mm<M>,
+        addr: VirtAddr,
+    ) -> Result<Self, Why> {
+        // Only now: under the lock, and of a VMA that is this address space's.
+        let vma = locked.vma;
+        let view = vma.view();
+        let here = early.here.unwrap_or_else(|| view.range.contains(addr));
+        // ORDERING: Acquire; pairs with [vma-anon-vma].
+        let counted = matches!(locked.guard, VmaGuard::Count { .. });
+        let now = || counted || vma.anon_vma.load(Ordering::Acquire) != 0;
+        let anon = early.anon.unwrap_or_else(now);
+        // A file's page needs an anon_vma only to be copied.
+        if !(here && (anon || view.file.is_file())) {
+            return Err(Why::VmaLocked);
+        }
+        Ok(Self {
+            mm,
+            vma,
+            view,
+            by: By::VmaLock,
         })
     }
 
@@ -197,18 +178,70 @@ impl<'h, M: Mmu> Stable<'h, M> {
         if self.view.prot.allows(access) {
             return Ok(());
         }
-        match self.hold {
-            Hold::Speculative(seq) if self.vma.seq.changed(seq) => Err(Why::VmaChanged.into()),
-            _ => Err(Stop::Signal(Signal::AccErr)),
+        self.hold().check()?;
+        Err(Stop::Signal(Signal::AccErr))
+    }
+
+    /// What may be done before the slot is open.
+    #[inline(always)]
+    pub(super) const fn can(&self) -> Can {
+        match self.by {
+            By::MmapLock => Can::Grow,
+            By::VmaLock => Can::GrowTables,
+            By::Sample(_) => Can::Look,
         }
     }
 
     #[inline(always)]
-    pub(super) const fn can(&self) -> Can {
-        match self.hold {
-            Hold::Mmap => Can::Grow,
-            Hold::Vma => Can::GrowTables,
-            Hold::Speculative(_) => Can::Look,
+    fn hold(&self) -> Hold<'_, M> {
+        match self.by {
+            By::MmapLock | By::VmaLock => Hold::Kept,
+            By::Sample(seq) => Hold::Sampled(&self.vma.seq, seq),
+        }
+    }
+
+    /// Opens the slot of `leaf`.
+    #[inline(always)]
+    pub(super) fn open<'s>(&'s self, leaf: Leaf<'s, M>) -> Result<Slot<'s, M>, Why> {
+        Slot::open(self.mm, leaf, self.hold())
+    }
+
+    /// Opens the slot of `leaf` under the lock that a zap takes, whatever the protocol.
+    #[inline(always)]
+    pub(super) fn open_locked<'s>(&'s self, leaf: Leaf<'s, M>) -> Result<Slot<'s, M>, Why> {
+        Slot::open_locked(self.mm, leaf, self.hold())
+    }
+}
+
+impl<'h, M: Mmu> LockedVma<'h, M> {
+    /// The VMA at `addr`, its lock had for reading. One that was taken out meanwhile is looked up
+    /// again: the tree no longer has it. Whatever else is in the way is left to `mmap_lock`.
+    ///
+    /// Linux: lock_vma_under_rcu (v6.4 and v6.15).
+    #[inline(always)]
+    pub(super) fn at(mm: &'h Mm<M>, addr: VirtAddr, early: &mut Early) -> Result<Self, Why> {
+        let sys = mm.system();
+        let by = sys.config.ladder.vma_lock().ok_or(Why::VmaLocked)?;
+        let _section = sys.grace_read();
+        loop {
+            // SAFETY: 1: within the read section.
+            let vma = unsafe { mm.tree.ptr_at_or_before(addr) }.ok_or(Why::VmaLocked)?;
+            if let Some(broken) = sys.switched_off() {
+                // SAFETY: memory of a VMA, within the read section.
+                *early = Early::look(unsafe { vma.as_ref() }, addr, broken);
+            }
+            // SAFETY: 1: within the read section.
+            match unsafe { Vma::try_read_lock(vma, by, mm) } {
+                Ok(guard) => {
+                    return Ok(Self {
+                        // SAFETY: under its lock, which keeps it what it is.
+                        vma: unsafe { vma.as_ref() },
+                        guard,
+                    });
+                }
+                Err(Refused::Detached) => sys.count(Event::VmaLockMiss),
+                Err(Refused::Locked) => return Err(Why::VmaLocked),
+            }
         }
     }
 }

@@ -6,13 +6,13 @@
 //!
 //! Linux: mm/memory.c do_swap_page (v6.12), pte_same at its end.
 
-use super::slot::Lost;
 use super::stabilise::{Can, Stable};
 use super::{Fault, FaultOutcome, Kind, Signal, Stop, Why};
 use crate::base::attrs::Prot;
-use crate::base::config::Rss;
 use crate::base::event::Event;
 use crate::base::policy::Policy;
+use crate::entry::slot::Lost;
+use crate::memory::rss::Moment;
 use crate::memory::swap::Sought;
 use crate::system::System;
 use minflt_addr::Pfn;
@@ -165,9 +165,7 @@ impl<M: Mmu> Fault<'_, M> {
             Ok(()) => {
                 M::note(format_args!("fault {} maps frame {pfn}", self.addr));
                 brought.pfn = None;
-                if sys.config.rss == Rss::UnderLock {
-                    self.count_page(1);
-                }
+                self.count_pages(Moment::Slot, 1);
                 drop(slot);
                 // The entry's.
                 sys.swap.put(brought.slot);

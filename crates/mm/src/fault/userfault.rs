@@ -36,12 +36,12 @@
 //! Linux: fs/userfaultfd.c handle_userfault, userfaultfd_must_wait; mm/memory.c do_wp_page,
 //! do_anonymous_page, which ask under the table's lock (v6.12).
 
-use super::slot::Lost;
 use super::stabilise::{Can, Stable};
 use super::{Fault, Kind, Signal, Stop, Why};
 use crate::base::attrs::VmaFlags;
-use crate::base::config::Rss;
 use crate::base::event::Event;
+use crate::entry::slot::Lost;
+use crate::memory::rss::Moment;
 use crate::memory::rss::Share;
 use crate::mm::Mm;
 use crate::pages::userfault::{Queued, Reason, WriteProtected};
@@ -139,9 +139,8 @@ impl<M: Mmu> Fault<'_, M> {
         match filled {
             Ok(Kind::Spurious) => Err(NotFilled::Exists),
             Ok(kind) => {
-                if kind.maps_a_frame() && self.mm.system().config.rss != Rss::UnderLock {
-                    self.count_page(1);
-                }
+                self.count_mapped(Moment::Hold, kind);
+                self.count_mapped(Moment::After, kind);
                 Ok(kind)
             }
             Err(_) => Err(NotFilled::NoMemory),
@@ -186,7 +185,7 @@ impl<M: Mmu> Fault<'_, M> {
         };
         match slot.install(pte) {
             Ok(()) => {
-                self.finish(slot, pfn);
+                self.finish_slot(slot, pfn);
                 Ok(Kind::AnonWrite)
             }
             Err(Lost) => {

@@ -67,6 +67,30 @@ pub(crate) struct Share {
     policy: Cell<Policy>,
 }
 
+/// When, of a fault, a page that it mapped is counted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Moment {
+    /// While the slot is open: under the lock that the count is guarded by.
+    Slot,
+    /// Right before the hold is let go: the number stands in the line of `mmap_lock`, and costs no
+    /// move of its own then.
+    Hold,
+    /// When all is let go.
+    After,
+}
+
+impl Rss {
+    /// When a fault counts by this choice.
+    #[inline(always)]
+    const fn moment(self) -> Moment {
+        match self {
+            Self::UnderLock => Moment::Slot,
+            Self::Sloppy => Moment::Hold,
+            Self::Atomic | Self::PerThread | Self::PerCpu => Moment::After,
+        }
+    }
+}
+
 /// An address space's place in every CPU's memory, if it has one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Slot(Option<u32>);
@@ -269,6 +293,26 @@ impl<M: Mmu> Mm<M> {
         }
     }
 
+    /// The same of a fault, if it is the moment for that.
+    #[inline(always)]
+    pub(crate) fn count_at(&self, moment: Moment, share: &Share, change: i64) {
+        if self.system().config.rss.moment() == moment && change != 0 {
+            self.count_resident(Some(share), change);
+        }
+    }
+
+    /// Counts `change` pages on behalf of no thread, by who holds no lock of the tables.
+    pub(crate) fn count_unlocked(&self, change: i64) {
+        let guarded = self.system().config.rss.moment() == Moment::Slot;
+        let _held = guarded.then(|| self.page_table_lock.lock());
+        self.count_resident(None, change);
+    }
+
+    /// Whether the number is exact at quiescence.
+    pub(crate) fn counts_exactly(&self) -> bool {
+        self.system().config.rss != Rss::Sloppy
+    }
+
     /// Resident pages, as a reader is shown them: with the error of the configured form, never
     /// below 0. In the sloppy form a count below 0 is also set to 0, as posted.
     #[must_use]
@@ -319,7 +363,7 @@ impl<M: Mmu> Mm<M> {
     /// free. Linux: `check_mm`, `percpu_counter_destroy_many`.
     pub(crate) fn end_resident(&self) {
         let sys = self.system();
-        if M::CHECKED && sys.config.rss != Rss::Sloppy {
+        if M::CHECKED && self.counts_exactly() {
             let left = self.resident_raw();
             if left != 0 {
                 M::violation(format_args!(

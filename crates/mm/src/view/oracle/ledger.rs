@@ -343,8 +343,7 @@ impl<M: Mmu> Mm<M> {
         if kept != locked {
             return Err(Unbalanced::Locked { kept, locked });
         }
-        let config = &sys.config;
-        if config.rss != crate::base::config::Rss::Sloppy {
+        if self.counts_exactly() {
             let shown = self.resident_raw();
             if shown != walked.mapped as i64 {
                 return Err(Unbalanced::Resident {

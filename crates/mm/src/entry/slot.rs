@@ -33,84 +33,114 @@
 //!
 //! Linux: pte_map_lock and pte_spinlock of the speculative series (v6 to v11).
 
-use super::stabilise::{Hold, Stable};
-use super::{Stop, Why};
 use crate::base::config::{Broken, Protocol};
+use crate::base::why::Why;
 use crate::entry::shootdown;
+use crate::mm::Mm;
 use minflt_addr::{Pfn, VirtRange};
 use minflt_pgtable::{Exchange, Grant, Leaf, Mmu, PtLock, Pte};
 use minflt_sync::order::PageTableLock;
-use minflt_sync::{Phase, SpinGuard};
+use minflt_sync::{Phase, Seq, SeqCount, SpinGuard};
 
 /// The right to change one entry.
-pub(super) struct Slot<'s, M: Mmu> {
-    stable: &'s Stable<'s, M>,
+pub(crate) struct Slot<'s, M: Mmu> {
+    mm: &'s Mm<M>,
     leaf: Leaf<'s, M>,
     lock: Option<SpinGuard<'s, (), PageTableLock, M>>,
 }
 
-/// Somebody else changed the entry first; what stands there now.
-pub(super) struct Lost;
+/// How whoever opens a slot holds the VMA, and with it the tables.
+pub(crate) enum Hold<'s, M: Mmu> {
+    /// Nobody changes the VMA or frees a table below it.
+    Kept,
+    /// Somebody may, and has, if this count is not what it was.
+    Sampled(&'s SeqCount<M>, Seq),
+}
 
-impl<'m, M: Mmu> Stable<'m, M> {
-    /// Opens the slot of `leaf`.
+/// Somebody else changed the entry first; what stands there now.
+pub(crate) struct Lost;
+
+impl<M: Mmu> Clone for Hold<'_, M> {
     #[inline(always)]
-    pub(super) fn open<'s>(&'s self, leaf: Leaf<'s, M>) -> Result<Slot<'s, M>, Stop>
-    where
-        'm: 's,
-    {
-        match self.mm.system().config.protocol {
-            Protocol::CompareExchange => self.open_by(leaf, None),
-            Protocol::MmLock | Protocol::TableLock => self.open_locked(leaf),
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<M: Mmu> Copy for Hold<'_, M> {}
+
+impl<M: Mmu> Hold<'_, M> {
+    /// That what was sampled still holds.
+    ///
+    /// # Errors
+    /// A writer came.
+    #[inline(always)]
+    pub(crate) fn check(&self) -> Result<(), Why> {
+        match self {
+            Self::Sampled(count, seq) if count.changed(*seq) => Err(Why::VmaChanged),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl<'s, M: Mmu> Slot<'s, M> {
+    /// Opens the slot of `leaf`, as the protocol has it.
+    ///
+    /// # Errors
+    /// What was sampled changed, or the lock is taken, for who holds nothing.
+    #[inline(always)]
+    pub(crate) fn open(mm: &'s Mm<M>, leaf: Leaf<'s, M>, hold: Hold<'s, M>) -> Result<Self, Why> {
+        match mm.system().config.protocol {
+            Protocol::CompareExchange => Self::open_by(mm, leaf, hold, None),
+            Protocol::MmLock | Protocol::TableLock => Self::open_locked(mm, leaf, hold),
         }
     }
 
     /// Opens the slot of `leaf` under the lock that a zap takes, whatever the protocol.
+    ///
+    /// # Errors
+    /// As [`Self::open`].
     #[inline(always)]
-    pub(super) fn open_locked<'s>(&'s self, leaf: Leaf<'s, M>) -> Result<Slot<'s, M>, Stop>
-    where
-        'm: 's,
-    {
-        self.open_by(leaf, Some(self.mm.table_lock(leaf.table)))
+    pub(crate) fn open_locked(
+        mm: &'s Mm<M>,
+        leaf: Leaf<'s, M>,
+        hold: Hold<'s, M>,
+    ) -> Result<Self, Why> {
+        Self::open_by(mm, leaf, hold, Some(mm.table_lock(leaf.table)))
     }
 
     #[inline(always)]
-    fn open_by<'s>(
-        &'s self,
+    fn open_by(
+        mm: &'s Mm<M>,
         leaf: Leaf<'s, M>,
+        hold: Hold<'s, M>,
         lock: Option<&'s PtLock<M>>,
-    ) -> Result<Slot<'s, M>, Stop>
-    where
-        'm: 's,
-    {
+    ) -> Result<Self, Why> {
         M::phase(Phase::Open);
-        let lock = match self.hold {
-            Hold::Mmap | Hold::Vma => lock.map(PtLock::lock),
-            Hold::Speculative(_) => {
+        let lock = match hold {
+            Hold::Kept => lock.map(PtLock::lock),
+            Hold::Sampled(..) => {
                 let irq = M::irq_save();
-                let lock = self.try_again_and_check(leaf, lock);
+                let lock = Self::try_lock_and_check(mm, leaf, hold, lock);
                 M::irq_restore(irq);
                 lock?
             }
         };
         M::phase(Phase::Commit);
-        Ok(Slot {
-            stable: self,
-            leaf,
-            lock,
-        })
+        Ok(Slot { mm, leaf, lock })
     }
 
     #[inline(always)]
-    fn try_again_and_check<'s>(
-        &'s self,
+    fn try_lock_and_check(
+        mm: &'s Mm<M>,
         leaf: Leaf<'s, M>,
+        hold: Hold<'s, M>,
         lock: Option<&'s PtLock<M>>,
     ) -> Result<Option<SpinGuard<'s, (), PageTableLock, M>>, Why> {
-        let sys = self.mm.system();
+        let sys = mm.system();
         let trusting = sys.lacks(Broken::NoRevalidate);
         if !trusting {
-            self.still_same()?;
+            hold.check()?;
             if leaf.parent.load() != leaf.parent_value {
                 return Err(Why::PmdChanged);
             }
@@ -126,26 +156,18 @@ impl<'m, M: Mmu> Stable<'m, M> {
             Some(lock) => Some(lock.try_lock().ok_or(Why::PteLock)?),
         };
         if !trusting {
-            self.still_same()?;
+            hold.check()?;
         }
         Ok(guard)
-    }
-
-    #[inline(always)]
-    fn still_same(&self) -> Result<(), Why> {
-        match self.hold {
-            Hold::Speculative(seq) if self.vma.seq.changed(seq) => Err(Why::VmaChanged),
-            _ => Ok(()),
-        }
     }
 }
 
 impl<M: Mmu> Slot<'_, M> {
     /// Fills an empty entry.
     #[inline(always)]
-    pub(super) fn install(&self, new: Pte<M::Paging>) -> Result<(), Lost> {
+    pub(crate) fn install(&self, new: Pte<M::Paging>) -> Result<(), Lost> {
         if self.lock.is_none() {
-            let how = self.stable.mm.exchange();
+            let how = self.mm.exchange();
             return self.leaf.entry.cas(how, Pte::none(), new).map_err(|_| Lost);
         }
         if !self.leaf.entry.load().is_none() {
@@ -156,36 +178,36 @@ impl<M: Mmu> Slot<'_, M> {
     }
 
     /// The table that the entry is in.
-    pub(super) const fn table(&self) -> Pfn {
+    pub(crate) const fn table(&self) -> Pfn {
         self.leaf.table
     }
 
     /// What stands in the entry, to decide by.
-    pub(super) fn value(&self) -> Pte<M::Paging> {
+    pub(crate) fn value(&self) -> Pte<M::Paging> {
         self.leaf.entry.sample()
     }
 
     /// Whether the entry still is what was sampled: what is decided after this is decided by what
     /// stands there now.
-    pub(super) fn holds(&self, sampled: Pte<M::Paging>) -> bool {
+    pub(crate) fn holds(&self, sampled: Pte<M::Paging>) -> bool {
         self.leaf.entry.sample() == sampled
     }
 
     /// Changes the entry from the value sampled, by a decision that rests on other words, too:
     /// what its frame says, what was read from a device. An entry that came to name another page
     /// and this one again, after it was sampled, is a violation where that is checked.
-    pub(super) fn decide(&self, old: Pte<M::Paging>, new: Pte<M::Paging>) -> Result<(), Lost> {
+    pub(crate) fn decide(&self, old: Pte<M::Paging>, new: Pte<M::Paging>) -> Result<(), Lost> {
         let done = self.leaf.entry.decide(self.how(), old, new);
         done.map_err(|_| Lost)
     }
 
     /// Changes bits of a present entry from the value sampled, by what the value itself says; it
     /// does not matter how often it has changed in between.
-    pub(super) fn change(&self, old: Pte<M::Paging>, new: Pte<M::Paging>) -> Result<(), Lost> {
+    pub(crate) fn change(&self, old: Pte<M::Paging>, new: Pte<M::Paging>) -> Result<(), Lost> {
         self.leaf.entry.cas(self.how(), old, new).map_err(|_| Lost)
     }
 
-    /// Makes a present entry name another frame. The slot was opened by [`Stable::open_locked`].
+    /// Makes a present entry name another frame. The slot was opened by [`Slot::open_locked`].
     ///
     /// # Races
     /// Were the new frame reachable before every CPU has forgotten the old one, one CPU could store
@@ -196,13 +218,13 @@ impl<M: Mmu> Slot<'_, M> {
     /// that finds the entry granting nothing waits for the lock.
     ///
     /// Linux: ptep_clear_flush in do_wp_page, before the copy is installed.
-    pub(super) fn replace(
+    pub(crate) fn replace(
         &self,
         old: Pte<M::Paging>,
         new: Pte<M::Paging>,
         page: VirtRange,
     ) -> Result<(), Lost> {
-        let (sys, mm) = (self.stable.mm.system(), self.stable.mm);
+        let (sys, mm) = (self.mm.system(), self.mm);
         if sys.lacks(Broken::ReplaceBeforeFlush) {
             self.change(old, new)?;
             shootdown::flush(sys, mm, page);
@@ -217,8 +239,8 @@ impl<M: Mmu> Slot<'_, M> {
 
     fn how(&self) -> Exchange<'_, M> {
         match self.lock {
-            Some(_) => self.stable.mm.exchange_under_lock(),
-            None => self.stable.mm.exchange(),
+            Some(_) => self.mm.exchange_under_lock(),
+            None => self.mm.exchange(),
         }
     }
 }

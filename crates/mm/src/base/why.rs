@@ -1,0 +1,31 @@
+//! Why a fault's lock mode cannot go on.
+
+use crate::base::event::Event;
+
+/// Why a rung cannot go on. Never an error: the next rung is tried.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Why {
+    VmaChanged,
+    PmdChanged,
+    PteLock,
+    NoAnonVma,
+    NotSupported,
+    /// The VMA was not there, not this one, or write-locked.
+    VmaLocked,
+    /// The VMA's lock is not enough.
+    NeedsMmapLock,
+}
+
+impl Why {
+    pub(crate) const fn event(self) -> Event {
+        match self {
+            Self::VmaChanged => Event::SpfVmaChanged,
+            Self::PmdChanged => Event::SpfPmdChanged,
+            Self::PteLock => Event::SpfPteLock,
+            Self::NoAnonVma => Event::SpfNoAnonVma,
+            Self::NotSupported => Event::SpfNotSupported,
+            Self::VmaLocked => Event::VmaLockAbort,
+            Self::NeedsMmapLock => Event::VmaLockRetry,
+        }
+    }
+}

@@ -1,0 +1,119 @@
+//! The lock modes of a fault, one function each: a hold is had, the fault is done in order, the hold
+//! is let go. Each is a function of its own, in which nothing asks which one it is.
+//!
+//! A hold stays with the function that took it: a guard that is handed on is copied in other pieces
+//! than it was stored in, and a processor waits until those are in its cache.
+
+use super::stabilise::{Early, LockedVma, Stable};
+use super::{Fault, Kind, Stop};
+use crate::base::config::{Ahead, Rung};
+use crate::memory::rss::Moment;
+use minflt_pgtable::{Mmu, Paging};
+use minflt_sync::Phase;
+
+impl<M: Mmu> Fault<'_, M> {
+    /// Tries one rung.
+    #[inline(always)]
+    pub(super) fn attempt(&self, rung: Rung) -> Result<Kind, Stop> {
+        match rung {
+            Rung::Mmap => self.under_mmap_lock(),
+            Rung::VmaLock => self.under_vma_lock(),
+            Rung::Speculative => self.speculatively(),
+        }
+    }
+
+    /// Under `mmap_lock`, for reading: sleeps for it, and needs no other mode behind it.
+    #[inline(never)]
+    fn under_mmap_lock(&self) -> Result<Kind, Stop> {
+        M::phase(Phase::Stabilise);
+        let guard = self.mm.mmap_lock.read();
+        let stable = Stable::under(&guard, self.mm, self.addr)?;
+        let kind = self.finish_held(self.in_order(&stable))?;
+        drop(guard);
+        Ok(self.finish(kind))
+    }
+
+    /// Under the VMA's lock.
+    #[inline(never)]
+    fn under_vma_lock(&self) -> Result<Kind, Stop> {
+        M::phase(Phase::Stabilise);
+        let mut early = Early::default();
+        let locked = LockedVma::at(self.mm, self.addr, &mut early)?;
+        let stable = Stable::locked(&locked, &early, self.mm, self.addr)?;
+        let kind = self.finish_held(self.in_order(&stable))?;
+        drop(locked);
+        Ok(self.finish(kind))
+    }
+
+    /// Under nothing but a read section, with a count that must not change until the slot is open.
+    #[inline(never)]
+    fn speculatively(&self) -> Result<Kind, Stop> {
+        M::phase(Phase::Stabilise);
+        let section = self.mm.system().grace_read();
+        let stable = Stable::sampled(&section, self.mm, self.addr)?;
+        let kind = self.finish_held(self.in_order(&stable))?;
+        drop(section);
+        Ok(self.finish(kind))
+    }
+
+    /// What is done while a hold lasts, by what is mapped. Each of these functions reads: prepare;
+    /// open; commit; finish.
+    #[inline(always)]
+    pub(super) fn in_order(&self, stable: &Stable<'_, M>) -> Result<Kind, Stop> {
+        stable.check_access(self.access)?;
+        M::phase(Phase::Prepare);
+        match stable.view.file.is_file() {
+            false => self.anon(stable),
+            true if stable.view.is_huge() => self.huge(stable),
+            true => self.file(stable),
+        }
+    }
+
+    /// What is left to do before the hold is let go.
+    #[inline(always)]
+    fn finish_held(&self, kind: Result<Kind, Stop>) -> Result<Kind, Stop> {
+        M::phase(Phase::Finish);
+        if let Ok(kind) = kind {
+            self.count_mapped(Moment::Hold, kind);
+        }
+        kind
+    }
+
+    /// What is left to do when all is let go.
+    #[inline(always)]
+    fn finish(&self, kind: Kind) -> Kind {
+        self.count_mapped(Moment::After, kind);
+        if kind.takes_a_frame() {
+            self.look_ahead();
+        }
+        kind
+    }
+
+    /// Asks for what a fault soon will wait for. Here, where all locks have been let go: the step
+    /// that takes one waits for whatever was asked for before to be found in the tables of the
+    /// processor's own, and until the next one there is the way out, the access and the way in.
+    #[inline(always)]
+    fn look_ahead(&self) {
+        let sys = self.mm.system();
+        if sys.config.ahead == Ahead::Frame {
+            // What is filled is asked for when the frame before it is.
+            let offset = self.addr.page_offset(M::Paging::shift());
+            let offset = (!self.filled.get()).then_some(offset);
+            sys.frames.prefetch_coming(&sys.at, offset);
+        }
+    }
+
+    /// A page that the fault mapped is counted, if this is the moment for it.
+    #[inline(always)]
+    pub(super) fn count_mapped(&self, moment: Moment, kind: Kind) {
+        if kind.maps_a_frame() {
+            self.count_pages(moment, 1);
+        }
+    }
+
+    /// More pages are resident, and counted if this is the moment for it.
+    #[inline(always)]
+    pub(super) fn count_pages(&self, moment: Moment, pages: i64) {
+        self.mm.count_at(moment, self.share, pages);
+    }
+}
