@@ -41,11 +41,13 @@ const BESIDE: &[(&str, &[&str])] = &[
     ),
     ("base/controls", &["base/config", "base/error"]),
     ("base/error", &["base/config", "base/file", "base/policy"]),
+    ("base/why", &["base/event"]),
     ("memory/alloc", &["memory/frame", "memory/swap"]),
     ("memory/commit", &["memory/percpu_counter"]),
     ("memory/rss", &["memory/percpu_counter"]),
     ("memory/slab", &["memory/frame", "memory/lifetime"]),
     ("memory/swap", &["memory/frame"]),
+    ("entry/slot", &["entry/shootdown", "entry/table"]),
     ("entry/zap", &["entry/shootdown", "entry/table"]),
     ("space/look", &["space/tree", "space/vma"]),
     ("space/retire", &["space/vma"]),
@@ -227,6 +229,26 @@ fn circles() -> Vec<Finding> {
     left.iter()
         .map(|(room, _)| {
             let message = format!("`{room}` is in a circle of rooms");
+            Finding::new("xtask/src/tidy/floors.rs", 1, message)
+        })
+        .collect()
+}
+
+/// What the table permits and nobody does, of rooms that there are.
+pub(super) fn permissions_are_used(tree: &Tree) -> Vec<Finding> {
+    let used: BTreeSet<(String, String)> = arrows(tree)
+        .into_iter()
+        .filter_map(|arrow| Some((room(&arrow.from)?, room(&arrow.to)?)))
+        .collect();
+    let rooms: BTreeSet<&String> = used.iter().map(|(from, _)| from).collect();
+    let permitted = BESIDE.iter().flat_map(|(room, others)| {
+        let others = others.iter();
+        others.map(|other| ((*room).to_owned(), (*other).to_owned()))
+    });
+    permitted
+        .filter(|pair| rooms.contains(&pair.0) && !used.contains(pair))
+        .map(|(from, to)| {
+            let message = format!("`{from}` may use `{to}`, and does not");
             Finding::new("xtask/src/tidy/floors.rs", 1, message)
         })
         .collect()
@@ -434,7 +456,7 @@ fn called(line: &str) -> impl Iterator<Item = &str> {
 
 #[cfg(test)]
 mod tests {
-    use super::{arrows_point_down, count, expand};
+    use super::{arrows_point_down, count, expand, permissions_are_used};
     use crate::tidy::tree::Tree;
 
     fn found(files: &[(&str, &str)]) -> Vec<String> {
@@ -494,6 +516,23 @@ mod tests {
         assert_eq!(
             up,
             [format!("crates/mm/src/pages/file/mod.rs:1: {message}")]
+        );
+    }
+
+    #[test]
+    fn a_permission_that_nobody_needs_is_found() {
+        let tree = Tree::sample(&[
+            (
+                "crates/mm/src/entry/slot.rs",
+                "use crate::entry::table::exchange;\n",
+            ),
+            ("crates/mm/src/entry/table.rs", ""),
+        ]);
+        let findings = permissions_are_used(&tree);
+        let unused: Vec<&str> = findings.iter().map(|it| it.message.as_str()).collect();
+        assert_eq!(
+            unused,
+            ["`entry/slot` may use `entry/shootdown`, and does not"]
         );
     }
 

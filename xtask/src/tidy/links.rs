@@ -38,7 +38,7 @@ fn problem(tree: &Tree, page: &Text, target: &str) -> Option<String> {
 }
 
 /// `link` as seen from `page`, relative to the root; `None` when it leaves the tree.
-fn resolve(page: &str, link: &str) -> Option<String> {
+pub(super) fn resolve(page: &str, link: &str) -> Option<String> {
     let folder = page.rsplit_once('/').map_or("", |(folder, _)| folder);
     let mut parts: Vec<&str> = if link.starts_with('/') {
         Vec::new()

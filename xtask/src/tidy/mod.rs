@@ -9,6 +9,7 @@ mod deps;
 mod floors;
 mod links;
 mod locks;
+mod names;
 mod orderings;
 mod purity;
 mod rust_source;
@@ -53,9 +54,10 @@ impl fmt::Display for Finding {
 
 type Rule = fn(&Tree) -> Vec<Finding>;
 
-const RULES: [Rule; 17] = [
+const RULES: [Rule; 20] = [
     deps::arrows_point_down,
     floors::arrows_point_down,
+    floors::permissions_are_used,
     deps::members_inherit_lints,
     orderings::pairs_have_two_ends,
     orderings::pairs_are_listed,
@@ -69,6 +71,8 @@ const RULES: [Rule; 17] = [
     locks::page_matches_code,
     sections::page_lists_sections,
     links::targets_exist,
+    names::items_exist,
+    names::names_are_in_their_files,
     unsafe_code::only_where_listed,
     unsafe_code::others_forbid_it,
 ];

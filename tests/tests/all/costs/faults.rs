@@ -28,7 +28,7 @@ fn a_fault_under_the_vma_lock_is_two_exchanges_on_the_vma() {
     }
 }
 
-/// `mm/fault/slot.rs`: what a speculative fault looks at more than one under `mmap_lock`.
+/// `mm/entry/slot.rs`: what a speculative fault looks at more than one under `mmap_lock`.
 #[test]
 fn opening_speculatively_is_two_looks_at_the_vma_and_one_at_the_table_entry() {
     let fault = |name| {

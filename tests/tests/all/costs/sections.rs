@@ -63,7 +63,7 @@ const COUNTED: &[(&str, &str)] = &[
         "a_scan_is_an_exchange_an_entry_under_one_lock_and_a_hint_a_fault",
     ),
     (
-        "mm/src/fault/slot.rs",
+        "mm/src/entry/slot.rs",
         "opening_speculatively_is_two_looks_at_the_vma_and_one_at_the_table_entry",
     ),
     (

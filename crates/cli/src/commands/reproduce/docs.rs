@@ -111,7 +111,7 @@ fn overview(all: &[Posting], figures: &Figures<'_>) -> Table {
         let row = match posting.id.as_str() {
             "2004" => [
                 "[2004](docs/postings/2004.md)".to_string(),
-                "[compare-and-exchange of entries](crates/mm/src/fault/slot.rs)".into(),
+                "[compare-and-exchange of entries](crates/mm/src/entry/slot.rs)".into(),
                 "`minflt reproduce 2004`".into(),
                 "32 threads: 104,012 -> 382,879 faults/s".into(),
                 measured(0),
@@ -138,7 +138,7 @@ fn overview(all: &[Posting], figures: &Figures<'_>) -> Table {
             ],
             "2017" => [
                 "[2017](docs/postings/2017.md)".to_string(),
-                "[speculative faults](crates/mm/src/fault/slot.rs)".into(),
+                "[speculative faults](crates/mm/src/entry/slot.rs)".into(),
                 "`minflt reproduce 2017`".into(),
                 "ebizzy, 16 CPUs: 11,456 -> 45,804 records/s".into(),
                 [3, 4].map(measured).join("; "),
