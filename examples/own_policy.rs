@@ -39,6 +39,7 @@ const MINE: Era = Era {
         sleeping_locks: SleepingLocks::HandOff,
         hugetlb: Hugetlb::VmaLock,
         ahead: Ahead::Nothing,
+        own_lock: None,
         broken: None,
     },
 };

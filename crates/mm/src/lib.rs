@@ -57,6 +57,7 @@ pub use base::error::{
 pub use base::event::Event;
 pub use base::file::{FileKey, IoError};
 pub use base::huge_size::HugeSize;
+pub use base::lock_mode::{LockMode, OwnLock, Word, Words};
 pub use base::policy::{NodeMask, Policy, PolicyMode};
 pub use boot::Running;
 pub use call::handle::MmHandle;

@@ -59,6 +59,11 @@ impl<M: Machine> LockSeq<M> {
         }
     }
 
+    /// The number, for locks of other forms.
+    pub const fn word(&self) -> &Atomic<u64, M> {
+        &self.word
+    }
+
     /// Ends every write lock of the whole.
     #[inline]
     pub fn end_all(&self) {
@@ -74,6 +79,11 @@ impl<M: Machine> LockedAt<M> {
         Self {
             word: Atomic::new(0),
         }
+    }
+
+    /// The number, for locks of other forms.
+    pub const fn word(&self) -> &Atomic<u64, M> {
+        &self.word
     }
 
     /// Whether the lock is write-locked, as a reader asks it.

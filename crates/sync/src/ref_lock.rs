@@ -106,6 +106,11 @@ impl<C: Class, M: Machine> RefLock<C, M> {
         }
     }
 
+    /// The count, for locks of other forms.
+    pub const fn word(&self) -> &Atomic<u64, M> {
+        &self.word
+    }
+
     /// The object is whole: readers may come. The caller has it for itself, detached.
     #[inline]
     pub fn attach(&self) {

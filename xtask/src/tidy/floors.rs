@@ -40,6 +40,7 @@ const BESIDE: &[(&str, &[&str])] = &[
         &["base/file", "base/huge_size", "base/policy"],
     ),
     ("base/controls", &["base/config", "base/error"]),
+    ("base/config", &["base/lock_mode"]),
     ("base/error", &["base/config", "base/file", "base/policy"]),
     ("base/why", &["base/event"]),
     ("memory/alloc", &["memory/frame", "memory/swap"]),
@@ -50,9 +51,13 @@ const BESIDE: &[(&str, &[&str])] = &[
     ("entry/slot", &["entry/shootdown", "entry/table"]),
     ("entry/zap", &["entry/shootdown", "entry/table"]),
     ("space/look", &["space/tree", "space/vma"]),
+    ("space/own_lock", &["space/vma"]),
     ("space/retire", &["space/vma"]),
     ("space/tree", &["space/vma", "space/vma_ptr"]),
-    ("space/vma_lock", &["space/retire", "space/vma"]),
+    (
+        "space/vma_lock",
+        &["space/own_lock", "space/retire", "space/vma"],
+    ),
     ("space/vma_ptr", &["space/vma"]),
     (
         "pages/file",

@@ -67,6 +67,7 @@ const ALLOWED: &[&str] = &[
     "crates/mm/src/pages/segments/table.rs",
     "crates/mm/src/pages/userfault.rs",
     "crates/mm/src/space/look.rs",
+    "crates/mm/src/space/own_lock.rs",
     "crates/mm/src/space/retire.rs",
     "crates/mm/src/space/tree/change.rs",
     "crates/mm/src/space/tree/change/share.rs",

@@ -9,5 +9,6 @@ pub(crate) mod error;
 pub(crate) mod event;
 pub(crate) mod file;
 pub(crate) mod huge_size;
+pub(crate) mod lock_mode;
 pub(crate) mod policy;
 pub(crate) mod why;

@@ -163,9 +163,7 @@ impl<'m, M: Mmu> Writers<'m, M> {
     }
 
     fn end_all(&self) {
-        if self.mm.system().config.ladder.vma_lock().is_some() {
-            self.mm.lock_seq.end_all();
-        }
+        vma_lock::end_all(self.mm);
     }
 
     /// Whether VMAs may be changed.

@@ -7,9 +7,11 @@
 use super::stabilise::{Early, LockedVma, Stable};
 use super::{Fault, Kind, Stop};
 use crate::base::config::{Ahead, Rung};
+use crate::base::event::Event;
+use crate::base::why::Why;
 use crate::memory::rss::Moment;
 use minflt_pgtable::{Mmu, Paging};
-use minflt_sync::Phase;
+use minflt_sync::{Phase, Refused};
 
 impl<M: Mmu> Fault<'_, M> {
     /// Tries one rung.
@@ -38,7 +40,16 @@ impl<M: Mmu> Fault<'_, M> {
     fn under_vma_lock(&self) -> Result<Kind, Stop> {
         M::phase(Phase::Stabilise);
         let mut early = Early::default();
-        let locked = LockedVma::at(self.mm, self.addr, &mut early)?;
+        let section = self.mm.system().grace_read();
+        let locked = loop {
+            match LockedVma::at(&section, self.mm, self.addr, &mut early) {
+                Ok(locked) => break locked,
+                // Taken out meanwhile: the tree no longer has it.
+                Err(Refused::Detached) => self.mm.system().count(Event::VmaLockMiss),
+                Err(Refused::Locked) => return Err(Why::VmaLocked.into()),
+            }
+        };
+        drop(section);
         let stable = Stable::locked(&locked, &early, self.mm, self.addr)?;
         let kind = self.finish_held(self.in_order(&stable))?;
         drop(locked);

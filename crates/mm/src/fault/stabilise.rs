@@ -11,7 +11,6 @@
 use super::{Signal, Stop, Why};
 use crate::base::attrs::{VmaFlags, VmaView};
 use crate::base::config::Broken;
-use crate::base::event::Event;
 use crate::entry::slot::{Hold, Slot};
 use crate::memory::lifetime::Grace;
 use crate::mm::Mm;
@@ -156,7 +155,7 @@ impl<'h, M: Mmu> Stable<'h, M> {
         let view = vma.view();
         let here = early.here.unwrap_or_else(|| view.range.contains(addr));
         // ORDERING: Acquire; pairs with [vma-anon-vma].
-        let counted = matches!(locked.guard, VmaGuard::Count { .. });
+        let counted = !matches!(locked.guard, VmaGuard::Rwsem { .. });
         let now = || counted || vma.anon_vma.load(Ordering::Acquire) != 0;
         let anon = early.anon.unwrap_or_else(now);
         // A file's page needs an anon_vma only to be copied.
@@ -214,34 +213,29 @@ impl<'h, M: Mmu> Stable<'h, M> {
 }
 
 impl<'h, M: Mmu> LockedVma<'h, M> {
-    /// The VMA at `addr`, its lock had for reading. One that was taken out meanwhile is looked up
-    /// again: the tree no longer has it. Whatever else is in the way is left to `mmap_lock`.
+    /// The VMA at `addr`, its lock had for reading. Whatever is in the way is left to `mmap_lock`,
+    /// but for a VMA that was taken out meanwhile, which is looked up again.
     ///
     /// Linux: lock_vma_under_rcu (v6.4 and v6.15).
     #[inline(always)]
-    pub(super) fn at(mm: &'h Mm<M>, addr: VirtAddr, early: &mut Early) -> Result<Self, Why> {
+    pub(super) fn at(
+        _section: &Grace<'_, M>,
+        mm: &'h Mm<M>,
+        addr: VirtAddr,
+        early: &mut Early,
+    ) -> Result<Self, Refused> {
         let sys = mm.system();
-        let by = sys.config.ladder.vma_lock().ok_or(Why::VmaLocked)?;
-        let _section = sys.grace_read();
-        loop {
-            // SAFETY: 1: within the read section.
-            let vma = unsafe { mm.tree.ptr_at_or_before(addr) }.ok_or(Why::VmaLocked)?;
-            if let Some(broken) = sys.switched_off() {
-                // SAFETY: memory of a VMA, within the read section.
-                *early = Early::look(unsafe { vma.as_ref() }, addr, broken);
-            }
-            // SAFETY: 1: within the read section.
-            match unsafe { Vma::try_read_lock(vma, by, mm) } {
-                Ok(guard) => {
-                    return Ok(Self {
-                        // SAFETY: under its lock, which keeps it what it is.
-                        vma: unsafe { vma.as_ref() },
-                        guard,
-                    });
-                }
-                Err(Refused::Detached) => sys.count(Event::VmaLockMiss),
-                Err(Refused::Locked) => return Err(Why::VmaLocked),
-            }
+        let by = sys.config.ladder.vma_lock().ok_or(Refused::Locked)?;
+        // SAFETY: 1: within the read section.
+        let vma = unsafe { mm.tree.ptr_at_or_before(addr) }.ok_or(Refused::Locked)?;
+        if let Some(broken) = sys.switched_off() {
+            // SAFETY: memory of a VMA, within the read section.
+            *early = Early::look(unsafe { vma.as_ref() }, addr, broken);
         }
+        // SAFETY: 1: within the read section.
+        let guard = unsafe { Vma::try_read_lock(vma, by, mm) }?;
+        // SAFETY: under its lock, which keeps it what it is.
+        let vma = unsafe { vma.as_ref() };
+        Ok(Self { vma, guard })
     }
 }

@@ -67,6 +67,7 @@ use crate::base::config::{Broken, VmaLockBy};
 use crate::base::error::NoMemory;
 use crate::base::event::Event;
 use crate::mm::Mm;
+use crate::space::own_lock::{self, OwnGuard};
 use crate::space::vma::{Attrs, Vma};
 use crate::system::System;
 use core::ptr::NonNull;
@@ -80,6 +81,7 @@ use minflt_sync::{Atomic, Newcomers, Ordering, ReadGuard, RefGuard, Refused};
 pub(crate) enum VmaGuard<'v, M: Mmu> {
     Rwsem { _guard: Semaphore<'v, M> },
     Count { _guard: RefGuard<'v, VmaLock, M> },
+    Own { _guard: OwnGuard<'v, M> },
 }
 
 /// The form of Linux 6.4, held for reading.
@@ -127,6 +129,12 @@ impl<M: Mmu> Vma<M> {
                 is_of(owner, mm)?;
                 Ok(VmaGuard::Count { _guard })
             }
+            VmaLockBy::Own => {
+                // SAFETY: 1 of this function: this lock goes with lifetimes that keep VMAs whole.
+                let _guard = OwnGuard::enter(unsafe { &*vma.as_ptr() }, mm)?;
+                is_of(owner, mm)?;
+                Ok(VmaGuard::Own { _guard })
+            }
         }
     }
 
@@ -149,13 +157,16 @@ impl<M: Mmu> Vma<M> {
                     .write_until_end(&self.lock_seq, &mm.lock_seq, newcomers);
                 sys.count_n(Event::VmaLockWaits, slept);
             }
+            VmaLockBy::Own => own_lock::shut(self, mm),
         }
     }
 
     /// Makes a VMA that nobody else has one of `mm`'s, write-locked.
     fn attach(&self, by: VmaLockBy, mm: &Mm<M>) {
-        if !mm.system().lacks(Broken::PublishEarly) {
-            self.lock_seq.lock(&mm.lock_seq);
+        match by {
+            _ if mm.system().lacks(Broken::PublishEarly) => {}
+            VmaLockBy::Rwsem | VmaLockBy::Count => self.lock_seq.lock(&mm.lock_seq),
+            VmaLockBy::Own => own_lock::shut(self, mm),
         }
         self.mm.store(mm.space.0, Ordering::Relaxed);
         if by == VmaLockBy::Count {
@@ -245,10 +256,12 @@ pub(crate) fn insert<M: Mmu>(
     inserted
 }
 
-/// Ends the write locks on all VMAs of a child that is about to be handed out.
-pub(crate) fn end_all<M: Mmu>(child: &Mm<M>) {
-    if child.system().config.ladder.vma_lock().is_some() {
-        child.lock_seq.end_all();
+/// Ends the write locks on all VMAs of an address space.
+pub(crate) fn end_all<M: Mmu>(mm: &Mm<M>) {
+    match mm.system().config.ladder.vma_lock() {
+        None => {}
+        Some(VmaLockBy::Rwsem | VmaLockBy::Count) => mm.lock_seq.end_all(),
+        Some(VmaLockBy::Own) => own_lock::reopen(mm),
     }
 }
 

@@ -34,6 +34,7 @@ const fn config(ladder: Ladder, protocol: Protocol, lifetime: Lifetime, rss: Rss
         balancing: Balancing::Off,
         hugetlb: Hugetlb::IMmap,
         ahead: Ahead::Nothing,
+        own_lock: None,
         broken: None,
     }
 }

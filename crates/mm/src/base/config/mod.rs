@@ -25,6 +25,7 @@ pub use era::{
 };
 pub use rules::Illegal;
 
+use crate::base::lock_mode::OwnLock;
 use core::fmt;
 use minflt_sync::{Machine, Succession};
 
@@ -59,6 +60,8 @@ pub struct Config {
     pub hugetlb: Hugetlb,
     /// What a first touch asks the caches for before it needs it.
     pub ahead: Ahead,
+    /// The lock of the ladder `vma-own,mmap`; `None` with any other.
+    pub own_lock: Option<OwnLock>,
     /// A fix switched off on purpose; `None` outside race checks.
     pub broken: Option<Broken>,
 }
@@ -113,6 +116,8 @@ choices! {
         VmaRwsemMmap = "vma-rwsem,mmap",
         /// First the VMA's lock, a count of its users (Linux 6.15); then `mmap_lock` for reading.
         VmaCountMmap = "vma-count,mmap",
+        /// First the VMA's lock, one that an embedder brings; then `mmap_lock` for reading.
+        VmaOwnMmap = "vma-own,mmap",
     }
 }
 
@@ -348,6 +353,9 @@ pub enum VmaLockBy {
     Rwsem,
     /// A count of its users. A fault looks for the anon_vma when it needs one (since Linux 6.10).
     Count,
+    /// A lock that an embedder brought ([`Config::own_lock`]), beside an anon_vma as under the
+    /// count.
+    Own,
 }
 
 impl Ladder {
@@ -358,7 +366,9 @@ impl Ladder {
             Self::Mmap => &[Rung::Mmap],
             Self::SpeculativeMmap => &[Rung::Speculative, Rung::Mmap],
             Self::Speculative => &[Rung::Speculative],
-            Self::VmaRwsemMmap | Self::VmaCountMmap => &[Rung::VmaLock, Rung::Mmap],
+            Self::VmaRwsemMmap | Self::VmaCountMmap | Self::VmaOwnMmap => {
+                &[Rung::VmaLock, Rung::Mmap]
+            }
         }
     }
 
@@ -368,6 +378,7 @@ impl Ladder {
         match self {
             Self::VmaRwsemMmap => Some(VmaLockBy::Rwsem),
             Self::VmaCountMmap => Some(VmaLockBy::Count),
+            Self::VmaOwnMmap => Some(VmaLockBy::Own),
             Self::Mmap | Self::SpeculativeMmap | Self::Speculative => None,
         }
     }

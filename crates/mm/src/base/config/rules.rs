@@ -57,7 +57,7 @@ const RULES: &[Rule] = &[
     },
     Rule {
         illegal: Illegal {
-            mix: "ladder vma-rwsem or vma-count with lifetime immediate",
+            mix: "ladder vma-rwsem, vma-count or vma-own with lifetime immediate",
             reason: "a fault finds a VMA before it has its lock, and reads tree nodes without one, \
                      while a writer may be freeing them",
             remedy: "use lifetime rcu or srcu, or type-stable with ladder vma-count",
@@ -74,6 +74,14 @@ const RULES: &[Rule] = &[
         holds: |c| {
             c.lifetime == Lifetime::TypeStable && c.ladder.vma_lock() != Some(VmaLockBy::Count)
         },
+    },
+    Rule {
+        illegal: Illegal {
+            mix: "ladder vma-own without a lock, or a lock without that ladder",
+            reason: "the lock of that ladder is the embedder's, and no other ladder has it",
+            remedy: "set `Config::own_lock` with it, as examples/own_lock does, and only with it",
+        },
+        holds: |c| (c.ladder.vma_lock() == Some(VmaLockBy::Own)) != c.own_lock.is_some(),
     },
     Rule {
         illegal: Illegal {

@@ -40,6 +40,10 @@ fn each_row_of_the_table_refuses_something_and_gives_a_reason() {
             ..legal
         },
         Config {
+            ladder: Ladder::VmaOwnMmap,
+            ..legal
+        },
+        Config {
             rss: Rss::UnderLock,
             ..legal
         },

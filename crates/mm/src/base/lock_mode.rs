@@ -1,0 +1,119 @@
+//! A lock of mappings that somebody else brings: a fault's lock mode, with the writer's half.
+//!
+//! # Problem
+//! How a fault holds its mapping is what the generations of page faults differ in most. Who wants
+//! to try another way should not have to change this library for it.
+//!
+//! # Idea
+//! A mode is a [`LockMode`]: four steps on a few words that each mapping and each address space
+//! have room for. What is the same for all such locks is done here: the mapping is found in a read
+//! section, whether it still is the address space's is asked once inside, a fault that is not let
+//! in goes on under `mmap_lock`.
+//!
+//! # Protocol
+//! ```text
+//! fault                                      writer, mmap_lock held for writing
+//! finds the mapping, in a read section       for each mapping that it changes or removes:
+//! try_enter: in, or on to mmap_lock            shut: nobody comes in, and nobody is inside
+//! is it this address space's? covers it?     changes mappings, zaps, frees tables
+//! tables, frame, the exchange                reopen: all that were shut, by one step
+//! leave                                      lets mmap_lock go
+//! ```
+//! A new mapping is shut before anybody can find it. One that was taken out is not reopened by
+//! name: whoever gets in finds that it is nobody's, and leaves.
+//!
+//! # Why it is correct
+//! It is if the mode keeps what each of its functions promises; the search for races runs with it
+//! as with any other. The mapping's words stay its own until readers of before have left, which the
+//! table of illegal mixes sees to.
+//!
+//! # Cost
+//! A call by pointer for each step and each word.
+
+use core::fmt;
+use minflt_sync::Ordering;
+
+/// A fault's lock mode, which an embedder brings ([`Config::own_lock`](crate::Config::own_lock)).
+///
+/// All functions are called with interrupts on, and may be called on all CPUs at once, but that the
+/// writer's two are called by one writer of an address space at a time.
+pub trait LockMode: Sync {
+    /// Its name.
+    fn name(&self) -> &'static str;
+
+    /// A fault comes in, or is not let in. Never waits. Once in, no writer returns from
+    /// [`shut`](Self::shut) for this mapping until the fault has left, and the fault sees all that
+    /// writers of before have done (*acquire*).
+    fn try_enter(&self, words: &dyn Words) -> bool;
+
+    /// A fault that came in leaves: what it did is seen by the next writer (*release*).
+    fn leave(&self, words: &dyn Words);
+
+    /// Nobody comes in any more until [`reopen`](Self::reopen), and nobody is inside when this
+    /// returns. Called again for a mapping that is shut, it changes nothing. May sleep.
+    fn shut(&self, words: &dyn Words);
+
+    /// All mappings of the address space that were shut may be entered again (*release*). Of the
+    /// words only [`Word::Space`] is there.
+    fn reopen(&self, words: &dyn Words);
+}
+
+/// Which word.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Word {
+    /// One of the mapping; 0 at first. On the line that faults write.
+    Users,
+    /// Another one of the mapping; 0 at first. On the line that faults only read.
+    Mark,
+    /// One of the address space; 1 at first.
+    Space,
+}
+
+/// The words of one mapping and its address space, and what a lock needs beside them.
+///
+/// The first three are as in [`minflt_sync::Atomic`].
+pub trait Words {
+    /// The word's value.
+    fn load(&self, word: Word, order: Ordering) -> u64;
+
+    /// Sets the word.
+    fn store(&self, word: Word, value: u64, order: Ordering);
+
+    /// Adds to the word, wrapping; returns what it was.
+    fn add(&self, word: Word, value: u64, order: Ordering) -> u64;
+
+    /// Sets the word to `new` if it is `old`.
+    ///
+    /// # Errors
+    /// What it is instead.
+    fn cas(&self, word: Word, old: u64, new: u64, ok: Ordering, fail: Ordering)
+    -> Result<u64, u64>;
+
+    /// The running task's number, never 0.
+    fn task(&self) -> u32;
+
+    /// Sleeps until somebody wakes this task; may wake for no reason. A wake-up that comes before
+    /// is not lost.
+    fn sleep(&self);
+
+    /// Wakes a task.
+    fn wake(&self, task: u32);
+}
+
+/// A mode that was brought, as a choice: equal to another if it is the same object.
+#[derive(Clone, Copy)]
+pub struct OwnLock(pub &'static dyn LockMode);
+
+impl PartialEq for OwnLock {
+    fn eq(&self, other: &Self) -> bool {
+        core::ptr::addr_eq(self.0, other.0)
+    }
+}
+
+impl Eq for OwnLock {}
+
+impl fmt::Debug for OwnLock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.0.name())
+    }
+}
