@@ -49,12 +49,20 @@ fn what_a_part_of_the_lock_is_for_is_found_without_it() {
     }
 }
 
-/// One thread takes the same way: each fault by the same rung, and all else that is counted.
+/// One thread takes the same way: each fault by the same rung, and all else that is counted. But
+/// why a fault falls back that finds no anon_vma is said by another name: Linux 6.4 asks for it
+/// when it locks the mapping, a lock that is brought leaves that to who needs one, as 6.10 does.
 #[test]
 fn a_thread_alone_does_the_same_under_both() {
-    let ours = alone(with(&Semaphore::Whole));
-    assert_eq!(alone(shipped()).events, ours.events);
-    assert!(ours.events["vma-lock-success"] > 0);
+    let [theirs, ours] = [shipped(), with(&Semaphore::Whole)].map(|config| {
+        let mut events = alone(config).events;
+        let names = ["vma-lock-abort", "vma-lock-retry"];
+        let fallen = names.map(|name| events.remove(name).unwrap_or(0));
+        events.insert("fallen back".to_owned(), fallen.iter().sum());
+        events
+    });
+    assert_eq!(theirs, ours);
+    assert!(ours["vma-lock-success"] > 0 && ours["fallen back"] > 0);
 }
 
 fn alone(config: Config) -> Outcome {
