@@ -1,5 +1,11 @@
 //! A lock mode that is brought from outside: Linux 6.4's, built again.
 
+#![expect(
+    clippy::expect_used,
+    clippy::tests_outside_test_module,
+    reason = "all of an integration test is a test"
+)]
+
 #[path = "../../../examples/own_lock/semaphore.rs"]
 mod semaphore;
 
