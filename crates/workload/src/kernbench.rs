@@ -6,16 +6,16 @@
 //! is left, and forks a child that compiles it:
 //!
 //! ```text
-//! job     256 pages touched | take a unit | fork ... wait | take a unit | ...
-//! child                       store to 16 of the parent's pages | map, touch | compute | check
-//!                             | discard half, touch a quarter again | exit
+//! job     1 MiB touched | take a unit | fork ... wait | take a unit | ...
+//! child                   store in every 64 KiB of the job's | map, touch | compute | check
+//!                         | discard half, touch a quarter again | exit
 //! ```
 //!
-//! What a unit needs is drawn from its number alone ([`Unit::of`]), so all runs, targets and loads
-//! build the same: with u uniform in 0..1, the memory is the largest unit's times (1 + 15 u^3) /
-//! 16, many small and few large ones, 0.30 of the largest on average; the time is 1 us for each
-//! KiB. That is 4 us a fault of a 4 KiB page; in the posting's builds on x86 system time was a
-//! fifth of user time.
+//! Memory is counted in bytes: a job touches as much whatever the page size is. What a unit needs
+//! is drawn from its number alone ([`Unit::of`]): with u uniform in 0..1, the memory is the largest
+//! unit's times (1 + 15 u^3) / 16, many small and few large ones, 0.30 of the largest on average;
+//! the time is `--ns-per-kib` for each KiB ([`NS_PER_KIB`]). A build has 16 units for each job of
+//! the optimal load, unless `--units` is given, so all loads build the same.
 //!
 //! Loads, in the original's order, and their jobs:
 //!
@@ -38,7 +38,7 @@ mod columns;
 mod unit;
 
 pub use columns::{Average, Columns, LoadColumns};
-pub use unit::Unit;
+pub use unit::{NS_PER_KIB, Unit};
 
 use crate::contents::{Region, Touch, expect};
 use crate::options::{Info, Opt, OptionError, Refused};
@@ -49,10 +49,12 @@ use minflt_addr::VirtAddr;
 
 /// The mailbox slot that units are taken from.
 const NEXT: usize = 0;
-/// Pages that a job has touched before it forks.
-const OWN_PAGES: u64 = 256;
-/// Every so many of its parent's pages a child stores to.
-const COPIED: u64 = 16;
+/// Bytes that a job has touched before it forks.
+const OWN_BYTES: u64 = 1 << 20;
+/// A child stores a word in every so many bytes of its parent's memory.
+const COPY_EVERY: u64 = 64 << 10;
+/// Units for each job of the optimal load.
+const UNITS_PER_JOB: u32 = 16;
 const RUNS: u32 = 5;
 const FAST_RUNS: u32 = 3;
 
@@ -113,7 +115,7 @@ pub const INFO: Info = Info {
         Opt {
             name: "--units",
             value: "N",
-            default: "64",
+            default: "16 a job of --threads",
             help: "compile units of a run",
         },
         Opt {
@@ -121,6 +123,12 @@ pub const INFO: Info = Info {
             value: "SIZE",
             default: "8M",
             help: "memory of the largest unit",
+        },
+        Opt {
+            name: "--ns-per-kib",
+            value: "NS",
+            default: "7000",
+            help: "computing time for each KiB of a unit's memory",
         },
     ],
     refused: &[
@@ -168,10 +176,12 @@ pub struct Kernbench {
     pub optimal: Option<u32>,
     /// Jobs of the half load (`--half`), where given.
     pub half: Option<u32>,
-    /// Units of a run (`--units`).
-    pub units: u32,
+    /// Units of a run (`--units`), where given; see [`Kernbench::units`].
+    pub units: Option<u32>,
     /// Bytes of the largest unit (`--unit`).
     pub unit_bytes: u64,
+    /// Computing time for each KiB of a unit's memory (`--ns-per-kib`).
+    pub ns_per_kib: u32,
     /// Whether a run comes first that is not counted.
     pub warmth: Warmth,
 }
@@ -183,8 +193,9 @@ impl Default for Kernbench {
             loads: vec![Load::Half, Load::Optimal, Load::Maximal],
             optimal: None,
             half: None,
-            units: 64,
+            units: None,
             unit_bytes: 8 << 20,
+            ns_per_kib: NS_PER_KIB,
             warmth: Warmth::WarmUp,
         }
     }
@@ -222,10 +233,18 @@ impl Kernbench {
             loads,
             optimal: given.count("-o")?,
             half: given.count("--half")?,
-            units: given.count("--units")?.unwrap_or(default.units),
+            units: given.count("--units")?,
             unit_bytes: given.size("--unit")?.unwrap_or(default.unit_bytes),
+            ns_per_kib: given.count("--ns-per-kib")?.unwrap_or(default.ns_per_kib),
             warmth,
         })
+    }
+
+    /// Units of each run with `threads` jobs in the optimal load.
+    #[must_use]
+    pub fn units(&self, threads: u32) -> u32 {
+        let units = threads.saturating_mul(UNITS_PER_JOB);
+        self.units.unwrap_or(units)
     }
 
     /// Jobs of `load` with `threads` jobs in the optimal one and `cpus` CPUs; `None` where the load
@@ -241,7 +260,10 @@ impl Kernbench {
                 half => Some(half),
             },
             (Load::Optimal, _) => Some(threads),
-            (Load::Maximal, _) => Some(threads.saturating_mul(4).min(self.units).max(threads)),
+            (Load::Maximal, _) => {
+                let units = self.units(threads);
+                Some(threads.saturating_mul(4).min(units).max(threads))
+            }
         }
     }
 
@@ -257,7 +279,8 @@ impl Kernbench {
     #[must_use]
     pub fn bytes_needed(&self, threads: u32, page_size: u64) -> u64 {
         let unit = self.unit_bytes.div_ceil(page_size);
-        (unit + OWN_PAGES + OWN_PAGES / COPIED + 1)
+        let own = OWN_BYTES.div_ceil(page_size);
+        (unit + own + own.div_ceil(copy_every_pages(page_size)) + 1)
             .saturating_mul(page_size)
             .saturating_mul(u64::from(self.most_jobs(threads, threads)))
     }
@@ -273,8 +296,10 @@ impl Kernbench {
             ..Outcome::default()
         };
         outcome.number("runs", self.runs);
-        outcome.number("units", self.units);
+        let units = self.units(threads);
+        outcome.number("units", units);
         outcome.number("unit_bytes", self.unit_bytes);
+        outcome.number("ns_per_kib", self.ns_per_kib);
         let start = |jobs: u32| {
             // As many CPUs as there are workers on, where the plan has no fewer CPUs than workers.
             let cpus = match plan.cpus >= plan.threads {
@@ -287,7 +312,7 @@ impl Kernbench {
                 spaces: Spaces::Own,
                 ..plan.clone()
             };
-            target.process(&plan, |w| self.job(w))
+            target.process(&plan, |w| self.job(w, units))
         };
         if self.warmth == Warmth::WarmUp {
             start(threads)?;
@@ -307,8 +332,8 @@ impl Kernbench {
             }
             let name = load.name();
             outcome.number(&format!("{name}_jobs"), jobs);
-            let units = u64::from(self.units) * u64::from(self.runs);
-            outcome.rate(&format!("{name}_load_units_per_second"), units, wall_ns);
+            let built = u64::from(units) * u64::from(self.runs);
+            outcome.rate(&format!("{name}_load_units_per_second"), built, wall_ns);
             columns.loads.push(LoadColumns::of(*load, jobs, &runs));
         }
         if columns.loads.is_empty() {
@@ -320,7 +345,7 @@ impl Kernbench {
         }
         let forks = outcome.workers.iter().map(|worker| worker.ops).sum();
         outcome.rate("forks_per_second", forks, outcome.wall_ns);
-        outcome.pages = self.first_touches(target.page_size())
+        outcome.pages = self.first_touches(units, target.page_size())
             * u64::from(self.runs)
             * columns.loads.len() as u64;
         outcome.columns = Some(outcome::Columns::Kernbench(columns));
@@ -329,30 +354,31 @@ impl Kernbench {
 
     /// First touches of a run's units, by calculation: without the jobs' own pages, and without
     /// those copied.
-    fn first_touches(&self, page_size: u64) -> u64 {
+    fn first_touches(&self, units: u32, page_size: u64) -> u64 {
         let pages = |unit| Unit::of(unit, self.unit_bytes, page_size).pages;
-        (0..u64::from(self.units))
+        (0..u64::from(units))
             .map(|unit| pages(unit) + pages(unit) / 4)
             .sum()
     }
 
     /// A job: takes units until there are no more.
-    fn job<W: Worker>(&self, w: &mut W) -> Result<(), Stop> {
+    fn job<W: Worker>(&self, w: &mut W, units: u32) -> Result<(), Stop> {
         w.window_open();
+        let pages = OWN_BYTES.div_ceil(w.page_size());
         let own = Region {
-            at: w.map(OWN_PAGES * w.page_size(), Prot::ReadWrite)?,
-            pages: OWN_PAGES,
+            at: w.map(pages * w.page_size(), Prot::ReadWrite)?,
+            pages,
             touch: Touch::Lines(1),
             repetition: 0,
         };
         own.fill(w)?;
         loop {
             let number = w.claim(NEXT);
-            if number >= u64::from(self.units) {
+            if number >= u64::from(units) {
                 break;
             }
             let unit = Unit::of(number, self.unit_bytes, w.page_size());
-            w.fork(|child| compile(child, &own, &unit))?;
+            w.fork(|child| compile(child, &own, &unit, self.ns_per_kib))?;
             w.ops(1);
         }
         // Nothing that the children stored has come here.
@@ -373,16 +399,28 @@ impl Load {
     }
 }
 
+/// [`COPY_EVERY`] in pages, at least one.
+const fn copy_every_pages(page_size: u64) -> u64 {
+    let pages = COPY_EVERY / page_size;
+    if pages == 0 { 1 } else { pages }
+}
+
 /// The child: compiles a unit.
-fn compile<W: Worker>(w: &mut W, parents: &Region, unit: &Unit) -> Result<(), Stop> {
+fn compile<W: Worker>(
+    w: &mut W,
+    parents: &Region,
+    unit: &Unit,
+    ns_per_kib: u32,
+) -> Result<(), Stop> {
     let page_size = w.page_size();
-    for page in (0..parents.pages).step_by(COPIED as usize) {
+    let every = copy_every_pages(page_size);
+    for page in (0..parents.pages).step_by(every as usize) {
         let word = VirtAddr(parents.at.0 + page * page_size + page_size - 8);
         expect(w, word, 0)?;
         w.store(word, 1)?;
         expect(w, word, 1)?;
     }
-    w.checked(Oracle::Contents, 2 * parents.pages.div_ceil(COPIED));
+    w.checked(Oracle::Contents, 2 * parents.pages.div_ceil(every));
     let repetition = unit.number as u32;
     let region = Region {
         at: w.map(unit.pages * page_size, Prot::ReadWrite)?,
@@ -391,7 +429,7 @@ fn compile<W: Worker>(w: &mut W, parents: &Region, unit: &Unit) -> Result<(), St
         repetition,
     };
     region.fill(w)?;
-    w.compute(unit.compute_ns);
+    w.compute(unit.compute_ns(ns_per_kib));
     region.check(w)?;
     let half = unit.pages.div_ceil(2);
     w.discard(region.at, half * page_size)?;

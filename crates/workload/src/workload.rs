@@ -383,7 +383,7 @@ mod tests {
             assert_eq!(sized, info.name != "brk1");
             match &mut workload {
                 Workload::Ebizzy(test) => test.until = Until::Records(2),
-                Workload::Kernbench(test) => test.units = 5,
+                Workload::Kernbench(test) => test.units = Some(5),
                 Workload::Mmap(test) => test.tasks.rounds = 5,
                 Workload::Brk1(test) => test.tasks.rounds = 5,
                 Workload::PageFault2(test) => test.tasks.rounds = 2,

@@ -216,6 +216,10 @@ fn check_mark(table: &PublishedTable, mark: &Mark, all: &[PublishedTable]) -> Re
     if let Some(column) = mark.column.as_ref().filter(|it| table.column(it).is_none()) {
         return fail(format!("no column `{column}`"));
     }
+    let is_some = |name: &String| table.column(name).is_some() || !no_row(&name);
+    if let Some(except) = mark.except.iter().find(|it| !is_some(it)) {
+        return fail(format!("no row or column `{except}` to leave out"));
+    }
     if mark.why.is_empty() {
         return fail("say why".to_owned());
     }

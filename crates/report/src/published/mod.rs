@@ -224,6 +224,9 @@ pub struct Mark {
     /// The column's name; left out, all columns.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub column: Option<String>,
+    /// Rows, by their labels, and columns, by their names, that it leaves out all the same.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub except: Vec<String>,
     /// Of pinned cells, the fitted number that decides them: a key of some fit of the posting.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
@@ -235,7 +238,8 @@ impl Mark {
     /// Whether it is about this cell.
     fn covers(&self, row: &str, column: &str) -> bool {
         let same = |named: &Option<String>, other| named.as_deref().is_none_or(|it| it == other);
-        same(&self.row, row) && same(&self.column, column)
+        let left_out = |name: &String| name == row || name == column;
+        same(&self.row, row) && same(&self.column, column) && !self.except.iter().any(left_out)
     }
 }
 

@@ -6,7 +6,7 @@ use crate::target::{Plan, Stop, TargetError};
 fn small() -> Kernbench {
     Kernbench {
         runs: 2,
-        units: 9,
+        units: Some(9),
         unit_bytes: 256 << 10,
         warmth: Warmth::Cold,
         ..Kernbench::default()
@@ -26,6 +26,9 @@ fn options_are_those_of_the_original() {
         (5, Some(16), Some(7))
     );
     assert_eq!(posted.loads, [Load::Half, Load::Optimal]);
+    assert_eq!((posted.units, posted.ns_per_kib), (None, 7000));
+    let build = parse("--units 64 --ns-per-kib 1000").unwrap();
+    assert_eq!((build.units, build.ns_per_kib), (Some(64), 1000));
     let fast = parse("-fsHO").unwrap();
     assert_eq!((fast.runs, fast.warmth), (3, Warmth::Cold));
     assert_eq!(fast.loads, [Load::Single, Load::Maximal]);
@@ -42,7 +45,7 @@ fn options_are_those_of_the_original() {
 #[test]
 fn jobs_of_the_loads_follow_the_original() {
     let test = Kernbench {
-        units: 100,
+        units: Some(100),
         ..small()
     };
     let jobs = |load, threads, cpus| test.jobs(load, threads, cpus);
@@ -54,6 +57,25 @@ fn jobs_of_the_loads_follow_the_original() {
     assert_eq!(jobs(Load::Maximal, 40, 16), Some(100));
     assert_eq!(jobs(Load::Maximal, 200, 16), Some(200));
     assert_eq!(test.most_jobs(16, 16), 64);
+}
+
+#[test]
+fn a_build_has_units_for_all_jobs_of_the_optimal_load() {
+    let test = Kernbench::default();
+    assert_eq!((test.units(2), test.units(80)), (32, 1280));
+    assert_eq!(small().units(80), 9);
+    assert_eq!(test.jobs(Load::Maximal, 80, 80), Some(320));
+}
+
+#[test]
+fn memory_of_a_job_is_bytes_whatever_the_page_size() {
+    let needed = |page_size| small().bytes_needed(1, page_size);
+    // A MiB of its own, 16 pages of that copied, a unit of 256 KiB, and a page more.
+    let bytes = (1 << 20) + (256 << 10);
+    let jobs = u64::from(small().most_jobs(1, 1));
+    for page_size in [4096, 16 << 10, 64 << 10] {
+        assert_eq!(needed(page_size), (bytes + 17 * page_size) * jobs);
+    }
 }
 
 #[test]

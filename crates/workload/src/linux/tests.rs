@@ -211,7 +211,7 @@ fn numa_mem_finds_in_real_memory_what_it_stored_last() {
 fn kernbench_compiles_every_unit_in_a_child() {
     let test = Kernbench {
         runs: 2,
-        units: 6,
+        units: Some(6),
         unit_bytes: 512 << 10,
         half: Some(1),
         warmth: Warmth::Cold,

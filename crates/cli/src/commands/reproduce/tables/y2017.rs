@@ -12,7 +12,7 @@ use crate::targets;
 use minflt_report::published::Kind;
 use minflt_report::{Cell, Column, Posting, PublishedTable, Run, Status, Table};
 use minflt_sim::MachineFile;
-use minflt_workload::{Columns, Outcome};
+use minflt_workload::{Columns, Outcome, Param};
 
 const INTRO: &str = "ebizzy with the generator that the covers' counts of faults speak for, so that a record of -R is one \
      page, and with two threads a CPU, as the original starts them; the same and -mTt for the other versions of the \
@@ -247,17 +247,26 @@ fn changes(
     looks: &str,
     compared: &mut Vec<Compared>,
 ) -> Table {
+    let columns = columns_of(published);
+    let statuses = |label: &str| {
+        let row = published.row_labels().position(|it| it == label);
+        let row = row.unwrap_or(published.rows.len());
+        [0, 1].map(|at: usize| {
+            let column = columns.get(at).copied().unwrap_or_default();
+            published.simulated_status(row, column, file.is_fitted())
+        })
+    };
+    let [before, after] = statuses(&published.row_label(0));
     let heads = [
         Column::text("row"),
         Column::number("4.13 published", ""),
         Column::number("4.13-spf published", ""),
         Column::number("change", ""),
-        Column::number("4.13 simulated", "").with_status(Status::Predicted),
-        Column::number("4.13-spf simulated", "").with_status(Status::Predicted),
+        Column::number("4.13 simulated", "").with_status(before),
+        Column::number("4.13-spf simulated", "").with_status(after),
         Column::number("change", ""),
     ];
     let mut table = Table::new(&format!("{}: {}", published.id, published.title), heads);
-    let columns = columns_of(published);
     let figure = |at: usize, row: &str| match &outcomes.get(at)?.columns {
         Some(Columns::Kernbench(all)) => kernbench_figure(all.loads.get(load)?, row),
         _ => None,
@@ -269,7 +278,8 @@ fn changes(
             published.cell_at(row, column)?.value
         });
         let ours = [0, 1].map(|at: usize| figure(at, &label));
-        table.rows.push(both_kernels(&label, printed, ours));
+        let cells = both_kernels(&label, printed, ours, statuses(&label));
+        table.rows.push(cells);
     }
     for share in SHARES {
         let printed = [0, 1].map(|at: usize| {
@@ -277,7 +287,8 @@ fn changes(
             share.of(|row| published.value(row, column))
         });
         let ours = [0, 1].map(|at: usize| share.of(|row| figure(at, row)));
-        for (at, column) in columns.iter().enumerate() {
+        let statuses = statuses(share.of.0);
+        for ((at, column), status) in columns.iter().enumerate().zip(statuses) {
             if let (Some(published_value), Some(simulated)) = (printed[at], ours[at]) {
                 compared.push(Compared {
                     group: format!("2017 kernbench on {}", file.name),
@@ -286,17 +297,20 @@ fn changes(
                     what: published.id.clone(),
                     published: published_value,
                     simulated,
-                    status: match file.is_fitted() {
-                        true => Status::Predicted,
-                        false => Status::Uncalibrated,
-                    },
+                    status,
                 });
             }
         }
-        table.rows.push(both_kernels(share.name, printed, ours));
+        table
+            .rows
+            .push(both_kernels(share.name, printed, ours, statuses));
     }
+    let units = match outcomes.first().and_then(|it| it.params.get("units")) {
+        Some(Param::Number(units)) => *units,
+        _ => 0,
+    };
     table.footnotes.push(format!(
-        "simulated on {}: a synthetic build of 64 units, so changes and the last three rows can be \
+        "simulated on {}: a synthetic build of {units} units, so changes and the last three rows can be \
          compared, and these are judged (that nothing changes would always pass): minflt reproduce 2017",
         file.name
     ));
@@ -305,14 +319,21 @@ fn changes(
 }
 
 /// A row of both kernels, published and simulated, and what changes between them.
-fn both_kernels(label: &str, printed: [Option<f64>; 2], ours: [Option<f64>; 2]) -> Vec<Cell> {
+fn both_kernels(
+    label: &str,
+    printed: [Option<f64>; 2],
+    ours: [Option<f64>; 2],
+    statuses: [Status; 2],
+) -> Vec<Cell> {
     let change = |pair: [Option<f64>; 2]| match pair {
         [Some(from), Some(to)] if from != 0.0 => format!("{:+.1}%", (to / from - 1.0) * 100.0),
         _ => "-".to_string(),
     };
-    let three = |pair: [Option<f64>; 2]| [text(pair[0]), text(pair[1]), change(pair)];
-    let cells = [label.to_owned()].into_iter().chain(three(printed));
-    cells.chain(three(ours)).map(Cell::from).collect()
+    let mut cells = vec![Cell::from(label)];
+    cells.extend([text(printed[0]), text(printed[1]), change(printed)].map(Cell::from));
+    let with_status = |at: usize| Cell::with_status(&text(ours[at]), statuses[at]);
+    cells.extend([with_status(0), with_status(1), Cell::from(change(ours))]);
+    cells
 }
 
 /// The load of the 752-CPU machine: faster with the series, says one sentence.
