@@ -3,3 +3,4 @@
 
 pub mod disk;
 pub mod moving;
+pub mod world;

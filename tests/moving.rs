@@ -10,25 +10,19 @@
     reason = "what the threads agree on is no part of the machine"
 )]
 
+use crate::world::{BASE, Machine, PAGE, boot_on, machine, page};
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use minflt_addr::VirtAddr;
-use minflt_host::{Host, HostInstance, HostOptions, Prefault};
 use minflt_mm::config::Balancing;
 use minflt_mm::{
     Advice, Config, Errno, Event, MmHandle, MovePageError, NumaKnobs, Place, Prot, Remap,
-    RemapRequest, System,
+    RemapRequest, Swap,
 };
-use minflt_pgtable::X86_64;
 
-/// The machine that it runs on.
-pub type Machine = Host<X86_64, true>;
-
-const PAGE: u64 = 4096;
 /// Each storing thread has as many pages.
 const PAGES: u64 = 16;
 const STORERS: u64 = 2;
 const NODES: u32 = 2;
-const BASE: u64 = 1 << 30;
 /// The storers' pages, then those of the thread that remaps.
 const ALL: u64 = (STORERS + 1) * PAGES;
 
@@ -47,10 +41,6 @@ pub struct Moved {
     pub waits: u64,
     /// Forks whose child found all that had been stored.
     pub forks: u64,
-}
-
-fn page(n: u64) -> VirtAddr {
-    VirtAddr(BASE + n * PAGE)
 }
 
 /// Each of the others does its work at least so often.
@@ -84,14 +74,8 @@ fn knobs() -> NumaKnobs {
 /// balancing is on.
 #[must_use]
 pub fn run(config: Config, stores: u64) -> Moved {
-    let options = HostOptions {
-        cpus: STORERS as u32 + 2,
-        ram_bytes: 16 << 20,
-        prefault: Prefault::OnTouch,
-    };
-    let machine = HostInstance::new(&options).unwrap_or_else(|e| panic!("{e}"));
-    let sys = System::<Machine>::boot(machine.with_nodes(NODES), config);
-    let sys = sys.unwrap_or_else(|e| panic!("{e:?}"));
+    let machine = machine(STORERS as u32 + 2, 16 << 20).with_nodes(NODES);
+    let sys = boot_on::<Machine>(machine, config, Swap::None);
     sys.set_numa_knobs(knobs());
     let balances = config.balancing == Balancing::On;
     let followed = || sys.count_of(Event::NumaPagesMigrated);

@@ -7,11 +7,12 @@
 )]
 
 use minflt_addr::VirtAddr;
-use minflt_host::{Host, HostInstance, HostOptions, Prefault};
+use minflt_host::Host;
 use minflt_mm::{
-    Event, HugeSize, MapRequest, MmapError, MunmapError, Place, Prot, Sharing, Signal, System, era,
+    Event, HugeSize, MapRequest, MmapError, MunmapError, Place, Prot, Sharing, Signal, Swap, era,
 };
 use minflt_pgtable::{Aarch64K4, Paging, RiscvSv39, X86_64};
+use minflt_tests::world::{boot_on, machine};
 
 /// Larger than any block of the allocator: it is put together of such, and comes apart again.
 #[test]
@@ -24,14 +25,8 @@ fn a_page_of_a_gigabyte_comes_from_memory_that_nobody_has_and_goes_back() {
 
 fn a_gigabyte_of<P: Paging>() {
     const GIB: u64 = 1 << 30;
-    let options = HostOptions {
-        cpus: 1,
-        ram_bytes: 3 << 30,
-        prefault: Prefault::OnTouch,
-    };
-    let instance = HostInstance::new(&options).expect("memory");
     let config = era("linux-6.15").expect("an era").config;
-    let sys = System::<Host<P, true>>::boot(instance, config).expect("boots");
+    let sys = boot_on::<Host<P, true>>(machine(1, 3 << 30), config, Swap::None);
     let _cpu = sys.machine().enter(0);
     let giant = HugeSize::Giant;
     assert_eq!(sys.resize_huge_pool(3), 3);

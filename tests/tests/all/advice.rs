@@ -1,65 +1,32 @@
 //! madvise, the flags that fork obeys, mincore: Linux's rules and error numbers, in every era.
-#![expect(
-    clippy::expect_used,
-    clippy::tests_outside_test_module,
-    reason = "all of an integration test is a test"
-)]
 
 use minflt_addr::VirtAddr;
-use minflt_host::{Host, HostInstance, HostOptions, Prefault};
 use minflt_mm::{
-    Advice, Config, Errno, Event, MadviseError, MincoreError, Mm, Place, Prot, Running, Signal,
-    System, VmaView, eras_without_migration,
+    Advice, Errno, Event, MadviseError, MincoreError, Mm, Prot, Signal, System, VmaView,
 };
-use minflt_pgtable::X86_64;
+use minflt_tests::world::{Machine, PAGE, in_each_era, map, page};
 
-type Real = Host<X86_64, true>;
-
-const PAGE: u64 = 4096;
-/// Pages 0..8 are mapped, 8..12 are not, 12..16 are.
-const BASE: u64 = 1 << 30;
-
-fn boot(config: Config) -> Running<Real> {
-    let options = HostOptions {
-        cpus: 2,
-        ram_bytes: 8 << 20,
-        prefault: Prefault::OnTouch,
-    };
-    System::boot(HostInstance::new(&options).expect("memory"), config).expect("boots")
+/// In each era: pages 0..8 are mapped, 8..12 are not, 12..16 are.
+fn everywhere(body: impl Fn(&'static str, &System<Machine>, &Mm<Machine>)) {
+    in_each_era(2, 8 << 20, |era, sys, mm| {
+        map(mm, 0, 8, Prot::READ_WRITE);
+        map(mm, 12, 4, Prot::READ_WRITE);
+        body(era, sys, mm);
+    });
 }
 
-fn page(n: u64) -> VirtAddr {
-    VirtAddr(BASE + n * PAGE)
-}
-
-fn everywhere(body: impl Fn(&'static str, &System<Real>, &Mm<Real>)) {
-    for era in eras_without_migration() {
-        let sys = boot(era.config);
-        let _cpu = sys.machine().enter(0);
-        let mm = sys.new_mm().expect("memory");
-        for (from, to) in [(0, 8), (12, 16)] {
-            let place = Place::FixedNoReplace(page(from));
-            let mapped = mm.mmap(place, (to - from) * PAGE, Prot::READ_WRITE);
-            assert_eq!(mapped, Ok(page(from)));
-        }
-        body(era.name, &sys, &mm);
-        sys.check_ledger(&[&mm])
-            .unwrap_or_else(|e| panic!("{}: {e}", era.name));
-    }
-}
-
-fn advise(mm: &Mm<Real>, from: u64, pages: u64, advice: Advice) -> Result<(), MadviseError> {
+fn advise(mm: &Mm<Machine>, from: u64, pages: u64, advice: Advice) -> Result<(), MadviseError> {
     mm.thread().madvise(page(from), pages * PAGE, advice)
 }
 
-fn in_core(mm: &Mm<Real>, from: u64, pages: usize) -> Vec<u8> {
+fn in_core(mm: &Mm<Machine>, from: u64, pages: usize) -> Vec<u8> {
     let mut found = vec![9; pages];
     let done = mm.mincore(page(from), pages as u64 * PAGE, &mut found);
     assert_eq!(done, Ok(()));
     found
 }
 
-fn view(mm: &Mm<Real>, n: u64) -> VmaView {
+fn view(mm: &Mm<Machine>, n: u64) -> VmaView {
     mm.mappings().vma_at(page(n)).expect("mapped")
 }
 
@@ -255,12 +222,12 @@ fn advice_is_recorded_where_it_was_given() {
 #[test]
 fn a_child_lacks_what_it_was_not_to_have_and_finds_zeros_where_it_was_wiped() {
     everywhere(|era, sys, mm| {
-        let store = |mm: &Mm<Real>, n, word| mm.thread().store(page(n), word).expect("mapped");
+        let store = |mm: &Mm<Machine>, n, word| mm.thread().store(page(n), word).expect("mapped");
         (0..8).for_each(|n| store(mm, n, n + 1));
         assert_eq!(advise(mm, 2, 2, Advice::DontFork), Ok(()));
         assert_eq!(advise(mm, 4, 2, Advice::WipeOnFork), Ok(()));
         let child = sys.fork(mm).expect("memory");
-        let words = |mm: &Mm<Real>| [1, 2, 3, 4, 5, 6].map(|n| mm.thread().load(page(n)));
+        let words = |mm: &Mm<Machine>| [1, 2, 3, 4, 5, 6].map(|n| mm.thread().load(page(n)));
         let gone = Err(Signal::MapErr);
         let wiped = [Ok(2), gone, gone, Ok(0), Ok(0), Ok(7)];
         assert_eq!(

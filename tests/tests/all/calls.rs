@@ -1,26 +1,17 @@
 //! Random sequences of calls and accesses against a model of pages, in every era, with shrinking.
-#![expect(
-    clippy::expect_used,
-    clippy::tests_outside_test_module,
-    reason = "all of an integration test is a test"
-)]
 
 use core::ops::Range;
 use minflt_addr::VirtAddr;
-use minflt_host::{Host, HostInstance, HostOptions, Prefault};
 use minflt_mm::{
-    Advice, Errno, MapRequest, Overcommit, Place, Populate, Prot, Reserve, Signal, System,
+    Advice, Errno, MapRequest, Overcommit, Place, Populate, Prot, Reserve, Signal,
     eras_without_migration,
 };
-use minflt_pgtable::X86_64;
+use minflt_tests::world::{Machine, PAGE, boot};
 use proptest::prelude::{Strategy, prop_oneof, proptest};
 use proptest::test_runner::Config;
 use std::collections::BTreeMap;
 
-type Machine = Host<X86_64, true>;
-
 const PAGES: u64 = 24;
-const PAGE: u64 = 4096;
 /// Two tables meet in the middle of the window.
 const BASE: u64 = (1 << 30) - PAGES / 2 * PAGE;
 
@@ -312,13 +303,7 @@ fn on_mm(thread: &minflt_mm::Thread<'_, Machine>, op: Op) -> Came {
 
 fn agree(ops: &[Op]) {
     for era in eras_without_migration() {
-        let options = HostOptions {
-            cpus: 1,
-            ram_bytes: 4 << 20,
-            prefault: Prefault::OnTouch,
-        };
-        let machine = HostInstance::new(&options).expect("memory");
-        let sys = System::<Machine>::boot(machine, era.config).expect("boots");
+        let sys = boot(era.config, 1, 4 << 20);
         let _cpu = sys.machine().enter(0);
         let mm = sys.new_mm().expect("memory");
         let heap = VirtAddr(BASE + HEAP * PAGE);

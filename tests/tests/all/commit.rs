@@ -1,44 +1,13 @@
 //! Overcommit, `RLIMIT_AS`, `MAP_NORESERVE` and `MAP_POPULATE`: Linux's rules and error numbers.
-#![expect(
-    clippy::expect_used,
-    clippy::tests_outside_test_module,
-    reason = "all of an integration test is a test"
-)]
 
 use minflt_addr::VirtAddr;
-use minflt_host::{Host, HostInstance, HostOptions, Prefault};
 use minflt_mm::{
-    Advice, Config, ERAS, Errno, Event, MapRequest, Mm, MmapError, MprotectError, Overcommit,
-    Place, Prot, Reserve, Running, Signal, System, eras_without_migration,
+    Advice, ERAS, Errno, Event, MapRequest, Mm, MmapError, MprotectError, Overcommit, Place, Prot,
+    Reserve, Signal, eras_without_migration,
 };
-use minflt_pgtable::{Mmu, X86_64};
+use minflt_pgtable::Mmu;
+use minflt_tests::world::{Machine, PAGE, boot, in_each_era};
 use std::sync::Barrier;
-
-type Real = Host<X86_64, true>;
-
-const PAGE: u64 = 4096;
-
-fn boot(config: Config) -> Running<Real> {
-    let options = HostOptions {
-        cpus: 3,
-        ram_bytes: 16 << 20,
-        prefault: Prefault::OnTouch,
-    };
-    System::boot(HostInstance::new(&options).expect("memory"), config).expect("boots")
-}
-
-fn everywhere(body: impl Fn(&'static str, &System<Real>, &Mm<Real>)) {
-    for era in eras_without_migration() {
-        let sys = boot(era.config);
-        let _cpu = sys.machine().enter(0);
-        let mm = sys.new_mm().expect("memory");
-        body(era.name, &sys, &mm);
-        sys.check_ledger(&[&mm])
-            .unwrap_or_else(|e| panic!("{}: {e}", era.name));
-        drop(mm);
-        assert_eq!(sys.committed_pages(), 0, "{}: exit gives back", era.name);
-    }
-}
 
 fn map<M: Mmu>(mm: &Mm<M>, pages: u64, prot: Prot) -> VirtAddr {
     mm.mmap(Place::Any, pages * PAGE, prot).expect("a hole")
@@ -52,13 +21,13 @@ fn no_reserve(place: Place, pages: u64) -> MapRequest {
 }
 
 /// Pages promised, pages mapped.
-fn sizes(mm: &Mm<Real>) -> (u64, u64) {
+fn sizes(mm: &Mm<Machine>) -> (u64, u64) {
     (mm.system().committed_pages(), mm.mapped_bytes() / PAGE)
 }
 
 #[test]
 fn private_writable_mappings_are_charged_until_they_go() {
-    everywhere(|era, _, mm| {
+    in_each_era(3, 16 << 20, |era, _, mm| {
         let thread = mm.thread();
         let at = map(mm, 10, Prot::READ_WRITE);
         assert_eq!(sizes(mm), (10, 10), "{era}");
@@ -103,7 +72,7 @@ fn private_writable_mappings_are_charged_until_they_go() {
 
 #[test]
 fn the_heuristic_refuses_more_than_there_is_at_once() {
-    let sys = boot(ERAS[0].config);
+    let sys = boot(ERAS[0].config, 3, 16 << 20);
     let _cpu = sys.machine().enter(0);
     let mm = sys.new_mm().expect("memory");
     let most = sys.total_frames() - sys.reserved_bytes() / PAGE;
@@ -133,7 +102,7 @@ fn the_heuristic_refuses_more_than_there_is_at_once() {
 
 #[test]
 fn what_never_overcommits_keeps_its_limit_in_every_call() {
-    everywhere(|era, sys, mm| {
+    in_each_era(3, 16 << 20, |era, sys, mm| {
         let thread = mm.thread();
         sys.set_overcommit(Overcommit::Never);
         let half = sys.commit_limit();
@@ -189,7 +158,7 @@ fn what_never_overcommits_keeps_its_limit_in_every_call() {
 
 #[test]
 fn an_address_space_keeps_its_size_within_its_limit() {
-    everywhere(|era, _, mm| {
+    in_each_era(3, 16 << 20, |era, _, mm| {
         let thread = mm.thread();
         assert_eq!(mm.limit_as(), u64::MAX);
         // Half a page more than ten pages are ten pages.
@@ -227,7 +196,7 @@ fn an_address_space_keeps_its_size_within_its_limit() {
 
 #[test]
 fn fork_owes_a_charge_for_each_accounted_vma_and_hands_on_heap_and_limit() {
-    everywhere(|era, _, mm| {
+    in_each_era(3, 16 << 20, |era, _, mm| {
         let heap = mm.brk(None);
         let end = VirtAddr(heap.0 + 3 * PAGE + 9);
         assert_eq!(mm.brk(Some(end)), end);
@@ -249,7 +218,7 @@ fn fork_owes_a_charge_for_each_accounted_vma_and_hands_on_heap_and_limit() {
 fn threads_together_do_not_promise_more_than_the_limit() {
     const LIMIT: u64 = 500;
     for era in eras_without_migration() {
-        let sys = boot(era.config);
+        let sys = boot(era.config, 3, 16 << 20);
         sys.set_overcommit(Overcommit::Never);
         sys.set_overcommit_ratio(0);
         sys.set_swap_pages(LIMIT);

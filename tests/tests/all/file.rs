@@ -1,16 +1,10 @@
 //! Files on a disk that is slow and fails: in every era, and on real threads as in simulation.
-#![expect(
-    clippy::expect_used,
-    clippy::tests_outside_test_module,
-    reason = "all of an integration test is a test"
-)]
 
 use minflt_addr::VirtAddr;
-use minflt_host::{Host, HostInstance, HostOptions, Prefault};
 use minflt_mm::{
     Advice, Broken, Config, Errno, Event, FileError, FileHandle, IoError, MapRequest, Mm, MmHandle,
-    Msync, MsyncError, Place, Populate, Prot, Remap, RemapRequest, Running, Sharing, Signal,
-    System, Thread, eras_without_migration,
+    Msync, MsyncError, Place, Populate, Prot, Remap, RemapRequest, Sharing, Signal, System, Thread,
+    eras_without_migration,
 };
 use minflt_pgtable::{Mmu, X86_64};
 use minflt_sim::{
@@ -18,20 +12,14 @@ use minflt_sim::{
     run,
 };
 use minflt_tests::disk::Disk;
+use minflt_tests::world::{Machine, PAGE, alone, boot, page as at};
 use std::collections::BTreeMap;
 
-type Machine = Host<X86_64, true>;
 type Simulated = Sim<X86_64, true>;
 
-const PAGE: u64 = 4096;
-const BASE: u64 = 1 << 30;
 /// A file of 8 pages; page `i` begins with `100 + i`.
 const PAGES: u64 = 8;
 const BYTES: u64 = PAGES * PAGE;
-
-fn at(page: u64) -> VirtAddr {
-    VirtAddr(BASE + page * PAGE)
-}
 
 fn filled() -> Vec<(u64, u64)> {
     (0..PAGES).map(|page| (page * PAGE, 100 + page)).collect()
@@ -41,16 +29,6 @@ fn map<M: Mmu>(mm: &Mm<M>, first: u64, file: &FileHandle<'_, M>, sharing: Sharin
     let request = MapRequest::new(Place::Fixed(at(first)), BYTES, Prot::READ_WRITE);
     let mapped = mm.mmap_file(&request, file, 0, sharing);
     assert_eq!(mapped, Ok(at(first)));
-}
-
-fn boot(config: Config, cpus: u32) -> Running<Machine> {
-    let options = HostOptions {
-        cpus,
-        ram_bytes: 16 << 20,
-        prefault: Prefault::OnTouch,
-    };
-    let machine = HostInstance::new(&options).expect("memory");
-    System::boot(machine, config).expect("boots")
 }
 
 struct World<'w> {
@@ -83,28 +61,20 @@ impl World<'_> {
 /// Runs `test` in each era, with a file whose pages are on a disk and nowhere else.
 fn in_each_era(test: impl Fn(&World<'_>)) {
     for era in eras_without_migration() {
-        let sys = boot(era.config, 1);
-        let entered = sys.machine().enter(0);
+        let sys = boot(era.config, 1, 16 << 20);
         let disk = Disk::new(BYTES, &filled());
-        let file = sys.open_file(disk, BYTES).expect("memory");
-        let mm = sys.new_mm().expect("memory");
-        let thread = mm.thread();
-        test(&World {
-            sys: &sys,
-            mm: &mm,
-            thread: &thread,
-            disk,
-            file: &file,
+        alone(era.name, &sys, |mm| {
+            let file = sys.open_file(disk, BYTES).expect("memory");
+            test(&World {
+                sys: &sys,
+                mm,
+                thread: &mm.thread(),
+                disk,
+                file: &file,
+            });
+            sys.check_ledger(&[mm]).expect("adds up");
         });
-        drop(thread);
-        sys.check_ledger(&[&mm]).expect("adds up");
-        drop(file);
-        drop(mm);
-        let left = sys.check_ledger(&[]).expect("nothing is left");
-        assert_eq!((left.anon, left.file), (0, 0), "{}", era.name);
         assert!(disk.is_released(), "{}", era.name);
-        drop(entered);
-        assert_eq!(sys.machine().failed(), None, "{}", era.name);
     }
 }
 
@@ -290,7 +260,7 @@ fn truncation_and_holes_reach_the_disk() {
 #[test]
 fn what_is_dirty_when_the_last_one_goes_is_written() {
     for era in eras_without_migration() {
-        let sys = boot(era.config, 1);
+        let sys = boot(era.config, 1, 16 << 20);
         let _entered = sys.machine().enter(0);
         let disk = Disk::new(BYTES, &filled());
         let file = sys.open_file(disk, BYTES).expect("memory");
@@ -413,7 +383,7 @@ fn nothing_that_is_told_to_be_written_is_lost() {
 
 /// What is on the disk of two stores, between and after which the file is synced.
 fn two_syncs(config: Config) -> u64 {
-    let sys = boot(config, 1);
+    let sys = boot(config, 1, 16 << 20);
     let _entered = sys.machine().enter(0);
     let disk = Disk::new(BYTES, &filled());
     let file = sys.open_file(disk, BYTES).expect("memory");
@@ -439,7 +409,7 @@ fn a_store_is_lost_where_writing_back_lets_others_store_unnoticed() {
 #[test]
 fn others_go_on_while_one_waits_for_the_disk() {
     for era in eras_without_migration() {
-        let sys = boot(era.config, 2);
+        let sys = boot(era.config, 2, 16 << 20);
         let _first = sys.machine().enter(0);
         let disk = Disk::new(BYTES, &filled());
         let file = sys.open_file(disk, BYTES).expect("memory");
@@ -477,7 +447,7 @@ fn others_go_on_while_one_waits_for_the_disk() {
 #[test]
 fn two_who_want_one_page_have_it_read_once_and_truncation_waits_for_both() {
     for era in eras_without_migration() {
-        let sys = boot(era.config, 4);
+        let sys = boot(era.config, 4, 16 << 20);
         let _first = sys.machine().enter(0);
         let disk = Disk::new(BYTES, &filled());
         let file = sys.open_file(disk, BYTES).expect("memory");
@@ -563,7 +533,7 @@ fn a_closed_file_is_written_with_nothing_held_whatever_ends_its_last_mapping() {
     ];
     for era in eras_without_migration() {
         for (how, end) in &ends {
-            let sys = boot(era.config, 1);
+            let sys = boot(era.config, 1, 16 << 20);
             let _first = sys.machine().enter(0);
             let mm = sys.new_mm().expect("memory");
             let disk = last_mapped(&sys, &mm, 0);
@@ -574,7 +544,7 @@ fn a_closed_file_is_written_with_nothing_held_whatever_ends_its_last_mapping() {
             sys.check_ledger(&[]).expect("nothing is left");
         }
         // In the heap's place, whose end moves down over it.
-        let sys = boot(era.config, 1);
+        let sys = boot(era.config, 1, 16 << 20);
         let _first = sys.machine().enter(0);
         let mm = sys.new_mm().expect("memory");
         mm.set_start_brk(at(0)).expect("not used");

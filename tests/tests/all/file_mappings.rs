@@ -1,33 +1,17 @@
 //! Files that are memory only, mapped: in every era, with every order of fault-around.
-#![expect(
-    clippy::expect_used,
-    clippy::tests_outside_test_module,
-    reason = "all of an integration test is a test"
-)]
 
 use minflt_addr::VirtAddr;
-use minflt_host::{Host, HostInstance, HostOptions, Prefault};
 use minflt_mm::config::{FaultAround, Neighbours};
 use minflt_mm::{
     Advice, Config, ERAS, Errno, Event, FileHandle, MapRequest, MmHandle, Msync, Place, Populate,
     Prot, Remap, RemapRequest, Sharing, Signal, System, Thread, era, eras_without_migration,
 };
-use minflt_pgtable::X86_64;
-
-type Machine = Host<X86_64, true>;
-
-const PAGE: u64 = 4096;
-/// Where a table begins.
-const BASE: u64 = 1 << 30;
+use minflt_tests::world::{Machine, PAGE, alone, boot, page as at};
 
 struct World<'w> {
     sys: &'w System<Machine>,
     mm: &'w MmHandle<'w, Machine>,
     thread: &'w Thread<'w, Machine>,
-}
-
-fn at(page: u64) -> VirtAddr {
-    VirtAddr(BASE + page * PAGE)
 }
 
 fn request(page: u64, pages: u64, prot: Prot) -> MapRequest {
@@ -63,30 +47,14 @@ impl<'w> World<'w> {
 }
 
 fn in_one(name: &str, config: Config, test: &impl Fn(&World<'_>)) {
-    let options = HostOptions {
-        cpus: 1,
-        ram_bytes: 16 << 20,
-        prefault: Prefault::OnTouch,
-    };
-    let machine = HostInstance::new(&options).expect("memory");
-    let sys = System::<Machine>::boot(machine, config).expect("boots");
-    let entered = sys.machine().enter(0);
-    let mm = sys.new_mm().expect("memory");
-    let thread = mm.thread();
-    test(&World {
-        sys: &sys,
-        mm: &mm,
-        thread: &thread,
+    let sys = boot(config, 1, 16 << 20);
+    alone(name, &sys, |mm| {
+        test(&World {
+            sys: &sys,
+            mm,
+            thread: &mm.thread(),
+        });
     });
-    drop(thread);
-    let balanced = sys.check_ledger(&[&mm]);
-    balanced.unwrap_or_else(|error| panic!("{name}: {error}"));
-    drop(mm);
-    let left = sys.check_ledger(&[]);
-    let left = left.unwrap_or_else(|error| panic!("{name}, gone: {error}"));
-    assert_eq!((left.anon, left.file, left.tables), (0, 0, 0), "{name}");
-    drop(entered);
-    assert_eq!(sys.machine().failed(), None, "{name}");
 }
 
 /// In each era, and in one with each way to map what is around a fault.

@@ -1,40 +1,19 @@
 //! A file that several threads map, store to, cut, write back and map anew at the same time, on
 //! real threads, in every era: the oracles look on, and at the end everything adds up.
-#![expect(
-    clippy::expect_used,
-    clippy::tests_outside_test_module,
-    reason = "all of an integration test is a test"
-)]
 
 use minflt_addr::VirtAddr;
-use minflt_host::{Host, HostInstance, HostOptions, Prefault};
 use minflt_mm::{
     Advice, Check, Errno, Event, FileHandle, Force, MapRequest, Mm, Msync, Place, Prot, Remap,
-    RemapRequest, Sharing, Signal, System, Thread, eras_without_migration,
+    RemapRequest, Sharing, Signal, Thread, eras_without_migration,
 };
-use minflt_pgtable::X86_64;
 use minflt_tests::disk::Disk;
-
-type Machine = Host<X86_64, true>;
+use minflt_tests::world::{Machine, Random, boot};
 
 const PAGE: u64 = 4096;
 const PAGES: u64 = 24;
 const BYTES: u64 = PAGES * PAGE;
 const CPUS: u32 = 4;
 const STEPS: u64 = 600;
-
-/// Numbers that look random, the same in each run.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, end: u64) -> u64 {
-        self.0 = self
-            .0
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) % end
-    }
-}
 
 /// One of those who use the file: each has the file at a place of its own.
 struct User<'u> {
@@ -120,13 +99,7 @@ fn fine(done: Result<(), Signal>) {
 #[test]
 fn a_storm_over_one_file_leaves_everything_as_it_should_be() {
     for (era, number) in eras_without_migration().zip(0..) {
-        let options = HostOptions {
-            cpus: CPUS,
-            ram_bytes: 16 << 20,
-            prefault: Prefault::OnTouch,
-        };
-        let machine = HostInstance::new(&options).expect("memory");
-        let sys = System::<Machine>::boot(machine, era.config).expect("boots");
+        let sys = boot(era.config, CPUS, 16 << 20);
         let disk = Disk::slow(1, BYTES, &[]);
         let (file, mm) = {
             let _first = sys.machine().enter(0);

@@ -1,41 +1,19 @@
 //! fork: random families of address spaces against a model that copies everything at once.
-#![expect(
-    clippy::expect_used,
-    clippy::tests_outside_test_module,
-    reason = "all of an integration test is a test"
-)]
 
 use minflt_addr::VirtAddr;
-use minflt_host::{Host, HostInstance, HostOptions, Prefault};
 use minflt_mm::{
-    Advice, Broken, Config, Done, Event, FaultKind, FaultOutcome, Mm, MmHandle, Overcommit, Place,
-    Prot, Running, Signal, Swap, System, Unbalanced, era, eras_without_migration,
+    Advice, Broken, Done, Event, FaultKind, FaultOutcome, Mm, MmHandle, Overcommit, Place, Prot,
+    Signal, Swap, Unbalanced, era, eras_without_migration,
 };
-use minflt_pgtable::{Access, X86_64};
+use minflt_pgtable::Access;
+use minflt_tests::world::{Machine, PAGE, boot, boot_on, machine};
 use proptest::prelude::{Strategy, prop_oneof, proptest};
 use std::collections::BTreeMap;
 
-type Machine = Host<X86_64, true>;
-
 const PAGES: u64 = 12;
-const PAGE: u64 = 4096;
 /// Two tables meet in the middle of the window.
 const BASE: u64 = (1 << 30) - PAGES / 2 * PAGE;
 const FAMILY: usize = 5;
-
-fn boot(config: Config, ram: usize, cpus: u32) -> Running<Machine> {
-    boot_with_swap(config, ram, cpus, Swap::None)
-}
-
-fn boot_with_swap(config: Config, ram: usize, cpus: u32, swap: Swap<Machine>) -> Running<Machine> {
-    let options = HostOptions {
-        cpus,
-        ram_bytes: ram,
-        prefault: Prefault::OnTouch,
-    };
-    let machine = HostInstance::new(&options).expect("memory");
-    System::boot_with_swap(machine, config, swap).expect("boots")
-}
 
 fn page(n: u64) -> VirtAddr {
     VirtAddr(BASE + n * PAGE)
@@ -129,7 +107,7 @@ fn calls(mm: &Mm<Machine>, model: &mut Model, op: Op) {
 
 fn agree(ops: &[(usize, Op)]) {
     for era in eras_without_migration() {
-        let sys = boot_with_swap(era.config, 8 << 20, 1, Swap::Memory { pages: 40 });
+        let sys = boot_on::<Machine>(machine(1, 8 << 20), era.config, Swap::Memory { pages: 40 });
         let _cpu = sys.machine().enter(0);
         let mut family: [Option<(MmHandle<'_, Machine>, Model)>; FAMILY] = Default::default();
         family[0] = Some((sys.new_mm().expect("memory"), Model::new()));
@@ -180,7 +158,7 @@ proptest! {
 #[test]
 fn a_store_copies_what_is_shared_and_takes_what_is_not() {
     for era in eras_without_migration() {
-        let sys = boot(era.config, 8 << 20, 1);
+        let sys = boot(era.config, 1, 8 << 20);
         let _cpu = sys.machine().enter(0);
         let mm = sys.new_mm().expect("memory");
         let at = mm.mmap(Place::Any, 4 * PAGE, Prot::READ_WRITE);
@@ -219,7 +197,7 @@ fn a_store_copies_what_is_shared_and_takes_what_is_not() {
 /// go takes it down.
 #[test]
 fn a_shared_address_space_is_one() {
-    let sys = boot(era("linux-4.13").expect("an era").config, 4 << 20, 1);
+    let sys = boot(era("linux-4.13").expect("an era").config, 1, 4 << 20);
     let _cpu = sys.machine().enter(0);
     let parent = sys.new_mm().expect("memory");
     let at = parent.mmap(Place::Any, PAGE, Prot::READ_WRITE);
@@ -239,7 +217,7 @@ fn a_shared_address_space_is_one() {
 #[test]
 fn one_of_many_threads_ends() {
     for era in eras_without_migration() {
-        let sys = boot(era.config, 8 << 20, 3);
+        let sys = boot(era.config, 3, 8 << 20);
         let mm = {
             let _cpu = sys.machine().enter(0);
             sys.new_mm().expect("memory")
@@ -279,7 +257,7 @@ fn fork_without_memory_leaves_nothing_behind() {
     for era in eras_without_migration() {
         let mut failed = 0;
         for filled in (100..256).step_by(3) {
-            let sys = boot(era.config, 1 << 20, 1);
+            let sys = boot(era.config, 1, 1 << 20);
             sys.set_overcommit(Overcommit::Always);
             let _cpu = sys.machine().enter(0);
             let mm = sys.new_mm().expect("memory");
@@ -313,7 +291,7 @@ fn fork_without_memory_leaves_nothing_behind() {
 #[test]
 fn the_ledger_sees_objects_that_nobody_reaches() {
     let config = era("linux-4.13").expect("an era").config;
-    let sys = boot(config.broken(Some(Broken::ChainsStay)), 4 << 20, 1);
+    let sys = boot(config.broken(Some(Broken::ChainsStay)), 1, 4 << 20);
     let _cpu = sys.machine().enter(0);
     let mm = sys.new_mm().expect("memory");
     let at = mm.mmap(Place::Any, PAGE, Prot::READ_WRITE).expect("a hole");
@@ -334,7 +312,7 @@ fn the_ledger_sees_objects_that_nobody_reaches() {
 fn the_ledger_of_a_chain_of_a_thousand_forks_takes_a_few_steps_a_link() {
     const FORKS: u64 = 1000;
     let config = era("linux-6.15").expect("an era").config;
-    let sys = boot(config, 160 << 20, 1);
+    let sys = boot(config, 1, 160 << 20);
     sys.set_overcommit(Overcommit::Always);
     let _cpu = sys.machine().enter(0);
     let mut all = vec![sys.new_mm().expect("memory")];
@@ -362,7 +340,7 @@ fn the_ledger_of_a_chain_of_a_thousand_forks_takes_a_few_steps_a_link() {
 #[test]
 fn the_ledger_sees_a_page_that_is_shared_and_writable() {
     let config = era("linux-4.13").expect("an era").config;
-    let sys = boot(config.broken(Some(Broken::ForkLeavesWritable)), 4 << 20, 1);
+    let sys = boot(config.broken(Some(Broken::ForkLeavesWritable)), 1, 4 << 20);
     let _cpu = sys.machine().enter(0);
     let mm = sys.new_mm().expect("memory");
     let at = mm.mmap(Place::Any, PAGE, Prot::READ_WRITE).expect("a hole");

@@ -1,26 +1,13 @@
 //! brk and `MAP_POPULATE` on real threads: Linux's meaning, in every era and on both formats.
-#![expect(
-    clippy::expect_used,
-    clippy::tests_outside_test_module,
-    reason = "all of an integration test is a test"
-)]
 
 use minflt_addr::{VirtAddr, VirtRange};
-use minflt_host::{Host, HostInstance, HostOptions, Prefault};
+use minflt_host::{Host, HostInstance};
 use minflt_mm::{
-    Advice, Event, HeapError, MapRequest, Mm, Overcommit, Place, Populate, Prot, Running, Signal,
+    Advice, Event, HeapError, MapRequest, Mm, Overcommit, Place, Populate, Prot, Signal, Swap,
     System, eras_without_migration,
 };
 use minflt_pgtable::{Altix16K, Mmu, Paging, X86_64};
-
-fn boot<P: Paging>(config: minflt_mm::Config) -> Running<Host<P, true>> {
-    let options = HostOptions {
-        cpus: 2,
-        ram_bytes: 32 << 20,
-        prefault: Prefault::OnTouch,
-    };
-    System::boot(HostInstance::new(&options).expect("memory"), config).expect("boots")
-}
+use minflt_tests::world::{alone, boot_on, machine};
 
 /// Runs `body` in every era on both formats, in an address space of its own, with the ledger.
 fn everywhere(
@@ -28,26 +15,11 @@ fn everywhere(
     altix: impl Fn(&'static str, &Mm<Host<Altix16K, true>>),
 ) {
     for era in eras_without_migration() {
-        let sys = boot::<X86_64>(era.config);
-        alone(era.name, &sys, &x86);
-        let sys = boot::<Altix16K>(era.config);
-        alone(era.name, &sys, &altix);
+        let sys = boot_on::<Host<X86_64, true>>(machine(2, 32 << 20), era.config, Swap::None);
+        alone(era.name, &sys, |mm| x86(era.name, mm));
+        let sys = boot_on::<Host<Altix16K, true>>(machine(2, 32 << 20), era.config, Swap::None);
+        alone(era.name, &sys, |mm| altix(era.name, mm));
     }
-}
-
-fn alone<M: Mmu<Instance = HostInstance>>(
-    era: &'static str,
-    sys: &System<M>,
-    body: &impl Fn(&'static str, &Mm<M>),
-) {
-    let _cpu = sys.machine().enter(0);
-    let mm = sys.new_mm().expect("memory");
-    body(era, &mm);
-    sys.check_ledger(&[&mm])
-        .unwrap_or_else(|e| panic!("{era}: {e}"));
-    drop(mm);
-    sys.check_ledger(&[])
-        .unwrap_or_else(|e| panic!("{era}: {e}"));
 }
 
 fn mappings<M: Mmu>(mm: &Mm<M>) -> Vec<VirtRange> {
@@ -197,8 +169,14 @@ fn storm<M: Mmu<Instance = HostInstance>>(era: &str, sys: &System<M>) {
 #[test]
 fn the_heap_grows_and_shrinks_beside_faults_in_every_era() {
     for era in eras_without_migration() {
-        storm(era.name, &*boot::<X86_64>(era.config));
-        storm(era.name, &*boot::<Altix16K>(era.config));
+        storm(
+            era.name,
+            &*boot_on::<Host<X86_64, true>>(machine(2, 32 << 20), era.config, Swap::None),
+        );
+        storm(
+            era.name,
+            &*boot_on::<Host<Altix16K, true>>(machine(2, 32 << 20), era.config, Swap::None),
+        );
     }
 }
 

@@ -1,31 +1,17 @@
 //! `mm` on real threads: every era, both formats, with the ledger at the end.
-#![expect(
-    clippy::expect_used,
-    clippy::tests_outside_test_module,
-    reason = "all of an integration test is a test"
-)]
 
 use minflt_addr::VirtAddr;
-use minflt_host::{Host, HostInstance, HostOptions, Prefault};
+use minflt_host::{Host, HostInstance};
 use minflt_mm::config::Lifetime;
 use minflt_mm::{
     Advice, BootError, Broken, Check, Config, ERAS, Event, Mm, MmapError, MprotectError,
-    MunmapError, Overcommit, Place, Prot, Running, Signal, System, era, eras_without_migration,
+    MunmapError, Overcommit, Place, Prot, Signal, Swap, System, era, eras_without_migration,
 };
 use minflt_pgtable::{Altix16K, Mmu, Paging, S390x, X86_64};
+use minflt_tests::world::{boot_on, machine};
 
 type X86 = Host<X86_64, true>;
 type Altix = Host<Altix16K, true>;
-
-fn boot<P: Paging>(config: Config, ram: usize, cpus: u32) -> Running<Host<P, true>> {
-    let options = HostOptions {
-        cpus,
-        ram_bytes: ram,
-        prefault: Prefault::OnTouch,
-    };
-    let machine = HostInstance::new(&options).expect("memory");
-    System::boot(machine, config).expect("boots")
-}
 
 fn instance<P: Paging>(sys: &System<Host<P, true>>) -> &HostInstance {
     sys.machine()
@@ -64,10 +50,10 @@ fn everywhere_in(
     altix: impl Fn(&'static str, &System<Altix>),
 ) {
     for (name, config) in configs() {
-        let sys = boot::<X86_64>(config, pages << 12, 4);
+        let sys = boot_on::<X86>(machine(4, pages << 12), config, Swap::None);
         x86(name, &sys);
         ledger(name, &sys);
-        let sys = boot::<Altix16K>(config, pages << 14, 4);
+        let sys = boot_on::<Altix>(machine(4, pages << 14), config, Swap::None);
         altix(name, &sys);
         ledger(name, &sys);
     }
@@ -146,7 +132,7 @@ fn protection_keeps_contents_in_every_era() {
 
 #[test]
 fn calls_refuse_what_linux_refuses() {
-    let sys = boot::<X86_64>(ERAS[0].config, 16 << 20, 1);
+    let sys = boot_on::<X86>(machine(1, 16 << 20), ERAS[0].config, Swap::None);
     let _cpu = instance(&sys).enter(0);
     let mm = sys.new_mm().expect("memory");
     let any = |len| mm.mmap(Place::Any, len, Prot::READ);
@@ -191,7 +177,11 @@ fn calls_refuse_what_linux_refuses() {
 #[test]
 fn thousands_of_mappings_come_and_go() {
     for name in ["linux-4.13", "spf-2017", "linux-6.15"] {
-        let sys = boot::<X86_64>(era(name).expect("an era").config, 64 << 20, 1);
+        let sys = boot_on::<X86>(
+            machine(1, 64 << 20),
+            era(name).expect("an era").config,
+            Swap::None,
+        );
         let _cpu = instance(&sys).enter(0);
         let mm = sys.new_mm().expect("memory");
         let thread = mm.thread();
@@ -346,15 +336,10 @@ fn a_lock_can_stand_in_for_the_exchange_where_no_hardware_writes_entries() {
         exchange: minflt_mm::config::ExchangeBy::Emulated,
         ..ERAS[1].config
     };
-    let sys = boot::<Altix16K>(emulated, 64 << 20, 4);
+    let sys = boot_on::<Altix>(machine(4, 64 << 20), emulated, Swap::None);
     storm::<Altix>("emulated", &sys);
     ledger("emulated", &sys);
-    let options = HostOptions {
-        cpus: 2,
-        ram_bytes: 16 << 20,
-        prefault: Prefault::OnTouch,
-    };
-    let machine = HostInstance::new(&options).expect("memory");
+    let machine = machine(2, 16 << 20);
     let refused = System::<X86>::boot(machine, emulated).err();
     assert_eq!(
         refused,
@@ -364,7 +349,7 @@ fn a_lock_can_stand_in_for_the_exchange_where_no_hardware_writes_entries() {
 
 fn runs_out<P: Paging>() {
     for (name, config) in configs() {
-        let sys = boot::<P>(config, 2 << 20, 1);
+        let sys = boot_on::<Host<P, true>>(machine(1, 2 << 20), config, Swap::None);
         sys.set_overcommit(Overcommit::Always);
         let _cpu = instance(&sys).enter(0);
         let mm = sys.new_mm().expect("memory");
@@ -403,7 +388,7 @@ fn memory_runs_out_as_a_value_and_comes_back() {
 #[test]
 fn tables_larger_than_a_page_come_and_go() {
     for era in eras_without_migration() {
-        let sys = boot::<S390x>(era.config, 4 << 20, 4);
+        let sys = boot_on::<Host<S390x, true>>(machine(4, 4 << 20), era.config, Swap::None);
         sys.set_overcommit(Overcommit::Always);
         storm("s390x", &sys);
         ledger(era.name, &sys);
@@ -442,13 +427,8 @@ fn tables_larger_than_a_page_come_and_go() {
 
 #[test]
 fn a_system_refuses_too_little_memory_and_unsound_mixes() {
-    let options = HostOptions {
-        cpus: 2,
-        ram_bytes: 64 << 10,
-        prefault: Prefault::OnTouch,
-    };
-    let machine = HostInstance::new(&options).expect("memory");
-    let refused = System::<X86>::boot(machine, ERAS[0].config).err();
+    let tiny = machine(2, 64 << 10);
+    let refused = System::<X86>::boot(tiny, ERAS[0].config).err();
     assert!(
         matches!(refused, Some(BootError::TooSmall { .. })),
         "{refused:?}"
@@ -457,11 +437,7 @@ fn a_system_refuses_too_little_memory_and_unsound_mixes() {
         protocol: minflt_mm::config::Protocol::CompareExchange,
         ..era("spf-2017").expect("an era").config
     };
-    let machine = HostInstance::new(&HostOptions {
-        ram_bytes: 16 << 20,
-        ..options
-    })
-    .expect("memory");
+    let machine = machine(2, 16 << 20);
     assert!(matches!(
         System::<X86>::boot(machine, unsound),
         Err(BootError::Illegal(_))
@@ -472,7 +448,7 @@ fn a_system_refuses_too_little_memory_and_unsound_mixes() {
 fn the_ledger_sees_a_map_count_raised_too_late() {
     // One thread cannot race; but a count that is never raised must show.
     let config = ERAS[1].config.broken(Some(Broken::MapCountAfterExchange));
-    let sys = boot::<X86_64>(config, 16 << 20, 1);
+    let sys = boot_on::<X86>(machine(1, 16 << 20), config, Swap::None);
     let _cpu = instance(&sys).enter(0);
     let mm = sys.new_mm().expect("memory");
     let thread = mm.thread();
@@ -485,7 +461,11 @@ fn the_ledger_sees_a_map_count_raised_too_late() {
 #[test]
 fn two_machines_run_at_once() {
     let run = |name: &'static str| {
-        let sys = boot::<X86_64>(era(name).expect("an era").config, 16 << 20, 4);
+        let sys = boot_on::<X86>(
+            machine(4, 16 << 20),
+            era(name).expect("an era").config,
+            Swap::None,
+        );
         storm::<X86>(name, &sys);
         ledger(name, &sys);
         sys.count_of(Event::PageFaults)

@@ -1,19 +1,15 @@
 //! Huge pages that move from node to node: contents, who maps them, and what the pools count.
-#![expect(
-    clippy::expect_used,
-    clippy::tests_outside_test_module,
-    reason = "all of an integration test is a test"
-)]
 
 use crate::small_tables::Small;
 use minflt_addr::VirtAddr;
-use minflt_host::{Host, HostInstance, HostOptions, Prefault};
+use minflt_host::Host;
 use minflt_mm::{
     Event, HugeSize, MapRequest, MempolicyError, Misplaced, MmHandle, MmapError, MovePageError,
-    NodeMask, Place, Policy, PolicyMode, Prot, Reserve, Sharing, System, Thread, Which,
+    NodeMask, Place, Policy, PolicyMode, Prot, Reserve, Sharing, Swap, System, Thread, Which,
     eras_of_huge_pages,
 };
 use minflt_pgtable::{Paging, X86_64};
+use minflt_tests::world::{alone, boot_on, machine};
 
 type Machine<P> = Host<P, true>;
 
@@ -32,42 +28,28 @@ struct World<'w, P: Paging> {
 /// The thread is on node 0. At the end all pages are back, in the pools of their nodes.
 fn each_era<P: Paging>(size: HugeSize, test: impl Fn(&World<'_, P>)) {
     for era in eras_of_huge_pages() {
-        let options = HostOptions {
-            cpus: 2,
-            ram_bytes: 64 << 20,
-            prefault: Prefault::OnTouch,
-        };
-        let machine = HostInstance::new(&options).expect("memory").with_nodes(2);
-        let sys = System::<Machine<P>>::boot(machine, era.config).expect("legal");
-        let entered = sys.machine().enter(0);
-        for node in 0..2 {
-            assert_eq!(
-                sys.resize_huge_pool_of(size, node, EACH),
-                EACH,
-                "{}",
-                era.name
-            );
+        let sys = boot_on::<Machine<P>>(machine(2, 64 << 20).with_nodes(2), era.config, Swap::None);
+        {
+            let _cpu = sys.machine().enter(0);
+            for node in 0..2 {
+                let resized = sys.resize_huge_pool_of(size, node, EACH);
+                assert_eq!(resized, EACH, "{}", era.name);
+            }
         }
-        let mm = sys.new_mm().expect("memory");
-        let thread = mm.thread();
-        test(&World {
-            sys: &sys,
-            mm: &mm,
-            thread: &thread,
-            size,
+        alone(era.name, &sys, |mm| {
+            test(&World {
+                sys: &sys,
+                mm,
+                thread: &mm.thread(),
+                size,
+            });
         });
-        drop(thread);
-        sys.check_ledger(&[&mm]).expect(era.name);
-        drop(mm);
-        sys.check_ledger(&[]).expect(era.name);
         let pool = sys.huge_pool_of_size(size);
         let counted = (pool.total, pool.free, pool.reserved);
         assert_eq!(counted, (2 * EACH, 2 * EACH, 0), "{}", era.name);
         let nodes = [0, 1].map(|node| sys.huge_pool_of(size, node));
         let nodes = nodes.map(|node| (node.total, node.free));
         assert_eq!(nodes, [(EACH, EACH); 2], "{}", era.name);
-        drop(entered);
-        assert_eq!(sys.machine().failed(), None, "{}", era.name);
     }
 }
 

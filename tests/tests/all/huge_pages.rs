@@ -1,21 +1,17 @@
 //! Huge pages: pools and reservations, mapped, shared with others, taken away.
-#![expect(
-    clippy::expect_used,
-    clippy::tests_outside_test_module,
-    reason = "all of an integration test is a test"
-)]
 
 use crate::small_tables::Small;
 use minflt_addr::VirtAddr;
-use minflt_host::{Host, HostInstance, HostOptions, Prefault};
+use minflt_host::Host;
 use minflt_mm::{
     Advice, Config, Event, FileError, FileHandle, HugeSize, MapRequest, Mapped, MempolicyError,
     Misplaced, MmHandle, MmapError, MremapError, MunmapError, NodeMask, Place, Policy, PolicyMode,
-    PoolCounters, Populate, Prot, Remap, RemapRequest, Reserve, Sharing, Signal, System, Thread,
-    era, eras_of_huge_pages,
+    PoolCounters, Populate, Prot, Remap, RemapRequest, Reserve, Sharing, Signal, Swap, System,
+    Thread, era, eras_of_huge_pages,
 };
 
 use minflt_pgtable::{I386Pae, Paging, X86_64};
+use minflt_tests::world::{alone, boot_on, machine};
 
 type Machine<P> = Host<P, true>;
 
@@ -101,28 +97,19 @@ fn in_one<P: Paging>(
     size: HugeSize,
     test: &impl Fn(&World<'_, P>),
 ) {
-    let options = HostOptions {
-        cpus: 1,
-        ram_bytes: 64 << 20,
-        prefault: Prefault::OnTouch,
-    };
-    let instance = HostInstance::new(&options).expect("memory");
-    let sys = System::<Machine<P>>::boot(instance, config).expect("legal");
-    let _cpu = sys.machine().enter(0);
-    let mm = sys.new_mm().expect("memory");
-    assert_eq!(sys.resize_huge_pool_of_size(size, POOL), POOL, "{name}");
+    let sys = boot_on::<Machine<P>>(machine(1, 64 << 20), config, Swap::None);
     {
-        let thread = mm.thread();
+        let _cpu = sys.machine().enter(0);
+        assert_eq!(sys.resize_huge_pool_of_size(size, POOL), POOL, "{name}");
+    }
+    alone(name, &sys, |mm| {
         test(&World {
             sys: &sys,
-            mm: &mm,
-            thread: &thread,
+            mm,
+            thread: &mm.thread(),
             size,
         });
-    }
-    sys.check_ledger(&[&mm]).expect("it adds up");
-    drop(mm);
-    sys.check_ledger(&[]).expect("nothing is left");
+    });
     let pool = sys.huge_pool_of_size(size);
     assert_eq!(
         (pool.total, pool.free, pool.reserved),
@@ -618,14 +605,8 @@ fn brk_cuts_no_huge_page() {
 
 #[test]
 fn a_format_without_larger_pages_says_so() {
-    let options = HostOptions {
-        cpus: 1,
-        ram_bytes: 16 << 20,
-        prefault: Prefault::OnTouch,
-    };
-    let instance = HostInstance::new(&options).expect("memory");
     let config = era("linux-6.15").expect("an era").config;
-    let sys = System::<Machine<I386Pae>>::boot(instance, config).expect("boots");
+    let sys = boot_on::<Machine<I386Pae>>(machine(1, 16 << 20), config, Swap::None);
     let _cpu = sys.machine().enter(0);
     let giant = HugeSize::Giant;
     assert!(!giant.exists::<I386Pae>() && giant.exists::<X86_64>());

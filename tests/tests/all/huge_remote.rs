@@ -1,20 +1,16 @@
 //! Huge pages of another address space: read, written and pinned, and what that does to
 //! reservations and to children.
-#![expect(
-    clippy::expect_used,
-    clippy::tests_outside_test_module,
-    reason = "all of an integration test is a test"
-)]
 
 use crate::small_tables::Small;
 use minflt_addr::VirtAddr;
-use minflt_host::{Host, HostInstance, HostOptions, Prefault};
+use minflt_host::Host;
 use minflt_mm::{
     Advice, Broken, Config, Event, FileHandle, Force, HugeSize, MapRequest, MmHandle,
-    MovePageError, NoMemory, Place, Prot, RemoteError, Sharing, Signal, System, Thread, era,
+    MovePageError, NoMemory, Place, Prot, RemoteError, Sharing, Signal, Swap, System, Thread, era,
     eras_of_huge_pages,
 };
 use minflt_pgtable::{Access, Paging, X86_64};
+use minflt_tests::world::{alone, boot_on, machine};
 
 type Machine<P> = Host<P, true>;
 type Mm<'m, P> = MmHandle<'m, Machine<P>>;
@@ -32,34 +28,24 @@ struct World<'w, P: Paging> {
 }
 
 fn in_one<P: Paging>(config: Config, size: HugeSize, test: &impl Fn(&World<'_, P>)) {
-    let options = HostOptions {
-        cpus: 2,
-        ram_bytes: 64 << 20,
-        prefault: Prefault::OnTouch,
-    };
-    let machine = HostInstance::new(&options).expect("memory").with_nodes(2);
-    let sys = System::<Machine<P>>::boot(machine, config).expect("legal");
-    let entered = sys.machine().enter(0);
-    for node in 0..2 {
-        assert_eq!(sys.resize_huge_pool_of(size, node, EACH), EACH);
+    let sys = boot_on::<Machine<P>>(machine(2, 64 << 20).with_nodes(2), config, Swap::None);
+    {
+        let _cpu = sys.machine().enter(0);
+        for node in 0..2 {
+            assert_eq!(sys.resize_huge_pool_of(size, node, EACH), EACH);
+        }
     }
-    let mm = sys.new_mm().expect("memory");
-    let thread = mm.thread();
-    test(&World {
-        sys: &sys,
-        mm: &mm,
-        thread: &thread,
-        size,
+    alone("", &sys, |mm| {
+        test(&World {
+            sys: &sys,
+            mm,
+            thread: &mm.thread(),
+            size,
+        });
     });
-    drop(thread);
-    sys.check_ledger(&[&mm]).expect("it adds up");
-    drop(mm);
-    sys.check_ledger(&[]).expect("nothing is left");
     let pool = sys.huge_pool_of_size(size);
     let counted = (pool.total, pool.free, pool.reserved);
     assert_eq!(counted, (POOL, POOL, 0), "all pages are back");
-    drop(entered);
-    assert_eq!(sys.machine().failed(), None);
 }
 
 fn each_era<P: Paging>(size: HugeSize, test: impl Fn(&World<'_, P>)) {

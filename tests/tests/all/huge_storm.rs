@@ -1,21 +1,13 @@
 //! A file of huge pages that several processes map, share tables for, cut, truncate, move and fork
 //! at the same time, on real threads, in each era that can be told apart: the oracles look on, and
 //! at the end every page, table and reservation adds up.
-#![expect(
-    clippy::expect_used,
-    clippy::tests_outside_test_module,
-    reason = "all of an integration test is a test"
-)]
 
 use minflt_addr::VirtAddr;
-use minflt_host::{Host, HostInstance, HostOptions, Prefault};
 use minflt_mm::{
     Advice, Errno, Event, FileHandle, MapRequest, Mm, MovePageError, Place, Prot, Remap,
-    RemapRequest, Reserve, Sharing, Signal, System, Thread, eras_of_huge_pages,
+    RemapRequest, Reserve, Sharing, Signal, Swap, Thread, eras_of_huge_pages,
 };
-use minflt_pgtable::X86_64;
-
-type Machine = Host<X86_64, true>;
+use minflt_tests::world::{Machine, Random, boot_on, machine};
 
 const PAGE: u64 = 2 << 20;
 const INTERVAL: u64 = 1 << 30;
@@ -25,19 +17,6 @@ const PAGES: u64 = 8;
 const POOL: u64 = 20;
 const CPUS: u32 = 4;
 const STEPS: u64 = 1200;
-
-/// Numbers that look random, the same in each run.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, end: u64) -> u64 {
-        self.0 = self
-            .0
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) % end
-    }
-}
 
 /// A process that uses the file.
 struct User<'u> {
@@ -117,13 +96,11 @@ fn fine(done: Result<(), Signal>) {
 #[test]
 fn a_storm_over_huge_pages_leaves_everything_as_it_should_be() {
     for (era, number) in eras_of_huge_pages().zip(0..) {
-        let options = HostOptions {
-            cpus: CPUS,
-            ram_bytes: 128 << 20,
-            prefault: Prefault::OnTouch,
-        };
-        let machine = HostInstance::new(&options).expect("memory").with_nodes(2);
-        let sys = System::<Machine>::boot(machine, era.config).expect("boots");
+        let sys = boot_on::<Machine>(
+            machine(CPUS, 128 << 20).with_nodes(2),
+            era.config,
+            Swap::None,
+        );
         let (file, mms) = {
             let _first = sys.machine().enter(0);
             assert_eq!(sys.resize_huge_pool(POOL), POOL);

@@ -1,17 +1,13 @@
 //! Which lines two CPUs share when each faults in a range of its own.
-#![expect(
-    clippy::expect_used,
-    clippy::tests_outside_test_module,
-    reason = "all of an integration test is a test"
-)]
 
 use core::cell::RefCell;
 use minflt_addr::VirtAddr;
-use minflt_host::{Door, HostInstance, HostOptions, HostWith, Prefault};
+use minflt_host::{Door, HostWith};
 use minflt_mm::config::FaultAround;
-use minflt_mm::{Config, Event, MapRequest, Place, Prot, Sharing, System, era};
+use minflt_mm::{Config, Event, MapRequest, Place, Prot, Sharing, Swap, System, era};
 use minflt_pgtable::X86_64;
 use minflt_sync::{Instance, Kind};
+use minflt_tests::world::{boot_on, machine};
 use std::collections::{BTreeMap, BTreeSet};
 
 const PAGE: u64 = 4096;
@@ -73,13 +69,7 @@ enum Mappings {
 
 /// The places that one CPU writes and another touches, with how often they are written.
 fn shared(era: &minflt_mm::Era, mappings: Mappings) -> BTreeMap<String, u64> {
-    let options = HostOptions {
-        cpus: 2,
-        ram_bytes: 64 << 20,
-        prefault: Prefault::OnTouch,
-    };
-    let machine = HostInstance::new(&options).expect("memory");
-    let sys = System::<M>::boot(machine, era.config).expect("boots");
+    let sys = boot_on::<M>(machine(2, 64 << 20), era.config, Swap::None);
     let boot = sys.machine().enter(0);
     let mm = sys.new_mm().expect("memory");
     let span = PAGES * PAGE;
@@ -179,13 +169,7 @@ fn adaptive_fault_around_writes_no_shared_line() {
             around,
             ..era("linux-6.15").expect("an era").config
         };
-        let options = HostOptions {
-            cpus: 2,
-            ram_bytes: 64 << 20,
-            prefault: Prefault::OnTouch,
-        };
-        let machine = HostInstance::new(&options).expect("memory");
-        let sys = System::<M>::boot(machine, config).expect("boots");
+        let sys = boot_on::<M>(machine(2, 64 << 20), config, Swap::None);
         let boot = sys.machine().enter(0);
         let mm = sys.new_mm().expect("memory");
         let span = PAGES * PAGE;

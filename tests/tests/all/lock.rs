@@ -1,67 +1,35 @@
 //! mlock and its kin: Linux's rules, limits and error numbers, in every era.
-#![expect(
-    clippy::expect_used,
-    clippy::tests_outside_test_module,
-    reason = "all of an integration test is a test"
-)]
 
 use minflt_addr::VirtAddr;
-use minflt_host::{Host, HostInstance, HostOptions, Prefault};
 use minflt_mm::{
-    Advice, Config, Errno, Lock, LockAll, LockWhen, MadviseError, MapRequest, MlockError, Mm,
-    MmapError, Place, Prot, Running, Signal, System, VmaFlags, eras_without_migration,
+    Advice, Errno, Lock, LockAll, LockWhen, MadviseError, MapRequest, MlockError, Mm, MmapError,
+    Place, Prot, Signal, System, VmaFlags, eras_without_migration,
 };
-use minflt_pgtable::X86_64;
+use minflt_tests::world::{Machine, PAGE, boot, in_each_era, map, page};
 
-type Real = Host<X86_64, true>;
-
-const PAGE: u64 = 4096;
-/// Pages 0..8 are mapped, 8..12 are not, 12..16 are.
-const BASE: u64 = 1 << 30;
-
-fn boot(config: Config, ram: usize) -> Running<Real> {
-    let options = HostOptions {
-        cpus: 1,
-        ram_bytes: ram,
-        prefault: Prefault::OnTouch,
-    };
-    System::boot(HostInstance::new(&options).expect("memory"), config).expect("boots")
+/// In each era: pages 0..8 are mapped, 8..12 are not, 12..16 are.
+fn everywhere(body: impl Fn(&'static str, &System<Machine>, &Mm<Machine>)) {
+    in_each_era(1, 8 << 20, |era, sys, mm| {
+        map(mm, 0, 8, Prot::READ_WRITE);
+        map(mm, 12, 4, Prot::READ_WRITE);
+        body(era, sys, mm);
+    });
 }
 
-fn page(n: u64) -> VirtAddr {
-    VirtAddr(BASE + n * PAGE)
-}
-
-fn everywhere(body: impl Fn(&'static str, &System<Real>, &Mm<Real>)) {
-    for era in eras_without_migration() {
-        let sys = boot(era.config, 8 << 20);
-        let _cpu = sys.machine().enter(0);
-        let mm = sys.new_mm().expect("memory");
-        for (from, to) in [(0, 8), (12, 16)] {
-            let place = Place::FixedNoReplace(page(from));
-            let mapped = mm.mmap(place, (to - from) * PAGE, Prot::READ_WRITE);
-            assert_eq!(mapped, Ok(page(from)));
-        }
-        body(era.name, &sys, &mm);
-        sys.check_ledger(&[&mm])
-            .unwrap_or_else(|e| panic!("{}: {e}", era.name));
-    }
-}
-
-fn lock(mm: &Mm<Real>, from: u64, pages: u64) -> Result<(), MlockError> {
+fn lock(mm: &Mm<Machine>, from: u64, pages: u64) -> Result<(), MlockError> {
     mm.thread().mlock(page(from), pages * PAGE)
 }
 
-fn unlock(mm: &Mm<Real>, from: u64, pages: u64) -> Result<(), MlockError> {
+fn unlock(mm: &Mm<Machine>, from: u64, pages: u64) -> Result<(), MlockError> {
     mm.munlock(page(from), pages * PAGE)
 }
 
-fn locked(mm: &Mm<Real>) -> u64 {
+fn locked(mm: &Mm<Machine>) -> u64 {
     mm.locked_bytes() / PAGE
 }
 
 /// Whether each page is in core, of a range that is mapped.
-fn in_core(mm: &Mm<Real>, at: VirtAddr, pages: usize) -> Vec<u8> {
+fn in_core(mm: &Mm<Machine>, at: VirtAddr, pages: usize) -> Vec<u8> {
     let mut found = vec![9; pages];
     let done = mm.mincore(at, pages as u64 * PAGE, &mut found);
     assert_eq!(done, Ok(()));
@@ -338,7 +306,7 @@ fn a_child_has_nothing_locked() {
 #[test]
 fn a_page_that_cannot_be_had_is_eagain_and_the_rest_is_locked() {
     for era in eras_without_migration() {
-        let sys = boot(era.config, 1 << 20);
+        let sys = boot(era.config, 1, 1 << 20);
         let _cpu = sys.machine().enter(0);
         let mm = sys.new_mm().expect("memory");
         let len = 200 * PAGE;

@@ -1,9 +1,4 @@
 //! Every shipped machine simulates every era, and the largest fit into a small host.
-#![expect(
-    clippy::expect_used,
-    clippy::tests_outside_test_module,
-    reason = "all of an integration test is a test"
-)]
 
 use minflt_mm::{Era, eras_without_migration};
 use minflt_sim::machine_file::SHIPPED;

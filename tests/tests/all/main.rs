@@ -1,6 +1,12 @@
 //! All tests that span crates and need nothing but this program: in one, so that what they are made
 //! of is compiled once. `cargo test -p minflt-tests --test all remap` runs those of one file.
 
+#![expect(
+    clippy::expect_used,
+    clippy::tests_outside_test_module,
+    reason = "all of an integration test is a test"
+)]
+
 mod advice;
 mod calls;
 mod commit;

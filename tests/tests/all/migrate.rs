@@ -1,35 +1,17 @@
 //! Pages that move from node to node.
-#![expect(
-    clippy::expect_used,
-    clippy::tests_outside_test_module,
-    reason = "all of an integration test is a test"
-)]
 
 use minflt_addr::VirtAddr;
-use minflt_host::{HostInstance, HostOptions, Prefault};
 use minflt_mm::config::AnonRmap;
 use minflt_mm::{
     Config, ERAS, Errno, Event, MapRequest, Misplaced, MovePageError, NodeMask, Overcommit, Place,
-    Policy, PolicyMode, Prot, Running, Sharing, System, era,
+    Policy, PolicyMode, Prot, Running, Sharing, Swap, era,
 };
 use minflt_pgtable::Access;
-use minflt_tests::moving::{Machine, run};
-
-const PAGE: u64 = 4096;
-const BASE: u64 = 1 << 30;
+use minflt_tests::moving::run;
+use minflt_tests::world::{Machine, PAGE, boot_on, machine, page};
 
 fn boot(config: Config) -> Running<Machine> {
-    let options = HostOptions {
-        cpus: 2,
-        ram_bytes: 16 << 20,
-        prefault: Prefault::OnTouch,
-    };
-    let machine = HostInstance::new(&options).expect("memory").with_nodes(2);
-    System::boot(machine, config).expect("boots")
-}
-
-fn page(n: u64) -> VirtAddr {
-    VirtAddr(BASE + n * PAGE)
+    boot_on(machine(2, 16 << 20).with_nodes(2), config, Swap::None)
 }
 
 /// Nodes 0 and 3 are next to each other, and so are 1 and 2.
@@ -42,15 +24,10 @@ fn what_a_node_lacks_comes_from_the_nearest() {
         [21, 15, 10, 31],
         [15, 21, 31, 10],
     ];
-    let options = HostOptions {
-        cpus: 4,
-        ram_bytes: RAM,
-        prefault: Prefault::OnTouch,
-    };
-    let machine = HostInstance::new(&options).expect("memory").with_nodes(4);
+    let machine = machine(4, RAM).with_nodes(4);
     let machine = machine.with_distances(far.as_flattened());
     let newest = ERAS.last().expect("an era");
-    let sys = System::<Machine>::boot(machine, newest.config).expect("boots");
+    let sys = boot_on::<Machine>(machine, newest.config, Swap::None);
     for (cpu, order) in [(1, [1, 2, 3, 0]), (3, [3, 0, 1, 2])] {
         let _cpu = sys.machine().enter(cpu);
         let mm = sys.new_mm().expect("memory");

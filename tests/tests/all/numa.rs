@@ -1,37 +1,25 @@
 //! NUMA balancing, move_pages and mbind's moving: on two nodes, real threads and simulated ones.
-#![expect(
-    clippy::expect_used,
-    clippy::tests_outside_test_module,
-    reason = "all of an integration test is a test"
-)]
 
 use core::cell::Cell;
 use core::ops::Deref;
 use minflt_addr::VirtAddr;
-use minflt_host::{Host, HostInstance, HostOptions, Prefault};
 use minflt_mm::config::{AnonRmap, Balancing};
 use minflt_mm::{
     Advice, Config, Errno, Event, MempolicyError, Misplaced, Mm, MmHandle, MovePageError, NodeMask,
-    NumaKnobs, Place, Policy, PolicyMode, Prot, Running, Signal, System, Thread, Which, era,
+    NumaKnobs, Place, Policy, PolicyMode, Prot, Running, Signal, Swap, System, Thread, Which, era,
     eras_of_migration, eras_without_files,
 };
 use minflt_pgtable::{Mmu, X86_64};
 use minflt_sim::{MachineFile, RunOptions, Sim, SimInstance, Size, TaskSpec};
+use minflt_tests::world::{Machine as Real, PAGE, boot_on, machine, page};
 
-type Real = Host<X86_64, true>;
 type Simulated = Sim<X86_64, true>;
 
-const PAGE: u64 = 4096;
 /// Two nodes, one CPU each: CPU and node have the same number.
 const NODES: u32 = 2;
 const RAM: u64 = 8 << 20;
-const BASE: u64 = 1 << 30;
 /// Time between two scans, and until the first.
 const PERIOD: u64 = 1_000_000;
-
-fn page(n: u64) -> VirtAddr {
-    VirtAddr(BASE + n * PAGE)
-}
 
 /// A machine, and a way to run something on one of its CPUs.
 trait Machine: Mmu {
@@ -41,13 +29,8 @@ trait Machine: Mmu {
 
 impl Machine for Real {
     fn boot(config: Config) -> Running<Self> {
-        let options = HostOptions {
-            cpus: NODES,
-            ram_bytes: RAM as usize,
-            prefault: Prefault::OnTouch,
-        };
-        let machine = HostInstance::new(&options).expect("memory");
-        System::boot(machine.with_nodes(NODES), config).expect("boots")
+        let machine = machine(NODES, RAM as usize).with_nodes(NODES);
+        boot_on(machine, config, Swap::None)
     }
 
     fn on(sys: &System<Self>, cpu: u32, body: &mut dyn FnMut()) {

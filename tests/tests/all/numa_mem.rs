@@ -1,10 +1,5 @@
 //! Threads that use memory of other nodes: what that costs in the simulator, and that pages which
 //! follow their threads make it cheap.
-#![expect(
-    clippy::expect_used,
-    clippy::tests_outside_test_module,
-    reason = "all of an integration test is a test"
-)]
 
 use minflt_host::HostTarget;
 use minflt_mm::{NumaKnobs, era};

@@ -1,10 +1,5 @@
 //! Memory policies on a machine of four nodes: which pages come from where, and Linux's error
 //! numbers, in every era.
-#![expect(
-    clippy::expect_used,
-    clippy::tests_outside_test_module,
-    reason = "all of an integration test is a test"
-)]
 
 use minflt_addr::VirtAddr;
 use minflt_mm::{
@@ -13,16 +8,15 @@ use minflt_mm::{
 };
 use minflt_pgtable::X86_64;
 use minflt_sim::{MachineFile, Sim, SimInstance, Size};
+use minflt_tests::world::{PAGE, page};
 
 type Simulated = Sim<X86_64, true>;
 
-const PAGE: u64 = 4096;
 const NODES: u64 = 4;
 /// Frames of a node; the system lies in some of node 0.
 const FRAMES: u64 = 400;
-/// Pages 0..300 are mapped, 300..310 are not, 310..700 are.
-const BASE: u64 = 1 << 30;
 
+/// In each era: pages 0..300 are mapped, 300..310 are not, 310..700 are.
 fn everywhere(body: impl Fn(&'static str, &System<Simulated>, &Mm<Simulated>)) {
     let mut file = MachineFile::shipped("explorer").expect("shipped");
     file.shape.cpus_per_node.value = 1.0;
@@ -44,10 +38,6 @@ fn everywhere(body: impl Fn(&'static str, &System<Simulated>, &Mm<Simulated>)) {
         sys.check_ledger(&[&mm])
             .unwrap_or_else(|e| panic!("{}: {e}", era.name));
     }
-}
-
-fn page(n: u64) -> VirtAddr {
-    VirtAddr(BASE + n * PAGE)
 }
 
 fn nodes(list: &[u32]) -> NodeMask {

@@ -3,59 +3,21 @@
 
 #![expect(
     clippy::disallowed_types,
-    clippy::expect_used,
-    clippy::tests_outside_test_module,
-    reason = "all of an integration test is a test, and when it ends is none of the machine's"
+    reason = "when a test ends is none of the machine's"
 )]
 
 use core::fmt::{self, Write};
 use core::sync::atomic::{AtomicBool, Ordering};
 use minflt_addr::{VirtAddr, VirtRange};
-use minflt_host::{Host, HostInstance, HostOptions, Prefault};
 use minflt_mm::{
-    Config, ERAS, FileHandle, Growth, MapRequest, Mapped, Mm, Overcommit, Place, Prot, Reserve,
-    Running, System, Thread, eras_without_migration,
+    ERAS, FileHandle, Growth, MapRequest, Mapped, Mm, Overcommit, Place, Prot, Reserve, Thread,
+    eras_without_migration,
 };
-use minflt_pgtable::X86_64;
+use minflt_tests::world::{Machine, PAGE, boot, in_each_era, map, page};
 use std::collections::BTreeMap;
 use std::fs::read_to_string;
 use std::sync::mpsc::channel;
 use std::thread::scope;
-
-type Machine = Host<X86_64, true>;
-
-const PAGE: u64 = 4096;
-const BASE: u64 = 1 << 30;
-
-fn boot(config: Config, cpus: u32) -> Running<Machine> {
-    let options = HostOptions {
-        cpus,
-        ram_bytes: 16 << 20,
-        prefault: Prefault::OnTouch,
-    };
-    let machine = HostInstance::new(&options).expect("memory");
-    System::boot(machine, config).expect("boots")
-}
-
-fn page(n: u64) -> VirtAddr {
-    VirtAddr(BASE + n * PAGE)
-}
-
-fn map(mm: &Mm<Machine>, n: u64, len: u64, prot: Prot) {
-    let mapped = mm.mmap(Place::Fixed(page(n)), len * PAGE, prot);
-    assert_eq!(mapped, Ok(page(n)));
-}
-
-fn in_each_era(test: impl Fn(&System<Machine>, &Mm<Machine>)) {
-    for era in eras_without_migration() {
-        let sys = boot(era.config, 1);
-        let _cpu = sys.machine().enter(0);
-        let mm = sys.new_mm().expect("memory");
-        test(&sys, &mm);
-        sys.check_ledger(&[&mm]).expect("adds up");
-        drop(mm);
-    }
-}
 
 fn text(write: impl FnOnce(&mut String) -> fmt::Result) -> String {
     let mut text = String::new();
@@ -65,7 +27,7 @@ fn text(write: impl FnOnce(&mut String) -> fmt::Result) -> String {
 
 #[test]
 fn maps_says_what_is_mapped() {
-    in_each_era(|_, mm| {
+    in_each_era(1, 16 << 20, |_, _, mm| {
         map(mm, 0, 2, Prot::READ_WRITE);
         map(mm, 4, 1, Prot::NONE);
         map(mm, 8, 1, Prot::READ.with(Prot::EXEC));
@@ -93,7 +55,7 @@ fn a_line_looks_as_the_hosts() {
         println!("skipped: no heap");
         return;
     };
-    let sys = boot(ERAS[0].config, 1);
+    let sys = boot(ERAS[0].config, 1, 16 << 20);
     let _cpu = sys.machine().enter(0);
     // The host's heap may be larger than this machine.
     sys.set_overcommit(Overcommit::Always);
@@ -122,7 +84,7 @@ fn fields(text: &str) -> BTreeMap<&str, u64> {
 
 #[test]
 fn smaps_counts_pages_by_what_they_are() {
-    in_each_era(|sys, mm| {
+    in_each_era(1, 16 << 20, |_, sys, mm| {
         map(mm, 510, 8, Prot::READ_WRITE);
         let thread = mm.thread();
         for n in 510..515 {
@@ -188,7 +150,7 @@ fn fields_are_the_hosts() {
     let second = smaps.match_indices("VmFlags").next().map(|(at, _)| at);
     let first = smaps.split_once('\n').map_or(0, |(line, _)| line.len() + 1);
     let host = &smaps[first..second.map_or(smaps.len(), |at| at + 9)];
-    in_each_era(|_, mm| {
+    in_each_era(1, 16 << 20, |_, _, mm| {
         map(mm, 0, 1, Prot::READ);
         let ours = text(|out| mm.smaps(out));
         let (_, ours) = ours.split_once('\n').expect("lines");
@@ -202,7 +164,7 @@ fn fields_are_the_hosts() {
 
 #[test]
 fn status_says_how_large_it_is() {
-    in_each_era(|_, mm| {
+    in_each_era(1, 16 << 20, |_, _, mm| {
         map(mm, 0, 4, Prot::READ_WRITE);
         map(mm, 8, 2, Prot::READ.with(Prot::EXEC));
         map(mm, 100, 10, Prot::READ);
@@ -258,7 +220,7 @@ impl Write for Meddler<'_, '_> {
 
 #[test]
 fn nothing_is_held_while_text_is_written() {
-    in_each_era(|_, mm| {
+    in_each_era(1, 16 << 20, |_, _, mm| {
         for n in 0..40 {
             map(mm, 2 * n, 1, Prot::READ_WRITE);
         }
@@ -281,7 +243,7 @@ fn nothing_is_held_while_text_is_written() {
 #[test]
 fn what_stays_shows_once() {
     for era in eras_without_migration() {
-        let sys = boot(era.config, 2);
+        let sys = boot(era.config, 2, 16 << 20);
         let first = sys.machine().enter(0);
         let mm = sys.new_mm().expect("memory");
         for n in 0..100 {
@@ -336,7 +298,7 @@ fn a_cpu_busy_with_one_call_keeps_no_grace_period_waiting() {
     ];
     for name in ["spf-2017", "linux-6.4", "linux-6.15"] {
         for (what, call) in calls {
-            let sys = boot(minflt_mm::era(name).expect("an era").config, 2);
+            let sys = boot(minflt_mm::era(name).expect("an era").config, 2, 16 << 20);
             let cpu = sys.machine().enter(0);
             let (mm, other) = (sys.new_mm().expect("memory"), sys.new_mm().expect("memory"));
             let file = sys.new_file(PAGE).expect("memory");

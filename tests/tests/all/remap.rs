@@ -1,34 +1,16 @@
 //! mremap, in every era: what is mapped, what is in it, what is promised, and every errno.
-#![expect(
-    clippy::expect_used,
-    clippy::tests_outside_test_module,
-    reason = "all of an integration test is a test"
-)]
 
 use minflt_addr::VirtAddr;
-use minflt_host::{Host, HostInstance, HostOptions, Prefault};
-use minflt_mm::{
-    Errno, Event, MmHandle, Place, Prot, Remap, RemapRequest, Signal, System, Thread,
-    eras_without_migration,
-};
-use minflt_pgtable::X86_64;
+use minflt_mm::{Errno, Event, MmHandle, Place, Prot, Remap, RemapRequest, Signal, System, Thread};
+use minflt_tests::world::{BASE, Machine, PAGE, in_each_era, page as at};
 
-type Machine = Host<X86_64, true>;
-
-const PAGE: u64 = 4096;
 /// A leaf table's worth.
 const TABLE: u64 = 512;
-/// Where whole tables begin.
-const BASE: u64 = 1 << 30;
 
 struct World<'w> {
     sys: &'w System<Machine>,
     mm: &'w MmHandle<'w, Machine>,
     thread: &'w Thread<'w, Machine>,
-}
-
-fn at(page: u64) -> VirtAddr {
-    VirtAddr(BASE + page * PAGE)
 }
 
 impl World<'_> {
@@ -74,31 +56,13 @@ impl World<'_> {
 }
 
 fn in_every_era(test: impl Fn(&World<'_>)) {
-    for era in eras_without_migration() {
-        let options = HostOptions {
-            cpus: 1,
-            ram_bytes: 16 << 20,
-            prefault: Prefault::OnTouch,
-        };
-        let machine = HostInstance::new(&options).expect("memory");
-        let sys = System::<Machine>::boot(machine, era.config).expect("boots");
-        let entered = sys.machine().enter(0);
-        let mm = sys.new_mm().expect("memory");
-        let thread = mm.thread();
+    in_each_era(1, 16 << 20, |_, sys, mm| {
         test(&World {
-            sys: &sys,
-            mm: &mm,
-            thread: &thread,
+            sys,
+            mm,
+            thread: &mm.thread(),
         });
-        drop(thread);
-        let balanced = sys.check_ledger(&[&mm]);
-        balanced.unwrap_or_else(|error| panic!("{}: {error}", era.name));
-        drop(mm);
-        let balanced = sys.check_ledger(&[]);
-        balanced.unwrap_or_else(|error| panic!("{}, gone: {error}", era.name));
-        drop(entered);
-        assert_eq!(sys.machine().failed(), None, "{}", era.name);
-    }
+    });
 }
 
 #[test]

@@ -1,61 +1,20 @@
 //! Memory of another address space, read, written and pinned, in every era.
 
-#![expect(
-    clippy::expect_used,
-    clippy::tests_outside_test_module,
-    reason = "all of an integration test is a test"
-)]
-
 use minflt_addr::VirtAddr;
-use minflt_host::{Host, HostInstance, HostOptions, Prefault};
 use minflt_mm::{
     Advice, Broken, Config, Errno, Event, Force, Growth, MapRequest, Mm, Place, Prot, RemoteError,
-    Running, Sharing, Signal, System, era, eras_without_migration,
+    Sharing, Signal, System, era, eras_without_migration,
 };
-use minflt_pgtable::{Access, X86_64};
-
-type Machine = Host<X86_64, true>;
-
-const PAGE: u64 = 4096;
-const BASE: u64 = 1 << 30;
-
-fn boot(config: Config, cpus: u32) -> Running<Machine> {
-    let options = HostOptions {
-        cpus,
-        ram_bytes: 16 << 20,
-        prefault: Prefault::OnTouch,
-    };
-    let machine = HostInstance::new(&options).expect("memory");
-    System::boot(machine, config).expect("boots")
-}
-
-fn page(n: u64) -> VirtAddr {
-    VirtAddr(BASE + n * PAGE)
-}
+use minflt_pgtable::Access;
+use minflt_tests::world::{Machine, PAGE, alone, boot, in_each_era, map, page};
 
 fn at(n: u64, offset: u64) -> VirtAddr {
     VirtAddr(page(n).0 + offset)
 }
 
-fn map(mm: &Mm<Machine>, n: u64, len: u64, prot: Prot) {
-    let mapped = mm.mmap(Place::Fixed(page(n)), len * PAGE, prot);
-    assert_eq!(mapped, Ok(page(n)));
-}
-
 fn with(config: Config, test: impl Fn(&System<Machine>, &Mm<Machine>)) {
-    let sys = boot(config, 1);
-    let _cpu = sys.machine().enter(0);
-    let mm = sys.new_mm().expect("memory");
-    test(&sys, &mm);
-    sys.check_ledger(&[&mm]).expect("adds up");
-    drop(mm);
-    sys.check_ledger(&[]).expect("nothing is left");
-}
-
-fn in_each_era(test: impl Fn(&System<Machine>, &Mm<Machine>)) {
-    for era in eras_without_migration() {
-        with(era.config, &test);
-    }
+    let sys = boot(config, 1, 16 << 20);
+    alone("", &sys, |mm| test(&sys, mm));
 }
 
 fn read(mm: &Mm<Machine>, from: VirtAddr, len: usize) -> Result<Vec<u8>, RemoteError> {
@@ -68,7 +27,7 @@ fn read(mm: &Mm<Machine>, from: VirtAddr, len: usize) -> Result<Vec<u8>, RemoteE
 
 #[test]
 fn bytes_come_back_as_they_were_written() {
-    in_each_era(|_, mm| {
+    in_each_era(1, 16 << 20, |_, _, mm| {
         map(mm, 0, 3, Prot::READ_WRITE);
         let bytes: Vec<u8> = (0..2 * PAGE + 100).map(|n| (n % 251) as u8).collect();
         for (start, len) in [
@@ -93,7 +52,7 @@ fn bytes_come_back_as_they_were_written() {
 
 #[test]
 fn what_is_not_there_ends_a_transfer() {
-    in_each_era(|_, mm| {
+    in_each_era(1, 16 << 20, |_, _, mm| {
         map(mm, 0, 1, Prot::READ_WRITE);
         map(mm, 2, 1, Prot::READ);
         assert_eq!(read(mm, at(0, PAGE - 8), 16).map(|it| it.len()), Ok(8));
@@ -118,7 +77,7 @@ fn what_is_not_there_ends_a_transfer() {
 /// A mapping that may only be stored to is read by the hardware, and not by others.
 #[test]
 fn others_need_the_right_to_load() {
-    in_each_era(|_, mm| {
+    in_each_era(1, 16 << 20, |_, _, mm| {
         map(mm, 0, 1, Prot::WRITE);
         assert_eq!(mm.thread().load(page(0)), Ok(0));
         assert_eq!(read(mm, page(0), 1), Err(RemoteError::Fault));
@@ -131,7 +90,7 @@ fn others_need_the_right_to_load() {
 
 #[test]
 fn force_reads_and_writes_what_nobody_may() {
-    in_each_era(|sys, mm| {
+    in_each_era(1, 16 << 20, |_, sys, mm| {
         for (n, prot) in [(0, Prot::NONE), (2, Prot::READ)] {
             map(mm, n, 1, Prot::READ_WRITE);
             mm.thread().store(at(n, 8), 5).expect("mapped");
@@ -165,7 +124,7 @@ fn force_reads_and_writes_what_nobody_may() {
 
 #[test]
 fn only_a_forced_access_grows_a_stack() {
-    in_each_era(|sys, mm| {
+    in_each_era(1, 16 << 20, |_, sys, mm| {
         let stack = MapRequest {
             growth: Growth::Down,
             ..MapRequest::new(Place::Fixed(page(9)), PAGE, Prot::READ_WRITE)
@@ -202,7 +161,7 @@ impl Protect for Mm<Machine> {
 
 #[test]
 fn a_forced_write_never_reaches_a_page_that_a_child_has() {
-    in_each_era(|sys, mm| {
+    in_each_era(1, 16 << 20, |_, sys, mm| {
         map(mm, 0, 2, Prot::READ_WRITE);
         mm.thread().store(page(0), 1).expect("mapped");
         let child = mm.fork().expect("memory");
@@ -219,7 +178,7 @@ fn a_forced_write_never_reaches_a_page_that_a_child_has() {
 
 #[test]
 fn a_pin_reads_and_writes_the_page() {
-    in_each_era(|sys, mm| {
+    in_each_era(1, 16 << 20, |_, sys, mm| {
         map(mm, 0, 4, Prot::READ_WRITE);
         let thread = mm.thread();
         let pin = mm.pin(at(0, 100), Access::Write).expect("mapped");
@@ -250,7 +209,7 @@ fn a_pin_reads_and_writes_the_page() {
 
 #[test]
 fn a_pinned_page_stays_its_owners_across_a_fork() {
-    in_each_era(|sys, mm| {
+    in_each_era(1, 16 << 20, |_, sys, mm| {
         map(mm, 0, 4, Prot::READ_WRITE);
         let thread = mm.thread();
         for n in 0..3 {
@@ -367,7 +326,7 @@ fn a_pin_for_loads_sees_the_owners_later_stores() {
 /// A shared mapping's stores go to the file's page, and that is what a pin holds.
 #[test]
 fn a_pin_of_a_shared_mapping_holds_the_files_page() {
-    in_each_era(|sys, mm| {
+    in_each_era(1, 16 << 20, |_, sys, mm| {
         let file = sys.new_file(2 * PAGE).expect("memory");
         let request = MapRequest::new(Place::Fixed(page(0)), 2 * PAGE, Prot::READ_WRITE);
         let mapped = mm.mmap_file(&request, &file, 0, Sharing::Shared);
@@ -398,7 +357,7 @@ fn a_fork_that_does_not_ask_takes_a_pinned_page_away() {
 
 #[test]
 fn a_pin_without_a_lock_needs_a_page_that_will_do() {
-    in_each_era(|sys, mm| {
+    in_each_era(1, 16 << 20, |_, sys, mm| {
         map(mm, 0, 2, Prot::READ_WRITE);
         let thread = mm.thread();
         assert!(thread.pin_fast(page(0), Access::Write).is_none(), "no page");
@@ -443,7 +402,7 @@ fn pins_of_one_page_have_an_end() {
 #[test]
 fn owner_and_others_at_once() {
     for era in eras_without_migration() {
-        let sys = boot(era.config, 2);
+        let sys = boot(era.config, 2, 16 << 20);
         let first = sys.machine().enter(0);
         let mm = sys.new_mm().expect("memory");
         map(&mm, 0, 4, Prot::READ_WRITE);

@@ -1,19 +1,12 @@
 //! Each form of the resident count keeps the error it promises: on real threads, and in explored
 //! schedules. The controls show that each bound can be seen to break.
-#![expect(
-    clippy::expect_used,
-    clippy::tests_outside_test_module,
-    reason = "all of an integration test is a test"
-)]
 
 use core::cell::Cell;
 use core::mem::ManuallyDrop;
 use minflt_addr::VirtAddr;
-use minflt_host::{Host, HostInstance, HostOptions, Prefault};
 use minflt_mm::config::Rss;
 use minflt_mm::{
-    Advice, Broken, Config, Mm, Place, Prot, RSS_BATCH, Running, System, Thread, era,
-    eras_without_migration,
+    Advice, Broken, Config, Mm, Place, Prot, RSS_BATCH, System, Thread, era, eras_without_migration,
 };
 use minflt_pgtable::{Mmu, X86_64};
 use minflt_sim::{
@@ -21,12 +14,11 @@ use minflt_sim::{
     TaskSpec, explore, run,
 };
 use minflt_sync::{Atomic, Ordering};
+use minflt_tests::world::{Machine, PAGE, boot};
 use std::sync::Barrier;
 
-type Real = Host<X86_64, true>;
 type Virtual = Sim<X86_64, true>;
 
-const PAGE: u64 = 4096;
 /// CPUs that fault; one more looks.
 const FAULTING: u32 = 3;
 /// More accesses than the tasks of a schedule make beside one that waits.
@@ -62,15 +54,6 @@ fn too_much(rss: Rss, cpus: u32, all: u32) -> i64 {
     i64::from(part) * i64::from(cpus)
 }
 
-fn boot(config: Config) -> Running<Real> {
-    let options = HostOptions {
-        cpus: FAULTING + 1,
-        ram_bytes: 32 << 20,
-        prefault: Prefault::OnTouch,
-    };
-    System::boot(HostInstance::new(&options).expect("memory"), config).expect("boots")
-}
-
 fn map<M: Mmu>(mm: &Mm<M>, pages: u64) -> VirtAddr {
     mm.mmap(Place::Any, pages * PAGE, Prot::READ_WRITE)
         .expect("a hole")
@@ -86,7 +69,7 @@ fn touch<M: Mmu>(thread: &Thread<'_, M>, at: VirtAddr, pages: core::ops::Range<u
 /// The largest error seen when all threads have touched so many pages and stand still.
 fn error_at_steps(config: Config) -> i64 {
     const STEPS: [u64; 10] = [1, 31, 32, 33, 60, 63, 64, 65, 100, 130];
-    let sys = boot(config);
+    let sys = boot(config, FAULTING + 1, 32 << 20);
     let looker = sys.machine().enter(FAULTING);
     let mm = sys.new_mm().expect("memory");
     let places: Vec<_> = (0..FAULTING).map(|_| map(&mm, 130)).collect();
@@ -145,8 +128,8 @@ fn a_batch_twice_as_large_is_seen_to_break_the_bound() {
 
 /// What threads have begun and ended: pages up, pages down.
 struct Progress {
-    begun: [Atomic<u64, Real>; 2],
-    ended: [Atomic<u64, Real>; 2],
+    begun: [Atomic<u64, Machine>; 2],
+    ended: [Atomic<u64, Machine>; 2],
 }
 
 const UP: usize = 0;
@@ -169,8 +152,9 @@ impl Progress {
 
     /// How far `shown` lies outside of what the count can have been when it was read.
     fn outside(&self, shown: impl FnOnce() -> i64) -> i64 {
-        let read =
-            |counts: &[Atomic<u64, Real>; 2], way: usize| counts[way].load(Ordering::SeqCst) as i64;
+        let read = |counts: &[Atomic<u64, Machine>; 2], way: usize| {
+            counts[way].load(Ordering::SeqCst) as i64
+        };
         let (up, down) = (read(&self.ended, UP), read(&self.ended, DOWN));
         let shown = shown();
         let (least, most) = (up - read(&self.begun, DOWN), read(&self.begun, UP) - down);
@@ -181,11 +165,11 @@ impl Progress {
 #[test]
 fn a_moving_count_is_off_by_less_than_its_bound_whenever_one_looks() {
     for config in forms().filter(|config| config.rss != Rss::Sloppy) {
-        let sys = boot(config);
+        let sys = boot(config, FAULTING + 1, 32 << 20);
         let looker = sys.machine().enter(FAULTING);
         let mm = sys.new_mm().expect("memory");
         let progress = Progress::new();
-        let running = Atomic::<u64, Real>::new(u64::from(FAULTING));
+        let running = Atomic::<u64, Machine>::new(u64::from(FAULTING));
         std::thread::scope(|scope| {
             for cpu in 0..FAULTING {
                 let (mm, sys, progress, running) = (&mm, &sys, &progress, &running);
@@ -222,7 +206,7 @@ fn a_moving_count_is_off_by_less_than_its_bound_whenever_one_looks() {
 
 #[test]
 fn an_address_space_without_a_slot_counts_atomically_and_slots_come_back_empty() {
-    let sys = boot(with(Rss::PerCpu));
+    let sys = boot(with(Rss::PerCpu), FAULTING + 1, 32 << 20);
     let cpu = sys.machine().enter(0);
     let mut spaces: Vec<_> = (0..20).map(|_| sys.new_mm().expect("memory")).collect();
     let with_slot = spaces.iter().filter(|mm| mm.counts_per_cpu()).count();

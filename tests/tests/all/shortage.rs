@@ -1,26 +1,23 @@
 //! Memory that is there, but waits: for a grace period, or in somebody's queue. Nobody fails for
 //! lack of it.
+
 #![expect(
     clippy::disallowed_types,
-    clippy::expect_used,
-    clippy::tests_outside_test_module,
-    reason = "all of an integration test is a test, and when it ends is none of the machine's"
+    reason = "when a test ends is none of the machine's"
 )]
 
 use core::sync::atomic::{AtomicBool, Ordering};
 use core::time::Duration;
 use minflt_addr::VirtAddr;
-use minflt_host::{Host, HostInstance, HostOptions, Prefault};
-use minflt_mm::{Mm, MmHandle, Place, Prot, System, era, eras_without_migration};
+use minflt_host::Host;
+use minflt_mm::{Mm, MmHandle, Place, Prot, Swap, System, era, eras_without_migration};
 use minflt_pgtable::X86_64;
+use minflt_tests::world::{BASE, Machine, PAGE, boot, boot_on, machine, page};
 
-type Machine = Host<X86_64, true>;
 type Bare = Host<X86_64, false>;
 
-const PAGE: u64 = 4096;
 /// What a table of leaf entries maps.
 const SPAN: u64 = 2 << 20;
-const BASE: u64 = 1 << 30;
 
 /// Says that the test has ended.
 struct Ends<'a>(&'a AtomicBool);
@@ -31,23 +28,13 @@ impl Drop for Ends<'_> {
     }
 }
 
-fn page(n: u64) -> VirtAddr {
-    VirtAddr(BASE + n * PAGE)
-}
-
 /// Runs `test` on CPU 0 of a small machine, in every era, while CPU 1 does nothing but load from a
 /// page of its own. It is in user mode nearly always, and answers interrupts only every so often,
 /// as a CPU does that a hypervisor has descheduled.
 fn beside_a_user(absent: Duration, test: impl Fn(&System<Machine>, &Mm<Machine>)) {
     for era in eras_without_migration() {
         eprintln!("{}", era.name);
-        let options = HostOptions {
-            cpus: 2,
-            ram_bytes: 4 << 20,
-            prefault: Prefault::OnTouch,
-        };
-        let machine = HostInstance::new(&options).expect("memory");
-        let sys = System::<Machine>::boot(machine, era.config).expect("boots");
+        let sys = boot(era.config, 2, 4 << 20);
         let cpu = sys.machine().enter(0);
         let mm = sys.new_mm().expect("memory");
         let other = sys.new_mm().expect("memory");
@@ -154,14 +141,8 @@ fn memory_for_what_is_mapped_is_enough() {
 fn memory_of_many_mappings_comes_back() {
     // One of each lifetime.
     for name in ["linux-2.6.10", "spf-2017", "linux-6.4", "linux-6.15"] {
-        let options = HostOptions {
-            cpus: 2,
-            ram_bytes: 128 << 20,
-            prefault: Prefault::OnTouch,
-        };
-        let machine = HostInstance::new(&options).expect("memory");
         let config = era(name).expect("an era").config;
-        let sys = System::<Bare>::boot(machine, config).expect("boots");
+        let sys = boot_on::<Bare>(machine(2, 128 << 20), config, Swap::None);
         let _cpu = sys.machine().enter(0);
         let free = || sys.check_ledger(&[]).expect("nothing is left").free;
         // What is set up with the first mapping stays.

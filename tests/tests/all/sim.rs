@@ -1,9 +1,4 @@
 //! `mm` in virtual time: equal runs are equal, whatever else the process does.
-#![expect(
-    clippy::expect_used,
-    clippy::tests_outside_test_module,
-    reason = "all of an integration test is a test"
-)]
 
 use core::cell::Cell;
 use minflt_mm::config::eras_without_files;

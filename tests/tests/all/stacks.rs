@@ -1,39 +1,13 @@
 //! Stacks that grow down, in every era.
 
-#![expect(
-    clippy::expect_used,
-    clippy::tests_outside_test_module,
-    reason = "all of an integration test is a test"
-)]
-
 use minflt_addr::{VirtAddr, VirtRange};
-use minflt_host::{Host, HostInstance, HostOptions, Prefault};
 use minflt_mm::{
-    Config, Event, Growth, MapRequest, Mm, Overcommit, Place, Prot, Running, Signal, System,
-    eras_without_migration,
+    Event, Growth, MapRequest, Mm, Overcommit, Place, Prot, Signal, System, eras_without_migration,
 };
-use minflt_pgtable::X86_64;
+use minflt_tests::world::{Machine, PAGE, boot, in_each_era, page};
 
-type Machine = Host<X86_64, true>;
-
-const PAGE: u64 = 4096;
-const BASE: u64 = 1 << 30;
 /// Where stacks end: two tables meet not far below.
 const TOP: u64 = 1024;
-
-fn boot(config: Config, cpus: u32) -> Running<Machine> {
-    let options = HostOptions {
-        cpus,
-        ram_bytes: 16 << 20,
-        prefault: Prefault::OnTouch,
-    };
-    let machine = HostInstance::new(&options).expect("memory");
-    System::boot(machine, config).expect("boots")
-}
-
-fn page(n: u64) -> VirtAddr {
-    VirtAddr(BASE + n * PAGE)
-}
 
 fn map_stack(mm: &Mm<Machine>, from: u64, to: u64, prot: Prot) {
     let request = MapRequest {
@@ -44,18 +18,11 @@ fn map_stack(mm: &Mm<Machine>, from: u64, to: u64, prot: Prot) {
 }
 
 /// In each era an empty address space with a stack of the last page below [`TOP`].
-fn in_each_era(test: impl Fn(&str, &System<Machine>, &Mm<Machine>)) {
-    for era in eras_without_migration() {
-        let sys = boot(era.config, 1);
-        let _cpu = sys.machine().enter(0);
-        let mm = sys.new_mm().expect("memory");
-        map_stack(&mm, TOP - 1, TOP, Prot::READ_WRITE);
-        test(era.name, &sys, &mm);
-        let ledger = sys.check_ledger(&[&mm]);
-        ledger.unwrap_or_else(|error| panic!("{}: {error}", era.name));
-        drop(mm);
-        sys.check_ledger(&[]).expect("nothing is left");
-    }
+fn with_a_stack(test: impl Fn(&str, &System<Machine>, &Mm<Machine>)) {
+    in_each_era(1, 16 << 20, |era, sys, mm| {
+        map_stack(mm, TOP - 1, TOP, Prot::READ_WRITE);
+        test(era, sys, mm);
+    });
 }
 
 fn start_of_stack(mm: &Mm<Machine>) -> VirtAddr {
@@ -66,7 +33,7 @@ fn start_of_stack(mm: &Mm<Machine>) -> VirtAddr {
 
 #[test]
 fn a_stack_grows_to_the_page_of_an_access_below_it() {
-    in_each_era(|era, sys, mm| {
+    with_a_stack(|era, sys, mm| {
         let thread = mm.thread();
         thread.store(page(TOP - 1), 1).expect("mapped");
         thread
@@ -90,7 +57,7 @@ fn a_stack_grows_to_the_page_of_an_access_below_it() {
 
 #[test]
 fn nothing_else_grows() {
-    in_each_era(|era, sys, mm| {
+    with_a_stack(|era, sys, mm| {
         let thread = mm.thread();
         // Above a stack, and below a mapping that is none.
         assert_eq!(thread.load(page(TOP)), Err(Signal::MapErr), "{era}");
@@ -104,7 +71,7 @@ fn nothing_else_grows() {
 
 #[test]
 fn a_stack_keeps_its_distance_from_what_is_mapped_below() {
-    in_each_era(|era, sys, mm| {
+    with_a_stack(|era, sys, mm| {
         let thread = mm.thread();
         let below = |prot| mm.mmap(Place::Fixed(page(0)), PAGE, prot);
         assert_eq!(below(Prot::READ), Ok(page(0)));
@@ -125,7 +92,7 @@ fn a_stack_keeps_its_distance_from_what_is_mapped_below() {
 
 #[test]
 fn limits_hold_for_stacks() {
-    in_each_era(|era, sys, mm| {
+    with_a_stack(|era, sys, mm| {
         let thread = mm.thread();
         let grows = |n: u64, expected: Result<(), Signal>| {
             assert_eq!(thread.store(page(TOP - n), n), expected, "{era}: {n} pages");
@@ -156,7 +123,7 @@ fn limits_hold_for_stacks() {
 
 #[test]
 fn a_stack_that_must_not_be_stored_to_grows_and_refuses() {
-    in_each_era(|era, _, mm| {
+    with_a_stack(|era, _, mm| {
         map_stack(mm, TOP - 1, TOP, Prot::READ);
         let thread = mm.thread();
         assert_eq!(thread.store(page(TOP - 2), 1), Err(Signal::AccErr), "{era}");
@@ -168,7 +135,7 @@ fn a_stack_that_must_not_be_stored_to_grows_and_refuses() {
 #[test]
 fn many_stacks_grow_at_once() {
     for era in eras_without_migration() {
-        let sys = boot(era.config, 2);
+        let sys = boot(era.config, 2, 16 << 20);
         let mm = {
             let _cpu = sys.machine().enter(0);
             let mm = sys.new_mm().expect("memory");

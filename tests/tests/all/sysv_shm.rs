@@ -1,25 +1,15 @@
 //! System V shared memory: what two address spaces see, who is counted, what goes when.
 //!
 //! What each case expects, counts and error numbers, is what Linux 6.18 says to the same steps.
-#![expect(
-    clippy::expect_used,
-    clippy::tests_outside_test_module,
-    reason = "all of an integration test is a test"
-)]
 
 use minflt_addr::VirtAddr;
-use minflt_host::{Host, HostInstance, HostOptions, Prefault};
 use minflt_mm::{
-    Advice, Config, ERAS, Errno, LockAll, Mm, MmHandle, Overcommit, Place, Prot, Refuse, Remap,
-    RemapRequest, Reserve, Running, ShmAttach, ShmCreate, ShmId, ShmKey, ShmLimits, ShmPlace,
-    ShmRequest, ShmRound, ShmStatus, Signal, System, Thread,
+    Advice, ERAS, Errno, LockAll, Mm, MmHandle, Overcommit, Place, Prot, Refuse, Remap,
+    RemapRequest, Reserve, ShmAttach, ShmCreate, ShmId, ShmKey, ShmLimits, ShmPlace, ShmRequest,
+    ShmRound, ShmStatus, Signal, System, Thread,
 };
-use minflt_pgtable::X86_64;
+use minflt_tests::world::{Machine, PAGE, alone, boot, page as at};
 
-type Machine = Host<X86_64, true>;
-
-const PAGE: u64 = 4096;
-const BASE: u64 = 1 << 30;
 const KEY: ShmKey = ShmKey(0x4d46_4c54);
 
 struct World<'w> {
@@ -28,40 +18,17 @@ struct World<'w> {
     thread: &'w Thread<'w, Machine>,
 }
 
-fn at(page: u64) -> VirtAddr {
-    VirtAddr(BASE + page * PAGE)
-}
-
-fn boot(config: Config, cpus: u32) -> Running<Machine> {
-    let options = HostOptions {
-        cpus,
-        ram_bytes: 16 << 20,
-        prefault: Prefault::OnTouch,
-    };
-    let machine = HostInstance::new(&options).expect("memory");
-    System::boot(machine, config).expect("boots")
-}
-
 /// In the oldest era, and in the newest. The test lets no segment stay.
 fn in_two_eras(test: impl Fn(&World<'_>)) {
     for era in ERAS.first().into_iter().chain(ERAS.last()) {
-        let sys = boot(era.config, 1);
-        let entered = sys.machine().enter(0);
-        let mm = sys.new_mm().expect("memory");
-        let thread = mm.thread();
-        test(&World {
-            sys: &sys,
-            mm: &mm,
-            thread: &thread,
+        let sys = boot(era.config, 1, 16 << 20);
+        alone(era.name, &sys, |mm| {
+            test(&World {
+                sys: &sys,
+                mm,
+                thread: &mm.thread(),
+            });
         });
-        drop(thread);
-        sys.check_ledger(&[&mm]).expect(era.name);
-        drop(mm);
-        let left = sys.check_ledger(&[]).expect(era.name);
-        assert_eq!((left.anon, left.file, left.tables), (0, 0, 0));
-        assert_eq!(sys.committed_pages(), 0, "{}", era.name);
-        drop(entered);
-        assert_eq!(sys.machine().failed(), None, "{}", era.name);
     }
 }
 
@@ -138,7 +105,7 @@ fn over(addr: VirtAddr) -> ShmAttach {
 #[test]
 fn two_address_spaces_see_each_others_stores() {
     for era in ERAS.first().into_iter().chain(ERAS.last()) {
-        let sys = boot(era.config, 2);
+        let sys = boot(era.config, 2, 16 << 20);
         let store_and_await = |cpu: u32, own: u64, others: u64| {
             let _cpu = sys.machine().enter(cpu);
             let mm = sys.new_mm().expect("memory");
@@ -538,7 +505,7 @@ fn a_segment_is_promised_as_long_as_it_is_there() {
 
 #[test]
 fn without_memory_nothing_is_left_behind() {
-    let sys = boot(ERAS.last().expect("an era").config, 1);
+    let sys = boot(ERAS.last().expect("an era").config, 1, 16 << 20);
     let _cpu = sys.machine().enter(0);
     let mm = sys.new_mm().expect("memory");
     for n in 1..100 {
@@ -575,7 +542,7 @@ fn many_attach_what_others_remove() {
     const CPUS: u32 = 4;
     const ROUNDS: u64 = 300;
     for era in ERAS.first().into_iter().chain(ERAS.last()) {
-        let sys = boot(era.config, CPUS);
+        let sys = boot(era.config, CPUS, 16 << 20);
         std::thread::scope(|scope| {
             for cpu in 0..CPUS {
                 let sys = &sys;

@@ -3,23 +3,14 @@
 //!
 //! What each case expects, counts and error numbers, is what Linux 6.18 says to the same steps
 //! (but for sizes of huge pages that it has and the library does not).
-#![expect(
-    clippy::expect_used,
-    clippy::tests_outside_test_module,
-    reason = "all of an integration test is a test"
-)]
 
 use minflt_addr::VirtAddr;
-use minflt_host::{Host, HostInstance, HostOptions, Prefault};
 use minflt_mm::{
     Advice, ERAS, Errno, MmHandle, Prot, Remap, RemapRequest, Reserve, ShmAttach, ShmCreate, ShmId,
     ShmKey, ShmLimits, ShmPages, ShmPlace, ShmRequest, ShmRound, Signal, System, Thread,
 };
-use minflt_pgtable::X86_64;
+use minflt_tests::world::{Machine, PAGE, alone, boot};
 
-type Machine = Host<X86_64, true>;
-
-const PAGE: u64 = 4096;
 const HUGE: u64 = 512 * PAGE;
 const POOL: u64 = 8;
 const KEY: ShmKey = ShmKey(0x4d46_4c54);
@@ -44,31 +35,20 @@ fn in_some_eras(test: impl Fn(&World<'_>)) {
         "linux-6.15",
     ];
     for era in ERAS.iter().filter(|era| named.contains(&era.name)) {
-        let options = HostOptions {
-            cpus: 1,
-            ram_bytes: 32 << 20,
-            prefault: Prefault::OnTouch,
-        };
-        let machine = HostInstance::new(&options).expect("memory");
-        let sys = System::<Machine>::boot(machine, era.config).expect("boots");
-        let entered = sys.machine().enter(0);
-        assert_eq!(sys.resize_huge_pool(POOL), POOL, "{}", era.name);
-        let mm = sys.new_mm().expect("memory");
-        let thread = mm.thread();
-        test(&World {
-            sys: &sys,
-            mm: &mm,
-            thread: &thread,
+        let sys = boot(era.config, 1, 32 << 20);
+        {
+            let _cpu = sys.machine().enter(0);
+            assert_eq!(sys.resize_huge_pool(POOL), POOL, "{}", era.name);
+        }
+        alone(era.name, &sys, |mm| {
+            test(&World {
+                sys: &sys,
+                mm,
+                thread: &mm.thread(),
+            });
         });
-        drop(thread);
-        sys.check_ledger(&[&mm]).expect(era.name);
-        drop(mm);
-        sys.check_ledger(&[]).expect(era.name);
         let pool = sys.huge_pool();
         assert_eq!((pool.free, pool.reserved), (POOL, 0), "{}", era.name);
-        assert_eq!(sys.committed_pages(), 0, "{}", era.name);
-        drop(entered);
-        assert_eq!(sys.machine().failed(), None, "{}", era.name);
     }
 }
 

@@ -1,22 +1,13 @@
 //! The tree of mappings against an ordinary map: lookups, the next one, holes; deep enough that
 //! nodes split, fill and merge on more than one level.
-#![expect(
-    clippy::expect_used,
-    clippy::tests_outside_test_module,
-    reason = "all of an integration test is a test"
-)]
 
 use minflt_addr::VirtAddr;
-use minflt_host::{Host, HostInstance, HostOptions, Prefault};
-use minflt_mm::{ERAS, Mm, MmapError, Place, Prot, Running, System, eras_without_migration};
-use minflt_pgtable::X86_64;
+use minflt_mm::{ERAS, Mm, MmapError, Place, Prot, eras_without_migration};
+use minflt_tests::world::{Machine, PAGE, boot};
 use proptest::prelude::{Strategy, prop_oneof, proptest};
 use proptest::test_runner::Config;
 use std::collections::BTreeMap;
 
-type Machine = Host<X86_64, true>;
-
-const PAGE: u64 = 4096;
 /// Pages of the window that the calls name. Three gigabytes in: no table's border.
 const FIRST: u64 = 0xc0000;
 const PAGES: u64 = 4096;
@@ -162,23 +153,13 @@ fn agree(mm: &Mm<Machine>, model: &Model) -> Result<(), String> {
     Ok(())
 }
 
-fn boot(era: &minflt_mm::Era, ram_bytes: usize) -> Running<Machine> {
-    let options = HostOptions {
-        cpus: 1,
-        ram_bytes,
-        prefault: Prefault::OnTouch,
-    };
-    let machine = HostInstance::new(&options).expect("memory");
-    System::<Machine>::boot(machine, era.config).expect("boots")
-}
-
 proptest! {
     #![proptest_config(Config { cases: 128, failure_persistence: None, ..Config::default() })]
 
     #[test]
     fn the_tree_holds_what_a_map_holds(ops in proptest::collection::vec(op(), 1..60)) {
         for era in eras_without_migration() {
-            let sys = boot(era, 16 << 20);
+            let sys = boot(era.config, 1, 16 << 20);
             let _cpu = sys.machine().enter(0);
             let mm = sys.new_mm().expect("memory");
             let mut model = Model::new();
@@ -197,7 +178,7 @@ proptest! {
 #[test]
 fn a_tree_that_finds_no_memory_is_as_before() {
     for era in eras_without_migration() {
-        let sys = boot(era, 4 << 20);
+        let sys = boot(era.config, 1, 4 << 20);
         let _cpu = sys.machine().enter(0);
         let mm = sys.new_mm().expect("memory");
         let mut model = Model::new();
@@ -234,7 +215,7 @@ fn a_tree_that_finds_no_memory_is_as_before() {
 /// A full leaf shares with a neighbour before it splits: split halves alone are 0.757 full here.
 #[test]
 fn leaves_that_fill_in_no_order_are_four_fifths_full() {
-    let sys = boot(&ERAS[0], 16 << 20);
+    let sys = boot(ERAS[0].config, 1, 16 << 20);
     let _cpu = sys.machine().enter(0);
     let mm = sys.new_mm().expect("memory");
     sys.set_max_map_count(1 << 20);
@@ -252,7 +233,7 @@ fn leaves_that_fill_in_no_order_are_four_fifths_full() {
 /// leaves that share what they have, most of it before that, get a border that is before it, too.
 #[test]
 fn leaves_share_what_lies_before_the_first_key_of_their_parent() {
-    let sys = boot(&ERAS[0], 16 << 20);
+    let sys = boot(ERAS[0].config, 1, 16 << 20);
     let _cpu = sys.machine().enter(0);
     let mm = sys.new_mm().expect("memory");
     let mut model = Model::new();
@@ -273,7 +254,7 @@ fn leaves_share_what_lies_before_the_first_key_of_their_parent() {
 /// A mapping grows down over what was the first key of the node above, and is found all over.
 #[test]
 fn a_mapping_grows_down_past_the_first_key_of_its_parent() {
-    let sys = boot(&ERAS[0], 16 << 20);
+    let sys = boot(ERAS[0].config, 1, 16 << 20);
     let _cpu = sys.machine().enter(0);
     let mm = sys.new_mm().expect("memory");
     let mut model = Model::new();
@@ -297,7 +278,7 @@ fn a_mapping_grows_down_past_the_first_key_of_its_parent() {
 /// The comparison sees a page too many, one too few, and another protection.
 #[test]
 fn the_comparison_is_no_echo() {
-    let sys = boot(&ERAS[0], 4 << 20);
+    let sys = boot(ERAS[0].config, 1, 4 << 20);
     let _cpu = sys.machine().enter(0);
     let mm = sys.new_mm().expect("memory");
     let mut model = Model::new();

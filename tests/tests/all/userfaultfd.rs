@@ -1,44 +1,13 @@
 //! userfaultfd, in every era: what a handler can do, what it is told, and who waits for it.
 
-#![expect(
-    clippy::expect_used,
-    clippy::tests_outside_test_module,
-    reason = "all of an integration test is a test"
-)]
-
 use minflt_addr::VirtAddr;
-use minflt_host::{Host, HostInstance, HostOptions, Prefault};
 use minflt_mm::{
-    Config, Errno, Event, Force, Message, Mm, Place, Prot, Reason, Remap, RemapRequest,
-    RemoteError, Running, Signal, System, UffdError, UffdFaults, UffdMode, Wake, WriteProtected,
-    eras_without_migration,
+    Config, Errno, Event, Force, Message, Mm, Prot, Reason, Remap, RemapRequest, RemoteError,
+    Signal, System, UffdError, UffdFaults, UffdMode, Wake, WriteProtected, eras_without_migration,
 };
-use minflt_pgtable::{Access, X86_64};
+use minflt_pgtable::Access;
+use minflt_tests::world::{BASE, Machine, PAGE, boot, in_each_era, map, page};
 use std::sync::mpsc;
-
-type Machine = Host<X86_64, true>;
-
-const PAGE: u64 = 4096;
-const BASE: u64 = 1 << 30;
-
-fn boot(config: Config, cpus: u32) -> Running<Machine> {
-    let options = HostOptions {
-        cpus,
-        ram_bytes: 16 << 20,
-        prefault: Prefault::OnTouch,
-    };
-    let machine = HostInstance::new(&options).expect("memory");
-    System::boot(machine, config).expect("boots")
-}
-
-fn page(n: u64) -> VirtAddr {
-    VirtAddr(BASE + n * PAGE)
-}
-
-fn map(mm: &Mm<Machine>, n: u64, len: u64, prot: Prot) {
-    let mapped = mm.mmap(Place::Fixed(page(n)), len * PAGE, prot);
-    assert_eq!(mapped, Ok(page(n)));
-}
 
 fn bytes(word: u64, pages: usize) -> Vec<u8> {
     let mut bytes = vec![0; pages * PAGE as usize];
@@ -48,21 +17,9 @@ fn bytes(word: u64, pages: usize) -> Vec<u8> {
     bytes
 }
 
-fn in_each_era(test: impl Fn(&System<Machine>, &Mm<Machine>)) {
-    for era in eras_without_migration() {
-        let sys = boot(era.config, 1);
-        let _cpu = sys.machine().enter(0);
-        let mm = sys.new_mm().expect("memory");
-        test(&sys, &mm);
-        sys.check_ledger(&[&mm]).expect("adds up");
-        drop(mm);
-        sys.check_ledger(&[]).expect("nothing is left");
-    }
-}
-
 #[test]
 fn what_cannot_be_watched_says_why() {
-    in_each_era(|_, mm| {
+    in_each_era(1, 16 << 20, |_, _, mm| {
         map(mm, 0, 4, Prot::READ_WRITE);
         let uffd = mm.userfaultfd().expect("memory");
         let other = mm.userfaultfd().expect("memory");
@@ -104,7 +61,7 @@ fn what_cannot_be_watched_says_why() {
 
 #[test]
 fn where_nobody_waits_there_are_signals() {
-    in_each_era(|sys, mm| {
+    in_each_era(1, 16 << 20, |_, sys, mm| {
         map(mm, 0, 4, Prot::READ_WRITE);
         let uffd = mm.userfaultfd_with(UffdFaults::Signal).expect("memory");
         let thread = mm.thread();
@@ -136,7 +93,7 @@ fn where_nobody_waits_there_are_signals() {
 #[test]
 fn an_address_space_has_so_many_userfaultfds_and_numbers_are_used_again() {
     let newest = eras_without_migration().last().expect("an era");
-    let sys = boot(newest.config, 1);
+    let sys = boot(newest.config, 1, 16 << 20);
     let _cpu = sys.machine().enter(0);
     let mm = sys.new_mm().expect("memory");
     // More in all than there are numbers.
@@ -149,7 +106,7 @@ fn an_address_space_has_so_many_userfaultfds_and_numbers_are_used_again() {
 
 #[test]
 fn holes_are_filled_before_anybody_waits() {
-    in_each_era(|sys, mm| {
+    in_each_era(1, 16 << 20, |_, sys, mm| {
         map(mm, 510, 6, Prot::READ_WRITE);
         let uffd = mm.userfaultfd().expect("memory");
         let copy = |n, from: &[u8]| uffd.copy(page(n), from, WriteProtected::No, Wake::Yes);
@@ -190,7 +147,7 @@ fn beside(
     handler: impl FnOnce(&System<Machine>, &Mm<Machine>),
     set_up: impl FnOnce(&Mm<Machine>),
 ) {
-    let sys = boot(config, 2);
+    let sys = boot(config, 2, 16 << 20);
     let first = sys.machine().enter(0);
     let mm = sys.new_mm().expect("memory");
     set_up(&mm);
@@ -354,7 +311,7 @@ fn a_store_to_a_protected_page_waits_for_the_handler() {
 
 #[test]
 fn a_page_may_be_filled_protected() {
-    in_each_era(|_, mm| {
+    in_each_era(1, 16 << 20, |_, _, mm| {
         map(mm, 0, 1, Prot::READ_WRITE);
         let uffd = mm.userfaultfd().expect("memory");
         uffd.register(page(0), PAGE, UffdMode::Both)
@@ -459,7 +416,7 @@ fn no_mark_moves_with_a_page() {
 
 #[test]
 fn a_child_is_watched_by_nobody() {
-    in_each_era(|sys, mm| {
+    in_each_era(1, 16 << 20, |_, sys, mm| {
         map(mm, 0, 2, Prot::READ_WRITE);
         mm.thread().store(page(0), 1).expect("mapped");
         let uffd = mm.userfaultfd().expect("memory");

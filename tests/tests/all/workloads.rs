@@ -1,10 +1,5 @@
 //! The workloads on real threads and in virtual time, small: every era runs them to the end, with
 //! contents and the ledger checked, and simulated runs repeat.
-#![expect(
-    clippy::expect_used,
-    clippy::tests_outside_test_module,
-    reason = "all of an integration test is a test"
-)]
 
 use minflt_host::HostTarget;
 use minflt_mm::{Config, era, eras_without_migration};

@@ -3,11 +3,12 @@
 use core::cell::RefCell;
 use core::fmt;
 use minflt_addr::VirtAddr;
-use minflt_host::{Door, HostInstance, HostOptions, HostWith, Prefault};
+use minflt_host::{Door, HostWith};
 use minflt_mm::describe::{self, Field};
 use minflt_mm::{Config, MmHandle, Place, Prot, Swap, System, era};
 use minflt_pgtable::X86_64;
 use minflt_sync::{Instance, Kind};
+use minflt_tests::world::{boot_on, machine};
 use std::collections::BTreeMap;
 
 pub(super) const PAGE: u64 = 4096;
@@ -200,14 +201,9 @@ pub(super) fn of(name: &str) -> Config {
 /// Runs a test under a configuration, on a machine of two nodes of a CPU each, of which only the
 /// first runs anything. All memory is swapped to memory.
 pub(super) fn with<T>(config: Config, test: impl FnOnce(&World<'_>) -> T) -> T {
-    let options = HostOptions {
-        cpus: 2,
-        ram_bytes: 160 << 20,
-        prefault: Prefault::OnTouch,
-    };
-    let machine = HostInstance::new(&options).expect("memory");
+    let machine = machine(2, 160 << 20);
     let swap = Swap::Memory { pages: 1024 };
-    let sys = System::<M>::boot_with_swap(machine.with_nodes(2), config, swap).expect("boots");
+    let sys = boot_on::<M>(machine.with_nodes(2), config, swap);
     let _cpu = sys.machine().enter(0);
     let mm = sys.new_mm().expect("memory");
     let value = test(&World { sys: &sys, mm: &mm });

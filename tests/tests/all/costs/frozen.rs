@@ -3,11 +3,11 @@
 use super::count::{M, PAGE, before_each, of, page};
 use core::cell::{Cell, RefCell};
 use minflt_addr::VirtAddr;
-use minflt_host::{HostInstance, HostOptions, Prefault};
 use minflt_mm::describe::Field;
-use minflt_mm::{Advice, Event, FileHandle, MapRequest, Mm, Place, Prot, Sharing, System};
+use minflt_mm::{Advice, Event, FileHandle, MapRequest, Mm, Place, Prot, Sharing, Swap};
 use minflt_sync::{Instance, Kind};
 use minflt_tests::disk::Disk;
+use minflt_tests::world::{boot_on, machine};
 use std::rc::Rc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
@@ -84,13 +84,7 @@ struct Run {
 }
 
 fn run(stop: usize) -> Run {
-    let options = HostOptions {
-        cpus: 2,
-        ram_bytes: 8 << 20,
-        prefault: Prefault::OnTouch,
-    };
-    let machine = HostInstance::new(&options).expect("memory");
-    let sys = System::<M>::boot(machine, of("linux-6.15")).expect("boots");
+    let sys = boot_on::<M>(machine(2, 8 << 20), of("linux-6.15"), Swap::None);
     let _first = sys.machine().enter(0);
     let file = sys.open_file(Disk::new(BYTES, &[]), BYTES).expect("memory");
     for index in 0..PAGES {

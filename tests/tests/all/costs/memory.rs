@@ -1,8 +1,8 @@
 //! Objects, and what of them only some files have.
 
 use super::count::{M, PAGE, World, of, page, with};
-use minflt_host::{HostInstance, HostOptions, Prefault};
-use minflt_mm::{Advice, Event, MapRequest, Place, Prot, Sharing, Signal, Swap, System};
+use minflt_mm::{Advice, Event, MapRequest, Place, Prot, Sharing, Signal, Swap};
+use minflt_tests::world::{boot_on, machine};
 
 /// `sync/slab.rs`: one lock for each batch of objects, or for each page of new ones.
 #[test]
@@ -82,13 +82,7 @@ fn rounds_of_unmapping_hold_the_zone_for_batches_only() {
     const CPUS: u32 = 4;
     const ROUND: u64 = 128;
     const ROUNDS: u64 = 64;
-    let options = HostOptions {
-        cpus: CPUS,
-        ram_bytes: 64 << 20,
-        prefault: Prefault::OnTouch,
-    };
-    let machine = HostInstance::new(&options).expect("memory");
-    let sys = System::<M>::boot(machine, of("linux-6.15")).expect("boots");
+    let sys = boot_on::<M>(machine(CPUS, 64 << 20), of("linux-6.15"), Swap::None);
     let holds = {
         let first = sys.machine().enter(0);
         let mm = sys.new_mm().expect("memory");
@@ -133,14 +127,9 @@ fn rounds_of_unmapping_hold_the_zone_for_batches_only() {
 /// `mm/pages/reclaim/mod.rs`: one who finds no memory has looked at each frame eight times at most.
 #[test]
 fn a_search_in_vain_looks_at_each_frame_eight_times() {
-    let options = HostOptions {
-        cpus: 1,
-        ram_bytes: 8 << 20,
-        prefault: Prefault::OnTouch,
-    };
-    let machine = HostInstance::new(&options).expect("memory");
+    let machine = machine(1, 8 << 20);
     let full = Swap::Memory { pages: 1 };
-    let sys = System::<M>::boot_with_swap(machine, of("linux-6.15"), full).expect("boots");
+    let sys = boot_on::<M>(machine, of("linux-6.15"), full);
     let _cpu = sys.machine().enter(0);
     let mm = sys.new_mm().expect("memory");
     let world = World { sys: &sys, mm: &mm };

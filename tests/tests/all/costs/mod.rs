@@ -3,11 +3,6 @@
 //! Each test names the section that it holds to its word, and [`sections`] holds that each section
 //! has a test, or a reason why it has none. Accesses are counted where they pass the access hook,
 //! on one CPU, after a round that makes what is made once: so the numbers are exact.
-#![expect(
-    clippy::expect_used,
-    clippy::tests_outside_test_module,
-    reason = "all of an integration test is a test"
-)]
 
 mod calls;
 mod count;

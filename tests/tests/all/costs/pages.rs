@@ -2,10 +2,11 @@
 
 use super::count::{Each, M, PAGE, World, of, page};
 use minflt_addr::Pfn;
-use minflt_host::{HostInstance, HostOptions, Prefault};
+use minflt_host::HostInstance;
 use minflt_mm::config::Balancing;
-use minflt_mm::{Advice, Config, IoError, NumaKnobs, Swap, SwapDevice, System, Which};
+use minflt_mm::{Advice, Config, IoError, NumaKnobs, Swap, SwapDevice, Which};
 use minflt_pgtable::Mmu;
+use minflt_tests::world::{boot_on, machine};
 
 fn move_to(w: &World<'_>, pages: u64, node: u32) {
     let all = (0..pages).map(|n| (page(n), node));
@@ -99,17 +100,12 @@ impl SwapDevice<M> for Nowhere {
 #[test]
 fn the_last_free_slot_is_found_by_the_bits_of_groups() {
     const SLOTS: u64 = 3 << 12;
-    let options = HostOptions {
-        cpus: 1,
-        ram_bytes: 80 << 20,
-        prefault: Prefault::OnTouch,
-    };
-    let machine = HostInstance::new(&options).expect("memory");
+    let machine = machine(1, 80 << 20);
     let swap = Swap::Device {
         device: &Nowhere,
         pages: SLOTS,
     };
-    let sys = System::<M>::boot_with_swap(machine, of("linux-6.15"), swap).expect("boots");
+    let sys = boot_on::<M>(machine, of("linux-6.15"), swap);
     let _cpu = sys.machine().enter(0);
     let mm = sys.new_mm().expect("memory");
     let w = World { sys: &sys, mm: &mm };

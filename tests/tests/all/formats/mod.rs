@@ -1,22 +1,18 @@
 //! Every page-table format: its entries against the manual, its tables against the addresses they
 //! are to cover, and its exchanges on real atomics. A new format is a row of `each_format` and a
 //! page of `manual.rs`.
-#![expect(
-    clippy::expect_used,
-    clippy::tests_outside_test_module,
-    reason = "all of an integration test is a test"
-)]
 
 mod manual;
 
 use manual::Manual;
 use minflt_addr::{Pfn, VirtAddr};
-use minflt_host::{Host, HostInstance, HostOptions, Prefault};
+use minflt_host::Host;
 use minflt_pgtable::{
     Access, AccessBits, EntryRef, Exchange, Grant, NonPresent, Paging, PtLock, Pte, Table,
     each_format, entries_of, format, index_of, span_of, span_shift, table_bytes, table_order,
 };
 use minflt_sync::{SpinLock, Word};
+use minflt_tests::world::machine;
 use proptest::prelude::{Just, Strategy, any, prop_oneof, proptest};
 use proptest::test_runner::Config;
 
@@ -268,12 +264,7 @@ proptest! {
 
 /// Calls `body` with an entry of a machine of its own.
 fn with_entry<P: Manual>(body: impl FnOnce(EntryRef<'_, Host<P, true>>)) {
-    let options = HostOptions {
-        cpus: 1,
-        ram_bytes: 1 << 20,
-        prefault: Prefault::OnTouch,
-    };
-    let machine = HostInstance::new(&options).expect("memory");
+    let machine = machine(1, 1 << 20);
     let _cpu = machine.enter(0);
     // SAFETY: 1: the frame is nobody else's, and zeros are entries.
     let table = unsafe { Table::<Host<P, true>>::at(&machine, Pfn(4), 0) };

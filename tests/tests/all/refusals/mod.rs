@@ -5,11 +5,6 @@
 //! Then the scene either says that there is no memory, and everything is as before it; or it says
 //! that it succeeded, and everything is as it should be. The ledger balances in any case, and the
 //! scene succeeds when done again with memory.
-#![expect(
-    clippy::expect_used,
-    clippy::tests_outside_test_module,
-    reason = "all of an integration test is a test"
-)]
 
 mod files;
 mod huge;
@@ -18,22 +13,18 @@ mod scenes;
 mod sites;
 
 use minflt_addr::VirtAddr;
-use minflt_host::{Host, HostInstance, HostOptions, Prefault};
 use minflt_mm::{
     Config, FileHandle, Mm, MmHandle, Overcommit, Prot, Refuse, Running, Signal, Swap, System,
     Thread, era, eras_of_huge_pages, eras_without_migration,
 };
-use minflt_pgtable::X86_64;
 use minflt_report::replace_generated;
 use minflt_tests::disk::Disk;
+use minflt_tests::world::{Machine, PAGE, boot_on, machine};
 use scenes::{Failing, SCENES, Scene};
 use sites::Sites;
 use std::fs;
 use std::path::Path;
 
-type Machine = Host<X86_64, true>;
-
-const PAGE: u64 = 4096;
 /// Two tables meet in the middle of the window.
 const BASE: u64 = (1 << 30) - PAGES / 2 * PAGE;
 const PAGES: u64 = 32;
@@ -75,16 +66,11 @@ struct Came {
 }
 
 fn boot(config: Config, ram_bytes: usize) -> Running<Machine> {
-    let options = HostOptions {
-        cpus: 2,
-        ram_bytes,
-        prefault: Prefault::OnTouch,
-    };
-    let machine = HostInstance::new(&options).expect("memory");
+    let machine = machine(2, ram_bytes);
     // The scenes run on the first node.
     let machine = machine.with_nodes(2);
     let swap = Swap::Memory { pages: 64 };
-    let sys = System::<Machine>::boot_with_swap(machine, config, swap).expect("boots");
+    let sys = boot_on::<Machine>(machine, config, swap);
     sys.set_overcommit(Overcommit::Always);
     sys
 }

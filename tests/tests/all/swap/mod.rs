@@ -1,27 +1,22 @@
 //! Swap and reclaim: what goes out comes back as it was, and programs larger than memory run.
+
 #![expect(
     clippy::disallowed_types,
-    clippy::expect_used,
-    clippy::tests_outside_test_module,
-    reason = "all of an integration test is a test, and its device is no part of the machine"
+    reason = "the device is no part of the machine"
 )]
 
 mod sim;
 
 use minflt_addr::{Pfn, VirtAddr};
-use minflt_host::{Host, HostInstance, HostOptions, Prefault};
 use minflt_mm::{
     Advice, BootError, Config, Event, IoError, MadviseError, MapRequest, Mm, Place, Prot, Remap,
-    RemapRequest, Running, Sharing, Signal, Swap, SwapDevice, System, era, eras_of_migration,
+    RemapRequest, Sharing, Signal, Swap, SwapDevice, System, era, eras_of_migration,
 };
-use minflt_pgtable::{Access, Mmu, Paging, X86_64};
+use minflt_pgtable::{Access, Mmu, Paging};
 use minflt_tests::disk::Disk;
+use minflt_tests::world::{Machine, PAGE, boot_on, machine};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-
-type Machine = Host<X86_64, true>;
-
-const PAGE: u64 = 4096;
 
 /// A device of words that fails where it is told to.
 #[derive(Debug, Default)]
@@ -73,26 +68,11 @@ impl<M: Mmu> SwapDevice<M> for Slots {
     }
 }
 
-fn boot(config: Config, ram: usize, cpus: u32, swap: Swap<Machine>) -> Running<Machine> {
-    let options = HostOptions {
-        cpus,
-        ram_bytes: ram,
-        prefault: Prefault::OnTouch,
-    };
-    let machine = HostInstance::new(&options).expect("memory");
-    System::boot_with_swap(machine, config, swap).expect("boots")
-}
-
 #[test]
 fn memory_that_is_too_small_for_its_slots_says_how_much_would_do() {
     for nodes in [1, 2, 4] {
         let boot = |ram_bytes: u64| {
-            let options = HostOptions {
-                cpus: 4,
-                ram_bytes: ram_bytes as usize,
-                prefault: Prefault::OnTouch,
-            };
-            let machine = HostInstance::new(&options).expect("memory");
+            let machine = machine(4, ram_bytes as usize);
             let swap = Swap::Memory { pages: 1024 };
             System::<Machine>::boot_with_swap(machine.with_nodes(nodes), newest(), swap)
         };
@@ -125,7 +105,7 @@ fn out<M: Mmu>(mm: &Mm<M>, at: VirtAddr, pages: u64) {
 #[test]
 fn what_goes_out_comes_back_as_it_was() {
     for era in eras_of_migration() {
-        let sys = boot(era.config, 8 << 20, 1, Swap::Memory { pages: 32 });
+        let sys = boot_on::<Machine>(machine(1, 8 << 20), era.config, Swap::Memory { pages: 32 });
         let _cpu = sys.machine().enter(0);
         let mm = sys.new_mm().expect("memory");
         let at = map(&mm, 9);
@@ -166,7 +146,7 @@ fn what_goes_out_comes_back_as_it_was() {
 /// What is swapped out shows as such, and counts for nobody else.
 #[test]
 fn swapped_pages_are_told() {
-    let sys = boot(newest(), 8 << 20, 1, Swap::Memory { pages: 32 });
+    let sys = boot_on::<Machine>(machine(1, 8 << 20), newest(), Swap::Memory { pages: 32 });
     let _cpu = sys.machine().enter(0);
     let mm = sys.new_mm().expect("memory");
     let at = map(&mm, 4);
@@ -192,7 +172,7 @@ fn swapped_pages_are_told() {
 fn a_family_shares_slots_and_has_copies_afterwards() {
     for era in eras_of_migration() {
         let name = era.name;
-        let sys = boot(era.config, 8 << 20, 1, Swap::Memory { pages: 32 });
+        let sys = boot_on::<Machine>(machine(1, 8 << 20), era.config, Swap::Memory { pages: 32 });
         let _cpu = sys.machine().enter(0);
         let mm = sys.new_mm().expect("memory");
         let at = map(&mm, 2);
@@ -228,7 +208,7 @@ fn a_family_shares_slots_and_has_copies_afterwards() {
 /// Calls that move, protect and lock find pages that are in slots.
 #[test]
 fn calls_find_what_is_swapped_out() {
-    let sys = boot(newest(), 8 << 20, 1, Swap::Memory { pages: 32 });
+    let sys = boot_on::<Machine>(machine(1, 8 << 20), newest(), Swap::Memory { pages: 32 });
     let _cpu = sys.machine().enter(0);
     let mm = sys.new_mm().expect("memory");
     let at = map(&mm, 4);
@@ -263,7 +243,11 @@ fn calls_find_what_is_swapped_out() {
 #[test]
 fn a_device_that_fails_costs_nobody_else() {
     let device = Slots::new();
-    let sys = boot(newest(), 8 << 20, 1, Swap::Device { device, pages: 16 });
+    let sys = boot_on::<Machine>(
+        machine(1, 8 << 20),
+        newest(),
+        Swap::Device { device, pages: 16 },
+    );
     let _cpu = sys.machine().enter(0);
     let mm = sys.new_mm().expect("memory");
     let at = map(&mm, 3);
@@ -297,7 +281,11 @@ fn a_device_that_fails_costs_nobody_else() {
 #[test]
 fn a_device_that_is_full_keeps_what_it_has() {
     let device = Slots::new();
-    let sys = boot(newest(), 8 << 20, 1, Swap::Device { device, pages: 5 });
+    let sys = boot_on::<Machine>(
+        machine(1, 8 << 20),
+        newest(),
+        Swap::Device { device, pages: 5 },
+    );
     let _cpu = sys.machine().enter(0);
     let mm = sys.new_mm().expect("memory");
     let at = map(&mm, 8);
@@ -318,7 +306,7 @@ fn a_device_that_is_full_keeps_what_it_has() {
 /// A page that somebody has pinned stays where it is.
 #[test]
 fn a_pinned_page_stays() {
-    let sys = boot(newest(), 8 << 20, 1, Swap::Memory { pages: 32 });
+    let sys = boot_on::<Machine>(machine(1, 8 << 20), newest(), Swap::Memory { pages: 32 });
     let _cpu = sys.machine().enter(0);
     let mm = sys.new_mm().expect("memory");
     let at = map(&mm, 2);
@@ -339,7 +327,7 @@ fn a_pinned_page_stays() {
 #[test]
 fn pages_of_files_give_way() {
     let disk = Disk::new(64 * PAGE, &[(0, 3), (9 * PAGE, 4)]);
-    let sys = boot(newest(), 8 << 20, 1, Swap::None);
+    let sys = boot_on::<Machine>(machine(1, 8 << 20), newest(), Swap::None);
     let _cpu = sys.machine().enter(0);
     let file = sys.open_file(disk, 64 * PAGE).expect("memory");
     let mm = sys.new_mm().expect("memory");
@@ -389,7 +377,7 @@ fn sweep<M: Mmu>(mm: &Mm<M>, at: VirtAddr, pages: u64, sweeps: u64, tag: u64) {
 fn a_file_larger_than_memory_is_used_by_two_threads() {
     const PAGES: u64 = 2048;
     let disk = Disk::new(PAGES * PAGE, &[]);
-    let sys = boot(newest(), 4 << 20, 2, Swap::None);
+    let sys = boot_on::<Machine>(machine(2, 4 << 20), newest(), Swap::None);
     let (mm, file) = {
         let _cpu = sys.machine().enter(0);
         let file = sys.open_file(disk, PAGES * PAGE).expect("memory");
@@ -431,7 +419,7 @@ fn a_program_four_times_its_memory_ends_on_two_threads() {
     for era in eras_of_migration() {
         let pages = 4 * RAM as u64 / PAGE;
         let swap = Swap::Memory { pages };
-        let sys = boot(era.config, RAM + 4 * RAM, 2, swap);
+        let sys = boot_on::<Machine>(machine(2, RAM + 4 * RAM), era.config, swap);
         let mm = {
             let _cpu = sys.machine().enter(0);
             sys.new_mm().expect("memory")
