@@ -1,39 +1,37 @@
 //! What happens in the races about memory policies and locked memory.
 
-use super::scenes::{S, tasks, warm};
-use super::stage::Script;
+use super::scenes::{boxed, plays, tasks, warm};
+use super::stage::{Script, Stage};
 use minflt_mm::{Advice, LockAll, Misplaced, NodeMask, Policy, PolicyMode};
 use minflt_pgtable::Paging;
-use std::rc::Rc;
 
 /// P35: a page gets a policy for another node, and is thrown away, beside the store that takes it.
 /// What a fault brings later can only come from the new policy's node. (A speculative fault whose
 /// slot was open when the policy changed may put its page in a moment after the call has returned;
 /// whoever throws pages away waits for it.)
-pub(super) fn policy_fault<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
+pub(super) fn policy_fault<'s, P: Paging>(stage: Stage<'s, P>) -> Script<'s> {
     stage.map(0, 2);
     warm(stage, 0);
-    let (user, caller, last) = (Rc::clone(stage), Rc::clone(stage), Rc::clone(stage));
     // On a machine of one CPU there is one node.
     let far = u32::from(stage.sys.allowed_nodes().has(1));
-    let bodies: Vec<Box<dyn FnOnce() + 's>> = vec![
-        Box::new(move || {
-            assert!(user.thread().store(user.page(0), 5).is_ok(), "mapped");
+    let bodies = vec![
+        boxed(move || {
+            assert!(stage.thread().store(stage.page(0), 5).is_ok(), "mapped");
         }),
-        Box::new(move || {
+        boxed(move || {
             let bind = Policy::new(PolicyMode::Bind, NodeMask::of(far));
-            let at = caller.page(0);
-            let bound = caller.mm.mbind(at, P::page(), bind, Misplaced::Stay);
+            let at = stage.page(0);
+            let bound = stage.mm.mbind(at, P::page(), bind, Misplaced::Stay);
             assert_eq!(bound, Ok(()), "mapped, and the node is there");
-            let discarded = caller.mm.madvise(at, P::page(), Advice::DontNeed);
+            let discarded = stage.mm.madvise(at, P::page(), Advice::DontNeed);
             assert_eq!(discarded, Ok(()), "mapped");
         }),
     ];
     tasks(bodies, move || {
-        let at = last.page(0);
+        let at = stage.page(0);
         let mut there = [0];
-        assert_eq!(last.mm.mincore(at, P::page(), &mut there), Ok(()));
-        match last.thread().node_at(at) {
+        assert_eq!(stage.mm.mincore(at, P::page(), &mut there), Ok(()));
+        match stage.thread().node_at(at) {
             _ if there == [0] => Ok(()),
             Ok(node) if node == far => Ok(()),
             found => Err(format!("policy: a page came after the call: {found:?}")),
@@ -42,21 +40,19 @@ pub(super) fn policy_fault<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
 }
 
 /// P35: two calls lock one page each, beside one that unlocks all. The ledger compares the count.
-pub(super) fn lock_lock<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
+pub(super) fn lock_lock<'s, P: Paging>(stage: Stage<'s, P>) -> Script<'s> {
     stage.map(0, 1);
     stage.map(2, 3);
-    let lock = |n: u64| -> Box<dyn FnOnce() + 's> {
-        let stage = Rc::clone(stage);
-        Box::new(move || {
+    let lock = |n: u64| {
+        boxed(move || {
             let thread = stage.thread();
             assert_eq!(thread.mlock(stage.page(n), P::page()), Ok(()), "mapped");
         })
     };
-    let other = Rc::clone(stage);
-    let all: Box<dyn FnOnce() + 's> = Box::new(move || {
-        let thread = other.thread();
+    let all = boxed(move || {
+        let thread = stage.thread();
         thread.mm().munlockall();
         assert_eq!(thread.mlockall(LockAll::CURRENT), Ok(()), "no limit");
     });
-    tasks(vec![lock(0), lock(2), all], || Ok(()))
+    plays(vec![lock(0), lock(2), all])
 }

@@ -1,7 +1,7 @@
 //! Races about the entries themselves, which are staged on every format, and the tour that every
 //! format has to pass.
 
-use super::scenes::{S, expect, tasks, warm};
+use super::scenes::{boxed, expect, plays, tasks, warm};
 use super::stage::{Checked, Script, Stage};
 use core::cell::Cell;
 use minflt_addr::{Pfn, VirtAddr};
@@ -11,7 +11,7 @@ use minflt_sync::{Machine, Word};
 use std::rc::Rc;
 
 /// The leaf entry for page `n`, whose table is there.
-pub(super) fn leaf<'s, P: Paging>(stage: &Stage<'s, P>, n: u64) -> EntryRef<'s, Checked<P>> {
+pub(super) fn leaf<'s, P: Paging>(stage: Stage<'s, P>, n: u64) -> EntryRef<'s, Checked<P>> {
     let (at, root) = (stage.sys.machine(), stage.mm.root_table());
     // SAFETY: 1: nobody unmaps anything in the scene that asks.
     match unsafe { walk::<Checked<P>>(at, root, stage.page(n)) } {
@@ -48,7 +48,7 @@ fn differing<P: Paging>(of: Pte<P>, mask: u64, nth: usize) -> Pte<P> {
 ///
 /// Found in review of the patches of 2004: i386 with PAE compared 32 of an entry's 64 bits and
 /// exchanged them in two steps, x86-64 took the entry for an `int`.
-pub(super) fn half_equal<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
+pub(super) fn half_equal<'s, P: Paging>(stage: Stage<'s, P>) -> Script<'s> {
     stage.map(0, 1);
     warm(stage, 0);
     let first = Pte::<P>::page(Pfn(0x15), Grant::Read);
@@ -67,9 +67,9 @@ pub(super) fn half_equal<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
     leaf(stage, 0).store(first);
     let winners = Rc::new(Cell::new(0));
     let change = |new: Pte<P>| -> Box<dyn FnOnce() + 's> {
-        let (stage, winners) = (Rc::clone(stage), Rc::clone(&winners));
+        let winners = Rc::clone(&winners);
         Box::new(move || {
-            match leaf(&stage, 0).cas(stage.mm.exchange(), first, new) {
+            match leaf(stage, 0).cas(stage.mm.exchange(), first, new) {
                 Ok(()) => winners.set(winners.get() + 1),
                 Err(found) => check(found),
             }
@@ -78,31 +78,25 @@ pub(super) fn half_equal<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
             }
         })
     };
-    let looker = Rc::clone(stage);
     let look = Box::new(move || {
-        let entry = leaf(&looker, 0);
+        let entry = leaf(stage, 0);
         check(entry.load());
-        check(entry.swap(looker.mm.exchange(), last));
+        check(entry.swap(stage.mm.exchange(), last));
         check(entry.load());
     });
-    let end = Rc::clone(stage);
     tasks(vec![change(half_equal), change(unequal), look], move || {
         // No frame is lost: these were none.
-        leaf(&end, 0).swap(Exchange::Native, Pte::none());
+        leaf(stage, 0).swap(Exchange::Native, Pte::none());
         Ok(())
     })
 }
 
 /// P6: faults that exchange under the emulating lock, beside a zap and a protect that hold it.
-pub(super) fn emulated<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
+pub(super) fn emulated<'s, P: Paging>(stage: Stage<'s, P>) -> Script<'s> {
     stage.map(0, 2);
-    {
-        let thread = stage.thread();
-        assert!(thread.store(stage.page(0), 1).is_ok(), "alone, and mapped");
-    }
-    let store = |n: u64| -> Box<dyn FnOnce() + 's> {
-        let stage = Rc::clone(stage);
-        Box::new(move || {
+    stage.touch(0, 1);
+    let store = |n: u64| {
+        boxed(move || {
             let thread = stage.thread();
             // Page 1 is protected at some time.
             let stored = thread.store(stage.page(n), 5);
@@ -111,28 +105,23 @@ pub(super) fn emulated<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
             }
         })
     };
-    let caller = Rc::clone(stage);
     let call = Box::new(move || {
-        let thread = caller.thread();
-        let zapped = caller
-            .mm
-            .madvise(caller.page(0), P::page(), Advice::DontNeed);
-        let done = caller.mm.mprotect(caller.page(1), P::page(), Prot::READ);
+        let thread = stage.thread();
+        let zapped = stage.mm.madvise(stage.page(0), P::page(), Advice::DontNeed);
+        let done = stage.mm.mprotect(stage.page(1), P::page(), Prot::READ);
         assert!(zapped.is_ok() && done.is_ok(), "mapped");
-        if thread.store(caller.page(1), 6) != Err(Signal::AccErr) {
+        if thread.store(stage.page(1), 6) != Err(Signal::AccErr) {
             Checked::<P>::violation(format_args!(
                 "protection: a store succeeded after mprotect(READ) returned"
             ));
         }
     });
-    tasks(vec![store(0), store(1), call], || Ok(()))
+    plays(vec![store(0), store(1), call])
 }
 
 /// A small workload of one task: map, touch, protect, discard, unmap, near and far.
-pub(super) fn tour<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
-    let guest = Rc::clone(stage);
+pub(super) fn tour<'s, P: Paging>(stage: Stage<'s, P>) -> Script<'s> {
     let body = Box::new(move || {
-        let stage = &*guest;
         let thread = stage.thread();
         stage.map(0, 6);
         for n in 0..4 {
@@ -152,10 +141,9 @@ pub(super) fn tour<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
         assert_eq!(thread.store(stage.page(2), 3), Err(Signal::AccErr));
         assert_eq!(protect(2, Prot::READ_WRITE), Ok(()));
         assert_eq!(thread.store(stage.page(2), 22), Ok(()));
-        let discarded = stage.mm.madvise(stage.page(0), P::page(), Advice::DontNeed);
-        assert_eq!(discarded, Ok(()));
+        stage.discard(0, 1);
         expect(stage, &thread, 0, Ok(0));
-        assert_eq!(stage.mm.munmap(stage.page(1), P::page()), Ok(()));
+        stage.unmap(1, 1);
         expect(stage, &thread, 1, Err(Signal::MapErr));
         expect(stage, &thread, 2, Ok(22));
         expect(stage, &thread, 3, Ok(13));
@@ -168,40 +156,35 @@ pub(super) fn tour<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
         assert_eq!(stage.mm.munmap(last, P::page()), Ok(()));
         assert_eq!(thread.load(last), Err(Signal::MapErr));
     });
-    tasks(vec![body], || Ok(()))
+    plays(vec![body])
 }
 
-/// The page of zeros is replaced by one store, used by another, and loaded by a third CPU that may
+/// The page of zeros is replaced by one store, used by another, and loaded by a stage CPU that may
 /// still buffer it.
-pub(super) fn replace_load<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
+pub(super) fn replace_load<'s, P: Paging>(stage: Stage<'s, P>) -> Script<'s> {
     stage.map(0, 1);
     warm(stage, 0);
-    let first = Rc::clone(stage);
-    let second = Rc::clone(stage);
-    let third = Rc::clone(stage);
     let returned = Rc::new(Cell::new(0));
     let seen = Rc::clone(&returned);
-    let bodies: Vec<Box<dyn FnOnce() + 's>> = vec![
-        Box::new(move || {
-            let thread = first.thread();
-            assert!(thread.store(first.page(0), 6).is_ok(), "mapped");
+    plays(vec![
+        boxed(move || {
+            stage.touch(0, 6);
         }),
-        Box::new(move || {
-            let thread = second.thread();
-            assert!(thread.store(second.page(0), 5).is_ok(), "mapped");
+        boxed(move || {
+            let thread = stage.thread();
+            assert!(thread.store(stage.page(0), 5).is_ok(), "mapped");
             returned.set(1);
         }),
-        Box::new(move || {
-            let thread = third.thread();
+        boxed(move || {
+            let thread = stage.thread();
             for _ in 0..4 {
                 let stored = seen.get() == 1;
-                if thread.load(third.page(0)) == Ok(0) && stored {
+                if thread.load(stage.page(0)) == Ok(0) && stored {
                     Checked::<P>::violation(format_args!(
                         "contents: page 0 holds 0 after a store of 5 returned"
                     ));
                 }
             }
         }),
-    ];
-    tasks(bodies, || Ok(()))
+    ])
 }

@@ -2,7 +2,7 @@
 //! back.
 
 use super::disk::Disk;
-use super::scenes::{S, expect, tasks};
+use super::scenes::{boxed, expect, tasks};
 use super::stage::{Checked, Script, Stage};
 use core::cell::Cell;
 use core::mem::ManuallyDrop;
@@ -18,8 +18,6 @@ use std::rc::Rc;
 pub(super) const PAGES: u64 = 4;
 /// Where a private mapping of the same file is, and where pages are moved to.
 const THERE: u64 = 8;
-
-type Body<'s> = Box<dyn FnOnce() + 's>;
 
 /// A handle that is dropped only when the scene ended well: after a failure locks may be held for
 /// ever.
@@ -39,26 +37,26 @@ impl<'s, P: Paging> File<'s, P> {
     }
 
     /// Memory only, with all pages there.
-    pub(super) fn in_memory(stage: &S<'s, P>) -> Rc<Self> {
+    pub(super) fn in_memory(stage: Stage<'s, P>) -> Rc<Self> {
         Self::of_pages(stage, PAGES)
     }
 
     /// The same of so many pages.
-    pub(super) fn of_pages(stage: &S<'s, P>, pages: u64) -> Rc<Self> {
+    pub(super) fn of_pages(stage: Stage<'s, P>, pages: u64) -> Rc<Self> {
         let file = Self::of(stage.sys.new_file(pages * P::page()));
         (0..pages).for_each(|n| file.make(n));
         file
     }
 
     /// On a disk, with no page there.
-    pub(super) fn on(stage: &S<'s, P>, disk: &'static Disk) -> Rc<Self> {
+    pub(super) fn on(stage: Stage<'s, P>, disk: &'static Disk) -> Rc<Self> {
         Self::of(stage.sys.open_file(disk, PAGES * P::page()))
     }
 
     /// Maps the first pages of it at stage page `at`.
     pub(super) fn map(
         &self,
-        stage: &Stage<'_, P>,
+        stage: Stage<'_, P>,
         at: u64,
         pages: u64,
         prot: Prot,
@@ -110,7 +108,7 @@ impl<'s, P: Paging> File<'s, P> {
 }
 
 /// Touches the first page and throws all entries away again: their tables stay.
-fn warm<P: Paging>(stage: &Stage<'_, P>, at: u64) {
+fn warm<P: Paging>(stage: Stage<'_, P>, at: u64) {
     let found = stage.thread().load(stage.page(at));
     let len = PAGES * P::page();
     let discarded = stage.mm.madvise(stage.page(at), len, Advice::DontNeed);
@@ -118,7 +116,7 @@ fn warm<P: Paging>(stage: &Stage<'_, P>, at: u64) {
 }
 
 /// A load of page `n` finds one of these.
-pub(super) fn finds<P: Paging>(stage: &Stage<'_, P>, n: u64, allowed: &[Result<u64, Signal>]) {
+pub(super) fn finds<P: Paging>(stage: Stage<'_, P>, n: u64, allowed: &[Result<u64, Signal>]) {
     let found = stage.thread().load(stage.page(n));
     if !allowed.contains(&found) {
         Checked::<P>::violation(format_args!(
@@ -129,7 +127,7 @@ pub(super) fn finds<P: Paging>(stage: &Stage<'_, P>, n: u64, allowed: &[Result<u
 
 /// When the tasks have ended: what a load of page `n` finds.
 fn left<P: Paging>(
-    stage: &Stage<'_, P>,
+    stage: Stage<'_, P>,
     n: u64,
     expected: Result<u64, Signal>,
 ) -> Result<(), String> {
@@ -142,41 +140,36 @@ fn left<P: Paging>(
     ))
 }
 
-fn boxed<'s, F: FnOnce() + 's>(body: F) -> Body<'s> {
-    Box::new(body)
-}
-
 /// P20: truncation beside loads of pages that go, each of which maps what is around it, and beside
 /// a store that makes a copy of one.
-pub(super) fn around_truncate<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
+pub(super) fn around_truncate<'s, P: Paging>(stage: Stage<'s, P>) -> Script<'s> {
     let file = File::in_memory(stage);
     file.map(stage, 0, PAGES, Prot::READ_WRITE, Sharing::Shared);
     file.map(stage, THERE, PAGES, Prot::READ_WRITE, Sharing::Private);
     warm(stage, 0);
     warm(stage, THERE);
-    let (user, caller, copier) = (Rc::clone(stage), Rc::clone(stage), Rc::clone(stage));
-    let (cut, last) = (Rc::clone(&file), Rc::clone(stage));
+    let cut = Rc::clone(&file);
     let bodies = vec![
         boxed(move || {
             for n in [3, 2] {
-                finds(&user, n, &[Ok(word(n)), Err(Signal::Bus)]);
+                finds(stage, n, &[Ok(word(n)), Err(Signal::Bus)]);
             }
         }),
         boxed(move || {
             assert!(cut.0.truncate(P::page()).is_ok(), "a small file");
             for n in [1, 2, 3, THERE + 2] {
-                expect(&caller, &caller.thread(), n, Err(Signal::Bus));
+                expect(stage, &stage.thread(), n, Err(Signal::Bus));
             }
         }),
         boxed(move || {
-            let stored = copier.thread().store(copier.page(THERE + 2), 7);
+            let stored = stage.thread().store(stage.page(THERE + 2), 7);
             assert!(matches!(stored, Ok(()) | Err(Signal::Bus)), "{stored:?}");
         }),
     ];
     tasks(bodies, move || {
         for n in 1..PAGES {
             for n in [n, THERE + n] {
-                left(&last, n, Err(Signal::Bus))?;
+                left(stage, n, Err(Signal::Bus))?;
             }
         }
         file.end()
@@ -184,24 +177,23 @@ pub(super) fn around_truncate<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
 }
 
 /// P20: truncation beside a store that makes a page which is not there yet.
-pub(super) fn make_truncate<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
+pub(super) fn make_truncate<'s, P: Paging>(stage: Stage<'s, P>) -> Script<'s> {
     let file = File::of(stage.sys.new_file(PAGES * P::page()));
     file.map(stage, 0, PAGES, Prot::READ_WRITE, Sharing::Shared);
     warm(stage, 0);
-    let (user, caller, last) = (Rc::clone(stage), Rc::clone(stage), Rc::clone(stage));
     let cut = Rc::clone(&file);
     let bodies = vec![
         boxed(move || {
-            let stored = user.thread().store(user.page(2), 7);
+            let stored = stage.thread().store(stage.page(2), 7);
             assert!(matches!(stored, Ok(()) | Err(Signal::Bus)), "{stored:?}");
         }),
         boxed(move || {
             assert!(cut.0.truncate(P::page()).is_ok(), "a small file");
-            expect(&caller, &caller.thread(), 2, Err(Signal::Bus));
+            expect(stage, &stage.thread(), 2, Err(Signal::Bus));
         }),
     ];
     tasks(bodies, move || {
-        left(&last, 2, Err(Signal::Bus))?;
+        left(stage, 2, Err(Signal::Bus))?;
         let cached = file.0.cached_pages();
         if cached != 1 {
             return Err(format!("truncation: {cached} pages are cached of one"));
@@ -212,20 +204,19 @@ pub(super) fn make_truncate<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
 
 /// P21: a load that maps what is around it, beside a hole that is made there, whose frame becomes a
 /// page of another file.
-pub(super) fn around_reuse<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
+pub(super) fn around_reuse<'s, P: Paging>(stage: Stage<'s, P>) -> Script<'s> {
     let (file, other) = (
         File::in_memory(stage),
         File::of(stage.sys.new_file(P::page())),
     );
     file.map(stage, 0, PAGES, Prot::READ, Sharing::Shared);
     warm(stage, 0);
-    let (user, last) = (Rc::clone(stage), Rc::clone(stage));
     let (cut, next) = (Rc::clone(&file), Rc::clone(&other));
     let bodies = vec![
         boxed(move || {
-            finds(&user, 2, &[Ok(word(2)), Ok(0)]);
-            finds(&user, 1, &[Ok(word(1))]);
-            finds(&user, 2, &[Ok(word(2)), Ok(0)]);
+            finds(stage, 2, &[Ok(word(2)), Ok(0)]);
+            finds(stage, 1, &[Ok(word(1))]);
+            finds(stage, 2, &[Ok(word(2)), Ok(0)]);
         }),
         boxed(move || {
             let cut = cut.0.punch_hole(2 * P::page(), P::page());
@@ -234,32 +225,30 @@ pub(super) fn around_reuse<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
         }),
     ];
     tasks(bodies, move || {
-        left(&last, 2, Ok(0))?;
+        left(stage, 2, Ok(0))?;
         other.end()?;
         file.end()
     })
 }
 
 /// P22: loads that map what is around them, beside a call that takes the end of their mapping out.
-pub(super) fn around_edges<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
+pub(super) fn around_edges<'s, P: Paging>(stage: Stage<'s, P>) -> Script<'s> {
     let file = File::in_memory(stage);
     file.map(stage, 1, 3, Prot::READ, Sharing::Shared);
-    let (user, caller, last) = (Rc::clone(stage), Rc::clone(stage), Rc::clone(stage));
     let bodies = vec![
         boxed(move || {
             for n in [2, 1] {
-                finds(&user, n, &[Ok(word(n - 1))]);
+                finds(stage, n, &[Ok(word(n - 1))]);
             }
         }),
         boxed(move || {
-            let done = caller.mm.munmap(caller.page(3), P::page());
-            assert!(done.is_ok(), "mapped");
-            expect(&caller, &caller.thread(), 3, Err(Signal::MapErr));
+            stage.unmap(3, 1);
+            expect(stage, &stage.thread(), 3, Err(Signal::MapErr));
         }),
     ];
     tasks(bodies, move || {
         for n in [0, 3, 4] {
-            left(&last, n, Err(Signal::MapErr))?;
+            left(stage, n, Err(Signal::MapErr))?;
         }
         file.end()
     })
@@ -267,7 +256,7 @@ pub(super) fn around_edges<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
 
 /// P23: a load whose neighbours are one that is being read in, which fails, and one whose memory
 /// breaks.
-pub(super) fn around_unready<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
+pub(super) fn around_unready<'s, P: Paging>(stage: Stage<'s, P>) -> Script<'s> {
     let disk = Disk::fresh();
     let file = File::on(stage, disk);
     file.map(stage, 0, PAGES, Prot::READ, Sharing::Private);
@@ -275,74 +264,72 @@ pub(super) fn around_unready<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
         assert_eq!(file.0.read_word(n * P::page()), Ok(Some(word(n))));
     }
     disk.fail(2);
-    let (reader, user, breaker) = (Rc::clone(stage), Rc::clone(stage), Rc::clone(stage));
     let broken = Rc::clone(&file);
     let bodies = vec![
-        boxed(move || expect(&reader, &reader.thread(), 2, Err(Signal::Bus))),
+        boxed(move || expect(stage, &stage.thread(), 2, Err(Signal::Bus))),
         boxed(move || {
             for n in [1, 3] {
-                expect(&user, &user.thread(), n, Ok(word(n)));
+                expect(stage, &stage.thread(), n, Ok(word(n)));
             }
-            expect(&user, &user.thread(), 2, Err(Signal::Bus));
+            expect(stage, &stage.thread(), 2, Err(Signal::Bus));
         }),
         boxed(move || {
             assert!(broken.0.poison(0), "it is cached");
-            expect(&breaker, &breaker.thread(), 0, Err(Signal::Bus));
-            finds(&breaker, 1, &[Ok(word(1))]);
-            expect(&breaker, &breaker.thread(), 0, Err(Signal::Bus));
+            expect(stage, &stage.thread(), 0, Err(Signal::Bus));
+            finds(stage, 1, &[Ok(word(1))]);
+            expect(stage, &stage.thread(), 0, Err(Signal::Bus));
         }),
     ];
     tasks(bodies, move || file.end())
 }
 
 /// P24: a load that maps what is around it, beside a store that makes a copy there.
-pub(super) fn around_copy<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
+pub(super) fn around_copy<'s, P: Paging>(stage: Stage<'s, P>) -> Script<'s> {
     let file = File::in_memory(stage);
     file.map(stage, 0, PAGES, Prot::READ_WRITE, Sharing::Private);
     warm(stage, 0);
-    let (user, writer, last) = (Rc::clone(stage), Rc::clone(stage), Rc::clone(stage));
     let bodies = vec![
         boxed(move || {
             for n in [1, 3] {
-                expect(&user, &user.thread(), n, Ok(word(n)));
+                expect(stage, &stage.thread(), n, Ok(word(n)));
             }
         }),
         boxed(move || {
-            let thread = writer.thread();
-            let stored = thread.store(writer.page(2), 7);
-            expect(&writer, &thread, 2, stored.map(|()| 7));
+            let thread = stage.thread();
+            let stored = thread.store(stage.page(2), 7);
+            expect(stage, &thread, 2, stored.map(|()| 7));
         }),
     ];
     tasks(bodies, move || {
-        left(&last, 2, Ok(7))?;
+        left(stage, 2, Ok(7))?;
         file.end()
     })
 }
 
 /// P40: pages of a file are moved, and truncated, beside somebody who stores to the old place all
 /// the time.
-pub(super) fn remap_truncate<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
+pub(super) fn remap_truncate<'s, P: Paging>(stage: Stage<'s, P>) -> Script<'s> {
     let file = File::in_memory(stage);
     file.map(stage, 0, 2, Prot::READ_WRITE, Sharing::Shared);
     for n in 0..2 {
         assert!(stage.thread().store(stage.page(n), 5).is_ok(), "alone");
     }
-    let (user, caller, cut) = (Rc::clone(stage), Rc::clone(stage), Rc::clone(&file));
+    let cut = Rc::clone(&file);
     let bodies = vec![
         boxed(move || {
-            let moved = caller.thread().mremap(&RemapRequest {
-                old: caller.page(0),
+            let moved = stage.thread().mremap(&RemapRequest {
+                old: stage.page(0),
                 old_len: 2 * P::page(),
                 new_len: 2 * P::page(),
-                how: Remap::FixedDontUnmap(caller.page(THERE)),
+                how: Remap::FixedDontUnmap(stage.page(THERE)),
             });
-            assert_eq!(moved, Ok(caller.page(THERE)));
+            assert_eq!(moved, Ok(stage.page(THERE)));
         }),
         boxed(move || assert!(cut.0.truncate(0).is_ok(), "a small file")),
         boxed(move || {
-            let thread = user.thread();
+            let thread = stage.thread();
             for round in 0..4 {
-                let stored = thread.store(user.page(round % 2), 7);
+                let stored = thread.store(stage.page(round % 2), 7);
                 let fine = matches!(stored, Ok(()) | Err(Signal::Bus | Signal::MapErr));
                 assert!(fine, "{stored:?}");
             }
@@ -352,20 +339,19 @@ pub(super) fn remap_truncate<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
 }
 
 /// P42: munmap of pages of a file that is truncated, beside somebody who still buffers them.
-pub(super) fn unmap_truncate<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
+pub(super) fn unmap_truncate<'s, P: Paging>(stage: Stage<'s, P>) -> Script<'s> {
     let file = File::in_memory(stage);
     file.map(stage, 0, 2, Prot::READ_WRITE, Sharing::Shared);
-    let (user, caller, cut) = (Rc::clone(stage), Rc::clone(stage), Rc::clone(&file));
+    let cut = Rc::clone(&file);
     let bodies = vec![
         boxed(move || {
-            let done = caller.mm.munmap(caller.page(0), 2 * P::page());
-            assert!(done.is_ok(), "mapped");
+            stage.unmap(0, 2);
         }),
         boxed(move || assert!(cut.0.truncate(0).is_ok(), "a small file")),
         boxed(move || {
-            let thread = user.thread();
+            let thread = stage.thread();
             for round in 0..4 {
-                let stored = thread.store(user.page(round % 2), 7);
+                let stored = thread.store(stage.page(round % 2), 7);
                 let fine = matches!(stored, Ok(()) | Err(Signal::Bus | Signal::MapErr));
                 assert!(fine, "{stored:?}");
             }
@@ -376,28 +362,25 @@ pub(super) fn unmap_truncate<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
 
 /// P44: a forced store to a private mapping that may only be read, beside one who throws its copy
 /// away.
-pub(super) fn force_discard<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
+pub(super) fn force_discard<'s, P: Paging>(stage: Stage<'s, P>) -> Script<'s> {
     let file = File::in_memory(stage);
     file.map(stage, 0, 1, Prot::READ, Sharing::Private);
-    let (writer, caller, looked) = (Rc::clone(stage), Rc::clone(stage), Rc::clone(&file));
+    let looked = Rc::clone(&file);
     let untouched = |file: &File<'_, P>| match file.0.read_word(0) {
         Ok(Some(found)) if found == word(0) => Ok(()),
         found => Err(format!("contents: the file holds {found:?}")),
     };
     let bodies = vec![
         boxed(move || {
-            let at: VirtAddr = writer.page(0);
+            let at: VirtAddr = stage.page(0);
             let bytes = 7_u64.to_le_bytes();
-            let done = writer.mm.remote_write(at, &bytes, Force::Yes);
+            let done = stage.mm.remote_write(at, &bytes, Force::Yes);
             assert_eq!(done, Ok(bytes.len()));
         }),
         boxed(move || {
             for _ in 0..2 {
-                let done = caller
-                    .mm
-                    .madvise(caller.page(0), P::page(), Advice::DontNeed);
-                assert!(done.is_ok(), "mapped");
-                finds(&caller, 0, &[Ok(word(0)), Ok(7)]);
+                stage.discard(0, 1);
+                finds(stage, 0, &[Ok(word(0)), Ok(7)]);
             }
             if let Err(text) = untouched(&looked) {
                 Checked::<P>::violation(format_args!("{text}"));
@@ -411,19 +394,19 @@ pub(super) fn force_discard<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
 }
 
 /// Writing back beside stores to the page.
-pub(super) fn write_store<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
+pub(super) fn write_store<'s, P: Paging>(stage: Stage<'s, P>) -> Script<'s> {
     let disk = Disk::fresh();
     let file = File::on(stage, disk);
     file.map(stage, 0, 1, Prot::READ_WRITE, Sharing::Shared);
     assert!(stage.thread().store(stage.page(0), 1).is_ok(), "alone");
-    let (user, written) = (Rc::clone(stage), Rc::clone(&file));
+    let written = Rc::clone(&file);
     let bodies = vec![
         boxed(move || {
-            let thread = user.thread();
+            let thread = stage.thread();
             for value in 2..4 {
-                assert!(thread.store(user.page(0), value).is_ok(), "mapped");
+                assert!(thread.store(stage.page(0), value).is_ok(), "mapped");
             }
-            expect(&user, &thread, 0, Ok(3));
+            expect(stage, &thread, 0, Ok(3));
         }),
         boxed(move || {
             for _ in 0..2 {
@@ -444,27 +427,26 @@ pub(super) fn write_store<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
 }
 
 /// Writing back beside a munmap, and one who stores as long as it is mapped.
-pub(super) fn unmap_write<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
+pub(super) fn unmap_write<'s, P: Paging>(stage: Stage<'s, P>) -> Script<'s> {
     let disk = Disk::fresh();
     let file = File::on(stage, disk);
     file.map(stage, 0, 1, Prot::READ_WRITE, Sharing::Shared);
     assert!(stage.thread().store(stage.page(0), 1).is_ok(), "alone");
-    let (user, caller, written) = (Rc::clone(stage), Rc::clone(stage), Rc::clone(&file));
+    let written = Rc::clone(&file);
     let stored = Rc::new(Cell::new(1));
     let last = Rc::clone(&stored);
     let bodies = vec![
         boxed(move || {
-            let thread = user.thread();
+            let thread = stage.thread();
             for value in 2..6 {
-                match thread.store(user.page(0), value) {
+                match thread.store(stage.page(0), value) {
                     Ok(()) => stored.set(value),
                     Err(signal) => assert_eq!(signal, Signal::MapErr, "it was mapped"),
                 }
             }
         }),
         boxed(move || {
-            let done = caller.mm.munmap(caller.page(0), P::page());
-            assert!(done.is_ok(), "mapped");
+            stage.unmap(0, 1);
         }),
         boxed(move || assert_eq!(written.0.sync(), Ok(()))),
     ];

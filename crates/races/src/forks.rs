@@ -1,7 +1,7 @@
 //! Scenes with two address spaces.
 
-use super::scenes::{S, tasks};
-use super::stage::{Checked, Script};
+use super::scenes::{boxed, tasks};
+use super::stage::{Checked, Script, Stage};
 use core::cell::RefCell;
 use core::mem::ManuallyDrop;
 use minflt_mm::{Advice, Mm, MmHandle};
@@ -14,7 +14,7 @@ use std::rc::Rc;
 pub(super) struct Child<'s, P: Paging>(ManuallyDrop<MmHandle<'s, Checked<P>>>);
 
 impl<'s, P: Paging> Child<'s, P> {
-    pub(super) fn of(stage: &S<'s, P>) -> Self {
+    pub(super) fn of(stage: Stage<'s, P>) -> Self {
         match stage.sys.fork(stage.mm) {
             Ok(child) => Self(ManuallyDrop::new(child)),
             Err(error) => panic!("the stage is large enough: {error:?}"),
@@ -22,7 +22,7 @@ impl<'s, P: Paging> Child<'s, P> {
     }
 
     /// A child of the child.
-    pub(super) fn child(&self, stage: &S<'s, P>) -> Self {
+    pub(super) fn child(&self, stage: Stage<'s, P>) -> Self {
         match stage.sys.fork(self.mm()) {
             Ok(child) => Self(ManuallyDrop::new(child)),
             Err(error) => panic!("the stage is large enough: {error:?}"),
@@ -30,7 +30,7 @@ impl<'s, P: Paging> Child<'s, P> {
     }
 
     /// Not a child, but an empty address space beside the stage's.
-    pub(super) fn beside(stage: &S<'s, P>) -> Self {
+    pub(super) fn beside(stage: Stage<'s, P>) -> Self {
         match stage.sys.new_mm() {
             Ok(mm) => Self(ManuallyDrop::new(mm)),
             Err(error) => panic!("the stage is large enough: {error:?}"),
@@ -47,7 +47,7 @@ impl<'s, P: Paging> Child<'s, P> {
     }
 
     /// The ledger of both, then the end of the child.
-    pub(super) fn end(self, stage: &S<'s, P>) -> Result<(), String> {
+    pub(super) fn end(self, stage: Stage<'s, P>) -> Result<(), String> {
         let ledger = stage.sys.check_ledger(&[stage.mm, self.mm()]);
         ledger.map_err(|error| format!("ledger with the child: {error}"))?;
         self.exit();
@@ -65,7 +65,7 @@ pub(super) enum First {
 /// P32: fork beside a thread of the parent that stores to one page and then to another, which it
 /// still buffers. What the child has must be what the parent had at one moment. The first page is
 /// there before, or is not.
-pub(super) fn fork_fault<'s, P: Paging>(stage: &S<'s, P>, first: First) -> Script<'s> {
+pub(super) fn fork_fault<'s, P: Paging>(stage: Stage<'s, P>, first: First) -> Script<'s> {
     stage.map(0, 2);
     {
         let thread = stage.thread();
@@ -76,18 +76,15 @@ pub(super) fn fork_fault<'s, P: Paging>(stage: &S<'s, P>, first: First) -> Scrip
     }
     let born = Rc::new(RefCell::new(None));
     let child = Rc::clone(&born);
-    let forker = Rc::clone(stage);
-    let user = Rc::clone(stage);
-    let last = Rc::clone(stage);
-    let bodies: Vec<Box<dyn FnOnce() + 's>> = vec![
-        Box::new(move || {
-            let child = Child::of(&forker);
+    let bodies = vec![
+        boxed(move || {
+            let child = Child::of(stage);
             *born.borrow_mut() = Some(child);
         }),
-        Box::new(move || {
-            let thread = user.thread();
+        boxed(move || {
+            let thread = stage.thread();
             for (n, value) in [(1, 0), (0, 1), (1, 1)] {
-                assert!(thread.store(user.page(n), value).is_ok(), "mapped");
+                assert!(thread.store(stage.page(n), value).is_ok(), "mapped");
             }
         }),
     ];
@@ -95,48 +92,44 @@ pub(super) fn fork_fault<'s, P: Paging>(stage: &S<'s, P>, first: First) -> Scrip
         let Some(child) = child.take() else {
             return Err("fork did not return".into());
         };
-        let words = [0, 1].map(|n| child.mm().thread().load(last.page(n)));
+        let words = [0, 1].map(|n| child.mm().thread().load(stage.page(n)));
         if words == [Ok(0), Ok(1)] {
             return Err("fork: the child lacks a store and has a later one".into());
         }
-        child.end(&last)
+        child.end(stage)
     })
 }
 
-/// P46: the parent stores to a page that it shares, while the child throws it away on one CPU and
+/// P46: the stage stores to a page that it shares, while the child throws it away on one CPU and
 /// still buffers it on another.
-pub(super) fn reuse_zap<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
+pub(super) fn reuse_zap<'s, P: Paging>(stage: Stage<'s, P>) -> Script<'s> {
     stage.map(0, 1);
-    {
-        let thread = stage.thread();
-        assert!(thread.store(stage.page(0), 1).is_ok(), "alone, and mapped");
-    }
+    stage.touch(0, 1);
     let child = Rc::new(Child::of(stage));
-    let (parent, last) = (Rc::clone(stage), Rc::clone(stage));
     let (looker, discarder) = (Rc::clone(&child), Rc::clone(&child));
     let at = stage.page(0);
-    let bodies: Vec<Box<dyn FnOnce() + 's>> = vec![
-        Box::new(move || {
-            assert!(parent.thread().store(at, 2).is_ok(), "mapped");
+    let bodies = vec![
+        boxed(move || {
+            assert!(stage.thread().store(at, 2).is_ok(), "mapped");
         }),
-        Box::new(move || {
+        boxed(move || {
             let thread = looker.mm().thread();
             for _ in 0..4 {
                 let found = thread.load(at);
                 if found != Ok(1) && found != Ok(0) {
                     Checked::<P>::violation(format_args!(
-                        "contents: the child finds {found:?}, which only the parent stored"
+                        "contents: the child finds {found:?}, which only the stage stored"
                     ));
                 }
             }
         }),
-        Box::new(move || {
+        boxed(move || {
             let done = discarder.mm().madvise(at, P::page(), Advice::DontNeed);
             assert!(done.is_ok(), "mapped");
         }),
     ];
     tasks(bodies, move || {
         let child = Rc::into_inner(child).ok_or("a task still has the child")?;
-        child.end(&last)
+        child.end(stage)
     })
 }

@@ -1,6 +1,6 @@
 //! The page-table formats that races are staged on.
 
-use super::scenes::Scene;
+use super::Race;
 use super::stage::{self, Scratch};
 use minflt_mm::Config;
 use minflt_pgtable::{About, FORMATS, X86_64, each_format};
@@ -34,18 +34,18 @@ impl Format {
         self.about().id
     }
 
-    /// Plays a scene on a stage with tables of this format. The one that most races are staged on
+    /// Plays a race on a stage with tables of this format. The one that most races are staged on
     /// is compiled for itself, the others share a copy for each width of an entry.
     pub(super) fn perform(
         self,
         scratch: &mut Scratch,
-        scene: Scene,
+        race: &Race,
         config: Config,
         options: &RunOptions<'_>,
     ) -> (RunReport, String) {
         let about = self.about();
         if self == Self::X86_64 {
-            return stage::perform::<X86_64>(scratch, scene, config, options);
+            return stage::perform::<X86_64>(scratch, race, config, options);
         }
         let held = match about.word_bits {
             // SAFETY: 1: the stage ends, or is left alone, before the choice does.
@@ -55,8 +55,8 @@ impl Format {
         };
         let _held = held.unwrap_or_else(|other| panic!("{}: in the middle of one", other.id));
         match about.word_bits {
-            32 => stage::perform::<Chosen<u32>>(scratch, scene, config, options),
-            _ => stage::perform::<Chosen<u64>>(scratch, scene, config, options),
+            32 => stage::perform::<Chosen<u32>>(scratch, race, config, options),
+            _ => stage::perform::<Chosen<u64>>(scratch, race, config, options),
         }
     }
 

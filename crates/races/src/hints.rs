@@ -1,8 +1,8 @@
 //! What happens in the race about hinting faults.
 
 use super::files::finds;
-use super::migration::{FAR, boxed, fine, left, protect_page, touched};
-use super::scenes::{S, expect, tasks};
+use super::migration::{FAR, fine, left, protect_page, touched};
+use super::scenes::{boxed, expect, tasks};
 use super::stage::{Checked, Script, Stage};
 use core::cell::Cell;
 use minflt_mm::{Advice, NumaKnobs, Prot, Signal};
@@ -18,7 +18,7 @@ const PAGES: u64 = 3;
 struct Clock(Cell<u64>);
 
 impl Clock {
-    fn of<P: Paging>(stage: &Stage<'_, P>) -> Self {
+    fn of<P: Paging>(stage: Stage<'_, P>) -> Self {
         stage.sys.set_numa_knobs(NumaKnobs {
             scan_delay_ns: 1,
             scan_period_min_ns: 1,
@@ -32,7 +32,7 @@ impl Clock {
     }
 
     /// Makes all pages fault that may.
-    fn scan<P: Paging>(&self, stage: &Stage<'_, P>) {
+    fn scan<P: Paging>(&self, stage: Stage<'_, P>) {
         let now = self.0.get();
         self.0.set(now + 2);
         stage.thread().tick(now);
@@ -41,7 +41,7 @@ impl Clock {
 
 /// Two threads of one node use pages of another, which move to them; meanwhile one page is
 /// protected, one is thrown away, and one is taken out.
-pub(super) fn hint<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
+pub(super) fn hint<'s, P: Paging>(stage: Stage<'s, P>) -> Script<'s> {
     touched(stage, 0, PAGES);
     let clock = Clock::of(stage);
     for n in 0..PAGES {
@@ -53,17 +53,16 @@ pub(super) fn hint<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
         finds(stage, n, &[Ok(n)]);
     }
     clock.scan(stage);
-    let (user, looker, caller) = (Rc::clone(stage), Rc::clone(stage), Rc::clone(stage));
-    let (last, stored) = (Rc::clone(stage), Rc::new(Cell::new(0)));
+    let stored = Rc::new(Cell::new(0));
     let written = Rc::clone(&stored);
     let bodies = vec![
         boxed(move || {
             for n in 0..PAGES {
-                let thread = user.thread();
-                match (n, thread.store(user.page(n), 10 + n)) {
+                let thread = stage.thread();
+                match (n, thread.store(stage.page(n), 10 + n)) {
                     (0, Ok(())) => {
                         written.set(10);
-                        expect(&user, &thread, 0, Ok(10));
+                        expect(stage, &thread, 0, Ok(10));
                     }
                     (_, Ok(())) | (0, Err(Signal::AccErr)) | (2, Err(Signal::MapErr)) => {}
                     (_, other) => assert_eq!(other, Ok(()), "it is mapped"),
@@ -71,26 +70,28 @@ pub(super) fn hint<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
             }
         }),
         boxed(move || {
-            finds(&looker, 0, &[Ok(0), Ok(10)]);
-            finds(&looker, 1, &[Ok(1), Ok(11), Ok(0)]);
-            finds(&looker, 2, &[Ok(2), Ok(12), Err(Signal::MapErr)]);
-            clock.scan(&looker);
-            finds(&looker, 0, &[Ok(0), Ok(10)]);
+            finds(stage, 0, &[Ok(0), Ok(10)]);
+            finds(stage, 1, &[Ok(1), Ok(11), Ok(0)]);
+            finds(stage, 2, &[Ok(2), Ok(12), Err(Signal::MapErr)]);
+            clock.scan(stage);
+            finds(stage, 0, &[Ok(0), Ok(10)]);
         }),
         boxed(move || {
-            protect_page(&caller, 0, Prot::READ);
-            let thread = caller.thread();
-            if thread.store(caller.page(0), 9) != Err(Signal::AccErr) {
+            protect_page(stage, 0, Prot::READ);
+            let thread = stage.thread();
+            if thread.store(stage.page(0), 9) != Err(Signal::AccErr) {
                 Checked::<P>::violation(format_args!(
                     "protection: a store succeeded after mprotect(READ) returned"
                 ));
             }
-            let (at, len) = (caller.page(1), P::page());
-            assert_eq!(caller.mm.madvise(at, len, Advice::DontNeed), Ok(()));
-            finds(&caller, 1, &[Ok(0), Ok(11)]);
-            assert_eq!(caller.mm.munmap(caller.page(2), len), Ok(()));
-            expect(&caller, &thread, 2, Err(Signal::MapErr));
+            let (at, len) = (stage.page(1), P::page());
+            assert_eq!(stage.mm.madvise(at, len, Advice::DontNeed), Ok(()));
+            finds(stage, 1, &[Ok(0), Ok(11)]);
+            assert_eq!(stage.mm.munmap(stage.page(2), len), Ok(()));
+            expect(stage, &thread, 2, Err(Signal::MapErr));
         }),
     ];
-    tasks(bodies, move || left(&last, &[last.mm], 0, Ok(stored.get())))
+    tasks(bodies, move || {
+        left(stage, &[stage.mm], 0, Ok(stored.get()))
+    })
 }

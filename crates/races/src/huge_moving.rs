@@ -6,8 +6,8 @@
 
 use super::forks::Child;
 use super::hugetlb::{Big, at, bytes, end, finds, has, shared, stores};
-use super::migration::{FAR, boxed, moves_at_last};
-use super::scenes::{S, tasks};
+use super::migration::{FAR, moves_at_last};
+use super::scenes::{boxed, tasks};
 use super::stage::{Checked, Script, Stage};
 use core::cell::RefCell;
 use minflt_mm::{Advice, Mm, MovePageError, Reserve, Sharing};
@@ -32,7 +32,7 @@ fn moves<P: Paging>(mm: &Mm<Checked<P>>, n: u64) {
 
 /// What page 0 holds at the end, and after a move that nothing is in the way of.
 fn holds_moved<P: Paging>(
-    stage: &Stage<'_, P>,
+    stage: Stage<'_, P>,
     mm: &Mm<Checked<P>>,
     word: u64,
 ) -> Result<(), String> {
@@ -56,89 +56,85 @@ fn goes_on<P: Paging>(mm: &Mm<Checked<P>>) {
 }
 
 /// A page of a file is moved beside stores to it.
-pub(super) fn beside_fault<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
+pub(super) fn beside_fault<'s, P: Paging>(stage: Stage<'s, P>) -> Script<'s> {
     let file = Big::new(stage, 1, 2);
     file.map(0, 1, Reserve::Charged, Sharing::Shared);
     stores(stage.mm, 0, &[Ok(())]);
-    let (mover, user, last) = (Rc::clone(stage), Rc::clone(stage), Rc::clone(stage));
     let bodies = vec![
-        boxed(move || moves(mover.mm, 0)),
-        boxed(move || goes_on(user.mm)),
+        boxed(move || moves(stage.mm, 0)),
+        boxed(move || goes_on(stage.mm)),
     ];
     tasks(bodies, move || {
-        holds_moved(&last, last.mm, 3)?;
+        holds_moved(stage, stage.mm, 3)?;
         file.end()
     })
 }
 
 /// A page is moved that parent and child reach by one table, beside stores of the child's.
-pub(super) fn by_one_table<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
+pub(super) fn by_one_table<'s, P: Paging>(stage: Stage<'s, P>) -> Script<'s> {
     let (file, child) = shared(stage);
-    let (mover, user, last) = (Rc::clone(stage), Rc::clone(&child), Rc::clone(stage));
+    let user = Rc::clone(&child);
     let bodies = vec![
-        boxed(move || moves(mover.mm, 0)),
+        boxed(move || moves(stage.mm, 0)),
         boxed(move || goes_on(user.mm())),
     ];
     tasks(bodies, move || {
-        holds_moved(&last, last.mm, 3)?;
-        end(&last, file, child)
+        holds_moved(stage, stage.mm, 3)?;
+        end(stage, file, child)
     })
 }
 
 /// A private page that parent and child share is moved by the parent, beside a fork of the child:
 /// one of the parent would wait for `mmap_lock`.
-pub(super) fn beside_fork<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
+pub(super) fn beside_fork<'s, P: Paging>(stage: Stage<'s, P>) -> Script<'s> {
     let file = Big::new(stage, 1, 3);
     file.map(0, 1, Reserve::Charged, Sharing::Private);
     stores(stage.mm, 0, &[Ok(())]);
     let child = Rc::new(Child::of(stage));
     let born = Rc::new(RefCell::new(None));
     let grandchild = Rc::clone(&born);
-    let (forks, forker) = (Rc::clone(&child), Rc::clone(stage));
-    let (mover, last) = (Rc::clone(stage), Rc::clone(stage));
+    let forks = Rc::clone(&child);
     let bodies = vec![
-        boxed(move || moves(mover.mm, 0)),
-        boxed(move || *born.borrow_mut() = Some(forks.child(&forker))),
+        boxed(move || moves(stage.mm, 0)),
+        boxed(move || *born.borrow_mut() = Some(forks.child(stage))),
     ];
     tasks(bodies, move || {
         let grandchild: Child<'s, P> = grandchild.take().ok_or("fork did not return")?;
-        for mm in [last.mm, child.mm(), grandchild.mm()] {
-            holds_moved(&last, mm, WORD)?;
+        for mm in [stage.mm, child.mm(), grandchild.mm()] {
+            holds_moved(stage, mm, WORD)?;
         }
         grandchild.exit();
-        end(&last, file, child)
+        end(stage, file, child)
     })
 }
 
 /// Page 1 of a private mapping is moved beside MADV_DONTNEED of page 0 and a part of page 1, which
 /// stays as a whole.
-pub(super) fn beside_discard<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
+pub(super) fn beside_discard<'s, P: Paging>(stage: Stage<'s, P>) -> Script<'s> {
     let file = Big::new(stage, 2, 4);
     file.map(0, 2, Reserve::Charged, Sharing::Private);
     for n in 0..2 {
         stores(stage.mm, n, &[Ok(())]);
     }
-    let (mover, user, caller) = (Rc::clone(stage), Rc::clone(stage), Rc::clone(stage));
-    let last = Rc::clone(stage);
     let bodies = vec![
-        boxed(move || moves(mover.mm, 1)),
+        boxed(move || moves(stage.mm, 1)),
         boxed(move || {
             for _ in 0..2 {
-                finds(user.mm, 1, &[Ok(WORD + 1)]);
+                finds(stage.mm, 1, &[Ok(WORD + 1)]);
             }
         }),
         boxed(move || {
             let len = bytes::<P>() + P::page();
-            let done = caller.mm.madvise(at::<P>(0), len, Advice::DontNeed);
+            let done = stage.mm.madvise(at::<P>(0), len, Advice::DontNeed);
             assert!(done.is_ok(), "mapped: {done:?}");
-            finds(caller.mm, 1, &[Ok(WORD + 1)]);
+            finds(stage.mm, 1, &[Ok(WORD + 1)]);
         }),
     ];
     tasks(bodies, move || {
-        has(last.mm, 0, 0)?;
-        has(last.mm, 1, WORD + 1)?;
-        moves_at_last(&last, last.mm, at::<P>(1))?;
-        has(last.mm, 1, WORD + 1)?;
+        has(stage.mm, 0, 0)?;
+        has(stage.mm, 1, WORD + 1)?;
+        moves_at_last(stage, stage.mm, at::<P>(1))?;
+        has(stage.mm, 1, WORD + 1)?;
         file.end()
     })
 }

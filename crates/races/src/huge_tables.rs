@@ -3,22 +3,22 @@
 
 use super::forks::Child;
 use super::hugetlb::{Big, WORD, at, bytes, end, finds, has, interval, stores};
-use super::migration::boxed;
-use super::scenes::{S, tasks};
-use super::stage::Script;
+use super::scenes::{boxed, tasks};
+use super::stage::{Script, Stage};
 use minflt_mm::{Place, Prot, Reserve, Sharing};
 use minflt_pgtable::Paging;
 use std::rc::Rc;
 
-pub(super) fn gone<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
+/// munmap beside a fault that looks for a table to share.
+pub(super) fn gone<'s, P: Paging>(stage: Stage<'s, P>) -> Script<'s> {
     let file = Big::new(stage, 0, 3);
     file.map_interval();
     let child = Rc::new(Child::of(stage));
     stores(stage.mm, 0, &[Ok(())]);
-    let (caller, last, user) = (Rc::clone(stage), Rc::clone(stage), Rc::clone(&child));
+    let user = Rc::clone(&child);
     let bodies = vec![
         boxed(move || {
-            let done = caller.mm.munmap(at::<P>(0), interval::<P>());
+            let done = stage.mm.munmap(at::<P>(0), interval::<P>());
             assert!(done.is_ok(), "mapped");
         }),
         boxed(move || {
@@ -26,10 +26,12 @@ pub(super) fn gone<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
             finds(user.mm(), 0, &[Ok(WORD)]);
         }),
     ];
-    tasks(bodies, move || end(&last, file, child))
+    tasks(bodies, move || end(stage, file, child))
 }
 
-pub(super) fn over<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
+/// An interval of the file is mapped over small pages, beside a fault that looks for a table to
+/// share.
+pub(super) fn over<'s, P: Paging>(stage: Stage<'s, P>) -> Script<'s> {
     let file = Big::new(stage, 0, 3);
     file.map_interval();
     let child = Rc::new(Child::of(stage));
@@ -40,7 +42,7 @@ pub(super) fn over<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
         .mmap(Place::Fixed(at::<P>(0)), P::page(), Prot::READ_WRITE);
     assert!(small.is_ok(), "there is memory: {small:?}");
     stores(stage.mm, 0, &[Ok(())]);
-    let (caller, last, user) = (Rc::clone(stage), Rc::clone(stage), Rc::clone(&child));
+    let user = Rc::clone(&child);
     let mapped = Rc::clone(&file);
     let bodies = vec![
         boxed(move || {
@@ -50,30 +52,30 @@ pub(super) fn over<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
                 Reserve::NoReserve,
                 Sharing::Shared,
             );
-            stores(caller.mm, 2, &[Ok(())]);
+            stores(stage.mm, 2, &[Ok(())]);
         }),
         boxed(move || stores(user.mm(), 1, &[Ok(())])),
     ];
     tasks(bodies, move || {
-        for mm in [last.mm, child.mm()] {
+        for mm in [stage.mm, child.mm()] {
             for (n, word) in [(0, 0), (1, WORD + 1), (2, WORD + 2)] {
                 has(mm, n, word)?;
             }
         }
-        end(&last, file, child)
+        end(stage, file, child)
     })
 }
 
-pub(super) fn make<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
+/// Two faults in stage empty interval, for which somebody makes a table just now.
+pub(super) fn make<'s, P: Paging>(stage: Stage<'s, P>) -> Script<'s> {
     let file = Big::new(stage, 0, 3);
     file.map_interval();
     let child = Rc::new(Child::of(stage));
-    let (one, two, last) = (Rc::clone(stage), Rc::clone(stage), Rc::clone(stage));
     let user = Rc::clone(&child);
     let bodies = vec![
-        boxed(move || stores(one.mm, 0, &[Ok(())])),
-        boxed(move || stores(two.mm, 1, &[Ok(())])),
+        boxed(move || stores(stage.mm, 0, &[Ok(())])),
+        boxed(move || stores(stage.mm, 1, &[Ok(())])),
         boxed(move || stores(user.mm(), 2, &[Ok(())])),
     ];
-    tasks(bodies, move || end(&last, file, child))
+    tasks(bodies, move || end(stage, file, child))
 }

@@ -5,10 +5,8 @@
 //! pages, or with a root that maps them, play nothing.
 
 use super::forks::Child;
-use super::migration::boxed;
-use super::scenes::{S, tasks};
-use super::stage::{Checked, Script};
-use super::{huge_age, huge_moving, huge_tables};
+use super::scenes::{boxed, tasks};
+use super::stage::{Checked, Script, Stage};
 use core::cell::RefCell;
 use core::mem::ManuallyDrop;
 use minflt_addr::VirtAddr;
@@ -16,64 +14,6 @@ use minflt_mm::{Advice, FileHandle, MapRequest, Mm, Place, Prot, Reserve, Sharin
 use minflt_pgtable::Paging;
 use minflt_sync::Machine;
 use std::rc::Rc;
-
-/// Which race about huge pages.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Huge {
-    /// Faults of parent and child beside a hole: both lose their table in turn.
-    Unshare,
-    /// Ageing of a shared table, beside a hole, after which a child frees it.
-    Age,
-    /// One who throws a whole interval away beside a hole, and beside a store of his own.
-    Leave,
-    /// One who throws an interval away beside somebody who looks at its table.
-    Looked,
-    /// A mapping is cut in an interval that the parent shares, beside a fault of its own.
-    Cut,
-    /// The same, beside a fault of a child that has no table yet.
-    CutBeside,
-    /// fork beside a hole.
-    Fork,
-    /// A private mapping is thrown away beside a store to it.
-    Discard,
-    /// A cut beside stores to what goes.
-    Truncate,
-    /// A hole beside a store to it.
-    Hole,
-    /// A cut beside one who maps the file.
-    Map,
-    /// Two stores to a page, of which there is only one left.
-    Last,
-    /// munmap beside a fault that looks for a table to share.
-    Gone,
-    /// An interval of the file is mapped over small pages, beside a fault that looks for a table to
-    /// share.
-    Over,
-    /// Two faults in one empty interval, for which somebody makes a table just now.
-    Make,
-    /// A store to a private page that a child throws away.
-    Reuse,
-    /// An attached segment is split, and loses a part, beside stores to the rest.
-    Segment,
-    /// A page is moved to another node, beside stores to it.
-    Move,
-    /// The same of one that a child reaches by the same table, and stores to.
-    MoveShared,
-    /// A private page is moved, beside a fork of a child that has it, too.
-    MoveFork,
-    /// A private page is moved in which MADV_DONTNEED of the one below ends.
-    MoveEdge,
-}
-
-impl Huge {
-    /// Whether it is about two memory nodes.
-    pub(super) const fn moves(self) -> bool {
-        matches!(
-            self,
-            Self::Move | Self::MoveShared | Self::MoveFork | Self::MoveEdge
-        )
-    }
-}
 
 /// The frames that it takes.
 pub(super) const FRAMES: u64 = 5 * 512;
@@ -103,13 +43,13 @@ pub(super) fn at<P: Paging>(n: u64) -> VirtAddr {
 
 /// A file of huge pages, dropped only when the scene ended well.
 pub(super) struct Big<'s, P: Paging> {
-    stage: S<'s, P>,
+    stage: Stage<'s, P>,
     file: ManuallyDrop<FileHandle<'s, Checked<P>>>,
 }
 
 impl<'s, P: Paging> Big<'s, P> {
     /// One of so many pages, on a stage with a pool of so many.
-    pub(super) fn new(stage: &S<'s, P>, pages: u64, pool: u64) -> Rc<Self> {
+    pub(super) fn new(stage: Stage<'s, P>, pages: u64, pool: u64) -> Rc<Self> {
         assert_eq!(
             stage.sys.resize_huge_pool(pool),
             pool,
@@ -119,7 +59,7 @@ impl<'s, P: Paging> Big<'s, P> {
         let file = stage.sys.new_huge_file(pages * bytes::<P>());
         let file = file.unwrap_or_else(|error| panic!("the stage is large enough: {error:?}"));
         Rc::new(Self {
-            stage: Rc::clone(stage),
+            stage,
             file: ManuallyDrop::new(file),
         })
     }
@@ -183,6 +123,12 @@ pub(super) fn finds<P: Paging>(mm: &Mm<Checked<P>>, n: u64, allowed: &[Result<u6
     }
 }
 
+/// Discards what is in `len` bytes from `at` on, which are mapped.
+pub(super) fn discards<P: Paging>(mm: &Mm<Checked<P>>, at: VirtAddr, len: u64) {
+    let done = mm.madvise(at, len, Advice::DontNeed);
+    assert_eq!(done, Ok(()), "mapped");
+}
+
 /// Page `n` holds `word`, when the tasks have ended.
 pub(super) fn has<P: Paging>(mm: &Mm<Checked<P>>, n: u64, word: u64) -> Result<(), String> {
     match mm.thread().load(at::<P>(n)) {
@@ -193,38 +139,8 @@ pub(super) fn has<P: Paging>(mm: &Mm<Checked<P>>, n: u64, word: u64) -> Result<(
     }
 }
 
-/// Writes the scenario out on a stage.
-pub(super) fn script<'s, P: Paging>(scene: Huge, stage: &S<'s, P>) -> Script<'s> {
-    if !is_played::<P>() {
-        return tasks(vec![boxed(|| ())], || Ok(()));
-    }
-    match scene {
-        Huge::Unshare => unshare(stage),
-        Huge::Age => huge_age::beside_hole(stage),
-        Huge::Leave => leave(stage),
-        Huge::Looked => looked(stage),
-        Huge::Cut => cut(stage, true),
-        Huge::CutBeside => cut(stage, false),
-        Huge::Fork => fork(stage),
-        Huge::Discard => discard(stage),
-        Huge::Truncate => truncate(stage),
-        Huge::Hole => hole(stage),
-        Huge::Map => map(stage),
-        Huge::Last => last(stage),
-        Huge::Gone => huge_tables::gone(stage),
-        Huge::Over => huge_tables::over(stage),
-        Huge::Make => huge_tables::make(stage),
-        Huge::Reuse => reuse(stage),
-        Huge::Segment => super::segments::attach_split(stage),
-        Huge::Move => huge_moving::beside_fault(stage),
-        Huge::MoveShared => huge_moving::by_one_table(stage),
-        Huge::MoveFork => huge_moving::beside_fork(stage),
-        Huge::MoveEdge => huge_moving::beside_discard(stage),
-    }
-}
-
 /// A file over an interval, and a child; both have touched page 0, and so share the table.
-pub(super) fn shared<'s, P: Paging>(stage: &S<'s, P>) -> (Rc<Big<'s, P>>, Rc<Child<'s, P>>) {
+pub(super) fn shared<'s, P: Paging>(stage: Stage<'s, P>) -> (Rc<Big<'s, P>>, Rc<Child<'s, P>>) {
     let file = Big::new(stage, 0, 3);
     file.map_interval();
     stores(stage.mm, 0, &[Ok(())]);
@@ -235,7 +151,7 @@ pub(super) fn shared<'s, P: Paging>(stage: &S<'s, P>) -> (Rc<Big<'s, P>>, Rc<Chi
 
 /// The end of both.
 pub(super) fn end<'s, P: Paging>(
-    stage: &S<'s, P>,
+    stage: Stage<'s, P>,
     file: Rc<Big<'s, P>>,
     child: Rc<Child<'s, P>>,
 ) -> Result<(), String> {
@@ -245,29 +161,26 @@ pub(super) fn end<'s, P: Paging>(
     file.end()
 }
 
-fn unshare<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
+/// Faults of stage and child beside a hole: both lose their table in turn.
+pub(super) fn unshare<'s, P: Paging>(stage: Stage<'s, P>) -> Script<'s> {
     let (file, child) = shared(stage);
-    let (parent, last) = (Rc::clone(stage), Rc::clone(stage));
     let (punched, user) = (Rc::clone(&file), Rc::clone(&child));
     let bodies = vec![
-        boxed(move || stores(parent.mm, 1, &[Ok(())])),
+        boxed(move || stores(stage.mm, 1, &[Ok(())])),
         boxed(move || punched.punch(0)),
         boxed(move || stores(user.mm(), 2, &[Ok(())])),
     ];
-    tasks(bodies, move || end(&last, file, child))
+    tasks(bodies, move || end(stage, file, child))
 }
 
-fn leave<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
+/// One who throws a whole interval away beside a hole, and beside a store of his own.
+pub(super) fn leave<'s, P: Paging>(stage: Stage<'s, P>) -> Script<'s> {
     let (file, child) = shared(stage);
-    let last = Rc::clone(stage);
     let punched = Rc::clone(&file);
     let (user, discarder) = (Rc::clone(&child), Rc::clone(&child));
     let bodies = vec![
         boxed(move || {
-            let done = discarder
-                .mm()
-                .madvise(at::<P>(0), bytes::<P>(), Advice::DontNeed);
-            assert!(done.is_ok(), "mapped");
+            discards(discarder.mm(), at::<P>(0), bytes::<P>());
         }),
         boxed(move || {
             for _ in 0..3 {
@@ -276,38 +189,34 @@ fn leave<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
         }),
         boxed(move || punched.punch(0)),
     ];
-    tasks(bodies, move || end(&last, file, child))
+    tasks(bodies, move || end(stage, file, child))
 }
 
-fn looked<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
+/// One who throws an interval away beside somebody who looks at its table.
+pub(super) fn looked<'s, P: Paging>(stage: Stage<'s, P>) -> Script<'s> {
     let (file, child) = shared(stage);
     let table = stage.mm.huge_table_for(at::<P>(0));
     let table = table.unwrap_or_else(|| panic!("page 0 is mapped"));
     // It is not shared any more.
-    let left = child
-        .mm()
-        .madvise(at::<P>(0), bytes::<P>(), Advice::DontNeed);
-    assert!(left.is_ok(), "mapped");
-    let (looker, parent, last) = (Rc::clone(stage), Rc::clone(stage), Rc::clone(stage));
+    discards(child.mm(), at::<P>(0), bytes::<P>());
     let bodies = vec![
         boxed(move || {
             for _ in 0..2 {
                 // It is no page, which is found out with a reference to it.
-                assert!(looker.sys.move_frame(table, 0).is_err(), "a table");
+                assert!(stage.sys.move_frame(table, 0).is_err(), "a table");
             }
         }),
         boxed(move || {
-            let done = parent
-                .mm
-                .madvise(at::<P>(0), bytes::<P>(), Advice::DontNeed);
-            assert!(done.is_ok(), "mapped");
-            finds(parent.mm, 0, &[Ok(WORD)]);
+            discards(stage.mm, at::<P>(0), bytes::<P>());
+            finds(stage.mm, 0, &[Ok(WORD)]);
         }),
     ];
-    tasks(bodies, move || end(&last, file, child))
+    tasks(bodies, move || end(stage, file, child))
 }
 
-fn cut<'s, P: Paging>(stage: &S<'s, P>, shares: bool) -> Script<'s> {
+/// A mapping is cut in an interval that the parent `shares`, beside a fault of its stage; or else
+/// beside a fault of a child that has no table yet.
+pub(super) fn cut<'s, P: Paging>(stage: Stage<'s, P>, shares: bool) -> Script<'s> {
     let file = Big::new(stage, 0, 3);
     file.map_interval();
     // The child is the younger: it has no table before it touches a page.
@@ -316,98 +225,95 @@ fn cut<'s, P: Paging>(stage: &S<'s, P>, shares: bool) -> Script<'s> {
     if shares {
         finds(child.mm(), 0, &[Ok(WORD)]);
     }
-    let (caller, last) = (Rc::clone(stage), Rc::clone(stage));
-    let (own, other) = (Rc::clone(stage), Rc::clone(&child));
+    let other = Rc::clone(&child);
     let bodies = vec![
         boxed(move || {
             let done =
-                caller
+                stage
                     .mm
                     .madvise(at::<P>(1), interval::<P>() - bytes::<P>(), Advice::DontFork);
             assert!(done.is_ok(), "mapped");
         }),
         boxed(move || match shares {
-            true => stores(own.mm, 2, &[Ok(())]),
+            true => stores(stage.mm, 2, &[Ok(())]),
             false => stores(other.mm(), 2, &[Ok(())]),
         }),
     ];
-    tasks(bodies, move || end(&last, file, child))
+    tasks(bodies, move || end(stage, file, child))
 }
 
-fn fork<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
+/// fork beside a hole.
+pub(super) fn fork<'s, P: Paging>(stage: Stage<'s, P>) -> Script<'s> {
     let file = Big::new(stage, 0, 3);
     file.map_interval();
     stores(stage.mm, 0, &[Ok(())]);
     let born = Rc::new(RefCell::new(None));
     let child = Rc::clone(&born);
-    let (forker, last, punched) = (Rc::clone(stage), Rc::clone(stage), Rc::clone(&file));
+    let punched = Rc::clone(&file);
     let bodies = vec![
-        boxed(move || *born.borrow_mut() = Some(Child::of(&forker))),
+        boxed(move || *born.borrow_mut() = Some(Child::of(stage))),
         boxed(move || punched.punch(0)),
     ];
     tasks(bodies, move || {
         let child = child.take().ok_or("fork did not return")?;
-        end(&last, file, Rc::new(child))
+        end(stage, file, Rc::new(child))
     })
 }
 
-fn discard<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
+/// A private mapping is thrown away beside a store to it.
+pub(super) fn discard<'s, P: Paging>(stage: Stage<'s, P>) -> Script<'s> {
     // All that the pool has.
     let file = Big::new(stage, 2, 2);
     file.map(0, 2, Reserve::Charged, Sharing::Private);
     for n in 0..2 {
         stores(stage.mm, n, &[Ok(())]);
     }
-    let (caller, user, last) = (Rc::clone(stage), Rc::clone(stage), Rc::clone(stage));
     let bodies = vec![
         boxed(move || {
-            let done = caller
-                .mm
-                .madvise(at::<P>(0), 2 * bytes::<P>(), Advice::DontNeed);
-            assert!(done.is_ok(), "mapped");
+            discards(stage.mm, at::<P>(0), 2 * bytes::<P>());
         }),
         boxed(move || {
             for n in 0..2 {
-                stores(user.mm, n, &[Ok(())]);
+                stores(stage.mm, n, &[Ok(())]);
             }
         }),
     ];
     tasks(bodies, move || {
         for n in 0..2 {
-            let stored = last.mm.thread().store(at::<P>(n), WORD);
+            let stored = stage.mm.thread().store(at::<P>(n), WORD);
             stored.map_err(|signal| format!("huge page {n}: a store returned {signal:?}"))?;
         }
         file.end()
     })
 }
 
-fn truncate<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
+/// A cut beside stores to what goes.
+pub(super) fn truncate<'s, P: Paging>(stage: Stage<'s, P>) -> Script<'s> {
     const EITHER: &[Result<(), Signal>] = &[Ok(()), Err(Signal::Bus)];
     let file = Big::new(stage, 3, 3);
     file.map(0, 3, Reserve::Charged, Sharing::Shared);
     stores(stage.mm, 0, &[Ok(())]);
-    let (first, second, cutter) = (Rc::clone(stage), Rc::clone(stage), Rc::clone(stage));
-    let (cut, last) = (Rc::clone(&file), Rc::clone(stage));
+    let cut = Rc::clone(&file);
     let bodies = vec![
         boxed(move || {
             for n in [2, 0, 1] {
-                stores(first.mm, n, if n == 0 { &[Ok(())] } else { EITHER });
+                stores(stage.mm, n, if n == 0 { &[Ok(())] } else { EITHER });
             }
         }),
         boxed(move || {
             cut.cut();
             for n in 1..3 {
-                finds(cutter.mm, n, &[Err(Signal::Bus)]);
+                finds(stage.mm, n, &[Err(Signal::Bus)]);
             }
         }),
         boxed(move || {
             for n in [1, 2] {
-                stores(second.mm, n, EITHER);
+                stores(stage.mm, n, EITHER);
             }
         }),
     ];
     tasks(bodies, move || {
-        let (cached, pool) = (file.file.cached_pages(), last.sys.huge_pool());
+        let (cached, pool) = (file.file.cached_pages(), stage.sys.huge_pool());
         if cached > 1 || cached + pool.reserved != 1 {
             let reserved = pool.reserved;
             return Err(format!(
@@ -418,15 +324,16 @@ fn truncate<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
     })
 }
 
-fn hole<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
+/// A hole beside a store to it.
+pub(super) fn hole<'s, P: Paging>(stage: Stage<'s, P>) -> Script<'s> {
     let file = Big::new(stage, 1, 2);
     file.map(0, 1, Reserve::Charged, Sharing::Shared);
     stores(stage.mm, 0, &[Ok(())]);
-    let (user, punched) = (Rc::clone(stage), Rc::clone(&file));
+    let punched = Rc::clone(&file);
     let bodies = vec![
         boxed(move || {
             for _ in 0..2 {
-                stores(user.mm, 0, &[Ok(())]);
+                stores(stage.mm, 0, &[Ok(())]);
             }
         }),
         boxed(move || punched.punch(0)),
@@ -434,43 +341,43 @@ fn hole<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
     tasks(bodies, move || file.end())
 }
 
-fn map<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
+/// A cut beside one who maps the file.
+pub(super) fn map<'s, P: Paging>(stage: Stage<'s, P>) -> Script<'s> {
     let file = Big::new(stage, 2, 3);
     file.map(0, 2, Reserve::Charged, Sharing::Shared);
     stores(stage.mm, 1, &[Ok(())]);
-    let (mapped, cut, last) = (Rc::clone(&file), Rc::clone(&file), Rc::clone(stage));
+    let (mapped, cut) = (Rc::clone(&file), Rc::clone(&file));
     let bodies = vec![
         boxed(move || mapped.map(8, 3, Reserve::Charged, Sharing::Shared)),
         boxed(move || cut.cut()),
     ];
     tasks(bodies, move || {
-        last.sys
-            .check_ledger(&[last.mm])
+        stage
+            .sys
+            .check_ledger(&[stage.mm])
             .map_err(|error| format!("ledger: {error}"))?;
         file.end()
     })
 }
 
-fn last<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
+/// Two stores to a page, of which there is only one left.
+pub(super) fn last<'s, P: Paging>(stage: Stage<'s, P>) -> Script<'s> {
     let file = Big::new(stage, 1, 1);
     file.map(0, 1, Reserve::NoReserve, Sharing::Shared);
-    let body = || {
-        let stage = Rc::clone(stage);
-        boxed(move || stores(stage.mm, 0, &[Ok(())]))
-    };
+    let body = || boxed(move || stores(stage.mm, 0, &[Ok(())]));
     tasks(vec![body(), body()], move || file.end())
 }
 
-fn reuse<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
+/// A store to a private page that a child throws away.
+pub(super) fn reuse<'s, P: Paging>(stage: Stage<'s, P>) -> Script<'s> {
     let file = Big::new(stage, 1, 3);
     file.map(0, 1, Reserve::Charged, Sharing::Private);
     stores(stage.mm, 0, &[Ok(())]);
     let child = Rc::new(Child::of(stage));
-    let (parent, last) = (Rc::clone(stage), Rc::clone(stage));
     let (looker, discarder) = (Rc::clone(&child), Rc::clone(&child));
     let bodies = vec![
         boxed(move || {
-            let stored = parent.mm.thread().store(at::<P>(0), 2);
+            let stored = stage.mm.thread().store(at::<P>(0), 2);
             assert!(stored.is_ok(), "mapped");
         }),
         boxed(move || {
@@ -479,11 +386,8 @@ fn reuse<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
             }
         }),
         boxed(move || {
-            let done = discarder
-                .mm()
-                .madvise(at::<P>(0), bytes::<P>(), Advice::DontNeed);
-            assert!(done.is_ok(), "mapped");
+            discards(discarder.mm(), at::<P>(0), bytes::<P>());
         }),
     ];
-    tasks(bodies, move || end(&last, file, child))
+    tasks(bodies, move || end(stage, file, child))
 }

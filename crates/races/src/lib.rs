@@ -6,7 +6,6 @@
 
 mod aba;
 mod advice;
-mod all;
 mod away;
 mod disk;
 mod entries;
@@ -20,8 +19,6 @@ mod huge_tables;
 mod hugetlb;
 mod lineage;
 mod list;
-mod list_huge;
-mod list_moving;
 mod masks;
 mod migration;
 mod pins;
@@ -33,10 +30,11 @@ mod stacks;
 mod stage;
 mod vma_scenes;
 
-pub use all::RACES;
 pub use format::Format;
+pub use list::RACES;
 pub use stage::Shown;
 
+use list::{About, Eras, TOUR};
 use minflt_mm::config::{
     ExchangeBy, FaultAround, Protocol, Unmap, eras_of_huge_pages, eras_of_migration,
     eras_without_files, eras_without_migration,
@@ -47,7 +45,6 @@ use minflt_sim::RunOptions;
 use minflt_sim::RunReport;
 use minflt_sim::{Budget, Explored, Mix, explore_mix};
 use minflt_sim::{Minimized, minimize};
-use scenes::Scene;
 use stage::Scratch;
 
 /// A known race.
@@ -69,7 +66,7 @@ pub struct Race {
     pub formats: &'static [Format],
     /// How it exchanges entries, where the configuration leaves that open.
     exchange: ExchangeBy,
-    scene: Scene,
+    about: About,
 }
 
 /// The race called `name`, by number or name.
@@ -85,24 +82,24 @@ impl Race {
     /// pages is large.
     #[must_use]
     pub const fn weight(&self) -> u64 {
-        if self.scene.is_huge() { 8 } else { 1 }
+        if self.is_huge() { 8 } else { 1 }
+    }
+
+    const fn is_huge(&self) -> bool {
+        matches!(self.about.eras, Eras::Huge)
     }
 
     /// The eras that its scene can tell apart, and that have what it is about.
     #[must_use]
     pub fn eras(&self) -> Vec<&'static Era> {
-        if self.scene.is_huge() {
-            eras_of_huge_pages().collect()
-        } else if self.scene.maps_around() {
-            let eras = eras_of_migration();
-            eras.filter(|era| era.config.around != FaultAround::Order0)
-                .collect()
-        } else if self.scene.moves_pages() {
-            eras_of_migration().collect()
-        } else if self.scene.maps_files() {
-            eras_without_migration().collect()
-        } else {
-            eras_without_files().collect()
+        match self.about.eras {
+            Eras::Huge => eras_of_huge_pages().collect(),
+            Eras::Around => eras_of_migration()
+                .filter(|era| era.config.around != FaultAround::Order0)
+                .collect(),
+            Eras::Moves => eras_of_migration().collect(),
+            Eras::Files => eras_without_migration().collect(),
+            Eras::Memory => eras_without_files().collect(),
         }
     }
 
@@ -110,17 +107,14 @@ impl Race {
     /// nothing.
     #[must_use]
     pub const fn moves_pages(&self) -> bool {
-        self.scene.has_movers()
+        self.about.movers
     }
 
     /// The configuration it is played in: with its own way to exchange entries, where that may be
     /// chosen, and with what the scene is about.
     #[must_use]
     pub fn staged(&self, config: Config) -> Config {
-        let config = match self.scene {
-            Scene::Moving(scene) => scene.staged(config),
-            _ => config,
-        };
+        let config = (self.about.staged)(config);
         match config.protocol {
             Protocol::CompareExchange if self.exchange == ExchangeBy::Emulated => Config {
                 exchange: ExchangeBy::Emulated,
@@ -199,7 +193,7 @@ pub fn search_on(
     let mut scratch = Scratch::new();
     let config = race.staged(config);
     let explored = explore_mix(budget, mix, |options| {
-        format.perform(&mut scratch, race.scene, config, options).0
+        format.perform(&mut scratch, race, config, options).0
     });
     Searched {
         explored,
@@ -221,7 +215,7 @@ pub fn shortest(
     let mut scratch = Scratch::new();
     let config = race.staged(config);
     minimize(failed, |options| {
-        format.perform(&mut scratch, race.scene, config, options).0
+        format.perform(&mut scratch, race, config, options).0
     })
 }
 
@@ -231,9 +225,7 @@ pub fn shortest(
 pub fn tour(format: Format, config: Config) -> RunReport {
     let options = RunOptions::explored(Policy::Random(1));
     let mut scratch = Scratch::new();
-    format
-        .perform(&mut scratch, Scene::Tour, config, &options)
-        .0
+    format.perform(&mut scratch, &TOUR, config, &options).0
 }
 
 /// Runs one schedule of `race` on `format`, drawn.
@@ -245,6 +237,6 @@ pub fn show(race: &Race, format: Format, config: Config, policy: Policy) -> Show
     };
     let mut scratch = Scratch::new();
     let config = race.staged(config);
-    let (report, drawing) = format.perform(&mut scratch, race.scene, config, &options);
+    let (report, drawing) = format.perform(&mut scratch, race, config, &options);
     Shown { report, drawing }
 }

@@ -1,11 +1,9 @@
 //! What happens in the races about anon_vmas: freed, used again, shared and passed on.
 
 use super::forks::Child;
-use super::migration::{
-    adds_up, boxed, frame_of, left, move_mapping, mover, protect_page, touched,
-};
-use super::scenes::{S, expect, tasks};
-use super::stage::Script;
+use super::migration::{adds_up, frame_of, left, move_mapping, mover, protect_page, touched};
+use super::scenes::{boxed, expect, tasks};
+use super::stage::{Script, Stage};
 use core::cell::RefCell;
 use minflt_mm::{Prot, Refuse};
 use minflt_pgtable::Paging;
@@ -14,46 +12,24 @@ use std::rc::Rc;
 /// Where other mappings are.
 const THERE: u64 = 8;
 
-/// A scene of this file.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Lineage {
-    Recycled,
-    Reused,
-    Inherited,
-    Refused,
-}
-
-/// Writes the scenario out on a stage.
-pub(super) fn script<'s, P: Paging>(scene: Lineage, stage: &S<'s, P>) -> Script<'s> {
-    match scene {
-        Lineage::Recycled => recycled(stage),
-        Lineage::Reused => reused(stage),
-        Lineage::Inherited => inherited(stage),
-        Lineage::Refused => refused(stage),
-    }
-}
-
 /// P16: somebody comes from a frame to the anon_vma of its page, while the only mapping goes that
 /// is chained to it, and others come that take its memory.
-fn recycled<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
+pub(super) fn recycled<'s, P: Paging>(stage: Stage<'s, P>) -> Script<'s> {
     touched(stage, 0, 1);
     let pfn = frame_of(stage, 0);
-    let (user, last) = (Rc::clone(stage), Rc::clone(stage));
     let bodies = vec![
         mover(stage, pfn),
         boxed(move || {
-            let done = user.mm.munmap(user.page(0), P::page());
-            assert!(done.is_ok(), "mapped");
+            stage.unmap(0, 1);
             for n in [THERE, THERE + 2] {
-                touched(&user, n, n + 1);
+                touched(stage, n, n + 1);
             }
         }),
     ];
     tasks(bodies, move || {
-        left(&last, &[last.mm], THERE, Ok(THERE))?;
+        left(stage, &[stage.mm], THERE, Ok(THERE))?;
         for n in [THERE, THERE + 2] {
-            let done = last.mm.munmap(last.page(n), P::page());
-            assert!(done.is_ok(), "mapped");
+            stage.unmap(n, 1);
         }
         Ok(())
     })
@@ -65,7 +41,7 @@ fn recycled<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
 ///
 /// Where one number counts children and owners, the two mappings have one anon_vma for their own,
 /// though each is chained to one that the other is not (CVE-2022-42703).
-fn reused<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
+pub(super) fn reused<'s, P: Paging>(stage: Stage<'s, P>) -> Script<'s> {
     let piece = |child: &Child<'s, P>, from: u64, to: u64, prot| {
         let len = (to - from) * P::page();
         let done = child.mm().mprotect(stage.page(from), len, prot);
@@ -73,10 +49,7 @@ fn reused<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
     };
     touched(stage, 0, 3);
     let first = Child::of(stage);
-    assert!(
-        stage.mm.munmap(stage.page(0), 3 * P::page()).is_ok(),
-        "mapped"
-    );
+    stage.unmap(0, 3);
     let second = first.child(stage);
     first.exit();
     let third = second.child(stage);
@@ -91,13 +64,13 @@ fn reused<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
     second.exit();
     let fifth = Rc::new(fourth.child(stage));
     let pfn = {
-        let youngest = super::stage::Stage {
+        let youngest = Stage {
             sys: stage.sys,
             mm: fifth.mm(),
         };
-        frame_of(&youngest, 1)
+        frame_of(youngest, 1)
     };
-    let (merger, last) = (Rc::clone(&fifth), Rc::clone(stage));
+    let merger = Rc::clone(&fifth);
     let at = stage.page(1);
     let bodies = vec![
         mover(stage, pfn),
@@ -111,28 +84,27 @@ fn reused<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
     ];
     tasks(bodies, move || {
         let fifth = Rc::into_inner(fifth).ok_or("a task still has the child")?;
-        left(&last, &[fifth.mm(), last.mm, third.mm()], 1, Ok(11))?;
+        left(stage, &[fifth.mm(), stage.mm, third.mm()], 1, Ok(11))?;
         third.exit();
-        fifth.end(&last)
+        fifth.end(stage)
     })
 }
 
 /// P17: a mapping that has pages is moved next to one that has none, and they become one, while
 /// one of the pages is moved to another frame.
-fn inherited<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
+pub(super) fn inherited<'s, P: Paging>(stage: Stage<'s, P>) -> Script<'s> {
     touched(stage, 1, 2);
     move_mapping(stage, 1, THERE);
     stage.map(0, 1);
     let pfn = frame_of(stage, THERE);
-    let (caller, last) = (Rc::clone(stage), Rc::clone(stage));
     let bodies = vec![
         mover(stage, pfn),
         boxed(move || {
-            move_mapping(&caller, THERE, 1);
-            expect(&caller, &caller.thread(), 1, Ok(1));
+            move_mapping(stage, THERE, 1);
+            expect(stage, &stage.thread(), 1, Ok(1));
         }),
     ];
-    tasks(bodies, move || left(&last, &[last.mm], 1, Ok(1)))
+    tasks(bodies, move || left(stage, &[stage.mm], 1, Ok(1)))
 }
 
 /// Allocations of the merge of [`refused`], and of the store beside it, before that which fails
@@ -141,31 +113,30 @@ const BEFORE: u64 = 2;
 
 /// P18: two mappings become one, of which the one that stays gets the other's anon_vma, and there
 /// is no memory to take the other out; beside the first store to the one that stays.
-fn refused<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
+pub(super) fn refused<'s, P: Paging>(stage: Stage<'s, P>) -> Script<'s> {
     touched(stage, 1, 2);
     protect_page(stage, 1, Prot::READ);
     stage.map(0, 1);
-    let (caller, user, last) = (Rc::clone(stage), Rc::clone(stage), Rc::clone(stage));
     let stored = Rc::new(RefCell::new(false));
     let done = Rc::clone(&stored);
     let bodies = vec![
         boxed(move || {
             // The store's are counted, too: it may be that one that is refused.
-            caller.sys.refuse_allocations(Refuse::Nth(BEFORE + 1));
-            let merged = caller
+            stage.sys.refuse_allocations(Refuse::Nth(BEFORE + 1));
+            let merged = stage
                 .mm
-                .mprotect(caller.page(1), P::page(), Prot::READ_WRITE);
+                .mprotect(stage.page(1), P::page(), Prot::READ_WRITE);
             let fine = matches!(merged, Ok(()) | Err(minflt_mm::MprotectError::NoMemory));
             assert!(fine, "{merged:?}");
-            caller.sys.refuse_allocations(Refuse::Nothing);
+            stage.sys.refuse_allocations(Refuse::Nothing);
         }),
         boxed(move || {
-            *done.borrow_mut() = user.thread().store(user.page(0), 7).is_ok();
+            *done.borrow_mut() = stage.thread().store(stage.page(0), 7).is_ok();
         }),
     ];
     tasks(bodies, move || {
         let expected = if *stored.borrow() { 7 } else { 0 };
         // Where nothing was stored it is the page of zeros, which stays where it is.
-        adds_up(&last, &[last.mm], 0, Ok(expected))
+        adds_up(stage, &[stage.mm], 0, Ok(expected))
     })
 }

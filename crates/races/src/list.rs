@@ -1,16 +1,114 @@
-//! The races in which no page is moved, or huge.
+//! Every race that can be checked, each in one place: what it is called, what happens in it, the
+//! fix that it lacks, and what must never be.
 
-use super::scenes::Scene;
+use super::stage::{Script, Stage};
 use super::{Format, Race};
-use minflt_mm::Broken;
-use minflt_mm::config::ExchangeBy;
+use super::{
+    aba, advice, away, entries, files, forks, hints, huge_age, huge_moving, huge_tables, hugetlb,
+    lineage, masks, migration, pins, promises, remaps, scenes, segments, stacks, vma_scenes,
+};
+use minflt_mm::config::{Balancing, ExchangeBy, Neighbours};
+use minflt_mm::{Broken, Config};
+use minflt_pgtable::Paging;
 
 const X86: &[Format] = &[Format::X86_64];
 const ALTIX: &[Format] = &[Format::Altix16K];
 
-/// What most of them have in common.
-pub(super) const USUAL: Race = Race {
-    number: "",
+/// What eras have to differ in for a scene to tell them apart.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Eras {
+    Memory,
+    Files,
+    Moves,
+    /// Pages go beside faults that map what is around them.
+    Around,
+    Huge,
+}
+
+/// What a scene has on its stage.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct About {
+    pub(super) eras: Eras,
+    /// Whether its tasks move pages from node to node.
+    pub(super) movers: bool,
+    pub(super) swap_pages: u64,
+    /// Memory nodes of its machine; the last CPU is of the last one.
+    pub(super) nodes: u32,
+    /// Frames of each node, where not the usual.
+    pub(super) frames: Option<u64>,
+    /// The configuration that it is about, made from another.
+    pub(super) staged: fn(Config) -> Config,
+}
+
+const MEMORY: About = About {
+    eras: Eras::Memory,
+    movers: false,
+    swap_pages: 0,
+    nodes: 1,
+    frames: None,
+    staged: |config| config,
+};
+
+const FILES: About = About {
+    eras: Eras::Files,
+    ..MEMORY
+};
+
+const NODES: About = About { nodes: 2, ..MEMORY };
+
+const LINKS: About = About {
+    eras: Eras::Moves,
+    ..NODES
+};
+
+const MOVES: About = About {
+    movers: true,
+    ..LINKS
+};
+
+const HINT: About = About {
+    staged: |config| Config {
+        balancing: Balancing::On,
+        ..config
+    },
+    ..MOVES
+};
+
+const SWAPS: About = About {
+    eras: Eras::Moves,
+    swap_pages: 16,
+    ..MEMORY
+};
+
+const AROUND: About = About {
+    eras: Eras::Around,
+    ..SWAPS
+};
+
+const UNUSED: About = About {
+    frames: Some(away::FRAMES),
+    staged: |config| Config {
+        neighbours: Neighbours::Old,
+        ..config
+    },
+    ..AROUND
+};
+
+const HUGE: About = About {
+    eras: Eras::Huge,
+    frames: Some(hugetlb::FRAMES),
+    ..MEMORY
+};
+
+const HUGE_MOVES: About = About {
+    movers: true,
+    nodes: 2,
+    ..HUGE
+};
+
+/// No race: one task that does a bit of everything, and what most races have in common.
+pub(super) const TOUR: Race = Race {
+    number: "tour",
     name: "",
     never: "",
     fix: Broken::NoRevalidate,
@@ -18,482 +116,251 @@ pub(super) const USUAL: Race = Race {
     seed: 1,
     formats: X86,
     exchange: ExchangeBy::Native,
-    scene: Scene::Tour,
+    about: MEMORY,
 };
 
-/// See [`super::RACES`].
-pub(super) const STAYING: &[Race] = &[
-    Race {
-        number: "P1",
-        name: "fault-fault",
-        never: "two faults below one missing table: a table or a page is lost",
-        fix: Broken::BlindPopulate,
-        shows_in: "atomic-pte-2004",
-        scene: Scene::FaultFault,
-        ..USUAL
-    },
-    Race {
-        number: "P60",
-        name: "link-link",
-        never: "two faults below one missing table put theirs in under different locks",
-        fix: Broken::LinksUnderOwnLock,
-        shows_in: "linux-4.13",
-        scene: Scene::FaultFault,
-        ..USUAL
-    },
-    Race {
-        number: "P5",
-        name: "half-equal",
-        never: "an exchange compares half of an entry, or another CPU reads one half exchanged",
-        fix: Broken::HalfWidthExchange,
-        shows_in: "atomic-pte-2004",
-        formats: Format::ALL,
-        scene: Scene::HalfEqual,
-        ..USUAL
-    },
+/// A race is a number, a name, the function that writes it out on a stage, the fix, the era in
+/// which switching that off shows, what differs from [`TOUR`], and what must never happen.
+macro_rules! races {
+    ($($number:literal, $name:literal, $script:path $([$arg:expr])?, $fix:ident, $shows_in:literal
+        $(, $field:ident: $value:expr)* => $never:literal;)+) => {
+        /// Every race that can be checked.
+        pub const RACES: &[Race] = &[$(Race {
+            number: $number,
+            name: $name,
+            never: $never,
+            fix: Broken::$fix,
+            shows_in: $shows_in,
+            $($field: $value,)*
+            ..TOUR
+        }),+];
+
+        /// Writes the race called `number` out on a stage.
+        pub(super) fn script<'s, P: Paging>(number: &str, stage: Stage<'s, P>) -> Script<'s> {
+            match number {
+                $($number => $script(stage $(, $arg)?),)+
+                _ => entries::tour(stage),
+            }
+        }
+    };
+}
+
+races! {
+    "P1", "fault-fault", scenes::fault_fault, BlindPopulate, "atomic-pte-2004" =>
+        "two faults below one missing table: a table or a page is lost";
+    "P60", "link-link", scenes::fault_fault, LinksUnderOwnLock, "linux-4.13" =>
+        "two faults below one missing table put theirs in under different locks";
+    "P5", "half-equal", entries::half_equal, HalfWidthExchange, "atomic-pte-2004",
+        formats: Format::ALL =>
+        "an exchange compares half of an entry, or another CPU reads one half exchanged";
     // What the swapper does with the lock held waits for swap; the zap holds it as well.
-    Race {
-        number: "P6",
-        name: "emulated",
-        never: "who holds the lock that emulates the exchange waits for itself in an exchange",
-        fix: Broken::EmulateUnderLock,
-        shows_in: "atomic-pte-2004",
-        formats: Format::ALL,
-        exchange: ExchangeBy::Emulated,
-        scene: Scene::Emulated,
-        ..USUAL
-    },
-    Race {
-        number: "P7",
-        name: "accessed-mprotect",
-        never: "after mprotect returned, setting an accessed bit brings the old protection back",
-        fix: Broken::StaleAccessBits,
-        shows_in: "atomic-pte-2004",
-        formats: ALTIX,
-        scene: Scene::AccessedProtect,
-        ..USUAL
-    },
-    Race {
-        number: "P8",
-        name: "rss",
-        never: "a resident count below zero is shown",
-        fix: Broken::RawRss,
-        shows_in: "atomic-pte-2004",
-        scene: Scene::Resident,
-        ..USUAL
-    },
-    Race {
-        number: "P9",
-        name: "walk-free",
-        never: "a fault walks into a table that munmap freed",
-        fix: Broken::TablesAtOnce,
-        shows_in: "spf-2017",
-        scene: Scene::WalkFree,
-        ..USUAL
-    },
-    Race {
-        number: "P9-age",
-        name: "age-munmap",
-        never: "a walk under mmap_lock goes on in a table that munmap frees under the same lock",
-        fix: Broken::AgeHoles,
-        shows_in: "linux-4.13",
-        seed: 2,
-        scene: Scene::AgeUnmap,
-        ..USUAL
-    },
-    Race {
-        number: "P20",
-        name: "around-truncate",
-        never: "an entry maps a page behind the end after truncate returned",
-        fix: Broken::TruncateUnmapsOnce,
-        shows_in: "fault-around-2014",
-        scene: Scene::AroundTruncate,
-        ..USUAL
-    },
-    Race {
-        number: "P20-make",
-        name: "make-truncate",
-        never: "a page is made behind the end while the file becomes shorter",
-        fix: Broken::SizeBeforeLock,
-        shows_in: "linux-4.13",
-        scene: Scene::MakeTruncate,
-        ..USUAL
-    },
-    Race {
-        number: "P21",
-        name: "around-reuse",
-        never: "a page is mapped that was the file's before its frame was used again",
-        fix: Broken::CachedUnchecked,
-        shows_in: "fault-around-2014",
-        scene: Scene::AroundReuse,
-        ..USUAL
-    },
-    Race {
-        number: "P22",
-        name: "around-edges",
-        never: "pages around a fault are mapped where their mapping has ended",
-        fix: Broken::AroundUnclamped,
-        shows_in: "fault-around-2014",
-        scene: Scene::AroundEdges,
-        ..USUAL
-    },
-    Race {
-        number: "P23",
-        name: "around-unready",
-        never: "a page is mapped that was not read in, or whose memory is broken",
-        fix: Broken::AroundTakesAll,
-        shows_in: "fault-around-2014",
-        scene: Scene::AroundUnready,
-        ..USUAL
-    },
-    Race {
-        number: "P23-wait",
-        name: "around-waits",
-        never: "who maps pages around a fault waits for one with a table's lock held",
-        fix: Broken::AroundWaits,
-        shows_in: "fault-around-2014",
-        scene: Scene::AroundUnready,
-        ..USUAL
-    },
-    Race {
-        number: "P24",
-        name: "around-copy",
-        never: "a private copy is replaced by the file's page around a load's fault",
-        fix: Broken::AroundReplaces,
-        shows_in: "fault-around-2014",
-        scene: Scene::AroundCopy,
-        ..USUAL
-    },
-    Race {
-        number: "P27",
-        name: "fault-remap",
-        never: "a fault of the old mapping installs a page after munmap returned",
-        fix: Broken::NoRevalidate,
-        shows_in: "spf-2017",
-        scene: Scene::FaultRemap,
-        ..USUAL
-    },
-    Race {
-        number: "P27-detach",
-        name: "fault-downgrade",
-        never: "a fault locks a mapping that munmap has taken out, and puts a page in after the zap",
-        fix: Broken::DetachLate,
-        shows_in: "linux-6.15",
-        seed: 2,
-        scene: Scene::FaultReuse,
-        ..USUAL
-    },
-    Race {
-        number: "P28",
-        name: "fault-mprotect",
-        never: "after mprotect(NONE) returned, an entry grants a store",
-        fix: Broken::ProtectWithoutSection,
-        shows_in: "spf-2017",
-        scene: Scene::FaultProtect,
-        ..USUAL
-    },
-    Race {
-        number: "P29",
-        name: "remap-fault",
-        never: "a fault puts a page in where mremap is about to move one",
-        fix: Broken::RemapPublishesEarly,
-        shows_in: "spf-2017",
-        scene: Scene::RemapFault,
-        ..USUAL
-    },
-    Race {
-        number: "P30",
-        name: "lookup-free",
-        never: "a lookup without a lock reads a VMA that was freed",
-        fix: Broken::NoGracePeriod,
-        shows_in: "spf-2017",
-        scene: Scene::FaultRemap,
-        ..USUAL
-    },
-    Race {
-        number: "P30-reuse",
-        name: "fault-reused-vma",
-        never: "a fault holds a VMA that has become another address space's, and takes it for its own",
-        fix: Broken::NoOwnerRecheck,
-        shows_in: "linux-6.15",
-        scene: Scene::FaultReuse,
-        ..USUAL
-    },
-    Race {
-        number: "P30-range",
-        name: "fault-split",
-        never: "a fault holds a VMA that no longer covers its address, and goes on",
-        fix: Broken::NoRangeRecheck,
-        shows_in: "linux-6.4",
-        scene: Scene::FaultSplit,
-        ..USUAL
-    },
-    Race {
-        number: "P31",
-        name: "stack-stack",
-        never: "two stacks grow at once, and one that is mapped is not found, or does not grow",
-        fix: Broken::ExpandUnderReadLock,
-        shows_in: "linux-6.4",
-        scene: Scene::StackStack,
-        ..USUAL
-    },
-    Race {
-        number: "P31-insert",
-        name: "lookup-insert",
-        never: "a lookup without a lock misses a mapping that is there before and after",
-        fix: Broken::LeafInPlace,
-        shows_in: "spf-2017",
-        scene: Scene::LookupBeside,
-        ..USUAL
-    },
-    Race {
-        number: "P32",
-        name: "fork-fault",
-        never: "a forked child lacks a store of its parent and has a later one",
-        fix: Broken::ForkWithoutSections,
-        shows_in: "spf-2017",
-        scene: Scene::ForkFault,
-        ..USUAL
-    },
-    Race {
-        number: "P32-fresh",
-        name: "fork-fresh",
-        never: "a forked child lacks a page that a fault was putting in, and has a later store",
-        fix: Broken::ForkLooksUnlocked,
-        shows_in: "spf-2017",
-        scene: Scene::ForkFresh,
-        ..USUAL
-    },
-    Race {
-        number: "P33",
-        name: "map-load",
-        never: "a fault finds a VMA that does not yet say what may be done there",
-        fix: Broken::PublishEarly,
-        shows_in: "linux-6.15",
-        scene: Scene::MapLoad,
-        ..USUAL
-    },
-    Race {
-        number: "P34",
-        name: "fault-anon-vma",
-        never: "a fault makes a page of a mapping that has lost its anon_vma",
-        fix: Broken::AnonVmaBeforeLock,
-        shows_in: "linux-6.15",
-        scene: Scene::RemapAnon,
-        ..USUAL
-    },
-    Race {
-        number: "P35",
-        name: "fault-mbind",
-        never: "a fault that goes on after mbind returned takes a page by the old policy",
-        fix: Broken::ProtectWithoutSection,
-        shows_in: "spf-2017",
-        scene: Scene::PolicyFault,
-        ..USUAL
-    },
-    Race {
-        number: "P35-locked",
-        name: "mlock-mlock",
-        never: "two calls lock memory at once, and the count of locked pages lacks one of them",
-        fix: Broken::LockedCountLate,
-        shows_in: "linux-6.15",
-        scene: Scene::LockLock,
-        ..USUAL
-    },
-    Race {
-        number: "P61",
-        name: "sleep-munmap",
-        never: "a CPU that is told no more keeps a translation",
-        fix: Broken::LeavesUnflushed,
-        shows_in: "linux-4.13",
-        scene: Scene::SleepUnmap,
-        ..USUAL
-    },
-    Race {
-        number: "P36",
-        name: "fault-mmap-lock",
-        never: "a fault waits for mmap_lock with its VMA's lock held",
-        fix: Broken::MmapLockUnderVmaLock,
-        shows_in: "linux-6.15",
-        scene: Scene::FaultWaits,
-        ..USUAL
-    },
-    Race {
-        number: "P37",
-        name: "fault-shootdown",
-        never: "a speculative fault waits for a table's lock whose holder waits for its CPU",
-        fix: Broken::SpinForTableLock,
-        shows_in: "spf-2017",
-        scene: Scene::FaultShootdown,
-        ..USUAL
-    },
-    Race {
-        number: "P38",
-        name: "fault-writers",
-        never: "a fault fails again and again among writers, and never waits",
-        fix: Broken::LadderWithoutEnd,
-        shows_in: "linux-6.4",
-        scene: Scene::FaultStarves,
-        ..USUAL
-    },
-    Race {
-        number: "P38-writer",
-        name: "writer-faults",
-        never: "a writer waits for a VMA while new faults go on coming in",
-        fix: Broken::WriterLetsReadersIn,
-        shows_in: "linux-6.15",
-        scene: Scene::WriterStarves,
-        ..USUAL
-    },
-    Race {
-        number: "P39",
-        name: "stack-munmap",
-        never: "a stack grows into a range whose tables munmap is freeing",
-        fix: Broken::UnmapUnlocked,
-        shows_in: "linux-4.13",
-        scene: Scene::StackUnmap,
-        ..USUAL
-    },
-    Race {
-        number: "P40",
-        name: "remap-zap",
-        never: "a page is freed at its new place and still reached by the old one",
-        fix: Broken::RemapFlushesLate,
-        shows_in: "linux-6.4",
-        seed: 6,
-        scene: Scene::RemapZap,
-        ..USUAL
-    },
-    Race {
-        number: "P41",
-        name: "zap-zap",
-        never: "a zap that found nothing returns while another CPU still reaches the page",
-        fix: Broken::NoNestedFlush,
-        shows_in: "linux-4.13",
-        scene: Scene::ZapZap,
-        ..USUAL
-    },
-    Race {
-        number: "P43",
-        name: "protect-copy",
-        never: "a page that a handler protects and copies is stored to meanwhile",
-        fix: Broken::ProtectWithoutFlush,
-        shows_in: "linux-4.13",
-        scene: Scene::ProtectCopy,
-        ..USUAL
-    },
-    Race {
-        number: "P45",
-        name: "fork-pin",
-        never: "fork takes a page away from somebody who has just pinned it",
-        fix: Broken::PinWithoutSequence,
-        shows_in: "linux-4.13",
-        seed: 2004,
-        scene: Scene::ForkPin,
-        ..USUAL
-    },
-    Race {
-        number: "P46",
-        name: "reuse-zap",
-        never: "a store reaches a page that another address space still reaches",
-        fix: Broken::ReuseByMapCount,
-        shows_in: "linux-4.13",
-        scene: Scene::ReuseZap,
-        ..USUAL
-    },
-    Race {
-        number: "P57",
-        name: "fault-zap",
-        never: "a zap takes a map count below zero that the fault has not raised yet",
-        fix: Broken::MapCountAfterExchange,
-        shows_in: "atomic-pte-2004",
-        scene: Scene::FaultZap,
-        ..USUAL
-    },
+    "P6", "emulated", entries::emulated, EmulateUnderLock, "atomic-pte-2004", formats: Format::ALL,
+        exchange: ExchangeBy::Emulated =>
+        "who holds the lock that emulates the exchange waits for itself in an exchange";
+    "P7", "accessed-mprotect", scenes::accessed_protect, StaleAccessBits, "atomic-pte-2004",
+        formats: ALTIX =>
+        "after mprotect returned, setting an accessed bit brings the old protection back";
+    "P8", "rss", scenes::resident, RawRss, "atomic-pte-2004" =>
+        "a resident count below zero is shown";
+    "P9", "walk-free", vma_scenes::walk_free, TablesAtOnce, "spf-2017" =>
+        "a fault walks into a table that munmap freed";
+    "P9-age", "age-munmap", vma_scenes::age_unmap, AgeHoles, "linux-4.13", seed: 2 =>
+        "a walk under mmap_lock goes on in a table that munmap frees under the same lock";
+    "P20", "around-truncate", files::around_truncate, TruncateUnmapsOnce, "fault-around-2014",
+        about: FILES => "an entry maps a page behind the end after truncate returned";
+    "P20-make", "make-truncate", files::make_truncate, SizeBeforeLock, "linux-4.13", about: FILES =>
+        "a page is made behind the end while the file becomes shorter";
+    "P21", "around-reuse", files::around_reuse, CachedUnchecked, "fault-around-2014",
+        about: FILES => "a page is mapped that was the file's before its frame was used again";
+    "P22", "around-edges", files::around_edges, AroundUnclamped, "fault-around-2014",
+        about: FILES => "pages around a fault are mapped where their mapping has ended";
+    "P23", "around-unready", files::around_unready, AroundTakesAll, "fault-around-2014",
+        about: FILES => "a page is mapped that was not read in, or whose memory is broken";
+    "P23-wait", "around-waits", files::around_unready, AroundWaits, "fault-around-2014",
+        about: FILES => "who maps pages around a fault waits for one with a table's lock held";
+    "P24", "around-copy", files::around_copy, AroundReplaces, "fault-around-2014", about: FILES =>
+        "a private copy is replaced by the file's page around a load's fault";
+    "P27", "fault-remap", scenes::fault_remap, NoRevalidate, "spf-2017" =>
+        "a fault of the old mapping installs a page after munmap returned";
+    "P27-detach", "fault-downgrade", vma_scenes::fault_reuse, DetachLate, "linux-6.15", seed: 2 =>
+        "a fault locks a mapping that munmap has taken out, and puts a page in after the zap";
+    "P28", "fault-mprotect", scenes::fault_protect, ProtectWithoutSection, "spf-2017" =>
+        "after mprotect(NONE) returned, an entry grants a store";
+    "P29", "remap-fault", remaps::remap_fault, RemapPublishesEarly, "spf-2017" =>
+        "a fault puts a page in where mremap is about to move one";
+    "P30", "lookup-free", scenes::fault_remap, NoGracePeriod, "spf-2017" =>
+        "a lookup without a lock reads a VMA that was freed";
+    "P30-reuse", "fault-reused-vma", vma_scenes::fault_reuse, NoOwnerRecheck, "linux-6.15" =>
+        "a fault holds a VMA that has become another address space's, and takes it for its own";
+    "P30-range", "fault-split", vma_scenes::fault_split, NoRangeRecheck, "linux-6.4" =>
+        "a fault holds a VMA that no longer covers its address, and goes on";
+    "P31", "stack-stack", stacks::stack_stack, ExpandUnderReadLock, "linux-6.4" =>
+        "two stacks grow at once, and one that is mapped is not found, or does not grow";
+    "P31-insert", "lookup-insert", vma_scenes::lookup_beside, LeafInPlace, "spf-2017" =>
+        "a lookup without a lock misses a mapping that is there before and after";
+    "P32", "fork-fault", forks::fork_fault[forks::First::Touched], ForkWithoutSections,
+        "spf-2017" => "a forked child lacks a store of its parent and has a later one";
+    "P32-fresh", "fork-fresh", forks::fork_fault[forks::First::Fresh], ForkLooksUnlocked,
+        "spf-2017" =>
+        "a forked child lacks a page that a fault was putting in, and has a later store";
+    "P33", "map-load", vma_scenes::map_load, PublishEarly, "linux-6.15" =>
+        "a fault finds a VMA that does not yet say what may be done there";
+    "P34", "fault-anon-vma", remaps::remap_anon, AnonVmaBeforeLock, "linux-6.15" =>
+        "a fault makes a page of a mapping that has lost its anon_vma";
+    "P35", "fault-mbind", advice::policy_fault, ProtectWithoutSection, "spf-2017", about: NODES =>
+        "a fault that goes on after mbind returned takes a page by the old policy";
+    "P35-locked", "mlock-mlock", advice::lock_lock, LockedCountLate, "linux-6.15" =>
+        "two calls lock memory at once, and the count of locked pages lacks one of them";
+    "P61", "sleep-munmap", masks::sleep_unmap, LeavesUnflushed, "linux-4.13" =>
+        "a CPU that is told no more keeps a translation";
+    "P36", "fault-mmap-lock", vma_scenes::fault_waits, MmapLockUnderVmaLock, "linux-6.15" =>
+        "a fault waits for mmap_lock with its VMA's lock held";
+    "P37", "fault-shootdown", scenes::fault_shootdown, SpinForTableLock, "spf-2017" =>
+        "a speculative fault waits for a table's lock whose holder waits for its CPU";
+    "P38", "fault-writers", vma_scenes::fault_starves, LadderWithoutEnd, "linux-6.4" =>
+        "a fault fails again and again among writers, and never waits";
+    "P38-writer", "writer-faults", vma_scenes::writer_starves, WriterLetsReadersIn, "linux-6.15" =>
+        "a writer waits for a VMA while new faults go on coming in";
+    "P39", "stack-munmap", stacks::stack_unmap, UnmapUnlocked, "linux-4.13" =>
+        "a stack grows into a range whose tables munmap is freeing";
+    "P40", "remap-zap", remaps::remap_zap, RemapFlushesLate, "linux-6.4", seed: 6 =>
+        "a page is freed at its new place and still reached by the old one";
+    "P41", "zap-zap", scenes::zap_zap, NoNestedFlush, "linux-4.13" =>
+        "a zap that found nothing returns while another CPU still reaches the page";
+    "P43", "protect-copy", pins::protect_copy, ProtectWithoutFlush, "linux-4.13" =>
+        "a page that a handler protects and copies is stored to meanwhile";
+    "P45", "fork-pin", pins::fork_pin, PinWithoutSequence, "linux-4.13", seed: 2004 =>
+        "fork takes a page away from somebody who has just pinned it";
+    "P46", "reuse-zap", forks::reuse_zap, ReuseByMapCount, "linux-4.13" =>
+        "a store reaches a page that another address space still reaches";
+    "P57", "fault-zap", scenes::fault_zap, MapCountAfterExchange, "atomic-pte-2004" =>
+        "a zap takes a map count below zero that the fault has not raised yet";
     // Found with store buffers only.
-    Race {
-        number: "commit",
-        name: "charge-charge",
-        never: "two mappings are admitted at once of which only one fits",
-        fix: Broken::ChargeWithoutFence,
-        shows_in: "linux-4.13",
-        scene: Scene::ChargeCharge,
-        ..USUAL
-    },
-    Race {
-        number: "flush",
-        name: "install-load",
-        never: "a CPU uses a page before the caches that need telling were told what is in it",
-        fix: Broken::FlushAfterInstall,
-        shows_in: "atomic-pte-2004",
-        formats: ALTIX,
-        scene: Scene::FaultFault,
-        ..USUAL
-    },
-    Race {
-        number: "zero-page",
-        name: "replace-load",
-        never: "one CPU's store has returned and another still loads zero from the shared page",
-        fix: Broken::ReplaceBeforeFlush,
-        shows_in: "atomic-pte-2004",
-        seed: 12,
-        scene: Scene::ReplaceLoad,
-        ..USUAL
-    },
-    Race {
-        number: "speculative-exchange",
-        name: "fault-munmap",
-        never: "an entry is installed in a table that munmap freed",
-        fix: Broken::SpeculativeExchange,
-        shows_in: "spf-2017",
-        scene: Scene::FaultUnmap,
-        ..USUAL
-    },
-    Race {
-        number: "P40-truncate",
-        name: "remap-truncate",
-        never: "a page that was truncated is stored to by its place before mremap",
-        fix: Broken::RemapFlushesLate,
-        shows_in: "linux-6.4",
-        seed: 3,
-        scene: Scene::RemapTruncate,
-        ..USUAL
-    },
-    Race {
-        number: "P42",
-        name: "munmap-truncate",
-        never: "a page that was truncated is stored to before munmap told every CPU",
-        fix: Broken::FilePagesAtOnce,
-        shows_in: "linux-4.13",
-        seed: 2,
-        scene: Scene::UnmapTruncate,
-        ..USUAL
-    },
-    Race {
-        number: "P44",
-        name: "force-discard",
-        never: "a forced store reaches the file of a private mapping",
-        fix: Broken::ForceTrustsFault,
-        shows_in: "linux-4.13",
-        scene: Scene::ForceDiscard,
-        ..USUAL
-    },
-    Race {
-        number: "writeback-unmap",
-        name: "munmap-write",
-        never: "a store through a mapping that goes is never written",
-        fix: Broken::UnlinkBeforeFlush,
-        shows_in: "linux-4.13",
-        scene: Scene::UnmapWrite,
-        ..USUAL
-    },
-    Race {
-        number: "writeback",
-        name: "write-store",
-        never: "a store while a page is written is never written",
-        fix: Broken::WriteUnprotected,
-        shows_in: "linux-4.13",
-        scene: Scene::WriteStore,
-        ..USUAL
-    },
-];
+    "commit", "charge-charge", promises::charge_charge, ChargeWithoutFence, "linux-4.13" =>
+        "two mappings are admitted at once of which only one fits";
+    "flush", "install-load", scenes::fault_fault, FlushAfterInstall, "atomic-pte-2004",
+        formats: ALTIX =>
+        "a CPU uses a page before the caches that need telling were told what is in it";
+    "zero-page", "replace-load", entries::replace_load, ReplaceBeforeFlush, "atomic-pte-2004",
+        seed: 12 =>
+        "one CPU's store has returned and another still loads zero from the shared page";
+    "speculative-exchange", "fault-munmap", scenes::fault_unmap, SpeculativeExchange, "spf-2017" =>
+        "an entry is installed in a table that munmap freed";
+    "P40-truncate", "remap-truncate", files::remap_truncate, RemapFlushesLate, "linux-6.4",
+        about: FILES, seed: 3 =>
+        "a page that was truncated is stored to by its place before mremap";
+    "P42", "munmap-truncate", files::unmap_truncate, FilePagesAtOnce, "linux-4.13", about: FILES,
+        seed: 2 => "a page that was truncated is stored to before munmap told every CPU";
+    "P44", "force-discard", files::force_discard, ForceTrustsFault, "linux-4.13", about: FILES =>
+        "a forced store reaches the file of a private mapping";
+    "writeback-unmap", "munmap-write", files::unmap_write, UnlinkBeforeFlush, "linux-4.13",
+        about: FILES => "a store through a mapping that goes is never written";
+    "writeback", "write-store", files::write_store, WriteUnprotected, "linux-4.13", about: FILES =>
+        "a store while a page is written is never written";
+    "P2", "swap-fault", away::out, SwapInTwoSteps, "atomic-pte-2004", about: SWAPS =>
+        "a fault fills an entry whose page is on its way out";
+    "P3", "swap-store", away::out, SwapForgetsDirty, "linux-4.13", about: SWAPS =>
+        "a store that comes before a page's entry goes is not in what is written";
+    "P4", "swap-install", away::out_fault, FoundBeforeCounted, "atomic-pte-2004", about: SWAPS =>
+        "a page goes out before the fault that makes it has counted its entry";
+    "P6-swap", "swap-emulated", away::out, EmulateUnderLock, "atomic-pte-2004", about: SWAPS,
+        formats: Format::ALL, exchange: ExchangeBy::Emulated =>
+        "swap-out, with the lock held that emulates the exchange, waits for itself";
+    "P10", "migrate-child", migration::child, RmapUnlocked, "linux-4.13", about: MOVES =>
+        "a walk of the reverse map comes to a span that a child's exit frees, or misses one";
+    "P11", "migrate-fault", migration::first_fault, RmapUnlocked, "linux-4.13", about: MOVES =>
+        "a walk of the reverse map misses a page beside a neighbour's first fault";
+    "P12", "migrate-remap", migration::remap, RemapUnlocked, "linux-4.13", about: MOVES =>
+        "mremap takes an entry past a walk that puts entries back";
+    "P13", "migrate-fork", migration::fork, ForkLeavesMoving, "linux-4.13", about: MOVES =>
+        "a child gets an entry that grants stores, or that nobody puts back";
+    "P13-order", "fork-order", migration::fork, ChildFirst, "linux-4.13", about: MOVES =>
+        "an entry is copied to a child that the walk has been to already";
+    "P14", "migrate-mprotect", migration::protect, MoveKeepsGrant, "linux-4.13", about: MOVES =>
+        "a page that was moved grants stores that mprotect took away meanwhile";
+    "P15", "migrate-store", migration::store, CopyBeforeFlush, "linux-4.13", about: MOVES =>
+        "a store reaches the old page after that was copied";
+    "idle-move", "migrate-idle", migration::store, MoveCountsItself, "linux-4.13", about: MOVES =>
+        "a page that nobody else uses is not moved";
+    "P58", "aba-exclusive", aba::exclusive, ExclusiveBeforeLock, "linux-4.13", about: MOVES =>
+        "a store takes a page for its own that was moved away and back, and that a child has";
+    "P16", "find-recycled", lineage::recycled, HoldsFreedAnonVma, "linux-4.13", about: MOVES =>
+        "who comes from a page gets an anon_vma that is free, and frees it again";
+    "P17", "reuse-anon-vma", lineage::reused, ChildrenAndOwners, "linux-4.13", about: MOVES =>
+        "a mapping has a page whose anon_vma it is not chained to, by two forks' reuse";
+    "P17-merge", "merge-moved", lineage::inherited, MergeForgetsChain, "linux-4.13", about: MOVES =>
+        "a mapping takes pages over that mremap brings, and not their anon_vma";
+    "P18", "merge-refused", lineage::refused, MergeWithoutSection, "linux-6.15", about: LINKS =>
+        "a fault makes a page by a link to an anon_vma that is then taken back";
+    "P25", "around-swap", away::around_out, AroundForgetsAway, "linux-4.13", about: AROUND =>
+        "the file's page is mapped over a private copy that was swapped out";
+    "P26", "around-unused", away::unused, NeighboursUsed, "linux-4.13", about: UNUSED =>
+        "a page that was used goes while one stays that was mapped around and never used";
+    "hint", "hint-discard", hints::hint, HintPutsBack, "linux-4.13", about: HINT =>
+        "a hinting fault puts back what it read of an entry whose page has gone";
+    "watch-move", "migrate-watched", migration::watched, WatchSkipsMoving, "linux-4.13",
+        about: MOVES => "a page grants stores again that a handler protected while it was moved";
+    "P45-move", "migrate-pin-fork", migration::pin_fork, SwapSharesPinned, "linux-4.13",
+        about: MOVES => "fork shares a page that is pinned, since it is just being moved";
+    "pin-move", "migrate-pin", migration::pin, MoveUncounted, "linux-4.13", about: MOVES =>
+        "a page is moved that somebody has pinned";
+    "write-move", "migrate-write", migration::written, MoveForgetsDirty, "linux-4.13",
+        about: MOVES => "a page of a file that was moved is never written";
+    "hole-move", "migrate-hole", migration::hole, TruncateUnmapsOnce, "linux-4.13", about: MOVES =>
+        "a page that is being moved stays mapped where a hole was made of it";
+    "shm-remove", "attach-remove", segments::attach_remove, AttachUncounted, "linux-4.13" =>
+        "a segment goes that somebody has attached";
+    "P47", "huge-unshare", hugetlb::unshare, HugeUnlocked, "linux-5.19", about: HUGE =>
+        "a fault writes to a table that was shared, and was taken away by a hole";
+    "P48", "huge-leave", hugetlb::leave, UnshareWithoutFlush, "hugetlb-vma-lock-2022",
+        about: HUGE => "a page is reached by way of a table that was left, after it was freed";
+    "P49", "huge-looked", hugetlb::looked, SharersByReferences, "hugetlb-vma-lock-2022",
+        about: HUGE => "a table is taken for a shared one while somebody only looks at it";
+    "P50", "huge-split", hugetlb::cut[true], SplitSharesAgain, "linux-6.4", about: HUGE =>
+        "a mapping is cut, and shares the table of the interval of the cut again meanwhile";
+    "P50-beside", "huge-split-beside", hugetlb::cut[false], CutStillShared, "hugetlb-vma-lock-2022",
+        about: HUGE =>
+        "a mapping is cut, and another comes to share the table of the interval meanwhile";
+    "P51", "huge-fork", hugetlb::fork, LinkBeforeLock, "hugetlb-vma-lock-2022", about: HUGE =>
+        "who comes by the file finds a child's mapping before its lock";
+    "P52", "huge-discard", hugetlb::discard, DiscardUnlocked, "hugetlb-vma-lock-2022",
+        about: HUGE => "a store gets a signal whose page is on its way back to the pool";
+    "P53", "huge-segment", segments::attach_split, SplitNamesLock, "hugetlb-vma-lock-2022",
+        about: HUGE => "two mappings have one lock, which goes with one of them";
+    "P54", "huge-truncate", hugetlb::truncate, CutSkipsAbsent, "hugetlb-vma-lock-2022",
+        about: HUGE => "a page is behind the end after a cut, or counted as reserved";
+    "P54-size", "huge-size", hugetlb::truncate, SizeBeforeMutex, "hugetlb-vma-lock-2022",
+        about: HUGE => "a fault makes a page behind the end, which it looked at too early";
+    "P54-hole", "huge-hole", hugetlb::hole, HoleUnreservesLate, "hugetlb-vma-lock-2022",
+        about: HUGE => "a fault takes a page for reserved whose reservation goes with a hole";
+    "P54-map", "huge-map", hugetlb::map, ReserveBesideCut, "hugetlb-vma-lock-2022", about: HUGE =>
+        "a mapping is told that pages are reserved which a cut takes back";
+    "P55", "huge-last", hugetlb::last, FaultsAtOnce, "hugetlb-vma-lock-2022", about: HUGE =>
+        "two want the last page for one place, and one gets a signal";
+    "P56", "huge-walk", hugetlb::unshare, WalkUnlocked, "hugetlb-vma-lock-2022", about: HUGE =>
+        "a walk cannot have a mapping's lock, and takes its table away";
+    "P59", "huge-age", huge_age::beside_hole, AgesShared, "hugetlb-vma-lock-2022", about: HUGE =>
+        "a walk under mmap_lock alone is in a table that was shared, and that another freed";
+    "huge-again", "huge-livelock", hugetlb::unshare, WalkStartsOver, "linux-6.15", about: HUGE =>
+        "a hole takes a page from two mappings in turn, which share a table, for ever";
+    "huge-gone", "munmap-share", huge_tables::gone, GoneStillShares, "hugetlb-vma-lock-2022",
+        about: HUGE => "a table is shared that munmap is about to free";
+    "huge-over", "mmap-share", huge_tables::over, LinkBeforeTables, "hugetlb-vma-lock-2022",
+        about: HUGE => "a table is shared that has tables of smaller pages still, which mmap frees";
+    "huge-make", "make-share", huge_tables::make, BlindShare, "atomic-pte-2004", about: HUGE =>
+        "a table that a fault has put in is replaced by one to share";
+    "huge-move", "huge-move-fault", huge_moving::beside_fault, HugeMoveBesideFaults,
+        "hugetlb-vma-lock-2022", about: HUGE_MOVES =>
+        "a fault maps a huge page that is being moved";
+    "huge-move-table", "huge-move-shared", huge_moving::by_one_table, HugeMoveTellsOne,
+        "hugetlb-vma-lock-2022", about: HUGE_MOVES =>
+        "a store to a huge page is lost that was moved by way of a table others have, too";
+    "huge-move-fork", "huge-fork-move", huge_moving::beside_fork, ForkSkipsMoving,
+        "hugetlb-vma-lock-2022", about: HUGE_MOVES =>
+        "a child lacks a huge page that was being moved when it was forked";
+    "huge-move-edge", "huge-move-discard", huge_moving::beside_discard, DiscardRoundsUp,
+        "hugetlb-vma-lock-2022", about: HUGE_MOVES =>
+        "MADV_DONTNEED discards the huge page in which its range ends";
+    "P46-huge", "huge-reuse", hugetlb::reuse, ReuseByMapCount, "hugetlb-vma-lock-2022",
+        about: HUGE => "a store reaches a huge page that another address space still reaches";
+}

@@ -6,20 +6,16 @@
 //! which is no mistake while the tasks run. When they have ended nothing is in use, and every scene
 //! ends with a move that has to succeed ([`moves_at_last`]).
 
-use super::aba;
-use super::away;
 use super::disk::Disk;
 use super::entries::leaf;
 use super::files::File;
 use super::forks::Child;
-use super::hints;
 use super::pins;
-use super::scenes::{S, expect, tasks};
+use super::scenes::{Body, boxed, expect, tasks};
 use super::stage::{Checked, Script, Stage};
 use core::cell::{Cell, RefCell};
 use minflt_addr::{Pfn, VirtAddr};
-use minflt_mm::config::{Balancing, Neighbours};
-use minflt_mm::{Config, Event, Mm, MovePageError, Prot, Remap, RemapRequest, Sharing, Signal};
+use minflt_mm::{Event, Mm, MovePageError, Prot, Remap, RemapRequest, Sharing, Signal};
 use minflt_pgtable::{Access, Paging};
 use minflt_sync::{Instance, Machine};
 use std::rc::Rc;
@@ -29,92 +25,8 @@ pub(super) const FAR: u32 = 1;
 /// Where mappings are moved to.
 const THERE: u64 = 8;
 
-type Body<'s> = Box<dyn FnOnce() + 's>;
-
-/// A scene of this file.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Moving {
-    Child,
-    FirstFault,
-    Remap,
-    Fork,
-    Protect,
-    Store,
-    Pin,
-    Written,
-    Hole,
-    Watched,
-    PinFork,
-    Out,
-    OutFault,
-    AroundOut,
-    Unused,
-    Hint,
-    Exclusive,
-}
-
-impl Moving {
-    /// Whether its system has a swap device.
-    pub(super) const fn swaps(self) -> bool {
-        matches!(
-            self,
-            Self::Out | Self::OutFault | Self::AroundOut | Self::Unused
-        )
-    }
-
-    /// Frames of each node of its machine, where that matters.
-    pub(super) const fn frames(self) -> Option<u64> {
-        match self {
-            Self::Unused => Some(away::FRAMES),
-            _ => None,
-        }
-    }
-
-    /// The configuration that it is about, made from another.
-    pub(super) const fn staged(self, config: Config) -> Config {
-        match self {
-            Self::Unused => Config {
-                neighbours: Neighbours::Old,
-                ..config
-            },
-            Self::Hint => Config {
-                balancing: Balancing::On,
-                ..config
-            },
-            _ => config,
-        }
-    }
-}
-
-/// Writes the scenario out on a stage.
-pub(super) fn script<'s, P: Paging>(scene: Moving, stage: &S<'s, P>) -> Script<'s> {
-    match scene {
-        Moving::Child => child(stage),
-        Moving::FirstFault => first_fault(stage),
-        Moving::Remap => remap(stage),
-        Moving::Fork => fork(stage),
-        Moving::Protect => protect(stage),
-        Moving::Store => store(stage),
-        Moving::Pin => pin(stage),
-        Moving::Written => written(stage),
-        Moving::Hole => hole(stage),
-        Moving::Watched => watched(stage),
-        Moving::PinFork => pin_fork(stage),
-        Moving::Out => away::out(stage),
-        Moving::OutFault => away::out_fault(stage),
-        Moving::AroundOut => away::around_out(stage),
-        Moving::Unused => away::unused(stage),
-        Moving::Hint => hints::hint(stage),
-        Moving::Exclusive => aba::exclusive(stage),
-    }
-}
-
-pub(super) fn boxed<'s, F: FnOnce() + 's>(body: F) -> Body<'s> {
-    Box::new(body)
-}
-
 /// Maps pages `from..to`, of which each holds its number.
-pub(super) fn touched<P: Paging>(stage: &Stage<'_, P>, from: u64, to: u64) {
+pub(super) fn touched<P: Paging>(stage: Stage<'_, P>, from: u64, to: u64) {
     stage.map(from, to);
     let thread = stage.thread();
     for n in from..to {
@@ -123,7 +35,7 @@ pub(super) fn touched<P: Paging>(stage: &Stage<'_, P>, from: u64, to: u64) {
 }
 
 /// The frame of page `n`, which is there, and which nobody uses yet.
-pub(super) fn frame_of<P: Paging>(stage: &Stage<'_, P>, n: u64) -> Pfn {
+pub(super) fn frame_of<P: Paging>(stage: Stage<'_, P>, n: u64) -> Pfn {
     leaf(stage, n).load().pfn()
 }
 
@@ -136,13 +48,12 @@ pub(super) fn fine(moved: Result<(), MovePageError>) {
 }
 
 /// Moves what is in frame `pfn`.
-pub(super) fn mover<'s, P: Paging>(stage: &S<'s, P>, pfn: Pfn) -> Body<'s> {
-    let stage = Rc::clone(stage);
+pub(super) fn mover<'s, P: Paging>(stage: Stage<'s, P>, pfn: Pfn) -> Body<'s> {
     boxed(move || fine(stage.sys.move_frame(pfn, FAR)))
 }
 
 /// Moves the page at page `n` of an address space there and back.
-fn move_to_and_fro<P: Paging>(stage: &Stage<'_, P>, mm: &Mm<Checked<P>>, n: u64) {
+fn move_to_and_fro<P: Paging>(stage: Stage<'_, P>, mm: &Mm<Checked<P>>, n: u64) {
     for node in [FAR, 0] {
         fine(mm.move_page(stage.page(n), node));
     }
@@ -151,7 +62,7 @@ fn move_to_and_fro<P: Paging>(stage: &Stage<'_, P>, mm: &Mm<Checked<P>>, n: u64)
 /// When the tasks have ended: all adds up, of these address spaces; and page `n` of the first holds
 /// `expected`, before and after it is moved once more.
 pub(super) fn left<P: Paging>(
-    stage: &Stage<'_, P>,
+    stage: Stage<'_, P>,
     alive: &[&Mm<Checked<P>>],
     n: u64,
     expected: Result<u64, Signal>,
@@ -163,7 +74,7 @@ pub(super) fn left<P: Paging>(
 
 /// The same of a page that is not moved.
 pub(super) fn adds_up<P: Paging>(
-    stage: &Stage<'_, P>,
+    stage: Stage<'_, P>,
     alive: &[&Mm<Checked<P>>],
     n: u64,
     expected: Result<u64, Signal>,
@@ -176,7 +87,7 @@ pub(super) fn adds_up<P: Paging>(
 
 /// Page `n` of an address space holds `expected`.
 fn holds<P: Paging>(
-    stage: &Stage<'_, P>,
+    stage: Stage<'_, P>,
     mm: &Mm<Checked<P>>,
     n: u64,
     expected: Result<u64, Signal>,
@@ -193,7 +104,7 @@ fn holds<P: Paging>(
 /// The tasks have ended, so nothing refers to the page at `addr` but what maps it: it is moved to
 /// the other node and back, if there is one.
 pub(super) fn moves_at_last<P: Paging>(
-    stage: &Stage<'_, P>,
+    stage: Stage<'_, P>,
     mm: &Mm<Checked<P>>,
     addr: VirtAddr,
 ) -> Result<(), String> {
@@ -214,47 +125,43 @@ pub(super) fn moves_at_last<P: Paging>(
 
 /// P10: a page that a child shares is moved, while the child takes a part of its mapping out, which
 /// splits it, and ends.
-fn child<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
+pub(super) fn child<'s, P: Paging>(stage: Stage<'s, P>) -> Script<'s> {
     touched(stage, 0, 3);
     let child = Child::of(stage);
-    let (caller, user, last) = (Rc::clone(stage), Rc::clone(stage), Rc::clone(stage));
     let bodies = vec![
-        boxed(move || move_to_and_fro(&caller, caller.mm, 2)),
+        boxed(move || move_to_and_fro(stage, stage.mm, 2)),
         boxed(move || {
-            let done = child.mm().munmap(user.page(1), P::page());
+            let done = child.mm().munmap(stage.page(1), P::page());
             assert!(done.is_ok(), "mapped");
             child.exit();
         }),
     ];
-    tasks(bodies, move || left(&last, &[last.mm], 2, Ok(2)))
+    tasks(bodies, move || left(stage, &[stage.mm], 2, Ok(2)))
 }
 
 /// P11: a page is moved under `mmap_lock` for reading, while the first store to a mapping between
 /// its own and another brings that under their anon_vma.
-fn first_fault<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
+pub(super) fn first_fault<'s, P: Paging>(stage: Stage<'s, P>) -> Script<'s> {
     touched(stage, 0, 3);
-    let cut = stage.mm.munmap(stage.page(1), P::page());
-    assert!(cut.is_ok(), "mapped");
+    stage.unmap(1, 1);
     // Numbers of mappings say where their spans stand: after these the next one stands above both.
     for _ in 0..LATER {
         stage.map(THERE, THERE + 1);
-        let cut = stage.mm.munmap(stage.page(THERE), P::page());
-        assert!(cut.is_ok(), "mapped");
+        stage.unmap(THERE, 1);
     }
     let place = minflt_mm::Place::FixedNoReplace(stage.page(1));
     // Not one with its neighbours, and yet alike.
     let prot = Prot::READ_WRITE.with(Prot::EXEC);
     assert!(stage.mm.mmap(place, P::page(), prot).is_ok(), "free");
-    let (caller, user, last) = (Rc::clone(stage), Rc::clone(stage), Rc::clone(stage));
     let bodies = vec![
-        boxed(move || move_to_and_fro(&caller, caller.mm, 2)),
+        boxed(move || move_to_and_fro(stage, stage.mm, 2)),
         boxed(move || {
-            let thread = user.thread();
-            let stored = thread.store(user.page(1), 7);
-            expect(&user, &thread, 1, stored.map(|()| 7));
+            let thread = stage.thread();
+            let stored = thread.store(stage.page(1), 7);
+            expect(stage, &thread, 1, stored.map(|()| 7));
         }),
     ];
-    tasks(bodies, move || left(&last, &[last.mm], 2, Ok(2)))
+    tasks(bodies, move || left(stage, &[stage.mm], 2, Ok(2)))
 }
 
 /// Mappings made and taken out before that of [`first_fault`].
@@ -262,28 +169,27 @@ const LATER: u64 = 4;
 
 /// P12: mremap moves the mapping of a page that is being moved back to where it was split off:
 /// there it is part of a mapping that a walk comes to before the one that it leaves.
-fn remap<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
+pub(super) fn remap<'s, P: Paging>(stage: Stage<'s, P>) -> Script<'s> {
     touched(stage, 0, 2);
     protect_page(stage, 1, Prot::READ);
     move_mapping(stage, 1, THERE);
     protect_page(stage, THERE, Prot::READ_WRITE);
     let pfn = frame_of(stage, THERE);
-    let (caller, last) = (Rc::clone(stage), Rc::clone(stage));
     let bodies = vec![
         mover(stage, pfn),
-        boxed(move || move_mapping(&caller, THERE, 1)),
+        boxed(move || move_mapping(stage, THERE, 1)),
     ];
-    tasks(bodies, move || left(&last, &[last.mm], 1, Ok(1)))
+    tasks(bodies, move || left(stage, &[stage.mm], 1, Ok(1)))
 }
 
 /// mprotect of one page.
-pub(super) fn protect_page<P: Paging>(stage: &Stage<'_, P>, n: u64, prot: Prot) {
+pub(super) fn protect_page<P: Paging>(stage: Stage<'_, P>, n: u64, prot: Prot) {
     let done = stage.mm.mprotect(stage.page(n), P::page(), prot);
     assert!(done.is_ok(), "mapped: {done:?}");
 }
 
 /// mremap of one page.
-pub(super) fn move_mapping<P: Paging>(stage: &Stage<'_, P>, from: u64, to: u64) {
+pub(super) fn move_mapping<P: Paging>(stage: Stage<'_, P>, from: u64, to: u64) {
     let moved = stage.thread().mremap(&RemapRequest {
         old: stage.page(from),
         old_len: P::page(),
@@ -294,17 +200,16 @@ pub(super) fn move_mapping<P: Paging>(stage: &Stage<'_, P>, from: u64, to: u64) 
 }
 
 /// P13: fork while a page is moved. Child and parent then store to it.
-fn fork<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
+pub(super) fn fork<'s, P: Paging>(stage: Stage<'s, P>) -> Script<'s> {
     touched(stage, 0, 1);
     let pfn = frame_of(stage, 0);
     let born = Rc::new(RefCell::new(None));
     let child = Rc::clone(&born);
-    let (forker, last) = (Rc::clone(stage), Rc::clone(stage));
     let bodies = vec![
         mover(stage, pfn),
         boxed(move || {
-            let child = Child::of(&forker);
-            assert!(forker.thread().store(forker.page(0), 7).is_ok(), "mapped");
+            let child = Child::of(stage);
+            assert!(stage.thread().store(stage.page(0), 7).is_ok(), "mapped");
             *born.borrow_mut() = Some(child);
         }),
     ];
@@ -312,55 +217,52 @@ fn fork<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
         let Some(child) = child.take() else {
             return Err("fork did not return".into());
         };
-        left(&last, &[child.mm(), last.mm], 0, Ok(0))?;
-        left(&last, &[last.mm, child.mm()], 0, Ok(7))?;
-        child.end(&last)
+        left(stage, &[child.mm(), stage.mm], 0, Ok(0))?;
+        left(stage, &[stage.mm, child.mm()], 0, Ok(7))?;
+        child.end(stage)
     })
 }
 
 /// P14: mprotect(READ) while a page is moved that was stored to.
-fn protect<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
+pub(super) fn protect<'s, P: Paging>(stage: Stage<'s, P>) -> Script<'s> {
     touched(stage, 0, 1);
     let pfn = frame_of(stage, 0);
-    let caller = Rc::clone(stage);
     let bodies = vec![
         mover(stage, pfn),
         boxed(move || {
-            protect_page(&caller, 0, Prot::READ);
-            let thread = caller.thread();
-            expect(&caller, &thread, 0, Ok(0));
-            if thread.store(caller.page(0), 6) != Err(Signal::AccErr) {
+            protect_page(stage, 0, Prot::READ);
+            let thread = stage.thread();
+            expect(stage, &thread, 0, Ok(0));
+            if thread.store(stage.page(0), 6) != Err(Signal::AccErr) {
                 Checked::<P>::violation(format_args!(
                     "protection: a store succeeded after mprotect(READ) returned"
                 ));
             }
         }),
     ];
-    let last = Rc::clone(stage);
-    tasks(bodies, move || left(&last, &[last.mm], 0, Ok(0)))
+    tasks(bodies, move || left(stage, &[stage.mm], 0, Ok(0)))
 }
 
 /// P15: a page is moved while one thread stores to it all the time, and another loads.
-fn store<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
+pub(super) fn store<'s, P: Paging>(stage: Stage<'s, P>) -> Script<'s> {
     touched(stage, 0, 1);
     let pfn = frame_of(stage, 0);
-    let (user, looker, last) = (Rc::clone(stage), Rc::clone(stage), Rc::clone(stage));
     let bodies = vec![
         mover(stage, pfn),
         boxed(move || {
-            let thread = user.thread();
+            let thread = stage.thread();
             for value in 1..5 {
-                let stored = thread.store(user.page(0), value);
-                expect(&user, &thread, 0, stored.map(|()| value));
+                let stored = thread.store(stage.page(0), value);
+                expect(stage, &thread, 0, stored.map(|()| value));
             }
         }),
-        boxed(move || grows(&looker, 0)),
+        boxed(move || grows(stage, 0)),
     ];
-    tasks(bodies, move || left(&last, &[last.mm], 0, Ok(4)))
+    tasks(bodies, move || left(stage, &[stage.mm], 0, Ok(4)))
 }
 
 /// What page 0 holds becomes larger, and is `before` at first.
-pub(super) fn grows<P: Paging>(stage: &Stage<'_, P>, mut before: u64) {
+pub(super) fn grows<P: Paging>(stage: Stage<'_, P>, mut before: u64) {
     let thread = stage.thread();
     for _ in 0..3 {
         let found = thread.load(stage.page(0));
@@ -374,53 +276,52 @@ pub(super) fn grows<P: Paging>(stage: &Stage<'_, P>, mut before: u64) {
 }
 
 /// A page is moved while somebody pins it without a lock, and stores by the pin.
-fn pin<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
+pub(super) fn pin<'s, P: Paging>(stage: Stage<'s, P>) -> Script<'s> {
     touched(stage, 0, 1);
     let pfn = frame_of(stage, 0);
-    let (user, last) = (Rc::clone(stage), Rc::clone(stage));
     let pinned = Rc::new(Cell::new(false));
     let was = Rc::clone(&pinned);
     let bodies = vec![
         mover(stage, pfn),
         boxed(move || {
-            let thread = user.thread();
-            let Some(pin) = thread.pin_fast(user.page(0), Access::Write) else {
+            let thread = stage.thread();
+            let Some(pin) = thread.pin_fast(stage.page(0), Access::Write) else {
                 return;
             };
             was.set(true);
             for value in [5, 6] {
                 assert!(pin.store(0, value).is_ok(), "pinned for stores");
-                expect(&user, &thread, 0, Ok(value));
+                expect(stage, &thread, 0, Ok(value));
             }
         }),
     ];
     tasks(bodies, move || {
         let expected = if pinned.get() { 6 } else { 0 };
-        left(&last, &[last.mm], 0, Ok(expected))
+        left(stage, &[stage.mm], 0, Ok(expected))
     })
 }
 
 /// A page of a file is moved while one stores to it by a mapping, and another writes it back.
-fn written<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
+pub(super) fn written<'s, P: Paging>(stage: Stage<'s, P>) -> Script<'s> {
     let disk = Disk::fresh();
     let file = File::on(stage, disk);
     file.map(stage, 0, 1, Prot::READ_WRITE, Sharing::Shared);
     assert!(stage.thread().store(stage.page(0), 1).is_ok(), "alone");
     let pfn = frame_of(stage, 0);
-    let (user, syncer, last) = (Rc::clone(stage), Rc::clone(&file), Rc::clone(stage));
+    let syncer = Rc::clone(&file);
     let bodies = vec![
         mover(stage, pfn),
         boxed(move || {
-            let thread = user.thread();
+            let thread = stage.thread();
             for value in 2..4 {
-                let stored = thread.store(user.page(0), value);
-                expect(&user, &thread, 0, stored.map(|()| value));
+                let stored = thread.store(stage.page(0), value);
+                expect(stage, &thread, 0, stored.map(|()| value));
             }
         }),
         boxed(move || syncer.write_back()),
     ];
     tasks(bodies, move || {
-        left(&last, &[last.mm], 0, Ok(3))?;
+        left(stage, &[stage.mm], 0, Ok(3))?;
         file.write_back();
         let found = disk.word(0);
         if found != 3 {
@@ -433,27 +334,27 @@ fn written<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
 }
 
 /// A page of a file is moved while a hole is made of it.
-fn hole<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
+pub(super) fn hole<'s, P: Paging>(stage: Stage<'s, P>) -> Script<'s> {
     let file = File::in_memory(stage);
     file.map(stage, 0, 2, Prot::READ_WRITE, Sharing::Shared);
     assert!(stage.thread().store(stage.page(1), 1).is_ok(), "alone");
     let pfn = frame_of(stage, 1);
-    let (caller, cut, last) = (Rc::clone(stage), Rc::clone(&file), Rc::clone(stage));
+    let cut = Rc::clone(&file);
     let bodies = vec![
         mover(stage, pfn),
         boxed(move || {
             cut.punch(1);
-            expect(&caller, &caller.thread(), 1, Ok(0));
+            expect(stage, &stage.thread(), 1, Ok(0));
         }),
     ];
     tasks(bodies, move || {
-        left(&last, &[last.mm], 1, Ok(0))?;
+        left(stage, &[stage.mm], 1, Ok(0))?;
         file.end()
     })
 }
 
 /// A page is moved while a handler protects it and reads it twice, beside one who stores to it.
-fn watched<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
+pub(super) fn watched<'s, P: Paging>(stage: Stage<'s, P>) -> Script<'s> {
     let mut script = pins::protect_copy(stage);
     if P::bits().uffd_wp != 0 {
         script.tasks.push(mover(stage, frame_of(stage, 0)));
@@ -463,17 +364,16 @@ fn watched<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
 }
 
 /// Whatever has to be true at the end of a script: and page `n` can be moved.
-fn moved_at_the_end<'s, P: Paging>(stage: &S<'s, P>, script: &mut Script<'s>, n: u64) {
-    let last = Rc::clone(stage);
+fn moved_at_the_end<'s, P: Paging>(stage: Stage<'s, P>, script: &mut Script<'s>, n: u64) {
     let at_end = core::mem::replace(&mut script.at_end, Box::new(|| Ok(())));
     script.at_end = Box::new(move || {
         at_end()?;
-        moves_at_last(&last, last.mm, last.page(n))
+        moves_at_last(stage, stage.mm, stage.page(n))
     });
 }
 
 /// A page is moved while somebody pins it without a lock, and another forks.
-fn pin_fork<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
+pub(super) fn pin_fork<'s, P: Paging>(stage: Stage<'s, P>) -> Script<'s> {
     let mut script = pins::fork_pin(stage);
     script.tasks.push(mover(stage, frame_of(stage, 0)));
     moved_at_the_end(stage, &mut script, 0);

@@ -1,8 +1,8 @@
 //! What happens in the races about those who have a page without mapping it: pins and handlers.
 
 use super::forks::Child;
-use super::scenes::{S, expect, tasks};
-use super::stage::{Checked, Script};
+use super::scenes::{boxed, expect, plays, tasks};
+use super::stage::{Checked, Script, Stage};
 use core::cell::RefCell;
 use core::mem::ManuallyDrop;
 use minflt_mm::{Force, UffdMode, Wake, WriteProtected};
@@ -12,26 +12,22 @@ use std::rc::Rc;
 
 /// P45: fork beside one who pins a page without a lock, and then goes on storing to it: by its
 /// address and by the pin.
-pub(super) fn fork_pin<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
+pub(super) fn fork_pin<'s, P: Paging>(stage: Stage<'s, P>) -> Script<'s> {
     stage.map(0, 1);
-    {
-        let thread = stage.thread();
-        assert!(thread.store(stage.page(0), 1).is_ok(), "alone, and mapped");
-    }
+    stage.touch(0, 1);
     let born = Rc::new(RefCell::new(None));
     let child = Rc::clone(&born);
-    let (forker, user, last) = (Rc::clone(stage), Rc::clone(stage), Rc::clone(stage));
-    let bodies: Vec<Box<dyn FnOnce() + 's>> = vec![
-        Box::new(move || {
-            let child = Child::of(&forker);
+    let bodies = vec![
+        boxed(move || {
+            let child = Child::of(stage);
             *born.borrow_mut() = Some(child);
         }),
-        Box::new(move || {
-            let thread = user.thread();
-            let Some(pin) = thread.pin_fast(user.page(0), Access::Write) else {
+        boxed(move || {
+            let thread = stage.thread();
+            let Some(pin) = thread.pin_fast(stage.page(0), Access::Write) else {
                 return;
             };
-            assert!(thread.store(user.page(0), 2).is_ok(), "mapped");
+            assert!(thread.store(stage.page(0), 2).is_ok(), "mapped");
             let found = pin.load(0);
             if found != Ok(2) {
                 Checked::<P>::violation(format_args!(
@@ -39,26 +35,23 @@ pub(super) fn fork_pin<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
                 ));
             }
             assert!(pin.store(0, 3).is_ok(), "pinned for stores");
-            expect::<P>(&user, &thread, 0, Ok(3));
+            expect::<P>(stage, &thread, 0, Ok(3));
         }),
     ];
     tasks(bodies, move || {
         let child = child.take();
-        child.map_or(Ok(()), |child| child.end(&last))
+        child.map_or(Ok(()), |child| child.end(stage))
     })
 }
 
-/// P43: a handler protects a page and reads it twice, beside one who stores to it, and still
+/// P43: a stage protects a page and reads it twice, beside one who stores to it, and still
 /// buffers the right to.
-pub(super) fn protect_copy<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
+pub(super) fn protect_copy<'s, P: Paging>(stage: Stage<'s, P>) -> Script<'s> {
     stage.map(0, 1);
     if P::bits().uffd_wp == 0 {
-        return tasks(vec![Box::new(|| ())], || Ok(()));
+        return plays(vec![Box::new(|| ())]);
     }
-    {
-        let thread = stage.thread();
-        assert!(thread.store(stage.page(0), 1).is_ok(), "alone, and mapped");
-    }
+    stage.touch(0, 1);
     let mm = stage.mm;
     // Ended at the end only: after a failure its locks may be held for ever.
     let uffd = mm.userfaultfd();
@@ -67,16 +60,15 @@ pub(super) fn protect_copy<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
     assert!(watched.is_ok(), "mapped: {watched:?}");
     let uffd = Rc::new(RefCell::new(ManuallyDrop::new(uffd)));
     let last = Rc::clone(&uffd);
-    let (handler, user) = (Rc::clone(stage), Rc::clone(stage));
-    let bodies: Vec<Box<dyn FnOnce() + 's>> = vec![
-        Box::new(move || {
+    let bodies = vec![
+        boxed(move || {
             let uffd = uffd.borrow();
-            let (page, len) = (handler.page(0), P::page());
+            let (page, len) = (stage.page(0), P::page());
             let protect = |protect| uffd.writeprotect(page, len, protect, Wake::Yes);
             assert!(protect(WriteProtected::Yes).is_ok(), "watched");
             let copies = [(); 2].map(|()| {
                 let mut word = [0; 8];
-                let read = handler.mm.remote_read(page, &mut word, Force::No);
+                let read = stage.mm.remote_read(page, &mut word, Force::No);
                 assert!(read == Ok(8), "mapped");
                 word
             });
@@ -87,10 +79,10 @@ pub(super) fn protect_copy<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
             }
             assert!(protect(WriteProtected::No).is_ok(), "watched");
         }),
-        Box::new(move || {
-            let thread = user.thread();
+        boxed(move || {
+            let thread = stage.thread();
             for value in 2..5 {
-                assert!(thread.store(user.page(0), value).is_ok(), "mapped");
+                assert!(thread.store(stage.page(0), value).is_ok(), "mapped");
             }
         }),
     ];

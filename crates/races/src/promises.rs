@@ -1,8 +1,8 @@
 //! What happens in the race about memory that is promised.
 
 use super::forks::Child;
-use super::scenes::{S, tasks};
-use super::stage::Script;
+use super::scenes::{boxed, tasks};
+use super::stage::{Script, Stage};
 use core::cell::Cell;
 use minflt_addr::VirtAddr;
 use minflt_mm::{MmapError, Overcommit, Place, Prot};
@@ -16,22 +16,22 @@ const EACH: u64 = 10;
 
 /// Two address spaces map at once, on a system that does not overcommit. Only one of the mappings
 /// fits.
-pub(super) fn charge_charge<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
+pub(super) fn charge_charge<'s, P: Paging>(stage: Stage<'s, P>) -> Script<'s> {
     stage.sys.set_overcommit(Overcommit::Never);
     stage.sys.set_overcommit_ratio(0);
     stage.sys.set_swap_pages(LIMIT);
     type Asked = Result<VirtAddr, MmapError>;
     let other = Rc::new(Child::beside(stage));
     let asked: Rc<[Cell<Option<Asked>>; 2]> = Rc::default();
-    let (first, second, last) = (Rc::clone(stage), Rc::clone(&other), Rc::clone(stage));
+    let second = Rc::clone(&other);
     let (of_first, of_second) = (Rc::clone(&asked), Rc::clone(&asked));
     let place = Place::FixedNoReplace(stage.page(0));
-    let bodies: Vec<Box<dyn FnOnce() + 's>> = vec![
-        Box::new(move || {
-            let mapped = first.mm.mmap(place, EACH * P::page(), Prot::READ_WRITE);
+    let bodies = vec![
+        boxed(move || {
+            let mapped = stage.mm.mmap(place, EACH * P::page(), Prot::READ_WRITE);
             of_first[0].set(Some(mapped));
         }),
-        Box::new(move || {
+        boxed(move || {
             let mapped = second.mm().mmap(place, EACH * P::page(), Prot::READ_WRITE);
             of_second[1].set(Some(mapped));
         }),
@@ -44,6 +44,6 @@ pub(super) fn charge_charge<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
             return Err(format!("commit: {pages} pages are promised of {LIMIT}"));
         }
         let other = Rc::into_inner(other).ok_or("a task still has the other")?;
-        other.end(&last)
+        other.end(stage)
     })
 }

@@ -1,13 +1,12 @@
 //! What happens in the races about stacks.
 
-use super::scenes::{S, expect, tasks};
-use super::stage::{Checked, Script};
+use super::scenes::{boxed, expect, plays, tasks};
+use super::stage::{Checked, Script, Stage};
 use minflt_mm::{Growth, MapRequest, Place, Prot};
 use minflt_pgtable::Paging;
-use std::rc::Rc;
 
 /// Maps pages `from..to` as a stack.
-fn map_stack<P: Paging>(stage: &S<'_, P>, from: u64, to: u64) {
+fn map_stack<P: Paging>(stage: Stage<'_, P>, from: u64, to: u64) {
     let place = Place::FixedNoReplace(stage.page(from));
     let request = MapRequest {
         growth: Growth::Down,
@@ -19,7 +18,7 @@ fn map_stack<P: Paging>(stage: &S<'_, P>, from: u64, to: u64) {
 
 /// P31: two stacks, neighbours in the tree, grow at the same time, beside somebody who looks up
 /// what is there all the time.
-pub(super) fn stack_stack<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
+pub(super) fn stack_stack<'s, P: Paging>(stage: Stage<'s, P>) -> Script<'s> {
     stage.sys.set_stack_guard_gap(0);
     stage.map(0, 1);
     map_stack(stage, 4, 5);
@@ -29,34 +28,32 @@ pub(super) fn stack_stack<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
         assert!(thread.store(stage.page(n), n).is_ok(), "alone, and mapped");
     }
     drop(thread);
-    let grow = |n: u64| -> Box<dyn FnOnce() + 's> {
-        let stage = Rc::clone(stage);
-        Box::new(move || {
+    let grow = |n: u64| {
+        boxed(move || {
             let thread = stage.thread();
             let stored = thread.store(stage.page(n), n);
             assert!(stored.is_ok(), "a stack's: {stored:?}");
-            expect::<P>(&stage, &thread, n, Ok(n));
+            expect::<P>(stage, &thread, n, Ok(n));
         })
     };
-    let looker = Rc::clone(stage);
-    let look: Box<dyn FnOnce() + 's> = Box::new(move || {
-        let thread = looker.thread();
+    let look = boxed(move || {
+        let thread = stage.thread();
         for n in [8, 4, 0] {
-            let found = looker.mm.mapping_at(looker.page(n));
+            let found = stage.mm.mapping_at(stage.page(n));
             if found.is_none() {
                 <Checked<P> as minflt_sync::Machine>::violation(format_args!(
                     "lookup: page {n} is mapped, and not found"
                 ));
             }
-            expect::<P>(&looker, &thread, n, Ok(n));
+            expect::<P>(stage, &thread, n, Ok(n));
         }
     });
-    tasks(vec![grow(3), grow(7), look], || Ok(()))
+    plays(vec![grow(3), grow(7), look])
 }
 
 /// P39: a stack grows into a range that is being unmapped, and whose table nobody else uses. The
 /// stack begins where that table's reach ends.
-pub(super) fn stack_unmap<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
+pub(super) fn stack_unmap<'s, P: Paging>(stage: Stage<'s, P>) -> Script<'s> {
     stage.sys.set_stack_guard_gap(0);
     let edge = 1 << P::tree()[0].bits;
     stage.map(edge - 2, edge);
@@ -67,21 +64,19 @@ pub(super) fn stack_unmap<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
         assert!(thread.store(stage.page(n), n).is_ok(), "alone, and mapped");
     }
     drop(thread);
-    let (user, caller, last) = (Rc::clone(stage), Rc::clone(stage), Rc::clone(stage));
-    let store: Box<dyn FnOnce() + 's> = Box::new(move || {
-        let thread = user.thread();
+    let store = boxed(move || {
+        let thread = stage.thread();
         // To the mapping, or to the stack that takes its place.
-        let stored = thread.store(user.page(edge - 1), 1);
+        let stored = thread.store(stage.page(edge - 1), 1);
         assert!(stored.is_ok(), "the stage is large enough: {stored:?}");
     });
-    let unmap: Box<dyn FnOnce() + 's> = Box::new(move || {
-        let done = caller.mm.munmap(caller.page(edge - 2), 2 * P::page());
-        assert!(done.is_ok(), "mapped");
-        expect::<P>(&caller, &caller.thread(), edge, Ok(edge));
+    let unmap = boxed(move || {
+        stage.unmap(edge - 2, 2);
+        expect::<P>(stage, &stage.thread(), edge, Ok(edge));
     });
     tasks(vec![store, unmap], move || {
-        let thread = last.thread();
-        let found = thread.load(last.page(edge - 1));
+        let thread = stage.thread();
+        let found = thread.load(stage.page(edge - 1));
         match found {
             Ok(0 | 1) => Ok(()),
             other => Err(format!("contents: the stack's new page holds {other:?}")),

@@ -1,10 +1,12 @@
 //! The stage: a small machine with one address space, set up, run and looked at.
 
-use super::scenes::{Scene, script};
+use super::list::{Eras, script};
+use super::scenes::plays;
+use super::{Race, hugetlb};
 use core::mem::ManuallyDrop;
 use minflt_addr::{VirtAddr, VirtRange};
 use minflt_mm::config::ExchangeBy;
-use minflt_mm::{Check, Config, Event, Mm, Place, Prot, Swap, System, Thread};
+use minflt_mm::{Advice, Check, Config, Event, Mm, Place, Prot, Swap, System, Thread};
 use minflt_pgtable::{AccessBits, Feature, Paging};
 use minflt_sim::MachineFile;
 use minflt_sim::Sim;
@@ -48,11 +50,19 @@ pub struct Shown {
 /// The machine that checks run on.
 pub(super) type Checked<P> = Sim<P, true>;
 
-/// A set-up machine.
+/// A set-up machine: each task has a copy.
 pub(super) struct Stage<'s, P: Paging> {
     pub(super) sys: &'s System<Checked<P>>,
     pub(super) mm: &'s Mm<Checked<P>>,
 }
+
+impl<P: Paging> Clone for Stage<'_, P> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<P: Paging> Copy for Stage<'_, P> {}
 
 /// What is to happen on a stage, and what must be true afterwards.
 pub(super) struct Script<'s> {
@@ -77,6 +87,30 @@ impl<'s, P: Paging> Stage<'s, P> {
         let place = Place::FixedNoReplace(self.page(from));
         let mapped = self.mm.mmap(place, len, Prot::READ_WRITE);
         assert!(mapped.is_ok(), "the stage is free and small: {mapped:?}");
+    }
+
+    /// Stores `value` to page `n`, which is mapped.
+    pub(super) fn touch(&self, n: u64, value: u64) {
+        assert_eq!(self.thread().store(self.page(n), value), Ok(()), "mapped");
+    }
+
+    /// Unmaps `pages` pages from `n` on.
+    pub(super) fn unmap(&self, n: u64, pages: u64) {
+        let done = self.mm.munmap(self.page(n), pages * P::page());
+        assert_eq!(done, Ok(()), "mapped");
+    }
+
+    /// Discards what is in `pages` pages from `n` on, which are mapped.
+    pub(super) fn discard(&self, n: u64, pages: u64) {
+        let at = self.page(n);
+        let done = self.mm.madvise(at, pages * P::page(), Advice::DontNeed);
+        assert_eq!(done, Ok(()), "mapped");
+    }
+
+    /// Protects `pages` pages from `n` on, which are mapped.
+    pub(super) fn protect(&self, n: u64, pages: u64, prot: Prot) {
+        let done = self.mm.mprotect(self.page(n), pages * P::page(), prot);
+        assert_eq!(done, Ok(()), "mapped");
     }
 
     /// The calling task, as a thread.
@@ -124,7 +158,7 @@ impl Scratch {
 /// Sets the stage, runs the scene, looks, and clears up.
 pub(super) fn perform<P: Paging>(
     scratch: &mut Scratch,
-    scene: Scene,
+    race: &Race,
     config: Config,
     options: &RunOptions<'_>,
 ) -> (RunReport, String) {
@@ -135,11 +169,16 @@ pub(super) fn perform<P: Paging>(
     } else {
         CPUS
     };
-    let nodes = scene.nodes();
-    let frames = u64::from(nodes) * scene.frames::<P>().unwrap_or(FRAMES);
+    let about = race.about;
+    let nodes = about.nodes;
+    let frames = match about.frames {
+        Some(frames) if is_played::<P>(race) => frames,
+        _ => FRAMES,
+    };
+    let frames = u64::from(nodes) * frames;
     let machine = scratch.take(cpus, nodes.min(cpus), frames * P::page());
     machine.set_lacking(if emulated { OLD } else { &[] });
-    let swap = Swap::of_bytes(scene.swap_pages() * P::page());
+    let swap = Swap::of_bytes(about.swap_pages * P::page());
     let running = match System::<Checked<P>>::boot_with_swap(machine, config, swap) {
         Ok(running) => running,
         Err(error) => panic!("the stage is large enough and the mix legal: {error}"),
@@ -149,7 +188,7 @@ pub(super) fn perform<P: Paging>(
     // memory goes with the machine's reset.
     let mm = running.new_mm().map(ManuallyDrop::new);
     let mut mm = mm.unwrap_or_else(|e| panic!("the stage is large enough: {e:?}"));
-    let (mut report, drawing) = play(&running, &mm, scene, (options, &mut scratch.moved));
+    let (mut report, drawing) = play(&running, &mm, race, (options, &mut scratch.moved));
     if report.outcome.is_ok() {
         // SAFETY: dropped here only.
         unsafe { ManuallyDrop::drop(&mut mm) };
@@ -164,14 +203,22 @@ pub(super) fn perform<P: Paging>(
     (report, drawing)
 }
 
+/// Whether the format has what the race is about.
+fn is_played<P: Paging>(race: &Race) -> bool {
+    race.about.eras != Eras::Huge || hugetlb::is_played::<P>()
+}
+
 /// Runs the scene and looks at what it left.
 fn play<P: Paging>(
     sys: &System<Checked<P>>,
     mm: &Mm<Checked<P>>,
-    scene: Scene,
+    race: &Race,
     (options, moved): (&RunOptions<'_>, &mut u64),
 ) -> (RunReport, String) {
-    let script = script(scene, &Stage { sys, mm });
+    let script = match is_played::<P>(race) {
+        true => script(race.number, Stage { sys, mm }),
+        false => plays(vec![Box::new(|| ())]),
+    };
     let cpus = (0..sys.machine().cpus()).cycle();
     let tasks = script.tasks.into_iter().zip(cpus);
     let tasks = tasks.map(|(body, cpu)| TaskSpec { cpu, body }).collect();

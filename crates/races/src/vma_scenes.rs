@@ -1,6 +1,6 @@
 //! What happens in the races about finding, locking and freeing VMAs.
 
-use super::scenes::{S, expect, tasks, warm};
+use super::scenes::{boxed, expect, plays, tasks, warm};
 use super::stage::{Checked, Script, Stage};
 use core::cell::RefCell;
 use core::mem::ManuallyDrop;
@@ -15,55 +15,46 @@ const STORM: usize = 4;
 const LOADS: u64 = 6;
 
 /// P9: munmap of all there is, beside two who walk through it, page after page.
-pub(super) fn walk_free<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
+pub(super) fn walk_free<'s, P: Paging>(stage: Stage<'s, P>) -> Script<'s> {
     stage.map(0, LOADS);
     warm(stage, 0);
-    let caller = Rc::clone(stage);
-    let loads = || -> Box<dyn FnOnce() + 's> {
-        let stage = Rc::clone(stage);
-        Box::new(move || {
+    let loads = || {
+        boxed(move || {
             let thread = stage.thread();
             for n in 0..LOADS {
-                zero_or_nothing(&stage, &thread, n);
+                zero_or_nothing(stage, &thread, n);
             }
         })
     };
-    let unmap: Box<dyn FnOnce() + 's> = Box::new(move || {
-        let done = caller.mm.munmap(caller.page(0), LOADS * P::page());
-        assert!(done.is_ok(), "mapped");
-        expect(&caller, &caller.thread(), 0, Err(Signal::MapErr));
+    let unmap = boxed(move || {
+        stage.unmap(0, LOADS);
+        expect(stage, &stage.thread(), 0, Err(Signal::MapErr));
     });
-    tasks(vec![loads(), loads(), unmap], || Ok(()))
+    plays(vec![loads(), loads(), unmap])
 }
 
 /// P9: munmap of a mapping whose tables nobody else uses, beside one who ages the pages there.
-pub(super) fn age_unmap<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
+pub(super) fn age_unmap<'s, P: Paging>(stage: Stage<'s, P>) -> Script<'s> {
     stage.map(0, 2);
-    {
-        let thread = stage.thread();
-        assert!(thread.store(stage.page(0), 5).is_ok(), "alone, and mapped");
-    }
-    let (looker, caller) = (Rc::clone(stage), Rc::clone(stage));
-    let bodies: Vec<Box<dyn FnOnce() + 's>> = vec![
-        Box::new(move || {
+    stage.touch(0, 5);
+    plays(vec![
+        boxed(move || {
             for _ in 0..2 {
-                let young = looker.mm.age(looker.range(0, 2));
+                let young = stage.mm.age(stage.range(0, 2));
                 if young > 1 {
                     Checked::<P>::violation(format_args!("{young} of one page were young"));
                 }
             }
         }),
-        Box::new(move || {
-            let done = caller.mm.munmap(caller.page(0), 2 * P::page());
-            assert!(done.is_ok(), "mapped");
-            expect(&caller, &caller.thread(), 0, Err(Signal::MapErr));
+        boxed(move || {
+            stage.unmap(0, 2);
+            expect(stage, &stage.thread(), 0, Err(Signal::MapErr));
         }),
-    ];
-    tasks(bodies, || Ok(()))
+    ])
 }
 
 /// A load finds a page that nobody stored to, or no mapping.
-fn zero_or_nothing<P: Paging>(stage: &Stage<'_, P>, thread: &Thread<'_, Checked<P>>, n: u64) {
+fn zero_or_nothing<P: Paging>(stage: Stage<'_, P>, thread: &Thread<'_, Checked<P>>, n: u64) {
     let found = thread.load(stage.page(n));
     if !matches!(found, Ok(0) | Err(Signal::MapErr)) {
         Checked::<P>::violation(format_args!(
@@ -74,7 +65,7 @@ fn zero_or_nothing<P: Paging>(stage: &Stage<'_, P>, thread: &Thread<'_, Checked<
 
 /// P30: a VMA is taken out beside a fault that may just have found it, and its memory becomes a VMA
 /// of another address space, at the same address.
-pub(super) fn fault_reuse<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
+pub(super) fn fault_reuse<'s, P: Paging>(stage: Stage<'s, P>) -> Script<'s> {
     stage.map(0, 1);
     // Apart, or the two would be one.
     stage.map(2, 3);
@@ -84,21 +75,19 @@ pub(super) fn fault_reuse<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
     let other = other.unwrap_or_else(|e| panic!("the stage is large enough: {e:?}"));
     let other = Rc::new(RefCell::new(ManuallyDrop::new(other)));
     let last = Rc::clone(&other);
-    let user = Rc::clone(stage);
-    let caller = Rc::clone(stage);
-    let bodies: Vec<Box<dyn FnOnce() + 's>> = vec![
-        Box::new(move || {
-            let thread = user.thread();
+    let bodies = vec![
+        boxed(move || {
+            let thread = stage.thread();
             for _ in 0..2 {
-                zero_or_nothing(&user, &thread, 0);
+                zero_or_nothing(stage, &thread, 0);
             }
         }),
-        Box::new(move || {
-            let at = caller.page(0);
-            assert!(caller.mm.munmap(at, P::page()).is_ok(), "mapped");
+        boxed(move || {
+            let at = stage.page(0);
+            assert!(stage.mm.munmap(at, P::page()).is_ok(), "mapped");
             let mapped = other.borrow().mmap(Place::Fixed(at), P::page(), Prot::READ);
             assert_eq!(mapped, Ok(at));
-            expect(&caller, &caller.thread(), 0, Err(Signal::MapErr));
+            expect(stage, &stage.thread(), 0, Err(Signal::MapErr));
         }),
     ];
     tasks(bodies, move || {
@@ -109,90 +98,77 @@ pub(super) fn fault_reuse<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
 }
 
 /// P30: a VMA loses its second page beside a fault there that may just have found it.
-pub(super) fn fault_split<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
+pub(super) fn fault_split<'s, P: Paging>(stage: Stage<'s, P>) -> Script<'s> {
     stage.map(0, 2);
     warm(stage, 0);
-    let user = Rc::clone(stage);
-    let caller = Rc::clone(stage);
-    let bodies: Vec<Box<dyn FnOnce() + 's>> = vec![
-        Box::new(move || {
-            let thread = user.thread();
+    plays(vec![
+        boxed(move || {
+            let thread = stage.thread();
             for _ in 0..2 {
-                zero_or_nothing(&user, &thread, 1);
+                zero_or_nothing(stage, &thread, 1);
             }
         }),
-        Box::new(move || {
-            let done = caller.mm.munmap(caller.page(1), P::page());
-            assert!(done.is_ok(), "mapped");
-            expect(&caller, &caller.thread(), 1, Err(Signal::MapErr));
+        boxed(move || {
+            stage.unmap(1, 1);
+            expect(stage, &stage.thread(), 1, Err(Signal::MapErr));
         }),
-    ];
-    tasks(bodies, || Ok(()))
+    ])
 }
 
 /// P33: a load beside the mmap that makes the page.
-pub(super) fn map_load<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
+pub(super) fn map_load<'s, P: Paging>(stage: Stage<'s, P>) -> Script<'s> {
     stage.map(1, 2);
-    let user = Rc::clone(stage);
-    let caller = Rc::clone(stage);
-    let bodies: Vec<Box<dyn FnOnce() + 's>> = vec![
-        Box::new(move || {
-            let place = Place::FixedNoReplace(caller.page(0));
-            let mapped = caller.mm.mmap(place, P::page(), Prot::READ);
-            assert_eq!(mapped, Ok(caller.page(0)));
+    plays(vec![
+        boxed(move || {
+            let place = Place::FixedNoReplace(stage.page(0));
+            let mapped = stage.mm.mmap(place, P::page(), Prot::READ);
+            assert_eq!(mapped, Ok(stage.page(0)));
         }),
-        Box::new(move || {
-            let thread = user.thread();
+        boxed(move || {
+            let thread = stage.thread();
             for _ in 0..3 {
-                zero_or_nothing(&user, &thread, 0);
+                zero_or_nothing(stage, &thread, 0);
             }
         }),
-    ];
-    tasks(bodies, || Ok(()))
+    ])
 }
 
 /// P36: a store that needs an anon_vma, beside a writer who wants the same VMA.
-pub(super) fn fault_waits<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
+pub(super) fn fault_waits<'s, P: Paging>(stage: Stage<'s, P>) -> Script<'s> {
     stage.map(0, 1);
-    let user = Rc::clone(stage);
-    let caller = Rc::clone(stage);
-    let bodies: Vec<Box<dyn FnOnce() + 's>> = vec![
-        Box::new(move || {
-            let stored = user.thread().store(user.page(0), 5);
+    plays(vec![
+        boxed(move || {
+            let stored = stage.thread().store(stage.page(0), 5);
             assert!(matches!(stored, Ok(()) | Err(Signal::AccErr)), "{stored:?}");
         }),
-        Box::new(move || {
-            let done = caller.mm.mprotect(caller.page(0), P::page(), Prot::READ);
-            assert!(done.is_ok(), "mapped");
+        boxed(move || {
+            stage.protect(0, 1, Prot::READ);
         }),
-    ];
-    tasks(bodies, || Ok(()))
+    ])
 }
 
 /// P38: loads beside a storm of calls that change their VMA. A fault fails at most once before it
 /// waits.
-pub(super) fn fault_starves<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
+pub(super) fn fault_starves<'s, P: Paging>(stage: Stage<'s, P>) -> Script<'s> {
     stage.map(0, 3);
     warm(stage, 0);
-    let (user, caller, last) = (Rc::clone(stage), Rc::clone(stage), Rc::clone(stage));
     let before = attempts(stage);
-    let bodies: Vec<Box<dyn FnOnce() + 's>> = vec![
-        Box::new(move || {
+    let bodies = vec![
+        boxed(move || {
             for round in 0..STORM {
                 let prot = [Prot::READ, Prot::READ_WRITE][round % 2];
-                let done = caller.mm.mprotect(caller.page(0), 3 * P::page(), prot);
-                assert!(done.is_ok(), "mapped");
+                stage.protect(0, 3, prot);
             }
         }),
-        Box::new(move || {
-            let thread = user.thread();
+        boxed(move || {
+            let thread = stage.thread();
             for n in 0..3 {
-                expect(&user, &thread, n, Ok(0));
+                expect(stage, &thread, n, Ok(0));
             }
         }),
     ];
     tasks(bodies, move || {
-        let after = attempts(&last);
+        let after = attempts(stage);
         let (faults, failed) = (after.0 - before.0, after.1 - before.1);
         if failed > faults {
             return Err(format!("starvation: {faults} faults failed {failed} times"));
@@ -203,35 +179,33 @@ pub(super) fn fault_starves<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
 
 /// P31: loads of a mapping that nobody changes, beside mappings that are made below it: into a hole
 /// of their leaf, and by a key more. Without a lock it is found each time.
-pub(super) fn lookup_beside<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
+pub(super) fn lookup_beside<'s, P: Paging>(stage: Stage<'s, P>) -> Script<'s> {
     stage.map(2, 3);
     stage.map(4, 4 + LOADS);
     stage.map(12, 13);
     warm(stage, 4);
-    let made = stage.mm.munmap(stage.page(2), P::page());
-    assert!(made.is_ok(), "mapped");
-    let (user, caller, last) = (Rc::clone(stage), Rc::clone(stage), Rc::clone(stage));
+    stage.unmap(2, 1);
     let before = attempts(stage).1;
-    let bodies: Vec<Box<dyn FnOnce() + 's>> = vec![
-        Box::new(move || {
-            let thread = user.thread();
+    let bodies = vec![
+        boxed(move || {
+            let thread = stage.thread();
             for n in 4..4 + LOADS {
-                expect(&user, &thread, n, Ok(0));
+                expect(stage, &thread, n, Ok(0));
             }
         }),
-        Box::new(move || {
-            caller.map(2, 3);
-            caller.map(0, 1);
+        boxed(move || {
+            stage.map(2, 3);
+            stage.map(0, 1);
         }),
     ];
-    tasks(bodies, move || match attempts(&last).1 - before {
+    tasks(bodies, move || match attempts(stage).1 - before {
         0 => Ok(()),
         missed => Err(format!("lookup: {missed} did not find what was there")),
     })
 }
 
 /// Faults, and attempts in vain.
-fn attempts<P: Paging>(stage: &Stage<'_, P>) -> (u64, u64) {
+fn attempts<P: Paging>(stage: Stage<'_, P>) -> (u64, u64) {
     let count = |event| stage.sys.count_of(event);
     let failed = [
         Event::SpeculativeFailed,
@@ -243,27 +217,25 @@ fn attempts<P: Paging>(stage: &Stage<'_, P>) -> (u64, u64) {
 
 /// P38: a writer among those who fault in its VMA. Once it waits, nobody new comes in, so it sleeps
 /// until those inside have left; a wake meant for something else may come between.
-pub(super) fn writer_starves<'s, P: Paging>(stage: &S<'s, P>) -> Script<'s> {
+pub(super) fn writer_starves<'s, P: Paging>(stage: Stage<'s, P>) -> Script<'s> {
     stage.map(0, 2 * LOADS);
     warm(stage, 0);
-    let (caller, last) = (Rc::clone(stage), Rc::clone(stage));
     let before = stage.sys.count_of(Event::VmaLockWaits);
-    let loads = |from: u64| -> Box<dyn FnOnce() + 's> {
-        let stage = Rc::clone(stage);
-        Box::new(move || {
+    let loads = |from: u64| {
+        boxed(move || {
             let thread = stage.thread();
             for n in from..from + LOADS {
-                expect(&stage, &thread, n, Ok(0));
+                expect(stage, &thread, n, Ok(0));
             }
         })
     };
-    let write: Box<dyn FnOnce() + 's> = Box::new(move || {
+    let write = boxed(move || {
         let all = 2 * LOADS * P::page();
-        let done = caller.mm.mprotect(caller.page(0), all, Prot::READ);
+        let done = stage.mm.mprotect(stage.page(0), all, Prot::READ);
         assert!(done.is_ok(), "mapped");
     });
     tasks(vec![loads(0), loads(LOADS), write], move || {
-        let slept = last.sys.count_of(Event::VmaLockWaits) - before;
+        let slept = stage.sys.count_of(Event::VmaLockWaits) - before;
         if slept > 3 {
             return Err(format!("starvation: one write lock slept {slept} times"));
         }
