@@ -1,19 +1,26 @@
 //! Systems to measure, and the clock.
 
-use crate::M;
-use minflt_host::{HostInstance, HostOptions, Prefault, RamError};
+use minflt_host::{Host, HostInstance, HostOptions, Prefault, RamError};
 use minflt_mm::{Running, System, era};
+use minflt_pgtable::X86_64;
+
+/// The machine measured.
+pub(crate) type M = Host<X86_64, false>;
 
 pub(crate) const PAGE: u64 = 4096;
 
-/// A system of one CPU in the era `name`.
-pub(crate) fn system(name: &str, ram_bytes: usize) -> Result<Running<M>, RamError> {
-    let options = HostOptions {
-        cpus: 1,
+/// A machine whose memory is there from the beginning.
+pub(crate) fn machine(cpus: u32, ram_bytes: usize) -> Result<HostInstance, RamError> {
+    HostInstance::new(&HostOptions {
+        cpus,
         ram_bytes,
         prefault: Prefault::Now,
-    };
-    let machine = HostInstance::new(&options)?;
+    })
+}
+
+/// A system of one CPU in the era `name`.
+pub(crate) fn system(name: &str, ram_bytes: usize) -> Result<Running<M>, RamError> {
+    let machine = machine(1, ram_bytes)?;
     let era = era(name).unwrap_or_else(|| panic!("no era is called {name}"));
     Ok(System::boot(machine, era.config).unwrap_or_else(|error| panic!("{error}")))
 }

@@ -1,6 +1,7 @@
 //! What was measured, row by row, and figures with their verdicts.
 
-use crate::figures::{Bound, Noise, Quartiles};
+use super::Much;
+use super::figures::{Bound, Noise, Quartiles};
 
 /// Whose row it is, and the row.
 type Row = (String, &'static str);
@@ -36,7 +37,8 @@ impl Times {
     }
 
     /// For people and for programs.
-    pub(crate) fn print(&self, bench: &str, rounds: usize, flag: &str) {
+    pub(crate) fn print(&self, bench: &str, much: Much) {
+        let (rounds, flag) = (much.rounds(), much.flag());
         let head = format!("ns, {rounds} rounds");
         println!(
             "{head:64} {:>9} {:>9} {:>9} {:>9}",
@@ -74,9 +76,11 @@ pub(crate) enum Judge {
 }
 
 impl Judge {
-    /// The flag that the command line adds for a smaller size.
-    pub(crate) const fn of(flag: &str) -> Self {
-        if flag.is_empty() { Self::Yes } else { Self::No }
+    pub(crate) const fn of(much: Much) -> Self {
+        match much {
+            Much::Full => Self::Yes,
+            Much::Quick | Much::Smoke => Self::No,
+        }
     }
 
     /// Prints a figure.

@@ -1,8 +1,9 @@
 //! The loops without the system: what they cost is what this machine costs.
 
+use crate::common::machine::machine;
 use core::hint::black_box;
 use minflt_addr::Pfn;
-use minflt_host::{Host, HostInstance, HostOptions, Prefault, RamError};
+use minflt_host::{Host, HostInstance, RamError};
 use minflt_pgtable::{Mmu, X86_64};
 use minflt_sync::Instance;
 use minflt_sync::prim::{AtomicU64, Ordering};
@@ -22,12 +23,7 @@ struct Apart(AtomicU64);
 impl Region {
     /// `pages` pages that the host has found memory for.
     pub(crate) fn new(pages: u64) -> Result<Self, RamError> {
-        let options = HostOptions {
-            cpus: 1,
-            ram_bytes: pages as usize * PAGE,
-            prefault: Prefault::Now,
-        };
-        HostInstance::new(&options).map(|machine| Self { machine })
+        machine(1, pages as usize * PAGE).map(|machine| Self { machine })
     }
 
     fn page(&self, page: u64) -> *mut u8 {

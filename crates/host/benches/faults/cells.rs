@@ -1,15 +1,13 @@
 //! What is measured, each at one number of threads, and how.
 
 use crate::bare::Region;
-use crate::figures::mix;
+use crate::common::figures::mix;
+use crate::common::machine::{M, machine};
 use minflt_addr::VirtAddr;
-use minflt_host::{Host, HostInstance, HostOptions, Prefault, RamError};
+use minflt_host::RamError;
 use minflt_mm::{Era, Event, MmHandle, Overcommit, Place, Prot, Running, System, Thread};
-use minflt_pgtable::X86_64;
 use minflt_sync::prim::{AtomicU64, Ordering};
 use minflt_sync::{Instance, Machine};
-
-type M = Host<X86_64, false>;
 
 const PAGE: u64 = 4096;
 /// What a page table covers: threads' ranges lie this far apart, so that they share no table.
@@ -98,13 +96,8 @@ struct Seen {
 impl Machines {
     pub(crate) fn start(eras: &[&Era], pages: u64) -> Result<Self, RamError> {
         let boot = |era: &Era, threads: u64| {
-            let options = HostOptions {
-                cpus: 2,
-                // Descriptors take a 64th, tables a 512th; a few MiB are left for the rest.
-                ram_bytes: (threads * pages * PAGE / 32 * 33) as usize + (8 << 20),
-                prefault: Prefault::Now,
-            };
-            let machine = HostInstance::new(&options)?;
+            // Descriptors take a 64th, tables a 512th; a few MiB are left for the rest.
+            let machine = machine(2, (threads * pages * PAGE / 32 * 33) as usize + (8 << 20))?;
             Ok(System::boot(machine, era.config).unwrap_or_else(|error| panic!("{error}")))
         };
         let both = |era: &&Era| Ok([boot(era, 2)?, boot(era, 1)?]);

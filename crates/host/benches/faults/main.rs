@@ -33,45 +33,20 @@
 
 mod bare;
 mod cells;
-#[path = "../common/figures.rs"]
-mod figures;
+#[path = "../common/mod.rs"]
+#[expect(dead_code, reason = "benches share it")]
+mod common;
 
 use cells::{Cell, Machines};
-use figures::{Bound, Noise, Quartiles};
+use common::figures::{Bound, Noise, Quartiles, mix};
+use common::{Args, Much, ends};
 use minflt_host::RamError;
 use minflt_mm::{ERAS, Era};
 use std::process::ExitCode;
 
-/// How much is measured.
-#[derive(Clone, Copy, Debug)]
-struct Size {
-    /// Alternated rounds.
-    rounds: usize,
-    /// Pages that each thread touches in a cell.
-    pages: u64,
-    /// As the command line spells it.
-    flag: &'static str,
-}
-
-/// 128 MiB a thread: four times the largest cache of the hosts that we know.
-const FULL: Size = Size {
-    rounds: 20,
-    pages: 32 << 10,
-    flag: "",
-};
-
-const SMOKE: Size = Size {
-    rounds: 2,
-    pages: 1 << 10,
-    flag: " -- --smoke",
-};
-
 fn main() -> ExitCode {
-    let args: Vec<String> = std::env::args().skip(1).collect();
-    let has = |flag: &str| args.iter().any(|arg| arg == flag);
-    // `cargo bench` says so; `cargo test --benches` says nothing.
-    let full = has("--bench") && !has("--smoke");
-    let era = args.iter().skip_while(|arg| *arg != "--era").nth(1);
+    let args = Args::given();
+    let era = args.after("--era");
     let wanted = |it: &&Era| era.is_none_or(|era| it.name == era);
     let eras: Vec<&Era> = ERAS.iter().filter(wanted).collect();
     if let (Some(era), []) = (era, &*eras) {
@@ -79,22 +54,18 @@ fn main() -> ExitCode {
         eprintln!("unknown era `{era}`; eras are {}", names.join(", "));
         return ExitCode::from(2);
     }
-    match run(&eras, if full { FULL } else { SMOKE }) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("{error}");
-            ExitCode::FAILURE
-        }
-    }
+    ends(run(&eras, args.much()).map_err(Into::into))
 }
 
-fn run(eras: &[&Era], size: Size) -> Result<(), RamError> {
-    let machines = Machines::start(eras, size.pages)?;
+fn run(eras: &[&Era], much: Much) -> Result<(), RamError> {
+    // Of each thread. 128 MiB: four times the largest cache of the hosts that we know.
+    let pages = much.size(1 << 10, 32 << 10);
+    let machines = Machines::start(eras, pages)?;
     let cells = Cell::all(eras);
     let in_era = cells.len() / eras.len();
     let mut times = Times::default();
     let mut hash = 0u64;
-    for round in 0..size.rounds {
+    for round in 0..much.rounds() {
         for step in 0..cells.len() {
             let at = (round * in_era + step) % cells.len();
             let (ns, result) = machines.measure(cells[at]);
@@ -103,17 +74,18 @@ fn run(eras: &[&Era], size: Size) -> Result<(), RamError> {
                 times.push(cells[at].era, row, threads, ns);
             }
             // The order of cells differs from round to round, the sum does not.
-            hash = hash.wrapping_add(figures::mix(result ^ at as u64));
+            hash = hash.wrapping_add(mix(result ^ at as u64));
         }
     }
     machines.check();
     println!(
         "{} rounds, {} pages a thread, result hash {hash:016x}",
-        size.rounds, size.pages
+        much.rounds(),
+        pages
     );
-    times.print(size, hash);
+    times.print(much, pages, hash);
     for era in eras {
-        print_figures(&times, era.name, size);
+        print_figures(&times, era.name, much);
     }
     Ok(())
 }
@@ -146,12 +118,8 @@ impl Times {
         quotients(self.of(over), self.of(under))
     }
 
-    fn print(&self, size: Size, hash: u64) {
-        let Size {
-            rounds,
-            pages,
-            flag,
-        } = size;
+    fn print(&self, much: Much, pages: u64, hash: u64) {
+        let (rounds, flag) = (much.rounds(), much.flag());
         let head = "ns a page";
         println!(
             "{head:56} {:>8} {:>8} {:>8} {:>8}",
@@ -181,11 +149,11 @@ fn quotients(over: &[f64], under: &[f64]) -> Vec<f64> {
     pairs.map(|(over, under)| over / under).collect()
 }
 
-fn print_figures(times: &Times, era: &'static str, size: Size) {
+fn print_figures(times: &Times, era: &'static str, much: Much) {
     println!("\n{era}: figure, median [quartiles], bound, verdict");
     let print = |figure: &str, values: &[f64], bound: Bound, noise: Noise| {
         let q = Quartiles::of(values);
-        let judged = size.flag.is_empty();
+        let judged = much == Much::Full;
         let verdict = if judged {
             bound.verdict(q, noise)
         } else {

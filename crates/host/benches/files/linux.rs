@@ -1,7 +1,7 @@
 //! The same by real system calls.
 
 use crate::WINDOW;
-use crate::machine::{CpuTime, PAGE};
+use crate::common::machine::{CpuTime, PAGE};
 use std::io;
 
 /// The rows, in the order of what [`measure`] returns.

@@ -28,30 +28,21 @@
 
 #![expect(clippy::expect_used, reason = "a bench that fails stops")]
 
-#[path = "../common/figures.rs"]
+#[path = "../common/mod.rs"]
 #[expect(dead_code, reason = "benches share it")]
-mod figures;
+mod common;
 mod linux;
-#[path = "../common/machine.rs"]
-#[expect(dead_code, reason = "benches share it")]
-mod machine;
-#[path = "../common/table.rs"]
-mod table;
 
+use common::figures::{Bound, Noise, Quartiles};
+use common::machine::{CpuTime, M, PAGE, machine};
+use common::table::{Judge, Times};
+use common::{Args, Much, ends};
 use core::error::Error;
-use figures::{Bound, Noise, Quartiles};
-use machine::{CpuTime, PAGE};
 use minflt_addr::VirtAddr;
-use minflt_host::{Host, HostInstance, HostOptions, Prefault};
 use minflt_mm::config::FaultAround;
 use minflt_mm::{Config, FileHandle, MapRequest, MmHandle, Place, Prot, Running, Sharing, System};
 use minflt_mm::{Populate, era};
-use minflt_pgtable::X86_64;
 use std::process::ExitCode;
-use table::{Judge, Times};
-
-/// The machine measured.
-pub(crate) type M = Host<X86_64, false>;
 
 /// Pages of a window of order 4.
 pub(crate) const WINDOW: u64 = 16;
@@ -65,58 +56,13 @@ pub(crate) const ROWS: [&str; 5] = [
     "populated without waiting: ns a page",
 ];
 
-/// How much is measured.
-#[derive(Clone, Copy, Debug)]
-struct Size {
-    rounds: usize,
-    /// Of the file.
-    pages: u64,
-    /// As the command line spells it.
-    flag: &'static str,
-}
-
-const FULL: Size = Size {
-    rounds: 20,
-    pages: 16_384,
-    flag: "",
-};
-
-const QUICK: Size = Size {
-    rounds: 3,
-    flag: " -- --quick",
-    ..FULL
-};
-
-const SMOKE: Size = Size {
-    rounds: 2,
-    pages: 1024,
-    flag: " -- --smoke",
-};
-
 fn main() -> ExitCode {
-    let args: Vec<String> = std::env::args().skip(1).collect();
-    let has = |flag: &str| args.iter().any(|arg| arg == flag);
-    let result = match (has("--bench"), has("--smoke"), has("--quick")) {
-        (true, false, false) => run(FULL),
-        (_, false, true) => run(QUICK),
-        _ => run(SMOKE),
-    };
-    match result {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("{error}");
-            ExitCode::FAILURE
-        }
-    }
+    ends(run(Args::given().much()))
 }
 
 /// A system that maps so many pages around a fault.
 fn boot(around: FaultAround, pages: u64) -> Result<Running<M>, Box<dyn Error>> {
-    let machine = HostInstance::new(&HostOptions {
-        cpus: 1,
-        ram_bytes: ((pages * PAGE * 5 / 4) as usize).max(16 << 20),
-        prefault: Prefault::Now,
-    })?;
+    let machine = machine(1, ((pages * PAGE * 5 / 4) as usize).max(16 << 20))?;
     let era = era("fault-around-2014").ok_or("no such era")?;
     let config = Config {
         around,
@@ -125,7 +71,8 @@ fn boot(around: FaultAround, pages: u64) -> Result<Running<M>, Box<dyn Error>> {
     Ok(System::boot(machine, config)?)
 }
 
-fn run(size: Size) -> Result<(), Box<dyn Error>> {
+fn run(much: Much) -> Result<(), Box<dyn Error>> {
+    let pages = much.size(1024, 16_384);
     let orders = [
         FaultAround::Order0,
         FaultAround::Order1,
@@ -137,20 +84,17 @@ fn run(size: Size) -> Result<(), Box<dyn Error>> {
         FaultAround::Adaptive,
     ];
     let mut times = Times::default();
-    let systems: Result<Vec<_>, _> = orders
-        .map(|order| boot(order, size.pages))
-        .into_iter()
-        .collect();
+    let systems: Result<Vec<_>, _> = orders.map(|order| boot(order, pages)).into_iter().collect();
     let systems = systems?;
-    for _ in 0..size.rounds {
+    for _ in 0..much.rounds() {
         for (order, system) in orders.iter().zip(&systems) {
-            times.push(&whose(*order), &ROWS, measure(system, size.pages));
+            times.push(&whose(*order), &ROWS, measure(system, pages));
         }
-        times.push("linux", &linux::ROWS, linux::measure(size.pages)?);
+        times.push("linux", &linux::ROWS, linux::measure(pages)?);
     }
-    times.print("files", size.rounds, size.flag);
+    times.print("files", much);
     println!("\nfigure, median [quartiles], bound, verdict");
-    let judge = Judge::of(size.flag);
+    let judge = Judge::of(much);
     let (zero, four) = (whose(FaultAround::Order0), whose(FaultAround::Order4));
     let extra = |with: f64, without: f64| (with - without) / (WINDOW - 1) as f64;
     let ours = times.pairs((&four, ROWS[0]), (&zero, ROWS[0]), extra);

@@ -1,12 +1,8 @@
 //! The same by real system calls, in a process of their own: this program, started anew.
 
-use crate::machine::{PAGE, WallTime};
+use crate::common::machine::{PAGE, WallTime};
 use crate::ours::{self, PAGES};
 use std::io;
-use std::process::Command;
-
-/// The option that makes this program the child.
-pub(crate) const CHILD: &str = "--linux-child";
 
 /// The rows, of those of [`ours::ROWS`].
 pub(crate) const ROWS: [&str; 3] = [ours::ROWS[2], ours::ROWS[3], ours::ROWS[5]];
@@ -18,19 +14,6 @@ credentials, namespaces, scheduling, pid), and the program's other mappings (tex
 stack); at an exit, all of that again, and the parent waits for it; in a fault, the way through
 the exception (register save, mitigations, return), LRU lists, cgroup charges, perf and tracing
 hooks. Its clock is the wall's, ours that of the thread's processor time.";
-
-/// Starts the child and returns its nanoseconds, one number a row.
-pub(crate) fn measure(times: u64) -> io::Result<Vec<f64>> {
-    let output = Command::new(std::env::current_exe()?)
-        .args([CHILD, &times.to_string()])
-        .output()?;
-    let text = String::from_utf8_lossy(&output.stdout);
-    let values: Vec<f64> = text.lines().filter_map(|it| it.parse().ok()).collect();
-    if !output.status.success() || values.len() != ROWS.len() {
-        return Err(io::Error::other("the child with real system calls failed"));
-    }
-    Ok(values)
-}
 
 /// What the child does.
 pub(crate) fn child(times: u64) -> io::Result<()> {

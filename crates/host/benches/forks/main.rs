@@ -19,86 +19,46 @@
 
 #![expect(clippy::expect_used, reason = "a bench that fails stops")]
 
-#[path = "../common/figures.rs"]
+#[path = "../common/mod.rs"]
 #[expect(dead_code, reason = "benches share it")]
-mod figures;
+mod common;
 mod linux;
-#[path = "../common/machine.rs"]
-mod machine;
 mod ours;
-#[path = "../common/table.rs"]
-mod table;
 
+use common::figures::{Bound, Noise};
+use common::table::{Judge, Times};
+use common::{Args, Much, child, ends, times_of_child};
 use core::error::Error;
-use figures::{Bound, Noise};
-use minflt_host::Host;
 use minflt_mm::ERAS;
-use minflt_pgtable::X86_64;
 use ours::{Forks, ROWS};
 use std::process::ExitCode;
-use table::{Judge, Times};
-
-/// The machine measured.
-pub(crate) type M = Host<X86_64, false>;
-
-/// How much is measured.
-#[derive(Clone, Copy, Debug)]
-struct Size {
-    rounds: usize,
-    /// Forks of each kind in a round.
-    times: u64,
-    /// As the command line spells it.
-    flag: &'static str,
-}
-
-const FULL: Size = Size {
-    rounds: 20,
-    times: 50,
-    flag: "",
-};
-
-const SMOKE: Size = Size {
-    rounds: 2,
-    times: 2,
-    flag: " -- --smoke",
-};
 
 fn main() -> ExitCode {
-    let args: Vec<String> = std::env::args().skip(1).collect();
-    let has = |flag: &str| args.iter().any(|arg| arg == flag);
-    let after = |flag: &str| args.iter().skip_while(|arg| *arg != flag).nth(1);
-    let result = match after(linux::CHILD) {
-        Some(times) => linux::child(times.parse().unwrap_or(1)).map_err(Into::into),
-        // `cargo bench` says so; `cargo test --benches` says nothing.
-        None if has("--bench") && !has("--smoke") => run(FULL, after("--era")),
-        None => run(SMOKE, after("--era")),
-    };
-    match result {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("{error}");
-            ExitCode::FAILURE
-        }
-    }
+    let args = Args::given();
+    ends(match times_of_child(&args) {
+        Some(times) => linux::child(times).map_err(Into::into),
+        None => run(args.much(), args.after("--era")),
+    })
 }
 
-fn run(size: Size, era: Option<&String>) -> Result<(), Box<dyn Error>> {
+fn run(much: Much, era: Option<&str>) -> Result<(), Box<dyn Error>> {
+    let each = much.size(2, 50);
     let eras = ERAS.iter().map(|era| era.name);
-    let eras = eras.filter(|it| era.is_none_or(|era| it == era));
-    let forks = eras.map(|era| Forks::new(era, size.times));
+    let eras = eras.filter(|it| era.is_none_or(|era| *it == era));
+    let forks = eras.map(|era| Forks::new(era, each));
     let forks: Vec<Forks> = forks.collect::<Result<_, _>>()?;
     let mut times = Times::default();
-    for _ in 0..size.rounds {
+    for _ in 0..much.rounds() {
         for forks in &forks {
             times.push(forks.era, &ROWS, forks.measure());
         }
-        times.push("linux", &linux::ROWS, linux::measure(size.times)?);
+        times.push("linux", &linux::ROWS, child(each, linux::ROWS.len())?);
     }
-    times.print("forks", size.rounds, size.flag);
+    times.print("forks", much);
     println!("\n{}", linux::IN_ADDITION);
     println!("\nfigure, median [quartiles], bound, verdict");
     for forks in &forks {
-        print_figures(&times, forks.era, Judge::of(size.flag));
+        print_figures(&times, forks.era, Judge::of(much));
     }
     Ok(())
 }

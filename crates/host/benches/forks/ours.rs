@@ -1,9 +1,8 @@
 //! Forks, exits and the faults after them, in one era.
 
-use crate::M;
-use crate::machine::{CpuTime, PAGE, system};
+use crate::common::machine::{CpuTime, M, PAGE, machine, system};
 use minflt_addr::{Pfn, VirtAddr};
-use minflt_host::{HostInstance, HostOptions, Prefault, RamError};
+use minflt_host::{HostInstance, RamError};
 use minflt_mm::{Event, Place, Prot, Running, Thread};
 use minflt_pgtable::Mmu;
 
@@ -31,15 +30,10 @@ pub(crate) struct Forks {
 
 impl Forks {
     pub(crate) fn new(era: &'static str, times: u64) -> Result<Self, RamError> {
-        let options = HostOptions {
-            cpus: 1,
-            ram_bytes: (2 * PAGES * PAGE) as usize,
-            prefault: Prefault::Now,
-        };
         Ok(Self {
             era,
             system: system(era, 64 << 20)?,
-            bare: HostInstance::new(&options)?,
+            bare: machine(1, (2 * PAGES * PAGE) as usize)?,
             times,
         })
     }

@@ -17,31 +17,21 @@
 
 #![expect(clippy::expect_used, reason = "a bench that fails stops")]
 
-#[path = "../common/figures.rs"]
+#[path = "../common/mod.rs"]
 #[expect(dead_code, reason = "benches share it")]
-mod figures;
-#[path = "../common/machine.rs"]
-#[expect(dead_code, reason = "benches share it")]
-mod machine;
-#[path = "../common/table.rs"]
-#[expect(dead_code, reason = "benches share it")]
-mod table;
+mod common;
 
+use common::figures::{Bound, Noise};
+use common::machine::{CpuTime, M, PAGE, machine};
+use common::table::{Judge, Times};
+use common::{Args, Much, ends};
 use core::error::Error;
-use figures::{Bound, Noise};
-use machine::{CpuTime, PAGE};
 use minflt_addr::VirtAddr;
-use minflt_host::{Host, HostInstance, HostOptions, Prefault};
 use minflt_mm::{
     Era, FileHandle, MapRequest, MmHandle, Place, Prot, Reserve, Running, Sharing, System,
     eras_of_huge_pages,
 };
-use minflt_pgtable::X86_64;
 use std::process::ExitCode;
-use table::{Judge, Times};
-
-/// The machine measured.
-pub(crate) type M = Host<X86_64, false>;
 
 const HUGE: u64 = 2 << 20;
 /// What one table of huge pages maps, and where one begins.
@@ -57,47 +47,12 @@ const ROWS: [&str; 2] = [
     "load through a shared table: ns a load",
 ];
 
-/// How much is measured.
-#[derive(Clone, Copy, Debug)]
-struct Size {
-    rounds: usize,
-    /// Mappings of the file in a round.
-    times: u64,
-    /// As the command line spells it.
-    flag: &'static str,
-}
-
-const FULL: Size = Size {
-    rounds: 20,
-    times: 100,
-    flag: "",
-};
-
-const SMOKE: Size = Size {
-    rounds: 2,
-    times: 2,
-    flag: " -- --smoke",
-};
-
 fn main() -> ExitCode {
-    let args: Vec<String> = std::env::args().skip(1).collect();
-    let has = |flag: &str| args.iter().any(|arg| arg == flag);
-    let full = has("--bench") && !has("--smoke");
-    match run(if full { FULL } else { SMOKE }) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("{error}");
-            ExitCode::FAILURE
-        }
-    }
+    ends(run(Args::given().much()))
 }
 
 fn boot(era: &Era) -> Result<Running<M>, Box<dyn Error>> {
-    let machine = HostInstance::new(&HostOptions {
-        cpus: 1,
-        ram_bytes: (PAGES * HUGE + (16 << 20)) as usize,
-        prefault: Prefault::Now,
-    })?;
+    let machine = machine(1, (PAGES * HUGE + (16 << 20)) as usize)?;
     let system: Running<M> = System::boot(machine, era.config)?;
     let cpu = system.machine().enter(0);
     let pool = system.resize_huge_pool(PAGES);
@@ -108,17 +63,18 @@ fn boot(era: &Era) -> Result<Running<M>, Box<dyn Error>> {
     Ok(system)
 }
 
-fn run(size: Size) -> Result<(), Box<dyn Error>> {
+fn run(much: Much) -> Result<(), Box<dyn Error>> {
+    let each = much.size(2, 100);
     let eras: Vec<&Era> = eras_of_huge_pages().collect();
     let systems: Result<Vec<_>, _> = eras.iter().map(|era| boot(era)).collect();
     let systems = systems?;
     let mut times = Times::default();
-    for _ in 0..size.rounds {
+    for _ in 0..much.rounds() {
         for (era, system) in eras.iter().zip(&systems) {
-            times.push(era.name, &ROWS, measure(system, size.times));
+            times.push(era.name, &ROWS, measure(system, each));
         }
     }
-    times.print("huge", size.rounds, size.flag);
+    times.print("huge", much);
     println!("\ntables of {SPACES} address spaces that map {PAGES} huge pages of one file");
     for (era, system) in eras.iter().zip(&systems) {
         let (shared, own) = (tables(system, INTERVAL), tables(system, INTERVAL - HUGE));
@@ -133,7 +89,7 @@ fn run(size: Size) -> Result<(), Box<dyn Error>> {
         );
     }
     println!("\nfigure, median [quartiles], bound, verdict");
-    let judge = Judge::of(size.flag);
+    let judge = Judge::of(much);
     for era in eras {
         let faults = times.of(era.name, ROWS[0]);
         let noise = Noise::of_times(times.of(era.name, ROWS[1]));

@@ -1,7 +1,6 @@
 //! Mapping, unmapping and protecting one page.
 
-use crate::M;
-use crate::machine::{CpuTime, PAGE, system};
+use crate::common::machine::{CpuTime, M, PAGE, system};
 use minflt_addr::VirtAddr;
 use minflt_host::RamError;
 use minflt_mm::{MmHandle, Place, Prot, Running};

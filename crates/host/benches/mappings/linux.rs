@@ -1,12 +1,8 @@
 //! The same by real system calls, in a process of their own: this program, started anew.
 
 use crate::calls;
-use crate::machine::{CpuTime, PAGE};
+use crate::common::machine::{CpuTime, PAGE};
 use std::io;
-use std::process::Command;
-
-/// The option that makes this program the child.
-pub(crate) const CHILD: &str = "--linux-child";
 
 /// The rows, of those of [`calls::ROWS`].
 pub(crate) const ROWS: [&str; 2] = [calls::ROWS[0], calls::ROWS[2]];
@@ -20,19 +16,6 @@ the number of mappings), memory accounting (overcommit, cgroups); userfaultfd an
 uprobes; file, huge page and special-mapping cases that it has to rule out; merging with the
 neighbours; anon_vma chains at splits; its maple tree frees nodes by RCU, and VMAs are allocated
 from slabs that cgroups account.";
-
-/// Starts the child and returns its nanoseconds a call, one number a row.
-pub(crate) fn measure(times: u64) -> io::Result<Vec<f64>> {
-    let output = Command::new(std::env::current_exe()?)
-        .args([CHILD, &times.to_string()])
-        .output()?;
-    let text = String::from_utf8_lossy(&output.stdout);
-    let values: Vec<f64> = text.lines().filter_map(|it| it.parse().ok()).collect();
-    if !output.status.success() || values.len() != ROWS.len() {
-        return Err(io::Error::other("the child with real system calls failed"));
-    }
-    Ok(values)
-}
 
 /// What the child does.
 pub(crate) fn child(times: u64) -> io::Result<()> {

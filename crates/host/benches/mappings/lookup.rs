@@ -1,8 +1,7 @@
 //! Looking a mapping up, beside `BTreeMap`.
 
-use crate::M;
-use crate::figures::mix;
-use crate::machine::{CpuTime, PAGE, system};
+use crate::common::figures::mix;
+use crate::common::machine::{CpuTime, M, PAGE, system};
 use core::hint::black_box;
 use minflt_addr::VirtAddr;
 use minflt_host::RamError;

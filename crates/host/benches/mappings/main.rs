@@ -25,93 +25,42 @@
 #![expect(clippy::expect_used, reason = "a bench that fails stops")]
 
 mod calls;
-#[path = "../common/figures.rs"]
+#[path = "../common/mod.rs"]
 #[expect(dead_code, reason = "benches share it")]
-mod figures;
+mod common;
 mod linux;
 mod lookup;
-#[path = "../common/machine.rs"]
-#[expect(dead_code, reason = "benches share it")]
-mod machine;
-#[path = "../common/table.rs"]
-mod table;
 
 use calls::Calls;
+use common::figures::{Bound, Noise};
+use common::table::{Judge, Times};
+use common::{Args, Much, child, ends, times_of_child};
 use core::error::Error;
-use figures::{Bound, Noise};
 use lookup::Lookups;
-use minflt_host::Host;
 use minflt_mm::ERAS;
-use minflt_pgtable::X86_64;
 use std::process::ExitCode;
-use table::{Judge, Times};
-
-/// The machine measured.
-pub(crate) type M = Host<X86_64, false>;
-
-/// How much is measured.
-#[derive(Clone, Copy, Debug)]
-struct Size {
-    rounds: usize,
-    /// Calls of each kind in a round.
-    times: u64,
-    /// Mappings to look up among.
-    mappings: [usize; 2],
-    /// As the command line spells it.
-    flag: &'static str,
-}
-
-const FULL: Size = Size {
-    rounds: 20,
-    times: 20_000,
-    mappings: [100, 100_000],
-    flag: "",
-};
-
-const QUICK: Size = Size {
-    rounds: 3,
-    flag: " -- --quick",
-    ..FULL
-};
-
-const SMOKE: Size = Size {
-    rounds: 2,
-    times: 500,
-    mappings: [100, 2_000],
-    flag: " -- --smoke",
-};
 
 fn main() -> ExitCode {
-    let args: Vec<String> = std::env::args().skip(1).collect();
-    let has = |flag: &str| args.iter().any(|arg| arg == flag);
-    let after = |flag: &str| args.iter().skip_while(|arg| *arg != flag).nth(1);
-    let result = match after(linux::CHILD) {
-        Some(times) => linux::child(times.parse().unwrap_or(1)).map_err(Into::into),
-        // `cargo bench` says so; `cargo test --benches` says nothing.
-        None if has("--quick") => run(QUICK, after("--era"), after("--only")),
-        None if has("--bench") && !has("--smoke") => run(FULL, after("--era"), after("--only")),
-        None => run(SMOKE, after("--era"), after("--only")),
-    };
-    match result {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("{error}");
-            ExitCode::FAILURE
-        }
-    }
+    let args = Args::given();
+    ends(match times_of_child(&args) {
+        Some(times) => linux::child(times).map_err(Into::into),
+        None => run(args.much(), args.after("--era"), args.after("--only")),
+    })
 }
 
-fn run(size: Size, era: Option<&String>, only: Option<&String>) -> Result<(), Box<dyn Error>> {
+fn run(much: Much, era: Option<&str>, only: Option<&str>) -> Result<(), Box<dyn Error>> {
+    let each = much.size(500, 20_000);
+    let mappings = much.size([100, 2_000], [100, 100_000]);
     let wanted = |what: &str| only.is_none_or(|only| only == what);
-    let lookups = size.mappings.iter().filter(|_| wanted("lookup"));
+    let lookups = mappings.iter().filter(|_| wanted("lookup"));
     let lookups = lookups.map(|mappings| Lookups::new(*mappings, 1));
     let lookups: Vec<Lookups> = lookups.collect::<Result<_, _>>()?;
     let eras = ERAS.iter().map(|era| era.name);
-    let eras = eras.filter(|it| wanted("calls") && era.is_none_or(|era| it == era));
-    let calls = eras.map(|era| Calls::new(era, size.times));
+    let eras = eras.filter(|it| wanted("calls") && era.is_none_or(|era| *it == era));
+    let calls = eras.map(|era| Calls::new(era, each));
     let calls: Vec<Calls> = calls.collect::<Result<_, _>>()?;
     let mut times = Times::default();
-    for _ in 0..size.rounds {
+    for _ in 0..much.rounds() {
         for lookups in &lookups {
             let whose = format!("{} mappings", lookups.mappings);
             times.push(&whose, &lookup::ROWS, lookups.measure());
@@ -120,23 +69,23 @@ fn run(size: Size, era: Option<&String>, only: Option<&String>) -> Result<(), Bo
             times.push(calls.era, &calls::ROWS, calls.measure());
         }
         if wanted("calls") {
-            times.push("linux", &linux::ROWS, linux::measure(size.times)?);
+            times.push("linux", &linux::ROWS, child(each, linux::ROWS.len())?);
         }
     }
-    times.print("mappings", size.rounds, size.flag);
+    times.print("mappings", much);
     println!("\n{}", linux::IN_ADDITION);
     println!("\nfigure, median [quartiles], bound, verdict");
     for lookups in &lookups {
-        print_lookup(&times, lookups.mappings, size);
+        print_lookup(&times, lookups.mappings, much);
     }
     for calls in &calls {
-        print_calls(&times, calls.era, size);
+        print_calls(&times, calls.era, much);
     }
     Ok(())
 }
 
-fn print_lookup(times: &Times, mappings: usize, size: Size) {
-    let judge = Judge::of(size.flag);
+fn print_lookup(times: &Times, mappings: usize, much: Much) {
+    let judge = Judge::of(much);
     let whose = format!("{mappings} mappings");
     for (row, other) in [(0, 4), (1, 5), (2, 4)] {
         let (row, other) = (lookup::ROWS[row], lookup::ROWS[other]);
@@ -156,8 +105,8 @@ fn print_lookup(times: &Times, mappings: usize, size: Size) {
     }
 }
 
-fn print_calls(times: &Times, era: &str, size: Size) {
-    let judge = Judge::of(size.flag);
+fn print_calls(times: &Times, era: &str, much: Much) {
+    let judge = Judge::of(much);
     for (row, most) in [(0, 400.0), (2, 500.0)] {
         let row = calls::ROWS[row];
         let ours = times.of(era, row);

@@ -22,30 +22,20 @@
 
 #![expect(clippy::expect_used, reason = "a bench that fails stops")]
 
-#[path = "../common/figures.rs"]
+#[path = "../common/mod.rs"]
 #[expect(dead_code, reason = "benches share it")]
-mod figures;
-#[path = "../common/machine.rs"]
-#[expect(dead_code, reason = "benches share it")]
-mod machine;
-#[path = "../common/table.rs"]
-#[expect(dead_code, reason = "benches share it")]
-mod table;
+mod common;
 
+use common::machine::{CpuTime, M, PAGE, machine};
+use common::table::Times;
+use common::{Args, Much, ends};
 use core::error::Error;
-use machine::{CpuTime, PAGE};
 use minflt_addr::VirtAddr;
-use minflt_host::{Host, HostInstance, HostOptions, Prefault};
 use minflt_mm::config::Balancing;
 use minflt_mm::{
     Advice, Config, Event, MmHandle, NumaKnobs, Place, Prot, Running, Swap, System, era,
 };
-use minflt_pgtable::X86_64;
 use std::process::ExitCode;
-use table::Times;
-
-/// The machine measured.
-pub(crate) type M = Host<X86_64, false>;
 
 const ERAS: [&str; 3] = ["numa-balancing-2012", "anon-vma-2012", "linux-6.15"];
 const ROWS: [&str; 6] = [
@@ -58,60 +48,26 @@ const ROWS: [&str; 6] = [
 ];
 const BASE: u64 = 1 << 30;
 
-/// How much is measured.
-#[derive(Clone, Copy, Debug)]
-struct Size {
-    rounds: usize,
-    pages: u64,
-    /// As the command line spells it.
-    flag: &'static str,
-}
-
-const FULL: Size = Size {
-    rounds: 20,
-    pages: 4096,
-    flag: "",
-};
-
-const SMOKE: Size = Size {
-    rounds: 2,
-    pages: 64,
-    flag: " -- --smoke",
-};
-
 fn main() -> ExitCode {
-    let args: Vec<String> = std::env::args().skip(1).collect();
-    let has = |flag: &str| args.iter().any(|arg| arg == flag);
-    // `cargo bench` says so; `cargo test --benches` says nothing.
-    let full = has("--bench") && !has("--smoke");
-    match run(if full { FULL } else { SMOKE }) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("{error}");
-            ExitCode::FAILURE
-        }
-    }
+    ends(run(Args::given().much()))
 }
 
-fn run(size: Size) -> Result<(), Box<dyn Error>> {
-    let systems: Result<Vec<_>, _> = ERAS.iter().map(|name| boot(name, size.pages)).collect();
+fn run(much: Much) -> Result<(), Box<dyn Error>> {
+    let pages = much.size(64, 4096);
+    let systems: Result<Vec<_>, _> = ERAS.iter().map(|name| boot(name, pages)).collect();
     let systems = systems?;
     let mut times = Times::default();
-    for _ in 0..size.rounds {
+    for _ in 0..much.rounds() {
         for (name, sys) in ERAS.iter().zip(&systems) {
-            times.push(name, &ROWS, measure(sys, size.pages));
+            times.push(name, &ROWS, measure(sys, pages));
         }
     }
-    times.print("moves", size.rounds, size.flag);
+    times.print("moves", much);
     Ok(())
 }
 
 fn boot(name: &str, pages: u64) -> Result<Running<M>, Box<dyn Error>> {
-    let machine = HostInstance::new(&HostOptions {
-        cpus: 2,
-        ram_bytes: (pages * PAGE * 4) as usize + (16 << 20),
-        prefault: Prefault::Now,
-    })?;
+    let machine = machine(2, (pages * PAGE * 4) as usize + (16 << 20))?;
     let config = Config {
         balancing: Balancing::On,
         ..era(name).ok_or("no such era")?.config
