@@ -2,7 +2,7 @@
 
 use super::{M, machine, on_all_cpus, rounds};
 use crate::HostInstance;
-use minflt_sync::order::{LruLock, MmapLock, PageTableLock};
+use minflt_sync::order::{FilesLock, MmapLock, PageTableLock};
 use minflt_sync::{
     Atomic, Instance, Machine, Ordering, Plain, RwSem, SeqCount, SpinLock, Succession,
 };
@@ -12,7 +12,7 @@ fn additions_under_a_spinning_lock_add_up() {
     for cpus in [2, 8] {
         let at = machine(cpus);
         let counter: SpinLock<u64, PageTableLock, M> = SpinLock::new(0);
-        let tried: SpinLock<u64, LruLock, M> = SpinLock::new(0);
+        let tried: SpinLock<u64, FilesLock, M> = SpinLock::new(0);
         on_all_cpus(&at, |_| {
             for _ in 0..rounds(20_000) {
                 *counter.lock() += 1;

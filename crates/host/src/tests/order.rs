@@ -1,7 +1,7 @@
 //! What the checks say, and what becomes of the others.
 
 use super::{M, machine, me, on_all_cpus, words_of};
-use minflt_sync::order::{LruLock, MmapLock, PageTableLock};
+use minflt_sync::order::{FilesLock, MmapLock, PageTableLock};
 use minflt_sync::{Atomic, Machine, Ordering, RwSem, SpinLock, Succession};
 
 #[test]
@@ -40,7 +40,7 @@ fn a_sleeping_lock_under_a_spinning_one_or_with_interrupts_off_is_refused() {
     assert!(words.contains("waits for PageTableLock") && words.contains("interrupts off"));
     // A try adds no wait, so it may be made in any order.
     let at = machine(1);
-    let lru: SpinLock<(), LruLock, M> = SpinLock::new(());
+    let lru: SpinLock<(), FilesLock, M> = SpinLock::new(());
     let _cpu = at.enter(0);
     let _lru = lru.lock();
     assert!(table.try_lock().is_some());

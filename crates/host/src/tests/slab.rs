@@ -3,7 +3,7 @@
 use super::{M, machine, on_all_cpus, per_cpu};
 use crate::HostInstance;
 use core::ptr::NonNull;
-use minflt_sync::order::LruLock;
+use minflt_sync::order::FilesLock;
 use minflt_sync::slab::Pages::{Leave, Stay};
 use minflt_sync::slab::{Magazine, PageSource, SlabObject};
 use minflt_sync::{Atomic, Callback, Instance, Ordering, Slab, SpinLock};
@@ -65,7 +65,7 @@ fn objects_have_one_owner_and_none_is_lost() {
         back: Atomic::new(0),
         most: 64,
     };
-    let passed: SpinLock<Vec<Owned>, LruLock, M> = SpinLock::new(Vec::new());
+    let passed: SpinLock<Vec<Owned>, FilesLock, M> = SpinLock::new(Vec::new());
     on_all_cpus(&at, |cpu| {
         for round in 0..ROUNDS {
             let owner = u64::from(cpu) << 32 | round;

@@ -3,10 +3,10 @@
 use super::{Bed, M};
 use crate::{Memory, Outcome, Policy, RunOptions, RunReport, Schedule, TaskSpec, Timeline};
 use core::cell::Cell;
-use minflt_sync::order::{LruLock, SlabLock, ZoneLock};
+use minflt_sync::order::{FilesLock, SlabLock, ZoneLock};
 use minflt_sync::{Atomic, Machine, Ordering, SpinLock};
 
-type Lock = SpinLock<u64, LruLock, M>;
+type Lock = SpinLock<u64, FilesLock, M>;
 
 /// Four tasks on three CPUs take a lock and count.
 fn count(policy: Policy, trace: bool) -> RunReport {

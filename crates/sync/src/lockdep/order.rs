@@ -52,8 +52,6 @@ lock_order! {
     HugetlbLock: Spins,
     /// The list of all files.
     FilesLock: Spins,
-    /// Lists of pages by age. There are none (ADR 0005); the rank is kept, and tests use it.
-    LruLock: Spins,
     /// Free objects of one type.
     SlabLock: Spins,
     /// Free frames of one node.
