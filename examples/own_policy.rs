@@ -17,7 +17,7 @@ use minflt_mm::config::{
 use minflt_mm::{Config, Era, era};
 use minflt_races::{RACES, search};
 use minflt_sim::{Budget, MachineFile, SimTarget};
-use minflt_workload::{Clear, Plan, Spaces, Workload};
+use minflt_workload::{Plan, Workload};
 
 /// Speculation as posted in 2017, but with RCU instead of SRCU and counts of the CPUs.
 const MINE: Era = Era {
@@ -100,15 +100,7 @@ fn faults_per_second(
 ) -> Result<f64, Box<dyn Error>> {
     let options = ["-b", "16M", "--measure", "workers"].map(str::to_owned);
     let workload = Workload::parse("pft", &options)?;
-    let plan = Plan {
-        threads,
-        cpus: threads,
-        clear: Clear::InFault,
-        spaces: Spaces::Shared,
-        file: None,
-        huge: None,
-        inherited: None,
-    };
+    let plan = Plan::new(threads, threads);
     let target = SimTarget::start(machine, config, 256 << 20)?;
     let outcome = workload.run(&target, &plan)?;
     Ok(outcome.pages as f64 / (outcome.wall_ns as f64 / 1e9))

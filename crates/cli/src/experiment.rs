@@ -14,7 +14,7 @@ use minflt_report::{Posting, PublishedTable, Run};
 use minflt_sim::why::Why;
 use minflt_sim::{Asked, MachineFile, SimTarget, Size as SimSize};
 use minflt_workload::kernbench::LoadColumns;
-use minflt_workload::{Clear, Outcome, Plan, Spaces, Workload};
+use minflt_workload::{Outcome, Plan, Spaces, Workload};
 
 /// Bytes that pft touches in a cell, scaled and in full; published were 32 GiB ten times.
 pub(crate) const PFT_SCALED: u64 = 256 << 20;
@@ -103,7 +103,7 @@ pub(crate) fn pft(
         .and_then(|cell| cell.value);
     let threads = threads.ok_or_else(|| lacking(published, "has a row without threads"))? as u32;
     let (bytes, scale) = pft_scale(size);
-    let plan = threads_on(threads, threads);
+    let plan = Plan::new(threads, threads);
     let era = era(published, "fault/wsec")?;
     let mut small = file.clone();
     small.shape.ram_mib.value = (pft_ram(file, bytes) >> 20) as f64;
@@ -119,7 +119,7 @@ pub(crate) fn pft(
 
 /// Threads that touch memory, without mapping and teardown.
 pub(crate) fn pft_workers(era: &Named, file: &MachineFile, threads: u32) -> Result<Ran, Error> {
-    let plan = threads_on(threads, threads);
+    let plan = Plan::new(threads, threads);
     let options = ["-b", "32M", "--measure", "workers"];
     simulate(file, era, "pft", &options, &plan, 1)
 }
@@ -148,7 +148,7 @@ pub(crate) fn ebizzy(
     let ns = ebizzy_ns(cpus);
     options.extend(["-S".to_owned(), format!("{:.3}", ns as f64 / 1e9)]);
     let workload = Workload::parse("ebizzy", &options).map_err(|e| usage(e.to_string()))?;
-    let plan = threads_on(workload.threads().unwrap_or(2 * cpus), cpus);
+    let plan = Plan::new(workload.threads().unwrap_or(2 * cpus), cpus);
     let target = targets::sim_sized(era, file, SimSize::extended(file, cpus))?;
     let outcome = targets::on(&target, &workload, &plan)?;
     Ok(ran(file, era, &plan, EBIZZY_PUBLISHED_NS / ns, outcome))
@@ -174,13 +174,8 @@ pub(crate) fn kernbench(
 ) -> Result<Ran, Error> {
     let (few, many) = (param(half, "jobs")?, param(optimal, "jobs")?);
     let plan = Plan {
-        threads: many,
-        cpus: file.cpus(),
-        clear: Clear::InFault,
         spaces: Spaces::Own,
-        file: None,
-        huge: None,
-        inherited: None,
+        ..Plan::new(many, file.cpus())
     };
     let (few, many, runs) = (
         few.to_string(),
@@ -193,21 +188,8 @@ pub(crate) fn kernbench(
 
 /// Threads that populate one address space on all CPUs of the machine.
 pub(crate) fn load(era: &Named, file: &MachineFile) -> Result<Ran, Error> {
-    let plan = threads_on(file.cpus(), file.cpus());
+    let plan = Plan::new(file.cpus(), file.cpus());
     simulate(file, era, "load", &[], &plan, 1)
-}
-
-/// Threads of one address space, on the first CPUs.
-const fn threads_on(threads: u32, cpus: u32) -> Plan {
-    Plan {
-        threads,
-        cpus,
-        clear: Clear::InFault,
-        spaces: Spaces::Shared,
-        file: None,
-        huge: None,
-        inherited: None,
-    }
 }
 
 fn simulate(

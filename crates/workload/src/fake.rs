@@ -7,8 +7,8 @@ mod memory;
 
 use crate::contents::file_word;
 use crate::target::{
-    Clear, CommonFile, Feature, HugePages, Inherited, Oracle, Pages, Plan, Populate, ProcessReport,
-    Prot, Sharing, Spaces, Stop, Target, TargetError, Worker, WorkerReport,
+    CommonFile, Feature, HugePages, Inherited, Oracle, Pages, Plan, Populate, ProcessReport, Prot,
+    Sharing, Spaces, Stop, Target, TargetError, Worker, WorkerReport,
 };
 use memory::{Backing, Mapping, Memory};
 use minflt_addr::VirtAddr;
@@ -44,15 +44,7 @@ pub(crate) struct Fake {
 
 /// A plan of so many threads.
 pub(crate) fn plan(threads: u32) -> Plan {
-    Plan {
-        threads,
-        cpus: threads,
-        clear: Clear::InFault,
-        spaces: Spaces::Shared,
-        file: None,
-        huge: None,
-        inherited: None,
-    }
+    Plan::new(threads, threads)
 }
 
 /// What all workers share.

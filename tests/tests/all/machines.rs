@@ -3,7 +3,7 @@
 use minflt_mm::{Era, eras_without_migration};
 use minflt_sim::machine_file::SHIPPED;
 use minflt_sim::{MachineFile, SimTarget, Size};
-use minflt_workload::{Clear, Outcome, Plan, Spaces, Workload};
+use minflt_workload::{Outcome, Plan, Workload};
 
 /// Pages in all, where that is one for each thread at least.
 const PAGES: u64 = 8;
@@ -16,15 +16,7 @@ fn pft(file: &MachineFile, era: &Era, size: Size, threads: u32) -> Outcome {
     // Mapped once: that many calls of mmap take long to simulate, and are not what is tested.
     let options = ["-b", &bytes.to_string(), "--measure", "workers"].map(String::from);
     let workload = Workload::parse("pft", &options).expect("options");
-    let plan = Plan {
-        threads,
-        cpus: threads,
-        clear: Clear::InFault,
-        spaces: Spaces::Shared,
-        file: None,
-        huge: None,
-        inherited: None,
-    };
+    let plan = Plan::new(threads, threads);
     let outcome = workload.run(&target, &plan);
     let outcome = outcome.expect("runs");
     assert!(

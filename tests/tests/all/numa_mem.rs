@@ -5,18 +5,10 @@ use minflt_host::HostTarget;
 use minflt_mm::{NumaKnobs, era};
 use minflt_sim::{MachineFile, SimTarget};
 use minflt_workload::numa_mem::Columns;
-use minflt_workload::{self as workload, Clear, Outcome, Plan, Spaces, Workload};
+use minflt_workload::{self as workload, Outcome, Plan, Workload};
 
 fn plan(threads: u32) -> Plan {
-    Plan {
-        threads,
-        cpus: threads,
-        clear: Clear::InFault,
-        spaces: Spaces::Shared,
-        file: None,
-        huge: None,
-        inherited: None,
-    }
+    Plan::new(threads, threads)
 }
 
 fn numa_mem(options: &str) -> Workload {

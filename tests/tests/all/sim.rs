@@ -9,7 +9,7 @@ use minflt_sim::{
     Budget, MachineFile, RunOptions, RunReport, Sim, SimInstance, SimTarget, Size, TaskSpec,
     explore, run as run_tasks,
 };
-use minflt_workload::{Clear, Outcome, Plan, Spaces, Workload};
+use minflt_workload::{Outcome, Plan, Workload};
 
 fn run(machine: &str, era_name: &str, threads: u32) -> Outcome {
     run_workload(machine, era_name, threads, "pft", &["-b", "2M"])
@@ -27,15 +27,7 @@ fn run_workload(
     let target = SimTarget::start(&file, config, 64 << 20).expect("starts");
     let options: Vec<_> = options.iter().map(ToString::to_string).collect();
     let workload = Workload::parse(name, &options).expect("options");
-    let plan = Plan {
-        threads,
-        cpus: threads,
-        clear: Clear::InFault,
-        spaces: Spaces::Shared,
-        file: None,
-        huge: None,
-        inherited: None,
-    };
+    let plan = Plan::new(threads, threads);
     let outcome = workload.run(&target, &plan);
     outcome.expect("runs")
 }
@@ -117,15 +109,7 @@ fn more_threads_than_cpus_end_where_munmap_downgrades() {
         let target = SimTarget::start(&file, config, 64 << 20).expect("starts");
         let options = ["-mTRp", "-S", "0.005"].map(String::from);
         let workload = Workload::parse("ebizzy", &options).expect("options");
-        let plan = Plan {
-            threads: 20,
-            cpus: 16,
-            clear: Clear::InFault,
-            spaces: Spaces::Shared,
-            file: None,
-            huge: None,
-            inherited: None,
-        };
+        let plan = Plan::new(20, 16);
         let outcome = workload.run(&target, &plan).map(|outcome| outcome.faults);
         assert!(outcome.is_ok_and(|faults| faults > 0), "{era_name}");
     }

@@ -5,7 +5,7 @@ use minflt_host::HostTarget;
 use minflt_mm::{Config, era, eras_without_migration};
 use minflt_sim::{MachineFile, SimTarget};
 use minflt_workload::{
-    Clear, Columns, Outcome, Plan, Prot, Spaces, Stop, Target, TargetError, Worker, Workload,
+    Columns, Outcome, Plan, Prot, Spaces, Stop, Target, TargetError, Worker, Workload,
 };
 
 /// Workers of the plan, and the command line; all small.
@@ -40,15 +40,7 @@ const LINES: &[(u32, &str)] = &[
 ];
 
 fn plan(threads: u32) -> Plan {
-    Plan {
-        threads,
-        cpus: threads,
-        clear: Clear::InFault,
-        spaces: Spaces::Shared,
-        file: None,
-        huge: None,
-        inherited: None,
-    }
+    Plan::new(threads, threads)
 }
 
 fn workload(line: &str) -> Workload {

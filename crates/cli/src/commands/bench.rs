@@ -15,7 +15,7 @@ use crate::targets::{self, HOST_RAM, On};
 use minflt_report::{Cell, Column, Run, Status, Table};
 use minflt_sim::why::{Limit, Why};
 use minflt_sim::{Asked, MAX_CPUS, Size};
-use minflt_workload::{Clear, Columns, Outcome, Plan, Spaces, Workload, list, pft};
+use minflt_workload::{Clear, Columns, Outcome, Plan, Workload, list, pft};
 
 /// Samples of a profile, at most.
 const SAMPLES: usize = 100_000;
@@ -157,13 +157,8 @@ impl<'a> Job<'a> {
                         .unwrap_or_else(|| vec![self.cpus(on, *threads)])
                     {
                         let plan = Plan {
-                            threads: *threads,
-                            cpus,
                             clear,
-                            spaces: Spaces::Shared,
-                            file: None,
-                            huge: None,
-                            inherited: None,
+                            ..Plan::new(*threads, cpus)
                         };
                         self.check(on, &plan)?;
                         cells.push(Variant {

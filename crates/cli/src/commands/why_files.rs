@@ -110,7 +110,7 @@ mod tests {
     use super::{flame, processed};
     use minflt_mm::era;
     use minflt_sim::{Asked, MachineFile, SimTarget};
-    use minflt_workload::{Clear, Plan, Spaces, Workload};
+    use minflt_workload::{Plan, Workload};
     use serde_json::Value;
     use std::fs;
 
@@ -122,15 +122,7 @@ mod tests {
             free: None,
             samples: 500,
         }));
-        let plan = Plan {
-            threads: 3,
-            cpus: 3,
-            clear: Clear::InFault,
-            spaces: Spaces::Shared,
-            file: None,
-            huge: None,
-            inherited: None,
-        };
+        let plan = Plan::new(3, 3);
         let workload = Workload::parse("pft", &["-b".into(), "1M".into()]).expect("options");
         crate::targets::on(&target, &workload, &plan).expect("runs");
         target.take_why().expect("asked for")

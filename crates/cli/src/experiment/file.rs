@@ -20,13 +20,13 @@
 //! four, so that each thread's mapping is of a GiB and has a table of tables of its own, as the
 //! posting's have sixteen.
 
-use super::{Ran, era, lacking, simulate_with, threads_on, whole};
+use super::{Ran, era, lacking, simulate_with, whole};
 use crate::choice::Named;
 use crate::error::{Error, failed};
 use minflt_mm::config::FaultAround;
 use minflt_report::PublishedTable;
 use minflt_sim::{MachineFile, Placing};
-use minflt_workload::parse_size;
+use minflt_workload::{Plan, parse_size};
 
 /// Pages that all threads of a cell map together, at the most.
 const MAPPED: u64 = 1 << 18;
@@ -162,7 +162,7 @@ pub(crate) fn cell(
         &named,
         &published.workload,
         &options,
-        &threads_on(threads, threads),
+        &Plan::new(threads, threads),
         units.scale(),
     )?;
     Ok(Cell {

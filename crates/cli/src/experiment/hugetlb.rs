@@ -21,7 +21,7 @@ use minflt_report::PublishedTable;
 use minflt_report::published::Role;
 use minflt_sim::MachineFile;
 use minflt_sim::why::Why;
-use minflt_workload::{Clear, Columns, Plan, Spaces, Workload, hugetlb::Row, parse_size, usemem};
+use minflt_workload::{Columns, Plan, Spaces, Workload, hugetlb::Row, parse_size, usemem};
 
 /// Bytes of the simulated file: two tables of huge entries, or three.
 const FILE_BYTES: u64 = 2 << 30;
@@ -95,13 +95,8 @@ pub(crate) fn scale(published: &PublishedTable) -> Result<u64, Error> {
 /// So many instances, each a process on a CPU of its own.
 fn plan(instances: u32, file: &MachineFile) -> Plan {
     Plan {
-        threads: instances,
-        cpus: instances.min(file.cpus()),
-        clear: Clear::InFault,
         spaces: Spaces::Own,
-        file: None,
-        huge: None,
-        inherited: None,
+        ..Plan::new(instances, instances.min(file.cpus()))
     }
 }
 

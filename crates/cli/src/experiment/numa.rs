@@ -9,7 +9,7 @@
 //!
 //! Without balancing nothing changes from loop to loop, and [`ALIKE`] loops stand for all.
 
-use super::{Ran, lacking, threads_on};
+use super::{Ran, lacking};
 use crate::choice::Named;
 use crate::error::{Error, usage};
 use crate::rows::{Place, record};
@@ -20,7 +20,7 @@ use minflt_report::PublishedTable;
 use minflt_sim::why::{Cause, Why};
 use minflt_sim::{Asked, MachineFile};
 use minflt_workload::numa_mem::Columns;
-use minflt_workload::{self as workload, Workload};
+use minflt_workload::{self as workload, Plan, Workload};
 
 /// How much smaller memory and times are.
 pub(crate) const SCALE: u64 = 32;
@@ -62,7 +62,7 @@ pub(crate) fn cell(
     let target = targets::sim(named, file, (file.shape.ram_mib.value as u64) << 20)?;
     target.set_numa_knobs(scaled(first_knobs()));
     target.account(Some(Asked::default()));
-    let plan = threads_on(threads, threads);
+    let plan = Plan::new(threads, threads);
     let outcome = targets::on(&target, &test, &plan)?;
     let place = Place {
         target: "sim",

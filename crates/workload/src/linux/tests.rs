@@ -20,15 +20,7 @@ use crate::target::{Clear, Plan, Prot, Sharing, Spaces, Stop, Target, TargetErro
 use minflt_addr::VirtAddr;
 
 fn plan(threads: u32) -> Plan {
-    Plan {
-        threads,
-        cpus: 1,
-        clear: Clear::InFault,
-        spaces: Spaces::Shared,
-        file: None,
-        huge: None,
-        inherited: None,
-    }
+    Plan::new(threads, 1)
 }
 
 /// A plan of so many processes.

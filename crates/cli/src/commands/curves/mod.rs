@@ -18,7 +18,7 @@ use crate::rows::{Place, record, write_json};
 use crate::targets;
 use minflt_report::Run;
 use minflt_sim::{Asked, MachineFile, Size};
-use minflt_workload::{Clear, Plan, Spaces};
+use minflt_workload::Plan;
 use work::{KINDS, Kind};
 
 /// Memory of a machine of few CPUs.
@@ -195,15 +195,7 @@ fn measure(job: &Job, machine: &MachineFile) -> Result<Done, Error> {
     let page = machine.shape.page_bytes.value as u64;
     let workload = job.kind.workload(job.threads, page)?;
     targets::fits(&workload, job.threads, page, (size.ram_bytes, 0))?;
-    let plan = Plan {
-        threads: job.threads,
-        cpus: job.threads,
-        clear: Clear::InFault,
-        spaces: Spaces::Shared,
-        file: None,
-        huge: None,
-        inherited: None,
-    };
+    let plan = Plan::new(job.threads, job.threads);
     let outcome = targets::on(&target, &workload, &plan)?;
     let place = Place {
         target: "sim",

@@ -5,7 +5,7 @@ use crate::error::{Error, failed, usage};
 use crate::rows::{Place, record};
 use crate::targets;
 use minflt_report::run::hash_rows;
-use minflt_workload::{Clear, Plan, Spaces, Workload};
+use minflt_workload::{Plan, Workload};
 
 /// The number as committed. A change means that simulated figures changed: say why where it is
 /// made.
@@ -37,15 +37,7 @@ pub(crate) fn compute() -> Result<u64, Error> {
                 let options = options.map(String::from);
                 let workload = Workload::parse(name, &options).map_err(|e| usage(e.to_string()))?;
                 let target = targets::sim(&era, &file, 64 << 20)?;
-                let plan = Plan {
-                    threads,
-                    cpus: threads,
-                    clear: Clear::InFault,
-                    spaces: Spaces::Shared,
-                    file: None,
-                    huge: None,
-                    inherited: None,
-                };
+                let plan = Plan::new(threads, threads);
                 let outcome = targets::on(&target, &workload, &plan)?;
                 let place = Place {
                     target: "sim",

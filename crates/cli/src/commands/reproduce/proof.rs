@@ -16,7 +16,7 @@ use crate::rows::{Place, checks};
 use crate::targets;
 use minflt_host::HostTarget;
 use minflt_report::{Cell, Column, Run, Status, Table};
-use minflt_workload::{Clear, Feature, Linux, Plan, Spaces, Target, Workload};
+use minflt_workload::{Feature, Linux, Plan, Target, Workload};
 use pairs::{PAIRS, Pair};
 use rounds::{Figure, Round, noise};
 
@@ -104,15 +104,7 @@ impl Side {
     }
 
     fn run(&self, workload: &Workload, threads: u32) -> Result<Round, Error> {
-        let plan = Plan {
-            threads,
-            cpus: threads,
-            clear: Clear::InFault,
-            spaces: Spaces::Shared,
-            file: None,
-            huge: None,
-            inherited: None,
-        };
+        let plan = Plan::new(threads, threads);
         let (target, outcome) = match self {
             Self::Host(_, target) => ("host", targets::on(target, workload, &plan)?),
             Self::Linux(_) => ("linux", targets::linux(workload, &plan)?),
