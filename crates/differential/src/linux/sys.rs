@@ -7,14 +7,12 @@
 use core::ffi::CStr;
 use core::mem::MaybeUninit;
 use core::ptr;
+use std::io;
 use std::os::fd::{FromRawFd, OwnedFd};
 
 /// The error number of the last call.
 fn errno() -> i32 {
-    // SAFETY: 1. The pointer is this thread's own.
-    let at = unsafe { libc::__errno_location() };
-    // SAFETY: 1. As above: it is valid as long as the thread runs.
-    unsafe { *at }
+    io::Error::last_os_error().raw_os_error().unwrap_or(0)
 }
 
 /// A call with numbers only.
@@ -50,20 +48,17 @@ pub(super) fn open(path: &CStr, flags: libc::c_int) -> Result<i32, i32> {
 
 /// Opens a file in memory.
 pub(super) fn memory_file() -> Result<OwnedFd, i32> {
-    // SAFETY: 1. The name is a C string.
-    let fd = unsafe { libc::memfd_create(c"minflt".as_ptr(), libc::MFD_CLOEXEC) };
-    if fd < 0 {
-        return Err(errno());
-    }
-    // SAFETY: 1. The call just opened it, and nobody else has it.
-    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+    nameless(c"minflt", 0)
 }
 
 /// Opens a file of huge pages of 2 MiB.
 pub(super) fn huge_file() -> Result<OwnedFd, i32> {
-    let flags = libc::MFD_CLOEXEC | libc::MFD_HUGETLB | libc::MFD_HUGE_2MB;
+    nameless(c"minflt-huge", libc::MFD_HUGETLB | libc::MFD_HUGE_2MB)
+}
+
+fn nameless(name: &CStr, flags: libc::c_uint) -> Result<OwnedFd, i32> {
     // SAFETY: 1. The name is a C string.
-    let fd = unsafe { libc::memfd_create(c"minflt-huge".as_ptr(), flags) };
+    let fd = unsafe { libc::memfd_create(name.as_ptr(), libc::MFD_CLOEXEC | flags) };
     if fd < 0 {
         return Err(errno());
     }
