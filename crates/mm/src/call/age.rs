@@ -18,14 +18,15 @@ impl<M: Mmu> Mm<M> {
     }
 
     fn age_range(&self, range: VirtRange) -> u64 {
-        let _held = self.mmap_lock.read();
+        let guard = self.mmap_lock.read();
         let mut zap = Zap::begin(self, range);
         let mut young = 0;
         if self.system().lacks(Broken::AgeHoles) {
             young = zap.age(range);
         } else {
             // Elsewhere munmap may be freeing tables.
-            self.each_unshared(range, |part| young += zap.age(part));
+            self.held(&guard)
+                .each_unshared(range, |part| young += zap.age(part));
         }
         zap.finish();
         young

@@ -31,6 +31,7 @@ use crate::memory::commit::Pages;
 use crate::memory::lifetime::as_call;
 use crate::memory::rss::Share;
 use crate::mm::Mm;
+use crate::space::look::Held;
 use crate::space::tree::Beside;
 use minflt_addr::{VirtAddr, VirtRange};
 use minflt_pgtable::{Mmu, Paging};
@@ -162,11 +163,11 @@ impl<M: Mmu> Mm<M> {
         let (old, new) = (page_up(from)?, page_up(to)?);
         if new < old {
             let gone = VirtRange::new(new, old);
-            let mapped = self.find(new).is_some_and(|vma| {
+            let mapped = writers.held().find(new).is_some_and(|vma| {
                 let range = vma.view().range;
                 range.overlaps(gone)
             });
-            return if mapped && self.cuts_no_huge_page(gone) {
+            return if mapped && writers.held().cuts_no_huge_page(gone) {
                 munmap::unmap(self, writers, gone, Afterwards::LetsGo)
             } else {
                 Err(NoMemory)
@@ -180,7 +181,7 @@ impl<M: Mmu> Mm<M> {
 
     /// Maps `more`, which begins where the heap's pages end.
     fn grow(&self, writers: &Writers<'_, M>, more: VirtRange) -> Result<(), NoMemory> {
-        if !Self::user_range().covers(more) || !self.gap_after(more) {
+        if !Self::user_range().covers(more) || !gap_after(writers.held(), more) {
             return Err(NoMemory);
         }
         let flags = VmaFlags::ACCOUNT.with(self.flags_of_new());
@@ -209,7 +210,7 @@ impl<M: Mmu> Mm<M> {
             let open = |vma| writers.begin(vma);
             let beside = Beside {
                 above: None,
-                ..self.beside(fresh.range)
+                ..writers.held().beside(fresh.range)
             };
             drop(add(self, writers, beside, open, &fresh, None)?);
             return Ok(());
@@ -218,12 +219,12 @@ impl<M: Mmu> Mm<M> {
         drop(section);
         Ok(())
     }
+}
 
-    /// Whether nothing is mapped in `more` and in the page behind it.
-    fn gap_after(&self, more: VirtRange) -> bool {
-        self.find(more.start()).is_none_or(|next| {
-            let next = self.start_with_gap(&next.view());
-            next.0.saturating_sub(M::Paging::page()) >= more.end().0
-        })
-    }
+/// Whether nothing is mapped in `more` and in the page behind it.
+fn gap_after<M: Mmu>(held: Held<'_, M>, more: VirtRange) -> bool {
+    held.find(more.start()).is_none_or(|next| {
+        let next = held.start_with_gap(&next.view());
+        next.0.saturating_sub(M::Paging::page()) >= more.end().0
+    })
 }

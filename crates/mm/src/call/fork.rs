@@ -56,6 +56,7 @@ use crate::entry::zap::{Zap, pages};
 use crate::memory::frame::{Exclusive, Use};
 use crate::memory::lifetime::as_call;
 use crate::mm::Mm;
+use crate::space::look::Held;
 use crate::space::vma::Vma;
 use crate::space::vma_lock;
 use crate::system::System;
@@ -87,7 +88,7 @@ impl<M: Mmu> System<M> {
                 let user = VirtRange::new(VirtAddr(0), VirtAddr(M::Paging::user_end()));
                 let mut zap = Zap::begin(parent, user);
                 parent.pins.begin_fork();
-                let copied = copy_all(self, parent, &child, &mut zap);
+                let copied = copy_all(self, writers.held(), &child, &mut zap);
                 parent.pins.end_fork();
                 zap.finish();
                 translation::translations_agree_alone(parent, user);
@@ -115,12 +116,12 @@ impl<M: Mmu> Mm<M> {
 /// Copies every VMA and shares its pages.
 fn copy_all<M: Mmu>(
     sys: &System<M>,
-    parent: &Mm<M>,
+    parent: Held<'_, M>,
     child: &Mm<M>,
     zap: &mut Zap<'_, M>,
 ) -> Result<(), NoMemory> {
     let mut result = Ok(());
-    parent.tree_visit(|vma| {
+    parent.each(|vma| {
         if result.is_ok() {
             result = copy_vma(sys, child, vma, zap);
         }
@@ -304,8 +305,8 @@ fn copy_pinned<M: Mmu>(
     found: Pte<M::Paging>,
     addr: VirtAddr,
 ) -> Result<Pte<M::Paging>, NoMemory> {
-    // SAFETY: 1: nobody else has the child.
-    let vma = unsafe { child.tree.at_or_before(addr) };
+    // SAFETY: 1: nobody but this fork has the child.
+    let vma = unsafe { Held::without_guard(child) }.at_or_before(addr);
     let from = sys.frames.get(found.pfn());
     let index = from.index.load(Ordering::Relaxed);
     let policy = vma.map_or(Policy::DEFAULT, |vma| vma.view().policy);

@@ -38,6 +38,7 @@ use crate::change::writers::Writers;
 use crate::fault::FaultOutcome;
 use crate::memory::lifetime::as_call;
 use crate::mm::Mm;
+use crate::space::look::Held;
 use crate::space::vma::Vma;
 use crate::system::System;
 use minflt_addr::{VirtAddr, VirtRange};
@@ -156,11 +157,12 @@ impl<M: Mmu> Mm<M> {
         policy: Policy,
         nodes: Option<NodeMask>,
     ) -> Result<(), MempolicyError> {
+        let held = writers.held();
         let holes = policy.is_default();
         let mut at = range.start();
         let mut none = true;
         while at < range.end()
-            && let Some(vma) = self.find(at)
+            && let Some(vma) = held.find(at)
         {
             let view = vma.view();
             let part = view.range.intersect(VirtRange::new(at, range.end()));
@@ -171,13 +173,13 @@ impl<M: Mmu> Mm<M> {
                 return Err(MempolicyError::Fault);
             }
             // A hole behind it counts before its pages do, as in Linux (queue_pages_test_walk).
-            if part.end() < range.end() && !holes && !self.is_mapped(part.end()) {
+            if part.end() < range.end() && !holes && !is_mapped(held, part.end()) {
                 return Err(MempolicyError::Fault);
             }
             drop(writers.begin(vma));
             let outside = |nodes| match view.is_huge() {
-                true => self.any_huge_outside(&view, part, nodes),
-                false => self.any_page(part, |pte| self.is_outside(pte, nodes)),
+                true => any_huge_outside(held, &view, part, nodes),
+                false => any_page(held, part, |pte| self.is_outside(pte, nodes)),
             };
             if nodes.is_some_and(outside) {
                 return Err(MempolicyError::Misplaced);
@@ -191,25 +193,9 @@ impl<M: Mmu> Mm<M> {
         Ok(())
     }
 
-    fn is_mapped(&self, addr: VirtAddr) -> bool {
-        let found = self.find(addr).map(Vma::view);
-        found.is_some_and(|view| view.range.contains(addr))
-    }
-
     fn is_outside(&self, pte: Pte<M::Paging>, nodes: NodeMask) -> bool {
         let frames = &self.system().frames;
         !pte.is_zero_page() && !nodes.has(frames.node_of(pte.pfn()))
-    }
-
-    /// The same of huge pages.
-    ///
-    /// Linux: queue_folios_hugetlb.
-    fn any_huge_outside(&self, view: &VmaView, part: VirtRange, nodes: NodeMask) -> bool {
-        let frames = &self.system().frames;
-        view.huge_size().pages::<M::Paging>(part).any(|page| {
-            let seen = self.look_at_huge(view, page.start());
-            seen.is_ok_and(|seen| !nodes.has(frames.node_of(seen.pfn)))
-        })
     }
 
     /// Gives the policy to all that is mapped in the range. Linux: mbind_range.
@@ -221,7 +207,7 @@ impl<M: Mmu> Mm<M> {
     ) -> Result<(), MempolicyError> {
         let mut at = range.start();
         while at < range.end()
-            && let Some(vma) = self.find(at)
+            && let Some(vma) = writers.held().find(at)
         {
             let view = vma.view();
             let part = view.range.intersect(VirtRange::new(at, range.end()));
@@ -255,32 +241,56 @@ impl<M: Mmu> Mm<M> {
     pub fn get_mempolicy_at(&self, addr: VirtAddr) -> Result<Policy, MempolicyError> {
         as_call(self.system(), || {
             self.system().count(Event::Mempolicy);
-            let _held = self.mmap_lock.read();
-            let view = self.find(addr).map(Vma::view);
+            let guard = self.mmap_lock.read();
+            let view = self.held(&guard).find(addr).map(Vma::view);
             let view = view.filter(|view| view.range.contains(addr));
             view.map_or(Err(MempolicyError::Fault), |view| Ok(view.policy))
         })
     }
+}
 
-    /// Whether an entry of `range` maps a page for which `test` says so. The caller holds
-    /// `mmap_lock`.
-    fn any_page(&self, range: VirtRange, test: impl Fn(Pte<M::Paging>) -> bool) -> bool {
-        let mut at = range.start();
-        while at < range.end() {
-            // SAFETY: 1: `mmap_lock` keeps tables from being freed.
-            match unsafe { walk::<M>(&self.system().at, self.root, at) } {
-                Walk::Leaf(leaf) => {
-                    let found = leaf.entry.load().unmoved();
-                    if found.is_mapped() && test(found) {
-                        return true;
-                    }
-                    at = VirtAddr(at.0 + M::Paging::page());
+fn is_mapped<M: Mmu>(held: Held<'_, M>, addr: VirtAddr) -> bool {
+    let found = held.find(addr).map(Vma::view);
+    found.is_some_and(|view| view.range.contains(addr))
+}
+
+/// Whether a huge page of `part` is elsewhere than on `nodes`.
+///
+/// Linux: queue_folios_hugetlb.
+fn any_huge_outside<M: Mmu>(
+    held: Held<'_, M>,
+    view: &VmaView,
+    part: VirtRange,
+    nodes: NodeMask,
+) -> bool {
+    let frames = &held.system().frames;
+    view.huge_size().pages::<M::Paging>(part).any(|page| {
+        let seen = held.look_at_huge(view, page.start());
+        seen.is_ok_and(|seen| !nodes.has(frames.node_of(seen.pfn)))
+    })
+}
+
+/// Whether an entry of `range` maps a page for which `test` says so.
+fn any_page<M: Mmu>(
+    held: Held<'_, M>,
+    range: VirtRange,
+    test: impl Fn(Pte<M::Paging>) -> bool,
+) -> bool {
+    let mut at = range.start();
+    while at < range.end() {
+        // SAFETY: 1: `mmap_lock` keeps tables from being freed.
+        match unsafe { walk::<M>(&held.system().at, held.root, at) } {
+            Walk::Leaf(leaf) => {
+                let found = leaf.entry.load().unmoved();
+                if found.is_mapped() && test(found) {
+                    return true;
                 }
-                Walk::Missing(Missing { level, .. }) => at = span_of::<M::Paging>(at, level).end(),
+                at = VirtAddr(at.0 + M::Paging::page());
             }
+            Walk::Missing(Missing { level, .. }) => at = span_of::<M::Paging>(at, level).end(),
         }
-        false
     }
+    false
 }
 
 impl<M: Mmu> Thread<'_, M> {
@@ -351,14 +361,15 @@ impl<M: Mmu> Thread<'_, M> {
 impl<M: Mmu> Mm<M> {
     /// The node of the page at `addr`, if there is one.
     fn node_of_page(&self, addr: VirtAddr) -> Result<Option<u32>, MempolicyError> {
-        let _held = self.mmap_lock.read();
-        let view = self.find(addr).map(Vma::view);
+        let guard = self.mmap_lock.read();
+        let held = self.held(&guard);
+        let view = held.find(addr).map(Vma::view);
         let readable = |view: &VmaView| view.range.contains(addr) && view.prot.has(Prot::READ);
         let view = view.filter(readable).ok_or(MempolicyError::Fault)?;
         let frames = &self.system().frames;
         if view.is_huge() {
             // By its own walk: others may share the table.
-            let node = self.see_huge(&view, addr, |_, pfn| frames.node_of(pfn));
+            let node = held.see_huge(&view, addr, |_, pfn| frames.node_of(pfn));
             return Ok(node.ok());
         }
         // SAFETY: 1: `mmap_lock` keeps tables from being freed.

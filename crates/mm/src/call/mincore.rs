@@ -56,8 +56,8 @@ impl<M: Mmu> Mm<M> {
 
     /// Looks at the pages of one mapping from `at` on; returns how many.
     fn look(&self, at: VirtAddr, answer: &mut [u8]) -> Result<usize, MincoreError> {
-        let _held = self.mmap_lock.read();
-        let view = self.find(at).map(Vma::view);
+        let guard = self.mmap_lock.read();
+        let view = self.held(&guard).find(at).map(Vma::view);
         let view = view.filter(|view| view.range.contains(at));
         let view = view.ok_or(MincoreError::NoMemory)?;
         let end = view.range.end();

@@ -19,6 +19,7 @@ use crate::memory::lifetime::as_call;
 use crate::memory::rss::Share;
 use crate::mm::Mm;
 use crate::pages::file::{FileAccess, FileHandle, Sharing};
+use crate::space::look::Held;
 use crate::space::tree::Beside;
 use crate::space::vma::Vma;
 use minflt_addr::{VirtAddr, VirtRange};
@@ -199,10 +200,11 @@ impl<M: Mmu> Mm<M> {
         if huge && len == 0 {
             return Err(MmapError::Invalid);
         }
-        let (range, beside) = self.place_of_unit(request.place, len, unit)?;
+        let (range, beside) = writers.held().place_of_unit(request.place, len, unit)?;
         let misaligned = |part: &Part<'_, M>| !VirtAddr(part.offset).is_aligned(unit);
         // A place that was looked for is free.
-        let cuts = matches!(request.place, Place::Fixed(_)) && !self.cuts_no_huge_page(range);
+        let cuts =
+            matches!(request.place, Place::Fixed(_)) && !writers.held().cuts_no_huge_page(range);
         if cuts || huge && part.is_some_and(misaligned) {
             return Err(MmapError::Invalid);
         }
@@ -230,7 +232,7 @@ impl<M: Mmu> Mm<M> {
         let cut = match request.place {
             Place::Fixed(_) => {
                 let cut = Cut::plan(self, &writers, range).map_err(|_| MmapError::NoMemory)?;
-                match size.is_some_and(|size| self.has_smaller(range, size)) {
+                match size.is_some_and(|size| has_smaller(writers.held(), range, size)) {
                     true => cut.map(Cut::with_tables),
                     false => cut,
                 }
@@ -254,21 +256,6 @@ impl<M: Mmu> Mm<M> {
         self.count_mapped(pages);
         M::note(format_args!("mmap {range} {prot:?}"));
         Ok(view)
-    }
-
-    /// Whether a mapping in `range` has pages smaller than `size`: their tables are in the place of
-    /// entries for pages of that size.
-    fn has_smaller(&self, range: VirtRange, size: HugeSize) -> bool {
-        let mut at = range.start();
-        while let Some(view) = self.find(at).map(Vma::view)
-            && view.range.start() < range.end()
-        {
-            if !view.is_huge() || view.huge_size() < size {
-                return true;
-            }
-            at = view.range.end();
-        }
-        false
     }
 
     /// The flags of a new mapping that say how it is locked.
@@ -295,7 +282,7 @@ impl<M: Mmu> Mm<M> {
                 None
             }
             None => {
-                let beside = beside.unwrap_or_else(|| self.beside(view.range));
+                let beside = beside.unwrap_or_else(|| writers.held().beside(view.range));
                 let open = |vma| writers.begin(vma);
                 Some(add(self, writers, beside, open, &view, None)?)
             }
@@ -393,4 +380,19 @@ impl<M: Mmu> Thread<'_, M> {
     pub fn mmap(&self, request: &MapRequest) -> Result<VirtAddr, MmapError> {
         self.mm().map_and_populate(&self.share, request, None)
     }
+}
+
+/// Whether a mapping in `range` has pages smaller than `size`: their tables are in the place of
+/// entries for pages of that size.
+fn has_smaller<M: Mmu>(held: Held<'_, M>, range: VirtRange, size: HugeSize) -> bool {
+    let mut at = range.start();
+    while let Some(view) = held.find(at).map(Vma::view)
+        && view.range.start() < range.end()
+    {
+        if !view.is_huge() || view.huge_size() < size {
+            return true;
+        }
+        at = view.range.end();
+    }
+    false
 }

@@ -31,6 +31,7 @@ use crate::base::policy::{Policy, PolicyMode};
 use crate::memory::lifetime::as_call;
 use crate::mm::Mm;
 use crate::pages::hugetlb::HugeSeen;
+use crate::space::look::Held;
 use minflt_addr::{Pfn, VirtAddr, VirtRange};
 use minflt_pgtable::{Missing, Mmu, Paging, Walk, span_of, walk};
 use minflt_sync::{Instance, Ordering};
@@ -111,9 +112,9 @@ impl<M: Mmu> Mm<M> {
         as_call(sys, || {
             sys.count(Event::MovePages);
             for addr in pages {
-                let held = self.mmap_lock.read();
-                let seen = self.look_at(addr);
-                drop(held);
+                let guard = self.mmap_lock.read();
+                let seen = look_at(self.held(&guard), addr);
+                drop(guard);
                 tell(seen.map(|seen| sys.frames.node_of(seen.pfn)));
             }
         });
@@ -123,52 +124,22 @@ impl<M: Mmu> Mm<M> {
         let frames = &self.system().frames;
         let mut tries = TRIES;
         loop {
-            let held = self.mmap_lock.read();
-            let seen = self.look_at(addr)?;
+            let guard = self.mmap_lock.read();
+            let held = self.held(&guard);
+            let seen = look_at(held, addr)?;
             if frames.node_of(seen.pfn) == node {
                 return Ok(node);
             }
             if seen.shared && which == Which::Own {
                 return Err(MovePageError::Shared);
             }
-            let moved = self.move_mapped(addr, node);
-            drop(held);
+            let moved = held.move_mapped(addr, node);
+            drop(guard);
             tries -= 1;
             match moved {
                 Err(MovePageError::Busy) if tries > 0 => {}
                 moved => return moved.map(|()| node),
             }
-        }
-    }
-
-    /// What the entry for `addr` maps. The caller holds `mmap_lock`.
-    fn look_at(&self, addr: VirtAddr) -> Result<Seen, MovePageError> {
-        let seen = self.page_of_entry(addr, |found| {
-            let pfn = found.unmoved().pfn();
-            let maps = &self.system().frames.get(pfn).maps;
-            let shared = maps.load(Ordering::Relaxed) > 1;
-            Ok(Seen { pfn, shared })
-        });
-        let none = matches!(seen, Err(MovePageError::NotThere));
-        let Some(view) = none.then(|| self.huge_view(addr)).flatten() else {
-            return seen;
-        };
-        let HugeSeen { pfn, shared, .. } = self.look_at_huge(&view, addr)?;
-        Ok(Seen { pfn, shared })
-    }
-
-    /// The huge page at `addr`, as mbind asks for it. The caller holds `mmap_lock`.
-    ///
-    /// Linux: queue_folios_hugetlb, where a page whose table others have, too, is not one's own.
-    fn ask_huge(&self, view: &VmaView, addr: VirtAddr) -> Asked {
-        let seen = self.look_at_huge(view, addr).map(|seen| Seen {
-            pfn: seen.pfn,
-            shared: seen.shared || seen.by_table,
-        });
-        Asked {
-            seen,
-            page: view.huge_size().page_at::<M::Paging>(addr),
-            index: view.huge_index::<M::Paging>(addr),
         }
     }
 
@@ -184,14 +155,15 @@ impl<M: Mmu> Mm<M> {
         let mut at = range.start();
         while at < range.end() {
             let here = at;
-            let held = self.mmap_lock.read();
-            let view = self.find(at).map(|vma| vma.view());
+            let guard = self.mmap_lock.read();
+            let held = self.held(&guard);
+            let view = held.find(at).map(|vma| vma.view());
             let Some(view) = view.filter(|view| view.range.start() < range.end()) else {
                 break;
             };
             at = at.max(view.range.start());
             let asked = if view.is_huge() {
-                self.ask_huge(&view, at)
+                ask_huge(held, &view, at)
             } else {
                 // SAFETY: 1: `mmap_lock` keeps tables from being freed.
                 let walked = unsafe { walk::<M>(&sys.at, self.root, at) };
@@ -200,12 +172,12 @@ impl<M: Mmu> Mm<M> {
                     continue;
                 }
                 Asked {
-                    seen: self.look_at(at),
+                    seen: look_at(held, at),
                     page: VirtRange::new(at, VirtAddr(at.0 + M::Paging::page())),
                     index: view.page_index::<M::Paging>(at.max(here)),
                 }
             };
-            drop(held);
+            drop(guard);
             let page = at;
             at = asked.page.end();
             let Ok(seen) = asked.seen else { continue };
@@ -216,6 +188,37 @@ impl<M: Mmu> Mm<M> {
             }
         }
         done
+    }
+}
+
+/// What the entry for `addr` maps.
+fn look_at<M: Mmu>(held: Held<'_, M>, addr: VirtAddr) -> Result<Seen, MovePageError> {
+    let seen = held.page_of_entry(addr, |found| {
+        let pfn = found.unmoved().pfn();
+        let maps = &held.system().frames.get(pfn).maps;
+        let shared = maps.load(Ordering::Relaxed) > 1;
+        Ok(Seen { pfn, shared })
+    });
+    let none = matches!(seen, Err(MovePageError::NotThere));
+    let Some(view) = none.then(|| held.huge_view(addr)).flatten() else {
+        return seen;
+    };
+    let HugeSeen { pfn, shared, .. } = held.look_at_huge(&view, addr)?;
+    Ok(Seen { pfn, shared })
+}
+
+/// The huge page at `addr`, as mbind asks for it.
+///
+/// Linux: queue_folios_hugetlb, where a page whose table others have, too, is not one's own.
+fn ask_huge<M: Mmu>(held: Held<'_, M>, view: &VmaView, addr: VirtAddr) -> Asked {
+    let seen = held.look_at_huge(view, addr).map(|seen| Seen {
+        pfn: seen.pfn,
+        shared: seen.shared || seen.by_table,
+    });
+    Asked {
+        seen,
+        page: view.huge_size().page_at::<M::Paging>(addr),
+        index: view.huge_index::<M::Paging>(addr),
     }
 }
 

@@ -83,7 +83,7 @@ impl<M: Mmu> Mm<M> {
     ) -> Result<(), MprotectError> {
         let mut at = range.start();
         while at < range.end() {
-            let vma = self.find(at).ok_or(MprotectError::NoMemory)?;
+            let vma = writers.held().find(at).ok_or(MprotectError::NoMemory)?;
             let VmaView {
                 range: whole,
                 prot: old,

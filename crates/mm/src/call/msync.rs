@@ -95,8 +95,8 @@ impl<M: Mmu> Mm<M> {
         range: VirtRange,
         how: Msync,
     ) -> Result<(bool, Option<(VirtAddr, Option<FilePart<'_, M>>)>), MsyncError> {
-        let _held = self.mmap_lock.read();
-        let view = self.find(range.start()).map(Vma::view);
+        let guard = self.mmap_lock.read();
+        let view = self.held(&guard).find(range.start()).map(Vma::view);
         let view = view.ok_or(MsyncError::NoMemory)?;
         let part = view.range.intersect(range);
         if part.is_empty() {

@@ -21,6 +21,7 @@ use crate::memory::commit::Pages;
 use crate::memory::lifetime::as_call;
 use crate::mm::Mm;
 use crate::pages::file::UnusedFiles;
+use crate::space::look::Held;
 use crate::space::tree::Found;
 use crate::space::vma_ptr::VmaPtr;
 use core::ptr::NonNull;
@@ -45,9 +46,11 @@ impl<M: Mmu> Mm<M> {
                     return Err(MunmapError::Invalid);
                 }
                 let writers = Writers::lock(self);
-                let unmapped = match exactly(self, range) {
+                let unmapped = match exactly(writers.held(), range) {
                     Some(found) => unmap_one(self, &writers, found, Afterwards::LetsGo),
-                    None if !self.cuts_no_huge_page(range) => return Err(MunmapError::Invalid),
+                    None if !writers.held().cuts_no_huge_page(range) => {
+                        return Err(MunmapError::Invalid);
+                    }
                     None => unmap_parts(self, &writers, range, Afterwards::LetsGo),
                 };
                 unmapped.map_err(|NoMemory| MunmapError::NoMemory)?;
@@ -59,10 +62,9 @@ impl<M: Mmu> Mm<M> {
     }
 }
 
-/// The VMA that covers `range` and nothing else, if there is one. The caller holds `mmap_lock`.
-fn exactly<M: Mmu>(mm: &Mm<M>, range: VirtRange) -> Option<Found<'_, M>> {
-    // SAFETY: 1: under `mmap_lock`.
-    let found = unsafe { mm.tree.found(range.start()) };
+/// The VMA that covers `range` and nothing else, if there is one.
+fn exactly<M: Mmu>(held: Held<'_, M>, range: VirtRange) -> Option<Found<'_, M>> {
+    let found = held.found(range.start());
     found.filter(|found| found.vma().view().range == range)
 }
 
@@ -103,7 +105,7 @@ fn unmap_one<M: Mmu>(
     }
     // SAFETY: 1: taken out and detached above.
     writers.close_later(unsafe { free(mm, NonNull::from(vma)) });
-    free_own_tables(mm, writers, range, free_around, &mut zap);
+    free_own_tables(writers, range, free_around, &mut zap);
     zap.finish();
     mm.wake_unmapped(range);
     mm.count_unmapped(Pages::of::<M>(&view));
@@ -119,7 +121,7 @@ pub(super) fn unmap<M: Mmu>(
     range: VirtRange,
     afterwards: Afterwards,
 ) -> Result<(), NoMemory> {
-    match exactly(mm, range) {
+    match exactly(writers.held(), range) {
         Some(found) => unmap_one(mm, writers, found, afterwards),
         None => unmap_parts(mm, writers, range, afterwards),
     }

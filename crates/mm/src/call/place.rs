@@ -8,6 +8,7 @@
 use crate::base::attrs::{VmaFlags, VmaView};
 use crate::base::error::MmapError;
 use crate::mm::Mm;
+use crate::space::look::Held;
 use crate::space::tree::{Beside, End};
 use crate::space::vma::Vma;
 use minflt_addr::{VirtAddr, VirtRange};
@@ -27,12 +28,12 @@ pub enum Place {
     FixedNoReplace(VirtAddr),
 }
 
-impl<M: Mmu> Mm<M> {
-    /// The place for `len` bytes, a multiple of the page size. The caller holds `mmap_lock`.
+impl<'h, M: Mmu> Held<'h, M> {
+    /// The place for `len` bytes, a multiple of the page size.
     ///
     /// # Errors
     /// See [`MmapError`].
-    pub(super) fn place(&self, place: Place, len: u64) -> Result<VirtRange, MmapError> {
+    pub(super) fn place(self, place: Place, len: u64) -> Result<VirtRange, MmapError> {
         self.place_beside(place, len).map(|(range, _)| range)
     }
 
@@ -42,11 +43,11 @@ impl<M: Mmu> Mm<M> {
     /// See [`MmapError`].
     #[inline]
     fn place_beside(
-        &self,
+        self,
         place: Place,
         len: u64,
-    ) -> Result<(VirtRange, Option<Beside<'_, M>>), MmapError> {
-        let user = Self::user_range();
+    ) -> Result<(VirtRange, Option<Beside<'h, M>>), MmapError> {
+        let user = Mm::<M>::user_range();
         if len == 0 || len > user.end().0 {
             return Err(MmapError::OutOfRange);
         }
@@ -75,11 +76,11 @@ impl<M: Mmu> Mm<M> {
     /// See [`MmapError`].
     #[inline]
     pub(super) fn place_of_unit(
-        &self,
+        self,
         place: Place,
         len: u64,
         unit: u32,
-    ) -> Result<(VirtRange, Option<Beside<'_, M>>), MmapError> {
+    ) -> Result<(VirtRange, Option<Beside<'h, M>>), MmapError> {
         if unit == M::Paging::shift() {
             return self.place_beside(place, len);
         }
@@ -88,8 +89,8 @@ impl<M: Mmu> Mm<M> {
 
     /// The place for `len` bytes that starts at a multiple of 2 to the power of `unit`, which is
     /// more than a page.
-    fn place_aligned(&self, place: Place, len: u64, unit: u32) -> Result<VirtRange, MmapError> {
-        if len > Self::user_range().end().0 {
+    fn place_aligned(self, place: Place, len: u64, unit: u32) -> Result<VirtRange, MmapError> {
+        if len > Mm::<M>::user_range().end().0 {
             return Err(MmapError::OutOfRange);
         }
         let aligned = |at: VirtAddr| at.is_aligned(unit);
@@ -117,7 +118,7 @@ impl<M: Mmu> Mm<M> {
     }
 
     fn fixed(at: VirtAddr, len: u64) -> Result<VirtRange, MmapError> {
-        let user = Self::user_range();
+        let user = Mm::<M>::user_range();
         if at.0 > user.end().0 - len {
             Err(MmapError::OutOfRange)
         } else if !at.is_aligned(M::Paging::shift()) {
@@ -129,32 +130,16 @@ impl<M: Mmu> Mm<M> {
         }
     }
 
-    /// Whether nothing is mapped in `range`. The caller holds `mmap_lock`.
-    pub(super) fn is_free(&self, range: VirtRange) -> bool {
+    /// Whether nothing is mapped in `range`.
+    pub(super) fn is_free(self, range: VirtRange) -> bool {
         self.find(range.start())
             .is_none_or(|vma| !vma.view().range.overlaps(range))
     }
 
     /// The same, and the gap below a stack as well.
-    fn is_roomy(&self, range: VirtRange) -> bool {
+    fn is_roomy(self, range: VirtRange) -> bool {
         self.find(range.start())
             .is_none_or(|next| range.end() <= self.start_with_gap(&next.view()))
-    }
-
-    /// Where a VMA starts, with the gap that has to stay free below a stack.
-    ///
-    /// Linux: vm_start_gap.
-    pub(super) fn start_with_gap(&self, view: &VmaView) -> VirtAddr {
-        let start = view.range.start();
-        if !view.flags.has(VmaFlags::GROWS_DOWN) {
-            return start;
-        }
-        let gap = self.system().stack_guard_gap();
-        VirtAddr(
-            start
-                .0
-                .saturating_sub(gap.saturating_mul(M::Paging::page())),
-        )
     }
 
     /// The highest hole of `len` bytes: its upper end. Where that is a stack's gap it is looked for
@@ -162,12 +147,11 @@ impl<M: Mmu> Mm<M> {
     /// lies above them. If nothing is left the lowest hole is taken, whose own neighbour counts.
     ///
     /// Linux: mm/vma.c unmapped_area_topdown, which starts again below `vm_start_gap`.
-    fn find_hole(&self, len: u64) -> Result<(VirtRange, Option<Beside<'_, M>>), MmapError> {
-        let user = Self::user_range();
+    fn find_hole(self, len: u64) -> Result<(VirtRange, Option<Beside<'h, M>>), MmapError> {
+        let user = Mm::<M>::user_range();
         let mut top = End::Whole(user.end().0);
         loop {
-            // SAFETY: 1: under `mmap_lock`.
-            let hole = unsafe { self.tree.highest_hole(len, user.start(), top) };
+            let hole = self.highest_hole(len, user.start(), top);
             let Some(end) = hole.map(VirtRange::end) else {
                 return match top {
                     End::Whole(_) => Err(MmapError::NoMemory),
@@ -189,8 +173,8 @@ impl<M: Mmu> Mm<M> {
     ///
     /// Linux: mm/vma.c unmapped_area.
     #[cold]
-    fn lowest_hole(&self, len: u64) -> Option<VirtRange> {
-        let user = Self::user_range();
+    fn lowest_hole(self, len: u64) -> Option<VirtRange> {
+        let user = Mm::<M>::user_range();
         let mut at = user.start();
         loop {
             let next = self.find(at).map(Vma::view);
@@ -202,5 +186,23 @@ impl<M: Mmu> Mm<M> {
             }
             at = next?.range.end();
         }
+    }
+}
+
+impl<M: Mmu> Mm<M> {
+    /// Where a VMA starts, with the gap that has to stay free below a stack.
+    ///
+    /// Linux: vm_start_gap.
+    pub(super) fn start_with_gap(&self, view: &VmaView) -> VirtAddr {
+        let start = view.range.start();
+        if !view.flags.has(VmaFlags::GROWS_DOWN) {
+            return start;
+        }
+        let gap = self.system().stack_guard_gap();
+        VirtAddr(
+            start
+                .0
+                .saturating_sub(gap.saturating_mul(M::Paging::page())),
+        )
     }
 }

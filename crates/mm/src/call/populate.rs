@@ -134,15 +134,15 @@ impl<M: Mmu> Mm<M> {
 
     /// What covers `at` now.
     fn covering(&self, at: VirtAddr) -> Option<VmaView> {
-        let _held = self.mmap_lock.read();
-        let view = self.find(at).map(Vma::view)?;
+        let guard = self.mmap_lock.read();
+        let view = self.held(&guard).find(at).map(Vma::view)?;
         view.range.contains(at).then_some(view)
     }
 
     /// The first part of `range` that is mapped now.
     fn next_mapped(&self, range: VirtRange) -> Option<VirtRange> {
-        let _held = self.mmap_lock.read();
-        let found = self.find(range.start())?.view().range;
+        let guard = self.mmap_lock.read();
+        let found = self.held(&guard).find(range.start())?.view().range;
         let part = found.intersect(range);
         (!range.is_empty() && !part.is_empty()).then_some(part)
     }

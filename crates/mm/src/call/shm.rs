@@ -277,7 +277,7 @@ impl<M: Mmu> Mm<M> {
                 let writers = Writers::lock(self);
                 let mut attached: Option<(FileKey, VirtAddr)> = None;
                 let mut at = addr;
-                while let Some(view) = self.find(at).map(Vma::view) {
+                while let Some(view) = writers.held().find(at).map(Vma::view) {
                     at = view.range.end();
                     // Nothing of it can lie further up.
                     if attached.is_some_and(|(_, end)| at > end) {

@@ -14,6 +14,7 @@ use crate::entry::translation;
 use crate::entry::zap::Zap;
 use crate::memory::commit::Pages;
 use crate::mm::Mm;
+use crate::space::look::Held;
 use crate::space::vma::Vma;
 use crate::space::vma_ptr::VmaPtr;
 use crate::system::System;
@@ -143,7 +144,7 @@ impl<'w, M: Mmu> Changed<'w, '_, M> {
         });
         self.free(mm, writers);
         match tables {
-            Tables::Free(_) => free_own_tables(mm, writers, range, None, &mut zap),
+            Tables::Free(_) => free_own_tables(writers, range, None, &mut zap),
             Tables::FreeWithin => zap.free_tables(range, range),
             Tables::Keep => {}
         }
@@ -180,31 +181,29 @@ pub(crate) fn unlinks_first<M: Mmu>(sys: &System<M>) -> bool {
 }
 
 /// Unlinks the tables that only `range` used.
-pub(crate) fn free_tables<M: Mmu>(mm: &Mm<M>, range: VirtRange, zap: &mut Zap<'_, M>) {
-    zap.free_tables(range, hole(mm, range));
+pub(crate) fn free_tables<M: Mmu>(held: Held<'_, M>, range: VirtRange, zap: &mut Zap<'_, M>) {
+    zap.free_tables(range, hole(held, range));
 }
 
 /// The same for munmap, which may know what is not mapped around `range`, and whose control lets
 /// `mmap_lock` go meanwhile.
 pub(crate) fn free_own_tables<M: Mmu>(
-    mm: &Mm<M>,
     writers: &Writers<'_, M>,
     range: VirtRange,
     free_around: Option<VirtRange>,
     zap: &mut Zap<'_, M>,
 ) {
-    let hole = free_around.unwrap_or_else(|| hole(mm, range));
-    if mm.system().lacks(Broken::UnmapUnlocked) {
+    let hole = free_around.unwrap_or_else(|| hole(writers.held(), range));
+    if writers.held().system().lacks(Broken::UnmapUnlocked) {
         return writers.without(|| zap.free_tables(range, hole));
     }
     zap.free_tables(range, hole);
 }
 
 /// What is not mapped around the start of `range`.
-fn hole<M: Mmu>(mm: &Mm<M>, range: VirtRange) -> VirtRange {
+fn hole<M: Mmu>(held: Held<'_, M>, range: VirtRange) -> VirtRange {
     let user_end = VirtAddr(M::Paging::user_end());
-    // SAFETY: 1: under `mmap_lock`.
-    let (floor, ceiling) = unsafe { mm.tree.around(range.start()) };
+    let (floor, ceiling) = held.around(range.start());
     let (floor, ceiling) = (floor.unwrap_or(VirtAddr(0)), ceiling.unwrap_or(user_end));
     VirtRange::new(floor, ceiling)
 }

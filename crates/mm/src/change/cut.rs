@@ -129,7 +129,7 @@ impl<'w, 'm, M: Mmu> Cut<'w, 'm, M> {
         // Of huge pages whole mappings go.
         split_huge(mm, writers, range.start())?;
         split_huge(mm, writers, range.end())?;
-        let Some(first) = mm.find(range.start()) else {
+        let Some(first) = writers.held().find(range.start()) else {
             return Ok(None);
         };
         let view = first.view();
@@ -165,7 +165,7 @@ impl<'w, 'm, M: Mmu> Cut<'w, 'm, M> {
     /// Plans the VMAs from `at` on.
     fn rest(&mut self, mut at: VirtAddr) -> Result<(), NoMemory> {
         while at < self.range.end()
-            && let Some(vma) = self.mm.find(at)
+            && let Some(vma) = self.writers.held().find(at)
         {
             let view = vma.view();
             if view.range.start() >= self.range.end() {
@@ -239,7 +239,11 @@ impl<'w, 'm, M: Mmu> Cut<'w, 'm, M> {
                 let view = vma.view();
                 Some((vma, of_range::<M>(&view, view.range.start(), start)))
             }
-            None => self.mm.ends_at(start).map(|vma| (vma, vma.view())),
+            None => self
+                .writers
+                .held()
+                .ends_at(start)
+                .map(|vma| (vma, vma.view())),
         }
     }
 
@@ -253,7 +257,11 @@ impl<'w, 'm, M: Mmu> Cut<'w, 'm, M> {
                 let view = vma.view();
                 Some((vma, of_range::<M>(&view, end, view.range.end())))
             }
-            Above::Nothing => self.mm.starts_at(end).map(|vma| (vma, vma.view())),
+            Above::Nothing => self
+                .writers
+                .held()
+                .starts_at(end)
+                .map(|vma| (vma, vma.view())),
             Above::New(_) | Above::Swallowed(_) => None,
         }
     }
@@ -435,7 +443,7 @@ impl<'w, 'm, M: Mmu> Cut<'w, 'm, M> {
         let within = self.whole.within();
         let (mut at, mut last) = (within.start(), None);
         while at < within.end()
-            && let Some(vma) = self.mm.find(at)
+            && let Some(vma) = self.writers.held().find(at)
         {
             let range = vma.view().range;
             self.mm.tree.remove(self.mm.system(), range.start())?;

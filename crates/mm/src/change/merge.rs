@@ -26,6 +26,7 @@ use crate::base::config::Broken;
 use crate::base::error::NoMemory;
 use crate::change::writers::{Section, Writers};
 use crate::mm::Mm;
+use crate::space::look::Held;
 use crate::space::tree::Beside;
 use crate::space::vma::Vma;
 use crate::space::vma_ptr::VmaPtr;
@@ -109,16 +110,9 @@ impl<M: Mmu> Vma<M> {
     }
 }
 
-impl<M: Mmu> Mm<M> {
-    /// What touches `range`. The caller holds `mmap_lock`.
-    pub(crate) fn beside(&self, range: VirtRange) -> Beside<'_, M> {
-        // SAFETY: 1: under `mmap_lock`.
-        unsafe { self.tree.beside(range) }
-    }
-
+impl<'h, M: Mmu> Held<'h, M> {
     /// What touches `part` of a mapping of `whole`: nothing but that mapping, where it lies inside.
-    /// The caller holds `mmap_lock`.
-    pub(crate) fn beside_part(&self, part: VirtRange, whole: VirtRange) -> Beside<'_, M> {
+    pub(crate) fn beside_part(self, part: VirtRange, whole: VirtRange) -> Beside<'h, M> {
         if part.start() > whole.start() && part.end() < whole.end() {
             return Beside {
                 below: None,
@@ -128,18 +122,16 @@ impl<M: Mmu> Mm<M> {
         self.beside(part)
     }
 
-    /// The VMA that ends at `addr`. The caller holds `mmap_lock`.
-    pub(crate) fn ends_at(&self, addr: VirtAddr) -> Option<&Vma<M>> {
+    /// The VMA that ends at `addr`.
+    pub(crate) fn ends_at(self, addr: VirtAddr) -> Option<&'h Vma<M>> {
         let last = VirtAddr(addr.0.checked_sub(1)?);
-        // SAFETY: 1: under `mmap_lock`.
-        let vma = unsafe { self.tree.at_or_before(last) };
+        let vma = self.at_or_before(last);
         vma.filter(|vma| vma.view().range.end() == addr)
     }
 
-    /// The VMA that starts at `addr`. The caller holds `mmap_lock`.
-    pub(crate) fn starts_at(&self, addr: VirtAddr) -> Option<&Vma<M>> {
-        // SAFETY: 1: under `mmap_lock`.
-        let vma = unsafe { self.tree.at_or_before(addr) };
+    /// The VMA that starts at `addr`.
+    pub(crate) fn starts_at(self, addr: VirtAddr) -> Option<&'h Vma<M>> {
+        let vma = self.at_or_before(addr);
         vma.filter(|vma| vma.view().range.start() == addr)
     }
 }

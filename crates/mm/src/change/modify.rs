@@ -114,7 +114,7 @@ pub(crate) fn modify<'w, M: Mmu>(
         // Linux gives up, too, rather than let a neighbour have it.
         return split(mm, writers, section, new);
     }
-    let others = mm.beside_part(part, whole.range);
+    let others = writers.held().beside_part(part, whole.range);
     match neighbours(others, beside, &new, whole.range, Some(vma)) {
         Neighbours {
             below: Some(below),
@@ -173,7 +173,7 @@ fn alone_if_huge<'w, M: Mmu>(
     }
     split_huge(mm, writers, part.start())?;
     split_huge(mm, writers, part.end())?;
-    mm.find(part.start()).ok_or(NoMemory)
+    writers.held().find(part.start()).ok_or(NoMemory)
 }
 
 /// `below` becomes all three; `middle` and `above` go.

@@ -167,7 +167,7 @@ pub(crate) fn split_huge<M: Mmu>(
     writers: &Writers<'_, M>,
     at: VirtAddr,
 ) -> Result<(), NoMemory> {
-    let Some(vma) = mm.find(at) else {
+    let Some(vma) = writers.held().find(at) else {
         return Ok(());
     };
     let view = vma.view();

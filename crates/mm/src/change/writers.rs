@@ -65,35 +65,20 @@ use crate::base::config::{Unmap, VmaLockBy};
 use crate::base::error::NoMemory;
 use crate::mm::Mm;
 use crate::pages::file::{Unused, UnusedFiles};
+use crate::space::look::{Exclusive, Held};
 use crate::space::vma::Vma;
 use crate::space::vma_lock;
 use crate::space::vma_ptr::VmaPtr;
-use core::cell::Cell;
 use minflt_addr::{VirtAddr, VirtRange};
 use minflt_pgtable::Mmu;
-use minflt_sync::order::MmapLock;
-use minflt_sync::{DowngradedGuard, WriteGuard};
 
 /// Proof that the caller may change VMAs of an address space.
 pub(crate) struct Writers<'m, M: Mmu> {
     mm: &'m Mm<M>,
-    held: Cell<Held<'m, M>>,
-    /// Files to close. Dropped behind `held`, so with the lock let go: fields are dropped in their
+    lock: Exclusive<'m, M>,
+    /// Files to close. Dropped behind `lock`, so with the lock let go: fields are dropped in their
     /// order.
     files: UnusedFiles<M>,
-}
-
-/// How `mmap_lock` is held.
-#[derive(Default)]
-enum Held<'m, M: Mmu> {
-    Write(WriteGuard<'m, MmapLock, M>),
-    /// Nothing may be changed any more.
-    Read {
-        _guard: DowngradedGuard<'m, MmapLock, M>,
-    },
-    /// For a moment.
-    #[default]
-    Not,
 }
 
 /// What a caller does with `mmap_lock` after a part of its call.
@@ -129,7 +114,7 @@ impl<'m, M: Mmu> Writers<'m, M> {
     pub(crate) fn lock(mm: &'m Mm<M>) -> Self {
         Self {
             mm,
-            held: Cell::new(Held::Write(mm.mmap_lock.write())),
+            lock: Exclusive::lock(mm),
             files: UnusedFiles::new(),
         }
     }
@@ -141,16 +126,9 @@ impl<'m, M: Mmu> Writers<'m, M> {
     #[inline]
     pub(crate) fn downgrade(&self, afterwards: Afterwards) {
         let here = self.mm.system().config.unmap == Unmap::Downgrade;
-        if here && afterwards == Afterwards::LetsGo {
-            let held = match self.held.take() {
-                Held::Write(guard) => {
-                    self.end_all();
-                    let _guard = guard.downgrade();
-                    Held::Read { _guard }
-                }
-                held => held,
-            };
-            self.held.set(held);
+        if here && afterwards == Afterwards::LetsGo && self.lock.writes() {
+            self.end_all();
+            self.lock.downgrade();
         }
     }
 
@@ -166,19 +144,17 @@ impl<'m, M: Mmu> Writers<'m, M> {
         vma_lock::end_all(self.mm);
     }
 
-    /// Whether VMAs may be changed.
-    fn writes(&self) -> bool {
-        let held = self.held.take();
-        let writes = matches!(held, Held::Write(_));
-        self.held.set(held);
-        writes
+    /// The address space, to look at.
+    #[inline(always)]
+    pub(crate) const fn held(&self) -> Held<'_, M> {
+        self.lock.held()
     }
 
     /// Opens a section on every VMA of the address space, for a fork: none closes before the last
     /// page is copied and every CPU was told.
     pub(crate) fn begin_all(&self) -> Sections<'_, 'm, M> {
         let mut all = self.none_from(VirtAddr(0));
-        self.mm.tree_visit(|vma| all.add(vma));
+        self.held().each(|vma| all.add(vma));
         all
     }
 
@@ -195,7 +171,7 @@ impl<'m, M: Mmu> Writers<'m, M> {
     /// # Context
     /// Sleeps until faults that hold the VMA's lock have left.
     pub(crate) fn begin<'v>(&'v self, vma: &'v Vma<M>) -> Section<'v, M> {
-        debug_assert!(self.writes(), "nothing is changed after a downgrade");
+        debug_assert!(self.lock.writes(), "nothing is changed after a downgrade");
         let ladder = self.mm.system().config.ladder;
         let owes = if ladder.speculates() {
             vma.seq.write_begin();
@@ -216,9 +192,7 @@ impl<'m, M: Mmu> Writers<'m, M> {
     /// Lets `mmap_lock` go while `unlocked` runs: for a control.
     #[cold]
     pub(crate) fn without(&self, unlocked: impl FnOnce()) {
-        drop(self.held.take());
-        unlocked();
-        self.held.set(Held::Write(self.mm.mmap_lock.write()));
+        self.lock.without(unlocked);
     }
 
     /// Opens no section: for controls.
@@ -261,7 +235,7 @@ impl<'m, M: Mmu> Writers<'m, M> {
 
 impl<M: Mmu> Drop for Writers<'_, M> {
     fn drop(&mut self) {
-        if matches!(self.held.get_mut(), Held::Write(_)) {
+        if self.lock.writes() {
             self.end_all();
         }
     }
@@ -326,7 +300,7 @@ impl<M: Mmu> Drop for Sections<'_, '_, M> {
         }
         let mut at = self.within.start();
         while at < self.within.end()
-            && let Some(vma) = mm.find(at)
+            && let Some(vma) = self.writers.held().find(at)
         {
             at = vma.view().range.end();
             let (vma, owes) = (VmaPtr::from(vma), Owes::Even);

@@ -41,6 +41,7 @@ use crate::change::split::NewRecord;
 use crate::change::writers::Writers;
 use crate::memory::commit::Pages;
 use crate::mm::Mm;
+use crate::space::look::Held;
 use crate::space::vma::Vma;
 use crate::system::System;
 use minflt_addr::{VirtAddr, VirtRange};
@@ -101,43 +102,30 @@ impl<M: Mmu> Mm<M> {
     pub(crate) fn expand_stack(&self, addr: VirtAddr) -> Result<(), NotGrown> {
         {
             // A stray access shall not keep faults out.
-            let _held = self.mmap_lock.read();
-            if self.stack_above(addr)?.is_none() {
+            let guard = self.mmap_lock.read();
+            if stack_above(self.held(&guard), addr)?.is_none() {
                 return Ok(());
             }
         }
         if self.system().lacks(Broken::ExpandUnderReadLock) {
-            let _held = self.mmap_lock.read();
-            return self.expand_locked(None, addr);
+            let guard = self.mmap_lock.read();
+            return self.expand_locked(self.held(&guard), None, addr);
         }
         let writers = Writers::lock(self);
-        self.expand_locked(Some(&writers), addr)
-    }
-
-    /// The stack that has to grow to cover `addr`; none if it is covered by now.
-    fn stack_above(&self, addr: VirtAddr) -> Result<Option<&Vma<M>>, NotGrown> {
-        let vma = self.find(addr).ok_or(NotGrown)?;
-        let view = vma.view();
-        if view.range.contains(addr) {
-            return Ok(None);
-        }
-        if view.flags.has(VmaFlags::GROWS_DOWN) {
-            Ok(Some(vma))
-        } else {
-            Err(NotGrown)
-        }
+        self.expand_locked(writers.held(), Some(&writers), addr)
     }
 
     fn expand_locked(
         &self,
+        held: Held<'_, M>,
         writers: Option<&Writers<'_, M>>,
         addr: VirtAddr,
     ) -> Result<(), NotGrown> {
-        let Some(vma) = self.stack_above(addr)? else {
+        let Some(vma) = stack_above(held, addr)? else {
             return Ok(());
         };
         let at = addr.align_down(M::Paging::shift());
-        if at < Self::user_range().start() || self.crowds(vma, at) {
+        if at < Self::user_range().start() || crowds(held, vma, at) {
             return Err(NotGrown);
         }
         self.prepare_anon_vma_once(vma)?;
@@ -161,24 +149,6 @@ impl<M: Mmu> Mm<M> {
         Ok(())
     }
 
-    /// Whether a stack that begins at `at` would come too near to the mapping before it.
-    fn crowds(&self, vma: &Vma<M>, at: VirtAddr) -> bool {
-        let last = VirtAddr(vma.view().range.start().0 - 1);
-        // SAFETY: 1: under `mmap_lock`.
-        let Some(before) = (unsafe { self.tree.at_or_before(last) }) else {
-            return false;
-        };
-        let VmaView {
-            range, prot, flags, ..
-        } = before.view();
-        let gap = self
-            .system()
-            .stack_guard_gap()
-            .saturating_mul(M::Paging::page());
-        let keeps_off = !flags.has(VmaFlags::GROWS_DOWN) && prot != Prot::NONE;
-        keeps_off && at.0.saturating_sub(range.end().0) < gap
-    }
-
     /// The VMA's record says `grown` from here on, and the tree its new start.
     fn grow_down(&self, vma: &Vma<M>, grown: VmaView) -> Result<(), NoMemory> {
         let record = NewRecord::new(self, grown)?;
@@ -187,4 +157,35 @@ impl<M: Mmu> Mm<M> {
         drop(record.publish(vma));
         Ok(())
     }
+}
+
+/// The stack that has to grow to cover `addr`; none if it is covered by now.
+fn stack_above<M: Mmu>(held: Held<'_, M>, addr: VirtAddr) -> Result<Option<&Vma<M>>, NotGrown> {
+    let vma = held.find(addr).ok_or(NotGrown)?;
+    let view = vma.view();
+    if view.range.contains(addr) {
+        return Ok(None);
+    }
+    if view.flags.has(VmaFlags::GROWS_DOWN) {
+        Ok(Some(vma))
+    } else {
+        Err(NotGrown)
+    }
+}
+
+/// Whether a stack that begins at `at` would come too near to the mapping before it.
+fn crowds<M: Mmu>(held: Held<'_, M>, vma: &Vma<M>, at: VirtAddr) -> bool {
+    let last = VirtAddr(vma.view().range.start().0 - 1);
+    let Some(before) = held.at_or_before(last) else {
+        return false;
+    };
+    let VmaView {
+        range, prot, flags, ..
+    } = before.view();
+    let gap = held
+        .system()
+        .stack_guard_gap()
+        .saturating_mul(M::Paging::page());
+    let keeps_off = !flags.has(VmaFlags::GROWS_DOWN) && prot != Prot::NONE;
+    keeps_off && at.0.saturating_sub(range.end().0) < gap
 }

@@ -48,6 +48,7 @@ use crate::pages::page::NotMoved;
 use crate::pages::page::{Locked, Page};
 use crate::pages::rmap::away::To;
 use crate::pages::rmap::owner::Owner;
+use crate::space::look::Held;
 use crate::system::System;
 use minflt_addr::{Pfn, VirtAddr};
 use minflt_pgtable::{BeforeInstall, Mmu, Paging, Pte, Walk, walk};
@@ -229,13 +230,15 @@ impl<M: Mmu> Mm<M> {
     /// Linux: move_pages with one page.
     pub fn move_page(&self, addr: VirtAddr, node: u32) -> Result<(), MovePageError> {
         as_call(self.system(), || {
-            let _held = self.mmap_lock.read();
-            self.move_mapped(addr, node)
+            let guard = self.mmap_lock.read();
+            self.held(&guard).move_mapped(addr, node)
         })
     }
+}
 
-    /// The same, under `mmap_lock`.
-    pub(crate) fn move_mapped(&self, addr: VirtAddr, node: u32) -> Result<(), MovePageError> {
+impl<'h, M: Mmu> Held<'h, M> {
+    /// The same.
+    pub(crate) fn move_mapped(self, addr: VirtAddr, node: u32) -> Result<(), MovePageError> {
         let sys = self.system();
         if node >= sys.frames.nodes() {
             return Err(MovePageError::NoNode);
@@ -256,13 +259,13 @@ impl<M: Mmu> Mm<M> {
         let mapped = frame.maps.load(Ordering::Relaxed) == 1;
         let skips = sys.config.anon_rmap == AnonRmap::Skipped;
         let alone = skips && mapped && frame.is_exclusive();
-        let known = alone.then(|| Owner::known(self, addr));
+        let known = alone.then(|| Owner::known(&self, addr));
         Ok(sys.migrate(page, node, known)?)
     }
 
-    /// A reference to the page at `addr`. Under `mmap_lock`.
-    fn hold_mapped(&self, addr: VirtAddr) -> Result<Page<'_, M>, MovePageError> {
-        let sys = self.system();
+    /// A reference to the page at `addr`.
+    fn hold_mapped(self, addr: VirtAddr) -> Result<Page<'h, M>, MovePageError> {
+        let sys = self.mm().system();
         self.page_of_entry(addr, |found| {
             let free = found.moving().is_none() && sys.frames.hold(found.pfn(), 1);
             let page = free.then(|| Page::held(sys, found.pfn()));
@@ -271,9 +274,9 @@ impl<M: Mmu> Mm<M> {
     }
 
     /// What `see` makes of the entry for `addr`, under the lock of its table, if that names a page
-    /// of user memory, moving or not. Under `mmap_lock`.
+    /// of user memory, moving or not.
     pub(crate) fn page_of_entry<T>(
-        &self,
+        self,
         addr: VirtAddr,
         see: impl FnOnce(Pte<M::Paging>) -> Result<T, MovePageError>,
     ) -> Result<T, MovePageError> {

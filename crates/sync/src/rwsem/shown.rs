@@ -1,4 +1,4 @@
-//! How a lock is shown: as text, and by the names of its parts.
+//! How a lock is shown: as text, by the names of its parts, and by its guards.
 
 use super::{DowngradedGuard, ReadGuard, RwSem, WriteGuard};
 use crate::lockdep::Class;
@@ -32,6 +32,33 @@ impl<C: Class, M: Machine> RwSem<C, M> {
         before
             .max_by_key(|(start, _)| *start)
             .map_or(RwSemPart::Count, |(_, part)| *part)
+    }
+}
+
+impl<'a, C: Class, M: Machine> ReadGuard<'a, C, M> {
+    /// The lock that this holds for reading.
+    #[inline(always)]
+    #[must_use]
+    pub const fn lock(&self) -> &'a RwSem<C, M> {
+        self.lock
+    }
+}
+
+impl<'a, C: Class, M: Machine> WriteGuard<'a, C, M> {
+    /// The lock that this holds for writing.
+    #[inline(always)]
+    #[must_use]
+    pub const fn lock(&self) -> &'a RwSem<C, M> {
+        self.lock
+    }
+}
+
+impl<'a, C: Class, M: Machine> DowngradedGuard<'a, C, M> {
+    /// The lock that this holds for reading.
+    #[inline(always)]
+    #[must_use]
+    pub const fn lock(&self) -> &'a RwSem<C, M> {
+        self.lock
     }
 }
 

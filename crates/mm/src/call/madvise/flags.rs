@@ -1,6 +1,6 @@
 //! Advice about what a mapping is for: recorded in its flags.
 
-use super::Advice;
+use super::{Advice, advise_each};
 use crate::base::attrs::{VmaFlags, VmaView};
 use crate::base::error::{MadviseError, NoMemory};
 use crate::change::modify::modify;
@@ -19,8 +19,11 @@ impl<M: Mmu> Mm<M> {
         advice: Advice,
     ) -> Result<(), MadviseError> {
         let writers = Writers::lock(self);
-        self.advise_each(range, |part| {
-            let vma = self.find(part.start()).ok_or(MadviseError::NoMemory)?;
+        advise_each(writers.held(), range, |part| {
+            let vma = writers
+                .held()
+                .find(part.start())
+                .ok_or(MadviseError::NoMemory)?;
             let view = vma.view();
             if advice == Advice::WipeOnFork && view.file.is_file() {
                 return Err(MadviseError::Invalid);

@@ -22,6 +22,7 @@ use crate::call::thread::Thread;
 use crate::memory::lifetime::as_call;
 use crate::memory::rss::Share;
 use crate::mm::Mm;
+use crate::space::look::Held;
 use core::fmt;
 use minflt_addr::{VirtAddr, VirtRange};
 use minflt_pgtable::{Access, Mmu};
@@ -173,32 +174,6 @@ impl<M: Mmu> Mm<M> {
         })
     }
 
-    /// Calls `each` with the part of `range` that lies in each mapping, in order, until one
-    /// refuses; it may change that mapping. The caller holds `mmap_lock`.
-    fn advise_each(
-        &self,
-        range: VirtRange,
-        mut each: impl FnMut(VirtRange) -> Result<(), MadviseError>,
-    ) -> Result<(), MadviseError> {
-        let mut at = range.start();
-        let mut result = Ok(());
-        while at < range.end() {
-            let found = self.find(at).map(|vma| vma.view().range);
-            let found = found.ok_or(MadviseError::NoMemory)?;
-            if found.start() > at {
-                result = Err(MadviseError::NoMemory);
-            }
-            let from = found.start().max(at);
-            if from >= range.end() {
-                break;
-            }
-            let part = VirtRange::new(from, found.end().min(range.end()));
-            each(part)?;
-            at = part.end();
-        }
-        result
-    }
-
     /// Linux: madvise_populate. A mapping has to have the right by name: what may be stored to may
     /// not be populated by loads for that.
     fn populate_for(
@@ -227,4 +202,30 @@ impl<M: Mmu> Thread<'_, M> {
     pub fn madvise(&self, start: VirtAddr, len: u64, advice: Advice) -> Result<(), MadviseError> {
         self.mm().follow(&self.share, start, len, advice)
     }
+}
+
+/// Calls `each` with the part of `range` that lies in each mapping, in order, until one
+/// refuses; it may change that mapping.
+fn advise_each<M: Mmu>(
+    held: Held<'_, M>,
+    range: VirtRange,
+    mut each: impl FnMut(VirtRange) -> Result<(), MadviseError>,
+) -> Result<(), MadviseError> {
+    let mut at = range.start();
+    let mut result = Ok(());
+    while at < range.end() {
+        let found = held.find(at).map(|vma| vma.view().range);
+        let found = found.ok_or(MadviseError::NoMemory)?;
+        if found.start() > at {
+            result = Err(MadviseError::NoMemory);
+        }
+        let from = found.start().max(at);
+        if from >= range.end() {
+            break;
+        }
+        let part = VirtRange::new(from, found.end().min(range.end()));
+        each(part)?;
+        at = part.end();
+    }
+    result
 }

@@ -1,6 +1,6 @@
 //! Advice about pages: nothing about the mapping changes.
 
-use super::Advice;
+use super::{Advice, advise_each};
 use crate::base::attrs::VmaFlags;
 use crate::base::config::Broken;
 use crate::base::error::MadviseError;
@@ -10,6 +10,7 @@ use crate::mm::Mm;
 use crate::pages::file::FilePart;
 use crate::pages::page::Page;
 use crate::pages::reclaim::Spare;
+use crate::space::look::Held;
 use crate::space::vma::Vma;
 use minflt_addr::{Pfn, VirtAddr, VirtRange};
 use minflt_pgtable::Mmu;
@@ -22,19 +23,20 @@ impl<M: Mmu> Mm<M> {
         advice: Advice,
     ) -> Result<(), MadviseError> {
         let since = self.system().moment();
-        let held = self.mmap_lock.read();
+        let guard = self.mmap_lock.read();
+        let held = self.held(&guard);
         let mut zap = Zap::begin(self, range);
         // What follows may be mapped, and moved meanwhile: a part of a huge page, and what a
         // mapping that refuses kept.
         let mut done = range.start();
-        let result = self.advise_each(range, |part| {
-            let view = self.find(part.start()).map(Vma::view);
+        let result = advise_each(held, range, |part| {
+            let view = held.find(part.start()).map(Vma::view);
             let flags = view.map_or(VmaFlags::NONE, |view| view.flags);
             let of_file = view.is_some_and(|view| view.file.is_file());
             if !allowed(advice, flags) || advice == Advice::Free && of_file {
                 return Err(MadviseError::Invalid);
             }
-            if let Some(vma) = self.find(part.start()).filter(|vma| vma.view().is_huge()) {
+            if let Some(vma) = held.find(part.start()).filter(|vma| vma.view().is_huge()) {
                 done = self.discard_huge(&mut zap, vma, part, advice)?;
                 return Ok(());
             }
@@ -42,14 +44,14 @@ impl<M: Mmu> Mm<M> {
                 Advice::DontNeed | Advice::DontNeedLocked => zap.range(part),
                 Advice::Free => zap.forget_stores(part),
                 Advice::Cold => zap.cool(part),
-                Advice::PageOut => self.page_out(part),
+                Advice::PageOut => page_out(held, part),
                 _ => {}
             }
             done = part.end();
             Ok(())
         });
         zap.finish();
-        drop(held);
+        drop(guard);
         if let Advice::DontNeed | Advice::DontNeedLocked = advice {
             let gone = VirtRange::new(range.start(), done);
             translation::translations_agree(self, gone, since);
@@ -120,8 +122,8 @@ impl<M: Mmu> Mm<M> {
         range: VirtRange,
         advice: Advice,
     ) -> Result<Found<'_, M>, MadviseError> {
-        let _held = self.mmap_lock.read();
-        let view = self.find(range.start()).map(Vma::view);
+        let guard = self.mmap_lock.read();
+        let view = self.held(&guard).find(range.start()).map(Vma::view);
         let view = view.ok_or(MadviseError::NoMemory)?;
         let part = view.range.intersect(range);
         let hole = view.range.start() > range.start();
@@ -148,37 +150,34 @@ impl<M: Mmu> Mm<M> {
     }
 }
 
-impl<M: Mmu> Mm<M> {
-    /// Gives back what can be given back of the pages of `part` that nobody else maps, used or not.
-    /// The caller holds `mmap_lock` for reading.
-    ///
-    /// Linux: madvise_cold_or_pageout_pte_range, reclaim_pages.
-    fn page_out(&self, part: VirtRange) {
-        let sys = self.system();
-        let mut at = part.start();
-        loop {
-            let mut zap = Zap::begin(self, part);
-            let next = zap.next_table(&mut at, part);
-            zap.finish();
-            let Some((leaf, span)) = next else { return };
-            for page in pages::<M>(span) {
-                let held = self.hold_alone(leaf.table, page.start());
-                if let Some(Ok(page)) = held.map(|pfn| Page::held(sys, pfn).try_lock()) {
-                    sys.reclaim_page(page, Spare::Nothing);
-                }
+/// Gives back what can be given back of the pages of `part` that nobody else maps, used or not.
+///
+/// Linux: madvise_cold_or_pageout_pte_range, reclaim_pages.
+fn page_out<M: Mmu>(held: Held<'_, M>, part: VirtRange) {
+    let sys = held.system();
+    let mut at = part.start();
+    loop {
+        let mut zap = Zap::begin(held.mm(), part);
+        let next = zap.next_table(&mut at, part);
+        zap.finish();
+        let Some((leaf, span)) = next else { return };
+        for page in pages::<M>(span) {
+            let found = hold_alone(&held, leaf.table, page.start());
+            if let Some(Ok(page)) = found.map(|pfn| Page::held(sys, pfn).try_lock()) {
+                sys.reclaim_page(page, Spare::Nothing);
             }
         }
     }
+}
 
-    /// A reference to the page that an entry maps, if no other entry does.
-    fn hold_alone(&self, table: Pfn, at: VirtAddr) -> Option<Pfn> {
-        let sys = self.system();
-        let _held = self.table_lock(table).lock();
-        let pte = self.entry_in(table, at).load();
-        let uncounted = sys.lacks(Broken::FoundBeforeCounted) && !pte.is_zero_page();
-        let alone = pte.is_mapped() && (sys.maps_once(pte) || uncounted);
-        (alone && sys.frames.hold(pte.pfn(), 1)).then(|| pte.pfn())
-    }
+/// A reference to the page that an entry maps, if no other entry does.
+fn hold_alone<M: Mmu>(mm: &Mm<M>, table: Pfn, at: VirtAddr) -> Option<Pfn> {
+    let sys = mm.system();
+    let _held = mm.table_lock(table).lock();
+    let pte = mm.entry_in(table, at).load();
+    let uncounted = sys.lacks(Broken::FoundBeforeCounted) && !pte.is_zero_page();
+    let alone = pte.is_mapped() && (sys.maps_once(pte) || uncounted);
+    (alone && sys.frames.hold(pte.pfn(), 1)).then(|| pte.pfn())
 }
 
 /// What the first mapping of a range is.

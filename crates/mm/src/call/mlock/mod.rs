@@ -37,6 +37,7 @@ use crate::memory::lifetime::as_call;
 use crate::memory::locks::{Kind, LockWhen};
 use crate::memory::rss::Share;
 use crate::mm::Mm;
+use crate::space::look::Held;
 use crate::space::vma::Vma;
 use crate::space::vma_ptr::VmaPtr;
 use minflt_addr::{VirtAddr, VirtRange};
@@ -80,11 +81,11 @@ impl LockAll {
 
 impl<M: Mmu> Mm<M> {
     /// Locked pages of `range`.
-    fn locked_in(&self, range: VirtRange) -> u64 {
+    fn locked_in(held: Held<'_, M>, range: VirtRange) -> u64 {
         let mut pages = 0;
         let mut at = range.start();
         while at < range.end()
-            && let Some(view) = self.find(at).map(Vma::view)
+            && let Some(view) = held.find(at).map(Vma::view)
         {
             let part = view.range.intersect(range);
             if part.is_empty() {
@@ -127,7 +128,7 @@ impl<M: Mmu> Mm<M> {
     ) -> Result<(), NoMemory> {
         let mut at = range.start();
         while at < range.end() {
-            let vma = self.find(at).ok_or(NoMemory)?;
+            let vma = writers.held().find(at).ok_or(NoMemory)?;
             let whole = vma.view().range;
             if !whole.contains(at) {
                 return Err(NoMemory);
@@ -218,7 +219,8 @@ impl<M: Mmu> Mm<M> {
                 let pages = touched_bytes::<M>(start, len) >> M::Paging::shift();
                 let writers = Writers::lock(self);
                 // Some may be locked already.
-                let fresh = || pages - range.map_or(0, |range| self.locked_in(range));
+                let fresh =
+                    || pages - range.map_or(0, |range| Self::locked_in(writers.held(), range));
                 if !self.can_lock_more(pages) && !self.can_lock_more(fresh()) {
                     return Err(MlockError::NoMemory);
                 }
@@ -364,7 +366,7 @@ impl<M: Mmu> Mm<M> {
     /// Locks or unlocks every mapping. One that cannot be is passed over, as in Linux.
     fn lock_each(&self, writers: &Writers<'_, M>, kind: Kind) {
         let mut at = VirtAddr(0);
-        while let Some(vma) = self.find(at) {
+        while let Some(vma) = writers.held().find(at) {
             let whole = vma.view().range;
             let change = self.set_locked_in(writers, vma.into(), whole, kind);
             self.locks.change(change.unwrap_or(0));

@@ -1,6 +1,6 @@
 //! Remapping huge pages: see [`crate::pages::hugetlb`].
 
-use super::{Done, Plan, Remap};
+use super::{Done, Plan, Remap, mapped_at};
 use crate::base::attrs::VmaView;
 use crate::base::error::{MremapError, NoMemory};
 use crate::change::changed::free_tables;
@@ -22,7 +22,7 @@ impl<M: Mmu> Mm<M> {
         writers: &Writers<'_, M>,
         plan: &Plan,
     ) -> Result<Done, MremapError> {
-        let unit = self.mapped_at(plan.old)?.view().huge_size();
+        let unit = mapped_at(writers.held(), plan.old)?.view().huge_size();
         let up = |len| VirtAddr(len).align_up(unit.shift::<M::Paging>());
         let (Some(old), Some(new)) = (up(plan.old_len), up(plan.new_len)) else {
             return Err(MremapError::Invalid);
@@ -40,7 +40,7 @@ impl<M: Mmu> Mm<M> {
         if unaligned || plan.grows() || plan.how.keeps_old() || plan.old_len == 0 {
             return Err(MremapError::Invalid);
         }
-        let view = self.mapped_at(plan.old)?.view();
+        let view = mapped_at(writers.held(), plan.old)?.view();
         if plan.new_len > view.range.end().0 - plan.old.0 {
             return Err(MremapError::Fault);
         }
@@ -75,7 +75,7 @@ impl<M: Mmu> Mm<M> {
         let end = VirtAddr(at.0 + target.len());
         split_huge(self, writers, at)?;
         split_huge(self, writers, end)?;
-        let vma = self.find(at).ok_or(NoMemory)?;
+        let vma = writers.held().find(at).ok_or(NoMemory)?;
         let old = vma.view();
         let new = VmaView {
             range: target,
@@ -83,7 +83,7 @@ impl<M: Mmu> Mm<M> {
         };
         let free_room = |_: &NoMemory| {
             let mut zap = Zap::begin(self, target);
-            free_tables(self, target, &mut zap);
+            free_tables(writers.held(), target, &mut zap);
             zap.finish();
         };
         self.make_huge_room(&old, target.start())

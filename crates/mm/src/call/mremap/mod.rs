@@ -50,6 +50,7 @@ use crate::memory::commit::Pages;
 use crate::memory::lifetime::as_call;
 use crate::memory::rss::Share;
 use crate::mm::Mm;
+use crate::space::look::Held;
 use crate::space::vma::Vma;
 use minflt_addr::{VirtAddr, VirtRange};
 use minflt_pgtable::{Mmu, Paging};
@@ -247,7 +248,7 @@ impl<M: Mmu> Mm<M> {
         plan: &Plan,
         late: &mut Late<'m, M>,
     ) -> Result<Done, MremapError> {
-        let view = self.mapped_at(plan.old)?.view();
+        let view = mapped_at(writers.held(), plan.old)?.view();
         if view.is_huge() {
             return self.remap_huge(writers, plan);
         }
@@ -280,7 +281,7 @@ impl<M: Mmu> Mm<M> {
         let mut first = None;
         let mut at = start;
         while at < end
-            && let Some(view) = self.find(at).map(Vma::view)
+            && let Some(view) = writers.held().find(at).map(Vma::view)
             && view.range.start() < end
         {
             if first.is_none() && view.range.start() > start {
@@ -309,13 +310,6 @@ impl<M: Mmu> Mm<M> {
             at = part.end();
         }
         first.ok_or(MremapError::Fault)
-    }
-
-    /// The VMA that covers `at`.
-    fn mapped_at(&self, at: VirtAddr) -> Result<&Vma<M>, MremapError> {
-        let vma = self.find(at).ok_or(MremapError::Fault)?;
-        let here = vma.view().range.contains(at);
-        here.then_some(vma).ok_or(MremapError::Fault)
     }
 
     /// Whether `view`, which the request begins in, may be remapped so. Linux: check_prep_vma.
@@ -365,7 +359,7 @@ impl<M: Mmu> Mm<M> {
         range: VirtRange,
         afterwards: Afterwards,
     ) -> Result<(), MremapError> {
-        match self.cuts_no_huge_page(range) {
+        match writers.held().cuts_no_huge_page(range) {
             true => Ok(unmap(self, writers, range, afterwards)?),
             false => Err(MremapError::Invalid),
         }
@@ -378,20 +372,21 @@ impl<M: Mmu> Mm<M> {
         plan: &Plan,
         late: &mut Late<'m, M>,
     ) -> Result<Done, MremapError> {
-        let vma = self.mapped_at(plan.old)?;
+        let vma = mapped_at(writers.held(), plan.old)?;
         let view = vma.view();
         let end = view.range.end();
         let more = plan.new_len - plan.old_len;
         let whole = end.0 - plan.old.0 == plan.old_len;
         let room = end.checked_add(more).map(|to| VirtRange::new(end, to));
-        let room = room.filter(|room| Self::user_range().covers(*room) && self.is_free(*room));
+        let room =
+            room.filter(|room| Self::user_range().covers(*room) && writers.held().is_free(*room));
         if let Some(room) = room.filter(|_| whole) {
             return self.grow_in_place(writers, vma, room, plan);
         }
         if plan.how == Remap::InPlace {
             return Err(MremapError::NoMemory);
         }
-        let to = self.place(Place::Any, plan.new_len);
+        let to = writers.held().place(Place::Any, plan.new_len);
         let to = to.map_err(|_| MremapError::NoMemory)?;
         self.move_vma(writers, plan, to.start(), late)
     }
@@ -400,7 +395,7 @@ impl<M: Mmu> Mm<M> {
     fn grow_in_place<'m>(
         &'m self,
         writers: &Writers<'_, M>,
-        vma: &'m Vma<M>,
+        vma: &Vma<M>,
         room: VirtRange,
         plan: &Plan,
     ) -> Result<Done, MremapError> {
@@ -413,7 +408,7 @@ impl<M: Mmu> Mm<M> {
         let added = add(
             self,
             writers,
-            self.beside(room),
+            writers.held().beside(room),
             open,
             &view,
             Some(vma.into()),
@@ -438,7 +433,7 @@ impl<M: Mmu> Mm<M> {
         if plan.how.is_fixed() {
             let target = VirtRange::new(to, VirtAddr(to.0 + plan.new_len));
             self.unmap_whole(writers, target, Afterwards::Writes)?;
-            self.mapped_at(plan.old)?;
+            mapped_at(writers.held(), plan.old)?;
         }
         if plan.shrinks() {
             self.cut_tail(writers, &plan, Afterwards::Writes)?;
@@ -454,8 +449,15 @@ impl<M: Mmu> Mm<M> {
             }
             return self.move_vma(writers, &plan, to, late);
         }
-        let place = self.place(Place::Hint(to), plan.new_len);
+        let place = writers.held().place(Place::Hint(to), plan.new_len);
         let place = place.map_err(|_| MremapError::NoMemory)?;
         self.move_vma(writers, &plan, place.start(), late)
     }
+}
+
+/// The VMA that covers `at`.
+fn mapped_at<M: Mmu>(held: Held<'_, M>, at: VirtAddr) -> Result<&Vma<M>, MremapError> {
+    let vma = held.find(at).ok_or(MremapError::Fault)?;
+    let here = vma.view().range.contains(at);
+    here.then_some(vma).ok_or(MremapError::Fault)
 }

@@ -1,6 +1,6 @@
 //! Moving one mapping, or a part of it.
 
-use super::{Done, Late, Plan, Remap};
+use super::{Done, Late, Plan, Remap, mapped_at};
 use crate::base::attrs::{VmaFlags, VmaView};
 use crate::base::config::Broken;
 use crate::base::error::{MremapError, NoMemory};
@@ -14,6 +14,7 @@ use crate::entry::zap::Zap;
 use crate::memory::commit::Pages;
 use crate::mm::Mm;
 use crate::pages::rmap::anon_vma::chains_of;
+use crate::space::look::Held;
 use crate::space::vma::Vma;
 use crate::space::vma_ptr::VmaPtr;
 use minflt_addr::{VirtAddr, VirtRange};
@@ -39,7 +40,7 @@ impl<M: Mmu> Mm<M> {
         if self.map_count() + 3 >= sys.max_map_count() {
             return Err(MremapError::NoMemory);
         }
-        let vma = self.mapped_at(plan.old)?;
+        let vma = mapped_at(writers.held(), plan.old)?;
         let view = vma.view();
         let old = of_range::<M>(&view, plan.old, VirtAddr(plan.old.0 + plan.old_len));
         let new = new_view::<M>(vma, &old, to, plan.new_len);
@@ -66,7 +67,14 @@ impl<M: Mmu> Mm<M> {
     /// A second mapping of what a shared one has: no page is moved, and nothing is promised.
     fn map_again(&self, writers: &Writers<'_, M>, new: &VmaView) -> Result<Done, MremapError> {
         let open = |vma| writers.begin(vma);
-        drop(add(self, writers, self.beside(new.range), open, new, None)?);
+        drop(add(
+            self,
+            writers,
+            writers.held().beside(new.range),
+            open,
+            new,
+            None,
+        )?);
         self.count_mapped(Pages::of::<M>(new));
         Ok(Done {
             at: new.range.start(),
@@ -79,7 +87,7 @@ impl<M: Mmu> Mm<M> {
     fn copy_vma<'m>(
         &'m self,
         writers: &Writers<'_, M>,
-        whole: VmaPtr<'m, M>,
+        whole: VmaPtr<'_, M>,
         old: &VmaView,
         new: &VmaView,
         how: Remap,
@@ -105,16 +113,23 @@ impl<M: Mmu> Mm<M> {
                 (chains, attrs, vmas, links, self.tree.ensure(sys, 0, 5)?),
             ))
         });
-        let (unlocked, ensured) = ensured.inspect_err(|_| self.free_room(new.range))?;
+        let (unlocked, ensured) = ensured.inspect_err(|_| free_room(writers.held(), new.range))?;
         let open = |vma| writers.begin(vma);
         // One that has no pages may become one with its own copy.
         let before = faulted.then(|| writers.begin(vma));
         let from = faulted.then_some(whole);
-        let added = add(self, writers, self.beside(new.range), open, new, from);
-        let added = added.inspect_err(|_| self.free_room(new.range))?;
+        let added = add(
+            self,
+            writers,
+            writers.held().beside(new.range),
+            open,
+            new,
+            from,
+        );
+        let added = added.inspect_err(|_| free_room(writers.held(), new.range))?;
         // Whoever truncates finds the pages at the new place, too, once they are there.
         added.vma().link_follows();
-        let vma = self.find(old.range.start()).ok_or(NoMemory)?;
+        let vma = writers.held().find(old.range.start()).ok_or(NoMemory)?;
         let apart = !core::ptr::eq(vma, added.vma());
         let section = before.or_else(|| apart.then(|| writers.begin(vma)));
         let added = if sys.lacks(Broken::RemapPublishesEarly) {
@@ -170,13 +185,6 @@ impl<M: Mmu> Mm<M> {
         }
     }
 
-    /// Frees tables that were made in vain.
-    fn free_room(&self, range: VirtRange) {
-        let mut zap = Zap::begin(self, range);
-        free_tables(self, range, &mut zap);
-        zap.finish();
-    }
-
     /// A record for what stays at the old place, if it must get one. It is had before the first
     /// change: the move sleeps, so that nothing that was ensured before is sure after it.
     fn unlocked(&self, old: &VmaView, how: Remap) -> Result<Option<NewRecord<'_, M>>, NoMemory> {
@@ -199,6 +207,13 @@ impl<M: Mmu> Mm<M> {
             self.system().unlink_anon_vmas(vma);
         }
     }
+}
+
+/// Frees tables that were made in vain.
+fn free_room<M: Mmu>(held: Held<'_, M>, range: VirtRange) {
+    let mut zap = Zap::begin(held.mm(), range);
+    free_tables(held, range, &mut zap);
+    zap.finish();
 }
 
 impl<M: Mmu> Vma<M> {

@@ -32,6 +32,7 @@ use crate::entry::zap::Zap;
 use crate::fault::userfault::{Fill, NotFilled};
 use crate::memory::lifetime::as_call;
 use crate::pages::userfault::WriteProtected;
+use crate::space::look::Held;
 use minflt_addr::{VirtAddr, VirtRange};
 use minflt_pgtable::{Grant, Mmu, Paging, Pte};
 
@@ -110,9 +111,10 @@ impl<M: Mmu> Uffd<'_, M> {
 
     /// Whether one watched mapping has all of `range`, and is watched for `needs`.
     fn one_watched(&self, range: VirtRange, needs: VmaFlags) -> Result<(), UffdError> {
-        let _held = self.mm.mmap_lock.read();
+        let guard = self.mm.mmap_lock.read();
         let view = self
             .mm
+            .held(&guard)
             .find(range.start())
             .map(crate::space::vma::Vma::view);
         let view = view.filter(|view| view.range.covers(range) && view.uffd != 0);
@@ -146,9 +148,9 @@ impl<M: Mmu> Uffd<'_, M> {
         as_call(self.mm.system(), || {
             let range = whole_pages::<M>(start, len)?;
             let since = self.mm.system().moment();
-            let held = self.mm.mmap_lock.read();
-            let result = self.protect_parts(range, protect);
-            drop(held);
+            let guard = self.mm.mmap_lock.read();
+            let result = protect_parts(self.mm.held(&guard), range, protect);
+            drop(guard);
             if protect == WriteProtected::Yes {
                 translation::translations_agree(self.mm, range, since);
             } else if result.is_ok() && wake == Wake::Yes {
@@ -158,45 +160,50 @@ impl<M: Mmu> Uffd<'_, M> {
             result
         })
     }
+}
 
-    fn protect_parts(&self, range: VirtRange, protect: WriteProtected) -> Result<(), UffdError> {
-        let mut result = Err(UffdError::NotWatched);
-        let mut zap = Zap::begin(self.mm, range);
-        let late = self.mm.system().lacks(Broken::ProtectWithoutFlush);
-        let lowered = |pte: Pte<M::Paging>| {
-            let grant = match pte.moving() {
-                Some(_) => pte.grant_later(),
-                None => pte.grant(),
-            };
-            pte.is_uffd_wp() && grant < Grant::Write
+/// Protects the pages of `range` against stores, or allows stores again.
+fn protect_parts<M: Mmu>(
+    held: Held<'_, M>,
+    range: VirtRange,
+    protect: WriteProtected,
+) -> Result<(), UffdError> {
+    let mut result = Err(UffdError::NotWatched);
+    let mut zap = Zap::begin(held.mm(), range);
+    let late = held.system().lacks(Broken::ProtectWithoutFlush);
+    let lowered = |pte: Pte<M::Paging>| {
+        let grant = match pte.moving() {
+            Some(_) => pte.grant_later(),
+            None => pte.grant(),
         };
-        let skips = self.mm.system().lacks(Broken::WatchSkipsMoving);
-        let change = |pte: Pte<M::Paging>| match protect {
-            _ if skips && !pte.is_mapped() => None,
-            WriteProtected::Yes if lowered(pte) => None,
-            WriteProtected::Yes if pte.is_mapped() => {
-                Some(pte.with_grant(pte.grant().min(Grant::Read)).uffd_wp())
-            }
-            // It comes back so.
-            WriteProtected::Yes if pte.moving().is_some() => {
-                let grant = pte.grant_later().min(Grant::Read);
-                Some(pte.granting_later(grant).uffd_wp())
-            }
-            WriteProtected::Yes => Some(pte.uffd_wp()),
-            WriteProtected::No => pte.is_uffd_wp().then(|| pte.without_uffd_wp()),
-        };
-        let stopped = for_parts(self.mm, range, |part, view| {
-            if !view.flags.has(VmaFlags::UFFD_WP) {
-                return Err(UffdError::NotWatched);
-            }
-            zap.change_any(part, change);
-            result = Ok(());
-            Ok(())
-        });
-        if late {
-            zap.forget();
+        pte.is_uffd_wp() && grant < Grant::Write
+    };
+    let skips = held.system().lacks(Broken::WatchSkipsMoving);
+    let change = |pte: Pte<M::Paging>| match protect {
+        _ if skips && !pte.is_mapped() => None,
+        WriteProtected::Yes if lowered(pte) => None,
+        WriteProtected::Yes if pte.is_mapped() => {
+            Some(pte.with_grant(pte.grant().min(Grant::Read)).uffd_wp())
         }
-        zap.finish();
-        stopped.and(result)
+        // It comes back so.
+        WriteProtected::Yes if pte.moving().is_some() => {
+            let grant = pte.grant_later().min(Grant::Read);
+            Some(pte.granting_later(grant).uffd_wp())
+        }
+        WriteProtected::Yes => Some(pte.uffd_wp()),
+        WriteProtected::No => pte.is_uffd_wp().then(|| pte.without_uffd_wp()),
+    };
+    let stopped = for_parts(held, range, |part, view| {
+        if !view.flags.has(VmaFlags::UFFD_WP) {
+            return Err(UffdError::NotWatched);
+        }
+        zap.change_any(part, change);
+        result = Ok(());
+        Ok(())
+    });
+    if late {
+        zap.forget();
     }
+    zap.finish();
+    stopped.and(result)
 }

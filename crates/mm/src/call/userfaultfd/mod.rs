@@ -21,6 +21,7 @@ use crate::entry::zap::Zap;
 use crate::memory::lifetime::as_call;
 use crate::mm::Mm;
 use crate::pages::userfault::{Message, UffdFaults};
+use crate::space::look::Held;
 use crate::space::vma::Vma;
 use core::cell::Cell;
 use minflt_addr::{VirtAddr, VirtRange};
@@ -110,7 +111,7 @@ impl<M: Mmu> Uffd<'_, M> {
             self.mm.system().with_memory(|| {
                 let range = whole_pages::<M>(start, len)?;
                 let writers = Writers::lock(self.mm);
-                self.check(range, UffdError::Busy)?;
+                self.check(writers.held(), range, UffdError::Busy)?;
                 let replaced = Cell::new(false);
                 // Linux: userfaultfd_register_range.
                 let watched = |view: VmaView| {
@@ -150,7 +151,7 @@ impl<M: Mmu> Uffd<'_, M> {
             self.mm.system().with_memory(|| {
                 let range = whole_pages::<M>(start, len)?;
                 let writers = Writers::lock(self.mm);
-                self.check(range, UffdError::Invalid)?;
+                self.check(writers.held(), range, UffdError::Invalid)?;
                 let result = change_all(self.mm, &writers, range, unwatched);
                 drop(writers);
                 self.mm.wake_userfaults(range);
@@ -196,9 +197,14 @@ impl<M: Mmu> Uffd<'_, M> {
     }
 
     /// Whether something is mapped in `range`, and nothing there is another's.
-    fn check(&self, range: VirtRange, others: UffdError) -> Result<(), UffdError> {
+    fn check(
+        &self,
+        held: Held<'_, M>,
+        range: VirtRange,
+        others: UffdError,
+    ) -> Result<(), UffdError> {
         let mut found = Err(UffdError::Invalid);
-        for_parts(self.mm, range, |_, view| {
+        for_parts(held, range, |_, view| {
             found = Ok(());
             if view.file.is_file() {
                 return Err(UffdError::Invalid);
@@ -219,7 +225,7 @@ impl<M: Mmu> Drop for Uffd<'_, M> {
         as_call(mm.system(), || {
             let writers = Writers::lock(mm);
             let mut at = VirtAddr(0);
-            while let Some(view) = mm.find(at).map(Vma::view) {
+            while let Some(view) = writers.held().find(at).map(Vma::view) {
                 if view.uffd == self.number {
                     // Where that fails the mapping goes on naming a number that nobody has, which
                     // watches nothing.
@@ -248,15 +254,15 @@ fn whole_pages<M: Mmu>(start: VirtAddr, len: u64) -> Result<VirtRange, UffdError
     whole.then_some(range).ok_or(UffdError::Invalid)
 }
 
-/// Calls `visit` with each part of `range` that is one mapping's. Under `mmap_lock`.
+/// Calls `visit` with each part of `range` that is one mapping's.
 fn for_parts<M: Mmu, E>(
-    mm: &Mm<M>,
+    held: Held<'_, M>,
     range: VirtRange,
     mut visit: impl FnMut(VirtRange, VmaView) -> Result<(), E>,
 ) -> Result<(), E> {
     let mut at = range.start();
     while at < range.end()
-        && let Some(view) = mm.find(at).map(Vma::view)
+        && let Some(view) = held.find(at).map(Vma::view)
     {
         let part = view.range.intersect(VirtRange::new(at, range.end()));
         if part.is_empty() {
@@ -274,7 +280,9 @@ fn change_all<M: Mmu>(
     range: VirtRange,
     to: impl Fn(VmaView) -> VmaView,
 ) -> Result<(), NoMemory> {
-    for_parts(mm, range, |part, _| change(mm, writers, part, &to))
+    for_parts(writers.held(), range, |part, _| {
+        change(mm, writers, part, &to)
+    })
 }
 
 /// Changes who watches `part`, and allows stores again that nobody watches any more.
@@ -285,7 +293,7 @@ fn change<M: Mmu>(
     to: impl Fn(VmaView) -> VmaView,
 ) -> Result<(), NoMemory> {
     let mut protected = VmaFlags::NONE;
-    let vma = mm.find(part.start()).ok_or(NoMemory)?;
+    let vma = writers.held().find(part.start()).ok_or(NoMemory)?;
     let changed = modify(mm, writers, vma.into(), part, |view| {
         let new = to(view);
         // Marks are one handler's: another does not find what the one before it left behind.

@@ -63,6 +63,7 @@ use crate::mm::Mm;
 use crate::pages::file::PageCache;
 use crate::pages::page::NotMoved;
 use crate::pages::page::{Locked, Page};
+use crate::space::look::Held;
 use crate::system::System;
 use core::ops::ControlFlow;
 use minflt_addr::{Pfn, VirtAddr, VirtRange};
@@ -78,10 +79,10 @@ pub(crate) struct HugeSeen {
     pub(crate) by_table: bool,
 }
 
-impl<M: Mmu> Mm<M> {
-    /// The mapping of huge pages at `addr`, if there is one. Under `mmap_lock`.
+impl<M: Mmu> Held<'_, M> {
+    /// The mapping of huge pages at `addr`, if there is one.
     #[cold]
-    pub(crate) fn huge_view(&self, addr: VirtAddr) -> Option<VmaView> {
+    pub(crate) fn huge_view(self, addr: VirtAddr) -> Option<VmaView> {
         let view = self.find(addr)?.view();
         (view.is_huge() && view.range.contains(addr)).then_some(view)
     }
@@ -89,12 +90,12 @@ impl<M: Mmu> Mm<M> {
     /// What is at `addr` of a mapping of huge pages.
     ///
     /// # Context
-    /// Under `mmap_lock`. Sleeps for `i_mmap`.
+    /// Sleeps for `i_mmap`.
     ///
     /// # Errors
     /// There is no page.
     pub(crate) fn look_at_huge(
-        &self,
+        self,
         view: &VmaView,
         addr: VirtAddr,
     ) -> Result<HugeSeen, MovePageError> {
@@ -111,9 +112,9 @@ impl<M: Mmu> Mm<M> {
     }
 
     /// What `see` makes of the entry for `addr` and the page that it maps, under the lock of its
-    /// table. Under `mmap_lock`.
+    /// table.
     pub(crate) fn see_huge<T>(
-        &self,
+        self,
         view: &VmaView,
         addr: VirtAddr,
         see: impl FnOnce(&Leaf<'_, M>, Pfn) -> T,
@@ -134,13 +135,13 @@ impl<M: Mmu> Mm<M> {
     /// Moves the huge page at `addr` to the memory of `node`, for everybody who maps it.
     ///
     /// # Context
-    /// Under `mmap_lock`. Sleeps for the page's mutex, for the page and for `i_mmap`; waits for
+    /// Sleeps for the page's mutex, for the page and for `i_mmap`; waits for
     /// CPUs to forget translations.
     ///
     /// # Errors
     /// See [`MovePageError`].
     pub(crate) fn move_huge_page(
-        &self,
+        self,
         view: &VmaView,
         addr: VirtAddr,
         node: u32,
@@ -166,7 +167,7 @@ impl<M: Mmu> System<M> {
     /// frame only. A private mapping's own page names nothing that would lead to who maps it.
     ///
     /// # Context
-    /// Holds nothing but the page. Otherwise as [`Mm::move_huge_page`].
+    /// Holds nothing but the page. Otherwise as [`Held::move_huge_page`].
     ///
     /// # Errors
     /// See [`MovePageError`].

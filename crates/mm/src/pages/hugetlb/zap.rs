@@ -16,6 +16,7 @@ use crate::mm::Mm;
 use crate::pages::file::PageCache;
 use crate::pages::reserved::lock::HugeLock;
 use crate::pages::reserved::own::OwnPages;
+use crate::space::look::Held;
 use crate::space::vma::Vma;
 use minflt_addr::{Pfn, VirtAddr, VirtRange};
 use minflt_pgtable::{EntryRef, Exchange, Grant, Missing, Mmu, Pte, span_of};
@@ -284,12 +285,13 @@ impl<M: Mmu> Mm<M> {
         }
         zap.finish();
     }
+}
 
+impl<M: Mmu> Held<'_, M> {
     /// Whether both ends of `range` are ends of huge pages, where they are in mappings of such.
-    /// Under `mmap_lock`.
     ///
     /// Linux: hugetlb_vm_op_split.
-    pub(crate) fn cuts_no_huge_page(&self, range: VirtRange) -> bool {
+    pub(crate) fn cuts_no_huge_page(self, range: VirtRange) -> bool {
         let whole = |at: VirtAddr| {
             let vma = self.find(at);
             vma.is_none_or(|vma| {

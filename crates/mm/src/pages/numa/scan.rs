@@ -117,13 +117,14 @@ impl<M: Mmu> Mm<M> {
         let (sys, balance) = (self.system(), &self.balance);
         let mut at = VirtAddr(balance.offset.load(Ordering::Relaxed));
         let (mut changed, mut looks) = (0, most.saturating_mul(LOOKS));
-        let held = self.mmap_lock.read();
-        if self.find(at).is_none() {
+        let guard = self.mmap_lock.read();
+        let held = self.held(&guard);
+        if held.find(at).is_none() {
             at = VirtAddr(0);
         }
         let mut zap = Zap::begin(self, Self::user_range());
         let mut ended = true;
-        while let Some(view) = self.find(at).map(|vma| vma.view()) {
+        while let Some(view) = held.find(at).map(|vma| vma.view()) {
             if changed >= most || looks == 0 {
                 ended = false;
                 break;
@@ -140,7 +141,7 @@ impl<M: Mmu> Mm<M> {
             at = part.end();
         }
         zap.finish();
-        drop(held);
+        drop(guard);
         if ended {
             at = VirtAddr(0);
             balance.rounds.add(1, Ordering::Relaxed);
@@ -153,7 +154,7 @@ impl<M: Mmu> Mm<M> {
 
 /// Whether pages of a mapping may follow their users: none for which somebody has said where they
 /// are to be, none that nobody may use, none of files but copies of their own, and no huge ones,
-/// whose tables others may free ([`Mm::each_unshared`]).
+/// whose tables others may free ([`Held::each_unshared`](crate::space::look::Held)).
 ///
 /// Linux: vma_policy_mof, vma_migratable; task_numa_work passes libraries over.
 fn is_balanced(view: &VmaView) -> bool {

@@ -10,6 +10,7 @@ use crate::memory::commit::Pages;
 use crate::memory::frame::{Entries, Frame, PIN, Use};
 use crate::mm::Mm;
 use crate::pages::file::PageCache;
+use crate::space::look::Held;
 use crate::space::vma::Vma;
 use crate::system::System;
 use minflt_addr::{Pfn, VirtAddr};
@@ -415,7 +416,7 @@ impl<M: Mmu> Mm<M> {
     /// The mapping that an entry lies in.
     pub(super) fn mapping_of(&self, at: VirtAddr) -> Result<&Vma<M>, Unbalanced> {
         // SAFETY: 1: nothing else runs.
-        let vma = unsafe { self.tree.at_or_before(at) };
+        let vma = unsafe { Held::without_guard(self) }.at_or_before(at);
         let covers = |vma: &&Vma<M>| vma.peek().range.contains(at);
         vma.filter(covers).ok_or(Unbalanced::Unmapped(at))
     }

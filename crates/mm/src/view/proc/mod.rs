@@ -103,11 +103,12 @@ impl<M: Mmu> Mm<M> {
 
     /// Copies what is mapped from `at` on, as far as it fits; returns how much that was.
     fn copy_lines(&self, mut at: VirtAddr, lines: &mut [Line; BATCH]) -> usize {
-        let _held = self.mmap_lock.read();
+        let guard = self.mmap_lock.read();
+        let held = self.held(&guard);
         let heap = self.heap.range();
         let mut copied = 0;
         while copied < BATCH
-            && let Some(view) = self.find(at).map(Vma::view)
+            && let Some(view) = held.find(at).map(Vma::view)
         {
             let name = if view.range.overlaps(heap) {
                 Name::Heap

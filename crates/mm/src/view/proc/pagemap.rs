@@ -45,8 +45,8 @@ impl<M: Mmu> Mm<M> {
     fn look_up_pages(&self, asked: VirtRange, found: &mut [Mapped]) {
         let mut at = asked.start();
         while at < asked.end() {
-            let _held = self.mmap_lock.read();
-            let view = self.find(at).map(Vma::view);
+            let guard = self.mmap_lock.read();
+            let view = self.held(&guard).find(at).map(Vma::view);
             let Some(view) = view.filter(|view| view.range.overlaps(asked)) else {
                 break;
             };

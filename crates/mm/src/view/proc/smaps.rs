@@ -89,8 +89,8 @@ impl<M: Mmu> Mm<M> {
         let mut counts = Counts::default();
         let mut at = range.start();
         while at < range.end() {
-            let _held = self.mmap_lock.read();
-            let view = self.find(at).map(Vma::view);
+            let guard = self.mmap_lock.read();
+            let view = self.held(&guard).find(at).map(Vma::view);
             let Some(view) = view.filter(|view| view.range.overlaps(range)) else {
                 break;
             };
