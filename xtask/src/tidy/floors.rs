@@ -1,8 +1,8 @@
 //! The floors of `mm`: rooms, and the arrows between them, which point down.
 //!
-//! An arrow is a path (`crate::...`) or a call of a method of `System`, `Mm`, `Held` or `Thread`
-//! that one room defines. Only methods are seen whose name says which they are: that no other
-//! function of the library has.
+//! An arrow is a path (`crate::...`) or a call of a method of `System`, `Mm`, `Tables`, `Held` or
+//! `Thread` that one room defines. Only methods are seen whose name says which they are: that no
+//! other function of the library has.
 
 use super::Finding;
 use super::rust_source::{RustSource, is_ident, word_positions};
@@ -49,7 +49,12 @@ const BESIDE: &[(&str, &[&str])] = &[
     ("memory/slab", &["memory/frame", "memory/lifetime"]),
     ("memory/swap", &["memory/frame"]),
     ("entry/slot", &["entry/shootdown", "entry/table"]),
-    ("entry/zap", &["entry/shootdown", "entry/table"]),
+    ("entry/translation", &["entry/walk"]),
+    ("entry/walk", &["entry/shootdown", "entry/table"]),
+    (
+        "entry/zap",
+        &["entry/shootdown", "entry/table", "entry/walk"],
+    ),
     ("space/look", &["space/tree", "space/vma"]),
     ("space/own_lock", &["space/vma"]),
     ("space/retire", &["space/vma"]),
@@ -109,7 +114,7 @@ enum Why {
 }
 
 /// Types whose methods are defined on all floors.
-const SPREAD: [&str; 4] = ["System<", "Mm<", "Held<", "Thread<"];
+const SPREAD: [&str; 5] = ["System<", "Mm<", "Tables<", "Held<", "Thread<"];
 /// Names of such methods that others have, too.
 const COMMON: [&str; 1] = ["map"];
 

@@ -19,7 +19,8 @@ impl<M: Mmu> Mm<M> {
 
     fn age_range(&self, range: VirtRange) -> u64 {
         let guard = self.mmap_lock.read();
-        let mut zap = Zap::begin(self, range);
+        let held = self.held(&guard);
+        let mut zap = Zap::begin(held.tables(), range);
         let mut young = 0;
         if self.system().lacks(Broken::AgeHoles) {
             young = zap.age(range);

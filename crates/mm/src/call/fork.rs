@@ -52,7 +52,8 @@ use crate::call::handle::MmHandle;
 use crate::change::split::{discard_vma, new_vma};
 use crate::change::writers::Writers;
 use crate::entry::translation;
-use crate::entry::zap::{Zap, pages};
+use crate::entry::walk::pages;
+use crate::entry::zap::Zap;
 use crate::memory::frame::{Exclusive, Use};
 use crate::memory::lifetime::as_call;
 use crate::mm::Mm;
@@ -61,7 +62,7 @@ use crate::space::vma::Vma;
 use crate::space::vma_lock;
 use crate::system::System;
 use minflt_addr::{Pfn, VirtAddr, VirtRange};
-use minflt_pgtable::{BeforeInstall, Grant, Missing, Mmu, NonPresent, Paging, Pte, Walk, walk};
+use minflt_pgtable::{BeforeInstall, Grant, Missing, Mmu, NonPresent, Paging, Pte, Walk};
 use minflt_sync::Ordering;
 
 /// Pages that are copied under one hold of a table's lock.
@@ -83,12 +84,14 @@ impl<M: Mmu> System<M> {
                 let child = self.new_mm()?;
                 let writers = Writers::lock(parent);
                 child.inherit(parent);
+                // SAFETY: 1: nobody else has the child before this returns.
+                let ours = unsafe { Held::without_guard(&child) };
                 let outside = self.lacks(Broken::ForkWithoutSections);
                 let sections = (!outside).then(|| writers.begin_all());
                 let user = VirtRange::new(VirtAddr(0), VirtAddr(M::Paging::user_end()));
-                let mut zap = Zap::begin(parent, user);
+                let mut zap = Zap::begin(writers.held().tables(), user);
                 parent.pins.begin_fork();
-                let copied = copy_all(self, writers.held(), &child, &mut zap);
+                let copied = copy_all(self, writers.held(), ours, &mut zap);
                 parent.pins.end_fork();
                 zap.finish();
                 translation::translations_agree_alone(parent, user);
@@ -117,7 +120,7 @@ impl<M: Mmu> Mm<M> {
 fn copy_all<M: Mmu>(
     sys: &System<M>,
     parent: Held<'_, M>,
-    child: &Mm<M>,
+    child: Held<'_, M>,
     zap: &mut Zap<'_, M>,
 ) -> Result<(), NoMemory> {
     let mut result = Ok(());
@@ -131,7 +134,7 @@ fn copy_all<M: Mmu>(
 
 fn copy_vma<M: Mmu>(
     sys: &System<M>,
-    child: &Mm<M>,
+    child: Held<'_, M>,
     vma: &Vma<M>,
     zap: &mut Zap<'_, M>,
 ) -> Result<(), NoMemory> {
@@ -142,17 +145,17 @@ fn copy_vma<M: Mmu>(
     let wiped = view.flags.has(VmaFlags::WIPE_ON_FORK);
     child.charge_copy(&view)?;
     let uncharge = |_: &NoMemory| child.uncharge_copy(&view);
-    let new = new_vma(child, view).inspect_err(uncharge)?;
+    let new = new_vma(&child, view).inspect_err(uncharge)?;
     // SAFETY: allocated above; nobody else has it.
     let unchained = unsafe { new.as_ref() };
     let chained = if wiped {
         Ok(())
     } else {
-        sys.fork_anon_vma(child, unchained, vma)
+        sys.fork_anon_vma(&child, unchained, vma)
     };
     chained
-        .and_then(|()| vma_lock::insert(child, view.range.start(), new))
-        .inspect_err(|_| discard_vma(child, new))
+        .and_then(|()| vma_lock::insert(&child, view.range.start(), new))
+        .inspect_err(|_| discard_vma(&child, new))
         .inspect_err(uncharge)?;
     // Before any page is shared.
     unchained.link_follows();
@@ -179,20 +182,21 @@ fn in_child(view: VmaView) -> VmaView {
 
 impl<M: Mmu> Zap<'_, M> {
     /// Shares the pages of `range` with a child that nobody else has yet.
-    fn share(&mut self, range: VirtRange, child: &Mm<M>) -> Result<(), NoMemory> {
-        let sys = self.mm.system();
+    fn share(&mut self, range: VirtRange, child: Held<'_, M>) -> Result<(), NoMemory> {
+        let sys = self.mm().system();
         let mut at = range.start();
-        while let Some((leaf, span)) = self.next_table(&mut at, range) {
+        while let Some((leaf, span)) = self.tables.next_table(&mut at, range) {
             // A fault without `mmap_lock` may have opened its slot before the sections: it is done
             // once the lock is free, and whoever comes later sees the sections.
-            if !self.mm.system().lacks(Broken::ForkLooksUnlocked) {
-                drop(self.mm.table_lock(leaf.table).lock());
+            if !self.mm().system().lacks(Broken::ForkLooksUnlocked) {
+                drop(self.mm().table_lock(leaf.table).lock());
             }
-            let used = |page: &VirtRange| !self.entry(leaf.table, page.start()).load().is_none();
+            let used =
+                |page: &VirtRange| !self.tables.entry(leaf.table, page.start()).load().is_none();
             let Some(first) = pages::<M>(span).find(used) else {
                 continue;
             };
-            let table = child.table_for(first.start())?;
+            let table = table_for(child, first.start())?;
             let mut left = VirtRange::new(first.start(), span.end());
             while !left.is_empty() {
                 let (shared, done) = self.share_table(leaf.table, table, &mut left, child);
@@ -213,22 +217,22 @@ impl<M: Mmu> Zap<'_, M> {
         from: Pfn,
         to: Pfn,
         span: &mut VirtRange,
-        child: &Mm<M>,
+        child: Held<'_, M>,
     ) -> (u64, Result<(), NoMemory>) {
-        let sys = self.mm.system();
-        let how = self.mm.exchange_under_lock();
+        let sys = self.mm().system();
+        let how = self.mm().exchange_under_lock();
         let (mut shared, mut copies) = (0, 0);
         let mutant = sys.lacks(Broken::ForkLeavesWritable);
         let leaves_moving = sys.lacks(Broken::ForkLeavesMoving);
-        let pins = self.mm.pins.any() && !sys.lacks(Broken::ForkSharesPinned);
+        let pins = self.mm().pins.any() && !sys.lacks(Broken::ForkSharesPinned);
         let pinned = |pte: Pte<M::Paging>| pins && pinned(sys, pte);
-        let _held = self.mm.table_lock(from).lock();
+        let _held = self.mm().table_lock(from).lock();
         for page in pages::<M>(*span) {
             if copies == COPIES_A_HOLD {
                 *span = VirtRange::new(page.start(), span.end());
                 return (shared, Ok(()));
             }
-            let entry = self.entry(from, page.start());
+            let entry = self.tables.entry(from, page.start());
             // Asked once of each value. A pin may be dropped at any time: a page that was passed
             // over since it was pinned, and is not when asked again, would be shared while the
             // parent's entry still grants stores.
@@ -251,7 +255,7 @@ impl<M: Mmu> Zap<'_, M> {
                     let Ok(copy) = copy_pinned(sys, child, found, page.start()) else {
                         return (shared, Err(NoMemory));
                     };
-                    self.entry(to, page.start()).store(copy);
+                    self.tables.entry(to, page.start()).store(copy);
                     shared += 1;
                     copies += 1;
                     continue;
@@ -259,7 +263,7 @@ impl<M: Mmu> Zap<'_, M> {
                 Err(found) if found.is_mapped() => found,
                 Ok(found) | Err(found) => {
                     if let Some(copy) = sys.share_nonpresent(found, leaves_moving) {
-                        self.entry(to, page.start()).store(copy);
+                        self.tables.entry(to, page.start()).store(copy);
                         shared += u64::from(copy.moving().is_some());
                     }
                     continue;
@@ -276,7 +280,7 @@ impl<M: Mmu> Zap<'_, M> {
             }
             // Nobody watches the child.
             let copy = found.old().without_uffd_wp();
-            self.entry(to, page.start()).store(copy);
+            self.tables.entry(to, page.start()).store(copy);
         }
         *span = VirtRange::new(span.end(), span.end());
         (shared, Ok(()))
@@ -301,12 +305,11 @@ fn pinned<M: Mmu>(sys: &System<M>, pte: Pte<M::Paging>) -> bool {
 #[cold]
 fn copy_pinned<M: Mmu>(
     sys: &System<M>,
-    child: &Mm<M>,
+    child: Held<'_, M>,
     found: Pte<M::Paging>,
     addr: VirtAddr,
 ) -> Result<Pte<M::Paging>, NoMemory> {
-    // SAFETY: 1: nobody but this fork has the child.
-    let vma = unsafe { Held::without_guard(child) }.at_or_before(addr);
+    let vma = child.at_or_before(addr);
     let from = sys.frames.get(found.pfn());
     let index = from.index.load(Ordering::Relaxed);
     let policy = vma.map_or(Policy::DEFAULT, |vma| vma.view().policy);
@@ -352,20 +355,16 @@ impl<M: Mmu> System<M> {
     }
 }
 
-impl<M: Mmu> Mm<M> {
-    /// The table of leaf entries for `addr`, put in where it is missing. Nobody else has this
-    /// address space.
-    fn table_for(&self, addr: VirtAddr) -> Result<Pfn, NoMemory> {
-        let sys = self.system();
-        loop {
-            // SAFETY: 1: nobody else has the address space.
-            match unsafe { walk::<M>(&sys.at, self.root, addr) } {
-                Walk::Leaf(leaf) => return Ok(leaf.table),
-                Walk::Missing(Missing { entry, level, .. }) => {
-                    let table = Self::new_table(sys, level - 1).ok_or(NoMemory)?;
-                    entry.store(Pte::table(table, level));
-                    sys.count(Event::TablesInstalled);
-                }
+/// The table of leaf entries for `addr` of a child, put in where it is missing.
+fn table_for<M: Mmu>(child: Held<'_, M>, addr: VirtAddr) -> Result<Pfn, NoMemory> {
+    let sys = child.system();
+    loop {
+        match child.tables().walk(addr) {
+            Walk::Leaf(leaf) => return Ok(leaf.table),
+            Walk::Missing(Missing { entry, level, .. }) => {
+                let table = Mm::<M>::new_table(sys, level - 1).ok_or(NoMemory)?;
+                entry.store(Pte::table(table, level));
+                sys.count(Event::TablesInstalled);
             }
         }
     }

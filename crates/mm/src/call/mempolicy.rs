@@ -42,7 +42,7 @@ use crate::space::look::Held;
 use crate::space::vma::Vma;
 use crate::system::System;
 use minflt_addr::{VirtAddr, VirtRange};
-use minflt_pgtable::{Access, Missing, Mmu, Paging, Pte, Walk, span_of, walk};
+use minflt_pgtable::{Access, Mmu, Paging, Pte};
 
 /// What pages mean to mbind that are elsewhere than the policy has them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -278,17 +278,16 @@ fn any_page<M: Mmu>(
 ) -> bool {
     let mut at = range.start();
     while at < range.end() {
-        // SAFETY: 1: `mmap_lock` keeps tables from being freed.
-        match unsafe { walk::<M>(&held.system().at, held.root, at) } {
-            Walk::Leaf(leaf) => {
-                let found = leaf.entry.load().unmoved();
-                if found.is_mapped() && test(found) {
-                    return true;
-                }
-                at = VirtAddr(at.0 + M::Paging::page());
-            }
-            Walk::Missing(Missing { level, .. }) => at = span_of::<M::Paging>(at, level).end(),
+        let (table, part) = held.tables().part(at, range);
+        let Some(leaf) = table else {
+            at = part.end();
+            continue;
+        };
+        let found = leaf.entry.load().unmoved();
+        if found.is_mapped() && test(found) {
+            return true;
         }
+        at = VirtAddr(at.0 + M::Paging::page());
     }
     false
 }
@@ -372,9 +371,7 @@ impl<M: Mmu> Mm<M> {
             let node = held.see_huge(&view, addr, |_, pfn| frames.node_of(pfn));
             return Ok(node.ok());
         }
-        // SAFETY: 1: `mmap_lock` keeps tables from being freed.
-        let walked = unsafe { walk::<M>(&self.system().at, self.root, addr) };
-        let Walk::Leaf(leaf) = walked else {
+        let Some(leaf) = held.tables().leaf(addr) else {
             return Ok(None);
         };
         let found = leaf.entry.load();

@@ -6,12 +6,12 @@
 
 use crate::base::error::MincoreError;
 use crate::base::event::Event;
-use crate::entry::zap::pages;
+use crate::entry::walk::{Tables, pages};
 use crate::memory::lifetime::as_call;
 use crate::mm::Mm;
 use crate::space::vma::Vma;
 use minflt_addr::{VirtAddr, VirtRange};
-use minflt_pgtable::{Leaf, Missing, Mmu, NonPresent, Paging, Table, Walk, span_of, walk};
+use minflt_pgtable::{Leaf, Mmu, NonPresent, Paging};
 
 /// Noted of a page that is swapped out, which is in core nowhere.
 const SWAPPED: u8 = 2;
@@ -57,7 +57,8 @@ impl<M: Mmu> Mm<M> {
     /// Looks at the pages of one mapping from `at` on; returns how many.
     fn look(&self, at: VirtAddr, answer: &mut [u8]) -> Result<usize, MincoreError> {
         let guard = self.mmap_lock.read();
-        let view = self.held(&guard).find(at).map(Vma::view);
+        let held = self.held(&guard);
+        let view = held.find(at).map(Vma::view);
         let view = view.filter(|view| view.range.contains(at));
         let view = view.ok_or(MincoreError::NoMemory)?;
         let end = view.range.end();
@@ -70,7 +71,8 @@ impl<M: Mmu> Mm<M> {
             let cache = view.cache::<M>();
             let _tree = cache.map(|cache| cache.i_mmap.read());
             for (page, there) in pages::<M>(asked).zip(whole) {
-                let entry = self
+                let entry = held
+                    .tables()
                     .huge_entry(view.huge_size(), page.start())
                     .map(|leaf| leaf.entry.load());
                 *there = u8::from(entry.is_ok_and(|pte| pte.is_mapped()));
@@ -80,22 +82,16 @@ impl<M: Mmu> Mm<M> {
         let mut answer = whole.iter_mut();
         let mut at = asked.start();
         while at < asked.end() {
-            let here = VirtRange::new(at, asked.end());
-            // SAFETY: 1: `mmap_lock` keeps tables from being freed.
-            at = match unsafe { walk::<M>(&self.system().at, self.root, at) } {
-                Walk::Leaf(leaf) => {
-                    let span = span_of::<M::Paging>(at, 1).intersect(here);
-                    self.look_at_table(leaf, span, answer.by_ref());
-                    span.end()
-                }
-                Walk::Missing(Missing { level, .. }) => {
-                    let span = span_of::<M::Paging>(at, level).intersect(here);
-                    for (_, there) in pages::<M>(span).zip(answer.by_ref()) {
+            let (table, part) = held.tables().part(at, asked);
+            match table {
+                Some(leaf) => look_at_table(held.tables(), leaf, part, answer.by_ref()),
+                None => {
+                    for (_, there) in pages::<M>(part).zip(answer.by_ref()) {
                         *there = 0;
                     }
-                    span.end()
                 }
-            };
+            }
+            at = part.end();
         }
         let cache = view.cache::<M>();
         for (page, there) in pages::<M>(asked).zip(whole) {
@@ -107,27 +103,26 @@ impl<M: Mmu> Mm<M> {
         }
         Ok(asked.pages(M::Paging::shift()) as usize)
     }
+}
 
-    /// Which entries of a table map a page. Under its lock: a fault that has opened its slot there
-    /// without `mmap_lock` is waited for, and what is not there then was not begun before.
-    ///
-    /// Linux: mincore_pte_range.
-    fn look_at_table<'a>(
-        &self,
-        leaf: Leaf<'_, M>,
-        span: VirtRange,
-        answer: impl Iterator<Item = &'a mut u8>,
-    ) {
-        let _held = self.table_lock(leaf.table).lock();
-        // SAFETY: 1: a table, kept by `mmap_lock`.
-        let table = unsafe { Table::<M>::at(&self.system().at, leaf.table, 0) };
-        for (page, there) in pages::<M>(span).zip(answer) {
-            let found = table.entry_for(page.start(), 0).load();
+/// Which entries of a table map a page. Under its lock: a fault that has opened its slot there
+/// without `mmap_lock` is waited for, and what is not there then was not begun before.
+///
+/// Linux: mincore_pte_range.
+fn look_at_table<'a, M: Mmu>(
+    tables: Tables<'_, M>,
+    leaf: Leaf<'_, M>,
+    part: VirtRange,
+    mut answer: impl Iterator<Item = &'a mut u8>,
+) {
+    tables.each_entry(leaf, part, |_, entry| {
+        if let Some(there) = answer.next() {
+            let found = entry.load();
             *there = match found.nonpresent() {
                 Some(NonPresent::Swap(_)) => SWAPPED,
                 Some(NonPresent::Migration(_)) => 1,
                 None => u8::from(found.is_mapped()),
             };
         }
-    }
+    });
 }

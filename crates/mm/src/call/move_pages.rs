@@ -33,7 +33,7 @@ use crate::mm::Mm;
 use crate::pages::hugetlb::HugeSeen;
 use crate::space::look::Held;
 use minflt_addr::{Pfn, VirtAddr, VirtRange};
-use minflt_pgtable::{Missing, Mmu, Paging, Walk, span_of, walk};
+use minflt_pgtable::{Mmu, Paging};
 use minflt_sync::{Instance, Ordering};
 
 /// How often a page is tried that somebody does something with. Linux:
@@ -165,10 +165,8 @@ impl<M: Mmu> Mm<M> {
             let asked = if view.is_huge() {
                 ask_huge(held, &view, at)
             } else {
-                // SAFETY: 1: `mmap_lock` keeps tables from being freed.
-                let walked = unsafe { walk::<M>(&sys.at, self.root, at) };
-                if let Walk::Missing(Missing { level, .. }) = walked {
-                    at = span_of::<M::Paging>(at, level).end();
+                if let (None, part) = held.tables().part(at, range) {
+                    at = part.end();
                     continue;
                 }
                 Asked {

@@ -155,7 +155,7 @@ impl<M: Mmu> Mm<M> {
         })?;
         debug_assert!(modified.range().covers(part), "it is one VMA, or in one");
         sys.uncharge(freed);
-        let mut zap = Zap::begin(self, part);
+        let mut zap = Zap::begin(writers.held().tables(), part);
         if old.is_huge() {
             modified.vma().link_follows();
             zap.protect_huge(modified.vma(), &modified.vma().view(), part);

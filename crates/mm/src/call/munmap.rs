@@ -16,6 +16,7 @@ use crate::change::cut::Cut;
 use crate::change::split::{detach, free};
 use crate::change::writers::{Afterwards, Writers};
 use crate::entry::translation;
+use crate::entry::walk::Tables;
 use crate::entry::zap::Zap;
 use crate::memory::commit::Pages;
 use crate::memory::lifetime::as_call;
@@ -91,7 +92,7 @@ fn unmap_one<M: Mmu>(
         detach(mm, section);
     }
     writers.downgrade(afterwards);
-    let mut zap = Zap::begin(mm, range);
+    let mut zap = Zap::begin(writers.held().tables(), range);
     if view.is_huge() {
         zap.huge_gone(vma, &view);
     } else {
@@ -143,7 +144,9 @@ fn unmap_parts<M: Mmu>(
 /// Takes every VMA out and frees every table, for a dying address space that nobody else has.
 pub(crate) fn unmap_all<M: Mmu>(mm: &Mm<M>, all: VirtRange) {
     let sys = mm.system();
-    let mut zap = Zap::begin_last(mm, all);
+    // SAFETY: 1: nobody else has the address space.
+    let tables = unsafe { Tables::kept(mm) };
+    let mut zap = Zap::begin_last(tables, all);
     let mut gone = Pages::default();
     let mut zap_vma = |vma: VmaPtr<'_, M>| {
         let vma = vma.get();

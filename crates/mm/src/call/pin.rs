@@ -47,13 +47,14 @@ use crate::base::config::Broken;
 use crate::base::error::RemoteError;
 use crate::base::event::Event;
 use crate::call::thread::Thread;
+use crate::entry::walk::Tables;
 use crate::fault::remote::Force;
 use crate::fault::remote::{Held, HeldPage};
 use crate::memory::frame::{PIN, Use};
 use crate::memory::lifetime::as_call;
 use crate::mm::Mm;
 use minflt_addr::{Pfn, VirtAddr};
-use minflt_pgtable::{Access, Mmu, Paging, Walk, walk, with_bits};
+use minflt_pgtable::{Access, Mmu, Paging, with_bits};
 use minflt_sync::{Atomic, Ordering, SeqCount};
 
 /// What an address space knows of its pins.
@@ -206,11 +207,7 @@ impl<'m, M: Mmu> Thread<'m, M> {
         let sys = mm.system();
         mm.pins.first();
         let before = mm.pins.forks.begin()?;
-        let irq = M::irq_save();
-        mm.activate();
-        let taken = take(mm, addr, access);
-        M::irq_restore(irq);
-        let pfn = taken?;
+        let pfn = take(mm.as_hardware().tables(), addr, access)?;
         // ORDERING: fence SeqCst; pairs with [pin-fork]: the references stand before the count is
         // looked at.
         M::fence(Ordering::SeqCst);
@@ -224,18 +221,14 @@ impl<'m, M: Mmu> Thread<'m, M> {
 }
 
 /// Takes a pin's references to the page at `addr`, if its entry says that it may be used as it is,
-/// and still says so afterwards. The caller runs on a CPU of the mm's CPU mask, with interrupts
-/// off.
-fn take<M: Mmu>(mm: &Mm<M>, addr: VirtAddr, access: Access) -> Option<Pfn> {
-    let sys = mm.system();
+/// and still says so afterwards.
+fn take<M: Mmu>(tables: Tables<'_, M>, addr: VirtAddr, access: Access) -> Option<Pfn> {
+    let sys = tables.system();
     // A walk looks at the bits that tables resolve, and no others.
     if addr.0 >= M::Paging::user_end() {
         return None;
     }
-    // SAFETY: 1: whoever frees a table waits for this CPU, which is in the mask.
-    let Walk::Leaf(leaf) = (unsafe { walk::<M>(&sys.at, mm.root, addr) }) else {
-        return None;
-    };
+    let leaf = tables.leaf(addr)?;
     let found = leaf.entry.load();
     let usable = found.is_present()
         && found.grant() >= access.needs()

@@ -6,7 +6,7 @@
 //! Linux: mm/gup.c `__mm_populate`, populate_vma_page_range, faultin_page_range (v6.18).
 
 use crate::base::attrs::{Prot, VmaFlags, VmaView};
-use crate::entry::zap::pages;
+use crate::entry::walk::pages;
 use crate::fault::{FaultOutcome, Signal};
 use crate::memory::rss::Share;
 use crate::mm::Mm;

@@ -17,10 +17,7 @@ use crate::mm::Mm;
 use core::cell::Cell;
 use core::marker::PhantomData;
 use minflt_addr::{Pfn, VirtAddr};
-use minflt_pgtable::{
-    Access, Exchange, Hardware, Leaf, Mmu, Paging, Pte, Translation, Walk, hardware_walk, walk,
-    with_bits,
-};
+use minflt_pgtable::{Access, Exchange, Hardware, Leaf, Mmu, Paging, Pte, Translation, with_bits};
 use minflt_sync::Cost;
 
 /// Accesses are of words of 2^this bytes.
@@ -130,17 +127,13 @@ impl<'m, M: Mmu> Thread<'m, M> {
             }
             // With interrupts off from the walk to the access, as the hardware is: an invalidation
             // cannot come between reading an entry and buffering it.
-            let irq = M::irq_save();
-            self.mm.activate();
-            // SAFETY: 1: whoever frees a table waits for this CPU, which is in the mask.
-            let walked = unsafe { hardware_walk::<M>(at, self.mm.root, addr, access) };
+            let as_hardware = self.mm.as_hardware();
+            let walked = as_hardware.tables().hardware_walk(addr, access);
             if let Hardware::Hit { pfn, writable } = walked {
                 self.fill(page, pfn, writable);
-                let value = verb(pfn, offset);
-                M::irq_restore(irq);
-                return Ok(value);
+                return Ok(verb(pfn, offset));
             }
-            M::irq_restore(irq);
+            drop(as_hardware);
             match walked {
                 Hardware::WantsBits => self.set_access_bits(addr, access),
                 _ => match self.fault(addr, access) {
@@ -201,11 +194,8 @@ impl<'m, M: Mmu> Thread<'m, M> {
         M::enter_kernel();
         M::charge(Cost::Trap);
         sys.count(Event::AccessBits);
-        let irq = M::irq_save();
-        self.mm.activate();
-        // SAFETY: 1: whoever frees a table waits for this CPU, which is in the mask.
-        let walked = unsafe { walk::<M>(&sys.at, self.mm.root, addr) };
-        if let Walk::Leaf(leaf) = walked {
+        let as_hardware = self.mm.as_hardware();
+        if let Some(leaf) = as_hardware.tables().leaf(addr) {
             let found = leaf.entry.load();
             if found.is_present() && found.grant() >= access.needs() {
                 let used = with_bits(found, access);
@@ -217,7 +207,7 @@ impl<'m, M: Mmu> Thread<'m, M> {
                 }
             }
         }
-        M::irq_restore(irq);
+        drop(as_hardware);
         M::leave_kernel();
     }
 }

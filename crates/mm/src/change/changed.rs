@@ -42,7 +42,7 @@ pub(crate) struct Changed<'w, 'm, M: Mmu> {
 
 /// What becomes of the tables below a range whose pages go.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Tables {
+pub(crate) enum TableFate {
     /// Those that nobody else uses go, and what the caller does then.
     Free(Afterwards),
     /// A new mapping takes the range's place.
@@ -105,7 +105,7 @@ impl<'w, M: Mmu> Changed<'w, '_, M> {
         mm: &Mm<M>,
         writers: &Writers<'_, M>,
         range: VirtRange,
-        tables: Tables,
+        tables: TableFate,
     ) {
         let late = mm.system().lacks(Broken::DetachLate);
         if !late {
@@ -113,10 +113,10 @@ impl<'w, M: Mmu> Changed<'w, '_, M> {
         }
         // Those that grew have the pages of those that go.
         self.each_kept(Vma::link_grows);
-        if let Tables::Free(afterwards) = tables {
+        if let TableFate::Free(afterwards) = tables {
             writers.downgrade(afterwards);
         }
-        let mut zap = Zap::begin(mm, range);
+        let mut zap = Zap::begin(writers.held().tables(), range);
         self.each_gone(|vma| {
             let vma = vma.get();
             let view = vma.view();
@@ -136,7 +136,7 @@ impl<'w, M: Mmu> Changed<'w, '_, M> {
         // pages are still to be freed, the link is put in when its section ends.
         let fresh = self.sections[FRESH].as_ref().map(Section::vma);
         let early = mm.system().lacks(Broken::LinkBeforeTables);
-        let later = fresh.filter(|_| tables == Tables::FreeWithin && !early);
+        let later = fresh.filter(|_| tables == TableFate::FreeWithin && !early);
         self.each_kept(|vma| {
             if !later.is_some_and(|later| core::ptr::eq(later, vma)) {
                 vma.link_follows();
@@ -144,9 +144,9 @@ impl<'w, M: Mmu> Changed<'w, '_, M> {
         });
         self.free(mm, writers);
         match tables {
-            Tables::Free(_) => free_own_tables(writers, range, None, &mut zap),
-            Tables::FreeWithin => zap.free_tables(range, range),
-            Tables::Keep => {}
+            TableFate::Free(_) => free_own_tables(writers, range, None, &mut zap),
+            TableFate::FreeWithin => zap.free_tables(range, range),
+            TableFate::Keep => {}
         }
         zap.finish();
         mm.wake_unmapped(range);

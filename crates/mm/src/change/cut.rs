@@ -30,7 +30,7 @@
 //!
 //! Linux: mm/vma.c vms_gather_munmap_vmas, vms_complete_munmap_vmas (v6.18).
 
-use super::changed::{Changed, FRESH, Tables};
+use super::changed::{Changed, FRESH, TableFate};
 use super::merge::{Chained, chain, goes_on, may_go, of_range};
 use super::split::{NewRecord, NewVma, split_huge};
 use crate::base::attrs::VmaView;
@@ -381,9 +381,9 @@ impl<'w, 'm, M: Mmu> Cut<'w, 'm, M> {
         let mut changed = self.change()?;
         drop(ensured);
         let tables = match then {
-            Then::Free => Tables::Free(afterwards),
-            Then::Mapped => Tables::Keep,
-            Then::MappedHigher => Tables::FreeWithin,
+            Then::Free => TableFate::Free(afterwards),
+            Then::Mapped => TableFate::Keep,
+            Then::MappedHigher => TableFate::FreeWithin,
         };
         match then {
             Then::Free => changed.end_sections(),

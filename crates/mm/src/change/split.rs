@@ -179,12 +179,12 @@ pub(crate) fn split_huge<M: Mmu>(
     }
     let outside = mm.system().lacks(Broken::SplitSharesAgain);
     if outside {
-        mm.leave_cut_table(vma, &view, at);
+        writers.held().leave_cut_table(vma, &view, at);
     }
     let section = writers.begin(vma);
     if !outside {
         // No fault of this mapping shares it again before the records are as they will be.
-        mm.leave_cut_table(vma, &view, at);
+        writers.held().leave_cut_table(vma, &view, at);
     }
     let upper = NewVma::like(mm, of_range::<M>(&view, at, view.range.end()), vma)?;
     let lower = NewRecord::new(mm, of_range::<M>(&view, view.range.start(), at))?;

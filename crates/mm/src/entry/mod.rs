@@ -4,4 +4,5 @@ pub(crate) mod shootdown;
 pub(crate) mod slot;
 pub(crate) mod table;
 pub(crate) mod translation;
+pub(crate) mod walk;
 pub(crate) mod zap;

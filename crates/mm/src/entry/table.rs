@@ -12,10 +12,9 @@ use crate::memory::frame::Use;
 use crate::mm::Mm;
 use crate::system::System;
 use core::ptr::NonNull;
-use minflt_addr::{Pfn, VirtAddr};
+use minflt_addr::Pfn;
 use minflt_pgtable::{
-    EntryRef, Exchange, Grant, Missing, Mmu, Paging, PtLock, Pte, Table, entries_of, table_bytes,
-    table_order,
+    Exchange, Grant, Missing, Mmu, Paging, PtLock, Pte, Table, entries_of, table_bytes, table_order,
 };
 use minflt_sync::slab::POISON;
 use minflt_sync::{Callback, Ordering};
@@ -38,13 +37,6 @@ impl<M: Mmu> Mm<M> {
             Protocol::MmLock | Protocol::CompareExchange => &self.page_table_lock,
             Protocol::TableLock => &self.system().frames.get(table).table_lock,
         }
-    }
-
-    /// The entry for `addr` in a table of leaf entries, which the caller's hold keeps: `mmap_lock`,
-    /// a VMA's lock, or a file's reverse map.
-    pub(crate) fn entry_in(&self, table: Pfn, addr: VirtAddr) -> EntryRef<'_, M> {
-        // SAFETY: 1: a table, kept by the hold.
-        unsafe { Table::<M>::at(&self.system().at, table, 0) }.entry_for(addr, 0)
     }
 
     /// How whoever may free tables exchanges the entries that point to them: nobody else changes

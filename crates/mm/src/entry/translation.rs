@@ -8,14 +8,11 @@
 //! It needs the world stopped, so it is made in simulation only.
 
 use crate::base::check::Check;
-use crate::base::huge_size::HugeSize;
 use crate::memory::frame::Use;
 use crate::mm::Mm;
 use crate::system::System;
 use minflt_addr::{Pfn, VirtAddr, VirtRange};
-use minflt_pgtable::{
-    Access, BeforeInstall, Grant, Mmu, Paging, Pte, Table, Translation, index_of,
-};
+use minflt_pgtable::{Access, BeforeInstall, Grant, Mmu, Paging, Translation};
 use minflt_sync::Instance;
 
 /// A buffered translation is being used.
@@ -80,7 +77,7 @@ fn check_all<M: Mmu>(mm: &Mm<M>, range: VirtRange, since: u64) {
             if old.space != mm.space || !range.contains(addr) || old.filled >= since {
                 continue;
             }
-            let now = peek_entry(mm, addr);
+            let now = mm.peek_entry(addr);
             let needs = if old.writable {
                 Grant::Write
             } else {
@@ -95,28 +92,4 @@ fn check_all<M: Mmu>(mm: &Mm<M>, range: VirtRange, since: u64) {
             }
         }
     }
-}
-
-/// The leaf entry for `addr` as it stands, without the door; none where a table is missing.
-pub(crate) fn peek_entry<M: Mmu>(mm: &Mm<M>, addr: VirtAddr) -> Pte<M::Paging> {
-    let at = &mm.system().at;
-    let mut table = mm.root;
-    for level in (0..M::Paging::levels()).rev() {
-        // SAFETY: 1: nothing runs while an oracle looks.
-        let entry = unsafe { Table::<M>::at(at, table, level) };
-        let value = entry.entry(index_of::<M::Paging>(addr, level)).peek();
-        if level == 0 {
-            return value;
-        }
-        if !value.is_table_at(level) {
-            let size = HugeSize::ALL.into_iter().find(|size| size.level() == level);
-            if let Some(size) = size.filter(|_| value.is_present()) {
-                let within = addr.page(M::Paging::shift()) % (1 << size.order::<M::Paging>());
-                return Pte::page(Pfn(value.pfn().0 + within), value.grant());
-            }
-            break;
-        }
-        table = value.pfn();
-    }
-    Pte::none()
 }

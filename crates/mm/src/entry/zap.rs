@@ -37,14 +37,13 @@ use crate::base::config::Broken;
 use crate::base::event::Event;
 use crate::entry::shootdown;
 use crate::entry::table;
+use crate::entry::walk::{Tables, pages};
 use crate::memory::frame::Use;
 use crate::mm::Mm;
 use crate::system::System;
-use core::ops::Range;
 use minflt_addr::{Pfn, VirtAddr, VirtRange};
 use minflt_pgtable::{
-    EntryRef, Exchange, Gather, Grant, Leaf, Missing, Mmu, NonPresent, Paging, Pte, Table, Walk,
-    index_of, span_of, span_shift, walk,
+    Exchange, Gather, Grant, Leaf, Mmu, NonPresent, Paging, Pte, index_of, span_of, span_shift,
 };
 use minflt_sync::order::PageTableLock;
 use minflt_sync::{Cost, Ordering, SpinGuard};
@@ -68,7 +67,7 @@ pub(crate) enum Only {
 
 /// A zap or protect under way.
 pub(crate) struct Zap<'m, M: Mmu> {
-    pub(crate) mm: &'m Mm<M>,
+    pub(crate) tables: Tables<'m, M>,
     pub(crate) gather: Gather,
     others: Others,
     only: Only,
@@ -78,13 +77,13 @@ pub(crate) struct Zap<'m, M: Mmu> {
 }
 
 impl<'m, M: Mmu> Zap<'m, M> {
-    /// Starts. The caller holds `mmap_lock`, or is the last to have the address space.
+    /// Starts.
     #[inline(always)]
-    pub(crate) fn begin(mm: &'m Mm<M>, whole: VirtRange) -> Self {
+    pub(crate) fn begin(tables: Tables<'m, M>, whole: VirtRange) -> Self {
         // ORDERING: SeqCst; pairs with [flush-pending]: raised before the first entry is read.
-        mm.flushes_pending.add(1, Ordering::SeqCst);
+        tables.flushes_pending.add(1, Ordering::SeqCst);
         Self {
-            mm,
+            tables,
             gather: Gather::new(),
             others: Others::Some,
             only: Only::All,
@@ -99,25 +98,31 @@ impl<'m, M: Mmu> Zap<'m, M> {
     ///
     /// Linux: ptep_get_and_clear_full; leave_mm in flush_tlb_func (arch/x86/mm/tlb.c, 3.14). On
     /// ia64 flush_tlb_mm returns at once in exit_mmap (2.6.10).
-    pub(crate) fn begin_last(mm: &'m Mm<M>, whole: VirtRange) -> Self {
+    pub(crate) fn begin_last(tables: Tables<'m, M>, whole: VirtRange) -> Self {
         Self {
             others: Others::Nobody,
-            ..Self::begin(mm, whole)
+            ..Self::begin(tables, whole)
         }
     }
 
-    /// The same, for who found a mapping by the reverse map of its file and holds that.
-    pub(crate) fn begin_by_reverse_map(mm: &'m Mm<M>, whole: VirtRange, only: Only) -> Self {
+    /// The same, of some pages only.
+    pub(crate) fn begin_only(tables: Tables<'m, M>, whole: VirtRange, only: Only) -> Self {
         Self {
             only,
-            ..Self::begin(mm, whole)
+            ..Self::begin(tables, whole)
         }
+    }
+
+    /// The address space.
+    #[inline(always)]
+    pub(crate) const fn mm(&self) -> &'m Mm<M> {
+        self.tables.mm()
     }
 
     /// Takes every page of `range` out.
     pub(crate) fn range(&mut self, range: VirtRange) {
         let mut at = range.start();
-        while let Some((leaf, span)) = self.next_table(&mut at, range) {
+        while let Some((leaf, span)) = self.tables.next_table(&mut at, range) {
             let mut todo = span;
             while !todo.is_empty() {
                 todo = self.zap_table(leaf, todo);
@@ -131,13 +136,13 @@ impl<'m, M: Mmu> Zap<'m, M> {
     /// Lowers what the entries of `range` grant to what `prot` allows.
     pub(crate) fn protect(&mut self, range: VirtRange, prot: Prot) {
         let allowed = prot.grant();
-        let keeps_moving = self.mm.system().lacks(Broken::MoveKeepsGrant);
-        let how = self.mm.exchange_under_lock();
+        let keeps_moving = self.mm().system().lacks(Broken::MoveKeepsGrant);
+        let how = self.mm().exchange_under_lock();
         let mut at = range.start();
-        while let Some((leaf, span)) = self.next_table(&mut at, range) {
-            let _held = self.mm.table_lock(leaf.table).lock();
+        while let Some((leaf, span)) = self.tables.next_table(&mut at, range) {
+            let _held = self.mm().table_lock(leaf.table).lock();
             for page in pages::<M>(span) {
-                let entry = self.entry(leaf.table, page.start());
+                let entry = self.tables.entry(leaf.table, page.start());
                 let lowered = |old: Grant| match allowed {
                     Grant::Nothing => Grant::Nothing,
                     // What was read-only before may be read-only for a reason of its own: the
@@ -177,7 +182,7 @@ impl<'m, M: Mmu> Zap<'m, M> {
     ///
     /// Linux: madvise_cold_or_pageout_pte_range.
     pub(crate) fn cool(&mut self, range: VirtRange) {
-        let sys = self.mm.system();
+        let sys = self.mm().system();
         self.change(range, |pte| {
             (pte.is_young() && sys.maps_once(pte)).then(|| pte.old())
         });
@@ -187,7 +192,7 @@ impl<'m, M: Mmu> Zap<'m, M> {
     ///
     /// Linux: madvise_free_pte_range.
     pub(crate) fn forget_stores(&mut self, range: VirtRange) {
-        let sys = self.mm.system();
+        let sys = self.mm().system();
         self.change(range, |pte| {
             let used = pte.is_young() || pte.is_dirty();
             (used && sys.maps_once(pte)).then(|| pte.old().clean())
@@ -215,22 +220,22 @@ impl<'m, M: Mmu> Zap<'m, M> {
         range: VirtRange,
         to: impl Fn(Pte<M::Paging>) -> Option<Pte<M::Paging>>,
     ) -> u64 {
-        let how = self.mm.exchange_under_lock();
+        let how = self.mm().exchange_under_lock();
         let mut changed = 0;
         let mut at = range.start();
-        while let Some((leaf, span)) = self.next_table(&mut at, range) {
-            let _held = self.mm.table_lock(leaf.table).lock();
+        while let Some((leaf, span)) = self.tables.next_table(&mut at, range) {
+            let _held = self.mm().table_lock(leaf.table).lock();
             for page in pages::<M>(span) {
                 // Before it is changed, too: what is no table is somebody's memory.
-                table::is_table(self.mm.system(), leaf.table);
-                let entry = self.entry(leaf.table, page.start());
+                table::is_table(self.mm().system(), leaf.table);
+                let entry = self.tables.entry(leaf.table, page.start());
                 let some = |pte: Pte<M::Paging>| (!pte.is_none()).then(|| to(pte)).flatten();
                 if entry.update(how, some).is_ok() {
                     changed += 1;
                     self.gather.touch(page);
                 }
             }
-            table::is_table(self.mm.system(), leaf.table);
+            table::is_table(self.mm().system(), leaf.table);
         }
         changed
     }
@@ -246,7 +251,7 @@ impl<'m, M: Mmu> Zap<'m, M> {
         if kept && last.start() <= first.end() {
             return;
         }
-        self.free_below(self.mm.root, M::Paging::levels() - 1, range, bounds);
+        self.free_below(self.mm().root, M::Paging::levels() - 1, range, bounds);
     }
 
     /// Invalidates what has to be, gives the frames back, and ends.
@@ -259,9 +264,9 @@ impl<'m, M: Mmu> Zap<'m, M> {
     /// file's mapping loses has to be forgotten before the file is: who writes back finds no
     /// mapping then, and who has a translation still stores to the page.
     pub(crate) fn settle(&mut self) {
-        let sys = self.mm.system();
+        let sys = self.mm().system();
         // ORDERING: SeqCst; pairs with [flush-pending].
-        let alone = self.mm.flushes_pending.load(Ordering::SeqCst) == 1;
+        let alone = self.mm().flushes_pending.load(Ordering::SeqCst) == 1;
         if !alone && !sys.lacks(Broken::NoNestedFlush) {
             sys.count(Event::NestedFlush);
             self.gather.touch(self.whole);
@@ -272,27 +277,17 @@ impl<'m, M: Mmu> Zap<'m, M> {
     fn end(&mut self) {
         self.settle();
         // ORDERING: SeqCst; pairs with [flush-pending]: lowered after the invalidation returned.
-        self.mm.flushes_pending.sub(1, Ordering::SeqCst);
-    }
-
-    /// For controls: nobody sees that it has yet to invalidate.
-    pub(crate) fn hide(&self) {
-        self.mm.flushes_pending.sub(1, Ordering::Relaxed);
-    }
-
-    /// The end of [`Self::hide`].
-    pub(crate) fn show(&self) {
-        self.mm.flushes_pending.add(1, Ordering::Relaxed);
+        self.mm().flushes_pending.sub(1, Ordering::SeqCst);
     }
 
     /// Invalidates what has to be and gives the frames gathered so far back.
     pub(crate) fn flush(&mut self) {
-        let sys = self.mm.system();
+        let sys = self.mm().system();
         if let Some(range) = self.gather.take_range() {
             match self.others {
-                Others::Some => shootdown::flush(sys, self.mm, range),
-                Others::Nobody if self.is_left => shootdown::flush_here(sys, self.mm, range),
-                Others::Nobody => shootdown::flush(sys, self.mm, self.whole),
+                Others::Some => shootdown::flush(sys, self.mm(), range),
+                Others::Nobody if self.is_left => shootdown::flush_here(sys, self.mm(), range),
+                Others::Nobody => shootdown::flush(sys, self.mm(), self.whole),
             }
             self.is_left = true;
         }
@@ -308,56 +303,25 @@ impl<'m, M: Mmu> Zap<'m, M> {
         }
     }
 
-    /// The next table of leaf entries at or after `at` within `range`, and the part of `range` that
-    /// it covers; moves `at` behind it.
-    pub(crate) fn next_table(
-        &self,
-        at: &mut VirtAddr,
-        range: VirtRange,
-    ) -> Option<(Leaf<'m, M>, VirtRange)> {
-        while *at < range.end() {
-            let here = *at;
-            // SAFETY: 1: `mmap_lock` keeps the tables below what is mapped from being freed but by
-            // this very call, and those below what is not from being freed by others; but for
-            // mappings of huge pages, into which no caller leads this. So does the reverse map of a
-            // file, below what it says is mapped.
-            match unsafe { walk::<M>(&self.mm.system().at, self.mm.root, here) } {
-                Walk::Leaf(leaf) => {
-                    let span = span_of::<M::Paging>(here, 1);
-                    *at = span.end();
-                    return Some((leaf, span.intersect(VirtRange::new(here, range.end()))));
-                }
-                Walk::Missing(Missing { level, .. }) => {
-                    *at = span_of::<M::Paging>(here, level).end()
-                }
-            }
-        }
-        None
-    }
-
-    pub(crate) fn entry(&self, table: Pfn, addr: VirtAddr) -> EntryRef<'m, M> {
-        self.mm.entry_in(table, addr)
-    }
-
     /// Takes pages of one table out, until the gather is full; returns what is left to do.
     fn zap_table(&mut self, leaf: Leaf<'m, M>, span: VirtRange) -> VirtRange {
-        let sys = self.mm.system();
+        let sys = self.mm().system();
         let how = match self.others {
-            Others::Some => self.mm.exchange_under_lock(),
+            Others::Some => self.mm().exchange_under_lock(),
             Others::Nobody => Exchange::Held,
         };
-        let held: SpinGuard<'_, (), PageTableLock, M> = self.mm.table_lock(leaf.table).lock();
+        let held: SpinGuard<'_, (), PageTableLock, M> = self.mm().table_lock(leaf.table).lock();
         let mut resident = 0;
         let mut left = VirtRange::new(span.end(), span.end());
         for page in pages::<M>(span) {
-            let entry = self.entry(leaf.table, page.start());
+            let entry = self.tables.entry(leaf.table, page.start());
             let found = entry.load();
             if found.is_none() || self.keeps(found) {
                 continue;
             }
             let old = entry.swap(how, Pte::none());
             if !old.is_mapped() {
-                resident -= i64::from(self.mm.drop_nonpresent(old));
+                resident -= i64::from(self.mm().drop_nonpresent(old));
                 continue;
             }
             self.gather.touch(page);
@@ -389,7 +353,7 @@ impl<'m, M: Mmu> Zap<'m, M> {
             }
         }
         if resident != 0 {
-            self.mm.count_resident(None, resident);
+            self.mm().count_resident(None, resident);
         }
         drop(held);
         left
@@ -399,16 +363,15 @@ impl<'m, M: Mmu> Zap<'m, M> {
     /// it names.
     #[inline(always)]
     fn keeps(&self, found: Pte<M::Paging>) -> bool {
-        self.only == Only::OfFile && !self.mm.system().is_of_file(found)
+        self.only == Only::OfFile && !self.mm().system().is_of_file(found)
     }
 
     fn free_below(&mut self, table: Pfn, level: u32, range: VirtRange, bounds: VirtRange) {
         if level == 0 || range.is_empty() {
             return;
         }
-        let mm = self.mm;
-        // SAFETY: 1: a table, which only this call may free.
-        let table = unsafe { Table::<M>::at(&mm.system().at, table, level) };
+        let mm = self.mm();
+        let table = self.tables.table(table, level);
         let shift = span_shift::<M::Paging>(level);
         let mut index = index_of::<M::Paging>(range.start(), level);
         let mut at = range.start().align_down(shift);
@@ -448,16 +411,6 @@ impl<M: Mmu> System<M> {
         // Of a count that others may raise or lower a moment later: a hint, as what it is for.
         !pte.is_zero_page() && self.frames.get(pte.pfn()).maps.load(Ordering::Relaxed) == 1
     }
-}
-
-/// The pages of a range, each as a range.
-pub(crate) fn pages<M: Mmu>(range: VirtRange) -> impl Iterator<Item = VirtRange> {
-    let pages: Range<u64> =
-        range.start().page(M::Paging::shift())..range.end().page(M::Paging::shift());
-    pages.map(|page| {
-        let start = page << M::Paging::shift();
-        VirtRange::new(VirtAddr(start), VirtAddr(start + M::Paging::page()))
-    })
 }
 
 impl<M: Mmu> Mm<M> {

@@ -212,7 +212,7 @@ impl<M: Mmu> Fault<'_, M> {
         (addr, index): (VirtAddr, u64),
     ) -> bool {
         let sys = self.mm.system();
-        let entry = self.mm.entry_in(slot.table(), addr);
+        let entry = stable.tables().entry(slot.table(), addr);
         if !self.is_free(entry.load()) {
             return false;
         }

@@ -25,6 +25,7 @@ use crate::base::config::{Broken, Hugetlb};
 use crate::base::error::NoMemory;
 use crate::base::event::Event;
 use crate::base::huge_size::HugeSize;
+use crate::entry::walk::Tables;
 use crate::entry::zap::Zap;
 use crate::memory::alloc::pool::Taking;
 use crate::memory::frame::{Exclusive, Frame};
@@ -117,7 +118,7 @@ impl<M: Mmu> Fault<'_, M> {
     ) -> Result<Leaf<'s, M>, Stop> {
         let size = stable.view.huge_size();
         loop {
-            let place = match stable.mm.huge_entry(size, self.addr) {
+            let place = match stable.tables().huge_entry(size, self.addr) {
                 Ok(leaf) => return Ok(leaf),
                 Err(missing) => missing,
             };
@@ -360,7 +361,7 @@ impl<M: Mmu> HugeFault<'_, '_, '_, M> {
         };
         self.copy(new, found.pfn());
         let pte = with_bits(Pte::page(new, grant), self.fault.access);
-        let mut zap = Zap::begin(mm, self.page);
+        let mut zap = Zap::begin(self.stable.tables(), self.page);
         let replaced = {
             let _held = sys.huge_lock(self.leaf.table).lock();
             let how = mm.exchange_of_huge();
@@ -409,18 +410,18 @@ impl<M: Mmu> HugeFault<'_, '_, '_, M> {
         let first = self.index << order;
         let last = first + (1 << order) - 1;
         let _all = cache.spans.each(first, last, |part| {
-            let mine = core::ptr::eq(part.mm, mm) && part.range == self.page;
+            let mine = core::ptr::eq(part.tables.mm(), mm) && part.range == self.page;
             if !mine && crate::pages::file::own_pages_of(&part).is_none() {
-                part.mm.lose_huge(self.size, part.range, old);
+                part.tables.lose_huge(self.size, part.range, old);
             }
             ControlFlow::Continue(())
         });
     }
 }
 
-impl<M: Mmu> crate::mm::Mm<M> {
+impl<M: Mmu> Tables<'_, M> {
     /// Takes the huge page `old` out, if it is mapped at `page`. Under `i_mmap` for writing.
-    fn lose_huge(&self, size: HugeSize, page: VirtRange, old: Pfn) {
+    fn lose_huge(self, size: HugeSize, page: VirtRange, old: Pfn) {
         let Ok(leaf) = self.huge_entry(size, page.start()) else {
             return;
         };

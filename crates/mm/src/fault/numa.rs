@@ -102,7 +102,7 @@ impl<M: Mmu> Fault<'_, M> {
         let page = self.note_node(found.pfn(), node);
         drop(slot);
         if let Some(page) = page {
-            self.follow(page, node);
+            self.follow(stable, page, node);
         }
         Ok(Kind::NumaHint)
     }
@@ -139,20 +139,20 @@ impl<M: Mmu> Fault<'_, M> {
     }
 
     /// Moves the page to the node. The caller still has the hold that the entry was found under.
-    fn follow(&self, page: Locked<'_, M>, node: u32) {
+    fn follow(&self, stable: &Stable<'_, M>, page: Locked<'_, M>, node: u32) {
         let sys = self.mm.system();
-        let known = self.known(&page);
+        let known = self.known(stable, &page);
         if sys.migrate(page, node, known).is_ok() {
             sys.count(Event::NumaPagesMigrated);
         }
     }
 
     /// The page's one place, where that is known and walks may be skipped.
-    fn known<'s>(&'s self, page: &Locked<'_, M>) -> Option<Owner<'s, M>> {
+    fn known<'s>(&self, stable: &'s Stable<'_, M>, page: &Locked<'_, M>) -> Option<Owner<'s, M>> {
         let skips = self.mm.system().config.anon_rmap == AnonRmap::Skipped;
         let frame = page.frame();
         // Not mapped any more, it was taken out meanwhile.
         let here = frame.is_exclusive() && frame.maps.load(Ordering::Relaxed) == 1;
-        (skips && here).then(|| Owner::known(self.mm, self.addr))
+        (skips && here).then(|| Owner::known(stable.tables(), self.addr))
     }
 }

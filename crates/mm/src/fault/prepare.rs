@@ -10,10 +10,21 @@ use super::{Fault, Stop, Why};
 use crate::base::config::{Ahead, Broken, Protocol};
 use crate::base::error::NoMemory;
 use crate::base::policy::{Policy, PolicyMode};
+use crate::entry::walk::Tables;
 use crate::memory::frame::{Frame, Use};
 use minflt_addr::Pfn;
-use minflt_pgtable::{Access, BeforeInstall, Leaf, Mmu, Paging, Walk, walk};
+use minflt_pgtable::{Access, BeforeInstall, Leaf, Mmu, Paging, Walk};
 use minflt_sync::{Cost, Ordering};
+
+impl<M: Mmu> Stable<'_, M> {
+    /// The tables, which the hold keeps.
+    #[inline(always)]
+    pub(super) const fn tables(&self) -> Tables<'_, M> {
+        // SAFETY: 1: by `mmap_lock` or the VMA's lock no table below the VMA is freed; in a read
+        // section freed ones wait for its end.
+        unsafe { Tables::kept(self.mm) }
+    }
+}
 
 impl<M: Mmu> Fault<'_, M> {
     /// The VMA has an anon_vma after this.
@@ -51,15 +62,14 @@ impl<M: Mmu> Fault<'_, M> {
         stable: &'s Stable<'_, M>,
         missing: impl Fn(),
     ) -> Result<Leaf<'s, M>, Stop> {
-        let sys = stable.mm.system();
+        let tables = stable.tables();
+        let sys = tables.system();
         loop {
             // One lock for everything is taken to look, let go to prepare, and taken again to
             // commit. Linux: handle_mm_fault and do_anonymous_page (v2.6.10).
             let one_lock = sys.config.protocol == Protocol::MmLock && stable.can() != Can::Look;
             let held = one_lock.then(|| self.mm.page_table_lock.lock());
-            // SAFETY: 1: the hold keeps tables: by `mmap_lock` or the VMA's lock, or because freed
-            // tables wait for the read section.
-            let walked = unsafe { walk::<M>(&sys.at, self.mm.root, self.addr) };
+            let walked = tables.walk(self.addr);
             drop(held);
             match walked {
                 Walk::Leaf(leaf) => return Ok(leaf),

@@ -31,7 +31,7 @@ use crate::memory::rss::Moment;
 use crate::memory::rss::Share;
 use crate::mm::Mm;
 use minflt_addr::{Pfn, VirtAddr};
-use minflt_pgtable::{Access, Grant, Leaf, Mmu, Pte, Walk, walk, with_bits};
+use minflt_pgtable::{Access, Grant, Leaf, Mmu, Pte, with_bits};
 
 /// Whether an access is forced on a mapping that does not allow it (`FOLL_FORCE`): a debugger's.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -179,8 +179,7 @@ impl<M: Mmu> Fault<'_, M> {
     /// Holds the page, if it is there and will do.
     fn hold_now(&self, stable: &Stable<'_, M>, held: Held) -> Result<Option<HeldPage>, Stop> {
         let sys = self.mm.system();
-        // SAFETY: 1: `mmap_lock` keeps tables.
-        let Walk::Leaf(leaf) = (unsafe { walk::<M>(&sys.at, self.mm.root, self.addr) }) else {
+        let Some(leaf) = stable.tables().leaf(self.addr) else {
             return Ok(None);
         };
         let slot = stable.open_locked(leaf)?;

@@ -41,7 +41,7 @@ impl<M: Mmu> Fault<'_, M> {
         };
         let size = stable.view.huge_size();
         let _tree = cache.i_mmap.read();
-        let Ok(leaf) = mm.huge_entry(size, self.addr) else {
+        let Ok(leaf) = stable.tables().huge_entry(size, self.addr) else {
             return Ok(None);
         };
         let _held = sys.huge_lock(leaf.table).lock();

@@ -46,7 +46,7 @@ use crate::memory::rss::Share;
 use crate::mm::Mm;
 use crate::pages::userfault::{Queued, Reason, WriteProtected};
 use minflt_addr::VirtAddr;
-use minflt_pgtable::{Access, Grant, Mmu, Paging, Pte, Walk, walk};
+use minflt_pgtable::{Access, Grant, Mmu, Paging, Pte};
 
 /// What a hole is filled with.
 #[derive(Clone, Copy, Debug)]
@@ -92,19 +92,16 @@ impl<M: Mmu> Fault<'_, M> {
             // Nobody is there any more to wait for.
             Queued::Nobody => return Ok(()),
         }
-        if self.reason(stable, self.look_again()) != Some(reason) {
+        if self.reason(stable, self.look_again(stable)) != Some(reason) {
             self.mm.leave_queue();
         }
         Err(Stop::Userfault)
     }
 
-    /// What stands in the entry now. The hold keeps tables.
-    fn look_again(&self) -> Pte<M::Paging> {
-        // SAFETY: 1: by the hold.
-        match unsafe { walk::<M>(&self.mm.system().at, self.mm.root, self.addr) } {
-            Walk::Leaf(leaf) => leaf.entry.load(),
-            Walk::Missing(_) => Pte::none(),
-        }
+    /// What stands in the entry now.
+    fn look_again(&self, stable: &Stable<'_, M>) -> Pte<M::Paging> {
+        let leaf = stable.tables().leaf(self.addr);
+        leaf.map_or(Pte::none(), |leaf| leaf.entry.load())
     }
 
     /// Why the fault is the handler's, if it is.

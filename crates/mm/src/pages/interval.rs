@@ -39,6 +39,7 @@
 
 use crate::base::attrs::{VmaFlags, VmaView};
 use crate::base::config::Broken;
+use crate::entry::walk::Tables;
 use crate::mm::Mm;
 use core::fmt;
 use core::ops::ControlFlow;
@@ -92,7 +93,7 @@ pub(crate) struct Spans<M: Mmu> {
 /// A part of an object that is mapped somewhere.
 #[derive(Clone, Copy)]
 pub(crate) struct Mapped<'c, M: Mmu> {
-    pub(crate) mm: &'c Mm<M>,
+    pub(crate) tables: Tables<'c, M>,
     pub(crate) range: VirtRange,
     /// Whether its pages stay resident (`VM_LOCKED`).
     pub(crate) locked: bool,
@@ -291,8 +292,10 @@ impl<M: Mmu> Spans<M> {
                 VirtAddr(base + ((page - start) << M::Paging::shift()))
             };
             visit(Mapped {
-                // SAFETY: an address space outlives the spans of its mappings.
-                mm: unsafe { found.mm.as_ref() },
+                // SAFETY: an address space outlives the spans of its mappings. 1: a span leaves the
+                // tree, under the lock that the caller holds, before the tables below what it says
+                // is mapped are unlinked.
+                tables: unsafe { Tables::kept(found.mm.as_ref()) },
                 range: VirtRange::new(at(from), at(to + 1)),
                 locked: found.flags.load(Ordering::Relaxed) & LOCKED != 0,
                 span: Some(found),

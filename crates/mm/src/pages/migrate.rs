@@ -51,7 +51,7 @@ use crate::pages::rmap::owner::Owner;
 use crate::space::look::Held;
 use crate::system::System;
 use minflt_addr::{Pfn, VirtAddr};
-use minflt_pgtable::{BeforeInstall, Mmu, Paging, Pte, Walk, walk};
+use minflt_pgtable::{BeforeInstall, Mmu, Paging, Pte};
 use minflt_sync::Ordering;
 
 impl<M: Mmu> System<M> {
@@ -259,7 +259,7 @@ impl<'h, M: Mmu> Held<'h, M> {
         let mapped = frame.maps.load(Ordering::Relaxed) == 1;
         let skips = sys.config.anon_rmap == AnonRmap::Skipped;
         let alone = skips && mapped && frame.is_exclusive();
-        let known = alone.then(|| Owner::known(&self, addr));
+        let known = alone.then(|| Owner::known(self.tables(), addr));
         Ok(sys.migrate(page, node, known)?)
     }
 
@@ -289,11 +289,8 @@ impl<'h, M: Mmu> Held<'h, M> {
             // It has no such entries, and its tables may be others', too, who free them.
             return Err(MovePageError::NotThere);
         }
-        // SAFETY: 1: `mmap_lock` keeps tables from being freed.
-        let walked = unsafe { walk::<M>(&self.system().at, self.root, addr) };
-        let Walk::Leaf(leaf) = walked else {
-            return Err(MovePageError::NotThere);
-        };
+        let leaf = self.tables().leaf(addr);
+        let leaf = leaf.ok_or(MovePageError::NotThere)?;
         let _held = self.table_lock(leaf.table).lock();
         let found = leaf.entry.load();
         match found.unmoved() {

@@ -112,7 +112,7 @@ impl<M: Mmu> System<M> {
         let index = frame.index.load(Ordering::Relaxed);
         while self.swap.count(slot) != 0 {
             let _all = owner.each(index, |place| {
-                let zap = Zap::begin_by_reverse_map(place.mm, place.range, Only::All);
+                let zap = Zap::begin_only(place.tables, place.range, Only::All);
                 zap.bring_back(place.range, slot, page.pfn());
                 ControlFlow::Continue(())
             });
@@ -124,10 +124,10 @@ impl<M: Mmu> Zap<'_, M> {
     /// Maps frame `pfn` where the entry of one page names `slot`.
     fn bring_back(mut self, page: VirtRange, slot: u64, pfn: Pfn) {
         let mut at = page.start();
-        if let Some((leaf, _)) = self.next_table(&mut at, page) {
-            let (mm, sys) = (self.mm, self.mm.system());
+        if let Some((leaf, _)) = self.tables.next_table(&mut at, page) {
+            let (mm, sys) = (self.mm(), self.mm().system());
             let _held = mm.table_lock(leaf.table).lock();
-            let entry = mm.entry_in(leaf.table, page.start());
+            let entry = self.tables.entry(leaf.table, page.start());
             let found = entry.load();
             if found.nonpresent() == Some(NonPresent::Swap(slot)) {
                 let frame = sys.frames.get(pfn);

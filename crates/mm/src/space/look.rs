@@ -24,6 +24,7 @@
 
 use crate::base::attrs::VmaView;
 use crate::base::config::Broken;
+use crate::entry::walk::Tables;
 use crate::mm::Mm;
 use crate::space::tree::{Beside, End, Found, Mapping};
 use crate::space::vma::Vma;
@@ -184,6 +185,16 @@ impl<'h, M: Mmu> Held<'h, M> {
     #[inline(always)]
     pub(crate) const fn mm(self) -> &'h Mm<M> {
         self.mm
+    }
+
+    /// Its tables: below what is mapped, or where nothing is. Below huge pages the caller holds
+    /// `i_mmap` of their file as well ([`Self::each_unshared`] says why).
+    #[inline(always)]
+    pub(crate) const fn tables(self) -> Tables<'h, M> {
+        // SAFETY: 1: tables are freed below what a writer has taken out of the tree, which nobody
+        // but the caller does as long as `'h`; after a downgrade others free none where the caller
+        // finds something mapped, and nobody looks where nothing is.
+        unsafe { Tables::kept(self.mm) }
     }
 
     /// What is mapped at `addr`, mostly without a look at the VMA.

@@ -5,7 +5,8 @@ use crate::base::attrs::VmaFlags;
 use crate::base::config::Broken;
 use crate::base::error::MadviseError;
 use crate::entry::translation;
-use crate::entry::zap::{Zap, pages};
+use crate::entry::walk::{Tables, pages};
+use crate::entry::zap::Zap;
 use crate::mm::Mm;
 use crate::pages::file::FilePart;
 use crate::pages::page::Page;
@@ -25,7 +26,7 @@ impl<M: Mmu> Mm<M> {
         let since = self.system().moment();
         let guard = self.mmap_lock.read();
         let held = self.held(&guard);
-        let mut zap = Zap::begin(self, range);
+        let mut zap = Zap::begin(held.tables(), range);
         // What follows may be mapped, and moved meanwhile: a part of a huge page, and what a
         // mapping that refuses kept.
         let mut done = range.start();
@@ -157,12 +158,12 @@ fn page_out<M: Mmu>(held: Held<'_, M>, part: VirtRange) {
     let sys = held.system();
     let mut at = part.start();
     loop {
-        let mut zap = Zap::begin(held.mm(), part);
-        let next = zap.next_table(&mut at, part);
+        let mut zap = Zap::begin(held.tables(), part);
+        let next = held.tables().next_table(&mut at, part);
         zap.finish();
         let Some((leaf, span)) = next else { return };
         for page in pages::<M>(span) {
-            let found = hold_alone(&held, leaf.table, page.start());
+            let found = hold_alone(held.tables(), leaf.table, page.start());
             if let Some(Ok(page)) = found.map(|pfn| Page::held(sys, pfn).try_lock()) {
                 sys.reclaim_page(page, Spare::Nothing);
             }
@@ -171,10 +172,10 @@ fn page_out<M: Mmu>(held: Held<'_, M>, part: VirtRange) {
 }
 
 /// A reference to the page that an entry maps, if no other entry does.
-fn hold_alone<M: Mmu>(mm: &Mm<M>, table: Pfn, at: VirtAddr) -> Option<Pfn> {
-    let sys = mm.system();
-    let _held = mm.table_lock(table).lock();
-    let pte = mm.entry_in(table, at).load();
+fn hold_alone<M: Mmu>(tables: Tables<'_, M>, table: Pfn, at: VirtAddr) -> Option<Pfn> {
+    let sys = tables.system();
+    let _held = tables.table_lock(table).lock();
+    let pte = tables.entry(table, at).load();
     let uncounted = sys.lacks(Broken::FoundBeforeCounted) && !pte.is_zero_page();
     let alone = pte.is_mapped() && (sys.maps_once(pte) || uncounted);
     (alone && sys.frames.hold(pte.pfn(), 1)).then(|| pte.pfn())

@@ -39,10 +39,11 @@ use crate::base::attrs::{VmaFlags, VmaView};
 use crate::base::config::Broken;
 use crate::base::error::NoMemory;
 use crate::base::event::Event;
-use crate::entry::zap::{Zap, pages};
+use crate::entry::walk::{Tables, pages};
+use crate::entry::zap::Zap;
 use crate::mm::Mm;
 use minflt_addr::{Pfn, VirtAddr, VirtRange};
-use minflt_pgtable::{Missing, Mmu, Paging, Pte, Table, Walk, entries_of, span_of, walk};
+use minflt_pgtable::{Missing, Mmu, Paging, Pte, Walk, entries_of, span_of};
 
 /// A part of what is moved.
 #[derive(Clone, Copy)]
@@ -65,16 +66,13 @@ enum Step {
     Entries,
 }
 
-impl<M: Mmu> Mm<M> {
+impl<M: Mmu> Tables<'_, M> {
     /// The first part of what is left to move, and how.
     ///
     /// # Context
     /// Under `mmap_lock` for writing.
-    fn next_part(&self, left: Part) -> (Part, Step) {
-        let sys = self.system();
-        // SAFETY: 1: tables are freed under `mmap_lock` for writing only, which the caller holds.
-        let found = unsafe { walk::<M>(&sys.at, self.root, left.from) };
-        let lowest = match found {
+    fn next_part(self, left: Part) -> (Part, Step) {
+        let lowest = match self.walk(left.from) {
             Walk::Missing(Missing { level, .. }) => {
                 let bytes = span_of::<M::Paging>(left.from, level).end().0 - left.from.0;
                 return (left.first(bytes), Step::Nothing);
@@ -100,20 +98,17 @@ impl<M: Mmu> Mm<M> {
     }
 
     /// Whether no table is put in at `addr` below its entry of `level`.
-    fn is_empty_at(&self, addr: VirtAddr, level: u32) -> bool {
-        // SAFETY: 1: as above.
-        let found = unsafe { walk::<M>(&self.system().at, self.root, addr) };
+    fn is_empty_at(self, addr: VirtAddr, level: u32) -> bool {
+        let found = self.walk(addr);
         matches!(found, Walk::Missing(Missing { level: missing, .. }) if missing >= level)
     }
 
     /// The table whose entry for `addr` is of `level`, put in where it is missing.
-    fn table_above(&self, addr: VirtAddr, level: u32) -> Result<Pfn, NoMemory> {
-        let sys = self.system();
+    fn table_above(self, addr: VirtAddr, level: u32) -> Result<Pfn, NoMemory> {
         let mut at = M::Paging::levels() - 1;
         let mut table = self.root;
         while at > level {
-            // SAFETY: 1: as above.
-            let entry = unsafe { Table::<M>::at(&sys.at, table, at) }.entry_for(addr, at);
+            let entry = self.table(table, at).entry_for(addr, at);
             if entry.load().is_none_at(at) {
                 self.put_table_in(&Missing {
                     entry,
@@ -129,12 +124,10 @@ impl<M: Mmu> Mm<M> {
     }
 
     /// The table whose entry for `addr` is of `level`, if it is there.
-    fn table_at(&self, addr: VirtAddr, level: u32) -> Option<Pfn> {
+    fn table_at(self, addr: VirtAddr, level: u32) -> Option<Pfn> {
         let mut table = self.root;
         for at in (level + 1..M::Paging::levels()).rev() {
-            // SAFETY: 1: as above.
-            let above = unsafe { Table::<M>::at(&self.system().at, table, at) };
-            let value = above.entry_for(addr, at).load();
+            let value = self.table(table, at).entry_for(addr, at).load();
             if value.is_none_at(at) {
                 return None;
             }
@@ -144,9 +137,9 @@ impl<M: Mmu> Mm<M> {
     }
 
     /// Puts a table in where one is missing, unless a fault of a neighbour does.
-    fn put_table_in(&self, place: &Missing<'_, M>) -> Result<(), NoMemory> {
+    fn put_table_in(self, place: &Missing<'_, M>) -> Result<(), NoMemory> {
         let sys = self.system();
-        let new = Self::new_table(sys, place.level - 1).ok_or(NoMemory)?;
+        let new = Mm::<M>::new_table(sys, place.level - 1).ok_or(NoMemory)?;
         if self.link_table(place, new) {
             sys.count(Event::TablesInstalled);
         } else {
@@ -164,7 +157,7 @@ impl<M: Mmu> Mm<M> {
     ///
     /// # Errors
     /// No memory; some tables may be there then, with nothing in them.
-    pub(super) fn make_room(&self, from: &VmaView, to: VirtAddr) -> Result<(), NoMemory> {
+    pub(super) fn make_room(self, from: &VmaView, to: VirtAddr) -> Result<(), NoMemory> {
         let mut left = Part::whole(from, to);
         while left.bytes > 0 {
             let (part, step) = self.next_part(left);
@@ -182,8 +175,8 @@ impl<M: Mmu> Mm<M> {
     ///
     /// # Context
     /// Under `mmap_lock` for writing, with sections open on the VMAs of both; after
-    /// [`Mm::make_room`]. Waits for CPUs to forget translations.
-    pub(super) fn move_entries(&self, zap: &mut Zap<'_, M>, from: &VmaView, to: VirtAddr) {
+    /// [`Tables::make_room`]. Waits for CPUs to forget translations.
+    pub(super) fn move_entries(self, zap: &mut Zap<'_, M>, from: &VmaView, to: VirtAddr) {
         let mut left = Part::whole(from, to);
         while left.bytes > 0 {
             let (part, step) = self.next_part(left);
@@ -197,7 +190,7 @@ impl<M: Mmu> Mm<M> {
     }
 
     /// Moves a table, with all below it.
-    fn move_table(&self, zap: &mut Zap<'_, M>, part: Part, level: u32) {
+    fn move_table(self, zap: &mut Zap<'_, M>, part: Part, level: u32) {
         let sys = self.system();
         let (from, to) = (
             self.table_at(part.from, level),
@@ -207,14 +200,12 @@ impl<M: Mmu> Mm<M> {
         let (Some(from), Some(to)) = (from, to) else {
             M::violation(format_args!("room that was made is not there"))
         };
-        // SAFETY: 1: as above.
-        let entry = unsafe { Table::<M>::at(&sys.at, from, level) }.entry_for(part.from, level);
+        let entry = self.table(from, level).entry_for(part.from, level);
         self.wait_for_slots(entry.load().pfn(), level - 1);
         let moved = entry.swap(self.exchange_of_tables(), Pte::none_at(level));
         zap.gather.touch(part.old());
         self.tell(zap);
-        // SAFETY: 1: as above.
-        let entry = unsafe { Table::<M>::at(&sys.at, to, level) }.entry_for(part.to, level);
+        let entry = self.table(to, level).entry_for(part.to, level);
         entry.swap(self.exchange_of_tables(), moved);
         M::note(format_args!(
             "moves a table of level {} to {}",
@@ -225,12 +216,11 @@ impl<M: Mmu> Mm<M> {
     }
 
     /// Holds the lock of each table of leaf entries below `table` once.
-    fn wait_for_slots(&self, table: Pfn, level: u32) {
+    fn wait_for_slots(self, table: Pfn, level: u32) {
         if level == 0 {
             return drop(self.table_lock(table).lock());
         }
-        // SAFETY: 1: as above.
-        let entries = unsafe { Table::<M>::at(&self.system().at, table, level) };
+        let entries = self.table(table, level);
         for index in 0..entries_of::<M::Paging>(level) as usize {
             let value = entries.entry(index).load();
             if !value.is_none_at(level) {
@@ -240,12 +230,12 @@ impl<M: Mmu> Mm<M> {
     }
 
     /// Moves entries of one table to one table.
-    fn move_part(&self, zap: &mut Zap<'_, M>, part: Part) {
+    fn move_part(self, zap: &mut Zap<'_, M>, part: Part) {
         let Some(from) = self.table_at(part.from, 0) else {
             return;
         };
         let Some(to) = self.table_at(part.to, 0) else {
-            return self.has_no_pages(zap, from, part);
+            return self.has_no_pages(from, part);
         };
         let how = self.exchange_under_lock();
         let (first, second) = (self.table_lock(from.min(to)), self.table_lock(from.max(to)));
@@ -255,13 +245,13 @@ impl<M: Mmu> Mm<M> {
         let distance = part.to.0.wrapping_sub(part.from.0);
         let mut moved = 0;
         for page in pages::<M>(part.old()) {
-            let entry = zap.entry(from, page.start());
+            let entry = self.entry(from, page.start());
             if entry.load().is_none() {
                 continue;
             }
             let old = entry.swap(how, Pte::none());
             let there = VirtAddr(page.start().0.wrapping_add(distance));
-            zap.entry(to, there).store(old.without_uffd_wp());
+            self.entry(to, there).store(old.without_uffd_wp());
             zap.gather.touch(page);
             moved += 1;
         }
@@ -271,15 +261,15 @@ impl<M: Mmu> Mm<M> {
 
     /// A table that was not there when room was made: a fault of a neighbour put it in since, under
     /// the neighbour's lock. It has no page of the VMA's, whose faults are kept out.
-    fn has_no_pages(&self, zap: &Zap<'_, M>, table: Pfn, part: Part) {
-        let none = |page: VirtRange| zap.entry(table, page.start()).load().is_none();
+    fn has_no_pages(self, table: Pfn, part: Part) {
+        let none = |page: VirtRange| self.entry(table, page.start()).load().is_none();
         if !pages::<M>(part.old()).all(none) {
             M::violation(format_args!("room that was made is not there"));
         }
     }
 
     /// Makes every CPU forget the old place.
-    fn tell(&self, zap: &mut Zap<'_, M>) {
+    fn tell(self, zap: &mut Zap<'_, M>) {
         if !self.system().lacks(Broken::RemapFlushesLate) {
             zap.flush();
         }

@@ -82,11 +82,13 @@ impl<M: Mmu> Mm<M> {
             ..old
         };
         let free_room = |_: &NoMemory| {
-            let mut zap = Zap::begin(self, target);
+            let mut zap = Zap::begin(writers.held().tables(), target);
             free_tables(writers.held(), target, &mut zap);
             zap.finish();
         };
-        self.make_huge_room(&old, target.start())
+        writers
+            .held()
+            .make_huge_room(&old, target.start())
             .inspect_err(free_room)?;
         // Planned before, so that nothing fails once the pages are moved.
         let ensured = self.tree.ensure(self.system(), 1, 1);
@@ -94,7 +96,7 @@ impl<M: Mmu> Mm<M> {
         let added = NewVma::like(self, new, vma).and_then(|new| new.insert(writers));
         let added = added.inspect_err(free_room)?;
         let section = writers.begin(vma);
-        self.move_huge(vma, &old, target.start());
+        writers.held().move_huge(vma, &old, target.start());
         vma.forget_own();
         self.count_mapped(Pages::of::<M>(&new));
         let cut = Cut::plan_in(self, writers, old.range, Some(section));

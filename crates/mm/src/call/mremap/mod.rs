@@ -45,7 +45,7 @@ use crate::base::event::Event;
 use crate::call::thread::Thread;
 use crate::change::merge::add;
 use crate::change::writers::{Afterwards, Writers};
-use crate::entry::zap::Zap;
+use crate::entry::shootdown;
 use crate::memory::commit::Pages;
 use crate::memory::lifetime::as_call;
 use crate::memory::rss::Share;
@@ -101,7 +101,7 @@ struct Done {
 }
 
 /// A flush that a control leaves for later.
-type Late<'m, M> = Option<Zap<'m, M>>;
+type Late = Option<VirtRange>;
 
 impl Remap {
     const fn target(self) -> Option<VirtAddr> {
@@ -235,18 +235,17 @@ impl<M: Mmu> Mm<M> {
             self.remap_one(&writers, plan, &mut late)
         };
         drop(writers);
-        if let Some(mut zap) = late {
-            zap.show();
-            zap.finish();
+        if let Some(range) = late {
+            shootdown::flush(self.system(), self, range);
         }
         result
     }
 
-    fn remap_one<'m>(
-        &'m self,
+    fn remap_one(
+        &self,
         writers: &Writers<'_, M>,
         plan: &Plan,
-        late: &mut Late<'m, M>,
+        late: &mut Late,
     ) -> Result<Done, MremapError> {
         let view = mapped_at(writers.held(), plan.old)?.view();
         if view.is_huge() {
@@ -270,11 +269,11 @@ impl<M: Mmu> Mm<M> {
     /// Moves whatever is mapped in a range, each mapping as far from the others as it was.
     ///
     /// Linux: remap_move.
-    fn remap_all<'m>(
-        &'m self,
+    fn remap_all(
+        &self,
         writers: &Writers<'_, M>,
         plan: &Plan,
-        late: &mut Late<'m, M>,
+        late: &mut Late,
     ) -> Result<Done, MremapError> {
         let (start, end) = (plan.old, VirtAddr(plan.old.0.wrapping_add(plan.old_len)));
         let mut to = plan.how.target().ok_or(MremapError::Invalid)?;
@@ -366,11 +365,11 @@ impl<M: Mmu> Mm<M> {
     }
 
     /// Linux: expand_vma.
-    fn expand<'m>(
-        &'m self,
+    fn expand(
+        &self,
         writers: &Writers<'_, M>,
         plan: &Plan,
-        late: &mut Late<'m, M>,
+        late: &mut Late,
     ) -> Result<Done, MremapError> {
         let vma = mapped_at(writers.held(), plan.old)?;
         let view = vma.view();
@@ -392,8 +391,8 @@ impl<M: Mmu> Mm<M> {
     }
 
     /// Linux: expand_vma_in_place.
-    fn grow_in_place<'m>(
-        &'m self,
+    fn grow_in_place(
+        &self,
         writers: &Writers<'_, M>,
         vma: &Vma<M>,
         room: VirtRange,
@@ -422,12 +421,12 @@ impl<M: Mmu> Mm<M> {
     }
 
     /// Linux: mremap_to.
-    fn remap_to<'m>(
-        &'m self,
+    fn remap_to(
+        &self,
         writers: &Writers<'_, M>,
         plan: &Plan,
         to: VirtAddr,
-        late: &mut Late<'m, M>,
+        late: &mut Late,
     ) -> Result<Done, MremapError> {
         let mut plan = *plan;
         if plan.how.is_fixed() {

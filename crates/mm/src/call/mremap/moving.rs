@@ -29,12 +29,12 @@ impl<M: Mmu> Mm<M> {
     /// Moves a part of one VMA to a place that is free.
     ///
     /// Linux: move_vma.
-    pub(super) fn move_vma<'m>(
-        &'m self,
+    pub(super) fn move_vma(
+        &self,
         writers: &Writers<'_, M>,
         plan: &Plan,
         to: VirtAddr,
-        late: &mut Late<'m, M>,
+        late: &mut Late,
     ) -> Result<Done, MremapError> {
         let sys = self.system();
         if self.map_count() + 3 >= sys.max_map_count() {
@@ -84,14 +84,14 @@ impl<M: Mmu> Mm<M> {
 
     /// Makes the VMA `new`, moves the pages of `old`, a part of `whole`, there, and takes `old` out
     /// or leaves it empty.
-    fn copy_vma<'m>(
-        &'m self,
+    fn copy_vma(
+        &self,
         writers: &Writers<'_, M>,
         whole: VmaPtr<'_, M>,
         old: &VmaView,
         new: &VmaView,
         how: Remap,
-        late: &mut Late<'m, M>,
+        late: &mut Late,
     ) -> Result<(), NoMemory> {
         let sys = self.system();
         let vma = whole.get();
@@ -101,18 +101,22 @@ impl<M: Mmu> Mm<M> {
         let faulted = vma.anon_vma.load(Ordering::Relaxed) != 0;
         let links = u32::try_from(vma.chain_count()).map_err(|_| NoMemory)?;
         // What follows takes no more memory than this.
-        let ensured = self.make_room(old, new.range.start()).and_then(|()| {
-            let unlocked = self.unlocked(old, how)?;
-            let chains = sys.chains.ensure(3 * links + 2, sys).ok_or(NoMemory)?;
-            let attrs = sys.attrs.ensure(6, sys).ok_or(NoMemory)?;
-            let vmas = sys.vmas.ensure(3, sys).ok_or(NoMemory)?;
-            let links = u32::from(old.file.is_file()) * 3;
-            let links = sys.files.links.ensure(links, sys).ok_or(NoMemory)?;
-            Ok((
-                unlocked,
-                (chains, attrs, vmas, links, self.tree.ensure(sys, 0, 5)?),
-            ))
-        });
+        let ensured = writers
+            .held()
+            .tables()
+            .make_room(old, new.range.start())
+            .and_then(|()| {
+                let unlocked = self.unlocked(old, how)?;
+                let chains = sys.chains.ensure(3 * links + 2, sys).ok_or(NoMemory)?;
+                let attrs = sys.attrs.ensure(6, sys).ok_or(NoMemory)?;
+                let vmas = sys.vmas.ensure(3, sys).ok_or(NoMemory)?;
+                let links = u32::from(old.file.is_file()) * 3;
+                let links = sys.files.links.ensure(links, sys).ok_or(NoMemory)?;
+                Ok((
+                    unlocked,
+                    (chains, attrs, vmas, links, self.tree.ensure(sys, 0, 5)?),
+                ))
+            });
         let (unlocked, ensured) = ensured.inspect_err(|_| free_room(writers.held(), new.range))?;
         let open = |vma| writers.begin(vma);
         // One that has no pages may become one with its own copy.
@@ -138,7 +142,7 @@ impl<M: Mmu> Mm<M> {
         } else {
             Some(added)
         };
-        self.move_mapped_pages(vma, old, new.range.start(), late);
+        self.move_mapped_pages(writers.held(), vma, old, new.range.start(), late);
         self.count_mapped(Pages::of::<M>(new));
         if how.keeps_old() {
             self.leave_empty(vma, unlocked, apart && vma.view().range == old.range);
@@ -161,24 +165,25 @@ impl<M: Mmu> Mm<M> {
     }
 
     /// Moves the pages of `old`, a part of `vma`, and makes every CPU forget the old place.
-    fn move_mapped_pages<'m>(
-        &'m self,
+    fn move_mapped_pages(
+        &self,
+        held: Held<'_, M>,
         vma: &Vma<M>,
         old: &VmaView,
         to: VirtAddr,
-        late: &mut Late<'m, M>,
+        late: &mut Late,
     ) {
-        let mut zap = Zap::begin(self, old.range);
+        let mut zap = Zap::begin(held.tables(), old.range);
         {
             let locks = !self.system().lacks(Broken::RemapUnlocked);
             let file = vma.view().cache::<M>().filter(|_| locks);
             let _file = file.map(|file| file.i_mmap.write());
             let _reverse_map = locks.then(|| vma.lock_reverse_map());
-            self.move_entries(&mut zap, old, to);
+            held.tables().move_entries(&mut zap, old, to);
         }
         if self.system().lacks(Broken::RemapFlushesLate) {
-            zap.hide();
-            *late = Some(zap);
+            *late = zap.gather.take_range();
+            zap.finish();
         } else {
             zap.finish();
             translation::translations_agree(self, old.range, u64::MAX);
@@ -211,7 +216,7 @@ impl<M: Mmu> Mm<M> {
 
 /// Frees tables that were made in vain.
 fn free_room<M: Mmu>(held: Held<'_, M>, range: VirtRange) {
-    let mut zap = Zap::begin(held.mm(), range);
+    let mut zap = Zap::begin(held.tables(), range);
     free_tables(held, range, &mut zap);
     zap.finish();
 }

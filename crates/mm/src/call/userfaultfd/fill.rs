@@ -169,7 +169,7 @@ fn protect_parts<M: Mmu>(
     protect: WriteProtected,
 ) -> Result<(), UffdError> {
     let mut result = Err(UffdError::NotWatched);
-    let mut zap = Zap::begin(held.mm(), range);
+    let mut zap = Zap::begin(held.tables(), range);
     let late = held.system().lacks(Broken::ProtectWithoutFlush);
     let lowered = |pte: Pte<M::Paging>| {
         let grant = match pte.moving() {

@@ -305,7 +305,7 @@ fn change<M: Mmu>(
         new
     })?;
     if protected.has(VmaFlags::UFFD_WP) {
-        let mut zap = Zap::begin(mm, part);
+        let mut zap = Zap::begin(writers.held().tables(), part);
         zap.unmark(part);
         zap.finish();
     }

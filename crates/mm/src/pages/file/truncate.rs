@@ -38,7 +38,7 @@ impl<M: Mmu> PageCache<M> {
     pub(super) fn unmap(&self, first: u64, last: u64, which: Only) {
         let _tree = self.i_mmap.read();
         let _all = self.spans.each(first, last, |part| {
-            let mut zap = Zap::begin_by_reverse_map(part.mm, part.range, which);
+            let mut zap = Zap::begin_only(part.tables, part.range, which);
             zap.range(part.range);
             zap.finish();
             ControlFlow::Continue(())

@@ -120,7 +120,7 @@ impl<M: Mmu> PageCache<M> {
     fn protect(&self, index: u64, pfn: Pfn) {
         let _tree = self.i_mmap.read();
         let _all = self.spans.each(index, index, |part| {
-            let mut zap = Zap::begin_by_reverse_map(part.mm, part.range, Only::OfFile);
+            let mut zap = Zap::begin_only(part.tables, part.range, Only::OfFile);
             zap.change(part.range, |pte| {
                 let stores = pte.grant() == Grant::Write || pte.is_dirty();
                 (pte.pfn() == pfn && stores).then(|| {

@@ -476,7 +476,7 @@ impl<M: Mmu> PageCache<M> {
     fn unmap_part(&self, part: Mapped<'_, M>) {
         let sys = self.system();
         let size = self.huge_size();
-        let mut zap = Zap::begin_by_reverse_map(part.mm, part.range, Only::All);
+        let mut zap = Zap::begin_only(part.tables, part.range, Only::All);
         match own_pages_of(&part).zip(part.first_page()) {
             Some((own, first)) => {
                 let mut index = first >> size.order::<M::Paging>();

@@ -12,11 +12,13 @@ use crate::base::attrs::{VmaFlags, VmaView};
 use crate::base::config::Broken;
 use crate::base::error::NoMemory;
 use crate::base::event::Event;
+use crate::entry::walk::Tables;
 use crate::entry::zap::Zap;
 use crate::memory::alloc::pool::Taking;
 use crate::memory::frame::Exclusive;
 use crate::mm::Mm;
 use crate::pages::page::Page;
+use crate::space::look::Held;
 use minflt_addr::{Pfn, VirtAddr};
 use minflt_pgtable::{EntryRef, Grant, Leaf, Missing, Mmu, Pte, span_of};
 use minflt_sync::Ordering;
@@ -27,15 +29,19 @@ impl<M: Mmu> Zap<'_, M> {
     ///
     /// # Errors
     /// No memory for the child's tables.
-    pub(crate) fn share_huge(&mut self, view: &VmaView, child: &Mm<M>) -> Result<(), NoMemory> {
+    pub(crate) fn share_huge(
+        &mut self,
+        view: &VmaView,
+        child: Held<'_, M>,
+    ) -> Result<(), NoMemory> {
         if view.flags.has(VmaFlags::SHARED) {
             return Ok(());
         }
-        let (mm, sys) = (self.mm, self.mm.system());
+        let (mm, sys) = (self.mm(), self.mm().system());
         let size = view.huge_size();
         let mut at = view.range.start();
         while at < view.range.end() {
-            let leaf = match mm.huge_entry(size, at) {
+            let leaf = match self.tables.huge_entry(size, at) {
                 Ok(leaf) => leaf,
                 Err(Missing { level, .. }) => {
                     at = span_of::<M::Paging>(at, level).end();
@@ -51,7 +57,7 @@ impl<M: Mmu> Zap<'_, M> {
             if !found.is_mapped() {
                 continue;
             }
-            let copy = child.huge_entry_for(size, page.start())?;
+            let copy = child.tables().huge_entry_for(size, page.start())?;
             if let Some(pinned) = self.hold_pinned(&leaf) {
                 let new = self.copy_pinned(view, &pinned)?;
                 // Who truncates comes to the parent first. It has been there, or comes to the child
@@ -96,7 +102,7 @@ impl<M: Mmu> Zap<'_, M> {
 impl<'s, M: Mmu> Zap<'s, M> {
     /// The page that an entry maps, held, if it may be pinned, and so stays the parent's own.
     fn hold_pinned(&self, leaf: &Leaf<'_, M>) -> Option<Page<'s, M>> {
-        let (mm, sys) = (self.mm, self.mm.system());
+        let (mm, sys) = (self.mm(), self.mm().system());
         if !mm.pins.any() || sys.lacks(Broken::ForkSharesPinned) {
             return None;
         }
@@ -117,7 +123,7 @@ impl<'s, M: Mmu> Zap<'s, M> {
     /// Linux: copy_hugetlb_page_range, where folio_try_dup_anon_rmap_pte fails.
     #[cold]
     fn copy_pinned(&self, view: &VmaView, pinned: &Page<'_, M>) -> Result<Pfn, NoMemory> {
-        let sys = self.mm.system();
+        let sys = self.mm().system();
         let (size, from) = (view.huge_size(), pinned.pfn());
         let index = pinned.frame().index.load(Ordering::Relaxed);
         let by = (view.policy, index);
@@ -145,7 +151,7 @@ impl<M: Mmu> Zap<'_, M> {
     /// Sleeps for `i_mmap`.
     #[cold]
     fn awaits_move(&self, view: &VmaView) -> bool {
-        let sys = self.mm.system();
+        let sys = self.mm().system();
         let Some(cache) = view.cache::<M>() else {
             return false;
         };
@@ -155,21 +161,21 @@ impl<M: Mmu> Zap<'_, M> {
     }
 }
 
-impl<M: Mmu> Mm<M> {
+impl<'h, M: Mmu> Tables<'h, M> {
     /// The entry for the huge page at `addr`, with the tables above it put in where they are
     /// missing. Nobody else has this address space, or puts tables in there.
     pub(super) fn huge_entry_for(
-        &self,
+        self,
         size: HugeSize,
         addr: VirtAddr,
-    ) -> Result<EntryRef<'_, M>, NoMemory> {
+    ) -> Result<EntryRef<'h, M>, NoMemory> {
         let sys = self.system();
         loop {
             match self.huge_entry(size, addr) {
                 Ok(leaf) => return Ok(leaf.entry),
                 Err(Missing { entry, level, .. }) => {
                     debug_assert!(level > size.level(), "there is a table of huge pages");
-                    let table = Self::new_table(sys, level - 1).ok_or(NoMemory)?;
+                    let table = Mm::<M>::new_table(sys, level - 1).ok_or(NoMemory)?;
                     entry.store(Pte::table(table, level));
                     sys.count(Event::TablesInstalled);
                 }

@@ -56,10 +56,10 @@ use crate::base::config::Broken;
 use crate::base::error::MovePageError;
 use crate::base::event::Event;
 use crate::base::policy::{NodeMask, Policy, PolicyMode};
+use crate::entry::walk::Tables;
 use crate::entry::zap::{Only, Zap};
 use crate::memory::alloc::pool::Taking;
 use crate::memory::frame::Exclusive;
-use crate::mm::Mm;
 use crate::pages::file::PageCache;
 use crate::pages::page::NotMoved;
 use crate::pages::page::{Locked, Page};
@@ -122,7 +122,7 @@ impl<M: Mmu> Held<'_, M> {
         let cache = view.cache::<M>().ok_or(MovePageError::NotThere)?;
         // Keeps a table that others have, too; and no page is being moved.
         let _tree = cache.i_mmap.read();
-        let leaf = self.huge_entry(view.huge_size(), addr);
+        let leaf = self.tables().huge_entry(view.huge_size(), addr);
         let leaf = leaf.map_err(|_| MovePageError::NotThere)?;
         let _held = self.system().huge_lock(leaf.table).lock();
         let found = leaf.entry.load();
@@ -241,7 +241,7 @@ impl<M: Mmu> System<M> {
         let size = cache.huge_size();
         let _tree = cache.i_mmap.write();
         let _all = cache.each_mapping(index, index, |part| {
-            let mut zap = Zap::begin_by_reverse_map(part.mm, part.range, Only::All);
+            let mut zap = Zap::begin_only(part.tables, part.range, Only::All);
             zap.put_huge_away(size, part.range, page.pfn());
             zap.finish();
             ControlFlow::Continue(())
@@ -249,7 +249,8 @@ impl<M: Mmu> System<M> {
         let moved = self.move_huge_to(cache, index, page, &new);
         let at = if moved.is_ok() { new.pfn() } else { page.pfn() };
         let _all = cache.each_mapping(index, index, |part| {
-            part.mm.put_huge_back(size, part.range, (page.pfn(), at));
+            part.tables
+                .put_huge_back(size, part.range, (page.pfn(), at));
             ControlFlow::Continue(())
         });
         M::note(format_args!(
@@ -311,8 +312,8 @@ impl<M: Mmu> Zap<'_, M> {
     /// Makes the entry of one page say that it is being moved, if it names `pfn`, and notes that
     /// CPUs have to forget it. Under `i_mmap` for writing.
     fn put_huge_away(&mut self, size: HugeSize, page: VirtRange, pfn: Pfn) {
-        let (mm, sys) = (self.mm, self.mm.system());
-        let Ok(leaf) = mm.huge_entry(size, page.start()) else {
+        let (mm, sys) = (self.mm(), self.mm().system());
+        let Ok(leaf) = self.tables.huge_entry(size, page.start()) else {
             return;
         };
         let _held = sys.huge_lock(leaf.table).lock();
@@ -342,10 +343,10 @@ impl<M: Mmu> Zap<'_, M> {
     }
 }
 
-impl<M: Mmu> Mm<M> {
+impl<M: Mmu> Tables<'_, M> {
     /// Maps `to` where the entry of one page says that `from` is being moved. Under `i_mmap` for
     /// writing.
-    fn put_huge_back(&self, size: HugeSize, page: VirtRange, (from, to): (Pfn, Pfn)) {
+    fn put_huge_back(self, size: HugeSize, page: VirtRange, (from, to): (Pfn, Pfn)) {
         debug_assert!(
             page == size.page_at::<M::Paging>(page.start()),
             "one huge page"

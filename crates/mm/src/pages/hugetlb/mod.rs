@@ -77,7 +77,7 @@ use crate::system::System;
 pub(crate) use file::NotMade;
 pub(crate) use migrate::HugeSeen;
 use minflt_addr::{Pfn, VirtAddr, VirtRange};
-use minflt_pgtable::{Leaf, Missing, Mmu, Paging, PtLock, Table, span_of, walk_to};
+use minflt_pgtable::{Mmu, Paging, PtLock, span_of};
 use minflt_sync::order::HugeFaultLock;
 use minflt_sync::slab::{Magazine, Pages};
 use minflt_sync::{PerCpu, RwSem, Slab};
@@ -203,16 +203,9 @@ impl<M: Mmu> crate::mm::Mm<M> {
         }
         let sys = self.system();
         sys.looked(Check::Walk);
-        let mut found = self.root;
-        for level in (size.level() + 1..M::Paging::levels()).rev() {
-            // SAFETY: 1: the caller's hold; a look by an oracle.
-            let above = unsafe { Table::<M>::at(&sys.at, found, level) };
-            let value = above.entry_for(addr, level).peek();
-            if !value.is_table_at(level) {
-                M::violation(format_args!("a fault at {addr} has lost its table {table}"));
-            }
-            found = value.pfn();
-        }
+        let Some(found) = self.peek_table(addr, size.level()) else {
+            M::violation(format_args!("a fault at {addr} has lost its table {table}"));
+        };
         if found != table {
             M::violation(format_args!(
                 "a fault at {addr} is in table {table}, and its own is {found}"
@@ -225,19 +218,6 @@ impl<M: Mmu> crate::mm::Mm<M> {
     #[doc(hidden)]
     #[must_use]
     pub fn huge_table_for(&self, addr: VirtAddr) -> Option<Pfn> {
-        self.huge_entry(HugeSize::Large, addr)
-            .ok()
-            .map(|leaf| leaf.table)
-    }
-
-    /// The entry that maps, or would map, a huge page at `addr`, if there is a table for it; else
-    /// the entry below which one is missing. The caller holds what keeps the tables.
-    pub(crate) fn huge_entry(
-        &self,
-        size: HugeSize,
-        addr: VirtAddr,
-    ) -> Result<Leaf<'_, M>, Missing<'_, M>> {
-        // SAFETY: 1: the caller's hold.
-        unsafe { walk_to::<M>(&self.system().at, self.root, addr, size.level()) }
+        self.peek_table(addr, HugeSize::Large.level())
     }
 }

@@ -10,13 +10,13 @@
 use crate::base::attrs::{VmaFlags, VmaView};
 use crate::base::error::NoMemory;
 use crate::entry::zap::Zap;
-use crate::mm::Mm;
 use crate::pages::file::PageCache;
+use crate::space::look::Held;
 use crate::space::vma::Vma;
 use minflt_addr::VirtAddr;
 use minflt_pgtable::{Mmu, Pte};
 
-impl<M: Mmu> Mm<M> {
+impl<M: Mmu> Held<'_, M> {
     /// Tables for huge pages from `to` on, as many as `old` has private entries.
     ///
     /// # Context
@@ -24,15 +24,15 @@ impl<M: Mmu> Mm<M> {
     ///
     /// # Errors
     /// No memory. Some tables may be there then.
-    pub(crate) fn make_huge_room(&self, old: &VmaView, to: VirtAddr) -> Result<(), NoMemory> {
+    pub(crate) fn make_huge_room(self, old: &VmaView, to: VirtAddr) -> Result<(), NoMemory> {
         if old.flags.has(VmaFlags::SHARED) {
             return Ok(());
         }
         let size = old.huge_size();
         for page in size.pages::<M::Paging>(old.range) {
-            if self.huge_entry(size, page.start()).is_ok() {
+            if self.tables().huge_entry(size, page.start()).is_ok() {
                 let moved = page.start().0 - old.range.start().0;
-                self.huge_entry_for(size, VirtAddr(to.0 + moved))?;
+                self.tables().huge_entry_for(size, VirtAddr(to.0 + moved))?;
             }
         }
         Ok(())
@@ -44,8 +44,8 @@ impl<M: Mmu> Mm<M> {
     /// # Context
     /// Under `mmap_lock` for writing, with the sections of both mappings open. Sleeps; waits for
     /// CPUs to forget translations.
-    pub(crate) fn move_huge(&self, vma: &Vma<M>, old: &VmaView, to: VirtAddr) {
-        let mut zap = Zap::begin(self, old.range);
+    pub(crate) fn move_huge(self, vma: &Vma<M>, old: &VmaView, to: VirtAddr) {
+        let mut zap = Zap::begin(self.tables(), old.range);
         if old.flags.has(VmaFlags::SHARED) {
             zap.huge_gone(vma, old);
         } else if let Some(cache) = old.cache::<M>() {
@@ -57,14 +57,14 @@ impl<M: Mmu> Mm<M> {
 
 impl<M: Mmu> Zap<'_, M> {
     fn move_private(&mut self, cache: &PageCache<M>, old: &VmaView, to: VirtAddr) {
-        let (mm, sys) = (self.mm, self.mm.system());
+        let (tables, mm, sys) = (self.tables, self.mm(), self.mm().system());
         let _tree = cache.i_mmap.write();
         let size = old.huge_size();
         for page in size.pages::<M::Paging>(old.range) {
             let moved = VirtAddr(to.0 + (page.start().0 - old.range.start().0));
             let (Ok(from), Ok(to)) = (
-                mm.huge_entry(size, page.start()),
-                mm.huge_entry(size, moved),
+                tables.huge_entry(size, page.start()),
+                tables.huge_entry(size, moved),
             ) else {
                 continue;
             };

@@ -43,6 +43,7 @@ use super::{HugeSize, LEVEL, has_intervals, interval};
 use crate::base::attrs::{VmaFlags, VmaView};
 use crate::base::config::Broken;
 use crate::base::event::Event;
+use crate::entry::walk::Tables;
 use crate::mm::Mm;
 use crate::pages::file::{PageCache, huge_lock_of};
 use crate::space::vma::Vma;
@@ -89,7 +90,7 @@ impl<M: Mmu> Mm<M> {
             let like = like && huge_lock_of(&other).is_some();
             let whole = other.range == interval::<M::Paging>(other.range.start());
             // Its own mapping may be among them, which has no table there.
-            match (like && whole).then(|| other.mm.huge_table(other.range.start())) {
+            match (like && whole).then(|| other.tables.huge_table(other.range.start())) {
                 Some(Some(table)) => {
                     found = Some(table);
                     ControlFlow::Break(())
@@ -129,10 +130,12 @@ impl<M: Mmu> Mm<M> {
             false => (&frame.maps, 0),
         }
     }
+}
 
+impl<M: Mmu> Tables<'_, M> {
     /// The table of huge pages for `addr`, if there is one. Under `i_mmap` of a file that is mapped
     /// there.
-    fn huge_table(&self, addr: VirtAddr) -> Option<Pfn> {
+    fn huge_table(self, addr: VirtAddr) -> Option<Pfn> {
         self.huge_entry(HugeSize::Large, addr)
             .ok()
             .map(|leaf| leaf.table)
@@ -143,7 +146,7 @@ impl<M: Mmu> Mm<M> {
     ///
     /// # Context
     /// Under `i_mmap` and what faults hold against this, for writing.
-    pub(crate) fn unshare_table(&self, addr: VirtAddr) -> bool {
+    pub(crate) fn unshare_table(self, addr: VirtAddr) -> bool {
         if !has_intervals::<M::Paging>() {
             return false;
         }

@@ -99,7 +99,7 @@ impl<M: Mmu> Zap<'_, M> {
         entry: EntryRef<'_, M>,
         page: VirtRange,
     ) -> Option<Pfn> {
-        let how = self.mm.exchange_of_huge();
+        let how = self.mm().exchange_of_huge();
         let old = entry.swap(how, Pte::none_at(size.level()));
         if !old.is_mapped() {
             return None;
@@ -108,7 +108,7 @@ impl<M: Mmu> Zap<'_, M> {
         // Descriptors of huge pages lie as far apart as those of all their small ones. The entry
         // says which, and its count is an exchange: both are waited for.
         M::charge(Cost::Cold);
-        let frame = self.mm.system().huge_frame(old.pfn());
+        let frame = self.mm().system().huge_frame(old.pfn());
         // ORDERING: AcqRel; no pair: as of other pages.
         let maps = frame.maps.sub(1, Ordering::AcqRel);
         if maps == 0 {
@@ -126,7 +126,7 @@ impl<M: Mmu> Zap<'_, M> {
         let (Some(own), Some(cache)) = (vma.huge_own(), view.cache::<M>()) else {
             return self.huge(vma, view, part);
         };
-        let sys = self.mm.system();
+        let sys = self.mm().system();
         let size = view.huge_size();
         let mut page = size.page_at::<M::Paging>(part.start());
         while page.start() < part.end() {
@@ -159,7 +159,7 @@ impl<M: Mmu> Zap<'_, M> {
         (index, page): (u64, VirtRange),
         alone: bool,
     ) {
-        let sys = self.mm.system();
+        let sys = self.mm().system();
         let mut last = None;
         self.each_huge(size, page, |zap, entry, page| {
             let own = |pfn: &Pfn| sys.huge_frame(*pfn).mapping.load(Ordering::Relaxed) == 0;
@@ -197,7 +197,7 @@ impl<M: Mmu> Zap<'_, M> {
                 };
                 (pte.is_mapped() && grant != pte.grant()).then(|| pte.with_grant(grant))
             };
-            let how = zap.mm.exchange_of_huge();
+            let how = zap.mm().exchange_of_huge();
             if entry
                 .update(how, lower)
                 .is_ok_and(|old| old.grant() > allowed)
@@ -216,17 +216,17 @@ impl<M: Mmu> Zap<'_, M> {
         part: VirtRange,
         mut each: impl FnMut(&mut Self, EntryRef<'_, M>, VirtRange),
     ) {
-        let mm = self.mm;
+        let (tables, mm) = (self.tables, self.mm());
         let mut at = part.start();
         while at < part.end() {
-            let leaf = match mm.huge_entry(size, at) {
+            let leaf = match tables.huge_entry(size, at) {
                 Ok(leaf) => leaf,
                 Err(Missing { level, .. }) => {
                     at = span_of::<M::Paging>(at, level).end();
                     continue;
                 }
             };
-            if size == HugeSize::Large && mm.unshare_table(at) {
+            if size == HugeSize::Large && tables.unshare_table(at) {
                 let left = interval::<M::Paging>(at);
                 if !mm.system().lacks(Broken::UnshareWithoutFlush) {
                     self.gather.touch(left);
@@ -251,7 +251,9 @@ impl<M: Mmu> Mm<M> {
     pub(crate) fn exchange_of_huge(&self) -> Exchange<'_, M> {
         self.exchange_of_tables()
     }
+}
 
+impl<M: Mmu> Held<'_, M> {
     /// A mapping ends, or begins, at `at` from now on: it leaves the table of the interval that is
     /// cut so.
     ///
@@ -262,7 +264,7 @@ impl<M: Mmu> Mm<M> {
     ///
     /// Linux: hugetlb_split (since 081056dc00a2), where the file's lock is held from here until the
     /// records are done.
-    pub(crate) fn leave_cut_table(&self, vma: &Vma<M>, view: &VmaView, at: VirtAddr) {
+    pub(crate) fn leave_cut_table(self, vma: &Vma<M>, view: &VmaView, at: VirtAddr) {
         let part = interval::<M::Paging>(at);
         let shares = view.is_huge() && view.huge_size() == HugeSize::Large;
         if !shares || !view.flags.has(VmaFlags::SHARED) || part.start() == at {
@@ -271,23 +273,21 @@ impl<M: Mmu> Mm<M> {
         let Some(cache) = view.cache::<M>() else {
             return;
         };
-        let mut zap = Zap::begin(self, part);
+        let mut zap = Zap::begin(self.tables(), part);
         {
             let _alone = NoFaults::lock(cache, vma.huge_lock());
             let _tree = cache.i_mmap.write();
             if !self.system().lacks(Broken::CutStillShared) {
                 vma.shares_no_more();
             }
-            if self.unshare_table(at) {
+            if self.tables().unshare_table(at) {
                 zap.gather.touch(part);
                 zap.flush();
             }
         }
         zap.finish();
     }
-}
 
-impl<M: Mmu> Held<'_, M> {
     /// Whether both ends of `range` are ends of huge pages, where they are in mappings of such.
     ///
     /// Linux: hugetlb_vm_op_split.

@@ -122,7 +122,7 @@ impl<M: Mmu> Mm<M> {
         if held.find(at).is_none() {
             at = VirtAddr(0);
         }
-        let mut zap = Zap::begin(self, Self::user_range());
+        let mut zap = Zap::begin(held.tables(), Self::user_range());
         let mut ended = true;
         while let Some(view) = held.find(at).map(|vma| vma.view()) {
             if changed >= most || looks == 0 {

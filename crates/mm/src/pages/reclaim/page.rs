@@ -94,7 +94,7 @@ impl<M: Mmu> System<M> {
                 used = Used::Locked;
                 return ControlFlow::Break(());
             }
-            let mut zap = Zap::begin_by_reverse_map(place.mm, place.range, Only::All);
+            let mut zap = Zap::begin_only(place.tables, place.range, Only::All);
             let aged = zap.change(place.range, |pte| {
                 (pte.pfn() == page.pfn() && pte.is_young()).then(|| pte.old())
             });

@@ -106,7 +106,7 @@ impl<M: Mmu> System<M> {
                 // Locked since the caller asked. Linux: VM_LOCKED in try_to_unmap_one.
                 return ControlFlow::Continue(());
             }
-            let mut zap = Zap::begin_by_reverse_map(place.mm, place.range, Only::All);
+            let mut zap = Zap::begin_only(place.tables, place.range, Only::All);
             zap.put_away(place.range, page.pfn(), to);
             if self.lacks(Broken::CopyBeforeFlush) {
                 zap.forget();
@@ -128,7 +128,7 @@ impl<M: Mmu> System<M> {
     pub(crate) fn put_back(&self, from: Pfn, page: &Locked<'_, M>, owner: &Owner<'_, M>) {
         let index = page.frame().index.load(Ordering::Relaxed);
         let _all = owner.each(index, |place| {
-            let zap = Zap::begin_by_reverse_map(place.mm, place.range, Only::All);
+            let zap = Zap::begin_only(place.tables, place.range, Only::All);
             zap.put_back(place.range, from, page.pfn());
             ControlFlow::Continue(())
         });
@@ -139,13 +139,13 @@ impl<M: Mmu> Zap<'_, M> {
     /// Takes the entry of one page away, if it names frame `pfn`.
     fn put_away(&mut self, page: VirtRange, pfn: Pfn, to: To) {
         let mut at = page.start();
-        let Some((leaf, _)) = self.next_table(&mut at, page) else {
+        let Some((leaf, _)) = self.tables.next_table(&mut at, page) else {
             return;
         };
-        let (mm, sys) = (self.mm, self.mm.system());
+        let (mm, sys) = (self.mm(), self.mm().system());
         let how = mm.exchange_under_lock();
         let held = mm.table_lock(leaf.table).lock();
-        let entry = mm.entry_in(leaf.table, page.start());
+        let entry = self.tables.entry(leaf.table, page.start());
         let names =
             |pte: Pte<M::Paging>| pte.is_mapped() && !pte.is_zero_page() && pte.pfn() == pfn;
         if !names(entry.load()) {
@@ -198,14 +198,14 @@ impl<M: Mmu> Zap<'_, M> {
 
     /// Maps frame `to` where the entry of one page says that `from` is being moved.
     fn put_back(mut self, page: VirtRange, from: Pfn, to: Pfn) {
-        if self.mm.system().lacks(Broken::CopyBeforeFlush) {
+        if self.mm().system().lacks(Broken::CopyBeforeFlush) {
             self.gather.touch(page);
         }
         let mut at = page.start();
-        if let Some((leaf, _)) = self.next_table(&mut at, page) {
-            let (mm, sys) = (self.mm, self.mm.system());
+        if let Some((leaf, _)) = self.tables.next_table(&mut at, page) {
+            let (mm, sys) = (self.mm(), self.mm().system());
             let _held = mm.table_lock(leaf.table).lock();
-            let entry = mm.entry_in(leaf.table, page.start());
+            let entry = self.tables.entry(leaf.table, page.start());
             let found = entry.load();
             if found.moving() == Some(from) {
                 let frame = sys.frames.get(to);

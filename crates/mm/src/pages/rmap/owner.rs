@@ -41,8 +41,8 @@
 
 use super::anon_vma::AnonVma;
 use crate::base::config::{AnonRmap, Broken};
+use crate::entry::walk::Tables;
 use crate::memory::frame::{Frame, Use};
-use crate::mm::Mm;
 use crate::pages::file::PageCache;
 use crate::pages::interval::Mapped;
 use crate::pages::page::Locked;
@@ -151,10 +151,10 @@ impl<'s, M: Mmu> Owner<'s, M> {
     /// `mmap_lock` for reading, which takes the entry out under the table's lock: it is looked at
     /// there, like every entry that a walk finds. So no other mapping can be missed, and the lock
     /// that would keep the tree as it is guards nothing that is looked at.
-    pub(crate) fn known(mm: &'s Mm<M>, addr: VirtAddr) -> Self {
+    pub(crate) fn known(tables: Tables<'s, M>, addr: VirtAddr) -> Self {
         let start = addr.align_down(M::Paging::shift());
         Self::Known(Mapped {
-            mm,
+            tables,
             range: VirtRange::new(start, VirtAddr(start.0 + M::Paging::page())),
             locked: false,
             span: None,

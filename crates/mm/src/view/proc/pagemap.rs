@@ -3,12 +3,13 @@
 //! Linux: fs/proc/task_mmu.c pagemap_pmd_range (v6.18), of which these are the bits 63, 62 and 61.
 
 use crate::base::attrs::VmaView;
-use crate::entry::zap::pages;
+use crate::entry::walk::Tables;
 use crate::memory::lifetime::as_call;
 use crate::mm::Mm;
+use crate::space::look::Held;
 use crate::space::vma::Vma;
 use minflt_addr::{VirtAddr, VirtRange};
-use minflt_pgtable::{Leaf, Missing, Mmu, NonPresent, Paging, Table, Walk, span_of, walk};
+use minflt_pgtable::{Leaf, Mmu, NonPresent, Paging};
 use minflt_sync::Ordering;
 
 /// What a page's entry maps.
@@ -46,7 +47,8 @@ impl<M: Mmu> Mm<M> {
         let mut at = asked.start();
         while at < asked.end() {
             let guard = self.mmap_lock.read();
-            let view = self.held(&guard).find(at).map(Vma::view);
+            let held = self.held(&guard);
+            let view = held.find(at).map(Vma::view);
             let Some(view) = view.filter(|view| view.range.overlaps(asked)) else {
                 break;
             };
@@ -57,62 +59,60 @@ impl<M: Mmu> Mm<M> {
                 let here = here.intersect(VirtRange::new(at, end));
                 let skipped = VirtRange::new(asked.start(), at).pages(M::Paging::shift()) as usize;
                 let pages = here.pages(M::Paging::shift()) as usize;
-                found[skipped..skipped + pages].fill(self.huge_mapped(&view, at));
+                found[skipped..skipped + pages].fill(huge_mapped(held, &view, at));
                 at = here.end();
                 continue;
             }
-            // SAFETY: 1: `mmap_lock` keeps tables.
-            at = match unsafe { walk::<M>(&self.system().at, self.root, at) } {
-                Walk::Leaf(leaf) => {
-                    let here = span_of::<M::Paging>(at, 1).intersect(VirtRange::new(at, end));
-                    let skipped = VirtRange::new(asked.start(), at).pages(M::Paging::shift());
-                    self.map_table(leaf, here, &mut found[skipped as usize..]);
-                    here.end()
-                }
-                Walk::Missing(Missing { level, .. }) => {
-                    span_of::<M::Paging>(at, level).end().min(end)
-                }
-            };
-        }
-    }
-
-    /// What the entry of a huge page maps. The caller holds `mmap_lock`.
-    fn huge_mapped(&self, view: &VmaView, at: VirtAddr) -> Mapped {
-        let Some(cache) = view.cache::<M>() else {
-            return Mapped::Nothing;
-        };
-        // Keeps tables that others share.
-        let _tree = cache.i_mmap.read();
-        let found = self
-            .huge_entry(view.huge_size(), at)
-            .map(|leaf| leaf.entry.load());
-        let found = found.ok().filter(|pte| pte.is_mapped());
-        let Some(found) = found else {
-            return Mapped::Nothing;
-        };
-        let frame = self.system().huge_frame(found.pfn());
-        let owner = frame.mapping.load(Ordering::Relaxed);
-        match cache.address() == owner {
-            true => Mapped::OfFile,
-            false => Mapped::Private,
-        }
-    }
-
-    /// Looks at the entries of one table.
-    fn map_table(&self, leaf: Leaf<'_, M>, span: VirtRange, found: &mut [Mapped]) {
-        let sys = self.system();
-        let _held = self.table_lock(leaf.table).lock();
-        for (page, found) in pages::<M>(span).zip(found) {
-            // SAFETY: 1: a table, kept by `mmap_lock`.
-            let table = unsafe { Table::<M>::at(&sys.at, leaf.table, 0) };
-            let pte = table.entry_for(page.start(), 0).load().unmoved();
-            if sys.is_of_file(pte) {
-                *found = Mapped::OfFile;
-            } else if pte.is_mapped() {
-                *found = Mapped::Private;
-            } else if let Some(NonPresent::Swap(_)) = pte.nonpresent() {
-                *found = Mapped::Swapped;
+            let (table, part) = held.tables().part(at, VirtRange::new(at, end));
+            if let Some(leaf) = table {
+                let skipped = VirtRange::new(asked.start(), at).pages(M::Paging::shift());
+                map_table(held.tables(), leaf, part, &mut found[skipped as usize..]);
             }
+            at = part.end();
         }
     }
+}
+
+/// What the entry of a huge page maps.
+fn huge_mapped<M: Mmu>(held: Held<'_, M>, view: &VmaView, at: VirtAddr) -> Mapped {
+    let Some(cache) = view.cache::<M>() else {
+        return Mapped::Nothing;
+    };
+    // Keeps tables that others share.
+    let _tree = cache.i_mmap.read();
+    let found = held
+        .tables()
+        .huge_entry(view.huge_size(), at)
+        .map(|leaf| leaf.entry.load());
+    let found = found.ok().filter(|pte| pte.is_mapped());
+    let Some(found) = found else {
+        return Mapped::Nothing;
+    };
+    let frame = held.system().huge_frame(found.pfn());
+    let owner = frame.mapping.load(Ordering::Relaxed);
+    match cache.address() == owner {
+        true => Mapped::OfFile,
+        false => Mapped::Private,
+    }
+}
+
+/// Looks at the entries of one table.
+fn map_table<M: Mmu>(
+    tables: Tables<'_, M>,
+    leaf: Leaf<'_, M>,
+    part: VirtRange,
+    found: &mut [Mapped],
+) {
+    let mut found = found.iter_mut();
+    tables.each_entry(leaf, part, |_, entry| {
+        let Some(found) = found.next() else { return };
+        let pte = entry.load().unmoved();
+        if tables.system().is_of_file(pte) {
+            *found = Mapped::OfFile;
+        } else if pte.is_mapped() {
+            *found = Mapped::Private;
+        } else if let Some(NonPresent::Swap(_)) = pte.nonpresent() {
+            *found = Mapped::Swapped;
+        }
+    });
 }

@@ -2,13 +2,13 @@
 
 use super::{Line, kib, maps};
 use crate::base::attrs::{Prot, VmaFlags, VmaView};
-use crate::entry::zap::pages;
+use crate::entry::walk::Tables;
 use crate::memory::lifetime::as_call;
 use crate::mm::Mm;
 use crate::space::vma::Vma;
 use core::fmt::{self, Write};
 use minflt_addr::VirtRange;
-use minflt_pgtable::{Leaf, Missing, Mmu, NonPresent, Paging, Pte, Table, Walk, span_of, walk};
+use minflt_pgtable::{Leaf, Mmu, NonPresent, Paging, Pte};
 use minflt_sync::Ordering;
 
 /// Parts of a page, which its users share.
@@ -90,7 +90,8 @@ impl<M: Mmu> Mm<M> {
         let mut at = range.start();
         while at < range.end() {
             let guard = self.mmap_lock.read();
-            let view = self.held(&guard).find(at).map(Vma::view);
+            let held = self.held(&guard);
+            let view = held.find(at).map(Vma::view);
             let Some(view) = view.filter(|view| view.range.overlaps(range)) else {
                 break;
             };
@@ -101,38 +102,35 @@ impl<M: Mmu> Mm<M> {
                 at = range.end();
                 continue;
             }
-            // SAFETY: 1: `mmap_lock` keeps tables.
-            at = match unsafe { walk::<M>(&self.system().at, self.root, at) } {
-                Walk::Leaf(leaf) => {
-                    let span = span_of::<M::Paging>(at, 1);
-                    let here = span.intersect(VirtRange::new(at, range.end()));
-                    self.count_table(leaf, here, &mut counts);
-                    here.end()
-                }
-                Walk::Missing(Missing { level, .. }) => span_of::<M::Paging>(at, level).end(),
-            };
+            let (table, part) = held.tables().part(at, range);
+            if let Some(leaf) = table {
+                count_table(held.tables(), leaf, part, &mut counts);
+            }
+            at = part.end();
         }
         counts
     }
+}
 
-    /// Counts the pages of one table. The shared page of zeros is nobody's.
-    fn count_table(&self, leaf: Leaf<'_, M>, span: VirtRange, counts: &mut Counts) {
-        let sys = self.system();
-        let _held = self.table_lock(leaf.table).lock();
-        for page in pages::<M>(span) {
-            // SAFETY: 1: a table, kept by `mmap_lock`.
-            let table = unsafe { Table::<M>::at(&sys.at, leaf.table, 0) };
-            let pte = table.entry_for(page.start(), 0).load().unmoved();
-            if pte.is_mapped() && !pte.is_zero_page() {
-                counts.anonymous += u64::from(!sys.is_of_file(pte));
-                let maps = sys.frames.get(pte.pfn()).maps.load(Ordering::Relaxed);
-                counts.add(pte, u64::from(maps));
-            } else if let Some(NonPresent::Swap(slot)) = pte.nonpresent() {
-                counts.swapped += 1;
-                counts.swap_pss += (1 << PSS_SHIFT) / sys.swap.names(slot).max(1);
-            }
+/// Counts the pages of one table. The shared page of zeros is nobody's.
+fn count_table<M: Mmu>(
+    tables: Tables<'_, M>,
+    leaf: Leaf<'_, M>,
+    part: VirtRange,
+    counts: &mut Counts,
+) {
+    let sys = tables.system();
+    tables.each_entry(leaf, part, |_, entry| {
+        let pte = entry.load().unmoved();
+        if pte.is_mapped() && !pte.is_zero_page() {
+            counts.anonymous += u64::from(!sys.is_of_file(pte));
+            let maps = sys.frames.get(pte.pfn()).maps.load(Ordering::Relaxed);
+            counts.add(pte, u64::from(maps));
+        } else if let Some(NonPresent::Swap(slot)) = pte.nonpresent() {
+            counts.swapped += 1;
+            counts.swap_pss += (1 << PSS_SHIFT) / sys.swap.names(slot).max(1);
         }
-    }
+    });
 }
 
 fn write_mapping<M: Mmu>(out: &mut impl Write, line: &Line, counts: &Counts) -> fmt::Result {

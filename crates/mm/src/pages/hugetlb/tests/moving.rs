@@ -14,7 +14,10 @@ const PAGE: u64 = 2 << 20;
 const AT: VirtAddr = VirtAddr(1 << 40);
 
 fn frame(mm: &Mm<X86>) -> Pfn {
+    let guard = mm.mmap_lock.read();
     let entry = mm
+        .held(&guard)
+        .tables()
         .huge_entry(HugeSize::Large, AT)
         .expect("a table")
         .entry

@@ -1,0 +1,258 @@
+//! Walking the tables of an address space.
+//!
+//! # Problem
+//! A table may be freed while someone walks through it. What keeps it differs: `mmap_lock`, a VMA's
+//! lock, a reverse map, a read section, this CPU's place in the CPU mask.
+//!
+//! # Idea
+//! Whoever holds one of these has a [`Tables`], and walks by its methods; what a walk finds lives
+//! no longer than that. It is a reference to the address space and nothing more.
+//!
+//! # Protocol
+//! `Held::tables` gives it to the holder of `mmap_lock`, `Stable::tables` to a fault. `Mapped` has
+//! it where a mapping was found by a reverse map. [`Mm::as_hardware`] is for CPUs.
+//!
+//! # Why it is correct
+//! A table is freed after it was unlinked, every CPU has forgotten it, and the lifetime has passed;
+//! and it is unlinked under `mmap_lock` for writing, or downgraded, when nothing is mapped below
+//! it. Each of the holds named at [`Tables::kept`] excludes one of these steps.
+//!
+//! # Cost
+//! None.
+//!
+//! Linux: mm/pagewalk.c walk_page_range; Documentation/mm/process_addrs.rst, page tables (v6.13).
+
+use crate::base::huge_size::HugeSize;
+use crate::mm::Mm;
+use core::ops::Deref;
+use minflt_addr::{Pfn, VirtAddr, VirtRange};
+use minflt_pgtable::{
+    Access, EntryRef, Hardware, Leaf, Missing, Mmu, Paging, Pte, Table, Walk, hardware_walk,
+    index_of, span_of, walk, walk_to,
+};
+use minflt_sync::Irq;
+
+/// The tables of an address space, those that the caller's hold keeps from being freed.
+///
+/// # Invariants
+/// 1. Tables that are reached by this stay tables as long as `'h`.
+pub(crate) struct Tables<'h, M: Mmu> {
+    mm: &'h Mm<M>,
+}
+
+impl<M: Mmu> Clone for Tables<'_, M> {
+    #[inline(always)]
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<M: Mmu> Copy for Tables<'_, M> {}
+
+impl<M: Mmu> Deref for Tables<'_, M> {
+    type Target = Mm<M>;
+
+    #[inline(always)]
+    fn deref(&self) -> &Mm<M> {
+        self.mm
+    }
+}
+
+impl<'h, M: Mmu> Tables<'h, M> {
+    /// The tables of `mm` that some hold keeps.
+    ///
+    /// # Safety
+    /// 1. As long as `'h`, tables that the caller walks to are freed by nobody else. It holds one
+    ///    of these:
+    ///    - `mmap_lock`, and walks below what is mapped, or below nothing; through tables of huge
+    ///      pages, which others may share and free (P59), under `i_mmap` of their file only;
+    ///    - the lock of a VMA, and walks below it, with the same exception;
+    ///    - the lock of a reverse map, and walks below what that says is mapped;
+    ///    - a read section of the lifetime's domain, begun before the walk;
+    ///    - interrupts off, on a CPU that is in the CPU mask: invalidations wait for it;
+    ///    - the whole address space, which nobody else has, or in which nothing runs.
+    #[inline(always)]
+    pub(crate) const unsafe fn kept(mm: &'h Mm<M>) -> Self {
+        // INVARIANT: 1: 1 of this function.
+        Self { mm }
+    }
+
+    /// The address space.
+    #[inline(always)]
+    pub(crate) const fn mm(self) -> &'h Mm<M> {
+        self.mm
+    }
+
+    /// Traverses the tables to the leaf entry for `addr`.
+    #[inline(always)]
+    pub(crate) fn walk(self, addr: VirtAddr) -> Walk<'h, M> {
+        // SAFETY: 1: the hold keeps them as long as `'h`.
+        unsafe { walk::<M>(&self.mm.system().at, self.mm.root, addr) }
+    }
+
+    /// The leaf entry for `addr`, if there is a table for it.
+    #[inline(always)]
+    pub(crate) fn leaf(self, addr: VirtAddr) -> Option<Leaf<'h, M>> {
+        match self.walk(addr) {
+            Walk::Leaf(leaf) => Some(leaf),
+            Walk::Missing(_) => None,
+        }
+    }
+
+    /// The entry that maps, or would map, a huge page at `addr`, if there is a table for it; else
+    /// the entry below which one is missing.
+    pub(crate) fn huge_entry(
+        self,
+        size: HugeSize,
+        addr: VirtAddr,
+    ) -> Result<Leaf<'h, M>, Missing<'h, M>> {
+        // SAFETY: 1: the hold keeps them as long as `'h`.
+        unsafe { walk_to::<M>(&self.mm.system().at, self.mm.root, addr, size.level()) }
+    }
+
+    /// The part of `within` from `at` on for which one walk answers, and the table of leaf entries
+    /// that it ends at; none where no page of the smallest size is mapped in that part.
+    pub(crate) fn part(self, at: VirtAddr, within: VirtRange) -> (Option<Leaf<'h, M>>, VirtRange) {
+        let rest = VirtRange::new(at, within.end());
+        match self.walk(at) {
+            Walk::Leaf(leaf) => (Some(leaf), span_of::<M::Paging>(at, 1).intersect(rest)),
+            Walk::Missing(Missing { level, .. }) => {
+                (None, span_of::<M::Paging>(at, level).intersect(rest))
+            }
+        }
+    }
+
+    /// The next table of leaf entries at or after `at` within `range`, and the part of `range` that
+    /// it covers; moves `at` behind it.
+    pub(crate) fn next_table(
+        self,
+        at: &mut VirtAddr,
+        range: VirtRange,
+    ) -> Option<(Leaf<'h, M>, VirtRange)> {
+        while *at < range.end() {
+            let (table, part) = self.part(*at, range);
+            *at = part.end();
+            if let Some(leaf) = table {
+                return Some((leaf, part));
+            }
+        }
+        None
+    }
+
+    /// A table that a walk came to, of level `level`.
+    #[inline(always)]
+    pub(crate) fn table(self, table: Pfn, level: u32) -> Table<'h, M> {
+        // SAFETY: 1: the walk found it to be one, and the hold keeps it as long as `'h`.
+        unsafe { Table::<M>::at(&self.mm.system().at, table, level) }
+    }
+
+    /// The entry for `addr` in a table of leaf entries that a walk came to.
+    #[inline(always)]
+    pub(crate) fn entry(self, table: Pfn, addr: VirtAddr) -> EntryRef<'h, M> {
+        self.table(table, 0).entry_for(addr, 0)
+    }
+
+    /// Calls `visit` with each page of `part` and its entry, under the lock of their table.
+    pub(crate) fn each_entry(
+        self,
+        leaf: Leaf<'_, M>,
+        part: VirtRange,
+        mut visit: impl FnMut(VirtRange, EntryRef<'h, M>),
+    ) {
+        let _held = self.mm.table_lock(leaf.table).lock();
+        for page in pages::<M>(part) {
+            visit(page, self.entry(leaf.table, page.start()));
+        }
+    }
+
+    /// Walks as the hardware does. Interrupts are off.
+    #[inline(always)]
+    pub(crate) fn hardware_walk(self, addr: VirtAddr, access: Access) -> Hardware {
+        // SAFETY: 1: the hold keeps them as long as `'h`.
+        unsafe { hardware_walk::<M>(&self.mm.system().at, self.mm.root, addr, access) }
+    }
+}
+
+/// Interrupts are off, and this CPU is in the CPU mask, until this is dropped.
+pub(crate) struct AsHardware<'m, M: Mmu> {
+    mm: &'m Mm<M>,
+    irq: Irq,
+}
+
+impl<M: Mmu> AsHardware<'_, M> {
+    /// The tables, as long as interrupts are off.
+    #[inline(always)]
+    pub(crate) const fn tables(&self) -> Tables<'_, M> {
+        // SAFETY: 1: a table is freed after the CPUs of the mask have acknowledged an
+        // invalidation, and this one does that with interrupts on.
+        unsafe { Tables::kept(self.mm) }
+    }
+}
+
+impl<M: Mmu> Drop for AsHardware<'_, M> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        M::irq_restore(self.irq);
+    }
+}
+
+/// The pages of a range, each as a range.
+pub(crate) fn pages<M: Mmu>(range: VirtRange) -> impl Iterator<Item = VirtRange> {
+    let shift = M::Paging::shift();
+    (range.start().page(shift)..range.end().page(shift)).map(move |page| {
+        let start = page << shift;
+        VirtRange::new(VirtAddr(start), VirtAddr(start + M::Paging::page()))
+    })
+}
+
+impl<M: Mmu> Mm<M> {
+    /// The right to walk the tables as the hardware of this CPU does.
+    #[inline(always)]
+    pub(crate) fn as_hardware(&self) -> AsHardware<'_, M> {
+        let irq = M::irq_save();
+        self.activate();
+        AsHardware { mm: self, irq }
+    }
+
+    /// The table of level `level` for `addr`, without the door; none where one is missing. For
+    /// oracles.
+    pub(crate) fn peek_table(&self, addr: VirtAddr, level: u32) -> Option<Pfn> {
+        let mut found = self.root;
+        for above in (level + 1..M::Paging::levels()).rev() {
+            let value = self.peek_in(found, addr, above);
+            if !value.is_table_at(above) {
+                return None;
+            }
+            found = value.pfn();
+        }
+        Some(found)
+    }
+
+    /// The leaf entry for `addr` as it stands, without the door; none where a table is missing. For
+    /// oracles.
+    pub(crate) fn peek_entry(&self, addr: VirtAddr) -> Pte<M::Paging> {
+        let mut table = self.root;
+        for level in (0..M::Paging::levels()).rev() {
+            let value = self.peek_in(table, addr, level);
+            if level == 0 {
+                return value;
+            }
+            if !value.is_table_at(level) {
+                let size = HugeSize::ALL.into_iter().find(|size| size.level() == level);
+                if let Some(size) = size.filter(|_| value.is_present()) {
+                    let within = addr.page(M::Paging::shift()) % (1 << size.order::<M::Paging>());
+                    return Pte::page(Pfn(value.pfn().0 + within), value.grant());
+                }
+                break;
+            }
+            table = value.pfn();
+        }
+        Pte::none()
+    }
+
+    fn peek_in(&self, table: Pfn, addr: VirtAddr, level: u32) -> Pte<M::Paging> {
+        // SAFETY: 1: nothing runs while an oracle looks.
+        let table = unsafe { Table::<M>::at(&self.system().at, table, level) };
+        table.entry(index_of::<M::Paging>(addr, level)).peek()
+    }
+}
