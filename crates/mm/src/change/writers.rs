@@ -32,9 +32,9 @@
 //!
 //! After a downgrade nobody is in the range, and nobody comes:
 //! - a lookup in the tree, under `mmap_lock` or without, finds nothing there; whoever found V
-//! before is refused, since it was *detached* before the write locks ended (control:
-//! [`Broken::DetachLate`](crate::base::config::Broken)), or sees V's count odd for ever; and who
-//! had V's lock was waited for before V was cut;
+//!   before is refused, since it was *detached* before the write locks ended (control:
+//!   [`Broken::DetachLate`](crate::base::config::Broken)), or sees V's count odd for ever; and who
+//!   had V's lock was waited for before V was cut;
 //! - whatever maps there, or makes a neighbour longer (stacks, too, see `call/stack.rs`), is a
 //!   writer, and waits. So do fork, and any other munmap: of those who downgraded there is one at a
 //!   time, which is why it may still write what `mmap_lock` guards and readers only look at: the
@@ -44,8 +44,9 @@
 //!   faults put pages and tables in meanwhile, each with its own entry, by the table's lock or by
 //!   exchange, as beside a discard;
 //! - whoever walks tables under `mmap_lock` for reading walks below VMAs that he found under the
-//! same hold, and nowhere else (control: [`Broken::AgeHoles`](crate::base::config::Broken)). Walks
-//! without locks are waited for, by the invalidation or the lifetime, whatever lock munmap has;
+//!   same hold, and nowhere else (control: [`Broken::AgeHoles`](crate::base::config::Broken)).
+//!   Walks without locks are waited for, by the invalidation or the lifetime, whatever lock munmap
+//!   has;
 //! - other zaps may run beside this one, as beside a discard: they count each other
 //!   ([`crate::entry::zap`], P41). They cannot mean the same pages.
 //!

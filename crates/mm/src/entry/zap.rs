@@ -280,6 +280,13 @@ impl<'m, M: Mmu> Zap<'m, M> {
         self.mm().flushes_pending.sub(1, Ordering::SeqCst);
     }
 
+    /// Ends without invalidating, and nobody sees that it had to: for a control. Returns what was
+    /// to be invalidated.
+    pub(crate) fn hide(mut self) -> Option<VirtRange> {
+        self.mm().flushes_pending.sub(1, Ordering::Relaxed);
+        self.gather.take_range()
+    }
+
     /// Invalidates what has to be and gives the frames gathered so far back.
     pub(crate) fn flush(&mut self) {
         let sys = self.mm().system();

@@ -291,11 +291,12 @@ impl<M: Mmu> Spans<M> {
                 let base = found.start.load(Ordering::Relaxed);
                 VirtAddr(base + ((page - start) << M::Paging::shift()))
             };
+            // SAFETY: an address space outlives the spans of its mappings.
+            let mm = unsafe { found.mm.as_ref() };
             visit(Mapped {
-                // SAFETY: an address space outlives the spans of its mappings. 1: a span leaves the
-                // tree, under the lock that the caller holds, before the tables below what it says
-                // is mapped are unlinked.
-                tables: unsafe { Tables::kept(found.mm.as_ref()) },
+                // SAFETY: 1: a span leaves the tree, under the lock that the caller holds, before
+                // the tables below what it says is mapped are unlinked.
+                tables: unsafe { Tables::kept(mm) },
                 range: VirtRange::new(at(from), at(to + 1)),
                 locked: found.flags.load(Ordering::Relaxed) & LOCKED != 0,
                 span: Some(found),
