@@ -1,22 +1,17 @@
 //! Bytes of user memory and of files: at odd addresses, over the ends of pages, of mappings and of
 //! files.
 
-use super::{M, machine};
+use super::{M, boot};
 use crate::HostFile;
 use minflt_addr::VirtAddr;
 use minflt_mm::{
-    CopyError, CopyStop, Errno, Event, FileError, MapRequest, Place, Prot, Running, Sharing,
-    Signal, System, Thread, eras_without_migration,
+    CopyError, CopyStop, Errno, Event, FileError, MapRequest, Place, Prot, Sharing, Signal, Thread,
+    eras_without_migration,
 };
 use minflt_sync::Instance;
 use std::io::Read;
 
 const PAGE: usize = 4096;
-
-fn boot(name: &str) -> Running<M> {
-    let config = minflt_mm::era(name).unwrap().config;
-    System::boot(machine(2), config).unwrap()
-}
 
 /// Bytes that are all different enough to be told apart when they are moved.
 fn pattern(len: usize, seed: usize) -> Vec<u8> {
@@ -43,7 +38,7 @@ const fn stopped(done: usize, signal: Signal) -> Result<(), CopyError> {
 #[test]
 fn bytes_at_any_address_are_stored_and_loaded_and_no_others() {
     for era in eras_without_migration() {
-        let sys = boot(era.name);
+        let sys = boot(2, era.name);
         let _cpu = sys.machine().enter(0);
         let mm = sys.new_mm().unwrap();
         let base = mm
@@ -91,7 +86,7 @@ fn bytes_at_any_address_are_stored_and_loaded_and_no_others() {
 
 #[test]
 fn a_copy_ends_where_an_access_would_fault_and_says_how_far_it_came() {
-    let sys = boot("linux-6.15");
+    let sys = boot(2, "linux-6.15");
     let _cpu = sys.machine().enter(0);
     let mm = sys.new_mm().unwrap();
     let base = mm
@@ -158,7 +153,7 @@ fn a_copy_ends_where_an_access_would_fault_and_says_how_far_it_came() {
 #[test]
 fn a_copy_to_shared_pages_copies_them_first() {
     for era in eras_without_migration() {
-        let sys = boot(era.name);
+        let sys = boot(2, era.name);
         let _cpu = sys.machine().enter(0);
         let mm = sys.new_mm().unwrap();
         let base = mm
@@ -185,7 +180,7 @@ fn a_copy_to_shared_pages_copies_them_first() {
 /// Two threads store to different bytes of the same words.
 #[test]
 fn bytes_of_one_word_that_two_threads_store_are_both_there() {
-    let sys = boot("spf-2017");
+    let sys = boot(2, "spf-2017");
     let cpu = sys.machine().enter(0);
     let mm = sys.new_mm().unwrap();
     let base = mm.mmap(Place::Any, PAGE as u64, Prot::READ_WRITE).unwrap();
@@ -216,7 +211,7 @@ fn bytes_of_one_word_that_two_threads_store_are_both_there() {
 
 #[test]
 fn a_file_is_read_and_written_by_bytes() {
-    let sys = boot("linux-6.15");
+    let sys = boot(2, "linux-6.15");
     let _cpu = sys.machine().enter(0);
     let file = sys.new_file(0).unwrap();
     let mut found = vec![0xee; 3 * PAGE];
@@ -271,7 +266,7 @@ fn a_file_is_read_and_written_by_bytes() {
 /// One page for calls and mappings.
 #[test]
 fn a_file_written_by_bytes_is_what_its_mappings_have() {
-    let sys = boot("best");
+    let sys = boot(2, "best");
     let _cpu = sys.machine().enter(0);
     let mm = sys.new_mm().unwrap();
     let file = sys.new_file(2 * PAGE as u64).unwrap();
@@ -307,7 +302,7 @@ fn bytes_written_to_a_file_of_the_host_reach_it() {
             .unwrap()
     };
     let ops: &'static HostFile = Box::leak(Box::new(HostFile::new(open()).unwrap()));
-    let sys = boot("linux-6.15");
+    let sys = boot(2, "linux-6.15");
     let _cpu = sys.machine().enter(0);
     let file = sys.open_file(ops, ops.bytes()).unwrap();
     let mut found = vec![0; 300];
@@ -334,7 +329,7 @@ fn bytes_written_to_a_file_of_the_host_reach_it() {
 /// No memory in the middle: what was written is told, and the file is no longer than that.
 #[test]
 fn a_write_that_runs_out_of_memory_is_short() {
-    let sys = boot("linux-6.15");
+    let sys = boot(2, "linux-6.15");
     let _cpu = sys.machine().enter(0);
     let file = sys.new_file(0).unwrap();
     let bytes = pattern(32 << 20, 4);

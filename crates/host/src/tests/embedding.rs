@@ -1,7 +1,7 @@
 //! What an embedder may do wrong, or at an odd place: handles dropped off a CPU, threads that block
 //! in the host.
 
-use super::{M, machine, words_of};
+use super::{M, boot, machine, words_of};
 use crate::{CpuGuard, Host, Unanswered};
 use core::error::Error;
 use core::panic::AssertUnwindSafe;
@@ -14,12 +14,6 @@ use minflt_mm::{
 use minflt_pgtable::X86_64;
 use std::panic::catch_unwind;
 use std::sync::{Mutex, mpsc};
-
-/// A system of `cpus` CPUs in the era `name`.
-fn boot(cpus: u32, name: &str) -> Running<M> {
-    let config = minflt_mm::era(name).unwrap().config;
-    System::boot(machine(cpus), config).unwrap()
-}
 
 /// An address space that has a page of its own, and one of a file; and the file. On a CPU.
 fn used<'s>(sys: &'s System<M>) -> (MmHandle<'s, M>, FileHandle<'s, M>) {

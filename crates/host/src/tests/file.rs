@@ -1,21 +1,15 @@
 //! Files of the host under a system.
 
-use super::{M, machine};
+use super::boot;
 use crate::HostFile;
 use minflt_addr::VirtAddr;
-use minflt_mm::{
-    FileError, IoError, MapRequest, Place, Prot, Running, Sharing, Signal, System, era,
-};
+use minflt_mm::{FileError, IoError, MapRequest, Place, Prot, Sharing, Signal};
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 
 const PAGE: u64 = 4096;
 const BASE: u64 = 1 << 30;
-
-fn boot() -> Running<M> {
-    System::boot(machine(1), era("linux-6.15").unwrap().config).unwrap()
-}
 
 /// A file without a name.
 fn file(name: &str, bytes: &[u8]) -> File {
@@ -53,7 +47,7 @@ fn what_is_stored_reaches_the_file_and_what_it_has_is_loaded() {
         .flat_map(|n| (n * 8).to_ne_bytes())
         .collect();
     let host = file("words", &bytes);
-    let running = boot();
+    let running = boot(1, "linux-6.15");
     let _cpu = running.machine().enter(0);
     let ops = leaked(&host);
     let open = running.open_file(ops, ops.bytes()).unwrap();
@@ -97,7 +91,7 @@ fn what_is_stored_reaches_the_file_and_what_it_has_is_loaded() {
 
 #[test]
 fn what_the_host_refuses_is_an_error() {
-    let running = boot();
+    let running = boot(1, "linux-6.15");
     let _cpu = running.machine().enter(0);
     // Writing there says that there is no room.
     let full = OpenOptions::new().read(true).write(true).open("/dev/full");

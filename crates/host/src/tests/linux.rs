@@ -1,10 +1,10 @@
 //! The same calls in a child of this process, on the kernel we run on, and on our own address
 //! space: the same results and error numbers.
 
-use super::{M, machine};
+use super::{M, boot};
 use core::mem::MaybeUninit;
 use minflt_addr::VirtAddr;
-use minflt_mm::{Errno, MapRequest, Mm, Place, Prot, Reserve, System, eras_without_migration};
+use minflt_mm::{Errno, MapRequest, Mm, Place, Prot, Reserve, eras_without_migration};
 
 const PAGE: i64 = 4096;
 /// More than any machine has that tests run on, and less than half of user space.
@@ -245,7 +245,7 @@ fn compare(ops: &[Op]) -> Vec<i64> {
     let linux = in_child(ops);
     assert_eq!(linux.len(), ops.len());
     for era in eras_without_migration() {
-        let sys = System::<M>::boot(machine(1), era.config).unwrap();
+        let sys = boot(1, era.name);
         let _cpu = sys.machine().enter(0);
         let mm = sys.new_mm().unwrap();
         let base = mm.brk(None).0 as i64 + 4 * PAGE;

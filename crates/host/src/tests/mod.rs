@@ -17,6 +17,7 @@ mod wait_table;
 use crate::{Host, HostInstance, HostOptions, Prefault};
 use core::panic::AssertUnwindSafe;
 use core::ptr::NonNull;
+use minflt_mm::{Running, System, era};
 use minflt_pgtable::X86_64;
 use minflt_sync::percpu::APART;
 use minflt_sync::{Cx, Instance, Machine, PerCpu, Ram};
@@ -43,6 +44,11 @@ pub(crate) fn machine(cpus: u32) -> HostInstance {
         prefault: Prefault::OnTouch,
     };
     HostInstance::new(&options).unwrap()
+}
+
+/// A system of `cpus` CPUs in the era `name`.
+pub(crate) fn boot(cpus: u32, name: &str) -> Running<M> {
+    System::boot(machine(cpus), era(name).unwrap().config).unwrap()
 }
 
 /// Runs `body(cpu)` on every CPU of `at` at once and waits for all.
