@@ -1,5 +1,6 @@
 //! What the gates consist of.
 
+use crate::commits;
 use crate::fuzz;
 use crate::step::Step;
 use std::path::{Path, PathBuf};
@@ -37,6 +38,10 @@ pub(crate) fn gate(root: &Path) -> Vec<Step> {
     let mut steps = vec![
         Step::cargo("fmt", root, "fmt --all --check"),
         Step::cargo("tidy", root, "run --quiet --package xtask -- tidy"),
+        Step::cargo("commits", root, "run --quiet --package xtask -- commits").only_if(
+            || commits::has_history(root),
+            "the history back to the rule of subjects is not here",
+        ),
         Step::cargo(
             "clippy",
             root,
@@ -321,6 +326,7 @@ mod tests {
             "fmt",
             "clippy",
             "tidy",
+            "commits",
             "doc",
             "bare",
             "loom",

@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod ci;
+mod commits;
 mod fuzz;
 mod step;
 mod tidy;
@@ -15,6 +16,7 @@ usage: cargo xtask COMMAND
 
   tidy             the rules of the tree that no compiler checks
   ci [STEP...]     every gate, or the steps named; prints how long each took
+  commits [BASE]   subjects of the commits since BASE [default: since the rule began]
   loom             the model tests of the locks
   weaken [FILE...] which model fails when an ordering of crates/sync/src, or of the FILEs there, is
                    weaker; each in turn
@@ -38,6 +40,8 @@ fn main() -> ExitCode {
     let root = workspace_root();
     match (command.as_str(), rest) {
         ("tidy", []) => tidy::run(&root),
+        ("commits", []) => commits::run(&root, None),
+        ("commits", [base]) => commits::run(&root, Some(base)),
         ("ci", []) => step::run_all(&ci::gate(&root)),
         ("ci", names) => named_steps(&ci::gate(&root), names),
         ("loom" | "bare", []) => named_steps(&ci::gate(&root), core::slice::from_ref(command)),
@@ -63,7 +67,7 @@ fn main() -> ExitCode {
             ExitCode::SUCCESS
         }
         _ => {
-            eprintln!("xtask: `{}` is not understood", args.join(" "));
+            eprintln!("xtask: unknown command or arguments: `{}`", args.join(" "));
             eprint!("{USAGE}");
             ExitCode::from(2)
         }
