@@ -1,4 +1,4 @@
-//! Where simulated time went, in words: tables of lines, locks and phases, and what limits.
+//! Prints where simulated time went: tables of lines, locks and phases, and the bottleneck.
 
 use minflt_report::{Cell, Column, Run, Table};
 use minflt_sim::why::{Activity, Cause, Limit, LineRow, LockRow, PhaseRow, Why};
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 /// Lines that are shown.
 const TOP: usize = 10;
 
-/// What limits, in a few words.
+/// The bottleneck, in a few words.
 pub(crate) fn limit(why: &Why) -> String {
     words(&why.limit())
 }
@@ -22,8 +22,7 @@ fn words(limit: &Limit) -> String {
     }
 }
 
-/// What limits, and how: whether the line is moved about, or the lock in it is waited for; and what
-/// comes next.
+/// The bottleneck, whether by line transfers or lock waits, and the next one.
 pub(crate) fn limit_in_full(why: &Why) -> String {
     let limit = why.limit();
     let Limit::Line(name, _) = &limit else {
@@ -31,19 +30,19 @@ pub(crate) fn limit_in_full(why: &Why) -> String {
     };
     let line = why.lines.iter().find(|line| line.name == *name);
     let how = match line {
-        Some(line) if line.spun + line.slept > line.queued + line.moved => "waiting for it",
-        _ => "moving it",
+        Some(line) if line.spun + line.slept > line.queued + line.moved => "lock waits",
+        _ => "line transfers",
     };
     let share = line.map_or(0, LineRow::time);
     format!(
-        "{} ({how}: {} of the time); beside it {}",
+        "{} ({how}: {} of the time); next: {}",
         words(&limit),
         percent(share, why.time()),
         words(&why.limit_beside(name))
     )
 }
 
-/// The names of what cost most.
+/// The names of the most expensive words.
 pub(crate) fn names(why: &Why) -> String {
     let names: Vec<_> = why
         .lines
@@ -79,10 +78,10 @@ pub(crate) fn gone(name: &str, run: &Run, without: &Run, then: &Why) -> String {
     let ((unit, before), (_, after)) = (rate(run), rate(without));
     let next = match then.limit() {
         Limit::Line(same, _) if same == name => format!(
-            "the lock limits, not its line: waiting for it stays; beside that limits {}",
+            "the lock itself limits, not its line; the next bottleneck is {}",
             words(&then.limit_beside(name))
         ),
-        other => format!("then limits {}", words(&other)),
+        other => format!("the next bottleneck is {}", words(&other)),
     };
     format!(
         "with the line of {name} free: {after:.0} {unit} instead of {before:.0} (x{:.2}); {next}\n",
@@ -90,7 +89,7 @@ pub(crate) fn gone(name: &str, run: &Run, without: &Run, then: &Why) -> String {
     )
 }
 
-/// All that is said of one run.
+/// The full report of one run.
 pub(crate) fn text(why: &Why, title: &str, run: &Run, outcome: &Outcome) -> String {
     let ops = operations(outcome);
     let (unit, rate) = rate(run);

@@ -32,7 +32,7 @@ pub(super) fn write(all: &[Posting], figures: &Figures<'_>) -> Result<(), Error>
     }
     let [lameter, moved, around, apart, merging, ebizzy, huge] = &figures.proof.tables[..] else {
         return Err(usage(
-            "--docs: name no posting: all measured rows are needed",
+            "--docs: needs the rows of all postings; do not name one",
         ));
     };
     for (file, name, text) in parts_of_the_code()? {
@@ -131,7 +131,7 @@ fn overview(all: &[Posting], figures: &Figures<'_>) -> Table {
                 "[2014](docs/postings/2014.md)".to_string(),
                 "[fault-around](crates/mm/src/fault/around.rs)".into(),
                 "`minflt reproduce 2014`".into(),
-                "16 GiB in order, order 4: 4,195,437 -> 262,251 faults".into(),
+                "16 GiB sequential, order 4: 4,195,437 -> 262,251 faults".into(),
                 measured_2014(figures),
                 simulated_2014(figures),
                 "P20 to P26, P42, P44".into(),
@@ -149,7 +149,7 @@ fn overview(all: &[Posting], figures: &Figures<'_>) -> Table {
                 "[2022](docs/postings/2022.md)".to_string(),
                 "[a lock per mapping of huge pages](crates/mm/src/pages/reserved/lock.rs)".into(),
                 "`minflt reproduce 2022`".into(),
-                "24 beside 24 that fork: 2,144 -> 65,597 faults/s".into(),
+                "24 with 24 forking: 2,144 -> 65,597 faults/s".into(),
                 measured(6),
                 simulated_2022(figures),
                 "P47 to P56".into(),
@@ -200,7 +200,7 @@ fn measured_2014(figures: &Figures<'_>) -> String {
         }
     };
     let sides: Vec<_> = rows.map(side).collect();
-    format!("ns a page in order: {}", sides.join(", "))
+    format!("ns per page, sequential: {}", sides.join(", "))
 }
 
 fn simulated_2014(figures: &Figures<'_>) -> String {
@@ -208,7 +208,7 @@ fn simulated_2014(figures: &Figures<'_>) -> String {
     // The rows of one thread, in order; the baseline and order 4.
     let cell = |row: usize, at: usize| text_at(tables.and_then(|all| all.first()), row, at);
     let [before, after] = [3, 9].map(|at| cell(0, at));
-    format!("counted, 1 thread in order: {before} -> {after} faults")
+    format!("counted, 1 thread sequential: {before} -> {after} faults")
 }
 
 fn simulated_2017(figures: &Figures<'_>) -> String {

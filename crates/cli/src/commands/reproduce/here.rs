@@ -1,4 +1,4 @@
-//! This machine, measured and simulated: the cost model against the one machine that is at hand.
+//! Measures and simulates the host machine, to check the cost model.
 //!
 //! Nothing is fitted. What memory, lines and wake-ups cost here is measured apart, by
 //! `minflt calibrate --host`, and the simulator is asked what pft would do on such a machine.

@@ -53,7 +53,7 @@ pub(crate) fn run(args: &Reproduce) -> Result<(), Error> {
     let has = |id: &str| chosen.iter().any(|posting| posting.id == id);
     if args.full && !has("2004") {
         return Err(usage(
-            "--full: only the tables of 2004 can be simulated in full; name 2004 too",
+            "--full: only the 2004 tables can be simulated at full size; add 2004",
         ));
     }
     if let Some(why) = proof::impossible().filter(|_| args.docs) {

@@ -69,7 +69,7 @@ fn ns_per_page(run: &Run) -> f64 {
     rate.map_or(0.0, |rate| 1e9 * f64::from(run.threads) / rate)
 }
 
-/// What each page that a fault mapped beside its own took on top, sparse rounds of `after` against
+/// The cost of each extra page that fault-around mapped, sparse rounds of `after` against
 /// those of `before`.
 fn page_more<'a>(
     before: impl Iterator<Item = &'a Run>,
@@ -90,13 +90,13 @@ fn table(sides: &[Side], all: &[Measured]) -> Table {
     let number = |name: &str| Column::number(name, "").with_status(MEASURED);
     let columns = [
         Column::text("era"),
-        number("in order: faults a page"),
-        number("ns a page"),
-        number("2 threads, ns a page"),
-        number("window by window: ns a load"),
-        number("a page more, ns"),
-        number("one window a table: ns a load"),
-        number("a page more there, ns"),
+        number("sequential: faults per page"),
+        number("ns per page"),
+        number("2 threads, ns per page"),
+        number("adjacent windows: ns per load"),
+        number("one extra page, ns"),
+        number("one window per table: ns per load"),
+        number("one extra page, one window per table, ns"),
         Column::text("checks"),
     ];
     let mut table = Table::new(TITLE, columns);
@@ -131,8 +131,8 @@ fn table(sides: &[Side], all: &[Measured]) -> Table {
         .footnotes
         .push(format!("measured on {}", machine::line()));
     table.footnotes.push(format!(
-        "{}; a page more: what each page that a fault maps beside its own adds to the fault, where nobody \
-         uses it: windows of 16 pages side by side, and one window in each page table",
+        "{}; one extra page: the cost of each page that fault-around maps in addition, unused: with \
+         adjacent windows of 16 pages, and with one window per page table",
         rule(ROUNDS)
     ));
     table.footnotes.extend(noise_note(sides, all));

@@ -1,4 +1,4 @@
-//! How good the predictions are, by bars that were set before.
+//! Judges predictions against bars set in advance.
 //!
 //! | what | bar |
 //! |---|---|
