@@ -79,6 +79,23 @@ fn lines_read_back_exactly() {
     assert_eq!(read_rows(&bytes[..]).unwrap(), [sample(), odd]);
 }
 
+/// A row as it was written before options were renamed: what has been recorded still loads.
+const OLD_ROW: &str = concat!(
+    r#"{"schema":1,"workload":"pft","target":"sim","machine":"altix32","#,
+    r#""era":"linux-4.13 lifetime=immediate","threads":2,"cpus":2,"params":{"size":"16M"},"#,
+    r#""scale":1,"seconds":0.5,"cpu_seconds":1.0,"faults":1024,"faults_per_second":2048.0,"#,
+    r#""faults_per_cpu_second":1024.0,"rates":{},"events":{"minor-faults":1024},"#,
+    r#""checks":{"ledger":1},"simulated":true,"version":"0.0.1"}"#
+);
+
+#[test]
+fn an_old_row_loads_and_is_written_as_it_was() {
+    let run = Run::from_line(OLD_ROW).unwrap();
+    assert_eq!((run.schema, run.faults), (1, 1024));
+    assert_eq!(run.era, "linux-4.13 lifetime=immediate");
+    assert_eq!(run.to_line().unwrap(), OLD_ROW);
+}
+
 #[test]
 fn bad_lines_are_named() {
     let error = read_rows(&b"\n{}\n"[..]).unwrap_err().to_string();
