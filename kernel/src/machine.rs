@@ -174,7 +174,7 @@ unsafe impl Machine for Kernel {
             // Programs and the kernel run with interrupts off, so the outermost may restore "off".
             Some(left) if left == 0 || !irq.were_on => off.set(left),
             _ => Self::violation(format_args!(
-                "interrupts were turned on in another order than off"
+                "interrupts were enabled out of nesting order"
             )),
         }
         if irq.were_on {

@@ -32,17 +32,17 @@ impl Options {
             } else if let Some(value) = word.strip_prefix("overcommit=") {
                 let number = value.parse().ok();
                 let Some(mode) = number.and_then(Overcommit::from_number) else {
-                    say!("minflt: overcommit must be 0, 1 or 2, but is \"{value}\"");
+                    say!("minflt: overcommit must be 0, 1 or 2, got \"{value}\"");
                     return None;
                 };
                 overcommit = mode;
             } else {
-                say!("minflt: no option \"{word}\"; there are: era=NAME, overcommit=N, canary");
+                say!("minflt: unknown option \"{word}\"; options are: era=NAME, overcommit=N, canary");
                 return None;
             }
         }
         let Some(era) = era(name) else {
-            say!("minflt: no era \"{name}\"; there are:");
+            say!("minflt: unknown era \"{name}\"; eras are:");
             for era in ERAS {
                 say!("  {:<20} {}", era.name, era.idea);
             }

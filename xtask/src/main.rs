@@ -14,21 +14,21 @@ use std::process::ExitCode;
 const USAGE: &str = "\
 usage: cargo xtask COMMAND
 
-  tidy             the rules of the tree that no compiler checks
-  ci [STEP...]     every gate, or the steps named; prints how long each took
-  commits [BASE]   subjects of the commits since BASE [default: since the rule began]
-  loom             the model tests of the locks
-  weaken [FILE...] which model fails when an ordering of crates/sync/src, or of the FILEs there, is
-                   weaker; each in turn
-  bare             the library crates for x86_64-unknown-none
-  deny             licences, duplicates and sources of the dependencies of all lock files
-  deny --advisories   what is known against them; asks GitHub for the database
+  tidy             check the rules of the tree that no compiler checks
+  ci [STEP...]     run the gate, or the named steps, and print the time of each
+  commits [BASE]   check the subjects of the commits since BASE [default: since the rule began]
+  loom             run the model tests of the locks
+  weaken [FILE...] weaken each ordering of crates/sync/src, or of the FILEs there, in turn, and
+                   report which model fails
+  bare             build the library crates for x86_64-unknown-none
+  deny             check licences, duplicates and sources of the dependencies of all lock files
+  deny --advisories   check their known vulnerabilities; fetches the database from GitHub
   fuzz [TARGET...] [--seconds N]
-                   the fuzz targets, a few seconds each from the committed corpus, or N seconds
-                   each with what is found kept in fuzz/found (needs a nightly)
-  miri             sync, pgtable and mm on small machines under Miri (needs a nightly with Miri)
-  soak [ARG...]    long explorations of schedules; ARGs go to `minflt check`
-  steps            the names of the steps of `ci`
+                   run the fuzz targets, a few seconds each from the committed corpus, or N
+                   seconds each with findings kept in fuzz/found (needs a nightly)
+  miri             test sync, pgtable and mm on small machines under Miri (needs a nightly)
+  soak [ARG...]    search schedules for hours; ARGs go to `minflt check`
+  steps            list the steps of `ci`
 ";
 
 fn main() -> ExitCode {

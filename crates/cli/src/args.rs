@@ -13,122 +13,124 @@ pub(crate) struct Args {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// The main job: figures measured here, then the postings' tables, then the page.
+    /// Measure on this machine, simulate the postings' tables beside the published ones, write the
+    /// HTML page.
     Reproduce(Reproduce),
-    /// The 30 published tables: status of each, and the command for it.
+    /// List the postings' 30 published tables: how each is reproduced, and by which command.
     Postings(Postings),
-    /// One workload on one or more targets, eras and thread counts.
+    /// Run one workload on given targets, eras and thread counts.
     Bench(Box<Bench>),
-    /// Rates of workloads on 1 to 1024 simulated CPUs, era by era, and what limits each.
+    /// Simulate scaling curves: each era on 1 to 1024 CPUs, and the bottleneck of each.
     Curves(Curves),
-    /// Explore schedules for races.
+    /// Search thread schedules for known races.
     Check(Check),
-    /// The known races; one drawn as a timeline, with and without the fix.
+    /// List the known races; draw one as a timeline, with and without its fix.
     Races(Races),
-    /// The eras, the choices they are made of, and the mixes that are refused.
+    /// List the eras, the choices that make up each, and the unsound combinations.
     Eras,
-    /// The page-table formats.
+    /// List the page-table formats.
     Formats,
-    /// The workloads and their options.
+    /// List the workloads and their options.
     Workloads,
-    /// The machines that sim models; one with every number and its source.
+    /// List the simulated machines; print one with every number and its source.
     Machines(Machines),
-    /// Fit the free numbers of simulated machines to unpatched rows of the postings.
+    /// Fit the free parameters of simulated machines to the postings' unpatched (baseline) rows.
     Calibrate(Calibrate),
-    /// Vary each guess of simulated machines and name the conclusions that flip.
+    /// Vary each guessed machine parameter and list the conclusions that change.
     Sensitivity(Sensitivity),
 }
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Reproduce {
-    /// Postings by year (2004, 2012, 2014, 2017, 2022); all if none is named.
+    /// Postings by year: 2004, 2012, 2014, 2017, 2022 [default: all].
     pub(crate) postings: Vec<String>,
-    /// Simulated cells at the postings' full size instead of scaled down.
+    /// Simulate at the postings' full size instead of scaled down (2004 only).
     #[arg(long)]
     pub(crate) full: bool,
-    /// Write the postings' tables into the docs (run from the repository's root).
+    /// Regenerate the tables in docs/ and README.md (run from the repository's root).
     #[arg(long)]
     pub(crate) docs: bool,
-    /// The folder that the page is written to.
+    /// Directory for the HTML page.
     #[arg(long, value_name = "FOLDER", default_value = "results")]
     pub(crate) out: PathBuf,
-    /// Write each run as a line of JSON to this file.
+    /// Write one JSON object per run to this file, one per line.
     #[arg(long, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,
-    /// No progress.
+    /// Do not show progress.
     #[arg(long)]
     pub(crate) quiet: bool,
 }
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Calibrate {
-    /// Machines; all for which the postings' data mark rows if none is named.
+    /// Machines to fit [default: all that have rows marked for fitting in data/postings].
     #[arg(conflicts_with = "host")]
     pub(crate) machines: Vec<String>,
-    /// Measure this machine and make a machine file of it instead, for `bench --machine`.
+    /// Measure this computer instead, and write a machine file for `bench --machine`.
     #[arg(long)]
     pub(crate) host: bool,
-    /// The file that --host writes [default: it is printed].
+    /// File that --host writes [default: standard output].
     #[arg(long, value_name = "FILE", requires = "host")]
     pub(crate) out: Option<PathBuf>,
-    /// No progress.
+    /// Do not show progress.
     #[arg(long)]
     pub(crate) quiet: bool,
 }
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Sensitivity {
-    /// Machines; all that conclusions are drawn from if none is named.
+    /// Machines to vary [default: all that a conclusion depends on].
     pub(crate) machines: Vec<String>,
     /// Write the table into docs/validation.md (run from the repository's root).
     #[arg(long)]
     pub(crate) docs: bool,
-    /// No progress.
+    /// Do not show progress.
     #[arg(long)]
     pub(crate) quiet: bool,
 }
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Postings {
-    /// Do the postings' own arithmetic again and say where it does not hold.
+    /// Recompute the figures that the postings derive from others, and report mismatches.
     #[arg(long)]
     pub(crate) verify: bool,
-    /// Print one table in full, by its id (as in the list).
+    /// Print the table with this id in full.
     #[arg(long, value_name = "ID")]
     pub(crate) show: Option<String>,
 }
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Bench {
-    /// The workload; `minflt workloads` lists them. Not needed with --proof.
+    /// The workload (see `minflt workloads`); omit with --proof.
     pub(crate) workload: Option<String>,
-    /// Where to run: host, sim, linux; several separated by commas.
+    /// Targets: host (real threads, software MMU), sim (virtual time), linux (real system calls);
+    /// comma-separated.
     #[arg(long, value_name = "LIST", default_value = "host")]
     pub(crate) on: String,
-    /// Threads, or processes of workloads made of them; several counts separated by commas.
+    /// Numbers of threads (processes, for multi-process workloads); comma-separated.
     #[arg(long, value_name = "LIST")]
     pub(crate) threads: Option<String>,
-    /// CPUs they run on; if not given as many as threads, and at most what the machine has.
+    /// Numbers of CPUs; comma-separated [default: one per thread, up to the machine's CPUs].
     #[arg(long, value_name = "LIST")]
     pub(crate) cpus: Option<String>,
-    /// The workload's memory, such as 64K, 256M, 32G.
+    /// Memory that the workload uses, such as 64K, 256M or 32G.
     #[arg(long, value_name = "SIZE")]
     pub(crate) size: Option<String>,
-    /// RAM of a host or sim system [default: 1G on host, the machine's on sim; where a posting's
-    /// benchmark is made smaller, as much less].
+    /// RAM on host or sim [default: 1G on host; the machine's on sim, scaled down with a posting's
+    /// benchmark].
     #[arg(long, value_name = "SIZE")]
     pub(crate) ram: Option<String>,
-    /// A swap device of memory beside the RAM of a host or sim system [default: none]. The
-    /// workload's memory may be larger than RAM then.
+    /// Size of an in-memory swap device on host or sim [default: none]. With swap the workload's
+    /// memory may exceed RAM.
     #[arg(long, value_name = "SIZE")]
     pub(crate) swap: Option<String>,
-    /// The machine that sim models, by name or by its file [default: altix32].
+    /// Machine to simulate: a name from `minflt machines`, or a machine file [default: altix32].
     #[arg(long, value_name = "NAME")]
     pub(crate) machine: Option<String>,
-    /// Give sim more CPUs than the machine has, by repeating its topology.
+    /// Allow more CPUs than the simulated machine has, by repeating its topology.
     #[arg(long)]
     pub(crate) extend_machine: bool,
-    /// The before/after rows measured on this machine's real threads. Takes no other choice.
+    /// Measure the before/after rows of the postings on real threads. Takes only --json, --quiet.
     #[arg(long, conflicts_with_all = [
         "workload", "on", "threads", "cpus", "size", "ram", "swap", "machine",
         "extend_machine", "clear_beforehand", "why", "free", "flame", "profile", "era", "ladder", "protocol",
@@ -136,20 +138,20 @@ pub(crate) struct Bench {
         "numa_balancing", "hugetlb", "ahead", "options",
     ])]
     pub(crate) proof: bool,
-    /// Clear pages before the timed part (host and sim).
+    /// Zero free pages before the timed part instead of in each fault (host and sim).
     #[arg(long)]
     pub(crate) clear_beforehand: bool,
     #[command(flatten)]
     pub(crate) why: Why,
     #[command(flatten)]
     pub(crate) choices: Choices,
-    /// Write each run as a line of JSON to this file.
+    /// Write one JSON object per run to this file, one per line.
     #[arg(long, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,
-    /// No progress.
+    /// Do not show progress.
     #[arg(long)]
     pub(crate) quiet: bool,
-    /// The workload's own options, as the original spells them.
+    /// Options of the workload, spelled as in the original program, after `--`.
     #[arg(last = true)]
     pub(crate) options: Vec<String>,
 }
@@ -157,16 +159,16 @@ pub(crate) struct Bench {
 /// Where simulated time went.
 #[derive(Debug, Default, clap::Args)]
 pub(crate) struct Why {
-    /// Say where simulated time went, which line limits, and what limits without it.
+    /// Report where simulated time went, the limiting cache line, and the bottleneck without it.
     #[arg(long)]
     pub(crate) why: bool,
-    /// Make the line that holds this word free (sim), such as mm.mmap_lock.count; implies --why.
+    /// Make this word's cache line free of cost (sim), such as mm.mmap_lock.count; implies --why.
     #[arg(long, value_name = "NAME")]
     pub(crate) free: Option<String>,
-    /// Draw the simulated time of the one run as a flame graph (SVG).
+    /// Write a flame graph of simulated time (SVG); one run only.
     #[arg(long, value_name = "FILE")]
     pub(crate) flame: Option<PathBuf>,
-    /// Write the one run as a profile for the Firefox Profiler (JSON).
+    /// Write a profile for the Firefox Profiler (JSON); one run only.
     #[arg(long, value_name = "FILE")]
     pub(crate) profile: Option<PathBuf>,
 }
@@ -185,75 +187,86 @@ impl Why {
     }
 }
 
-/// An era, and single choices in place of the era's.
+/// An era, and overrides of single choices.
 #[derive(Debug, Default, clap::Args)]
 pub(crate) struct Choices {
-    /// Eras; several separated by commas. `minflt eras` lists them.
+    /// Eras (see `minflt eras`); comma-separated.
     #[arg(long, value_name = "LIST", default_value = "best")]
     pub(crate) era: String,
-    /// The holds a fault tries, in place of the era's.
-    #[arg(long, value_name = "CHOICE")]
+    /// Override the era's lock modes, in the order in which a fault falls back through them.
+    #[arg(
+        long = "fallback-order",
+        visible_alias = "ladder",
+        value_name = "CHOICE"
+    )]
     pub(crate) ladder: Option<String>,
-    /// How entries are changed, in place of the era's.
+    /// Override how page-table entries are updated.
     #[arg(long, value_name = "CHOICE")]
     pub(crate) protocol: Option<String>,
-    /// The lock under which a new table is put in, in place of the era's.
+    /// Override the lock under which a new page table is linked in.
     #[arg(long, value_name = "CHOICE")]
     pub(crate) linking: Option<String>,
-    /// How entries are exchanged, in place of the era's.
+    /// Override how compare-exchange of entries is done: native or emulated.
     #[arg(long, value_name = "CHOICE")]
     pub(crate) exchange: Option<String>,
-    /// When unlinked objects are freed, in place of the era's.
-    #[arg(long, value_name = "CHOICE")]
+    /// Override the reclamation scheme: when unlinked VMAs and tables are freed.
+    #[arg(
+        long = "reclamation",
+        visible_alias = "lifetime",
+        value_name = "CHOICE"
+    )]
     pub(crate) lifetime: Option<String>,
-    /// How resident pages are counted, in place of the era's.
+    /// Override how the resident set size (RSS) is counted.
     #[arg(long, value_name = "CHOICE")]
     pub(crate) rss: Option<String>,
-    /// Who has a sleeping lock next when it is released, in place of the era's.
+    /// Override who gets a released sleeping lock: handoff, stealing, optimistic spinning.
     #[arg(long, value_name = "CHOICE")]
     pub(crate) sleeping_locks: Option<String>,
-    /// How munmap holds `mmap_lock`, in place of the era's.
+    /// Override how munmap holds mmap_lock.
     #[arg(long, value_name = "CHOICE")]
     pub(crate) unmap: Option<String>,
-    /// How many pages of a file a fault maps (2 to the power of this, or adaptive), in place of the
-    /// era's.
+    /// Override fault-around: a file fault maps up to 2^ORDER pages (0 to 9, or adaptive).
     #[arg(long, value_name = "CHOICE")]
     pub(crate) fault_around_order: Option<String>,
-    /// How the pages look that a fault maps beside its own, in place of the era's.
-    #[arg(long, value_name = "CHOICE")]
+    /// Override whether fault-around PTEs are installed young or old.
+    #[arg(
+        long = "fault-around-age",
+        visible_alias = "neighbours",
+        value_name = "CHOICE"
+    )]
     pub(crate) neighbours: Option<String>,
-    /// How walks of the anonymous reverse map hold its lock, in place of the era's.
+    /// Override how anonymous reverse-map walks hold the anon_vma lock.
     #[arg(long, value_name = "CHOICE")]
     pub(crate) anon_rmap: Option<String>,
-    /// Whether pages follow the threads that use them to their nodes, in place of the era's.
+    /// Override NUMA balancing: whether pages migrate to the node of the threads that use them.
     #[arg(long, value_name = "CHOICE")]
     pub(crate) numa_balancing: Option<String>,
-    /// What keeps shared tables of huge pages while a fault uses them, in place of the era's.
+    /// Override what keeps a hugetlb fault's shared page tables in place.
     #[arg(long, value_name = "CHOICE")]
     pub(crate) hugetlb: Option<String>,
-    /// What a first touch asks the caches for before it needs it, in place of the era's.
-    #[arg(long, value_name = "CHOICE")]
+    /// Override what a first-touch fault prefetches.
+    #[arg(long = "prefetch", visible_alias = "ahead", value_name = "CHOICE")]
     pub(crate) ahead: Option<String>,
 }
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Curves {
-    /// The workloads: pft, page-fault1, ebizzy, mmap1; all of them if none is named.
+    /// Workloads: pft, page-fault1, ebizzy, mmap1 [default: all of them].
     pub(crate) workloads: Vec<String>,
-    /// The machine that is simulated, by name or by its file.
+    /// Machine to simulate: a name from `minflt machines`, or a machine file.
     #[arg(long, value_name = "NAME", default_value = "next1024")]
     pub(crate) machine: String,
-    /// Threads, each on a CPU of its own; several counts separated by commas.
+    /// Numbers of threads, each on a CPU of its own; comma-separated.
     #[arg(
         long,
         value_name = "LIST",
         default_value = "1,2,4,8,16,32,64,128,256,512,1024"
     )]
     pub(crate) threads: String,
-    /// Eras; several separated by commas; all that anonymous memory can tell apart if not given.
+    /// Eras; comma-separated [default: all that differ for anonymous memory].
     #[arg(long, value_name = "LIST")]
     pub(crate) era: Option<String>,
-    /// Runs of each point, which differ in what the simulator leaves to chance.
+    /// Runs per point, with different random seeds.
     #[arg(
         long,
         value_name = "N",
@@ -261,78 +274,79 @@ pub(crate) struct Curves {
         value_parser = clap::value_parser!(u32).range(1..=1000)
     )]
     pub(crate) seeds: u32,
-    /// The folder that pictures and the page are written to; printed only, if not given.
+    /// Directory for the charts and scaling.md [default: print only].
     #[arg(long, value_name = "FOLDER")]
     pub(crate) out: Option<PathBuf>,
-    /// Write each run as a line of JSON to this file.
+    /// Write one JSON object per run to this file, one per line.
     #[arg(long, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,
-    /// No progress.
+    /// Do not show progress.
     #[arg(long)]
     pub(crate) quiet: bool,
 }
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Check {
-    /// A race's number (P57) or a scenario's name; `--list` shows them.
+    /// A race by number (P57) or scenario name; see --list.
     pub(crate) scenario: Option<String>,
-    /// Every scenario.
+    /// Check every race.
     #[arg(long)]
     pub(crate) all: bool,
-    /// The scenarios there are.
+    /// List the races.
     #[arg(long)]
     pub(crate) list: bool,
-    /// Eras; several separated by commas; every era if not given.
+    /// Eras; comma-separated [default: every era].
     #[arg(long, value_name = "LIST")]
     pub(crate) era: Option<String>,
-    /// The page-table format to stage it on; all that the race is about if not given.
+    /// Page-table format to run on (see `minflt formats`) [default: all that the race applies to].
     #[arg(long, value_name = "NAME")]
     pub(crate) format: Option<String>,
-    /// Schedules to explore in each era, on each format.
+    /// Schedules to explore per era and format.
     #[arg(long, value_name = "N", default_value_t = 2_000)]
     pub(crate) schedules: u64,
-    /// The seed that schedules are drawn from [default: 1; with --broken one that finds the race].
+    /// Random seed of the schedules [default: 1; with --negative-control, one that succeeds].
     #[arg(long, value_name = "N")]
     pub(crate) seed: Option<u64>,
-    /// How schedules are drawn: walk (any CPU at each step), pct (random priorities with a few
-    /// changes), time (virtual time, each cost times 0.5 to 2), or mixed, all of them in turn.
+    /// How schedules are generated: walk (any CPU at each step), pct (random priorities with a few
+    /// changes), samples (stops between reading an entry and using it), time (virtual time with
+    /// randomized costs), or mixed (all in turn).
     #[arg(long, value_name = "KIND", default_value = "mixed")]
     pub(crate) policy: String,
-    /// When stores reach memory: sc (at once), tso (later, from buffers, as on x86-64), or mixed,
-    /// half of each.
+    /// Memory model: sc (sequentially consistent), tso (store buffers, as on x86-64), or mixed
+    /// (half of the schedules each).
     #[arg(long, value_name = "MODEL", default_value = "mixed")]
     pub(crate) memory: String,
-    /// Switch the fix off: the check has to find the race.
-    #[arg(long)]
+    /// Negative control: switch the race's fix off; the search must find the race.
+    #[arg(long = "negative-control", visible_alias = "broken")]
     pub(crate) broken: bool,
-    /// Run one schedule, as a failure printed it, and draw it. It tells itself which stores are
-    /// held back, so it goes with no --policy or --memory.
+    /// Replay one schedule, as a failure printed it, and draw its timeline. Excludes --policy and
+    /// --memory, which the schedule determines.
     #[arg(long, value_name = "SCHEDULE", conflicts_with_all = ["policy", "memory"])]
     pub(crate) replay: Option<String>,
-    /// No progress.
+    /// Do not show progress.
     #[arg(long)]
     pub(crate) quiet: bool,
 }
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Races {
-    /// A race's number, such as P57.
+    /// A race by number, such as P57.
     pub(crate) race: Option<String>,
-    /// Draw the failing schedule, a column per CPU, and the same with the fix.
+    /// Draw the failing schedule, one column per CPU, then the same schedule with the fix.
     #[arg(long, requires = "race")]
     pub(crate) show: bool,
-    /// Draw how the posting of 2012 fails, which walked the reverse map without a lock: after a
-    /// fork (P10), and beside a neighbour's first fault (P11).
+    /// Draw how the 2012 posting fails as posted, walking the reverse map without a lock: after
+    /// a fork (P10), and during another thread's first fault (P11).
     #[arg(long, requires = "race")]
     pub(crate) as_posted: bool,
 }
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Machines {
-    /// Print one in full, by its name or its file: each number, what it rests on, and who says so.
+    /// Print one machine, by name or file: each number with its kind of source and its citation.
     #[arg(long, value_name = "NAME")]
     pub(crate) show: Option<String>,
-    /// Write each machine, or each number of the one shown, as a line of JSON to this file.
+    /// Write one JSON object per machine (with --show, per number) to this file, one per line.
     #[arg(long, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,
 }

@@ -1,4 +1,4 @@
-//! From words on the command line to eras, sizes and counts; each error names what would be right.
+//! Parses eras, sizes and counts of the command line; errors name the valid values.
 
 use crate::args::Choices;
 use crate::error::{Error, usage};
@@ -102,7 +102,7 @@ impl Choices {
 pub(crate) fn counts(option: &str, list: &str) -> Result<Vec<u32>, Error> {
     let one = |word: &str| match word.parse() {
         Ok(0) | Err(_) => Err(usage(format!(
-            "{option}: `{word}` is no count; give whole numbers from 1 on, such as 1,2,4"
+            "{option}: invalid count `{word}`: expected positive integers, such as 1,2,4"
         ))),
         Ok(count) => Ok(count),
     };
@@ -151,8 +151,8 @@ mod tests {
             ..choices("best")
         };
         assert_snapshot!(refused(eras(&wrong)), @"unknown rss `exact`; choices are under-lock | atomic | sloppy | per-thread | per-cpu");
-        assert_snapshot!(refused(counts("--threads", "1,x")), @"--threads: `x` is no count; give whole numbers from 1 on, such as 1,2,4");
-        assert_snapshot!(refused(counts("--threads", "0")), @"--threads: `0` is no count; give whole numbers from 1 on, such as 1,2,4");
+        assert_snapshot!(refused(counts("--threads", "1,x")), @"--threads: invalid count `x`: expected positive integers, such as 1,2,4");
+        assert_snapshot!(refused(counts("--threads", "0")), @"--threads: invalid count `0`: expected positive integers, such as 1,2,4");
         assert!(refused(size("--ram", "12Q")).starts_with("--ram: "));
     }
 

@@ -1,4 +1,4 @@
-//! What can go wrong, and which exit status says so.
+//! Errors, and their exit statuses.
 
 use core::fmt;
 

@@ -48,14 +48,14 @@ fn lacking(published: &PublishedTable, what: &str) -> Error {
     failed(format!("published table {}", published.id))(&what)
 }
 
-/// The simulated machine that stands for the published one, with what was fitted.
+/// The simulated machine used for the published one, with its fitted parameters.
 pub(crate) fn machine(published: &PublishedTable) -> Result<MachineFile, Error> {
     let name = published.preset.as_deref();
     let name = name.ok_or_else(|| lacking(published, "names no machine"))?;
     targets::machine("--machine", name)
 }
 
-/// The era that stands for the kernel of a column.
+/// The era used for the kernel of a column.
 pub(crate) fn era(published: &PublishedTable, column: &str) -> Result<Named, Error> {
     let name = published.era_of(column);
     let name = name.ok_or_else(|| lacking(published, "names no era"))?;

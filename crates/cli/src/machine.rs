@@ -1,4 +1,4 @@
-//! The machine that this program runs on, as a measured row names it.
+//! Description of the host machine for measured rows.
 
 use minflt_report::run::SCHEMA;
 use serde_json::Value;

@@ -1,4 +1,4 @@
-//! From what a workload yields to a record of the run.
+//! Converts a workload's outcome to a row.
 
 use crate::error::{Error, failed};
 use crate::machine;

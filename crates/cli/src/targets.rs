@@ -1,4 +1,4 @@
-//! Running a workload on a target, from names to an outcome.
+//! Runs a workload on a target.
 
 use crate::choice::{Named, spell};
 use crate::error::{Error, usage};
@@ -69,8 +69,8 @@ pub(crate) fn fits(
     };
     let missing = needed + needed / 16 - ram;
     Err(usage(format!(
-        "--size: {} of pages do not fit into {into}; give a smaller size, --ram {} and more, or \
-         --swap {} and more",
+        "--size: {} of pages do not fit into {into}; use a smaller size, at least --ram {}, or at \
+         least --swap {}",
         spell(mib(needed)),
         spell(mib(needed + needed / 16 - swap)),
         spell(mib(missing))
@@ -87,7 +87,7 @@ pub(crate) fn host(
 ) -> Result<HostTarget<false>, Error> {
     let bytes = |bytes, option| {
         usize::try_from(bytes)
-            .map_err(|_| usage(format!("{option}: more than this host can address")))
+            .map_err(|_| usage(format!("{option}: exceeds this host's address space")))
     };
     let (ram, swap) = (bytes(ram, "--ram")?, bytes(swap, "--swap")?);
     let nodes = workload.nodes();

@@ -113,7 +113,7 @@ fn more_cpus_than_the_machine_has_are_labelled() {
     assert_eq!(row(0), (Some("kvm16"), Some(16)));
     assert_eq!(row(1), (Some("kvm16 extended to 32 CPUs"), Some(32)));
     assert!(
-        out.contains("kvm16 has 16 CPUs: rows of more are on its topology repeated"),
+        out.contains("kvm16 has 16 CPUs: rows with more extend its topology by repetition"),
         "{out}"
     );
 }
@@ -130,7 +130,7 @@ fn a_machine_is_not_extended_without_end() {
     let (status, _, said) = minflt(&format!("{bench} --threads 4096"));
     assert_eq!(status, 2);
     assert!(
-        said.contains("--threads 4096: at most 2048 CPUs are possible"),
+        said.contains("--threads 4096: at most 2048 CPUs are supported"),
         "{said}"
     );
 }

@@ -6,12 +6,12 @@ use minflt_differential::run::Cases;
 pub(crate) const USAGE: &str = "\
 usage: minflt-differential [OPTION...]
 
-  --steps N        steps in all (20000)
-  --seed S         what determines them (1)
-  --who linux|mm   only these beside the model; with `linux` all calls, else those that mm has
-  --replay FILE    the steps of a file, a line each, instead of random ones
-  --only small|huge  pages, or huge pages; without it every eighth case is of huge pages
-  --docs           fill the generated parts of docs/linux-compat.md
+  --steps N        total number of steps (20000)
+  --seed S         random seed of the steps (1)
+  --who linux|mm   compare only this with the model; `linux` runs all calls, `mm` those it has
+  --replay FILE    replay the steps of a file, one per line, instead of random ones
+  --only small|huge  only small or only huge pages; by default every eighth case is huge
+  --docs           regenerate the tables of docs/linux-compat.md
 ";
 
 /// Who is compared with the model.
@@ -45,7 +45,7 @@ impl Options {
             cases: Cases::Both,
         };
         while let Some(arg) = args.next() {
-            let mut value = || args.next().ok_or_else(|| format!("{arg} needs a value"));
+            let mut value = || args.next().ok_or_else(|| format!("{arg} requires a value"));
             match arg.as_str() {
                 "--steps" => options.steps = number(&value()?)?,
                 "--seed" => options.seed = number(&value()?)?,
@@ -53,20 +53,28 @@ impl Options {
                     options.who = match value()?.as_str() {
                         "linux" => Who::Linux,
                         "mm" => Who::Mm,
-                        other => return Err(format!("`{other}` is neither linux nor mm")),
+                        other => {
+                            return Err(format!(
+                                "--who: unknown `{other}`; choices are linux | mm"
+                            ));
+                        }
                     };
                 }
                 "--only" => {
                     options.cases = match value()?.as_str() {
                         "small" => Cases::Small,
                         "huge" => Cases::Huge,
-                        other => return Err(format!("`{other}` is neither small nor huge")),
+                        other => {
+                            return Err(format!(
+                                "--only: unknown `{other}`; choices are small | huge"
+                            ));
+                        }
                     };
                 }
                 "--replay" => options.replay = Some(value()?),
                 "--docs" => options.docs = true,
                 "--help" | "-h" => return Ok(None),
-                other => return Err(format!("`{other}` is not understood")),
+                other => return Err(format!("unknown option `{other}`")),
             }
         }
         Ok(Some(options))
@@ -75,7 +83,9 @@ impl Options {
 
 fn number(text: &str) -> Result<u64, String> {
     let digits: String = text.chars().filter(|letter| *letter != '_').collect();
-    digits.parse().map_err(|_| format!("`{text}` is no number"))
+    digits
+        .parse()
+        .map_err(|_| format!("invalid number `{text}`"))
 }
 
 #[cfg(test)]
@@ -96,7 +106,7 @@ mod tests {
     #[test]
     fn what_is_not_understood_is_named() {
         assert!(read("--stops 1").unwrap_err().contains("--stops"));
-        assert!(read("--seed").unwrap_err().contains("needs a value"));
+        assert!(read("--seed").unwrap_err().contains("requires a value"));
         assert_eq!(read("--help").unwrap(), None);
     }
 }

@@ -1,4 +1,4 @@
-//! The same machine with another door: none at all, to measure the door with, or one that looks.
+//! The host machine with another access hook: none, to measure its cost, or one that counts.
 
 use crate::instance::HostInstance;
 use crate::machine::Host;
@@ -15,13 +15,13 @@ pub struct HostBare<P> {
     paging: PhantomData<fn() -> P>,
 }
 
-/// For tests only: [`Host`] unchecked, with `D` for a door.
+/// For tests only: [`Host`] unchecked, with `D` as its access hook.
 #[derive(Clone, Copy, Debug)]
 pub struct HostWith<P, D> {
     paging: PhantomData<fn() -> (P, D)>,
 }
 
-/// What stands in front of every access to shared memory.
+/// The access hook, called before every access to shared memory.
 pub trait Door: Copy + fmt::Debug + Send + Sync + 'static {
     /// Whether the machine has controls ([`Machine::CONTROLS`]).
     const CONTROLS: bool = false;

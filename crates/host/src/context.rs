@@ -1,4 +1,4 @@
-//! Contexts: who runs now.
+//! Contexts: the running task of the calling thread.
 //!
 //! Each CPU of an instance has one context, used by whichever thread is that CPU. A thread that is
 //! no CPU has a boot context of its own. The running context is found by one thread-local pointer.
@@ -34,7 +34,7 @@ pub(crate) struct HostCx {
     pub(crate) parked: Cell<bool>,
 }
 
-/// A value that shares its line (and the line a prefetcher pairs it with) with nobody.
+/// A value that shares its line (and the line a prefetcher pairs it with) with no other data.
 #[derive(Debug)]
 #[repr(align(128))]
 pub(crate) struct Line<T>(pub(crate) T);

@@ -1,4 +1,4 @@
-//! One machine: its memory, its CPUs, its clock, and whether an oracle has spoken.
+//! One machine: its memory, CPUs, clock, and the first violation reported.
 
 use crate::Host;
 use crate::context::{HostCx, is_a_cpu, with_current};
@@ -189,7 +189,7 @@ impl Shared {
         u64::try_from(now().duration_since(self.started).as_nanos()).unwrap_or(u64::MAX)
     }
 
-    /// The context of `task`, which is nobody's where there is no such task.
+    /// The context of `task`, or that of no task if there is none.
     #[inline]
     pub(crate) fn context(&self, task: TaskId) -> Option<&HostCx> {
         self.contexts.get((task.0 as usize).wrapping_sub(1))
@@ -217,7 +217,7 @@ impl Shared {
         }
     }
 
-    /// Remembers the first failure and wakes whoever sleeps.
+    /// Records the first failure and wakes all sleepers.
     pub(crate) fn fail(&self, text: &str) {
         if self.failure.set(text.to_owned()).is_ok() {
             // ORDERING: fence SeqCst; pairs with [host-fail]: who does not see the failure is seen

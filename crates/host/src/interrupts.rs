@@ -118,7 +118,7 @@ impl HostCx {
         self.settle();
     }
 
-    /// Sees to it that an interrupt that waits is taken: by the CPU, or by the caller while nobody
+    /// Ensures that a pending interrupt is handled: by the CPU, or by the caller while no thread
     /// is that CPU.
     pub(crate) fn settle(&self) {
         // ORDERING: SeqCst; pairs with [host-leave].

@@ -1,4 +1,4 @@
-//! Work that needs a CPU, of threads that are none: tearing down what they dropped.
+//! Deferred teardown for threads that are not CPUs.
 //!
 //! # Problem
 //! A thread that is no CPU drops the last handle of an address space. Taking that down uses the

@@ -145,9 +145,7 @@ unsafe impl<P: Paging, const CHECKED: bool> Machine for Host<P, CHECKED> {
         with_current(|here| {
             let off = here.cx.irq_off.get().wrapping_sub(1);
             if CHECKED && irq.were_on != (off == 0) {
-                violation(format_args!(
-                    "interrupts were turned on in another order than off"
-                ));
+                violation(format_args!("interrupts were enabled out of nesting order"));
             }
             here.cx.irq_off.set(off);
             if off == 0 {

@@ -1,4 +1,4 @@
-//! What this machine's memory costs, measured: the numbers of a machine file that a program without
+//! Measures this machine's memory costs: the machine-file parameters that a program without
 //! privileges can find out.
 //!
 //! Each figure is a median of rounds, since somebody else's work makes single rounds too slow and

@@ -44,18 +44,17 @@ pub enum RamError {
 impl fmt::Display for RamError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Size(bytes) => write!(f, "a machine cannot have {bytes} bytes of RAM"),
+            Self::Size(bytes) => write!(f, "invalid RAM size: {bytes} bytes"),
             Self::Short { wanted, available } => write!(
                 f,
-                "a machine with {} MiB of RAM needs that much memory; this host has {} MiB \
-                 available",
+                "RAM of {} MiB exceeds this host's available memory, {} MiB",
                 wanted >> 20,
                 available >> 20
             ),
             Self::Refused { wanted, error } => {
                 write!(
                     f,
-                    "the host refuses {} MiB for a machine's RAM: {error}",
+                    "cannot map {} MiB for the machine's RAM: {error}",
                     wanted >> 20
                 )
             }

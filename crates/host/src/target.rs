@@ -214,7 +214,7 @@ impl<const CHECKED: bool> Target for HostTarget<CHECKED> {
         }
         if plan.cpus != plan.threads {
             return Err(TargetError::Unsupported(format!(
-                "--cpus {} with {} threads: on host a thread is a CPU; give as many, or none",
+                "--cpus {} with {} threads: on host each thread is one CPU; use the same number, or omit --cpus",
                 plan.cpus, plan.threads
             )));
         }

@@ -1,4 +1,4 @@
-//! Saying which CPU keeps another one waiting.
+//! Watchdog: reports CPUs that do not handle an interrupt.
 //!
 //! # Problem
 //! A thread that is a CPU and blocks in the host, outside of [`CpuGuard::away`], takes no
@@ -24,7 +24,7 @@ use core::time::Duration;
 use minflt_sync::{CpuMask, Ordering};
 use std::time::Instant;
 
-/// How long an answer may take that nobody said otherwise about.
+/// The default time after which a wait is reported.
 const BOUND: Duration = Duration::from_secs(5);
 
 /// A CPU waits for others, which do not take the interrupt that it sent them.
@@ -42,7 +42,7 @@ impl fmt::Display for Unanswered {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "CPU {} has waited {:.3} s for an answer to its interrupt, and goes on waiting for CPU",
+            "CPU {} has waited {:.3} s for its interrupt to be handled, and is still waiting for CPU",
             self.waiting,
             self.waited.as_secs_f64()
         )?;
@@ -51,8 +51,8 @@ impl fmt::Display for Unanswered {
             write!(f, "{comma} {cpu}")?;
         }
         f.write_str(
-            ": a thread that is a CPU and blocks in the host does so in `CpuGuard::away`, or \
-             answers nobody",
+            ": a CPU thread that blocks in the host must do so inside `CpuGuard::away`, or it \
+             handles no interrupts",
         )
     }
 }

@@ -28,7 +28,7 @@ pub struct Pte<P: Paging> {
 /// What a leaf entry lets user mode do.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Grant {
-    /// A page is mapped that nobody may access now.
+    /// A page is mapped without permissions (`PROT_NONE`).
     Nothing,
     /// Loads.
     Read,
@@ -52,7 +52,7 @@ impl<P: Paging> Pte<P> {
         }
     }
 
-    /// The empty entry of level `level`: nothing is mapped there, and no table stands below.
+    /// The empty entry of level `level`: nothing is mapped, and no table is linked.
     #[inline(always)]
     #[must_use]
     pub fn none_at(level: u32) -> Self {
@@ -147,7 +147,7 @@ impl<P: Paging> Pte<P> {
         Self::sealed(self.settled() & !P::bits().dirty)
     }
 
-    /// The same, marked as the shared page of zeros.
+    /// The same, marked as the shared zero page.
     #[must_use]
     pub fn zero_page(self) -> Self {
         Self::of(self.raw | P::bits().zero_page)
@@ -178,14 +178,14 @@ impl<P: Paging> Pte<P> {
         }
     }
 
-    /// Whether nothing at all stands in this leaf entry.
+    /// Whether this leaf entry is empty.
     #[inline(always)]
     #[must_use]
     pub fn is_none(self) -> bool {
         self.raw == P::tree()[0].none
     }
 
-    /// Whether nothing stands in this entry of level `level`.
+    /// Whether this entry of level `level` is empty.
     #[inline(always)]
     #[must_use]
     pub fn is_none_at(self, level: u32) -> bool {
@@ -244,7 +244,7 @@ impl<P: Paging> Pte<P> {
         self.settled() & P::bits().dirty != 0
     }
 
-    /// Whether the entry maps the shared page of zeros.
+    /// Whether the entry maps the shared zero page.
     #[inline(always)]
     #[must_use]
     pub fn is_zero_page(self) -> bool {

@@ -1,4 +1,4 @@
-//! What a zap took out, held back until no CPU can reach it.
+//! TLB gather: frames and tables unmapped by a zap, kept until all TLBs are flushed.
 //!
 //! # Problem
 //! A frame may not be used again while any CPU still buffers a translation to it, and asking all
@@ -113,7 +113,7 @@ impl Gather {
         self.start >= self.end
     }
 
-    /// The range to invalidate, forgotten here.
+    /// Takes the range to flush.
     pub fn take_range(&mut self) -> Option<VirtRange> {
         let range = VirtRange::new(VirtAddr(self.start), VirtAddr(self.end));
         let some = self.start < self.end;
@@ -121,12 +121,12 @@ impl Gather {
         some.then_some(range)
     }
 
-    /// The frames to give back, forgotten here; call only after the invalidation returned.
+    /// Takes the frames to free; call only after the TLB flush has returned.
     pub fn take_pages(&mut self) -> &[Pfn] {
         self.pages.take()
     }
 
-    /// The tables to give back, forgotten here; call only after the invalidation returned.
+    /// Takes the tables to free; call only after the TLB flush has returned.
     pub fn take_tables(&mut self) -> &[Pfn] {
         self.tables.take()
     }

@@ -1,4 +1,4 @@
-//! What page tables and page contents need of a machine, beyond what locks need.
+//! The MMU interface: what page tables and page contents need of a machine, beyond `Machine`.
 
 use crate::paging::{Feature, Paging};
 use crate::tlb::Tlb;
@@ -99,7 +99,7 @@ pub unsafe trait Mmu: Machine {
     /// multiple of 8) of a user frame; the others stay, also where somebody stores to them at the
     /// same time. Never a scheduling point.
     ///
-    /// As it stands here it is for machines on which nothing else runs meanwhile.
+    /// This default is for machines on which nothing else runs meanwhile.
     #[inline]
     fn user_merge(at: &Self::Instance, pfn: Pfn, offset: u64, value: u64, mask: u64) {
         let kept = Self::user_load(at, pfn, offset) & !mask;
@@ -128,7 +128,7 @@ pub unsafe trait Mmu: Machine {
     /// Forgets this CPU's buffered translations of `range` in `space`.
     fn flush_local(at: &Self::Instance, space: SpaceId, range: VirtRange);
 
-    /// Whether one CPU can make all others forget translations without interrupting them.
+    /// Whether one CPU can flush the TLBs of all others without interrupting them.
     #[inline(always)]
     fn broadcasts(_at: &Self::Instance) -> bool {
         false

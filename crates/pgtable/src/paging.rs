@@ -1,4 +1,4 @@
-//! What a page-table format is: page size, levels, entry width, bits and abilities.
+//! Descriptions of page-table formats: page size, levels, entry width, bits, capabilities.
 //!
 //! All of it is data, and for the formats whose levels are alike the data folds into constants: a
 //! walk of x86-64 tables shifts and masks by immediates. The formats are in [`crate::format`].
@@ -262,9 +262,9 @@ pub struct Bits {
     pub accessed: u64,
     /// The page was stored to.
     pub dirty: u64,
-    /// Ours: a page is mapped here that nobody may access now (`PROT_NONE`); `present` is clear.
+    /// Software bit: a page is mapped without permissions (`PROT_NONE`); `present` is clear.
     pub no_access: u64,
-    /// Ours: the entry maps the shared page of zeros.
+    /// Ours: the entry maps the shared zero page.
     pub zero_page: u64,
     /// Ours: stores to the page are for a userfaultfd's handler; 0 where software has no bit left
     /// for it.
@@ -328,7 +328,7 @@ pub enum CasAbility {
 /// Who sets the accessed and dirty bits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum AccessBits {
-    /// The hardware's walker, atomically, whoever holds whatever lock.
+    /// The hardware's walker, atomically, regardless of locks.
     Hardware,
     /// A low-level handler, after a trap of its own.
     Handler,

@@ -212,14 +212,14 @@ impl<M: Mmu> EntryRef<'_, M> {
         let done = self.cas(how, old, new);
         if stale && done.is_ok() {
             M::violation(format_args!(
-                "ABA: {old:?} became {new:?}, by a sample since which the entry had named another \
-                 page, and this one again"
+                "ABA: {old:?} was exchanged for {new:?} by a stale sample: in between, the entry mapped \
+                 another page and then this one again"
             ));
         }
         done
     }
 
-    /// For machines that keep account of entries: what stands here is about to be `new`.
+    /// For machines that keep account of entries: this entry is about to become `new`.
     #[inline(always)]
     fn becomes(self, old: Pte<M::Paging>, new: Pte<M::Paging>) {
         if M::CHECKED && names(old) != names(new) {
@@ -232,7 +232,7 @@ impl<M: Mmu> EntryRef<'_, M> {
         core::ptr::from_ref(self.word).cast()
     }
 
-    /// Reads without the door, for oracles.
+    /// Reads without the access hook, for oracles.
     #[must_use]
     pub fn peek(self) -> Pte<M::Paging> {
         Pte::from_word(<M::Paging as Paging>::Word::load(
@@ -241,8 +241,8 @@ impl<M: Mmu> EntryRef<'_, M> {
         ))
     }
 
-    /// Writes an entry of a table that nobody else reaches yet, without the door: the table is
-    /// published by the exchange that puts it in.
+    /// Writes an entry of a table that nobody else reaches yet, without the access hook: the table
+    /// is published by the exchange that puts it in.
     #[inline]
     pub fn clear(self, none: Pte<M::Paging>) {
         <M::Paging as Paging>::Word::store(self.word, none.word(), Ordering::Relaxed);
@@ -378,7 +378,7 @@ fn names<P: Paging>(pte: Pte<P>) -> Option<Pfn> {
     pte.is_mapped().then(|| pte.pfn())
 }
 
-/// The half of an entry that stands at its address, on a little-endian host.
+/// The half of an entry at its address, on a little-endian host.
 const fn half_mask<M: Mmu>() -> u64 {
     u64::MAX >> (64 - 4 * size_of::<<M::Paging as Paging>::Word>())
 }

@@ -1,4 +1,4 @@
-//! A software translation buffer, for machines whose MMU is software.
+//! A software TLB, for machines with a software MMU.
 //!
 //! # Problem
 //! Stale translations are the worst bugs of this field, so machines without an MMU of their own

@@ -32,7 +32,7 @@ impl Access {
 pub struct Leaf<'t, M: Mmu> {
     /// The leaf entry.
     pub entry: EntryRef<'t, M>,
-    /// The table it stands in.
+    /// The table that contains it.
     pub table: Pfn,
     /// The entry that points to the table.
     pub parent: EntryRef<'t, M>,
@@ -63,7 +63,7 @@ pub struct Missing<'t, M: Mmu> {
     pub entry: EntryRef<'t, M>,
     /// Its level, 1 and up.
     pub level: u32,
-    /// The table it stands in.
+    /// The table that contains it.
     pub table: Pfn,
 }
 

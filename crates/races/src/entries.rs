@@ -59,7 +59,7 @@ pub(super) fn half_equal<'s, P: Paging>(stage: Stage<'s, P>) -> Script<'s> {
     let check = move |found: Pte<P>| {
         if !known.contains(&found) {
             Checked::<P>::violation(format_args!(
-                "entry: {:#x} is read, which nobody wrote",
+                "entry: read {:#x}, which no task wrote",
                 found.raw()
             ));
         }
@@ -159,7 +159,7 @@ pub(super) fn tour<'s, P: Paging>(stage: Stage<'s, P>) -> Script<'s> {
     plays(vec![body])
 }
 
-/// The page of zeros is replaced by one store, used by another, and loaded by a stage CPU that may
+/// The zero page is replaced by one store, used by another, and loaded by a third CPU that may
 /// still buffer it.
 pub(super) fn replace_load<'s, P: Paging>(stage: Stage<'s, P>) -> Script<'s> {
     stage.map(0, 1);

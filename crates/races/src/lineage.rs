@@ -136,7 +136,7 @@ pub(super) fn refused<'s, P: Paging>(stage: Stage<'s, P>) -> Script<'s> {
     ];
     tasks(bodies, move || {
         let expected = if *stored.borrow() { 7 } else { 0 };
-        // Where nothing was stored it is the page of zeros, which stays where it is.
+        // Where nothing was stored it is the zero page, which stays where it is.
         adds_up(stage, &[stage.mm], 0, Ok(expected))
     })
 }

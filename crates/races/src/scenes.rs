@@ -185,7 +185,7 @@ pub(super) fn fault_protect<'s, P: Paging>(stage: Stage<'s, P>) -> Script<'s> {
     ])
 }
 
-/// P37: a store replaces the page of zeros, holding the table's lock until all CPUs have forgotten
+/// P37: a store replaces the zero page, holding the table's lock until all CPUs have forgotten
 /// it, beside a fault on the next page of the table.
 pub(super) fn fault_shootdown<'s, P: Paging>(stage: Stage<'s, P>) -> Script<'s> {
     stage.map(0, 2);

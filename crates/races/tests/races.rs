@@ -93,7 +93,7 @@ fn both_mistakes_of_half_width_are_found() {
                 .map(|failure| failure.report.outcome.to_string());
             let said = |what| text.as_ref().is_some_and(|text| text.contains(what));
             found[0] |= said("two exchanges from one value");
-            found[1] |= said("which nobody wrote");
+            found[1] |= said("which no task wrote");
             if found == [true; 2] {
                 break;
             }

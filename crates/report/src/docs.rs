@@ -1,4 +1,4 @@
-//! Generated parts of hand-written markdown.
+//! Replaces generated blocks in hand-written markdown.
 
 use core::error::Error;
 use core::fmt;
@@ -17,16 +17,16 @@ pub enum MarkerError {
 impl fmt::Display for MarkerError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Missing(name) => write!(f, "no marker `<!-- generated: {name} -->`"),
-            Self::Twice(name) => write!(f, "two markers `<!-- generated: {name} -->`"),
-            Self::Open(name) => write!(f, "no marker `<!-- end generated: {name} -->` follows"),
+            Self::Missing(name) => write!(f, "missing marker `<!-- generated: {name} -->`"),
+            Self::Twice(name) => write!(f, "duplicate marker `<!-- generated: {name} -->`"),
+            Self::Open(name) => write!(f, "missing end marker `<!-- end generated: {name} -->`"),
         }
     }
 }
 
 impl Error for MarkerError {}
 
-/// Replaces what stands between `<!-- generated: NAME -->` and `<!-- end generated: NAME -->`.
+/// Replaces the text between `<!-- generated: NAME -->` and `<!-- end generated: NAME -->`.
 ///
 /// The markers stay; `body` is set off from them by line ends. Replacing twice changes nothing.
 ///

@@ -1,4 +1,4 @@
-//! A report as one HTML page that stands alone: no scripts, no fonts, no other files.
+//! A report as one self-contained HTML page: no scripts, fonts or other files.
 //!
 //! All text is escaped; the only markup it may carry is backquotes around code.
 

@@ -140,10 +140,15 @@ impl Run {
     pub fn from_line(line: &str) -> Result<Self, String> {
         let run: Self = serde_json::from_str(line).map_err(|error| error.to_string())?;
         if run.schema != SCHEMA {
-            return Err(format!("schema {} is not {SCHEMA}", run.schema));
+            return Err(format!(
+                "unsupported schema {}: expected {SCHEMA}",
+                run.schema
+            ));
         }
         if run.simulated == run.host.is_some() {
-            return Err("`host` belongs to measured rows, and to each of them".to_owned());
+            return Err(
+                "`host` is required in measured rows and not allowed in simulated ones".to_owned(),
+            );
         }
         Ok(run)
     }

@@ -1,4 +1,4 @@
-//! How a published cell stands here: simulated, measured, or not reproduced, and in what sense.
+//! The status of a published cell: simulated, measured or not reproduced, and in what sense.
 
 use core::fmt;
 use core::str::FromStr;
@@ -107,7 +107,7 @@ pub struct ParseStatusError(String);
 
 impl fmt::Display for ParseStatusError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "`{}` is no status; one of:", self.0)?;
+        write!(f, "unknown status `{}`; statuses are:", self.0)?;
         Status::ALL
             .iter()
             .try_for_each(|status| write!(f, " {}", status.name()))

@@ -1,5 +1,4 @@
-//! One CPU makes all others forget translations, where the machine can do that without interrupting
-//! them.
+//! Broadcast TLB invalidation, on machines that can flush other CPUs without interrupting them.
 
 use crate::model::Ps;
 use crate::sched::Ahead;
@@ -11,7 +10,7 @@ use minflt_sync::Instance;
 const POLL: Ps = 20_000;
 
 impl World<'_> {
-    /// Makes all other CPUs forget: broadcasts are served one after the other, and each waits for
+    /// Flushes all other CPUs: broadcasts are served one after the other, and each waits for
     /// walks that have begun, during which a CPU has its interrupts off.
     pub(crate) fn broadcast(&self, forget: impl Fn(u32)) {
         let task = self.current.get();

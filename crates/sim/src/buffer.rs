@@ -1,4 +1,4 @@
-//! Store buffers: stores that reach memory later than the loads after them.
+//! Store buffers (TSO): stores become visible later than subsequent loads.
 //!
 //! # Problem
 //! On every processor that this library runs on, a store waits in its CPU's buffer while the loads
@@ -36,10 +36,10 @@
 //! Sewell, Sarkar, Owens, Zappa Nardelli, Myreen, "x86-TSO", CACM 2010, give this machine, and show
 //! that it allows what x86 does. The litmus tests in `tests/buffer.rs` compare ours with it.
 //! Nothing is found that x86-64 cannot do:
-//! - Plain data passes the door without its value, so it is written at once, before what its CPU
-//!   holds. Nobody can tell: whoever may look at plain data has taken a lock that the writer let
-//!   go, or found it by a word that the writer stored, after both; and that store is held behind
-//!   the earlier ones.
+//! - Plain data passes the access hook without its value, so it is written at once, before what its
+//!   CPU holds. Nobody can tell: whoever may look at plain data has taken a lock that the writer
+//!   let go, or found it by a word that the writer stored, after both; and that store is held
+//!   behind the earlier ones.
 //! - Contents of user pages are stored at once as well, so the buffer drains before.
 //! - What oracles keep is no part of the machine. They see the words of a CPU as that CPU does.
 //!

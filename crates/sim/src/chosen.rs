@@ -1,4 +1,4 @@
-//! A page-table format that is chosen at run time.
+//! A page-table format selected at run time.
 //!
 //! *Problem.* A system is compiled for its format, and a program that plays every race on every
 //! format would hold a dozen copies of all of `mm`: minutes of a compiler's time.

@@ -1,4 +1,4 @@
-//! What it costs to use the words of a page, of which a simulated one holds one.
+//! Costs of accessing the words of a page; a simulated page holds only one.
 //!
 //! # Problem
 //! How fast a thread goes over its memory depends on where that lies: on the thread's own node or

@@ -1,4 +1,4 @@
-//! Time fuzz: schedules as they happen, but with every cost stretched or shrunk at random.
+//! Schedules in virtual time with randomized costs.
 //!
 //! # Problem
 //! A random walk gives each CPU a turn at each step, which no machine does: real CPUs run side by

@@ -1,4 +1,4 @@
-//! Which run and which task the caller is: a thread-local pointer.
+//! The calling thread's current run and task: a thread-local pointer.
 
 use crate::instance::SimInstance;
 use crate::model::Ps;

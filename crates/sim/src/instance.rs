@@ -1,4 +1,4 @@
-//! One simulated machine: its memory, its translation buffers, and what is kept between runs.
+//! One simulated machine: its memory, its TLBs, and state kept between runs.
 //!
 //! # Problem
 //! The machines of the postings have 32 GB to 2 TB, and an exploration starts from zeroed memory

@@ -1,4 +1,4 @@
-//! The right to run on an instance: one at a time, across threads of the host.
+//! Exclusive access of one host thread to an instance.
 #![expect(
     clippy::disallowed_types,
     reason = "it belongs to the host, not to the simulated machine: no simulated context sees it"
@@ -15,7 +15,7 @@ impl Lease {
     /// Takes it.
     ///
     /// # Panics
-    /// If somebody has it.
+    /// If it is taken.
     pub(crate) fn take(&self) {
         // ORDERING: Acquire; pairs with [sim-lease].
         let before = self.0.swap(1, Ordering::Acquire);

@@ -1,4 +1,4 @@
-//! The line directory: who holds which cache line, and what an access to it costs.
+//! The cache-line directory: owners and sharers of each line, and access costs.
 //!
 //! # Problem
 //! What limits page faults on many CPUs is lines that move. The simulator must know for every line

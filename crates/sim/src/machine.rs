@@ -178,7 +178,7 @@ unsafe impl<P: Paging, const CHECKED: bool> Machine for Sim<P, CHECKED> {
                 might_sleep::<Self>();
                 world.park();
             }
-            None => Self::violation(format_args!("it sleeps outside a run: nobody can wake it")),
+            None => Self::violation(format_args!("sleeps outside a run: no task can wake it")),
         }
     }
 

@@ -157,7 +157,7 @@ numbers! {
         invalidate_page,
         /// Invalidating all translations.
         invalidate_all,
-        /// Making all CPUs forget translations by one broadcast, which the next one waits for; 0
+        /// Flushing all TLBs by one broadcast, which the next one waits for; 0
         /// where interrupts are sent instead.
         broadcast,
         /// Returning one page to the allocator at teardown.

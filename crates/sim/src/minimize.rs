@@ -1,4 +1,4 @@
-//! A failing schedule, made short.
+//! Minimizes a failing schedule.
 //!
 //! # Problem
 //! A random walk fails with hundreds of choices, of which three matter.

@@ -33,7 +33,7 @@ impl Distance {
     pub(crate) const ALL: [Self; 4] = [Self::Core, Self::Die, Self::Group, Self::Beyond];
 }
 
-/// Where one CPU stands.
+/// One CPU's place in the topology.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Place {
     core: u32,
@@ -350,7 +350,7 @@ fn reads(file: &MachineFile) -> [u64; 3] {
     }
 }
 
-/// Where each CPU stands.
+/// Each CPU's place in the topology.
 fn places(file: &MachineFile, cpus: u32) -> Vec<Place> {
     let shape = &file.shape;
     let per = |number: &Sourced| number.value as u32;

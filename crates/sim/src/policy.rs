@@ -1,4 +1,4 @@
-//! Who runs next: by virtual time, or chosen to find races.
+//! Scheduling policies: virtual time, or schedules chosen to find races.
 //!
 //! # Problem
 //! Virtual-time order is one schedule of very many, and nearly always a harmless one.

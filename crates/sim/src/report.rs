@@ -1,4 +1,4 @@
-//! What a run came to.
+//! The result of a run.
 
 use crate::schedule::Schedule;
 use crate::trace::Step;
@@ -12,7 +12,7 @@ pub enum Outcome {
     Ok,
     /// An oracle spoke.
     Violation(String),
-    /// Tasks wait, and nobody is left who could wake them.
+    /// Deadlock: tasks wait, and no task can wake them.
     Deadlock(String),
     /// A body panicked.
     Panic(String),

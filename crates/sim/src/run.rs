@@ -175,7 +175,7 @@ pub fn run<'a>(at: &SimInstance, options: &RunOptions<'_>, tasks: Vec<TaskSpec<'
     report
 }
 
-/// Resumes whoever is next, until nobody is.
+/// Resumes the next task, until there is none.
 fn drive<'w>(world: &'w World<'w>, fibers: &mut [Option<Fiber>], stacks: &mut Vec<DefaultStack>) {
     // SAFETY: dropped at the end of this function, which borrows the world.
     let entered = unsafe { here::enter(world) };

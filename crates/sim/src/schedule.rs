@@ -105,12 +105,12 @@ impl fmt::Display for ScheduleError {
         write!(f, "choice {number}, at character {at}: \"{text}\" ")?;
         match self.wrong {
             Wrong::NoChoice => f.write_str(
-                "is no choice; choices read STEP:CPU, STEP:next, STEP:hold or STEP:drainCPU",
+                "is not a valid choice; expected STEP:CPU, STEP:next, STEP:hold or STEP:drainCPU",
             ),
             Wrong::Order(step) => write!(
                 f,
-                "follows one of step {step}; steps rise, and within a step come CPU or next, hold, \
-                 drains"
+                "is out of order after step {step}: steps must ascend, and within a step the order \
+                 is CPU or next, hold, drain"
             ),
         }
     }
@@ -217,11 +217,11 @@ mod tests {
         let error = |text: &str| text.parse::<Schedule>().unwrap_err().to_string();
         assert_eq!(
             error("3:1  9"),
-            "choice 2, at character 6: \"9\" is no choice; choices read STEP:CPU, STEP:next, \
+            "choice 2, at character 6: \"9\" is not a valid choice; expected STEP:CPU, STEP:next, \
              STEP:hold or STEP:drainCPU"
         );
-        let order = "follows one of step 9; steps rise, and within a step come CPU or next, hold, \
-                     drains";
+        let order = "is out of order after step 9: steps must ascend, and within a step the order \
+                     is CPU or next, hold, drain";
         for (text, number, at, part) in [
             ("9:1 3:0", 2, 5, "3:0"),
             ("1:0 9:hold 9:1", 3, 12, "9:1"),

@@ -1,4 +1,4 @@
-//! Waiting for a word to change, as the context that waits sees it.
+//! Spin-waiting for a word to change, from the waiter's side.
 
 use crate::report::Outcome;
 use crate::sched::{Handed, Peek, Spin};

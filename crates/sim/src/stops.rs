@@ -1,4 +1,4 @@
-//! Stops between a sample of an entry and what is decided by it.
+//! A policy that stops threads between sampling an entry and using the sample.
 //!
 //! # Problem
 //! Between the moment that a fault samples an entry and its exchange lie a few accesses. A bug that

@@ -85,16 +85,18 @@ impl fmt::Display for StartError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Boot(error) => error.fmt(f),
-            Self::Host(error) => write!(f, "this host cannot hold the machine's memory: {error}"),
+            Self::Host(error) => {
+                write!(f, "cannot allocate the simulated machine's memory: {error}")
+            }
             Self::PageSize(bytes) => {
                 write!(
                     f,
-                    "pages of {bytes} bytes are not modelled; 4096, 16384 and 65536 are"
+                    "unsupported page size {bytes}: expected 4096, 16384 or 65536"
                 )
             }
             Self::Other(about) => write!(
                 f,
-                "this thread simulates a machine with tables of {} at the same time",
+                "this thread already simulates a machine of page-table format {}",
                 about.id
             ),
         }
@@ -262,7 +264,7 @@ impl Target for SimTarget {
     {
         if plan.cpus > self.cpus {
             return Err(TargetError::Unsupported(format!(
-                "{} CPUs are more than the machine's {}",
+                "{} CPUs exceed the machine's {}",
                 plan.cpus, self.cpus
             )));
         }

@@ -1,4 +1,4 @@
-//! What happened in a run, step by step.
+//! The step-by-step trace of a run.
 
 use minflt_sync::{Cost, Kind};
 

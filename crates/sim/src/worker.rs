@@ -1,4 +1,4 @@
-//! A worker, as a body sees it, and what the workers share beside memory.
+//! The worker interface for workload bodies, and the workers' shared state outside memory.
 
 use crate::data;
 use crate::machine::Sim;

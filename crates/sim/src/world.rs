@@ -1,4 +1,4 @@
-//! The world of a run, as the contexts in it see it.
+//! The state of a run that its contexts share.
 //!
 //! # Problem
 //! Atomics and locks know only a type, and yet each access must reach the run it belongs to, on a

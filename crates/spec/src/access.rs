@@ -91,7 +91,7 @@ impl Space {
         }
     }
 
-    /// Brings in what an access needs: a load the page of zeros or the file's, a store to private
+    /// Brings in what an access needs: a load the zero page or the file's, a store to private
     /// memory a page of its own. Linux: do_anonymous_page, do_read_fault, do_cow_fault,
     /// do_shared_fault.
     pub(crate) fn fault(

@@ -133,7 +133,7 @@ impl Space {
     }
 
     /// Whether the page at `addr` can be asked for its node: by reading, or because it is there,
-    /// no page of zeros, and accessible at all.
+    /// no zero page, and accessible at all.
     fn may_look(&self, index: usize, addr: u64) -> bool {
         let flags = self.vmas[index].flags;
         let own = matches!(self.pages.get(&(addr / PAGE)), Some(Page::Own(_)));

@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// What is present at a page of private memory; every other page is absent, or the file's.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Page {
-    /// The page of zeros that all read.
+    /// The zero page that all read.
     Zero,
     /// A page of its own, with the words known of it.
     Own(Words),

@@ -1,4 +1,4 @@
-//! A shared word behind the door.
+//! Atomic words whose accesses call the machine's access hook.
 
 use crate::machine::Machine;
 use crate::prim::Ordering;
@@ -91,13 +91,13 @@ impl<W: Word, M: Machine> Atomic<W, M> {
         M::take(&self.raw, free, taken, ok);
     }
 
-    /// The value, without the door: for oracles and printing, where nobody else may be running.
+    /// The value, without the access hook: for oracles and printing at quiescence.
     #[inline(always)]
     pub fn peek(&self) -> W {
         M::peek(&self.raw)
     }
 
-    /// Stores without the door: for what observes the system and is no part of it.
+    /// Stores without the access hook: for code that only observes the system.
     #[inline(always)]
     pub fn poke(&self, value: W) {
         M::poke(&self.raw, value);

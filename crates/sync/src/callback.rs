@@ -1,4 +1,4 @@
-//! Callbacks that wait for a grace period, and one CPU's queue of them.
+//! Grace-period callbacks, and their per-CPU queues.
 //!
 //! # Problem
 //! Whoever unlinks an object must not wait until its readers have left, and must not need memory
@@ -85,7 +85,7 @@ impl Callback {
         self.next.set(other.map(NonNull::cast));
     }
 
-    /// What is remembered, which is forgotten.
+    /// Takes the remembered object.
     pub fn recall(&self) -> Option<NonNull<()>> {
         self.next.take().map(NonNull::cast)
     }
@@ -137,7 +137,7 @@ impl<M: Machine> CallbackQueue<M> {
         let before = unsafe { callback.as_ref() }.run.replace(Some(run));
         if before.is_some() {
             M::violation(format_args!(
-                "what waits for a grace period was retired again"
+                "double retire: the object is already waiting for a grace period"
             ));
         }
         let mut queue = self.callbacks.lock();
@@ -158,7 +158,7 @@ impl<M: Machine> CallbackQueue<M> {
         queue.waiting.head.is_some().then_some(wanted)
     }
 
-    /// Runs the batch of number `wanted`, if nobody else does; returns how many ran.
+    /// Runs the batch of number `wanted`, unless another context does; returns how many ran.
     ///
     /// # Safety
     /// 1. The grace period `wanted` is over, and the caller has synchronized with its end.

@@ -1,10 +1,10 @@
-//! A counter of one CPU.
+//! A per-CPU event counter.
 
 use crate::prim::{AtomicU64, Ordering};
 
 /// A number that one CPU adds to and anybody reads.
 ///
-/// It observes the system and is no part of it, so it does not pass the door: counting costs no
+/// It only observes the system, so it does not call the access hook: counting costs no
 /// simulated time and adds no scheduling point.
 #[derive(Debug)]
 pub struct Counter(AtomicU64);

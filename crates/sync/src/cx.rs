@@ -1,4 +1,4 @@
-//! The context: what `sync` remembers of whoever is running.
+//! The context: per-task state of `sync` (CPU, locks held, interrupt state).
 //!
 //! A context belongs to a task (a thread, a coroutine, a CPU's idle loop), never to the operating
 //! system's thread: simulated tasks share one. It lies in the machine's own memory and outlives the
@@ -8,7 +8,7 @@ use crate::lockdep::HeldLocks;
 use crate::prim::{AtomicU32, AtomicU64};
 use core::cell::Cell;
 
-/// A task of one machine instance: 1 and up, below 2^30. 0 is nobody.
+/// A task of one machine instance: 1 and up, below 2^30. 0 is no task.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
 pub struct TaskId(pub u32);
 
@@ -52,7 +52,7 @@ pub struct SpinNode {
 
 /// A place in a queue of those who sleep. A task waits for one thing at a time.
 ///
-/// Raw words, because a context is no machine's type; they are reached through the door.
+/// Raw words, because a context is no machine's type; they are reached through the access hook.
 #[derive(Debug)]
 pub struct WaitNode {
     /// The next waiter's [`TaskId`], 0 at the tail. Guarded by: the lock's queue lock.

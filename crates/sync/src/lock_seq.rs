@@ -1,4 +1,4 @@
-//! Write locks that all end together.
+//! Sequence-number write locks that are all released in one store, as `mm_lock_seq` in Linux.
 //!
 //! # Problem
 //! A call that changes a few of an address space's VMAs has to write-lock each of them, and would

@@ -1,4 +1,4 @@
-//! The seam to the machine underneath: one door for every access to shared memory.
+//! The machine interface: one access hook for every access to shared memory.
 //!
 //! # Problem
 //! One implementation of locks and memory management has to run on real threads, in a simulator
@@ -13,14 +13,14 @@
 //! # Protocol
 //! Each access to a shared word goes through [`Machine::load`], [`Machine::store`],
 //! [`Machine::rmw`] or [`Machine::cas`]; each access to plain data under a lock is announced by
-//! [`Machine::before`]. The door carries the value, so a machine may buffer a store.
+//! [`Machine::before`]. The access hook gets the value, so a machine may buffer a store.
 //!
 //! # Why it is correct
 //! The default methods perform exactly the core operation. A machine that overrides one must act on
 //! the word given, with at least the ordering given.
 //!
 //! # Cost
-//! On real hardware `before` is an empty inline function, and a door compiles to the bare
+//! On real hardware `before` is an empty inline function, and an access compiles to the bare
 //! instruction; a check compares instruction counts with and without it.
 
 use crate::cpumask::CpuMask;

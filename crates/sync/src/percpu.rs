@@ -1,4 +1,4 @@
-//! One `T` for each CPU, far enough apart that no two share a line.
+//! Per-CPU data: one `T` per CPU, each on cache lines of its own.
 
 use crate::cx::TaskId;
 use crate::machine::Machine;
@@ -10,7 +10,7 @@ use core::ptr::NonNull;
 /// lines).
 pub const APART: usize = 128;
 
-/// In a `repr(C)` struct: what stands behind this shares no line with what stands before.
+/// In a `repr(C)` struct: fields after this share no cache line with fields before.
 #[derive(Clone, Copy, Debug)]
 #[repr(align(128))]
 pub struct Apart;

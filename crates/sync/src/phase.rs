@@ -1,4 +1,4 @@
-//! What a context is doing, for machines that account time.
+//! Phases of a context's work, for time accounting.
 
 /// A remark that says what the context does from here on.
 ///
@@ -14,7 +14,7 @@ pub enum Phase {
     Open,
     /// A fault changes the entry.
     Commit,
-    /// A fault lets go what it holds, and counts.
+    /// A fault releases its locks, and counts events.
     Finish,
     /// The next entry into the kernel is the call of this name.
     Call(&'static str),

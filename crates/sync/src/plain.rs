@@ -1,4 +1,4 @@
-//! Plain data behind the door.
+//! Plain data whose accesses call the machine's access hook.
 //!
 //! Lines that a lock protects move between CPUs as well, and it is there that races are seen; so
 //! access to plain shared data is announced to the machine like any other.
@@ -54,7 +54,7 @@ impl<T, M: Machine> Plain<T, M> {
         unsafe { &mut *self.value.get() }
     }
 
-    /// The data, without the door: for oracles at quiescence.
+    /// The data, without the access hook: for oracles at quiescence.
     ///
     /// # Safety
     /// 1. Nobody writes the data while the reference lives.

@@ -195,7 +195,7 @@ impl<C: Class, M: Machine> RefLock<C, M> {
         slept
     }
 
-    /// Whether it is in use, without the door: for oracles.
+    /// Whether it is in use, without the access hook: for oracles.
     pub fn is_attached(&self) -> bool {
         self.word.peek() & USERS != 0
     }

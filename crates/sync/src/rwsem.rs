@@ -1,4 +1,4 @@
-//! The sleeping read-write lock: `mmap_lock`, and whatever else Linux sleeps for, as each
+//! The sleeping read-write semaphore of `mmap_lock` and other sleeping locks, as each
 //! generation of Linux had it.
 //!
 //! # Problem
@@ -215,12 +215,12 @@ impl<C: Class, M: Machine> RwSem<C, M> {
         })
     }
 
-    /// Whether anybody waits in the queue, without the door: for oracles.
+    /// Whether there are waiters in the queue, without the access hook: for oracles.
     pub fn has_waiters(&self) -> bool {
         self.count.peek() & WAITERS != 0
     }
 
-    /// Whether anybody holds it, without the door: for oracles.
+    /// Whether it is held, without the access hook: for oracles.
     pub fn is_held(&self) -> bool {
         self.count.peek() & (WRITER | READERS) != 0
     }

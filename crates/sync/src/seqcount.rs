@@ -1,4 +1,4 @@
-//! The sequence count: readers that notice a writer instead of excluding it.
+//! The sequence count: readers detect a concurrent writer instead of excluding it.
 //!
 //! # Problem
 //! A speculative fault wants to use a VMA's fields without writing a shared line, and to know
@@ -86,7 +86,7 @@ impl<M: Machine> SeqCount<M> {
         self.word.store(seq.wrapping_add(1), Ordering::Release);
     }
 
-    /// Whether a writer is inside, without the door: for oracles.
+    /// Whether a write section is open, without the access hook: for oracles.
     pub fn is_odd(&self) -> bool {
         self.word.peek() & 1 == 1
     }

@@ -1,4 +1,4 @@
-//! Typed slabs: where every object of the memory manager comes from.
+//! Typed slabs: the allocator of all objects of the memory manager.
 //!
 //! # Problem
 //! The library owns no heap: allocation must be able to fail as a value, must place objects the
@@ -243,7 +243,7 @@ impl<T: SlabObject, M: Machine> Slab<T, M> {
         self.cpus.this().live.add(u64::MAX);
         if M::CHECKED {
             if Self::is_free(slot) {
-                M::violation(format_args!("an object is freed twice"));
+                M::violation(format_args!("double free of a slab object"));
             }
             // Whoever still reads it follows a pointer that leads nowhere.
             for part in Self::OWN {

@@ -100,12 +100,12 @@ impl<T, C: Class, M: Machine> SpinLock<T, C, M> {
         self.word.wait_until(u32::MAX, 0);
     }
 
-    /// Whether somebody holds it, without the door: for oracles.
+    /// Whether it is held, without the access hook: for oracles.
     pub fn is_locked(&self) -> bool {
         self.word.peek() != 0
     }
 
-    /// The data, without the door or the lock: for oracles at quiescence.
+    /// The data, without the access hook or the lock: for oracles at quiescence.
     ///
     /// # Safety
     /// 1. Nobody holds the lock while the reference lives.

@@ -1,4 +1,5 @@
-//! The queue of those who spin for a sleeping lock: one watches it, the others their own line.
+//! The optimistic spin queue (`osq_lock`): the head spins on the lock, the others on a line of
+//! their own.
 //!
 //! # Problem
 //! When all who spin for a lock watch its word, each change of the word goes to all of them, and
@@ -84,7 +85,7 @@ impl<M: Machine> SpinQueue<M> {
         }
     }
 
-    /// Whether nobody is in it, without the door: for oracles.
+    /// Whether it is empty, without the access hook: for oracles.
     pub fn is_empty(&self) -> bool {
         self.tail.peek() & TASK == 0
     }

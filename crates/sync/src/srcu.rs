@@ -69,7 +69,7 @@ pub struct SrcuCpu<M: Machine> {
     callbacks: CallbackQueue<M>,
 }
 
-/// Where the grace period stands. Guarded by: the lock around it.
+/// The grace period's progress. Guarded by: the lock around it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Step {
     Idle,
@@ -223,7 +223,7 @@ impl<M: Machine> Srcu<M> {
         self.progress.load(Ordering::Acquire) >> 1 >= wanted
     }
 
-    /// Takes the grace period one step on; false when a reader or another CPU stands in the way.
+    /// Advances the grace period by one step; false when a reader or another CPU prevents it.
     fn advance(&self) -> bool {
         // Before the lock, whose line all CPUs would move by their polls.
         let under_way = self.progress.load(Ordering::Relaxed) & 1 == 1;

@@ -1,66 +1,67 @@
-//! Locks and conditions that are one bit of somebody's word, and can be slept for.
+//! Bit locks and bit waits: hashed wait queues for single bits of words.
 //!
 //! # Problem
-//! Each page of a file can be locked, and waited for while it is written back. There are millions
-//! of pages, so a lock of a page may not take more than a bit of its descriptor; hardly ever does
-//! anybody wait for one. But who waits may wait for a disk, and has to sleep.
+//! Each file page can be locked, and waited for during writeback. There are millions of pages, so a
+//! page lock may take no more than a bit of the page's descriptor, and is rarely contended. But a
+//! waiter may wait for a disk, and has to sleep.
 //!
 //! # Idea
-//! The bit is in the word; those who sleep are elsewhere, in one of a few queues that all words
-//! share, chosen by a hash of a *key* that the caller has for the word (the number of a frame). A
-//! second bit of the word says that somebody may be sleeping, so that who lets go undisturbed does
-//! not look at the queue.
+//! The bit is in the word; sleepers are in one of a few queues that all words share, chosen by a
+//! hash of a *key* that the caller has for the word (the frame number). A second bit of the word
+//! says that there may be sleepers, so that an uncontended unlock does not look at the queue.
 //!
 //! # Protocol
 //! ```text
 //! word    `bit`      locked, or busy
-//!         `waiters`  somebody sleeps for this key, or is about to; of all bits of the word
-//! queue   guarded by its own spinning lock; nodes lie in the contexts of those who sleep, each
-//!         with key, bit, and wants to see the bit clear, to try for it, or to be handed it
+//!         `waiters`  a task sleeps for this key, or is about to; of all bits of the word
+//! queue   guarded by its own spin lock; nodes are in the sleepers' contexts, each with key, bit,
+//!         and its kind: wait until clear, try for the lock, or be handed it
 //! ```
-//! - Lock: set `bit`; whoever found it clear is inside. Else, with the queue's lock, set `bit` and
-//!   `waiters` in one step; if `bit` was set, put a node in, let the queue go, sleep.
-//! - Unlock: clear `bit`; if that found `waiters` set, look through the queue. Everybody there who
-//!   wants to see this bit clear is told so; *the first* who wants the lock is told to try. When
-//!   nobody with this key is left `waiters` is cleared.
-//! - Who tried in vain sleeps again, and wants to be *handed* the lock: it is locked on his behalf
-//!   before he is woken. So a sleeper is overtaken once by those who come by, and not for ever.
-//! - Wait until clear: as lock, but sets `waiters` only, and only where it finds `bit` set.
+//! - Lock: set `bit`; the task that found it clear has the lock. Else, with the queue's lock held,
+//!   set `bit` and `waiters` in one step; if `bit` was set, enqueue a node, release the queue's
+//!   lock, sleep.
+//! - Unlock: clear `bit`; if `waiters` was set, scan the queue. Wake all that wait for this bit to
+//!   be clear, and *the first* that wants the lock, to try for it. Clear `waiters` when no node
+//!   with this key is left.
+//! - A woken task that fails to get the lock sleeps again, and asks to be *handed* the lock: it is
+//!   then locked on its behalf before the wake-up. So a sleeper is overtaken a bounded number of
+//!   times.
+//! - Wait until clear: as lock, but sets `waiters` only, and only where `bit` is set.
 //!
 //! # Why it is correct
-//! Exclusion: only an exchange that finds the bit clear gives the lock, to its caller or to the one
-//! it is handed to.
+//! Exclusion: only an exchange that finds the bit clear gives the lock, to its caller or to the
+//! task that it is handed to.
 //!
-//! No wake is lost. Whoever is in the queue for a bit set `waiters`, or found it set, in the same
-//! step in which it found `bit` set, and it was in the queue before it let the queue's lock go.
-//! `waiters` is cleared under that lock only, when nobody with the key is in the queue. So whoever
-//! clears `bit` later finds `waiters` set, and the sleeper in the queue. He leaves it there in two
-//! cases. The bit is set again when he looks: then who set it will clear it, and finds `waiters`
-//! still set. Or somebody else was woken first to take the lock: he tries until he has it, and
-//! while he does not, somebody has it who will find `waiters`.
+//! No wake-up is lost. A task in the queue set `waiters`, or found it set, in the same step in
+//! which it found `bit` set, and was enqueued before it released the queue's lock. `waiters` is
+//! cleared under that lock only, when no node with the key is in the queue. So a later unlock finds
+//! `waiters` set, and the sleeper in the queue. It leaves the sleeper there in two cases. The bit
+//! is set again: then its new holder will clear it, and finds `waiters` still set. Or another task
+//! was woken first to take the lock: it tries until it has the lock, and meanwhile another holder
+//! will find `waiters`.
 //!
 //! ```text
 //! CPU 0: holder            CPU 1: wants the lock
 //!                          sets bit: was set
 //! clears bit
 //! finds no `waiters`       takes the queue's lock
-//!                          sets bit and `waiters`: bit was clear, he is inside
+//!                          sets bit and `waiters`: bit was clear, so it has the lock
 //! ```
 //!
-//! A node is out of the queue, and its link read, before `granted` is stored; its owner goes on
-//! only when it reads that. Wake tokens are sticky, and everybody who sleeps looks at `granted`
-//! again. Words that share a queue do not disturb one another: nodes of other keys are passed over.
+//! A node is dequeued, and its link read, before `granted` is stored; its owner proceeds only after
+//! reading that. Wake-up tokens are sticky, and each sleeper rechecks `granted`. Words that share a
+//! queue do not disturb each other: nodes of other keys are skipped.
 //!
-//! Who lets go looks at the word once more after it has cleared the bit, so the word must be the
-//! same word until it returns: it has a reference to the page, or the page cannot go.
+//! An unlock reads the word once more after it has cleared the bit, so the word must stay valid
+//! until it returns: the caller has a reference to the page, or the page cannot be freed.
 //!
 //! # Cost
-//! Undisturbed: an exchange to lock and one to unlock, on the word's line. A wait adds the queue's
-//! lock twice and a walk over those who sleep in the same queue.
+//! Uncontended: an exchange to lock and one to unlock, on the word's line. A wait adds the queue's
+//! lock twice and a scan of the sleepers in the same queue.
 //!
 //! Linux: mm/filemap.c `folio_wait_table`, `folio_lock`, `folio_unlock`, `folio_wait_bit_common`,
 //! `folio_wake_bit` (v6.12). There a sleeper is overtaken up to five times before it is handed the
-//! lock, and who wants to see the bit clear may be woken although it is set again.
+//! lock, and a task that waits for the bit to clear may be woken although it is set again.
 
 use crate::atomic::Atomic;
 use crate::cx::{Cx, TaskId};
@@ -117,7 +118,7 @@ struct Wait<'a, M: Machine> {
 }
 
 impl<M: Machine> WaitTable<M> {
-    /// A table in which nobody sleeps.
+    /// An empty table.
     #[must_use]
     pub fn new() -> Self {
         Self {
@@ -125,10 +126,10 @@ impl<M: Machine> WaitTable<M> {
         }
     }
 
-    /// Locks `bit` of `word`, a lock of class `C`; sleeps while somebody else has it.
+    /// Locks `bit` of `word`, a lock of class `C`; sleeps while another task has it.
     ///
     /// # Context
-    /// Sleeps; holds only what stands before `C`.
+    /// Sleeps; the caller holds only locks ordered before `C`.
     #[inline]
     #[track_caller]
     pub fn lock<C: Class>(&self, key: u64, word: &Atomic<u32, M>, bit: u32, waiters: u32) {
@@ -144,7 +145,7 @@ impl<M: Machine> WaitTable<M> {
         }
     }
 
-    /// Locks `bit` of `word` if nobody has it; whether it did.
+    /// Tries to lock `bit` of `word`; whether it succeeded.
     ///
     /// # Context
     /// Does not sleep.
@@ -201,7 +202,7 @@ impl<M: Machine> WaitTable<M> {
         // ORDERING: Release; pairs with [wait-bit].
         let before = word.sub(bit, Ordering::Release);
         if M::CHECKED && before & bit == 0 {
-            M::violation(format_args!("bit {bit:#x} is cleared, which nobody set"));
+            M::violation(format_args!("unlocked bit {bit:#x}, which was not locked"));
         }
         if before & waiters != 0 {
             self.wake(&Wait {
@@ -306,7 +307,7 @@ fn queue_number(key: u64) -> usize {
     (mixed >> (u64::BITS - QUEUES_LOG2)) as usize
 }
 
-/// Whether the one who sleeps with `cx` goes on, and how. `locked`: somebody was told to try, or
+/// Whether the task that sleeps with `cx` proceeds, and how. `locked`: a task was told to try, or
 /// has the lock.
 fn grant_for<M: Machine>(cx: &Cx, wait: &Wait<'_, M>, locked: &mut bool) -> Option<u64> {
     if M::load::<u32>(&cx.node.bit, Ordering::Relaxed) != wait.bit {
@@ -324,7 +325,7 @@ fn grant_for<M: Machine>(cx: &Cx, wait: &Wait<'_, M>, locked: &mut bool) -> Opti
     }
     // ORDERING: Acquire; pairs with [wait-bit], on behalf of the one who is handed the lock.
     let old = wait.word.or(wait.bit, Ordering::Acquire);
-    // Else somebody came by and took it: he finds `waiters` set when he lets go.
+    // Else another task took it, and finds `waiters` set when it unlocks.
     (old & wait.bit == 0).then_some(HANDED)
 }
 
@@ -344,7 +345,7 @@ fn push<M: Machine>(queue: &mut SpinGuard<'_, Queue, WaitLock, M>, wait: &Wait<'
     }
 }
 
-/// Takes `at` out, which stands behind `before` (0: at the head) and before `next`.
+/// Removes `at`, which is between `before` (0: at the head) and `next`.
 fn unlink<M: Machine>(
     queue: &mut SpinGuard<'_, Queue, WaitLock, M>,
     before: u32,

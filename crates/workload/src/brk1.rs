@@ -29,7 +29,7 @@ pub const INFO: Info = Info {
             name: "--touch",
             value: "",
             default: "off",
-            help: "store a word in the page each time",
+            help: "store a word to the new page in each round",
         },
     ],
     refused: &[NOT_BOUND],

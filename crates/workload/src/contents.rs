@@ -1,4 +1,4 @@
-//! What the workloads store, and the check that memory still holds it.
+//! The words that workloads store, and the check that loads return them.
 //!
 //! A stored word is a tag of thread, page and repetition, so that a page that reached the wrong
 //! place, the wrong thread or the next repetition is seen. It is never 0, so neither is a page that

@@ -45,14 +45,14 @@ pub const INFO: Info = Info {
             name: "--chunk",
             value: "SIZE",
             default: "512K",
-            help: "bytes that a disturber maps, touches and unmaps in a round",
+            help: "bytes that each other thread maps, touches and unmaps per round",
         },
         Opt {
             name: "--apart",
             value: "",
             default: "off",
-            help: "a page of no access on either side of thread 0's region, so that no mapping of \
-                   a disturber merges with it",
+            help: "guard pages around thread 0's region, so that no other thread's mapping \
+                   merges with it",
         },
     ],
     refused: &[],

@@ -148,7 +148,7 @@ impl Ebizzy {
         let chunk_bytes = given.size("-s")?.unwrap_or(default.chunk_bytes);
         if chunk_bytes < WORD {
             return Err(given.error(&format!(
-                "-s must be at least a record of {WORD} bytes, but is {chunk_bytes}"
+                "-s must be at least a record of {WORD} bytes, got {chunk_bytes}"
             )));
         }
         let generators = [("lcg", Generator::Lcg), ("ltp", Generator::Ltp)];

@@ -47,37 +47,37 @@ const EVERY_WORD: Opt = Opt {
     name: "--every-word",
     value: "",
     default: "off",
-    help: "load every word, not the first of each page only",
+    help: "load every word instead of one per page",
 };
 const PAGE_NS: Opt = Opt {
     name: "--page-ns",
     value: "NS",
     default: "none",
-    help: "compute for so many nanoseconds at each page, beside its load",
+    help: "compute time per page in nanoseconds",
 };
 const CACHE: Opt = Opt {
     name: "--cache",
     value: "warm|cold",
     default: "warm",
-    help: "whether the file's pages are in the page cache beforehand, or on a disk",
+    help: "start with the file in the page cache, or on disk",
 };
 const MEASURE: Opt = Opt {
     name: "--measure",
     value: "workers|process",
     default: "workers",
-    help: "the threads' loops, or all of the process",
+    help: "what is timed: the threads' loops, or the whole process",
 };
 const STRIDE: Opt = Opt {
     name: "--stride",
     value: "SIZE",
     default: "what a page table maps",
-    help: "bytes from one load to the next, rounded up to pages",
+    help: "stride between loads in bytes, rounded up to pages",
 };
 const SEED: Opt = Opt {
     name: "--seed",
     value: "N",
     default: "1",
-    help: "what the random orders begin with",
+    help: "seed of the random orders",
 };
 
 /// What the registry says about `file-seq`.
@@ -100,7 +100,7 @@ pub const RANDOM: Info = Info {
 /// What the registry says about `file-sparse`.
 pub const SPARSE: Info = Info {
     name: "file-sparse",
-    about: "each thread maps a file and loads a word of one page in each page table, or stride (2014)",
+    about: "each thread maps a file and loads one word per page table, or per stride (2014)",
     options: &[SIZE, STRIDE, PAGE_NS, CACHE, MEASURE],
     ..SEQUENTIAL
 };

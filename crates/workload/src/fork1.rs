@@ -26,7 +26,7 @@ pub const INFO: Info = Info {
             name: "--resident",
             value: "SIZE",
             default: "1M",
-            help: "bytes that a task has touched before it forks",
+            help: "bytes that each task touches before it forks",
         },
         will_it_scale::rounds("200"),
         TASKS,

@@ -51,7 +51,7 @@ const SECONDS: Opt = Opt {
     name: "-S",
     value: "SECONDS",
     default: "0.2",
-    help: "how long each instance loops",
+    help: "duration of each instance's loop",
 };
 const FEW: Opt = Opt {
     name: "--pages",
@@ -63,8 +63,8 @@ const APART: Opt = Opt {
     name: "--apart",
     value: "",
     default: "off",
-    help: "each instance maps the file at another offset from a whole GiB, as programs that are \
-           started one by one do; so no tables are shared",
+    help: "map the file at different offsets within a GiB, as independently started programs \
+           do; so page tables are not shared",
 };
 const INSTANCES: Opt = Opt {
     name: "-n",

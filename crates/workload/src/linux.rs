@@ -110,8 +110,8 @@ impl Linux {
 
     fn refuse(&self, plan: &Plan) -> Result<(), TargetError> {
         let words = if plan.clear == Clear::Beforehand {
-            "linux clears each page inside its fault and cannot do so beforehand; \
-             clear beforehand on host or sim"
+            "the linux target zeroes each page inside its fault; \
+             use --clear-beforehand on host or sim only"
                 .to_owned()
         } else if plan.threads == 0 {
             "linux: at least 1 thread or process is needed".to_owned()
@@ -262,7 +262,7 @@ fn succeeded(area: &Area, exit: &Exit) -> Result<(), TargetError> {
         }
         (None, Exit::Code(0)) => Ok(()),
         (None, other) => Err(TargetError::System(format!(
-            "linux: the process ended oddly: {other:?}"
+            "linux: unexpected process status: {other:?}"
         ))),
     }
 }

@@ -29,7 +29,7 @@ const NODES: u64 = 2;
 /// What the registry says about `move-pages`.
 pub const INFO: Info = Info {
     name: "move-pages",
-    about: "one thread faults while the others move pages of its mapping to other nodes (1: alone)",
+    about: "one thread faults while the others migrate pages of its mapping (1: alone)",
     threads: &[1, 2],
     options: &[
         Opt {
@@ -48,7 +48,7 @@ pub const INFO: Info = Info {
             name: "--moved",
             value: "SIZE",
             default: "1M",
-            help: "bytes that a mover moves to and fro",
+            help: "bytes that each other thread migrates back and forth",
         },
     ],
     refused: &[],

@@ -94,11 +94,11 @@ impl Info {
             let value = match (option.value, attached) {
                 ("", None) => "",
                 ("", Some(extra)) => {
-                    return Err(self.error(format!("{name} takes no value, but got `{extra}`")));
+                    return Err(self.error(format!("{name} takes no value, got `{extra}`")));
                 }
                 (_, Some(value)) => value,
                 (value, None) => rest.next().map(String::as_str).ok_or_else(|| {
-                    self.error(format!("{name} lacks its value; write {name} {value}"))
+                    self.error(format!("{name} requires a value: {name} {value}"))
                 })?,
             };
             if values.insert(option.name, value).is_some() {
@@ -146,7 +146,7 @@ impl Info {
         }
         let names: Vec<_> = self.options.iter().map(|option| option.name).collect();
         Err(self.error(format!(
-            "no option `{name}`; there are {}",
+            "unknown option `{name}`; options are {}",
             names.join(", ")
         )))
     }
@@ -191,9 +191,7 @@ impl Given<'_> {
         };
         let bytes = parse_size(text).map_err(|error| self.error(&format!("{name}: {error}")))?;
         if !(1..=SIZE_MAX).contains(&bytes) {
-            return Err(self.error(&format!(
-                "{name} must be from 1 byte to 128T, but is `{text}`"
-            )));
+            return Err(self.error(&format!("{name} must be from 1 byte to 128T, got `{text}`")));
         }
         Ok(Some(bytes))
     }
@@ -205,7 +203,7 @@ impl Given<'_> {
         };
         match text.parse() {
             Ok(0) | Err(_) => Err(self.error(&format!(
-                "{name} must be a whole number from 1 to {}, but is `{text}`",
+                "{name} must be an integer from 1 to {}, got `{text}`",
                 u32::MAX
             ))),
             Ok(count) => Ok(Some(count)),
@@ -224,7 +222,7 @@ impl Given<'_> {
         match seconds {
             Some(seconds) => Ok(Some((seconds * 1e9) as u64)),
             None => Err(self.error(&format!(
-                "{name} must be a time in seconds, such as 10 or 0.5, but is `{text}`"
+                "{name} must be a time in seconds, such as 10 or 0.5, got `{text}`"
             ))),
         }
     }
@@ -243,7 +241,7 @@ impl Given<'_> {
         }
         let known: Vec<_> = words.iter().map(|(word, _)| *word).collect();
         Err(self.error(&format!(
-            "{name} must be {}, but is `{text}`",
+            "{name} must be {}, got `{text}`",
             known.join(" or ")
         )))
     }
@@ -251,7 +249,7 @@ impl Given<'_> {
     /// Two options that exclude each other are not both given.
     pub(crate) fn not_both(&self, one: &str, other: &str) -> Result<(), OptionError> {
         if self.has(one) && self.has(other) {
-            return Err(self.error(&format!("{one} and {other} exclude each other")));
+            return Err(self.error(&format!("{one} and {other} are mutually exclusive")));
         }
         Ok(())
     }
@@ -332,39 +330,39 @@ mod tests {
         for (args, says) in [
             (
                 &["-q"][..],
-                "demo: no option `-q`; there are -g, --len, -z, -y",
+                "demo: unknown option `-q`; options are -g, --len, -z, -y",
             ),
             (
                 &["stray"],
-                "demo: no option `stray`; there are -g, --len, -z, -y",
+                "demo: unknown option `stray`; options are -g, --len, -z, -y",
             ),
             (
                 &["-s", "3"],
                 "demo: -s is not supported: nothing sleeps here",
             ),
             (&["-s3"], "demo: -s is not supported: nothing sleeps here"),
-            (&["-g"], "demo: -g lacks its value; write -g N"),
+            (&["-g"], "demo: -g requires a value: -g N"),
             (&["-g1", "-g2"], "demo: -g is given twice"),
-            (&["-z1"], "demo: -z takes no value, but got `1`"),
-            (&["-yz1"], "demo: -z takes no value, but got `1`"),
+            (&["-z1"], "demo: -z takes no value, got `1`"),
+            (&["-yz1"], "demo: -z takes no value, got `1`"),
             (&["-yzz"], "demo: -z is given twice"),
             (&["-ys"], "demo: -s is not supported: nothing sleeps here"),
-            (&["-yg"], "demo: -g lacks its value; write -g N"),
+            (&["-yg"], "demo: -g requires a value: -g N"),
             (
                 &["-g0"],
-                "demo: -g must be a whole number from 1 to 4294967295, but is `0`",
+                "demo: -g must be an integer from 1 to 4294967295, got `0`",
             ),
             (
                 &["-g", "two"],
-                "demo: -g must be a whole number from 1 to 4294967295, but is `two`",
+                "demo: -g must be an integer from 1 to 4294967295, got `two`",
             ),
             (
                 &["--len", "0"],
-                "demo: --len must be from 1 byte to 128T, but is `0`",
+                "demo: --len must be from 1 byte to 128T, got `0`",
             ),
             (
                 &["--len", "1X"],
-                "demo: --len: `1X` is no size; the suffix is one of K, M, G, T",
+                "demo: --len: invalid size `1X`: the suffix must be K, M, G or T",
             ),
         ] {
             assert_eq!(words(args), says);

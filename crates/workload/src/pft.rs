@@ -40,13 +40,13 @@ pub const INFO: Info = Info {
             name: "-b",
             value: "SIZE",
             default: "256M",
-            help: "bytes in all; the original's default is 16384, one page of its machine",
+            help: "total bytes; the original's default is 16384, one page of its machine",
         },
         Opt {
             name: "-g",
             value: "N",
             default: "none",
-            help: "GiB in all, instead of -b",
+            help: "total GiB, instead of -b",
         },
         Opt {
             name: "-f",
@@ -70,20 +70,20 @@ pub const INFO: Info = Info {
             name: "-z",
             value: "",
             default: "off",
-            help: "store every word of each page instead (the original's bzero)",
+            help: "store every word of each page (the original's bzero)",
         },
         Opt {
             name: "--measure",
             value: "process|workers",
             default: "process",
-            help: "the program of 2004: all of the process, each thread maps its share; or \
-                   Schermerhorn's: the touch loops only, over one region mapped beforehand",
+            help: "what is timed: the whole process, each thread mapping its share (2004); or the touch \
+                   loops only, over one region mapped beforehand (Schermerhorn's)",
         },
     ],
     refused: &[
         Refused {
             name: "-s",
-            why: "threads do not sleep at their end; leave it out",
+            why: "threads do not sleep before they exit; omit it",
         },
         Refused {
             name: "-t",
@@ -91,7 +91,7 @@ pub const INFO: Info = Info {
         },
         Refused {
             name: "-T",
-            why: "the title line is always printed; leave it out",
+            why: "the title line is always printed; omit it",
         },
         Refused {
             name: "-v",
@@ -222,7 +222,7 @@ impl Pft {
             Some("workers") => Definition::Workers,
             Some(other) => {
                 return Err(given.error(&format!(
-                    "--measure must be process or workers, but is `{other}`"
+                    "--measure must be process or workers, got `{other}`"
                 )));
             }
         };
@@ -251,7 +251,7 @@ impl Pft {
         if let Some(why) = target.lacks(Feature::WholePages)
             && self.touch != Touch::Lines(1)
         {
-            let words = format!("pft: {why}, so one word is touched in each; leave -c and -z out");
+            let words = format!("pft: {why}, so one word per page is touched; omit -c and -z");
             return Err(unsupported(words));
         }
         let shares = self.shares(threads, page_size);

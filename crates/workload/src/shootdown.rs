@@ -34,7 +34,7 @@ pub const INFO: Info = Info {
             name: "--others",
             value: "spin|sleep",
             default: "spin",
-            help: "what the others do meanwhile",
+            help: "activity of the other threads",
         },
         Opt {
             name: "--size",

@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-/// Why a text is no size.
+/// Why a text is not a size.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SizeError {
     text: String,
@@ -53,10 +53,10 @@ impl fmt::Display for SizeError {
         match self.why {
             Why::NoNumber => write!(
                 f,
-                "`{text}` is no size; write one as 4096, 64K, 256M or 32G"
+                "invalid size `{text}`: expected a number with an optional suffix, such as 4096, 64K or 32G"
             ),
-            Why::Suffix => write!(f, "`{text}` is no size; the suffix is one of K, M, G, T"),
-            Why::TooLarge => write!(f, "`{text}` does not fit 64 bits"),
+            Why::Suffix => write!(f, "invalid size `{text}`: the suffix must be K, M, G or T"),
+            Why::TooLarge => write!(f, "size `{text}` exceeds 64 bits"),
         }
     }
 }
@@ -90,7 +90,7 @@ mod tests {
         for text in ["1KB", "1 G", "1.5G", "12x"] {
             let words = told(text).unwrap_err();
             assert!(
-                words.contains(text) && words.contains("K, M, G, T"),
+                words.contains(text) && words.contains("K, M, G or T"),
                 "{words}"
             );
         }

@@ -37,7 +37,7 @@ pub(crate) const fn mode(default: &'static str) -> Opt {
         name: "--mode",
         value: "threads|processes",
         default,
-        help: "what the tasks are, as the originals are built twice",
+        help: "run tasks as threads or processes",
     }
 }
 

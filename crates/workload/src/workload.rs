@@ -189,8 +189,7 @@ impl Workload {
         };
         if !(least..=SIZE_MAX).contains(&bytes) {
             let unit = if least == 1 { "byte" } else { "bytes" };
-            let words =
-                format!("the size must be from {least} {unit} to 128T, but is {bytes} bytes");
+            let words = format!("the size must be from {least} {unit} to 128T, got {bytes} bytes");
             return Err(OptionError::new(words));
         }
         match self {
@@ -203,7 +202,11 @@ impl Workload {
             Self::Kernbench(test) => test.unit_bytes = bytes,
             Self::Load(test) => test.bytes = bytes,
             Self::Mmap(test) => test.bytes = bytes,
-            Self::Brk1(_) => return Err(OptionError::new("brk1 moves a page; it has no size")),
+            Self::Brk1(_) => {
+                return Err(OptionError::new(
+                    "brk1 grows the heap by one page; it has no size",
+                ));
+            }
             Self::Fork1(test) => test.bytes = bytes,
             Self::NumaMem(test) => test.memory.thread = bytes,
             Self::MovePages(test) => test.bytes = bytes,
@@ -354,12 +357,12 @@ mod tests {
                  mmap2, brk1, fork1, numa-mem, move-pages, shootdown, hugetlb-fault, hugetlb-fork, \
                  hugetlb-both, usemem",
             ),
-            ("pft -b 1M -g 1", "pft: -b and -g exclude each other"),
-            ("pft -z -c 2", "pft: -c and -z exclude each other"),
+            ("pft -b 1M -g 1", "pft: -b and -g are mutually exclusive"),
+            ("pft -z -c 2", "pft: -c and -z are mutually exclusive"),
             ("pft -g 200000", "pft: -g must be at most 131072"),
             (
                 "pft --measure x",
-                "pft: --measure must be process or workers, but is `x`",
+                "pft: --measure must be process or workers, got `x`",
             ),
             (
                 "pft -t",
@@ -367,7 +370,7 @@ mod tests {
             ),
             (
                 "disturb --chunk 0",
-                "disturb: --chunk must be from 1 byte to 128T, but is `0`",
+                "disturb: --chunk must be from 1 byte to 128T, got `0`",
             ),
         ] {
             assert_eq!(parse(line), Err(says.to_owned()));

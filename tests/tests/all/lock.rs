@@ -65,11 +65,7 @@ fn what_is_locked_is_there_and_counted_once() {
         mm.mprotect(page(14), PAGE, Prot::READ).expect("mapped");
         let resident = mm.resident_pages_sum();
         assert_eq!(lock(mm, 14, 1), Ok(()));
-        assert_eq!(
-            mm.resident_pages_sum(),
-            resident,
-            "{era}: the page of zeros"
-        );
+        assert_eq!(mm.resident_pages_sum(), resident, "{era}: the zero page");
         assert_eq!(in_core(mm, page(14), 1), [1]);
     });
 }

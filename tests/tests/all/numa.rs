@@ -440,7 +440,7 @@ fn moved<M: Machine>(name: &str, config: Config) {
     let world = World::<M>::new(config);
     let mm = world.space(6);
     world.on(&mm, 0, |thread| {
-        // 0, 1, 2 there; 3 for nobody; 4 the page of zeros; 5 not there; 6 not mapped.
+        // 0, 1, 2 there; 3 for nobody; 4 the zero page; 5 not there; 6 not mapped.
         mm.mprotect(page(3), PAGE, Prot::NONE).expect("mapped");
         mm.madvise(page(4), 2 * PAGE, Advice::DontNeed)
             .expect("mapped");

@@ -263,7 +263,7 @@ fn misplaced_pages_refuse_a_strict_policy_and_nothing_has_changed() {
             "{era}: none said"
         );
         assert_eq!(mm.get_mempolicy_at(page(2)), Ok(Policy::DEFAULT));
-        assert_eq!(strict(3, 5, policy(Bind, &[1])), Ok(()), "page of zeros");
+        assert_eq!(strict(3, 5, policy(Bind, &[1])), Ok(()), "zero page");
         assert_eq!(strict(0, 5, policy(Bind, &[0, 1])), Ok(()), "{era}");
         // All nodes that were said count, though only the first is kept.
         assert_eq!(strict(0, 5, policy(Preferred, &[1, 0])), Ok(()), "{era}");

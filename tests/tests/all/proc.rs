@@ -90,7 +90,7 @@ fn smaps_counts_pages_by_what_they_are() {
         for n in 510..515 {
             thread.store(page(n), n).expect("mapped");
         }
-        thread.load(page(516)).expect("the page of zeros");
+        thread.load(page(516)).expect("the zero page");
         let before = text(|out| mm.smaps(out));
         let found = fields(&before);
         for (name, kib) in [

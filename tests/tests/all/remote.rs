@@ -282,7 +282,7 @@ fn pins_before_stores(config: Config) -> bool {
         assert_eq!(mapped, Ok(page(0)));
         map(mm, 4, 2, Prot::READ_WRITE);
         let thread = mm.thread();
-        // A page that is mapped, and one that is not; a page of zeros, and nothing.
+        // A page that is mapped, and one that is not; a zero page, and nothing.
         assert_eq!(
             (thread.load(page(0)), thread.load(page(4))),
             (Ok(10), Ok(0))

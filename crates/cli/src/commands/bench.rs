@@ -82,7 +82,7 @@ struct Variant {
 
 impl<'a> Job<'a> {
     fn new(args: &'a Bench) -> Result<Self, Error> {
-        let nothing = || usage("bench: name a workload (minflt workloads lists them), or --proof");
+        let nothing = || usage("bench: name a workload (see `minflt workloads`) or use --proof");
         let name = args.workload.as_deref().ok_or_else(nothing)?;
         if !list().iter().any(|info| info.name == name) {
             let known: Vec<_> = list().iter().map(|info| info.name).collect();
@@ -177,35 +177,35 @@ impl<'a> Job<'a> {
     fn check_targets(&self, on: &[On]) -> Result<(), Error> {
         if self.args.machine.is_some() && !on.contains(&On::Sim) {
             return Err(usage(
-                "--machine: only sim models a machine; add sim to --on",
+                "--machine: only the sim target simulates a machine; add sim to --on",
             ));
         }
         if self.args.extend_machine && !on.contains(&On::Sim) {
             return Err(usage(
-                "--extend-machine: only sim models a machine; add sim to --on",
+                "--extend-machine: only the sim target simulates a machine; add sim to --on",
             ));
         }
         if let Some(option) = self.args.why.option()
             && on.iter().any(|on| *on != On::Sim)
         {
             return Err(usage(format!(
-                "{option}: only sim knows where time goes; give --on sim"
+                "{option}: only the sim target accounts time; use --on sim"
             )));
         }
         if self.ram.is_some() && on.iter().all(|on| *on == On::Linux) {
             return Err(usage(
-                "--ram: linux has the RAM it has; add host or sim to --on",
+                "--ram: the linux target uses the host's RAM; add host or sim to --on",
             ));
         }
         if self.swap != 0 && on.iter().all(|on| *on == On::Linux) {
             return Err(usage(
-                "--swap: linux has the swap it has; add host or sim to --on",
+                "--swap: the linux target uses the host's swap; add host or sim to --on",
             ));
         }
         Ok(())
     }
 
-    /// A file holds one run.
+    /// Refuses several runs for one file.
     fn check_files(&self, runs: usize) -> Result<(), Error> {
         let one = [
             (self.args.why.flame.is_some(), "--flame"),
@@ -213,7 +213,7 @@ impl<'a> Job<'a> {
         ];
         match one.iter().find(|(given, _)| *given) {
             Some((_, option)) if runs > 1 => Err(usage(format!(
-                "{option}: {runs} runs were asked for; give one era and one number of threads"
+                "{option}: {runs} runs, but the file holds one; give one era and one number of threads"
             ))),
             _ => Ok(()),
         }
@@ -259,7 +259,7 @@ impl<'a> Job<'a> {
             };
             let cpus = plan.cpus;
             return Err(usage(format!(
-                "{option} {cpus}: at most {MAX_CPUS} CPUs are possible"
+                "{option} {cpus}: at most {MAX_CPUS} CPUs are supported"
             )));
         }
         if on == On::Sim {
@@ -274,7 +274,7 @@ impl<'a> Job<'a> {
         }
     }
 
-    /// More CPUs than the machine has are a machine that nobody has described.
+    /// Refuses more CPUs than the machine has, unless it is extended.
     fn check_cpus(&self, cpus: u32) -> Result<(), Error> {
         let (name, has) = (&self.machine.name, self.machine.cpus());
         if cpus > has && !self.args.extend_machine {
@@ -330,7 +330,7 @@ impl<'a> Job<'a> {
             && !why.freed
         {
             return Err(usage(format!(
-                "--free: no word called `{name}` was touched; those that cost are {}",
+                "--free: the run did not access `{name}`; the most expensive words are {}",
                 why::names(&why)
             )));
         }
@@ -356,7 +356,7 @@ impl<'a> Job<'a> {
         let (name, has) = (&self.machine.name, self.machine.cpus());
         let is_more = |Ran { run, .. }: &Ran| run.simulated && run.cpus > has;
         done.iter().any(is_more).then(|| {
-            format!("{name} has {has} CPUs: rows of more are on its topology repeated, extended")
+            format!("{name} has {has} CPUs: rows with more extend its topology by repetition")
         })
     }
 

@@ -86,7 +86,7 @@ fn verdict(args: &Check, rows: &[Row]) -> Result<(), Error> {
             Some(failure) => tell(args, row, failure),
             None if args.broken => {
                 return Err(Error::Failed(format!(
-                    "{}: not found in {} schedules with its fix ({}) switched off; try more with \
+                    "{}: no failure in {} schedules with the fix ({}) switched off; increase \
                      --schedules",
                     race.number, found.schedules, race.fix
                 )));
@@ -100,7 +100,7 @@ fn verdict(args: &Check, rows: &[Row]) -> Result<(), Error> {
         .count();
     if failures > 0 && !args.broken {
         return Err(Error::Failed(format!(
-            "{failures} of {} searches found a race",
+            "{failures} of {} searches found a failure",
             rows.len()
         )));
     }
@@ -112,7 +112,11 @@ fn tell(args: &Check, row: &Row, failure: &Failure) {
     let Row {
         race, era, format, ..
     } = row;
-    let broken = if args.broken { " --broken" } else { "" };
+    let broken = if args.broken {
+        " --negative-control"
+    } else {
+        ""
+    };
     let at = if args.format.is_some() || race.formats.len() > 1 {
         format!(" --format {}", format.id())
     } else {
@@ -137,7 +141,7 @@ fn tell(args: &Check, row: &Row, failure: &Failure) {
     );
     if let Some(short) = shortest(race, *format, era.config, report) {
         outln!(
-            "the same with {} of its {} choices, {} of them switches:\n{command} '{}'",
+            "shortened to {} of its {} choices, {} of them context switches:\n{command} '{}'",
             short.schedule.0.len(),
             short.before,
             short.schedule.switches(),
@@ -151,7 +155,7 @@ fn replay(args: &Check, races: &[&Race], schedule: &str) -> Result<(), Error> {
         .parse()
         .map_err(|error| usage(format!("--replay: {error}")))?;
     let ([race], eras) = (races, eras(args, races[0])?) else {
-        return Err(usage("--replay: name one scenario"));
+        return Err(usage("--replay: name one race"));
     };
     let format = format(args)?.unwrap_or(race.formats[0]);
     let shown = show(race, format, eras[0].config, Policy::Replay(schedule));
@@ -171,14 +175,14 @@ fn replay(args: &Check, races: &[&Race], schedule: &str) -> Result<(), Error> {
 fn chosen(args: &Check) -> Result<Vec<&'static Race>, Error> {
     if args.schedules == 0 {
         return Err(usage(
-            "--schedules 0: nothing would be searched; give 1 or more",
+            "--schedules 0: nothing to search; expected at least 1",
         ));
     }
     match &args.scenario {
         Some(name) => one(name).map(|race| vec![race]),
         None if args.all => Ok(RACES.iter().collect()),
         None => Err(usage(
-            "check: name a scenario (minflt check --list), or give --all",
+            "check: name a race (see `minflt check --list`) or use --all",
         )),
     }
 }
@@ -329,7 +333,7 @@ pub(super) fn list() -> Table {
         "race",
         "scenario",
         "must never happen",
-        "fix (switched off by --broken)",
+        "fix (--negative-control switches it off)",
         "shows in",
     ];
     let mut table = Table::new("Races", columns.map(Column::text));

@@ -1,4 +1,4 @@
-//! What there is: eras, formats and workloads.
+//! `minflt eras`, `formats` and `workloads`.
 
 use crate::error::Error;
 use crate::out::{out, outln};

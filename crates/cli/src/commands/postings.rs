@@ -1,4 +1,4 @@
-//! `minflt postings`: what was published, and whether its own arithmetic holds.
+//! `minflt postings`: the published tables, and the check of their derived figures.
 
 use crate::args::Postings;
 use crate::error::{Error, failed, usage};
@@ -43,7 +43,9 @@ pub(crate) fn run(args: &Postings) -> Result<(), Error> {
             count(Outcome::Fail)
         );
         if worst(&checks) == Outcome::Fail {
-            return Err(Error::Failed("published figures do not add up".into()));
+            return Err(Error::Failed(
+                "published figures are inconsistent (see the list above)".into(),
+            ));
         }
     } else {
         out!("{}", overview(&postings).to_text());

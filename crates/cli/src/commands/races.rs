@@ -1,4 +1,4 @@
-//! `minflt races`: the known races, and one of them drawn.
+//! `minflt races`: lists the known races, and draws timelines.
 
 use super::check::{list, one};
 use crate::args::Races;
@@ -32,11 +32,11 @@ pub(crate) fn run(args: &Races) -> Result<(), Error> {
 
 fn about(race: &Race) {
     outln!("{} ({}): never {}", race.number, race.name, race.never);
-    outln!("the fix: {} (switched off in what follows)", fix(race));
+    outln!("negative control: {}", fix(race));
     outln!("shows in: {}", race.shows_in);
     let formats: Vec<_> = race.formats.iter().map(|format| format.id()).collect();
     outln!("formats:  {}", formats.join(", "));
-    outln!("search:   minflt check {} --broken", race.number);
+    outln!("search:   minflt check {} --negative-control", race.number);
 }
 
 fn fix(race: &Race) -> String {
@@ -50,7 +50,7 @@ fn fix(race: &Race) -> String {
 fn as_posted(race: &Race) -> Result<(), Error> {
     if race.fix != Broken::RmapUnlocked {
         return Err(Error::Usage(format!(
-            "{} is no race of a posting that can be played as posted; P10 and P11 are",
+            "{} cannot be replayed as posted; only P10 and P11 can",
             race.number
         )));
     }

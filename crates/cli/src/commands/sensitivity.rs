@@ -1,4 +1,4 @@
-//! `minflt sensitivity`: every guess of a machine file varied, to see what rests on it.
+//! `minflt sensitivity`: varies each guessed machine parameter, and reports changed conclusions.
 //!
 //! # Idea
 //! A conclusion that flips when one guess is 30% lower or 40% higher is a conclusion about that
@@ -71,11 +71,13 @@ pub(crate) fn run(args: &Sensitivity) -> Result<(), Error> {
     if let Some(name) = chosen.iter().find(|name| !known.contains(name)) {
         let known = known.join(", ");
         return Err(usage(format!(
-            "no conclusions are drawn from `{name}`; they are from {known}"
+            "no conclusion depends on machine `{name}`; machines are {known}"
         )));
     }
     if args.docs && !args.machines.is_empty() {
-        return Err(usage("--docs: name no machine: the table holds all"));
+        return Err(usage(
+            "--docs: regenerates the rows of all machines; do not name one",
+        ));
     }
     let all = postings().map_err(|error| failed("published data")(&error))?;
     let tables: Vec<&PublishedTable> = all.iter().flat_map(|posting| &posting.tables).collect();

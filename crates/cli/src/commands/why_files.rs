@@ -1,4 +1,4 @@
-//! Where simulated time went, as files: a flame graph, and a profile for the Firefox Profiler.
+//! Writes where simulated time went: a flame graph, and a profile for the Firefox Profiler.
 
 use super::why::frames;
 use crate::error::{Error, failed};

@@ -1,4 +1,4 @@
-//! What the workers of a process, or of a group of processes, share beside memory.
+//! State outside memory that workers of a process, or process group, share.
 
 use crate::Host;
 use minflt_mm::System;

@@ -1,4 +1,4 @@
-//! What the host's kernel knows of the calling thread.
+//! The host kernel's accounting of the calling thread.
 
 const NANOS: u64 = 1_000_000_000;
 

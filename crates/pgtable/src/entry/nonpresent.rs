@@ -1,9 +1,9 @@
-//! Entries that map nothing now and still say where the page is: it is being moved to another
-//! frame, or it lies on a swap device.
+//! Migration and swap entries: non-present entries whose page is being migrated to another frame,
+//! or is on a swap device.
 //!
 //! The hardware looks at no bit of an entry that is not valid, so what such an entry says is
 //! software's own. It is the empty entry with a number in the frame's field and a code in the four
-//! bits that every format has for "shared page of zeros", "granting stores", "accessed" and
+//! bits that every format has for "shared zero page", "granting stores", "accessed" and
 //! "dirty":
 //!
 //! ```text
@@ -39,7 +39,7 @@ impl<P: Paging> Pte<P> {
         (P::bits().pfn_mask >> P::bits().pfn_shift) + 1
     }
 
-    /// What stands in place of the mapped entry `self` while its page is being moved.
+    /// The migration entry that replaces the mapped entry `self`.
     #[must_use]
     pub fn migration(self) -> Self {
         let (old, b) = (self.settled(), P::bits());
@@ -47,8 +47,8 @@ impl<P: Paging> Pte<P> {
         Self::of(P::tree()[0].none | kept).granting_later(self.grant())
     }
 
-    /// What stands in place of the mapped entry `self` while its page is in `slot`, which is below
-    /// [`Self::slots`].
+    /// The swap entry that replaces the mapped entry `self`, whose page is in `slot`, which is
+    /// below [`Self::slots`].
     #[must_use]
     pub fn swapped(self, slot: u64) -> Self {
         let kept = self.raw & P::bits().uffd_wp;

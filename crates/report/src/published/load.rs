@@ -89,7 +89,7 @@ pub fn parse(file: &str, text: &str) -> Result<Posting, PublishedError> {
         }
     }
     if let Some(table) = posting.held_out.iter().find(|it| !it.fits.is_empty()) {
-        let what = "it is held out: nothing may be fitted to it; delete its `fit`";
+        let what = "a held-out table cannot be fitted to; delete its `fit`";
         return Err(fail(Some(&table.id), what.to_owned()));
     }
     Ok(posting)

@@ -80,7 +80,7 @@ pub struct PublishedTable {
     pub params: Params,
     /// The machine, as the posting describes it.
     pub machine: String,
-    /// The simulated machine that stands for it.
+    /// The simulated machine used for it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub preset: Option<String>,
     /// Others that may stand for it: the posting does not say which it was.
@@ -88,10 +88,10 @@ pub struct PublishedTable {
     pub also: Vec<String>,
     /// Which kernel was measured.
     pub role: Role,
-    /// The era that stands for that kernel, unless each column names its own.
+    /// The era used for that kernel, unless each column names its own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub era: Option<String>,
-    /// How the table stands here.
+    /// The table's status here.
     pub status: Status,
     /// What the status needs said: the missing part, or the reason.
     #[serde(default, skip_serializing_if = "String::is_empty")]
@@ -138,7 +138,7 @@ pub struct PublishedColumn {
     /// Which kernel was measured, where the table holds several.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub role: Option<Role>,
-    /// The era that stands for that kernel.
+    /// The era used for that kernel.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub era: Option<String>,
     /// Settings of this column alone.

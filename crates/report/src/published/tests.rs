@@ -341,7 +341,7 @@ fn nothing_is_fitted_to_what_is_held_out() {
                2.0\nwhy = 'y'\n";
     let error = parse("small.toml", &(text.clone() + fit)).unwrap_err();
     assert_eq!(error.table.as_deref(), Some("1999/other"));
-    assert!(error.what.contains("held out"), "{error}");
+    assert!(error.what.contains("held-out"), "{error}");
     // The rules of the other tables hold too.
     let error = parse("small.toml", &text.replace("1999/other", "1999/one")).unwrap_err();
     assert!(error.what.contains("unique"), "{error}");

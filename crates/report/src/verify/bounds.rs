@@ -1,4 +1,4 @@
-//! Orders: rising rows, repeated cells, `min <= avg <= max`.
+//! Checks of order: rising rows, repeated cells, `min <= avg <= max`.
 
 use crate::published::{Kind, PublishedTable};
 

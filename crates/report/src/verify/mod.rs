@@ -1,4 +1,4 @@
-//! The postings' own arithmetic, done again.
+//! Recomputes the figures that the postings derive from others.
 //!
 //! Each table names the rules its figures obey; each rule says of each cell it looks at whether
 //! it holds. A cell that fails is a failure of our data or of the posting. The latter are known:

@@ -1,4 +1,4 @@
-//! What `perf bench numa mem` derives: everything follows from the times of the fastest and of
+//! Figures that `perf bench numa mem` derives: all follow from the times of the fastest and of
 //! the last thread and from the data each thread has processed.
 
 use crate::published::PublishedTable;

@@ -1,4 +1,4 @@
-//! One request for a line, and what it came to.
+//! One coherence request for a line, and its result.
 
 use super::LineId;
 use crate::model::{Model, Ps};

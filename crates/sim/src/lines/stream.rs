@@ -1,4 +1,4 @@
-//! Lines that come before they are asked for, since they are read one after the other.
+//! Hardware prefetch of sequentially read lines.
 //!
 //! # Problem
 //! Unmapping looks at all 512 entries of a table. On a real machine its 64 lines come at the rate

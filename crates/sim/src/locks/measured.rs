@@ -91,7 +91,7 @@ impl Curves {
         let known = |name: &&String| Lock::ALL.iter().any(|lock| lock.name() == name.as_str());
         if let Some(name) = named.find(|name| !known(name)) {
             let names = Lock::ALL.map(Lock::name).join(", ");
-            return Err(wrong(format!("{name} is no lock; the locks: {names}")));
+            return Err(wrong(format!("unknown lock {name}; locks are {names}")));
         }
         match curves
             .measured

@@ -1,4 +1,4 @@
-//! One contended lock on a simulated machine, beside what was measured on real ones.
+//! Benchmark of one contended lock on a simulated machine, against published measurements.
 //!
 //! # Problem
 //! Whether the line directory behaves like hardware is asked first where nothing else plays a part:
@@ -133,7 +133,7 @@ impl fmt::Display for ContestError {
             Self::Threads { cpus, threads } => {
                 write!(f, "{threads} threads on a machine of {cpus} CPUs")
             }
-            Self::Host(error) => write!(f, "this host cannot hold the machine: {error}"),
+            Self::Host(error) => write!(f, "cannot allocate the simulated machine: {error}"),
             Self::Run(outcome) => outcome.fmt(f),
         }
     }
@@ -157,7 +157,7 @@ struct Ring {
     done: Cell<u64>,
 }
 
-/// Takes the lock, does what it is given, and lets go.
+/// Locks, runs the critical section, and unlocks.
 type Section<'a> = dyn Fn(u32, &dyn Fn()) + 'a;
 
 /// How often a second `lock` is taken on a machine like `file`.

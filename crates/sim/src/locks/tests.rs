@@ -110,5 +110,9 @@ fn a_curve_of_no_lock_is_refused() {
     let text = "machine = \"m\"\nsource = \"\"\nunit = \"\"\nsection_cycles = 1\nthreads = [1]\n\
                 [measured]\nmutex = [1]\n";
     let refused = super::Curves::parse("x.toml", text).unwrap_err();
-    assert!(refused.to_string().starts_with("x.toml: mutex is no lock"));
+    assert!(
+        refused
+            .to_string()
+            .starts_with("x.toml: unknown lock mutex")
+    );
 }

@@ -1,4 +1,4 @@
-//! Whether a machine file can be believed, and on which line it cannot.
+//! Consistency checks of a machine file, with line numbers.
 //!
 //! Ranges and contradictions are rows of tables, so that each gives the same kind of message: what
 //! stands there, what it contradicts and on which line, and what would be right.
@@ -55,13 +55,13 @@ const RISING: &[(Key, Key, &str)] = &[
     (("reads", "far"), ("reads", "near"), NEARER),
     (("reads", "near"), ("reads", "node"), ALONE_READING),
 ];
-const BESIDES: &str = "a read-modify-write does what a load does, and more";
-const FARTHER: &str = "what is farther away costs at least as much";
-const OWNED: &str = "to take a line from its owner, the die's last cache is asked first";
-const MORE: &str = "all translations take at least as long as one";
-const NEARER: &str = "memory of another node is no faster than a CPU's own";
-const ALONE_READING: &str = "one CPU does not read faster than its node's memory";
-const ALONE: &str = "one CPU does not write faster than its node's memory";
+const BESIDES: &str = "a read-modify-write cannot cost less than a load";
+const FARTHER: &str = "a more distant access cannot cost less";
+const OWNED: &str = "a transfer from the owner includes a lookup in the die's last-level cache";
+const MORE: &str = "a full TLB flush cannot cost less than flushing one entry";
+const NEARER: &str = "remote memory cannot be faster than local memory";
+const ALONE_READING: &str = "one CPU cannot read faster than its node's memory";
+const ALONE: &str = "one CPU cannot write faster than its node's memory";
 
 /// Reads the text of a machine file.
 pub(super) fn parse(text: &str) -> Result<MachineFile, Wrong> {
@@ -98,16 +98,16 @@ fn grammar(text: &str, error: &toml::de::Error) -> Wrong {
     let said = error.message().replace('\n', "; ");
     let key = key_at(text, start);
     let remedy = if said.starts_with("missing field") {
-        "; add it: every machine has every number, and a guess is one (`src = \"guess\"`)"
+        "; add it: every parameter is required, and a guess is allowed (`src = \"guess\"`)"
     } else if said.starts_with("invalid type") {
-        "; numbers read `key = { value = 1, src = \"guess\", cite = \"who says so\" }`"
+        "; expected `key = { value = 1, src = \"guess\", cite = \"the source\" }`"
     } else if said.starts_with("unknown field") {
         "; remove it, or write it below the table it belongs to: [shape], [ns], [bytes_per_us] or \
          [reads]"
     } else if said.starts_with("unknown variant") {
-        "; give one of these"
+        "; use one of these"
     } else {
-        "; a file of data/machines shows how it is written"
+        "; see the files in data/machines for examples"
     };
     (line, format!("{key}{said}{remedy}"))
 }
@@ -130,7 +130,7 @@ fn words(machine: &MachineFile) -> Result<(), (Key, String)> {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
     if machine.name.is_empty() || !machine.name.chars().all(is_plain) {
         let what = format!(
-            "name = {:?}: give letters, digits, - and _ only, as it stands in commands and records",
+            "name = {:?}: use only letters, digits, - and _, as the name appears in commands and rows",
             machine.name
         );
         return Err((("", "name"), what));
@@ -142,13 +142,17 @@ fn words(machine: &MachineFile) -> Result<(), (Key, String)> {
     ];
     for (key, text) in texts {
         if text.is_some_and(|text| text.trim().is_empty()) {
-            return Err((("", key), format!("{key} is empty: give a few words")));
+            return Err((
+                ("", key),
+                format!("{key} is empty: describe it in a few words"),
+            ));
         }
     }
     for (table, key, number) in machine.numbers() {
         if number.cite.trim().is_empty() {
-            let what =
-                format!("{table}.{key}: `cite` is empty: say who says so, or why this guess");
+            let what = format!(
+                "{table}.{key}: `cite` is empty: give the source, or the reason for the guess"
+            );
             return Err(((table, key), what));
         }
     }
@@ -181,23 +185,23 @@ fn range(at: Key, number: &Sourced) -> Result<(), String> {
     let (least, most) = limits(at);
     if !(least..=most).contains(&value) {
         return Err(format!(
-            "{table}.{key} = {value}: give a value from {least} to {most}"
+            "{table}.{key} = {value}: expected a value from {least} to {most}"
         ));
     }
     if table != "shape" {
         return Ok(());
     }
     if value.fract() != 0.0 {
-        return Err(format!("{table}.{key} = {value}: a whole number is needed"));
+        return Err(format!("{table}.{key} = {value}: expected an integer"));
     }
     if key.ends_with("_bytes") && !(value as u64).is_power_of_two() {
-        return Err(format!("{table}.{key} = {value}: a power of two is needed"));
+        return Err(format!("{table}.{key} = {value}: expected a power of two"));
     }
     if key == "page_bytes" && !PAGE_BYTES.contains(&(value as u64)) {
         let [small, middle, large] = PAGE_BYTES;
         return Err(format!(
-            "{table}.{key} = {value}: no page-table format here has such pages; \
-             give {small}, {middle} or {large}"
+            "{table}.{key} = {value}: no page-table format has pages of this size; \
+             expected {small}, {middle} or {large}"
         ));
     }
     Ok(())
@@ -212,15 +216,15 @@ fn shape(machine: &MachineFile, at: &dyn Fn(Key) -> usize) -> Result<(), Wrong> 
         let has = count(key);
         if has > cpus {
             let what = format!(
-                "shape.{key} = {has} are more than cpus = {cpus} (line {}); give at most {cpus}",
+                "shape.{key} = {has} exceeds cpus = {cpus} (line {}); expected at most {cpus}",
                 line("cpus")
             );
             return Err((line(key), what));
         }
         if cpus % has != 0.0 && machine.uneven.is_none() {
             let what = format!(
-                "shape.{key} = {has} does not divide cpus = {cpus} (line {}); give a divisor, or \
-                 say in a line `uneven = \"...\"` below the title why the last one is smaller",
+                "shape.{key} = {has} does not divide cpus = {cpus} (line {}); use a divisor, or \
+                 add `uneven = \"...\"` below the title with the reason why the last one is smaller",
                 line("cpus")
             );
             return Err((line(key), what));
@@ -249,7 +253,7 @@ fn shape(machine: &MachineFile, at: &dyn Fn(Key) -> usize) -> Result<(), Wrong> 
 }
 
 fn not_whole(outer: &str, has: f64, inner: &str, of: f64, line: usize) -> String {
-    format!("shape.{outer} = {has} is no multiple of {inner} = {of} (line {line}); give a multiple")
+    format!("shape.{outer} = {has} is not a multiple of {inner} = {of} (line {line})")
 }
 
 /// Who gets a contended line is said once.
@@ -258,12 +262,12 @@ fn arbitration(machine: &MachineFile, at: &dyn Fn(Key) -> usize) -> Result<(), W
     let (near, line) = (value(machine, key), at(("", "arbitration")));
     let what = match machine.arbitration {
         Arbitration::NearFirst if near == 0.0 => format!(
-            "shape.near_first_permille = 0 with arbitration = \"near-first\" (line {line}): give \
-             how often the nearest goes first, from 1 to 999, or arbitration = \"fifo\""
+            "shape.near_first_permille = 0 with arbitration = \"near-first\" (line {line}): set \
+             it from 1 to 999 (how often the nearest CPU goes first), or arbitration = \"fifo\""
         ),
         Arbitration::Fifo | Arbitration::Random if near != 0.0 => format!(
             "shape.near_first_permille = {near} needs arbitration = \"near-first\" (line {line}); \
-             give that, or 0 here"
+             set that, or 0 here"
         ),
         _ => return Ok(()),
     };
@@ -276,8 +280,8 @@ fn order(machine: &MachineFile, at: &dyn Fn(Key) -> usize) -> Result<(), Wrong> 
         let (less, more) = (value(machine, *low), value(machine, *high));
         if less > more {
             let what = format!(
-                "{}.{} = {more} is below {} = {less} (line {}): {why}; raise the one or lower the \
-                 other",
+                "{}.{} = {more} is below {} = {less} (line {}): {why}; raise the first or lower the \
+                 second",
                 high.0,
                 high.1,
                 low.1,

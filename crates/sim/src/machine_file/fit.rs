@@ -106,10 +106,7 @@ impl Fit {
         };
         for fitted in &self.fitted {
             let Some(number) = machine.number_mut(&fitted.key) else {
-                return Err(wrong(format!(
-                    "{}: machines have no such number",
-                    fitted.key
-                )));
+                return Err(wrong(format!("{}: unknown machine parameter", fitted.key)));
             };
             *number = Sourced {
                 value: fitted.value,

@@ -67,7 +67,7 @@ impl MachineFile {
                 let names = names.join(", ");
                 Err(unreadable(
                     name,
-                    format!("no such machine; there are {names}"),
+                    format!("unknown machine; machines are {names}"),
                 ))
             }
         }
@@ -88,8 +88,8 @@ impl MachineFile {
             Ok(_) => Err(MachineFileError {
                 line: Some(line_of(&text, ("", "name"))),
                 what: format!(
-                    "name = {name:?} is a shipped machine's, with other numbers; results are \
-                     labelled by the name, so give it one of its own"
+                    "name = {name:?} is the name of a shipped machine with different numbers; results \
+                     are labelled by name: rename this one"
                 ),
                 file,
             }),
@@ -126,7 +126,7 @@ fn text_of(path: &Path) -> Result<String, String> {
         File::open(path).and_then(|file| file.take(MOST_BYTES + 1).read_to_string(&mut text));
     match read {
         Ok(_) if text.len() as u64 > MOST_BYTES => Err(format!(
-            "over {MOST_BYTES} bytes: no machine file is that long"
+            "larger than {MOST_BYTES} bytes, the limit for machine files"
         )),
         Ok(_) => Ok(text),
         Err(error) => Err(format!("cannot be read: {error}")),

@@ -1,4 +1,4 @@
-//! Who gets a line next, of those who wait for it.
+//! Arbitration between CPUs that wait for one cache line.
 //!
 //! # Problem
 //! A lock's release lets all who spin for it look again, and each look is a choice between all dies

@@ -1,4 +1,4 @@
-//! What is known of each die that waits for a line, as bits kept beside a list whose members move.
+//! Bit sets over a reordered list: attributes of each die that waits for a line.
 
 /// What is known of 64 dies.
 #[derive(Clone, Copy, Debug, Default)]

@@ -1,4 +1,4 @@
-//! A spinner that takes a lock is carried on by the scheduler.
+//! Shortcut: the scheduler itself completes a spinner's lock acquisition.
 //!
 //! # Problem
 //! Where hundreds spin for one lock, each release lets dozens of them see it free. All try to take

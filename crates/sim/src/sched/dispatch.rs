@@ -1,4 +1,4 @@
-//! What a CPU runs next: the task at the head of its queue, or the handler of an interrupt on its
+//! Dispatch on one CPU: the task at the head of its run queue, or an interrupt handler on its
 //! idle task.
 
 use super::{Core, State};

@@ -1,4 +1,4 @@
-//! Which entries have come to name other pages since a task looked at them.
+//! ABA detection: entries that mapped another page since a task sampled them.
 //!
 //! # Problem
 //! A fault samples an entry, decides by the sample and by other words (what the frame says), and

@@ -1,5 +1,5 @@
-//! Where the scheduler tells the trace of a run what happened, and its account what time went to
-//! ([`crate::why`]). Nothing here changes anything, but for a line that is to be free.
+//! Hooks from the scheduler to the trace and to time accounting ([`crate::why`]). They change
+//! nothing, except for a line that is to be free of cost.
 
 use super::{Core, Order, Spin};
 use crate::lines::{Ask, LineId};

@@ -1,4 +1,4 @@
-//! CPUs and tasks: who has which CPU, who waits for what, and who runs next.
+//! The scheduler: CPUs, tasks, run queues and waits.
 //!
 //! # Problem
 //! Hundreds of CPUs run at once in virtual time, on one thread of the host, and the order in which

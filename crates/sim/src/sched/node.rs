@@ -1,4 +1,4 @@
-//! The memory of a node, and how those who want it share it.
+//! A NUMA node's memory bandwidth, and its sharing between CPUs.
 //!
 //! # Problem
 //! A node's memory moves so many bytes a second, whoever asks. On real machines the node's own CPUs

@@ -1,4 +1,4 @@
-//! Waiting for a line that moves, and who gets it next.
+//! The queue of CPUs that wait for a line in transit.
 //!
 //! # Problem
 //! What a contended line yields depends on who gets it next: served in the order of asking it

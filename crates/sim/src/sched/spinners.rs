@@ -1,4 +1,4 @@
-//! Who spins on which line.
+//! Spinning tasks by cache line.
 //!
 //! # Problem
 //! A lock's release lets all who spin for it look again, and most of them look in vain: with a

@@ -29,7 +29,7 @@ pub(crate) struct Spin {
     pub(crate) mask: u64,
     pub(crate) eq: u64,
     pub(crate) irqs_on: bool,
-    /// Reads the word, without the door.
+    /// Reads the word, without the access hook.
     pub(crate) peek: Peek,
     /// What it stores there when the wait is over, if nobody else was faster and if the scheduler
     /// is to do that.
@@ -74,7 +74,7 @@ pub(crate) enum Handed {
     Taken,
 }
 
-/// How to look at a word of one width without the door.
+/// How to look at a word of one width without the access hook.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum Peek {
     U32(*const u32),

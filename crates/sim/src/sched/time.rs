@@ -1,4 +1,4 @@
-//! Time: what work costs, and whose it was.
+//! Charging virtual time to tasks.
 
 use super::{Core, Order};
 use crate::model::Ps;

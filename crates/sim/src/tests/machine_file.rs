@@ -83,7 +83,7 @@ fn what_is_malformed_is_named_with_line_and_remedy() {
         (
             "die = { value = 10",
             "die = { value = \"ten\"",
-            "mine.toml:26: die: invalid type: string \"ten\", expected f64; numbers read `key = { value = 1, ",
+            "mine.toml:26: die: invalid type: string \"ten\", expected f64; expected `key = { value = 1, ",
         ),
         (
             "die = { value = 10, src = \"guess\", cite = \"makes schedules easy to read\" }",
@@ -103,7 +103,7 @@ fn what_is_malformed_is_named_with_line_and_remedy() {
         (
             "arbitration = \"fifo\"",
             "arbitration = \"unfair\"",
-            "mine.toml:6: arbitration: unknown variant `unfair`, expected one of `fifo`, `near-first`, `random`; give one",
+            "mine.toml:6: arbitration: unknown variant `unfair`, expected one of `fifo`, `near-first`, `random`; use one",
         ),
         (
             "src = \"guess\"",
@@ -118,7 +118,7 @@ fn what_is_malformed_is_named_with_line_and_remedy() {
         (
             "wake = {",
             "# wake = {",
-            "missing field `wake`; add it: every machine has every number",
+            "missing field `wake`; add it: every parameter is required",
         ),
         (
             "[bytes_per_us]",
@@ -145,82 +145,82 @@ const OUT_OF_RANGE: &[(&str, &str, &str)] = &[
     (
         "die = { value = 10",
         "die = { value = -1",
-        "mine.toml:26: ns.die = -1: give a value from 0.001 to 1000000000",
+        "mine.toml:26: ns.die = -1: expected a value from 0.001 to 1000000000",
     ),
     (
         "hit = { value = 1",
         "hit = { value = 0",
-        "mine.toml:23: ns.hit = 0: give a value from 0.001 to",
+        "mine.toml:23: ns.hit = 0: expected a value from 0.001 to",
     ),
     (
         "hit = { value = 1",
         "hit = { value = nan",
-        "mine.toml:23: ns.hit = NaN: give",
+        "mine.toml:23: ns.hit = NaN: expected",
     ),
     (
         "hit = { value = 1",
         "hit = { value = inf",
-        "mine.toml:23: ns.hit = inf: give",
+        "mine.toml:23: ns.hit = inf: expected",
     ),
     (
         "serve = { value = 0",
         "serve = { value = -0.5",
-        "mine.toml:33: ns.serve = -0.5: give a value from 0 to",
+        "mine.toml:33: ns.serve = -0.5: expected a value from 0 to",
     ),
     (
         "cpus = { value = 16",
         "cpus = { value = 0",
-        "mine.toml:9: shape.cpus = 0: give a value from 1 to 2048",
+        "mine.toml:9: shape.cpus = 0: expected a value from 1 to 2048",
     ),
     (
         "cpus = { value = 16",
         "cpus = { value = 2049",
-        "mine.toml:9: shape.cpus = 2049: give a value from 1 to 2048",
+        "mine.toml:9: shape.cpus = 2049: expected a value from 1 to 2048",
     ),
     (
         "cpus = { value = 16",
         "cpus = { value = 1.5",
-        "mine.toml:9: shape.cpus = 1.5: a whole number is needed",
+        "mine.toml:9: shape.cpus = 1.5: expected an integer",
     ),
     (
         "cpus_per_core = { value = 1,",
         "cpus_per_core = { value = 4294967296,",
-        "mine.toml:10: shape.cpus_per_core = 4294967296: give",
+        "mine.toml:10: shape.cpus_per_core = 4294967296: expected",
     ),
     (
         "line_bytes = { value = 64",
         "line_bytes = { value = 65",
-        "mine.toml:14: shape.line_bytes = 65: a power of two is needed",
+        "mine.toml:14: shape.line_bytes = 65: expected a power of two",
     ),
     (
         "page_bytes = { value = 4096",
         "page_bytes = { value = 5000",
-        "mine.toml:15: shape.page_bytes = 5000: a power of two is needed",
+        "mine.toml:15: shape.page_bytes = 5000: expected a power of two",
     ),
     (
         "page_bytes = { value = 4096",
         "page_bytes = { value = 8192",
-        "mine.toml:15: shape.page_bytes = 8192: no page-table format here has such pages; give 4096, 16384 or 65536",
+        "mine.toml:15: shape.page_bytes = 8192: no page-table format has pages of this size; expected 4096, 16384 or 65536",
     ),
     (
         "permille = { value = 1000",
         "permille = { value = 1001",
-        "mine.toml:18: shape.shared_core_permille = 1001: give a value from 1 to 1000",
+        "mine.toml:18: shape.shared_core_permille = 1001: expected a value from 1 to 1000",
     ),
     (
         "node = { value = 1000000",
         "node = { value = 0",
-        "mine.toml:59: bytes_per_us.node = 0: give a value from 1 to",
+        "mine.toml:59: bytes_per_us.node = 0: expected a value from 1 to",
     ),
     (
         "cite = \"makes schedules easy to read\"",
         "cite = \" \"",
-        "mine.toml:9: shape.cpus: `cite` is empty: say who says so",
+        "mine.toml:9: shape.cpus: `cite` is empty: give the source",
     ),
     (
         "name = \"explorer\"",
         "name = \"my machine\"",
-        "mine.toml:4: name = \"my machine\": give letters, digits, - and _ only",
+        "mine.toml:4: name = \"my machine\": use only letters, digits, - and _",
     ),
     (
         "title = \"no real machine: small, with unit costs, for exploring schedules\"",
@@ -242,17 +242,17 @@ const CONTRADICTIONS: &[(&str, &str, &str)] = &[
     (
         "cpus_per_node = { value = 2",
         "cpus_per_node = { value = 3",
-        "mine.toml:14: shape.cpus_per_node = 3 does not divide cpus = 32 (line 10); give a divisor, or say in a line `uneven = ",
+        "mine.toml:14: shape.cpus_per_node = 3 does not divide cpus = 32 (line 10); use a divisor, or add `uneven = ",
     ),
     (
         "cpus_per_group = { value = 16",
         "cpus_per_group = { value = 64",
-        "mine.toml:13: shape.cpus_per_group = 64 are more than cpus = 32 (line 10); give at most 32",
+        "mine.toml:13: shape.cpus_per_group = 64 exceeds cpus = 32 (line 10); expected at most 32",
     ),
     (
         "cpus_per_core = { value = 1",
         "cpus_per_core = { value = 4",
-        "mine.toml:12: shape.cpus_per_die = 2 is no multiple of cpus_per_core = 4 (line 11); give a multiple",
+        "mine.toml:12: shape.cpus_per_die = 2 is not a multiple of cpus_per_core = 4 (line 11)",
     ),
     (
         "title = ",
@@ -267,7 +267,7 @@ const CONTRADICTIONS: &[(&str, &str, &str)] = &[
     (
         "far1 = { value = 450",
         "far1 = { value = 100",
-        "mine.toml:29: ns.far1 = 100 is below die = 200 (line 27): what is farther away costs at least as much; raise the one or lower the other",
+        "mine.toml:29: ns.far1 = 100 is below die = 200 (line 27): a more distant access cannot cost less; raise the first or lower the second",
     ),
     (
         "far2 = { value = 600",
@@ -282,17 +282,17 @@ const CONTRADICTIONS: &[(&str, &str, &str)] = &[
     (
         "llc = { value = 200",
         "llc = { value = 201",
-        "mine.toml:27: ns.die = 200 is below llc = 201 (line 28): to take a line from its owner, the die's last cache is asked first",
+        "mine.toml:27: ns.die = 200 is below llc = 201 (line 28): a transfer from the owner includes a lookup in the die's last-level cache",
     ),
     (
         "arbitration = \"near-first\"",
         "arbitration = \"random\"",
-        "mine.toml:20: shape.near_first_permille = 300 needs arbitration = \"near-first\" (line 7); give that, or 0 here",
+        "mine.toml:20: shape.near_first_permille = 300 needs arbitration = \"near-first\" (line 7); set that, or 0 here",
     ),
     (
         "near_first_permille = { value = 300",
         "near_first_permille = { value = 0",
-        "mine.toml:20: shape.near_first_permille = 0 with arbitration = \"near-first\" (line 7): give how often the nearest goes first, from 1 to 999, or arbitration = \"fifo\"",
+        "mine.toml:20: shape.near_first_permille = 0 with arbitration = \"near-first\" (line 7): set it from 1 to 999 (how often the nearest CPU goes first), or arbitration = \"fifo\"",
     ),
     (
         "clear_local = { value = 1311",
@@ -319,7 +319,7 @@ fn what_contradicts_itself_is_named_with_both_lines_and_remedy() {
         "cpus_per_node = { value = 8",
     );
     assert!(
-        error.contains("shape.cpus_per_node = 8 is no multiple of cpus_per_die = 6"),
+        error.contains("shape.cpus_per_node = 8 is not a multiple of cpus_per_die = 6"),
         "{error}"
     );
 }
@@ -396,13 +396,13 @@ fn a_file_that_is_none_is_named() {
     let changed = text.replace("value = 450", "value = 451");
     let error = said("changed.toml", changed.as_bytes());
     assert!(
-        error.contains("changed.toml:5: name = \"altix32\" is a shipped machine's"),
+        error.contains("changed.toml:5: name = \"altix32\" is the name of a shipped machine"),
         "{error}"
     );
     assert!(said("bytes.toml", b"\xff\xfe").contains("bytes.toml: cannot be read: "));
     assert!(said("empty.toml", b"").contains("empty.toml:1: missing field `name`"));
-    assert!(said("long.toml", &vec![b'#'; (1 << 20) + 1]).contains("no machine file is that long"));
+    assert!(said("long.toml", &vec![b'#'; (1 << 20) + 1]).contains("the limit for machine files"));
     let error = |word| MachineFile::find(word).unwrap_err().to_string();
     assert!(error("no/such.toml").starts_with("no/such.toml: cannot be read: "));
-    assert!(error("cray").starts_with("cray: no such machine; there are altix32, "));
+    assert!(error("cray").starts_with("cray: unknown machine; machines are altix32, "));
 }

@@ -19,7 +19,7 @@ enum Take {
     TryRead,
 }
 
-/// Who is inside, seen without the door, so that looking adds no scheduling point.
+/// Who is inside, seen without the access hook, so that looking adds no scheduling point.
 #[derive(Default)]
 struct Inside {
     readers: Cell<u32>,

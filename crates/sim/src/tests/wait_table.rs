@@ -150,7 +150,7 @@ fn a_bit_that_nobody_set_cannot_be_cleared() {
     };
     let text = clears(LOCKED);
     assert!(
-        text.contains("bit 0x4 is cleared, which nobody set"),
+        text.contains("unlocked bit 0x4, which was not locked"),
         "{text}"
     );
     assert!(!clears(LOCKED | BUSY).contains("cleared"));

@@ -1,4 +1,4 @@
-//! How many shared lines a fault writes that has nothing to do with the others: each CPU faults in
+//! Counts the shared cache lines written by independent faults: each CPU faults in
 //! a range of its own, below a table of its own, in one address space.
 
 use super::{SharedRow, WhyOptions, Window, Windows};

@@ -1,4 +1,4 @@
-//! The account of a run under way.
+//! Time accounting during a run.
 
 use super::places::Places;
 use super::record::Record;

@@ -1,4 +1,4 @@
-//! Why: where virtual time went, and which line limits.
+//! Analysis of virtual time: where it went, and the limiting cache line.
 //!
 //! # Problem
 //! A curve that flattens says that something is shared, not what. The simulator decides each

@@ -1,4 +1,4 @@
-//! A number for each line that was touched.
+//! Dense indices of the cache lines touched.
 //!
 //! # Idea
 //! Lines come in neighbourhoods, so numbers are kept in chunks of neighbours. Which chunks there

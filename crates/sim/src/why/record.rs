@@ -1,4 +1,4 @@
-//! What is kept of one line.
+//! The statistics of one cache line.
 
 use crate::model::Ps;
 

@@ -1,4 +1,4 @@
-//! What an account came to.
+//! The result of time accounting.
 
 use super::ledger::Ledger;
 use super::record::{Cpus, Record};

@@ -1,4 +1,4 @@
-//! A run as samples, for a profiler: what each task did at regular moments.
+//! Periodic samples of each task's activity, for a profiler.
 
 use super::Name;
 use super::totals::{Activity, Cause};

@@ -1,4 +1,4 @@
-//! How a lock is shown: as text, by the names of its parts, and by its guards.
+//! Debug output of a semaphore and its guards, and the names of its words.
 
 use super::{DowngradedGuard, ReadGuard, RwSem, WriteGuard};
 use crate::lockdep::Class;

@@ -1,9 +1,9 @@
-//! Who has a sleeping lock next.
+//! Which waiter gets a released sleeping lock: grant, steal, spin, hand-off.
 
 /// Who has a sleeping lock next when it is released.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Succession {
-    /// The first waiter, which is handed the lock with the wake-up; nobody overtakes. Linux until
+    /// The first waiter, which is handed the lock with the wake-up, without overtaking. Linux until
     /// 3.8: `__rwsem_do_wake` of lib/rwsem.c, in 2.6.10 (2004) and 3.7 (2012) alike.
     Grant,
     /// Any writer that finds it free, also one that has just come; the first waiter is woken to

@@ -1,4 +1,4 @@
-//! How those wait that cannot have the lock, and how they are let in.
+//! The semaphore's slow path: wait queue, wake-up and grant.
 
 use super::{HANDOFF, Queue, READER, READERS, RwSem, Succession, WAITERS, WRITER, me, node_of};
 use crate::cx::{Cx, TaskId, WaitNode};
@@ -18,7 +18,7 @@ const HANDOFF_NS: u64 = 4_000_000;
 /// For whom a writer that spins waits.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Wait {
-    /// For nobody: the lock is free.
+    /// No owner: the lock is free.
     Not,
     /// For a writer that runs.
     Writer,

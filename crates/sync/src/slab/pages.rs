@@ -1,4 +1,4 @@
-//! The pages of a slab that have free slots.
+//! The list of a slab's pages with free slots (partial pages).
 //!
 //! # Idea
 //! A page ends in a [`Foot`], which has the stack of its free slots. Pages some of whose slots are

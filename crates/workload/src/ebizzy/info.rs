@@ -12,13 +12,13 @@ pub const INFO: Info = Info {
             name: "-m",
             value: "",
             default: "on",
-            help: "records are mapped and unmapped (there is no malloc, so they always are)",
+            help: "map and unmap records (always on, as there is no malloc)",
         },
         Opt {
             name: "-T",
             value: "",
             default: "off",
-            help: "store a word in each page instead of copying and searching (sim: needed)",
+            help: "store a word per page instead of copying and searching (required on sim)",
         },
         Opt {
             name: "-R",
@@ -30,13 +30,13 @@ pub const INFO: Info = Info {
             name: "-p",
             value: "",
             default: "off",
-            help: "every other chunk is read-only, so that none merge",
+            help: "make every other chunk read-only, to prevent VMA merging",
         },
         Opt {
             name: "-P",
             value: "",
             default: "off",
-            help: "holes between the chunks, so that none merge",
+            help: "leave holes between chunks, to prevent VMA merging",
         },
         Opt {
             name: "-n",
@@ -54,7 +54,7 @@ pub const INFO: Info = Info {
             name: "-S",
             value: "SECONDS",
             default: "10",
-            help: "how long; may have decimals; virtual on sim",
+            help: "duration in seconds (decimals allowed; virtual time on sim)",
         },
         Opt {
             name: "-t",
@@ -66,35 +66,35 @@ pub const INFO: Info = Info {
             name: "-z",
             value: "",
             default: "off",
-            help: "search from the first to the last instead of by halves",
+            help: "linear instead of binary search",
         },
         Opt {
             name: "--records",
             value: "N",
             default: "none",
-            help: "so many records by each thread instead of -S",
+            help: "records per thread, instead of -S",
         },
         Opt {
             name: "--generator",
             value: "lcg|ltp",
             default: "lcg",
-            help: "the working generator, or the Linux Test Project's, which always draws 0",
+            help: "random generator: the working one, or the Linux Test Project's, which always returns 0",
         },
         Opt {
             name: "--seed",
             value: "N",
             default: "the original's",
-            help: "other random numbers from the working generator",
+            help: "seed of the working generator",
         },
     ],
     refused: &[
         Refused {
             name: "-M",
-            why: "there is no malloc to leave mapping to; records are always mapped, as with -m",
+            why: "there is no malloc; records are always mapped, as with -m",
         },
         Refused {
             name: "-l",
-            why: "there is one way to copy, word by word; leave it out",
+            why: "records are always copied word by word; omit it",
         },
         Refused {
             name: "-v",

@@ -46,26 +46,26 @@ fn wrong_options_are_told_in_one_line() {
     for (line, says) in [
         (
             "-mTRpM",
-            "ebizzy: -M is not supported: there is no malloc to leave mapping to; records are \
+            "ebizzy: -M is not supported: there is no malloc; records are \
              always mapped, as with -m",
         ),
         (
             "-S 0",
-            "ebizzy: -S must be a time in seconds, such as 10 or 0.5, but is `0`",
+            "ebizzy: -S must be a time in seconds, such as 10 or 0.5, got `0`",
         ),
         (
             "-S 1 --records 2",
-            "ebizzy: -S and --records exclude each other",
+            "ebizzy: -S and --records are mutually exclusive",
         ),
         (
             "-s 7",
-            "ebizzy: -s must be at least a record of 8 bytes, but is 7",
+            "ebizzy: -s must be at least a record of 8 bytes, got 7",
         ),
         (
             "--generator rand",
-            "ebizzy: --generator must be lcg or ltp, but is `rand`",
+            "ebizzy: --generator must be lcg or ltp, got `rand`",
         ),
-        ("-Tz", "ebizzy: -T and -z exclude each other"),
+        ("-Tz", "ebizzy: -T and -z are mutually exclusive"),
     ] {
         assert_eq!(parse(line), Err(says.to_owned()));
     }

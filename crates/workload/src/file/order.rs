@@ -1,4 +1,4 @@
-//! Every number below a limit once, in an order that looks random and needs no memory.
+//! A pseudo-random permutation of the numbers below a limit, without memory.
 //!
 //! Multiplying by an odd number, adding, and folding the upper half of the bits into the lower one
 //! by exclusive or can all be undone, so some rounds of them map the numbers of `bits` bits onto

@@ -189,19 +189,19 @@ fn options_are_read() {
     assert_eq!(test, expected);
     assert_eq!(
         parse(Pattern::Sparse, "--every-word").unwrap_err(),
-        "file-sparse: no option `--every-word`; there are --size, --stride, --page-ns, --cache, \
+        "file-sparse: unknown option `--every-word`; options are --size, --stride, --page-ns, --cache, \
          --measure"
     );
     let strides = ["64K", "1"].map(|it| parse(Pattern::Sparse, &format!("--stride {it}")).unwrap());
     assert_eq!(strides.map(|it| it.stride), [Some(65_536), Some(1)]);
     assert_eq!(
         parse(Pattern::Sparse, "--stride 0").unwrap_err(),
-        "file-sparse: --stride must be from 1 byte to 128T, but is `0`"
+        "file-sparse: --stride must be from 1 byte to 128T, got `0`"
     );
     assert!(parse(Pattern::Sequential, "--stride 64K").is_err());
     assert_eq!(
         parse(Pattern::Sequential, "--cache hot").unwrap_err(),
-        "file-seq: --cache must be warm or cold, but is `hot`"
+        "file-seq: --cache must be warm or cold, got `hot`"
     );
     let none: [String; 0] = [];
     let default = File::parse(Pattern::Sequential, &none).unwrap();

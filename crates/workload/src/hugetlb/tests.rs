@@ -163,7 +163,7 @@ fn options_and_refusals() {
     assert_eq!((test.until_ns, test.instances), (1_500_000_000, Some(24)));
     assert_eq!(
         parse(Programs::Fault, "--pages 8").unwrap_err(),
-        "hugetlb-fault: no option `--pages`; there are --size, -S, --apart, -n"
+        "hugetlb-fault: unknown option `--pages`; options are --size, -S, --apart, -n"
     );
     let bare = Fake {
         bare: true,

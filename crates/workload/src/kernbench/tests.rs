@@ -38,7 +38,7 @@ fn options_are_those_of_the_original() {
     );
     assert_eq!(
         parse("-H --half 3"),
-        Err("kernbench: --half and -H exclude each other".to_owned())
+        Err("kernbench: --half and -H are mutually exclusive".to_owned())
     );
 }
 

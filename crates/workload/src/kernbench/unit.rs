@@ -1,4 +1,4 @@
-//! What it takes to compile a unit: drawn from its number.
+//! The cost of one compile unit, derived from its number.
 
 /// From which number on units are drawn.
 const SEED: u64 = 0x6b65_726e_6265_6e63;

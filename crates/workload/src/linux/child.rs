@@ -1,4 +1,4 @@
-//! What the forked child does: start the workers, run the bodies, publish, leave.
+//! The forked child: starts workers, runs bodies, publishes results, exits.
 
 use super::area::{Area, Failure};
 use super::sys;

@@ -21,7 +21,7 @@ struct Pool {
     page: u64,
     /// Pages, free or not.
     total: u64,
-    /// Pages that are free and promised to nobody.
+    /// Pages that are free and not reserved.
     free: u64,
 }
 

@@ -1,4 +1,4 @@
-//! How the CPU time of a thread's window falls into user and system time.
+//! Splits a thread's CPU time into user and system time.
 //!
 //! Its sum is known to the nanosecond (`CLOCK_THREAD_CPUTIME_ID`). Its parts come from `getrusage`,
 //! which many kernels sample by the timer tick: the two parts stand in the ratio of the ticks that

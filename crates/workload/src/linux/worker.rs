@@ -1,4 +1,4 @@
-//! A worker, as a body sees it.
+//! The worker interface for workload bodies.
 
 use super::area::Area;
 use super::child::{self, FAILED, Job};

@@ -106,7 +106,7 @@ fn megabytes(given: &Given<'_>, name: &str) -> Result<Option<u64>, OptionError> 
     match bytes {
         Some(bytes) => Ok(Some(bytes.next_multiple_of(WORD))),
         None => Err(given.error(&format!(
-            "{name} must be megabytes, such as 32 or 0.5, or a size such as 64K, but is `{text}`"
+            "{name} must be megabytes, such as 32 or 0.5, or a size such as 64K, got `{text}`"
         ))),
     }
 }
@@ -116,7 +116,7 @@ fn how(given: &Given<'_>) -> Result<Use, OptionError> {
     let loads = !given.has("--no-data_reads");
     let stores = !given.has("--no-data_writes");
     match (given.has("-Z"), loads, stores) {
-        (true, _, false) => Err(given.error("-Z and --no-data_writes exclude each other")),
+        (true, _, false) => Err(given.error("-Z and --no-data_writes are mutually exclusive")),
         (true, _, true) | (false, false, true) => Ok(Use::Store),
         (false, true, false) => Ok(Use::Load),
         (false, true, true) => Ok(Use::Update),

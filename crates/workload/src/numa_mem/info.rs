@@ -87,13 +87,10 @@ pub const INFO: Info = Info {
         opt("-q", "", "off", "the lines of the original's quiet mode"),
     ],
     refused: &[
-        refused(
-            "-u",
-            "a thread uses its memory without a break; leave it out",
-        ),
+        refused("-u", "threads use memory without pauses; omit it"),
         refused(
             "-x",
-            "threads stay on their CPUs, so none can be disturbed; leave it out",
+            "threads are pinned to CPUs, so none can be perturbed; omit it",
         ),
         refused("-H", "there are no huge pages here, as with -H -1"),
         refused(
@@ -102,20 +99,17 @@ pub const INFO: Info = Info {
         ),
         refused(
             "-M",
-            "memory comes from the node of who touches it first, or with -0 from that of CPU 0",
+            "memory is allocated on the node of the first toucher, or with -0 on the node of CPU 0",
         ),
         refused(
             "-c",
-            "threads stay on their CPUs, so there is nothing that converges",
+            "threads are pinned to CPUs, so there is no convergence to measure",
         ),
         refused(
             "-m",
-            "threads stay on their CPUs, so there is nothing that converges",
+            "threads are pinned to CPUs, so there is no convergence to measure",
         ),
-        refused("-S", "all threads always begin together; leave it out"),
-        refused(
-            "-a",
-            "there is no suite; give the options of the run you want",
-        ),
+        refused("-S", "all threads always start together; omit it"),
+        refused("-a", "there is no test suite; give the options of one run"),
     ],
 };

@@ -45,8 +45,8 @@ fn what_is_not_supported_is_refused() {
     for (line, says) in [
         (
             "-x 3",
-            "numa-mem: -x is not supported: threads stay on their CPUs, so none can be disturbed; \
-             leave it out",
+            "numa-mem: -x is not supported: threads are pinned to CPUs, so none can be perturbed; \
+             omit it",
         ),
         (
             "-H -1",
@@ -54,8 +54,8 @@ fn what_is_not_supported_is_refused() {
         ),
         (
             "-zZ0c",
-            "numa-mem: -c is not supported: threads stay on their CPUs, so there is nothing that \
-             converges",
+            "numa-mem: -c is not supported: threads are pinned to CPUs, so there is no convergence \
+             to measure",
         ),
         (
             "-p 2 -t 2",
@@ -65,7 +65,7 @@ fn what_is_not_supported_is_refused() {
             "-p 2 -T 1 -0",
             "numa-mem: -0: the first thread can touch the memory of its own process only; give -p 1",
         ),
-        ("-zI", "numa-mem: -z and -I exclude each other"),
+        ("-zI", "numa-mem: -z and -I are mutually exclusive"),
         (
             "-P 1 -L 2",
             "numa-mem: -L is a part of -P; give no more than -P has",
@@ -73,7 +73,7 @@ fn what_is_not_supported_is_refused() {
         ("-G 0", "numa-mem: no memory at all; give -T, -P or -G"),
         (
             "-T -1",
-            "numa-mem: -T must be megabytes, such as 32 or 0.5, or a size such as 64K, but is `-1`",
+            "numa-mem: -T must be megabytes, such as 32 or 0.5, or a size such as 64K, got `-1`",
         ),
         (
             "--no-data_reads --no-data_writes",

@@ -131,7 +131,7 @@ fn pages_of_one_word_have_one_touched() {
     assert!(run(Touch::Lines(1)).is_ok());
     for touch in [Touch::Lines(2), Touch::Whole] {
         let words = run(touch).unwrap_err().to_string();
-        assert!(words.ends_with("leave -c and -z out"), "{words}");
+        assert!(words.ends_with("omit -c and -z"), "{words}");
     }
 }
 

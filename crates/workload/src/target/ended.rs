@@ -76,12 +76,12 @@ pub enum TargetError {
 impl fmt::Display for Stop {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Errno(errno) => write!(f, "a call failed with errno {errno}"),
+            Self::Errno(errno) => write!(f, "a system call failed with errno {errno}"),
             Self::Signal(signal) => write!(f, "an access raised signal {signal}"),
             Self::Contents(at, expected, found) => {
                 write!(
                     f,
-                    "memory at {at} holds {found:#x}, last stored was {expected:#x}"
+                    "memory at {at} holds {found:#x}, expected the last store, {expected:#x}"
                 )
             }
         }

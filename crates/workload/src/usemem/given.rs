@@ -24,7 +24,7 @@ impl Usemem {
         let step = given.size("-j")?.unwrap_or(default.step);
         if !step.is_multiple_of(WORD) {
             return Err(given.error(&format!(
-                "-j must be a multiple of {WORD} bytes, but is {step}"
+                "-j must be a multiple of {WORD} bytes, got {step}"
             )));
         }
         Ok(Self {

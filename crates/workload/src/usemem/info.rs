@@ -15,13 +15,13 @@ const fn refused(name: &'static str, why: &'static str) -> Refused {
     Refused { name, why }
 }
 
-const CALLS: &str = "workers only load and store between mapping and unmapping";
+const CALLS: &str = "workers issue no such call between mmap and munmap";
 const MODES: &str = "nothing is slept, waited or synchronised for beside the work";
 
 /// What the registry says about `usemem`.
 pub const INFO: Info = Info {
     name: "usemem",
-    about: "processes store to all of SIZE bytes that the first one may have mapped (vm-scalability)",
+    about: "processes store to SIZE bytes each, private or inherited (vm-scalability)",
     threads: &[1],
     options: &[
         Opt {
@@ -50,28 +50,28 @@ pub const INFO: Info = Info {
             name: "-j",
             value: "SIZE",
             default: "8",
-            help: "bytes from one word that is used to the next",
+            help: "stride in bytes between accessed words",
         },
         Opt {
             name: "-r",
             value: "N",
             default: "1",
-            help: "how often all of it is used",
+            help: "passes over the memory",
         },
         Opt {
             name: "--size",
             value: "SIZE",
             default: "8M",
-            help: "bytes that each uses; may stand alone at the end, as in the original",
+            help: "bytes per worker; may also be the last argument, as in the original",
         },
     ],
     refused: &[
-        refused("-a", "memory is mapped, never from malloc"),
+        refused("-a", "memory always comes from mmap, never from malloc"),
         refused("-f", "memory is anonymous; file-seq maps files"),
         refused("-w", "memory is always mapped for stores"),
         refused("-u", "each worker's memory is one mapping"),
         refused("-R", "words are used in order"),
-        refused("-Z", "words are looked at again from the second round on"),
+        refused("-Z", "contents are verified from the second pass on"),
         refused("-M", CALLS),
         refused("-S", CALLS),
         refused("-A", CALLS),
@@ -85,7 +85,7 @@ pub const INFO: Info = Info {
         refused("-x", MODES),
         refused("-g", MODES),
         refused("-p", MODES),
-        refused("-q", "what each did is always printed"),
+        refused("-q", "each worker's result is always printed"),
         refused("-b", "workers are always bound to CPUs in turn"),
     ],
 };

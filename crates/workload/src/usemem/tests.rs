@@ -58,13 +58,10 @@ fn a_number_at_the_end_is_the_size_unless_it_is_an_options_value() {
         (Use::Load, 64, 16 << 10)
     );
     for (line, says) in [
-        (
-            "-j 12",
-            "usemem: -j must be a multiple of 8 bytes, but is 12",
-        ),
+        ("-j 12", "usemem: -j must be a multiple of 8 bytes, got 12"),
         (
             "-P --prealloc",
-            "usemem: --prealloc and -P exclude each other",
+            "usemem: --prealloc and -P are mutually exclusive",
         ),
         (
             "-n 2 -t 2",

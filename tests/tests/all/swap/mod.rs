@@ -112,7 +112,7 @@ fn what_goes_out_comes_back_as_it_was() {
         for n in 0..8 {
             assert_eq!(mm.thread().store(page(at, n), 100 + n), Ok(()));
         }
-        // The page of zeros has nowhere to go.
+        // The zero page has nowhere to go.
         assert_eq!(mm.thread().load(page(at, 8)), Ok(0));
         out(&mm, at, 9);
         let name = era.name;

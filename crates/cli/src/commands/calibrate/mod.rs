@@ -61,7 +61,7 @@ pub(crate) fn run(args: &Calibrate) -> Result<(), Error> {
             let unknown = some.iter().find(|name| !known.contains(name));
             if let Some(name) = unknown {
                 return Err(usage(format!(
-                    "no rows are marked for fitting `{name}`; they are for {}",
+                    "no rows are marked for fitting machine `{name}`; machines are {}",
                     known.join(", ")
                 )));
             }
@@ -91,7 +91,7 @@ pub(crate) fn run(args: &Calibrate) -> Result<(), Error> {
         fs::write(&file, text).map_err(|error| cannot(&error))?;
     }
     progress.end();
-    outln!("build again: the fits are part of the program");
+    outln!("rebuild: the fits are compiled into the program");
     Ok(())
 }
 
@@ -99,7 +99,7 @@ pub(crate) fn run(args: &Calibrate) -> Result<(), Error> {
 fn this_machine(out: Option<&Path>) -> Result<(), Error> {
     let text = host::preset()?.to_text();
     // What was measured may contradict itself, where other programs ran meanwhile.
-    let again = "measure again when nothing else runs";
+    let again = "measure again on an idle machine";
     MachineFile::parse(host::NAME, &text)
         .map_err(|error| Error::Failed(format!("--host: {error}; {again}")))?;
     let Some(path) = out else {

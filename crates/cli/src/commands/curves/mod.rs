@@ -140,7 +140,7 @@ fn kinds(names: &[String]) -> Result<Vec<&'static Kind>, Error> {
         KINDS.iter().find(|kind| kind.name == name).ok_or_else(|| {
             let known: Vec<_> = KINDS.iter().map(|kind| kind.name).collect();
             usage(format!(
-                "no curves of `{name}`; there are those of {}",
+                "no scaling curve for `{name}`; workloads are {}",
                 known.join(", ")
             ))
         })
