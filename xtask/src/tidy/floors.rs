@@ -226,7 +226,7 @@ fn circles() -> Vec<Finding> {
             let waits = |other: &&str| {
                 !done.contains(*other) && BESIDE.iter().any(|(room, _)| *room == *other)
             };
-            let stays = others.iter().any(|other| waits(other));
+            let stays = others.iter().any(waits);
             if !stays {
                 done.insert(room);
             }

@@ -2,6 +2,7 @@
 
 pub(crate) mod alloc;
 pub(crate) mod commit;
+pub(crate) mod counted;
 pub(crate) mod frame;
 pub(crate) mod lifetime;
 pub(crate) mod locks;

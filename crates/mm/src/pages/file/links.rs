@@ -103,10 +103,10 @@ impl<M: Mmu> System<M> {
             own: Atomic::new(0),
         };
         if flags.has(VmaFlags::HUGE_OWNER) {
-            new.own = Atomic::new(OwnPages::create(self)?);
+            new.own = Atomic::new(OwnPages::none_used(self)?);
         }
         if flags.has(VmaFlags::HUGETLB) && !self.lacks(Broken::LinkBeforeLock) {
-            new.lock = Atomic::new(HugeLock::create(self));
+            new.lock = Atomic::new(HugeLock::fresh(self));
         }
         let (lock, own) = (new.lock.peek(), new.own.peek());
         let new = self.files.links.alloc(new, self).map_err(|_| {
@@ -194,7 +194,7 @@ impl<M: Mmu> Vma<M> {
         }
         let sys = cache.system();
         if sys.lacks(Broken::LinkBeforeLock) && view.is_huge() && own.lock() == 0 {
-            own.lock.store(HugeLock::create(sys), Ordering::Relaxed);
+            own.lock.store(HugeLock::fresh(sys), Ordering::Relaxed);
         }
     }
 

@@ -47,7 +47,7 @@ use crate::memory::alloc::pool::Taking;
 use crate::pages::file::{FileHandle, PageCache, clear_bytes, huge_lock_of, own_pages_of};
 use crate::pages::interval::Mapped;
 use crate::pages::page::{Locked, Page};
-use crate::pages::reserved::lock::{Held, HugeLock};
+use crate::pages::reserved::lock::{HugeLock, KeptLock};
 use crate::system::System;
 use core::ops::ControlFlow;
 use minflt_addr::Pfn;
@@ -425,22 +425,25 @@ impl<M: Mmu> PageCache<M> {
     fn unmap_for_sure(&self, index: u64, page: &Page<'_, M>) {
         let sys = self.system();
         let starts_over = sys.lacks(Broken::WalkStartsOver);
-        let mut waited: Option<Held<M>> = None;
+        let mut waited: Option<KeptLock<M>> = None;
         while starts_over || page.frame().maps.load(Ordering::Relaxed) > 0 {
             let mut missed = None;
             {
-                let _alone = waited.as_ref().map(Held::write);
+                let _alone = waited.as_ref().map(|lock| lock.get().sem.write());
                 let _tree = self.i_mmap.write();
                 let _some = self.each_mapping(index, index, |part| {
                     let lock = self.kept_off_by(&part);
-                    let ours = waited.as_ref().is_some_and(|waited| waited.is(lock));
+                    let ours = waited
+                        .as_ref()
+                        .zip(lock)
+                        .is_some_and(|(waited, lock)| core::ptr::eq(waited.get(), lock));
                     if starts_over && waited.is_some() && !ours {
                         return ControlFlow::Continue(());
                     }
                     let tried = lock.filter(|_| !ours).map(|lock| lock.sem.try_write());
                     if matches!(tried, Some(None)) && !sys.lacks(Broken::WalkUnlocked) {
                         sys.count(Event::HugeLockMissed);
-                        missed = lock.map(HugeLock::hold);
+                        missed = lock.map(HugeLock::keep);
                         return ControlFlow::Break(());
                     }
                     self.unmap_part(part);
