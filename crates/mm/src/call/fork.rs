@@ -49,7 +49,7 @@ use crate::base::error::NoMemory;
 use crate::base::event::Event;
 use crate::base::policy::Policy;
 use crate::call::handle::MmHandle;
-use crate::change::split::{discard_vma, new_vma};
+use crate::change::split::NewVma;
 use crate::change::writers::Writers;
 use crate::entry::translation;
 use crate::entry::walk::pages;
@@ -81,17 +81,16 @@ impl<M: Mmu> System<M> {
         as_call(self, || {
             self.count(Event::Fork);
             self.with_memory(|| {
-                let child = self.new_mm()?;
+                let fresh = self.fresh_mm()?;
+                let child = fresh.held();
                 let writers = Writers::lock(parent);
                 child.inherit(parent);
-                // SAFETY: 1: nobody else has the child before this returns.
-                let ours = unsafe { Held::without_guard(&child) };
                 let outside = self.lacks(Broken::ForkWithoutSections);
                 let sections = (!outside).then(|| writers.begin_all());
                 let user = VirtRange::new(VirtAddr(0), VirtAddr(M::Paging::user_end()));
                 let mut zap = Zap::begin(writers.held().tables(), user);
                 parent.pins.begin_fork();
-                let copied = copy_all(self, writers.held(), ours, &mut zap);
+                let copied = copy_all(self, writers.held(), child, &mut zap);
                 parent.pins.end_fork();
                 zap.finish();
                 translation::translations_agree_alone(parent, user);
@@ -99,7 +98,7 @@ impl<M: Mmu> System<M> {
                 drop(sections);
                 drop(writers);
                 M::note(format_args!("fork returns"));
-                copied.map(|()| child)
+                copied.map(|()| fresh.hand_out())
             })
         })
     }
@@ -145,20 +144,15 @@ fn copy_vma<M: Mmu>(
     let wiped = view.flags.has(VmaFlags::WIPE_ON_FORK);
     child.charge_copy(&view)?;
     let uncharge = |_: &NoMemory| child.uncharge_copy(&view);
-    let new = new_vma(&child, view).inspect_err(uncharge)?;
-    // SAFETY: allocated above; nobody else has it.
-    let unchained = unsafe { new.as_ref() };
+    let new = NewVma::new(child.mm(), view).inspect_err(uncharge)?;
     let chained = if wiped {
         Ok(())
     } else {
-        sys.fork_anon_vma(&child, unchained, vma)
+        sys.fork_anon_vma(&child, new.get(), vma)
     };
-    chained
-        .and_then(|()| vma_lock::insert(&child, view.range.start(), new))
-        .inspect_err(|_| discard_vma(&child, new))
-        .inspect_err(uncharge)?;
+    let inserted = chained.and_then(|()| new.insert_alone());
     // Before any page is shared.
-    unchained.link_follows();
+    inserted.inspect_err(uncharge)?.link_follows();
     if view.is_huge() && !wiped {
         return zap.share_huge(&view, child);
     }

@@ -10,6 +10,7 @@ use crate::memory::rss::Resident;
 use crate::mm::Mm;
 use crate::pages::numa::Balance;
 use crate::pages::userfault::Userfaults;
+use crate::space::look::Held;
 use crate::space::tree::Tree;
 use crate::system::System;
 use core::ops::Deref;
@@ -42,6 +43,36 @@ impl<M: Mmu> System<M> {
     /// When there is no frame for its root table or no memory for its descriptor.
     pub fn new_mm(&self) -> Result<MmHandle<'_, M>, NoMemory> {
         self.with_memory(|| Mm::create(self))
+    }
+
+    /// The same, for who fills it before others have it.
+    ///
+    /// # Errors
+    /// As [`System::new_mm`].
+    pub(super) fn fresh_mm(&self) -> Result<Fresh<'_, M>, NoMemory> {
+        self.new_mm().map(|handle| Fresh { handle })
+    }
+}
+
+/// An address space that nobody else has yet.
+///
+/// # Invariants
+/// 1. There is no other handle of it.
+pub(super) struct Fresh<'s, M: Mmu> {
+    handle: MmHandle<'s, M>,
+}
+
+impl<'s, M: Mmu> Fresh<'s, M> {
+    /// Its mappings, as under `mmap_lock`.
+    pub(super) fn held(&self) -> Held<'_, M> {
+        // SAFETY: 1: whoever changes the tree has a handle, and none is given out as long as this
+        // is borrowed.
+        unsafe { Held::without_guard(&self.handle) }
+    }
+
+    /// It is as it shall be.
+    pub(super) fn hand_out(self) -> MmHandle<'s, M> {
+        self.handle
     }
 }
 

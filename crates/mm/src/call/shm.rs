@@ -22,7 +22,6 @@ use crate::pages::file::{FileAccess, Sharing, pages_of};
 use crate::pages::segments::{NewSegment, ShmId, ShmKey, ShmPages, ShmStatus};
 use crate::space::vma::Vma;
 use crate::system::System;
-use core::ptr::NonNull;
 use minflt_addr::VirtAddr;
 use minflt_pgtable::{Mmu, Paging};
 
@@ -336,11 +335,7 @@ impl<M: Mmu> System<M> {
     pub fn shmctl_remove(&self, id: ShmId) -> Result<(), ShmctlError> {
         as_call(self, || {
             let table = self.segments();
-            let segment = table.numbered(id).ok_or(ShmctlError::Invalid)?;
-            let segment = NonNull::from(segment);
-            // SAFETY: 1: found in it just now.
-            unsafe { table.remove(segment) };
-            Ok(())
+            table.remove(id).then_some(()).ok_or(ShmctlError::Invalid)
         })
     }
 }

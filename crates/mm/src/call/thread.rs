@@ -10,6 +10,7 @@ pub use copy::{CopyError, CopyStop};
 
 use crate::base::config::Broken;
 use crate::base::event::Event;
+use crate::entry::shootdown::this_cpu;
 use crate::entry::translation;
 use crate::fault::{FaultOutcome, Signal};
 use crate::memory::rss::Share;
@@ -118,7 +119,7 @@ impl<'m, M: Mmu> Thread<'m, M> {
         let offset = addr.page_offset(M::Paging::shift());
         loop {
             M::user_point(at);
-            if let Some(tlb) = M::tlb(at, cpu::<M>())
+            if let Some(tlb) = M::tlb(at, this_cpu::<M>())
                 && let Some(hit) = tlb.lookup(self.mm.space, page)
                 && (hit.writable || access == Access::Read)
             {
@@ -151,7 +152,7 @@ impl<'m, M: Mmu> Thread<'m, M> {
         if M::CHECKED {
             translation::contents_flushed(sys, pfn);
         }
-        if let Some(tlb) = M::tlb(&sys.at, cpu::<M>()) {
+        if let Some(tlb) = M::tlb(&sys.at, this_cpu::<M>()) {
             let generation = if M::CHECKED {
                 sys.frames.get(pfn).generation()
             } else {
@@ -210,13 +211,6 @@ impl<'m, M: Mmu> Thread<'m, M> {
         drop(as_hardware);
         M::leave_kernel();
     }
-}
-
-/// The CPU that the caller runs on.
-#[inline(always)]
-fn cpu<M: Mmu>() -> u32 {
-    // SAFETY: duty 1 of `Machine`.
-    unsafe { &*M::cx() }.cpu.get()
 }
 
 impl<M: Mmu> Drop for Thread<'_, M> {

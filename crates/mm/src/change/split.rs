@@ -20,6 +20,7 @@ use crate::change::writers::{Section, Writers};
 use crate::mm::Mm;
 use crate::pages::file::Unused;
 use crate::space::vma::{Attrs, Vma};
+use crate::space::vma_lock;
 use crate::space::vma_ptr::VmaPtr;
 use core::mem::ManuallyDrop;
 use core::ptr::NonNull;
@@ -123,9 +124,21 @@ impl<'m, M: Mmu> NewVma<'m, M> {
         Ok(new)
     }
 
-    fn get(&self) -> &Vma<M> {
+    pub(crate) fn get(&self) -> &Vma<M> {
         // SAFETY: allocated by `new`; nobody else has it.
         unsafe { self.vma.as_ref() }
+    }
+
+    /// Puts it into the tree of an address space that nobody else has yet.
+    ///
+    /// # Errors
+    /// No memory; it is freed then.
+    pub(crate) fn insert_alone(self) -> Result<&'m Vma<M>, NoMemory> {
+        let start = self.get().view().range.start();
+        vma_lock::insert(self.mm, start, self.vma)?;
+        let inserted = ManuallyDrop::new(self);
+        // SAFETY: allocated by `new`; it stays in the tree as long as nobody else has that.
+        Ok(unsafe { inserted.vma.as_ref() })
     }
 
     /// Puts it into the tree, with its section open.

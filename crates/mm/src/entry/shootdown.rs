@@ -126,8 +126,7 @@ impl<M: Mmu> Mailbox<M> {
 /// Makes every CPU forget the translations of `range` in `mm`; returns when all have.
 pub(crate) fn flush<M: Mmu>(sys: &System<M>, mm: &Mm<M>, range: VirtRange) {
     waits_for_cpus::<M>();
-    // SAFETY: duty 1 of `Machine`.
-    let me = unsafe { &*M::cx() }.cpu.get();
+    let me = this_cpu::<M>();
     // ORDERING: fence SeqCst; pairs with [mm-cpumask]: entries were changed before the mask is
     // read.
     M::fence(Ordering::SeqCst);
@@ -143,8 +142,7 @@ pub(crate) fn flush<M: Mmu>(sys: &System<M>, mm: &Mm<M>, range: VirtRange) {
 
 /// Makes this CPU forget the translations of `range` in `mm`, of which no other CPU has any.
 pub(crate) fn flush_here<M: Mmu>(sys: &System<M>, mm: &Mm<M>, range: VirtRange) {
-    // SAFETY: duty 1 of `Machine`.
-    let me = unsafe { &*M::cx() }.cpu.get();
+    let me = this_cpu::<M>();
     let (here, _) = mm.cpus.split(me, sys.at.cpus(), &mut CpuMask::empty());
     if here {
         mm.forget(range);
@@ -189,6 +187,13 @@ fn ask<M: Mmu>(sys: &System<M>, mm: &Mm<M>, range: VirtRange, me: u32, others: &
     );
 }
 
+/// The CPU that the caller runs on.
+#[inline(always)]
+pub(crate) fn this_cpu<M: Mmu>() -> u32 {
+    // SAFETY: duty 1 of `Machine`: the context is the caller's own, and lives as long as it runs.
+    unsafe { &*M::cx() }.cpu.get()
+}
+
 impl<M: Mmu> Mm<M> {
     /// The calling CPU is about to walk the tables as its hardware does: it joins the CPU mask, if
     /// it has left it or was never there.
@@ -208,8 +213,7 @@ impl<M: Mmu> Mm<M> {
     #[cold]
     #[inline(never)]
     fn joins(&self) {
-        // SAFETY: duty 1 of `Machine`.
-        let me = unsafe { &*M::cx() }.cpu.get();
+        let me = this_cpu::<M>();
         self.cpus.insert(me);
         self.system().cpus.this().loaded.set(self.space.0);
     }

@@ -151,14 +151,6 @@ impl<M: Mmu> Frames<M> {
             .or_else(|| nodes.find_map(|node| self.one_of(node)))
     }
 
-    /// The frame that this CPU freed last, if it is of that node.
-    fn freed_last(&self, node: u32) -> Option<Pfn> {
-        // SAFETY: 1: the CPU's own list, and a task does not leave its CPU within this function.
-        let list = unsafe { self.cpus.this().list.get_mut() };
-        let next = list.next().filter(|next| self.node_of(*next) == node);
-        next.and_then(|_| list.take())
-    }
-
     /// One frame of a node's zone.
     fn one_of(&self, node: u32) -> Option<Pfn> {
         let zone = self.zones.get(node);

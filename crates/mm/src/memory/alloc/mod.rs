@@ -153,6 +153,14 @@ impl<M: Mmu> Frames<M> {
         self.alloc_here(at, used_as)
     }
 
+    /// The frame that this CPU freed last, if it is of that node.
+    fn freed_last(&self, node: u32) -> Option<Pfn> {
+        // SAFETY: 1: the CPU's own list, and a task does not leave its CPU within this function.
+        let list = unsafe { self.cpus.this().list.get_mut() };
+        let next = list.next().filter(|next| self.node_of(*next) == node);
+        next.and_then(|_| list.take())
+    }
+
     /// A frame near the caller, with one reference; `None` when memory is short.
     #[inline(always)]
     #[track_caller]

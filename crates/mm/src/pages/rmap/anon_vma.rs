@@ -43,6 +43,7 @@
 use crate::base::attrs::VmaView;
 use crate::base::config::{Broken, Config};
 use crate::base::error::NoMemory;
+use crate::memory::frame::Frame;
 use crate::mm::Mm;
 use crate::pages::interval::{Span, Spans};
 use crate::space::vma::Vma;
@@ -163,6 +164,70 @@ impl<M: Mmu> Chain<M> {
     pub(super) fn anon_vma(&self) -> &AnonVma<M> {
         // SAFETY: an anon_vma lives as long as it has links.
         unsafe { self.anon_vma.as_ref() }
+    }
+}
+
+/// An anon_vma that stays what it is until this is dropped.
+pub(crate) struct HeldAnonVma<'s, M: Mmu> {
+    pub(super) sys: &'s System<M>,
+    anon_vma: NonNull<AnonVma<M>>,
+}
+
+impl<M: Mmu> HeldAnonVma<'_, M> {
+    pub(super) fn get(&self) -> &AnonVma<M> {
+        // SAFETY: has our reference.
+        unsafe { self.anon_vma.as_ref() }
+    }
+}
+
+impl<M: Mmu> Drop for HeldAnonVma<'_, M> {
+    fn drop(&mut self) {
+        self.sys.discard_anon_vma(self.anon_vma);
+    }
+}
+
+impl<M: Mmu> AnonVma<M> {
+    /// Takes a reference, unless it is free.
+    fn try_hold(&self) -> bool {
+        let mut found = self.refs.load(Ordering::Relaxed);
+        while found != 0 {
+            // ORDERING: Acquire; pairs with [anon-vma-hold].
+            let taken = self
+                .refs
+                .cas(found, found + 1, Ordering::Acquire, Ordering::Relaxed);
+            match taken {
+                Ok(_) => return true,
+                Err(now) => found = now,
+            }
+        }
+        false
+    }
+}
+
+impl<M: Mmu> System<M> {
+    /// The anon_vma of a page of anonymous memory, which the caller holds; none if the page is not
+    /// mapped, or is being changed by somebody else.
+    pub(super) fn hold_anon_vma(&self, frame: &Frame<M>) -> Option<HeldAnonVma<'_, M>> {
+        // ORDERING: Acquire; pairs with [frame-maps].
+        let uncounted = self.lacks(Broken::FoundBeforeCounted);
+        if frame.maps.load(Ordering::Acquire) == 0 && !uncounted {
+            return None;
+        }
+        let named = frame.mapping.load(Ordering::Relaxed);
+        let anon_vma = NonNull::new(named as *mut AnonVma<M>)?;
+        // SAFETY: memory of anon_vmas stays that; what is looked at here is never overwritten.
+        let alive = unsafe { anon_vma.as_ref() };
+        if self.lacks(Broken::HoldsFreedAnonVma) {
+            alive.refs.add(1, Ordering::Relaxed);
+        } else if !alive.try_hold() {
+            return None;
+        }
+        let held = HeldAnonVma {
+            sys: self,
+            anon_vma,
+        };
+        let mapped = frame.maps.load(Ordering::Relaxed) > 0 || uncounted;
+        (mapped && frame.mapping.load(Ordering::Relaxed) == named).then_some(held)
     }
 }
 

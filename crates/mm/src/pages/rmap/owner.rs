@@ -39,25 +39,18 @@
 //!
 //! Linux: mm/rmap.c folio_get_anon_vma, folio_lock_anon_vma_read, rmap_walk_anon, rmap_walk_file.
 
-use super::anon_vma::AnonVma;
+use super::anon_vma::HeldAnonVma;
 use crate::base::config::{AnonRmap, Broken};
 use crate::entry::walk::Tables;
-use crate::memory::frame::{Frame, Use};
+use crate::memory::frame::Use;
 use crate::pages::file::PageCache;
 use crate::pages::interval::Mapped;
 use crate::pages::page::Locked;
 use crate::system::System;
 use core::ops::ControlFlow;
-use core::ptr::NonNull;
 use minflt_addr::{VirtAddr, VirtRange};
 use minflt_pgtable::{Mmu, Paging};
 use minflt_sync::Ordering;
-
-/// An anon_vma that stays what it is until this is dropped.
-pub(crate) struct HeldAnonVma<'s, M: Mmu> {
-    sys: &'s System<M>,
-    anon_vma: NonNull<AnonVma<M>>,
-}
 
 /// What says where a page may be mapped.
 pub(crate) enum Owner<'s, M: Mmu> {
@@ -67,72 +60,15 @@ pub(crate) enum Owner<'s, M: Mmu> {
     Known(Mapped<'s, M>),
 }
 
-impl<M: Mmu> HeldAnonVma<'_, M> {
-    fn get(&self) -> &AnonVma<M> {
-        // SAFETY: has our reference.
-        unsafe { self.anon_vma.as_ref() }
-    }
-}
-
-impl<M: Mmu> Drop for HeldAnonVma<'_, M> {
-    fn drop(&mut self) {
-        self.sys.discard_anon_vma(self.anon_vma);
-    }
-}
-
-impl<M: Mmu> AnonVma<M> {
-    /// Takes a reference, unless it is free.
-    fn try_hold(&self) -> bool {
-        let mut found = self.refs.load(Ordering::Relaxed);
-        while found != 0 {
-            // ORDERING: Acquire; pairs with [anon-vma-hold].
-            let taken = self
-                .refs
-                .cas(found, found + 1, Ordering::Acquire, Ordering::Relaxed);
-            match taken {
-                Ok(_) => return true,
-                Err(now) => found = now,
-            }
-        }
-        false
-    }
-}
-
 impl<M: Mmu> System<M> {
-    /// The anon_vma of a page of anonymous memory, which the caller holds; none if the page is not
-    /// mapped, or is being changed by somebody else.
-    fn hold_anon_vma(&self, frame: &Frame<M>) -> Option<HeldAnonVma<'_, M>> {
-        // ORDERING: Acquire; pairs with [frame-maps].
-        let uncounted = self.lacks(Broken::FoundBeforeCounted);
-        if frame.maps.load(Ordering::Acquire) == 0 && !uncounted {
-            return None;
-        }
-        let named = frame.mapping.load(Ordering::Relaxed);
-        let anon_vma = NonNull::new(named as *mut AnonVma<M>)?;
-        // SAFETY: memory of anon_vmas stays that; what is looked at here is never overwritten.
-        let alive = unsafe { anon_vma.as_ref() };
-        if self.lacks(Broken::HoldsFreedAnonVma) {
-            alive.refs.add(1, Ordering::Relaxed);
-        } else if !alive.try_hold() {
-            return None;
-        }
-        let held = HeldAnonVma {
-            sys: self,
-            anon_vma,
-        };
-        let mapped = frame.maps.load(Ordering::Relaxed) > 0 || uncounted;
-        (mapped && frame.mapping.load(Ordering::Relaxed) == named).then_some(held)
-    }
-
     /// What says where a page may be mapped; none if nothing maps it, or it is on its way out.
     pub(crate) fn owner_of<'s>(&'s self, page: &Locked<'s, M>) -> Option<Owner<'s, M>> {
         let frame = page.frame();
         match frame.used_as() {
             Use::Anon => self.hold_anon_vma(frame).map(Owner::Anon),
             Use::File => {
-                let cache = frame.mapping.load(Ordering::Relaxed) as *const PageCache<M>;
-                // SAFETY: a page that is locked and in a file stays there, and the file with it.
-                unsafe { cache.as_ref() }.map(Owner::File)
+                // A page that is locked and in a file stays there, and the file with it.
+                PageCache::at(frame.mapping.load(Ordering::Relaxed)).map(Owner::File)
             }
             _ => None,
         }

@@ -223,6 +223,45 @@ impl<M: Mmu> Segment<M> {
     }
 }
 
+impl<M: Mmu> Table<'_, M> {
+    /// Removes the segment with a number: now, or when nobody has it attached any more. Whether
+    /// there was one.
+    ///
+    /// # Context
+    /// Sleeps for locks of the file's pages, where the segment goes.
+    ///
+    /// Linux: do_shm_rmid.
+    pub(crate) fn remove(self, id: ShmId) -> bool {
+        let Some(segment) = self.numbered(id) else {
+            return false;
+        };
+        segment.key.store(ShmKey::PRIVATE.0, Ordering::Relaxed);
+        segment.removed.store(1, Ordering::Relaxed);
+        let segment = NonNull::from(segment);
+        // SAFETY: 1: found in it just now, and not looked at again.
+        unsafe { self.let_go(segment) };
+        true
+    }
+
+    /// Lets the table go, and `segment` if it was removed and nobody has it.
+    ///
+    /// # Safety
+    /// 1. The segment is in this table; whoever asks has no use for it afterwards.
+    unsafe fn let_go(self, segment: NonNull<Segment<M>>) {
+        let sys = self.sys;
+        // SAFETY: 1 of this function: the table is locked, so nobody frees it.
+        let this = unsafe { segment.as_ref() };
+        let removed = this.removed.load(Ordering::Relaxed) != 0;
+        if !removed || this.attached.load(Ordering::Relaxed) > 0 {
+            return;
+        }
+        self.take_out(this);
+        drop(self);
+        // SAFETY: 1: taken out just now, and attached nowhere.
+        unsafe { Segment::free(segment, sys) };
+    }
+}
+
 impl<M: Mmu> Drop for Held<'_, M> {
     fn drop(&mut self) {
         if let Some(segment) = self.counted {

@@ -63,7 +63,7 @@ pub(crate) struct Segments<M: Mmu> {
 
 /// The table, locked.
 pub(crate) struct Table<'s, M: Mmu> {
-    sys: &'s System<M>,
+    pub(super) sys: &'s System<M>,
     _held: WriteGuard<'s, ShmLock, M>,
 }
 
@@ -172,8 +172,6 @@ impl<'s, M: Mmu> Table<'s, M> {
         });
         let segment = segment.and_then(|file| Ok(self.make(new, &file, promised)?));
         let segment = segment.inspect_err(|_| sys.uncharge(promised))?;
-        // SAFETY: allocated just now; nobody frees it while the table is locked.
-        let segment = unsafe { segment.as_ref() };
         segment
             .cache()
             .segment
@@ -213,7 +211,7 @@ impl<'s, M: Mmu> Table<'s, M> {
         new: &NewSegment,
         file: &FileHandle<'s, M>,
         promised: u64,
-    ) -> Result<NonNull<Segment<M>>, NoMemory> {
+    ) -> Result<&'s Segment<M>, NoMemory> {
         let sys = self.sys;
         let segment = Segment {
             cache: file.cache,
@@ -231,7 +229,7 @@ impl<'s, M: Mmu> Table<'s, M> {
         let segment = sys.shm.slab.alloc(segment, sys).map_err(|_| NoMemory)?;
         // The segment's own, beside the handle's.
         file.cache().hold();
-        Ok(segment)
+        Segment::at(segment.as_ptr() as u64).ok_or(NoMemory)
     }
 
     /// A number that no segment has, as late as can be one that another had.
@@ -264,43 +262,7 @@ impl<'s, M: Mmu> Table<'s, M> {
         }
     }
 
-    /// Removes a segment: now, or when nobody has it attached any more.
-    ///
-    /// # Context
-    /// Sleeps for locks of the file's pages, where the segment goes.
-    ///
-    /// Linux: do_shm_rmid.
-    ///
-    /// # Safety
-    /// 1. The segment is in this table; whoever asks has no use for it afterwards.
-    pub(crate) unsafe fn remove(self, segment: NonNull<Segment<M>>) {
-        // SAFETY: 1 of this function.
-        let this = unsafe { segment.as_ref() };
-        this.key.store(ShmKey::PRIVATE.0, Ordering::Relaxed);
-        this.removed.store(1, Ordering::Relaxed);
-        // SAFETY: 1: 1 of this function.
-        unsafe { self.let_go(segment) };
-    }
-
-    /// Lets the table go, and `segment` if it was removed and nobody has it.
-    ///
-    /// # Safety
-    /// 1. As for [`Table::remove`].
-    pub(super) unsafe fn let_go(self, segment: NonNull<Segment<M>>) {
-        let sys = self.sys;
-        // SAFETY: 1 of this function.
-        let this = unsafe { segment.as_ref() };
-        let removed = this.removed.load(Ordering::Relaxed) != 0;
-        if !removed || this.attached.load(Ordering::Relaxed) > 0 {
-            return;
-        }
-        self.take_out(this);
-        drop(self);
-        // SAFETY: 1: taken out just now, and attached nowhere.
-        unsafe { Segment::free(segment, sys) };
-    }
-
-    fn take_out(&self, gone: &Segment<M>) {
+    pub(super) fn take_out(&self, gone: &Segment<M>) {
         let shm = &self.sys.shm;
         let after = |it: &&Segment<M>| it.next.load(Ordering::Relaxed) == gone.address();
         let before = self.each().find(after);

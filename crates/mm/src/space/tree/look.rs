@@ -317,6 +317,36 @@ impl<M: Mmu> Body<M> {
     }
 }
 
+impl<M: Mmu> Tree<M> {
+    /// The root, if there is one, without the door, for oracles while nothing runs.
+    pub(super) fn peek_root(&self) -> Option<&Body<M>> {
+        let root = NonNull::new(self.root.peek() as *mut Node<M>)?;
+        // SAFETY: nodes are freed by writers, and nothing runs.
+        Some(&unsafe { root.as_ref() }.body)
+    }
+}
+
+/// What a node says, without the door, for oracles while nothing runs.
+impl<M: Mmu> Body<M> {
+    /// The child in `slot` of an inner node.
+    pub(super) fn peek_child(&self, slot: usize) -> &Self {
+        // SAFETY: an inner node names nodes, which are freed by writers, and nothing runs.
+        unsafe { &(*(self.slots[slot].peek() as *const Node<M>)).body }
+    }
+
+    /// The VMA in `slot` of a leaf, which is no hole.
+    pub(super) fn peek_vma(&self, slot: usize) -> &Vma<M> {
+        // SAFETY: a leaf names VMAs, which are freed by writers, and nothing runs.
+        unsafe { vma(self.slots[slot].peek()) }
+    }
+
+    /// The word of a slot.
+    pub(super) fn peek_word(&self, slot: usize) -> u32 {
+        // SAFETY: words are written by writers, and nothing runs.
+        unsafe { (*self.words.get())[slot] }
+    }
+}
+
 /// The leaf and the slot of the first VMA below `node`, which may be 0.
 ///
 /// # Safety

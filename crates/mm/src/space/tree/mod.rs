@@ -50,7 +50,6 @@ mod change;
 mod gaps;
 mod look;
 mod node;
-mod retire;
 mod valid;
 
 use crate::base::attrs::{Prot, VmaView};

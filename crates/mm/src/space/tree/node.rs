@@ -1,8 +1,13 @@
-//! Editing nodes: those that nobody else knows; and, to show what that does, one that is published.
+//! Nodes: edited, those that nobody else knows, and, to show what that does, one that is
+//! published; and freed, once nobody can reach them.
 
-use super::{Body, HOLE, UNUSED};
+use super::{Body, HOLE, Node, UNUSED};
+use crate::memory::lifetime::{embedded, owner};
+use crate::system::System;
+use core::mem::offset_of;
+use core::ptr::NonNull;
 use minflt_pgtable::Mmu;
-use minflt_sync::{Atomic, Kind, Ordering};
+use minflt_sync::{Atomic, Callback, Kind, Ordering};
 
 /// What a node says of one VMA or child.
 #[derive(Clone, Copy)]
@@ -133,4 +138,28 @@ pub(super) fn insert_in_place<M: Mmu>(leaf: &Body<M>, entry: Entry) {
     write(at, entry);
     // SAFETY: as above.
     unsafe { (*body).len += 1 };
+}
+
+impl<M: Mmu> System<M> {
+    /// Frees an unlinked tree node by the configured lifetime.
+    ///
+    /// # Safety
+    /// 1. The node is unlinked, and retired once.
+    pub(crate) unsafe fn retire_node(&self, node: NonNull<Node<M>>) {
+        // SAFETY: 1: a live object, of which that is the callback.
+        let callback = unsafe { embedded(node, offset_of!(Node<M>, callback)) };
+        // SAFETY: 1, 2: 1 of this function. 3: the function finds the node from its callback.
+        unsafe { self.retire(callback, free_node::<M>) };
+    }
+}
+
+/// # Safety
+/// 1. `sys` is the system. 2. The callback is a retired node's.
+unsafe fn free_node<M: Mmu>(sys: *const (), callback: NonNull<Callback>) {
+    // SAFETY: 1 of this function.
+    let sys = unsafe { &*sys.cast::<System<M>>() };
+    // SAFETY: 1: 2 of this function.
+    let node = unsafe { owner::<Node<M>>(callback, offset_of!(Node<M>, callback)) };
+    // SAFETY: 1, 2: retired once, and the grace period is over.
+    unsafe { sys.nodes.free(node, sys) };
 }

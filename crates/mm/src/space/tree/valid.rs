@@ -1,6 +1,6 @@
 //! What is true of a tree whenever nobody changes it, for oracles: without the door.
 
-use super::{Body, FANOUT, HOLE, Node, Tree, UNUSED, gaps, vma, word_of};
+use super::{Body, FANOUT, HOLE, Tree, UNUSED, gaps, word_of};
 use minflt_pgtable::Mmu;
 
 /// What a node promises its parent, as it is.
@@ -16,16 +16,11 @@ impl<M: Mmu> Tree<M> {
     /// # Errors
     /// What is wrong.
     pub(crate) fn validate(&self) -> Result<(), &'static str> {
-        match self.root.peek() {
-            0 => Ok(()),
-            root => body::<M>(root).validate(0, UNUSED).map(|_| ()),
+        match self.peek_root() {
+            None => Ok(()),
+            Some(root) => root.validate(0, UNUSED).map(|_| ()),
         }
     }
-}
-
-fn body<'a, M: Mmu>(node: u64) -> &'a Body<M> {
-    // SAFETY: called while nobody changes the tree.
-    unsafe { &(*(node as *const Node<M>)).body }
 }
 
 fn ensure(holds: bool, or: &'static str) -> Result<(), &'static str> {
@@ -58,7 +53,10 @@ impl<M: Mmu> Body<M> {
             ensure(so_far.end <= found.start, "what is mapped overlaps")?;
             let gap = gaps::pages::<M>(found.start - so_far.end);
             if self.level > 0 && slot > 0 {
-                ensure(self.word(slot - 1) >= gap, "a word hides a gap behind it")?;
+                ensure(
+                    self.peek_word(slot - 1) >= gap,
+                    "a word hides a gap behind it",
+                )?;
             }
             all = Some(Below {
                 start: so_far.start,
@@ -77,14 +75,13 @@ impl<M: Mmu> Body<M> {
     ) -> Result<Option<Below>, &'static str> {
         let hole = self.slots[slot].peek() == 0;
         ensure(
-            (self.word(slot) == HOLE) == hole,
+            (self.peek_word(slot) == HOLE) == hole,
             "a word says hole of a VMA",
         )?;
         if hole {
             return Ok(None);
         }
-        // SAFETY: called while nobody changes the tree.
-        let view = unsafe { vma::<M>(self.slots[slot].peek()) }.peek();
+        let view = self.peek_vma(slot).peek();
         let (start, end) = (view.range.start().0, view.range.end().0);
         ensure(start == self.keys[slot], "a key is not the VMA's start")?;
         ensure(
@@ -93,7 +90,7 @@ impl<M: Mmu> Body<M> {
         )?;
         let word = word_of::<M::Paging>(view);
         ensure(
-            self.word(slot) == word,
+            self.peek_word(slot) == word,
             "a word says something else of a VMA",
         )?;
         let gap = 0;
@@ -103,15 +100,13 @@ impl<M: Mmu> Body<M> {
     fn validate_child(&self, slot: usize, low: u64, high: u64) -> Result<Below, &'static str> {
         let low = if slot == 0 { low } else { self.keys[slot] };
         let next = self.keys[..self.used()].get(slot + 1);
-        let child = body::<M>(self.slots[slot].peek());
+        let child = self.peek_child(slot);
         ensure(child.level + 1 == self.level, "a level is left out")?;
         let below = child.validate(low, next.map_or(high, |next| *next))?;
-        ensure(self.word(slot) >= below.gap, "a word hides a gap below it")?;
+        ensure(
+            self.peek_word(slot) >= below.gap,
+            "a word hides a gap below it",
+        )?;
         Ok(below)
-    }
-
-    fn word(&self, slot: usize) -> u32 {
-        // SAFETY: called while nobody changes the tree.
-        unsafe { (*self.words.get())[slot] }
     }
 }
