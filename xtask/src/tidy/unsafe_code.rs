@@ -4,9 +4,9 @@ use super::Finding;
 use super::rust_source::has_word;
 use super::tree::Tree;
 
-/// Paths that may hold `unsafe`, by how they begin. Of `mm`, what owns raw
-/// memory, what looks into the tree or a table under a lock it names, and the oracles; of the
-/// tests, what exchanges entries of a table of its own.
+/// Paths that may hold `unsafe`, by how they begin. Of `mm`, what owns raw memory, what gives the
+/// holder of a lock the VMAs and tables that it keeps (`space/look.rs`, `entry/walk.rs`), and the
+/// oracle; of the tests, what exchanges entries of a table of its own.
 const ALLOWED: &[&str] = &[
     "crates/sync/",
     "crates/pgtable/",

@@ -65,6 +65,12 @@ pub(crate) enum Only {
     OfFile,
 }
 
+/// What a zap has yet to invalidate that ended before: see [`Zap::hide`].
+pub(crate) struct Hidden {
+    touched: Option<VirtRange>,
+    whole: VirtRange,
+}
+
 /// A zap or protect under way.
 pub(crate) struct Zap<'m, M: Mmu> {
     pub(crate) tables: Tables<'m, M>,
@@ -280,11 +286,13 @@ impl<'m, M: Mmu> Zap<'m, M> {
         self.mm().flushes_pending.sub(1, Ordering::SeqCst);
     }
 
-    /// Ends without invalidating, and nobody sees that it had to: for a control. Returns what was
-    /// to be invalidated.
-    pub(crate) fn hide(mut self) -> Option<VirtRange> {
+    /// Ends without invalidating, and nobody sees that it has yet to: for a control.
+    pub(crate) fn hide(mut self) -> Hidden {
         self.mm().flushes_pending.sub(1, Ordering::Relaxed);
-        self.gather.take_range()
+        Hidden {
+            touched: self.gather.take_range(),
+            whole: self.whole,
+        }
     }
 
     /// Invalidates what has to be and gives the frames gathered so far back.
@@ -421,6 +429,26 @@ impl<M: Mmu> System<M> {
 }
 
 impl<M: Mmu> Mm<M> {
+    /// The end of [`Zap::hide`].
+    #[cold]
+    pub(crate) fn finish_hidden(&self, hidden: Hidden) {
+        let sys = self.system();
+        self.flushes_pending.add(1, Ordering::Relaxed);
+        // ORDERING: SeqCst; pairs with [flush-pending].
+        let alone = self.flushes_pending.load(Ordering::SeqCst) == 1;
+        let range = if alone || sys.lacks(Broken::NoNestedFlush) {
+            hidden.touched
+        } else {
+            sys.count(Event::NestedFlush);
+            Some(hidden.whole)
+        };
+        if let Some(range) = range {
+            shootdown::flush(sys, self, range);
+        }
+        // ORDERING: SeqCst; pairs with [flush-pending]: lowered after the invalidation returned.
+        self.flushes_pending.sub(1, Ordering::SeqCst);
+    }
+
     /// What a zap does with an entry that it took out and that maps nothing; returns whether the
     /// entry counted as resident.
     #[cold]

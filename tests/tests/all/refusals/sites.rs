@@ -7,8 +7,9 @@ use std::path::{Path, PathBuf};
 
 /// What an allocation looks like. The allocator's own folder is left out: what it calls of itself
 /// is no allocation but part of one.
-const CALLS: [&str; 15] = [
+const CALLS: [&str; 16] = [
     ".alloc(",
+    "Self::create(sys, ",
     ".alloc_here(",
     ".alloc_at(",
     ".alloc_block(",
@@ -24,9 +25,10 @@ const CALLS: [&str; 15] = [
     ".change(sys",
     ".remove(sys, index",
 ];
-/// The maps of reservations are named by who changes them.
-const ALLOCATORS: [&str; 3] = [
+/// The maps of reservations are named by who changes them, counted objects by what they are.
+const ALLOCATORS: [&str; 4] = [
     "memory/alloc/",
+    "memory/counted.rs",
     "pages/reserved/reserve.rs",
     "pages/hugetlb/tests/",
 ];

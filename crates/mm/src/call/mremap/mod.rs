@@ -45,7 +45,7 @@ use crate::base::event::Event;
 use crate::call::thread::Thread;
 use crate::change::merge::add;
 use crate::change::writers::{Afterwards, Writers};
-use crate::entry::shootdown;
+use crate::entry::zap::Hidden;
 use crate::memory::commit::Pages;
 use crate::memory::lifetime::as_call;
 use crate::memory::rss::Share;
@@ -101,7 +101,7 @@ struct Done {
 }
 
 /// A flush that a control leaves for later.
-type Late = Option<VirtRange>;
+type Late = Option<Hidden>;
 
 impl Remap {
     const fn target(self) -> Option<VirtAddr> {
@@ -235,8 +235,8 @@ impl<M: Mmu> Mm<M> {
             self.remap_one(&writers, plan, &mut late)
         };
         drop(writers);
-        if let Some(range) = late {
-            shootdown::flush(self.system(), self, range);
+        if let Some(hidden) = late {
+            self.finish_hidden(hidden);
         }
         result
     }

@@ -182,7 +182,7 @@ impl<M: Mmu> Mm<M> {
             held.tables().move_entries(&mut zap, old, to);
         }
         if self.system().lacks(Broken::RemapFlushesLate) {
-            *late = zap.hide();
+            *late = Some(zap.hide());
         } else {
             zap.finish();
             translation::translations_agree(self, old.range, u64::MAX);
