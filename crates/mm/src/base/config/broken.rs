@@ -1,4 +1,4 @@
-//! Fixes that can be switched off, so that a test can show what they prevent.
+//! Negative controls: fixes that a test switches off to show what they prevent.
 
 use core::fmt;
 
@@ -23,212 +23,217 @@ macro_rules! broken {
 }
 
 broken! {
-    /// A missing table is put in without looking whether another fault was faster.
+    /// A fault links a missing page table without checking whether another fault already has.
     BlindPopulate = "blind-populate",
-    /// Who puts a table in locks that table, which is another one for each.
+    /// A fault links a page table under the lock of that new table, which differs for each fault.
     LinksUnderOwnLock = "links-under-own-lock",
-    /// The low-level handler stores the accessed bit into a copy of the entry it read before.
+    /// The low-level handler stores the accessed bit into a stale copy of the PTE.
     StaleAccessBits = "stale-access-bits",
-    /// The resident count is shown as it is, also below zero.
+    /// The RSS count is reported as it is, even when negative.
     RawRss = "raw-rss",
-    /// A speculative fault does not check again after it has the table's lock.
+    /// A speculative fault does not revalidate after it acquires the page-table lock.
     NoRevalidate = "no-revalidate",
-    /// mprotect changes flags and entries outside a sequence section.
+    /// mprotect changes flags and PTEs outside a sequence-count write section.
     ProtectWithoutSection = "protect-without-section",
-    /// A speculative fault spins for the table's lock, with interrupts off.
+    /// A speculative fault spins for the page-table lock with interrupts off.
     SpinForTableLock = "spin-for-table-lock",
-    /// What was unlinked is freed at once, also where readers look at it without a lock.
+    /// Unlinked objects are freed immediately, despite lockless readers.
     NoGracePeriod = "no-grace-period",
-    /// A zap that finds nothing returns without asking whether somebody else has yet to invalidate.
+    /// A zap that finds nothing returns although another zap's TLB flush is still pending.
     NoNestedFlush = "no-nested-flush",
-    /// The page of zeros is replaced first, and the CPUs that buffer it are told afterwards.
+    /// The zero page is replaced before the TLB flush of the CPUs that cache it, not after.
     ReplaceBeforeFlush = "replace-before-flush",
     /// The map count is raised after the exchange that makes the page reachable, as posted.
     MapCountAfterExchange = "map-count-after-exchange",
-    /// A table that was unlinked is freed at once, whatever the lifetime.
+    /// Unlinked page tables are freed immediately, whatever the reclamation scheme.
     TablesAtOnce = "tables-at-once",
-    /// A fault that has a VMA's lock does not ask whose the VMA is.
+    /// A fault that holds a VMA lock does not check which address space owns the VMA.
     NoOwnerRecheck = "no-owner-recheck",
-    /// A fault asks what a VMA covers before it has its lock, and not after.
+    /// A fault checks a VMA's range before it takes the VMA lock, and not after.
     NoRangeRecheck = "no-range-recheck",
-    /// A new VMA can be found before it says what may be done there, and is not locked meanwhile.
+    /// A new VMA is published before its attributes are set, and is not locked meanwhile.
     PublishEarly = "publish-early",
-    /// A fault that needs `mmap_lock` waits for it with its VMA's lock held.
+    /// A fault that needs `mmap_lock` waits for it with its VMA lock held.
     MmapLockUnderVmaLock = "mmap-lock-under-vma-lock",
-    /// A fault tries the rungs that do not wait again and again, and never the one that does.
+    /// A fault retries the non-blocking lock modes without end, and never takes the blocking one.
     LadderWithoutEnd = "ladder-without-end",
-    /// A VMA that comes between others is put into a leaf that readers are looking at.
+    /// A VMA is inserted in place into a tree leaf that lockless readers are walking.
     LeafInPlace = "leaf-in-place",
-    /// A writer that waits for a VMA's readers lets new ones in.
+    /// A writer that waits for a VMA's readers admits new ones.
     WriterLetsReadersIn = "writer-lets-readers-in",
-    /// The refused mix of a speculative ladder and compare-and-exchange, let through.
+    /// The refused combination of a speculative ladder and compare-and-exchange is admitted.
     SpeculativeExchange = "speculative-exchange",
-    /// A store to a read-only page decides by the map count whether anybody else has it.
+    /// A store to a read-only page decides by the map count whether the page is shared.
     ReuseByMapCount = "reuse-by-map-count",
-    /// A store asks whether a page is exclusive before it has the table's lock, and not after.
+    /// A write fault checks whether a page is exclusive before it takes the page-table lock, and
+    /// not after.
     ExclusiveBeforeLock = "exclusive-before-lock",
-    /// fork shares pages that the parent goes on to store to.
+    /// fork shares pages without write-protecting them in the parent.
     ForkLeavesWritable = "fork-leaves-writable",
-    /// fork looks which tables are in use without having held their locks.
+    /// fork checks which page tables are in use without having held their locks.
     ForkLooksUnlocked = "fork-looks-unlocked",
-    /// munmap leaves the links of its mappings to their anon_vmas behind.
+    /// munmap leaves the `anon_vma_chain` links of its mappings behind.
     ChainsStay = "chains-stay",
-    /// fork copies an address space outside the sections of its mappings.
+    /// fork copies an address space outside the VMA write sections of its mappings.
     ForkWithoutSections = "fork-without-sections",
-    /// A thread or CPU adds its part of the resident count to the whole at twice its batch.
+    /// A thread or CPU folds its part of the RSS count into the total at twice its batch.
     LateRss = "late-rss",
-    /// Entries are exchanged by halves: one half is compared, and one is written after the other.
+    /// A PTE is exchanged in halves: one half is compared, and the two are written one after the
+    /// other.
     HalfWidthExchange = "half-width-exchange",
-    /// The exchange is emulated under the lock also where the caller holds that lock already.
+    /// The exchange is emulated under the lock even where the caller already holds that lock.
     EmulateUnderLock = "emulate-under-lock",
-    /// munmap lets `mmap_lock` go before it frees the tables.
+    /// munmap releases `mmap_lock` before it frees the page tables.
     UnmapUnlocked = "unmap-unlocked",
-    /// A userfaultfd's handler protects pages, and no CPU is told to forget the right to store.
+    /// A userfaultfd handler write-protects pages without a TLB flush.
     ProtectWithoutFlush = "protect-without-flush",
-    /// fork shares a page with the child though somebody has it pinned.
+    /// fork shares a pinned page with the child instead of copying it.
     ForkSharesPinned = "fork-shares-pinned",
-    /// A pin without `mmap_lock` does not ask whether a fork came in between.
+    /// A pin without `mmap_lock` does not check whether a fork ran concurrently.
     PinWithoutSequence = "pin-without-sequence",
-    /// A page is pinned for loads though a fork shares it.
+    /// A page that fork shares is pinned for reading without unsharing it.
     PinsShared = "pins-shared",
-    /// A stack grows under `mmap_lock` for reading, outside a section.
+    /// A stack grows with `mmap_lock` held for reading, outside a VMA write section.
     ExpandUnderReadLock = "expand-under-read-lock",
-    /// mremap ends the new mapping's section before the pages are there.
+    /// mremap ends the new mapping's write section before the pages are moved.
     RemapPublishesEarly = "remap-publishes-early",
-    /// mremap tells the CPUs after it has let its locks go, and nobody that it is going to.
+    /// mremap flushes the TLB after it releases its locks, without marking the flush as pending.
     RemapFlushesLate = "remap-flushes-late",
-    /// A fault asks whether a VMA has an anon_vma before it has its lock, and not after.
+    /// A fault checks whether a VMA has an anon_vma before it takes the VMA lock, and not after.
     AnonVmaBeforeLock = "anon-vma-before-lock",
-    /// Instruction caches are flushed after the entry is there, as they were under the lock.
+    /// Instruction caches are flushed after the PTE is installed, as they were under the lock.
     FlushAfterInstall = "flush-after-install",
-    /// A charge looks at the sum of all promises without a fence after adding to it.
+    /// A commit charge reads the sum of all charges without a fence after adding to it.
     ChargeWithoutFence = "charge-without-fence",
-    /// munmap lets others in again before the mappings that go are detached.
+    /// munmap downgrades `mmap_lock` before the unmapped VMAs are detached.
     DetachLate = "detach-late",
-    /// Whoever ages pages walks through what munmap is taking out.
+    /// Page aging walks through ranges that munmap is unmapping.
     AgeHoles = "age-holes",
-    /// A CPU that leaves the CPU mask of an address space forgets what it was asked to only.
+    /// A CPU that leaves the CPU mask of an address space flushes only the requested range.
     LeavesUnflushed = "leaves-unflushed",
-    /// Whoever ages pages walks through tables of huge pages, which others may free.
+    /// Page aging walks through hugetlb page tables that other address spaces may free.
     AgesShared = "ages-shared",
-    /// Whoever finds a page of a file does not look again, once he has a reference, whether it is
-    /// that page still.
+    /// A page-cache lookup does not recheck, after it takes a reference, that the frame is still
+    /// that page.
     CachedUnchecked = "cached-unchecked",
-    /// A fault looks at a file's size before it has the page locked, and not after.
+    /// A fault checks the file size before it locks the page, and not after.
     SizeBeforeLock = "size-before-lock",
-    /// Truncation takes entries out once, and does not ask whether a page was mapped again.
+    /// Truncation unmaps once, without checking whether a page was mapped again.
     TruncateUnmapsOnce = "truncate-unmaps-once",
-    /// Fault-around replaces what stands in an entry.
+    /// Fault-around overwrites a PTE that is not empty.
     AroundReplaces = "around-replaces",
-    /// Fault-around maps pages that are locked for reading in, or broken.
+    /// Fault-around maps pages that are locked for read-in, or hardware-poisoned.
     AroundTakesAll = "around-takes-all",
-    /// Fault-around maps pages behind the end of the mapping.
+    /// Fault-around maps pages beyond the end of the mapping.
     AroundUnclamped = "around-unclamped",
-    /// Fault-around waits for the locks of pages, with a table's lock held.
+    /// Fault-around waits for page locks with a page-table lock held.
     AroundWaits = "around-waits",
-    /// Fault-around takes an entry whose page is away for an empty one.
+    /// Fault-around treats a swap or migration entry as empty.
     AroundForgetsAway = "around-forgets-away",
-    /// Pages that fault-around maps look as if they had been used, whatever the choice.
+    /// Fault-around PTEs are installed young, whatever the choice.
     NeighboursUsed = "neighbours-used",
-    /// A zap lets pages of files go before every CPU has forgotten them, since the cache has them,
-    /// too; and munmap unlinks the mapping before that.
+    /// A zap drops references to file pages before the TLB flush completes, since the cache has
+    /// references, too; and munmap unlinks the mapping before that.
     FilePagesAtOnce = "file-pages-at-once",
-    /// A forced store that has made a copy takes what it finds there afterwards for that copy.
+    /// A forced write that made a copy assumes that the page it finds afterwards is that copy.
     ForceTrustsFault = "force-trusts-fault",
-    /// munmap takes a mapping out of its file before every CPU has forgotten its pages.
+    /// munmap unlinks a mapping from its file before the TLB flush completes.
     UnlinkBeforeFlush = "unlink-before-flush",
-    /// A page is written back while entries still grant stores to it.
+    /// A page is written back while PTEs still allow stores to it.
     WriteUnprotected = "write-unprotected",
-    /// A walk of an anon_vma's tree takes no lock, as posted in 2012.
+    /// A walk of an anon_vma tree takes no lock, as posted in 2012.
     RmapUnlocked = "rmap-unlocked",
-    /// A page that somebody has pinned meanwhile goes to a slot all the same.
+    /// A page that was pinned meanwhile is swapped out all the same.
     SwapSharesPinned = "swap-shares-pinned",
-    /// A page is copied before the CPUs that may store to it are told.
+    /// Migration copies a page before the TLB flush of the CPUs that may store to it.
     CopyBeforeFlush = "copy-before-flush",
-    /// Whoever takes a page away looks whether it was stored to before he exchanges the entry.
+    /// Unmapping for migration or swap reads the dirty bit before it exchanges the PTE.
     AwayForgetsDirty = "away-forgets-dirty",
-    /// A page that was moved is mapped with the protection that it had when it was taken away.
+    /// A migrated page is mapped with the protection from before its migration, not the current
+    /// one.
     MoveKeepsGrant = "move-keeps-grant",
-    /// A fork leaves entries of pages that are being moved as they are, in parent and child.
+    /// fork leaves migration entries writable, in parent and child.
     ForkLeavesMoving = "fork-leaves-moving",
-    /// mremap moves entries without the locks of their reverse maps.
+    /// mremap moves PTEs without the reverse-map locks.
     RemapUnlocked = "remap-unlocked",
-    /// A page can be found, and goes, before the fault that makes it has counted its entry.
+    /// A page can be found, and unmapped, before the fault that creates it has counted its PTE.
     FoundBeforeCounted = "found-before-counted",
     /// Migrates a page without checking its reference count.
     MoveUncounted = "move-uncounted",
     /// Migration counts its own reference to the page as another user's.
     MoveCountsItself = "move-counts-itself",
-    /// A userfaultfd's handler passes over pages that are being moved.
+    /// A userfaultfd handler skips pages under migration.
     WatchSkipsMoving = "watch-skips-moving",
-    /// A mapping grows over another, and gets its anon_vma, outside of its own section.
+    /// A VMA grows over another, and gets its anon_vma, outside its own write section.
     MergeWithoutSection = "merge-without-section",
-    /// A page of a file that was moved counts as written, whether it is or not.
+    /// A migrated file page counts as clean, whether it is or not.
     MoveForgetsDirty = "move-forgets-dirty",
-    /// A child's span comes before its parent's in a walk of the reverse map.
+    /// A reverse-map walk visits the child's interval before the parent's.
     ChildFirst = "child-first",
-    /// Who comes from a page takes a reference to its anon_vma, whether that has one left or not.
+    /// A reverse-map walk takes a reference to the page's anon_vma even if its count is already 0.
     HoldsFreedAnonVma = "holds-freed-anon-vma",
-    /// One number counts the children of an anon_vma and the mappings whose own it is.
+    /// One count holds both the children of an anon_vma and the VMAs that own it.
     ChildrenAndOwners = "children-and-owners",
-    /// A mapping that takes over the pages of one that moves is not chained to their anon_vma.
+    /// A VMA that takes over the pages of a moved VMA is not chained to their anon_vma.
     MergeForgetsChain = "merge-forgets-chain",
-    /// Swap-out empties an entry first, and then makes it name the slot.
+    /// Swap-out clears a PTE first, and installs the swap entry afterwards.
     SwapInTwoSteps = "swap-in-two-steps",
-    /// Swap-out writes a page before its entry goes, and not again if it was stored to in between.
+    /// Swap-out writes a page before it unmaps it, and not again if it was stored to in between.
     SwapForgetsDirty = "swap-forgets-dirty",
-    /// A hinting fault puts back what it read before it had the table's lock.
+    /// A hinting fault restores the PTE that it read before it took the page-table lock.
     HintPutsBack = "hint-puts-back",
-    /// mlock counts what it locked after it let `mmap_lock` go.
+    /// mlock updates the locked-page count after it releases `mmap_lock`.
     LockedCountLate = "locked-count-late",
-    /// A fault on huge pages holds nothing that keeps the tables which its mapping shares, and
-    /// waits for no mapping's lock, nor does anybody wait for it; it takes the file's lock only to
-    /// see whether there is a table to share.
+    /// A hugetlb fault holds nothing that keeps shared page tables alive: it waits for no mapping's
+    /// lock, and no unmapper waits for the fault; it takes the file's lock only to see whether
+    /// there is a table to share.
     HugeUnlocked = "huge-unlocked",
-    /// Whether others have a table of huge pages is asked of its references.
+    /// Whether a hugetlb page table is shared is decided by its reference count.
     SharersByReferences = "sharers-by-references",
-    /// Whoever leaves a shared table does not note that its interval has to be forgotten.
+    /// Unsharing a page table does not record its interval for the TLB flush.
     UnshareWithoutFlush = "unshare-without-flush",
-    /// A mapping of huge pages that is cut leaves the table there before its section.
+    /// A split of a hugetlb VMA unshares the page table there before its write section.
     SplitSharesAgain = "split-shares-again",
-    /// Others may share the table of an interval while a mapping of huge pages is cut in it.
+    /// The page table of an interval may be shared while a hugetlb VMA is split inside it.
     CutStillShared = "cut-still-shared",
-    /// A shared table is put in without looking whether another fault was faster.
+    /// A shared page table is linked without checking whether another fault already has.
     BlindShare = "blind-share",
-    /// A mapping of huge pages can be found by its file before its lock is set up.
+    /// A hugetlb VMA is linked to its file before its lock is set up.
     LinkBeforeLock = "link-before-lock",
-    /// The part that the mapping of a segment of huge pages is split into names the other's lock.
+    /// After a split of a hugetlb segment mapping, the new part refers to the other part's lock.
     SplitNamesLock = "split-names-lock",
-    /// Who moves a huge page lets faults on it go on.
+    /// Hugetlb migration does not exclude faults on the page.
     HugeMoveBesideFaults = "huge-move-beside-faults",
-    /// Who moves a huge page tells those CPUs only by whose table he came to it first.
+    /// Hugetlb migration flushes the TLB only for the address space through whose page table it
+    /// reached the page first.
     HugeMoveTellsOne = "huge-move-tells-one",
-    /// fork takes a huge page that is being moved for none.
+    /// fork treats a hugetlb migration entry as empty.
     ForkSkipsMoving = "fork-skips-moving",
-    /// `MADV_DONTNEED` of huge pages holds nothing that keeps faults off.
+    /// `MADV_DONTNEED` of huge pages holds nothing that excludes faults.
     DiscardUnlocked = "discard-unlocked",
     /// `MADV_DONTNEED` rounds an end inside a huge page up, and discards all of that page.
     DiscardRoundsUp = "discard-rounds-up",
-    /// A cut of a file of huge pages passes over pages that are not there, without their mutex.
+    /// Truncation of a hugetlb file skips absent pages without taking their mutex.
     CutSkipsAbsent = "cut-skips-absent",
-    /// A fault looks at the size of a file of huge pages before it has the page's mutex, not after.
+    /// A fault checks the size of a hugetlb file before it takes the page's fault mutex, and not
+    /// after.
     SizeBeforeMutex = "size-before-mutex",
-    /// What was reserved for a page of a hole is given back after the page's mutex.
+    /// Hole punching returns a page's reservation after it releases the fault mutex.
     HoleUnreservesLate = "hole-unreserves-late",
-    /// mmap reserves huge pages of a file beside who cuts it.
+    /// mmap reserves huge pages of a file without excluding truncation.
     ReserveBesideCut = "reserve-beside-cut",
-    /// Faults on one huge page of a file go on beside each other.
+    /// Faults on one huge page of a file run concurrently.
     FaultsAtOnce = "faults-at-once",
-    /// Who comes by a file's reverse map and cannot have a mapping's lock goes on without it.
+    /// A reverse-map walk whose trylock of a mapping's lock fails goes on without the lock.
     WalkUnlocked = "walk-unlocked",
-    /// Who takes a huge page away from all begins again after each lock that it waited for. CPUs
-    /// stay in CPU masks: a walk that waits for no answers is too fast to be overtaken for ever.
+    /// Unmapping a huge page everywhere restarts after each lock that it waited for. CPUs stay in
+    /// CPU masks: a walk that waits for no acknowledgements is too fast to be overtaken for ever.
     WalkStartsOver = "walk-starts-over",
-    /// Others may share the tables of a mapping of huge pages that is being unmapped.
+    /// The page tables of a hugetlb mapping may be shared while it is unmapped.
     GoneStillShares = "gone-still-shares",
-    /// A mapping of huge pages that replaces smaller ones is found by its file before their tables
+    /// A hugetlb mapping that replaces base pages is linked to its file before their page tables
     /// are freed.
     LinkBeforeTables = "link-before-tables",
-    /// shmat does not count as one who has the segment while it maps it.
+    /// shmat does not count itself as an attachment while it maps the segment.
     AttachUncounted = "attach-uncounted",
 }

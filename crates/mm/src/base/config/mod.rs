@@ -1,18 +1,20 @@
-//! How faults are synchronized, as data: one choice per decision point, and the mixes that are
-//! legal.
+//! Configuration of fault synchronization: one choice per decision point, and the combinations that
+//! are legal.
 //!
 //! # Problem
-//! The generations of page-fault synchronization are to be compared on one code base, in one run;
-//! and not every mix of their parts is sound.
+//! Several generations of page-fault synchronization must be compared on one code base, in one run,
+//! but not every combination of their parts is sound.
 //!
 //! # Idea
-//! A [`Config`] holds one choice per decision point. The fault path asks the choice, never the era;
-//! an era is only a name for a `Config`. [`Config::check`] refuses the unsound mixes with a reason.
+//! A [`Config`] holds one choice per decision point. The fault path tests the choice, never the
+//! era: an era is only a name for a `Config`. [`Config::check`] rejects unsound combinations with a
+//! reason.
 //!
 //! # Why it is correct
-//! A system is built only from a checked `Config`. What an unsound mix does is shown by a
-//! [`Broken`], on machines that have controls ([`Machine::CONTROLS`]). Race checks and tests set
-//! it, and commands that simulate the kernel that 2022's posting reverted to.
+//! A system is built only from a checked `Config`. A negative control ([`Broken`]) shows the
+//! failure that an unsound combination causes, on machines compiled with controls
+//! ([`Machine::CONTROLS`]). Race checks and tests set one, and commands that simulate the kernel to
+//! which the 2022 posting reverted.
 
 mod broken;
 mod era;
@@ -32,37 +34,37 @@ use minflt_sync::{Machine, Succession};
 /// One choice at each decision point.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Config {
-    /// The holds a fault tries, in order; the last one waits.
+    /// Lock modes that a fault tries, in fallback order; the last one blocks.
     pub ladder: Ladder,
-    /// How entries are changed, by every verb.
+    /// How page-table entries are changed, on every path.
     pub protocol: Protocol,
-    /// The lock under which a new table is put in.
+    /// The lock under which a new page table is linked into its parent.
     pub linking: Linking,
-    /// How entries are compared and exchanged.
+    /// How compare-and-exchange of a PTE is done.
     pub exchange: ExchangeBy,
-    /// When unlinked VMAs, attributes, tree nodes and tables are freed.
+    /// Reclamation scheme: when unlinked VMAs, attributes, tree nodes and page tables are freed.
     pub lifetime: Lifetime,
     /// How resident pages are counted.
     pub rss: Rss,
-    /// Who has a sleeping lock next when it is released.
+    /// Which thread acquires a sleeping lock after its release.
     pub sleeping_locks: SleepingLocks,
     /// How munmap holds `mmap_lock`.
     pub unmap: Unmap,
-    /// How many pages of a file a fault maps.
+    /// Fault-around window: how many file pages a fault maps.
     pub around: FaultAround,
-    /// How the pages look that a fault maps beside the one it is for.
+    /// Whether fault-around PTEs are installed young or old.
     pub neighbours: Neighbours,
-    /// How a walk to all entries of an anonymous page holds the lock of their anon_vmas.
+    /// How a reverse-map walk of an anonymous page takes the anon_vma lock.
     pub anon_rmap: AnonRmap,
-    /// Whether pages follow the threads that use them to their nodes.
+    /// Whether NUMA balancing migrates pages to the node that accesses them.
     pub balancing: Balancing,
-    /// What keeps shared tables of huge pages while a fault uses them.
+    /// What keeps shared hugetlb page tables alive during a fault.
     pub hugetlb: Hugetlb,
-    /// What a first touch asks the caches for before it needs it.
+    /// What a first-touch fault prefetches.
     pub ahead: Ahead,
     /// The lock of the ladder `vma-own,mmap`; `None` with any other.
     pub own_lock: Option<OwnLock>,
-    /// A fix switched off on purpose; `None` outside race checks.
+    /// Negative control: a fix switched off on purpose. `None` outside race checks.
     pub broken: Option<Broken>,
 }
 
@@ -103,67 +105,70 @@ macro_rules! choices {
 }
 
 choices! {
-    /// The holds a fault tries.
+    /// Lock modes that a fault tries, in fallback order.
     Ladder "ladder" {
         /// `mmap_lock` for reading.
         Mmap = "mmap",
-        /// First without a lock: read section, sequence count; then `mmap_lock` for reading.
+        /// First without a lock: read section and sequence count; then `mmap_lock` for reading.
         SpeculativeMmap = "speculative,mmap",
-        /// Without a lock only. Refused: it may fail for ever.
+        /// Without a lock only. Refused: a fault may retry without end.
         Speculative = "speculative",
-        /// First the VMA's lock, a tried read-write semaphore (Linux 6.4); then `mmap_lock` for
-        /// reading.
+        /// First a trylock of the VMA lock, a read-write semaphore (Linux 6.4); then `mmap_lock`
+        /// for reading.
         VmaRwsemMmap = "vma-rwsem,mmap",
-        /// First the VMA's lock, a count of its users (Linux 6.15); then `mmap_lock` for reading.
+        /// First a trylock of the VMA lock, a reference count (Linux 6.15); then `mmap_lock` for
+        /// reading.
         VmaCountMmap = "vma-count,mmap",
-        /// First the VMA's lock, one that an embedder brings; then `mmap_lock` for reading.
+        /// First a VMA lock supplied by the embedder; then `mmap_lock` for reading.
         VmaOwnMmap = "vma-own,mmap",
     }
 }
 
 choices! {
-    /// How entries are changed.
+    /// How page-table entries are changed.
     Protocol "protocol" {
         /// Under one lock per address space (`page_table_lock`).
         MmLock = "mm-lock",
-        /// Under one lock per table.
+        /// Under one lock per page table (split page-table locks).
         TableLock = "table-lock",
-        /// Faults by compare-and-exchange, without a lock; zap and protect exchange under the lock.
+        /// Faults use compare-and-exchange without a lock; zap and protect exchange entries under
+        /// the page-table lock.
         CompareExchange = "compare-exchange",
     }
 }
 
 choices! {
-    /// The lock under which a new table is put in, where that is not done by exchange.
+    /// The lock under which a new page table is linked, where the protocol uses a lock for it.
     Linking "linking" {
         /// The address space's (`page_table_lock`).
         MmLock = "mm-lock",
-        /// For a table of leaf entries, that of the table above it (since Linux 3.13); for the
-        /// others, which are few, the address space's.
+        /// The parent table's lock for a table of leaf entries (since Linux 3.13);
+        /// `page_table_lock` for the higher levels.
         ParentLock = "parent-lock",
     }
 }
 
 choices! {
-    /// How entries are compared and exchanged.
+    /// How compare-and-exchange of a PTE is done.
     ExchangeBy "exchange" {
-        /// By the machine, or emulated where the machine cannot.
+        /// By an atomic instruction, or emulated on machines that lack one.
         Native = "native",
-        /// By a lock held for the compare and the store, even where the machine could.
+        /// By a lock held across compare and store, even on machines with an atomic instruction.
         Emulated = "emulated",
     }
 }
 
 choices! {
-    /// When unlinked objects are freed.
+    /// Reclamation scheme: when unlinked objects are freed.
     Lifetime "lifetime" {
-        /// At once: nobody reads without the lock.
+        /// Immediately: there are no lockless readers.
         Immediate = "immediate",
         /// After an SRCU grace period.
         Srcu = "srcu",
         /// After an RCU grace period.
         Rcu = "rcu",
-        /// VMAs at once, but their memory stays a VMA's; the rest after an RCU grace period.
+        /// VMAs immediately, to a type-stable slab (`SLAB_TYPESAFE_BY_RCU`); everything else after
+        /// an RCU grace period.
         TypeStable = "type-stable",
     }
 }
@@ -171,52 +176,52 @@ choices! {
 choices! {
     /// How resident pages are counted.
     Rss "rss" {
-        /// A plain number under the address space's lock.
+        /// A plain counter under the address space's `page_table_lock`.
         UnderLock = "under-lock",
-        /// One atomic number.
+        /// One atomic counter.
         Atomic = "atomic",
-        /// A plain number without a lock: updates get lost. Readers see 0 for less than 0.
+        /// A plain counter without a lock: concurrent updates are lost. Negative values read as 0.
         Sloppy = "sloppy",
-        /// Per thread, added to the whole every 64 events.
+        /// Per-thread counters, folded into the total every 64 events.
         PerThread = "per-thread",
-        /// Per CPU, added to the whole in batches of at least 32.
+        /// Per-CPU counters, folded into the total in batches of at least 32.
         PerCpu = "per-cpu",
     }
 }
 
 choices! {
-    /// Who has a sleeping lock next when it is released: `mmap_lock`, and the locks of files and
-    /// reverse maps.
+    /// Which thread acquires a sleeping lock after its release: `mmap_lock`, and the locks of files
+    /// and reverse maps.
     SleepingLocks "sleeping-locks" {
-        /// The first waiter, which is handed the lock with the wake-up (until Linux 3.8).
+        /// The first waiter: the releasing thread passes the lock to it (until Linux 3.8).
         Grant = "grant",
-        /// Any writer that finds it free; the first waiter is woken to try (Linux 3.10 to 3.15).
+        /// Any writer that finds it free (lock stealing); the first waiter is woken to try (Linux
+        /// 3.10 to 3.15).
         Steal = "steal",
-        /// The same, and a writer spins, behind the others that do, while the writer inside runs
-        /// (Linux 3.16 to 5.2).
+        /// As steal, and writers spin optimistically in a queue while the owner runs (Linux 3.16 to
+        /// 5.2).
         Spin = "spin",
-        /// The same, but a waiter that was overtaken for 4 ms is next (since Linux 5.3), and
-        /// readers take a free lock, too (since Linux 5.11).
+        /// As spin, but the lock is handed off to a waiter that has waited for 4 ms (since Linux
+        /// 5.3), and readers steal, too (since Linux 5.11).
         HandOff = "hand-off",
     }
 }
 
 choices! {
-    /// How munmap holds `mmap_lock` while it takes pages out.
+    /// How munmap holds `mmap_lock` while it unmaps pages.
     Unmap "unmap" {
-        /// For writing, to its end.
+        /// For writing, to the end of the call.
         Exclusive = "exclusive",
-        /// For reading, once the tree has changed and what goes is detached (Linux 4.20): faults
-        /// elsewhere go on.
+        /// Downgraded to reading once the VMAs are detached and out of the tree (Linux 4.20):
+        /// faults elsewhere continue.
         Downgrade = "downgrade",
     }
 }
 
 choices! {
-    /// How many pages of a file a load's fault maps, of those that are cached: 2 to the power of
-    /// this.
+    /// Fault-around window of a read fault: it maps up to 2 to the power of this cached file pages.
     FaultAround "fault-around-order" {
-        /// The page itself.
+        /// The faulting page only.
         Order0 = "0",
         /// Up to 2 pages.
         Order1 = "1",
@@ -236,73 +241,75 @@ choices! {
         Order8 = "8",
         /// Up to 512 pages.
         Order9 = "9",
-        /// One page where a table's first fault on a file is, four times as many with each that
-        /// follows there.
+        /// One page at the first file fault in a page table, four times as many at each later one
+        /// there.
         Adaptive = "adaptive",
     }
 }
 
 choices! {
-    /// How the pages look that a fault maps beside the one it is for.
+    /// Whether fault-around PTEs are installed young or old.
     Neighbours "neighbours" {
-        /// As used (as posted in 2014, and on x86-64 today).
+        /// Young: accessed bit set (as posted in 2014, and on x86-64 today).
         Young = "young",
-        /// As not used yet (Linux 4.8, and where the hardware sets accessed bits for free).
+        /// Old: accessed bit clear (Linux 4.8, and today where the hardware sets accessed bits for
+        /// free).
         Old = "old",
     }
 }
 
 choices! {
-    /// How a walk from an anonymous page to what maps it holds the lock of the anon_vmas.
+    /// How a reverse-map walk of an anonymous page takes the anon_vma lock.
     AnonRmap "anon-rmap" {
         /// For writing, as if it were a mutex (until Linux 3.7).
         Exclusive = "exclusive",
-        /// For reading (since Linux 3.8): walks go on side by side, and wait only for who changes
-        /// what they walk.
+        /// For reading (since Linux 3.8): walks run in parallel and block only on writers of the
+        /// tree.
         Shared = "shared",
-        /// Not at all where a page provably has one place; else for writing. As posted in 2012 it
-        /// was not taken for any migration, which is unsound.
+        /// Not taken where the page provably has a single mapping; otherwise for writing. The 2012
+        /// posting skipped it in every migration, which is unsound.
         Skipped = "skipped",
     }
 }
 
 choices! {
-    /// Whether pages follow the threads that use them to their nodes.
+    /// Whether NUMA balancing migrates pages to the node that accesses them.
     Balancing "numa-balancing" {
-        /// A page stays where its first fault, or a call, put it.
+        /// A page stays where its first fault or a call placed it.
         Off = "off",
-        /// Entries are made to fault now and then, and a page that faults on one node twice running
-        /// moves there.
+        /// PTEs are made `PROT_NONE` periodically, and a page with two consecutive hinting faults
+        /// from one node migrates there.
         On = "on",
     }
 }
 
 choices! {
-    /// What keeps a table of huge pages, which several address spaces may share, while a fault uses
-    /// it.
+    /// What keeps a hugetlb page table, which several address spaces may share, alive during a
+    /// fault.
     Hugetlb "hugetlb" {
-        /// The lock of the file's mappings, for reading, in every fault (Linux 5.7 to 6.0): whoever
-        /// adds a mapping, as fork does, waits for all faults on the file.
+        /// Every fault holds the lock of the file's mappings (Linux: `i_mmap_rwsem`) for reading
+        /// (Linux 5.7 to 6.0): a writer, such as fork adding a mapping, waits for all faults on the
+        /// file.
         IMmap = "i-mmap",
-        /// A lock of each mapping (since Linux 6.1): whoever takes a table away from a mapping has
-        /// that mapping's for writing.
+        /// A lock in each mapping (since Linux 6.1): unsharing a page table takes that mapping's
+        /// lock for writing.
         VmaLock = "vma-lock",
     }
 }
 
 choices! {
-    /// What a first touch asks the caches for before it needs it. Simulated machines take no hints.
+    /// What a first-touch fault prefetches. Simulated machines ignore prefetches.
     Ahead "ahead" {
         /// Nothing.
         Nothing = "nothing",
-        /// The line of the new page that the access is for, and the descriptor and that line of a
-        /// frame that this CPU takes soon.
+        /// The cache line of the new page that the access is to, and the descriptor and same line
+        /// of a frame that this CPU will allocate soon.
         Frame = "frame",
     }
 }
 
 impl SleepingLocks {
-    /// That of a lock that was a read-write semaphore all the time.
+    /// Succession of a lock that has always been a read-write semaphore.
     #[must_use]
     pub const fn of_semaphore(self) -> Succession {
         match self {
@@ -313,7 +320,7 @@ impl SleepingLocks {
         }
     }
 
-    /// That of a lock that was a mutex when semaphores did not spin yet: mutexes did since 2009
+    /// Succession of a lock that was a mutex before semaphores spun: mutexes have spun since 2009
     /// (0d66bf6d3514), and writers stole them.
     #[must_use]
     pub const fn of_mutex(self) -> Succession {
@@ -335,12 +342,12 @@ impl FaultAround {
     }
 }
 
-/// A rung of the ladder.
+/// A lock mode of the fallback order.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Rung {
-    /// No lock: lookup in a read section, checked by a sequence count.
+    /// No lock: lookup in a read section, validated by a sequence count.
     Speculative,
-    /// The VMA's lock for reading, tried.
+    /// The VMA lock, a read trylock.
     VmaLock,
     /// `mmap_lock` for reading.
     Mmap,
@@ -351,15 +358,16 @@ pub enum Rung {
 pub enum VmaLockBy {
     /// A read-write semaphore. A VMA without an anon_vma is not locked (Linux 6.4).
     Rwsem,
-    /// A count of its users. A fault looks for the anon_vma when it needs one (since Linux 6.10).
+    /// A reference count. A fault checks for the anon_vma only when it needs one (since Linux
+    /// 6.10).
     Count,
-    /// A lock that an embedder brought ([`Config::own_lock`]), beside an anon_vma as under the
+    /// A lock supplied by the embedder ([`Config::own_lock`]); the anon_vma is checked as with the
     /// count.
     Own,
 }
 
 impl Ladder {
-    /// The rungs, in the order tried.
+    /// The lock modes, in fallback order.
     #[must_use]
     pub const fn rungs(self) -> &'static [Rung] {
         match self {
@@ -391,7 +399,7 @@ impl Ladder {
 }
 
 impl Config {
-    /// Who has the lock of an anon_vma next: it was a mutex as long as walks had it for writing.
+    /// Succession of the anon_vma lock, which was a mutex as long as walks took it exclusively.
     pub(crate) const fn anon_vma_lock(&self) -> Succession {
         match self.anon_rmap {
             AnonRmap::Shared => self.sleeping_locks.of_semaphore(),
@@ -399,7 +407,7 @@ impl Config {
         }
     }
 
-    /// The same where no fault maps more than its own page: all that anonymous memory knows of it.
+    /// The same without fault-around: what is relevant to anonymous memory only.
     #[must_use]
     pub const fn without_files(self) -> Self {
         Self {
@@ -409,7 +417,7 @@ impl Config {
         }
     }
 
-    /// The same where no page moves: all that a system knows of it whose pages stay where they are.
+    /// The same without migration: what is relevant where pages never change their node.
     #[must_use]
     pub const fn without_migration(self) -> Self {
         Self {
