@@ -162,12 +162,12 @@ mod tests {
             protocol: Some("compare-exchange".into()),
             ..choices("spf-2017")
         };
-        assert_snapshot!(refused(eras(&mix)), @"spf-2017 protocol=compare-exchange: refused: ladder speculative with protocol compare-exchange: the sequence check and the exchange are not one step, so munmap can free the table between them; use protocol table-lock or mm-lock, whose lock is tried and then checked again");
+        assert_snapshot!(refused(eras(&mix)), @"spf-2017 protocol=compare-exchange: refused: ladder speculative with protocol compare-exchange: the sequence check and the exchange are not atomic, so munmap can free the page table between them; use protocol table-lock or mm-lock: the fault trylocks and then revalidates");
         let mix = Choices {
             rss: Some("under-lock".into()),
             ..choices("linux-4.13")
         };
-        assert_snapshot!(refused(eras(&mix)), @"linux-4.13 rss=under-lock: refused: rss under-lock without protocol mm-lock: there is no one lock under which all faults count; use rss atomic, sloppy, per-thread or per-cpu");
+        assert_snapshot!(refused(eras(&mix)), @"linux-4.13 rss=under-lock: refused: rss under-lock without protocol mm-lock: no single lock covers the counter updates of all faults; use rss atomic, sloppy, per-thread or per-cpu");
     }
 
     #[test]

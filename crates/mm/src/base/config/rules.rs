@@ -1,16 +1,16 @@
-//! Which choices do not go together, and why.
+//! Combinations of choices that are refused, and why.
 
 use super::{Broken, Config, ExchangeBy, Ladder, Lifetime, Linking, Protocol, Rss, VmaLockBy};
 use core::fmt;
 
-/// An unsound or senseless mix of choices, and the reason.
+/// An unsound or pointless combination of choices, and the reason.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Illegal {
-    /// The choices that do not go together.
+    /// The conflicting choices.
     pub mix: &'static str,
     /// Why.
     pub reason: &'static str,
-    /// What would be right.
+    /// What to configure instead.
     pub remedy: &'static str,
 }
 
@@ -22,35 +22,35 @@ impl fmt::Display for Illegal {
 
 impl core::error::Error for Illegal {}
 
-/// One row of the table of illegal mixes.
+/// One row of the table of illegal combinations.
 struct Rule {
     illegal: Illegal,
     holds: fn(&Config) -> bool,
 }
 
-/// The mixes that are refused. `docs/eras.md` prints this table.
+/// The refused combinations. `docs/eras.md` prints this table.
 const RULES: &[Rule] = &[
     Rule {
         illegal: Illegal {
             mix: "ladder speculative",
-            reason: "a speculative fault may fail for ever",
-            remedy: "end the ladder with a rung that waits: speculative,mmap",
+            reason: "a speculative fault may retry without end",
+            remedy: "end the ladder with a lock mode that blocks: speculative,mmap",
         },
         holds: |c| matches!(c.ladder, Ladder::Speculative),
     },
     Rule {
         illegal: Illegal {
             mix: "ladder speculative with protocol compare-exchange",
-            reason: "the sequence check and the exchange are not one step, so munmap can free the \
-                     table between them",
-            remedy: "use protocol table-lock or mm-lock, whose lock is tried and then checked again",
+            reason: "the sequence check and the exchange are not atomic, so munmap can free the \
+                     page table between them",
+            remedy: "use protocol table-lock or mm-lock: the fault trylocks and then revalidates",
         },
         holds: |c| c.ladder.speculates() && c.protocol == Protocol::CompareExchange,
     },
     Rule {
         illegal: Illegal {
             mix: "ladder speculative with lifetime immediate",
-            reason: "a speculative lookup reads VMAs and tables that a writer may be freeing",
+            reason: "a speculative lookup reads VMAs and page tables that a writer may be freeing",
             remedy: "use lifetime srcu or rcu",
         },
         holds: |c| c.ladder.speculates() && c.lifetime == Lifetime::Immediate,
@@ -58,7 +58,7 @@ const RULES: &[Rule] = &[
     Rule {
         illegal: Illegal {
             mix: "ladder vma-rwsem, vma-count or vma-own with lifetime immediate",
-            reason: "a fault finds a VMA before it has its lock, and reads tree nodes without one, \
+            reason: "a fault looks up a VMA, and reads tree nodes, without a lock, \
                      while a writer may be freeing them",
             remedy: "use lifetime rcu or srcu, or type-stable with ladder vma-count",
         },
@@ -67,8 +67,8 @@ const RULES: &[Rule] = &[
     Rule {
         illegal: Illegal {
             mix: "lifetime type-stable without ladder vma-count",
-            reason: "a VMA may be used again under somebody who has just found it, and only a \
-                     count that stands at 0 meanwhile keeps him out while it is filled in",
+            reason: "a VMA may be reused after a reader has found it, and only a reference count \
+                     of 0 keeps that reader out while the new VMA is initialised",
             remedy: "use ladder vma-count,mmap, or lifetime rcu",
         },
         holds: |c| {
@@ -78,15 +78,15 @@ const RULES: &[Rule] = &[
     Rule {
         illegal: Illegal {
             mix: "ladder vma-own without a lock, or a lock without that ladder",
-            reason: "the lock of that ladder is the embedder's, and no other ladder has it",
-            remedy: "set `Config::own_lock` with it, as examples/own_lock does, and only with it",
+            reason: "only that ladder uses a lock from the embedder, and it requires one",
+            remedy: "set `Config::own_lock` with that ladder only, as examples/own_lock does",
         },
         holds: |c| (c.ladder.vma_lock() == Some(VmaLockBy::Own)) != c.own_lock.is_some(),
     },
     Rule {
         illegal: Illegal {
             mix: "rss under-lock without protocol mm-lock",
-            reason: "there is no one lock under which all faults count",
+            reason: "no single lock covers the counter updates of all faults",
             remedy: "use rss atomic, sloppy, per-thread or per-cpu",
         },
         holds: |c| c.rss == Rss::UnderLock && c.protocol != Protocol::MmLock,
@@ -94,7 +94,7 @@ const RULES: &[Rule] = &[
     Rule {
         illegal: Illegal {
             mix: "exchange emulated without protocol compare-exchange",
-            reason: "only that protocol exchanges entries without holding a lock",
+            reason: "only that protocol exchanges PTEs without holding a lock",
             remedy: "use exchange native, or protocol compare-exchange",
         },
         holds: |c| c.exchange == ExchangeBy::Emulated && c.protocol != Protocol::CompareExchange,
@@ -102,7 +102,7 @@ const RULES: &[Rule] = &[
     Rule {
         illegal: Illegal {
             mix: "linking parent-lock without protocol table-lock",
-            reason: "only there a table has a lock of its own",
+            reason: "only that protocol has a lock per page table",
             remedy: "use linking mm-lock, or protocol table-lock",
         },
         holds: |c| c.linking == Linking::ParentLock && c.protocol != Protocol::TableLock,
@@ -110,11 +110,11 @@ const RULES: &[Rule] = &[
 ];
 
 impl Config {
-    /// Whether the choices go together.
+    /// Checks that the combination of choices is sound.
     ///
     /// # Errors
-    /// The first row of the table of illegal mixes that applies. A [`Broken`] that is about such a
-    /// mix lets exactly that mix through.
+    /// The first row that applies. A negative control ([`Broken`]) for such a combination admits
+    /// exactly that one.
     pub fn check(&self) -> Result<(), Illegal> {
         let excused = |rule: &Rule| {
             self.broken == Some(Broken::SpeculativeExchange)
@@ -129,16 +129,16 @@ impl Config {
         }
     }
 
-    /// Refused when a system of several CPUs starts on hardware that writes entries.
+    /// Refused at boot on several CPUs whose hardware writes PTEs.
     pub const EMULATED_BESIDE_HARDWARE: Illegal = Illegal {
         mix: "exchange emulated on several CPUs whose hardware sets accessed and dirty bits",
-        reason: "the hardware does not take the lock, so a bit it sets between the compare and \
-                 the store is lost",
-        remedy: "use exchange native, one CPU, or a machine whose handler sets the bits, such as \
-                 altix32",
+        reason: "the hardware does not take the lock, so an accessed or dirty bit that it sets \
+                 between the compare and the store is lost",
+        remedy: "use exchange native, one CPU, or a machine that sets these bits in software, such \
+                 as altix32",
     };
 
-    /// The table of illegal mixes.
+    /// The table of illegal combinations.
     pub fn illegal_mixes() -> impl Iterator<Item = Illegal> {
         RULES.iter().map(|rule| rule.illegal)
     }
