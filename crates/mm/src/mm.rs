@@ -72,7 +72,7 @@ impl<M: Mmu> Mm<M> {
     pub fn system(&self) -> &System<M> {
         // A freed one names another, or none: for controls, which come to such.
         if M::CHECKED && self.system.is_null() {
-            M::violation(format_args!("an address space is used that was freed"));
+            M::violation(format_args!("use of a freed address space"));
         }
         // SAFETY: a system outlives its address spaces.
         unsafe { &*self.system }

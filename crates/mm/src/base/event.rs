@@ -1,4 +1,4 @@
-//! What is counted: one number per CPU and event, named as perf names its software events.
+//! Event counters, one per CPU and event, named as perf names its software events.
 
 use crate::system::{CpuArea, System};
 use core::fmt;
@@ -6,7 +6,7 @@ use minflt_pgtable::Mmu;
 
 macro_rules! events {
     ($($(#[doc = $doc:literal])+ $name:ident = $text:literal),+ $(,)?) => {
-        /// Something worth counting.
+        /// An event.
         #[derive(Clone, Copy, PartialEq, Eq, Debug)]
         #[repr(usize)]
         pub enum Event { $($(#[doc = $doc])+ $name),+ }
@@ -39,84 +39,85 @@ macro_rules! events {
 }
 
 events! {
-    /// Faults taken, whatever came of them.
+    /// Page faults taken, whatever their outcome.
     PageFaults = "page-faults",
-    /// Faults done without waiting for a device.
+    /// Faults resolved without I/O.
     MinorFaults = "minor-faults",
-    /// Faults done after waiting for a device.
+    /// Faults that waited for I/O.
     MajorFaults = "major-faults",
-    /// Pages moved to another frame.
+    /// Pages migrated to another frame.
     PagesMigrated = "pages-migrated",
-    /// Pages that were to be moved, and could not be.
+    /// Failed page migrations.
     MigrationsFailed = "migrations-failed",
-    /// Faults that waited for a page that was being moved.
+    /// Faults that waited on a migration entry.
     MigrationWaits = "migration-waits",
-    /// Faults that mapped a huge page.
+    /// Hugetlb faults that mapped a page.
     HugeFaults = "huge-faults",
-    /// Huge pages that a file got.
+    /// Huge pages allocated to a file.
     HugePagesMade = "huge-pages-made",
-    /// Huge pages that a store to a private mapping copied.
+    /// Huge pages copied on write in a private mapping.
     HugeCopies = "huge-copies",
-    /// Huge pages that children lost, since whoever reserved them stored to them.
+    /// Huge pages unmapped from children because the owner of the reservation stored to them and
+    /// the pool was empty.
     HugePagesLost = "huge-pages-lost",
-    /// Tables of huge pages that were shared, each time by one mapping more.
+    /// Hugetlb page tables shared: one count per additional mapping.
     TablesShared = "tables-shared",
-    /// Tables of huge pages that one of the mappings which shared them left.
+    /// Hugetlb page tables unshared from one mapping.
     TablesUnshared = "tables-unshared",
-    /// Mappings of huge pages whose lock could not be had at once by who came from the file.
+    /// VMA-lock trylocks that failed in a reverse-map walk (hugetlb).
     HugeLockMissed = "huge-lock-missed",
-    /// Anonymous first touches by a store: a frame of zeros was installed.
+    /// Anonymous first-touch write faults: a zeroed frame was installed.
     AnonWrite = "anon-write-faults",
-    /// Anonymous first touches by a load: the shared page of zeros was installed.
+    /// Anonymous first-touch read faults: the shared zero page was installed.
     AnonRead = "anon-read-faults",
-    /// Stores to the shared page of zeros: replaced by a frame of its own.
+    /// Stores to the shared zero page: replaced by a zeroed frame.
     ZeroPageCow = "zero-page-cow-faults",
-    /// Stores to a read-only entry of a page that nobody shares: made writable.
+    /// Write faults on a read-only PTE of an exclusive page: made writable.
     Reuse = "reuse-faults",
-    /// Stores to a read-only entry of a page that may be shared: replaced by a copy.
+    /// Write faults on a read-only PTE of a possibly shared page: copied.
     Cow = "cow-faults",
-    /// Loads of a page of a file that nobody around had mapped: mapped.
+    /// Read faults on a file page, mapped alone.
     FileRead = "file-read-faults",
-    /// Loads of a page of a file, mapped with those around it by one fault.
+    /// Read faults on a file page, mapped together with its neighbours by fault-around.
     FileAround = "file-around-faults",
-    /// First stores to a page of a shared file: mapped.
+    /// First write faults on a page of a shared file mapping: the page was mapped.
     FileWrite = "file-write-faults",
-    /// Stores to a read-only entry of a page of a shared file: made writable.
+    /// Write faults on a read-only PTE of a shared file mapping: made writable.
     FileShared = "file-shared-faults",
-    /// First stores to a page of a private file: a copy was mapped.
+    /// First write faults on a page of a private file mapping: a copy was mapped.
     FileCopy = "file-copy-faults",
-    /// Faults on pages that were swapped out: read back in.
+    /// Faults on swapped-out pages: read back in.
     SwapIn = "swap-in-faults",
-    /// Pages written to the swap device, whose frames were given back.
+    /// Pages written to the swap device and freed.
     SwapOut = "swapped-out",
-    /// Pages that were to be swapped out, and came back before they were gone.
+    /// Swap-outs abandoned: the swap entries were removed and the page was mapped again.
     SwapPutBack = "swap-put-back",
-    /// Times that an allocation had to wait until pages were given back.
+    /// Allocations that waited for reclaim (direct reclaim).
     ReclaimStalls = "allocstall",
-    /// Frames that reclaim looked at.
+    /// Frames that reclaim scanned.
     ReclaimScanned = "pgscan",
-    /// Frames that reclaim gave back.
+    /// Frames that reclaim freed.
     ReclaimStolen = "pgsteal",
-    /// Faults on pages of which balancing had taken the right to use them away.
+    /// NUMA hinting faults.
     NumaHintFaults = "numa-hint-faults",
-    /// Those of them that came from a CPU of the page's own node.
+    /// NUMA hinting faults from a CPU of the page's own node.
     NumaHintFaultsLocal = "numa-hint-faults-local",
-    /// Pages moved to the node that they were used from, by such faults.
+    /// Pages that a NUMA hinting fault migrated to the faulting node.
     NumaPagesMigrated = "numa-pages-migrated",
-    /// Entries of which balancing took that right away.
+    /// PTEs that NUMA balancing made `PROT_NONE`.
     NumaPteUpdates = "numa-pte-updates",
-    /// Pages that a fault mapped beside the one it was for.
+    /// Pages that fault-around mapped in addition to the faulting page.
     FaultAroundMapped = "fault-around-mapped",
-    /// Pages around a fault that were cached and could not be mapped without waiting.
+    /// Cached pages that fault-around skipped because it would have had to wait.
     FaultAroundSkipped = "fault-around-skipped",
-    /// Pages of files that were unmapped and had not been used: mapped by fault-around in vain,
-    /// where it maps its neighbours as old.
+    /// File pages unmapped with a PTE still old: mapped by fault-around in vain, where fault-around
+    /// PTEs are installed old.
     FaultAroundUnused = "fault-around-unused",
-    /// Pages of files that were read from where the file is.
+    /// File pages read from the backing store.
     PagesRead = "pages-read",
-    /// Those of them that nobody had asked for yet.
+    /// File pages read ahead of demand.
     ReadAhead = "pages-read-ahead",
-    /// Pages of files that were written to where the file is.
+    /// File pages written to the backing store.
     PagesWritten = "pages-written",
     /// Faults that found nothing to change: another fault or the hardware was faster.
     Spurious = "spurious-faults",
@@ -124,107 +125,107 @@ events! {
     AccessBits = "access-bits-set",
     /// Faults that ended in a signal.
     Signals = "signals",
-    /// Faults that found no memory.
+    /// Faults that failed for lack of memory.
     OutOfMemory = "out-of-memory",
-    /// Faults done without `mmap_lock`.
+    /// Faults completed without `mmap_lock`.
     Speculative = "speculative-faults",
-    /// Attempts without `mmap_lock` that had to fall back.
+    /// Attempts without `mmap_lock` that fell back.
     SpeculativeFailed = "speculative-faults-failed",
-    /// Fell back: the VMA was or became another.
+    /// Fallback: the VMA changed or was replaced.
     SpfVmaChanged = "spf-vma-changed",
-    /// Fell back: a table was missing or became another.
+    /// Fallback: a page table was missing or was replaced.
     SpfPmdChanged = "spf-pmd-changed",
-    /// Fell back: the table's lock was taken.
+    /// Fallback: the page-table lock was contended.
     SpfPteLock = "spf-pte-lock",
-    /// Fell back: the VMA had no anon_vma yet.
+    /// Fallback: the VMA had no anon_vma yet.
     SpfNoAnonVma = "spf-no-anon-vma",
-    /// Fell back: a kind of VMA or entry that is not handled speculatively.
+    /// Fallback: the kind of VMA or PTE is not handled speculatively.
     SpfNotSupported = "spf-not-supported",
     /// A speculative access that the VMA does not allow (a signal, not a fallback).
     SpfAccess = "spf-access",
-    /// Faults done under their VMA's lock, without `mmap_lock`.
+    /// Faults completed under their VMA lock, without `mmap_lock`.
     VmaLockSuccess = "vma-lock-success",
-    /// Faults that did not get a VMA's lock, and fell back.
+    /// Faults whose VMA-lock trylock failed, and that fell back.
     VmaLockAbort = "vma-lock-abort",
-    /// Faults that had their VMA's lock and could not go on without `mmap_lock`.
+    /// Faults that held their VMA lock and still needed `mmap_lock`.
     VmaLockRetry = "vma-lock-retry",
-    /// VMAs that were taken out between being found and being locked: looked up again.
+    /// VMAs detached between lookup and lock: looked up again.
     VmaLockMiss = "vma-lock-miss",
-    /// Times a writer slept until faults had left a VMA (counted VMA locks only).
+    /// Times a writer slept until readers had left a VMA (counted VMA locks only).
     VmaLockWaits = "vma-lock-writer-waits",
-    /// Exchanges lost while setting flags of a present entry.
+    /// Failed exchanges while setting flags of a present PTE.
     CasFlags = "cmpxchg-failed-flags",
-    /// Exchanges lost while making a page writable that nobody shares.
+    /// Failed exchanges while making an exclusive page writable.
     CasReuse = "cmpxchg-failed-reuse",
-    /// Entries that changed while a fault made the copy of their page.
+    /// PTEs that changed while a fault copied their page.
     CasCow = "cmpxchg-failed-cow",
-    /// Exchanges lost while installing the page of zeros.
+    /// Failed exchanges while installing the zero page.
     CasAnonRead = "cmpxchg-failed-anon-read",
-    /// Exchanges lost while installing a frame.
+    /// Failed exchanges while installing a zeroed frame.
     CasAnonWrite = "cmpxchg-failed-anon-write",
-    /// Tables put in.
+    /// Page tables linked.
     TablesInstalled = "tables-installed",
-    /// Tables thrown away because another fault was faster.
+    /// Page tables freed again because another fault linked one first.
     TablesLost = "tables-lost",
-    /// Invalidations asked of other CPUs.
+    /// TLB shootdowns sent to other CPUs.
     Shootdowns = "tlb-shootdowns",
-    /// CPUs interrupted for them.
+    /// CPUs interrupted by TLB shootdowns.
     ShootdownTargets = "tlb-shootdown-targets",
-    /// Times that a CPU left the CPU mask of an address space that it did not run.
+    /// Times that a CPU left the CPU mask of an address space that it was not running (lazy TLB).
     LeftMasks = "tlb-masks-left",
-    /// Invalidations that the machine broadcast, interrupting nobody.
+    /// TLB flushes broadcast by the machine, without interrupts.
     Broadcasts = "tlb-broadcasts",
-    /// Invalidations repeated because another one over the address space was under way.
+    /// TLB flushes repeated because another flush of the address space was pending.
     NestedFlush = "tlb-flush-nested",
-    /// Mapping calls.
+    /// Calls that create a mapping.
     Mmap = "mmap-calls",
-    /// Unmapping calls.
+    /// Calls of munmap.
     Munmap = "munmap-calls",
     /// Calls of mremap.
     Mremap = "mremap-calls",
-    /// Entries that mremap moved, one by one.
+    /// PTEs that mremap moved one by one.
     EntriesMoved = "entries-moved",
-    /// Tables that mremap moved whole.
+    /// Page tables that mremap moved whole.
     TablesMoved = "tables-moved",
-    /// Protection calls.
+    /// Calls of mprotect.
     Mprotect = "mprotect-calls",
-    /// Address spaces copied.
+    /// Calls of fork.
     Fork = "fork-calls",
-    /// Entries shared by fork.
+    /// PTEs that fork shared with the child.
     ForkEntries = "fork-entries",
-    /// Calls that synchronize files with what is mapped of them.
+    /// Calls of msync.
     Msync = "msync-calls",
-    /// Advice calls.
+    /// Calls of madvise.
     Madvise = "madvise-calls",
-    /// Calls that lock or unlock memory.
+    /// Calls of mlock, mlockall, munlock and munlockall.
     Mlock = "mlock-calls",
-    /// Calls that ask which pages are there.
+    /// Calls of mincore.
     Mincore = "mincore-calls",
-    /// Calls about memory policies.
+    /// Calls of mbind, set_mempolicy and get_mempolicy.
     Mempolicy = "mempolicy-calls",
-    /// Calls that move pages to nodes, or ask where they are.
+    /// Calls of move_pages, which migrates pages or reports their nodes.
     MovePages = "move-pages-calls",
-    /// Calls that move or ask for the heap's end.
+    /// Calls of brk.
     Brk = "brk-calls",
-    /// Pages faulted in by a call that maps and populates. They are minor faults, as in Linux, but
-    /// no `page-faults`.
+    /// Pages faulted in by a call that populates. Counted as minor faults, as in Linux, but not as
+    /// `page-faults`.
     Populated = "populated-pages",
-    /// Faults that waited for a userfaultfd's handler.
+    /// Faults that waited for a userfaultfd handler.
     Userfaults = "userfaults",
-    /// Pages copied by fork, because somebody had them pinned.
+    /// Pinned pages that fork copied.
     ForkCopies = "fork-copies",
     /// Pages pinned without a lock.
     PinnedFast = "pages-pinned-fast",
-    /// Stacks that grew down to an access below them.
+    /// Stack expansions.
     StackGrown = "stack-growths",
     /// Objects freed by grace-period callbacks.
     CallbacksRun = "grace-period-callbacks",
-    /// Times that a CPU had queued so many callbacks that it waited for readers.
+    /// Times that a CPU waited for readers because it had queued too many callbacks.
     CallbackStalls = "grace-period-stalls",
 }
 
 impl<M: Mmu> System<M> {
-    /// What the CPU that the caller runs on has of its own.
+    /// Per-CPU data of the current CPU.
     #[inline(always)]
     pub(crate) fn here(&self) -> &CpuArea<M> {
         self.cpus.this()
@@ -242,7 +243,7 @@ impl<M: Mmu> System<M> {
 }
 
 impl<M: Mmu> CpuArea<M> {
-    /// For who asked once whose it is.
+    /// Counts an event in per-CPU data that the caller already has.
     #[inline(always)]
     pub(crate) fn count(&self, event: Event) {
         self.events[event as usize].add(1);

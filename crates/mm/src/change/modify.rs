@@ -199,7 +199,7 @@ fn swallow_both<'w, M: Mmu>(
         return Err(NoMemory);
     }
     if let Err(NoMemory) = mm.tree.remove(sys, second) {
-        M::violation(format_args!("memory that was ensured is not there"));
+        M::violation(format_args!("preallocated memory is missing"));
     }
     drop(ensured);
     chained.keep();

@@ -188,7 +188,7 @@ pub(crate) fn is_table<M: Mmu>(sys: &System<M>, pfn: Pfn) {
         let used = sys.frames.get(pfn).used_as();
         if used != Use::Table {
             M::violation(format_args!(
-                "a walk ends in frame {pfn}: {used:?}, no table"
+                "page-table walk reached frame {pfn}, which is {used:?} and not a page table"
             ));
         }
     }

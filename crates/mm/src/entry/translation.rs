@@ -27,7 +27,7 @@ pub(crate) fn translation_live<M: Mmu>(
         sys.looked(Check::Translation);
         if sys.frames.get(hit.pfn).generation() != hit.generation {
             M::violation(format_args!(
-                "stale translation: {access:?} at {addr} reaches frame {}, freed since",
+                "stale translation: {access:?} at {addr} hits frame {}, which was freed since",
                 hit.pfn
             ));
         }
@@ -42,7 +42,7 @@ pub(crate) fn contents_flushed<M: Mmu>(sys: &System<M>, pfn: Pfn) {
         let frame = sys.frames.get(pfn);
         if frame.used_as() == Use::Anon && !frame.is_flushed() {
             M::violation(format_args!(
-                "caches: frame {pfn} is used before what was written to it was flushed"
+                "caches: frame {pfn} is used before its cache lines were flushed"
             ));
         }
     }
@@ -85,8 +85,8 @@ fn check_all<M: Mmu>(mm: &Mm<M>, range: VirtRange, since: u64) {
             };
             if !now.is_present() || now.pfn() != old.pfn || now.grant() < needs {
                 M::violation(format_args!(
-                    "stale translation: the call over {range} returns while CPU {cpu} still \
-                     reaches frame {} at {addr}; the entry is {now:?}",
+                    "stale translation: the call on {range} returns while CPU {cpu} still \
+                     caches frame {} at {addr}; the PTE is {now:?}",
                     old.pfn
                 ));
             }

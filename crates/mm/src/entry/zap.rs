@@ -351,7 +351,7 @@ impl<'m, M: Mmu> Zap<'m, M> {
             // ORDERING: AcqRel; no pair: the count is compared with itself only, and the frame
             // itself is handed on by [frame-put].
             if sys.frames.get(old.pfn()).maps.sub(1, Ordering::AcqRel) == 0 {
-                M::violation(format_args!("map count of frame {} below zero", old.pfn()));
+                M::violation(format_args!("map count underflow of frame {}", old.pfn()));
             }
             if !old.is_young() && sys.is_of_file(old) {
                 sys.count(Event::FaultAroundUnused);

@@ -240,7 +240,7 @@ impl<M: Mmu> Fault<'_, M> {
         M::note(format_args!("fault {} copies {from} to {pfn}", self.addr));
         // ORDERING: AcqRel; no pair: the count is compared with itself only.
         if sys.frames.get(from).maps.sub(1, Ordering::AcqRel) == 0 {
-            M::violation(format_args!("map count of frame {from} below zero"));
+            M::violation(format_args!("map count underflow of frame {from}"));
         }
         drop(slot);
         self.count_late(pfn);

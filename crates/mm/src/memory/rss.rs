@@ -367,7 +367,7 @@ impl<M: Mmu> Mm<M> {
             let left = self.resident_raw();
             if left != 0 {
                 M::violation(format_args!(
-                    "resident count {left} at the end of an address space"
+                    "RSS count is {left} when the address space is destroyed"
                 ));
             }
         }

@@ -113,7 +113,9 @@ impl<M: Mmu> Mapped<'_, M> {
 /// The span at an address that a tree names.
 fn span<'a, M: Mmu>(address: u64) -> Option<&'a Span<M>> {
     if M::CHECKED && address == u64::from_ne_bytes([POISON; 8]) {
-        M::violation(format_args!("a walk of a reverse map came to a freed span"));
+        M::violation(format_args!(
+            "reverse-map walk reached a freed interval node"
+        ));
     }
     // SAFETY: a span lives as long as it stands in a tree.
     unsafe { (address as *const Span<M>).as_ref() }
@@ -412,7 +414,7 @@ fn each<M: Mmu>(
         return ControlFlow::Continue(());
     };
     if depth == 0 {
-        M::violation(format_args!("a walk of a reverse map does not end"));
+        M::violation(format_args!("reverse-map walk does not terminate"));
     }
     let (first, last) = pages;
     if top.most.load(Ordering::Relaxed) < first {

@@ -161,7 +161,7 @@ impl<M: Mmu> Mm<M> {
     #[inline(always)]
     pub(crate) fn held<'h>(&'h self, guard: &'h impl Guard<M>) -> Held<'h, M> {
         if M::CHECKED && !core::ptr::eq(guard.guarded(), &self.mmap_lock) {
-            M::violation(format_args!("the guard is of another address space"));
+            M::violation(format_args!("guard of another address space"));
         }
         // INVARIANT: 1: taking anything out of the tree needs `mmap_lock` for writing, which the
         // guard excludes, or has itself.

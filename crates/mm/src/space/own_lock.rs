@@ -90,7 +90,9 @@ impl<M: Mmu> Seen<'_, M> {
             (Word::Space, _) => self.mm.lock_seq.word(),
             (Word::Users | Word::Mark, None) => {
                 if M::CHECKED {
-                    M::violation(format_args!("a lock mode reopens by {word:?}"));
+                    M::violation(format_args!(
+                        "reopen on per-VMA word {word:?} without a VMA"
+                    ));
                 }
                 self.mm.lock_seq.word()
             }

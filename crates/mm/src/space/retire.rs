@@ -45,7 +45,7 @@ impl<M: Mmu> System<M> {
         // SAFETY: 1 of this function.
         let found = unsafe { vma.as_ref() };
         if M::CHECKED && found.refcnt.is_attached() {
-            M::violation(format_args!("{found:?} freed while attached"));
+            M::violation(format_args!("VMA freed while attached: {found:?}"));
         }
         if let Some(attrs) = found.attrs_ptr() {
             // SAFETY: 1: the VMA's last record, unlinked with it.

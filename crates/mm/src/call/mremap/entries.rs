@@ -198,7 +198,7 @@ impl<M: Mmu> Tables<'_, M> {
         );
         // Nobody but faults of the VMA, which are kept out, puts in what the VMA alone uses.
         let (Some(from), Some(to)) = (from, to) else {
-            M::violation(format_args!("room that was made is not there"))
+            M::violation(format_args!("destination page table is missing"))
         };
         let entry = self.table(from, level).entry_for(part.from, level);
         self.wait_for_slots(entry.load().pfn(), level - 1);
@@ -264,7 +264,7 @@ impl<M: Mmu> Tables<'_, M> {
     fn has_no_pages(self, table: Pfn, part: Part) {
         let none = |page: VirtRange| self.entry(table, page.start()).load().is_none();
         if !pages::<M>(part.old()).all(none) {
-            M::violation(format_args!("room that was made is not there"));
+            M::violation(format_args!("destination page table is missing"));
         }
     }
 

@@ -248,7 +248,7 @@ impl<M: Mmu> Frames<M> {
         if before == 1 {
             self.free_block(pfn, order);
         } else if before == 0 {
-            M::violation(format_args!("reference count of frame {pfn} below zero"));
+            M::violation(format_args!("reference count underflow of frame {pfn}"));
         }
     }
 

@@ -230,7 +230,7 @@ impl<M: Mmu> Frames<M> {
         let mut counts = self.pools(size).counts.lock();
         match counts.reserved.checked_sub(n) {
             Some(left) => counts.reserved = left,
-            None => M::violation(format_args!("huge pages are reserved less than zero times")),
+            None => M::violation(format_args!("hugetlb reservation underflow")),
         }
     }
 
@@ -277,7 +277,7 @@ impl<M: Mmu> Frames<M> {
         match taking {
             Taking::Unreserved if counts.free == counts.reserved => return None,
             Taking::Reserved if counts.reserved == 0 => {
-                M::violation(format_args!("a huge page is taken that was not reserved"));
+                M::violation(format_args!("huge page allocated without a reservation"));
             }
             _ => {}
         }
@@ -299,7 +299,7 @@ impl<M: Mmu> Frames<M> {
         let frame = self.get(pfn);
         if M::CHECKED {
             if frame.maps.peek() != 0 {
-                M::violation(format_args!("huge page {pfn} is freed, but mapped"));
+                M::violation(format_args!("huge page {pfn} freed while mapped"));
             }
             // For the oracles only, and there are hundreds.
             let tails = pfn.0 + 1..pfn.0 + (1 << frame.block_order());

@@ -54,7 +54,7 @@ impl<M: Mmu> Frames<M> {
             // ORDERING: Acquire, by the same step; pairs with [frame-put].
             self.free_whole(pfn);
         } else if before < count {
-            M::violation(format_args!("reference count of frame {pfn} below zero"));
+            M::violation(format_args!("reference count underflow of frame {pfn}"));
         }
         before == count
     }

@@ -169,7 +169,7 @@ impl<M: Mmu> SwapArea<M> {
         // [swap-slot]: who takes the slot next writes it after we have read it.
         let before = self.word(slot).sub(count, Ordering::SeqCst);
         if before & COUNT < count {
-            M::violation(format_args!("count of swap slot {slot} below zero"));
+            M::violation(format_args!("count underflow of swap slot {slot}"));
         }
         if before == count {
             self.freed(slot);

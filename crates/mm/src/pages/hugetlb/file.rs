@@ -410,7 +410,7 @@ impl<M: Mmu> PageCache<M> {
             let address = |lock: Option<_>| lock.map(core::ptr::from_ref::<HugeLock<M>>);
             if address(lock) != address(self.kept_off_by(part)) {
                 M::violation(format_args!(
-                    "a walk locked one lock of the mapping at {}, and would let another go",
+                    "walk locked one lock of the mapping at {}, but would unlock another",
                     part.range.start()
                 ));
             }

@@ -336,7 +336,7 @@ impl<M: Mmu> Zap<'_, M> {
         self.gather.touch(page);
         // ORDERING: AcqRel; no pair: as of other pages.
         if sys.huge_frame(pfn).maps.sub(1, Ordering::AcqRel) == 0 {
-            M::violation(format_args!("map count of huge page {pfn} below zero"));
+            M::violation(format_args!("map count underflow of huge page {pfn}"));
         }
         // The entry's reference, when all have forgotten it.
         self.gather.page(pfn);

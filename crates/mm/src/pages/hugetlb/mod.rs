@@ -204,11 +204,13 @@ impl<M: Mmu> crate::mm::Mm<M> {
         let sys = self.system();
         sys.looked(Check::Walk);
         let Some(found) = self.peek_table(addr, size.level()) else {
-            M::violation(format_args!("a fault at {addr} has lost its table {table}"));
+            M::violation(format_args!(
+                "page table {table} unlinked during a fault at {addr}"
+            ));
         };
         if found != table {
             M::violation(format_args!(
-                "a fault at {addr} is in table {table}, and its own is {found}"
+                "fault at {addr} uses page table {table}, but {found} is linked"
             ));
         }
         is_table(sys, table);

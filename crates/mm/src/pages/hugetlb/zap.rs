@@ -112,7 +112,7 @@ impl<M: Mmu> Zap<'_, M> {
         // ORDERING: AcqRel; no pair: as of other pages.
         let maps = frame.maps.sub(1, Ordering::AcqRel);
         if maps == 0 {
-            M::violation(format_args!("map count of frame {} below zero", old.pfn()));
+            M::violation(format_args!("map count underflow of frame {}", old.pfn()));
         }
         self.gather.page(old.pfn());
         (maps == 1).then_some(old.pfn())

@@ -60,9 +60,7 @@ impl<M: Mmu> InSlab<M> for Lock<M> {
 
     fn last_put(&self, _sys: &System<M>) {
         if M::CHECKED && self.sem.is_held() {
-            M::violation(format_args!(
-                "the lock of a mapping of huge pages is freed, and held"
-            ));
+            M::violation(format_args!("hugetlb VMA lock freed while held"));
         }
     }
 }

@@ -187,7 +187,7 @@ impl<M: Mmu> Zap<'_, M> {
         }
         // ORDERING: AcqRel; no pair: the count is compared with itself only.
         if frame.maps.sub(1, Ordering::AcqRel) == 0 {
-            M::violation(format_args!("map count of frame {pfn} below zero"));
+            M::violation(format_args!("map count underflow of frame {pfn}"));
         }
         if !to.moves() {
             mm.count_resident(None, -1);

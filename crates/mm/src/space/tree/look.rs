@@ -129,7 +129,9 @@ impl<M: Mmu> Tree<M> {
         let VmaView { range, prot, .. } = unsafe { self.at_or_before(addr) }?.view();
         let now = Mapping { range, prot };
         if said.is_some_and(|said| said != now) {
-            M::violation(format_args!("the tree says {said:?} of {now:?}"));
+            M::violation(format_args!(
+                "stale range in the VMA tree: {said:?} instead of {now:?}"
+            ));
         }
         range.contains(addr).then_some(now)
     }

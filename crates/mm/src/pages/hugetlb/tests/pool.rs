@@ -161,7 +161,7 @@ fn a_page_that_is_taken_again_is_not_marked_any_more() {
 }
 
 #[test]
-#[should_panic(expected = "a huge page is taken that was not reserved")]
+#[should_panic(expected = "huge page allocated without a reservation")]
 fn a_reservation_that_nobody_made_is_seen() {
     let sys = boot::<X86_64>();
     let _cpu = sys.machine().enter(0);
@@ -170,7 +170,7 @@ fn a_reservation_that_nobody_made_is_seen() {
 }
 
 #[test]
-#[should_panic(expected = "reserved less than zero times")]
+#[should_panic(expected = "hugetlb reservation underflow")]
 fn a_reservation_that_is_taken_back_twice_is_seen() {
     let sys = boot::<X86_64>();
     let _cpu = sys.machine().enter(0);
@@ -183,7 +183,7 @@ fn a_reservation_that_is_taken_back_twice_is_seen() {
 }
 
 #[test]
-#[should_panic(expected = "is freed, but mapped")]
+#[should_panic(expected = "freed while mapped")]
 fn a_page_that_is_freed_while_it_is_mapped_is_seen() {
     let sys = boot::<X86_64>();
     let _cpu = sys.machine().enter(0);
