@@ -1,4 +1,4 @@
-//! Starting a system: what of RAM it lies in, and how all its parts begin.
+//! System boot: the layout in RAM and the initialisation of all parts.
 //!
 //! ```text
 //! first frame                                                                last frame

@@ -1,4 +1,4 @@
-//! Virtual memory whose page faults scale: address spaces, faults, and what they are made of.
+//! A virtual-memory subsystem with scalable page faults: address spaces, faults and their parts.
 //!
 //! Start with [`System::boot`], make an address space with [`System::new_mm`], become one of its
 //! threads with [`Mm::thread`]. How faults are synchronized is a [`Config`], chosen when the system

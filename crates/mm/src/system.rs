@@ -1,4 +1,4 @@
-//! Everything that a C kernel keeps in statics, for one machine.
+//! All state that a C kernel keeps in static variables, for one machine.
 //!
 //! A system lies at the start of its machine's memory, like a kernel's image: its locks and
 //! counters have simulated lines like everything else, and any number of systems live in one

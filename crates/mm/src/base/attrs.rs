@@ -1,4 +1,4 @@
-//! What a mapping is, by value.
+//! Attributes of a mapping, by value.
 
 use crate::base::file::FileKey;
 use crate::base::huge_size::HugeSize;

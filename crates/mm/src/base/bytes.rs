@@ -1,4 +1,4 @@
-//! Bytes of user frames, which machines load and store by words.
+//! Byte access to user frames, which machines load and store by words.
 //!
 //! Byte `k` of a word is the `k`th in memory. Bytes of one word are copied at once, and the bytes
 //! of a word that are not stored to stay, also where another thread stores to them at the same

@@ -1,4 +1,4 @@
-//! Oracles, by name: what is looked at while a system runs, and how often it was.
+//! Names of the oracles, and how often each one ran.
 
 macro_rules! checks {
     ($($(#[doc = $doc:literal])+ $name:ident = $text:literal),+ $(,)?) => {

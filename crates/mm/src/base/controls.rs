@@ -1,4 +1,4 @@
-//! Fixes that can be switched off, where a machine has controls.
+//! Negative controls: fixes that can be switched off, on machines compiled with controls.
 //!
 //! # Problem
 //! A test of a race proves something only if it is seen failing without the fix; but a kernel

@@ -1,4 +1,4 @@
-//! Names that files have on every floor.
+//! Identifiers of files that all floors use.
 
 use core::fmt;
 

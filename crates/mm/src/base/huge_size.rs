@@ -1,4 +1,4 @@
-//! The sizes of huge pages: what one entry of a level above the leaves maps.
+//! Huge page sizes: what one entry above the leaf level maps.
 
 use minflt_addr::{VirtAddr, VirtRange};
 use minflt_pgtable::{Paging, span_of, span_shift};

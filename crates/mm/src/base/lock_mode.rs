@@ -1,4 +1,4 @@
-//! A lock of mappings that somebody else brings: a fault's lock mode, with the writer's half.
+//! A VMA lock supplied by the embedder: the lock mode of a fault, and the writer's half.
 //!
 //! # Problem
 //! How a fault holds its mapping is what the generations of page faults differ in most. Who wants

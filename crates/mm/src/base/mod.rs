@@ -1,4 +1,4 @@
-//! What everybody uses: choices, errors, events, and names that pass through all floors.
+//! Shared by all floors: choices, errors, events and common names.
 
 pub(crate) mod attrs;
 pub(crate) mod bytes;

@@ -1,4 +1,4 @@
-//! Memory policies: which node's memory a page is taken from.
+//! Memory policies: the node from which a page is allocated.
 //!
 //! A policy is a value. It lies in a mapping's record or in a thread, so nobody can use one that
 //! was freed, and one that is replaced goes with its record.

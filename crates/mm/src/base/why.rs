@@ -1,4 +1,4 @@
-//! Why a fault's lock mode cannot go on.
+//! Reasons why a lock mode of a fault falls back.
 
 use crate::base::event::Event;
 

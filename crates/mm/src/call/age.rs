@@ -1,4 +1,4 @@
-//! How recently pages were used.
+//! Page aging: counts and clears accessed bits.
 
 use crate::base::config::Broken;
 use crate::entry::zap::Zap;

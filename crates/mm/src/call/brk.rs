@@ -1,4 +1,4 @@
-//! brk: the heap that a program grows and shrinks by its end.
+//! brk: grows and shrinks the heap at its end.
 //!
 //! # Problem
 //! The *break* is a byte; mappings are pages. A program moves it by a few bytes at a time, and

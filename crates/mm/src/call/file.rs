@@ -1,4 +1,4 @@
-//! The calls on a file.
+//! Calls on a file.
 //!
 //! Linux: generic_file_read_iter, shmem_file_read_iter, generic_perform_write, ftruncate,
 //! fallocate, fsync.

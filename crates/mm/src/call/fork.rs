@@ -1,4 +1,4 @@
-//! fork: an address space like another, which shares its pages until one of them stores.
+//! fork: copies an address space, and shares its pages copy-on-write.
 //!
 //! # Problem
 //! The child must have what the parent had at one moment, though other threads of the parent store

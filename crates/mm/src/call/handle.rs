@@ -1,4 +1,4 @@
-//! Address spaces made and torn down: their handles.
+//! Handles of address spaces: creation and teardown.
 
 use crate::base::error::NoMemory;
 use crate::call::brk::Heap;

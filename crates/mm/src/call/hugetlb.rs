@@ -1,4 +1,4 @@
-//! Mappings of huge pages: what they reserve when they are made, and give back when they go.
+//! Hugetlb mappings: reservation at mmap, and its return at unmap.
 //!
 //! A segment of shared memory reserves its own when it is made ([`crate::pages::file`]).
 //!

@@ -1,4 +1,4 @@
-//! mbind, set_mempolicy, get_mempolicy: where memory shall come from.
+//! mbind, set_mempolicy, get_mempolicy: NUMA memory policies.
 //!
 //! # Problem
 //! A page is fast for the CPUs of its node. Who knows which CPUs will use it says so: for a part of

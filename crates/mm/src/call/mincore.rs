@@ -1,4 +1,4 @@
-//! mincore: which pages are there.
+//! mincore: reports which pages are resident.
 //!
 //! Linux: mm/mincore.c (v6.18). A page of anonymous memory is in core if its entry maps one, be it
 //! the page of zeros or one that nobody may access now, and not if it is swapped out. A page of a

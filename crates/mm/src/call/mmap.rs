@@ -1,4 +1,4 @@
-//! mmap: anonymous memory, and files.
+//! mmap: maps anonymous memory and files.
 //!
 //! Everything that can refuse is asked before anything is changed: the place, `RLIMIT_AS`, the
 //! promise ([`crate::memory::commit`]). Linux: mm/mmap.c do_mmap, mmap_region (v6.12).

@@ -1,5 +1,5 @@
-//! The calls that change an address space. Each is one file: the call, what it locks, what it
-//! undoes.
+//! Calls that change an address space. Each has one file: the call, its locks and its error
+//! unwinding.
 //!
 //! | call | `mmap_lock` | sections | tables |
 //! |---|---|---|---|

@@ -1,4 +1,4 @@
-//! Moving whatever is in a frame, for who knows nothing but the frame.
+//! Migrates the page in a given frame, where only the frame number is known.
 //!
 //! Memory that shall be taken out of use, or made one free block, is looked at by frames: whose
 //! page is in them, and at what address, nobody knows who comes this way. So no `mmap_lock` is held

@@ -1,5 +1,5 @@
-//! move_pages: single pages to nodes of the caller's choice, or which node each is on; and what
-//! mbind moves for its policy.
+//! move_pages: migrates single pages to given nodes, or reports their nodes; and the migration that
+//! mbind does for its policy.
 //!
 //! # Problem
 //! Who knows where pages belong wants them there, and wants to know of each what came of it.

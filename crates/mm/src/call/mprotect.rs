@@ -1,4 +1,4 @@
-//! mprotect.
+//! mprotect: changes the protection of a range.
 //!
 //! Flags and entries change in one section per VMA, so that a speculative fault sees both or
 //! neither.

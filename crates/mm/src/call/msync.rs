@@ -1,4 +1,4 @@
-//! msync: what was stored to shared mappings is written to their files.
+//! msync: writes dirty pages of shared mappings back to their files.
 //!
 //! Linux: mm/msync.c (v6.18). Asynchronous calls do nothing, as there.
 

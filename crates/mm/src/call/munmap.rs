@@ -1,4 +1,4 @@
-//! munmap.
+//! munmap: unmaps a range.
 //!
 //! Order ([`crate::change::cut`]): cut the VMAs at the edges, take the others out (their sequence
 //! counts stay odd for ever, their locks are detached), let others in again where that is the

@@ -1,4 +1,4 @@
-//! Balancing: what a timer interrupt does for it.
+//! NUMA balancing work of a timer interrupt.
 
 use crate::base::config::Balancing;
 use crate::call::thread::Thread;

@@ -1,4 +1,4 @@
-//! Pins: pages of an address space that somebody else uses for a long time, as a driver does.
+//! Long-term pins: page references for DMA by a driver (`FOLL_LONGTERM`).
 //!
 //! # Problem
 //! A driver reads and writes a page long after it looked it up. The page must stay what the address

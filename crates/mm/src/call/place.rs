@@ -1,4 +1,4 @@
-//! Where a new mapping goes.
+//! Chooses the address of a new mapping.
 //!
 //! A place asked for is checked; else one is looked for, from the top of user space down. Below a
 //! stack a gap stays free, which nothing is put into that did not ask for just that place.

@@ -1,4 +1,4 @@
-//! Faulting pages in on behalf of a call.
+//! Faults pages in on behalf of a call.
 //!
 //! Each page by a fault under `mmap_lock` for reading, which is let go in between: mappings may
 //! change meanwhile, and are looked up again where a fault finds that they have.

@@ -1,4 +1,4 @@
-//! Reading and writing the memory of another address space, as a debugger does.
+//! Reads and writes the memory of another address space, as a debugger does.
 //!
 //! The bytes of a page are copied with nothing held but the page: a write holds it by a pin, so
 //! that a fork in between does not make it another's, too ([`super::pin`]).

@@ -1,4 +1,4 @@
-//! A thread of an address space: user accesses, and the faults they take.
+//! A thread of an address space: user accesses and the faults that they take.
 //!
 //! On a machine whose MMU is software, [`Thread::load`] and [`Thread::store`] *are* the user's
 //! accesses: buffered translation, hardware walk, trap. A kernel calls [`Thread::fault`] from its

@@ -1,5 +1,5 @@
-//! The second half of a [`Cut`](super::cut): the tree and the records are done, and what goes
-//! follows.
+//! The second half of a [`Cut`](super::cut): the tree and the attribute records have changed; what
+//! was unmapped is torn down.
 //!
 //! Nothing here can fail. What goes is detached first: only then may others come in again
 //! ([`crate::change::writers`] says why). Then entries, the VMAs themselves with their links to

@@ -1,4 +1,4 @@
-//! What stands in a range goes, and perhaps something new comes in its place: all of it or nothing.
+//! Unmaps a range and optionally maps something in its place, in one step.
 //!
 //! # Problem
 //! A range takes out VMAs, cuts others at its edges, and may be mapped anew at once. A call that

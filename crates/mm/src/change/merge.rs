@@ -1,4 +1,4 @@
-//! Which mappings can be one, and what their becoming one takes.
+//! VMA merging: conditions and cost.
 //!
 //! # Problem
 //! A program that maps, protects or locks piece by piece would have ever more VMAs. Two that touch

@@ -1,4 +1,4 @@
-//! Changing mappings: who may, and how they are split, joined, cut out and given other attributes.
+//! Changes of VMAs: the write guard, splits, merges, unmapping and attribute changes.
 
 pub(crate) mod changed;
 pub(crate) mod cut;

@@ -1,4 +1,4 @@
-//! The one way in which attributes of a part of a mapping change.
+//! Changes attributes of a part of a mapping: the one path for all calls.
 //!
 //! # Problem
 //! mprotect, madvise, mlock, mbind and userfaultfd give a part of a mapping other attributes. The

@@ -1,4 +1,4 @@
-//! VMAs and records that are not published yet, and what publishing them takes.
+//! Unpublished VMAs and attribute records, and what publishing them requires.
 //!
 //! # Problem
 //! A call that splits, merges or moves VMAs changes several of them, and must change all or none.

@@ -1,4 +1,4 @@
-//! The writers' half: what a call that changes a VMA owes to the rungs in use.
+//! The write side of VMA changes: what a writer must do for each lock mode in use.
 //!
 //! # Problem
 //! Faults without `mmap_lock` are sound only if *every* place that changes a VMA takes part; and

@@ -1,4 +1,4 @@
-//! Entries: the lock over them, every exchange, and making CPUs forget them.
+//! Page-table entries: their locks, exchanges and TLB shootdown.
 
 pub(crate) mod shootdown;
 pub(crate) mod slot;

@@ -1,4 +1,4 @@
-//! Making every CPU forget translations.
+//! TLB shootdown: flushes translations on all CPUs.
 //!
 //! # Problem
 //! A changed entry means nothing to a CPU that buffers the old translation.

@@ -1,4 +1,4 @@
-//! *Open* and *commit*: the right to change one entry, and the verbs that use it.
+//! *Open* and *commit*: the locked PTE of a fault, and the operations on it.
 //!
 //! Under `mmap_lock` or the VMA's lock nobody frees tables or changes the VMA: the slot is the
 //! lock, or nothing. The rest is about faults that hold neither.

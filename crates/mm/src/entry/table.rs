@@ -1,4 +1,4 @@
-//! Tables: their locks, how their entries are exchanged, how they are put in and given back.
+//! Page tables: their locks, the exchange of their entries, linking and freeing.
 //!
 //! A table is put in by exchange (compare-and-exchange protocol) or under a lock (the others:
 //! [`Linking`]); either way only "none" becomes a table, and the loser frees its own and uses the

@@ -1,4 +1,4 @@
-//! Walking the tables of an address space.
+//! Page-table walks.
 //!
 //! # Problem
 //! A table may be freed while someone walks through it. What keeps it differs: `mmap_lock`, a VMA's

@@ -1,4 +1,4 @@
-//! Taking entries out, lowering what they grant, and freeing tables: the verbs of unmapping calls.
+//! Zaps and write-protects PTEs, and frees page tables: the operations of unmapping calls.
 //!
 //! # Problem
 //! Faults, the hardware and other zaps change entries at the same time; frames may be used again

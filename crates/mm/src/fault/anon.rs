@@ -1,4 +1,4 @@
-//! Anonymous memory: what a fault finds in the entry, and what it makes of it.
+//! Anonymous faults: what the PTE holds, and how the fault resolves it.
 //!
 //! ```text
 //! found            load                    store

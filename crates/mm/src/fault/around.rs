@@ -1,4 +1,4 @@
-//! Fault-around: one fault on a file maps the pages around it that are cached.
+//! Fault-around: one file fault maps the cached pages around it.
 //!
 //! # Problem
 //! A program that reads a file that is cached takes a fault for each page, though mapping it takes

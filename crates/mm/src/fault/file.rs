@@ -1,4 +1,4 @@
-//! Pages of files: what a fault finds in the entry, and what it makes of it.
+//! File faults: what the PTE holds, and how the fault resolves it.
 //!
 //! ```text
 //! found            load                      store, shared            store, private

@@ -1,4 +1,4 @@
-//! Faults on huge pages.
+//! Hugetlb faults.
 //!
 //! ```text
 //! found            load                       store, shared     store, private

@@ -1,5 +1,5 @@
-//! The lock modes of a fault, one function each: a hold is had, the fault is done in order, the
-//! hold is let go. Nothing in them asks which mode it is.
+//! The lock modes of a fault, one function each: takes the lock, runs the phases of the fault, and
+//! releases the lock. Nothing in them asks which mode it is.
 //!
 //! A hold stays with the function that took it: a guard that is handed on is copied in other pieces
 //! than it was stored in, and a processor waits until those are in its cache.

@@ -1,5 +1,5 @@
-//! Hinting faults: a page that may be used, and whose entry grants nothing so that its next user
-//! says where he is ([`crate::pages::numa`]).
+//! NUMA hinting faults: the mapping allows the access, but the PTE is `PROT_NONE`, so that the next
+//! access reports its node ([`crate::pages::numa`]).
 //!
 //! # Problem
 //! Three kinds of entries name a page and grant nothing. mprotect made one, and the access is an

@@ -1,4 +1,4 @@
-//! What can come of a fault, and the events that count it.
+//! Outcomes of a fault, and the events that count them.
 
 use crate::base::config::Rung;
 use crate::base::event::Event;

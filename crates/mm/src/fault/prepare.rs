@@ -1,4 +1,4 @@
-//! *Prepare*: what a fault needs before it opens a slot, with no lock of the tables held.
+//! *Prepare*: allocates what a fault needs before it opens a PTE, with no page-table lock held.
 //!
 //! A table is put in by exchange (compare-and-exchange protocol) or under a lock (the others:
 //! [`Linking`]); either way only "none" becomes a table, and the loser frees its own and uses the

@@ -1,5 +1,4 @@
-//! Pages for somebody who does not fault: a debugger, a driver. What a fault does, without the
-//! access.
+//! Pages for a debugger or driver (get_user_pages): does what a fault does, without the access.
 //!
 //! The page is looked for under `mmap_lock` and the table's lock. If it is there and will do, a
 //! reference is taken before the locks go; if not, it is faulted in, and looked for again.

@@ -1,4 +1,4 @@
-//! *Stabilise*: find the VMA and make sure of it, as a rung of the ladder does.
+//! *Stabilise*: finds the VMA and keeps it stable, by one lock mode.
 //!
 //! | rung | proves | may |
 //! |---|---|---|

@@ -1,4 +1,4 @@
-//! Stacks: mappings that grow down to the accesses below them.
+//! Stack expansion: mappings that grow down to an access below them.
 //!
 //! # Problem
 //! A fault finds nothing mapped, but the next mapping above is a stack. Making that longer changes

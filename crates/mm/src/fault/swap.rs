@@ -1,4 +1,4 @@
-//! A fault on a page that is in a slot of the swap device.
+//! Swap-in faults.
 //!
 //! The contents are read with nothing held, by who wants them first; then the fault starts again,
 //! and finds the same slot in the entry, or is told to begin anew. What it counted in the slot it

@@ -1,4 +1,4 @@
-//! Faults that somebody else resolves: a userfaultfd's handler.
+//! Faults that a userfaultfd handler resolves.
 //!
 //! # Problem
 //! A thread that touches a hole of a watched mapping, or stores to a page that its handler

@@ -1,4 +1,4 @@
-//! How much memory has been promised: overcommit, and the size of an address space.
+//! Commit accounting: overcommit, and the size limit of an address space.
 //!
 //! # Problem
 //! A mapping promises pages that it takes only when they are touched. A system may promise more

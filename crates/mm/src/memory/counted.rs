@@ -1,4 +1,4 @@
-//! Objects of slabs that are counted, and named by their addresses.
+//! Reference-counted slab objects, named by their addresses.
 //!
 //! # Problem
 //! A word names an object that several others name, too, and whoever names it last frees it.

@@ -1,4 +1,4 @@
-//! The descriptor of a frame, and the table of all of them.
+//! The frame descriptor, and the table of all of them.
 //!
 //! One descriptor is 64 bytes and a terabyte has 268 million of them, so the field map is fixed:
 //!

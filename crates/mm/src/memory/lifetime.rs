@@ -1,4 +1,4 @@
-//! Freeing what was unlinked: at once, or when no reader of before is left.
+//! Reclamation of unlinked objects: immediately, or after a grace period.
 //!
 //! # Problem
 //! Whether a lock-free reader can still hold an unlinked VMA, record, tree node or table depends

@@ -1,4 +1,4 @@
-//! How many pages an address space has locked, and may.
+//! Locked pages of an address space, and their limit (`RLIMIT_MEMLOCK`).
 
 use crate::base::attrs::VmaFlags;
 use crate::base::error::NoMemory;

@@ -1,4 +1,4 @@
-//! Memory: frames, who has them, what is promised, and when what was unlinked is freed.
+//! Memory: frames, their allocation, commit charge, and reclamation of unlinked objects.
 
 pub(crate) mod alloc;
 pub(crate) mod commit;

@@ -1,4 +1,4 @@
-//! A number that many CPUs change and few read: each CPU has a part, added to the whole in batches.
+//! Per-CPU counters: updated often, read rarely; folded into a total in batches.
 //!
 //! # Problem
 //! One shared word that every fault or call adds to moves between all CPUs.

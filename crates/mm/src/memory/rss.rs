@@ -1,4 +1,4 @@
-//! How many pages are resident: five ways to count, with their errors.
+//! RSS counting: five schemes, with their errors.
 //!
 //! # Problem
 //! Every fault that installs a page counts, and every zap; a reader comes seldom. One exact word

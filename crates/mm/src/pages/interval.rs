@@ -1,4 +1,4 @@
-//! Where pages of one object are mapped: spans of addresses in an interval tree.
+//! Interval tree of the VMAs that map pages of one object.
 //!
 //! # Problem
 //! Whoever takes a page away from everybody has to find all addresses that map it; each mapping

@@ -1,4 +1,4 @@
-//! Moving a page to another frame, while those who map it go on.
+//! Migration of a mapped page to another frame.
 //!
 //! # Problem
 //! A page lies on the wrong node. Its contents have to be somewhere else, every entry has to name

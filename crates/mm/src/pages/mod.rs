@@ -1,4 +1,4 @@
-//! The lives of pages: files, reverse maps, swap, huge pages, and moving and taking them.
+//! The life cycle of pages: files, reverse maps, swap, huge pages, migration and reclaim.
 
 pub(crate) mod file;
 pub(crate) mod hugetlb;

@@ -1,4 +1,4 @@
-//! One page of user memory that somebody has a reference to, or has locked.
+//! One page of user memory, referenced or locked.
 //!
 //! The folio lock is a bit of the frame's descriptor ([`minflt_sync::WaitTable`]). Who has it keeps
 //! a page of a file in its file, and a page from being moved or swapped out by somebody else; what

@@ -1,4 +1,4 @@
-//! Swap-out of one page, and what is done when it cannot go after all.
+//! Swap-out of one page, and its rollback.
 //!
 //! ```text
 //! CPU 0: swap-out                    CPU 1: faults                 CPU 2: stores, old translation

@@ -1,4 +1,4 @@
-//! Who waits for a handler, and handlers that wait for somebody to wait.
+//! Wait queues of userfaultfd: faulting threads, and handlers that wait for a fault.
 //!
 //! # Problem
 //! A thread that faulted sleeps until a handler wakes its address; a handler sleeps until there is

@@ -1,4 +1,4 @@
-//! Looking at mappings, under `mmap_lock`.
+//! VMA lookups under `mmap_lock`.
 //!
 //! # Problem
 //! VMAs and nodes of the tree are freed by writers. A lookup is sound only while the caller holds

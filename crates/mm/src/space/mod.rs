@@ -1,4 +1,4 @@
-//! The space: mappings, their tree, their locks, and who may change them.
+//! The address space: VMAs, their tree and their locks.
 
 pub(crate) mod look;
 pub(crate) mod own_lock;

@@ -1,4 +1,4 @@
-//! The VMA's lock, where an embedder brought it ([`LockMode`](crate::base::lock_mode::LockMode)).
+//! The VMA lock supplied by an embedder ([`LockMode`](crate::base::lock_mode::LockMode)).
 //!
 //! Its words are those that the other forms have: of the count, of the VMA's number and of the
 //! address space's.

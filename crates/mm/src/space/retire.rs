@@ -1,4 +1,4 @@
-//! Freeing VMAs, their records and the nodes of their tree, once nobody can reach them.
+//! Frees unlinked VMAs, attribute records and tree nodes.
 
 use crate::base::config::Lifetime;
 use crate::memory::lifetime::{embedded, owner};

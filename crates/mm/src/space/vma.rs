@@ -1,4 +1,4 @@
-//! A mapping: a stable identity and an immutable record of attributes.
+//! A VMA: a stable identity and an immutable attribute record.
 //!
 //! # Problem
 //! A speculative fault reads a VMA's range, flags and protection while mprotect, split or munmap

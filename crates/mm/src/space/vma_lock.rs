@@ -1,4 +1,4 @@
-//! The VMA's lock: a fault holds one mapping, and waits for nobody who holds another.
+//! The VMA lock: a fault locks one VMA, and never waits for faults on others.
 //!
 //! # Problem
 //! Every fault of an address space reads `mmap_lock`: one line for all of them, and behind every

@@ -1,4 +1,4 @@
-//! A pointer to a VMA that may be freed while it is handed around.
+//! A pointer to a VMA that may be freed while the pointer is in use.
 
 use crate::space::vma::Vma;
 use core::marker::PhantomData;

@@ -1,5 +1,4 @@
-//! What lies where: names for places in a system's memory, for timelines and for "which line
-//! limits".
+//! Symbolic names of memory locations, for timelines and for reports of contended cache lines.
 
 use crate::memory::alloc::pool::Pools;
 use crate::memory::frame::{Frame, Use};

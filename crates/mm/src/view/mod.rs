@@ -1,4 +1,4 @@
-//! What looks on: texts of `/proc`, names of addresses, and oracles.
+//! Observers: the texts of `/proc`, names of addresses, and oracles.
 
 pub mod describe;
 pub(crate) mod oracle;

@@ -1,4 +1,4 @@
-//! The eras: names for whole configurations. This table is the only place that knows them.
+//! The eras: named configurations. No other code knows their names.
 
 use super::{
     Ahead, AnonRmap, Balancing, Config, ExchangeBy, FaultAround, Hugetlb, Ladder, Lifetime,

@@ -1,4 +1,4 @@
-//! Why a system does not start.
+//! Errors of system boot.
 
 use crate::base::config::{Broken, Illegal};
 use crate::base::policy::MAX_NODES;

@@ -1,4 +1,4 @@
-//! How each call can fail, and the one table from those to Linux's error numbers.
+//! Error types of all calls, and the one table that maps them to Linux's error numbers.
 
 /// An error of calls, whose text is what its variant's documentation says.
 macro_rules! call_error {

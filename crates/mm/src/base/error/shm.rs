@@ -1,4 +1,4 @@
-//! Errors of the calls about System V shared memory.
+//! Errors of the System V shared memory calls.
 
 use super::{Errno, MmapError, NoMemory};
 use core::fmt;

@@ -1,4 +1,4 @@
-//! How the calls of a userfaultfd can fail.
+//! Errors of the userfaultfd calls.
 
 use super::{Errno, NoMemory};
 use core::fmt;

@@ -1,4 +1,4 @@
-//! Advice about what a mapping is for: recorded in its flags.
+//! Advice that is recorded in the flags of a mapping.
 
 use super::{Advice, advise_each};
 use crate::base::attrs::{VmaFlags, VmaView};

@@ -1,4 +1,4 @@
-//! madvise: what a program says about its memory.
+//! madvise: advice on the use of a range.
 //!
 //! | advice | `mmap_lock` | does |
 //! |---|---|---|

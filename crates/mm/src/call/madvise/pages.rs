@@ -1,4 +1,4 @@
-//! Advice about pages: nothing about the mapping changes.
+//! Advice that acts on pages and leaves the mapping unchanged.
 
 use super::{Advice, advise_each};
 use crate::base::attrs::VmaFlags;

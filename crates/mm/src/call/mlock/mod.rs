@@ -1,4 +1,4 @@
-//! mlock and its kin: memory whose pages are there and stay.
+//! mlock, munlock, mlockall and munlockall: pages that are faulted in and stay resident.
 //!
 //! # Problem
 //! A program that may not wait for a page asks for pages that are never taken away; the system

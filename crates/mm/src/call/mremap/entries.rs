@@ -1,4 +1,4 @@
-//! Moving entries from one place of an address space to another.
+//! Moves PTEs from one range of an address space to another.
 //!
 //! # Problem
 //! A page that is moved must be found at its old address until the call, and at its new one after

@@ -1,4 +1,4 @@
-//! Remapping huge pages: see [`crate::pages::hugetlb`].
+//! mremap of hugetlb mappings: see [`crate::pages::hugetlb`].
 
 use super::{Done, Plan, Remap, mapped_at};
 use crate::base::attrs::VmaView;

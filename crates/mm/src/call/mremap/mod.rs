@@ -1,4 +1,4 @@
-//! mremap: a mapping grows, shrinks, or moves with its pages.
+//! mremap: grows, shrinks, or moves a mapping with its pages.
 //!
 //! # Problem
 //! Pages shall be found at another address, without being copied, while other threads use them; and

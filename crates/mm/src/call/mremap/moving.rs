@@ -1,4 +1,4 @@
-//! Moving one mapping, or a part of it.
+//! Moves one mapping, or a part of it.
 
 use super::{Done, Late, Plan, Remap, mapped_at};
 use crate::base::attrs::{VmaFlags, VmaView};

@@ -1,4 +1,4 @@
-//! Bytes to and from user memory, by the thread whose memory it is.
+//! Copies to and from user memory in the context of its own thread.
 //!
 //! A copy is the user's accesses to the words that have the bytes: it faults pages in, makes copies
 //! of shared ones, and ends before the first byte that the thread itself could not access.

@@ -1,4 +1,4 @@
-//! What a handler does to the ranges it watches: fills holes, protects pages and allows stores.
+//! Operations of a userfaultfd handler: fills missing pages, and write-protects pages.
 //!
 //! # Problem
 //! A handler that protects a page takes what is in it for settled: it copies it, and whoever stores

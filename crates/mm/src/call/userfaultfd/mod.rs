@@ -1,4 +1,4 @@
-//! userfaultfd: mappings whose holes somebody else fills, and whose stores somebody else allows.
+//! userfaultfd: faults on missing or write-protected pages are resolved by a handler.
 //!
 //! What there is: registering and unregistering ranges, for holes and for write-protection; the
 //! faults to read, one at a time; COPY, ZEROPAGE, WRITEPROTECT, WAKE ([`fill`]). A child does not

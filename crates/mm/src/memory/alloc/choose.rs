@@ -1,4 +1,4 @@
-//! Frames as a memory policy chooses them.
+//! Frame allocation under a memory policy.
 //!
 //! What a CPU keeps for itself is of any node, so a frame of one node comes from that node's zone,
 //! unless the one that the CPU freed last is of that node. That takes the zone's lock for each

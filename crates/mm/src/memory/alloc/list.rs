@@ -1,4 +1,4 @@
-//! The free frames that a CPU has to itself.
+//! A CPU's list of free frames (per-CPU pages).
 //!
 //! # Problem
 //! Rounds of mapping, touching and unmapping take as many frames as they give back. A list that is

@@ -1,4 +1,4 @@
-//! Frames: a buddy zone for each memory node, a list for each CPU in front.
+//! Frame allocation: a buddy zone per memory node, with a per-CPU list in front.
 //!
 //! # Problem
 //! Every fault takes a frame. One shared free list would be the first thing to limit all eras

@@ -1,4 +1,4 @@
-//! The pools of huge pages: which there are, which are free, and how many of those are promised.
+//! Huge page pools: total, free and reserved pages.
 //!
 //! # Problem
 //! A huge page is a block of frames that a system in use hardly ever has left, so a program that

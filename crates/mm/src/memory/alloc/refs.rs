@@ -1,4 +1,4 @@
-//! References to frames: the last one that goes frees the frame.
+//! Reference counts of frames: dropping the last reference frees the frame.
 
 use super::Frames;
 use crate::memory::frame::Use;

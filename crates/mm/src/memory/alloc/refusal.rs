@@ -1,4 +1,4 @@
-//! Allocations made to fail, one at a time.
+//! Fault injection for allocations: fails a single one, chosen by number.
 //!
 //! # Problem
 //! Every call must succeed or change nothing when memory runs out at any of its allocations; but a

@@ -1,4 +1,4 @@
-//! The descriptors of all frames, one after the other.
+//! The array of all frame descriptors.
 
 use super::Frame;
 use core::fmt;

@@ -1,4 +1,4 @@
-//! What pages are swapped out to.
+//! The swap device.
 
 use super::search;
 use crate::base::file::IoError;

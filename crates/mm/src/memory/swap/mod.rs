@@ -1,4 +1,4 @@
-//! Swap: where the contents of anonymous pages are while their frames serve somebody else.
+//! Swap: slots that keep the contents of anonymous pages while their frames are in other use.
 //!
 //! # Problem
 //! A program may have more memory than the machine has frames. What it has not used for long is

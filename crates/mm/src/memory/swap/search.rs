@@ -1,4 +1,4 @@
-//! Finding a free slot of the swap device.
+//! Search for a free swap slot.
 //!
 //! # Problem
 //! Where nearly all slots are taken, looking at one word after the other takes as long as the

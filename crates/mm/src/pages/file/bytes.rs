@@ -1,4 +1,4 @@
-//! Reading and writing a file by calls, as pread and pwrite do.
+//! pread and pwrite: reads and writes bytes of a file through the page cache.
 //!
 //! Linux: generic_file_read_iter, shmem_file_read_iter, generic_perform_write.
 

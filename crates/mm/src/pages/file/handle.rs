@@ -1,4 +1,4 @@
-//! A reference to a file, by which it is used.
+//! A file handle: the reference by which a file is used.
 
 use super::{FileAccess, PageCache};
 use crate::system::System;

@@ -1,4 +1,4 @@
-//! The index of a page cache: from page numbers to frames, without a lock.
+//! The page cache index: maps page numbers to frames, with lockless lookup.
 //!
 //! # Problem
 //! Every fault on a file looks a page up, on all CPUs at once, while others put pages in and take

@@ -1,4 +1,4 @@
-//! The reverse map of a file: which mappings have a page ([`crate::pages::interval`]).
+//! The reverse map of a file: which VMAs map a page ([`crate::pages::interval`]).
 //!
 //! A mapping of a file has one link, which has a reference to the file and a span in its tree,
 //! guarded by `i_mmap`. It is taken out after its pages, and after every CPU has forgotten them:

@@ -1,4 +1,4 @@
-//! Files: the pages that are cached of one, and who maps them.
+//! Files: their page cache and their mappings.
 //!
 //! # Problem
 //! A page of a file is one page for all who map it. A fault has to find it without a lock that

@@ -1,4 +1,4 @@
-//! What a file is on.
+//! The backing store of a file.
 
 use crate::base::file::IoError;
 use minflt_addr::Pfn;

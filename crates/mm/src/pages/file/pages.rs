@@ -1,4 +1,4 @@
-//! One page of a file: looked for, made.
+//! Lookup and creation of one page-cache page.
 
 use super::index::InOrder;
 use super::{FileHandle, PageCache};

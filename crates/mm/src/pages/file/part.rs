@@ -1,4 +1,4 @@
-//! A part of a file that a call found mapped, and does something about with nothing held.
+//! A mapped part of a file that a call processes after it has released `mmap_lock`.
 
 use super::{FileAccess, FileHandle, PageCache};
 use crate::base::attrs::VmaView;

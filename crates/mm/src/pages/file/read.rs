@@ -1,4 +1,4 @@
-//! Reading pages in, and some ahead of those that were asked for.
+//! Reads file pages in, with readahead.
 //!
 //! The page that a fault waits for is read first. If the file is being read in order (the page is
 //! the one behind the last that was read), some behind it are read, too, twice as many each time;

@@ -1,4 +1,4 @@
-//! A clean page leaves the cache, so that somebody else can have its frame.
+//! Reclaim of a clean page-cache page.
 //!
 //! # Protocol
 //! ```text

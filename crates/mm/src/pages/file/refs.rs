@@ -1,5 +1,5 @@
-//! References to a file: of handles, of links of mappings, and of threads that read a page in. What
-//! happens when the last one goes: [`super::unused`].
+//! References to a file: from handles, from links of mappings, and from threads that read a page
+//! in. For the drop of the last one see [`super::unused`].
 
 use super::{FileAccess, FileHandle, PageCache};
 use core::ptr::NonNull;

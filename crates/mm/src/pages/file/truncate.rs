@@ -1,4 +1,4 @@
-//! Taking pages away from everybody: truncation, holes.
+//! Truncation and hole punching: unmaps the pages everywhere and removes them from the cache.
 //!
 //! ```text
 //! truncate                                 fault

@@ -1,4 +1,4 @@
-//! Files that nobody refers to any more, until they are closed.
+//! Unreferenced files, until they are closed.
 //!
 //! # Problem
 //! Dropping the last reference to a file writes back what is dirty, and frees its pages: a wait for

@@ -1,4 +1,4 @@
-//! Reading and writing a file by calls, a word at a time.
+//! Reads and writes a file by calls, one word at a time.
 //!
 //! Linux: generic_file_read_iter, generic_perform_write, of which these are the page's part.
 

@@ -1,4 +1,4 @@
-//! Writing dirty pages back, so that no store is lost.
+//! Writeback of dirty pages, without losing a store.
 //!
 //! # Protocol
 //! ```text

@@ -1,4 +1,4 @@
-//! Files of huge pages: their pages made and taken away.
+//! Hugetlb files: allocation and removal of their pages.
 //!
 //! # Problem
 //! A truncation that first took pages away and found out later which faults had been faster would

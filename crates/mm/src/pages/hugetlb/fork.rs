@@ -1,4 +1,4 @@
-//! Huge pages of a private mapping, shared with a child until one of the two stores.
+//! Copy-on-write sharing of huge pages between parent and child.
 //!
 //! A shared mapping's entries are not copied: the child's faults find the pages, or a table to
 //! share. A page that is pinned is copied at once, and stays the parent's own

@@ -1,4 +1,4 @@
-//! Moving a huge page to another node, while those who map it go on.
+//! Migration of a mapped huge page to another node.
 //!
 //! # Problem
 //! As of any page ([`crate::pages::migrate`]): every entry has to name the new place, and no store

@@ -1,4 +1,4 @@
-//! Huge pages: files of them, and tables of them that address spaces share.
+//! Hugetlb: files of huge pages, and page tables shared by address spaces.
 //!
 //! # Problem
 //! Many processes that map the same large file each have tables for it: of 2 MiB pages still one

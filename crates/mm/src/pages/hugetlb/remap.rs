@@ -1,4 +1,4 @@
-//! mremap of huge pages: shorter, or elsewhere; never longer.
+//! mremap of hugetlb mappings: shrinks or moves, never grows.
 //!
 //! Of a shared mapping the pages are the file's, and found there again by faults at the new place.
 //! A private mapping's entries are moved one by one, and with them goes what it has set aside: to

@@ -1,4 +1,4 @@
-//! How many huge pages there are: pools that grow and shrink.
+//! Resizing of huge page pools.
 //!
 //! # Idea
 //! A pool grows by blocks from the zones, one from each node in turn, and stops where none leaves

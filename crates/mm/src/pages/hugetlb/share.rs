@@ -1,4 +1,4 @@
-//! Tables of huge pages that several address spaces have.
+//! Hugetlb page tables shared by several address spaces (PMD sharing).
 //!
 //! # Problem
 //! A table that two address spaces have must be left by one of them without the other noticing, and

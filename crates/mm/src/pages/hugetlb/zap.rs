@@ -1,4 +1,4 @@
-//! Huge pages taken out of a mapping, and what their entries grant.
+//! Zaps and write-protects huge PTEs of a mapping.
 //!
 //! Who changes entries of a mapping for it alone leaves the tables that it shares: of an interval
 //! that is only in part to be changed, too, for a shared mapping finds its pages again by faults.

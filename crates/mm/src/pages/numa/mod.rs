@@ -1,4 +1,4 @@
-//! NUMA balancing: pages follow the threads that use them.
+//! NUMA balancing: pages migrate to the node that accesses them.
 //!
 //! # Problem
 //! A page is fast for the CPUs of its node, and stays where its first fault put it. Who uses it

@@ -1,5 +1,5 @@
-//! How many pages may move to a node within a while, so that moving them does not use up the very
-//! bandwidth that it is to save.
+//! Rate limit of NUMA migration per node, so that migrations do not consume the bandwidth that they
+//! are meant to save.
 //!
 //! Linux: mm/migrate.c numamigrate_update_ratelimit (v3.8 to v4.19).
 

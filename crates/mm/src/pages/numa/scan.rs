@@ -1,4 +1,4 @@
-//! The scan: takes the right to use some pages away, so that their next users say where they are.
+//! The NUMA scan: makes PTEs `PROT_NONE`, so that the next access takes a hinting fault.
 //!
 //! The address space is gone through bit by bit, around and around; the place where the next scan
 //! begins is the address space's. How often, follows from what the last one found: if nobody

@@ -1,4 +1,4 @@
-//! Reclaim: frames for who needs them, from pages that nobody has used for some time.
+//! Reclaim: frees frames of pages that were not used for some time.
 //!
 //! # Problem
 //! Memory that is used once stays in use. When no frame is free, somebody else's has to become

@@ -1,4 +1,4 @@
-//! One frame that the clock's hand comes to.
+//! Reclaim of one frame at the clock's hand.
 
 use crate::entry::zap::{Only, Zap};
 use crate::memory::frame::Use;

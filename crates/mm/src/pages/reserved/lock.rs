@@ -1,4 +1,4 @@
-//! The lock of a mapping of huge pages.
+//! The VMA lock of a hugetlb mapping.
 //!
 //! # Problem
 //! Who comes by a file's reverse map to take tables away has the file's lock, behind the mapping's

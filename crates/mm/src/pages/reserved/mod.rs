@@ -1,5 +1,4 @@
-//! What a file and a mapping know of huge pages: which are reserved, whose they are, and the
-//! mapping's lock.
+//! Hugetlb state of a file and of a mapping: the reservations, their owner, and the mapping's lock.
 
 pub(crate) mod lock;
 pub(crate) mod own;

@@ -1,4 +1,4 @@
-//! The pages set aside for one private mapping.
+//! The reservation of one private hugetlb mapping.
 //!
 //! A private mapping reserves as many pages as it has addresses when it is made. Which of them it
 //! has used stands in a map ([`super::reserve`]) that its parts keep together when it is split:

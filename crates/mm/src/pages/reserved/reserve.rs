@@ -1,4 +1,4 @@
-//! Which huge pages of a file or a mapping are promised: a map of regions.
+//! The reservation map of a hugetlb file or mapping: a list of regions.
 //!
 //! # Problem
 //! The pool counts promises, not whose they are ([`super::pool`]). A fault must know whether its

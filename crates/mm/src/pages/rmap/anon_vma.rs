@@ -1,4 +1,4 @@
-//! The reverse map of anonymous memory: which mappings may hold a page.
+//! The reverse map of anonymous memory: which VMAs may map a page.
 //!
 //! # Problem
 //! After a fork a page can be reached from the address space that made it and from every one that

@@ -1,4 +1,4 @@
-//! Taking a page away from everybody who maps it, and giving it back.
+//! Unmaps a page with migration or swap entries, and removes these entries.
 //!
 //! # Problem
 //! Who moves a page, or writes it to a swap device, must be the only one who can reach it; threads

@@ -1,4 +1,5 @@
-//! Chains of mappings to their anon_vmas: cloned by split and fork, taken off by munmap and exit.
+//! `anon_vma_chain`: links of VMAs to their anon_vmas; cloned by split and fork, removed by munmap
+//! and exit.
 
 use super::anon_vma::{Chain, address, chain_at, chains_of};
 use crate::base::config::Broken;

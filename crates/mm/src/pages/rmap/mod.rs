@@ -1,4 +1,4 @@
-//! Reverse maps: which entries name a page.
+//! Reverse maps: from a page to the PTEs that map it.
 
 pub(crate) mod anon_vma;
 pub(crate) mod away;

@@ -1,4 +1,4 @@
-//! From a page to whatever may map it.
+//! From a page to its anon_vma or file.
 //!
 //! # Problem
 //! Somebody comes with nothing but a frame, and wants everybody who maps it. What the frame names

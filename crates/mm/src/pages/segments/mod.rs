@@ -1,4 +1,4 @@
-//! System V shared memory: files in memory that have a number, and count who has them mapped.
+//! System V shared memory segments: in-memory files with an identifier and an attach count.
 //!
 //! # Problem
 //! A segment outlives whoever made it. One that was removed is there as long as it is mapped

@@ -1,4 +1,4 @@
-//! The table of segments, and how many there may be.
+//! The table of segments, and its limit.
 
 use super::{Held, NewSegment, Segment, ShmId, ShmKey, ShmPages};
 use crate::base::config::Broken;

@@ -1,4 +1,4 @@
-//! Changes that take new nodes: a key more or fewer, or another one.
+//! Tree changes that allocate nodes: insertion, removal or replacement of a key.
 //!
 //! A leaf is copied without its holes, and the copy is edited in place until one store puts it into
 //! its parent's slot; nobody else knows it before. Only where a node splits, merges with a

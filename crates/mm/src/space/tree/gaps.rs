@@ -1,4 +1,4 @@
-//! Gaps: what lies between VMAs, and how the tree finds one that is large enough.
+//! Gaps between VMAs, and the search for one that is large enough.
 //!
 //! The word of an inner node's slot is the largest gap, in pages, between VMAs below that child, or
 //! between the last of them and the first behind it. It is never too small: what makes a gap larger

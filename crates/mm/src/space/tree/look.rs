@@ -1,4 +1,4 @@
-//! Looking: lookups with and without `mmap_lock`, and what writers look for.
+//! Tree lookups with and without `mmap_lock`, and writers' searches.
 
 use super::{Body, FANOUT, HOLE, Mapping, Node, Tree, by_word, read, vma};
 use crate::base::attrs::VmaView;

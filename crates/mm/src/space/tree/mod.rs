@@ -1,4 +1,4 @@
-//! The VMAs of an address space, by address: a B+ tree whose nodes are replaced one at a time.
+//! The VMA tree: a B+ tree by address, whose nodes are replaced one at a time.
 //!
 //! # Problem
 //! Speculative faults look VMAs up while a writer inserts, splits and removes them. A reader must

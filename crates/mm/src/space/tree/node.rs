@@ -1,5 +1,5 @@
-//! Nodes: edited, those that nobody else knows, and, to show what that does, one that is
-//! published; and freed, once nobody can reach them.
+//! Tree nodes: edits of unpublished nodes (and, as a negative control, of a published one), and
+//! their freeing.
 
 use super::{Body, HOLE, Node, UNUSED};
 use crate::memory::lifetime::{embedded, owner};

@@ -1,4 +1,4 @@
-//! What is true of a tree whenever nobody changes it, for oracles: without the door.
+//! Invariants of a quiescent tree, for oracles: read without instrumented access.
 
 use super::{Body, FANOUT, HOLE, Tree, UNUSED, gaps, word_of};
 use minflt_pgtable::Mmu;

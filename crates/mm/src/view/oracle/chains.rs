@@ -1,4 +1,4 @@
-//! Links of mappings to anon_vmas, and the trees of these, in the ledger.
+//! Ledger checks of `anon_vma_chain` links and anon_vma trees.
 //!
 //! # Problem
 //! In a chain of forks each mapping is linked to the anon_vmas of all its ancestors: `n` processes

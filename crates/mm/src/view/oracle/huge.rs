@@ -1,5 +1,5 @@
-//! The ledger of huge pages: each is in a pool or somebody's, each shared table counts who has it,
-//! and what is reserved is reserved for somebody.
+//! The ledger of huge pages: each page is in a pool or in use, each shared page table has the right
+//! sharer count, and each reservation has an owner.
 
 use super::unbalanced::Unbalanced;
 use crate::base::attrs::VmaFlags;

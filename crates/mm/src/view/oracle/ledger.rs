@@ -1,4 +1,4 @@
-//! The ledger: at quiescence every frame is free, or somebody can say what it is for.
+//! The ledger: at quiescence every frame is free, or its use is known.
 
 use super::chains::{ChainsSeen, LastLinked};
 use super::huge::{HugeObjects, sharers_add_up};

@@ -1,4 +1,4 @@
-//! Oracles: what must be true, looked at while the system runs and when it is quiet.
+//! Oracles: invariants checked while the system runs and at quiescence.
 //!
 //! Each look is counted, so that a result can say how often it was checked.
 

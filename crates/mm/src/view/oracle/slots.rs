@@ -1,4 +1,4 @@
-//! The slots of the swap device, as the ledger counts them.
+//! Ledger checks of swap slots.
 
 /// Which slots of the swap device are named how often, without a list of them: how often any is,
 /// and a sum in which each has a weight of its own.

@@ -1,4 +1,4 @@
-//! What the ledger finds: frames by use, or the first thing that does not add up.
+//! Results of the ledger: frames by use, or the first discrepancy.
 
 use core::fmt;
 use minflt_addr::{Pfn, VirtAddr};

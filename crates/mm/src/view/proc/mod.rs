@@ -1,4 +1,5 @@
-//! The text of an address space, as Linux's `/proc/PID` has it: `maps`, `smaps`, `status`; and
+//! An address space as text, as in Linux's `/proc/PID`: `maps`, `smaps`, `status`; and the binary
+//! `pagemap`.
 //! `pagemap`, which is no text.
 //!
 //! # Problem

@@ -1,4 +1,4 @@
-//! `pagemap`: what each page's entry maps.
+//! `pagemap`: what the PTE of each page maps.
 //!
 //! Linux: fs/proc/task_mmu.c pagemap_pmd_range (v6.18), of which these are the bits 63, 62 and 61.
 

@@ -1,4 +1,4 @@
-//! `smaps`: what each mapping has of memory.
+//! `smaps`: memory use of each mapping.
 
 use super::{Line, kib, maps};
 use crate::base::attrs::{Prot, VmaFlags, VmaView};

@@ -1,4 +1,4 @@
-//! What mappings and files have reserved, when something fails half way.
+//! Reservations of mappings and files when a call fails half way.
 
 use super::{X86, boot};
 use crate::base::error::{FileError, MprotectError, MunmapError};

@@ -1,5 +1,5 @@
-//! Huge pages that somebody else refers to, or that get no page on the other node, stay. Those of
-//! files are moved by who knows their frame only.
+//! Migration leaves a huge page in place if it has other references or the target node has no page.
+//! Huge pages of files migrate by frame number only.
 
 use super::{X86, boot};
 use crate::base::error::MovePageError;

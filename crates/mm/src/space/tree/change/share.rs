@@ -1,4 +1,4 @@
-//! A full leaf and its neighbour: two that are as full as each other, in place of three.
+//! Insertion into a full leaf: rebalances with a sibling that has room, instead of splitting.
 //!
 //! Leaves that split whenever they are full stay emptier, where VMAs come in no order, than those
 //! that share with a neighbour first: more than four fifths full then, fewer lines for a lookup to
