@@ -1,8 +1,8 @@
 //! Byte access to user frames, which machines load and store by words.
 //!
-//! Byte `k` of a word is the `k`th in memory. Bytes of one word are copied at once, and the bytes
-//! of a word that are not stored to stay, also where another thread stores to them at the same
-//! time.
+//! Byte `k` of a word is the `k`th in memory. All bytes of one word are copied at once. Bytes of
+//! the word that are not written keep their value, even if another thread stores to them
+//! concurrently.
 
 use core::ops::Range;
 use minflt_addr::Pfn;

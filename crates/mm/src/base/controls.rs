@@ -1,13 +1,13 @@
 //! Negative controls: fixes that can be switched off, on machines compiled with controls.
 //!
 //! # Problem
-//! A test of a race proves something only if it is seen failing without the fix; but a kernel
-//! should not ask at each step of a fault whether it is being tested.
+//! A race test proves something only if it is seen to fail without the fix, but a production kernel
+//! must not test at each step of a fault whether a control is set.
 //!
 //! # Idea
-//! Each fix has a name ([`Broken`]), and the code that it guards asks [`System::lacks`] of it. The
-//! answer is a constant on machines without controls, so that the compiler removes question and
-//! guarded code; a system that is to lack a fix does not start there.
+//! Each fix has a name ([`Broken`]), and the code that it guards tests [`System::lacks`]. The
+//! result is a constant on machines without controls, so the compiler removes the test and the
+//! guarded code; boot refuses a configuration with a control there.
 //!
 //! # Cost
 //! None without controls: a test compares the instructions of a fault. Else a load and a comparison

@@ -1,14 +1,14 @@
 //! A VMA lock supplied by the embedder: the lock mode of a fault, and the writer's half.
 //!
 //! # Problem
-//! How a fault holds its mapping is what the generations of page faults differ in most. Who wants
-//! to try another way should not have to change this library for it.
+//! The generations of page faults differ most in how a fault locks its VMA. An embedder should be
+//! able to try another lock without changing this library.
 //!
 //! # Idea
-//! A mode is a [`LockMode`]: four steps on a few words that each mapping and each address space
-//! have room for. What is the same for all such locks is done here: the mapping is found in a read
-//! section, whether it still is the address space's is asked once inside, a fault that is not let
-//! in goes on under `mmap_lock`.
+//! A mode is a [`LockMode`]: four operations on a few words that each VMA and each address space
+//! reserve for it. The part common to all such locks is here: the VMA is looked up in a read
+//! section, its owner is checked once the lock is held, and a fault whose trylock fails falls back
+//! to `mmap_lock`.
 //!
 //! # Protocol
 //! ```text
@@ -19,8 +19,8 @@
 //! tables, frame, the exchange                reopen: all that were shut, by one step
 //! leave                                      lets mmap_lock go
 //! ```
-//! A new mapping is shut before anybody can find it. One that was taken out is not reopened by
-//! name: whoever gets in finds that it is nobody's, and leaves.
+//! A new VMA is write-locked before it is published. A removed VMA is not unlocked individually: a
+//! fault that locks it finds it detached, and backs off.
 //!
 //! # Why it is correct
 //! It is if the mode keeps what each of its functions promises; the search for races runs with it

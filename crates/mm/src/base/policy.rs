@@ -1,7 +1,7 @@
 //! Memory policies: the node from which a page is allocated.
 //!
-//! A policy is a value. It lies in a mapping's record or in a thread, so nobody can use one that
-//! was freed, and one that is replaced goes with its record.
+//! A policy is a value, stored in an attribute record or in a thread, so there is no use after
+//! free: a replaced policy is freed with its record.
 //!
 //! Linux: mm/mempolicy.c.
 

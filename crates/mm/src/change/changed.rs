@@ -1,9 +1,10 @@
 //! The second half of a [`Cut`](super::cut): the tree and the attribute records have changed; what
 //! was unmapped is torn down.
 //!
-//! Nothing here can fail. What goes is detached first: only then may others come in again
-//! ([`crate::change::writers`] says why). Then entries, the VMAs themselves with their links to
-//! anon_vmas, tables; and nothing is used again before every CPU has forgotten it.
+//! Nothing here can fail. The unmapped VMAs are detached first, since only then may `mmap_lock` be
+//! downgraded ([`crate::change::writers`] says why). Then PTEs are zapped, the VMAs and their links
+//! to anon_vmas are removed, and page tables are freed; nothing is reused before the TLB flush
+//! completes.
 //!
 //! Linux: mm/vma.c vms_complete_munmap_vmas, vms_clear_ptes (v6.18).
 

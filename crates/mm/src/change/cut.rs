@@ -1,25 +1,26 @@
 //! Unmaps a range and optionally maps something in its place, in one step.
 //!
 //! # Problem
-//! A range takes out VMAs, cuts others at its edges, and may be mapped anew at once. A call that
-//! fails must leave everything as it was; and what is taken out sleeps and needs time, but no
-//! memory.
+//! Unmapping a range removes VMAs, splits others at its edges, and may map something there at once.
+//! A call that fails must leave everything as it was; and the teardown sleeps and takes time, but
+//! allocates nothing.
 //!
 //! # Idea
 //! ```text
 //! before    VVVVVVVV WWW AAAAAAA       after munmap    VVVV            AAAA
 //! range         ==============         after mmap      VVVVNNNNNNNNNNNNAAAA, or one VMA
 //! ```
-//! First the plan, a [`Cut`], which has all memory and all sections open, and has changed nothing;
-//! dropping it gives all back. Then the tree and the records, which cannot fail nor sleep any more.
-//! Then those that go are detached, and those that only lost a part are let go. Then pages and
-//! links, and those that are gone.
+//! First the unmap plan, a [`Cut`]: it has allocated all memory and opened all VMA write sections,
+//! but has changed nothing; dropping it undoes both. Then the tree and the attribute records
+//! change, which can neither fail nor sleep. Then the unmapped VMAs are detached, and the write
+//! sections of trimmed VMAs end. Last, pages, links and the unmapped VMAs are freed.
 //!
 //! # Protocol
-//! `mmap_lock` for writing, and where nothing is mapped afterwards, downgraded before the pages are
-//! taken out if that is the choice. Sections on all VMAs that go or change: the sections of what
-//! goes never end; those of what has nothing in the range end when its record says so; those of
-//! what comes in the range's place end when the old pages are gone.
+//! `mmap_lock` for writing; if nothing is mapped afterwards and the configuration says so,
+//! downgraded before pages are unmapped. Write sections are open on all VMAs that are removed or
+//! changed: those of removed VMAs never end (detached); those of trimmed VMAs that no longer reach
+//! into the range end when their record says so; those of VMAs mapped in the range end when the old
+//! pages are unmapped.
 //!
 //! # Why it is correct
 //! No fault begins in the range while its sections are open; what one installed before is zapped.

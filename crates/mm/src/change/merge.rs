@@ -1,17 +1,19 @@
 //! VMA merging: conditions and cost.
 //!
 //! # Problem
-//! A program that maps, protects or locks piece by piece would have ever more VMAs. Two that touch
-//! and are alike shall be one again; but what faults find through them must stay right.
+//! A program that maps, protects or locks memory piece by piece would accumulate VMAs. Adjacent
+//! VMAs with equal attributes should be merged; but concurrent faults through either must stay
+//! correct.
 //!
 //! # Idea
-//! Alike is a question of two records: the one continued to the other's addresses must equal it,
-//! page numbers and all. Whose pages they may have is a question of their anon_vmas: the same, or
-//! only one has one, and that is its only one; then the other is chained to it.
+//! Mergeability compares two attribute records: one extended to the range of the other must equal
+//! it, page offsets included. Their anon_vmas must be compatible: the same one, or only one VMA has
+//! one, and it is linked to that one alone; then the other VMA is chained to it.
 //!
 //! # Protocol
-//! `mmap_lock` for writing. Sections are opened on all VMAs that may change or go *before* it is
-//! decided by their anon_vmas (c46000458d57); those that do not change are let go at once.
+//! `mmap_lock` for writing. Write sections are opened on all VMAs that may change or be removed
+//! *before* their anon_vmas are compared (c46000458d57); those of VMAs that stay unchanged end at
+//! once.
 //!
 //! # Why it is correct
 //! A mapping that takes pages over is chained to their anon_vma before its record covers them, and

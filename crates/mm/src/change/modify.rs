@@ -1,9 +1,9 @@
 //! Changes attributes of a part of a mapping: the one path for all calls.
 //!
 //! # Problem
-//! mprotect, madvise, mlock, mbind and userfaultfd give a part of a mapping other attributes. The
-//! part becomes a mapping of its own, or one with a neighbour that has these attributes already;
-//! and a fault must see attributes and entries as before the call or as after it.
+//! mprotect, madvise, mlock, mbind and userfaultfd change the attributes of a part of a mapping.
+//! The part becomes a VMA of its own, or merges with a neighbour of equal attributes; and a fault
+//! must see attributes and PTEs either both before or both after the call.
 //!
 //! # Idea
 //! ```text
@@ -15,12 +15,12 @@
 //! all, like A       BBBB********AAAA         V grows, A goes
 //! all, like both    BBBB********AAAA         B grows, V and A go
 //! ```
-//! Each is one function: it has all memory before the first change, and undoes the one change that
-//! may come before one that can fail.
+//! Each case is one function: it allocates all memory before the first change, and undoes the one
+//! change that may precede one that can fail.
 //!
 //! # Protocol
-//! `mmap_lock` for writing. The sections of all VMAs involved are open until [`Modified`] is
-//! dropped: the caller changes the entries before.
+//! `mmap_lock` for writing. The write sections of all VMAs involved stay open until [`Modified`] is
+//! dropped: the caller changes the PTEs before that.
 //!
 //! # Why it is correct
 //! No fault begins on these VMAs while a section is open, and one that began before finds out.

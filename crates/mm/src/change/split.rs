@@ -4,8 +4,8 @@
 //! A call that splits, merges or moves VMAs changes several of them, and must change all or none.
 //!
 //! # Idea
-//! All memory is had before the first change: records and VMAs that nobody else knows go back by
-//! themselves where the call does not come to publish them.
+//! All memory is allocated before the first change: unpublished VMAs and attribute records are
+//! freed by their drop if the call fails before it publishes them.
 //!
 //! # Why it is correct
 //! Readers without a lock find each address that is mapped before and after in one VMA or another

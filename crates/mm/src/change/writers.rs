@@ -1,29 +1,29 @@
 //! The write side of VMA changes: what a writer must do for each lock mode in use.
 //!
 //! # Problem
-//! Faults without `mmap_lock` are sound only if *every* place that changes a VMA takes part; and
-//! an era without such faults must not pay for them.
+//! Faults without `mmap_lock` are sound only if *every* write path of a VMA participates; and an
+//! era without such faults must not pay for them.
 //!
 //! # Idea
-//! One door for all of them: a section is opened on the VMA, and opening it does whatever the
-//! configured ladder needs: a sequence section where the ladder speculates, the VMA's write lock
-//! where it locks VMAs, nothing elsewhere. New VMAs pass the same door.
+//! One interface for all of them: the writer opens a VMA write section, which does what the
+//! configured lock modes need: a sequence-count section for speculative faults, the VMA write lock
+//! for VMA locks, nothing otherwise. New VMAs use the same interface.
 //!
 //! # Protocol
-//! The caller holds `mmap_lock` for writing, which the guard proves. Sequence sections of one VMA
-//! do not nest. A section that ends by [`Section::for_ever`] belongs to a VMA that was taken out.
-//! A VMA's write lock outlasts its section: all of them end when the guard goes, and before
-//! `mmap_lock` is let go. A call that has changed the tree and the records, and only takes pages
-//! out after that, *downgrades* where the configuration says so:
+//! The caller holds `mmap_lock` for writing, which the guard proves. Sequence-count sections of one
+//! VMA do not nest. A section that ends by [`Section::for_ever`] belongs to a detached VMA. A VMA
+//! write lock outlasts its section: all of them are released when the guard is dropped, before
+//! `mmap_lock`. A call that has changed the tree and the records, and only unmaps pages after that,
+//! *downgrades* where the configuration says so:
 //!
 //! ```text
 //! CPU 0: munmap                        CPU 1: fault next to the range   CPU 2: mmap
 //! V out of the tree; V detached
-//! mm.lock_seq += 1                     the neighbour's lock: inside     waits
-//! mmap_lock: write becomes read        or mmap_lock, read: inside
-//! zaps, frees tables                   puts pages and tables in
-//! every CPU has forgotten; V is freed
-//! mmap_lock let go                                                      maps something there
+//! mm.lock_seq += 1                     the neighbour's lock: held       waits
+//! mmap_lock: write becomes read        or mmap_lock, read: held
+//! zaps, frees tables                   installs PTEs and tables
+//! TLB flush completes; V is freed
+//! mmap_lock released                                                    maps something there
 //! ```
 //!
 //! # Why it is correct

@@ -1,11 +1,12 @@
 //! TLB shootdown: flushes translations on all CPUs.
 //!
 //! # Problem
-//! A changed entry means nothing to a CPU that buffers the old translation.
+//! A changed PTE has no effect on a CPU whose TLB still holds the old translation.
 //!
 //! # Idea
-//! Each CPU has a mailbox of ranges to forget. The initiator posts to every CPU that may buffer
-//! translations of the address space, interrupts them, and waits until each has said so.
+//! Each CPU has a mailbox of ranges to flush. The initiator posts to every CPU that may cache
+//! translations of the address space, sends them an interrupt, and waits until each has
+//! acknowledged.
 //!
 //! # Protocol
 //! ```text
@@ -15,18 +16,18 @@
 //! for each T: lock mailbox[T],
 //!   add range and I, unlock
 //! send_ipi(targets)                   interrupt: lock mailbox[T], take all, unlock
-//! wait until pending[I] == 0            forget the ranges
+//! wait until pending[I] == 0            flush the ranges
 //!   (acknowledging its own)             for each initiator: pending -= 1
 //! ```
-//! A full list of ranges turns into "forget everything of everybody".
+//! A full list of ranges becomes a full TLB flush of all address spaces.
 //!
-//! Who may buffer translations is the CPU mask of the address space. A CPU joins it before it walks
-//! the tables ([`Mm::activate`]), and stays there while it idles or runs something else: it may be
-//! back soon. The first interrupt that finds it so makes it forget the whole address space and
-//! leave the mask, so it is interrupted once and no more. Linux: switch_mm and leave_mm (lazy TLB,
-//! v4.13).
+//! The CPU mask of the address space holds the CPUs that may cache its translations. A CPU joins
+//! before it walks the page tables ([`Mm::activate`]), and stays in the mask while it idles or runs
+//! another address space: it may switch back soon. The first shootdown that interrupts it in that
+//! state flushes the whole address space and removes it from the mask, so it is interrupted only
+//! once. Linux: switch_mm and leave_mm (lazy TLB, v4.13).
 //!
-//! Where the machine can make all CPUs forget at once (POWER's `tlbie`, Itanium's `ptc.ga`), it
+//! Where the machine can broadcast TLB invalidations (POWER's `tlbie`, Itanium's `ptc.ga`), it
 //! does, and no CPU is interrupted.
 //!
 //! # Why it is correct

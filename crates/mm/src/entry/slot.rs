@@ -1,15 +1,15 @@
 //! *Open* and *commit*: the locked PTE of a fault, and the operations on it.
 //!
-//! Under `mmap_lock` or the VMA's lock nobody frees tables or changes the VMA: the slot is the
-//! lock, or nothing. The rest is about faults that hold neither.
+//! Under `mmap_lock` or the VMA lock no writer frees page tables or changes the VMA: the locked PTE
+//! needs the page-table lock only, or nothing. The rest concerns faults that hold neither.
 //!
 //! # Problem
-//! A speculative fault holds nothing that keeps munmap and mprotect away, and must commit only if
-//! neither has come.
+//! A speculative fault holds no lock that excludes munmap and mprotect, and must commit only if
+//! neither has run.
 //!
 //! # Idea
-//! Take the lock that every zap of the table takes, *then* look whether the VMA changed. From
-//! there on a zap has to wait for us and will find our entry.
+//! Take the page-table lock, which every zap of the table takes, *then* check whether the VMA
+//! changed. From then on a zap must wait for the fault and will find its PTE.
 //!
 //! # Protocol (speculative)
 //! ```text

@@ -1,8 +1,8 @@
 //! Page tables: their locks, the exchange of their entries, linking and freeing.
 //!
-//! A table is put in by exchange (compare-and-exchange protocol) or under a lock (the others:
-//! [`Linking`]); either way only "none" becomes a table, and the loser frees its own and uses the
-//! winner's.
+//! A page table is linked by compare-and-exchange or under a lock, depending on the protocol
+//! ([`Linking`]); either way only an empty entry becomes a table, and the loser frees its own table
+//! and uses the winner's.
 
 use crate::base::check::Check;
 use crate::base::config::{Broken, ExchangeBy, Linking, Protocol};

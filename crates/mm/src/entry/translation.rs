@@ -1,11 +1,11 @@
 //! The stale-translation oracle.
 //!
-//! At each use of a buffered translation: the frame must not have been freed since it was buffered.
-//! At the end of a call that takes access away: no buffered translation may allow more than the
-//! tables do now. Calls that hold `mmap_lock` for writing look while they still do, at all
-//! translations. A discard runs beside others, so it looks at those buffered *before it began*: of
-//! later ones a fault may have put the page back, and another discard may be taking it out again.
-//! It needs the world stopped, so it is made in simulation only.
+//! At each use of a cached translation: the frame must not have been freed since the TLB fill. At
+//! the end of a call that revokes access: no cached translation may allow more than the page tables
+//! now do. Calls that hold `mmap_lock` for writing check while they still hold it, and check all
+//! translations. A discard runs concurrently with others, so it checks those cached *before it
+//! began*: for later ones a fault may have mapped the page again, and another discard may be
+//! unmapping it. The check needs a stopped world, so it runs in simulation only.
 
 use crate::base::check::Check;
 use crate::memory::frame::Use;

@@ -1,16 +1,16 @@
 //! Page-table walks.
 //!
 //! # Problem
-//! A table may be freed while someone walks through it. What keeps it differs: `mmap_lock`, a VMA's
-//! lock, a reverse map, a read section, this CPU's place in the CPU mask.
+//! A page table may be freed during a walk. What keeps it alive differs: `mmap_lock`, a VMA lock, a
+//! reverse-map lock, a read section, or the presence of this CPU in the CPU mask.
 //!
 //! # Idea
-//! Whoever holds one of these has a [`Tables`], and walks by its methods; what a walk finds lives
-//! no longer than that. It is a reference to the address space and nothing more.
+//! A holder of one of these gets a [`Tables`], and walks by its methods; the results of a walk live
+//! no longer than it does. It is a reference to the address space and nothing more.
 //!
 //! # Protocol
-//! `Held::tables` gives it to the holder of `mmap_lock`, `Stable::tables` to a fault. `Mapped` has
-//! it where a mapping was found by a reverse map. [`Mm::as_hardware`] is for CPUs.
+//! `Held::tables` returns it under `mmap_lock`, `Stable::tables` during a fault, and `Mapped` in a
+//! reverse-map walk. [`Mm::as_hardware`] is for CPUs.
 //!
 //! # Why it is correct
 //! A table is freed after it was unlinked, every CPU has forgotten it, and the lifetime has passed;

@@ -1,13 +1,13 @@
 //! Zaps and write-protects PTEs, and frees page tables: the operations of unmapping calls.
 //!
 //! # Problem
-//! Faults, the hardware and other zaps change entries at the same time; frames may be used again
-//! only when no CPU can reach them; and a zap that finds nothing may still not say "gone" while
-//! somebody else's invalidation is outstanding.
+//! Faults, the hardware and other zaps change PTEs concurrently; frames may be reused only when no
+//! CPU can reach them; and a zap that finds nothing may not return while the TLB flush of another
+//! zap is pending.
 //!
 //! # Idea
-//! Exchange each entry and act on what came back; gather frames, invalidate once for many. Count
-//! the zaps whose invalidation is not done: whoever is not alone invalidates the whole range.
+//! Exchange each PTE and act on the old value; gather frames, and flush the TLB once for many.
+//! Count the zaps whose TLB flush is pending: a zap that is not alone flushes the whole range.
 //!
 //! # Protocol
 //! ```text
@@ -16,13 +16,14 @@
 //! entry -> none
 //!                              pending = 2
 //!                              finds none
-//!                              pending > 1: invalidates         forgets
+//!                              pending > 1: flushes             flushed
 //!                              pending = 1, returns
-//! invalidates, frees
+//! flushes, frees
 //! ```
-//! All changes happen under the protocol's lock: the table's, or the address space's. Under
-//! compare-and-exchange faults take it only to replace a page, so changes are exchanges there as
-//! well; but not where the last user tears the address space down, which nobody else changes.
+//! All changes are made under the protocol's lock: the page-table lock, or the address space's.
+//! Under compare-and-exchange, faults take it only to replace a page, so changes are exchanges
+//! there, too, except when the last user tears the address space down, which has no concurrent
+//! access.
 //!
 //! # Why it is correct
 //! The one whose exchange returned the page owns its removal. Frames are put back after

@@ -334,7 +334,7 @@ impl<M: Mmu> HugeFault<'_, '_, '_, M> {
         if own && old.is_exclusive() {
             return Ok(reuse());
         }
-        // Who throws it away goes on referring to it until all CPUs have forgotten it.
+        // The unmapper keeps its reference until the TLB flush completes.
         let users = match sys.lacks(Broken::ReuseByMapCount) {
             true => &old.maps,
             false => &old.refs,

@@ -1,14 +1,14 @@
 //! Commit accounting: overcommit, and the size limit of an address space.
 //!
 //! # Problem
-//! A mapping promises pages that it takes only when they are touched. A system may promise more
-//! than it has, and has to say when it is too much. The sum changes with every call that maps or
-//! unmaps, on every CPU.
+//! A mapping commits pages that are allocated only at first touch. A system may commit more than it
+//! has, and must refuse beyond its limit. The total changes with every call that maps or unmaps, on
+//! every CPU.
 //!
 //! # Idea
-//! Private writable mappings are *accounted*: their pages are charged to one number of the system,
-//! kept in parts of the CPUs ([`crate::memory::percpu_counter`]). What is charged stands in the
-//! VMA's flags, so that whoever takes the VMA out knows what to give back.
+//! Private writable mappings are *accounted*: their pages are charged to one system-wide per-CPU
+//! counter ([`crate::memory::percpu_counter`]). A VMA flag records the charge, so that an unmapping
+//! call knows what to uncharge.
 //!
 //! # Protocol
 //! | call | charges | gives back |
@@ -22,10 +22,11 @@
 //! | shmget | a segment of shared memory, unless it is `SHM_NORESERVE` | - |
 //! | a segment goes | - | its pages |
 //!
-//! mprotect from writable to read-only gives back only what no store can have touched yet: of a
-//! mapping without an anon_vma.
-//! A charge adds first and looks then, and takes itself back where it was too much: of two charges
-//! at once that fit only one by one, both may be refused, and never both admitted.
+//! mprotect from writable to read-only uncharges only a mapping without an anon_vma: no store can
+//! have touched it yet.
+//!
+//! A charge adds first and checks afterwards, and undoes itself if it exceeds the limit: of two
+//! concurrent charges that fit only one at a time, both may be refused, but never both admitted.
 //!
 //! # Why it is correct
 //! The charge of a VMA is made under `mmap_lock` for writing, before the VMA's record with the flag

@@ -1,15 +1,15 @@
 //! Reference-counted slab objects, named by their addresses.
 //!
 //! # Problem
-//! A word names an object that several others name, too, and whoever names it last frees it.
+//! Several words may refer to one object, and dropping the last reference must free it.
 //!
 //! # Idea
-//! The count stands before the object, where a slab's free list has its link: nobody reads it
+//! The count precedes the object, where a free slab object has its free-list link: it is never read
 //! without a reference.
 //!
 //! # Protocol
-//! A word that names one has a reference to it; [`Counted::at`] lends what it names. Whoever will
-//! use it later than the word is sure to name it takes a reference of its own ([`Kept`]).
+//! A word that refers to an object owns a reference; [`Counted::at`] borrows the object. A user
+//! that may outlive the word takes a reference of its own ([`Kept`]).
 //!
 //! # Why it is correct
 //! The last one to drop its reference frees the object, after all others have dropped theirs: by

@@ -8,8 +8,8 @@
 //! 48 callback
 //! ```
 //!
-//! Zeroed memory is a valid table: a descriptor that was never touched describes a frame that was
-//! never used, which lets memory of any size be modelled sparsely.
+//! Zeroed memory is a valid table: the descriptor of a frame that was never used is all zeros, so
+//! memory of any size can be modelled sparsely.
 
 mod table;
 

@@ -1,17 +1,17 @@
 //! Reclamation of unlinked objects: immediately, or after a grace period.
 //!
 //! # Problem
-//! Whether a lock-free reader can still hold an unlinked VMA, record, tree node or table depends
-//! on the configured ladder.
+//! Whether a lockless reader can still hold an unlinked VMA, attribute record, tree node or page
+//! table depends on the configured ladder.
 //!
 //! # Idea
-//! One door for all of them: *retire*. Under `immediate` it frees on the spot; under `srcu` and
-//! `rcu` it queues the callback embedded in the object; under `type-stable` it does as under `rcu`
-//! but with VMAs, which go back to their slab at once. Readers open a section of the domain that is
-//! configured, by [`System::grace_read`]. Nobody else asks which one it is.
+//! One interface for all of them: *retire*. Under `immediate` it frees the object at once; under
+//! `srcu` and `rcu` it queues the callback embedded in the object; `type-stable` is as `rcu`,
+//! except that VMAs go back to their slab at once. Readers open a section of the configured domain
+//! by [`System::grace_read`]. No other code knows which one it is.
 //!
-//! What waits is bounded: a CPU that has queued more than its part of an eighth of all memory waits
-//! at kernel exit until readers have left, [`WAITS`] times at most.
+//! The backlog is bounded: a CPU that has queued more than its share of an eighth of all memory
+//! waits at kernel exit for readers, [`WAITS`] times at most.
 //!
 //! # Why it is correct
 //! The table of illegal mixes refuses `immediate` where anybody reads without the lock. Readers and

@@ -1,15 +1,16 @@
 //! Per-CPU counters: updated often, read rarely; folded into a total in batches.
 //!
 //! # Problem
-//! One shared word that every fault or call adds to moves between all CPUs.
+//! The cache line of a single shared word that every fault or call updates bounces between all
+//! CPUs.
 //!
 //! # Idea
-//! Each CPU adds to a part of its own. A part that would reach the batch goes to the whole, at
-//! once with the change that made it so.
+//! Each CPU adds to its own part. A part that would reach the batch is folded into the total,
+//! together with the update that made it so.
 //!
 //! # Protocol
-//! Only the CPU a part belongs to changes it, from a context that keeps its CPU, never from an
-//! interrupt. The whole is one atomic word. Both are signed numbers in wrapping words.
+//! Only its own CPU changes a part, with CPU migration disabled, never from an interrupt. The total
+//! is one atomic word. Both are signed numbers in wrapping words.
 //!
 //! # Why it is correct
 //! Nothing is ever dropped: what leaves a part was added to the whole before. So while nobody adds,

@@ -1,8 +1,8 @@
 //! RSS counting: five schemes, with their errors.
 //!
 //! # Problem
-//! Every fault that installs a page counts, and every zap; a reader comes seldom. One exact word
-//! that all CPUs add to is itself a limit.
+//! Every fault that installs a page and every zap updates the count; reads are rare. One exact word
+//! that all CPUs update is itself a bottleneck.
 //!
 //! # Idea
 //! | choice | a fault writes | error of a reader |
@@ -13,8 +13,7 @@
 //! | per-thread | its own word | less than [`BATCH`] for each thread; none once they have ended |
 //! | per-cpu | its CPU's word | less than `max(32, 2 * CPUs)` for each CPU, whenever it looks |
 //!
-//! "None" and the bounds are for the moments between two changes: one that is being made may be
-//! counted or not.
+//! "None" and the bounds hold between two updates: an update in progress may be counted or not.
 //!
 //! # Protocol
 //! *per-thread*: Linux 2.6.34 to 6.1 (`SPLIT_RSS_COUNTING`); who changes the count for nobody in

@@ -1,8 +1,8 @@
 //! Frame allocation under a memory policy.
 //!
-//! What a CPU keeps for itself is of any node, so a frame of one node comes from that node's zone,
-//! unless the one that the CPU freed last is of that node. That takes the zone's lock for each
-//! frame: whoever wants his memory somewhere pays for it, and nobody else.
+//! A CPU's list holds frames of any node, so a frame of a given node comes from that node's zone,
+//! unless the frame that the CPU freed last is of that node. This takes the zone lock for each
+//! frame: only callers that ask for a node pay for it.
 //!
 //! Linux: mm/mempolicy.c alloc_pages_mpol, policy_nodemask, interleave_nid (v6.12).
 

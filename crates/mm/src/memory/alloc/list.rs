@@ -1,15 +1,15 @@
 //! A CPU's list of free frames (per-CPU pages).
 //!
 //! # Problem
-//! Rounds of mapping, touching and unmapping take as many frames as they give back. A list that is
-//! shorter than a round goes to the zone twice in each.
+//! A cycle of map, touch and unmap allocates as many frames as it frees. A list shorter than a
+//! cycle goes to the zone twice in each.
 //!
 //! # Idea
-//! A ring: taken from and given to at its top, where frames are warm; what is too much goes back to
-//! the zone from its bottom. How much is too much follows what the CPU does: frames it fetches
-//! although it gave some away before were given away too early, and the list keeps as many more
-//! from then on. A CPU that gives away twice as much as a list can hold, and fetches nothing,
-//! only frees what others took: its list gets short again.
+//! A ring: frames are allocated from and freed to its top, where they are cache-hot; excess frames
+//! return to the zone from its bottom. The limit adapts to the CPU: if it has to refill after it
+//! returned frames, it returned them too early, and the limit rises by as many. A CPU that returns
+//! twice the maximum without a refill only frees frames that other CPUs allocated: its limit falls
+//! again.
 //!
 //! Linux: mm/page_alloc.c, nr_pcp_free and nr_pcp_alloc (`pcp->high`, which adapts since v6.7).
 //! There it also falls with time.

@@ -1,16 +1,16 @@
 //! Frame allocation: a buddy zone per memory node, with a per-CPU list in front.
 //!
 //! # Problem
-//! Every fault takes a frame. One shared free list would be the first thing to limit all eras
-//! alike.
+//! Every fault allocates a frame. A single shared free list would be the first bottleneck, in all
+//! eras alike.
 //!
 //! # Idea
-//! Each CPU keeps some free frames: those freed here, in a list that is as long as its rounds of
-//! freeing and taking need ([`list`]), and the rest of one block that it took from its node's zone.
-//! Frames move between a list and a zone in batches, a hold of the zone's lock each.
+//! Each CPU caches free frames: those freed on it, in a list whose length adapts to its cycles of
+//! freeing and allocating ([`list`]), and the rest of one block from its node's zone. Frames move
+//! between a list and a zone in batches, each under one zone lock.
 //!
-//! Blocks of several frames, for tables larger than a page, come from the zones and go back there.
-//! Where none is left whole, the CPU gives back what it keeps, which may complete one.
+//! Blocks of several frames, for page tables larger than a page, come from the zones and return
+//! there. If no whole block is left, the CPU drains its list, which may complete one.
 //!
 //! # Why it is correct
 //! A free frame is in exactly one list. Lists of a CPU are touched by that CPU only, between waits:
@@ -82,7 +82,7 @@ impl<M: Mmu> Frames<M> {
         [huge, giant]: [Pools<M>; 2],
     ) -> Self {
         let len = table.len() - swap.frames();
-        // What a CPU has, others do without: an eighth of all is enough for that.
+        // Frames cached by one CPU are unavailable to others: at most an eighth of all frames.
         let share = len / (8 * u64::from(count));
         // With a swap device memory may be small and full, and then that holds for lists, too.
         let (least, keep) = match swap.exists() {

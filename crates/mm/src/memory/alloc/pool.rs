@@ -1,13 +1,13 @@
 //! Huge page pools: total, free and reserved pages.
 //!
 //! # Problem
-//! A huge page is a block of frames that a system in use hardly ever has left, so a program that
-//! maps some must know when it maps them that it will get them, and not be killed by a fault.
+//! A huge page is a block of frames that a fragmented system rarely has free. So a program must
+//! learn at mmap whether it will get its huge pages, rather than be killed at a fault.
 //!
 //! # Idea
-//! Blocks are set aside early, in a list for each memory node. mmap *reserves*: it raises a count
-//! of free pages that are promised, and fails at once where too few are left. A fault takes a page
-//! and, if one was promised, lowers that count with the number of free ones.
+//! Blocks are preallocated to a free list per memory node. mmap *reserves*: it raises the count of
+//! reserved pages, and fails at once if too few free pages are unreserved. A fault allocates a page
+//! and, if it was reserved, lowers that count together with the number of free pages.
 //!
 //! # Protocol
 //! - Reserve: `free - reserved` must be as much. Unreserve: the count goes down.
@@ -18,8 +18,8 @@
 //! - [`Frame::clear_restore_reserve`] takes the mark away, when the page is in the file or in a
 //!   table for good: from then on the reservation is used up.
 //!
-//! Only the pool gets its reservation back by the mark. Who fails between taking and giving the
-//! page to a program puts the map of reservations ([`super::reserve`]) as it was, too.
+//! The mark restores the reservation of the pool only. A path that fails after the allocation must
+//! also restore the reservation map ([`super::reserve`]).
 //!
 //! # Why it is correct
 //! All counts and lists are under one lock, so `reserved <= free` before and after each step:

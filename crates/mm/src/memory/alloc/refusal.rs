@@ -1,14 +1,14 @@
 //! Fault injection for allocations: fails a single one, chosen by number.
 //!
 //! # Problem
-//! Every call must succeed or change nothing when memory runs out at any of its allocations; but a
-//! system that is really short of memory fails at the first of them, and at few others.
+//! Every call must succeed or change nothing if any of its allocations fails; but a system that is
+//! really out of memory fails at the first allocation, and at few others.
 //!
 //! # Idea
 //! All memory comes from two functions, [`Frames::alloc_block`] and [`Slab::alloc`], and their
-//! kin. Where runs are checked each of them asks here first, saying which line called it. A test
-//! arms the n-th allocation from now on, calls, and looks which line it was: with n from 1 until
-//! none fails any more, every allocation of the call has failed once.
+//! variants. In checked runs each of them asks the injector first, and names its caller's source
+//! line. A test arms the n-th allocation from now on, makes the call, and reads the line: with n
+//! from 1 until none fails, every allocation of the call has failed once.
 //!
 //! # Cost
 //! None where runs are not checked; else a look at a word past the door.

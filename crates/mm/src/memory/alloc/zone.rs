@@ -2,9 +2,9 @@
 //!
 //! # Idea
 //! Free blocks of 2^order frames, in a list per order; a freed block merges with its buddy (the
-//! block whose number differs in one bit) as long as that is free too. Frames never used stay
-//! outside the lists, behind a mark that only rises, so that a node of a terabyte costs nothing to
-//! set up.
+//! block whose number differs in one bit) while that is free, too. Frames that were never allocated
+//! stay outside the lists, above a boundary that only rises, so that a node of a terabyte costs
+//! nothing to initialise.
 //!
 //! # Why it is correct
 //! All under the zone's lock. A block is merged only if its buddy's descriptor says "heads a free

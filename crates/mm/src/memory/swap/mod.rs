@@ -1,15 +1,15 @@
 //! Swap: slots that keep the contents of anonymous pages while their frames are in other use.
 //!
 //! # Problem
-//! A program may have more memory than the machine has frames. What it has not used for long is
-//! written to a device, and its entries say where. Several entries may name one slot of the device,
-//! since processes share pages after a fork; and others fault on them, unmap them and fork them
-//! while the page is on its way out.
+//! A program may use more memory than the machine has frames. Pages that were not used for long are
+//! written to a device, and swap entries refer to them there. Several entries may refer to one slot
+//! of the device, since processes share pages after a fork; and other threads fault on them, unmap
+//! them and fork them during swap-out.
 //!
 //! # Idea
-//! A word for each slot counts the entries that name it, and those who read it. One bit of the
-//! word says that the slot is being written: who wants what is in it sleeps for that bit. A slot is
-//! free when its word is 0, so that whoever takes the last count away frees it by that.
+//! A word per slot counts the entries that refer to it, and its readers. One bit of the word says
+//! that the slot is being written; a thread that needs the contents sleeps on that bit. A slot is
+//! free when its word is 0, so dropping the last count frees it.
 //!
 //! # Protocol
 //! ```text
@@ -22,8 +22,8 @@
 //!   slot: WRITING goes, sleepers woken                one, and becomes the page's
 //!   frame freed                                     slot: count - 2
 //! ```
-//! If the page cannot go after all (the device failed, somebody else refers to it, an entry stayed)
-//! its entries come back by the reverse map before WRITING goes.
+//! If swap-out fails (a device error, another reference, an entry left), the swap entries are
+//! removed by the reverse map before WRITING is cleared.
 //!
 //! # Why it is correct
 //! The slot is taken first, so an entry goes from the page to the slot in one exchange: nobody ever

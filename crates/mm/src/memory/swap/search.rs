@@ -1,12 +1,12 @@
 //! Search for a free swap slot.
 //!
 //! # Problem
-//! Where nearly all slots are taken, looking at one word after the other takes as long as the
-//! device is large, for each page that goes out.
+//! When nearly all slots are in use, a linear scan takes time proportional to the device size, for
+//! each page that is swapped out.
 //!
 //! # Idea
-//! A bit for each group of 64 slots says that none of the group is free. A search looks at the
-//! slots of groups without the bit only. And one flag says that nothing at all is free.
+//! A bit for each group of 64 slots says that the group has no free slot. A search scans only
+//! groups whose bit is clear. One flag says that the device is full.
 //!
 //! # Protocol
 //! ```text

@@ -1,6 +1,5 @@
 //! An address space as text, as in Linux's `/proc/PID`: `maps`, `smaps`, `status`; and the binary
 //! `pagemap`.
-//! `pagemap`, which is no text.
 //!
 //! # Problem
 //! Whoever reads the text may be slow, or be stopped. With `mmap_lock` held for reading meanwhile,
