@@ -39,8 +39,8 @@ const fn config(ladder: Ladder, protocol: Protocol, lifetime: Lifetime, rss: Rss
     }
 }
 
-/// The same since Linux 3.14: walks of the reverse map read (3.8), writers steal sleeping locks
-/// (3.10), and tables are put in under the lock of the table above (3.13).
+/// The same since Linux 3.14: reverse-map walks take the lock for reading (3.8), writers steal
+/// sleeping locks (3.10), and page tables are linked under the parent table's lock (3.13).
 const fn since_2014(config: Config) -> Config {
     Config {
         sleeping_locks: SleepingLocks::Steal,
@@ -50,7 +50,7 @@ const fn since_2014(config: Config) -> Config {
     }
 }
 
-/// The same, and pages follow the threads that use them.
+/// The same with NUMA balancing.
 const fn balancing(config: Config) -> Config {
     Config {
         balancing: Balancing::On,
@@ -92,7 +92,7 @@ const fn downgrading(config: Config) -> Config {
     }
 }
 
-/// The same since Linux 6.1: mappings of huge pages have locks of their own.
+/// The same since Linux 6.1: hugetlb mappings have VMA locks.
 const fn huge_locks(config: Config) -> Config {
     Config {
         hugetlb: Hugetlb::VmaLock,
@@ -116,7 +116,7 @@ pub const ERAS: &[Era] = &[
     Era {
         name: "atomic-pte-2004",
         source: "C. Lameter, page fault scalability patches V11 and V12 (2004)",
-        idea: "empty entries are filled by compare-and-exchange, without the lock; sloppy rss",
+        idea: "empty PTEs are filled by compare-and-exchange, without the lock; sloppy rss",
         config: config(
             Ladder::Mmap,
             Protocol::CompareExchange,
@@ -127,19 +127,19 @@ pub const ERAS: &[Era] = &[
     Era {
         name: "linux-3.7",
         source: "Linux 3.7 (2012); split locks since 2.6.15, H. Dickins (2005)",
-        idea: "one lock per table; a walk of the reverse map locks an anon_vma's root alone",
+        idea: "one lock per page table; a reverse-map walk locks an anon_vma's root exclusively",
         config: SPLIT_LOCKS,
     },
     Era {
         name: "numa-balancing-2012",
         source: "I. Molnar and P. Zijlstra, NUMA balancing as it stood before the posting (2012)",
-        idea: "hinting faults move pages to who uses them, under the exclusive lock",
+        idea: "hinting faults migrate pages to the accessing node, under the exclusive lock",
         config: balancing(SPLIT_LOCKS),
     },
     Era {
         name: "anon-vma-2012",
         source: "I. Molnar, migration without the anon_vma lock (2012), where that is safe",
-        idea: "the same, but without the lock for a page that provably has one place",
+        idea: "the same, but without the lock for a page that provably has a single mapping",
         config: Config {
             anon_rmap: AnonRmap::Skipped,
             ..balancing(SPLIT_LOCKS)
@@ -148,25 +148,25 @@ pub const ERAS: &[Era] = &[
     Era {
         name: "linux-3.14",
         source: "Linux 3.14 (2014); split locks since 2.6.15, H. Dickins (2005)",
-        idea: "one lock per table; every fault reads mmap_lock, and maps one page",
+        idea: "one lock per page table; every fault read-locks mmap_lock, and maps one page",
         config: since_2014(SPLIT_LOCKS),
     },
     Era {
         name: "fault-around-2014",
         source: "K. A. Shutemov, map_pages and fault-around, v3 (2014)",
-        idea: "a load's fault on a file maps the 16 pages around it that are cached",
+        idea: "a read fault on a file maps up to 16 cached pages around it",
         config: around(SPLIT_LOCKS),
     },
     Era {
         name: "linux-4.13",
         source: "Linux 4.13 (2017)",
-        idea: "one lock per table; every fault reads mmap_lock; fault-around",
+        idea: "one lock per page table; every fault read-locks mmap_lock; fault-around",
         config: spinning(SPLIT_LOCKS),
     },
     Era {
         name: "spf-2017",
         source: "L. Dufour and P. Zijlstra, speculative page faults, RFC v6 (2017)",
-        idea: "no mmap_lock: SRCU lookup, sequence count, trylock and check again, else fall back",
+        idea: "no mmap_lock: SRCU lookup, sequence count, trylock and revalidation, else fallback",
         config: spinning(config(
             Ladder::SpeculativeMmap,
             Protocol::TableLock,
@@ -177,20 +177,20 @@ pub const ERAS: &[Era] = &[
     Era {
         name: "linux-5.19",
         source: "Linux 5.19 (2022)",
-        idea: "munmap downgrades mmap_lock; a fault on huge pages holds the lock of the file's \
+        idea: "munmap downgrades mmap_lock; a hugetlb fault holds the lock of the file's \
                mappings throughout",
         config: downgrading(SPLIT_LOCKS),
     },
     Era {
         name: "hugetlb-vma-lock-2022",
         source: "M. Kravetz, hugetlb: use new vma_lock for pmd sharing synchronization (2022)",
-        idea: "a lock in each mapping of huge pages keeps the tables that it shares",
+        idea: "a lock in each hugetlb mapping keeps its shared page tables alive",
         config: huge_locks(downgrading(SPLIT_LOCKS)),
     },
     Era {
         name: "linux-6.4",
         source: "Linux 6.4 (2023); per-VMA locks, S. Baghdasaryan",
-        idea: "a lock in each VMA, tried after an RCU lookup; write locks end with mmap_lock's",
+        idea: "a lock in each VMA, trylocked after an RCU lookup; writers unlock with mmap_lock",
         config: huge_locks(downgrading(config(
             Ladder::VmaRwsemMmap,
             Protocol::TableLock,
@@ -201,7 +201,7 @@ pub const ERAS: &[Era] = &[
     Era {
         name: "linux-6.15",
         source: "Linux 6.15 (2025); per-VMA locks by reference count, S. Baghdasaryan",
-        idea: "the VMA's lock is a count of its users; its memory may be used again at once",
+        idea: "the VMA lock is a reference count; the memory of a VMA is reused at once",
         config: huge_locks(downgrading(config(
             Ladder::VmaCountMmap,
             Protocol::TableLock,
@@ -211,26 +211,24 @@ pub const ERAS: &[Era] = &[
     },
 ];
 
-/// The eras that memory without files can tell apart whose pages stay where they are: of those that
-/// differ in nothing else, the newest.
+/// The eras that differ for anonymous memory without migration: of those otherwise equal, the
+/// newest.
 pub fn eras_without_files() -> impl Iterator<Item = &'static Era> {
     newest_by(|config| config.without_files().without_migration())
 }
 
-/// The eras that can be told apart as long as no page moves: of those that differ in nothing else,
-/// the newest.
+/// The eras that differ without migration: of those otherwise equal, the newest.
 pub fn eras_without_migration() -> impl Iterator<Item = &'static Era> {
     newest_by(Config::without_migration)
 }
 
-/// The eras that pages which move can tell apart: of those that differ in faults on files only, the
-/// newest.
+/// The eras that differ for migration: of those that differ in file faults only, the newest.
 pub fn eras_of_migration() -> impl Iterator<Item = &'static Era> {
     newest_by(Config::without_files)
 }
 
-/// The eras that huge pages can tell apart: of those that differ in faults on other pages, or in
-/// how pages move, the newest.
+/// The eras that differ for hugetlb: of those that differ in other faults or in migration only, the
+/// newest.
 pub fn eras_of_huge_pages() -> impl Iterator<Item = &'static Era> {
     newest_by(|config| Config {
         hugetlb: config.hugetlb,

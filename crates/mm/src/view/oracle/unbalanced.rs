@@ -183,23 +183,23 @@ impl Unbalanced {
                 found,
             } => write!(
                 f,
-                "table {table} says {sharers} sharers, and {found} address spaces have it"
+                "page table {table} counts {sharers} sharers, but {found} address spaces share it"
             ),
             Self::Reserved { kept, wanted } => write!(
                 f,
-                "{kept} huge pages are reserved, {wanted} for files and mappings"
+                "{kept} huge pages are reserved, but files and mappings account for {wanted}"
             ),
-            Self::Pools(what) => write!(f, "the pools of huge pages: {what}"),
+            Self::Pools(what) => write!(f, "huge page pools: {what}"),
             Self::NoTable { table, level } => {
                 write!(
                     f,
-                    "frame {table} is a table of level {level}, and was freed"
+                    "frame {table} is a page table of level {level}, but was freed"
                 )
             }
             Self::SharedInPart(at) => {
                 write!(
                     f,
-                    "the table at {at} is shared, and not all of it in one mapping"
+                    "the page table at {at} is shared, but not covered by one VMA"
                 )
             }
             _ => Ok(()),
@@ -209,10 +209,10 @@ impl Unbalanced {
     /// What is wrong with an entry, if that is it, and where it is.
     const fn of_entry(&self) -> Option<(VirtAddr, &'static str)> {
         Some(match *self {
-            Self::NoSlot(at) => (at, "names a slot that the swap device does not have"),
-            Self::Moving(at) => (at, "says that its page is being moved, and nobody moves it"),
-            Self::WritableShared(at) => (at, "grants stores to a page that is not exclusive"),
-            Self::OtherPage(at) => (at, "names no page of the file that is mapped there"),
+            Self::NoSlot(at) => (at, "refers to a swap slot beyond the device"),
+            Self::Moving(at) => (at, "is a migration entry, but no migration is running"),
+            Self::WritableShared(at) => (at, "is writable, but its page is not exclusive"),
+            Self::OtherPage(at) => (at, "maps a page that is not of the mapped file"),
             Self::WritableClean(at) => (at, "grants stores to a page that nobody would write back"),
             Self::NotAnon(at) => (at, "names a frame that is no user memory"),
             Self::NoReverseMap(at) => (at, "names a page that is not found from its anon_vma"),
