@@ -213,11 +213,11 @@ impl Unbalanced {
             Self::Moving(at) => (at, "is a migration entry, but no migration is running"),
             Self::WritableShared(at) => (at, "is writable, but its page is not exclusive"),
             Self::OtherPage(at) => (at, "maps a page that is not of the mapped file"),
-            Self::WritableClean(at) => (at, "grants stores to a page that nobody would write back"),
-            Self::NotAnon(at) => (at, "names a frame that is no user memory"),
-            Self::NoReverseMap(at) => (at, "names a page that is not found from its anon_vma"),
-            Self::Unmapped(at) => (at, "lies in no mapping"),
-            Self::TooMuch(at) => (at, "grants more than its mapping allows"),
+            Self::WritableClean(at) => (at, "is writable, but its page is never written back"),
+            Self::NotAnon(at) => (at, "maps a frame that is not user memory"),
+            Self::NoReverseMap(at) => (at, "maps a page that its anon_vma does not reach"),
+            Self::Unmapped(at) => (at, "is outside of all VMAs"),
+            Self::TooMuch(at) => (at, "grants more than its VMA allows"),
             _ => return None,
         })
     }
@@ -226,13 +226,16 @@ impl Unbalanced {
 impl fmt::Display for Unbalanced {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some((at, what)) = self.of_entry() {
-            return write!(f, "the entry at {at} {what}");
+            return write!(f, "the PTE at {at} {what}");
         }
         match self {
-            Self::Tree(what) => write!(f, "the tree of mappings: {what}"),
-            Self::Total(ledger) => write!(f, "frames leaked or doubled: {ledger:?}"),
+            Self::Tree(what) => write!(f, "VMA tree: {what}"),
+            Self::Total(ledger) => write!(f, "frames leaked or counted twice: {ledger:?}"),
             Self::Tables { used, reachable } => {
-                write!(f, "{used} frames hold tables, {reachable} can be reached")
+                write!(
+                    f,
+                    "{used} frames are page tables, but {reachable} are reachable"
+                )
             }
             Self::Counts {
                 pfn,
@@ -241,20 +244,19 @@ impl fmt::Display for Unbalanced {
                 maps,
             } => write!(
                 f,
-                "frame {pfn} is mapped by {entries} entries, but has refs {refs} and map count \
+                "frame {pfn} is mapped by {entries} PTEs, but has refs {refs} and map count \
                  {maps}"
             ),
-            Self::Pins { pinned, pins } => write!(f, "{pinned} pins on frames, {pins} held"),
-            Self::Shared { pfn, entries } => {
-                write!(
-                    f,
-                    "frame {pfn} is exclusive, but mapped by {entries} entries"
-                )
+            Self::Pins { pinned, pins } => {
+                write!(f, "frames count {pinned} pins, but {pins} are held")
             }
-            Self::Busy(pfn) => write!(f, "page {pfn} of a file is busy, though nothing runs"),
+            Self::Shared { pfn, entries } => {
+                write!(f, "frame {pfn} is exclusive, but mapped by {entries} PTEs")
+            }
+            Self::Busy(pfn) => write!(f, "file page {pfn} is locked or under I/O at quiescence"),
             Self::Slots { counted, named } => write!(
                 f,
-                "slots of the swap device count {counted} entries, {named} name them"
+                "swap slots count {counted} entries, but {named} refer to them"
             ),
             Self::Links(why) => f.write_str(why),
             Self::Sharers { .. } | Self::Reserved { .. } | Self::Pools(_) => self.write_huge(f),
@@ -265,30 +267,24 @@ impl fmt::Display for Unbalanced {
                 reachable,
             } => write!(
                 f,
-                "{live} objects of kind {what} are in use, {reachable} can be reached"
+                "{live} objects of kind {what} are allocated, but {reachable} are reachable"
             ),
             Self::Resident { shown, mapped } => {
-                write!(
-                    f,
-                    "the resident count is {shown}, but {mapped} frames are mapped"
-                )
+                write!(f, "RSS count is {shown}, but {mapped} frames are mapped")
             }
             Self::Size { kept, mapped } => {
-                write!(
-                    f,
-                    "the size is kept as {kept}, but {mapped} pages are mapped"
-                )
+                write!(f, "total_vm is {kept} pages, but {mapped} are mapped")
             }
             Self::Vmas { kept, found } => {
-                write!(f, "{kept} mappings are counted, but {found} are there")
+                write!(f, "map_count is {kept}, but there are {found} VMAs")
             }
             Self::Locked { kept, locked } => {
-                write!(f, "{kept} pages are counted as locked, but {locked} are")
+                write!(f, "locked_vm is {kept} pages, but {locked} are locked")
             }
             Self::Committed { kept, accounted } => {
                 write!(
                     f,
-                    "{kept} pages are promised, but {accounted} are accounted"
+                    "commit charge is {kept} pages, but {accounted} are accounted"
                 )
             }
             _ => Ok(()),
