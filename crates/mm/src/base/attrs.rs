@@ -95,9 +95,9 @@ pub struct VmaFlags(u32);
 impl VmaFlags {
     /// The empty set.
     pub const NONE: Self = Self(0);
-    /// Its pages are promised, and given back when it goes (`VM_ACCOUNT`).
+    /// Its pages are charged, and uncharged at unmap (`VM_ACCOUNT`).
     pub const ACCOUNT: Self = Self(1 << 0);
-    /// Its pages are never promised (`VM_NORESERVE`).
+    /// Its pages are never charged (`VM_NORESERVE`).
     pub const NORESERVE: Self = Self(1 << 1);
     /// Its pages stay resident (`VM_LOCKED`).
     pub const LOCKED: Self = Self(1 << 2);
@@ -119,9 +119,9 @@ impl VmaFlags {
     pub const HUGE_PAGE: Self = Self(1 << 10);
     /// Huge pages are not wanted (`VM_NOHUGEPAGE`).
     pub const NO_HUGE_PAGE: Self = Self(1 << 11);
-    /// A touched hole is somebody else's to fill (`VM_UFFD_MISSING`).
+    /// A userfaultfd handler resolves faults on missing pages (`VM_UFFD_MISSING`).
     pub const UFFD_MISSING: Self = Self(1 << 12);
-    /// A store to a page marked so is somebody else's to allow (`VM_UFFD_WP`).
+    /// A userfaultfd handler resolves write-protect faults (`VM_UFFD_WP`).
     pub const UFFD_WP: Self = Self(1 << 13);
 
     /// What is stored there is stored to the file (`VM_SHARED`).
@@ -206,7 +206,7 @@ pub struct VmaView {
     pub flags: VmaFlags,
     /// Where its pages come from.
     pub policy: Policy,
-    /// Who is told of its faults: the number of a userfaultfd, 0 for nobody.
+    /// The number of the userfaultfd that receives its faults, or 0.
     pub uffd: u16,
     /// Which file it maps, if any.
     pub file: FileKey,

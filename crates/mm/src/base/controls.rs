@@ -10,8 +10,8 @@
 //! guarded code; boot refuses a configuration with a control there.
 //!
 //! # Cost
-//! None without controls: a test compares the instructions of a fault. Else a load and a comparison
-//! a question, of a word that nobody writes.
+//! None without controls: a test compares the instructions of a fault. With controls, each test is
+//! a load of a read-only word and a comparison.
 
 use crate::base::config::{Broken, Config};
 use crate::base::error::BootError;

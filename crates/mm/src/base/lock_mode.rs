@@ -13,11 +13,11 @@
 //! # Protocol
 //! ```text
 //! fault                                      writer, mmap_lock held for writing
-//! finds the mapping, in a read section       for each mapping that it changes or removes:
-//! try_enter: in, or on to mmap_lock            shut: nobody comes in, and nobody is inside
-//! is it this address space's? covers it?     changes mappings, zaps, frees tables
-//! tables, frame, the exchange                reopen: all that were shut, by one step
-//! leave                                      lets mmap_lock go
+//! looks the VMA up, in a read section        for each VMA that it changes or removes:
+//! try_enter: held, or fall back              shut: admits no fault, waits for those inside
+//! is the owner this mm? covers the address?  changes VMAs, zaps, frees page tables
+//! page tables, frame, the exchange           reopen: all VMAs that were shut, in one step
+//! leave                                      releases mmap_lock
 //! ```
 //! A new VMA is write-locked before it is published. A removed VMA is not unlocked individually: a
 //! fault that locks it finds it detached, and backs off.
@@ -46,15 +46,15 @@ pub trait LockMode: Sync {
     /// writers of before have done (*acquire*).
     fn try_enter(&self, words: &dyn Words) -> bool;
 
-    /// A fault that came in leaves: what it did is seen by the next writer (*release*).
+    /// A fault leaves: its changes are visible to the next writer (*release*).
     fn leave(&self, words: &dyn Words);
 
-    /// Nobody comes in any more until [`reopen`](Self::reopen), and nobody is inside when this
-    /// returns. Called again for a mapping that is shut, it changes nothing. May sleep.
+    /// Admits no further fault until [`reopen`](Self::reopen), and returns when none is inside. A
+    /// repeated call for the same VMA has no effect. May sleep.
     fn shut(&self, words: &dyn Words);
 
-    /// All mappings of the address space that were shut may be entered again (*release*). Of the
-    /// words only [`Word::Space`] is there.
+    /// Faults may again enter all VMAs of the address space that were shut (*release*). Of the
+    /// words only [`Word::Space`] is available.
     fn reopen(&self, words: &dyn Words);
 }
 
@@ -92,7 +92,7 @@ pub trait Words {
     /// The running task's number, never 0.
     fn task(&self) -> u32;
 
-    /// Sleeps until somebody wakes this task; may wake for no reason. A wake-up that comes before
+    /// Sleeps until this task is woken; spurious wake-ups are possible. A wake-up before the call
     /// is not lost.
     fn sleep(&self);
 

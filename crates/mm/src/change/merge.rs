@@ -16,9 +16,10 @@
 //! once.
 //!
 //! # Why it is correct
-//! A mapping that takes pages over is chained to their anon_vma before its record covers them, and
-//! inside its section, so no fault makes a page by a link that is then undone for lack of memory
-//! (P18). What goes is unchained afterwards, so the anon_vma never is without links.
+//! A VMA that takes pages over is chained to their anon_vma before its record covers them, and
+//! inside its write section, so no fault installs a page through a link that is then undone for
+//! lack of memory (P18). The removed VMA is unchained afterwards, so the anon_vma is never without
+//! links.
 //!
 //! Linux: mm/vma.c is_mergeable_vma, vma_merge_existing_range, vma_merge_new_range (v6.18).
 

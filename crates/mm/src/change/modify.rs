@@ -23,8 +23,8 @@
 //! dropped: the caller changes the PTEs before that.
 //!
 //! # Why it is correct
-//! No fault begins on these VMAs while a section is open, and one that began before finds out.
-//! What a lookup finds meanwhile: see [`super::split`].
+//! No fault begins on these VMAs while a write section is open, and one that began before detects
+//! the change. For lookups meanwhile see [`super::split`].
 //!
 //! Linux: mm/vma.c vma_modify (v6.18).
 

@@ -8,9 +8,10 @@
 //! freed by their drop if the call fails before it publishes them.
 //!
 //! # Why it is correct
-//! Readers without a lock find each address that is mapped before and after in one VMA or another
-//! at every moment, by the order of a call's steps: what grows says so before what it grows over
-//! leaves the tree, and what shrinks says so when its new neighbour is there.
+//! Lockless readers find each address that is mapped before and after the call in one VMA or
+//! another at every moment, by the order of its steps: a growing VMA changes its record before the
+//! VMA that it replaces leaves the tree, and a shrinking one changes its record once its new
+//! neighbour is in the tree.
 
 use super::merge::of_range;
 use crate::base::attrs::VmaView;

@@ -27,37 +27,36 @@
 //! ```
 //!
 //! # Why it is correct
-//! `mmap_lock` excludes other writers, so the count, the numbers and a VMA's lock have one writer
-//! at a time.
+//! `mmap_lock` excludes other writers, so the sequence count, the lock sequence numbers and a VMA
+//! lock have one writer at a time.
 //!
-//! After a downgrade nobody is in the range, and nobody comes:
-//! - a lookup in the tree, under `mmap_lock` or without, finds nothing there; whoever found V
-//!   before is refused, since it was *detached* before the write locks ended (control:
-//!   [`Broken::DetachLate`](crate::base::config::Broken)), or sees V's count odd for ever; and who
-//!   had V's lock was waited for before V was cut;
-//! - whatever maps there, or makes a neighbour longer (stacks, too, see `call/stack.rs`), is a
-//!   writer, and waits. So do fork, and any other munmap: of those who downgraded there is one at a
-//!   time, which is why it may still write what `mmap_lock` guards and readers only look at: the
+//! After a downgrade no fault is in the range, and none can enter:
+//! - a lookup in the tree, under `mmap_lock` or lockless, finds nothing there; a fault that found V
+//!   before is refused, since V was *detached* before the write locks ended (control:
+//!   [`Broken::DetachLate`](crate::base::config::Broken)), or finds V's sequence count odd for
+//!   ever; and the writer waited for holders of V's lock before it cut V;
+//! - a call that maps there, or extends a neighbour (stacks, too, see `call/stack.rs`), is a
+//!   writer, and waits. So do fork, and any other munmap: only one downgraded writer exists at a
+//!   time, which is why it may still write what `mmap_lock` guards and readers only read: the
 //!   counts of mapped and locked pages;
-//! - so nobody else changes or follows the entries of tables that lie between the neighbours, and
-//!   these may be freed as under the write lock. Tables that reach into a neighbour are not; there
-//!   faults put pages and tables in meanwhile, each with its own entry, by the table's lock or by
-//!   exchange, as beside a discard;
-//! - whoever walks tables under `mmap_lock` for reading walks below VMAs that he found under the
-//!   same hold, and nowhere else (control: [`Broken::AgeHoles`](crate::base::config::Broken)).
-//!   Walks without locks are waited for, by the invalidation or the lifetime, whatever lock munmap
-//!   has;
-//! - other zaps may run beside this one, as beside a discard: they count each other
-//!   ([`crate::entry::zap`], P41). They cannot mean the same pages.
+//! - so no other thread changes or follows the entries of page tables that lie between the
+//!   neighbours, and these may be freed as under the write lock. Page tables that reach into a
+//!   neighbour are kept; faults install PTEs and tables there meanwhile, each in its own entry,
+//!   under the page-table lock or by exchange, as during a discard;
+//! - a page-table walk under `mmap_lock` for reading walks only below VMAs that it found under the
+//!   same lock (control: [`Broken::AgeHoles`](crate::base::config::Broken)). Lockless walks are
+//!   waited for by the TLB flush or the grace period, whatever lock munmap holds;
+//! - other zaps may run concurrently with this one, as with a discard: they count each other
+//!   ([`crate::entry::zap`], P41). They cannot affect the same pages.
 //!
-//! A section ends only when the link of a VMA that maps a file says what its record does
+//! A section ends only when the link of a file-backed VMA agrees with its record
 //! ([`crate::pages::file::links`]).
 //!
-//! Files whose last mapping went are closed behind the lock ([`UnusedFiles`]): that may wait for a
-//! device.
+//! Files whose last mapping was removed are closed after the lock is released ([`UnusedFiles`]):
+//! that may wait for a device.
 //!
-//! All that can fail came before. What comes after gives back only: pages, tables, links to
-//! anon_vmas under their own lock, VMAs, the promise.
+//! Everything that can fail precedes the downgrade. After it the call only frees: pages, page
+//! tables, links to anon_vmas under their own lock, VMAs, the commit charge.
 //!
 //! Linux: mm/vma.c vms_complete_munmap_vmas; include/linux/mmap_lock.h mmap_write_downgrade
 //! (v6.18).

@@ -31,15 +31,16 @@
 //! does, and no CPU is interrupted.
 //!
 //! # Why it is correct
-//! A CPU changes its own bit of the mask only, with interrupts off. It leaves when it buffers no
-//! translation, in its handler; before it buffers one again it joins, by a full fence before it
-//! reads an entry, so the initiator finds it in the mask or it finds the entry changed. What it
-//! loaded last is its own word: unless that names the address space it joins again.
+//! A CPU changes only its own bit of the mask, with interrupts disabled. It leaves the mask in its
+//! interrupt handler, when its TLB holds no translation of the address space; before it fills one
+//! again it rejoins, with a full fence before it reads a PTE: so the initiator finds it in the
+//! mask, or it finds the PTE changed. The address space that it loaded last is in a word of its
+//! own: if that is another one, it rejoins.
 //!
-//! The mailbox's lock orders the post before the take. A target that takes between the post and the
-//! interrupt is early, which hurts nobody. An initiator waits with interrupts on, so two initiators
-//! acknowledge each other. Posting runs with interrupts off, because the handler takes a lock of
-//! the same class.
+//! The mailbox lock orders the post before the take. A target that takes between the post and the
+//! interrupt flushes early, which is harmless. An initiator waits with interrupts enabled, so two
+//! initiators acknowledge each other. Posting runs with interrupts disabled, because the handler
+//! takes a lock of the same class.
 //!
 //! # Cost
 //! One interrupt per target that runs the address space and call, and one for each other that has

@@ -13,9 +13,9 @@
 //! reverse-map walk. [`Mm::as_hardware`] is for CPUs.
 //!
 //! # Why it is correct
-//! A table is freed after it was unlinked, every CPU has forgotten it, and the lifetime has passed;
-//! and it is unlinked under `mmap_lock` for writing, or downgraded, when nothing is mapped below
-//! it. Each of the holds named at [`Tables::kept`] excludes one of these steps.
+//! A page table is freed after it was unlinked, the TLB flush has completed, and the grace period
+//! has passed; and it is unlinked under `mmap_lock` for writing, or downgraded, when nothing is
+//! mapped below it. Each of the locks named at [`Tables::kept`] excludes one of these steps.
 //!
 //! # Cost
 //! None.

@@ -26,10 +26,9 @@
 //! access.
 //!
 //! # Why it is correct
-//! The one whose exchange returned the page owns its removal. Frames are put back after
-//! [`shootdown::flush`] returned. The counter is raised before the first entry is read, so of two
-//! overlapping zaps the later one to read an entry sees the other's count until that has
-//! invalidated.
+//! The zap whose exchange returned the page owns its removal. Frames are released after
+//! [`shootdown::flush`] returned. The count is raised before the first PTE is read, so of two
+//! overlapping zaps the later one to read a PTE sees the count of the other until that has flushed.
 //!
 //! Linux: mm/memory.c zap_pte_range, mm/mmu_gather.c; mm_tlb_flush_nested since 4647706ebeee.
 

@@ -65,7 +65,7 @@ pub enum Overcommit {
     Never,
 }
 
-/// Whether a mapping's pages are promised (`MAP_NORESERVE`).
+/// Whether a mapping is charged at mmap (`MAP_NORESERVE`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Reserve {
     /// Charged, where it is private and writable.
@@ -74,13 +74,13 @@ pub enum Reserve {
     NoReserve,
 }
 
-/// The part of memory that may be promised where nothing is overcommitted, in percent.
+/// The percentage of memory that may be committed without overcommit.
 const DEFAULT_RATIO: u32 = 50;
 
 /// VMAs that an address space may have. Linux: `DEFAULT_MAX_MAP_COUNT`.
 const DEFAULT_MAX_MAP_COUNT: u64 = 65_530;
 
-/// What a system has promised, and how much it may.
+/// The commit charge of a system, and its limit.
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct Commit<M: Mmu> {

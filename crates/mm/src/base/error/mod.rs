@@ -233,11 +233,11 @@ call_error! {
 call_error! {
     /// Why a page was not moved to another node. It is where it was.
     pub enum MovePageError {
-        /// Nothing is mapped there, or the shared page of zeros.
+        /// Nothing is mapped there, or the shared zero page.
         Fault,
         /// There is no page now.
         NotThere,
-        /// Somebody else refers to the page, or does something with it.
+        /// The page has other references, or is locked or isolated.
         Busy,
         /// There is no memory on that node.
         NoMemory,

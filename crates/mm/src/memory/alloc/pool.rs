@@ -10,11 +10,11 @@
 //! and, if it was reserved, lowers that count together with the number of free pages.
 //!
 //! # Protocol
-//! - Reserve: `free - reserved` must be as much. Unreserve: the count goes down.
+//! - Reserve: `free - reserved` must be large enough. Unreserve: the count goes down.
 //! - Take: [`Taking::Reserved`] always may, and uses one reservation up; the page is marked.
 //!   [`Taking::Unreserved`] may if more are free than are reserved.
-//! - Give back: whoever drops the last reference ([`Frames::put`]). If the page is still marked, it
-//!   brings its reservation back with it.
+//! - Free: the drop of the last reference ([`Frames::put`]). If the page is still marked, its
+//!   reservation is restored.
 //! - [`Frame::clear_restore_reserve`] takes the mark away, when the page is in the file or in a
 //!   table for good: from then on the reservation is used up.
 //!
@@ -22,12 +22,12 @@
 //! also restore the reservation map ([`super::reserve`]).
 //!
 //! # Why it is correct
-//! All counts and lists are under one lock, so `reserved <= free` before and after each step:
-//! a promise takes from what is free and unpromised, a page that leaves takes its promise with it
-//! or was not promised, a page that comes back marked raises both, and the pool shrinks by what is
-//! free and unpromised only. A free page has no reference, and only the lock's holder takes one
-//! out of a list, so each is somebody's once. The mark is of one page, which its taker
-//! has alone until he gives it away or back.
+//! All counts and lists are under one lock, so `reserved <= free` before and after each step: a
+//! reservation takes from the free and unreserved pages, an allocation consumes its reservation or
+//! had none, a freed page that is marked raises both counts, and the pool shrinks by free and
+//! unreserved pages only. A free page has no reference, and only the lock holder takes one off a
+//! list, so each is allocated once. The mark belongs to a page that its allocating path owns
+//! exclusively until it maps or frees it.
 //!
 //! # Cost
 //! A take or a give back: one lock of the system and at most two lines of the node's list; nothing
@@ -100,7 +100,7 @@ pub struct PoolCounters {
     pub total: u64,
     /// In the pools (`HugePages_Free`).
     pub free: u64,
-    /// Of the free ones those that are promised to mappings (`HugePages_Rsvd`).
+    /// Free pages that are reserved by mappings (`HugePages_Rsvd`).
     pub reserved: u64,
 }
 
@@ -206,10 +206,10 @@ impl<M: Mmu> Pools<M> {
 }
 
 impl<M: Mmu> Frames<M> {
-    /// Promises `n` free huge pages.
+    /// Reserves `n` free huge pages.
     ///
     /// # Errors
-    /// When fewer are free that are promised to nobody. Nothing has changed then.
+    /// If fewer free pages are unreserved. Nothing has changed then.
     ///
     /// Linux: hugetlb_acct_memory.
     #[track_caller]
