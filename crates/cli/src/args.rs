@@ -135,7 +135,7 @@ pub(crate) struct Bench {
         "workload", "on", "threads", "cpus", "size", "ram", "swap", "machine",
         "extend_machine", "clear_beforehand", "why", "free", "flame", "profile", "era", "ladder", "protocol",
         "exchange", "lifetime", "rss", "sleeping_locks", "unmap", "fault_around_order", "neighbours", "anon_rmap",
-        "numa_balancing", "hugetlb", "ahead", "options",
+        "numa_balancing", "hugetlb", "ahead", "linking", "options",
     ])]
     pub(crate) proof: bool,
     /// Zero free pages before the timed part instead of in each fault (host and sim).
