@@ -140,7 +140,7 @@ fn an_unknown_era_fails(kernel: &Kernel) {
     let boot = kernel.boot("era=linux-1.0", "256M");
     assert_eq!(boot.status, Some(1), "{}", boot.text);
     assert!(
-        boot.text.contains("no era \"linux-1.0\"; there are:"),
+        boot.text.contains("unknown era \"linux-1.0\"; eras are:"),
         "{}",
         boot.text
     );
