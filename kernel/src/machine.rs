@@ -173,9 +173,7 @@ unsafe impl Machine for Kernel {
         match off.get().checked_sub(1) {
             // Programs and the kernel run with interrupts off, so the outermost may restore "off".
             Some(left) if left == 0 || !irq.were_on => off.set(left),
-            _ => Self::violation(format_args!(
-                "interrupts were enabled out of nesting order"
-            )),
+            _ => Self::violation(format_args!("interrupts were enabled out of nesting order")),
         }
         if irq.were_on {
             interrupts::enable();

@@ -37,7 +37,9 @@ impl Options {
                 };
                 overcommit = mode;
             } else {
-                say!("minflt: unknown option \"{word}\"; options are: era=NAME, overcommit=N, canary");
+                say!(
+                    "minflt: unknown option \"{word}\"; options are: era=NAME, overcommit=N, canary"
+                );
                 return None;
             }
         }
