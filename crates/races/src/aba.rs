@@ -7,7 +7,7 @@ use super::stage::{Script, Stage};
 use minflt_pgtable::Paging;
 
 /// P58: a store to a page that a child shares, while the page is moved to another node and back.
-/// The frame it comes back to is exclusive until the stage says otherwise.
+/// The frame it comes back to is exclusive until the mover says otherwise.
 pub(super) fn exclusive<'s, P: Paging>(stage: Stage<'s, P>) -> Script<'s> {
     touched(stage, 0, 1);
     let child = Child::of(stage);

@@ -100,7 +100,7 @@ pub(super) fn fork_fault<'s, P: Paging>(stage: Stage<'s, P>, first: First) -> Sc
     })
 }
 
-/// P46: the stage stores to a page that it shares, while the child throws it away on one CPU and
+/// P46: the parent stores to a page that it shares, while the child throws it away on one CPU and
 /// still buffers it on another.
 pub(super) fn reuse_zap<'s, P: Paging>(stage: Stage<'s, P>) -> Script<'s> {
     stage.map(0, 1);
@@ -118,7 +118,7 @@ pub(super) fn reuse_zap<'s, P: Paging>(stage: Stage<'s, P>) -> Script<'s> {
                 let found = thread.load(at);
                 if found != Ok(1) && found != Ok(0) {
                     Checked::<P>::violation(format_args!(
-                        "contents: the child finds {found:?}, which only the stage stored"
+                        "contents: the child finds {found:?}, which only the parent stored"
                     ));
                 }
             }

@@ -7,8 +7,8 @@ use minflt_addr::{VirtAddr, VirtRange};
 use minflt_pgtable::Paging;
 use std::rc::Rc;
 
-/// P59: for each page the walk reads the stage's upper entry; a hole makes the stage leave its
-/// table, and the child frees that, the stage one who had it.
+/// P59: for each page the walk reads the parent's upper entry; a hole makes the parent leave its
+/// table, and the child, the last that had it, frees that.
 pub(super) fn beside_hole<'s, P: Paging>(stage: Stage<'s, P>) -> Script<'s> {
     let (file, child) = shared(stage);
     let (punched, user) = (Rc::clone(&file), Rc::clone(&child));

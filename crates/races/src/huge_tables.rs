@@ -66,7 +66,7 @@ pub(super) fn over<'s, P: Paging>(stage: Stage<'s, P>) -> Script<'s> {
     })
 }
 
-/// Two faults in stage empty interval, for which somebody makes a table just now.
+/// Two faults in one empty interval, for which another thread is installing a table.
 pub(super) fn make<'s, P: Paging>(stage: Stage<'s, P>) -> Script<'s> {
     let file = Big::new(stage, 0, 3);
     file.map_interval();

@@ -161,7 +161,7 @@ pub(super) fn end<'s, P: Paging>(
     file.end()
 }
 
-/// Faults of stage and child beside a hole: both lose their table in turn.
+/// Faults of parent and child beside a hole: both lose their table in turn.
 pub(super) fn unshare<'s, P: Paging>(stage: Stage<'s, P>) -> Script<'s> {
     let (file, child) = shared(stage);
     let (punched, user) = (Rc::clone(&file), Rc::clone(&child));
@@ -173,7 +173,7 @@ pub(super) fn unshare<'s, P: Paging>(stage: Stage<'s, P>) -> Script<'s> {
     tasks(bodies, move || end(stage, file, child))
 }
 
-/// One who throws a whole interval away beside a hole, and beside a store of his own.
+/// A thread discards a whole interval beside a hole, and beside a store of its own.
 pub(super) fn leave<'s, P: Paging>(stage: Stage<'s, P>) -> Script<'s> {
     let (file, child) = shared(stage);
     let punched = Rc::clone(&file);
@@ -214,7 +214,7 @@ pub(super) fn looked<'s, P: Paging>(stage: Stage<'s, P>) -> Script<'s> {
     tasks(bodies, move || end(stage, file, child))
 }
 
-/// A mapping is cut in an interval that the parent `shares`, beside a fault of its stage; or else
+/// A mapping is cut in an interval that the parent `shares`, beside a fault of its own; or else
 /// beside a fault of a child that has no table yet.
 pub(super) fn cut<'s, P: Paging>(stage: Stage<'s, P>, shares: bool) -> Script<'s> {
     let file = Big::new(stage, 0, 3);

@@ -8,7 +8,7 @@ use minflt_sync::{Machine, TaskId};
 use std::rc::Rc;
 
 /// P61: a thread has loaded from two pages and sleeps. Another unmaps one, which interrupts its
-/// CPU, and then the stage, which does not: that CPU has left the mask.
+/// CPU, and then the other, which does not: that CPU has left the mask.
 pub(super) fn sleep_unmap<'s, P: Paging>(stage: Stage<'s, P>) -> Script<'s> {
     stage.map(0, 2);
     let done = Rc::new(Cell::new(false));
@@ -16,7 +16,7 @@ pub(super) fn sleep_unmap<'s, P: Paging>(stage: Stage<'s, P>) -> Script<'s> {
     plays(vec![
         boxed(move || {
             let thread = stage.thread();
-            // Both are gone where the stage was faster.
+            // Both are gone where the other was faster.
             for n in [0, 1] {
                 let _ = thread.load(stage.page(n));
             }

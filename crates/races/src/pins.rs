@@ -44,7 +44,7 @@ pub(super) fn fork_pin<'s, P: Paging>(stage: Stage<'s, P>) -> Script<'s> {
     })
 }
 
-/// P43: a stage protects a page and reads it twice, beside one who stores to it, and still
+/// P43: a handler protects a page and reads it twice, beside one who stores to it, and still
 /// buffers the right to.
 pub(super) fn protect_copy<'s, P: Paging>(stage: Stage<'s, P>) -> Script<'s> {
     stage.map(0, 1);

@@ -9,8 +9,8 @@ use minflt_pgtable::Paging;
 use minflt_sync::Machine;
 use std::rc::Rc;
 
-/// A segment is removed while somebody stage it, who either finds none, or has it until he
-/// detaches it.
+/// A segment is removed while another thread attaches it, which either finds none, or has it until
+/// it detaches it.
 pub(super) fn attach_remove<'s, P: Paging>(stage: Stage<'s, P>) -> Script<'s> {
     let made = stage.mm.shmget(&ShmRequest::private(2 * P::page()));
     let id = made.unwrap_or_else(|error| panic!("the stage is large enough: {error:?}"));
@@ -52,7 +52,7 @@ pub(super) fn attach_remove<'s, P: Paging>(stage: Stage<'s, P>) -> Script<'s> {
     })
 }
 
-/// Half of an attached segment of huge pages is protected, which stage the mapping, and then
+/// Half of an attached segment of huge pages is protected, which splits the mapping, and then
 /// unmapped, beside stores to the other half.
 pub(super) fn attach_split<'s, P: Paging>(stage: Stage<'s, P>) -> Script<'s> {
     assert_eq!(

@@ -100,7 +100,8 @@ pub trait Words {
     fn wake(&self, task: u32);
 }
 
-/// A mode that was brought, as a choice: equal to another if it is the same object.
+/// A mode that was brought, as a choice: equal to another if it lies at the same address. (Two
+/// types without any data may share one: give such a mode a byte.)
 #[derive(Clone, Copy)]
 pub struct OwnLock(pub &'static dyn LockMode);
 

@@ -65,8 +65,8 @@ pub(super) struct Fresh<'s, M: Mmu> {
 impl<'s, M: Mmu> Fresh<'s, M> {
     /// Its mappings, as under `mmap_lock`.
     pub(super) fn held(&self) -> Held<'_, M> {
-        // SAFETY: 1: whoever changes the tree has a handle, and none is given out as long as this
-        // is borrowed.
+        // SAFETY: 1: a thread that changes the tree has a handle, and none is given out as long as
+        // this is borrowed.
         unsafe { Held::without_guard(&self.handle) }
     }
 
@@ -116,7 +116,7 @@ impl<M: Mmu> Mm<M> {
         }
     }
 
-    /// The last holder lets go: unmaps everything and gives all frames back.
+    /// The last handle is gone: unmaps everything and gives all frames back.
     fn exit(&self) {
         let sys = self.system();
         let all = VirtRange::new(VirtAddr(0), VirtAddr(M::Paging::user_end()));

@@ -35,7 +35,7 @@
 //!   before is refused, since V was *detached* before the write locks ended (control:
 //!   [`Broken::DetachLate`](crate::base::config::Broken)), or finds V's sequence count odd for
 //!   ever; and the writer waited for holders of V's lock before it cut V;
-//! - a call that maps there, or extends a neighbour (stacks, too, see `call/stack.rs`), is a
+//! - a call that maps there, or extends a neighbour (stacks, too, see `fault/stack.rs`), is a
 //!   writer, and waits. So do fork, and any other munmap: only one downgraded writer exists at a
 //!   time, which is why it may still write what `mmap_lock` guards and readers only read: the
 //!   counts of mapped and locked pages;
@@ -204,8 +204,8 @@ impl<'m, M: Mmu> Writers<'m, M> {
         }
     }
 
-    /// Puts a new VMA, which is whole, into the tree with its section open: whoever finds it finds
-    /// it being changed.
+    /// Puts a new VMA, which is whole, into the tree with its section open: a lookup that finds it
+    /// finds it being changed.
     ///
     /// # Errors
     /// When there is no memory: then the VMA is in no tree, and the caller's to free.
@@ -270,7 +270,7 @@ impl<'w, M: Mmu> Sections<'w, '_, M> {
         self.within
     }
 
-    /// The VMAs are out of the tree: whoever took them out ends their sections, one by one.
+    /// The VMAs are out of the tree: the unmapper ends their sections, one by one.
     pub(crate) fn hand_over(&mut self) {
         let nothing = self.within.start();
         self.within = VirtRange::new(nothing, nothing);

@@ -49,7 +49,7 @@ pub(crate) struct Slot<'s, M: Mmu> {
     lock: Option<SpinGuard<'s, (), PageTableLock, M>>,
 }
 
-/// How whoever opens a slot holds the VMA, and with it the tables.
+/// How the thread that opens a slot holds the VMA, and with it the tables.
 pub(crate) enum Hold<'s, M: Mmu> {
     /// Nobody changes the VMA or frees a table below it.
     Kept,

@@ -39,7 +39,7 @@ impl<M: Mmu> Mm<M> {
         }
     }
 
-    /// How whoever may free tables exchanges the entries that point to them: nobody else changes
+    /// How a thread that may free tables exchanges the entries that point to them: no other changes
     /// those now.
     pub(crate) fn exchange_of_tables(&self) -> Exchange<'_, M> {
         match self.system().config.exchange {
@@ -48,7 +48,7 @@ impl<M: Mmu> Mm<M> {
         }
     }
 
-    /// How whoever holds that lock exchanges entries.
+    /// How the holder of that lock exchanges entries.
     pub(crate) fn exchange_under_lock(&self) -> Exchange<'_, M> {
         let sys = self.system();
         match sys.config.exchange {
@@ -60,7 +60,7 @@ impl<M: Mmu> Mm<M> {
         }
     }
 
-    /// How whoever holds no lock of the tables exchanges entries.
+    /// How a thread that holds no lock of the tables exchanges entries.
     #[inline(always)]
     pub fn exchange(&self) -> Exchange<'_, M> {
         match self.system().exchanges {

@@ -11,9 +11,9 @@
 //! [`hugetlb`] goes on. On a file *prepare* has the page locked, and *commit* may put more than one
 //! in ([`around`]).
 //!
-//! Only *stabilise* knows rungs. What a hold allows, the rest asks of it ([`stabilise::Can`]). A
-//! mode that cannot go on says why, the reason is counted, and the next one is tried; the last one
-//! waits.
+//! Only *modes* and *stabilise* know lock modes, and the loop here, which counts by them. What a
+//! hold allows, the rest asks of it ([`stabilise::Can`]). A mode that cannot go on says why, the
+//! reason is counted, and the next one is tried; the last one waits.
 
 mod anon;
 mod around;

@@ -21,9 +21,9 @@ use minflt_pgtable::{Access, Leaf, Mmu};
 use minflt_sync::order::MmapLock;
 use minflt_sync::{Ordering, ReadGuard, Refused, Seq};
 
-/// What a rung proved, as long as the guard lives that it is made under: that stays with whoever
-/// took it. (A guard that is handed on is copied in other pieces than it was stored in, and a
-/// processor waits until those are in its cache.)
+/// What a lock mode proved, as long as the guard lives that it is made under: that stays with the
+/// function that took it. (A guard that is handed on is copied in other pieces than it was stored
+/// in, and a processor waits until those are in its cache.)
 pub(super) struct Stable<'h, M: Mmu> {
     pub(super) mm: &'h Mm<M>,
     pub(super) vma: &'h Vma<M>,

@@ -16,8 +16,8 @@
 //!
 //! # Why it is correct
 //! Only writers take VMAs and nodes out of the tree, and all free them by the lifetime after that.
-//! So whoever holds `mmap_lock`, in either mode, finds nothing that another thread frees before it
-//! lets go. What it frees itself as a writer it has taken out with its own hands.
+//! So a holder of `mmap_lock`, in either mode, finds nothing that another thread frees before it
+//! releases the lock. What it frees itself, as a writer, it has unlinked itself.
 //!
 //! # Cost
 //! None; machines that check compare the guard's lock with the address space's.
@@ -270,7 +270,7 @@ impl<'h, M: Mmu> Held<'h, M> {
 
     /// Calls `visit` with the parts of `range` whose tables stay while the caller holds
     /// `mmap_lock`, in order: all that is mapped but huge pages. Tables of those may be shared, and
-    /// then others leave and free them under `i_mmap`, whoever has `mmap_lock` (P59); a walk
+    /// then others leave and free them under `i_mmap`, regardless of `mmap_lock` (P59); a walk
     /// through them holds `i_mmap`, as [`Held::see_huge`] does.
     ///
     /// Linux: hugetlb_walk, which asks for the mapping's lock or `i_mmap` (v6.3).
@@ -318,7 +318,7 @@ impl<M: Mmu> Mm<M> {
     /// The mappings, held still: `mmap_lock` for reading until dropped.
     ///
     /// # Context
-    /// Sleeps for the lock. Whoever holds it calls nothing of this address space that takes it.
+    /// Sleeps for the lock. Its holder calls nothing of this address space that takes it.
     #[inline]
     pub fn mappings(&self) -> Mappings<'_, M> {
         Mappings {

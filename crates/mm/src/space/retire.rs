@@ -36,8 +36,9 @@ impl<M: Mmu> System<M> {
         unsafe { self.retire(callback, free_vma::<M>) };
     }
 
-    /// Frees a VMA at once: whoever still finds it finds it detached, or another VMA, and asks. Its
-    /// record is read under its lock only, and could go too; it waits with all other records.
+    /// Frees a VMA at once: a lookup that still finds it finds it detached, or another VMA, and
+    /// asks. Its record is read under its lock only, and could go too; it waits with all other
+    /// records.
     ///
     /// # Safety
     /// 1. The VMA is unlinked and detached, and retired once.

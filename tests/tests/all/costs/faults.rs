@@ -87,7 +87,7 @@ fn kernel_exit_looks_at_what_its_scheme_says() {
     }
 }
 
-/// `mm/fault/userfault/mod.rs`, `mm/call/mlock/mod.rs`, `mm/call/pin.rs`: what faults that are not
+/// `mm/fault/userfault.rs`, `mm/call/mlock/mod.rs`, `mm/call/pin.rs`: what faults that are not
 /// concerned do not look at.
 #[test]
 fn a_fault_reads_nothing_of_watchers_locks_and_pins() {

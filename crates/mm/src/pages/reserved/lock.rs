@@ -5,18 +5,18 @@
 //! in the order; and the mapping may be going.
 //!
 //! # Idea
-//! The lock is an object of its own, counted, beside the mapping's link to the file. Whoever cannot
-//! have it at once takes a reference, lets the file go, waits, and looks whether the file still has
-//! a mapping with that lock.
+//! The lock is an object of its own, counted, beside the mapping's link to the file. A thread that
+//! cannot have it at once takes a reference, lets the file go, waits, and looks whether the file
+//! still has a mapping with that lock.
 //!
 //! # Protocol
 //! A link names its lock from before others can find it (P51) until after it was taken out of the
 //! file.
 //!
 //! # Why it is correct
-//! Whoever has the lock for writing, and under `i_mmap` finds a mapping that names it, has one that
-//! nobody frees: to free it is to take its link out, under `i_mmap`. A lock of one that has gone is
-//! found no more, and freed with the last reference.
+//! A thread that has the lock for writing, and under `i_mmap` finds a mapping that names it, has
+//! one that nobody frees: to free it is to take its link out, under `i_mmap`. A lock of one that
+//! has gone is found no more, and freed with the last reference.
 //!
 //! No two links name one lock, whatever counts their mappings: what a mapping is split into gets a
 //! link, and with that a lock, of its own. Linux's segments wrapped the mapping of their file,
