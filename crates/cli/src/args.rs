@@ -1,6 +1,8 @@
 //! The command line.
 
 use clap::{Parser, Subcommand};
+use core::num::NonZeroU32;
+use core::time::Duration;
 use std::path::PathBuf;
 
 /// Page faults that scale: the generations of Linux's page-fault synchronization, side by side.
@@ -20,6 +22,8 @@ pub(crate) enum Command {
     Postings(Postings),
     /// Run one workload on given targets, eras and thread counts.
     Bench(Box<Bench>),
+    /// Compare two files of rows that --json or --save wrote: ratios with intervals.
+    Compare(Compare),
     /// Simulate scaling curves: each era on 1 to 1024 CPUs, and the bottleneck of each.
     Curves(Curves),
     /// Search thread schedules for known races.
@@ -56,9 +60,35 @@ pub(crate) struct Reproduce {
     /// Write one JSON object per run to this file, one per line.
     #[arg(long, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,
+    /// Print all tables; they are on the page in any case.
+    #[arg(long)]
+    pub(crate) tables: bool,
+    /// Go on after a run that was interrupted, with what it kept.
+    #[arg(long)]
+    pub(crate) resume: bool,
+    /// Begin nothing after so long, such as 60s or 5m; what is left out is named.
+    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
+    pub(crate) budget: Option<Duration>,
     /// Do not show progress.
     #[arg(long)]
     pub(crate) quiet: bool,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Compare {
+    /// A file of rows, or a name given to --save.
+    pub(crate) first: String,
+    /// What is compared with it.
+    pub(crate) second: Option<String>,
+    /// Exit with status 1 where a rate is lower by more than this, with all of its interval.
+    #[arg(long, value_name = "PERCENT")]
+    pub(crate) fail_over: Option<String>,
+    /// Compare rows measured on two machines all the same.
+    #[arg(long)]
+    pub(crate) across: bool,
+    /// Write the rows of one file as Go's benchmarks print them, for benchstat.
+    #[arg(long)]
+    pub(crate) benchstat: bool,
 }
 
 #[derive(Debug, clap::Args)]
@@ -132,12 +162,18 @@ pub(crate) struct Bench {
     pub(crate) extend_machine: bool,
     /// Measure the before/after rows of the postings on real threads. Takes only --json, --quiet.
     #[arg(long, conflicts_with_all = [
-        "workload", "on", "threads", "cpus", "size", "ram", "swap", "machine",
+        "workload", "on", "threads", "rounds", "save", "cpus", "size", "ram", "swap", "machine",
         "extend_machine", "clear_beforehand", "why", "free", "flame", "profile", "era", "ladder", "protocol",
         "exchange", "lifetime", "rss", "sleeping_locks", "unmap", "fault_around_order", "neighbours", "anon_rmap",
         "numa_balancing", "hugetlb", "ahead", "linking", "options",
     ])]
     pub(crate) proof: bool,
+    /// Run everything so often, the rows in turn; tables show the median round.
+    #[arg(long, value_name = "N", default_value = "1")]
+    pub(crate) rounds: NonZeroU32,
+    /// Keep the rows under this name, for `minflt compare`.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) save: Option<String>,
     /// Zero free pages before the timed part instead of in each fault (host and sim).
     #[arg(long)]
     pub(crate) clear_beforehand: bool,

@@ -11,6 +11,7 @@ mod error;
 mod experiment;
 mod machine;
 mod out;
+mod outputs;
 mod parallel;
 mod progress;
 mod rows;
@@ -27,6 +28,7 @@ fn main() -> ExitCode {
         Command::Reproduce(args) => commands::reproduce::run(args),
         Command::Postings(args) => commands::postings::run(args),
         Command::Bench(args) => commands::bench::run(args),
+        Command::Compare(args) => commands::compare::run(args),
         Command::Curves(args) => commands::curves::run(args),
         Command::Check(args) => commands::check::run(args),
         Command::Races(args) => commands::races::run(args),

@@ -1,18 +1,53 @@
 //! Standard output that may be closed early: `minflt races | head` is no error.
+#![expect(
+    clippy::disallowed_types,
+    reason = "whether there is a reader is known to the program, not to a machine of ours"
+)]
 
+use console::Term;
+use core::sync::atomic::{AtomicBool, Ordering};
+use minflt_report::Table;
 use std::fmt;
 use std::io::{self, ErrorKind, Write};
 use std::process;
 
-/// Writes to standard output; ends the program quietly when nobody reads it any more.
+/// Whether the program goes on when nobody reads its output any more.
+static GOES_ON: AtomicBool = AtomicBool::new(false);
+/// Whether nobody reads it any more.
+static CLOSED: AtomicBool = AtomicBool::new(false);
+
+/// From now on a closed output stops nothing: what is written elsewhere is worth having.
+pub(crate) fn go_on_without_reader() {
+    GOES_ON.store(true, Ordering::Relaxed);
+}
+
+/// Writes to standard output. When nobody reads it any more, ends the program quietly, or goes on
+/// without, as [`go_on_without_reader`] says.
 pub(crate) fn write(text: fmt::Arguments<'_>) {
-    match io::stdout().lock().write_fmt(text) {
+    if CLOSED.load(Ordering::Relaxed) {
+        return;
+    }
+    let mut out = io::stdout().lock();
+    match out.write_fmt(text).and_then(|()| out.flush()) {
         Ok(()) => {}
-        Err(error) if error.kind() == ErrorKind::BrokenPipe => process::exit(0),
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => {
+            if !GOES_ON.load(Ordering::Relaxed) {
+                process::exit(0);
+            }
+            CLOSED.store(true, Ordering::Relaxed);
+        }
         Err(error) => {
             eprintln!("minflt: cannot write to standard output: {error}");
             process::exit(1);
         }
+    }
+}
+
+/// A table as text: on a terminal no wider than that, by fewer columns; else whole.
+pub(crate) fn table_text(table: &Table) -> String {
+    match Term::stdout().size_checked() {
+        Some((_, wide)) => table.to_text_fitted(usize::from(wide)),
+        None => table.to_text(),
     }
 }
 
@@ -24,10 +59,9 @@ macro_rules! out {
 /// `println!`, by way of [`write()`].
 macro_rules! outln {
     () => { $crate::out::write(format_args!("\n")) };
-    ($($arg:tt)*) => {{
-        $crate::out::write(format_args!($($arg)*));
-        $crate::out::write(format_args!("\n"));
-    }};
+    ($($arg:tt)*) => {
+        $crate::out::write(format_args!("{}\n", format_args!($($arg)*)))
+    };
 }
 
 pub(crate) use {out, outln};

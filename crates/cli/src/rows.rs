@@ -5,8 +5,8 @@ use crate::machine;
 use minflt_report::{Run, run::Timing, run::write_rows};
 use minflt_workload::{Outcome, Param};
 use serde_json::Value;
-use std::fs::File;
-use std::path::Path;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
 
 /// Where a run took place.
 #[derive(Clone, Debug)]
@@ -57,6 +57,23 @@ pub(crate) fn write_json(file: Option<&Path>, runs: &[Run]) -> Result<(), Error>
     let Some(path) = file else { return Ok(()) };
     let cannot = failed(format!("--json: cannot write {}", path.display()));
     let out = File::create(path).map_err(|error| cannot(&error))?;
+    write_rows(out, runs.iter()).map_err(|error| cannot(&error))
+}
+
+/// Where rows are that were saved under a name.
+pub(crate) fn saved(name: &str) -> PathBuf {
+    Path::new("results/saved").join(format!("{name}.json"))
+}
+
+/// Keeps the records under a name.
+pub(crate) fn save(name: Option<&str>, runs: &[Run]) -> Result<(), Error> {
+    let Some(name) = name else { return Ok(()) };
+    let path = saved(name);
+    let cannot = failed(format!("--save: cannot write {}", path.display()));
+    if let Some(folder) = path.parent() {
+        fs::create_dir_all(folder).map_err(|error| cannot(&error))?;
+    }
+    let out = File::create(&path).map_err(|error| cannot(&error))?;
     write_rows(out, runs.iter()).map_err(|error| cannot(&error))
 }
 

@@ -5,6 +5,7 @@
 //! table is a change of `data/postings/` alone.
 #![forbid(unsafe_code)]
 
+pub mod compare;
 pub mod docs;
 pub mod page;
 

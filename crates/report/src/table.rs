@@ -6,11 +6,12 @@
 use core::fmt::Write as _;
 
 use comfy_table::{CellAlignment, ContentArrangement, LineStyle, TableStyle};
+use serde::{Deserialize, Serialize};
 
 use crate::status::Status;
 
 /// A table to show: strings, already formatted.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Table {
     /// What it shows; may be empty.
     pub title: String,
@@ -23,7 +24,7 @@ pub struct Table {
 }
 
 /// A column's heading and how its cells are set.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Column {
     /// The heading.
     pub name: String,
@@ -36,7 +37,7 @@ pub struct Column {
 }
 
 /// Where the cells of a column are set.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Align {
     /// To the left: words.
     Left,
@@ -45,7 +46,7 @@ pub enum Align {
 }
 
 /// A cell's text and the status of the number in it.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Cell {
     /// What to show.
     pub text: String,
@@ -160,6 +161,54 @@ impl Table {
         self.text(&mut layout)
     }
 
+    /// The table as text of at most `width` characters a line: headings are broken into several
+    /// lines, and the columns that still do not fit are left out and named below. Rows are never
+    /// broken, unless the first column alone is too wide; remarks are.
+    #[must_use]
+    pub fn to_text_fitted(&self, width: usize) -> String {
+        let widths = self.widths();
+        let mut narrow = self.clone();
+        for (column, width) in narrow.columns.iter_mut().zip(&widths) {
+            column.name = folded(&column.name, *width, "\n");
+        }
+        // Each column has a space on either side, and one between it and the next.
+        let fits = |count: usize| {
+            let sum: usize = widths[..count].iter().map(|width| width + 3).sum();
+            sum <= width + 1
+        };
+        let kept = (1..=widths.len()).rev().find(|count| fits(*count));
+        let Some(kept) = kept else {
+            return self.to_text_within(u16::try_from(width).unwrap_or(u16::MAX));
+        };
+        let left_out = narrow.columns.split_off(kept);
+        narrow.rows.iter_mut().for_each(|row| row.truncate(kept));
+        if !left_out.is_empty() {
+            let all = &self.columns[kept..];
+            let names: Vec<_> = all.iter().map(|column| column.name.as_str()).collect();
+            narrow.footnotes.push(format!(
+                "not shown, as the terminal is too narrow: {}",
+                names.join("; ")
+            ));
+        }
+        narrow.title = folded(&self.title, width, "\n");
+        for note in &mut narrow.footnotes {
+            *note = folded(note, width.saturating_sub(4), "\n    ");
+        }
+        narrow.text(&mut comfy_table::Table::new())
+    }
+
+    /// The width that each column needs where its heading may be broken at spaces.
+    fn widths(&self) -> Vec<usize> {
+        let of = |(at, column): (usize, &Column)| {
+            let cells = self.rows.iter().filter_map(|row| row.get(at));
+            let cells = cells.map(|cell| chars(&cell.shown(column)));
+            let words = column.name.split(' ').map(chars);
+            let rest = column.heading().into_iter().skip(1).map(|it| chars(&it));
+            cells.chain(words).chain(rest).max().unwrap_or(0)
+        };
+        self.columns.iter().enumerate().map(of).collect()
+    }
+
     fn text(&self, layout: &mut comfy_table::Table) -> String {
         layout.load_style(STYLE);
         layout.set_header(
@@ -225,6 +274,29 @@ impl Table {
         }
         out
     }
+}
+
+fn chars(text: &str) -> usize {
+    text.chars().count()
+}
+
+/// The text in lines of at most `width` characters, where its words are no longer.
+fn folded(text: &str, width: usize, end: &str) -> String {
+    let mut out = String::new();
+    let mut used = 0;
+    for word in text.split(' ') {
+        let long = chars(word);
+        if used > 0 && used + 1 + long > width {
+            out += end;
+            used = 0;
+        } else if used > 0 {
+            out.push(' ');
+            used += 1;
+        }
+        out += word;
+        used += long;
+    }
+    out
 }
 
 fn line(out: &mut String, cells: impl Iterator<Item = String>) {
@@ -317,6 +389,34 @@ Faults
                 .to_text_within(48)
                 .lines()
                 .all(|line| line.len() <= 48)
+        );
+    }
+
+    #[test]
+    fn fitted_text_leaves_columns_out_and_names_them() {
+        let mut table = sample();
+        table.columns[1].name = "as the posting printed it".into();
+        table
+            .footnotes
+            .push("A remark of many words, which are broken.".into());
+        let whole = table.to_text_fitted(100);
+        assert!(
+            whole.contains("[predicted]") && !whole.contains("not shown"),
+            "{whole}"
+        );
+        for width in 12..60 {
+            let text = table.to_text_fitted(width);
+            let widest = text.lines().map(|line| line.chars().count()).max();
+            assert!(
+                widest.is_some_and(|widest| widest <= width.max(13)),
+                "{width}: {text}"
+            );
+            assert_eq!(text.contains("56553.456"), width >= 22, "{width}: {text}");
+        }
+        let narrow = table.to_text_fitted(30);
+        assert!(
+            narrow.contains("56553.456") && narrow.contains("narrow: here"),
+            "{narrow}"
         );
     }
 

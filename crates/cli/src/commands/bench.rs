@@ -1,5 +1,7 @@
 //! `minflt bench`: one workload on targets, eras and thread counts.
 
+mod shown;
+
 use crate::args::Bench;
 use crate::choice::{Named, counts, eras, size};
 use crate::commands::beside::Beside;
@@ -8,14 +10,15 @@ use crate::commands::{why, why_files};
 use crate::error::{Error, usage};
 use crate::experiment::Ran;
 use crate::machine;
-use crate::out::{out, outln};
+use crate::out::{out, outln, table_text};
 use crate::progress::Progress;
-use crate::rows::{Place, checks, record, write_json};
+use crate::rows::{Place, record, save, write_json};
 use crate::targets::{self, HOST_RAM, On};
-use minflt_report::{Cell, Column, Run, Status, Table};
+use minflt_report::Run;
 use minflt_sim::why::{Limit, Why};
 use minflt_sim::{Asked, MAX_CPUS, Size};
-use minflt_workload::{Clear, Columns, Outcome, Plan, Workload, list, pft};
+use minflt_workload::{Clear, Outcome, Plan, Workload, list};
+use shown::{median, originals, spread, table};
 
 /// Samples of a profile, at most.
 const SAMPLES: usize = 100_000;
@@ -23,41 +26,54 @@ const SAMPLES: usize = 100_000;
 /// Runs the command.
 pub(crate) fn run(args: &Bench) -> Result<(), Error> {
     if args.proof {
-        let progress = Progress::new(args.quiet, proof::STEPS);
-        let proof = proof::measure(&progress, proof::ALL)?;
-        progress.end();
-        for table in &proof.tables {
-            outln!("{}", table.to_text());
-        }
-        return write_json(args.json.as_deref(), &proof.runs);
+        return proofs(args);
     }
     let job = Job::new(args)?;
     let cells = job.cells()?;
-    let progress = Progress::new(args.quiet, cells.len() as u64);
-    let mut done = Vec::new();
+    let rounds = args.rounds.get();
+    let progress = Progress::new(args.quiet, cells.len() as u64 * u64::from(rounds));
+    let mut done: Vec<Vec<Ran>> = cells.iter().map(|_| Vec::new()).collect();
     let mut accounts = Vec::new();
-    for cell in cells {
-        progress.says(&format!(
-            "{} {} x{}",
-            cell.on.name(),
-            cell.era.name,
-            cell.plan.threads
-        ));
-        let (outcome, why) = job.measure(&cell, args.why.free.as_deref())?;
-        progress.step();
-        let mut run = job.record(&cell, &outcome);
-        run.why = why.as_ref().map(|why| why::json(why, &outcome));
-        accounts.extend(job.account(&cell, &run, &outcome, why)?);
-        done.push(Ran { outcome, run });
+    for _ in 0..rounds {
+        for (cell, done) in cells.iter().zip(&mut done) {
+            let (on, era, threads) = (cell.on.name(), &cell.era.name, cell.plan.threads);
+            progress.says(&format!("{on} {era} x{threads}"));
+            let (outcome, why) = job.measure(cell, args.why.free.as_deref())?;
+            progress.step();
+            let mut run = job.record(cell, &outcome);
+            run.why = why.as_ref().map(|why| why::json(why, &outcome));
+            accounts.extend(job.account(cell, &run, &outcome, why)?);
+            done.push(Ran { outcome, run });
+        }
     }
     progress.end();
-    let mut shown = table(&done);
-    shown.footnotes.extend(job.extended(&done));
-    out!("{}", shown.to_text());
-    originals(&done, job.beside.as_ref());
-    job.beside(&done);
+    let medians: Vec<Ran> = done.iter().filter_map(|rounds| median(rounds)).collect();
+    let mut shown = table(&medians);
+    shown.footnotes.extend(job.extended(&medians));
+    if rounds > 1 {
+        shown
+            .footnotes
+            .extend(done.iter().filter_map(|rounds| spread(rounds)));
+    }
+    out!("{}", table_text(&shown));
+    originals(&medians, job.beside.as_ref());
+    job.beside(&medians);
     accounts.iter().for_each(|account| out!("\n{account}"));
-    let runs: Vec<_> = done.into_iter().map(|ran| ran.run).collect();
+    let runs: Vec<_> = done.into_iter().flatten().map(|ran| ran.run).collect();
+    save(args.save.as_deref(), &runs)?;
+    write_json(args.json.as_deref(), &runs)
+}
+
+/// What the proof rows of all postings are.
+fn proofs(args: &Bench) -> Result<(), Error> {
+    let progress = Progress::new(args.quiet, proof::STEPS);
+    let mut runs = Vec::new();
+    for job in proof::jobs(proof::ALL) {
+        let part = job.measure(&progress)?;
+        progress.suspend(|| outln!("{}", table_text(&part.table)));
+        runs.extend(part.runs);
+    }
+    progress.end();
     write_json(args.json.as_deref(), &runs)
 }
 
@@ -140,7 +156,8 @@ impl<'a> Job<'a> {
         let mut cells = Vec::new();
         let on = On::list(&self.args.on)?;
         self.check_targets(&on)?;
-        let runs = eras.len() * threads.len() * cpus.as_ref().map_or(1, Vec::len);
+        let rounds = self.args.rounds.get() as usize;
+        let runs = rounds * eras.len() * threads.len() * cpus.as_ref().map_or(1, Vec::len);
         self.check_files(runs)?;
         for on in on {
             let eras = match on {
@@ -243,7 +260,7 @@ impl<'a> Job<'a> {
     fn beside(&self, done: &[Ran]) {
         let Some(beside) = &self.beside else { return };
         for table in beside.tables(done, self.ram(On::Sim, 1)) {
-            outln!("\n{}", table.to_text());
+            outln!("\n{}", table_text(&table));
         }
     }
 
@@ -376,91 +393,5 @@ impl<'a> Job<'a> {
             scale: 1,
         };
         record(&place, outcome)
-    }
-}
-
-fn table(done: &[Ran]) -> Table {
-    let columns = [
-        Column::text("on"),
-        Column::text("era"),
-        Column::number("threads", ""),
-        Column::number("wall", "s"),
-        Column::number("cpu", "s"),
-        Column::number("faults", ""),
-        Column::number("faults/s", ""),
-        Column::text("other rates"),
-        Column::text("checks"),
-    ];
-    let title = done
-        .first()
-        .map_or(String::new(), |ran| ran.run.workload.clone());
-    let mut table = Table::new(&title, columns);
-    for Ran { run, .. } in done {
-        let status = if run.simulated {
-            Status::Uncalibrated
-        } else {
-            Status::Measured
-        };
-        let rates: Vec<_> = run
-            .rates
-            .iter()
-            .map(|(name, rate)| format!("{name} {rate:.0}"))
-            .collect();
-        let cells = [
-            run.era.clone(),
-            run.threads.to_string(),
-            format!("{:.6}", run.seconds),
-            format!("{:.6}", run.cpu_seconds),
-            run.faults.to_string(),
-            run.faults_per_second
-                .map_or("-".into(), |rate| format!("{rate:.0}")),
-            rates.join(", "),
-            checks(run),
-        ];
-        let on = [Cell::with_status(&run.target, status)];
-        let rest = cells.iter().map(|text| Cell::from(text.as_str()));
-        table.rows.push(on.into_iter().chain(rest).collect());
-    }
-    if done.iter().any(|ran| ran.run.simulated) {
-        table
-            .footnotes
-            .push("sim rows are simulated: a claim about a cost model".into());
-    }
-    table
-}
-
-/// What the original program prints, where it prints anything: rows under their title, each with
-/// the published one that it is a run of; or lines under the run's name.
-fn originals(done: &[Ran], beside: Option<&Beside>) {
-    let columns = |outcome: &'_ Outcome| outcome.columns.as_ref().and_then(Columns::header);
-    if let Some(header) = done.iter().find_map(|ran| columns(&ran.outcome)) {
-        outln!("\n{header}   (true decimals{})", caution(header));
-    }
-    for ran in done {
-        let Ran { outcome, run } = ran;
-        match &outcome.columns {
-            Some(row) if row.header().is_some() => {
-                outln!("{row}   {} {}", run.target, run.era);
-                if let Some(published) = beside.and_then(|beside| beside.printed(ran)) {
-                    outln!("{published}");
-                }
-            }
-            Some(lines) => outln!(
-                "\n{} {}, {} threads or jobs:\n{lines}",
-                run.target,
-                run.era,
-                run.threads
-            ),
-            None => {}
-        }
-    }
-}
-
-/// What the original prints that is not as it says.
-fn caution(header: &str) -> &'static str {
-    if header == pft::HEADER {
-        "; the original's Wall is not"
-    } else {
-        ""
     }
 }

@@ -3,7 +3,7 @@
 use crate::args::Check;
 use crate::choice::{Named, all_eras, era_list};
 use crate::error::{Error, usage};
-use crate::out::{out, outln};
+use crate::out::{out, outln, table_text};
 use crate::progress::Progress;
 use minflt_mm::{Check as Oracle, era};
 use minflt_races::{Format, RACES, Race, Searched, race, search_mix, search_on, shortest, show};
@@ -25,7 +25,7 @@ struct Row {
 /// Runs the command.
 pub(crate) fn run(args: &Check) -> Result<(), Error> {
     if args.list {
-        out!("{}", list().to_text());
+        out!("{}", table_text(&list()));
         return Ok(());
     }
     let races = chosen(args)?;
@@ -72,7 +72,7 @@ pub(crate) fn run(args: &Check) -> Result<(), Error> {
         }
     }
     progress.end();
-    out!("{}", table(args, &rows).to_text());
+    out!("{}", table_text(&table(args, &rows)));
     let schedules: u64 = rows.iter().map(|Row { found, .. }| found.schedules).sum();
     let rate = schedules as f64 / started.elapsed().as_secs_f64();
     outln!("\n{schedules} schedules, {rate:.0} a second (measured)");

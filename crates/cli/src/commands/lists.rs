@@ -1,7 +1,7 @@
 //! `minflt eras`, `formats` and `workloads`.
 
 use crate::error::Error;
-use crate::out::{out, outln};
+use crate::out::{out, outln, table_text};
 use minflt_mm::config::{
     Ahead, AnonRmap, Balancing, ExchangeBy, FaultAround, Hugetlb, Ladder, Lifetime, Linking,
     Neighbours, Protocol, Rss, SleepingLocks, Unmap,
@@ -12,11 +12,11 @@ use minflt_report::{Column, Table};
 
 /// `minflt eras`.
 pub(crate) fn eras() -> Result<(), Error> {
-    out!("{}", era_table().to_text());
+    out!("{}", table_text(&era_table()));
     outln!("\nbest is spf-2017.\n");
-    out!("{}", choice_table().to_text());
+    out!("{}", table_text(&choice_table()));
     outln!();
-    out!("{}", refused_table().to_text());
+    out!("{}", table_text(&refused_table()));
     Ok(())
 }
 
@@ -112,7 +112,7 @@ pub(crate) fn refused_table() -> Table {
 
 /// `minflt formats`.
 pub(crate) fn formats() -> Result<(), Error> {
-    out!("{}", format_table().to_text());
+    out!("{}", table_text(&format_table()));
     Ok(())
 }
 

@@ -2,7 +2,7 @@
 
 use crate::args::Machines;
 use crate::error::{Error, failed};
-use crate::out::{out, outln};
+use crate::out::{out, outln, table_text};
 use crate::targets;
 use minflt_report::{Column, Table};
 use minflt_sim::machine_file::{SHIPPED, Sourced};
@@ -21,7 +21,7 @@ pub(crate) fn run(args: &Machines) -> Result<(), Error> {
         }
         None => {
             let machines = shipped()?;
-            out!("{}", machine_table(&machines).to_text());
+            out!("{}", table_text(&machine_table(&machines)));
             outln!("\nminflt machines --show NAME prints each number with its source.");
             machines.iter().map(machine_line).collect()
         }
@@ -120,7 +120,7 @@ fn show(machine: &MachineFile) {
         ];
         table.rows.push(row.map(Into::into).into());
     }
-    out!("{}", table.to_text());
+    out!("{}", table_text(&table));
 }
 
 fn machine_line(machine: &MachineFile) -> Value {

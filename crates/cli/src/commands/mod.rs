@@ -4,6 +4,7 @@ pub(crate) mod bench;
 pub(crate) mod beside;
 pub(crate) mod calibrate;
 pub(crate) mod check;
+pub(crate) mod compare;
 pub(crate) mod curves;
 pub(crate) mod lists;
 pub(crate) mod machines;

@@ -2,7 +2,7 @@
 
 use crate::args::Postings;
 use crate::error::{Error, failed, usage};
-use crate::out::{out, outln};
+use crate::out::{out, outln, table_text};
 use minflt_report::published::overview;
 use minflt_report::verify::{checks_table, worst};
 use minflt_report::{Outcome, postings, verify};
@@ -24,11 +24,11 @@ pub(crate) fn run(args: &Postings) -> Result<(), Error> {
                     known.join(", ")
                 ))
             })?;
-        out!("{}", table.to_table().to_text());
+        out!("{}", table_text(&table.to_table()));
     } else if args.verify {
         let checks = verify(&postings);
         let wrong = [Outcome::Suspect, Outcome::Fail];
-        out!("{}", checks_table(&checks, &wrong).to_text());
+        out!("{}", table_text(&checks_table(&checks, &wrong)));
         let count = |outcome| {
             checks
                 .iter()
@@ -48,7 +48,7 @@ pub(crate) fn run(args: &Postings) -> Result<(), Error> {
             ));
         }
     } else {
-        out!("{}", overview(&postings).to_text());
+        out!("{}", table_text(&overview(&postings)));
     }
     Ok(())
 }

@@ -4,7 +4,7 @@ use super::check::{list, one};
 use crate::args::Races;
 use crate::choice::{Named, era_list};
 use crate::error::Error;
-use crate::out::{out, outln};
+use crate::out::{out, outln, table_text};
 use minflt_mm::Broken;
 use minflt_races::{Race, search, shortest, show};
 use minflt_sim::{Budget, Policy};
@@ -15,7 +15,7 @@ const ENOUGH: u64 = 20_000;
 /// Runs the command.
 pub(crate) fn run(args: &Races) -> Result<(), Error> {
     match &args.race {
-        None => out!("{}", list().to_text()),
+        None => out!("{}", table_text(&list())),
         Some(name) => {
             let race = one(name)?;
             if args.as_posted {

@@ -12,7 +12,7 @@ use crate::args::Sensitivity;
 use crate::choice::era_list;
 use crate::error::{Error, failed, usage};
 use crate::experiment::{Size, ebizzy, ebizzy_rate, machine, pft};
-use crate::out::out;
+use crate::out::{out, table_text};
 use crate::parallel;
 use crate::progress::Progress;
 use minflt_report::{Cell, Column, PublishedTable, Table, postings, replace_generated};
@@ -85,7 +85,7 @@ pub(crate) fn run(args: &Sensitivity) -> Result<(), Error> {
     for name in chosen {
         vary(name, &tables, args.quiet, &mut table)?;
     }
-    out!("{}", table.to_text());
+    out!("{}", table_text(&table));
     if args.docs {
         let cannot = failed(format!("--docs: {DOCS}"));
         let text = fs::read_to_string(DOCS).map_err(|error| cannot(&error))?;

@@ -4,7 +4,7 @@ use core::error::Error;
 use core::fmt;
 use std::collections::BTreeSet;
 
-use super::{BY_ROW, FitTo, Kind, Mark, Posting, PublishedTable, Role};
+use super::{BY_ROW, FitTo, Kind, Mark, Posting, PublishedTable, Role, headline};
 use crate::status::Status;
 
 /// The files in the program, oldest posting first.
@@ -91,6 +91,9 @@ pub fn parse(file: &str, text: &str) -> Result<Posting, PublishedError> {
     if let Some(table) = posting.held_out.iter().find(|it| !it.fits.is_empty()) {
         let what = "a held-out table cannot be fitted to; delete its `fit`";
         return Err(fail(Some(&table.id), what.to_owned()));
+    }
+    for it in &posting.headlines {
+        headline::check(&posting, it).map_err(|what| fail(None, what))?;
     }
     Ok(posting)
 }

@@ -3,6 +3,7 @@
 //! One TOML file a posting, in `data/postings/`, built into the program:
 //!
 //! - the posting: `id title author date list source notes`;
+//! - `[[headline]]`, what it claims, as two cells of its tables, and what can be measured of it;
 //! - `[[table]]`, one each: `id title workload params machine preset also role era status
 //!   status_note command notes columns rows checks`, `[[table.suspect]]` for a cell that the
 //!   author printed but that cannot be right, `[[table.fit]]` for a cell that a parameter of the
@@ -18,6 +19,7 @@
 //! a row are of kind `label`, and a row is addressed by its labels, joined by a comma: `8, time`.
 //! What the checks of a table mean stands at [`Rule`].
 
+mod headline;
 mod load;
 mod view;
 
@@ -29,6 +31,7 @@ use serde_json::Value;
 use crate::status::Status;
 use crate::verify::Rule;
 
+pub use headline::{Headline, Here, Place};
 pub use load::{PublishedError, parse, postings};
 pub use view::{overview, posting_tables};
 
@@ -54,6 +57,9 @@ pub struct Posting {
     /// What holds for all of its tables, traps included.
     #[serde(default)]
     pub notes: Vec<String>,
+    /// What it claims.
+    #[serde(rename = "headline", default, skip_serializing_if = "Vec::is_empty")]
+    pub headlines: Vec<Headline>,
     /// Its tables, in the order of the posting.
     #[serde(rename = "table")]
     pub tables: Vec<PublishedTable>,

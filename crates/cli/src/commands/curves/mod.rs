@@ -11,7 +11,7 @@ use crate::args::Curves;
 use crate::choice::{Named, counts, era_list, plain_eras};
 use crate::commands::why;
 use crate::error::{Error, failed, usage};
-use crate::out::outln;
+use crate::out::{outln, table_text};
 use crate::parallel;
 use crate::progress::Progress;
 use crate::rows::{Place, record, write_json};
@@ -126,7 +126,7 @@ pub(crate) fn run(args: &Curves) -> Result<(), Error> {
         .map(|kind| chart(kind, &eras, &threads, &jobs, &done, &machine))
         .collect();
     for chart in &charts {
-        outln!("{}", page::table(chart, &machine).to_text());
+        outln!("{}", table_text(&page::table(chart, &machine)));
     }
     if let Some(folder) = &args.out {
         page::write_all(folder, &charts, &machine, args)?;

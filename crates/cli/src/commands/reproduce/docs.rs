@@ -1,12 +1,12 @@
 //! `reproduce --docs`: the tables that the docs hold are written here, never by hand.
 
 use super::proof::Proof;
-use super::proof::{OWN_RATIO, RATE};
 use super::validation::fits;
+use super::verdict::{self, Verdict};
 use crate::commands::lists::{choice_table, era_table, format_table, refused_table};
 use crate::commands::machines::{machine_table, shipped};
 use crate::error::{Error, failed, usage};
-use minflt_report::{Cell, Column, Posting, Status, Table, replace_generated};
+use minflt_report::{Table, replace_generated};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
@@ -21,16 +21,17 @@ pub(super) struct Figures<'a> {
     /// How simulated figures stand to published ones: the verdict, the misses, the bars.
     pub(super) judged: &'a [Table; 3],
     pub(super) here: Option<&'a Table>,
+    pub(super) verdicts: &'a [Verdict],
 }
 
 /// Fills every generated block of the docs.
-pub(super) fn write(all: &[Posting], figures: &Figures<'_>) -> Result<(), Error> {
+pub(super) fn write(figures: &Figures<'_>) -> Result<(), Error> {
     if !Path::new("docs/eras.md").exists() {
         return Err(usage(
             "--docs: run from the repository's root, where docs/ is",
         ));
     }
-    let [lameter, moved, around, apart, merging, ebizzy, huge] = &figures.proof.tables[..] else {
+    let [lameter, moved, around, apart, merging, ebizzy, huge] = figures.proof.tables()[..] else {
         return Err(usage(
             "--docs: needs the rows of all postings; do not name one",
         ));
@@ -61,7 +62,7 @@ pub(super) fn write(all: &[Posting], figures: &Figures<'_>) -> Result<(), Error>
     fill(
         "README.md",
         "postings",
-        &overview(all, figures).to_markdown(),
+        &verdict::table(figures.verdicts, true).to_markdown(),
     )
 }
 
@@ -89,170 +90,6 @@ fn fill(file: &str, block: &str, body: &str) -> Result<(), Error> {
     let text = fs::read_to_string(file).map_err(|error| cannot(&error))?;
     let text = replace_generated(&text, block, body).map_err(|error| cannot(&error))?;
     fs::write(file, text).map_err(|error| cannot(&error))
-}
-
-/// The README's one table over the postings.
-fn overview(all: &[Posting], figures: &Figures<'_>) -> Table {
-    let measured = |at: usize| {
-        let table = figures.proof.tables.get(at);
-        table.map_or(String::new(), measured_pair)
-    };
-    let columns = [
-        "posting",
-        "technique",
-        "command",
-        "published",
-        "measured on 2 real CPUs",
-        "simulated",
-        "tests",
-    ];
-    let mut table = Table::new("The five postings", columns.map(Column::text));
-    for posting in all {
-        let row = match posting.id.as_str() {
-            "2004" => [
-                "[2004](docs/postings/2004.md)".to_string(),
-                "[compare-and-exchange of entries](crates/mm/src/entry/slot.rs)".into(),
-                "`minflt reproduce 2004`".into(),
-                "32 threads: 104,012 -> 382,879 faults/s".into(),
-                measured(0),
-                simulated_2004(figures),
-                "P1, P5 to P8, P46, P57".into(),
-            ],
-            "2012" => [
-                "[2012](docs/postings/2012.md)".to_string(),
-                "[a reverse map walked without its lock](crates/mm/src/pages/rmap/mod.rs)".into(),
-                "`minflt reproduce 2012`".into(),
-                "numa02, 32 threads: 14.503 -> 44.595 GB/s".into(),
-                measured(1),
-                simulated_2012(figures),
-                "P2 to P4, P6, P10 to P18".into(),
-            ],
-            "2014" => [
-                "[2014](docs/postings/2014.md)".to_string(),
-                "[fault-around](crates/mm/src/fault/around.rs)".into(),
-                "`minflt reproduce 2014`".into(),
-                "16 GiB sequential, order 4: 4,195,437 -> 262,251 faults".into(),
-                measured_2014(figures),
-                simulated_2014(figures),
-                "P20 to P26, P42, P44".into(),
-            ],
-            "2017" => [
-                "[2017](docs/postings/2017.md)".to_string(),
-                "[speculative faults](crates/mm/src/entry/slot.rs)".into(),
-                "`minflt reproduce 2017`".into(),
-                "ebizzy, 16 CPUs: 11,456 -> 45,804 records/s".into(),
-                [3, 4].map(measured).join("; "),
-                simulated_2017(figures),
-                "P9, P27 to P41, P43, P45".into(),
-            ],
-            "2022" => [
-                "[2022](docs/postings/2022.md)".to_string(),
-                "[a lock per mapping of huge pages](crates/mm/src/pages/reserved/lock.rs)".into(),
-                "`minflt reproduce 2022`".into(),
-                "24 with 24 forking: 2,144 -> 65,597 faults/s".into(),
-                measured(6),
-                simulated_2022(figures),
-                "P47 to P56".into(),
-            ],
-            _ => continue,
-        };
-        table
-            .rows
-            .push(row.iter().map(|text| Cell::from(text.as_str())).collect());
-    }
-    table
-}
-
-fn text_at(table: Option<&Table>, row: usize, column: usize) -> String {
-    let cell = table.and_then(|table| table.rows.get(row)?.get(column));
-    cell.map_or("?".into(), |cell| cell.text.clone())
-}
-
-fn simulated_2004(figures: &Figures<'_>) -> String {
-    let tables = figures.simulated.get("2004");
-    // The row of 32 threads, the simulated faults per second.
-    let [before, after] = [0, 1].map(|at| text_at(tables.and_then(|all| all.get(at)), 5, 2));
-    format!("altix32, 32 threads: {before} -> {after} faults/s")
-}
-
-fn simulated_2012(figures: &Figures<'_>) -> String {
-    let table = figures.simulated.get("2012").and_then(|all| all.last());
-    let rows = table.map_or(0, |table| table.rows.len());
-    let side = |row: usize| {
-        let [era, speed] = [0, 1].map(|at| text_at(table, row, at));
-        format!("{era} {speed}")
-    };
-    let sides: Vec<_> = (0..rows.min(3)).map(side).collect();
-    format!("x86-4n32, GB/s: {}", sides.join(", "))
-}
-
-fn measured_2014(figures: &Figures<'_>) -> String {
-    let Some(table) = figures.proof.tables.get(2) else {
-        return String::new();
-    };
-    let rows = 0..table.rows.len();
-    let side = |row: usize| {
-        let era = text_at(Some(table), row, 0);
-        let cell = table.rows.get(row).and_then(|row| row.get(2));
-        match cell.and_then(|cell| cell.status) {
-            Some(Status::TooNoisy) => format!("{era} too noisy"),
-            _ => format!("{era} {}", short(&text_at(Some(table), row, 2))),
-        }
-    };
-    let sides: Vec<_> = rows.map(side).collect();
-    format!("ns per page, sequential: {}", sides.join(", "))
-}
-
-fn simulated_2014(figures: &Figures<'_>) -> String {
-    let tables = figures.simulated.get("2014");
-    // The rows of one thread, in order; the baseline and order 4.
-    let cell = |row: usize, at: usize| text_at(tables.and_then(|all| all.first()), row, at);
-    let [before, after] = [3, 9].map(|at| cell(0, at));
-    format!("counted, 1 thread sequential: {before} -> {after} faults")
-}
-
-fn simulated_2017(figures: &Figures<'_>) -> String {
-    let tables = figures.simulated.get("2017");
-    // The row of averages, the simulated records per second of both kernels.
-    let [before, after] = [2, 5].map(|at| text_at(tables.and_then(|all| all.first()), 0, at));
-    format!("kvm16: {before} -> {after} records/s")
-}
-
-fn simulated_2022(figures: &Figures<'_>) -> String {
-    let tables = figures.simulated.get("2022");
-    // Both programs, before and with the series: the row of faults, the average on icx-vm48.
-    let [before, after] = [9, 11].map(|at| text_at(tables.and_then(|all| all.get(at)), 1, 8));
-    format!("icx-vm48: {before} -> {after} faults/s")
-}
-
-/// A measured pair: the rates of all sides at the same number of threads, and then what each gains
-/// over itself alone.
-fn measured_pair(table: &Table) -> String {
-    let name = |at: usize| table.columns.get(at).map_or("", |column| &column.name);
-    let row = |row: &Vec<Cell>, at: usize| {
-        let era = row.first().map_or("", |cell| &cell.text);
-        let cell = row.get(at);
-        let figure = match cell.map(|cell| cell.status) {
-            Some(Some(Status::TooNoisy)) => "too noisy".to_owned(),
-            _ => short(cell.map_or("", |cell| &cell.text)),
-        };
-        format!("{era} {figure}")
-    };
-    let rows = |at: usize| {
-        let all: Vec<_> = table.rows.iter().map(|it| row(it, at)).collect();
-        format!("{}: {}", name(at), all.join(", "))
-    };
-    format!("{}; {}", rows(RATE), rows(OWN_RATIO))
-}
-
-/// A figure without its interval, large ones in thousands or millions.
-fn short(figure: &str) -> String {
-    let median = figure.split(' ').next().unwrap_or_default();
-    match median.parse::<f64>() {
-        Ok(rate) if rate >= 1e6 => format!("{:.2} M", rate / 1e6),
-        Ok(rate) if rate >= 1e4 => format!("{:.1} k", rate / 1e3),
-        _ => median.to_owned(),
-    }
 }
 
 #[cfg(test)]

@@ -40,7 +40,7 @@ pub(super) fn simulate(
     let mut table = Table::new("pft on this machine, measured beside simulated", columns);
     for era in era_list(ERAS)? {
         for threads in 1..=2u32.min(file.cpus()) {
-            let measured = median(&proof.runs, &era.name, threads);
+            let measured = median(proof.runs(), &era.name, threads);
             let ran = pft_workers(&era, &file, threads)?;
             let simulated = ran.outcome.faults_per_second();
             let text = |figure: Option<f64>| figure.map_or("-".into(), |it| format!("{it:.0}"));
@@ -90,8 +90,8 @@ pub(super) fn simulate(
 }
 
 /// The median rate of the rounds that were measured.
-fn median(runs: &[Run], era: &str, threads: u32) -> Option<f64> {
-    let ours = runs.iter().filter(|run| {
+fn median<'a>(runs: impl Iterator<Item = &'a Run>, era: &str, threads: u32) -> Option<f64> {
+    let ours = runs.filter(|run| {
         run.workload == "pft" && run.target == "host" && run.era == era && run.threads == threads
     });
     let mut rates: Vec<f64> = ours.filter_map(|run| run.faults_per_second).collect();

@@ -6,8 +6,10 @@
 
 mod around;
 mod pairs;
+mod part;
 mod rounds;
 
+use super::REPRODUCED;
 use crate::choice::{Named, era_list};
 use crate::error::{Error, usage};
 use crate::machine;
@@ -15,39 +17,25 @@ use crate::progress::Progress;
 use crate::rows::{Place, checks};
 use crate::targets;
 use minflt_host::HostTarget;
+use minflt_report::published::Here;
 use minflt_report::{Cell, Column, Run, Status, Table};
 use minflt_workload::{Feature, Linux, Plan, Target, Workload};
 use pairs::{PAIRS, Pair};
-use rounds::{Figure, Round, noise};
+pub(crate) use part::{Gain, Part, Proof};
+pub(crate) use rounds::Figure;
+use rounds::{MOST_STOLEN, Round, noise};
+use serde_json::Value;
 
 const MEASURED: Status = Status::Measured;
 const ROUNDS: u64 = 7;
-/// The columns of a pair's table: the rates at the same number of threads, and what each side gains
-/// over itself alone.
-pub(super) const RATE: usize = 1;
-pub(super) const OWN_RATIO: usize = 4;
+/// The column of a pair's table with the rates at the same number of threads.
+const RATE: usize = 1;
 /// How often rounds are measured at most, where they are too noisy.
 const TRIES: u32 = 2;
 const RAM: u64 = 512 << 20;
 
 /// Steps of progress.
 pub(crate) const STEPS: u64 = (PAIRS.len() as u64 + 1) * ROUNDS;
-
-/// What was measured.
-#[derive(Debug, Default)]
-pub(crate) struct Proof {
-    pub(crate) tables: Vec<Table>,
-    pub(crate) runs: Vec<Run>,
-}
-
-impl Proof {
-    /// Whether the first table's row of `era` is too noisy.
-    pub(crate) fn is_noisy(&self, era: &str) -> bool {
-        let mut rows = self.tables.iter().take(1).flat_map(|table| &table.rows);
-        let row = rows.find(|row| row.first().is_some_and(|cell| cell.text == era));
-        row.and_then(|row| row.get(RATE)).and_then(|it| it.status) == Some(Status::TooNoisy)
-    }
-}
 
 /// All the postings that something is measured of: 2004, 2012, 2014, 2017 and 2022.
 pub(crate) const ALL: [bool; 5] = [true; 5];
@@ -59,24 +47,67 @@ pub(crate) fn impossible() -> Option<String> {
         .then(|| format!("measured rows need two processors, and this process may use {cpus}"))
 }
 
-/// Measures what belongs to the postings chosen, in their order.
-///
-/// # Errors
-/// As [`impossible`] says; whatever a target says.
-pub(crate) fn measure(progress: &Progress, chosen: [bool; 5]) -> Result<Proof, Error> {
-    if let Some(why) = impossible() {
-        return Err(usage(why));
-    }
-    let mut proof = Proof::default();
+/// Something to measure.
+#[derive(Clone, Copy)]
+pub(crate) struct Job(What);
+
+#[derive(Clone, Copy)]
+enum What {
+    Pair(&'static Pair),
+    Around,
+}
+
+/// What there is to measure of the postings chosen, in their order.
+pub(crate) fn jobs(chosen: [bool; 5]) -> Vec<Job> {
+    let mut jobs = Vec::new();
     for (posting, _) in chosen.iter().enumerate().filter(|(_, chosen)| **chosen) {
-        for pair in PAIRS.iter().filter(|pair| pair.posting == posting) {
-            pair.measure(progress, &mut proof)?;
-        }
+        let pairs = PAIRS.iter().filter(|pair| pair.posting == posting);
+        jobs.extend(pairs.map(|pair| Job(What::Pair(pair))));
         if posting == around::POSTING {
-            around::measure(progress, &mut proof)?;
+            jobs.push(Job(What::Around));
         }
     }
-    Ok(proof)
+    jobs
+}
+
+impl Job {
+    /// A name for it, of which there is only one.
+    pub(crate) fn name(self) -> String {
+        match self.0 {
+            What::Pair(pair) => format!(
+                "measured-{}-{}{}",
+                REPRODUCED[pair.posting],
+                pair.workload,
+                pair.options
+                    .iter()
+                    .map(|it| it.trim_start_matches('-'))
+                    .fold(String::new(), |all, it| format!("{all}-{it}"))
+            ),
+            What::Around => format!("measured-{}-file", REPRODUCED[around::POSTING]),
+        }
+    }
+
+    /// What is measured, in a line.
+    pub(crate) const fn title(self) -> &'static str {
+        match self.0 {
+            What::Pair(pair) => pair.title,
+            What::Around => around::TITLE,
+        }
+    }
+
+    /// Measures it.
+    ///
+    /// # Errors
+    /// As [`impossible`] says; whatever a target says.
+    pub(crate) fn measure(self, progress: &Progress) -> Result<Part, Error> {
+        if let Some(why) = impossible() {
+            return Err(usage(why));
+        }
+        match self.0 {
+            What::Pair(pair) => pair.measure(progress),
+            What::Around => around::measure(progress),
+        }
+    }
 }
 
 /// One side: an era on the host's threads, or real Linux.
@@ -123,9 +154,9 @@ impl Side {
 }
 
 /// What is run: a workload and its threads.
-type What = (Workload, u32);
+type Load = (Workload, u32);
 
-/// What was measured of a side: the rounds of each [`What`], and why they are no figures.
+/// What was measured of a side: the rounds of each [`Load`], and why they are no figures.
 #[derive(Debug)]
 struct Measured {
     cells: Vec<Vec<Round>>,
@@ -139,6 +170,23 @@ impl Measured {
 
     fn figure(&self, at: usize, value: impl Fn(&Run) -> f64) -> Figure {
         Figure::of(self.runs(at).map(value).collect())
+    }
+
+    /// Each row says which round it is, and how far the rounds of its figure spread.
+    fn tell_rounds(&mut self, value: impl Fn(&Run) -> f64) {
+        for rounds in &mut self.cells {
+            let values = rounds.iter().map(|round| value(&round.run)).collect();
+            let spread = Figure::of(values).spread();
+            let count = rounds.len();
+            for (at, round) in rounds.iter_mut().enumerate() {
+                let Some(host) = &mut round.run.host else {
+                    continue;
+                };
+                host.insert("round".into(), Value::from(at + 1));
+                host.insert("rounds".into(), Value::from(count));
+                host.insert("spread".into(), Value::from(spread));
+            }
+        }
     }
 
     /// A cell of its row: measured, or too noisy to say so.
@@ -155,7 +203,7 @@ fn alternate(
     progress: &Progress,
     title: &str,
     sides: &[Side],
-    what: &[What],
+    what: &[Load],
     value: impl Fn(&Run) -> f64,
 ) -> Result<Vec<Measured>, Error> {
     let mut tries = 0;
@@ -165,6 +213,7 @@ fn alternate(
             cells: what.iter().map(|_| Vec::new()).collect(),
             noise: None,
         });
+        let before = machine::Ticks::now();
         for _ in 0..ROUNDS {
             progress.says(title);
             for (side, measured) in sides.iter().zip(&mut all) {
@@ -176,9 +225,16 @@ fn alternate(
                 progress.step();
             }
         }
+        let stolen = before.zip(machine::Ticks::now()).and_then(|(before, now)| {
+            let part = now.stolen_since(before);
+            (part > MOST_STOLEN).then(|| format!("{:.0}% of the time stolen", 100.0 * part))
+        });
         for measured in &mut all {
             let mut cells = measured.cells.iter();
-            measured.noise = cells.find_map(|rounds| noise(rounds, &value));
+            measured.noise = cells
+                .find_map(|rounds| noise(rounds, &value))
+                .or(stolen.clone());
+            measured.tell_rounds(&value);
         }
         tries += 1;
         if tries == TRIES || all.iter().all(|measured| measured.noise.is_none()) {
@@ -197,8 +253,81 @@ fn noise_note(sides: &[Side], all: &[Measured]) -> Option<String> {
     (!loud.is_empty()).then(|| format!("too noisy: {}", loud.join(", ")))
 }
 
+/// A rate of which each side has one.
+struct Rate<'a> {
+    unit: &'a str,
+    /// Whether less of it is better.
+    less: bool,
+    /// In which of the cells it is.
+    at: usize,
+    of: &'a dyn Fn(&Run) -> f64,
+}
+
+/// A line for each side with its rates, and by which factor each era is better than the first. Our
+/// sides differ in one thing; Linux, which differs in all, is compared with none.
+fn gains(
+    workload: &str,
+    sides: &[Side],
+    all: &[Measured],
+    rates: &[Rate<'_>],
+) -> (Vec<String>, Vec<Gain>) {
+    let mut lines = Vec::new();
+    let mut gains = Vec::new();
+    let (Some(base), Some(first)) = (sides.first(), all.first()) else {
+        return (lines, gains);
+    };
+    for (side, measured) in sides.iter().zip(all) {
+        for rate in rates {
+            let median = measured.figure(rate.at, rate.of).median;
+            let mut line = format!(
+                "{:<24}{:>12} {}",
+                side.named().name,
+                count(median),
+                rate.unit
+            );
+            if !side.is_linux() && !core::ptr::eq(first, measured) {
+                let pairs = measured.runs(rate.at).zip(first.runs(rate.at));
+                let values = pairs.map(|(after, before)| (rate.of)(after) / (rate.of)(before));
+                let factor = Figure::of(values.collect());
+                let gain = Gain {
+                    of: Here {
+                        workload: workload.into(),
+                        rate: rate.unit.into(),
+                        before: base.named().name.clone(),
+                        after: side.named().name.clone(),
+                    },
+                    factor: match rate.less {
+                        true => factor.inverse(),
+                        false => factor,
+                    },
+                    noise: measured.noise.clone().or_else(|| first.noise.clone()),
+                };
+                line = format!("{line:<50}  {}", gain.shown());
+                gains.push(gain);
+            } else if let Some(noise) = &measured.noise {
+                line = format!("{line:<50}  too noisy ({noise})");
+            }
+            lines.push(line);
+        }
+    }
+    (lines, gains)
+}
+
+/// A whole number with its thousands apart.
+pub(crate) fn count(figure: f64) -> String {
+    let digits = format!("{figure:.0}");
+    let mut out = String::new();
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    out
+}
+
 impl Pair {
-    fn measure(&self, progress: &Progress, proof: &mut Proof) -> Result<(), Error> {
+    fn measure(&self, progress: &Progress) -> Result<Part, Error> {
         let options: Vec<_> = self.options.iter().map(ToString::to_string).collect();
         let parse =
             |name| Workload::parse(name, &options).map_err(|error| usage(error.to_string()));
@@ -218,12 +347,42 @@ impl Pair {
             sides.push(Side::linux()?);
         }
         let all = alternate(progress, self.title, &sides, &what, |run| self.rate(run))?;
-        proof
-            .tables
-            .push(self.table(&sides, &all, missing.as_deref()));
+        let table = self.table(&sides, &all, missing.as_deref());
+        let (lines, gains) = self.gains(&sides, &all);
         let rounds = all.into_iter().flat_map(|it| it.cells).flatten();
-        proof.runs.extend(rounds.map(|round| round.run));
-        Ok(())
+        Ok(Part {
+            posting: REPRODUCED[self.posting].into(),
+            table,
+            runs: rounds.map(|round| round.run).collect(),
+            lines,
+            gains,
+        })
+    }
+
+    /// A line for each side, and what each gains over the first.
+    fn gains(&self, sides: &[Side], all: &[Measured]) -> (Vec<String>, Vec<Gain>) {
+        let own = |run: &Run| self.rate(run);
+        let other = |run: &Run| {
+            let rate = self
+                .beside
+                .and_then(|(rate, _)| run.rates.get(rate).copied());
+            rate.unwrap_or(0.0)
+        };
+        let mut rates = vec![Rate {
+            unit: self.unit,
+            less: false,
+            at: 1,
+            of: &own,
+        }];
+        if let Some((_, unit)) = self.beside {
+            rates.push(Rate {
+                unit,
+                less: false,
+                at: 1,
+                of: &other,
+            });
+        }
+        gains(self.both.unwrap_or(self.workload), sides, all, &rates)
     }
 
     fn rate(&self, run: &Run) -> f64 {

@@ -2,7 +2,10 @@
 //! sixteen.
 
 use super::rounds::{Figure, rule};
-use super::{MEASURED, Measured, Proof, RAM, ROUNDS, Side, What, alternate, noise_note};
+use super::{
+    Load, MEASURED, Measured, Part, RAM, REPRODUCED, ROUNDS, Rate, Side, alternate, gains,
+    noise_note,
+};
 use crate::choice::era_list;
 use crate::error::{Error, usage};
 use crate::machine;
@@ -15,7 +18,7 @@ use minflt_workload::Workload;
 /// Its posting's place in what `measure` is asked for.
 pub(super) const POSTING: usize = 2;
 
-const TITLE: &str = "Loads from a file in the page cache (2014)";
+pub(super) const TITLE: &str = "Loads from a file in the page cache (2014)";
 const ERAS: &str = "linux-3.14,fault-around-2014";
 /// One such run each.
 pub(super) const COMMANDS: [&str; 3] = [
@@ -44,7 +47,7 @@ fn workload(name: &str, options: &[&str]) -> Result<Workload, Error> {
 }
 
 /// Measures it.
-pub(super) fn measure(progress: &Progress, proof: &mut Proof) -> Result<(), Error> {
+pub(super) fn measure(progress: &Progress) -> Result<Part, Error> {
     let first = workload(CELLS[0].0, CELLS[0].1)?;
     let mut sides = Vec::new();
     for named in era_list(ERAS)? {
@@ -52,15 +55,27 @@ pub(super) fn measure(progress: &Progress, proof: &mut Proof) -> Result<(), Erro
         sides.push(Side::Host(named, target));
     }
     sides.push(Side::linux()?);
-    let what: Result<Vec<What>, Error> = CELLS
+    let what: Result<Vec<Load>, Error> = CELLS
         .iter()
         .map(|(name, options, threads)| Ok((workload(name, options)?, *threads)))
         .collect();
     let all = alternate(progress, TITLE, &sides, &what?, ns_per_page)?;
-    proof.tables.push(table(&sides, &all));
+    let rate = Rate {
+        unit: "ns per page",
+        less: true,
+        at: 0,
+        of: &ns_per_page,
+    };
+    let (lines, gains) = gains("file-seq", &sides, &all, &[rate]);
+    let table = table(&sides, &all);
     let rounds = all.into_iter().flat_map(|it| it.cells).flatten();
-    proof.runs.extend(rounds.map(|round| round.run));
-    Ok(())
+    Ok(Part {
+        posting: REPRODUCED[POSTING].into(),
+        table,
+        runs: rounds.map(|round| round.run).collect(),
+        lines,
+        gains,
+    })
 }
 
 /// Nanoseconds that a thread took for each page it loaded from.

@@ -12,11 +12,14 @@ use crate::rows::Place;
 use crate::rows::record;
 use minflt_report::Run;
 use minflt_workload::Outcome;
+use serde::{Deserialize, Serialize};
 
 /// How far the middle five of seven rounds may lie apart, as a part of their median.
 pub(super) const MOST_SPREAD: f64 = 0.25;
 /// The least CPU time of threads that do not sleep, as a part of wall time.
 pub(super) const LEAST_CPU: f64 = 0.95;
+/// The most time that a hypervisor may take meanwhile, as a part of all processors' time.
+pub(super) const MOST_STOLEN: f64 = 0.03;
 /// Sleeps of a thread that is started, meets the others at barriers, and ends.
 const SLEEPS_OF_A_START: u64 = 8;
 
@@ -45,11 +48,11 @@ impl Round {
 }
 
 /// The median of some rounds, and the interval of the middle ones.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Figure {
-    pub(super) median: f64,
-    pub(super) low: f64,
-    pub(super) high: f64,
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Figure {
+    pub(crate) median: f64,
+    pub(crate) low: f64,
+    pub(crate) high: f64,
 }
 
 impl Figure {
@@ -66,7 +69,7 @@ impl Figure {
     }
 
     /// How far the interval reaches, as a part of the median.
-    fn spread(self) -> f64 {
+    pub(super) fn spread(self) -> f64 {
         if self.median > 0.0 {
             (self.high - self.low) / self.median
         } else {
@@ -74,8 +77,22 @@ impl Figure {
         }
     }
 
+    /// One over it.
+    pub(super) fn inverse(self) -> Self {
+        Self {
+            median: 1.0 / self.median,
+            low: 1.0 / self.high,
+            high: 1.0 / self.low,
+        }
+    }
+
+    /// Whether a factor is one of neither more nor less: its interval reaches over 1.
+    pub(crate) fn shows_no_difference(self) -> bool {
+        self.low <= 1.0 && self.high >= 1.0
+    }
+
     /// Median and interval, with as many decimals.
-    pub(super) fn shown(self, decimals: usize) -> String {
+    pub(crate) fn shown(self, decimals: usize) -> String {
         let Self { median, low, high } = self;
         format!("{median:.decimals$} ({low:.decimals$} to {high:.decimals$})")
     }

@@ -17,8 +17,10 @@ pub(super) use y2022::simulate as simulate_2022;
 
 use crate::experiment::Ran;
 use crate::rows::checks;
-use minflt_report::published::Role;
-use minflt_report::{Cell, Run, Status, Table};
+use minflt_report::published::{Place, Role};
+use minflt_report::{Cell, PublishedTable, Run, Status, Table};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 /// Steps of progress for the tables of 2004, of 2012, of 2014, of 2017 and of 2022.
 pub(super) const STEPS: [u64; 5] = [12, 1, 15, y2017::STEPS, y2022::STEPS];
@@ -27,27 +29,61 @@ pub(super) const STEPS: [u64; 5] = [12, 1, 15, y2017::STEPS, y2022::STEPS];
 const HELD_OUT: &str = "held out";
 
 /// Simulated tables of one posting, with what the page says of them.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Simulated {
-    pub(super) intro: &'static str,
+    pub(super) intro: String,
     pub(super) tables: Vec<Table>,
     pub(super) runs: Vec<Run>,
-    pub(super) compared: Vec<Compared>,
+    pub(super) figures: Figures,
 }
 
 impl Simulated {
-    const fn new(intro: &'static str) -> Self {
+    fn new(intro: &str) -> Self {
         Self {
-            intro,
+            intro: intro.to_owned(),
             tables: Vec::new(),
             runs: Vec::new(),
-            compared: Vec::new(),
+            figures: Figures::default(),
         }
     }
 }
 
+/// The figures of simulated tables.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(super) struct Figures {
+    /// Those that are judged.
+    pub(super) compared: Vec<Compared>,
+    /// All, by their place in what was published. Where several machines may stand for the
+    /// published one, the figures are those of the first.
+    #[serde(with = "in_pairs")]
+    pub(super) cells: BTreeMap<Place, (f64, Status)>,
+}
+
+impl Figures {
+    /// Our figure for a published cell.
+    fn note(
+        &mut self,
+        published: &PublishedTable,
+        row: usize,
+        column: &str,
+        (figure, status): (f64, Status),
+    ) {
+        let place = Place {
+            table: published.id.clone(),
+            row: published.row_label(row),
+            column: column.to_owned(),
+        };
+        self.cells.entry(place).or_insert((figure, status));
+    }
+
+    /// A figure that is judged.
+    fn judge(&mut self, compared: Compared) {
+        self.compared.push(compared);
+    }
+}
+
 /// A published figure and ours for it.
-#[derive(Clone, PartialEq, Debug)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub(super) struct Compared {
     /// The posting and machine whose figures are judged together.
     pub(super) group: String,
@@ -102,4 +138,26 @@ fn looked<'a>(runs: impl Iterator<Item = &'a Run>) -> String {
 
 fn runs_of(ran: &[Ran]) -> impl Iterator<Item = Run> + '_ {
     ran.iter().map(|ran| ran.run.clone())
+}
+
+/// Maps as lists of pairs: a key in JSON is a string.
+mod in_pairs {
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+    use std::collections::BTreeMap;
+
+    pub(super) fn serialize<K: Serialize, V: Serialize, S: Serializer>(
+        map: &BTreeMap<K, V>,
+        to: S,
+    ) -> Result<S::Ok, S::Error> {
+        to.collect_seq(map)
+    }
+
+    pub(super) fn deserialize<'a, K, V, D>(from: D) -> Result<BTreeMap<K, V>, D::Error>
+    where
+        K: Deserialize<'a> + Ord,
+        V: Deserialize<'a>,
+        D: Deserializer<'a>,
+    {
+        Ok(Vec::<(K, V)>::deserialize(from)?.into_iter().collect())
+    }
 }

@@ -1,6 +1,6 @@
 //! The 2004 tables: pft on a simulated Altix.
 
-use super::{Compared, Simulated, beside, looked, runs_of};
+use super::{Compared, Figures, Simulated, beside, looked, runs_of};
 use crate::error::Error;
 use crate::experiment::{Ran, Size, era, machine, pft, pft_figure, pft_scale};
 use crate::parallel;
@@ -30,7 +30,7 @@ pub(in super::super) fn simulate(
         let mut table = beside_ours(published, &rows, file.is_fitted());
         table.footnotes.push(source(published, &file, size)?);
         done.tables.push(table);
-        done.compared.extend(compared(published, &file, &rows));
+        compare(published, &file, &rows, &mut done.figures);
         done.runs.extend(runs_of(&ran));
     }
     Ok(done)
@@ -83,29 +83,30 @@ pub(crate) fn beside_ours(
     table
 }
 
-fn compared(
+fn compare(
     published: &PublishedTable,
     file: &MachineFile,
     rows: &[(usize, &Ran)],
-) -> Vec<Compared> {
-    let mut all = Vec::new();
+    found: &mut Figures,
+) {
     for (row, ran) in rows {
         for (column, of) in COLUMNS.iter().zip(figures(published, *row, ran)) {
             let (Some(printed), Some(simulated)) = of else {
                 continue;
             };
-            all.push(Compared {
+            let status = published.simulated_status(*row, column, file.is_fitted());
+            found.note(published, *row, column, (simulated, status));
+            found.judge(Compared {
                 group: format!("2004 on {}", file.name),
                 role: published.role,
                 row: published.row_label(*row),
                 what: (*column).into(),
                 published: printed,
                 simulated,
-                status: published.simulated_status(*row, column, file.is_fitted()),
+                status,
             });
         }
     }
-    all
 }
 
 /// What was simulated, and how to do it again.

@@ -4,7 +4,7 @@
 //! reverse map's lock exclusive, as it was before the patch; with the lock left out where that is
 //! safe; and with it shared, as Linux did it instead.
 
-use super::{Compared, Simulated, looked, text};
+use super::{Compared, Figures, Simulated, looked, text};
 use crate::choice::{Named, era_list};
 use crate::error::Error;
 use crate::experiment::machine;
@@ -46,7 +46,7 @@ pub(in super::super) fn simulate(
     let runs: Vec<_> = eras.iter().zip(&cells).collect();
     for published in &posting.tables {
         let table = match ours(&published) {
-            true => block(published, &file, &runs, &mut done.compared),
+            true => block(published, &file, &runs, &mut done.figures),
             false => only_published(published),
         };
         done.tables.push(table);
@@ -76,7 +76,7 @@ fn block(
     published: &PublishedTable,
     file: &MachineFile,
     runs: &Runs<'_>,
-    compared: &mut Vec<Compared>,
+    figures: &mut Figures,
 ) -> Table {
     let own = published.era.as_deref().unwrap_or_default();
     let others: &[&str] = match published.role {
@@ -107,6 +107,9 @@ fn block(
         let printed = published.cell_at(at, "Value").and_then(|it| it.value);
         let ours = of(own, &row);
         let status = status(published, at, file.is_fitted());
+        if let Some(ours) = ours {
+            figures.note(published, at, "Value", (ours, status));
+        }
         let mut line = vec![Cell::from(row.as_str()), unit.unwrap_or_default().into()];
         line.extend(super::beside(printed, ours, status));
         line.extend(others.iter().map(|era| Cell::from(text(of(era, &row)))));
@@ -115,7 +118,7 @@ fn block(
         if JUDGED.contains(&row.as_str())
             && let (Some(published_value), Some(simulated)) = (printed, ours)
         {
-            compared.push(Compared {
+            figures.judge(Compared {
                 group: format!("2012 numa02 on {}", file.name),
                 role: published.role,
                 row,

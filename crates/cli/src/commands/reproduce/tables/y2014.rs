@@ -3,7 +3,7 @@
 //! Faults are counted, times are simulated. The posting's three real workloads wait for recordings
 //! of real programs.
 
-use super::{Compared, Simulated, looked, text};
+use super::{Compared, Figures, Simulated, looked, text};
 use crate::error::Error;
 use crate::experiment::file::{self, Cell as Ran};
 use crate::experiment::machine;
@@ -33,7 +33,7 @@ pub(in super::super) fn simulate(
     for published in posting.tables.iter().filter(ours) {
         let file = machine(published)?;
         let grid = Grid::simulate(published, &file, progress)?;
-        let table = grid.table(published, &file, &mut done.compared);
+        let table = grid.table(published, &file, &mut done.figures);
         done.tables.push(table);
         done.runs.extend(grid.runs());
     }
@@ -91,7 +91,7 @@ impl Grid {
         &self,
         published: &PublishedTable,
         file: &MachineFile,
-        compared: &mut Vec<Compared>,
+        figures: &mut Figures,
     ) -> Table {
         let mut heads = vec![Column::text("threads, metric"), Column::text("ours is")];
         for column in &self.columns {
@@ -123,8 +123,9 @@ impl Grid {
                     false => cell.seconds(),
                 };
                 let status = status_of(column);
+                figures.note(published, row, column, (ours, status));
                 if let (false, Some(printed)) = (counts, printed) {
-                    compared.push(time(published, row, column, (printed, ours), status));
+                    figures.judge(time(published, row, column, (printed, ours), status));
                 }
                 line.push(text(printed).into());
                 line.push(match status == most {

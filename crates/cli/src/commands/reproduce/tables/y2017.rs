@@ -1,6 +1,6 @@
 //! The 2017 tables: ebizzy and kernbench on two simulated machines, and the load that has none.
 
-use super::{Compared, HELD_OUT, Simulated, beside, looked, text};
+use super::{Compared, Figures, HELD_OUT, Simulated, beside, looked, text};
 use crate::choice::era_list;
 use crate::error::{Error, failed};
 use crate::experiment::{
@@ -137,7 +137,9 @@ fn beside_ours(
                 false => cells.extend([text(printed).into(), "-".into(), "-".into()]),
             }
             if let (Some(printed), Some(simulated)) = (printed, ours) {
-                done.compared.push(Compared {
+                done.figures
+                    .note(published, row, column, (simulated, status));
+                done.figures.judge(Compared {
                     group: match held_out {
                         true => format!("2017 {HELD_OUT}"),
                         false => format!("2017 ebizzy on {}", file.name),
@@ -193,14 +195,7 @@ fn both_loads(
     let looks = looked(ran.iter().map(|ran| &ran.run));
     let outcomes: Vec<_> = ran.iter().map(|ran| &ran.outcome).collect();
     for (load, published) in [(0, half), (1, optimal)] {
-        let table = changes(
-            published,
-            load,
-            &outcomes,
-            &file,
-            &looks,
-            &mut done.compared,
-        );
+        let table = changes(published, load, &outcomes, &file, &looks, &mut done.figures);
         done.tables.push(table);
     }
     done.runs.extend(ran.into_iter().map(|ran| ran.run));
@@ -245,7 +240,7 @@ fn changes(
     outcomes: &[&Outcome],
     file: &MachineFile,
     looks: &str,
-    compared: &mut Vec<Compared>,
+    figures: &mut Figures,
 ) -> Table {
     let columns = columns_of(published);
     let statuses = |label: &str| {
@@ -290,7 +285,7 @@ fn changes(
         let statuses = statuses(share.of.0);
         for ((at, column), status) in columns.iter().enumerate().zip(statuses) {
             if let (Some(published_value), Some(simulated)) = (printed[at], ours[at]) {
-                compared.push(Compared {
+                figures.judge(Compared {
                     group: format!("2017 kernbench on {}", file.name),
                     role: published.role_of(column).unwrap_or(published.role),
                     row: share.name.to_owned(),

@@ -1,7 +1,7 @@
 //! The 2022 tables: processes that fault on a file of huge pages and fork, on the two machines that
 //! may be the posting's.
 
-use super::{Compared, Simulated, looked, text};
+use super::{Compared, Figures, Simulated, looked, text};
 use crate::error::Error;
 use crate::experiment::hugetlb::{self, Cell as Ran};
 use crate::parallel;
@@ -72,7 +72,7 @@ pub(in super::super) fn simulate(
                 }),
             }
         }
-        let table = table(published, &machines, &mut done.compared)?;
+        let table = table(published, &machines, &mut done.figures)?;
         done.tables.push(table);
         all.push(machines);
     }
@@ -114,7 +114,7 @@ impl Cells {
 fn table(
     published: &PublishedTable,
     machines: &[Cells],
-    compared: &mut Vec<Compared>,
+    figures: &mut Figures,
 ) -> Result<Table, Error> {
     let mut heads = vec![Column::text("instances"), Column::text("unit")];
     heads.extend(COLUMNS.map(|name| Column::number(&format!("published {name}"), "")));
@@ -143,10 +143,13 @@ fn table(
                     .into(),
             );
             for column in COLUMNS {
+                if let Some(ours) = figure(column) {
+                    figures.note(published, row, column, (ours, status));
+                }
                 let both = printed(column).zip(figure(column));
                 // One instance has one figure.
                 if let Some(both) = both.filter(|_| column == "avg" || is_many(published, row)) {
-                    compared.push(judged(published, row, cells, column, both));
+                    figures.judge(judged(published, row, cells, column, both));
                 }
             }
         }

@@ -1,0 +1,198 @@
+//! How a run ends that does not end by itself: Ctrl-C, a closed pipe, a full disk, a budget, one
+//! CPU. Nothing that was done is lost, one line says what is there, and the status is right.
+#![cfg(target_os = "linux")]
+#![expect(
+    clippy::expect_used,
+    clippy::tests_outside_test_module,
+    reason = "all of an integration test is a test"
+)]
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+/// A folder of a test's own, removed at its end.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Self {
+        let at = std::env::temp_dir().join(format!("minflt-{name}-{}", std::process::id()));
+        let _none_yet = fs::remove_dir_all(&at);
+        fs::create_dir_all(&at).expect("a folder");
+        Self(at)
+    }
+
+    fn page(&self) -> String {
+        fs::read_to_string(self.0.join("report.html")).expect("a page")
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _may_be_gone = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn minflt(args: &[&str], out: &Path) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_minflt"));
+    command.args(args).arg("--out").arg(out);
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+fn text(from: Option<impl Read>) -> String {
+    let mut text = String::new();
+    let mut from = from.expect("a pipe");
+    from.read_to_string(&mut text).expect("text");
+    text
+}
+
+fn interrupt(child: &Child) {
+    let pid = child.id().to_string();
+    let sent = Command::new("kill").args(["-INT", &pid]).status();
+    assert!(sent.expect("kill runs").success());
+}
+
+fn cpus() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+#[test]
+fn a_run_that_is_interrupted_keeps_what_it_has_and_another_goes_on_from_there() {
+    let folder = Folder::new("interrupted");
+    let rows = folder.0.join("rows.json");
+    let args = [
+        "reproduce",
+        "2012",
+        "--quiet",
+        "--json",
+        rows.to_str().expect("a path"),
+    ];
+    let mut child = minflt(&args, &folder.0).spawn().expect("it runs");
+    // With one CPU nothing is measured, and the line that says so comes first.
+    let first = if cpus() > 1 {
+        "  anon-vma-2012"
+    } else {
+        "measured here: skipped"
+    };
+    let mut lines = BufReader::new(child.stdout.take().expect("a pipe")).lines();
+    let seen = lines.any(|line| line.expect("text").starts_with(first));
+    assert!(seen, "{first}");
+    interrupt(&child);
+    let said = text(child.stderr.take());
+    assert_eq!(child.wait().expect("it ends").code(), Some(130), "{said}");
+    assert!(
+        said.contains("interrupted") && said.contains("report.html"),
+        "{said}"
+    );
+    assert!(said.contains("--resume"), "{said}");
+    assert!(folder.page().contains("This run has not ended"));
+
+    let kept = folder.0.join("parts/measured-2012-move-pages.json");
+    assert_eq!(kept.exists(), cpus() > 1);
+    let args = [&args[..], &["--resume"]].concat();
+    let output = minflt(&args, &folder.0).output().expect("it runs");
+    assert!(output.status.success());
+    assert!(folder.page().contains("What came out"));
+    assert!(!folder.page().contains("This run has not ended"));
+    assert!(!folder.0.join("parts").exists());
+    // The rows are all there, once.
+    let rows = fs::read_to_string(rows).expect("rows");
+    let simulated = rows.lines().filter(|row| row.contains("\"sim\"")).count();
+    assert_eq!(simulated, 4, "numa02 in four eras");
+}
+
+#[test]
+fn a_reader_who_leaves_does_not_cost_the_page() {
+    let folder = Folder::new("closed");
+    let args = ["reproduce", "2004", "--quiet", "--budget", "1ms"];
+    let mut child = minflt(&args, &folder.0).spawn().expect("it runs");
+    drop(child.stdout.take());
+    let said = text(child.stderr.take());
+    assert_eq!(child.wait().expect("it ends").code(), Some(0), "{said}");
+    assert!(said.is_empty(), "{said}");
+    assert!(folder.page().contains("What came out"));
+}
+
+#[test]
+fn a_budget_that_is_over_is_said_with_what_it_left_out() {
+    let folder = Folder::new("budget");
+    let args = ["reproduce", "--quiet", "--budget", "1ms"];
+    let output = minflt(&args, &folder.0).output().expect("it runs");
+    let said = String::from_utf8(output.stdout).expect("text");
+    assert_eq!(output.status.code(), Some(0), "{said}");
+    for left_out in [
+        "left out, as --budget is over: ",
+        "the simulated tables of 2017",
+    ] {
+        assert!(said.contains(left_out), "{said}");
+    }
+    assert_eq!(said.matches("not simulated").count(), 2 * 8, "{said}");
+}
+
+#[test]
+fn a_full_disk_is_named_and_the_page_is_there() {
+    let folder = Folder::new("full");
+    let args = ["reproduce", "2012", "--quiet", "--json", "/dev/full"];
+    let output = minflt(&args, &folder.0).output().expect("it runs");
+    let said = String::from_utf8(output.stderr).expect("text");
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(
+        said.contains("/dev/full") && said.contains("No space left"),
+        "{said}"
+    );
+    assert_eq!(said.lines().count(), 1, "{said}");
+    assert!(folder.page().contains("</html>"));
+}
+
+#[test]
+fn places_that_cannot_be_written_to_are_refused_before_the_run() {
+    let nowhere = "/proc/nowhere";
+    for (args, named) in [
+        (vec!["reproduce", "--quiet"], "--out"),
+        (
+            vec!["reproduce", "--quiet", "--json", "/proc/nowhere/rows"],
+            "--out",
+        ),
+    ] {
+        let output = minflt(&args, nowhere.as_ref()).output().expect("it runs");
+        let said = String::from_utf8(output.stderr).expect("text");
+        assert_eq!(output.status.code(), Some(1), "{said}");
+        assert!(said.contains(named) && said.contains(nowhere), "{said}");
+        assert!(output.stdout.is_empty());
+    }
+    let folder = Folder::new("refused");
+    let args = ["reproduce", "--quiet", "--json", "/proc/nowhere/rows"];
+    let output = minflt(&args, &folder.0).output().expect("it runs");
+    let said = String::from_utf8(output.stderr).expect("text");
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(
+        said.contains("--json") && output.stdout.is_empty(),
+        "{said}"
+    );
+}
+
+#[test]
+fn one_cpu_measures_nothing_and_simulates_the_same() {
+    let folder = Folder::new("one-cpu");
+    let mut command = Command::new("taskset");
+    command.args([
+        "-c",
+        "0",
+        env!("CARGO_BIN_EXE_minflt"),
+        "reproduce",
+        "2012",
+        "--quiet",
+    ]);
+    command.arg("--tables").arg("--out").arg(&folder.0);
+    let output = command.output().expect("taskset is part of util-linux");
+    let said = String::from_utf8(output.stdout).expect("text");
+    assert_eq!(output.status.code(), Some(0), "{said}");
+    assert!(
+        said.contains("skipped: measured rows need two processors"),
+        "{said}"
+    );
+    assert!(said.contains("The 2012 tables"), "{said}");
+    assert!(said.contains("2012  agrees "), "{said}");
+}
