@@ -75,10 +75,32 @@ pub(crate) fn gate(root: &Path) -> Vec<Step> {
         ),
         apart(root, "kernel", "kernel-build", "build --release"),
     ];
+    steps.push(page(root));
     steps.extend(miri(root));
     steps.push(fuzz::step(root, ""));
     steps.extend(deny(root));
     steps
+}
+
+/// Opens the page that `reproduce` wrote last in a browser.
+fn page(root: &Path) -> Step {
+    let page = root.join("results/report.html");
+    let chromium = std::env::var("CHROMIUM").unwrap_or_else(|_| "/usr/bin/chromium".into());
+    let step = Step::cargo("page", root.join("tests/page"), "");
+    let argv = ["node", "page.mjs", "../../results/report.html"];
+    Step {
+        argv: argv.map(str::to_owned).into(),
+        ..step
+    }
+    .only_if(|| page.is_file(), "no page; `minflt reproduce` writes one")
+    .only_if(
+        || Path::new(&chromium).is_file(),
+        "no browser (apt-get install chromium)",
+    )
+    .only_if(
+        || root.join("tests/page/node_modules").is_dir(),
+        "no playwright (cd tests/page && npm ci)",
+    )
 }
 
 /// A step of a package that is built apart from the workspace, for a bare target.

@@ -8,6 +8,7 @@
 pub mod compare;
 pub mod docs;
 pub mod page;
+pub mod picture;
 
 pub mod published;
 pub mod run;
@@ -17,6 +18,7 @@ pub mod verify;
 
 pub use docs::replace_generated;
 pub use page::{Report, Section};
+pub use picture::Picture;
 
 pub use published::{Posting, PublishedTable, postings};
 pub use run::{Run, Timing};

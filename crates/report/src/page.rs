@@ -1,18 +1,26 @@
-//! A report as one self-contained HTML page: no scripts, fonts or other files.
+//! A report as one self-contained HTML page: no other files, and nothing is asked of the network.
 //!
-//! All text is escaped; the only markup it may carry is backquotes around code.
+//! All text is escaped; the only markup it may carry is backquotes around code. Without scripts the
+//! page has all its tables and pictures but the curves, whose tables it has.
 
 use std::collections::BTreeSet;
 
+use crate::picture::{Curves, Picture, escape};
 use crate::status::Status;
 use crate::table::{Align, Cell, Column, Table};
 
 const STYLE: &str = include_str!("page.css");
+const SCRIPT: &str = include_str!("page/page.js");
+const UPLOT_STYLE: &str = include_str!("../vendor/uplot/uPlot.min.css");
+const UPLOT: &str = include_str!("../vendor/uplot/uPlot.iife.min.js");
+/// Nothing is loaded; what is written into the page may run and look as it likes.
+const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; \
+                      img-src data:; frame-src data:; object-src data:";
 /// Cells of words that are this short, in bytes, are not broken.
 const WORD: usize = 24;
 
 /// What a page shows.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Report {
     /// Its title and first heading.
     pub title: String,
@@ -25,14 +33,18 @@ pub struct Report {
 }
 
 /// A part of a page with a heading.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Section {
     /// Its heading.
     pub heading: String,
     /// What it says before its tables; paragraphs are set off by empty lines.
     pub intro: String,
-    /// Its tables.
+    /// Its pictures, before its tables.
+    pub pictures: Vec<Picture>,
+    /// Its tables; folded, unless [`Section::open`].
     pub tables: Vec<Table>,
+    /// Whether its tables are open from the start.
+    pub open: bool,
     /// Remarks after its tables.
     pub notes: Vec<String>,
 }
@@ -46,21 +58,29 @@ impl Report {
             "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
              <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
              <meta name=\"color-scheme\" content=\"light dark\">\n\
-             <title>{title}</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n<header>\n\
+             <meta http-equiv=\"Content-Security-Policy\" content=\"{POLICY}\">\n\
+             <title>{title}</title>\n<style>\n{UPLOT_STYLE}\n{STYLE}</style>\n</head>\n<body>\n<header>\n\
              <h1>{title}</h1>\n{}</header>\n",
             paragraphs(&self.lead, " class=\"lead\""),
         );
         page += &self.contents();
-        page += &self.legend();
         page += "<main>\n";
         for (number, section) in (1..).zip(&self.sections) {
             page += &section.to_html(number);
         }
         page += "</main>\n";
+        page += &self.legend();
         if !self.footer.is_empty() {
             page += &format!("<footer>{}</footer>\n", prose(&self.footer));
         }
-        page + "</body>\n</html>\n"
+        let pictures = self.sections.iter().flat_map(|section| &section.pictures);
+        if pictures
+            .into_iter()
+            .any(|it| matches!(it, Picture::Curves(_)))
+        {
+            page += &format!("<script>{UPLOT}</script>\n");
+        }
+        page + &format!("<script>{SCRIPT}</script>\n</body>\n</html>\n")
     }
 
     /// Links to the sections, if there are enough of them.
@@ -101,7 +121,10 @@ impl Report {
             )
         };
         let entries: String = used.into_iter().map(entry).collect();
-        format!("<dl class=\"legend\">\n{entries}</dl>\n")
+        format!(
+            "<aside aria-label=\"Labels\">\n<h2>What the labels claim</h2>\n<dl class=\"legend\">\n\
+             {entries}</dl>\n</aside>\n"
+        )
     }
 }
 
@@ -112,16 +135,97 @@ impl Section {
             prose(&self.heading),
             paragraphs(&self.intro, ""),
         );
-        out.extend(self.tables.iter().map(figure));
+        out.extend(self.pictures.iter().map(picture));
+        let tables = (1..).zip(&self.tables);
+        out.extend(
+            tables.map(|(at, table)| figure(table, &format!("table-{number}-{at}"), self.open)),
+        );
         out + &list(&self.notes) + "</section>\n"
     }
 }
 
-fn figure(table: &Table) -> String {
-    let mut out = "<figure>\n".to_owned();
-    if !table.title.is_empty() {
-        out += &format!("<figcaption>{}</figcaption>\n", prose(&table.title));
+fn picture(picture: &Picture) -> String {
+    match picture {
+        Picture::Factors(factors) => format!(
+            "<figure>\n<figcaption>{}</figcaption>\n<div class=\"scroll\" tabindex=\"0\">\n{}</div>\n\
+             </figure>\n",
+            prose(&factors.title),
+            factors.to_svg()
+        ),
+        Picture::Curves(curves) => curve_figure(curves),
+        Picture::Drawing { title, svg, words } => format!(
+            "<figure>\n<details>\n<summary>{}</summary>\n{}<div class=\"scroll\" tabindex=\"0\">\n\
+             <img alt=\"{}\" src=\"data:image/svg+xml,{}\">\n</div>\n</details>\n</figure>\n",
+            prose(title),
+            paragraphs(words, ""),
+            escape(title),
+            percent(svg)
+        ),
     }
+}
+
+/// Bytes as part of a `data:` address.
+fn percent(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        match byte {
+            b'a'..=b'z'
+            | b'A'..=b'Z'
+            | b'0'..=b'9'
+            | b' '
+            | b'='
+            | b'/'
+            | b'.'
+            | b'-'
+            | b':'
+            | b';'
+            | b','
+            | b'('
+            | b')'
+            | b'_' => out.push(char::from(byte)),
+            _ => out += &format!("%{byte:02X}"),
+        }
+    }
+    out
+}
+
+/// The curves' figures for the script, and places for what it draws.
+fn curve_figure(curves: &Curves) -> String {
+    // No `</script>` ends the element early.
+    let data = serde_json::to_string(curves)
+        .unwrap_or_default()
+        .replace('<', "\\u003c");
+    format!(
+        "<figure class=\"curves\">\n<figcaption>{}, {}</figcaption>\n\
+         <script type=\"application/json\">{data}</script>\n\
+         <div class=\"plot\" role=\"img\" aria-label=\"{}: the table below has the figures; the arrow \
+         keys move along the axis\"></div>\n\
+         <p class=\"where\" aria-live=\"polite\"></p>\n<fieldset class=\"eras\"><legend>Eras</legend>\
+         </fieldset>\n</figure>\n",
+        prose(&curves.title),
+        escape(&curves.unit),
+        escape(&curves.title)
+    )
+}
+
+fn figure(table: &Table, id: &str, open: bool) -> String {
+    let mut out = format!("<figure id=\"{id}\">\n");
+    let folded = !open;
+    let title = match table.title.is_empty() {
+        true => "Table".to_owned(),
+        false => prose(&table.title),
+    };
+    out += &match folded {
+        true => format!("<details>\n<summary>{title}</summary>\n"),
+        false => format!("<figcaption>{title}</figcaption>\n"),
+    };
+    let command = match table.command.is_empty() {
+        true => String::new(),
+        false => format!("<code>{}</code> ", escape(&table.command)),
+    };
+    out += &format!(
+        "<p class=\"command\">{command}<a class=\"anchor\" href=\"#{id}\">link to this table</a></p>\n"
+    );
     // A region that scrolls must be reachable by the keyboard.
     out += "<div class=\"scroll\" tabindex=\"0\">\n<table>\n<thead>\n<tr>";
     out.extend(table.columns.iter().map(heading));
@@ -135,7 +239,12 @@ fn figure(table: &Table) -> String {
         );
         out += "</tr>\n";
     }
-    out + "</tbody>\n</table>\n</div>\n" + &list(&table.footnotes) + "</figure>\n"
+    out += "</tbody>\n</table>\n</div>\n";
+    out += &list(&table.footnotes);
+    if folded {
+        out += "</details>\n";
+    }
+    out + "</figure>\n"
 }
 
 fn heading(column: &Column) -> String {
@@ -207,21 +316,6 @@ fn prose(text: &str) -> String {
         rest = after;
     }
     out + &escape(rest)
-}
-
-fn escape(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for letter in text.chars() {
-        match letter {
-            '&' => out += "&amp;",
-            '<' => out += "&lt;",
-            '>' => out += "&gt;",
-            '"' => out += "&quot;",
-            '\'' => out += "&#39;",
-            _ => out.push(letter),
-        }
-    }
-    out
 }
 
 #[cfg(test)]

@@ -21,6 +21,8 @@ pub struct Table {
     pub rows: Vec<Vec<Cell>>,
     /// Remarks under it, one sentence or more each.
     pub footnotes: Vec<String>,
+    /// The command that prints it; may be empty.
+    pub command: String,
 }
 
 /// A column's heading and how its cells are set.

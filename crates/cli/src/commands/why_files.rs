@@ -12,9 +12,14 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-/// Draws the time within the windows.
+/// Draws the time within the windows into a file.
 pub(crate) fn flame(why: &Why, title: &str, file: &Path) -> Result<(), Error> {
     let cannot = failed(format!("--flame: cannot write {}", file.display()));
+    fs::write(file, drawing(why, title)?).map_err(|error| cannot(&error))
+}
+
+/// The drawing, as SVG.
+pub(crate) fn drawing(why: &Why, title: &str) -> Result<Vec<u8>, Error> {
     let line = |(activity, cause, name, time): &(_, Cause, Option<String>, u64)| {
         let mut stack = frames(*activity);
         stack.push(cause.name().to_owned());
@@ -29,8 +34,8 @@ pub(crate) fn flame(why: &Why, title: &str, file: &Path) -> Result<(), Error> {
     options.deterministic = true;
     let mut svg = Vec::new();
     from_lines(&mut options, lines.iter().map(String::as_str), &mut svg)
-        .map_err(|error| cannot(&error))?;
-    fs::write(file, svg).map_err(|error| cannot(&error))
+        .map_err(|error| failed("cannot draw a flame graph")(&error))?;
+    Ok(svg)
 }
 
 /// Writes the samples, a track for each thread.

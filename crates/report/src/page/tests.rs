@@ -1,4 +1,5 @@
 use super::{Report, Section, prose};
+use crate::picture::{Curves, Picture};
 use crate::published::{overview, posting_tables, postings};
 use crate::status::Status;
 use crate::table::{Cell, Column, Table};
@@ -25,6 +26,8 @@ fn sample() -> Report {
             heading: "2004".to_owned(),
             intro: "<script>alert('x')</script>".to_owned(),
             tables: vec![table],
+            open: true,
+            pictures: Vec::new(),
             notes: vec!["A note.".to_owned()],
         }],
         footer: "Made by `minflt`.".to_owned(),
@@ -32,13 +35,14 @@ fn sample() -> Report {
 }
 
 #[test]
-fn text_is_escaped_and_nothing_runs_or_loads() {
+fn text_is_escaped_and_nothing_is_loaded() {
     let html = sample().to_html();
     assert!(html.contains("<title>A &amp; B</title>"), "{html}");
     assert!(html.contains("&lt;script&gt;alert(&#39;x&#39;)&lt;/script&gt;"));
     assert!(html.contains("<figcaption>pft &lt;32 GiB&gt;</figcaption>"));
+    assert!(!html.contains("alert('x')") && html.contains("default-src 'none'"));
     for forbidden in [
-        "<script", "<link", "<img", "http", "url(", "@import", "style=\"",
+        "<link", "<img", "http:", "https:", " src=", "url(", "@import", "style=\"",
     ] {
         assert!(!html.contains(forbidden), "{forbidden}");
     }
@@ -55,6 +59,34 @@ fn tags_are_closed() {
             assert_eq!(opened, html.matches(&format!("</{tag}>")).count(), "{tag}");
         }
     }
+}
+
+#[test]
+fn curves_bring_what_draws_them_and_their_text_ends_no_script() {
+    let mut report = sample();
+    assert!(!report.to_html().contains("uPlot="));
+    report.sections[0].pictures = vec![
+        Picture::Curves(Curves {
+            title: "</script><b>".into(),
+            counts: vec![1.0, 2.0],
+            ..Curves::default()
+        }),
+        Picture::Drawing {
+            title: "flames".into(),
+            svg: "<svg \"#\">".into(),
+            words: String::new(),
+        },
+    ];
+    let html = report.to_html();
+    assert!(
+        html.contains("uPlot=") && html.contains("\\u003c/script>\\u003cb>"),
+        "{html}"
+    );
+    assert!(html.contains("src=\"data:image/svg+xml,%3Csvg %22%23%22%3E\""));
+    assert_eq!(
+        html.matches("<script").count(),
+        html.matches("</script>").count()
+    );
 }
 
 #[test]
@@ -102,6 +134,7 @@ fn the_published_tables_make_a_page() {
         intro: posting.source.clone(),
         tables: posting_tables(posting),
         notes: posting.notes.clone(),
+        ..Section::default()
     };
     let first = Section {
         heading: "Status".to_owned(),

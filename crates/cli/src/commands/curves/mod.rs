@@ -2,6 +2,7 @@
 //! each at the end, and how it looks.
 
 mod chart;
+pub(crate) mod committed;
 mod page;
 mod shared;
 mod usl;

@@ -6,6 +6,7 @@
 mod docs;
 pub(crate) mod hash;
 mod here;
+mod pictures;
 pub(crate) mod proof;
 pub(crate) mod tables;
 mod validation;
@@ -129,11 +130,12 @@ impl Job<'_> {
         }
         let judged = self.judge(&figures.compared)?;
         let verdicts = verdict::verdicts(chosen, &figures.cells, &proof);
-        self.outputs.first(section(
-            "What came out",
-            "",
-            vec![verdict::table(&verdicts, false)],
-        ))?;
+        self.pictures()?;
+        self.outputs.first(Section {
+            pictures: verdict::pictures(&verdicts),
+            open: true,
+            ..section("What came out", "", vec![verdict::table(&verdicts, false)])
+        })?;
         let rest = vec![overview(chosen)];
         self.add(
             "What was published, and where each table stands",
@@ -267,6 +269,14 @@ impl Job<'_> {
         Ok(Some(done))
     }
 
+    /// Curves over numbers of CPUs, and where time goes on them.
+    fn pictures(&mut self) -> Result<(), Error> {
+        if !self.is_over("where time goes") {
+            self.outputs.first(pictures::time_goes()?)?;
+        }
+        self.outputs.first(pictures::curves())
+    }
+
     /// All cells, the misses and the bars.
     fn judge(&mut self, compared: &[tables::Compared]) -> Result<[Table; 3], Error> {
         let judged = [tables::verdict, tables::misses, tables::judge].map(|table| table(compared));
@@ -282,7 +292,7 @@ fn section(heading: &str, intro: &str, tables: Vec<Table>) -> Section {
         heading: heading.into(),
         intro: intro.into(),
         tables,
-        notes: Vec::new(),
+        ..Section::default()
     }
 }
 

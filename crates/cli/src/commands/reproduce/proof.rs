@@ -419,6 +419,7 @@ impl Pair {
     fn table(&self, sides: &[Side], all: &[Measured], missing: Option<&str>) -> Table {
         let first = sides.first().map_or("", |side| &side.named().name);
         let mut table = Table::new(self.title, self.columns(first));
+        table.command = self.command.into();
         for (side, measured) in sides.iter().zip(all) {
             let rates = |at: usize| measured.figure(at, |run| self.rate(run)).shown(0);
             let quotients = |above: &Measured, below: (&Measured, usize)| {

@@ -2,14 +2,15 @@
 //!
 //! The factor that a posting published is set beside the simulated one, and what this machine's own
 //! threads gain by the same change. Published machines are larger than this one, so only the
-//! simulated factor is judged: it *agrees* within [`NEAR`]; else it has the *direction only*, if both
-//! factors lie on the same side of one by more than [`TIE`]; else it *misses*.
+//! simulated factor is judged: it *agrees* within [`NEAR`]; else it has the *direction only*, if
+//! both factors lie on the same side of one by more than [`TIE`]; else it *misses*.
 
-use super::proof::{Proof, count};
+use super::proof::{Figure, Proof, count};
 use crate::out::outln;
 use console::style;
+use minflt_report::picture::{FactorRow, Factors};
 use minflt_report::published::{Headline, Place};
-use minflt_report::{Cell, Column, Posting, Status, Table};
+use minflt_report::{Cell, Column, Picture, Posting, Status, Table};
 use std::collections::BTreeMap;
 
 /// How far the simulated factor of what agrees may be from the published one.
@@ -78,6 +79,8 @@ pub(super) struct Verdict {
     /// The factor that is simulated, and what it claims to be.
     simulated: Option<(f64, Status)>,
     here: String,
+    /// The factor measured here, with its interval, where it is a figure.
+    measured: Option<Figure>,
     stands: Stands,
 }
 
@@ -116,6 +119,12 @@ fn verdict(
             .into(),
         simulated,
         here: here(headline, proof),
+        measured: headline
+            .here
+            .as_ref()
+            .and_then(|of| proof.gain(of))
+            .filter(|gain| gain.noise.is_none())
+            .map(|gain| gain.factor),
         stands: Stands::of(factor, simulated.map(|it| it.0)),
     })
 }
@@ -163,6 +172,28 @@ pub(super) fn print(verdicts: &[Verdict]) {
          better, or both say worse. Simulated on models of the postings' machines (docs/validation.md\n\
          says what misses and why). Here: this machine's threads, median (middle 5 of 7 rounds)."
     );
+}
+
+/// A picture for each posting.
+pub(super) fn pictures(verdicts: &[Verdict]) -> Vec<Picture> {
+    let mut pictures: Vec<Factors> = Vec::new();
+    for it in verdicts {
+        let title = format!("{}: factors by which the change is better", it.posting);
+        let row = FactorRow {
+            label: format!("{} ({})", it.claim, it.stands.word()),
+            published: it.published.2,
+            simulated: it.simulated.map(|(factor, _)| factor),
+            here: it.measured.map(|it| (it.median, it.low, it.high)),
+        };
+        match pictures.last_mut().filter(|last| last.title == title) {
+            Some(last) => last.rows.push(row),
+            None => pictures.push(Factors {
+                title,
+                rows: vec![row],
+            }),
+        }
+    }
+    pictures.into_iter().map(Picture::Factors).collect()
 }
 
 /// The same as a table, for the page and README.
