@@ -22,6 +22,8 @@ pub(crate) enum Command {
     Postings(Postings),
     /// Run one workload on given targets, eras and thread counts.
     Bench(Box<Bench>),
+    /// Say which era would help a workload on a machine, by how much, and why (simulated).
+    Advise(Advise),
     /// Compare two files of rows that --json or --save wrote: ratios with intervals.
     Compare(Compare),
     /// Simulate scaling curves: each era on 1 to 1024 CPUs, and the bottleneck of each.
@@ -69,6 +71,27 @@ pub(crate) struct Reproduce {
     /// Begin nothing after so long, such as 60s or 5m; what is left out is named.
     #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
     pub(crate) budget: Option<Duration>,
+    /// Do not show progress.
+    #[arg(long)]
+    pub(crate) quiet: bool,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Advise {
+    /// The workload: pft, page-fault1, ebizzy or mmap1.
+    pub(crate) workload: String,
+    /// Machine to simulate: a name from `minflt machines`, or a machine file.
+    #[arg(long, value_name = "NAME", default_value = "spr224")]
+    pub(crate) machine: String,
+    /// Number of threads, each on a CPU of its own [default: the machine's CPUs, at most 64].
+    #[arg(long, value_name = "N")]
+    pub(crate) threads: Option<u32>,
+    /// The era of the kernel that runs now (see `minflt eras` for the kernels that each stands for).
+    #[arg(long, value_name = "ERA", default_value = "linux-6.15")]
+    pub(crate) from: String,
+    /// Runs of each era, with different random seeds.
+    #[arg(long, value_name = "N", default_value = "3")]
+    pub(crate) seeds: NonZeroU32,
     /// Do not show progress.
     #[arg(long)]
     pub(crate) quiet: bool,

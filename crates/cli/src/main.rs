@@ -28,6 +28,7 @@ fn main() -> ExitCode {
         Command::Reproduce(args) => commands::reproduce::run(args),
         Command::Postings(args) => commands::postings::run(args),
         Command::Bench(args) => commands::bench::run(args),
+        Command::Advise(args) => commands::advise::run(args),
         Command::Compare(args) => commands::compare::run(args),
         Command::Curves(args) => commands::curves::run(args),
         Command::Check(args) => commands::check::run(args),

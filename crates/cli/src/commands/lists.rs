@@ -1,5 +1,6 @@
 //! `minflt eras`, `formats` and `workloads`.
 
+use super::kernels;
 use crate::error::Error;
 use crate::out::{out, outln, table_text};
 use minflt_mm::config::{
@@ -17,6 +18,8 @@ pub(crate) fn eras() -> Result<(), Error> {
     out!("{}", table_text(&choice_table()));
     outln!();
     out!("{}", table_text(&refused_table()));
+    outln!();
+    out!("{}", table_text(&kernels::table()));
     Ok(())
 }
 

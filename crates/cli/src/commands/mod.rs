@@ -1,11 +1,13 @@
 //! The commands, one file each.
 
+pub(crate) mod advise;
 pub(crate) mod bench;
 pub(crate) mod beside;
 pub(crate) mod calibrate;
 pub(crate) mod check;
 pub(crate) mod compare;
 pub(crate) mod curves;
+pub(crate) mod kernels;
 pub(crate) mod lists;
 pub(crate) mod machines;
 pub(crate) mod postings;

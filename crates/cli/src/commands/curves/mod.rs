@@ -20,7 +20,7 @@ use crate::targets;
 use minflt_report::Run;
 use minflt_sim::{Asked, MachineFile, Size};
 use minflt_workload::Plan;
-use work::{KINDS, Kind};
+pub(super) use work::{KINDS, Kind};
 
 /// Memory of a machine of few CPUs.
 const LEAST_RAM: u64 = 4 << 30;
@@ -107,20 +107,7 @@ pub(crate) fn run(args: &Curves) -> Result<(), Error> {
         .era
         .as_deref()
         .map_or_else(|| Ok(plain_eras()), era_list)?;
-    let mut jobs = Vec::new();
-    for kind in kinds.iter().copied() {
-        for era in &eras {
-            for seed in 1..=args.seeds {
-                jobs.extend(threads.iter().map(|threads| Job {
-                    kind,
-                    era: era.clone(),
-                    threads: *threads,
-                    seed,
-                    asked: *threads == most && seed == 1,
-                }));
-            }
-        }
-    }
+    let jobs = jobs(&kinds, &eras, &threads, args.seeds);
     let done = all(&jobs, &machine, args.quiet)?;
     let charts: Vec<_> = kinds
         .iter()
@@ -134,6 +121,44 @@ pub(crate) fn run(args: &Curves) -> Result<(), Error> {
     }
     let runs: Vec<_> = done.into_iter().map(|done| done.run).collect();
     write_json(args.json.as_deref(), &runs)
+}
+
+/// The eras on one workload with one number of threads.
+///
+/// # Errors
+/// A workload of which no curve is drawn; whatever a run says.
+pub(super) fn simulate(
+    workload: &str,
+    eras: &[Named],
+    threads: u32,
+    seeds: u32,
+    machine: &MachineFile,
+    quiet: bool,
+) -> Result<Chart, Error> {
+    let kinds = kinds(&[workload.to_owned()])?;
+    let jobs = jobs(&kinds, eras, &[threads], seeds);
+    let done = all(&jobs, machine, quiet)?;
+    Ok(chart(kinds[0], eras, &[threads], &jobs, &done, machine))
+}
+
+/// A run for each era, number of threads and seed; of the most threads it is asked what limits.
+fn jobs(kinds: &[&'static Kind], eras: &[Named], threads: &[u32], seeds: u32) -> Vec<Job> {
+    let most = threads.last().copied().unwrap_or(1);
+    let mut jobs = Vec::new();
+    for kind in kinds.iter().copied() {
+        for era in eras {
+            for seed in 1..=seeds {
+                jobs.extend(threads.iter().map(|threads| Job {
+                    kind,
+                    era: era.clone(),
+                    threads: *threads,
+                    seed,
+                    asked: *threads == most && seed == 1,
+                }));
+            }
+        }
+    }
+    jobs
 }
 
 fn kinds(names: &[String]) -> Result<Vec<&'static Kind>, Error> {
