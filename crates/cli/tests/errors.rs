@@ -75,9 +75,9 @@ fn an_account_is_asked_of_sim_only_and_a_file_holds_one_run() {
 #[test]
 fn an_illegal_mix_gets_the_tables_reason() {
     assert_snapshot!(refused("bench pft --era atomic-pte-2004 --exchange emulated --threads 2 --size 1M"), @"2: minflt: atomic-pte-2004 exchange=emulated: refused: exchange emulated on several CPUs whose hardware sets accessed and dirty bits: the hardware does not take the lock, so an accessed or dirty bit that it sets between the compare and the store is lost; use exchange native, one CPU, or a machine that sets these bits in software, such as altix32");
-    assert_snapshot!(refused("bench pft --era spf-2017 --protocol compare-exchange"), @"2: minflt: spf-2017 protocol=compare-exchange: refused: ladder speculative with protocol compare-exchange: the sequence check and the exchange are not atomic, so munmap can free the page table between them; use protocol table-lock or mm-lock: the fault trylocks and then revalidates");
-    assert_snapshot!(refused("bench pft --era spf-2017 --lifetime immediate"), @"2: minflt: spf-2017 lifetime=immediate: refused: ladder speculative with lifetime immediate: a speculative lookup reads VMAs and page tables that a writer may be freeing; use lifetime srcu or rcu");
-    assert_snapshot!(refused("bench pft --era linux-4.13 --ladder speculative"), @"2: minflt: linux-4.13 ladder=speculative: refused: ladder speculative: a speculative fault may retry without end; end the ladder with a lock mode that blocks: speculative,mmap");
+    assert_snapshot!(refused("bench pft --era spf-2017 --protocol compare-exchange"), @"2: minflt: spf-2017 protocol=compare-exchange: refused: fallback-order speculative with protocol compare-exchange: the sequence check and the exchange are not atomic, so munmap can free the page table between them; use protocol table-lock or mm-lock: the fault trylocks and then revalidates");
+    assert_snapshot!(refused("bench pft --era spf-2017 --reclamation immediate"), @"2: minflt: spf-2017 reclamation=immediate: refused: fallback-order speculative with reclamation immediate: a speculative lookup reads VMAs and page tables that a writer may be freeing; use reclamation srcu or rcu");
+    assert_snapshot!(refused("bench pft --era linux-4.13 --ladder speculative"), @"2: minflt: linux-4.13 fallback-order=speculative: refused: fallback-order speculative: a speculative fault may retry without end; end the fallback order with a lock mode that blocks: speculative,mmap");
 }
 
 #[test]

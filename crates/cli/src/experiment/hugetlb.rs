@@ -16,7 +16,7 @@
 use super::{Ran, lacking, simulate_on};
 use crate::choice::{Named, era_list};
 use crate::error::{Error, usage};
-use minflt_mm::config::Broken;
+use minflt_mm::config::NegativeControl;
 use minflt_report::PublishedTable;
 use minflt_report::published::Role;
 use minflt_sim::MachineFile;
@@ -50,7 +50,7 @@ pub(crate) fn kernel(published: &PublishedTable) -> Result<Named, Error> {
         return super::era(published, "avg");
     }
     let mut named = era_list("linux-5.19")?.remove(0);
-    named.config.broken = Some(Broken::HugeUnlocked);
+    named.config.negative_control = Some(NegativeControl::HugeUnlocked);
     named.name = "linux-5.19, unlocked".into();
     Ok(named)
 }

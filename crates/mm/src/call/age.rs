@@ -1,6 +1,6 @@
 //! Page aging: counts and clears accessed bits.
 
-use crate::base::config::Broken;
+use crate::base::config::NegativeControl;
 use crate::entry::zap::Zap;
 use crate::memory::lifetime::as_call;
 use crate::mm::Mm;
@@ -22,7 +22,7 @@ impl<M: Mmu> Mm<M> {
         let held = self.held(&guard);
         let mut zap = Zap::begin(held.tables(), range);
         let mut young = 0;
-        if self.system().lacks(Broken::AgeHoles) {
+        if self.system().lacks(NegativeControl::AgeHoles) {
             young = zap.age(range);
         } else {
             // Elsewhere munmap may be freeing tables.

@@ -44,7 +44,7 @@
 //! fb49c455323f.
 
 use crate::base::attrs::{VmaFlags, VmaView};
-use crate::base::config::Broken;
+use crate::base::config::NegativeControl;
 use crate::base::error::NoMemory;
 use crate::base::event::Event;
 use crate::base::policy::Policy;
@@ -85,7 +85,7 @@ impl<M: Mmu> System<M> {
                 let child = fresh.held();
                 let writers = Writers::lock(parent);
                 child.inherit(parent);
-                let outside = self.lacks(Broken::ForkWithoutSections);
+                let outside = self.lacks(NegativeControl::ForkWithoutSections);
                 let sections = (!outside).then(|| writers.begin_all());
                 let user = VirtRange::new(VirtAddr(0), VirtAddr(M::Paging::user_end()));
                 let mut zap = Zap::begin(writers.held().tables(), user);
@@ -182,7 +182,7 @@ impl<M: Mmu> Zap<'_, M> {
         while let Some((leaf, span)) = self.tables.next_table(&mut at, range) {
             // A fault without `mmap_lock` may have opened its slot before the sections: it is done
             // once the lock is free, and whoever comes later sees the sections.
-            if !self.mm().system().lacks(Broken::ForkLooksUnlocked) {
+            if !self.mm().system().lacks(NegativeControl::ForkLooksUnlocked) {
                 drop(self.mm().table_lock(leaf.table).lock());
             }
             let used =
@@ -216,9 +216,9 @@ impl<M: Mmu> Zap<'_, M> {
         let sys = self.mm().system();
         let how = self.mm().exchange_under_lock();
         let (mut shared, mut copies) = (0, 0);
-        let mutant = sys.lacks(Broken::ForkLeavesWritable);
-        let leaves_moving = sys.lacks(Broken::ForkLeavesMoving);
-        let pins = self.mm().pins.any() && !sys.lacks(Broken::ForkSharesPinned);
+        let mutant = sys.lacks(NegativeControl::ForkLeavesWritable);
+        let leaves_moving = sys.lacks(NegativeControl::ForkLeavesMoving);
+        let pins = self.mm().pins.any() && !sys.lacks(NegativeControl::ForkSharesPinned);
         let pinned = |pte: Pte<M::Paging>| pins && pinned(sys, pte);
         let _held = self.mm().table_lock(from).lock();
         for page in pages::<M>(*span) {

@@ -6,7 +6,7 @@
 //! hugetlbfs_file_mmap, hugetlb_file_setup.
 
 use crate::base::attrs::{Prot, VmaFlags, VmaView};
-use crate::base::config::Broken;
+use crate::base::config::NegativeControl;
 use crate::base::error::{FileError, MmapError, NoMemory};
 use crate::base::huge_size::HugeSize;
 use crate::call::mmap::MapRequest;
@@ -64,7 +64,7 @@ impl<M: Mmu> PageCache<M> {
         let first = view.pgoff >> size.order::<M::Paging>();
         let end = first + size.pages_of::<M::Paging>(view.range);
         let none = |_| MmapError::NoMemory;
-        let beside = sys.lacks(Broken::ReserveBesideCut);
+        let beside = sys.lacks(NegativeControl::ReserveBesideCut);
         let mut aside = SetAside {
             sys,
             size,

@@ -1,14 +1,14 @@
 //! munmap: unmaps a range.
 //!
-//! Order ([`crate::change::cut`]): cut the VMAs at the edges, take the others out (their sequence
-//! counts stay odd for ever, their locks are detached), let others in again where that is the
-//! choice, zap, free the tables nobody else uses, invalidate, give frames back, free the VMAs by
-//! the lifetime. A speculative fault that found a VMA before sees the odd count, or takes the
-//! table's lock before the zap does and is zapped with the rest. A fault under the VMA's lock was
-//! waited for, or does not get it any more.
+//! Order ([`crate::change::cut`]): split the VMAs at the edges of the range; remove those inside
+//! from the tree (their sequence counts stay odd, their locks are detached); downgrade `mmap_lock`
+//! where that is the choice; zap; free the page tables that cover nothing else; flush TLBs; free
+//! the frames; free the VMAs by the reclamation scheme. A speculative fault that found a VMA
+//! earlier sees the odd count, or takes the page-table lock before the zap, which then unmaps its
+//! page, too. A fault that holds the VMA lock is waited for; a later one cannot lock the VMA.
 
 use super::page_range;
-use crate::base::config::Broken;
+use crate::base::config::NegativeControl;
 use crate::base::error::{MunmapError, NoMemory};
 use crate::base::event::Event;
 use crate::change::changed::{free_own_tables, unlinks_first};
@@ -86,7 +86,7 @@ fn unmap_one<M: Mmu>(
     // Stays as it is after a downgrade, too: who maps there, or makes a neighbour longer, waits.
     let free_around = mm.tree.remove_found(mm.system(), found)?;
     let mut late = None;
-    if mm.system().lacks(Broken::DetachLate) {
+    if mm.system().lacks(NegativeControl::DetachLate) {
         late = Some(section);
     } else {
         detach(mm, section);
@@ -174,7 +174,7 @@ pub(crate) fn unmap_all<M: Mmu>(mm: &Mm<M>, all: VirtRange) {
     zap.finish();
     mm.count_unmapped(gone);
     let vma = |vma: VmaPtr<'_, M>| {
-        if let Some(by) = sys.config.ladder.vma_lock() {
+        if let Some(by) = sys.config.fallback_order.vma_lock() {
             vma.get().detach(by, mm);
         }
         // SAFETY: 1: nobody looks into the tree any more.

@@ -43,7 +43,7 @@
 //! Linux: mm/gup.c gup_fast, mm/memory.c copy_present_page; `write_protect_seq` since 57efa1fe5957,
 //! unsharing since a7f226604170, of files' pages and zeros since 84209e87c696.
 
-use crate::base::config::Broken;
+use crate::base::config::NegativeControl;
 use crate::base::error::RemoteError;
 use crate::base::event::Event;
 use crate::call::thread::Thread;
@@ -211,7 +211,7 @@ impl<'m, M: Mmu> Thread<'m, M> {
         // ORDERING: fence SeqCst; pairs with [pin-fork]: the references stand before the count is
         // looked at.
         M::fence(Ordering::SeqCst);
-        if mm.pins.forks.changed(before) && !sys.lacks(Broken::PinWithoutSequence) {
+        if mm.pins.forks.changed(before) && !sys.lacks(NegativeControl::PinWithoutSequence) {
             sys.frames.put_many(pfn, PIN);
             return None;
         }

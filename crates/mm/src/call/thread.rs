@@ -8,7 +8,7 @@ mod copy;
 
 pub use copy::{CopyError, CopyStop};
 
-use crate::base::config::Broken;
+use crate::base::config::NegativeControl;
 use crate::base::event::Event;
 use crate::entry::shootdown::this_cpu;
 use crate::entry::translation;
@@ -200,7 +200,7 @@ impl<'m, M: Mmu> Thread<'m, M> {
             let found = leaf.entry.load();
             if found.is_present() && found.grant() >= access.needs() {
                 let used = with_bits(found, access);
-                if sys.lacks(Broken::StaleAccessBits) {
+                if sys.lacks(NegativeControl::StaleAccessBits) {
                     leaf.entry.store(used);
                     M::note(format_args!("handler stores {used:?} at {addr}"));
                 } else if !self.exchange_unlocked(leaf, found, used) {

@@ -46,7 +46,7 @@
 //! One interrupt per target that runs the address space and call, and one for each other that has
 //! run it since it left; a lock and a line transfer each way.
 
-use crate::base::config::Broken;
+use crate::base::config::NegativeControl;
 use crate::base::event::Event;
 use crate::mm::Mm;
 use crate::system::System;
@@ -255,9 +255,9 @@ impl<M: Mmu> Mm<M> {
         let sys = self.system();
         let runs = !M::is_idle() && sys.cpus.this().loaded.get() == self.space.0;
         // A walk that waits for nobody is not overtaken for ever in explored schedules.
-        if runs || sys.lacks(Broken::WalkStartsOver) {
+        if runs || sys.lacks(NegativeControl::WalkStartsOver) {
             self.forget(range);
-        } else if sys.lacks(Broken::LeavesUnflushed) {
+        } else if sys.lacks(NegativeControl::LeavesUnflushed) {
             self.forget(range);
             self.leave();
         } else {

@@ -33,7 +33,7 @@
 //!
 //! Linux: pte_map_lock and pte_spinlock of the speculative series (v6 to v11).
 
-use crate::base::config::{Broken, Protocol};
+use crate::base::config::{NegativeControl, Protocol};
 use crate::base::why::Why;
 use crate::entry::shootdown;
 use crate::mm::Mm;
@@ -138,7 +138,7 @@ impl<'s, M: Mmu> Slot<'s, M> {
         lock: Option<&'s PtLock<M>>,
     ) -> Result<Option<SpinGuard<'s, (), PageTableLock, M>>, Why> {
         let sys = mm.system();
-        let trusting = sys.lacks(Broken::NoRevalidate);
+        let trusting = sys.lacks(NegativeControl::NoRevalidate);
         if !trusting {
             hold.check()?;
             if leaf.parent.load() != leaf.parent_value {
@@ -147,7 +147,7 @@ impl<'s, M: Mmu> Slot<'s, M> {
         }
         let guard = match lock {
             None => None,
-            Some(lock) if sys.lacks(Broken::SpinForTableLock) => loop {
+            Some(lock) if sys.lacks(NegativeControl::SpinForTableLock) => loop {
                 if let Some(guard) = lock.try_lock() {
                     break Some(guard);
                 }
@@ -225,7 +225,7 @@ impl<M: Mmu> Slot<'_, M> {
         page: VirtRange,
     ) -> Result<(), Lost> {
         let (sys, mm) = (self.mm.system(), self.mm);
-        if sys.lacks(Broken::ReplaceBeforeFlush) {
+        if sys.lacks(NegativeControl::ReplaceBeforeFlush) {
             self.change(old, new)?;
             shootdown::flush(sys, mm, page);
             return Ok(());

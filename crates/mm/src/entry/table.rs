@@ -5,7 +5,7 @@
 //! and uses the winner's.
 
 use crate::base::check::Check;
-use crate::base::config::{Broken, ExchangeBy, Linking, Protocol};
+use crate::base::config::{ExchangeBy, Linking, NegativeControl, Protocol};
 use crate::base::error::NoMemory;
 use crate::base::event::Event;
 use crate::memory::frame::Use;
@@ -53,7 +53,7 @@ impl<M: Mmu> Mm<M> {
         let sys = self.system();
         match sys.config.exchange {
             ExchangeBy::Native => Exchange::Native,
-            ExchangeBy::Emulated if sys.lacks(Broken::EmulateUnderLock) => {
+            ExchangeBy::Emulated if sys.lacks(NegativeControl::EmulateUnderLock) => {
                 Exchange::Emulated(&self.page_table_lock)
             }
             ExchangeBy::Emulated => Exchange::Held,
@@ -76,7 +76,7 @@ impl<M: Mmu> Mm<M> {
         let sys = self.system();
         let level = place.level;
         let fresh = Self::new_table(sys, level - 1).ok_or(NoMemory)?;
-        let mine = if sys.lacks(Broken::BlindPopulate) {
+        let mine = if sys.lacks(NegativeControl::BlindPopulate) {
             place.entry.store(Pte::table(fresh, level));
             true
         } else {
@@ -118,7 +118,7 @@ impl<M: Mmu> Mm<M> {
     fn linker_lock(&self, place: &Missing<'_, M>, table: Pfn) -> &PtLock<M> {
         let (sys, lowest) = (self.system(), place.level == 1);
         match sys.config.linking {
-            Linking::ParentLock if sys.lacks(Broken::LinksUnderOwnLock) => {
+            Linking::ParentLock if sys.lacks(NegativeControl::LinksUnderOwnLock) => {
                 &sys.frames.get(table).table_lock
             }
             Linking::ParentLock if lowest => &sys.frames.get(place.table).table_lock,
@@ -159,13 +159,13 @@ impl<M: Mmu> Mm<M> {
 
 impl<M: Mmu> System<M> {
     /// Frees an unlinked table, which no CPU can reach by a translation, by the configured
-    /// lifetime.
+    /// reclamation scheme.
     ///
     /// # Safety
     /// 1. The table is unlinked and invalidated, and retired once.
     pub(crate) unsafe fn retire_table(&self, pfn: Pfn) {
         let callback = self.frames.table.callback_of(pfn);
-        if self.lacks(Broken::TablesAtOnce) {
+        if self.lacks(NegativeControl::TablesAtOnce) {
             // SAFETY: 1, 2: 1 of this function, but for the walkers that this is to show.
             return unsafe { free_table::<M>(core::ptr::from_ref(self).cast(), callback) };
         }

@@ -68,7 +68,7 @@ impl<'h, M: Mmu> Tables<'h, M> {
     ///      pages, which others may share and free (P59), under `i_mmap` of their file only;
     ///    - the lock of a VMA, and walks below it, with the same exception;
     ///    - the lock of a reverse map, and walks below what that says is mapped;
-    ///    - a read section of the lifetime's domain, begun before the walk;
+    ///    - a read section of the reclamation scheme's domain, begun before the walk;
     ///    - interrupts off, on a CPU that is in the CPU mask: invalidations wait for it;
     ///    - the whole address space, which nobody else has, or in which nothing runs.
     #[inline(always)]

@@ -33,7 +33,7 @@
 //! Linux: mm/memory.c zap_pte_range, mm/mmu_gather.c; mm_tlb_flush_nested since 4647706ebeee.
 
 use crate::base::attrs::Prot;
-use crate::base::config::Broken;
+use crate::base::config::NegativeControl;
 use crate::base::event::Event;
 use crate::entry::shootdown;
 use crate::entry::table;
@@ -142,7 +142,7 @@ impl<'m, M: Mmu> Zap<'m, M> {
     /// Lowers what the entries of `range` grant to what `prot` allows.
     pub(crate) fn protect(&mut self, range: VirtRange, prot: Prot) {
         let allowed = prot.grant();
-        let keeps_moving = self.mm().system().lacks(Broken::MoveKeepsGrant);
+        let keeps_moving = self.mm().system().lacks(NegativeControl::MoveKeepsGrant);
         let how = self.mm().exchange_under_lock();
         let mut at = range.start();
         while let Some((leaf, span)) = self.tables.next_table(&mut at, range) {
@@ -273,7 +273,7 @@ impl<'m, M: Mmu> Zap<'m, M> {
         let sys = self.mm().system();
         // ORDERING: SeqCst; pairs with [flush-pending].
         let alone = self.mm().flushes_pending.load(Ordering::SeqCst) == 1;
-        if !alone && !sys.lacks(Broken::NoNestedFlush) {
+        if !alone && !sys.lacks(NegativeControl::NoNestedFlush) {
             sys.count(Event::NestedFlush);
             self.gather.touch(self.whole);
         }
@@ -357,7 +357,7 @@ impl<'m, M: Mmu> Zap<'m, M> {
                 sys.count(Event::FaultAroundUnused);
             }
             resident -= 1;
-            if sys.lacks(Broken::FilePagesAtOnce) && sys.is_of_file(old) {
+            if sys.lacks(NegativeControl::FilePagesAtOnce) && sys.is_of_file(old) {
                 sys.frames.put(old.pfn());
                 continue;
             }
@@ -436,7 +436,7 @@ impl<M: Mmu> Mm<M> {
         self.flushes_pending.add(1, Ordering::Relaxed);
         // ORDERING: SeqCst; pairs with [flush-pending].
         let alone = self.flushes_pending.load(Ordering::SeqCst) == 1;
-        let range = if alone || sys.lacks(Broken::NoNestedFlush) {
+        let range = if alone || sys.lacks(NegativeControl::NoNestedFlush) {
             hidden.touched
         } else {
             sys.count(Event::NestedFlush);

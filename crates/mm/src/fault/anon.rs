@@ -15,7 +15,7 @@
 
 use super::stabilise::Stable;
 use super::{Fault, Kind, Stop};
-use crate::base::config::Broken;
+use crate::base::config::NegativeControl;
 use crate::base::event::Event;
 use crate::entry::slot::{Lost, Slot};
 use crate::entry::table;
@@ -158,7 +158,9 @@ impl<M: Mmu> Fault<'_, M> {
         found: Pte<M::Paging>,
     ) -> Result<Kind, Stop> {
         let sys = self.mm.system();
-        if sys.lacks(Broken::ExclusiveBeforeLock) && sys.frames.get(found.pfn()).is_exclusive() {
+        if sys.lacks(NegativeControl::ExclusiveBeforeLock)
+            && sys.frames.get(found.pfn()).is_exclusive()
+        {
             return Ok(self.reuse(&stable.open(leaf)?, found));
         }
         match self.own(stable, leaf, found, Grant::Write)? {
@@ -188,7 +190,7 @@ impl<M: Mmu> Fault<'_, M> {
         }
         // ORDERING: Acquire; pairs with [frame-put].
         let mut users = frame.refs.load(Ordering::Acquire);
-        if sys.lacks(Broken::ReuseByMapCount) {
+        if sys.lacks(NegativeControl::ReuseByMapCount) {
             users = frame.maps.load(Ordering::Acquire);
         }
         if users == 1 && frame.used_as() == Use::Anon {

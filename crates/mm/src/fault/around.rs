@@ -41,7 +41,7 @@
 use super::stabilise::Stable;
 use super::{Fault, Kind, Stop};
 use crate::base::attrs::{Prot, VmaFlags, VmaView};
-use crate::base::config::{Broken, Config, Neighbours, Protocol};
+use crate::base::config::{Config, FaultAroundAge, NegativeControl, Protocol};
 use crate::base::event::Event;
 use crate::entry::slot::Slot;
 use crate::memory::rss::Moment;
@@ -76,7 +76,7 @@ impl Window {
         let left = range.pages(M::Paging::shift()) - into;
         let from = (at - at % pages).max(at - at.min(into));
         let end = (from + pages).min(entries);
-        let end = match config.lacks::<M>(Broken::AroundUnclamped) {
+        let end = match config.lacks::<M>(NegativeControl::AroundUnclamped) {
             true => end,
             false => end.min(at + left),
         };
@@ -224,11 +224,11 @@ impl<M: Mmu> Fault<'_, M> {
                 return false;
             }
         };
-        if !page.frame().is_ready() && !sys.lacks(Broken::AroundTakesAll) {
+        if !page.frame().is_ready() && !sys.lacks(NegativeControl::AroundTakesAll) {
             sys.count(Event::FaultAroundSkipped);
             return false;
         }
-        let locked = match sys.lacks(Broken::AroundWaits) {
+        let locked = match sys.lacks(NegativeControl::AroundWaits) {
             true => Ok(page.lock()),
             false => page.try_lock(),
         };
@@ -236,9 +236,9 @@ impl<M: Mmu> Fault<'_, M> {
             sys.count(Event::FaultAroundSkipped);
             return false;
         };
-        let within = index < cache.pages() || sys.lacks(Broken::SizeBeforeLock);
-        let same = page.is(cache, index) || sys.lacks(Broken::CachedUnchecked);
-        let sound = !page.frame().is_poisoned() || sys.lacks(Broken::AroundTakesAll);
+        let within = index < cache.pages() || sys.lacks(NegativeControl::SizeBeforeLock);
+        let same = page.is(cache, index) || sys.lacks(NegativeControl::CachedUnchecked);
+        let sound = !page.frame().is_poisoned() || sys.lacks(NegativeControl::AroundTakesAll);
         if !same || !within || !sound {
             return false;
         }
@@ -266,8 +266,8 @@ impl<M: Mmu> Fault<'_, M> {
     /// Whether nothing stands in an entry: no page, and none that is away.
     fn is_free(&self, found: Pte<M::Paging>) -> bool {
         match self.mm.system().switched_off() {
-            Some(Broken::AroundReplaces) => true,
-            Some(Broken::AroundForgetsAway) => !found.is_present(),
+            Some(NegativeControl::AroundReplaces) => true,
+            Some(NegativeControl::AroundForgetsAway) => !found.is_present(),
             _ => found.is_none(),
         }
     }
@@ -288,8 +288,8 @@ impl<M: Mmu> Fault<'_, M> {
         };
         let neighbour = addr != self.addr.align_down(M::Paging::shift());
         let config = &self.mm.system().config;
-        let old =
-            config.neighbours == Neighbours::Old && !config.lacks::<M>(Broken::NeighboursUsed);
+        let old = config.fault_around_age == FaultAroundAge::Old
+            && !config.lacks::<M>(NegativeControl::FaultAroundYoung);
         match neighbour && old {
             true => pte.old(),
             false => pte,

@@ -21,7 +21,7 @@
 use super::stabilise::{Can, Stable};
 use super::{Fault, Kind, Signal, Stop, Why};
 use crate::base::attrs::{Prot, VmaFlags};
-use crate::base::config::{Broken, Hugetlb};
+use crate::base::config::{Hugetlb, NegativeControl};
 use crate::base::error::NoMemory;
 use crate::base::event::Event;
 use crate::base::huge_size::HugeSize;
@@ -85,11 +85,11 @@ impl<M: Mmu> Fault<'_, M> {
         let size = stable.view.huge_size();
         let index = stable.view.huge_index::<M::Paging>(self.addr);
         let by_vma = sys.config.hugetlb == Hugetlb::VmaLock;
-        let held = !sys.lacks(Broken::HugeUnlocked);
-        let early = sys.lacks(Broken::SizeBeforeMutex);
+        let held = !sys.lacks(NegativeControl::HugeUnlocked);
+        let early = sys.lacks(NegativeControl::SizeBeforeMutex);
         let pages_before = early.then(|| cache.huge_pages());
         let _map = cache.faults_hold_map().then(|| cache.map_lock.read());
-        let alone = !sys.lacks(Broken::FaultsAtOnce);
+        let alone = !sys.lacks(NegativeControl::FaultsAtOnce);
         let _one = alone.then(|| sys.huge.mutex(cache, index).write());
         let lock = stable.vma.huge_lock().filter(|_| by_vma && held);
         let _tables = lock.map(|lock| lock.sem.read());
@@ -335,7 +335,7 @@ impl<M: Mmu> HugeFault<'_, '_, '_, M> {
             return Ok(reuse());
         }
         // The unmapper keeps its reference until the TLB flush completes.
-        let users = match sys.lacks(Broken::ReuseByMapCount) {
+        let users = match sys.lacks(NegativeControl::ReuseByMapCount) {
             true => &old.maps,
             false => &old.refs,
         };

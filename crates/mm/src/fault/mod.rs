@@ -1,7 +1,7 @@
 //! A page fault, in phases.
 //!
 //! ```text
-//! stabilise   a rung of the ladder  -> what was proven, and what it allows
+//! stabilise   a mode of the ladder  -> what was proven, and what it allows
 //! prepare     tables, anon_vma, a frame of zeros; nothing is held open
 //! open        hold x protocol       -> a slot: lock, trylock and check again, or nothing
 //! commit      one verb on the entry; the loser gets its frame back
@@ -30,7 +30,7 @@ pub(crate) mod stack;
 mod swap;
 pub(crate) mod userfault;
 
-use crate::base::config::{Broken, Config, Rung};
+use crate::base::config::{Config, LockMode, NegativeControl};
 use crate::base::event::Event;
 use crate::base::policy::NodeMask;
 use crate::base::why::Why;
@@ -91,7 +91,7 @@ impl<M: Mmu> Mm<M> {
     /// Handles a fault of the calling thread.
     ///
     /// # Context
-    /// From user mode; holds nothing. May sleep for `mmap_lock`, unless a rung before it succeeds.
+    /// From user mode; holds nothing. May sleep for `mmap_lock`, unless a mode before it succeeds.
     pub(crate) fn handle_fault(
         &self,
         share: &Share,
@@ -105,38 +105,38 @@ impl<M: Mmu> Mm<M> {
         let fault = Fault::new(self, share, addr, access);
         let mut waited = false;
         let mut shortage = None;
-        for rung in sys.config.ladder.rungs() {
+        for mode in sys.config.fallback_order.modes() {
             let mut again = tries_of::<M>(&sys.config);
             loop {
-                match fault.attempt(*rung) {
+                match fault.attempt(*mode) {
                     Ok(kind) => {
                         here.count(if waited {
                             Event::MajorFaults
                         } else {
                             Event::MinorFaults
                         });
-                        let done = Done { kind, by: *rung };
+                        let done = Done { kind, by: *mode };
                         done.count(here);
                         return FaultOutcome::Done(done);
                     }
                     Err(Stop::Retry(why)) => {
-                        if *rung == Rung::Speculative {
+                        if *mode == LockMode::Speculative {
                             sys.count(Event::SpeculativeFailed);
                         }
                         sys.count(why.event());
                         M::note(format_args!("fault {addr} falls back: {}", why.event()));
                     }
                     Err(Stop::Signal(Signal::MapErr))
-                        if *rung == Rung::Mmap && self.expand_stack(addr).is_ok() =>
+                        if *mode == LockMode::Mmap && self.expand_stack(addr).is_ok() =>
                     {
                         continue;
                     }
                     Err(Stop::Signal(signal)) => {
                         sys.count(Event::Signals);
-                        match rung {
-                            Rung::Speculative => sys.count(Event::SpfAccess),
-                            Rung::VmaLock => sys.count(Event::VmaLockSuccess),
-                            Rung::Mmap => {}
+                        match mode {
+                            LockMode::Speculative => sys.count(Event::SpfAccess),
+                            LockMode::VmaLock => sys.count(Event::VmaLockSuccess),
+                            LockMode::Mmap => {}
                         }
                         return FaultOutcome::Signal(signal);
                     }
@@ -165,7 +165,7 @@ impl<M: Mmu> Mm<M> {
                 }
             }
         }
-        // The last rung waits, so it never asks for another.
+        // The last mode waits, so it never asks for another.
         FaultOutcome::Oom
     }
 
@@ -190,7 +190,7 @@ impl<M: Mmu> Mm<M> {
         let mut how = Event::MinorFaults;
         let mut shortage = None;
         let outcome = loop {
-            match fault.attempt(Rung::Mmap) {
+            match fault.attempt(LockMode::Mmap) {
                 Err(Stop::Userfault) => self.await_wake(),
                 Err(Stop::Moving(pfn)) => sys.await_move(pfn),
                 Err(Stop::PageIn) => {
@@ -213,7 +213,7 @@ impl<M: Mmu> Mm<M> {
                     sys.count(Event::Populated);
                     sys.count(kind.event());
                 }
-                let by = Rung::Mmap;
+                let by = LockMode::Mmap;
                 FaultOutcome::Done(Done { kind, by })
             }
             Err(Stop::Signal(signal)) => FaultOutcome::Signal(signal),
@@ -240,11 +240,11 @@ impl<M: Mmu> Fault<'_, M> {
     }
 }
 
-/// How often a rung is tried that does not wait: in the control nearly for ever, so that a set-up
+/// How often a mode is tried that does not wait: in the control nearly for ever, so that a set-up
 /// that needs `mmap_lock` still gets it.
 #[inline(always)]
 fn tries_of<M: Mmu>(config: &Config) -> u32 {
-    if config.lacks::<M>(Broken::LadderWithoutEnd) {
+    if config.lacks::<M>(NegativeControl::FallbackWithoutEnd) {
         64
     } else {
         1

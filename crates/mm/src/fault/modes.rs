@@ -6,7 +6,7 @@
 
 use super::stabilise::{Early, LockedVma, Stable};
 use super::{Fault, Kind, Stop};
-use crate::base::config::{Ahead, Rung};
+use crate::base::config::{LockMode, Prefetch};
 use crate::base::event::Event;
 use crate::base::why::Why;
 use crate::memory::rss::Moment;
@@ -14,13 +14,13 @@ use minflt_pgtable::{Mmu, Paging};
 use minflt_sync::{Phase, Refused};
 
 impl<M: Mmu> Fault<'_, M> {
-    /// Tries one rung.
+    /// Tries one mode.
     #[inline(always)]
-    pub(super) fn attempt(&self, rung: Rung) -> Result<Kind, Stop> {
-        match rung {
-            Rung::Mmap => self.under_mmap_lock(),
-            Rung::VmaLock => self.under_vma_lock(),
-            Rung::Speculative => self.speculatively(),
+    pub(super) fn attempt(&self, mode: LockMode) -> Result<Kind, Stop> {
+        match mode {
+            LockMode::Mmap => self.under_mmap_lock(),
+            LockMode::VmaLock => self.under_vma_lock(),
+            LockMode::Speculative => self.speculatively(),
         }
     }
 
@@ -106,7 +106,7 @@ impl<M: Mmu> Fault<'_, M> {
     #[inline(always)]
     fn look_ahead(&self) {
         let sys = self.mm.system();
-        if sys.config.ahead == Ahead::Frame {
+        if sys.config.prefetch == Prefetch::Frame {
             // What is filled is asked for when the frame before it is.
             let offset = self.addr.page_offset(M::Paging::shift());
             let offset = (!self.filled.get()).then_some(offset);

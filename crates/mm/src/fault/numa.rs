@@ -50,7 +50,7 @@
 
 use super::stabilise::{Can, Stable};
 use super::{Fault, Kind, Stop, Why};
-use crate::base::config::{AnonRmap, Balancing, Broken};
+use crate::base::config::{AnonRmap, Balancing, NegativeControl};
 use crate::base::event::Event;
 use crate::entry::slot::Lost;
 use crate::memory::frame::Use;
@@ -77,12 +77,12 @@ impl<M: Mmu> Fault<'_, M> {
         }
         let slot = stable.open_locked(leaf)?;
         let sys = self.mm.system();
-        if !slot.holds(found) && !sys.lacks(Broken::HintPutsBack) {
+        if !slot.holds(found) && !sys.lacks(NegativeControl::HintPutsBack) {
             drop(slot);
             return Ok(self.lost(Event::CasFlags));
         }
         let restored = self.restored(stable, found);
-        let expected = match sys.lacks(Broken::HintPutsBack) {
+        let expected = match sys.lacks(NegativeControl::HintPutsBack) {
             true => slot.value(),
             false => found,
         };

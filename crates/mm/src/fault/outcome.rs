@@ -1,6 +1,6 @@
 //! Outcomes of a fault, and the events that count them.
 
-use crate::base::config::Rung;
+use crate::base::config::LockMode;
 use crate::base::event::Event;
 use crate::system::CpuArea;
 use core::fmt;
@@ -23,7 +23,7 @@ pub struct Done {
     /// What had to be done.
     pub kind: Kind,
     /// Whether it was done without `mmap_lock`.
-    pub by: Rung,
+    pub by: LockMode,
 }
 
 /// What a fault had to do.
@@ -94,9 +94,9 @@ impl Done {
     pub(super) fn count<M: Mmu>(self, here: &CpuArea<M>) {
         here.count(self.kind.event());
         match self.by {
-            Rung::Speculative => here.count(Event::Speculative),
-            Rung::VmaLock => here.count(Event::VmaLockSuccess),
-            Rung::Mmap => {}
+            LockMode::Speculative => here.count(Event::Speculative),
+            LockMode::VmaLock => here.count(Event::VmaLockSuccess),
+            LockMode::Mmap => {}
         }
     }
 }

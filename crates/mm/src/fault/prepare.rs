@@ -7,7 +7,7 @@
 
 use super::stabilise::{Can, Stable};
 use super::{Fault, Stop, Why};
-use crate::base::config::{Ahead, Broken, Protocol};
+use crate::base::config::{NegativeControl, Prefetch, Protocol};
 use crate::base::error::NoMemory;
 use crate::base::policy::{Policy, PolicyMode};
 use crate::entry::walk::Tables;
@@ -39,11 +39,16 @@ impl<M: Mmu> Fault<'_, M> {
             // Only a frame of its own needs one. Linux: do_anonymous_page; under a VMA's lock
             // since v6.10.
             Can::GrowTables | Can::Grow if self.access == Access::Read => Ok(()),
-            Can::GrowTables if self.mm.system().lacks(Broken::MmapLockUnderVmaLock) => {
+            Can::GrowTables
+                if self
+                    .mm
+                    .system()
+                    .lacks(NegativeControl::MmapLockUnderVmaLock) =>
+            {
                 let _held = self.mm.mmap_lock.read();
                 self.mm.prepare_anon_vma(stable.vma).map_err(|_| Stop::Oom)
             }
-            Can::GrowTables if self.mm.system().lacks(Broken::AnonVmaBeforeLock) => Ok(()),
+            Can::GrowTables if self.mm.system().lacks(NegativeControl::AnonVmaBeforeLock) => Ok(()),
             Can::GrowTables => Err(Why::NeedsMmapLock.into()),
             Can::Grow => self.mm.prepare_anon_vma(stable.vma).map_err(|_| Stop::Oom),
         }
@@ -118,7 +123,7 @@ impl<M: Mmu> Fault<'_, M> {
         // What follows are stores to the descriptor, whose address the CPU's list held: none of
         // them is waited for.
         M::charge(Cost::Fresh);
-        if sys.config.ahead == Ahead::Frame {
+        if sys.config.prefetch == Prefetch::Frame {
             let offset = self.addr.page_offset(M::Paging::shift());
             M::prefetch_user(&sys.at, pfn, offset);
         }
@@ -181,7 +186,7 @@ impl<M: Mmu> Fault<'_, M> {
     #[inline(always)]
     pub(super) fn flush_before_install(&self, pfn: Pfn) {
         if M::Paging::caps().before_install == BeforeInstall::FlushCaches
-            && !self.mm.system().lacks(Broken::FlushAfterInstall)
+            && !self.mm.system().lacks(NegativeControl::FlushAfterInstall)
         {
             self.flush(pfn);
         }
@@ -191,7 +196,7 @@ impl<M: Mmu> Fault<'_, M> {
     #[inline(always)]
     pub(super) fn flush_after_install(&self, pfn: Pfn) {
         if M::Paging::caps().before_install == BeforeInstall::FlushCaches
-            && self.mm.system().lacks(Broken::FlushAfterInstall)
+            && self.mm.system().lacks(NegativeControl::FlushAfterInstall)
         {
             self.flush(pfn);
         }

@@ -21,7 +21,7 @@ use super::anon::Own;
 use super::stabilise::Stable;
 use super::{Fault, FaultOutcome, Kind, Signal, Stop};
 use crate::base::attrs::{Prot, VmaFlags};
-use crate::base::config::Broken;
+use crate::base::config::NegativeControl;
 use crate::base::error::RemoteError;
 use crate::base::event::Event;
 use crate::entry::slot::{Lost, Slot};
@@ -87,7 +87,7 @@ impl<M: Mmu> Mm<M> {
         let page = loop {
             match fault.hold(force, held) {
                 Ok(Some(page)) => break Ok(page),
-                Ok(None) if self.system().lacks(Broken::ForceTrustsFault) => {
+                Ok(None) if self.system().lacks(NegativeControl::ForceTrustsFault) => {
                     fault = Fault::new(self, &share, addr, Access::Read);
                 }
                 Ok(None) => {}
@@ -159,9 +159,9 @@ impl<M: Mmu> Fault<'_, M> {
         held == Held::Pin
             && self.access == Access::Read
             && !stable.view.flags.has(VmaFlags::SHARED)
-            && !sys.lacks(Broken::PinsShared)
+            && !sys.lacks(NegativeControl::PinsShared)
             // Its second look is for a load, and takes what it finds.
-            && !sys.lacks(Broken::ForceTrustsFault)
+            && !sys.lacks(NegativeControl::ForceTrustsFault)
     }
 
     /// The references that a holder takes.

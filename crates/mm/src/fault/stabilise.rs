@@ -10,7 +10,7 @@
 
 use super::{Signal, Stop, Why};
 use crate::base::attrs::{VmaFlags, VmaView};
-use crate::base::config::Broken;
+use crate::base::config::NegativeControl;
 use crate::entry::slot::{Hold, Slot};
 use crate::memory::lifetime::Grace;
 use crate::mm::Mm;
@@ -52,13 +52,13 @@ pub(super) struct Early {
 
 impl Early {
     #[cold]
-    fn look<M: Mmu>(vma: &Vma<M>, addr: VirtAddr, broken: Broken) -> Self {
+    fn look<M: Mmu>(vma: &Vma<M>, addr: VirtAddr, broken: NegativeControl) -> Self {
         match broken {
-            Broken::NoRangeRecheck => Self {
+            NegativeControl::NoRangeRecheck => Self {
                 here: Some(vma.view().range.contains(addr)),
                 anon: None,
             },
-            Broken::AnonVmaBeforeLock => Self {
+            NegativeControl::AnonVmaBeforeLock => Self {
                 here: None,
                 anon: Some(vma.anon_vma.load(Ordering::Relaxed) != 0),
             },
@@ -225,7 +225,11 @@ impl<'h, M: Mmu> LockedVma<'h, M> {
         early: &mut Early,
     ) -> Result<Self, Refused> {
         let sys = mm.system();
-        let by = sys.config.ladder.vma_lock().ok_or(Refused::Locked)?;
+        let by = sys
+            .config
+            .fallback_order
+            .vma_lock()
+            .ok_or(Refused::Locked)?;
         // SAFETY: 1: within the read section.
         let vma = unsafe { mm.tree.ptr_at_or_before(addr) }.ok_or(Refused::Locked)?;
         if let Some(broken) = sys.switched_off() {

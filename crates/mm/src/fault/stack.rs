@@ -34,7 +34,7 @@
 //! (v6.18).
 
 use crate::base::attrs::{Prot, VmaFlags, VmaView};
-use crate::base::config::Broken;
+use crate::base::config::NegativeControl;
 use crate::base::error::NoMemory;
 use crate::base::event::Event;
 use crate::change::split::NewRecord;
@@ -107,7 +107,7 @@ impl<M: Mmu> Mm<M> {
                 return Ok(());
             }
         }
-        if self.system().lacks(Broken::ExpandUnderReadLock) {
+        if self.system().lacks(NegativeControl::ExpandUnderReadLock) {
             let guard = self.mmap_lock.read();
             return self.expand_locked(self.held(&guard), None, addr);
         }

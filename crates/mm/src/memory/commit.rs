@@ -44,7 +44,7 @@
 //! promises for files in memory that are no segments, and for pages of segments that have none.
 
 use crate::base::attrs::{Prot, VmaFlags, VmaView};
-use crate::base::config::Broken;
+use crate::base::config::NegativeControl;
 use crate::base::error::NoMemory;
 use crate::memory::percpu_counter;
 use crate::mm::Mm;
@@ -255,7 +255,7 @@ impl<M: Mmu> System<M> {
         self.promise(pages as i64);
         if mode == Overcommit::Never {
             // ORDERING: SeqCst; pairs with [commit-charge]: our promise stands before we look.
-            if !self.lacks(Broken::ChargeWithoutFence) {
+            if !self.lacks(NegativeControl::ChargeWithoutFence) {
                 M::fence(Ordering::SeqCst);
             }
             if !self.fits() {

@@ -30,7 +30,7 @@
 //! # Cost
 //! A word for each CPU and slot; there are slots only where the configuration counts so.
 
-use crate::base::config::{Broken, Config, Rss};
+use crate::base::config::{Config, NegativeControl, Rss};
 use crate::base::policy::Policy;
 use crate::memory::percpu_counter;
 use crate::mm::Mm;
@@ -201,7 +201,7 @@ impl Slot {
 /// By how much the fix that is switched off makes batches too large.
 #[inline(always)]
 fn late<M: Mmu>(config: &Config) -> u64 {
-    if config.lacks::<M>(Broken::LateRss) {
+    if config.lacks::<M>(NegativeControl::LateRss) {
         2
     } else {
         1
@@ -318,7 +318,7 @@ impl<M: Mmu> Mm<M> {
     pub fn resident_pages(&self) -> i64 {
         let sys = self.system();
         let pages = self.rss.pages.load(Ordering::Relaxed) as i64;
-        if pages >= 0 || sys.lacks(Broken::RawRss) {
+        if pages >= 0 || sys.lacks(NegativeControl::RawRss) {
             return pages;
         }
         if sys.config.rss == Rss::Sloppy {

@@ -38,7 +38,7 @@
 //! Linux: mm/interval_tree.c, mm/vma.c vma_prepare.
 
 use crate::base::attrs::{VmaFlags, VmaView};
-use crate::base::config::Broken;
+use crate::base::config::NegativeControl;
 use crate::entry::walk::Tables;
 use crate::mm::Mm;
 use core::fmt;
@@ -143,7 +143,7 @@ const fn flags_of(view: &VmaView) -> u64 {
 impl<M: Mmu> Span<M> {
     /// One of VMA number `id`, in no tree and of no pages yet.
     pub(crate) fn new(mm: &Mm<M>, id: u64) -> Self {
-        let id = match mm.system().lacks(Broken::ChildFirst) {
+        let id = match mm.system().lacks(NegativeControl::ChildFirst) {
             true => !id,
             false => id,
         };

@@ -37,7 +37,7 @@
 //!
 //! Linux: mm/migrate.c migrate_folio_unmap, migrate_folio_move, `__folio_migrate_mapping`.
 
-use crate::base::config::{AnonRmap, Broken};
+use crate::base::config::{AnonRmap, NegativeControl};
 use crate::base::error::MovePageError;
 use crate::base::event::Event;
 use crate::memory::frame::{Exclusive, Use};
@@ -111,7 +111,7 @@ impl<M: Mmu> System<M> {
         page.await_writeback();
         let frame = page.frame();
         // Not worth taking it away.
-        let uncounted = self.lacks(Broken::MoveUncounted);
+        let uncounted = self.lacks(NegativeControl::MoveUncounted);
         if frame.may_be_pinned() && !uncounted || frame.is_poisoned() {
             return Err(NotMoved::Busy);
         }
@@ -151,10 +151,10 @@ impl<M: Mmu> System<M> {
             Owner::Anon(_) | Owner::Known(_) => None,
         };
         let mut alone = 1 + u32::from(of_file.is_some());
-        if self.lacks(Broken::MoveCountsItself) {
+        if self.lacks(NegativeControl::MoveCountsItself) {
             alone -= 1;
         }
-        if self.lacks(Broken::MoveUncounted) {
+        if self.lacks(NegativeControl::MoveUncounted) {
             alone = frame.refs.load(Ordering::Relaxed);
         }
         // ORDERING: Acquire; pairs with [frame-put].
@@ -182,7 +182,7 @@ impl<M: Mmu> System<M> {
         if let Some(cache) = of_file {
             self.move_in_file(cache, index, new);
             if frame.is_dirty() {
-                if !self.lacks(Broken::MoveForgetsDirty) {
+                if !self.lacks(NegativeControl::MoveForgetsDirty) {
                     fresh.set_dirty();
                 }
                 frame.clean();

@@ -18,7 +18,7 @@
 //!
 //! Linux: mm/vmscan.c shrink_folio_list, pageout, __remove_mapping; mm/rmap.c try_to_unmap_one.
 
-use crate::base::config::Broken;
+use crate::base::config::NegativeControl;
 use crate::base::event::Event;
 use crate::entry::zap::{Only, Zap};
 use crate::memory::frame::Exclusive;
@@ -54,7 +54,7 @@ impl<M: Mmu> System<M> {
     /// The page stays as it was, but that its next users fault.
     pub(crate) fn swap_out(&self, page: Locked<'_, M>, owner: &Owner<'_, M>) -> Result<(), Stays> {
         let maps = page.frame().maps.load(Ordering::Relaxed);
-        let uncounted = self.lacks(Broken::FoundBeforeCounted);
+        let uncounted = self.lacks(NegativeControl::FoundBeforeCounted);
         if page.frame().refs.load(Ordering::Relaxed) != maps + 1 && !uncounted {
             return Err(Stays::Busy);
         }
@@ -73,7 +73,7 @@ impl<M: Mmu> System<M> {
 
     /// Makes every entry of the page name the slot, and writes it.
     fn leave(&self, page: &Locked<'_, M>, owner: &Owner<'_, M>, slot: u64) -> Result<(), Stays> {
-        let early = self.lacks(Broken::SwapForgetsDirty);
+        let early = self.lacks(NegativeControl::SwapForgetsDirty);
         let write = || {
             let written = self.swap.device.write(&self.at, slot, page.pfn());
             written.map_err(|_| Stays::Failed)

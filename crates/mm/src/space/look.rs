@@ -15,15 +15,15 @@
 //! [`VmaPtr`](super::vma_ptr::VmaPtr), which promises less.
 //!
 //! # Why it is correct
-//! Only writers take VMAs and nodes out of the tree, and all free them by the lifetime after that.
-//! So a holder of `mmap_lock`, in either mode, finds nothing that another thread frees before it
-//! releases the lock. What it frees itself, as a writer, it has unlinked itself.
+//! Only writers take VMAs and nodes out of the tree, and all free them by the reclamation scheme
+//! after that. So a holder of `mmap_lock`, in either mode, finds nothing that another thread frees
+//! before it releases the lock. What it frees itself, as a writer, it has unlinked itself.
 //!
 //! # Cost
 //! None; machines that check compare the guard's lock with the address space's.
 
 use crate::base::attrs::VmaView;
-use crate::base::config::Broken;
+use crate::base::config::NegativeControl;
 use crate::entry::walk::Tables;
 use crate::mm::Mm;
 use crate::space::tree::{Beside, End, Found, Mapping};
@@ -281,7 +281,7 @@ impl<'h, M: Mmu> Held<'h, M> {
         {
             let view = vma.view();
             let part = view.range.intersect(range);
-            let stays = !view.is_huge() || self.system().lacks(Broken::AgesShared);
+            let stays = !view.is_huge() || self.system().lacks(NegativeControl::AgesShared);
             if stays && !part.is_empty() {
                 visit(part);
             }

@@ -10,10 +10,10 @@
 //! lock, its lock is only ever tried, and any doubt sends the fault to `mmap_lock`.
 //!
 //! # Protocol
-//! A fault, in a read section of the lifetime's domain: look the VMA up, try its lock for reading;
-//! inside, ask whether it still belongs to this address space and covers the address. Then the
-//! section ends, and the lock alone keeps VMA, record and tables. It never waits for `mmap_lock`
-//! with the VMA's lock held: it lets go, and begins again.
+//! A fault, in a read section of the reclamation scheme's domain: look the VMA up, try its lock for
+//! reading; inside, ask whether it still belongs to this address space and covers the address. Then
+//! the section ends, and the lock alone keeps VMA, record and tables. It never waits for
+//! `mmap_lock` with the VMA's lock held: it lets go, and begins again.
 //!
 //! A writer holds `mmap_lock` for writing, and write-locks each VMA before it changes or removes it
 //! ([`crate::change::writers`]): waits until its faults have left, then gives it the number of the
@@ -63,7 +63,7 @@
 //! vma_start_write, vma_mark_attached, vma_mark_detached (v6.4, v6.15).
 
 use crate::base::attrs::{Prot, VmaView};
-use crate::base::config::{Broken, VmaLockBy};
+use crate::base::config::{NegativeControl, VmaLockBy};
 use crate::base::error::NoMemory;
 use crate::base::event::Event;
 use crate::mm::Mm;
@@ -99,7 +99,7 @@ impl<M: Mmu> Vma<M> {
     /// The read section may end once this has returned.
     ///
     /// # Safety
-    /// 1. The VMA was found in a read section of the lifetime's domain, which lasts.
+    /// 1. The VMA was found in a read section of the reclamation scheme's domain, which lasts.
     #[inline(always)]
     pub(crate) unsafe fn try_read_lock<'v>(
         vma: NonNull<Self>,
@@ -112,7 +112,8 @@ impl<M: Mmu> Vma<M> {
         let owner = unsafe { &(*vma.as_ptr()).mm };
         match by {
             VmaLockBy::Rwsem => {
-                // SAFETY: 1 of this function: this lock goes with lifetimes that keep VMAs whole.
+                // SAFETY: 1 of this function: this lock needs a reclamation scheme that keeps VMAs
+                // whole.
                 let lock = unsafe { &(*vma.as_ptr()).lock };
                 let guard = lock.try_read_unless(lock_seq, &mm.lock_seq);
                 let _guard = Semaphore {
@@ -130,7 +131,8 @@ impl<M: Mmu> Vma<M> {
                 Ok(VmaGuard::Count { _guard })
             }
             VmaLockBy::Own => {
-                // SAFETY: 1 of this function: this lock goes with lifetimes that keep VMAs whole.
+                // SAFETY: 1 of this function: this lock needs a reclamation scheme that keeps VMAs
+                // whole.
                 let _guard = OwnGuard::enter(unsafe { &*vma.as_ptr() }, mm)?;
                 is_of(owner, mm)?;
                 Ok(VmaGuard::Own { _guard })
@@ -147,7 +149,7 @@ impl<M: Mmu> Vma<M> {
             VmaLockBy::Rwsem => self.lock.write_until_end(&self.lock_seq, &mm.lock_seq),
             VmaLockBy::Count => {
                 let sys = mm.system();
-                let newcomers = if sys.lacks(Broken::WriterLetsReadersIn) {
+                let newcomers = if sys.lacks(NegativeControl::WriterLetsReadersIn) {
                     Newcomers::LetIn
                 } else {
                     Newcomers::Refused
@@ -164,7 +166,7 @@ impl<M: Mmu> Vma<M> {
     /// Makes a VMA that nobody else has one of `mm`'s, write-locked.
     fn attach(&self, by: VmaLockBy, mm: &Mm<M>) {
         match by {
-            _ if mm.system().lacks(Broken::PublishEarly) => {}
+            _ if mm.system().lacks(NegativeControl::PublishEarly) => {}
             VmaLockBy::Rwsem | VmaLockBy::Count => self.lock_seq.lock(&mm.lock_seq),
             VmaLockBy::Own => own_lock::shut(self, mm),
         }
@@ -191,7 +193,7 @@ impl<M: Mmu> Vma<M> {
 /// Whether a VMA that is locked still is one of `mm`'s, by its word that says whose it is.
 #[inline(always)]
 fn is_of<M: Mmu>(owner: &Atomic<u64, M>, mm: &Mm<M>) -> Result<(), Refused> {
-    let trusting = mm.system().lacks(Broken::NoOwnerRecheck);
+    let trusting = mm.system().lacks(NegativeControl::NoOwnerRecheck);
     match owner.load(Ordering::Relaxed) {
         _ if trusting => Ok(()),
         owner if owner == mm.space.0 => Ok(()),
@@ -220,7 +222,8 @@ impl<M: Mmu> Drop for Semaphore<'_, M> {
     }
 }
 
-/// Puts a new VMA, which is whole, into `mm`'s tree; write-locked, where the ladder locks VMAs.
+/// Puts a new VMA, which is whole, into `mm`'s tree; write-locked, where the fallback order locks
+/// VMAs.
 ///
 /// # Context
 /// Under `mmap_lock` for writing.
@@ -235,11 +238,11 @@ pub(crate) fn insert<M: Mmu>(
     let sys = mm.system();
     // SAFETY: the caller's own until it is in the tree, and kept by `mmap_lock` from then on.
     let vma = unsafe { new.as_ref() };
-    let early = sys.lacks(Broken::PublishEarly);
+    let early = sys.lacks(NegativeControl::PublishEarly);
     if early {
         publish_half(mm, vma)?;
     }
-    let by = sys.config.ladder.vma_lock();
+    let by = sys.config.fallback_order.vma_lock();
     if let Some(by) = by {
         vma.attach(by, mm);
     }
@@ -258,7 +261,7 @@ pub(crate) fn insert<M: Mmu>(
 
 /// Ends the write locks on all VMAs of an address space.
 pub(crate) fn end_all<M: Mmu>(mm: &Mm<M>) {
-    match mm.system().config.ladder.vma_lock() {
+    match mm.system().config.fallback_order.vma_lock() {
         None => {}
         Some(VmaLockBy::Rwsem | VmaLockBy::Count) => mm.lock_seq.end_all(),
         Some(VmaLockBy::Own) => own_lock::reopen(mm),

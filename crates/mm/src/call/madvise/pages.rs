@@ -2,7 +2,7 @@
 
 use super::{Advice, advise_each};
 use crate::base::attrs::VmaFlags;
-use crate::base::config::Broken;
+use crate::base::config::NegativeControl;
 use crate::base::error::MadviseError;
 use crate::entry::translation;
 use crate::entry::walk::{Tables, pages};
@@ -79,7 +79,7 @@ impl<M: Mmu> Mm<M> {
             return Err(MadviseError::Invalid);
         }
         let mut end = part.end().align_down(unit);
-        if self.system().lacks(Broken::DiscardRoundsUp) {
+        if self.system().lacks(NegativeControl::DiscardRoundsUp) {
             end = part.end().align_up(unit).unwrap_or(end);
         }
         if part.start() < end {
@@ -176,7 +176,7 @@ fn hold_alone<M: Mmu>(tables: Tables<'_, M>, table: Pfn, at: VirtAddr) -> Option
     let sys = tables.system();
     let _held = tables.table_lock(table).lock();
     let pte = tables.entry(table, at).load();
-    let uncounted = sys.lacks(Broken::FoundBeforeCounted) && !pte.is_zero_page();
+    let uncounted = sys.lacks(NegativeControl::FoundBeforeCounted) && !pte.is_zero_page();
     let alone = pte.is_mapped() && (sys.maps_once(pte) || uncounted);
     (alone && sys.frames.hold(pte.pfn(), 1)).then(|| pte.pfn())
 }

@@ -26,7 +26,7 @@
 
 use super::populate::{Failure, NotPopulated, to_lock};
 use crate::base::attrs::{VmaFlags, VmaView};
-use crate::base::config::Broken;
+use crate::base::config::NegativeControl;
 use crate::base::error::{MlockError, NoMemory};
 use crate::base::event::Event;
 use crate::call::thread::Thread;
@@ -106,7 +106,7 @@ impl<M: Mmu> Mm<M> {
     ) -> Result<(), NoMemory> {
         let mut change = 0;
         let result = self.set_locked_flags(&writers, range, kind, &mut change);
-        if self.system().lacks(Broken::LockedCountLate) {
+        if self.system().lacks(NegativeControl::LockedCountLate) {
             drop(writers);
             self.locks.change(change);
         } else {

@@ -25,7 +25,7 @@
 
 use super::{Uffd, UffdMode, Wake, for_parts, whole_pages};
 use crate::base::attrs::VmaFlags;
-use crate::base::config::Broken;
+use crate::base::config::NegativeControl;
 use crate::base::error::UffdError;
 use crate::entry::translation;
 use crate::entry::zap::Zap;
@@ -170,7 +170,7 @@ fn protect_parts<M: Mmu>(
 ) -> Result<(), UffdError> {
     let mut result = Err(UffdError::NotWatched);
     let mut zap = Zap::begin(held.tables(), range);
-    let late = held.system().lacks(Broken::ProtectWithoutFlush);
+    let late = held.system().lacks(NegativeControl::ProtectWithoutFlush);
     let lowered = |pte: Pte<M::Paging>| {
         let grant = match pte.moving() {
             Some(_) => pte.grant_later(),
@@ -178,7 +178,7 @@ fn protect_parts<M: Mmu>(
         };
         pte.is_uffd_wp() && grant < Grant::Write
     };
-    let skips = held.system().lacks(Broken::WatchSkipsMoving);
+    let skips = held.system().lacks(NegativeControl::WatchSkipsMoving);
     let change = |pte: Pte<M::Paging>| match protect {
         _ if skips && !pte.is_mapped() => None,
         WriteProtected::Yes if lowered(pte) => None,

@@ -9,7 +9,7 @@
 
 use super::{PageCache, Unused};
 use crate::base::attrs::{VmaFlags, VmaView};
-use crate::base::config::Broken;
+use crate::base::config::NegativeControl;
 use crate::base::error::NoMemory;
 use crate::mm::Mm;
 use crate::pages::interval::{Mapped, Span};
@@ -65,7 +65,7 @@ impl<M: Mmu> FileLink<M> {
         unsafe { self.cache.as_ref() }
     }
 
-    fn lacks(&self, fix: Broken) -> bool {
+    fn lacks(&self, fix: NegativeControl) -> bool {
         self.cache().system().lacks(fix)
     }
 
@@ -105,7 +105,7 @@ impl<M: Mmu> System<M> {
         if flags.has(VmaFlags::HUGE_OWNER) {
             new.own = Atomic::new(OwnPages::none_used(self)?);
         }
-        if flags.has(VmaFlags::HUGETLB) && !self.lacks(Broken::LinkBeforeLock) {
+        if flags.has(VmaFlags::HUGETLB) && !self.lacks(NegativeControl::LinkBeforeLock) {
             new.lock = Atomic::new(HugeLock::fresh(self));
         }
         let (lock, own) = (new.lock.peek(), new.own.peek());
@@ -193,7 +193,7 @@ impl<M: Mmu> Vma<M> {
             cache.spans.put(&own.span, &view);
         }
         let sys = cache.system();
-        if sys.lacks(Broken::LinkBeforeLock) && view.is_huge() && own.lock() == 0 {
+        if sys.lacks(NegativeControl::LinkBeforeLock) && view.is_huge() && own.lock() == 0 {
             own.lock.store(HugeLock::fresh(sys), Ordering::Relaxed);
         }
     }
@@ -229,7 +229,7 @@ impl<M: Mmu> Vma<M> {
     /// nobody else's.
     pub(crate) fn share_own(&self, old: &Self) {
         let (new, own) = (link::<M>(self.link()), old.huge_own());
-        if let Some(new) = new.filter(|new| new.lacks(Broken::SplitNamesLock)) {
+        if let Some(new) = new.filter(|new| new.lacks(NegativeControl::SplitNamesLock)) {
             new.name_lock_of(old);
         }
         let (Some(new), Some(own)) = (new, own) else {

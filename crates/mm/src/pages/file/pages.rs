@@ -2,7 +2,7 @@
 
 use super::index::InOrder;
 use super::{FileHandle, PageCache};
-use crate::base::config::Broken;
+use crate::base::config::NegativeControl;
 use crate::base::error::NoMemory;
 use crate::entry::zap::Only;
 use crate::memory::frame::Use;
@@ -81,7 +81,7 @@ impl<M: Mmu> PageCache<M> {
         }
         let page = Page::held(sys, pfn);
         // ORDERING: Acquire; pairs with [cache-slot].
-        if slot.load(Ordering::Acquire) == found || sys.lacks(Broken::CachedUnchecked) {
+        if slot.load(Ordering::Acquire) == found || sys.lacks(NegativeControl::CachedUnchecked) {
             Looked::Found(page)
         } else {
             Looked::Busy
@@ -149,7 +149,8 @@ impl<M: Mmu> PageCache<M> {
                 continue;
             }
             // With the lock held: who truncates comes to this page later, or has been here.
-            let within = index < self.pages() || self.system().lacks(Broken::SizeBeforeLock);
+            let within =
+                index < self.pages() || self.system().lacks(NegativeControl::SizeBeforeLock);
             if !within || page.frame().is_poisoned() {
                 return Ok(Sought::Beyond);
             }
@@ -197,7 +198,7 @@ impl<M: Mmu> PageCache<M> {
         // ORDERING: fence SeqCst; pairs with [file-resize]: the page is there before the size is
         // looked at.
         M::fence(Ordering::SeqCst);
-        if index >= self.pages() && !sys.lacks(Broken::SizeBeforeLock) {
+        if index >= self.pages() && !sys.lacks(NegativeControl::SizeBeforeLock) {
             self.take_out(index, &locked);
             return Ok(None);
         }

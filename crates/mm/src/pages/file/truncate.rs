@@ -18,7 +18,7 @@
 
 use super::{PageCache, pages_of};
 use crate::base::attrs::VmaFlags;
-use crate::base::config::Broken;
+use crate::base::config::NegativeControl;
 use crate::base::error::FileError;
 use crate::entry::zap::{Only, Zap};
 use core::ops::ControlFlow;
@@ -58,12 +58,12 @@ impl<M: Mmu> PageCache<M> {
             }
             page.await_writeback();
             let mapped = page.frame().maps.load(Ordering::Relaxed) > 0;
-            if mapped && !lacks(Broken::TruncateUnmapsOnce) {
+            if mapped && !lacks(NegativeControl::TruncateUnmapsOnce) {
                 self.unmap(index, index, which);
             }
             self.take_out(index, &page);
         });
-        if which == Only::All && !lacks(Broken::TruncateUnmapsOnce) {
+        if which == Only::All && !lacks(NegativeControl::TruncateUnmapsOnce) {
             self.unmap(first, last, which);
         }
     }

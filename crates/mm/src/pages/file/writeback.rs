@@ -23,7 +23,7 @@
 //! folio_mkclean. Pages are found by looking at all that are cached; there they are tagged.
 
 use super::PageCache;
-use crate::base::config::Broken;
+use crate::base::config::NegativeControl;
 use crate::base::event::Event;
 use crate::base::file::IoError;
 use crate::entry::zap::{Only, Zap};
@@ -94,7 +94,7 @@ impl<M: Mmu> PageCache<M> {
         };
         let (sys, frame) = (self.system(), page.frame());
         let index = frame.index.load(Ordering::Relaxed);
-        if !sys.lacks(Broken::WriteUnprotected) {
+        if !sys.lacks(NegativeControl::WriteUnprotected) {
             self.protect(index, page.pfn());
         }
         frame.clean();

@@ -38,7 +38,7 @@
 
 use super::HugeSize;
 use super::zap::NoFaults;
-use crate::base::config::{Broken, Hugetlb};
+use crate::base::config::{Hugetlb, NegativeControl};
 use crate::base::error::FileError;
 use crate::base::event::Event;
 use crate::base::policy::Policy;
@@ -218,7 +218,7 @@ impl<M: Mmu> PageCache<M> {
         };
         let page = page.lock();
         let remove = || self.reserved.remove(sys, index, index + 1);
-        let late = sys.lacks(Broken::HoleUnreservesLate);
+        let late = sys.lacks(NegativeControl::HoleUnreservesLate);
         if !late {
             // Under the mutex: who makes the page again must not find it reserved. And first, since
             // there may be no memory for what is left.
@@ -340,7 +340,7 @@ impl<M: Mmu> PageCache<M> {
     /// Takes page `index` away from everybody; returns how many there were: one, or none.
     fn drop_one(&self, index: u64) -> u64 {
         let sys = self.system();
-        if sys.lacks(Broken::CutSkipsAbsent) && self.find(index).is_none() {
+        if sys.lacks(NegativeControl::CutSkipsAbsent) && self.find(index).is_none() {
             return 0;
         }
         let _one = sys.huge.mutex(self, index).write();
@@ -376,7 +376,7 @@ impl<M: Mmu> PageCache<M> {
             }
             let lock = self.kept_off_by(&part);
             let tried = lock.map(|lock| lock.sem.try_write());
-            if matches!(tried, Some(None)) && !sys.lacks(Broken::WalkUnlocked) {
+            if matches!(tried, Some(None)) && !sys.lacks(NegativeControl::WalkUnlocked) {
                 sys.count(Event::HugeLockMissed);
                 return ControlFlow::Continue(());
             }
@@ -424,7 +424,7 @@ impl<M: Mmu> PageCache<M> {
     /// may share and leave their tables for ever.
     fn unmap_for_sure(&self, index: u64, page: &Page<'_, M>) {
         let sys = self.system();
-        let starts_over = sys.lacks(Broken::WalkStartsOver);
+        let starts_over = sys.lacks(NegativeControl::WalkStartsOver);
         let mut waited: Option<KeptLock<M>> = None;
         while starts_over || page.frame().maps.load(Ordering::Relaxed) > 0 {
             let mut missed = None;
@@ -441,7 +441,7 @@ impl<M: Mmu> PageCache<M> {
                         return ControlFlow::Continue(());
                     }
                     let tried = lock.filter(|_| !ours).map(|lock| lock.sem.try_write());
-                    if matches!(tried, Some(None)) && !sys.lacks(Broken::WalkUnlocked) {
+                    if matches!(tried, Some(None)) && !sys.lacks(NegativeControl::WalkUnlocked) {
                         sys.count(Event::HugeLockMissed);
                         missed = lock.map(HugeLock::keep);
                         return ControlFlow::Break(());

@@ -52,7 +52,7 @@
 
 use super::HugeSize;
 use crate::base::attrs::VmaView;
-use crate::base::config::Broken;
+use crate::base::config::NegativeControl;
 use crate::base::error::MovePageError;
 use crate::base::event::Event;
 use crate::base::policy::{NodeMask, Policy, PolicyMode};
@@ -149,7 +149,7 @@ impl<M: Mmu> Held<'_, M> {
         let sys = self.system();
         let cache = view.cache::<M>().ok_or(MovePageError::NotThere)?;
         let index = view.huge_index::<M::Paging>(addr);
-        let alone = !sys.lacks(Broken::HugeMoveBesideFaults);
+        let alone = !sys.lacks(NegativeControl::HugeMoveBesideFaults);
         let _one = alone.then(|| sys.huge.mutex(cache, index).write());
         let held = self.see_huge(view, addr, |_, found| {
             sys.frames.hold(found, 1).then(|| Page::held(sys, found))
@@ -320,7 +320,7 @@ impl<M: Mmu> Zap<'_, M> {
         let mut old = leaf.entry.load();
         if old.moving() == Some(pfn) {
             // By way of another who has the table; but this address space has reached it, too.
-            if !sys.lacks(Broken::HugeMoveTellsOne) {
+            if !sys.lacks(NegativeControl::HugeMoveTellsOne) {
                 self.gather.touch(page);
             }
             return;

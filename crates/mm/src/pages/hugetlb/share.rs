@@ -41,7 +41,7 @@
 
 use super::{HugeSize, LEVEL, has_intervals, interval};
 use crate::base::attrs::{VmaFlags, VmaView};
-use crate::base::config::Broken;
+use crate::base::config::NegativeControl;
 use crate::base::event::Event;
 use crate::entry::walk::Tables;
 use crate::mm::Mm;
@@ -101,7 +101,7 @@ impl<M: Mmu> Mm<M> {
         let Some(table) = found else { return false };
         let (sharers, _) = self.sharers(table);
         sharers.add(1, Ordering::Relaxed);
-        let put_in = if sys.lacks(Broken::BlindShare) {
+        let put_in = if sys.lacks(NegativeControl::BlindShare) {
             let _held = self.page_table_lock.lock();
             let empty = place.entry.load().is_none_at(LEVEL + 1);
             if empty {
@@ -125,7 +125,7 @@ impl<M: Mmu> Mm<M> {
     fn sharers(&self, table: Pfn) -> (&Atomic<u32, M>, u32) {
         let sys = self.system();
         let frame = sys.frames.get(table);
-        match sys.lacks(Broken::SharersByReferences) {
+        match sys.lacks(NegativeControl::SharersByReferences) {
             true => (&frame.refs, 1),
             false => (&frame.maps, 0),
         }

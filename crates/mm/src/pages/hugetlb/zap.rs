@@ -10,7 +10,7 @@
 
 use super::{HugeSize, interval};
 use crate::base::attrs::{VmaFlags, VmaView};
-use crate::base::config::{Broken, Hugetlb};
+use crate::base::config::{Hugetlb, NegativeControl};
 use crate::entry::zap::Zap;
 use crate::mm::Mm;
 use crate::pages::file::PageCache;
@@ -47,7 +47,7 @@ impl<M: Mmu> PageCache<M> {
     pub(crate) fn faults_hold_map(&self) -> bool {
         let sys = self.system();
         let by_map = self.is_huge() && sys.config.hugetlb == Hugetlb::IMmap;
-        by_map && !sys.lacks(Broken::HugeUnlocked)
+        by_map && !sys.lacks(NegativeControl::HugeUnlocked)
     }
 }
 
@@ -61,7 +61,7 @@ impl<M: Mmu> Zap<'_, M> {
         let Some(cache) = view.cache::<M>() else {
             return;
         };
-        let unlocked = cache.system().lacks(Broken::DiscardUnlocked);
+        let unlocked = cache.system().lacks(NegativeControl::DiscardUnlocked);
         let _alone = (!unlocked).then(|| NoFaults::lock(cache, vma.huge_lock()));
         let _tree = cache.i_mmap.write();
         self.huge_locked(view.huge_size(), part);
@@ -77,7 +77,7 @@ impl<M: Mmu> Zap<'_, M> {
         };
         let _alone = NoFaults::lock(cache, vma.huge_lock());
         let _tree = cache.i_mmap.write();
-        if !cache.system().lacks(Broken::GoneStillShares) {
+        if !cache.system().lacks(NegativeControl::GoneStillShares) {
             vma.shares_no_more();
         }
         self.huge_locked(view.huge_size(), view.range);
@@ -132,7 +132,7 @@ impl<M: Mmu> Zap<'_, M> {
         while page.start() < part.end() {
             let index = view.huge_index::<M::Paging>(page.start());
             let by_vma = sys.config.hugetlb == Hugetlb::VmaLock;
-            let held = !sys.lacks(Broken::DiscardUnlocked);
+            let held = !sys.lacks(NegativeControl::DiscardUnlocked);
             let by_map = held && cache.faults_hold_map();
             let _map = by_map.then(|| cache.map_lock.write());
             let _one = held.then(|| sys.huge.mutex(cache, index).write());
@@ -228,7 +228,7 @@ impl<M: Mmu> Zap<'_, M> {
             };
             if size == HugeSize::Large && tables.unshare_table(at) {
                 let left = interval::<M::Paging>(at);
-                if !mm.system().lacks(Broken::UnshareWithoutFlush) {
+                if !mm.system().lacks(NegativeControl::UnshareWithoutFlush) {
                     self.gather.touch(left);
                 }
                 at = left.end();
@@ -277,7 +277,7 @@ impl<M: Mmu> Held<'_, M> {
         {
             let _alone = NoFaults::lock(cache, vma.huge_lock());
             let _tree = cache.i_mmap.write();
-            if !self.system().lacks(Broken::CutStillShared) {
+            if !self.system().lacks(NegativeControl::CutStillShared) {
                 vma.shares_no_more();
             }
             if self.tables().unshare_table(at) {

@@ -41,7 +41,7 @@
 //! Linux: mm/rmap.c __anon_vma_prepare, anon_vma_clone, anon_vma_fork, unlink_anon_vmas.
 
 use crate::base::attrs::VmaView;
-use crate::base::config::{Broken, Config};
+use crate::base::config::{Config, NegativeControl};
 use crate::base::error::NoMemory;
 use crate::memory::frame::Frame;
 use crate::mm::Mm;
@@ -151,7 +151,7 @@ impl<M: Mmu> AnonVma<M> {
     pub(super) fn reusable(&self, parent: &Vma<M>, config: &Config) -> bool {
         let children = self.children.load(Ordering::Relaxed);
         let active = self.active.load(Ordering::Relaxed);
-        if config.lacks::<M>(Broken::ChildrenAndOwners) {
+        if config.lacks::<M>(NegativeControl::ChildrenAndOwners) {
             // Linux: anon_vma_clone before 2555283eb40d.
             let parents = parent.anon_vma.load(Ordering::Relaxed);
             return address(NonNull::from(self)) != parents && children + active < 2;
@@ -209,7 +209,7 @@ impl<M: Mmu> System<M> {
     /// mapped, or is being changed by somebody else.
     pub(super) fn hold_anon_vma(&self, frame: &Frame<M>) -> Option<HeldAnonVma<'_, M>> {
         // ORDERING: Acquire; pairs with [frame-maps].
-        let uncounted = self.lacks(Broken::FoundBeforeCounted);
+        let uncounted = self.lacks(NegativeControl::FoundBeforeCounted);
         if frame.maps.load(Ordering::Acquire) == 0 && !uncounted {
             return None;
         }
@@ -217,7 +217,7 @@ impl<M: Mmu> System<M> {
         let anon_vma = NonNull::new(named as *mut AnonVma<M>)?;
         // SAFETY: memory of anon_vmas stays that; what is looked at here is never overwritten.
         let alive = unsafe { anon_vma.as_ref() };
-        if self.lacks(Broken::HoldsFreedAnonVma) {
+        if self.lacks(NegativeControl::HoldsFreedAnonVma) {
             alive.refs.add(1, Ordering::Relaxed);
         } else if !alive.try_hold() {
             return None;

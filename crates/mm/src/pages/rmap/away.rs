@@ -51,7 +51,7 @@
 //! Linux: mm/rmap.c try_to_unmap_one, try_to_migrate_one; mm/migrate.c remove_migration_pte.
 
 use super::owner::Owner;
-use crate::base::config::Broken;
+use crate::base::config::NegativeControl;
 use crate::base::event::Event;
 use crate::entry::shootdown;
 use crate::entry::zap::{Only, Zap};
@@ -108,7 +108,7 @@ impl<M: Mmu> System<M> {
             }
             let mut zap = Zap::begin_only(place.tables, place.range, Only::All);
             zap.put_away(place.range, page.pfn(), to);
-            if self.lacks(Broken::CopyBeforeFlush) {
+            if self.lacks(NegativeControl::CopyBeforeFlush) {
                 zap.forget();
             }
             zap.finish();
@@ -157,7 +157,7 @@ impl<M: Mmu> Zap<'_, M> {
         }
         // The lock keeps it mapped; only its bits change.
         let mut old = entry.load();
-        if matches!(to, To::Swap { .. }) && sys.lacks(Broken::SwapInTwoSteps) {
+        if matches!(to, To::Swap { .. }) && sys.lacks(NegativeControl::SwapInTwoSteps) {
             old = entry.swap(how, Pte::none());
             entry.store(away(old, to));
         } else {
@@ -166,11 +166,14 @@ impl<M: Mmu> Zap<'_, M> {
             }
         }
         let frame = sys.frames.get(pfn);
-        let late = sys.lacks(Broken::CopyBeforeFlush);
+        let late = sys.lacks(NegativeControl::CopyBeforeFlush);
         if to.may_be_forked() && frame.is_exclusive() && !late {
             // Whoever pins it without a lock is done when his CPU has answered.
             shootdown::flush(sys, mm, page);
-            let shares = [Broken::SwapSharesPinned, Broken::MoveUncounted];
+            let shares = [
+                NegativeControl::SwapSharesPinned,
+                NegativeControl::MoveUncounted,
+            ];
             let shares = sys.switched_off().is_some_and(|it| shares.contains(&it));
             if frame.may_be_pinned() && !shares {
                 entry.swap(how, old);
@@ -182,7 +185,7 @@ impl<M: Mmu> Zap<'_, M> {
             self.gather.touch(page);
         }
         M::note(format_args!("{} of frame {pfn} is put away", page.start()));
-        if old.is_dirty() && !sys.lacks(Broken::AwayForgetsDirty) {
+        if old.is_dirty() && !sys.lacks(NegativeControl::AwayForgetsDirty) {
             frame.set_dirty();
         }
         // ORDERING: AcqRel; no pair: the count is compared with itself only.
@@ -198,7 +201,7 @@ impl<M: Mmu> Zap<'_, M> {
 
     /// Maps frame `to` where the entry of one page says that `from` is being moved.
     fn put_back(mut self, page: VirtRange, from: Pfn, to: Pfn) {
-        if self.mm().system().lacks(Broken::CopyBeforeFlush) {
+        if self.mm().system().lacks(NegativeControl::CopyBeforeFlush) {
             self.gather.touch(page);
         }
         let mut at = page.start();

@@ -40,7 +40,7 @@
 //! Linux: mm/rmap.c folio_get_anon_vma, folio_lock_anon_vma_read, rmap_walk_anon, rmap_walk_file.
 
 use super::anon_vma::HeldAnonVma;
-use crate::base::config::{AnonRmap, Broken};
+use crate::base::config::{AnonRmap, NegativeControl};
 use crate::entry::walk::Tables;
 use crate::memory::frame::Use;
 use crate::pages::file::PageCache;
@@ -116,7 +116,7 @@ impl<'s, M: Mmu> Owner<'s, M> {
                 let own = held.get();
                 let lock = &own.root().lock;
                 match held.sys.config.anon_rmap {
-                    _ if held.sys.lacks(Broken::RmapUnlocked) => {
+                    _ if held.sys.lacks(NegativeControl::RmapUnlocked) => {
                         own.spans.each(index, index, visit)
                     }
                     AnonRmap::Exclusive | AnonRmap::Skipped => {

@@ -18,10 +18,11 @@
 //! ```
 //!
 //! # Protocol
-//! Writers: `mmap_lock` for writing. Readers: `mmap_lock`, or a read section of the lifetime's
-//! domain. All nodes of a change are allocated before its one store, so a change happens or does
-//! not. A key of an inner node separates: at most the start of whatever is below its child, above
-//! all starts before it, and not always the smallest below; the first is 0. Every leaf has a VMA.
+//! Writers: `mmap_lock` for writing. Readers: `mmap_lock`, or a read section of the reclamation
+//! scheme's domain. All nodes of a change are allocated before its one store, so a change happens
+//! or does not. A key of an inner node separates: at most the start of whatever is below its child,
+//! above all starts before it, and not always the smallest below; the first is 0. Every leaf has a
+//! VMA.
 //!
 //! A VMA may reach over keys behind it that lead nowhere, also over a separator. So a lookup that
 //! ends at a hole, or before all keys of its leaf, goes back to the last VMA before it.
