@@ -9,7 +9,7 @@ use minflt_pgtable::Mmu;
 
 impl<M: Mmu> Mm<M> {
     /// Clears the accessed bits of the pages in `range`; returns how many were set. Huge pages are
-    /// passed over: they are not reclaimed, so nothing asks for their age.
+    /// skipped: they are not reclaimed, so their age is not needed.
     ///
     /// # Context
     /// Sleeps for `mmap_lock`, which it takes for reading.

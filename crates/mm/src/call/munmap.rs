@@ -30,11 +30,10 @@ use minflt_addr::{VirtAddr, VirtRange};
 use minflt_pgtable::Mmu;
 
 impl<M: Mmu> Mm<M> {
-    /// Unmaps `len` bytes (rounded up to pages) from `start` on; what is not mapped there is
-    /// skipped.
+    /// Unmaps `len` bytes (rounded up to pages) from `start` on; holes are skipped.
     ///
     /// # Context
-    /// Sleeps for `mmap_lock`, which it takes for writing; waits for CPUs to forget translations.
+    /// Sleeps for `mmap_lock`, which it takes for writing; waits for TLB flushes.
     ///
     /// # Errors
     /// See [`MunmapError`]. Nothing has changed then.
@@ -83,7 +82,8 @@ fn unmap_one<M: Mmu>(
     let view = vma.view();
     let range = view.range;
     let section = writers.begin(vma);
-    // Stays as it is after a downgrade, too: who maps there, or makes a neighbour longer, waits.
+    // The gap does not change after a downgrade either: mapping there, or extending a neighbour,
+    // needs the write lock.
     let free_around = mm.tree.remove_found(mm.system(), found)?;
     let mut late = None;
     if mm.system().lacks(NegativeControl::DetachLate) {
@@ -114,8 +114,8 @@ fn unmap_one<M: Mmu>(
     Ok(())
 }
 
-/// Unmaps `range`, under `mmap_lock` for writing: all of it, or nothing. It may be held for reading
-/// only when this returns without an error, if the caller lets it go afterwards.
+/// Unmaps `range`, under `mmap_lock` for writing: all of it, or nothing. If this returns without an
+/// error the lock may have been downgraded, and the caller must release it next.
 pub(super) fn unmap<M: Mmu>(
     mm: &Mm<M>,
     writers: &Writers<'_, M>,
@@ -141,10 +141,10 @@ fn unmap_parts<M: Mmu>(
     }
 }
 
-/// Takes every VMA out and frees every table, for a dying address space that nobody else has.
+/// Removes all VMAs and frees all page tables of a dying address space without other users.
 pub(crate) fn unmap_all<M: Mmu>(mm: &Mm<M>, all: VirtRange) {
     let sys = mm.system();
-    // SAFETY: 1: nobody else has the address space.
+    // SAFETY: 1: the address space has no other user.
     let tables = unsafe { Tables::kept(mm) };
     let mut zap = Zap::begin_last(tables, all);
     let mut gone = Pages::default();
@@ -160,7 +160,7 @@ pub(crate) fn unmap_all<M: Mmu>(mm: &Mm<M>, all: VirtRange) {
     };
     mm.tree.visit(&mut zap_vma, &mut |_| ());
     let files = UnusedFiles::new();
-    // Who comes by a reverse map may be below a table.
+    // A reverse-map walk may be walking the tables.
     let mut unlink = |vma: VmaPtr<'_, M>| {
         let vma = vma.get();
         vma.give_back_own(sys);

@@ -31,9 +31,9 @@ pub struct Done {
 pub enum Kind {
     /// Install a frame of zeros.
     AnonWrite,
-    /// Install the shared page of zeros.
+    /// Install the shared zero page.
     AnonRead,
-    /// Replace the shared page of zeros by a frame.
+    /// Replace the shared zero page by a frame.
     ZeroPageCow,
     /// Made a page writable that has no other user.
     Reuse,

@@ -67,8 +67,7 @@ impl HeldPage {
 }
 
 impl<M: Mmu> Mm<M> {
-    /// The page at `addr`, faulted in if need be, and held. The shared page of zeros needs no
-    /// holding.
+    /// The page at `addr`, faulted in if need be, and held. The shared zero page needs no holding.
     ///
     /// # Context
     /// Holds nothing. Sleeps for `mmap_lock`.

@@ -51,7 +51,7 @@ use minflt_pgtable::{Access, Grant, Mmu, Paging, Pte};
 /// What a hole is filled with.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Fill<'a> {
-    /// The shared page of zeros.
+    /// The shared zero page.
     Zeros,
     /// A page of its own with these bytes.
     Bytes(&'a [u8], WriteProtected),

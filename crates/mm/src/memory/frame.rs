@@ -30,7 +30,7 @@ pub(crate) enum Use {
     FreeBlock = 1,
     /// Freed, to a CPU's list; one that came to a list from a zone is still `Free`.
     FreeCpu = 2,
-    /// The system's own: descriptors, per-CPU areas, the page of zeros.
+    /// The system's own: descriptors, per-CPU areas, the zero page.
     Reserved = 3,
     /// A page table.
     Table = 4,

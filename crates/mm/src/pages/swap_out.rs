@@ -47,8 +47,8 @@ impl<M: Mmu> System<M> {
     /// name its slot afterwards.
     ///
     /// # Context
-    /// Sleeps for the reverse map's lock, waits for CPUs to forget translations, and for the
-    /// device. Holds what stands before the page's lock.
+    /// Sleeps for the reverse map's lock, waits for TLB flushes, and for the device. Holds what
+    /// stands before the page's lock.
     ///
     /// # Errors
     /// The page stays as it was, but that its next users fault.

@@ -151,7 +151,7 @@ impl<M: Mmu> Mm<M> {
     }
 }
 
-/// Gives back what can be given back of the pages of `part` that nobody else maps, used or not.
+/// Reclaims the pages of `part` that have no other mapping, recently used or not.
 ///
 /// Linux: madvise_cold_or_pageout_pte_range, reclaim_pages.
 fn page_out<M: Mmu>(held: Held<'_, M>, part: VirtRange) {
@@ -189,7 +189,7 @@ struct Found<'m, M: Mmu> {
     file: Option<FilePart<'m, M>>,
 }
 
-/// Whether a mapping with these flags goes with the advice. What is locked stays.
+/// Whether the advice applies to a mapping with these flags. Locked pages stay.
 ///
 /// Linux: madvise_dontneed_free_valid_vma, can_madv_lru_vma, madvise_remove.
 const fn allowed(advice: Advice, flags: VmaFlags) -> bool {

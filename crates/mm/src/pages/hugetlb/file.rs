@@ -124,7 +124,7 @@ impl<M: Mmu> PageCache<M> {
         self.size() >> self.unit().1
     }
 
-    /// A new page of zeros, locked, in the file from now on.
+    /// A new zeroed page, locked, and added to the file.
     ///
     /// # Context
     /// Under the page's mutex; the page is not there, and within the file.

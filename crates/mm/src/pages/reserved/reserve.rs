@@ -128,7 +128,7 @@ impl<M: Mmu> Reservations<M> {
     /// When there is no memory for a region.
     ///
     /// # Context
-    /// Takes and lets go the map's lock.
+    /// Takes and releases the map's lock.
     ///
     /// Linux: region_chg.
     #[track_caller]
@@ -163,7 +163,7 @@ impl<M: Mmu> Reservations<M> {
     /// has changed then.
     ///
     /// # Context
-    /// Takes and lets go the map's lock.
+    /// Takes and releases the map's lock.
     ///
     /// Linux: region_del.
     #[track_caller]
@@ -186,7 +186,7 @@ impl<M: Mmu> Reservations<M> {
     /// Removes all pages from `from` on; returns how many were in the map.
     ///
     /// # Context
-    /// Takes and lets go the map's lock.
+    /// Takes and releases the map's lock.
     pub(crate) fn truncate(&self, sys: &System<M>, from: u64) -> u64 {
         let mut none = List { first: None };
         let removed = self.list.lock().remove(from, u64::MAX, &mut none);
@@ -200,7 +200,7 @@ impl<M: Mmu> Reservations<M> {
     /// Removes all pages; returns how many there were.
     ///
     /// # Context
-    /// Takes and lets go the map's lock.
+    /// Takes and releases the map's lock.
     pub(crate) fn remove_all(&self, sys: &System<M>) -> u64 {
         self.truncate(sys, 0)
     }
@@ -252,7 +252,7 @@ impl<M: Mmu> Change<'_, M> {
     /// Adds the range; returns how many pages that added.
     ///
     /// # Context
-    /// Takes and lets go the map's lock.
+    /// Takes and releases the map's lock.
     ///
     /// Linux: region_add.
     pub(crate) fn add(mut self) -> u64 {
