@@ -294,7 +294,7 @@ pub(crate) struct Check {
     /// A race by number (P57) or scenario name; see --list.
     pub(crate) scenario: Option<String>,
     /// Check every race.
-    #[arg(long)]
+    #[arg(long, conflicts_with = "scenario")]
     pub(crate) all: bool,
     /// List the races.
     #[arg(long)]

@@ -231,10 +231,8 @@ fn format(args: &Check) -> Result<Option<Format>, Error> {
 /// The race called `name`.
 pub(super) fn one(name: &str) -> Result<&'static Race, Error> {
     race(name).ok_or_else(|| {
-        let known: Vec<_> = RACES.iter().map(|race| race.number).collect();
         usage(format!(
-            "unknown race `{name}`; races are {}",
-            known.join(", ")
+            "unknown race `{name}`; `minflt check --list` lists all of them"
         ))
     })
 }

@@ -164,7 +164,7 @@ fn more_than_there_are_are_refused_with_the_command_that_makes_more() {
     let count = (1 << 46) / huge();
     assert!(
         words.contains(&format!(
-            "of the {count} huge pages it needs are free: echo"
+            "the run needs {count} huge pages, and "
         )),
         "{words}"
     );
