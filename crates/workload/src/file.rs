@@ -261,9 +261,7 @@ impl File {
         if self.cache == Cache::Cold
             && let Some(why) = target.lacks(Feature::ColdFiles)
         {
-            return Err(unsupported(format!(
-                "{name}: {why}; omit --cache cold"
-            )));
+            return Err(unsupported(format!("{name}: {why}; omit --cache cold")));
         }
         if (self.words, self.pattern) == (Words::Every, Pattern::Random)
             && let Some(why) = target.lacks(Feature::WholePages)

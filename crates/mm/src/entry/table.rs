@@ -19,8 +19,7 @@ use minflt_pgtable::{
 use minflt_sync::slab::POISON;
 use minflt_sync::{Callback, Ordering};
 
-/// How entries are exchanged where no lock of the tables is held: what the configuration and the
-/// CPUs come to.
+/// How entries are exchanged without a page-table lock, by configuration and CPU features.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Exchanges {
     Native,
@@ -70,7 +69,7 @@ impl<M: Mmu> Mm<M> {
         }
     }
 
-    /// Puts a table in where one is missing, unless somebody else does.
+    /// Links a missing table, unless another thread does.
     #[cold]
     pub(crate) fn populate(&self, place: &Missing<'_, M>) -> Result<(), NoMemory> {
         let sys = self.system();
@@ -95,7 +94,7 @@ impl<M: Mmu> Mm<M> {
         Ok(())
     }
 
-    /// Puts `table` in where one is missing, unless something stands there; whether it did.
+    /// Links `table` if the entry is still empty; returns whether it did.
     pub(crate) fn link_table(&self, place: &Missing<'_, M>, table: Pfn) -> bool {
         let (entry, level) = (place.entry, place.level);
         let (none, value) = (Pte::none_at(level), Pte::table(table, level));
@@ -143,11 +142,11 @@ impl<M: Mmu> Mm<M> {
         for part in 0..1 << order {
             let words = M::frame_ptr(&sys.at, Pfn(pfn.0 + part));
             let here = bytes.min(M::Paging::page()) as usize;
-            // SAFETY: duty 1 of `Mmu`: the frame's bytes, which nobody else uses.
+            // SAFETY: duty 1 of `Mmu`: the frame's bytes, without other users.
             unsafe { words.write_bytes(0, here) };
         }
         if none.raw() != 0 {
-            // SAFETY: 1: the frames hold zeros, and nobody else uses them.
+            // SAFETY: 1: the frames hold zeros, and have no other user.
             let table = unsafe { Table::<M>::at(&sys.at, pfn, level) };
             for index in 0..entries_of::<M::Paging>(level) as usize {
                 table.entry(index).clear(none);
@@ -173,7 +172,7 @@ impl<M: Mmu> System<M> {
         unsafe { self.retire(callback, free_table::<M>) };
     }
 
-    /// Frees a table that nobody reaches now, by the order it was allocated with.
+    /// Frees an unreachable table, of the order that it was allocated with.
     pub(crate) fn put_table(&self, pfn: Pfn) {
         let level = self.frames.get(pfn).level.load(Ordering::Relaxed);
         self.frames.put_block(pfn, table_order::<M::Paging>(level));
@@ -207,12 +206,11 @@ unsafe fn free_table<M: Mmu>(sys: *const (), callback: NonNull<Callback>) {
     sys.put_table(pfn);
 }
 
-/// Makes a walker that is still inside a table come to an end: where frames are checked by entries
-/// that name one which does not exist, so that following them is a violation; else by entries that
-/// name nothing.
+/// Poisons a freed table, so that a walk still inside it ends: in checked runs with entries that
+/// name a nonexistent frame, so that following one is a violation; else with empty entries.
 ///
 /// # Safety
-/// 1. The frames hold a table, which nobody uses any more.
+/// 1. The frames hold a table without users.
 unsafe fn poison<M: Mmu>(sys: &System<M>, pfn: Pfn) {
     let level = sys.frames.get(pfn).level.peek();
     if !M::STOPS_THE_WORLD {
