@@ -219,7 +219,8 @@ pub(crate) struct Choices {
     /// Override how the resident set size (RSS) is counted.
     #[arg(long, value_name = "CHOICE")]
     pub(crate) rss: Option<String>,
-    /// Override who gets a released sleeping lock: handoff, stealing, optimistic spinning.
+    /// Override which waiter gets a released sleeping lock: hand-off, stealing, optimistic
+    /// spinning.
     #[arg(long, value_name = "CHOICE")]
     pub(crate) sleeping_locks: Option<String>,
     /// Override how munmap holds mmap_lock.

@@ -213,7 +213,7 @@ mod tests {
         assert_eq!(kernels, expected);
     }
 
-    /// Who maps the file waits for who unmaps it, with nothing held that others need to map it.
+    /// mmap of the file waits for munmap, without a lock that other mmaps need.
     #[test]
     fn what_is_reserved_is_not_kept_from_others_while_a_mapping_waits() {
         let options = ["--size", "256M", "-S", "0.01", "--apart"].map(str::to_owned);
